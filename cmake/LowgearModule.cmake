@@ -1,0 +1,34 @@
+# One warning and sanitizer policy for every target, and one way to declare a module and its tests.
+
+add_library(lowgear_build_flags INTERFACE)
+target_compile_options(lowgear_build_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+                                                     $<$<BOOL:${LOWGEAR_WERROR}>:-Werror>)
+if(LOWGEAR_SANITIZE)
+  target_compile_options(lowgear_build_flags INTERFACE -fsanitize=${LOWGEAR_SANITIZE} -fno-sanitize-recover=all
+                                                       -fno-omit-frame-pointer)
+  target_link_options(lowgear_build_flags INTERFACE -fsanitize=${LOWGEAR_SANITIZE})
+endif()
+
+# lowgear_module(NAME SOURCES a.cpp... DEPENDS core... [LIBRARIES target...])
+# A folder of src/ as the static library lowgear_NAME. DEPENDS names the modules that its headers and sources include;
+# cmake/check_layers.sh compares it with the order of DESIGN.
+function(lowgear_module name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  add_library(lowgear_${name} STATIC ${ARG_SOURCES})
+  target_include_directories(lowgear_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
+  target_link_libraries(lowgear_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LIBRARIES} PRIVATE lowgear_build_flags)
+endfunction()
+
+# lowgear_test(MODULE SOURCES a_test.cpp... [DEPENDS module...] [LIBRARIES target...])
+# One test binary per module, MODULE_tests; every TEST becomes one ctest entry.
+function(lowgear_test module)
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  add_executable(${module}_tests ${ARG_SOURCES})
+  list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
+  target_link_libraries(${module}_tests PRIVATE lowgear_${module} ${ARG_DEPENDS} ${ARG_LIBRARIES} lowgear_build_flags
+                                                GTest::gmock GTest::gtest_main)
+  target_include_directories(${module}_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
+  target_compile_definitions(${module}_tests PRIVATE LOWGEAR_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." DISCOVERY_TIMEOUT 60)
+endfunction()

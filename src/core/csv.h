@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+
+namespace lowgear {
+
+struct CsvCell {
+  std::string text;  ///< unquoted; blanks around an unquoted cell are removed
+  int column = 0;    ///< 1-based character column of the cell's first character
+};
+
+struct CsvRow {
+  int line = 0;  ///< 1-based line on which the row starts
+  std::vector<CsvCell> cells;
+};
+
+/// Reads comma-separated text (RFC 4180): quoted cells, doubled quotes, CRLF or LF, an optional UTF-8 BOM, blanks
+/// around cells, empty lines (skipped; a line of nothing but commas is a row). Throws InputError with file, line and
+/// column on an unclosed quote, text behind a closing quote, or a NUL byte.
+[[nodiscard]] std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source);
+
+/// A CSV with a header, read by column name in any order.
+class CsvTable {
+ public:
+  /// Throws InputError when the text has no header, a header name stands twice, or a row is wider or narrower than it.
+  CsvTable(std::string_view text, std::string source);
+
+  [[nodiscard]] std::size_t rows() const { return rows_.size(); }
+  [[nodiscard]] const std::string& source() const { return source_; }
+
+  /// Index of the named column. Throws InputError naming the columns that are there.
+  [[nodiscard]] std::size_t column(std::string_view name) const;
+  [[nodiscard]] bool has_column(std::string_view name) const;
+
+  [[nodiscard]] const std::string& text(std::size_t row, std::size_t column) const;
+  /// A finite number; throws InputError at the cell otherwise ("nan" and "inf" are refused).
+  [[nodiscard]] double number(std::size_t row, std::size_t column) const;
+  /// A whole number, also when written as `4.0`; throws InputError at the cell otherwise.
+  [[nodiscard]] long long integer(std::size_t row, std::size_t column) const;
+  [[nodiscard]] SourceLocation where(std::size_t row, std::size_t column) const;
+
+ private:
+  std::string source_;
+  std::vector<CsvCell> header_;
+  std::vector<CsvRow> rows_;
+};
+
+/// Quotes a cell when it holds a comma, a quote or a line break.
+[[nodiscard]] std::string csv_cell(std::string_view text);
+
+}  // namespace lowgear

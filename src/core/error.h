@@ -1,0 +1,35 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace lowgear {
+
+/// Base of every error that Lowgear throws. The message is one line that a person can act on.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// The user's input is wrong: a file, a value, a combination of flags. The command line exits with 2.
+/// The message says where (`file:line:column`), what, and how to fix it.
+class InputError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A place in a text that a person wrote; `line` and `column` are 1-based, 0 when not known.
+struct SourceLocation {
+  std::string source;  ///< file name, or "<stdin>"
+  int line = 0;
+  int column = 0;
+};
+
+/// `file:line:column`, leaving out the parts that are not known.
+[[nodiscard]] std::string to_string(const SourceLocation& where);
+
+/// Throws InputError with "`where`: `what`; `fix`" (`fix` may be empty).
+[[noreturn]] void throw_input_error(const SourceLocation& where, std::string_view what, std::string_view fix = {});
+
+}  // namespace lowgear

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+namespace lowgear {
+
+using Json = nlohmann::ordered_json;
+
+/// Parses JSON text. Throws InputError with file, line and column on a syntax error, a duplicate key, or nesting deeper
+/// than 64 (so that a hostile file cannot exhaust the stack).
+[[nodiscard]] Json parse_json(std::string_view text, const std::string& source);
+
+/// A cursor into a parsed document that knows its path, so that a wrong value is reported as
+/// `plan.json: $.stages[2].ops[5].mhz: expected a whole number`.
+class JsonView {
+ public:
+  JsonView(const Json& value, std::string source, std::string path = "$");
+
+  /// The named member; throws InputError when this is no object or lacks it.
+  [[nodiscard]] JsonView at(std::string_view key) const;
+  [[nodiscard]] JsonView at(std::size_t index) const;
+  [[nodiscard]] bool has(std::string_view key) const;
+  /// Number of elements; throws InputError when this is no array.
+  [[nodiscard]] std::size_t size() const;
+
+  [[nodiscard]] double number() const;                    ///< finite
+  [[nodiscard]] long long integer() const;                ///< a whole number
+  [[nodiscard]] int integer_in(int low, int high) const;  ///< a whole number in [low, high]
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] bool boolean() const;
+
+  [[noreturn]] void fail(std::string_view what, std::string_view fix = {}) const;
+
+ private:
+  const Json* value_;
+  std::string source_;
+  std::string path_;
+};
+
+/// Throws InputError unless the document's `format` member equals `expected` (for example `lowgear.plan/1`); the
+/// message names both.
+void require_format(const JsonView& document, std::string_view expected);
+
+}  // namespace lowgear

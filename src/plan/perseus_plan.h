@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/op_kind.h"
+
+namespace lowgear {
+
+/// A plan in the form of Perseus and Zeus: per stage the clocks of its forwards and backwards in the order of
+/// execution.
+struct PerseusPlan {
+  struct Entry {
+    std::optional<OpKind> kind;  ///< given by Zeus' tuples, not by the artifact's bare integers
+    int clock_mhz = 0;
+  };
+  std::vector<std::vector<Entry>> stages;
+};
+
+/// Reads `freqs_pipeline_NNNNN.py`: a Python literal, either lists of integers (SOSP'24 artifact) or lists of tuples
+/// `('forward', 1410)` (Zeus), and comments. Parsed as data, never evaluated. Throws InputError with line and column.
+[[nodiscard]] PerseusPlan read_perseus_plan(std::string_view text, const std::string& source);
+
+/// Writes the artifact's form, with its three closing comments: `Iteration`, cost change, total (effective) cost and
+/// refined cost (the energy of the iteration), in joules.
+struct PerseusPlanFigures {
+  int iteration = 0;
+  double cost_change_j = 0;
+  double total_cost_j = 0;
+  double refined_cost_j = 0;
+};
+[[nodiscard]] std::string write_perseus_plan(const PerseusPlan& plan, const PerseusPlanFigures& figures);
+
+}  // namespace lowgear
