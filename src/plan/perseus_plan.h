@@ -1,11 +1,14 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "core/op_kind.h"
+#include "schedule/dag.h"
 
 namespace lowgear {
 
@@ -18,6 +21,9 @@ struct PerseusPlan {
   };
   std::vector<std::vector<Entry>> stages;
 };
+
+/// Largest plan text that is read: some tens of millions of clocks. Keeps a hostile file from exhausting the memory.
+inline constexpr std::size_t kMaxPerseusPlanBytes = std::size_t{1} << 28;
 
 /// Reads `freqs_pipeline_NNNNN.py`: a Python literal, either lists of integers (SOSP'24 artifact) or lists of tuples
 /// `('forward', 1410)` (Zeus), and comments. Parsed as data, never evaluated. Throws InputError with line and column.
@@ -32,5 +38,12 @@ struct PerseusPlanFigures {
   double refined_cost_j = 0;
 };
 [[nodiscard]] std::string write_perseus_plan(const PerseusPlan& plan, const PerseusPlanFigures& figures);
+
+/// The plan with these clocks, by op of `dag`.
+[[nodiscard]] PerseusPlan perseus_plan(const PipelineDag& dag, std::span<const int> clocks_mhz);
+
+/// The clock of every op of `dag`, in its order: entry i of a stage is for the rank's i-th op. Throws InputError when
+/// the numbers of stages or of entries differ from the graph's, or a tuple's kind from the op's.
+[[nodiscard]] std::vector<int> clocks_for(const PerseusPlan& plan, const PipelineDag& dag);
 
 }  // namespace lowgear

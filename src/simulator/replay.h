@@ -5,6 +5,7 @@
 
 #include "profile/stage_profile.h"
 #include "schedule/dag.h"
+#include "simulator/timing_graph.h"
 
 namespace lowgear {
 
@@ -31,6 +32,10 @@ struct Timeline {
 [[nodiscard]] Timeline replay(const PipelineDag& dag, std::span<const OpCost> costs,
                               std::span<const double> blocking_power_w);
 
+/// The same on a TimingGraph of `dag` made once, for many replays of one pipeline.
+[[nodiscard]] Timeline replay(const PipelineDag& dag, const TimingGraph& graph, std::span<const OpCost> costs,
+                              std::span<const double> blocking_power_w);
+
 /// Costs of every op at the given clocks (by op), as measured. Throws InputError when the profile lacks a clock.
 /// A clock above what the op was profiled at is an error too: clocks are never guessed.
 [[nodiscard]] std::vector<OpCost> costs_at_clocks(const PipelineDag& dag, const StageProfile& profile,
@@ -43,14 +48,18 @@ struct Timeline {
 [[nodiscard]] std::vector<OpCost> costs_with_switch_latency(const PipelineDag& dag, const StageProfile& profile,
                                                             std::span<const int> clocks_mhz, double latency_s);
 
-/// A stage that runs slower than profiled (thermal throttling, a slow node): times are multiplied by `factor` > 0, and
-/// power stays what it was.
+/// Largest factor by which a stage may be slowed.
+inline constexpr double kMaxSlowdownFactor = 1e6;
+
+/// A virtual stage that runs slower than profiled (thermal throttling, a slow node): times are multiplied by `factor`,
+/// which is above 0 and at most kMaxSlowdownFactor, and power stays what it was, so energies are multiplied too.
+/// Several slowdowns of one stage multiply.
 struct StageSlowdown {
   int stage = 0;
   double factor = 1;
 };
 
-/// Applies slowdowns to costs in place. Throws InputError when a stage is out of range or a factor is not positive.
+/// Applies slowdowns to costs in place. Throws InputError when a stage or a factor is out of range.
 void apply_slowdowns(const PipelineDag& dag, std::span<const StageSlowdown> slowdowns, std::span<OpCost> costs);
 
 }  // namespace lowgear
