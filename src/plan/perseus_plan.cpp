@@ -74,7 +74,8 @@ class PlanParser {
     }
     const auto kind = op_kind_from_name(text_.substr(position_ + 1, end - position_ - 1));
     if (!kind) {
-      fail("unknown instruction", "plans hold forward, backward, input_gradient and weight_gradient");
+      fail("unknown instruction " + quoted(text_.substr(position_ + 1, end - position_ - 1)),
+           "plans hold forward, backward, input_gradient and weight_gradient");
     }
     position_ = end + 1;
     return *kind;
@@ -144,10 +145,7 @@ class PlanParser {
   }
 
   [[noreturn]] void fail(std::string_view what, std::string_view fix) const {
-    const std::string_view before = text_.substr(0, position_);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const std::size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
-    throw_input_error({source_, static_cast<int>(line), static_cast<int>(position_ - line_begin) + 1}, what, fix);
+    throw_input_error(locate(text_, position_, source_), what, fix);
   }
 
   std::string_view text_;
@@ -164,6 +162,17 @@ void require_kind_fits(const PerseusPlan::Entry& entry, const ComputeOp& op, std
   }
 }
 
+void write_entry(std::string& out, const PerseusPlan::Entry& entry, PerseusDialect dialect) {
+  if (dialect == PerseusDialect::artifact) {
+    fmt::format_to(std::back_inserter(out), "{}", entry.clock_mhz);
+    return;
+  }
+  if (!entry.kind) {
+    throw Error("a plan of bare clocks cannot be written as tuples: its instructions are not known");
+  }
+  fmt::format_to(std::back_inserter(out), "('{}', {})", name(*entry.kind), entry.clock_mhz);
+}
+
 }  // namespace
 
 PerseusPlan read_perseus_plan(std::string_view text, const std::string& source) {
@@ -174,22 +183,25 @@ PerseusPlan read_perseus_plan(std::string_view text, const std::string& source) 
   return PlanParser(text, source).parse();
 }
 
-std::string write_perseus_plan(const PerseusPlan& plan, const PerseusPlanFigures& figures) {
+std::string write_perseus_plan(const PerseusPlan& plan, const PerseusPlanFigures& figures, PerseusDialect dialect) {
   std::string out = "[\n";
   for (const auto& stage : plan.stages) {
     out += '[';
     for (std::size_t i = 0; i < stage.size(); ++i) {
-      fmt::format_to(std::back_inserter(out), "{}{}", i == 0 ? "" : ", ", stage[i].clock_mhz);
+      out += i == 0 ? "" : ", ";
+      write_entry(out, stage[i], dialect);
     }
     out += "],\n";
   }
   out += "]\n";
+  const bool artifact = dialect == PerseusDialect::artifact;
   const auto comment = [&](std::string_view what, double value_j) {
-    fmt::format_to(std::back_inserter(out), "# Iteration {}: {} {} \n", figures.iteration, what, value_j);
+    fmt::format_to(std::back_inserter(out), artifact ? "# Iteration {}: {} {} \n" : "# Iteration {} {}: {}\n",
+                   figures.iteration, what, value_j);
   };
   comment("cost change", figures.cost_change_j);
   comment("total cost", figures.total_cost_j);
-  comment("refined cost", figures.refined_cost_j);
+  comment(artifact ? "refined cost" : "total cost with P2P", figures.refined_cost_j);
   return out;
 }
 

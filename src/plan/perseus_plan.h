@@ -18,8 +18,12 @@ struct PerseusPlan {
   struct Entry {
     std::optional<OpKind> kind;  ///< given by Zeus' tuples, not by the artifact's bare integers
     int clock_mhz = 0;
+
+    friend bool operator==(const Entry&, const Entry&) = default;
   };
   std::vector<std::vector<Entry>> stages;
+
+  friend bool operator==(const PerseusPlan&, const PerseusPlan&) = default;
 };
 
 /// Largest plan text that is read: some tens of millions of clocks. Keeps a hostile file from exhausting the memory.
@@ -29,15 +33,21 @@ inline constexpr std::size_t kMaxPerseusPlanBytes = std::size_t{1} << 28;
 /// `('forward', 1410)` (Zeus), and comments. Parsed as data, never evaluated. Throws InputError with line and column.
 [[nodiscard]] PerseusPlan read_perseus_plan(std::string_view text, const std::string& source);
 
-/// Writes the artifact's form, with its three closing comments: `Iteration`, cost change, total (effective) cost and
-/// refined cost (the energy of the iteration), in joules.
+/// What stands in the closing comments of a plan file.
 struct PerseusPlanFigures {
-  int iteration = 0;
-  double cost_change_j = 0;
-  double total_cost_j = 0;
-  double refined_cost_j = 0;
+  int iteration = 0;          ///< number of the plan on its frontier
+  double cost_change_j = 0;   ///< energy by which it differs from the plan before
+  double total_cost_j = 0;    ///< effective energy: without what is drawn in blocking
+  double refined_cost_j = 0;  ///< energy of the iteration
 };
-[[nodiscard]] std::string write_perseus_plan(const PerseusPlan& plan, const PerseusPlanFigures& figures);
+/// Who is to read a plan file: the SOSP'24 artifact takes bare integers, Zeus since then tuples, and their closing
+/// comments differ in wording.
+enum class PerseusDialect { artifact, zeus };
+
+/// Writes the plan and the three closing comments. Throws Error when Zeus' tuples are asked for and an entry has no
+/// kind.
+[[nodiscard]] std::string write_perseus_plan(const PerseusPlan& plan, const PerseusPlanFigures& figures,
+                                             PerseusDialect dialect = PerseusDialect::artifact);
 
 /// The plan with these clocks, by op of `dag`.
 [[nodiscard]] PerseusPlan perseus_plan(const PipelineDag& dag, std::span<const int> clocks_mhz);

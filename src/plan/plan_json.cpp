@@ -22,7 +22,9 @@ constexpr int kMaxClockMhz = 100'000;
 constexpr double kMaxEnergyJ = 1e18;
 
 /// A JSON string; bytes that are not UTF-8 (a schedule may be named after a file) become U+FFFD.
-std::string quoted(const std::string& text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string json_string(const std::string& text) {
+  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 /// Shortest text that reads back as the same double.
 std::string number(double value) {
@@ -99,8 +101,8 @@ std::string write_plan(const Plan& plan) {
   const auto member = [&out](std::string_view key, const std::string& json) {
     fmt::format_to(std::back_inserter(out), "  \"{}\": {},\n", key, json);
   };
-  member("policy", quoted(plan.policy));
-  member("schedule", quoted(plan.schedule));
+  member("policy", json_string(plan.policy));
+  member("schedule", json_string(plan.schedule));
   member("microbatches", fmt::to_string(plan.microbatches));
   member("deadline_s", number(plan.deadline_s));
   member("time_s", number(plan.time_s));
