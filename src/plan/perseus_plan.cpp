@@ -64,17 +64,17 @@ class PlanParser {
 
   OpKind parse_kind() {
     skip_blank();
-    const char quote = peek();
-    if (quote != '\'' && quote != '"') {
+    const char mark = peek();
+    if (mark != '\'' && mark != '"') {
       fail(found(), "a tuple begins with 'forward' or 'backward'");
     }
     const std::size_t end = text_.find_first_of("'\"\\\r\n", position_ + 1);
-    if (end == std::string_view::npos || text_[end] != quote) {
+    if (end == std::string_view::npos || text_[end] != mark) {
       fail("a quoted name that does not end", "a tuple is ('forward', 1410)");
     }
     const auto kind = op_kind_from_name(text_.substr(position_ + 1, end - position_ - 1));
     if (!kind) {
-      fail("unknown instruction " + quoted(text_.substr(position_ + 1, end - position_ - 1)),
+      fail("unknown instruction " + quote(text_.substr(position_ + 1, end - position_ - 1)),
            "plans hold forward, backward, input_gradient and weight_gradient");
     }
     position_ = end + 1;
@@ -195,13 +195,15 @@ std::string write_perseus_plan(const PerseusPlan& plan, const PerseusPlanFigures
   }
   out += "]\n";
   const bool artifact = dialect == PerseusDialect::artifact;
+  const std::string_view colon = artifact ? ":" : "";
+  const std::string_view line_end = artifact ? " " : "";  // the artifact's lines end with a blank
   const auto comment = [&](std::string_view what, double value_j) {
-    fmt::format_to(std::back_inserter(out), artifact ? "# Iteration {}: {} {} \n" : "# Iteration {} {}: {}\n",
-                   figures.iteration, what, value_j);
+    fmt::format_to(std::back_inserter(out), "# Iteration {}{} {} {}{}\n", figures.iteration, colon, what, value_j,
+                   line_end);
   };
-  comment("cost change", figures.cost_change_j);
-  comment("total cost", figures.total_cost_j);
-  comment(artifact ? "refined cost" : "total cost with P2P", figures.refined_cost_j);
+  comment(artifact ? "cost change" : "cost change:", figures.cost_change_j);
+  comment(artifact ? "total cost" : "total cost:", figures.total_cost_j);
+  comment(artifact ? "refined cost" : "total cost with P2P:", figures.refined_cost_j);
   return out;
 }
 

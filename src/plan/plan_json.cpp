@@ -68,7 +68,7 @@ PlannedOp read_op(const JsonView& view, int rank, int microbatches) {
   const std::string kind_name = kind_view.text();
   const auto kind = op_kind_from_name(kind_name);
   if (!kind) {
-    kind_view.fail(fmt::format("unknown op {}", quoted(kind_name)),
+    kind_view.fail(fmt::format("unknown op {}", quote(kind_name)),
                    "ops are forward, backward, input_gradient and weight_gradient");
   }
   op.kind = *kind;
