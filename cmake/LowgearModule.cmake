@@ -3,25 +3,33 @@
 add_library(lowgear_build_flags INTERFACE)
 target_compile_options(lowgear_build_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
                                                      $<$<BOOL:${LOWGEAR_WERROR}>:-Werror>)
+target_compile_definitions(lowgear_build_flags INTERFACE $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS>)
 if(LOWGEAR_SANITIZE)
   target_compile_options(lowgear_build_flags INTERFACE -fsanitize=${LOWGEAR_SANITIZE} -fno-sanitize-recover=all
                                                        -fno-omit-frame-pointer)
   target_link_options(lowgear_build_flags INTERFACE -fsanitize=${LOWGEAR_SANITIZE})
 endif()
 
-# lowgear_module(NAME SOURCES a.cpp... DEPENDS core... [LIBRARIES target...])
+# lowgear_module(NAME SOURCES a.cpp... [DEPENDS core...] [LIBRARIES target...])
 # A folder of src/ as the static library lowgear_NAME. DEPENDS names the modules that its headers and sources include;
-# cmake/check_layers.sh compares it with the order of DESIGN.
+# they stand above it in layers.txt.
 function(lowgear_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  foreach(dependency IN LISTS ARG_DEPENDS)
+    if(NOT TARGET lowgear_${dependency})
+      message(FATAL_ERROR "module ${name} depends on ${dependency}: no module above it in cmake/layers.txt that has a "
+                          "CMakeLists.txt")
+    endif()
+  endforeach()
   add_library(lowgear_${name} STATIC ${ARG_SOURCES})
-  target_include_directories(lowgear_${name} PUBLIC ${PROJECT_SOURCE_DIR}/src)
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
+  target_sources(lowgear_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${headers})
   list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
   target_link_libraries(lowgear_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LIBRARIES} PRIVATE lowgear_build_flags)
 endfunction()
 
 # lowgear_test(MODULE SOURCES a_test.cpp... [DEPENDS module...] [LIBRARIES target...])
-# One test binary per module, MODULE_tests; every TEST becomes one ctest entry.
+# One test binary per module, MODULE_tests; every TEST becomes one ctest entry, MODULE.Suite.Test.
 function(lowgear_test module)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
   add_executable(${module}_tests ${ARG_SOURCES})

@@ -1,0 +1,26 @@
+# Reads cmake/layers.txt, the one place that says which modules there are and which may use which:
+#   LOWGEAR_MODULES       modules that have a folder in src/, in the order of the list
+#   LOWGEAR_PURE_MODULES  core and those of them marked pure: all that fuzz targets and benchmarks link
+# and has every build check the includes against it (target check_layers).
+
+set(lowgear_layers_file ${CMAKE_CURRENT_LIST_DIR}/layers.txt)
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${lowgear_layers_file})
+file(STRINGS ${lowgear_layers_file} lowgear_layers REGEX "^[a-z]")
+# A glob only so that a new module makes CMake configure again; the order comes from the list.
+file(GLOB lowgear_module_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/CMakeLists.txt)
+
+set(LOWGEAR_MODULES)
+set(LOWGEAR_PURE_MODULES)
+foreach(layer IN LISTS lowgear_layers)
+  string(REGEX MATCH "^[a-z_]+" module ${layer})
+  if(${PROJECT_SOURCE_DIR}/src/${module}/CMakeLists.txt IN_LIST lowgear_module_files)
+    list(APPEND LOWGEAR_MODULES ${module})
+    if(module STREQUAL core OR layer MATCHES " pure")
+      list(APPEND LOWGEAR_PURE_MODULES ${module})
+    endif()
+  endif()
+endforeach()
+
+set(LOWGEAR_LAYER_CHECK ${CMAKE_CURRENT_LIST_DIR}/check_layers.sh ${lowgear_layers_file} ${PROJECT_SOURCE_DIR}/src)
+add_custom_target(check_layers ALL COMMAND ${LOWGEAR_LAYER_CHECK} COMMENT "Checking that modules include upwards only"
+                  VERBATIM)

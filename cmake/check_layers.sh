@@ -1,0 +1,86 @@
+#!/bin/sh
+# check_layers.sh LAYERS SRC
+#
+# Checks every #include below SRC against the module order in LAYERS (see cmake/layers.txt) and prints one line for each
+# that breaks it. Exit codes: 0 in order, 1 not in order, 2 bad usage.
+set -eu
+
+if [ $# -ne 2 ] || [ ! -r "$1" ] || [ ! -d "$2" ]; then
+  echo "usage: check_layers.sh LAYERS SRC   (LAYERS: the list of modules, SRC: the folder that holds them)" >&2
+  exit 2
+fi
+layers=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+cd "$2"
+
+sources() { find . -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cc' -o -name '*.cpp' \) "$@"; }
+
+if [ -z "$(sources -print | head -n 1)" ]; then
+  echo "$2: no C++ sources here to check" >&2
+  exit 2
+fi
+
+# shellcheck disable=SC2016  # the dollars are awk's
+check='
+  function complain(what) {
+    printf "%s:%d: %s\n", substr(FILENAME, 3), FNR, what > "/dev/stderr"
+    bad = 1
+  }
+
+  function module_of(path,    slash) {
+    slash = index(path, "/")
+    return slash ? substr(path, 1, slash - 1) : ""
+  }
+
+  function check_own(path,    used) {
+    used = module_of(path)
+    if (path ~ /(^|\/)\.\.?\//)
+      complain("\"" path "\" is a relative include; write it as \"module/file.h\"")
+    else if (!(used in rank))
+      complain("\"" path "\" names no module of this project; write \"module/file.h\", and <...> for other libraries")
+    else if (rank[used] > rank[module])
+      complain(module " may not include \"" path "\": " used " stands below it in " list)
+  }
+
+  function check_foreign(path) {
+    if (path ~ torch_headers && !may[module, "torch"])
+      complain(module " may not include <" path ">: only modules marked torch in " list " may")
+    if (path ~ effect_headers && may[module, "pure"])
+      complain(module " may not include <" path ">: it is marked pure in " list)
+  }
+
+  BEGIN {
+    list = layers
+    sub(/.*\//, "", list)
+    while ((getline line < layers) > 0) {
+      sub(/#.*/, "", line)
+      words = split(line, word, " ")
+      if (words) rank[word[1]] = ++modules
+      for (i = 2; i <= words; ++i) may[word[1], word[i]] = 1
+    }
+    torch_headers = "^(torch|ATen|c10|c10d|caffe2)/"
+    effect_headers = "^(thread|mutex|shared_mutex|condition_variable|future|chrono|ctime|time\\.h|filesystem|fstream" \
+                     "|iostream|unistd\\.h|fcntl\\.h|pthread\\.h|sys/.*|spdlog/.*|boost/asio.*)$"
+  }
+
+  FNR == 1 {
+    module = module_of(substr(FILENAME, 3))
+    if (!(module in rank)) {
+      complain("this file is in no module of " list)
+      nextfile
+    }
+  }
+
+  /^[ \t]*#[ \t]*include/ {
+    if (match($0, /"[^"]*"/))
+      check_own(substr($0, RSTART + 1, RLENGTH - 2))
+    else if (!match($0, /<[^>]*>/))
+      complain("an include that is put together by a macro cannot be checked; name the header")
+    else if (module_of(path = substr($0, RSTART + 1, RLENGTH - 2)) in rank)
+      check_own(path)
+    else
+      check_foreign(path)
+  }
+
+  END { exit bad }
+'
+sources -exec awk -v layers="$layers" "$check" {} + || exit 1

@@ -1,0 +1,86 @@
+#!/bin/sh
+# check_layers_test.sh CHECK: runs check_layers.sh on small trees that keep or break the module order.
+set -u
+check=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+
+# A tree of three modules that is in order.
+fresh_tree() {
+  rm -rf "$work/tree"
+  mkdir -p "$work/tree/src/base" "$work/tree/src/logic" "$work/tree/src/engine"
+  printf '# module order\nbase\nlogic   pure\nengine  torch\n' >"$work/tree/layers.txt"
+  printf '#pragma once\n#include <fstream>\n' >"$work/tree/src/base/units.h"
+  printf '#include "logic/solve.h"\n\n#include <vector>\n\n#include "base/units.h"\n' >"$work/tree/src/logic/solve.cpp"
+  printf '#pragma once\n' >"$work/tree/src/logic/solve.h"
+  printf '#include <torch/torch.h>\n#include "base/units.h"\n  #  include "logic/solve.h"\n' >"$work/tree/src/engine/run.cpp"
+}
+
+# expect STATUS TEXT DESCRIPTION: the check must exit with STATUS and print TEXT ("" for nothing at all).
+expect() {
+  output=$("$check" "$work/tree/layers.txt" "$work/tree/src" 2>&1)
+  status=$?
+  if [ "$status" -ne "$1" ]; then
+    echo "FAILED: $3: exit code $status instead of $1: $output"
+  elif [ -z "$2" ] && [ -n "$output" ]; then
+    echo "FAILED: $3: not silent: $output"
+  elif ! printf '%s\n' "$output" | grep -qF -- "$2"; then
+    echo "FAILED: $3: '$2' is not in: $output"
+  else
+    echo "ok: $3"
+    return
+  fi
+  failures=$((failures + 1))
+}
+
+# refuse TEXT DESCRIPTION FILE LINE: LINE added to FILE must be refused with TEXT.
+refuse() {
+  fresh_tree
+  printf '%s\n' "$4" >>"$work/tree/src/$3"
+  expect 1 "$1" "$2"
+}
+
+fresh_tree
+expect 0 "" "accepts a tree in order"
+
+refuse 'logic/solve.h:2: logic may not include "engine/run.h": engine stands below it in layers.txt' \
+  "refuses an include of a lower module" logic/solve.h '#include "engine/run.h"'
+refuse 'base/units.h:3: base may not include "logic/solve.h"' \
+  "refuses an indented include with blanks" base/units.h "	#  include  \"logic/solve.h\""
+refuse 'base may not include "engine/run.h"' "refuses angle brackets as a way round" base/units.h '#include <engine/run.h>'
+refuse '"units.h" names no module' "refuses an include without its module" base/units.h '#include "units.h"'
+refuse '"vendor/json.h" names no module' "refuses a foreign header in quotes" base/units.h '#include "vendor/json.h"'
+refuse 'is a relative include' "refuses a relative include" logic/solve.h '#include "../engine/run.h"'
+refuse 'is a relative include' "refuses a relative include behind a module" logic/solve.h '#include "base/../engine/run.h"'
+refuse 'put together by a macro' "refuses a computed include" logic/solve.h '#include HEADER'
+refuse 'logic may not include <torch/torch.h>' "refuses torch outside its module" logic/solve.h '#include <torch/torch.h>'
+refuse 'base may not include <c10/core/Device.h>' "refuses torch's parts, too" base/units.h '#include <c10/core/Device.h>'
+refuse 'logic may not include <thread>: it is marked pure' "refuses threads in a pure module" logic/solve.h '#include <thread>'
+refuse 'logic may not include <sys/stat.h>' "refuses system calls in a pure module" logic/solve.h '#include <sys/stat.h>'
+
+fresh_tree
+printf '// #include "engine/run.h"\n' >>"$work/tree/src/logic/solve.h"
+expect 0 "" "ignores an include that is commented out"
+
+fresh_tree
+mkdir "$work/tree/src/stray" && printf '#pragma once\n' >"$work/tree/src/stray/x.h"
+expect 1 'stray/x.h:1: this file is in no module of layers.txt' "refuses a folder that the list lacks"
+
+fresh_tree
+printf '#pragma once\n' >"$work/tree/src/loose.h"
+expect 1 'loose.h:1: this file is in no module of layers.txt' "refuses a file outside every module"
+
+fresh_tree
+printf '#include "engine/run.h"\n#include <thread>\n' >>"$work/tree/src/logic/solve.h"
+expect 1 'logic/solve.h:3: logic may not include <thread>' "names every offence, not only the first"
+
+fresh_tree
+find "$work/tree/src" -type f -delete
+expect 2 'no C++ sources' "does not pass where there is nothing to check"
+
+rm -r "$work/tree/src"
+expect 2 'usage:' "does not pass without the folder"
+
+echo "$failures failed"
+[ "$failures" -eq 0 ]
