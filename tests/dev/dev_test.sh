@@ -1,0 +1,174 @@
+#!/usr/bin/env bash
+# dev_test.sh PROJECT: runs ./dev with stand-ins for the package manager, CMake and ctest, which note how they are called.
+# shellcheck disable=SC2016  # the dollars belong to the scripts of stand-ins
+set -u
+project=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+failures=0
+output=''
+status=0
+
+# Only these commands can be found: neither sudo nor a real apt-get of this machine.
+real_commands="awk bash cat dirname env find grep mkdir nproc sed sort tail xargs"
+bin=$work/bin
+log=$work/calls
+
+# stand_in NAME [SCRIPT [FOLDER]]: a command that notes its arguments, then runs SCRIPT.
+stand_in() {
+  local folder=${3:-$bin}
+  mkdir -p "$folder"
+  printf '#!/bin/bash\necho "%s $*" >>"%s"\n%s\n' "$1" "$log" "${2:-}" >"$folder/$1"
+  chmod +x "$folder/$1"
+}
+
+# A root user on a Debian with every package, and a project whose build succeeds.
+fresh() {
+  rm -rf "$bin" "$work/project"
+  mkdir -p "$bin" "$work/project/cmake" "$work/project/fuzz" "$work/project/bench"
+  : >"$log"
+  local command
+  for command in $real_commands; do ln -s "$(command -v "$command")" "$bin/$command"; done
+  cp "$project/dev" "$work/project/"
+  cp "$project/cmake/packages.txt" "$work/project/cmake/"
+  touch "$work/project/fuzz/csv_fuzzer.cpp" "$work/project/bench/frontier_bench.cpp"
+  installed_except
+  stand_in apt-get
+  stand_in cmake
+  stand_in ctest 'echo "100% tests passed"'
+  stand_in id 'echo 0'
+}
+
+# installed_except [PACKAGE...]: dpkg-query knows every package but these.
+installed_except() {
+  stand_in dpkg-query "for package in \"\${@:4}\"; do
+    case \" $* \" in *\" \$package \"*) continue ;; esac
+    echo \"installed \$package\"
+  done"
+}
+
+run() {
+  output=$(cd "$work" && PATH=$bin LOWGEAR_JOBS=${jobs-2} LOWGEAR_INSTALL=${install-} "$work/project/dev" "$@" 2>&1)
+  status=$?
+}
+
+fail() {
+  failures=$((failures + 1))
+  printf 'FAILED: %s\n--- exit code %s, calls:\n%s\n--- output:\n%s\n' "$1" "$status" "$(cat "$log")" "$output"
+}
+
+exits() { [ "$status" -eq "$1" ] || fail "$2: expected exit code $1"; }
+says() { grep -qF -- "$1" <<<"$output" || fail "$2: expected to read '$1'"; }
+calls() { grep -qxF -- "$1" "$log" || fail "$2: expected the call '$1'"; }
+never_calls() { ! grep -q -- "^$1" "$log" || fail "$2: must not call $1"; }
+
+apt_options="-q -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0"
+
+what="test with everything installed"
+fresh; run test
+exits 0 "$what"
+never_calls apt-get "$what"
+calls "cmake --preset release" "$what"
+calls "cmake --build --preset release --parallel 2" "$what"
+calls "ctest --preset release --parallel 2" "$what"
+[ "$(tail -n 1 <<<"$output")" = "100% tests passed" ] || fail "$what: the last line must be ctest's"
+
+what="test of another preset with ctest options"
+fresh; run test asan -R planner
+calls "cmake --build --preset asan --parallel 2" "$what"
+calls "ctest --preset asan --parallel 2 -R planner" "$what"
+
+what="missing packages as root"
+fresh; installed_except libgtest-dev ninja-build; run build
+exits 0 "$what"
+calls "apt-get $apt_options update" "$what"
+calls "apt-get $apt_options install --no-install-recommends ninja-build libgtest-dev" "$what"
+
+what="missing packages with sudo"
+fresh; installed_except cmake; stand_in id 'echo 1000'; stand_in sudo 'exec "$@"'; run build
+exits 0 "$what"
+calls "sudo env DEBIAN_FRONTEND=noninteractive apt-get $apt_options install --no-install-recommends cmake" "$what"
+
+what="missing packages with neither root nor sudo"
+fresh; installed_except cmake; stand_in id 'echo 1000'; run build
+exits 1 "$what"
+says "apt-get install cmake" "$what"
+never_calls "cmake" "$what"
+
+what="packages that cannot be installed"
+fresh; installed_except cmake; stand_in apt-get '[[ $* != *install* ]] || { echo "no such archive"; exit 100; }'; run build
+exits 1 "$what"
+says "no such archive" "$what"
+never_calls "cmake" "$what"
+
+what="package lists that cannot be updated"
+fresh; installed_except cmake; stand_in apt-get '[[ $* != *update* ]]'; run build
+exits 0 "$what"
+calls "apt-get $apt_options install --no-install-recommends cmake" "$what"
+
+what="no Debian"
+fresh; rm "$bin/dpkg-query"; run build
+exits 1 "$what"
+says "LOWGEAR_INSTALL=never" "$what"
+
+what="no Debian, told to install nothing"
+fresh; rm "$bin/dpkg-query"; install=never run build
+exits 0 "$what"
+
+what="only what a command needs"
+fresh; installed_except libgtest-dev chromium clang; run quickstart
+never_calls apt-get "$what"
+
+what="quickstart stops where a step fails"
+fresh; stand_in lowgear '[ "$1" != verify ]' "$work/project/build/release/bin"; run quickstart
+exits 1 "$what"
+says "lowgear verify failed" "$what"
+calls "lowgear example --out out/quickstart" "$what"
+never_calls "lowgear compare" "$what"
+
+what="a configuration that fails"
+fresh; stand_in cmake 'echo "CMake Error: reason"; exit 1'; run build debug
+exits 1 "$what"
+says "CMake Error: reason" "$what"
+
+what="a build that fails"
+fresh; stand_in cmake '[[ $1 != --build ]]'; run test
+exits 1 "$what"
+never_calls ctest "$what"
+
+what="tests that fail"
+fresh; stand_in ctest 'exit 8'; run test
+exits 1 "$what"
+
+what="a fuzz target by name and time"
+fresh; stand_in csv_fuzzer '' "$work/project/build/fuzz/bin"; run fuzz csv 5
+exits 0 "$what"
+calls "cmake --build --preset fuzz --target csv_fuzzer --parallel 2" "$what"
+grep -q '^csv_fuzzer -max_total_time=5 .* build/fuzz/found/csv/corpus fuzz/corpus/csv$' "$log" || fail "$what: not run"
+
+what="as many processes as the machine carries"
+fresh; jobs='' run build
+grep -qE '^cmake --build --preset release --parallel [1-9][0-9]*$' "$log" || fail "$what: no bound on the processes"
+
+for arguments in "" "nonsense" "build nonsense" "build debug asan" "test fuzz" "fuzz nonsense" "fuzz csv soon" \
+                 "fuzz csv 5 6" "bench nonsense" "quickstart now" "lint now" "format now"; do
+  # shellcheck disable=SC2086  # a list of words
+  fresh && run $arguments
+  exits 2 "bad usage: ./dev $arguments"
+  never_calls cmake "bad usage: ./dev $arguments"
+done
+
+fresh; jobs=many run build
+exits 2 "bad usage: LOWGEAR_JOBS=many"
+
+fresh; run help
+exits 0 "help"
+says "usage: ./dev COMMAND" "help"
+
+unexplained=$(awk '/^[a-z]/ { print $2 }' "$project/cmake/packages.txt" | while read -r package; do
+  grep -qF "\`$package\`" "$project/docs/dependencies.md" || echo "$package"
+done)
+[ -z "$unexplained" ] || { output=$unexplained; fail "docs/dependencies.md does not explain every package"; }
+
+echo "$failures failed"
+[ "$failures" -eq 0 ]
