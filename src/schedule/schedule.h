@@ -1,6 +1,6 @@
 #pragma once
 
-#include <optional>
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -22,6 +22,9 @@ struct Action {
   friend bool operator==(const Action&, const Action&) = default;
 };
 
+/// The action in PyTorch's notation: `0F3`, `1I2`, `2SEND_B5`.
+[[nodiscard]] std::string to_string(const Action& action);
+
 /// A pipeline schedule as data: what each rank executes, in order.
 struct Schedule {
   std::string name;  ///< `1f1b`, `gpipe`, `interleaved`, ... or the name of the file it was read from
@@ -32,21 +35,22 @@ struct Schedule {
   [[nodiscard]] int rank_count() const { return static_cast<int>(ranks.size()); }
 };
 
-/// Rank of each virtual stage, read off the schedule. Throws InputError when a stage runs on two ranks or on none.
+/// The most actions that a schedule may have: 2^26. One of that size takes about 3 GiB with its graph.
+inline constexpr std::size_t kMaxActions = std::size_t{1} << 26;
+
+/// Actions of all ranks.
+[[nodiscard]] std::size_t action_count(const Schedule& schedule);
+
+/// Rank of each virtual stage, read off the schedule's computations. Throws InputError when a stage runs on two ranks
+/// or on none.
 [[nodiscard]] std::vector<int> rank_of_stage(const Schedule& schedule);
 
 /// Throws InputError unless every (stage, microbatch) has exactly one forward and exactly one backward, or one
-/// input_gradient and one weight_gradient in its place, and all stages and microbatches are in range. The message names
-/// the rank, the position and the action in PyTorch's notation.
+/// input_gradient and one weight_gradient in its place, all stages and microbatches are in range, every stage runs on
+/// one rank and every rank runs a stage; and, where the schedule has sends and receives, unless they are complete
+/// (`validate_communication`). The message names the rank, the step (0-based place in the rank's list) and the action
+/// in PyTorch's notation.
 void validate(const Schedule& schedule);
-
-/// The schedule with its communication written out: the sends and receives that its computations imply, each send right
-/// behind the computation that makes its data and each receive right before the one that needs it. Messages between
-/// stages of one rank need none. A schedule that has communication already is returned unchanged.
-[[nodiscard]] Schedule with_communication(const Schedule& schedule);
-
-/// The schedule without sends and receives.
-[[nodiscard]] Schedule without_communication(const Schedule& schedule);
 
 /// Peak number of microbatches per rank whose forward is done on a stage of the rank and whose backward (or
 /// weight_gradient) is not: what activation memory has to hold, in stage-microbatches.
