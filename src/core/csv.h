@@ -9,8 +9,12 @@
 
 namespace lowgear {
 
+/// Most cells that a CSV may have: what keeps a hostile file of commas from taking many times its size in memory.
+inline constexpr std::size_t kMaxCsvCells = std::size_t{1} << 24;
+
 struct CsvCell {
-  std::string text;  ///< unquoted; blanks around an unquoted cell are removed
+  std::string text;  ///< unquoted; blanks around a cell are removed, blanks within quotes stay
+  int line = 0;      ///< 1-based line of the cell's first character: a quoted cell before it may span lines
   int column = 0;    ///< 1-based character column of the cell's first character
 };
 
@@ -19,9 +23,10 @@ struct CsvRow {
   std::vector<CsvCell> cells;
 };
 
-/// Reads comma-separated text (RFC 4180): quoted cells, doubled quotes, CRLF or LF, an optional UTF-8 BOM, blanks
-/// around cells, empty lines (skipped; a line of nothing but commas is a row). Throws InputError with file, line and
-/// column on an unclosed quote, text behind a closing quote, or a NUL byte.
+/// Reads comma-separated text (RFC 4180): quoted cells, doubled quotes, lines ended by LF, CRLF or CR, an optional
+/// UTF-8 BOM, blanks around cells, empty lines (skipped; a line of nothing but commas is a row). Throws InputError with
+/// file, line and column on an unclosed quote, text behind a closing quote, a NUL byte, or more than kMaxCsvCells
+/// cells.
 [[nodiscard]] std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source);
 
 /// A CSV with a header, read by column name in any order.
@@ -45,12 +50,16 @@ class CsvTable {
   [[nodiscard]] SourceLocation where(std::size_t row, std::size_t column) const;
 
  private:
+  [[nodiscard]] const CsvCell& cell(std::size_t row, std::size_t column) const;
+  void check_header() const;
+  void check_width(const CsvRow& row) const;
+
   std::string source_;
   std::vector<CsvCell> header_;
   std::vector<CsvRow> rows_;
 };
 
-/// Quotes a cell when it holds a comma, a quote or a line break.
+/// Quotes a cell when it holds a comma, a quote, a line break or blanks at its ends.
 [[nodiscard]] std::string csv_cell(std::string_view text);
 
 }  // namespace lowgear

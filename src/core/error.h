@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -31,5 +32,16 @@ struct SourceLocation {
 
 /// Throws InputError with "`where`: `what`; `fix`" (`fix` may be empty).
 [[noreturn]] void throw_input_error(const SourceLocation& where, std::string_view what, std::string_view fix = {});
+
+/// Text that holds a piece of the user's, as it may stand in a message of one line: control characters and bytes that
+/// are no UTF-8 as `\xNN`, cut with `...` after `max_characters`.
+[[nodiscard]] std::string printable(std::string_view text, std::size_t max_characters = 200);
+
+/// A piece of the user's text in double quotes, printable, at most 60 characters of it.
+[[nodiscard]] std::string quote(std::string_view text);
+
+/// 1-based line and column (in characters) of a byte offset. Lines end with LF, CRLF or CR; a leading byte order mark
+/// takes no column.
+[[nodiscard]] SourceLocation locate(std::string_view text, std::size_t offset, std::string source);
 
 }  // namespace lowgear

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lowgear {
 
@@ -14,30 +15,40 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 /// or larger than `max_bytes`. `-` reads standard input.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path, std::size_t max_bytes = kMaxFileBytes);
 
-/// Writes the file whole or not at all: a temporary beside it, flushed to the disk, then renamed over it.
-/// Throws InputError when the folder cannot be written to and Error on a full disk; the temporary is removed.
+/// Writes the file whole or not at all: a temporary beside it, flushed to the disk, then renamed over it. A symbolic
+/// link stays and its target is replaced; a device or FIFO is written straight, as nothing can be renamed over it.
+/// Throws InputError when the folder cannot be written to and Error when writing fails (a full disk); the temporary is
+/// removed.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 /// A folder that is filled in a temporary place beside its target and appears there complete on `commit`, or not at
-/// all: the destructor removes what was not committed.
+/// all: the destructor removes what was not committed. An earlier output stays as it is until then. Whole also when the
+/// program is killed at any time (a temporary may stay behind), but not flushed: a power failure may lose it.
 class StagedDirectory {
  public:
-  /// Throws InputError when `target` cannot be created, or exists and is neither empty nor, per `replaceable`,
-  /// an earlier output (a folder that holds a file named `marker`).
-  StagedDirectory(std::filesystem::path target, std::string marker);
+  /// Throws InputError when `target` cannot be created, is a file, a mount point or the current folder (none of which a
+  /// folder can be renamed over), or exists and is neither empty nor an earlier output (a folder that holds a file
+  /// named `marker`).
+  StagedDirectory(const std::filesystem::path& target, std::string marker);
   ~StagedDirectory();
   StagedDirectory(const StagedDirectory&) = delete;
   StagedDirectory& operator=(const StagedDirectory&) = delete;
 
-  /// Writes one file below the folder; folders in between are made. Throws Error on a full disk.
+  /// Writes one file below the folder; folders in between are made. Throws Error when that fails (a full disk).
   void write(const std::filesystem::path& relative, std::string_view content);
-  /// Moves the filled folder to its target, replacing an earlier output of the same marker.
+  /// Moves the filled folder to its target, replacing an earlier output of the same marker. Throws Error when the
+  /// system refuses, and InputError when another's files have come to stand there since; the target is then as before.
   void commit();
 
  private:
+  void check_target() const;
+  void make_parents();
+  void remove_made_parents() const noexcept;
+
   std::filesystem::path target_;
   std::filesystem::path staging_;
   std::string marker_;
+  std::vector<std::filesystem::path> made_parents_;  ///< outermost first
   bool committed_ = false;
 };
 

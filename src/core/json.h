@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -8,19 +9,25 @@ namespace lowgear {
 
 using Json = nlohmann::ordered_json;
 
-/// Parses JSON text. Throws InputError with file, line and column on a syntax error, a duplicate key, or nesting deeper
-/// than 64 (so that a hostile file cannot exhaust the stack).
+/// Deepest nesting of arrays and objects that is read, so that a hostile file cannot exhaust the stack of those who
+/// walk the document.
+inline constexpr std::size_t kMaxJsonDepth = 64;
+
+/// Parses JSON text (RFC 8259, with an optional UTF-8 BOM). Throws InputError with file, line and column on a syntax
+/// error, a number beyond the range of a double, a duplicate key, or nesting deeper than kMaxJsonDepth.
 [[nodiscard]] Json parse_json(std::string_view text, const std::string& source);
 
 /// A cursor into a parsed document that knows its path, so that a wrong value is reported as
-/// `plan.json: $.stages[2].ops[5].mhz: expected a whole number`.
+/// `plan.json: $.stages[2].ops[5].mhz: expected a whole number, not "fast"`. Does not own the document.
 class JsonView {
  public:
   JsonView(const Json& value, std::string source, std::string path = "$");
 
   /// The named member; throws InputError when this is no object or lacks it.
   [[nodiscard]] JsonView at(std::string_view key) const;
+  /// The element; throws InputError when this is no array or has no such element.
   [[nodiscard]] JsonView at(std::size_t index) const;
+  /// Whether this is an object that has the member.
   [[nodiscard]] bool has(std::string_view key) const;
   /// Number of elements; throws InputError when this is no array.
   [[nodiscard]] std::size_t size() const;
@@ -31,9 +38,12 @@ class JsonView {
   [[nodiscard]] std::string text() const;
   [[nodiscard]] bool boolean() const;
 
+  /// Throws InputError at this value.
   [[noreturn]] void fail(std::string_view what, std::string_view fix = {}) const;
 
  private:
+  [[noreturn]] void fail_kind(std::string_view expected) const;
+
   const Json* value_;
   std::string source_;
   std::string path_;

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "profile/stage_profile.h"
@@ -23,13 +24,22 @@ struct Option {
 /// equal time and energy the lower clock.
 [[nodiscard]] std::vector<Option> pareto_options(std::span<const Measurement> measurements, double blocking_power_w);
 
-/// Indices of the options that lie on the lower convex hull of (time, effective energy), fastest first. The first and
-/// the last option always do.
+/// Indices of the vertices of the lower convex hull of (time, effective energy), fastest first, of options as
+/// `pareto_options` returns them. The first and the last option always are; an option on the line between two others is
+/// not.
 [[nodiscard]] std::vector<std::size_t> lower_convex_hull(std::span<const Option> options);
 
+/// Largest blocking power of one GPU that is accepted, so that the sum over all stages stays within PowerNw.
+inline constexpr double kMaxBlockingPowerW = 1e5;
+
+/// Blocking power of each stage in watts from a CSV with the columns `stage,blocking_power` (W). Throws InputError with
+/// file and line when a stage is missing, stands twice or is not in [0, stages), or a value is not in
+/// [0, kMaxBlockingPowerW].
+[[nodiscard]] std::vector<double> read_blocking_power(std::string_view text, const std::string& source, int stages);
+
 /// Blocking power of each stage in watts, from what the user gave: a number for all stages, or the path of a CSV with
-/// the columns `stage,blocking_power` (W). Throws InputError when a stage is missing or a value is negative or not
-/// finite.
+/// the columns `stage,blocking_power` (W), as `read_blocking_power` takes it. Throws InputError when it is neither, or
+/// as `read_blocking_power` does.
 [[nodiscard]] std::vector<double> blocking_power_from_argument(const std::string& argument, int stages);
 
 }  // namespace lowgear
