@@ -173,6 +173,19 @@ void write_entry(std::string& out, const PerseusPlan::Entry& entry, PerseusDiale
   fmt::format_to(std::back_inserter(out), "('{}', {})", name(*entry.kind), entry.clock_mhz);
 }
 
+/// Every line ends with a blank, as the artifact's do.
+std::string artifact_comments(const PerseusPlanFigures& figures) {
+  return fmt::format(
+      "# Iteration {0}: cost change {1} \n# Iteration {0}: total cost {2} \n# Iteration {0}: refined cost {3} \n",
+      figures.iteration, figures.cost_change_j, figures.total_cost_j, figures.refined_cost_j);
+}
+
+std::string zeus_comments(const PerseusPlanFigures& figures) {
+  return fmt::format(
+      "# Iteration {0} cost change: {1}\n# Iteration {0} total cost: {2}\n# Iteration {0} total cost with P2P: {3}\n",
+      figures.iteration, figures.cost_change_j, figures.total_cost_j, figures.refined_cost_j);
+}
+
 }  // namespace
 
 PerseusPlan read_perseus_plan(std::string_view text, const std::string& source) {
@@ -194,16 +207,7 @@ std::string write_perseus_plan(const PerseusPlan& plan, const PerseusPlanFigures
     out += "],\n";
   }
   out += "]\n";
-  const bool artifact = dialect == PerseusDialect::artifact;
-  const std::string_view colon = artifact ? ":" : "";
-  const std::string_view line_end = artifact ? " " : "";  // the artifact's lines end with a blank
-  const auto comment = [&](std::string_view what, double value_j) {
-    fmt::format_to(std::back_inserter(out), "# Iteration {}{} {} {}{}\n", figures.iteration, colon, what, value_j,
-                   line_end);
-  };
-  comment(artifact ? "cost change" : "cost change:", figures.cost_change_j);
-  comment(artifact ? "total cost" : "total cost:", figures.total_cost_j);
-  comment(artifact ? "refined cost" : "total cost with P2P:", figures.refined_cost_j);
+  out += dialect == PerseusDialect::artifact ? artifact_comments(figures) : zeus_comments(figures);
   return out;
 }
 
