@@ -26,7 +26,7 @@ std::string to_string(const SourceLocation& where) {
 }
 
 void throw_input_error(const SourceLocation& where, std::string_view what, std::string_view fix) {
-  std::string message = to_string(where);
+  std::string message = printable(to_string(where), std::string_view::npos);
   if (!message.empty()) message += ": ";
   message += what;
   if (!fix.empty()) fmt::format_to(std::back_inserter(message), "; {}", fix);

@@ -49,7 +49,8 @@ bool is_users_mistake(int error_number) {
     throw_input_error({path.string(), 0, 0}, fmt::format("cannot be written: {}", reason(error_number)),
                       "name another place");
   }
-  throw Error(fmt::format("{}: cannot be written: {}", path.string(), reason(error_number)));
+  throw Error(
+      fmt::format("{}: cannot be written: {}", printable(path.string(), std::string_view::npos), reason(error_number)));
 }
 
 /// An open file, closed at the end of its life.

@@ -113,6 +113,7 @@ class DocumentBuilder : public nlohmann::json_sax<Json> {
   /// Puts the value where it belongs. The address stays valid while the value is open: its parent grows only after.
   template <typename Value>
   Json* put(Value&& value) {
+    if (++values_ > kMaxJsonValues) fail(taken_, fmt::format("more than {} values", kMaxJsonValues), {});
     if (open_.empty()) {
       root_ = std::forward<Value>(value);
       return &root_;
@@ -151,6 +152,7 @@ class DocumentBuilder : public nlohmann::json_sax<Json> {
   std::string_view text_;
   const std::string& source_;
   const std::size_t& taken_;
+  std::size_t values_ = 0;
   Json root_;
   std::vector<Open> open_;
 };

@@ -21,6 +21,21 @@ bool is_above_chord(const Option& a, const Option& b, const Option& c) {
          (c.effective_energy_j - a.effective_energy_j) * (b.time_s - a.time_s);
 }
 
+std::string read_blocking_power_file(const std::string& argument) {
+  try {
+    return read_file(argument);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format(
+        "{}; give the blocking power as watts, or as a CSV with the columns stage,blocking_power", error.what()));
+  }
+}
+
+void check_stages(int stages) {
+  if (stages < 1 || stages > kMaxStages) {
+    throw InputError(fmt::format("{} stages are not in 1 to {}", stages, kMaxStages));
+  }
+}
+
 bool is_blocking_power(double power_w) { return power_w >= 0 && power_w <= kMaxBlockingPowerW; }
 
 }  // namespace
@@ -56,10 +71,11 @@ std::vector<std::size_t> lower_convex_hull(std::span<const Option> options) {
 }
 
 std::vector<double> read_blocking_power(std::string_view text, const std::string& source, int stages) {
+  check_stages(stages);
   const CsvTable table(text, source);
   const std::size_t stage_column = table.column("stage");
   const std::size_t power_column = table.column("blocking_power");
-  std::vector<std::optional<double>> found(static_cast<std::size_t>(std::max(stages, 0)));
+  std::vector<std::optional<double>> found(static_cast<std::size_t>(stages));
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const long long stage = table.integer(row, stage_column);
     if (stage < 0 || stage >= stages) {
@@ -91,12 +107,13 @@ std::vector<double> read_blocking_power(std::string_view text, const std::string
 
 std::vector<double> blocking_power_from_argument(const std::string& argument, int stages) {
   const std::optional<double> power_w = parse_number(argument);
-  if (!power_w) return read_blocking_power(read_file(argument), argument, stages);
+  if (!power_w) return read_blocking_power(read_blocking_power_file(argument), argument, stages);
   if (!is_blocking_power(*power_w)) {
     throw InputError(fmt::format("blocking power {} W is not in 0 to {}; give the watts of one GPU that waits",
                                  *power_w, kMaxBlockingPowerW));
   }
-  return std::vector<double>(static_cast<std::size_t>(std::max(stages, 0)), *power_w);
+  check_stages(stages);
+  return std::vector<double>(static_cast<std::size_t>(stages), *power_w);
 }
 
 }  // namespace lowgear

@@ -278,8 +278,11 @@ void refuse_missing_kinds(const StageProfile& profile, const std::string& source
 }  // namespace
 
 StageProfile read_stage_profile(std::string_view text, const std::string& source) {
-  const std::vector<ProfileRow> rows = read_rows(CsvTable(text, source));
+  std::vector<ProfileRow> rows = read_rows(CsvTable(text, source));
   refuse_duplicates(rows, source);
+  // In the order in which a profile holds them, so that each one is appended.
+  std::sort(rows.begin(), rows.end(),
+            [](const ProfileRow& a, const ProfileRow& b) { return a.measurement.clock_mhz > b.measurement.clock_mhz; });
   StageProfile profile(count_stages(rows, source));
   for (const ProfileRow& row : rows) profile.add(row.stage, row.kind, row.measurement);
   refuse_missing_kinds(profile, source);
