@@ -1,0 +1,311 @@
+// The time-energy plot: the frontier and its lower bound, plans, policies and the baseline.
+const frontierPlot = (() => {
+  const kMaxZoom = 2000;
+  const kPickPx = 22;
+  const kSymbols = {plan: 'circle', policy: 'diamond', baseline: 'square'};
+  const symbol = (type, size) => d3.svg.symbol().type(kSymbols[type]).size(size)();
+
+  const curvePoints = ({time_s, energy_j}) => time_s.map((time, i) => ({time_s: time, energy_j: energy_j[i]}));
+
+  // Everything that is a point: {type, name, time_s, energy_j, lower_bound_j, ...}, fastest first.
+  const allPoints = (report) => {
+    const points = [
+      ...report.plans.map((plan) => ({...plan, type: 'plan', name: `Plan ${plan.number}`, basis: 'planned',
+        chosen: plan.number === report.chosen_plan})),
+      ...report.policies.map((policy) => ({...policy, type: 'policy', basis: 'replayed'})),
+      {...report.baseline, type: 'baseline', name: 'Baseline', basis: 'planned', note: report.baseline.description},
+    ];
+    return points.filter((point) => units.isNumber(point.time_s) && units.isNumber(point.energy_j))
+      .sort((a, b) => a.time_s - b.time_s || b.energy_j - a.energy_j);
+  };
+
+  const padded = ([low, high], share) => {
+    const pad = (high - low || Math.abs(high) || 1) * share;
+    return [low - pad, high + pad];
+  };
+
+  const energyAt = (curve, time_s) => {
+    const i = d3.bisector((point) => point.time_s).left(curve, time_s);
+    if (i === 0) return curve.length && curve[0].time_s === time_s ? curve[0].energy_j : null;
+    if (i >= curve.length) return curve[curve.length - 1].energy_j;
+    const [a, b] = [curve[i - 1], curve[i]];
+    return a.energy_j + (b.energy_j - a.energy_j) * (time_s - a.time_s) / (b.time_s - a.time_s);
+  };
+
+  // Puts each label where it covers no point, no other label and no border; one that finds no place is left out.
+  const placeLabels = (labels, obstacles, [left, top, right, bottom]) => {
+    const kHeight = 14;
+    const taken = obstacles.map(({x, y}) => [x - 6, y - 6, x + 6, y + 6]);
+    const overlaps = (a) => taken.some((b) => a[0] < b[2] && a[2] > b[0] && a[1] < b[3] && a[3] > b[1]);
+    const candidates = ({x, y, width}) => {
+      const spots = [];
+      for (const distance of [10, 20, 34]) {
+        spots.push([x + distance, y - kHeight / 2], [x - width / 2, y - distance - kHeight + 2],
+          [x - width / 2, y + distance - 2], [x - distance - width, y - kHeight / 2],
+          [x + distance, y - distance - kHeight / 2], [x + distance, y + distance - kHeight / 2],
+          [x - distance - width, y - distance - kHeight / 2]);
+      }
+      return spots.map(([x0, y0]) => [x0, y0, x0 + width, y0 + kHeight]);
+    };
+    const isInside = ([x0, y0, x1, y1]) => x0 >= left && x1 <= right && y0 >= top && y1 <= bottom;
+    return labels.flatMap((label) => {
+      const spot = candidates(label).find((box) => isInside(box) && !overlaps(box));
+      if (!spot) return [];
+      taken.push(spot);
+      return [{...label, labelX: spot[0], labelY: spot[1] + kHeight - 3}];
+    });
+  };
+
+  class Plot {
+    constructor(container, report) {
+      this.report = report;
+      this.compare = relative(report.baseline);
+      this.container = container;
+      this.curve = curvePoints(report.frontier);
+      this.separateBound = curvePoints(report.lower_bound);
+      this.bound = this.separateBound.length ? this.separateBound : this.curve;
+      this.points = allPoints(report);
+      const everything = [...this.points, ...this.curve, ...this.separateBound];
+      this.timeExtent = padded(d3.extent(everything, (point) => point.time_s), 0.05);
+      this.energyExtent = padded(d3.extent(everything, (point) => point.energy_j), 0.07);
+      this.timeUnit = units.timeUnit(this.timeExtent[1]);
+      this.energyUnit = units.energyUnit(this.energyExtent[1]);
+      this.selected = -1;
+      this.svg = d3.select(container).append('svg').attr({tabindex: 0, role: 'application',
+        'aria-roledescription': 'plot', 'aria-label': this.summary()});
+      this.zoom = d3.behavior.zoom().scaleExtent([1, kMaxZoom]).on('zoom', interaction.perFrame(() => this.draw()));
+      interaction.attachZoom(this.svg.node(), this.zoom);
+      this.svg.on('mousemove', () => this.hover(d3.mouse(this.svg.node())))
+        .on('mouseleave', () => this.clearCursor()).on('blur', () => this.clearCursor());
+      this.svg.node().addEventListener('keydown', (event) => this.onKey(event));
+      this.layout();
+    }
+
+    summary() {
+      return `Time and energy of one iteration: frontier, ${this.report.plans.length} plans, ` +
+        `${this.report.policies.length} policies and the baseline. Arrow keys walk through the points, ` +
+        'plus and minus zoom, 0 shows all. The tables below hold the same numbers.';
+    }
+
+    layout() {
+      const width = Math.max(260, this.container.clientWidth);
+      const narrow = width < 560;
+      this.height = narrow ? 340 : 440;
+      this.width = width;
+      this.margin = {left: narrow ? 52 : 66, right: narrow ? 44 : 62, top: 14, bottom: 46};
+      this.xRange = [this.margin.left, width - this.margin.right];
+      this.yRange = [this.height - this.margin.bottom, this.margin.top];
+      const scale = (extent, unit, range) => d3.scale.linear().domain(extent.map((v) => v * unit.factor)).range(range);
+      this.x = scale(this.timeExtent, this.timeUnit, this.xRange);
+      this.y = scale(this.energyExtent, this.energyUnit, this.yRange);
+      this.zoom.x(this.x).y(this.y).size([width, this.height]);
+      this.view = {zoom: this.zoom, x: this.xRange, y: [...this.yRange].reverse()};
+      this.svg.attr({viewBox: `0 0 ${width} ${this.height}`, height: this.height});
+      this.draw();
+    }
+
+    place({time_s, energy_j}) {
+      return {x: this.x(time_s * this.timeUnit.factor), y: this.y(energy_j * this.energyUnit.factor)};
+    }
+
+    draw() {
+      interaction.clampTranslate(this.view);
+      this.svg.selectAll('*').remove();
+      const [left, right] = this.xRange;
+      const [bottom, top] = this.yRange;
+      this.svg.append('clipPath').attr('id', 'frontier-clip').append('rect')
+        .attr({x: left, y: top, width: right - left, height: bottom - top});
+      this.svg.append('rect').attr({width: this.width, height: this.height, fill: 'transparent'});
+      this.drawAxes();
+      const plot = this.svg.append('g').attr('clip-path', 'url(#frontier-clip)');
+      this.drawCurves(plot);
+      const placed = this.points.map((point) => ({...point, ...this.place(point)}));
+      this.drawSaving(plot, placed);
+      this.drawPoints(plot, placed);
+      this.cursor = this.svg.append('g').attr('class', 'cursor');
+      this.container.dataset.zoom = this.zoom.scale().toPrecision(4);
+    }
+
+    drawAxes() {
+      const [left, right] = this.xRange;
+      const [bottom, top] = this.yRange;
+      const xTicks = Math.max(3, Math.floor((right - left) / 100));
+      const yTicks = Math.max(3, Math.floor((bottom - top) / 56));
+      const axis = (scale, orient, ticks, size) =>
+        d3.svg.axis().scale(scale).orient(orient).ticks(ticks).innerTickSize(-size).outerTickSize(0).tickPadding(8);
+      const append = (name, x, y, made) => this.svg.append('g')
+        .attr({class: `axis ${name}`, transform: `translate(${x},${y})`}).call(made);
+      append('x', 0, bottom, axis(this.x, 'bottom', xTicks, bottom - top));
+      append('y', left, 0, axis(this.y, 'left', yTicks, right - left));
+      const toSaving = (energy) => this.compare.saving(energy / this.energyUnit.factor);
+      const saving = d3.scale.linear().domain(this.y.domain().map(toSaving)).range(this.y.range());
+      const format = saving.tickFormat(yTicks);
+      append('saving', right, 0, axis(saving, 'right', yTicks, 0)
+        .tickFormat((value) => `${format(value).replace('-', '\u2212')}%`));
+      const title = (text, transform, anchor) => this.svg.append('text')
+        .attr({class: 'axis-title', transform, 'text-anchor': anchor}).text(text);
+      title(`Iteration time (${this.timeUnit.name})`, `translate(${(left + right) / 2},${this.height - 8})`, 'middle');
+      title(`Energy per iteration (${this.energyUnit.name})`,
+        `translate(14,${(top + bottom) / 2}) rotate(-90)`, 'middle');
+      title('Saving against the baseline', `translate(${this.width - 8},${(top + bottom) / 2}) rotate(-90)`, 'middle');
+    }
+
+    drawCurves(plot) {
+      if (!this.bound.length) return;
+      const [left, right] = this.xRange;
+      const [bottom, top] = this.yRange;
+      const line = d3.svg.line().x((point) => point.x).y((point) => point.y);
+      const bound = this.bound.map((point) => this.place(point));
+      const far = right + 10;
+      const last = bound[bound.length - 1];
+      const region = [{x: left - 10, y: top - 10}, {x: bound[0].x, y: top - 10}, ...bound,
+        {x: Math.max(far, last.x), y: last.y}, {x: Math.max(far, last.x), y: bottom + 10}, {x: left - 10, y: bottom + 10}];
+      plot.append('path').attr({class: 'region', d: `${line(region)}Z`});
+      if (bound[0].x > left && bottom - last.y > 30) {
+        plot.append('text').attr({class: 'region-label', x: Math.max(left + 12, bound[0].x - 30), y: bottom - 12})
+          .text('no plan can be in here');
+      }
+      if (this.separateBound.length) plot.append('path').attr({class: 'bound', d: line(bound)});
+      plot.append('path').attr({class: 'curve', d: line(this.curve.map((point) => this.place(point)))});
+    }
+
+    // The way from the baseline to the chosen plan.
+    drawSaving(plot, placed) {
+      const from = placed.find((point) => point.type === 'baseline');
+      const to = placed.find((point) => point.chosen);
+      if (!from || !to) return;
+      plot.append('line').attr({class: 'drop', x1: from.x, y1: from.y, x2: to.x, y2: to.y});
+    }
+
+    drawPoints(plot, placed) {
+      const size = (point) => (point.type === 'plan' ? (point.chosen ? 110 : 42) : 78);
+      const order = {plan: 0, policy: 1, baseline: 2};
+      plot.selectAll('.point')
+        .data([...placed].sort((a, b) => (a.chosen ? 3 : order[a.type]) - (b.chosen ? 3 : order[b.type])))
+        .enter().append('path')
+        .attr('class', (point) => `point ${point.type}${point.chosen ? ' chosen' : ''}`)
+        .attr('transform', (point) => `translate(${point.x},${point.y})`)
+        .attr('d', (point) => symbol(point.type, size(point)));
+
+      const [left, right] = this.xRange;
+      const [bottom, top] = this.yRange;
+      const isVisible = ({x, y}) => x >= left && x <= right && y >= top && y <= bottom;
+      const text = (point) => (point.chosen ? `${point.name}: ${units.percent(this.compare.saving(point.energy_j), 2)} saved`
+        : point.name);
+      const wanted = placed.filter((point) => isVisible(point) && (point.type !== 'plan' || point.chosen))
+        .sort((a, b) => Number(Boolean(b.chosen)) - Number(Boolean(a.chosen)) || order[b.type] - order[a.type])
+        .map((point) => ({...point, text: text(point)}));
+      const probe = plot.append('text').attr('class', 'label');
+      for (const label of wanted) label.width = probe.text(label.text).node().getComputedTextLength() + 4;
+      probe.remove();
+      const curve = this.curve.map((point) => this.place(point));
+      plot.selectAll('text.point-label')
+        .data(placeLabels(wanted, [...placed.filter((point) => point.type !== 'plan' || point.chosen), ...curve],
+          [left, top, right, bottom]))
+        .enter().append('text')
+        .attr({class: (label) => `label point-label${label.chosen ? ' saving' : ''}`, x: (label) => label.labelX,
+          y: (label) => label.labelY})
+        .text((label) => label.text);
+    }
+
+    describe(point) {
+      const rows = [
+        ['Iteration time', `${units.time(point.time_s, 6)} (${units.signedPercent(this.compare.slowdown(point.time_s), 2)})`],
+        ['Energy', units.energy(point.energy_j, 6)],
+        ['Saving', units.percent(this.compare.saving(point.energy_j), 3)],
+      ];
+      const gap = this.compare.gap(point);
+      if (gap !== null) rows.push(['Above the bound', units.percent(gap, 3)]);
+      if (point.switches !== undefined) rows.push(['Clock switches', String(point.switches)]);
+      return {title: `${point.name} (${point.basis})`, rows};
+    }
+
+    hover([mouseX, mouseY]) {
+      const nearest = this.points.map((point) => ({point, ...this.place(point)}))
+        .map((candidate) => ({...candidate, distance: Math.hypot(candidate.x - mouseX, candidate.y - mouseY)}))
+        .sort((a, b) => a.distance - b.distance)[0];
+      if (nearest && nearest.distance < kPickPx) {
+        this.showCursor(nearest, this.describe(nearest.point));
+        return;
+      }
+      const time_s = this.x.invert(mouseX) / this.timeUnit.factor;
+      const inside = mouseX >= this.xRange[0] && mouseX <= this.xRange[1] && mouseY <= this.yRange[0];
+      const energy_j = inside && this.bound.length ? energyAt(this.bound, time_s) : null;
+      if (energy_j === null) {
+        this.clearCursor();
+        return;
+      }
+      const {title, rows} = this.describe({name: 'Lower bound', basis: 'certified for this time', time_s, energy_j});
+      if (!this.report.certificate.verified) this.showCursor(this.place({time_s, energy_j}), {title: 'Lower bound', rows});
+      else this.showCursor(this.place({time_s, energy_j}), {title, rows});
+    }
+
+    showCursor({x, y}, content) {
+      this.clearCursor();
+      const [left] = this.xRange;
+      const [bottom] = this.yRange;
+      this.cursor.append('line').attr({x1: x, x2: x, y1: y, y2: bottom});
+      this.cursor.append('line').attr({x1: left, x2: x, y1: y, y2: y});
+      this.cursor.append('circle').attr({cx: x, cy: y, r: 8});
+      const box = this.svg.node().getBoundingClientRect();
+      readout.show(box.left + x * box.width / this.width, box.top + y * box.height / this.height, content);
+    }
+
+    clearCursor() {
+      this.cursor.selectAll('*').remove();
+      readout.hide();
+    }
+
+    select(index) {
+      this.selected = Math.max(0, Math.min(this.points.length - 1, index));
+      const point = this.points[this.selected];
+      this.showCursor(this.place(point), this.describe(point));
+    }
+
+    zoomBy(factor) {
+      interaction.zoomBy(this.view, factor);
+      this.draw();
+    }
+
+    onKey(event) {
+      const actions = {
+        ArrowRight: () => this.select(this.selected + 1),
+        ArrowLeft: () => this.select(this.selected - 1),
+        Home: () => this.select(0),
+        End: () => this.select(this.points.length - 1),
+        Escape: () => this.clearCursor(),
+        '+': () => this.zoomBy(2),
+        '=': () => this.zoomBy(2),
+        '-': () => this.zoomBy(0.5),
+        0: () => this.zoomBy(0),
+      };
+      if (!actions[event.key] || event.ctrlKey || event.metaKey) return;
+      event.preventDefault();
+      actions[event.key]();
+    }
+  }
+
+  const legend = (report) => {
+    const sample = (type, draw) => {
+      const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg'))
+        .attr({width: 26, height: 14, 'aria-hidden': true});
+      draw(svg);
+      return svg.node();
+    };
+    const point = (type, css) => sample(type, (svg) => svg.append('path')
+      .attr({class: css, transform: 'translate(13,7)', d: symbol(type, 60)}));
+    const line = (css) => sample('line', (svg) => svg.append('line').attr({class: css, x1: 0, x2: 26, y1: 7, y2: 7}));
+    const exact = report.lower_bound.time_s.length === 0;
+    const items = [
+      [line('curve'), exact ? 'frontier = lower bound of any plan' : 'frontier'],
+      ...(exact ? [] : [[line('bound'), 'lower bound of any plan']]),
+      [point('plan', 'plan'), 'deployable plan'],
+      ...(report.chosen_plan === null ? [] : [[point('plan', 'plan chosen'), 'chosen plan']]),
+      ...(report.policies.length ? [[point('policy', 'policy'), 'policy (replayed)']] : []),
+      [point('baseline', 'baseline'), 'baseline'],
+    ];
+    return items.map(([node, text]) => element('li', {}, [node, text]));
+  };
+
+  return {Plot, legend};
+})();

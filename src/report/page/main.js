@@ -1,0 +1,157 @@
+// Puts the report together.
+(() => {
+  const report = JSON.parse(document.getElementById('report-data').textContent);
+  const byId = (id) => document.getElementById(id);
+  const {baseline} = report;
+  const compare = relative(baseline);
+  const chosenPlan = report.plans.find((plan) => plan.number === report.chosen_plan) || null;
+  const chosen = timelineData.decode(report.chosen);
+  const baselineTimeline = timelineData.decode(report.baseline_timeline);
+  const plural = (count, noun) => `${count} ${noun}${count === 1 ? '' : 's'}`;
+
+  const drawHead = () => {
+    const title = `${report.profile_name}: ${plural(report.stages, 'stage')} × ${plural(report.microbatches, 'microbatch')
+      .replace('microbatchs', 'microbatches')}`;
+    byId('title').textContent = title;
+    document.title = `${title} – Lowgear`;
+    const watts = [...new Set(report.blocking_power_w)].sort((a, b) => a - b);
+    const blocking = watts.length > 1 ? `${watts[0]} to ${watts[watts.length - 1]} W` : `${watts[0] ?? '–'} W`;
+    const facts = [['Schedule', report.schedule], ['GPUs', `${report.blocking_power_w.length}, one per rank`],
+      ['Blocking power', blocking],
+      ['Clock switch', report.switch_latency_s > 0 ? units.time(report.switch_latency_s, 3) : 'taken as instant']];
+    byId('facts').replaceChildren(...facts.map(([name, text]) =>
+      element('li', {}, [`${name} `, element('b', {text})])));
+  };
+
+  const card = (name, value, detail, mood = '') => element('div', {class: 'card'}, [
+    element('h3', {text: name}), element('p', {class: `value ${mood}`, text: value}),
+    element('p', {class: 'detail', text: detail})]);
+
+  const drawCards = () => {
+    if (!chosenPlan) return;
+    const saving = compare.saving(chosenPlan.energy_j);
+    const slowdown = compare.slowdown(chosenPlan.time_s);
+    const gpus = Math.max(1, report.blocking_power_w.length);
+    const watts = ({energy_j, time_s}) => energy_j / time_s / gpus;
+    const gap = compare.gap(chosenPlan);
+    const proof = report.certificate.verified ? 'no plan of this time can be lower: certified'
+      : 'over the lower bound, which was not verified';
+    byId('cards').replaceChildren(
+      card('Energy per iteration, planned', units.signedPercent(-saving, 2),
+        `${units.energy(baseline.energy_j)} → ${units.energy(chosenPlan.energy_j)}`, saving > 0 ? 'good' : 'bad'),
+      card('Iteration time, planned', units.signedPercent(slowdown, 2),
+        `${units.time(baseline.time_s)} → ${units.time(chosenPlan.time_s)}`, slowdown >= 0.005 ? 'bad' : ''),
+      card('Above the lower bound', units.percent(gap, 3), gap === null ? 'no bound was computed' : proof),
+      card('Mean power per GPU, planned', units.power(watts(chosenPlan)),
+        `baseline ${units.power(watts(baseline))} · ${plural(chosenPlan.switches, 'clock switch')
+          .replace('switchs', 'switches')} per iteration`));
+  };
+
+  const drawFrontier = () => {
+    byId('frontier-legend').replaceChildren(...frontierPlot.legend(report));
+    const plot = new frontierPlot.Plot(byId('frontier'), report);
+    interaction.attachButtons(byId('frontier').closest('section'), (factor) => plot.zoomBy(factor));
+    interaction.onResize(byId('frontier'), () => plot.layout());
+    const vertices = report.frontier_vertices;
+    const shown = report.frontier.time_s.length;
+    byId('frontier-caption').textContent = `The energy axis does not start at zero. The frontier has ` +
+      `${plural(vertices, 'vertex').replace('vertexs', 'vertices')}` +
+      (shown < vertices ? `; ${shown} are drawn, which is true to 0.001 % of its energy range. ` : '. ') +
+      'Drag to move; click the plot, then scroll to zoom (or Ctrl + scroll; two fingers on a touch screen).';
+    return plot;
+  };
+
+  const kindLegend = (kinds) => kinds.map((kind) => {
+    const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg'))
+      .attr({width: 26, height: 14, 'aria-hidden': true});
+    svg.append('rect').attr({width: 26, height: 14, fill: '#b83289'});
+    if (kind !== 'F') svg.append('rect').attr({width: kind === 'W' ? 13 : 26, height: 3, y: 11, fill: '#0000006b'});
+    return element('li', {}, [svg.node(), `${kind} ${timelineData.kKindNames[kind]}`]);
+  });
+
+  const drawTimeline = () => {
+    const panel = byId('timeline').closest('section');
+    if (!chosen.ranks.some((ops) => ops.length)) {
+      panel.hidden = true;
+      return null;
+    }
+    const groups = [{title: `${chosen.label} (planned)`, timeline: chosen}];
+    if (baselineTimeline.ranks.length) {
+      groups.push({title: `${baselineTimeline.label} (planned)`, timeline: baselineTimeline});
+    }
+    const timeline = new timelinePlot.Timeline(byId('timeline'), byId('overview'), report, groups);
+    interaction.attachButtons(panel, (factor) => timeline.zoomBy(factor));
+    interaction.onResize(byId('timeline'), () => timeline.layout());
+    const idle = element('li', {}, [element('span', {class: 'lane-sample'}), 'waiting']);
+    const kinds = [...new Set(groups.flatMap((group) => group.timeline.ranks.flat()).map((op) => op.kind))];
+    byId('timeline-legend').replaceChildren(...kindLegend(kinds), idle);
+    byId('timeline-caption').textContent = 'Both iterations on one time scale; colour is the clock an op runs at, its ' +
+      'number the microbatch. Bars above the colour scale: busy time of the chosen plan by clock. Point at an op to ' +
+      'see it and follow its microbatch over the GPUs. Drag to move; click, then scroll to zoom (or Ctrl + scroll).';
+    return timeline;
+  };
+
+  // What depends on the colours of the theme.
+  const drawColoured = (timeline) => {
+    if (!timeline) {
+      byId('ranks-panel').hidden = true;
+      return;
+    }
+    const {clocks, colourOf} = timeline;
+    byId('clock-legend').replaceChildren(tables.clockLegend(chosen.ranks.flat(), clocks, colourOf));
+    byId('ranks').replaceChildren(tables.ranks(report, chosen, baselineTimeline, clocks, colourOf));
+  };
+
+  const drawTables = () => {
+    byId('policies').replaceChildren(tables.policies(report));
+    byId('plans').replaceChildren(tables.plans(report));
+    byId('plans-panel').hidden = report.plans.length === 0;
+    byId('warnings').replaceChildren(...report.warnings.map((text) => element('li', {text})));
+    byId('warnings').hidden = report.warnings.length === 0;
+  };
+
+  const drawReading = () => {
+    const {certificate} = report;
+    const entries = [
+      ['Baseline', `${baseline.description}. Every saving and slowdown on this page is against it: ` +
+        `${units.time(baseline.time_s, 6)} and ${units.energy(baseline.energy_j, 6)} per iteration.`],
+      ['Energy', 'Of one iteration of one pipeline, one GPU per rank: what its ops draw as profiled, plus blocking power ' +
+        'for as long as a GPU runs no op.'],
+      ['Planned', 'Computed from the stage profile. Nothing on this page was measured while training with these clocks.'],
+      ['Replayed', 'The clocks that a policy chose, run through the simulator on the same profile and schedule: the ' +
+        'same way for every policy.'],
+      ['Lower bound', 'The least energy of any choice of clocks at that iteration time, also when an op may change its ' +
+        'clock halfway. Gap: how far a plan with one clock per op is above it.'],
+      ['Certificate', `${certificate.verified ? 'Verified. ' : 'Not verified. '}${certificate.statement}`,
+        certificate.command],
+    ];
+    byId('reading').replaceChildren(...entries.flatMap(([name, text, command]) => [
+      element('dt', {text: name}),
+      element('dd', {}, [text, ...(command ? [' Check it again: ', element('code', {text: command})] : [])])]));
+    byId('footer').replaceChildren(
+      element('p', {text: `Lowgear ${report.lowgear_version} · profile ${report.profile_name}`}),
+      ...(report.command ? [element('p', {}, ['Made by ', element('code', {text: report.command})])] : []),
+      element('p', {text: 'Plots use D3 (© 2010–2016 Michael Bostock, BSD-3-Clause; its licence is in the source of ' +
+        'this page). The page holds all its data and loads nothing.'}));
+  };
+
+  drawHead();
+  drawCards();
+  const frontier = drawFrontier();
+  const timeline = drawTimeline();
+  drawTables();
+  drawColoured(timeline);
+  drawReading();
+  palette.onChange(() => {
+    if (timeline) timeline.onTheme();
+    drawColoured(timeline);
+  });
+
+  Object.assign(document.documentElement.dataset, {
+    ready: '1',
+    frontierVertices: frontier.curve.length,
+    points: frontier.points.length,
+    ops: d3.sum(chosen.ranks, (ops) => ops.length),
+    baselineOps: d3.sum(baselineTimeline.ranks, (ops) => ops.length),
+  });
+})();

@@ -1,0 +1,164 @@
+// Tables, cards and the explanations around the plots.
+const tables = (() => {
+  const headCell = ([name, unit]) => {
+    const cell = element('th', {scope: 'col', text: name});
+    if (unit) cell.append(element('small', {text: unit}));
+    return cell;
+  };
+
+  // `columns`: [{head: [name, unit], text: row => string} or {head, node: row => Node}], the first names the row.
+  const table = (columns, rows, rowClass = () => '') => {
+    const body = element('tbody');
+    for (const row of rows) {
+      const cells = columns.map((column, i) => {
+        const cell = element(i === 0 ? 'th' : 'td', i === 0 ? {scope: 'row'} : {});
+        if (column.css) cell.className = column.css;
+        if (column.text) cell.textContent = column.text(row);
+        else cell.append(...[column.node(row)].flat());
+        return cell;
+      });
+      const css = rowClass(row);
+      body.append(element('tr', css ? {class: css} : {}, cells));
+    }
+    return element('table', {}, [
+      element('thead', {}, [element('tr', {}, columns.map(({head, css}) => {
+        const cell = headCell(head);
+        if (css === 'text') cell.className = css;
+        return cell;
+      }))]), body]);
+  };
+
+  // Columns that plans and policies share, in units that suit all rows and the baseline.
+  const figureColumns = (rows, baseline) => {
+    const compare = relative(baseline);
+    const timeUnit = units.timeUnit(Math.max(baseline.time_s, ...rows.map((row) => row.time_s)));
+    const energyUnit = units.energyUnit(Math.max(baseline.energy_j, ...rows.map((row) => row.energy_j)));
+    const timeDigits = units.decimals(baseline.time_s * timeUnit.factor, 6);
+    const energyDigits = units.decimals(baseline.energy_j * energyUnit.factor, 6);
+    const time = (value) => units.fixed(units.isNumber(value) ? value * timeUnit.factor : null, timeDigits);
+    const energy = (value) => units.fixed(units.isNumber(value) ? value * energyUnit.factor : null, energyDigits);
+    return {
+      deadline: {head: ['Deadline', timeUnit.name], text: (row) => time(row.deadline_s)},
+      time: {head: ['Iteration time', timeUnit.name], text: (row) => time(row.time_s)},
+      slowdown: {head: ['Slowdown', '% of baseline'], text: (row) => units.signed(compare.slowdown(row.time_s), 2)},
+      energy: {head: ['Energy', energyUnit.name], text: (row) => energy(row.energy_j)},
+      saving: {head: ['Saving', '% of baseline'], text: (row) => units.fixed(compare.saving(row.energy_j), 3)},
+      bound: {head: ['Lower bound', energyUnit.name], text: (row) => energy(row.lower_bound_j)},
+      gap: {head: ['Gap', '% of bound'], text: (row) => units.fixed(compare.gap(row), 3)},
+      switches: {head: ['Switches', 'per iteration'],
+        text: (row) => (row.switches === undefined ? units.fixed(null) : String(row.switches))},
+    };
+  };
+
+  const marked = (name, mark) => [name, ...(mark ? [element('span', {class: 'mark', text: mark})] : [])];
+
+  const policies = (report) => {
+    const rows = [{...report.baseline, name: 'baseline', isBaseline: true, note: report.baseline.description},
+      ...report.policies];
+    const columns = figureColumns(rows, report.baseline);
+    return table([
+      {head: ['Policy'], node: (row) => marked(row.name, row.isBaseline ? 'planned' : '')},
+      columns.time, columns.slowdown, columns.energy, columns.saving, columns.gap, columns.switches,
+      {head: ['Time to plan'], text: (row) => units.time(row.plan_time_s, 3)},
+      {head: ['Note'], css: 'text', text: (row) => row.note || ''},
+    ], rows);
+  };
+
+  const plans = (report) => {
+    const isChosen = (row) => row.number === report.chosen_plan;
+    const columns = figureColumns(report.plans, report.baseline);
+    return table([
+      {head: ['Plan'], node: (row) => marked(String(row.number), isChosen(row) ? 'chosen' : '')},
+      columns.deadline, columns.time, columns.slowdown, columns.energy, columns.saving, columns.bound, columns.gap,
+      columns.switches,
+    ], report.plans, (row) => (isChosen(row) ? 'chosen' : ''));
+  };
+
+  // Small bar chart: share of `ops` by clock, on the scale of all clocks of the report.
+  const clockHistogram = (ops, [low, high], colourOf, {width = 132, height = 26} = {}) => {
+    const bars = timelineData.timeByClock(ops);
+    const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg'))
+      .attr({width, height, role: 'img', 'aria-label': describeClocks(ops)});
+    const x = d3.scale.linear().domain(high > low ? [low, high] : [low - 1, high + 1]).range([3, width - 3]);
+    const y = d3.scale.linear().domain([0, d3.max(bars, (bar) => bar.time_s) || 1]).range([0, height - 3]);
+    svg.append('line').attr({x1: 0, x2: width, y1: height - 0.5, y2: height - 0.5, stroke: 'var(--rule)'});
+    svg.selectAll('rect').data(bars).enter().append('rect')
+      .attr({x: (bar) => x(bar.clock_mhz) - 2, width: 4, y: (bar) => height - 1 - Math.max(2, y(bar.time_s)),
+        height: (bar) => Math.max(2, y(bar.time_s)), fill: (bar) => colourOf(bar.clock_mhz).fill});
+    svg.append('title').text(describeClocks(ops));
+    return svg.node();
+  };
+
+  const describeClocks = (ops) => {
+    const bars = timelineData.timeByClock(ops);
+    const total = d3.sum(bars, (bar) => bar.time_s);
+    return bars.map((bar) => `${bar.clock_mhz} MHz: ${units.percent(100 * bar.time_s / total, 1)}`).join(', ');
+  };
+
+  const clockRange = (ops) => {
+    if (!ops.length) return units.fixed(null);
+    const [low, high] = d3.extent(ops, (op) => op.clock_mhz);
+    return low === high ? `${low}` : `${low} to ${high}`;
+  };
+
+  const ranks = (report, chosen, baseline, clocks, colourOf) => {
+    const kinds = [...new Set(chosen.ranks.flat().map((op) => op.kind))];
+    const rankEnergy = (timeline, rank) => {
+      const ops = timeline.ranks[rank];
+      if (!ops) return null;
+      return d3.sum(ops, (op) => op.energy_j) +
+        report.blocking_power_w[rank] * (timeline.time_s - timelineData.busy(ops));
+    };
+    const rows = chosen.ranks.map((ops, rank) => ({
+      rank, ops, stages: [...new Set(ops.map((op) => op.stage))].sort((a, b) => a - b),
+      blockedShare: 100 * (1 - timelineData.busy(ops) / chosen.time_s),
+      energy_j: rankEnergy(chosen, rank), baseline_j: rankEnergy(baseline, rank),
+    }));
+    const energyUnit = units.energyUnit(d3.max(rows, (row) => row.energy_j) || 0);
+    const kindColumns = kinds.flatMap((kind) => {
+      const of = (row) => row.ops.filter((op) => op.kind === kind);
+      const name = timelineData.kKindNames[kind];
+      return [{head: [`${name[0].toUpperCase()}${name.slice(1)} clocks`, 'MHz'], text: (row) => clockRange(of(row))},
+        {head: ['Busy time by clock', `${clocks[0]} to ${clocks[1]} MHz`], css: 'hist',
+          node: (row) => clockHistogram(of(row), clocks, colourOf)}];
+    });
+    return table([
+      {head: ['GPU'], text: (row) => String(row.rank)},
+      {head: ['Stage'], text: (row) => row.stages.join(', ')},
+      {head: ['Waiting', '% of iteration'], text: (row) => units.fixed(row.blockedShare, 2)},
+      {head: ['Energy', energyUnit.name],
+        text: (row) => units.fixed(row.energy_j * energyUnit.factor, units.decimals(row.energy_j * energyUnit.factor, 5))},
+      {head: ['Saving', '% of baseline'], text: (row) =>
+        units.fixed(row.baseline_j ? 100 * (1 - row.energy_j / row.baseline_j) : null, 2)},
+      ...kindColumns,
+    ], rows);
+  };
+
+  // Gradient with ticks and, above it, how the chosen plan's busy time spreads over the clocks.
+  const clockLegend = (ops, [low, high], colourOf) => {
+    const [width, barsHeight, stripHeight] = [300, 30, 10];
+    const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg'))
+      .attr({width: width + 40, height: barsHeight + stripHeight + 20, role: 'img',
+        'aria-label': `Colours by clock. Busy time of the chosen plan: ${describeClocks(ops)}`});
+    const x = d3.scale.linear().domain(high > low ? [low, high] : [low - 1, high + 1]).range([16, width]);
+    const bars = timelineData.timeByClock(ops);
+    const total = d3.sum(bars, (bar) => bar.time_s);
+    const y = d3.scale.linear().domain([0, d3.max(bars, (bar) => bar.time_s) || 1]).range([0, barsHeight - 4]);
+    svg.selectAll('.bar').data(bars).enter().append('rect')
+      .attr({class: 'bar', x: (bar) => x(bar.clock_mhz) - 2, width: 4, y: (bar) => barsHeight - Math.max(1.5, y(bar.time_s)),
+        height: (bar) => Math.max(1.5, y(bar.time_s)), fill: (bar) => colourOf(bar.clock_mhz).fill})
+      .append('title').text((bar) => `${bar.clock_mhz} MHz: ${units.percent(100 * bar.time_s / total, 1)} of busy time`);
+    const steps = d3.range(60);
+    const mhz = d3.scale.linear().domain([0, steps.length]).range(x.domain());
+    svg.selectAll('.strip').data(steps).enter().append('rect')
+      .attr({class: 'strip', x: (i) => x(mhz(i)), width: (width - 16) / steps.length + 0.6, y: barsHeight + 2,
+        height: stripHeight, fill: (i) => colourOf(mhz(i + 0.5)).fill});
+    const ticks = low === high ? [low] : x.ticks(4);
+    svg.selectAll('text').data(ticks).enter().append('text')
+      .attr({x: (tick) => x(tick), y: barsHeight + stripHeight + 15, 'text-anchor': 'middle'})
+      .text((tick, i) => (i === ticks.length - 1 ? `${tick} MHz` : String(tick)));
+    return svg.node();
+  };
+
+  return {policies, plans, ranks, clockLegend};
+})();
