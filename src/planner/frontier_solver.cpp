@@ -1,0 +1,268 @@
+#include "planner/frontier_solver.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+
+#include "core/error.h"
+
+namespace lowgear {
+FrontierSolver::FrontierSolver(const ProblemInstance& instance)
+    : instance_(&instance),
+      ops_(static_cast<std::size_t>(instance.op_count())),
+      edges_(instance.edges.size()),
+      source_(2 * instance.op_count()),
+      sink_(2 * instance.op_count() + 1) {
+  double slowest_sum_s = 0;
+  for (int op = 0; op < instance.op_count(); ++op) slowest_sum_s += s_from_ps(instance.cost(op).slowest_ps());
+  if (slowest_sum_s > kMaxTimeS)
+    throw InputError("the pipeline's ops take more than 10^6 s together; check the unit of time");
+  build_arcs();
+  build_adjacency();
+  flow_nw_.assign(tail_.size(), 0);
+  piece_.resize(ops_);
+  op_arc_.resize(ops_);
+  for (std::size_t op = 0; op < ops_; ++op) {
+    const ConvexCost& cost = instance.cost(static_cast<int>(op));
+    piece_[op] = static_cast<std::int32_t>(cost.slope_nw.size());
+    effective_energy_zj_ += cost.energy_zj(cost.slowest_ps());
+    refresh_op(op);
+  }
+  set_initial_events();
+  labels_.resize(adjacency_.size() - 1);
+}
+
+void FrontierSolver::build_arcs() {
+  std::vector<bool> has_successor(ops_, false);
+  std::vector<bool> has_predecessor(ops_, false);
+  const auto add = [this](std::int32_t tail, std::int32_t head) {
+    tail_.push_back(tail);
+    head_.push_back(head);
+  };
+  for (int op = 0; op < instance_->op_count(); ++op) add(start_node(op), end_node(op));
+  for (const DagEdge& edge : instance_->edges) {
+    add(end_node(edge.from), start_node(edge.to));
+    has_successor[static_cast<std::size_t>(edge.from)] = true;
+    has_predecessor[static_cast<std::size_t>(edge.to)] = true;
+  }
+  for (int op = 0; op < instance_->op_count(); ++op) {
+    if (!has_predecessor[static_cast<std::size_t>(op)]) add(source_, start_node(op));
+    if (!has_successor[static_cast<std::size_t>(op)]) add(end_node(op), sink_);
+  }
+}
+
+void FrontierSolver::build_adjacency() {
+  const std::size_t node_count = 2 * ops_ + 2;
+  std::vector<std::vector<std::int32_t>> in(node_count);
+  std::vector<std::vector<std::int32_t>> out(node_count);
+  for (std::size_t arc = 0; arc < tail_.size(); ++arc) {
+    in[static_cast<std::size_t>(head_[arc])].push_back(static_cast<std::int32_t>(arc));
+    out[static_cast<std::size_t>(tail_[arc])].push_back(static_cast<std::int32_t>(arc));
+  }
+  // The search takes the arc it met last first. Staying on a rank (neighbouring op numbers) makes paths that saturate
+  // all microbatches at once; leaving it early cuts the flow into many small pieces (30 times as many at M = 96).
+  const auto far_first = [this](std::int32_t a, std::int32_t b) {
+    const auto length = [this](std::int32_t arc) {
+      return std::abs(tail_[static_cast<std::size_t>(arc)] - head_[static_cast<std::size_t>(arc)]);
+    };
+    return length(a) > length(b);
+  };
+  adjacency_.reserve(node_count + 1);
+  half_arcs_.reserve(2 * tail_.size());
+  for (std::size_t node = 0; node < node_count; ++node) {
+    std::stable_sort(in[node].begin(), in[node].end(), far_first);
+    std::stable_sort(out[node].begin(), out[node].end(), far_first);
+    Adjacency place;
+    place.in_begin = static_cast<std::int32_t>(half_arcs_.size());
+    for (const std::int32_t arc : in[node]) half_arcs_.push_back({tail_[static_cast<std::size_t>(arc)], arc});
+    place.out_begin = static_cast<std::int32_t>(half_arcs_.size());
+    for (const std::int32_t arc : out[node]) half_arcs_.push_back({head_[static_cast<std::size_t>(arc)], arc});
+    adjacency_.push_back(place);
+  }
+  adjacency_.push_back({static_cast<std::int32_t>(half_arcs_.size()), static_cast<std::int32_t>(half_arcs_.size())});
+}
+
+void FrontierSolver::set_initial_events() {
+  event_time_ps_.assign(2 * ops_ + 2, 0);
+  const auto event = [this](std::int32_t node) -> TimePs& { return event_time_ps_[static_cast<std::size_t>(node)]; };
+  std::vector<std::vector<int>> successors(ops_);
+  for (const DagEdge& edge : instance_->edges) successors[static_cast<std::size_t>(edge.from)].push_back(edge.to);
+  for (const int op : instance_->topological_order) {
+    const TimePs finish = event(start_node(op)) + instance_->cost(op).slowest_ps();
+    event(end_node(op)) = finish;
+    for (const int next : successors[static_cast<std::size_t>(op)]) {
+      event(start_node(next)) = std::max(event(start_node(next)), finish);
+    }
+    event(sink_) = std::max(event(sink_), finish);
+  }
+}
+
+/// Brings an op's marginal lengths up to date after its flow has changed within its piece or to the edge of it.
+void FrontierSolver::refresh_op(std::size_t op) {
+  const ConvexCost& cost = instance_->cost(static_cast<int>(op));
+  const PowerNw flow = flow_nw_[op];
+  const auto slowest = static_cast<std::int32_t>(cost.slope_nw.size());
+  // Piece k holds the flows in [slope[k], slope[k - 1]): from 0 for the slowest, without end for the fastest.
+  const auto low = [&](std::int32_t k) { return k == slowest ? 0 : cost.slope_nw[static_cast<std::size_t>(k)]; };
+  const auto high = [&](std::int32_t k) {
+    return k == 0 ? kUnlimitedFlow : cost.slope_nw[static_cast<std::size_t>(k) - 1];
+  };
+  std::int32_t& piece = piece_[op];
+  while (flow >= high(piece)) --piece;
+  while (flow < low(piece)) ++piece;
+
+  OpArc& arc = op_arc_[op];
+  arc.shrink_ps = cost.time_ps[static_cast<std::size_t>(piece)];
+  arc.shrink_room_nw = piece == 0 ? kUnlimitedFlow : high(piece) - flow;
+  const bool between_pieces = flow == low(piece) && piece < slowest;
+  const std::int32_t stretch_piece = between_pieces ? piece + 1 : piece;
+  arc.stretch_ps = cost.time_ps[static_cast<std::size_t>(stretch_piece)];
+  arc.stretch_room_nw = flow - low(stretch_piece);
+}
+
+FrontierSolver::Saturation FrontierSolver::saturate(PowerNw limit_nw) {
+  while (flow_value_nw_ < limit_nw) {
+    if (!path_known_) {
+      path_slack_ps_ = search_path();
+      path_known_ = true;
+    }
+    if (path_slack_ps_ > 0) return Saturation::shorter_possible;
+    const PowerNw room_nw = path_room_nw();
+    if (room_nw == kUnlimitedFlow && limit_nw == kUnlimitedFlow) return Saturation::fastest;
+    const PowerNw amount_nw = std::min(room_nw, limit_nw - flow_value_nw_);
+    push_along_path(amount_nw);
+    path_known_ = amount_nw < room_nw;
+  }
+  return Saturation::limit_reached;
+}
+
+/// Dijkstra on slack from the end of the iteration back to its start. Returns the least slack of any path: 0 when one
+/// is tight. Nodes nearer than that are in `settled_`.
+TimePs FrontierSolver::search_path() {
+  ++generation_;
+  settled_.clear();
+  stack_.clear();
+  heap_.clear();
+  labels_[static_cast<std::size_t>(sink_)] = {0, generation_, -1, false, false};
+  stack_.push_back(sink_);
+  TimePs distance_ps = 0;
+  std::int32_t node = 0;
+  while (pop_nearest(distance_ps, node)) {
+    labels_[static_cast<std::size_t>(node)].settled = true;
+    if (node == source_) return distance_ps;
+    settled_.push_back(node);
+    relax_arcs_of(node, distance_ps);
+  }
+  // Every node has a forward arc towards the sink, and forward arcs never run out of room.
+  throw Error("internal: the end of the iteration cannot be reached from its start");
+}
+
+bool FrontierSolver::pop_nearest(TimePs& distance_ps, std::int32_t& node) {
+  while (!stack_.empty()) {
+    node = stack_.back();
+    stack_.pop_back();
+    if (!labels_[static_cast<std::size_t>(node)].settled) return true;
+  }
+  while (!heap_.empty()) {
+    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+    std::tie(distance_ps, node) = heap_.back();
+    heap_.pop_back();
+    if (!labels_[static_cast<std::size_t>(node)].settled) return true;
+  }
+  return false;
+}
+
+void FrontierSolver::relax_arcs_of(std::int32_t node, TimePs distance_ps) {
+  const Adjacency place = adjacency_[static_cast<std::size_t>(node)];
+  const std::int32_t end = adjacency_[static_cast<std::size_t>(node) + 1].in_begin;
+  const TimePs event_ps = event_time_ps_[static_cast<std::size_t>(node)];
+  for (std::int32_t i = place.out_begin; i < end; ++i) {
+    const auto [next, arc] = half_arcs_[static_cast<std::size_t>(i)];
+    if (flow_nw_[static_cast<std::size_t>(arc)] == 0) continue;
+    const TimePs length_ps = is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].stretch_ps : 0;
+    const TimePs slack_ps = length_ps - (event_time_ps_[static_cast<std::size_t>(next)] - event_ps);
+    reach(next, distance_ps + slack_ps, distance_ps, arc, true);
+  }
+  for (std::int32_t i = place.in_begin; i < place.out_begin; ++i) {
+    const auto [previous, arc] = half_arcs_[static_cast<std::size_t>(i)];
+    const TimePs length_ps = is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].shrink_ps : 0;
+    const TimePs slack_ps = event_ps - event_time_ps_[static_cast<std::size_t>(previous)] - length_ps;
+    reach(previous, distance_ps + slack_ps, distance_ps, arc, false);
+  }
+}
+
+void FrontierSolver::reach(std::int32_t node, TimePs distance_ps, TimePs settled_distance_ps, std::int32_t arc,
+                           bool against) {
+  Label& label = labels_[static_cast<std::size_t>(node)];
+  if (label.generation == generation_ && (label.settled || label.distance_ps <= distance_ps)) return;
+  label = {distance_ps, generation_, arc, false, against};
+  if (distance_ps == settled_distance_ps) {
+    stack_.push_back(node);
+  } else {
+    heap_.emplace_back(distance_ps, node);
+    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+  }
+}
+
+PowerNw FrontierSolver::path_room_nw() const {
+  PowerNw room_nw = kUnlimitedFlow;
+  for (std::int32_t node = source_; node != sink_;) {
+    const Label& label = labels_[static_cast<std::size_t>(node)];
+    const auto arc = static_cast<std::size_t>(label.next_arc);
+    if (is_op(label.next_arc)) {
+      room_nw = std::min(room_nw, label.against ? op_arc_[arc].stretch_room_nw : op_arc_[arc].shrink_room_nw);
+    } else if (label.against) {
+      room_nw = std::min(room_nw, flow_nw_[arc]);
+    }
+    node = label.against ? tail_[arc] : head_[arc];
+  }
+  return room_nw;
+}
+
+void FrontierSolver::push_along_path(PowerNw amount_nw) {
+  for (std::int32_t node = source_; node != sink_;) {
+    const Label& label = labels_[static_cast<std::size_t>(node)];
+    const auto arc = static_cast<std::size_t>(label.next_arc);
+    flow_nw_[arc] += label.against ? -amount_nw : amount_nw;
+    if (is_op(label.next_arc)) refresh_op(arc);
+    node = label.against ? tail_[arc] : head_[arc];
+  }
+  flow_value_nw_ += amount_nw;
+}
+
+/// Moves every event that is nearer to the end than the search's path earlier by the difference. No slack becomes
+/// negative, arcs with flow stay tight, and the path becomes tight when the walk is not cut short.
+void FrontierSolver::shorten(TimePs floor_ps) {
+  const TimePs by_ps = std::min(path_slack_ps_, time_ps() - floor_ps);
+  for (const std::int32_t node : settled_) {
+    const TimePs distance_ps = labels_[static_cast<std::size_t>(node)].distance_ps;
+    if (distance_ps >= by_ps) break;  // settled in order of distance
+    event_time_ps_[static_cast<std::size_t>(node)] -= by_ps - distance_ps;
+  }
+  effective_energy_zj_ += static_cast<EnergyZj>(flow_value_nw_) * by_ps;
+  path_known_ = by_ps == path_slack_ps_;
+  path_slack_ps_ = 0;
+}
+
+void FrontierSolver::op_times(std::span<TimePs> time_ps) const {
+  for (std::size_t op = 0; op < ops_; ++op) {
+    const TimePs window_ps = finish_event_ps(static_cast<int>(op)) - start_event_ps(static_cast<int>(op));
+    time_ps[op] = std::clamp(window_ps, op_arc_[op].shrink_ps, op_arc_[op].stretch_ps);
+  }
+}
+
+FrontierSolver::State FrontierSolver::save() const {
+  return {flow_nw_, piece_, event_time_ps_, flow_value_nw_, effective_energy_zj_};
+}
+
+void FrontierSolver::restore(const State& state) {
+  flow_nw_ = state.flow_nw;
+  piece_ = state.piece;
+  event_time_ps_ = state.event_time_ps;
+  flow_value_nw_ = state.flow_value_nw;
+  effective_energy_zj_ = state.effective_energy_zj;
+  path_known_ = false;
+  for (std::size_t op = 0; op < ops_; ++op) refresh_op(op);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,95 @@
+#include "planner/instance.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "core/error.h"
+
+namespace lowgear {
+namespace {
+
+/// No GPU saves energy at this rate; two clocks whose times differ by nanoseconds of noise seem to.
+constexpr double kMaxSlopeW = 1e7;
+
+}  // namespace
+
+EnergyZj ConvexCost::energy_zj(TimePs at_ps) const {
+  EnergyZj energy = energy_at_fastest_zj;
+  for (std::size_t j = 0; j < slope_nw.size() && time_ps[j] < at_ps; ++j) {
+    energy -= static_cast<EnergyZj>(slope_nw[j]) * (std::min(at_ps, time_ps[j + 1]) - time_ps[j]);
+  }
+  return energy;
+}
+
+ConvexCost convex_cost(std::span<const Option> options) {
+  if (options.empty()) throw InputError("an op has no clock to run at");
+  if (options.back().time_s > kMaxTimeS) throw InputError("an op takes more than 10^6 s; check the unit of time");
+  struct Point {
+    TimePs time_ps;
+    double energy_j;
+  };
+  const auto slope_w = [](const Point& fast, const Point& slow) {
+    return (fast.energy_j - slow.energy_j) / s_from_ps(slow.time_ps - fast.time_ps);
+  };
+  std::vector<Point> points;
+  for (const std::size_t index : lower_convex_hull(options)) {
+    const Point next{ps_from_s(options[index].time_s), options[index].effective_energy_j};
+    while (!points.empty() && (points.back().time_ps == next.time_ps || slope_w(points.back(), next) > kMaxSlopeW)) {
+      points.pop_back();
+    }
+    points.push_back(next);
+  }
+
+  ConvexCost cost;
+  cost.energy_at_fastest_zj = static_cast<EnergyZj>(points.front().energy_j * kZjPerJoule);
+  cost.time_ps.push_back(points.front().time_ps);
+  for (std::size_t j = 1; j < points.size(); ++j) {
+    const PowerNw slope = nw_from_w(slope_w(points[j - 1], points[j]));
+    if (slope <= 0) break;  // nothing to the nanowatt is saved from here on
+    if (!cost.slope_nw.empty() && slope >= cost.slope_nw.back()) {
+      cost.time_ps.back() = points[j].time_ps;  // one piece with the one before, to the nanowatt
+      continue;
+    }
+    cost.slope_nw.push_back(slope);
+    cost.time_ps.push_back(points[j].time_ps);
+  }
+  return cost;
+}
+
+ProblemInstance make_instance(const PipelineDag& dag, const StageProfile& profile,
+                              std::span<const double> blocking_power_w) {
+  ProblemInstance instance;
+  instance.edges = dag.edges;
+  instance.topological_order = dag.topological_order;
+  for (const double power_w : blocking_power_w) instance.blocking_power_nw += nw_from_w(power_w);
+  std::map<std::pair<int, OpKind>, int> cost_of_cell;
+  instance.cost_of_op.reserve(dag.ops.size());
+  for (const ComputeOp& op : dag.ops) {
+    const auto [cell, added] = cost_of_cell.try_emplace({op.stage, op.kind}, static_cast<int>(instance.costs.size()));
+    if (added) {
+      const double power_w = blocking_power_w[static_cast<std::size_t>(op.rank)];
+      (void)profile.at_max_clock(op.stage, op.kind);  // names the missing rows
+      instance.costs.push_back(convex_cost(pareto_options(profile.measurements(op.stage, op.kind), power_w)));
+    }
+    instance.cost_of_op.push_back(cell->second);
+  }
+  return instance;
+}
+
+TimePs makespan_ps(const ProblemInstance& instance, std::span<const TimePs> time_ps) {
+  std::vector<TimePs> ready(time_ps.size(), 0);
+  std::vector<std::vector<int>> successors(time_ps.size());
+  for (const DagEdge& edge : instance.edges) successors[static_cast<std::size_t>(edge.from)].push_back(edge.to);
+  TimePs makespan = 0;
+  for (const int op : instance.topological_order) {
+    const TimePs finish = ready[static_cast<std::size_t>(op)] + time_ps[static_cast<std::size_t>(op)];
+    makespan = std::max(makespan, finish);
+    for (const int next : successors[static_cast<std::size_t>(op)]) {
+      ready[static_cast<std::size_t>(next)] = std::max(ready[static_cast<std::size_t>(next)], finish);
+    }
+  }
+  return makespan;
+}
+
+}  // namespace lowgear
