@@ -60,7 +60,7 @@ OpIndex index_ops(const PipelineDag& dag) {
   return index;
 }
 
-/// "1B0 (rank 1, step 4)", the step counting computations only.
+/// "1B0 (rank 1, computation 4)".
 std::string describe(const PipelineDag& dag, int op) {
   const ComputeOp& it = dag.ops[static_cast<std::size_t>(op)];
   return fmt::format("{} (rank {}, computation {})",
@@ -75,7 +75,7 @@ void add_dependency(const Schedule& schedule, const PipelineDag& dag, int from, 
   if (!same_rank) {
     data_next[static_cast<std::size_t>(from)] = to;
   } else if (from > to) {
-    throw InputError(fmt::format("{}: the dependencies cycle: {} needs {}, which the rank runs later; swap them",
+    throw InputError(fmt::format("{}: the dependencies cycle: {} waits for {}, which its rank runs later; swap them",
                                  schedule.name, describe(dag, to), describe(dag, from)));
   }
 }
@@ -115,31 +115,53 @@ void add_edges(PipelineDag& dag, const std::vector<int>& data_next) {
   }
 }
 
-/// Names a cycle among the ops that the sort could not reach: every one of them waits for another of them.
-[[noreturn]] void refuse_cycle(const Schedule& schedule, const PipelineDag& dag, const std::vector<int>& waiting_for) {
-  std::vector<int> waits_on(dag.ops.size(), kNone);
+/// For each op that the sort could not reach, one that it waits for; these are unreached as well. Data between ranks is
+/// preferred: the order within a rank is what a reader sees already.
+std::vector<int> unreached_predecessors(const PipelineDag& dag, const std::vector<int>& waiting_for) {
+  std::vector<int> predecessor(dag.ops.size(), kNone);
   for (const DagEdge& edge : dag.edges) {
+    const auto from = static_cast<std::size_t>(edge.from);
     const auto to = static_cast<std::size_t>(edge.to);
-    if (waiting_for[static_cast<std::size_t>(edge.from)] == 0 || waiting_for[to] == 0) continue;
-    // Prefer data between ranks: the order within a rank is what a reader sees already.
-    const bool data = dag.ops[static_cast<std::size_t>(edge.from)].rank != dag.ops[to].rank;
-    if (waits_on[to] == kNone || data) waits_on[to] = edge.from;
+    if (waiting_for[from] == 0 || waiting_for[to] == 0) continue;
+    if (predecessor[to] == kNone || dag.ops[from].rank != dag.ops[to].rank) predecessor[to] = edge.from;
   }
-  int op = static_cast<int>(std::find_if(waits_on.begin(), waits_on.end(), [](int v) { return v != kNone; }) -
-                            waits_on.begin());
-  std::vector<bool> seen(dag.ops.size(), false);
-  for (; !seen[static_cast<std::size_t>(op)]; op = waits_on[static_cast<std::size_t>(op)]) {
+  return predecessor;
+}
+
+/// Some cycle among the ops that the sort could not reach, each op followed by what it waits for.
+std::vector<int> find_cycle(const PipelineDag& dag, const std::vector<int>& waiting_for) {
+  const std::vector<int> predecessor = unreached_predecessors(dag, waiting_for);
+  const auto next = [&](int op) { return predecessor[static_cast<std::size_t>(op)]; };
+  const auto start = std::find_if(predecessor.begin(), predecessor.end(), [](int op) { return op != kNone; });
+  int op = static_cast<int>(start - predecessor.begin());
+  for (std::vector<bool> seen(dag.ops.size(), false); !seen[static_cast<std::size_t>(op)]; op = next(op)) {
     seen[static_cast<std::size_t>(op)] = true;
   }
-  std::vector<int> cycle;
-  for (int it = op; cycle.empty() || it != op; it = waits_on[static_cast<std::size_t>(it)]) cycle.push_back(it);
+  std::vector<int> cycle{op};
+  for (int it = next(op); it != op; it = next(it)) cycle.push_back(it);
+  return cycle;
+}
 
-  constexpr std::size_t most = 24;
-  std::string text = describe(dag, cycle.front());
-  for (std::size_t i = 1; i < std::min(cycle.size(), most); ++i) text += " needs " + describe(dag, cycle[i]);
-  if (cycle.size() > most) text += fmt::format(" and {} more", cycle.size() - most);
-  throw InputError(fmt::format("{}: the dependencies cycle: {} needs {}; reorder one of these ranks", schedule.name,
-                               text, describe(dag, cycle.front())));
+/// The cycle without the ops that have both neighbours on their own rank: they only stand in between.
+std::vector<int> without_passers(const PipelineDag& dag, const std::vector<int>& cycle) {
+  const auto rank = [&](std::size_t i) { return dag.ops[static_cast<std::size_t>(cycle[i % cycle.size()])].rank; };
+  std::vector<int> kept;
+  for (std::size_t i = 0; i < cycle.size(); ++i) {
+    if (rank(i) != rank(i + 1) || rank(i) != rank(i + cycle.size() - 1)) kept.push_back(cycle[i]);
+  }
+  return kept;
+}
+
+[[noreturn]] void refuse_cycle(const Schedule& schedule, const PipelineDag& dag, const std::vector<int>& waiting_for) {
+  const std::vector<int> cycle = without_passers(dag, find_cycle(dag, waiting_for));
+  constexpr std::size_t most_named = 16;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(cycle.size(), most_named); ++i) {
+    text += describe(dag, cycle[i]) + (i == 0 ? " waits for " : ", which waits for ");
+  }
+  if (cycle.size() > most_named) text += fmt::format("{} more, which wait for ", cycle.size() - most_named);
+  throw InputError(fmt::format("{}: the dependencies cycle: {}{}; reorder one of these ranks", schedule.name, text,
+                               describe(dag, cycle.front())));
 }
 
 void sort_topologically(const Schedule& schedule, PipelineDag& dag, const std::vector<int>& data_next) {

@@ -208,7 +208,8 @@ Schedule make_schedule(const ScheduleRequest& request) {
   if (found == generators.end()) {
     std::vector<std::string_view> names;
     for (const auto& generator : generators) names.push_back(generator.name);
-    throw InputError(fmt::format("no schedule is called '{}'; there are {}", request.name, fmt::join(names, ", ")));
+    throw InputError(
+        fmt::format("no schedule is called {}; there are {}", quote(request.name), fmt::join(names, ", ")));
   }
   if (request.chunks != 1 && !found->takes_chunks) {
     throw InputError(fmt::format("{}: {} chunks; it runs one stage per rank", found->name, request.chunks));
