@@ -1,13 +1,7 @@
 #include "simulator/replay.h"
 
-#include <fmt/format.h>
-
 #include <cassert>
-#include <cmath>
 #include <cstddef>
-
-#include "core/error.h"
-#include "simulator/timing_graph.h"
 
 namespace lowgear {
 
@@ -37,40 +31,6 @@ Timeline replay(const PipelineDag& dag, const TimingGraph& graph, std::span<cons
     timeline.energy_j_total += blocking_power_w[rank] * blocked_s;
   }
   return timeline;
-}
-
-std::vector<OpCost> costs_at_clocks(const PipelineDag& dag, const StageProfile& profile,
-                                    std::span<const int> clocks_mhz) {
-  assert(clocks_mhz.size() == dag.ops.size());
-  std::vector<OpCost> costs;
-  costs.reserve(dag.ops.size());
-  for (std::size_t i = 0; i < dag.ops.size(); ++i) {
-    const Measurement& measured = profile.at_clock(dag.ops[i].stage, dag.ops[i].kind, clocks_mhz[i]);
-    costs.push_back({measured.time_s, measured.energy_j});
-  }
-  return costs;
-}
-
-void apply_slowdowns(const PipelineDag& dag, std::span<const StageSlowdown> slowdowns, std::span<OpCost> costs) {
-  assert(costs.size() == dag.ops.size());
-  std::vector<double> factor_of_stage(static_cast<std::size_t>(dag.stages), 1.0);
-  for (const StageSlowdown& slowdown : slowdowns) {
-    if (slowdown.stage < 0 || slowdown.stage >= dag.stages) {
-      throw InputError(fmt::format("slowdown of stage {}: the pipeline has no such stage; its stages are 0 to {}",
-                                   slowdown.stage, dag.stages - 1));
-    }
-    double& factor = factor_of_stage[static_cast<std::size_t>(slowdown.stage)];
-    factor *= slowdown.factor;
-    if (!(slowdown.factor > 0) || !(factor > 0) || !(factor <= kMaxSlowdownFactor)) {
-      throw InputError(fmt::format("slowdown of stage {} by {}: the factor must be above 0 and at most {}",
-                                   slowdown.stage, slowdown.factor, kMaxSlowdownFactor));
-    }
-  }
-  for (std::size_t i = 0; i < costs.size(); ++i) {
-    const double factor = factor_of_stage[static_cast<std::size_t>(dag.ops[i].stage)];
-    costs[i].time_s *= factor;
-    costs[i].energy_j *= factor;
-  }
 }
 
 }  // namespace lowgear
