@@ -1,0 +1,197 @@
+#include <errno.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <string>
+
+#include "core/error.h"
+#include "core/error_of.h"
+#include "core/file.h"
+#include "core/limited_process.h"
+#include "core/temporary_folder.h"
+
+namespace lowgear {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+namespace fs = std::filesystem;
+
+constexpr const char* kMarker = "frontier.csv";
+
+class StagedDirectoryTest : public testing::Test {
+ protected:
+  void write_output(const std::string& content) const {
+    StagedDirectory staged(out_, kMarker);
+    staged.write(kMarker, content);
+    staged.write("plans/" + content + ".json", "{}");
+    staged.commit();
+  }
+
+  TemporaryFolder folder_;
+  const fs::path out_ = folder_ / "out";
+};
+
+TEST_F(StagedDirectoryTest, AppearsOnCommitOnly) {
+  {
+    StagedDirectory staged(out_, kMarker);
+    staged.write(kMarker, "curve");
+    staged.write("plans/deep/1.json", "{}");
+    EXPECT_FALSE(fs::exists(out_));
+    staged.commit();
+    EXPECT_EQ(read_file(out_ / kMarker), "curve");
+  }
+  EXPECT_THAT(folder_.names(),
+              ElementsAre("out", "out/frontier.csv", "out/plans", "out/plans/deep", "out/plans/deep/1.json"));
+}
+
+TEST_F(StagedDirectoryTest, LeavesNothingWithoutCommit) {
+  {
+    StagedDirectory staged(out_, kMarker);
+    staged.write(kMarker, "curve");
+  }
+  EXPECT_THAT(folder_.names(), IsEmpty());
+}
+
+TEST_F(StagedDirectoryTest, FillsAnEmptyFolder) {
+  fs::create_directory(out_);
+  write_output("a");
+  EXPECT_EQ(read_file(out_ / kMarker), "a");
+}
+
+TEST_F(StagedDirectoryTest, MakesTheFoldersAboveIt) {
+  const fs::path deep = folder_ / "a" / "b" / "out";
+  {
+    StagedDirectory staged(deep, kMarker);
+    staged.write(kMarker, "curve");
+  }
+  EXPECT_THAT(folder_.names(), IsEmpty()) << "and removes them again without a commit";
+  StagedDirectory staged(deep / "", kMarker);
+  staged.write(kMarker, "curve");
+  staged.commit();
+  EXPECT_THAT(folder_.names(), ElementsAre("a", "a/b", "a/b/out", "a/b/out/frontier.csv"));
+}
+
+TEST_F(StagedDirectoryTest, ReplacesAnEarlierOutputWhole) {
+  write_output("first");
+  write_output("second");
+  EXPECT_THAT(folder_.names(), ElementsAre("out", "out/frontier.csv", "out/plans", "out/plans/second.json"));
+  EXPECT_EQ(read_file(out_ / kMarker), "second");
+}
+
+TEST_F(StagedDirectoryTest, KeepsAnEarlierOutputWithoutCommit) {
+  write_output("first");
+  {
+    StagedDirectory staged(out_, kMarker);
+    staged.write(kMarker, "second");
+    EXPECT_EQ(read_file(out_ / kMarker), "first");
+  }
+  EXPECT_THAT(folder_.names(), ElementsAre("out", "out/frontier.csv", "out/plans", "out/plans/first.json"));
+  EXPECT_EQ(read_file(out_ / kMarker), "first");
+}
+
+TEST_F(StagedDirectoryTest, FollowsALinkToItsFolder) {
+  fs::create_directory(folder_ / "real");
+  fs::create_directory_symlink("real", out_);
+  write_output("a");
+  EXPECT_TRUE(fs::is_symlink(out_));
+  EXPECT_EQ(read_file(folder_ / "real" / kMarker), "a");
+}
+
+TEST_F(StagedDirectoryTest, RefusesAFolderOfOtherFiles) {
+  fs::create_directory(out_);
+  write_file_atomically(out_ / "thesis.tex", "years of work");
+  EXPECT_EQ(error_of([&] { StagedDirectory(out_, kMarker); }),
+            out_.string() +
+                ": is not empty and holds no frontier.csv, so that it is no earlier output; name a new or an empty "
+                "folder");
+  EXPECT_THAT(folder_.names(), ElementsAre("out", "out/thesis.tex"));
+}
+
+TEST_F(StagedDirectoryTest, RefusesWhatCannotBecomeAFolder) {
+  write_file_atomically(out_, "a file");
+  EXPECT_THAT(error_of([&] { StagedDirectory(out_, kMarker); }), HasSubstr("is there and is no folder"));
+  EXPECT_THAT(error_of([&] { StagedDirectory(out_ / "below", kMarker); }), HasSubstr("Not a directory"));
+  EXPECT_THAT(error_of([&] { StagedDirectory(out_ / "far" / "below", kMarker); }), HasSubstr("Not a directory"));
+  EXPECT_THAT(error_of([] { StagedDirectory("", kMarker); }), HasSubstr("without a name"));
+  EXPECT_THAT(error_of([] { StagedDirectory("/proc", kMarker); }), HasSubstr("is a mount point"));
+  EXPECT_THAT(error_of([] { StagedDirectory("/proc/nothing/can/be/made/here", kMarker); }),
+              HasSubstr("cannot be written"));
+  EXPECT_THAT(folder_.names(), ElementsAre("out"));
+}
+
+TEST_F(StagedDirectoryTest, RefusesTheCurrentFolder) {
+  const fs::path before = fs::current_path();
+  fs::current_path(folder_.path());
+  const std::string error = error_of([] { StagedDirectory(".", kMarker); });
+  fs::current_path(before);
+  EXPECT_THAT(error, HasSubstr("is the current folder; name a folder inside it"));
+}
+
+TEST_F(StagedDirectoryTest, DoesNotReplaceWhatOthersPutThereMeanwhile) {
+  StagedDirectory staged(out_, kMarker);
+  staged.write(kMarker, "curve");
+  fs::create_directory(out_);
+  write_file_atomically(out_ / "thesis.tex", "years of work");
+  EXPECT_THAT(error_of([&] { staged.commit(); }), HasSubstr("is not empty"));
+  EXPECT_EQ(read_file(out_ / "thesis.tex"), "years of work");
+}
+
+TEST_F(StagedDirectoryTest, AFullDiskLeavesTheEarlierOutput) {
+  write_output("first");
+  const auto fill_disk = [this] {
+    limit_file_size(1000);
+    try {
+      StagedDirectory staged(out_, kMarker);
+      staged.write(kMarker, std::string(100000, 'x'));
+      staged.commit();
+    } catch (const InputError&) {
+      std::_Exit(2);
+    } catch (const Error& error) {
+      std::cerr << error.what() << '\n';
+      std::_Exit(1);
+    }
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(fill_disk(), testing::ExitedWithCode(1), "out/frontier.csv: cannot be written: File too large");
+  EXPECT_THAT(folder_.names(), ElementsAre("out", "out/frontier.csv", "out/plans", "out/plans/first.json"));
+}
+
+/// Makes renameat2 fail in this process as it does on file systems (NFS) that cannot exchange two names. False where
+/// the kernel does not let a process filter its system calls.
+bool forbid_exchange() {
+  std::array<sock_filter, 4> filter = {{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_F(StagedDirectoryTest, ReplacesAnEarlierOutputWhereTwoNamesCannotBeExchanged) {
+  write_output("first");
+  const auto replace = [this] {
+    if (!forbid_exchange()) std::_Exit(3);
+    write_output("second");
+    std::_Exit(0);
+  };
+  EXPECT_EXIT(replace(), testing::ExitedWithCode(0), "");
+  EXPECT_THAT(folder_.names(), ElementsAre("out", "out/frontier.csv", "out/plans", "out/plans/second.json"));
+}
+
+}  // namespace
+}  // namespace lowgear
