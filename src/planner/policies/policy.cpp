@@ -1,0 +1,50 @@
+#include "planner/policy.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "core/error.h"
+#include "planner/policies/envpipe.h"
+#include "planner/policies/envpipe_offline.h"
+#include "planner/policies/max_clock.h"
+#include "planner/policies/perseus.h"
+#include "planner/policies/zeus.h"
+
+namespace lowgear {
+namespace {
+
+template <typename P>
+std::unique_ptr<Policy> make() {
+  return std::make_unique<P>();
+}
+
+struct Entry {
+  std::string_view name;
+  std::unique_ptr<Policy> (*make)();
+};
+
+constexpr Entry kPolicies[] = {
+    {"max", make<MaxClockPolicy>},
+    {"zeus-global", make<ZeusGlobalPolicy>},
+    {"zeus-per-stage", make<ZeusPerStagePolicy>},
+    {"envpipe", make<EnvPipePolicy>},
+    {"envpipe-offline", make<EnvPipeOfflinePolicy>},
+    {"perseus", make<PerseusPolicy>},
+};
+
+}  // namespace
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const Entry& entry : kPolicies) names.emplace_back(entry.name);
+  return names;
+}
+
+std::unique_ptr<Policy> make_policy(std::string_view name) {
+  for (const Entry& entry : kPolicies) {
+    if (entry.name == name) return entry.make();
+  }
+  throw InputError(fmt::format("there is no policy {}; there are {}", quote(name), fmt::join(policy_names(), ", ")));
+}
+
+}  // namespace lowgear

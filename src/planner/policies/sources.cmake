@@ -1,0 +1,15 @@
+# The published policies; included by the planner module.
+set(LOWGEAR_POLICY_SOURCES
+    policies/clock_choice.cpp
+    policies/critical_path.cpp
+    policies/envelope.cpp
+    policies/envpipe.cpp
+    policies/envpipe_offline.cpp
+    policies/exponential_fit.cpp
+    policies/max_clock.cpp
+    policies/perseus.cpp
+    policies/perseus_curve.cpp
+    policies/policy.cpp
+    policies/zeus.cpp)
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+set(LOWGEAR_POLICY_LIBRARIES Eigen3::Eigen)
