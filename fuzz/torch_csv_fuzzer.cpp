@@ -1,0 +1,45 @@
+// From the text of a schedule to the verdict on its messages, and back to text.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "core/error.h"
+#include "schedule/communication.h"
+#include "schedule/dag.h"
+#include "schedule/deadlock.h"
+#include "schedule/torch_csv.h"
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+void exercise(std::string_view text) {
+  const lowgear::Schedule schedule = lowgear::read_torch_csv(text, "fuzz.csv");
+  const lowgear::Schedule again = lowgear::read_torch_csv(lowgear::write_torch_csv(schedule), "fuzz.csv");
+  require(again.ranks == schedule.ranks);
+  (void)lowgear::peak_in_flight_activations(schedule);
+  const lowgear::PipelineDag dag = lowgear::build_dag(schedule);
+  require(dag.topological_order.size() == dag.ops.size());
+  const auto ordered = lowgear::with_communication(lowgear::without_communication(schedule));
+  require(!lowgear::find_communication_fault(ordered, lowgear::P2pGrouping::none));
+  require(!lowgear::find_communication_fault(ordered, lowgear::P2pGrouping::adjacent));
+  if (!lowgear::has_communication(schedule)) return;
+  const bool safe = !lowgear::find_communication_fault(schedule, lowgear::P2pGrouping::none);
+  const bool safe_in_groups = !lowgear::find_communication_fault(schedule, lowgear::P2pGrouping::adjacent);
+  require(safe_in_groups || !safe);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    exercise({reinterpret_cast<const char*>(data), size});
+  } catch (const lowgear::InputError&) {
+    // Refusing is an answer.
+  }
+  return 0;
+}
