@@ -5,6 +5,8 @@ const frontierPlot = (() => {
   const kSymbols = {plan: 'circle', policy: 'diamond', baseline: 'square'};
   const symbol = (type, size) => d3.svg.symbol().type(kSymbols[type]).size(size)();
 
+  const polyline = d3.svg.line().x((point) => point.x).y((point) => point.y);
+
   const curvePoints = ({time_s, energy_j}) => time_s.map((time, i) => ({time_s: time, energy_j: energy_j[i]}));
 
   // Everything that is a point: {type, name, time_s, energy_j, lower_bound_j, ...}, fastest first.
@@ -92,7 +94,7 @@ const frontierPlot = (() => {
       const narrow = width < 560;
       this.height = narrow ? 340 : 440;
       this.width = width;
-      this.margin = {left: narrow ? 52 : 66, right: narrow ? 44 : 62, top: 14, bottom: 46};
+      this.margin = {left: narrow ? 52 : 66, right: narrow ? 54 : 64, top: 14, bottom: 46};
       this.xRange = [this.margin.left, width - this.margin.right];
       this.yRange = [this.height - this.margin.bottom, this.margin.top];
       const scale = (extent, unit, range) => d3.scale.linear().domain(extent.map((v) => v * unit.factor)).range(range);
@@ -120,7 +122,7 @@ const frontierPlot = (() => {
       const plot = this.svg.append('g').attr('clip-path', 'url(#frontier-clip)');
       this.drawCurves(plot);
       const placed = this.points.map((point) => ({...point, ...this.place(point)}));
-      this.drawSaving(plot, placed);
+      plot.append('path').attr({class: 'drop', d: polyline(this.dropPoints(placed)) || ''});
       this.drawPoints(plot, placed);
       this.cursor = this.svg.append('g').attr('class', 'cursor');
       this.container.dataset.zoom = this.zoom.scale().toPrecision(4);
@@ -147,34 +149,35 @@ const frontierPlot = (() => {
       title(`Iteration time (${this.timeUnit.name})`, `translate(${(left + right) / 2},${this.height - 8})`, 'middle');
       title(`Energy per iteration (${this.energyUnit.name})`,
         `translate(14,${(top + bottom) / 2}) rotate(-90)`, 'middle');
-      title('Saving against the baseline', `translate(${this.width - 8},${(top + bottom) / 2}) rotate(-90)`, 'middle');
+      title('Saving against baseline', `translate(${this.width - 6},${(top + bottom) / 2}) rotate(-90)`, 'middle');
     }
 
     drawCurves(plot) {
       if (!this.bound.length) return;
       const [left, right] = this.xRange;
       const [bottom, top] = this.yRange;
-      const line = d3.svg.line().x((point) => point.x).y((point) => point.y);
       const bound = this.bound.map((point) => this.place(point));
       const far = right + 10;
       const last = bound[bound.length - 1];
       const region = [{x: left - 10, y: top - 10}, {x: bound[0].x, y: top - 10}, ...bound,
         {x: Math.max(far, last.x), y: last.y}, {x: Math.max(far, last.x), y: bottom + 10}, {x: left - 10, y: bottom + 10}];
-      plot.append('path').attr({class: 'region', d: `${line(region)}Z`});
-      if (bound[0].x > left && bottom - last.y > 30) {
-        plot.append('text').attr({class: 'region-label', x: Math.max(left + 12, bound[0].x - 30), y: bottom - 12})
+      plot.append('path').attr({class: 'region', d: `${polyline(region)}Z`});
+      if (this.zoom.scale() === 1 && bottom - bound[0].y > 70) {
+        plot.append('text').attr({class: 'region-label', x: left + 14, y: bottom - 14})
           .text('no plan can be in here');
       }
-      if (this.separateBound.length) plot.append('path').attr({class: 'bound', d: line(bound)});
-      plot.append('path').attr({class: 'curve', d: line(this.curve.map((point) => this.place(point)))});
+      if (this.separateBound.length) plot.append('path').attr({class: 'bound', d: polyline(bound)});
+      plot.append('path').attr({class: 'curve', d: polyline(this.curve.map((point) => this.place(point)))});
     }
 
-    // The way from the baseline to the chosen plan.
-    drawSaving(plot, placed) {
+    // The way from the baseline to the chosen plan, as points along it: none without a chosen plan.
+    dropPoints(placed) {
+      const kSteps = 24;
       const from = placed.find((point) => point.type === 'baseline');
       const to = placed.find((point) => point.chosen);
-      if (!from || !to) return;
-      plot.append('line').attr({class: 'drop', x1: from.x, y1: from.y, x2: to.x, y2: to.y});
+      if (!from || !to) return [];
+      return d3.range(kSteps + 1).map((i) => ({x: from.x + (to.x - from.x) * i / kSteps,
+        y: from.y + (to.y - from.y) * i / kSteps}));
     }
 
     drawPoints(plot, placed) {
@@ -198,10 +201,10 @@ const frontierPlot = (() => {
       const probe = plot.append('text').attr('class', 'label');
       for (const label of wanted) label.width = probe.text(label.text).node().getComputedTextLength() + 4;
       probe.remove();
-      const curve = this.curve.map((point) => this.place(point));
+      const obstacles = [...placed.filter((point) => point.type !== 'plan' || point.chosen),
+        ...this.curve.map((point) => this.place(point)), ...this.dropPoints(placed)];
       plot.selectAll('text.point-label')
-        .data(placeLabels(wanted, [...placed.filter((point) => point.type !== 'plan' || point.chosen), ...curve],
-          [left, top, right, bottom]))
+        .data(placeLabels(wanted, obstacles, [left, top, right, bottom]))
         .enter().append('text')
         .attr({class: (label) => `label point-label${label.chosen ? ' saving' : ''}`, x: (label) => label.labelX,
           y: (label) => label.labelY})
@@ -235,9 +238,8 @@ const frontierPlot = (() => {
         this.clearCursor();
         return;
       }
-      const {title, rows} = this.describe({name: 'Lower bound', basis: 'certified for this time', time_s, energy_j});
-      if (!this.report.certificate.verified) this.showCursor(this.place({time_s, energy_j}), {title: 'Lower bound', rows});
-      else this.showCursor(this.place({time_s, energy_j}), {title, rows});
+      const basis = this.report.certificate.verified ? 'certified' : 'not verified';
+      this.showCursor(this.place({time_s, energy_j}), this.describe({name: 'Lower bound', basis, time_s, energy_j}));
     }
 
     showCursor({x, y}, content) {

@@ -7,11 +7,11 @@
   const chosenPlan = report.plans.find((plan) => plan.number === report.chosen_plan) || null;
   const chosen = timelineData.decode(report.chosen);
   const baselineTimeline = timelineData.decode(report.baseline_timeline);
-  const plural = (count, noun) => `${count} ${noun}${count === 1 ? '' : 's'}`;
+  const counted = (count, one, many) => `${count} ${count === 1 ? one : many}`;
 
   const drawHead = () => {
-    const title = `${report.profile_name}: ${plural(report.stages, 'stage')} × ${plural(report.microbatches, 'microbatch')
-      .replace('microbatchs', 'microbatches')}`;
+    const title = `${report.profile_name}: ${counted(report.stages, 'stage', 'stages')} × ` +
+      counted(report.microbatches, 'microbatch', 'microbatches');
     byId('title').textContent = title;
     document.title = `${title} – Lowgear`;
     const watts = [...new Set(report.blocking_power_w)].sort((a, b) => a - b);
@@ -34,8 +34,8 @@
     const gpus = Math.max(1, report.blocking_power_w.length);
     const watts = ({energy_j, time_s}) => energy_j / time_s / gpus;
     const gap = compare.gap(chosenPlan);
-    const proof = report.certificate.verified ? 'no plan of this time can be lower: certified'
-      : 'over the lower bound, which was not verified';
+    const proof = report.certificate.verified ? 'certified: the best possible plan is at most this much better'
+      : 'the lower bound was not verified';
     byId('cards').replaceChildren(
       card('Energy per iteration, planned', units.signedPercent(-saving, 2),
         `${units.energy(baseline.energy_j)} → ${units.energy(chosenPlan.energy_j)}`, saving > 0 ? 'good' : 'bad'),
@@ -43,8 +43,8 @@
         `${units.time(baseline.time_s)} → ${units.time(chosenPlan.time_s)}`, slowdown >= 0.005 ? 'bad' : ''),
       card('Above the lower bound', units.percent(gap, 3), gap === null ? 'no bound was computed' : proof),
       card('Mean power per GPU, planned', units.power(watts(chosenPlan)),
-        `baseline ${units.power(watts(baseline))} · ${plural(chosenPlan.switches, 'clock switch')
-          .replace('switchs', 'switches')} per iteration`));
+        `baseline ${units.power(watts(baseline))} · ` +
+        `${counted(chosenPlan.switches, 'clock switch', 'clock switches')} per iteration`));
   };
 
   const drawFrontier = () => {
@@ -55,7 +55,7 @@
     const vertices = report.frontier_vertices;
     const shown = report.frontier.time_s.length;
     byId('frontier-caption').textContent = `The energy axis does not start at zero. The frontier has ` +
-      `${plural(vertices, 'vertex').replace('vertexs', 'vertices')}` +
+      `${counted(vertices, 'vertex', 'vertices')}` +
       (shown < vertices ? `; ${shown} are drawn, which is true to 0.001 % of its energy range. ` : '. ') +
       'Drag to move; click the plot, then scroll to zoom (or Ctrl + scroll; two fingers on a touch screen).';
     return plot;

@@ -3,7 +3,7 @@
 const palette = (() => {
   const kPlasma = ['#0d0887', '#5302a3', '#8b0aa5', '#b83289', '#db5c68', '#f48849', '#febd2a', '#f0f921'];
   // Ends of the scale that would vanish on a dark or a light page are left out.
-  const kSpan = {light: [0.06, 0.88], dark: [0.2, 0.94]};
+  const kSpan = {light: [0.05, 0.8], dark: [0.2, 0.84]};
   const darkQuery = window.matchMedia('screen and (prefers-color-scheme: dark)');
 
   const plasma = d3.scale.linear().domain(d3.range(kPlasma.length).map((i) => i / (kPlasma.length - 1)))

@@ -18,13 +18,15 @@ const timelinePlot = (() => {
     return context;
   };
 
-  // Below each op: nothing for forward; a full bar for backward and input gradient; a dashed one for weight gradient.
+  // At the foot of an op: nothing for forward, a bar for backward and input gradient, half a bar for weight gradient.
+  // Returns the height it takes.
   const drawKindMark = (context, kind, x, y, width, height) => {
-    if (kind === 'F' || height < 7) return;
+    if (kind === 'F' || height < 7) return 0;
     const thickness = Math.max(2, Math.round(height * 0.16));
     context.fillStyle = 'rgba(0, 0, 0, 0.42)';
     if (kind === 'W') context.fillRect(x, y + height - thickness, width / 2, thickness);
     else context.fillRect(x, y + height - thickness, width, thickness);
+    return thickness;
   };
 
   class Timeline {
@@ -167,11 +169,14 @@ const timelinePlot = (() => {
       context.font = `${kFontPx}px ${this.font}`;
       const perSecond = (to - from) / (high_s - low_s);
       let visible = 0;
+      // Whole device pixels: neighbours stay crisp and nothing flickers while panning.
+      const ratio = window.devicePixelRatio || 1;
+      const toPixel = (time_s) =>
+        Math.round(Math.max(from, Math.min(to, from + (time_s - low_s) * perSecond)) * ratio) / ratio;
       for (let i = timelineData.firstEndingAfter(ops, low_s); i < ops.length && ops[i].start_s < high_s; ++i) {
         const op = ops[i];
-        const x0 = Math.max(from, from + (op.start_s - low_s) * perSecond);
-        const x1 = Math.min(to, from + (op.start_s + op.duration_s - low_s) * perSecond);
-        this.drawOp(op, x0, x1 - x0, y);
+        const x = toPixel(op.start_s);
+        this.drawOp(op, x, toPixel(op.start_s + op.duration_s) - x, y);
         ++visible;
       }
       return visible;
@@ -181,15 +186,15 @@ const timelinePlot = (() => {
       const {context, laneHeight} = this;
       const colour = this.colourOf(op.clock_mhz);
       // A hairline between neighbours, as soon as there is room for it.
-      const gap = width > 5 ? 1 : width > 2 ? 0.5 : 0;
+      const gap = width >= 8 ? 1 : 0;
       context.fillStyle = colour.fill;
-      context.fillRect(x, y, Math.max(width - gap, 0.4), laneHeight);
-      if (width > 2) drawKindMark(context, op.kind, x, y, width - gap, laneHeight);
-      if (laneHeight < kFontPx + 2 || width < 15) return;
+      context.fillRect(x, y, Math.max(width - gap, 0.5), laneHeight);
+      const mark = width > 1 ? drawKindMark(context, op.kind, x, y, width - gap, laneHeight) : 0;
+      if (laneHeight < kFontPx + 4 || width < 15) return;
       const text = width < 40 ? `${op.microbatch}` : `${op.kind}${op.microbatch}`;
       if (context.measureText(text).width > width - 4) return;
       context.fillStyle = colour.text;
-      context.fillText(text, x + width / 2, y + laneHeight / 2);
+      context.fillText(text, x + width / 2, y + (laneHeight - mark) / 2 + 0.5);
     }
 
     // Outlines the op that is pointed at, and what happens to its microbatch on every GPU.
@@ -294,7 +299,7 @@ const timelinePlot = (() => {
       const lane = this.hovered ? this.hovered.lane : this.lanes[0];
       const op = this.hovered ? this.hovered.op : null;
       const [low_s, high_s] = this.x.domain();
-      const time_s = op ? op.start_s + op.duration_s / 2 : (this.hovered ? low_s : Math.max(0, low_s));
+      const time_s = op ? op.start_s + op.duration_s / 2 : low_s;
       const wantedLane = this.lanes[(this.lanes.indexOf(lane) + laneStep + this.lanes.length) % this.lanes.length];
       const ops = wantedLane.ops;
       if (!ops.length) return;
