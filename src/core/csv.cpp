@@ -19,7 +19,8 @@ bool is_blank(char c) { return c == ' ' || c == '\t'; }
 /// Walks over the text keeping line and column.
 class CsvReader {
  public:
-  CsvReader(std::string_view text, const std::string& source) : text_(text), source_(source) {
+  CsvReader(std::string_view text, const std::string& source, std::size_t max_cells)
+      : text_(text), source_(source), max_cells_(max_cells) {
     if (text_.starts_with(kUtf8ByteOrderMark)) text_.remove_prefix(kUtf8ByteOrderMark.size());
   }
 
@@ -82,8 +83,8 @@ class CsvReader {
   }
 
   CsvCell read_cell() {
-    if (++cells_ > kMaxCsvCells) {
-      fail(line_, column_, fmt::format("more than {} cells", kMaxCsvCells), "split the file");
+    if (++cells_ > max_cells_) {
+      fail(line_, column_, fmt::format("more than {} cells", max_cells_), "split the file");
     }
     skip_blanks();
     CsvCell cell{{}, line_, column_};
@@ -123,6 +124,7 @@ class CsvReader {
   std::string_view text_;
   const std::string& source_;
   std::size_t at_ = 0;
+  std::size_t max_cells_;
   std::size_t cells_ = 0;
   int line_ = 1;
   int column_ = 1;
@@ -130,8 +132,8 @@ class CsvReader {
 
 }  // namespace
 
-std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source) {
-  return CsvReader(text, source).rows();
+std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source, std::size_t max_cells) {
+  return CsvReader(text, source, max_cells).rows();
 }
 
 CsvTable::CsvTable(std::string_view text, std::string source) : source_(std::move(source)) {

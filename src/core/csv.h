@@ -9,7 +9,8 @@
 
 namespace lowgear {
 
-/// Most cells that a CSV may have: what keeps a hostile file of commas from taking many times its size in memory.
+/// Most cells that a CSV may have by default: what keeps a hostile file of commas from taking many times its size in
+/// memory.
 inline constexpr std::size_t kMaxCsvCells = std::size_t{1} << 24;
 
 struct CsvCell {
@@ -25,9 +26,10 @@ struct CsvRow {
 
 /// Reads comma-separated text (RFC 4180): quoted cells, doubled quotes, lines ended by LF, CRLF or CR, an optional
 /// UTF-8 BOM, blanks around cells, empty lines (skipped; a line of nothing but commas is a row). Throws InputError with
-/// file, line and column on an unclosed quote, text behind a closing quote, a NUL byte, or more than kMaxCsvCells
+/// file, line and column on an unclosed quote, text behind a closing quote, a NUL byte, or more than `max_cells`
 /// cells.
-[[nodiscard]] std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source);
+[[nodiscard]] std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source,
+                                            std::size_t max_cells = kMaxCsvCells);
 
 /// A CSV with a header, read by column name in any order.
 class CsvTable {

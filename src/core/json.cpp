@@ -49,8 +49,8 @@ class CountingIterator {
 /// Builds the document from the parser's events, refusing what the library's own builder lets pass.
 class DocumentBuilder : public nlohmann::json_sax<Json> {
  public:
-  DocumentBuilder(std::string_view text, const std::string& source, const std::size_t& taken)
-      : text_(text), source_(source), taken_(taken) {}
+  DocumentBuilder(std::string_view text, const std::string& source, const std::size_t& taken, std::size_t max_values)
+      : text_(text), source_(source), taken_(taken), max_values_(max_values) {}
 
   Json take() { return std::move(root_); }
 
@@ -113,7 +113,7 @@ class DocumentBuilder : public nlohmann::json_sax<Json> {
   /// Puts the value where it belongs. The address stays valid while the value is open: its parent grows only after.
   template <typename Value>
   Json* put(Value&& value) {
-    if (++values_ > kMaxJsonValues) fail(taken_, fmt::format("more than {} values", kMaxJsonValues), {});
+    if (++values_ > max_values_) fail(taken_, fmt::format("more than {} values", max_values_), {});
     if (open_.empty()) {
       root_ = std::forward<Value>(value);
       return &root_;
@@ -152,6 +152,7 @@ class DocumentBuilder : public nlohmann::json_sax<Json> {
   std::string_view text_;
   const std::string& source_;
   const std::size_t& taken_;
+  std::size_t max_values_;
   std::size_t values_ = 0;
   Json root_;
   std::vector<Open> open_;
@@ -181,9 +182,9 @@ std::string path_step(std::string_view key) {
 
 }  // namespace
 
-Json parse_json(std::string_view text, const std::string& source) {
+Json parse_json(std::string_view text, const std::string& source, std::size_t max_values) {
   std::size_t taken = 0;
-  DocumentBuilder builder(text, source, taken);
+  DocumentBuilder builder(text, source, taken, max_values);
   const char* const end = text.data() + text.size();
   const bool parsed = Json::sax_parse(CountingIterator(text.data(), &taken), CountingIterator(end, &taken), &builder);
   if (!parsed) throw_input_error({source, 0, 0}, "not valid JSON");

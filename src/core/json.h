@@ -13,13 +13,15 @@ using Json = nlohmann::ordered_json;
 /// walk the document.
 inline constexpr std::size_t kMaxJsonDepth = 64;
 
-/// Most values that a document may have: what keeps a hostile file from taking many times its size in memory.
+/// Most values that a document may have by default: what keeps a hostile file from taking many times its size in
+/// memory.
 inline constexpr std::size_t kMaxJsonValues = std::size_t{1} << 25;
 
 /// Parses JSON text (RFC 8259, with an optional UTF-8 BOM). Throws InputError with file, line and column on a syntax
 /// error, a number beyond the range of a double, a duplicate key, nesting deeper than kMaxJsonDepth, or more than
-/// kMaxJsonValues values.
-[[nodiscard]] Json parse_json(std::string_view text, const std::string& source);
+/// `max_values` values.
+[[nodiscard]] Json parse_json(std::string_view text, const std::string& source,
+                              std::size_t max_values = kMaxJsonValues);
 
 /// A cursor into a parsed document that knows its path, so that a wrong value is reported as
 /// `plan.json: $.stages[2].ops[5].mhz: expected a whole number, not "fast"`. Does not own the document.

@@ -108,6 +108,12 @@ TEST(ParseJson, RefusesNestingBeyondItsBound) {
   EXPECT_EQ(parse_error_of(std::string(1000000, '[')), "p.json:1:65: nested deeper than 64 levels");
 }
 
+TEST(ParseJson, RefusesMoreValuesThanMemoryShouldHold) {
+  EXPECT_NO_THROW((void)parse_json("[1, {\"a\": 2}]", "p.json", 4));
+  EXPECT_THAT(error_of([] { (void)parse_json("[1, {\"a\": 2,\n\"b\": 3}]", "p.json", 4); }),
+              StartsWith("p.json:2:7: more than 4 values"));
+}
+
 TEST(ParseJson, ReadsAnObjectOfVeryManyMembersQuickly) {
   std::string text = "{";
   for (int i = 0; i < 50000; ++i) fmt::format_to(std::back_inserter(text), "\"key{}\":{},", i, i);

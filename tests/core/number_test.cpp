@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <locale>
+#include <optional>
 #include <random>
 
 namespace lowgear {
@@ -33,12 +35,19 @@ TEST(ParseNumber, RefusesWhatIsNotFinite) {
   }
 }
 
+class CommaPunctuation : public std::numpunct<char> {
+  char do_decimal_point() const override { return ','; }
+};
+
 TEST(ParseNumber, DoesNotDependOnTheLocale) {
-  const char* const german = std::setlocale(LC_ALL, "de_DE.UTF-8");
-  EXPECT_EQ(parse_number("0.5"), 0.5);
-  EXPECT_FALSE(parse_number("0,5"));
+  const std::locale before = std::locale::global(std::locale(std::locale::classic(), new CommaPunctuation));
+  std::setlocale(LC_ALL, "de_DE.UTF-8");  // where it is installed
+  const std::optional<double> point = parse_number("0.5");
+  const std::optional<double> comma = parse_number("0,5");
   std::setlocale(LC_ALL, "C");
-  if (german == nullptr) GTEST_SKIP() << "the locale de_DE.UTF-8 is not installed: checked in the C locale only";
+  std::locale::global(before);
+  EXPECT_EQ(point, 0.5);
+  EXPECT_EQ(comma, std::nullopt);
 }
 
 TEST(ParseNumber, ReadsBackEveryNumberThatIsWrittenShortest) {
