@@ -39,7 +39,7 @@ std::vector<std::uint8_t> bytes_of(const std::filesystem::path& file) {
 int main(int argc, char** argv) {
   try {
     if (argc < 2) throw std::runtime_error("usage: NAME_replay FOLDER...");
-    for (const std::string folder : std::vector<std::string>(argv + 1, argv + argc)) {
+    for (const std::string& folder : std::vector<std::string>(argv + 1, argv + argc)) {
       for (const std::filesystem::path& file : files_below(folder)) {
         std::cout << "replaying " << file.string() << std::endl;
         const std::vector<std::uint8_t> bytes = bytes_of(file);
