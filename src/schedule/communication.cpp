@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
+#include <optional>
 #include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "core/error.h"
 #include "schedule/dag.h"
@@ -98,13 +101,14 @@ void require_message(const Schedule& schedule, const std::vector<int>& rank_of, 
   }
 }
 
-/// The message that carries what `op` makes to the stage that needs it, if any stage does: its sending end.
-bool message_of(const ComputeOp& op, int stages, Action& send) {
-  send = Action{op.kind == OpKind::forward ? ActionKind::send_f : ActionKind::send_b, OpKind::forward, op.stage,
-                op.microbatch};
-  if (op.kind == OpKind::weight_gradient) return false;
+/// The sending end of the message that carries what `op` makes to the stage that needs it; none where no stage does.
+std::optional<Action> send_of(const ComputeOp& op, int stages) {
+  if (op.kind == OpKind::weight_gradient) return std::nullopt;
+  const ActionKind kind = op.kind == OpKind::forward ? ActionKind::send_f : ActionKind::send_b;
+  const Action send{kind, OpKind::forward, op.stage, op.microbatch};
   const int peer = peer_stage(send);
-  return peer >= 0 && peer < stages;
+  if (peer < 0 || peer >= stages) return std::nullopt;
+  return send;
 }
 
 int nominal_time(OpKind kind) { return kind == OpKind::backward ? 2 : 1; }
@@ -141,8 +145,7 @@ std::vector<Event> global_order(const PipelineDag& dag) {
   events.reserve(2 * dag.ops.size());
   for (std::size_t op = 0; op < dag.ops.size(); ++op) {
     events.push_back({start[op], true, static_cast<int>(op)});
-    Action send;
-    if (!message_of(dag.ops[op], dag.stages, send)) continue;
+    if (!send_of(dag.ops[op], dag.stages)) continue;
     events.push_back({start[op] + nominal_time(dag.ops[op].kind), false, static_cast<int>(op)});
   }
   std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.key() < b.key(); });
@@ -195,8 +198,7 @@ Schedule with_communication(const Schedule& schedule) {
       own.push_back({ActionKind::compute, op.kind, op.stage, op.microbatch});
       continue;
     }
-    Action send;
-    message_of(op, dag.stages, send);
+    const Action send = *send_of(op, dag.stages);
     const Action recv = counterpart(send);
     const int to = rank_of[static_cast<std::size_t>(recv.stage)];
     if (to == op.rank) continue;

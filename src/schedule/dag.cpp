@@ -154,12 +154,12 @@ std::vector<int> without_passers(const PipelineDag& dag, const std::vector<int>&
 
 [[noreturn]] void refuse_cycle(const Schedule& schedule, const PipelineDag& dag, const std::vector<int>& waiting_for) {
   const std::vector<int> cycle = without_passers(dag, find_cycle(dag, waiting_for));
-  constexpr std::size_t most_named = 16;
+  constexpr std::size_t kMostNamed = 16;
   std::string text;
-  for (std::size_t i = 0; i < std::min(cycle.size(), most_named); ++i) {
+  for (std::size_t i = 0; i < std::min(cycle.size(), kMostNamed); ++i) {
     text += describe(dag, cycle[i]) + (i == 0 ? " waits for " : ", which waits for ");
   }
-  if (cycle.size() > most_named) text += fmt::format("{} more, which wait for ", cycle.size() - most_named);
+  if (cycle.size() > kMostNamed) text += fmt::format("{} more, which wait for ", cycle.size() - kMostNamed);
   throw InputError(fmt::format("{}: the dependencies cycle: {}{}; reorder one of these ranks", schedule.name, text,
                                describe(dag, cycle.front())));
 }
@@ -175,9 +175,11 @@ void sort_topologically(const Schedule& schedule, PipelineDag& dag, const std::v
   const auto release = [&](int op) {
     if (op != kNone && --waiting_for[static_cast<std::size_t>(op)] == 0) order.push_back(op);
   };
-  for (std::size_t done = 0; done < order.size(); ++done) {
-    release(order_next(dag, order[done]));
-    release(data_next[static_cast<std::size_t>(order[done])]);
+  std::size_t done = 0;
+  while (done < order.size()) {
+    const int op = order[done++];
+    release(order_next(dag, op));
+    release(data_next[static_cast<std::size_t>(op)]);
   }
   if (order.size() != dag.ops.size()) refuse_cycle(schedule, dag, waiting_for);
 }

@@ -22,11 +22,11 @@ void check_size(std::string_view name, int ranks, int microbatches, int chunks, 
   }
   const double actions = static_cast<double>(ranks) * microbatches * chunks * kinds;
   if (actions <= static_cast<double>(kMaxActions)) return;
-  constexpr double bytes_each = sizeof(Action) + sizeof(ComputeOp) + 2 * sizeof(DagEdge) + sizeof(int);
+  constexpr double kBytesEach = sizeof(Action) + sizeof(ComputeOp) + 2 * sizeof(DagEdge) + sizeof(int);
   throw InputError(fmt::format(
       "{}: {} ranks x {} microbatches x {} chunks are {:.3g} computations, which would take about {:.0f} GiB "
       "with their graph; at most {} are supported: lower one of them",
-      name, ranks, microbatches, chunks, actions, actions * bytes_each / (1 << 30), kMaxActions));
+      name, ranks, microbatches, chunks, actions, actions * kBytesEach / (1 << 30), kMaxActions));
 }
 
 /// `warmup` forwards, then a backward and a forward in turn.

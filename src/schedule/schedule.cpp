@@ -69,7 +69,7 @@ constexpr unsigned bit(OpKind kind) { return 1U << static_cast<unsigned>(kind); 
 std::vector<unsigned char> collect_kinds(const Schedule& schedule) {
   const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
   std::vector<unsigned char> kinds(static_cast<std::size_t>(schedule.stages) * microbatches, 0);
-  constexpr unsigned split = bit(OpKind::input_gradient) | bit(OpKind::weight_gradient);
+  constexpr unsigned kSplit = bit(OpKind::input_gradient) | bit(OpKind::weight_gradient);
   for (int rank = 0; rank < schedule.rank_count(); ++rank) {
     const auto& actions = schedule.ranks[static_cast<std::size_t>(rank)];
     for (std::size_t step = 0; step < actions.size(); ++step) {
@@ -79,7 +79,7 @@ std::vector<unsigned char> collect_kinds(const Schedule& schedule) {
           kinds[static_cast<std::size_t>(action.stage) * microbatches + static_cast<std::size_t>(action.microbatch)];
       if ((seen & bit(action.op)) != 0) refuse_action(schedule, rank, step, "stands twice; remove one");
       seen = static_cast<unsigned char>(seen | bit(action.op));
-      if ((seen & bit(OpKind::backward)) != 0 && (seen & split) != 0) {
+      if ((seen & bit(OpKind::backward)) != 0 && (seen & kSplit) != 0) {
         refuse_action(schedule, rank, step, "a backward is either whole (B) or split (I and W), not both");
       }
     }
@@ -137,8 +137,8 @@ std::vector<int> rank_of_stage(const Schedule& schedule) {
   if (schedule.stages < 1 || static_cast<std::size_t>(schedule.stages) > action_count(schedule)) {
     throw InputError(fmt::format("{}: its actions cannot run {} stages", schedule.name, schedule.stages));
   }
-  constexpr int nowhere = -1;
-  std::vector<int> rank_of(static_cast<std::size_t>(schedule.stages), nowhere);
+  constexpr int kNowhere = -1;
+  std::vector<int> rank_of(static_cast<std::size_t>(schedule.stages), kNowhere);
   for (int rank = 0; rank < schedule.rank_count(); ++rank) {
     const auto& actions = schedule.ranks[static_cast<std::size_t>(rank)];
     for (std::size_t step = 0; step < actions.size(); ++step) {
@@ -148,14 +148,14 @@ std::vector<int> rank_of_stage(const Schedule& schedule) {
         refuse_action(schedule, rank, step, fmt::format("the schedule has stages 0 to {}", schedule.stages - 1));
       }
       int& owner = rank_of[static_cast<std::size_t>(stage)];
-      if (owner == nowhere) owner = rank;
+      if (owner == kNowhere) owner = rank;
       if (owner != rank) {
         refuse_action(schedule, rank, step,
                       fmt::format("stage {} runs on rank {} already; a stage belongs to one rank", stage, owner));
       }
     }
   }
-  const auto missing = std::find(rank_of.begin(), rank_of.end(), nowhere);
+  const auto missing = std::find(rank_of.begin(), rank_of.end(), kNowhere);
   if (missing != rank_of.end()) {
     throw InputError(
         fmt::format("{}: no rank runs stage {} of {}", schedule.name, missing - rank_of.begin(), schedule.stages));

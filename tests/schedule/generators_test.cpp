@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <limits>
+#include <optional>
+#include <tuple>
+#include <utility>
 
 #include "core/error.h"
 #include "schedule/communication.h"
@@ -125,6 +129,7 @@ TEST(Interleaved, WithAMultipleOfTheRanksIsMegatrons) {
       // The warm-up, and the forward of the first pair.
       const int warmup = (ranks - rank - 1) * 2 + (chunks - 1) * ranks;
       EXPECT_EQ(first_backward - actions.begin(), std::min(warmup + 1, chunks * microbatches));
+      EXPECT_EQ(peak_in_flight_activations(schedule)[static_cast<std::size_t>(rank)], first_backward - actions.begin());
     }
     // The bubble is that of 1F1B divided by the chunks; a chunk's forward is the unit here.
     EXPECT_EQ(makespan(build_dag(schedule), 2), 3 * (chunks * microbatches + ranks - 1));
