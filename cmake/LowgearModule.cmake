@@ -34,7 +34,8 @@ function(lowgear_module name)
 endfunction()
 
 # lowgear_test(MODULE SOURCES a_test.cpp... [DEPENDS module...] [LIBRARIES target...])
-# One test binary per module, MODULE_tests; every TEST becomes one ctest entry, MODULE.Suite.Test.
+# One test binary per module, MODULE_tests; every TEST becomes one ctest entry, MODULE.Suite.Test. The names carry no
+# printed parameters: GoogleTest prints structs as bytes, which differ from run to run.
 function(lowgear_test module)
   cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
   add_executable(${module}_tests ${ARG_SOURCES})
@@ -43,5 +44,5 @@ function(lowgear_test module)
                                                 GTest::gmock GTest::gtest_main)
   target_include_directories(${module}_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${module}_tests PRIVATE LOWGEAR_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." DISCOVERY_TIMEOUT 60)
+  gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)
 endfunction()
