@@ -29,7 +29,6 @@ FrontierSolver::FrontierSolver(const ProblemInstance& instance)
     refresh_op(op);
   }
   set_initial_events();
-  labels_.resize(adjacency_.size() - 1);
 }
 
 void FrontierSolver::build_arcs() {
@@ -83,17 +82,17 @@ void FrontierSolver::build_adjacency() {
 }
 
 void FrontierSolver::set_initial_events() {
-  event_time_ps_.assign(2 * ops_ + 2, 0);
-  const auto event = [this](std::int32_t node) -> TimePs& { return event_time_ps_[static_cast<std::size_t>(node)]; };
+  events_.assign(2 * ops_ + 2, {});
   std::vector<std::vector<int>> successors(ops_);
   for (const DagEdge& edge : instance_->edges) successors[static_cast<std::size_t>(edge.from)].push_back(edge.to);
   for (const int op : instance_->topological_order) {
-    const TimePs finish = event(start_node(op)) + instance_->cost(op).slowest_ps();
-    event(end_node(op)) = finish;
+    const TimePs finish_ps = event(start_node(op)).time_ps + instance_->cost(op).slowest_ps();
+    event(end_node(op)).time_ps = finish_ps;
+    event(sink_).time_ps = std::max(event(sink_).time_ps, finish_ps);
     for (const int next : successors[static_cast<std::size_t>(op)]) {
-      event(start_node(next)) = std::max(event(start_node(next)), finish);
+      TimePs& start_ps = event(start_node(next)).time_ps;
+      start_ps = std::max(start_ps, finish_ps);
     }
-    event(sink_) = std::max(event(sink_), finish);
   }
 }
 
@@ -141,33 +140,45 @@ FrontierSolver::Saturation FrontierSolver::saturate(PowerNw limit_nw) {
 TimePs FrontierSolver::search_path() {
   ++generation_;
   settled_.clear();
-  stack_.clear();
   heap_.clear();
-  labels_[static_cast<std::size_t>(sink_)] = {0, generation_, -1, false, false};
-  stack_.push_back(sink_);
+  settle(sink_, 0, -1, false);
   TimePs distance_ps = 0;
-  std::int32_t node = 0;
-  while (pop_nearest(distance_ps, node)) {
-    labels_[static_cast<std::size_t>(node)].settled = true;
-    if (node == source_) return distance_ps;
+  while (!event(source_).settled || event(source_).generation != generation_) {
+    if (stack_.empty() && !settle_nearest(distance_ps)) {
+      // Every node has an arc towards the end, and arcs never run out of room in their own direction.
+      throw Error("internal: the end of the iteration cannot be reached from its start");
+    }
+    if (stack_.empty()) continue;
+    const std::int32_t node = stack_.back();
+    stack_.pop_back();
     settled_.push_back(node);
     relax_arcs_of(node, distance_ps);
   }
-  // Every node has a forward arc towards the sink, and forward arcs never run out of room.
-  throw Error("internal: the end of the iteration cannot be reached from its start");
+  stack_.clear();
+  return event(source_).distance_ps;
 }
 
-bool FrontierSolver::pop_nearest(TimePs& distance_ps, std::int32_t& node) {
-  while (!stack_.empty()) {
-    node = stack_.back();
-    stack_.pop_back();
-    if (!labels_[static_cast<std::size_t>(node)].settled) return true;
-  }
+void FrontierSolver::settle(std::int32_t node, TimePs distance_ps, std::int32_t next_arc, bool against) {
+  Event& at = event(node);
+  at.distance_ps = distance_ps;
+  at.generation = generation_;
+  at.next_arc = next_arc;
+  at.against = against;
+  at.settled = true;
+  stack_.push_back(node);
+}
+
+/// Settles the nearest node that was reached but not settled, if there is one, and gives its distance.
+bool FrontierSolver::settle_nearest(TimePs& distance_ps) {
   while (!heap_.empty()) {
     std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
-    std::tie(distance_ps, node) = heap_.back();
+    const auto [nearest_ps, node] = heap_.back();
     heap_.pop_back();
-    if (!labels_[static_cast<std::size_t>(node)].settled) return true;
+    if (event(node).settled) continue;
+    distance_ps = nearest_ps;
+    event(node).settled = true;
+    stack_.push_back(node);
+    return true;
   }
   return false;
 }
@@ -175,57 +186,60 @@ bool FrontierSolver::pop_nearest(TimePs& distance_ps, std::int32_t& node) {
 void FrontierSolver::relax_arcs_of(std::int32_t node, TimePs distance_ps) {
   const Adjacency place = adjacency_[static_cast<std::size_t>(node)];
   const std::int32_t end = adjacency_[static_cast<std::size_t>(node) + 1].in_begin;
-  const TimePs event_ps = event_time_ps_[static_cast<std::size_t>(node)];
+  const TimePs time_ps = event(node).time_ps;
   for (std::int32_t i = place.out_begin; i < end; ++i) {
     const auto [next, arc] = half_arcs_[static_cast<std::size_t>(i)];
     if (flow_nw_[static_cast<std::size_t>(arc)] == 0) continue;
     const TimePs length_ps = is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].stretch_ps : 0;
-    const TimePs slack_ps = length_ps - (event_time_ps_[static_cast<std::size_t>(next)] - event_ps);
-    reach(next, distance_ps + slack_ps, distance_ps, arc, true);
+    reach(next, distance_ps, length_ps - (event(next).time_ps - time_ps), arc, true);
   }
   for (std::int32_t i = place.in_begin; i < place.out_begin; ++i) {
     const auto [previous, arc] = half_arcs_[static_cast<std::size_t>(i)];
     const TimePs length_ps = is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].shrink_ps : 0;
-    const TimePs slack_ps = event_ps - event_time_ps_[static_cast<std::size_t>(previous)] - length_ps;
-    reach(previous, distance_ps + slack_ps, distance_ps, arc, false);
+    reach(previous, distance_ps, time_ps - event(previous).time_ps - length_ps, arc, false);
   }
 }
 
-void FrontierSolver::reach(std::int32_t node, TimePs distance_ps, TimePs settled_distance_ps, std::int32_t arc,
-                           bool against) {
-  Label& label = labels_[static_cast<std::size_t>(node)];
-  if (label.generation == generation_ && (label.settled || label.distance_ps <= distance_ps)) return;
-  label = {distance_ps, generation_, arc, false, against};
-  if (distance_ps == settled_distance_ps) {
-    stack_.push_back(node);
-  } else {
-    heap_.emplace_back(distance_ps, node);
-    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+/// Notes that `node` is `slack_ps` away from a node settled at `distance_ps`.
+void FrontierSolver::reach(std::int32_t node, TimePs distance_ps, TimePs slack_ps, std::int32_t arc, bool against) {
+  Event& at = event(node);
+  const bool known = at.generation == generation_;
+  if (known && (at.settled || at.distance_ps <= distance_ps + slack_ps)) return;
+  if (slack_ps == 0) {
+    settle(node, distance_ps, arc, against);
+    return;
   }
+  at.distance_ps = distance_ps + slack_ps;
+  at.generation = generation_;
+  at.next_arc = arc;
+  at.against = against;
+  at.settled = false;
+  heap_.emplace_back(at.distance_ps, node);
+  std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
 
 PowerNw FrontierSolver::path_room_nw() const {
   PowerNw room_nw = kUnlimitedFlow;
   for (std::int32_t node = source_; node != sink_;) {
-    const Label& label = labels_[static_cast<std::size_t>(node)];
-    const auto arc = static_cast<std::size_t>(label.next_arc);
-    if (is_op(label.next_arc)) {
-      room_nw = std::min(room_nw, label.against ? op_arc_[arc].stretch_room_nw : op_arc_[arc].shrink_room_nw);
-    } else if (label.against) {
+    const Event& at = event(node);
+    const auto arc = static_cast<std::size_t>(at.next_arc);
+    if (is_op(at.next_arc)) {
+      room_nw = std::min(room_nw, at.against ? op_arc_[arc].stretch_room_nw : op_arc_[arc].shrink_room_nw);
+    } else if (at.against) {
       room_nw = std::min(room_nw, flow_nw_[arc]);
     }
-    node = label.against ? tail_[arc] : head_[arc];
+    node = at.against ? tail_[arc] : head_[arc];
   }
   return room_nw;
 }
 
 void FrontierSolver::push_along_path(PowerNw amount_nw) {
   for (std::int32_t node = source_; node != sink_;) {
-    const Label& label = labels_[static_cast<std::size_t>(node)];
-    const auto arc = static_cast<std::size_t>(label.next_arc);
-    flow_nw_[arc] += label.against ? -amount_nw : amount_nw;
-    if (is_op(label.next_arc)) refresh_op(arc);
-    node = label.against ? tail_[arc] : head_[arc];
+    const Event& at = event(node);
+    const auto arc = static_cast<std::size_t>(at.next_arc);
+    flow_nw_[arc] += at.against ? -amount_nw : amount_nw;
+    if (is_op(at.next_arc)) refresh_op(arc);
+    node = at.against ? tail_[arc] : head_[arc];
   }
   flow_value_nw_ += amount_nw;
 }
@@ -235,9 +249,9 @@ void FrontierSolver::push_along_path(PowerNw amount_nw) {
 void FrontierSolver::shorten(TimePs floor_ps) {
   const TimePs by_ps = std::min(path_slack_ps_, time_ps() - floor_ps);
   for (const std::int32_t node : settled_) {
-    const TimePs distance_ps = labels_[static_cast<std::size_t>(node)].distance_ps;
+    const TimePs distance_ps = event(node).distance_ps;
     if (distance_ps >= by_ps) break;  // settled in order of distance
-    event_time_ps_[static_cast<std::size_t>(node)] -= by_ps - distance_ps;
+    event(node).time_ps -= by_ps - distance_ps;
   }
   effective_energy_zj_ += static_cast<EnergyZj>(flow_value_nw_) * by_ps;
   path_known_ = by_ps == path_slack_ps_;
@@ -252,13 +266,16 @@ void FrontierSolver::op_times(std::span<TimePs> time_ps) const {
 }
 
 FrontierSolver::State FrontierSolver::save() const {
-  return {flow_nw_, piece_, event_time_ps_, flow_value_nw_, effective_energy_zj_};
+  State state{flow_nw_, piece_, {}, flow_value_nw_, effective_energy_zj_};
+  state.event_time_ps.reserve(events_.size());
+  for (const Event& at : events_) state.event_time_ps.push_back(at.time_ps);
+  return state;
 }
 
 void FrontierSolver::restore(const State& state) {
   flow_nw_ = state.flow_nw;
   piece_ = state.piece;
-  event_time_ps_ = state.event_time_ps;
+  for (std::size_t node = 0; node < events_.size(); ++node) events_[node].time_ps = state.event_time_ps[node];
   flow_value_nw_ = state.flow_value_nw;
   effective_energy_zj_ = state.effective_energy_zj;
   path_known_ = false;

@@ -41,7 +41,7 @@ class FrontierSolver {
   explicit FrontierSolver(const ProblemInstance& instance);
 
   /// Iteration time at the present place.
-  [[nodiscard]] TimePs time_ps() const { return event_time_ps_[static_cast<std::size_t>(sink_)]; }
+  [[nodiscard]] TimePs time_ps() const { return event(sink_).time_ps; }
   /// Least sum of the ops' effective energies at that time.
   [[nodiscard]] EnergyZj effective_energy_zj() const { return effective_energy_zj_; }
   /// Value of the present flow: what the last stretch of the walk cost per time saved, and after `saturate` what the
@@ -62,8 +62,8 @@ class FrontierSolver {
   /// Time of every op: the slowest that the events allow within what its flow permits. An optimal solution.
   void op_times(std::span<TimePs> time_ps) const;
   /// Event times: the moment by which op i has to be started and finished so that the iteration keeps its time.
-  [[nodiscard]] TimePs start_event_ps(int op) const { return event_time_ps_[static_cast<std::size_t>(start_node(op))]; }
-  [[nodiscard]] TimePs finish_event_ps(int op) const { return event_time_ps_[static_cast<std::size_t>(end_node(op))]; }
+  [[nodiscard]] TimePs start_event_ps(int op) const { return event(start_node(op)).time_ps; }
+  [[nodiscard]] TimePs finish_event_ps(int op) const { return event(end_node(op)).time_ps; }
   /// Flow through every op and along every edge of the instance (in its order): the dual solution, for any deadline
   /// between the present place and the one before it.
   [[nodiscard]] std::span<const PowerNw> op_flow_nw() const { return std::span(flow_nw_).first(ops_); }
@@ -91,18 +91,22 @@ class FrontierSolver {
     std::int32_t in_begin = 0;
     std::int32_t out_begin = 0;  ///< also the end of the arcs in; the next node's in_begin ends the arcs out
   };
-  /// A node's place in the present search; stale when its generation is not the search's.
-  struct Label {
+  /// An event, and its place in the present search, which is stale when its generation is not the search's. Together,
+  /// because the search spends its time on fetching both.
+  struct Event {
+    TimePs time_ps = 0;
     TimePs distance_ps = 0;  ///< slack from here to the end of the iteration
     std::uint32_t generation = 0;
-    std::int32_t next_arc = 0;  ///< towards the end of the iteration
-    bool settled = false;
-    bool against = false;  ///< next_arc is taken against its direction: flow is taken back
+    std::int32_t next_arc : 30 = 0;  ///< towards the end of the iteration
+    bool against : 1 = false;        ///< next_arc is taken against its direction: flow is taken back
+    bool settled : 1 = false;
   };
   using HeapEntry = std::pair<TimePs, std::int32_t>;
 
   [[nodiscard]] static std::int32_t start_node(int op) { return 2 * op; }
   [[nodiscard]] static std::int32_t end_node(int op) { return 2 * op + 1; }
+  [[nodiscard]] Event& event(std::int32_t node) { return events_[static_cast<std::size_t>(node)]; }
+  [[nodiscard]] const Event& event(std::int32_t node) const { return events_[static_cast<std::size_t>(node)]; }
   [[nodiscard]] bool is_op(std::int32_t arc) const { return static_cast<std::size_t>(arc) < ops_; }
 
   void build_arcs();
@@ -111,8 +115,9 @@ class FrontierSolver {
   void refresh_op(std::size_t op);
   [[nodiscard]] TimePs search_path();
   void relax_arcs_of(std::int32_t node, TimePs distance_ps);
-  void reach(std::int32_t node, TimePs distance_ps, TimePs settled_distance_ps, std::int32_t arc, bool against);
-  [[nodiscard]] bool pop_nearest(TimePs& distance_ps, std::int32_t& node);
+  void reach(std::int32_t node, TimePs distance_ps, TimePs slack_ps, std::int32_t arc, bool against);
+  void settle(std::int32_t node, TimePs distance_ps, std::int32_t next_arc, bool against);
+  [[nodiscard]] bool settle_nearest(TimePs& distance_ps);
   [[nodiscard]] PowerNw path_room_nw() const;
   void push_along_path(PowerNw amount_nw);
   const ProblemInstance* instance_;
@@ -128,16 +133,15 @@ class FrontierSolver {
   std::vector<PowerNw> flow_nw_;
   std::vector<std::int32_t> piece_;
   std::vector<OpArc> op_arc_;
-  std::vector<TimePs> event_time_ps_;
+  std::vector<Event> events_;
   PowerNw flow_value_nw_ = 0;
   EnergyZj effective_energy_zj_ = 0;
   bool path_known_ = false;   ///< the last search's labels still hold
   TimePs path_slack_ps_ = 0;  ///< of the path that it found
 
   std::uint32_t generation_ = 0;
-  std::vector<Label> labels_;
   std::vector<std::int32_t> settled_;
-  std::vector<std::int32_t> stack_;  ///< nodes at the distance being settled
+  std::vector<std::int32_t> stack_;  ///< settled nodes at the present distance whose arcs are still to be followed
   std::vector<HeapEntry> heap_;
 };
 

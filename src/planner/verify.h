@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lowgear {
+
+/// The texts of an output folder of `lowgear plan`, as read from its files.
+struct PlanFolder {
+  struct File {
+    std::string name;  ///< path within the folder, for messages
+    std::string text;
+  };
+  File run;                 ///< run.json
+  File profile;             ///< profile.csv
+  File schedule;            ///< schedule.csv
+  File frontier;            ///< frontier.csv
+  File plans_table;         ///< plans.csv
+  File certificate;         ///< certificate.txt
+  std::vector<File> plans;  ///< plans/NNNNN.json, in order
+};
+
+/// What was found wrong; the first ones, at most 20.
+struct VerifyReport {
+  std::vector<std::string> failures;
+  std::size_t vertices = 0;  ///< frontier vertices proven
+  std::size_t plans = 0;     ///< plans replayed and bounded
+  double epsilon = 0;        ///< largest relative distance between the frontier and its proven bound
+  double max_gap_pct = 0;    ///< largest proven gap of a plan
+  [[nodiscard]] bool ok() const { return failures.empty(); }
+};
+
+/// Checks an output folder from its inputs up, with code that shares nothing with the solver: it derives the
+/// dependencies and effective energies anew, and for every vertex of the certificate that
+///   - the ops' times are possible, their longest path is the vertex's time and their energies sum to its energy,
+///   - the flow is non-negative and conserved, and the bound that it proves meets the vertex (primal = dual),
+/// that the table of the frontier is what was proven, and that every plan replays to its figures, keeps its deadline,
+/// and has the gap that it states. Throws InputError when a file cannot be read at all.
+[[nodiscard]] VerifyReport verify(const PlanFolder& folder);
+
+}  // namespace lowgear
