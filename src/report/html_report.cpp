@@ -19,7 +19,7 @@ std::string render_html_report(const ReportData& data) {
   // Only the template is searched for {{name}}: what is put in, user data above all, is never looked at again.
   std::string_view rest = page_file("report.html");
   std::string page;
-  for (auto open = rest.find(kOpen); open != rest.npos; open = rest.find(kOpen)) {
+  for (auto open = rest.find(kOpen); open != std::string_view::npos; open = rest.find(kOpen)) {
     const auto close = rest.find(kClose, open);
     const std::string_view name = rest.substr(open + kOpen.size(), close - open - kOpen.size());
     page += rest.substr(0, open);

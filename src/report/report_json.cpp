@@ -1,10 +1,10 @@
 #include "report/report_json.h"
 
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <map>
 #include <string_view>
 #include <tuple>
@@ -68,9 +68,11 @@ std::int64_t ticks(double time_s, double tick_s) {
 
 /// Six significant digits: enough to read, and short to write.
 double rounded(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.6g", value);
-  return std::strtod(text, nullptr);
+  std::array<char, 32> text{};
+  const auto end = std::to_chars(text.begin(), text.end(), value, std::chars_format::general, 6).ptr;
+  double result = value;
+  std::from_chars(text.begin(), end, result);
+  return result;
 }
 
 /// Most ops of one stage, kind and clock take the same: what they take is written once and referred to by its index.

@@ -18,8 +18,8 @@ using ::testing::AllOf;
 using testing::BrowserWindow;
 using ::testing::Contains;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::Not;
+using testing::repeated;
 using testing::sample_report;
 
 /// Headless Chromium draws frames when it likes while its time is virtual: a timer makes them come for certain.
@@ -36,13 +36,16 @@ Json look_at(const std::string& chromium, std::string page, const BrowserWindow&
   const std::string dom = testing::dump_dom(chromium, page, window);
   const std::string open = R"(<script type="application/json" id="driver-result">)";
   const auto start = dom.find(open);
-  if (start == dom.npos) throw std::runtime_error("the driver did not finish; the page is\n" + dom.substr(0, 500));
+  if (start == std::string::npos)
+    throw std::runtime_error("the driver did not finish; the page is\n" + dom.substr(0, 500));
   const auto from = start + open.size();
   return parse_json(std::string_view(dom).substr(from, dom.find("</script>", from) - from), "driver-result");
 }
 
 class BrowserTest : public ::testing::Test {
  protected:
+  [[nodiscard]] const std::string& chromium() const { return chromium_; }
+
   void SetUp() override {
     const auto found = testing::find_chromium();
     if (found) {
@@ -54,32 +57,13 @@ class BrowserTest : public ::testing::Test {
     GTEST_SKIP() << "THE REPORT IS NOT LOOKED AT IN A BROWSER: install chromium";
   }
 
+ private:
   std::string chromium_;
 };
 
-/// One after the other `copies` of a timeline, with microbatches counted on.
-ReportTimeline repeated(const ReportTimeline& once, int copies) {
-  ReportTimeline all = once;
-  all.time_s *= copies;
-  all.energy_j *= copies;
-  for (auto& ops : all.ranks) {
-    const auto per_copy = ops.size();
-    const int microbatches = static_cast<int>(per_copy / 2);
-    for (int copy = 1; copy < copies; ++copy) {
-      for (std::size_t i = 0; i < per_copy; ++i) {
-        ReportOp op = ops[i];
-        op.start_s += copy * once.time_s;
-        op.microbatch += copy * microbatches;
-        ops.push_back(op);
-      }
-    }
-  }
-  return all;
-}
-
 TEST_F(BrowserTest, DrawsEverythingAndFetchesNothing) {
   const ReportData data = sample_report(8, 24);
-  const Json seen = look_at(chromium_, render_html_report(data));
+  const Json seen = look_at(chromium(), render_html_report(data));
   EXPECT_EQ(seen["error"], "");
   EXPECT_EQ(seen["ready"], "1");
   EXPECT_EQ(seen["fetched"], 0);
@@ -99,7 +83,7 @@ TEST_F(BrowserTest, DrawsEverythingAndFetchesNothing) {
 }
 
 TEST_F(BrowserTest, AnswersPointerWheelAndKeys) {
-  const Json seen = look_at(chromium_, render_html_report(sample_report(8, 24)));
+  const Json seen = look_at(chromium(), render_html_report(sample_report(8, 24)));
   ASSERT_EQ(seen["error"], "");
   EXPECT_THAT(seen["opReadout"].get<std::string>(),
               AllOf(HasSubstr("F0: forward, stage 0"), HasSubstr("MHz"), HasSubstr("Duration"), HasSubstr("Energy")));
@@ -123,7 +107,7 @@ TEST_F(BrowserTest, AnswersPointerWheelAndKeys) {
 TEST_F(BrowserTest, SaysWhatWasNotVerified) {
   ReportData data = sample_report(4, 8);
   data.certificate = {false, "The check was left out.", ""};
-  const Json seen = look_at(chromium_, render_html_report(data));
+  const Json seen = look_at(chromium(), render_html_report(data));
   EXPECT_THAT(seen["curveReadout"].get<std::string>(), HasSubstr("Lower bound (not verified)"));
   EXPECT_THAT(seen["text"].get<std::string>(),
               AllOf(HasSubstr("Not verified. The check was left out."), Not(HasSubstr("certified"))));
@@ -136,7 +120,7 @@ TEST_F(BrowserTest, ShowsHostileNamesAsText) {
   data.certificate.statement = data.baseline.description = hostile;
   data.policies[0].name = data.policies[0].note = hostile;
   data.warnings = {hostile};
-  const Json seen = look_at(chromium_, render_html_report(data));
+  const Json seen = look_at(chromium(), render_html_report(data));
   EXPECT_EQ(seen["error"], "");
   EXPECT_EQ(seen["injected"], 0);
   EXPECT_THAT(seen["title"].get<std::string>(), HasSubstr(hostile));
@@ -144,9 +128,9 @@ TEST_F(BrowserTest, ShowsHostileNamesAsText) {
 
 TEST_F(BrowserTest, FollowsADarkThemeAndANarrowScreen) {
   const std::string page = render_html_report(sample_report(8, 24));
-  const Json light = look_at(chromium_, page);
+  const Json light = look_at(chromium(), page);
   // Headless Chromium makes no window narrower than this.
-  const Json dark = look_at(chromium_, page, {.width_px = 500, .height_px = 900, .dark = true});
+  const Json dark = look_at(chromium(), page, {.width_px = 500, .height_px = 900, .dark = true});
   EXPECT_EQ(dark["error"], "");
   EXPECT_NE(dark["background"], light["background"]);
   EXPECT_LE(dark["overflowPx"], 0);
@@ -157,7 +141,7 @@ TEST_F(BrowserTest, StaysUsableWithManyOps) {
   ReportData data = sample_report(8, 16);
   data.chosen = repeated(data.chosen, 64);
   data.baseline_timeline = repeated(data.baseline_timeline, 64);
-  const Json seen = look_at(chromium_, render_html_report(data));
+  const Json seen = look_at(chromium(), render_html_report(data));
   EXPECT_EQ(seen["error"], "");
   EXPECT_EQ(seen["counts"]["ops"], "16384");
   EXPECT_GT(seen["timelineColoured"], 0.3);
@@ -165,7 +149,7 @@ TEST_F(BrowserTest, StaysUsableWithManyOps) {
 }
 
 TEST_F(BrowserTest, AnEmptyReportIsNoError) {
-  const Json seen = look_at(chromium_, render_html_report(ReportData{}));
+  const Json seen = look_at(chromium(), render_html_report(ReportData{}));
   EXPECT_EQ(seen["error"], "");
   EXPECT_EQ(seen["ready"], "1");
   EXPECT_EQ(seen["counts"]["ops"], "0");

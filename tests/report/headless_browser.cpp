@@ -2,14 +2,15 @@
 
 #include <fcntl.h>
 #include <spawn.h>
-#include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 namespace lowgear::testing {
@@ -43,9 +44,10 @@ std::string content_of(const std::filesystem::path& path) {
 }
 
 /// Runs a command with its output in files; returns its exit status.
-int run(const std::vector<std::string>& command, const std::filesystem::path& out, const std::filesystem::path& err) {
+int run(std::vector<std::string> command, const std::filesystem::path& out, const std::filesystem::path& err) {
   std::vector<char*> arguments;
-  for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.reserve(command.size() + 1);
+  for (std::string& argument : command) arguments.push_back(argument.data());
   arguments.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
@@ -86,7 +88,7 @@ std::string dump_dom(const std::string& chromium, std::string_view html, const B
       // Blink's enumeration: 0 is dark, 1 is light.
       std::string("--blink-settings=preferredColorScheme=") + (window.dark ? "0" : "1"), "--virtual-time-budget=10000",
       "--dump-dom", "file://" + page.string()};
-  const int status = run(command, folder.path() / "dom.html", folder.path() / "log.txt");
+  const int status = run(std::move(command), folder.path() / "dom.html", folder.path() / "log.txt");
   if (status != 0) {
     throw std::runtime_error("chromium exited with " + std::to_string(status) + ": " +
                              content_of(folder.path() / "log.txt"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ranges>
 #include <string>
 #include <utility>
 
@@ -52,8 +53,8 @@ class Pipeline {
     constexpr int kRounds = 4;
     for (int round = 1; round <= kRounds; ++round) {
       const int floor_mhz = kMaxClockMhz - (kMaxClockMhz - kMinClockMhz) / kRounds * round;
-      for (auto next = order_.rbegin(); next != order_.rend(); ++next) {
-        slow_op_down(rows_[next->first][next->second], floor_mhz, deadline_s);
+      for (const auto& [rank, position] : std::ranges::reverse_view(order_)) {
+        slow_op_down(rows_[rank][position], floor_mhz, deadline_s);
       }
     }
   }
@@ -218,6 +219,25 @@ ReportData sample_report(int ranks, int microbatches) {
   data.chosen_plan = 0;
   data.policies = sample_policies({baseline.time_s, baseline.energy_j}, fastest);
   return data;
+}
+
+ReportTimeline repeated(const ReportTimeline& once, int copies) {
+  ReportTimeline all = once;
+  all.time_s *= copies;
+  all.energy_j *= copies;
+  for (auto& ops : all.ranks) {
+    const auto per_copy = ops.size();
+    const int microbatches = static_cast<int>(per_copy / 2);
+    for (int copy = 1; copy < copies; ++copy) {
+      for (std::size_t i = 0; i < per_copy; ++i) {
+        ReportOp op = ops[i];
+        op.start_s += copy * once.time_s;
+        op.microbatch += copy * microbatches;
+        ops.push_back(op);
+      }
+    }
+  }
+  return all;
 }
 
 }  // namespace lowgear::testing

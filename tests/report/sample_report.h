@@ -8,4 +8,7 @@ namespace lowgear::testing {
 /// claim to be optimal. Ops are slowed down one by one as far as the iteration allows.
 [[nodiscard]] ReportData sample_report(int ranks, int microbatches);
 
+/// `copies` of a timeline one after the other, with microbatches counted on: many ops in little time.
+[[nodiscard]] ReportTimeline repeated(const ReportTimeline& once, int copies);
+
 }  // namespace lowgear::testing

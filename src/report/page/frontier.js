@@ -34,27 +34,35 @@ const frontierPlot = (() => {
     return a.energy_j + (b.energy_j - a.energy_j) * (time_s - a.time_s) / (b.time_s - a.time_s);
   };
 
-  // Puts each label where it covers no point, no other label and no border; one that finds no place is left out.
+  // Puts each label where it covers no point, no other label and no border, and where no other labelled point is
+  // nearer than its own; failing that farther off, with a leader line; one that finds no place is left out.
   const placeLabels = (labels, obstacles, [left, top, right, bottom]) => {
     const kHeight = 14;
+    const kNearPx = [10, 18];
+    const kLeaderPx = [30, 46, 64];
     const taken = obstacles.map(({x, y}) => [x - 6, y - 6, x + 6, y + 6]);
-    const overlaps = (a) => taken.some((b) => a[0] < b[2] && a[2] > b[0] && a[1] < b[3] && a[3] > b[1]);
-    const candidates = ({x, y, width}) => {
-      const spots = [];
-      for (const distance of [10, 20, 34]) {
-        spots.push([x + distance, y - kHeight / 2], [x - width / 2, y - distance - kHeight + 2],
-          [x - width / 2, y + distance - 2], [x - distance - width, y - kHeight / 2],
-          [x + distance, y - distance - kHeight / 2], [x + distance, y + distance - kHeight / 2],
-          [x - distance - width, y - distance - kHeight / 2]);
-      }
-      return spots.map(([x0, y0]) => [x0, y0, x0 + width, y0 + kHeight]);
-    };
+    const spotsAt = ({x, y, width}, distance) => [
+      [x + distance, y - kHeight / 2], [x - width / 2, y - distance - kHeight + 2], [x - width / 2, y + distance - 2],
+      [x - distance - width, y - kHeight / 2], [x + distance, y - distance - kHeight / 2],
+      [x + distance, y + distance - kHeight / 2], [x - distance - width, y - distance - kHeight / 2],
+      [x - distance - width, y + distance - kHeight / 2],
+    ].map(([x0, y0]) => [x0, y0, x0 + width, y0 + kHeight]);
     const isInside = ([x0, y0, x1, y1]) => x0 >= left && x1 <= right && y0 >= top && y1 <= bottom;
+    const isFree = (a) => !taken.some((b) => a[0] < b[2] && a[2] > b[0] && a[1] < b[3] && a[3] > b[1]);
+    const distanceTo = ([x0, y0, x1, y1], {x, y}) =>
+      Math.hypot(Math.max(x0 - x, 0, x - x1), Math.max(y0 - y, 0, y - y1));
+    const isNearestOwn = (box, own) => labels.every((other) => other === own ||
+      distanceTo(box, other) > distanceTo(box, own));
+    const fits = (box) => isInside(box) && isFree(box);
     return labels.flatMap((label) => {
-      const spot = candidates(label).find((box) => isInside(box) && !overlaps(box));
+      const near = kNearPx.flatMap((distance) => spotsAt(label, distance))
+        .find((box) => fits(box) && isNearestOwn(box, label));
+      const spot = near || kLeaderPx.flatMap((distance) => spotsAt(label, distance)).find(fits);
       if (!spot) return [];
       taken.push(spot);
-      return [{...label, labelX: spot[0], labelY: spot[1] + kHeight - 3}];
+      const [x0, y0, x1, y1] = spot;
+      const leader = near ? null : {x: Math.max(x0, Math.min(x1, label.x)), y: Math.max(y0, Math.min(y1, label.y))};
+      return [{...label, labelX: x0, labelY: y1 - 3, leader}];
     });
   };
 
@@ -164,7 +172,7 @@ const frontierPlot = (() => {
       plot.append('path').attr({class: 'region', d: `${polyline(region)}Z`});
       if (this.zoom.scale() === 1 && bottom - bound[0].y > 70) {
         plot.append('text').attr({class: 'region-label', x: left + 14, y: bottom - 14})
-          .text('no plan can be in here');
+          .text(this.report.certificate.verified ? 'no plan can be in here' : 'below the lower bound (not verified)');
       }
       if (this.separateBound.length) plot.append('path').attr({class: 'bound', d: polyline(bound)});
       plot.append('path').attr({class: 'curve', d: polyline(this.curve.map((point) => this.place(point)))});
@@ -203,9 +211,10 @@ const frontierPlot = (() => {
       probe.remove();
       const obstacles = [...placed.filter((point) => point.type !== 'plan' || point.chosen),
         ...this.curve.map((point) => this.place(point)), ...this.dropPoints(placed)];
-      plot.selectAll('text.point-label')
-        .data(placeLabels(wanted, obstacles, [left, top, right, bottom]))
-        .enter().append('text')
+      const labels = placeLabels(wanted, obstacles, [left, top, right, bottom]);
+      plot.selectAll('.leader').data(labels.filter((label) => label.leader)).enter().append('path')
+        .attr({class: 'leader', d: (label) => polyline([label, label.leader])});
+      plot.selectAll('text.point-label').data(labels).enter().append('text')
         .attr({class: (label) => `label point-label${label.chosen ? ' saving' : ''}`, x: (label) => label.labelX,
           y: (label) => label.labelY})
         .text((label) => label.text);
@@ -288,15 +297,15 @@ const frontierPlot = (() => {
   }
 
   const legend = (report) => {
-    const sample = (type, draw) => {
+    const sample = (draw) => {
       const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg'))
         .attr({width: 26, height: 14, 'aria-hidden': true});
       draw(svg);
       return svg.node();
     };
-    const point = (type, css) => sample(type, (svg) => svg.append('path')
-      .attr({class: css, transform: 'translate(13,7)', d: symbol(type, 60)}));
-    const line = (css) => sample('line', (svg) => svg.append('line').attr({class: css, x1: 0, x2: 26, y1: 7, y2: 7}));
+    const point = (type, css) => sample((svg) => svg.append('path')
+      .attr({class: css, transform: 'translate(13,7)', d: symbol(type, css === 'plan chosen' ? 90 : 56)}));
+    const line = (css) => sample((svg) => svg.append('line').attr({class: css, x1: 0, x2: 26, y1: 7, y2: 7}));
     const exact = report.lower_bound.time_s.length === 0;
     const items = [
       [line('curve'), exact ? 'frontier = lower bound of any plan' : 'frontier'],

@@ -176,23 +176,23 @@ const timelinePlot = (() => {
       for (let i = timelineData.firstEndingAfter(ops, low_s); i < ops.length && ops[i].start_s < high_s; ++i) {
         const op = ops[i];
         const x = toPixel(op.start_s);
-        this.drawOp(op, x, toPixel(op.start_s + op.duration_s) - x, y);
+        this.drawOp(op, x, toPixel(op.start_s + op.duration_s) - x, y, op.duration_s * perSecond >= 9 ? 1 : 0);
         ++visible;
       }
       return visible;
     }
 
-    drawOp(op, x, width, y) {
+    // `gap` is the hairline to the next op, in pixels.
+    drawOp(op, x, width, y, gap) {
       const {context, laneHeight} = this;
       const colour = this.colourOf(op.clock_mhz);
-      // A hairline between neighbours, as soon as there is room for it.
-      const gap = width >= 8 ? 1 : 0;
       context.fillStyle = colour.fill;
       context.fillRect(x, y, Math.max(width - gap, 0.5), laneHeight);
       const mark = width > 1 ? drawKindMark(context, op.kind, x, y, width - gap, laneHeight) : 0;
       if (laneHeight < kFontPx + 4 || width < 15) return;
-      const text = width < 40 ? `${op.microbatch}` : `${op.kind}${op.microbatch}`;
-      if (context.measureText(text).width > width - 4) return;
+      const text = [`${op.kind}${op.microbatch}`, `${op.microbatch}`]
+        .find((candidate) => context.measureText(candidate).width <= width - 5);
+      if (!text) return;
       context.fillStyle = colour.text;
       context.fillText(text, x + width / 2, y + (laneHeight - mark) / 2 + 0.5);
     }
