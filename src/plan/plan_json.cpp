@@ -44,7 +44,7 @@ void write_op(std::string& out, const PlannedOp& op, bool with_virtual_stage) {
 }
 
 void write_rank(std::string& out, const std::vector<PlannedOp>& ops, int rank) {
-  fmt::format_to(std::back_inserter(out), "    {{\"stage\": {}, \"ops\": [", rank);
+  fmt::format_to(std::back_inserter(out), R"(    {{"stage": {}, "ops": [)", rank);
   const bool runs_other_stages = std::any_of(ops.begin(), ops.end(), [&](const auto& op) { return op.stage != rank; });
   for (std::size_t i = 0; i < ops.size(); ++i) {
     out += i == 0 ? "\n      " : ",\n      ";

@@ -33,4 +33,16 @@ Timeline replay(const PipelineDag& dag, const TimingGraph& graph, std::span<cons
   return timeline;
 }
 
+std::vector<std::vector<PlannedOp>> planned_ops(const PipelineDag& dag, const Timeline& timeline,
+                                                std::span<const int> clocks_mhz) {
+  assert(clocks_mhz.size() == dag.ops.size());
+  std::vector<std::vector<PlannedOp>> ranks(static_cast<std::size_t>(dag.ranks));
+  for (std::size_t i = 0; i < dag.ops.size(); ++i) {
+    const ComputeOp& op = dag.ops[i];
+    ranks[static_cast<std::size_t>(op.rank)].push_back(
+        {op.stage, op.kind, op.microbatch, clocks_mhz[i], timeline.start_s[i], timeline.duration_s[i]});
+  }
+  return ranks;
+}
+
 }  // namespace lowgear

@@ -3,6 +3,7 @@
 #include <span>
 #include <vector>
 
+#include "plan/plan.h"
 #include "schedule/dag.h"
 #include "simulator/op_costs.h"
 #include "simulator/timing_graph.h"
@@ -29,5 +30,10 @@ struct Timeline {
 /// The same on a TimingGraph of `dag` made once, for many replays of one pipeline.
 [[nodiscard]] Timeline replay(const PipelineDag& dag, const TimingGraph& graph, std::span<const OpCost> costs,
                               std::span<const double> blocking_power_w);
+
+/// The ops of a replay with the clocks that they ran at, as a Plan holds them: rank by rank, in the order of execution.
+/// `clocks_mhz` by op.
+[[nodiscard]] std::vector<std::vector<PlannedOp>> planned_ops(const PipelineDag& dag, const Timeline& timeline,
+                                                              std::span<const int> clocks_mhz);
 
 }  // namespace lowgear

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
+
 #include "core/error.h"
 #include "plan/pipelines.h"
 
@@ -51,6 +53,8 @@ struct BadPlan {
   std::string text;
   std::string where;
 };
+
+void PrintTo(const BadPlan& bad, std::ostream* out) { *out << bad.where; }
 
 class ReadPerseusPlanRefuses : public ::testing::TestWithParam<BadPlan> {};
 

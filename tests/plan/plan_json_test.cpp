@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <ostream>
 #include <random>
 
 #include "core/error.h"
@@ -169,6 +170,8 @@ struct BadEdit {
   std::string replacement;
   std::string path;  ///< where the error points
 };
+
+void PrintTo(const BadEdit& bad, std::ostream* out) { *out << bad.replacement; }
 
 class ReadPlanRefuses : public ::testing::TestWithParam<BadEdit> {};
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ostream>
 
 #include "core/csv.h"
 #include "core/error.h"
@@ -169,6 +170,10 @@ struct EmulationCase {
   double peak_extrinsic_pct;
   double peak_factor;
 };
+
+void PrintTo(const EmulationCase& emulation, std::ostream* out) {
+  *out << emulation.model << " on " << emulation.gpu << ", " << emulation.microbatches << " microbatches";
+}
 
 class Emulation : public ::testing::TestWithParam<EmulationCase> {
  protected:

@@ -5,7 +5,9 @@
 
 #include <random>
 
+#include "plan/perseus_plan.h"
 #include "plan/pipelines.h"
+#include "plan/plan_json.h"
 #include "simulator/shared_data.h"
 #include "simulator/two_stage_profile.h"
 
@@ -54,6 +56,37 @@ TEST(Replay, OpsOfARankNeverOverlapAndNeverStartBeforeTheirData) {
     EXPECT_GE(timeline.start_s[static_cast<std::size_t>(edge.to)], timeline.start_s[from] + timeline.duration_s[from]);
   }
   EXPECT_EQ(timeline.energy_j_total, static_cast<double>(dag.ops.size()));
+}
+
+TEST(PlannedOps, HoldWhatWasReplayed) {
+  const PipelineDag dag = pipeline(2, 2);
+  const std::vector<int> clocks_mhz{1400, 1400, 700, 1400, 700, 700, 1400, 1400};
+  const Timeline timeline =
+      replay(dag, costs_at_clocks(dag, two_stage_profile(), clocks_mhz), std::vector<double>{10, 20});
+  Plan plan;
+  plan.ranks = planned_ops(dag, timeline, clocks_mhz);
+  EXPECT_EQ(clocks_for(plan, dag), clocks_mhz);
+  ASSERT_EQ(plan.ranks[1].size(), 4U);
+  EXPECT_EQ(plan.ranks[1][1].start_s, timeline.start_s[5]);
+  EXPECT_EQ(plan.ranks[1][1].duration_s, 4);
+}
+
+TEST(ReplayOfPlanFiles, IsTheSameWhateverTheirForm) {
+  const PipelineDag dag = pipeline(2, 2);
+  const StageProfile profile = two_stage_profile();
+  const auto energy_j = [&](const std::vector<int>& clocks_mhz) {
+    return replay(dag, costs_at_clocks(dag, profile, clocks_mhz), std::vector<double>{10, 20}).energy_j_total;
+  };
+  const std::vector<int> clocks_mhz{1400, 700, 700, 1400, 1400, 1400, 700, 1400};
+  Plan plan{.policy = "p", .schedule = "1f1b", .microbatches = 2, .deadline_s = 1, .time_s = 1, .energy_j = 1};
+  plan.ranks =
+      planned_ops(dag, replay(dag, costs_at_clocks(dag, profile, clocks_mhz), std::vector<double>{10, 20}), clocks_mhz);
+  const PerseusPlan perseus = perseus_plan(dag, clocks_mhz);
+  const double expected_j = energy_j(clocks_mhz);
+  EXPECT_EQ(energy_j(clocks_for(read_plan(write_plan(plan), "plan.json"), dag)), expected_j);
+  EXPECT_EQ(energy_j(clocks_for(read_perseus_plan(write_perseus_plan(perseus, {}), "plan.py"), dag)), expected_j);
+  const std::string tuples = write_perseus_plan(perseus, {}, PerseusDialect::zeus);
+  EXPECT_EQ(energy_j(clocks_for(read_perseus_plan(tuples, "plan.py"), dag)), expected_j);
 }
 
 /// Figures of the Perseus artifact's profile at full speed, from an independent replay of it.
