@@ -138,33 +138,38 @@ FrontierSolver::Saturation FrontierSolver::saturate(PowerNw limit_nw) {
 /// Dijkstra on slack from the end of the iteration back to its start. Returns the least slack of any path: 0 when one
 /// is tight. Nodes nearer than that are in `settled_`.
 TimePs FrontierSolver::search_path() {
-  ++generation_;
-  settled_.clear();
-  heap_.clear();
-  settle(sink_, 0, -1, false);
+  begin_search();
+  settle(sink_, 0, 0);
   TimePs distance_ps = 0;
-  while (!event(source_).settled || event(source_).generation != generation_) {
+  while (!settled(source_)) {
     if (stack_.empty() && !settle_nearest(distance_ps)) {
       // Every node has an arc towards the end, and arcs never run out of room in their own direction.
       throw Error("internal: the end of the iteration cannot be reached from its start");
     }
-    if (stack_.empty()) continue;
     const std::int32_t node = stack_.back();
     stack_.pop_back();
     settled_.push_back(node);
     relax_arcs_of(node, distance_ps);
   }
-  stack_.clear();
   return event(source_).distance_ps;
 }
 
-void FrontierSolver::settle(std::int32_t node, TimePs distance_ps, std::int32_t next_arc, bool against) {
+void FrontierSolver::begin_search() {
+  settled_.clear();
+  stack_.clear();
+  heap_.clear();
+  search_ += 2;
+  if (search_ == 0) {  // wrapped around: old marks would look new
+    for (Event& at : events_) at.mark = 0;
+    search_ = 2;
+  }
+}
+
+void FrontierSolver::settle(std::int32_t node, TimePs distance_ps, std::int32_t next_arc) {
   Event& at = event(node);
   at.distance_ps = distance_ps;
-  at.generation = generation_;
+  at.mark = search_ + 1;
   at.next_arc = next_arc;
-  at.against = against;
-  at.settled = true;
   stack_.push_back(node);
 }
 
@@ -174,10 +179,9 @@ bool FrontierSolver::settle_nearest(TimePs& distance_ps) {
     std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
     const auto [nearest_ps, node] = heap_.back();
     heap_.pop_back();
-    if (event(node).settled) continue;
+    if (settled(node)) continue;
     distance_ps = nearest_ps;
-    event(node).settled = true;
-    stack_.push_back(node);
+    settle(node, nearest_ps, event(node).next_arc);
     return true;
   }
   return false;
@@ -191,29 +195,27 @@ void FrontierSolver::relax_arcs_of(std::int32_t node, TimePs distance_ps) {
     const auto [next, arc] = half_arcs_[static_cast<std::size_t>(i)];
     if (flow_nw_[static_cast<std::size_t>(arc)] == 0) continue;
     const TimePs length_ps = is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].stretch_ps : 0;
-    reach(next, distance_ps, length_ps - (event(next).time_ps - time_ps), arc, true);
+    reach(next, distance_ps, length_ps - (event(next).time_ps - time_ps), ~arc);
   }
   for (std::int32_t i = place.in_begin; i < place.out_begin; ++i) {
     const auto [previous, arc] = half_arcs_[static_cast<std::size_t>(i)];
     const TimePs length_ps = is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].shrink_ps : 0;
-    reach(previous, distance_ps, time_ps - event(previous).time_ps - length_ps, arc, false);
+    reach(previous, distance_ps, time_ps - event(previous).time_ps - length_ps, arc);
   }
 }
 
 /// Notes that `node` is `slack_ps` away from a node settled at `distance_ps`.
-void FrontierSolver::reach(std::int32_t node, TimePs distance_ps, TimePs slack_ps, std::int32_t arc, bool against) {
+void FrontierSolver::reach(std::int32_t node, TimePs distance_ps, TimePs slack_ps, std::int32_t next_arc) {
   Event& at = event(node);
-  const bool known = at.generation == generation_;
-  if (known && (at.settled || at.distance_ps <= distance_ps + slack_ps)) return;
+  if (at.mark == search_ + 1) return;
   if (slack_ps == 0) {
-    settle(node, distance_ps, arc, against);
+    settle(node, distance_ps, next_arc);
     return;
   }
+  if (at.mark == search_ && at.distance_ps <= distance_ps + slack_ps) return;
   at.distance_ps = distance_ps + slack_ps;
-  at.generation = generation_;
-  at.next_arc = arc;
-  at.against = against;
-  at.settled = false;
+  at.mark = search_;
+  at.next_arc = next_arc;
   heap_.emplace_back(at.distance_ps, node);
   std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
 }
@@ -221,25 +223,27 @@ void FrontierSolver::reach(std::int32_t node, TimePs distance_ps, TimePs slack_p
 PowerNw FrontierSolver::path_room_nw() const {
   PowerNw room_nw = kUnlimitedFlow;
   for (std::int32_t node = source_; node != sink_;) {
-    const Event& at = event(node);
-    const auto arc = static_cast<std::size_t>(at.next_arc);
-    if (is_op(at.next_arc)) {
-      room_nw = std::min(room_nw, at.against ? op_arc_[arc].stretch_room_nw : op_arc_[arc].shrink_room_nw);
-    } else if (at.against) {
-      room_nw = std::min(room_nw, flow_nw_[arc]);
+    const bool against = event(node).next_arc < 0;
+    const std::int32_t arc = against ? ~event(node).next_arc : event(node).next_arc;
+    const auto index = static_cast<std::size_t>(arc);
+    if (is_op(arc)) {
+      room_nw = std::min(room_nw, against ? op_arc_[index].stretch_room_nw : op_arc_[index].shrink_room_nw);
+    } else if (against) {
+      room_nw = std::min(room_nw, flow_nw_[index]);
     }
-    node = at.against ? tail_[arc] : head_[arc];
+    node = against ? tail_[index] : head_[index];
   }
   return room_nw;
 }
 
 void FrontierSolver::push_along_path(PowerNw amount_nw) {
   for (std::int32_t node = source_; node != sink_;) {
-    const Event& at = event(node);
-    const auto arc = static_cast<std::size_t>(at.next_arc);
-    flow_nw_[arc] += at.against ? -amount_nw : amount_nw;
-    if (is_op(at.next_arc)) refresh_op(arc);
-    node = at.against ? tail_[arc] : head_[arc];
+    const bool against = event(node).next_arc < 0;
+    const std::int32_t arc = against ? ~event(node).next_arc : event(node).next_arc;
+    const auto index = static_cast<std::size_t>(arc);
+    flow_nw_[index] += against ? -amount_nw : amount_nw;
+    if (is_op(arc)) refresh_op(index);
+    node = against ? tail_[index] : head_[index];
   }
   flow_value_nw_ += amount_nw;
 }

@@ -91,15 +91,12 @@ class FrontierSolver {
     std::int32_t in_begin = 0;
     std::int32_t out_begin = 0;  ///< also the end of the arcs in; the next node's in_begin ends the arcs out
   };
-  /// An event, and its place in the present search, which is stale when its generation is not the search's. Together,
-  /// because the search spends its time on fetching both.
+  /// An event, and its place in the present search. Together, because the search spends its time on fetching both.
   struct Event {
     TimePs time_ps = 0;
-    TimePs distance_ps = 0;  ///< slack from here to the end of the iteration
-    std::uint32_t generation = 0;
-    std::int32_t next_arc : 30 = 0;  ///< towards the end of the iteration
-    bool against : 1 = false;        ///< next_arc is taken against its direction: flow is taken back
-    bool settled : 1 = false;
+    TimePs distance_ps = 0;     ///< slack from here to the end of the iteration
+    std::uint32_t mark = 0;     ///< the search's number when reached, one more when settled; older: not met
+    std::int32_t next_arc = 0;  ///< towards the end of the iteration; ~arc when taken against its direction
   };
   using HeapEntry = std::pair<TimePs, std::int32_t>;
 
@@ -113,13 +110,15 @@ class FrontierSolver {
   void build_adjacency();
   void set_initial_events();
   void refresh_op(std::size_t op);
+  void begin_search();
   [[nodiscard]] TimePs search_path();
   void relax_arcs_of(std::int32_t node, TimePs distance_ps);
-  void reach(std::int32_t node, TimePs distance_ps, TimePs slack_ps, std::int32_t arc, bool against);
-  void settle(std::int32_t node, TimePs distance_ps, std::int32_t next_arc, bool against);
+  void reach(std::int32_t node, TimePs distance_ps, TimePs slack_ps, std::int32_t next_arc);
+  void settle(std::int32_t node, TimePs distance_ps, std::int32_t next_arc);
   [[nodiscard]] bool settle_nearest(TimePs& distance_ps);
   [[nodiscard]] PowerNw path_room_nw() const;
   void push_along_path(PowerNw amount_nw);
+  [[nodiscard]] bool settled(std::int32_t node) const { return event(node).mark == search_ + 1; }
   const ProblemInstance* instance_;
   std::size_t ops_ = 0;
   std::size_t edges_ = 0;
@@ -139,7 +138,7 @@ class FrontierSolver {
   bool path_known_ = false;   ///< the last search's labels still hold
   TimePs path_slack_ps_ = 0;  ///< of the path that it found
 
-  std::uint32_t generation_ = 0;
+  std::uint32_t search_ = 0;  ///< even; the present search's number
   std::vector<std::int32_t> settled_;
   std::vector<std::int32_t> stack_;  ///< settled nodes at the present distance whose arcs are still to be followed
   std::vector<HeapEntry> heap_;

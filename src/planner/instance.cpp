@@ -1,10 +1,10 @@
 #include "planner/instance.h"
 
 #include <algorithm>
-#include <map>
-#include <utility>
+#include <vector>
 
 #include "core/error.h"
+#include "planner/precedence.h"
 
 namespace lowgear {
 namespace {
@@ -57,39 +57,9 @@ ConvexCost convex_cost(std::span<const Option> options) {
   return cost;
 }
 
-ProblemInstance make_instance(const PipelineDag& dag, const StageProfile& profile,
-                              std::span<const double> blocking_power_w) {
-  ProblemInstance instance;
-  instance.edges = dag.edges;
-  instance.topological_order = dag.topological_order;
-  for (const double power_w : blocking_power_w) instance.blocking_power_nw += nw_from_w(power_w);
-  std::map<std::pair<int, OpKind>, int> cost_of_cell;
-  instance.cost_of_op.reserve(dag.ops.size());
-  for (const ComputeOp& op : dag.ops) {
-    const auto [cell, added] = cost_of_cell.try_emplace({op.stage, op.kind}, static_cast<int>(instance.costs.size()));
-    if (added) {
-      const double power_w = blocking_power_w[static_cast<std::size_t>(op.rank)];
-      (void)profile.at_max_clock(op.stage, op.kind);  // names the missing rows
-      instance.costs.push_back(convex_cost(pareto_options(profile.measurements(op.stage, op.kind), power_w)));
-    }
-    instance.cost_of_op.push_back(cell->second);
-  }
-  return instance;
-}
-
 TimePs makespan_ps(const ProblemInstance& instance, std::span<const TimePs> time_ps) {
-  std::vector<TimePs> ready(time_ps.size(), 0);
-  std::vector<std::vector<int>> successors(time_ps.size());
-  for (const DagEdge& edge : instance.edges) successors[static_cast<std::size_t>(edge.from)].push_back(edge.to);
-  TimePs makespan = 0;
-  for (const int op : instance.topological_order) {
-    const TimePs finish = ready[static_cast<std::size_t>(op)] + time_ps[static_cast<std::size_t>(op)];
-    makespan = std::max(makespan, finish);
-    for (const int next : successors[static_cast<std::size_t>(op)]) {
-      ready[static_cast<std::size_t>(next)] = std::max(ready[static_cast<std::size_t>(next)], finish);
-    }
-  }
-  return makespan;
+  std::vector<TimePs> finish_ps(time_ps.size());
+  return PrecedenceGraph(instance).finish_times(time_ps, finish_ps);
 }
 
 }  // namespace lowgear

@@ -42,12 +42,6 @@ struct ProblemInstance {
   }
 };
 
-/// The instance of a pipeline: one cost per (virtual stage, kind), from the Pareto options on effective energy with the
-/// blocking power of the rank that runs the stage. `blocking_power_w` by rank. Throws InputError when the profile lacks
-/// a (stage, kind) of the graph.
-[[nodiscard]] ProblemInstance make_instance(const PipelineDag& dag, const StageProfile& profile,
-                                            std::span<const double> blocking_power_w);
-
 /// Iteration time with every op at the given time: the longest path. `time_ps` by op.
 [[nodiscard]] TimePs makespan_ps(const ProblemInstance& instance, std::span<const TimePs> time_ps);
 

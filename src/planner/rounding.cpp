@@ -1,0 +1,111 @@
+#include "planner/rounding.h"
+
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+namespace lowgear {
+namespace {
+
+std::size_t at(std::int32_t op) { return static_cast<std::size_t>(op); }
+
+}  // namespace
+
+Rounder::Rounder(const PlanningModel& model)
+    : model_(&model),
+      graph_(model.instance),
+      finish_ps_(graph_.order().size()),
+      latest_finish_ps_(graph_.order().size()) {}
+
+TimePs Rounder::time_ps(std::int32_t op, std::int32_t choice) const {
+  return model_->choices_of(op)[at(choice)].time_ps;
+}
+
+TimePs Rounder::earliest_start_ps(std::int32_t op) const {
+  TimePs start_ps = 0;
+  for (const std::int32_t before : graph_.predecessors(op)) start_ps = std::max(start_ps, finish_ps_[at(before)]);
+  return start_ps;
+}
+
+TimePs Rounder::latest_finish_ps(std::int32_t op, std::span<const std::int32_t> choice, TimePs deadline_ps) const {
+  TimePs finish_ps = deadline_ps;
+  for (const std::int32_t after : graph_.successors(op)) {
+    finish_ps = std::min(finish_ps, latest_finish_ps_[at(after)] - time_ps(after, choice[at(after)]));
+  }
+  return finish_ps;
+}
+
+std::int32_t Rounder::cheapest_within(std::int32_t op, TimePs window_ps, PowerNw price_nw) const {
+  const std::vector<ClockChoice>& choices = model_->choices_of(op);
+  std::int32_t best = 0;
+  EnergyZj least_zj = 0;
+  for (std::size_t k = 0; k < choices.size() && (k == 0 || choices[k].time_ps <= window_ps); ++k) {
+    const EnergyZj value_zj = choices[k].effective_energy_zj + static_cast<EnergyZj>(price_nw) * choices[k].time_ps;
+    if (k == 0 || value_zj <= least_zj) {
+      least_zj = value_zj;
+      best = static_cast<std::int32_t>(k);
+    }
+  }
+  return best;
+}
+
+DiscretePlan Rounder::round(const ContinuousPlan& continuous, RoundingRule rule) {
+  std::vector<std::int32_t> choice(finish_ps_.size(), 0);
+  const auto price_nw = [&](std::int32_t op) { return continuous.op_flow_nw[at(op)] / 16 * rule.price_sixteenths; };
+  if (rule.direction == RoundingRule::Direction::forward) {
+    for (const std::int32_t op : graph_.order()) {
+      const TimePs start_ps = earliest_start_ps(op);
+      choice[at(op)] = cheapest_within(op, continuous.finish_by_ps[at(op)] - start_ps, price_nw(op));
+      finish_ps_[at(op)] = start_ps + time_ps(op, choice[at(op)]);
+    }
+  } else {
+    for (const std::int32_t op : std::views::reverse(graph_.order())) {
+      latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, continuous.deadline_ps);
+      const TimePs window_ps = latest_finish_ps_[at(op)] - continuous.start_by_ps[at(op)];
+      choice[at(op)] = cheapest_within(op, window_ps, price_nw(op));
+    }
+  }
+  return reclaim_slack(std::move(choice), continuous.deadline_ps);
+}
+
+void Rounder::slow_down_within(std::int32_t op, TimePs window_ps, std::vector<std::int32_t>& choice) const {
+  const std::vector<ClockChoice>& choices = model_->choices_of(op);
+  std::int32_t& k = choice[at(op)];
+  while (at(k) + 1 < choices.size() && choices[at(k) + 1].time_ps <= window_ps) ++k;
+}
+
+DiscretePlan Rounder::reclaim_slack(std::vector<std::int32_t> choice, TimePs deadline_ps) {
+  // Three sweeps. The first only notes latest finishes. The second goes forwards, where each op may use what is left up
+  // to its latest finish; what it uses is gone for those behind it. The third does the same backwards: between the
+  // second's earliest starts and finishes that are brought up to date as it goes.
+  for (const std::int32_t op : std::views::reverse(graph_.order())) {
+    latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, deadline_ps);
+  }
+  for (const std::int32_t op : graph_.order()) {
+    const TimePs start_ps = earliest_start_ps(op);
+    slow_down_within(op, latest_finish_ps_[at(op)] - start_ps, choice);
+    finish_ps_[at(op)] = start_ps + time_ps(op, choice[at(op)]);
+  }
+  for (const std::int32_t op : std::views::reverse(graph_.order())) {
+    latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, deadline_ps);
+    slow_down_within(op, latest_finish_ps_[at(op)] - earliest_start_ps(op), choice);
+  }
+  DiscretePlan plan;
+  plan.makespan_ps = makespan_ps(choice);
+  for (const std::int32_t op : graph_.order()) {
+    plan.effective_energy_zj += model_->choices_of(op)[at(choice[at(op)])].effective_energy_zj;
+  }
+  plan.choice = std::move(choice);
+  return plan;
+}
+
+TimePs Rounder::makespan_ps(std::span<const std::int32_t> choice) {
+  TimePs makespan_ps = 0;
+  for (const std::int32_t op : graph_.order()) {
+    finish_ps_[at(op)] = earliest_start_ps(op) + time_ps(op, choice[at(op)]);
+    makespan_ps = std::max(makespan_ps, finish_ps_[at(op)]);
+  }
+  return makespan_ps;
+}
+
+}  // namespace lowgear
