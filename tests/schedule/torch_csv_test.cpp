@@ -12,6 +12,7 @@
 namespace lowgear {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::input_error;
 using testing::row;
@@ -61,7 +62,8 @@ TEST(TorchCsv, NamesThePlaceOfWhatIsNoAction) {
             "1RECV_F3");
   for (const char* cell :
        {"F0", "0F", "0", "0f0", "0F0x", "0F0F1", "-1F0", "0SEND0", "0UNSHARDx", "0 F0", "0OVERLAP_F_B"}) {
-    EXPECT_THAT(read_error(std::string("0B0,") + cell), StartsWith("s.csv:1:5: ")) << cell;
+    EXPECT_THAT(read_error(std::string("0B0,") + cell), AllOf(StartsWith("s.csv:1:5: "), HasSubstr("is no action")))
+        << cell;
   }
 }
 
