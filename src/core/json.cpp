@@ -113,7 +113,7 @@ class DocumentBuilder : public nlohmann::json_sax<Json> {
   /// Puts the value where it belongs. The address stays valid while the value is open: its parent grows only after.
   template <typename Value>
   Json* put(Value&& value) {
-    if (++values_ > max_values_) fail(taken_, fmt::format("more than {} values", max_values_), {});
+    if (++values_ > max_values_) fail(taken_ - 1, fmt::format("more than {} values", max_values_), {});
     if (open_.empty()) {
       root_ = std::forward<Value>(value);
       return &root_;

@@ -1,0 +1,72 @@
+/// Stage profiles: what is accepted is written and read back the same, and the options of every op keep their promises.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "profile/options.h"
+#include "profile/stage_profile.h"
+#include "profile/summary.h"
+
+namespace {
+
+using lowgear::Measurement;
+using lowgear::OpKind;
+using lowgear::StageProfile;
+
+void expect(bool promise) {
+  if (!promise) std::abort();
+}
+
+void check_options(std::span<const Measurement> measurements) {
+  const std::vector<lowgear::Option> options = lowgear::pareto_options(measurements, 83.64);
+  expect(options.empty() == measurements.empty());
+  for (std::size_t i = 1; i < options.size(); ++i) {
+    expect(options[i - 1].time_s < options[i].time_s);
+    expect(options[i - 1].effective_energy_j > options[i].effective_energy_j);
+  }
+  const std::vector<std::size_t> hull = lowgear::lower_convex_hull(options);
+  expect(hull.empty() == options.empty());
+  if (!hull.empty()) expect(hull.front() == 0 && hull.back() == options.size() - 1);
+}
+
+void check_written(const StageProfile& profile) {
+  const StageProfile again = lowgear::read_stage_profile(lowgear::write_stage_profile(profile), "written.csv");
+  expect(again.stages() == profile.stages());
+  for (int stage = 0; stage < profile.stages(); ++stage) {
+    for (int kind = 0; kind < lowgear::kOpKindCount; ++kind) {
+      const auto read = again.measurements(stage, static_cast<OpKind>(kind));
+      const auto written = profile.measurements(stage, static_cast<OpKind>(kind));
+      expect(read.size() == written.size());
+      for (std::size_t i = 0; i < read.size(); ++i) {
+        expect(read[i].clock_mhz == written[i].clock_mhz && read[i].time_s == written[i].time_s &&
+               read[i].energy_j == written[i].energy_j);
+      }
+      check_options(written);
+    }
+  }
+}
+
+void check_derived(const StageProfile& profile) {
+  (void)lowgear::summarise(profile, std::vector<double>(static_cast<std::size_t>(profile.stages()), 83.64));
+  (void)lowgear::with_virtual_stages(lowgear::with_split_backward(profile, 0.5), 2);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  StageProfile profile;
+  try {
+    profile = lowgear::read_stage_profile({reinterpret_cast<const char*>(data), size}, "fuzz.csv");
+  } catch (const lowgear::InputError&) {
+    return 0;
+  }
+  check_written(profile);
+  try {
+    check_derived(profile);
+  } catch (const lowgear::InputError&) {  // halves that are too short, or stages that became too many
+  }
+  return 0;
+}
