@@ -26,8 +26,8 @@ struct PerseusPlan {
   friend bool operator==(const PerseusPlan&, const PerseusPlan&) = default;
 };
 
-/// Largest plan text that is read: some tens of millions of clocks. Keeps a hostile file from exhausting the memory.
-inline constexpr std::size_t kMaxPerseusPlanBytes = std::size_t{1} << 28;
+/// Largest plan text that is read: some millions of clocks. Keeps a hostile file from exhausting the memory.
+inline constexpr std::size_t kMaxPerseusPlanBytes = std::size_t{1} << 26;
 
 /// Reads `freqs_pipeline_NNNNN.py`: a Python literal, either lists of integers (SOSP'24 artifact) or lists of tuples
 /// `('forward', 1410)` (Zeus), and comments. Parsed as data, never evaluated. Throws InputError with line and column.

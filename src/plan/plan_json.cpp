@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <iterator>
 #include <limits>
 
@@ -16,6 +17,7 @@ namespace lowgear {
 namespace {
 
 constexpr std::string_view kFormat = "lowgear.plan/1";
+constexpr std::size_t kMaxPlanValues = std::size_t{1} << 24;  // seven for an op
 constexpr int kMaxMicrobatches = 1'000'000;
 constexpr int kMaxVirtualStages = 1'000'000;
 constexpr int kMaxClockMhz = 100'000;
@@ -126,7 +128,7 @@ Plan read_plan(std::string_view text, const std::string& source) {
     throw_input_error({source, 0, 0}, fmt::format("a plan of {} bytes is larger than any pipeline's", text.size()),
                       fmt::format("plans have at most {} bytes", kMaxPlanBytes));
   }
-  const Json json = parse_json(text, source);
+  const Json json = parse_json(text, source, kMaxPlanValues);
   const JsonView document(json, source);
   require_format(document, kFormat);
   Plan plan;

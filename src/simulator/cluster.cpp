@@ -44,6 +44,9 @@ void check(const StragglerScenario& scenario) {
   if (!(scenario.factor >= 1) || !(scenario.factor <= kMaxSlowdownFactor)) {
     throw InputError(fmt::format("straggler factor {}: it must be from 1 to {}", scenario.factor, kMaxSlowdownFactor));
   }
+  if (!(scenario.blocking_power_w >= 0)) {
+    throw InputError(fmt::format("cluster: blocking power {} W; it must be 0 or more", scenario.blocking_power_w));
+  }
   if (!(scenario.baseline.time_s > 0) || !(scenario.baseline.energy_j > 0)) {
     throw InputError("cluster: the baseline's time and energy must be above 0");
   }

@@ -46,7 +46,8 @@ struct StageSlowdown {
   double factor = 1;
 };
 
-/// Applies slowdowns to costs in place. Throws InputError when a stage or a factor is out of range.
+/// Applies slowdowns to costs in place. A lag that is in them is slowed too. Throws InputError when a stage or a factor
+/// is out of range.
 void apply_slowdowns(const PipelineDag& dag, std::span<const StageSlowdown> slowdowns, std::span<OpCost> costs);
 
 }  // namespace lowgear

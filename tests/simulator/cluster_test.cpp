@@ -151,6 +151,9 @@ TEST(StragglerScenarios, RefuseWhatMakesNoSense) {
   scenario.factor = std::nan("");
   refuses(scenario);
   scenario = small_scenario();
+  scenario.blocking_power_w = -1;
+  refuses(scenario);
+  scenario = small_scenario();
   scenario.baseline = {};
   refuses(scenario);
   EXPECT_THROW((void)perseus_saving_pct(small_scenario(), {}, Accounting::corrected), InputError);
