@@ -1,0 +1,76 @@
+#include "planner/discrete_planner.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace lowgear {
+namespace {
+
+using Direction = RoundingRule::Direction;
+
+/// Which rounding is best differs from deadline to deadline; these few were each best somewhere (bench/RESULTS.md).
+constexpr RoundingRule kRoundings[] = {
+    {Direction::forward, 0},  {Direction::forward, 13},  {Direction::forward, 16},
+    {Direction::backward, 0}, {Direction::backward, 13}, {Direction::backward, 16},
+};
+
+/// Work is counted in visits of ops, so that a pipeline of any size gets plans in a similar time (about 5 ns each).
+constexpr std::size_t kLibraryVisits = 6'000'000;
+constexpr std::size_t kSpliceVisits = 300'000;
+
+/// Visits of one rounding with its reclaim, per op.
+constexpr std::size_t kVisitsPerRounding = 6;
+/// Visits of one splice, per op: some 12 makespans and a reclaim.
+constexpr std::size_t kVisitsPerSplice = 16;
+
+std::vector<std::int32_t> in_order_of_start(const ContinuousPlan& continuous) {
+  std::vector<std::int32_t> order(continuous.start_by_ps.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return continuous.start_by_ps[static_cast<std::size_t>(a)] < continuous.start_by_ps[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+}  // namespace
+
+DiscretePlanner::DiscretePlanner(const PlanningModel& model, DeadlineSolver& solver)
+    : model_(&model), solver_(&solver), rounder_(model), library_(model.instance.blocking_power_nw) {}
+
+void DiscretePlanner::prepare(const Frontier& frontier, Progress* progress) {
+  const auto ops = static_cast<std::size_t>(model_->instance.op_count());
+  const std::size_t visits_per_plan = ops * std::size(kRoundings) * kVisitsPerRounding;
+  const auto count = static_cast<TimePs>(std::clamp<std::size_t>(kLibraryVisits / visits_per_plan, 16, 192));
+  const TimePs range_ps = frontier.slowest_ps() - frontier.fastest_ps();
+  if (range_ps == 0) return;
+  for (TimePs k = 0; k < count; ++k) {
+    const TimePs deadline_ps = frontier.fastest_ps() + range_ps / (count - 1) * k;
+    library_.add(best_rounding(solver_->solve(deadline_ps)));
+    if (progress != nullptr) progress->update("preparing plans", static_cast<double>(k) / static_cast<double>(count));
+  }
+}
+
+DiscretePlan DiscretePlanner::plan(TimePs deadline_ps) {
+  const ContinuousPlan continuous = solver_->solve(deadline_ps);
+  DiscretePlan best = best_rounding(continuous);
+  const std::size_t visits = continuous.start_by_ps.size() * kVisitsPerSplice;
+  std::size_t reach = 1;
+  while (2 * (reach + 1) * (reach + 1) * visits <= kSpliceVisits && reach < 6) ++reach;
+  std::optional<DiscretePlan> spliced = library_.splice(rounder_, in_order_of_start(continuous), deadline_ps, reach);
+  const PowerNw power_nw = model_->instance.blocking_power_nw;
+  if (spliced && spliced->total_energy_zj(power_nw) < best.total_energy_zj(power_nw)) best = std::move(*spliced);
+  return best;
+}
+
+DiscretePlan DiscretePlanner::best_rounding(const ContinuousPlan& continuous) {
+  const PowerNw power_nw = model_->instance.blocking_power_nw;
+  DiscretePlan best = rounder_.round(continuous, kRoundings[0]);
+  for (const RoundingRule& rule : std::span(kRoundings).subspan(1)) {
+    DiscretePlan plan = rounder_.round(continuous, rule);
+    if (plan.total_energy_zj(power_nw) < best.total_energy_zj(power_nw)) best = std::move(plan);
+  }
+  return best;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/progress.h"
+#include "planner/frontier.h"
+#include "planner/plan_library.h"
+#include "planner/planning_model.h"
+#include "planner/rounding.h"
+
+namespace lowgear {
+
+/// Finds clocks for deadlines: several roundings of the continuous optimum, and mixtures of plans for other deadlines.
+/// The best is kept; how good it is, the frontier's bound says.
+class DiscretePlanner {
+ public:
+  /// `model`, `solver` must outlive the planner.
+  DiscretePlanner(const PlanningModel& model, DeadlineSolver& solver);
+
+  /// Fills the library with plans for deadlines evenly over the frontier: more of them, the smaller the pipeline. Plans
+  /// for single deadlines get better for it. `progress` may be null.
+  void prepare(const Frontier& frontier, Progress* progress);
+
+  /// A plan of at most this makespan. `deadline_ps` must be within [T_min, T*].
+  [[nodiscard]] DiscretePlan plan(TimePs deadline_ps);
+
+ private:
+  [[nodiscard]] DiscretePlan best_rounding(const ContinuousPlan& continuous);
+
+  const PlanningModel* model_;
+  DeadlineSolver* solver_;
+  Rounder rounder_;
+  PlanLibrary library_;
+};
+
+}  // namespace lowgear
