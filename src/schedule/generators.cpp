@@ -1,7 +1,6 @@
 #include "schedule/generators.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -206,10 +205,9 @@ Schedule make_schedule(const ScheduleRequest& request) {
   const auto found = std::find_if(generators.begin(), generators.end(),
                                   [&](const ScheduleGenerator& g) { return g.name == request.name; });
   if (found == generators.end()) {
-    std::vector<std::string_view> names;
-    for (const auto& generator : generators) names.push_back(generator.name);
-    throw InputError(
-        fmt::format("no schedule is called {}; there are {}", quote(request.name), fmt::join(names, ", ")));
+    std::string names;
+    for (const auto& generator : generators) names.append(names.empty() ? "" : ", ").append(generator.name);
+    throw InputError(fmt::format("no schedule is called {}; there are {}", quote(request.name), names));
   }
   if (request.chunks != 1 && !found->takes_chunks) {
     throw InputError(fmt::format("{}: {} chunks; it runs one stage per rank", found->name, request.chunks));
