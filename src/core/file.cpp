@@ -272,11 +272,11 @@ void StagedDirectory::make_parents() {
   std::vector<fs::path> missing;
   std::error_code error;
   for (fs::path parent = target_.parent_path(); !fs::exists(parent, error) && !error; parent = parent.parent_path()) {
-    missing.push_back(parent);
+    missing.insert(missing.begin(), parent);
   }
-  for (auto parent = missing.rbegin(); parent != missing.rend(); ++parent) {
-    if (::mkdir(parent->c_str(), 0777) == 0) {
-      made_parents_.push_back(*parent);
+  for (const fs::path& parent : missing) {
+    if (::mkdir(parent.c_str(), 0777) == 0) {
+      made_parents_.insert(made_parents_.begin(), parent);
     } else if (errno != EEXIST) {
       throw_write_error(target_, errno);
     }
@@ -285,7 +285,7 @@ void StagedDirectory::make_parents() {
 
 void StagedDirectory::remove_made_parents() const noexcept {
   // Only while empty: rmdir leaves a folder that others have begun to use.
-  for (auto parent = made_parents_.rbegin(); parent != made_parents_.rend(); ++parent) ::rmdir(parent->c_str());
+  for (const fs::path& parent : made_parents_) ::rmdir(parent.c_str());
 }
 
 void StagedDirectory::write(const fs::path& relative, std::string_view content) {

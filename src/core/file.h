@@ -48,7 +48,7 @@ class StagedDirectory {
   std::filesystem::path target_;
   std::filesystem::path staging_;
   std::string marker_;
-  std::vector<std::filesystem::path> made_parents_;  ///< outermost first
+  std::vector<std::filesystem::path> made_parents_;  ///< innermost first
   bool committed_ = false;
 };
 

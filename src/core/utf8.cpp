@@ -6,7 +6,7 @@ namespace {
 /// What the first byte of a character says of it. The range of the second byte keeps out overlong forms, surrogates and
 /// code points beyond U+10FFFF.
 struct Lead {
-  std::size_t size;
+  std::size_t size = 0;
   unsigned char second_low = 0x80;
   unsigned char second_high = 0xBF;
 };

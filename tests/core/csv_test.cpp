@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error_of.h"
+#include "core/utf8.h"
 
 namespace lowgear {
 namespace {
@@ -16,6 +17,8 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 using Texts = std::vector<std::vector<std::string>>;
+
+std::string with_byte_order_mark(std::string_view text) { return std::string(kUtf8ByteOrderMark).append(text); }
 
 Texts texts_of(std::string_view csv) {
   Texts texts;
@@ -38,9 +41,8 @@ TEST(ParseCsv, ReadsCellsAndRows) { EXPECT_EQ(texts_of("a,b\n1,2\n"), (Texts{{"a
 
 TEST(ParseCsv, ReadsTheSameWithEveryLineEndAndWithoutTheLast) {
   const Texts expected = {{"a", "b"}, {"1", "2"}};
-  for (const char* csv : {"a,b\r\n1,2\r\n", "a,b\r1,2\r", "a,b\n1,2", "a,b\r\n1,2",
-                          "\xEF\xBB\xBF"
-                          "a,b\n1,2\n"}) {
+  for (const std::string& csv : std::vector<std::string>{"a,b\r\n1,2\r\n", "a,b\r1,2\r", "a,b\n1,2", "a,b\r\n1,2",
+                                                         with_byte_order_mark("a,b\n1,2\n")}) {
     EXPECT_EQ(texts_of(csv), expected) << csv;
   }
 }
@@ -59,14 +61,11 @@ TEST(ParseCsv, TakesAQuoteWithinACellAsItIs) { EXPECT_EQ(texts_of("5\",x\n"), (T
 TEST(ParseCsv, SkipsEmptyLinesOnly) {
   EXPECT_EQ(texts_of("\n  \na\n\r\n\t\n,\n\"\"\nb"), (Texts{{"a"}, {"", ""}, {""}, {"b"}}));
   EXPECT_EQ(texts_of(""), Texts{});
-  EXPECT_EQ(texts_of("\xEF\xBB\xBF"), Texts{});
+  EXPECT_EQ(texts_of(kUtf8ByteOrderMark), Texts{});
 }
 
 TEST(ParseCsv, KnowsWhereCellsStand) {
-  const std::vector<CsvRow> rows = parse_csv(
-      "\xEF\xBB\xBF"
-      "ä, b\r\n\n\"x\ny\", z\n",
-      "t.csv");
+  const std::vector<CsvRow> rows = parse_csv(with_byte_order_mark("ä, b\r\n\n\"x\ny\", z\n"), "t.csv");
   ASSERT_EQ(rows.size(), 2);
   EXPECT_EQ(rows[0].line, 1);
   EXPECT_EQ(rows[0].cells[0].column, 1);
@@ -143,7 +142,8 @@ TEST(CsvTable, ReadsColumnsByName) {
 TEST(CsvTable, IsFineWithoutRows) { EXPECT_EQ(CsvTable("a,b\n", "t.csv").rows(), 0); }
 
 TEST(CsvTable, RefusesAFileWithoutHeader) {
-  for (const char* csv : {"", "\n\n", "\xEF\xBB\xBF", "  \r\n"}) {
+  for (const std::string_view csv :
+       {std::string_view(), std::string_view("\n\n"), kUtf8ByteOrderMark, std::string_view("  \r\n")}) {
     EXPECT_THAT(table_error_of(csv), StartsWith("t.csv: is empty; it needs a header line"));
   }
 }

@@ -21,11 +21,9 @@
 namespace lowgear {
 namespace {
 
-using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::StartsWith;
 
 namespace fs = std::filesystem;
 

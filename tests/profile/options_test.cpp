@@ -33,6 +33,7 @@ std::vector<Measurement> random_measurements(std::mt19937_64& random, int count,
 
 std::vector<int> clocks_of(const std::vector<Option>& options) {
   std::vector<int> clocks_mhz;
+  clocks_mhz.reserve(options.size());
   for (const Option& option : options) clocks_mhz.push_back(option.clock_mhz);
   return clocks_mhz;
 }
@@ -51,6 +52,7 @@ std::vector<int> undominated_clocks(const std::vector<Measurement>& measurements
   }
   std::sort(kept.begin(), kept.end(), [](const Measurement& a, const Measurement& b) { return a.time_s < b.time_s; });
   std::vector<int> clocks_mhz;
+  clocks_mhz.reserve(kept.size());
   for (const Measurement& measurement : kept) clocks_mhz.push_back(measurement.clock_mhz);
   return clocks_mhz;
 }
