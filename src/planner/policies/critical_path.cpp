@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <queue>
 
 namespace lowgear {
 
@@ -32,19 +33,20 @@ std::vector<int> CriticalPathFinder::find(std::span<const int> units) {
 
 void CriticalPathFinder::order_successors() {
   const auto rank = [this](int op) { return dag_->ops[static_cast<std::size_t>(op)].rank; };
-  constexpr std::size_t kNotMet = static_cast<std::size_t>(-1);
+  constexpr auto kNotMet = static_cast<std::size_t>(-1);
   std::vector<std::size_t> place(successors_.size(), kNotMet);
-  std::vector<int> met;
+  std::size_t met = 0;
+  std::queue<int> queue;
   const auto meet = [&](int op) {
     if (place[static_cast<std::size_t>(op)] != kNotMet) return;
-    place[static_cast<std::size_t>(op)] = met.size();
-    met.push_back(op);
+    place[static_cast<std::size_t>(op)] = met++;
+    queue.push(op);
   };
   for (const int op : first_ops_) meet(op);
-  for (std::size_t i = 0; i < met.size(); ++i) {
-    const int op = met[i];
+  for (; !queue.empty(); queue.pop()) {
+    const int op = queue.front();
     std::vector<int>& next_ops = successors_[static_cast<std::size_t>(op)];
-    std::ranges::stable_partition(next_ops, [&](int next) { return rank(next) == rank(op); });
+    std::stable_partition(next_ops.begin(), next_ops.end(), [&](int next) { return rank(next) == rank(op); });
     for (const int next : next_ops) meet(next);
   }
   for (std::vector<int>& next_ops : successors_) {
@@ -63,8 +65,8 @@ std::int64_t CriticalPathFinder::measure(std::span<const int> units) {
     }
   }
   std::int64_t makespan = 0;
-  for (auto op = dag_->topological_order.rbegin(); op != dag_->topological_order.rend(); ++op) {
-    const auto index = static_cast<std::size_t>(*op);
+  for (std::size_t i = dag_->topological_order.size(); i-- > 0;) {
+    const auto index = static_cast<std::size_t>(dag_->topological_order[i]);
     std::int64_t after = 0;
     for (const int next : successors_[index]) after = std::max(after, to_end_[static_cast<std::size_t>(next)]);
     to_end_[index] = after + units[index];

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -69,22 +70,23 @@ std::vector<int> optimal_clocks_mhz(const PlanningProblem& problem, std::span<co
 }
 
 void require_one_whole_stage_per_rank(const PipelineDag& dag) {
-  const bool split = std::ranges::any_of(dag.ops, [](const ComputeOp& op) {
-    return op.kind == OpKind::input_gradient || op.kind == OpKind::weight_gradient;
+  const bool as_needed = std::ranges::all_of(dag.ops, [](const ComputeOp& op) {
+    return op.stage == op.rank && (op.kind == OpKind::forward || op.kind == OpKind::backward);
   });
-  if (dag.stages == dag.ranks && !split) return;
+  if (as_needed) return;
   throw InputError(
       "envpipe: its own order has one stage per rank and whole backwards; plan for such a schedule (1f1b, gpipe), or "
       "keep the given order");
 }
 
-Schedule own_schedule(const PlanningProblem& problem, std::span<const int> optimal_mhz) {
+Schedule own_schedule(const PlanningProblem& problem, std::span<const int> optimal_mhz,
+                      std::optional<int> extra_activations) {
   std::vector<EnvPipeStage> stages;
   for (int stage = 0; stage < problem.dag->stages; ++stage) {
     const int clock = optimal_mhz[static_cast<std::size_t>(stage)];
     stages.push_back({.forward_time_s = problem.profile->at_clock(stage, OpKind::forward, clock).time_s,
                       .backward_time_s = problem.profile->at_max_clock(stage, OpKind::backward).time_s,
-                      .extra_activations = std::nullopt});
+                      .extra_activations = extra_activations});
   }
   const int microbatches = problem.dag->microbatches;
   return envpipe_schedule(microbatches, envpipe_extra_forwards(microbatches, stages));
@@ -231,6 +233,21 @@ std::vector<int> initial_clocks_mhz(const PlanningProblem& problem, std::span<co
 
 }  // namespace
 
+EnvPipePolicy::EnvPipePolicy(const EnvPipeOptions& options) : options_(options) {
+  constexpr int kMaxStepMhz = 1'000'000;
+  const auto step_allowed = [](int step_mhz) { return step_mhz >= 1 && step_mhz <= kMaxStepMhz; };
+  if (!step_allowed(options.profile_step_mhz) || !step_allowed(options.raise_step_mhz)) {
+    throw InputError("envpipe: clock steps must be within 1 and 1000000 MHz");
+  }
+  const auto amount_allowed = [](double amount) { return std::isfinite(amount) && amount >= 0; };
+  if (!amount_allowed(options.threshold_scale) || !amount_allowed(options.transfer_s)) {
+    throw InputError("envpipe: the threshold's scale and the transfer time must be finite and not negative");
+  }
+  if (options.extra_activations.value_or(0) < 0) {
+    throw InputError("envpipe: the number of extra activations must not be negative");
+  }
+}
+
 PolicyPlan EnvPipePolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {
   const bool own_order = options_.order == EnvPipeOptions::Order::own;
   if (own_order) require_one_whole_stage_per_rank(*problem.dag);
@@ -241,7 +258,7 @@ PolicyPlan EnvPipePolicy::plan(const PlanningProblem& problem, std::optional<dou
   PlanningProblem ordered = problem;
   PipelineDag own_dag;
   if (own_order) {
-    plan.schedule = own_schedule(problem, optimal_mhz);
+    plan.schedule = own_schedule(problem, optimal_mhz, options_.extra_activations);
     own_dag = build_dag(*plan.schedule);
     ordered.schedule = &*plan.schedule;
     ordered.dag = &own_dag;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <vector>
+#include <optional>
 
 #include "planner/policy.h"
 
@@ -23,6 +23,8 @@ struct EnvPipeOptions {
   int raise_step_mhz = 30;    ///< least rise of a clock in one reconfiguration
   /// A unit waits for its input, rather than for its GPU, when receiving takes this many times the shortest receive.
   double threshold_scale = 4;
+  /// Activations that fit into the memory of a stage beyond those of 1F1B; none means no limit. Bounds `own`.
+  std::optional<int> extra_activations = std::nullopt;
   /// Time that a transfer takes once both sides are ready; part of every simulated receive. Decides how much waiting
   /// goes unnoticed. 1 ms is 25 MB at 25 GB/s.
   double transfer_s = 1e-3;
@@ -30,7 +32,8 @@ struct EnvPipeOptions {
 
 /// EnvPipe (Choi et al., USENIX ATC 2023) as its authors built it: a closed loop around a running training, here around
 /// simulated iterations.
-///   1. Profiles: all stages together at one clock after the other (but for `uniform`, the last stage stays at its
+///   1. Profiles, in the given order: all stages together at one clock after the other (but for `uniform`, the last
+///   stage stays at its
 ///      highest); each stage keeps the clock at which it used least energy per iteration, blocking included.
 ///   2. Orders: `own` delays the first backward of stage s by as many slow forwards as fit into the wait for it.
 ///   3. Reconfigures, one training step at a time: walks back from the last unit of the first rank, to the previous
@@ -42,11 +45,13 @@ struct EnvPipeOptions {
 /// of a stage; clocks are kept to those of the profile.
 class EnvPipePolicy final : public Policy {
  public:
-  explicit EnvPipePolicy(EnvPipeOptions options = {}) : options_(options) {}
+  /// Throws InputError unless steps are within 1 and 10^6 MHz, the scale and the transfer are finite and not negative,
+  /// and so are the extra activations.
+  explicit EnvPipePolicy(const EnvPipeOptions& options = {});
 
   [[nodiscard]] std::string_view name() const override { return "envpipe"; }
   /// Ignores the deadline. The note says how many training steps the loop takes. Throws InputError when the stages
-  /// share no clock, or when the own order is asked for but a rank runs several stages or splits its backward.
+  /// share no clock, or when the own order is asked for and rank s does not run just stage s, with whole backwards.
   [[nodiscard]] PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const override;
 
  private:

@@ -100,6 +100,10 @@ PerseusModel::Solution PerseusModel::solve(double deadline_s) const {
   return solution;
 }
 
+int PerseusModel::unfitted_curves() const {
+  return static_cast<int>(std::ranges::count(curves_, false, &PerseusCurve::fitted));
+}
+
 std::vector<int> PerseusModel::clocks_mhz(const Solution& solution) const {
   std::vector<int> clocks;
   clocks.reserve(solution.op_units.size());
@@ -117,6 +121,9 @@ PolicyPlan PerseusPolicy::plan(const PlanningProblem& problem, std::optional<dou
   plan.own_time_s = solution.time_s;
   plan.own_energy_j = solution.energy_j;
   plan.note = fmt::format("plans on fitted curves with times rounded down to {} ms", model.unit_s() * 1e3);
+  if (const int unfitted = model.unfitted_curves(); unfitted > 0) {
+    plan.note += fmt::format("; no fit for {} (stage, kind), their hull instead", unfitted);
+  }
   return plan;
 }
 

@@ -47,6 +47,9 @@ class PerseusModel {
   /// time of its least energy when that comes sooner. Throws InputError when the deadline is below fastest_s().
   [[nodiscard]] Solution solve(double deadline_s) const;
 
+  /// How many (stage, kind) have the hull of their options in place of a fit (perseus_curve).
+  [[nodiscard]] int unfitted_curves() const;
+
   /// Clock per op: the slowest option within the op's units.
   [[nodiscard]] std::vector<int> clocks_mhz(const Solution& solution) const;
 

@@ -52,10 +52,10 @@ std::vector<double> hull_energies(std::span<const CurvePoint> points) {
   }
   std::vector<double> energies{hull.front().energy_j};
   for (std::size_t i = 1; i < hull.size(); ++i) {
-    const double first_units = hull[i - 1].units;
     const double first_j = hull[i - 1].energy_j;
     const double slope_j = slope(hull[i - 1], hull[i]);
-    for (double step = 1; step <= hull[i].units - first_units; ++step) energies.push_back(first_j + step * slope_j);
+    const int steps = static_cast<int>(hull[i].units - hull[i - 1].units);
+    for (int step = 1; step <= steps; ++step) energies.push_back(first_j + step * slope_j);
   }
   return energies;
 }

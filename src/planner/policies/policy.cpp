@@ -1,7 +1,8 @@
 #include "planner/policy.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
+
+#include <array>
 
 #include "core/error.h"
 #include "planner/policies/envpipe.h"
@@ -23,19 +24,20 @@ struct Entry {
   std::unique_ptr<Policy> (*make)();
 };
 
-constexpr Entry kPolicies[] = {
+constexpr auto kPolicies = std::to_array<Entry>({
     {"max", make<MaxClockPolicy>},
     {"zeus-global", make<ZeusGlobalPolicy>},
     {"zeus-per-stage", make<ZeusPerStagePolicy>},
     {"envpipe", make<EnvPipePolicy>},
     {"envpipe-offline", make<EnvPipeOfflinePolicy>},
     {"perseus", make<PerseusPolicy>},
-};
+});
 
 }  // namespace
 
 std::vector<std::string> policy_names() {
   std::vector<std::string> names;
+  names.reserve(kPolicies.size());
   for (const Entry& entry : kPolicies) names.emplace_back(entry.name);
   return names;
 }
@@ -44,7 +46,9 @@ std::unique_ptr<Policy> make_policy(std::string_view name) {
   for (const Entry& entry : kPolicies) {
     if (entry.name == name) return entry.make();
   }
-  throw InputError(fmt::format("there is no policy {}; there are {}", quote(name), fmt::join(policy_names(), ", ")));
+  std::string names;
+  for (const Entry& entry : kPolicies) names.append(names.empty() ? "" : ", ").append(entry.name);
+  throw InputError(fmt::format("no policy is called {}; there are {}", quote(name), names));
 }
 
 }  // namespace lowgear

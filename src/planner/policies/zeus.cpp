@@ -19,6 +19,7 @@ std::vector<int> clocks_by_op(const PipelineDag& dag, std::span<const int> stage
 
 std::vector<std::vector<int>> clocks_of_all_stages(const PlanningProblem& problem) {
   std::vector<std::vector<int>> clocks;
+  clocks.reserve(static_cast<std::size_t>(problem.dag->stages));
   for (int stage = 0; stage < problem.dag->stages; ++stage) clocks.push_back(stage_clocks_mhz(problem, stage));
   return clocks;
 }

@@ -4,9 +4,9 @@
 
 namespace lowgear {
 
-/// The two baselines that Perseus' evaluation (SOSP'24) takes from Zeus (NSDI'23), with clocks in place of Zeus' power
-/// limits, as a stage profile is taken at locked clocks. Both pick, among few plans that they try, the one of least
-/// replayed energy within the deadline; without a deadline, within the time at the highest clocks, or else the fastest.
+// The two baselines that Perseus' evaluation (SOSP'24) takes from Zeus (NSDI'23), with clocks in place of Zeus' power
+// limits, because a stage profile is taken at locked clocks. Both try few plans and pick the one of least replayed
+// energy within the deadline; without a deadline, within the time at the highest clocks, or else the fastest.
 
 /// One clock for all GPUs.
 class ZeusGlobalPolicy final : public Policy {

@@ -1,0 +1,11 @@
+# The tests of the published policies; included by the planner's tests.
+set(LOWGEAR_POLICY_TESTS
+    policies/critical_path_test.cpp
+    policies/envpipe_offline_test.cpp
+    policies/envpipe_test.cpp
+    policies/exponential_fit_test.cpp
+    policies/perseus_curve_test.cpp
+    policies/perseus_test.cpp
+    policies/policy_test.cpp
+    policies/published_tables_test.cpp
+    policies/zeus_test.cpp)
