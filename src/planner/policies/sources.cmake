@@ -11,5 +11,5 @@ set(LOWGEAR_POLICY_SOURCES
     policies/perseus_curve.cpp
     policies/policy.cpp
     policies/zeus.cpp)
-find_package(Eigen3 3.4 REQUIRED NO_MODULE)
+find_package(Eigen3 3.4 REQUIRED NO_MODULE GLOBAL)
 set(LOWGEAR_POLICY_LIBRARIES Eigen3::Eigen)
