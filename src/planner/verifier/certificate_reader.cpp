@@ -54,9 +54,9 @@ bool CertificateReader::next() {
   stated_flow_nw_ = take_number();
   require(line_.empty());
   next_line();
-  read_changes("t", op_time_ps_);
-  read_changes("f", op_flow_nw_);
-  read_changes("e", edge_flow_nw_);
+  read_changes("t ", op_time_ps_);
+  read_changes("f ", op_flow_nw_);
+  read_changes("e ", edge_flow_nw_);
   return true;
 }
 
@@ -118,8 +118,8 @@ void CertificateReader::read_count(std::string_view word, std::size_t expected) 
 void CertificateReader::read_changes(std::string_view word, Series& series) {
   series.changed.clear();
   if (!take(word)) return;
-  require(!line_.empty());
-  while (take(" ")) read_run(series);
+  do read_run(series);
+  while (take(" "));
   require(line_.empty());
   next_line();
 }
