@@ -1,0 +1,136 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/comparison.h"
+#include "cli/options.h"
+#include "cli/pipeline_input.h"
+#include "cli/planner_arguments.h"
+#include "cli/progress_bar.h"
+#include "cli/replayed_plan.h"
+#include "cli/verbs.h"
+#include "cli/version.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "profile/example_profile.h"
+#include "report/html_report.h"
+
+namespace lowgear {
+namespace {
+
+struct CompareArguments {
+  PipelineArguments pipeline;
+  PlannerArguments planner;
+  std::vector<std::string> policies;
+  std::string baseline = "max";
+  double perseus_unit_s = kPerseusUnitS;
+  std::string html;
+  bool json = false;
+};
+
+ComparisonOptions comparison_options(const CompareArguments& arguments) {
+  ComparisonOptions options;
+  options.policies = arguments.policies.empty() ? comparable_policies() : arguments.policies;
+  options.baseline = arguments.baseline;
+  options.planner = planner_options(arguments.planner);
+  options.policy = {arguments.perseus_unit_s, arguments.pipeline.schedule.extra_activations};
+  for (const std::string& name : options.policies) {
+    if (name != kLowgearPolicy) (void)make_policy(name, options.policy);  // names those that exist
+  }
+  if (options.baseline == kLowgearPolicy) throw InputError("--baseline: compare with a policy other than lowgear");
+  return options;
+}
+
+/// The comparison as a page: frontier, policies as points, the baseline's timeline against Lowgear's.
+std::string render_page(const CompareArguments& arguments, const PipelineInput& input, PipelinePlanner& planner,
+                        const Comparison& comparison) {
+  const PlanningProblem problem = input.problem();
+  const ReplayConditions conditions{arguments.planner.switch_latency_s(), {}};
+  const Plan plan = planner.plan(planner.fastest_s());
+  const std::vector<int> clocks = clocks_for(plan, input.dag);
+  ReportData data;
+  data.lowgear_version = version();
+  data.profile_name = std::filesystem::path(input.profile_name).filename().string();
+  data.schedule = input.schedule.name;
+  data.stages = input.dag.stages;
+  data.microbatches = input.dag.microbatches;
+  data.blocking_power_w = input.blocking_power_w;
+  data.switch_latency_s = conditions.switch_latency_s;
+  data.frontier = frontier_points(planner.frontier());
+  data.lower_bound = lower_bound_points(planner.frontier(), planner.method());
+  data.baseline = {"Policy " + comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j};
+  data.certificate = {false, "Proven by the planner as it solved; lowgear plan writes the proof down.", ""};
+  data.plans = {{0, plan.deadline_s, plan.time_s, plan.energy_j, plan.lower_bound_j, plan.switches}};
+  data.chosen_plan = 0;
+  data.chosen = report_timeline("lowgear, fastest", input.dag, replay_under(problem, clocks, conditions), clocks);
+  data.policies = report_policies(comparison);
+  data.warnings = comparison.skipped;
+  if (is_example_profile(input.profile)) data.warnings.emplace_back(kExampleProfileNotice);
+  return render_html_report(data);
+}
+
+std::string explanation(const Comparison& comparison) {
+  return fmt::format(
+      "All figures are replayed on the profile, for one GPU a rank. Savings and slowdowns are against {} ({:.4f} s, "
+      "{:.1f} J).\nGap: energy above the proven least energy of any plan that takes no longer. Published way: the "
+      "saving as the\nevaluation of Perseus (SOSP'24, table 6) counts it, with each method's own figures.\n",
+      comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j);
+}
+
+void print_notes(const Comparison& comparison, const PipelineInput& input, Console& console) {
+  for (const ComparisonRow& row : comparison.rows) {
+    if (!row.note.empty()) console.note(fmt::format("{}: {}", row.policy, row.note));
+  }
+  for (const std::string& line : comparison.skipped) console.warn(line);
+  if (is_example_profile(input.profile)) console.note(kExampleProfileNotice);
+}
+
+ExitCode run_compare(const CompareArguments& arguments, Console& console) {
+  const ComparisonOptions options = comparison_options(arguments);
+  const PipelineInput input = load_pipeline(arguments.pipeline);
+  std::optional<ProgressBar> progress(std::in_place);
+  PipelinePlanner planner(input.schedule, input.profile, input.blocking_power_w, options.planner, {}, &*progress);
+  const Comparison comparison = compare_policies(input, planner, options, &*progress);
+  progress.reset();
+  if (!arguments.html.empty()) {
+    write_file_atomically(arguments.html, render_page(arguments, input, planner, comparison));
+  }
+  if (arguments.json) {
+    Json json = comparison_json(comparison);
+    json["modelled"] = is_example_profile(input.profile);
+    json["frontier"] = {{"method", name(planner.method())},
+                        {"fastest_s", planner.fastest_s()},
+                        {"slowest_s", planner.slowest_s()},
+                        {"vertices", planner.frontier().vertices().size()}};
+    console.print_json(json);
+  } else {
+    print_notes(comparison, input, console);
+    console.print(comparison_table(comparison) + '\n' + explanation(comparison));
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+VerbAction declare_compare(CLI::App& app) {
+  auto arguments = std::make_shared<CompareArguments>();
+  add_pipeline_options(app, arguments->pipeline);
+  app.add_option("--policies", arguments->policies,
+                 fmt::format("Which to compare, of {}", fmt::join(comparable_policies(), ", ")))
+      ->type_name("A,B")
+      ->delimiter(',');
+  app.add_option("--baseline", arguments->baseline, "What savings are counted against (default max)")
+      ->type_name("POLICY");
+  add_perseus_unit_option(app, arguments->perseus_unit_s);
+  add_planner_options(app, arguments->planner);
+  app.add_option("--html", arguments->html, "Write the comparison as a page, too")->type_name("FILE");
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_compare(*arguments, console); };
+}
+
+}  // namespace lowgear

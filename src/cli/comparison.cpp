@@ -1,0 +1,201 @@
+#include "cli/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "cli/replayed_plan.h"
+#include "core/error.h"
+#include "planner/policies/envpipe.h"
+#include "planner/policies/envpipe_offline.h"
+
+namespace lowgear {
+namespace {
+
+/// Seconds of wall clock that `work` takes.
+template <typename Work>
+double seconds_of(Work work) {
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+/// A pipeline with the planner for it, whose bounds its rows get.
+struct PlannedPipeline {
+  PlanningProblem problem;
+  PipelinePlanner* planner = nullptr;
+};
+
+/// The order that a policy runs in place of the given one, and all that depends on it. Stays where it is.
+struct OwnOrder {
+  OwnOrder(Schedule order, const PipelineInput& input, const PlannerOptions& options)
+      : schedule(std::move(order)),
+        planner(schedule, input.profile, input.blocking_power_w, options),
+        pipeline{{&schedule, &planner.dag(), &input.profile, input.blocking_power_w}, &planner} {}
+  OwnOrder(const OwnOrder&) = delete;
+  OwnOrder& operator=(const OwnOrder&) = delete;
+
+  Schedule schedule;
+  PipelinePlanner planner;
+  PlannedPipeline pipeline;
+};
+
+/// Times that differ by less are the same: sums of doubles, and the solver's whole picoseconds.
+constexpr double kRounding = 1e-9;
+
+bool same_time(double a_s, double b_s) { return std::abs(a_s - b_s) <= kRounding * b_s; }
+
+int largest(const std::vector<int>& values) { return *std::ranges::max_element(values); }
+
+/// Makes the rows of a comparison.
+class Comparer {
+ public:
+  Comparer(const PipelineInput& input, PipelinePlanner& planner, const ComparisonOptions& options)
+      : input_(&input), given_{input.problem(), &planner}, options_(&options) {}
+
+  [[nodiscard]] ComparisonRow policy_row(const std::string& name) {
+    const auto policy = make_policy(name, options_->policy);
+    PolicyPlan answer;
+    ComparisonRow row;
+    row.plan_time_s = seconds_of([&] { answer = policy->plan(input_->problem(), std::nullopt); });
+    row.policy = name;
+    row.own_time_s = answer.own_time_s;
+    row.own_energy_j = answer.own_energy_j;
+    row.note = answer.note;
+    if (!answer.schedule) {
+      set_replayed(row, given_, answer.clocks_mhz);
+      return row;
+    }
+    const int held = largest(peak_in_flight_activations(*answer.schedule));
+    const int held_before = largest(peak_in_flight_activations(input_->schedule));
+    row.note += fmt::format("{}runs its own order, which holds up to {} activations in place of {}",
+                            row.note.empty() ? "" : "; ", held, held_before);
+    auto& own = own_orders_[name];
+    own = std::make_unique<OwnOrder>(std::move(*answer.schedule), *input_, options_->planner);
+    set_replayed(row, own->pipeline, answer.clocks_mhz);
+    return row;
+  }
+
+  /// Rows of Lowgear's plans: for T_min, for the time of every other row where that is later, and in the order of those
+  /// that run one of their own.
+  [[nodiscard]] std::vector<ComparisonRow> lowgear_rows(std::span<const ComparisonRow> others) const {
+    std::vector<ComparisonRow> rows{lowgear_row("T_min", given_, given_.planner->fastest_s())};
+    std::vector<double> planned_s{given_.planner->fastest_s()};
+    for (const ComparisonRow& other : others) {
+      const auto own = own_orders_.find(other.policy);
+      if (own != own_orders_.end()) {
+        const PlannedPipeline& pipeline = own->second->pipeline;
+        rows.push_back(lowgear_row(fmt::format("time and order of {}", other.policy), pipeline,
+                                   std::max(other.time_s, pipeline.planner->fastest_s())));
+      }
+      const auto same = [&](double time_s) { return same_time(other.time_s, time_s); };
+      if (other.time_s < planned_s.front() || std::ranges::any_of(planned_s, same)) continue;
+      planned_s.push_back(other.time_s);
+      rows.push_back(lowgear_row("time of " + other.policy, given_, other.time_s));
+    }
+    return rows;
+  }
+
+ private:
+  [[nodiscard]] ComparisonRow lowgear_row(std::string aim, const PlannedPipeline& pipeline, double deadline_s) const {
+    Plan plan;
+    ComparisonRow row;
+    row.plan_time_s = seconds_of([&] { plan = pipeline.planner->plan(deadline_s); });
+    row.policy = kLowgearPolicy;
+    row.aim = std::move(aim);
+    set_replayed(row, pipeline, clocks_for(plan, *pipeline.problem.dag));
+    return row;
+  }
+
+  void set_replayed(ComparisonRow& row, const PlannedPipeline& pipeline, std::span<const int> clocks_mhz) const {
+    const Timeline timeline = replay_under(pipeline.problem, clocks_mhz, {options_->planner.switch_latency_s, {}});
+    row.time_s = timeline.time_s;
+    row.energy_j = timeline.energy_j_total;
+    row.lower_bound_j = pipeline.planner->frontier().lower_bound_j_at(ps_from_s(row.time_s));
+    row.switches = count_switches(planned_ops(*pipeline.problem.dag, timeline, clocks_mhz));
+  }
+
+  const PipelineInput* input_;
+  PlannedPipeline given_;
+  const ComparisonOptions* options_;
+  std::map<std::string, std::unique_ptr<OwnOrder>> own_orders_;  ///< by policy
+};
+
+void set_published_savings(Comparison& comparison, const PlanningProblem& problem) {
+  const auto perseus = std::ranges::find(comparison.rows, "perseus", &ComparisonRow::policy);
+  if (perseus == comparison.rows.end() || !perseus->own_time_s) return;
+  const double time_s = *perseus->own_time_s;
+  for (ComparisonRow& row : comparison.rows) {
+    row.published_saving_pct = perseus_intrinsic_saving_pct(problem, time_s, row.own_energy_j.value_or(row.energy_j));
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> comparable_policies() {
+  std::vector<std::string> names = policy_names();
+  names.emplace_back(kLowgearPolicy);
+  return names;
+}
+
+std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySettings& settings) {
+  if (name == "perseus") return std::make_unique<PerseusPolicy>(settings.perseus_unit_s);
+  if (name == "envpipe-offline") return std::make_unique<EnvPipeOfflinePolicy>(settings.perseus_unit_s);
+  if (name == "envpipe") {
+    EnvPipeOptions options;
+    options.extra_activations = settings.extra_activations;
+    return std::make_unique<EnvPipePolicy>(options);
+  }
+  return make_policy(std::string_view(name));
+}
+
+Comparison compare_policies(const PipelineInput& input, PipelinePlanner& planner, const ComparisonOptions& options,
+                            Progress* progress) {
+  Comparer comparer(input, planner, options);
+  Comparison comparison;
+  comparison.baseline = comparer.policy_row(options.baseline);
+  const auto tell = [progress](const std::string& name) {
+    if (progress != nullptr) progress->update("planning with " + name, -1);
+  };
+  bool with_lowgear = false;
+  for (const std::string& name : options.policies) {
+    tell(name);
+    with_lowgear = with_lowgear || name == kLowgearPolicy;
+    if (name == kLowgearPolicy) continue;
+    try {
+      comparison.rows.push_back(name == options.baseline ? comparison.baseline : comparer.policy_row(name));
+    } catch (const InputError& error) {
+      comparison.skipped.push_back(fmt::format("{}: {}", name, error.what()));
+    }
+  }
+  set_published_savings(comparison, input.problem());
+  if (!with_lowgear) return comparison;
+  tell(kLowgearPolicy);
+  const std::vector<ComparisonRow> rows = comparer.lowgear_rows(comparison.rows);
+  comparison.rows.insert(comparison.rows.end(), rows.begin(), rows.end());
+  return comparison;
+}
+
+double saving_pct(const ComparisonRow& row, const ComparisonRow& baseline) {
+  return 100 * (baseline.energy_j - row.energy_j) / baseline.energy_j;
+}
+
+double slowdown_pct(const ComparisonRow& row, const ComparisonRow& baseline) {
+  return 100 * (row.time_s - baseline.time_s) / baseline.time_s;
+}
+
+std::vector<ReportPolicy> report_policies(const Comparison& comparison) {
+  std::vector<ReportPolicy> policies;
+  for (const ComparisonRow& row : comparison.rows) {
+    const std::string name = row.aim.empty() ? row.policy : fmt::format("{} ({})", row.policy, row.aim);
+    policies.push_back({name, row.time_s, row.energy_j, row.lower_bound_j, row.switches, row.plan_time_s, row.note});
+  }
+  return policies;
+}
+
+}  // namespace lowgear

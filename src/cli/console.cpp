@@ -1,0 +1,58 @@
+#include "cli/console.h"
+
+#include <fmt/format.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <string>
+#include <system_error>
+
+#include "core/error.h"
+
+namespace lowgear {
+namespace {
+
+/// A setting of the environment; empty when it is not set.
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nothing here sets the environment
+  return value != nullptr ? value : "";
+}
+
+}  // namespace
+
+bool colours_allowed(int file_descriptor) {
+  return ::isatty(file_descriptor) == 1 && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
+}
+
+Console::Console() {
+  const auto mode = colours_allowed(STDERR_FILENO) ? spdlog::color_mode::always : spdlog::color_mode::never;
+  log_ = std::make_unique<spdlog::logger>("lowgear", std::make_shared<spdlog::sinks::stderr_color_sink_st>(mode));
+  log_->set_pattern("lowgear: %^%l%$: %v");
+}
+
+Console::~Console() = default;
+
+void Console::print(std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (count >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(count));
+    } else if (errno == EPIPE) {
+      return;
+    } else if (errno != EINTR) {
+      throw Error(fmt::format("<stdout>: cannot be written: {}", std::generic_category().message(errno)));
+    }
+  }
+}
+
+void Console::print_json(const Json& json) { print(json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'); }
+
+void Console::note(std::string_view text) { log_->info(text); }
+void Console::warn(std::string_view text) { log_->warn(text); }
+void Console::error(std::string_view text) { log_->error(text); }
+void Console::mute_notes() { log_->set_level(spdlog::level::warn); }
+
+}  // namespace lowgear

@@ -1,0 +1,63 @@
+#include "cli/memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <string>
+
+#include "core/error.h"
+
+namespace lowgear {
+namespace {
+
+/// Peak of `lowgear plan` over its computations, rounded up.
+constexpr double kBytesPerComputation = 4096;
+constexpr double kGib = 1024.0 * 1024 * 1024;
+
+std::optional<std::uint64_t> available_on_machine() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  std::uint64_t kib = 0;
+  while (file >> key >> kib) {
+    if (key == "MemAvailable:") return kib * 1024;
+    file.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+  }
+  return std::nullopt;
+}
+
+/// The limit of the control group that a container runs in; a file with the word `max` has none.
+std::optional<std::uint64_t> available_in_group() {
+  std::uint64_t limit = 0;
+  std::uint64_t used = 0;
+  std::ifstream limit_file("/sys/fs/cgroup/memory.max");
+  std::ifstream used_file("/sys/fs/cgroup/memory.current");
+  if (!(limit_file >> limit) || !(used_file >> used)) return std::nullopt;
+  return limit > used ? limit - used : 0;
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> available_memory_bytes() {
+  const auto machine = available_on_machine();
+  const auto group = available_in_group();
+  if (machine && group) return std::min(*machine, *group);
+  return machine ? machine : group;
+}
+
+double planning_memory_bytes(double computations) { return computations * kBytesPerComputation; }
+
+void require_planning_memory(int ranks, int microbatches, int chunks, std::optional<std::uint64_t> available_bytes) {
+  constexpr double kComputationsEach = 2;
+  const double computations = static_cast<double>(ranks) * microbatches * chunks * kComputationsEach;
+  const double needed = planning_memory_bytes(computations);
+  if (!available_bytes || needed <= static_cast<double>(*available_bytes)) return;
+  throw InputError(fmt::format(
+      "{} stages x {} microbatches are {:.3g} computations, which take about {:.3g} GiB to plan, and {:.3g} "
+      "GiB are available: lower --stages or --microbatches",
+      static_cast<double>(ranks) * chunks, microbatches, computations, needed / kGib,
+      static_cast<double>(*available_bytes) / kGib));
+}
+
+}  // namespace lowgear

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+namespace lowgear {
+
+/// Memory that this process may still take: what the machine has available, or less where its control group is limited.
+/// Empty when the system does not say.
+[[nodiscard]] std::optional<std::uint64_t> available_memory_bytes();
+
+/// What planning takes at most for so many computations, the tables of the output included (docs/cli.md says how it was
+/// measured).
+[[nodiscard]] double planning_memory_bytes(double computations);
+
+/// Throws InputError with the estimate when planning for `ranks` x `microbatches` x `chunks` microbatches would not fit
+/// into `available_bytes` (unknown: not checked).
+void require_planning_memory(int ranks, int microbatches, int chunks, std::optional<std::uint64_t> available_bytes);
+
+}  // namespace lowgear

@@ -1,0 +1,63 @@
+#include "cli/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "core/error.h"
+#include "core/number.h"
+
+namespace lowgear {
+namespace {
+
+template <typename Number>
+[[noreturn]] void throw_out_of_range(const std::string& name, std::string_view what, NumberRange<Number> range,
+                                     const std::string& text) {
+  throw CLI::ValidationError(
+      name, fmt::format("expected {} from {} to {}, not {}", what, range.low, range.high, quote(text)));
+}
+
+}  // namespace
+
+CLI::Option* add_whole_number(CLI::App& app, const std::string& name, NumberRange<int> range,
+                              std::function<void(int)> set, const std::string& help) {
+  const auto read = [name, range, set = std::move(set)](const std::string& text) {
+    const auto number = parse_integer(text);
+    if (!number || *number < range.low || *number > range.high) {
+      throw_out_of_range(name, "a whole number", range, text);
+    }
+    set(static_cast<int>(*number));
+  };
+  return app.add_option_function<std::string>(name, read, help)->type_name("N");
+}
+
+CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<double> range,
+                        std::function<void(double)> set, const std::string& help) {
+  const auto read = [name, range, set = std::move(set)](const std::string& text) {
+    const auto number = parse_number(text);
+    if (!number || *number < range.low || *number > range.high) throw_out_of_range(name, "a number", range, text);
+    set(*number);
+  };
+  return app.add_option_function<std::string>(name, read, help)->type_name("X");
+}
+
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::span<const std::string_view> words,
+                        std::function<void(std::size_t)> set, const std::string& help) {
+  const auto read = [name, words, set = std::move(set)](const std::string& text) {
+    const auto found = std::ranges::find(words, text);
+    if (found == words.end()) {
+      throw CLI::ValidationError(name, fmt::format("expected {}, not {}", fmt::join(words, " or "), quote(text)));
+    }
+    set(static_cast<std::size_t>(found - words.begin()));
+  };
+  return app.add_option_function<std::string>(name, read, help)->type_name(fmt::format("{}", fmt::join(words, "|")));
+}
+
+void add_json_flag(CLI::App& app, bool& json) {
+  app.add_flag("--json", json, "One JSON object on standard output in place of text");
+}
+
+}  // namespace lowgear

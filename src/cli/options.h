@@ -1,0 +1,43 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <concepts>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+/// Options of the command line whose values are checked where they are read: a wrong one is a CLI::ValidationError that
+/// says what was expected.
+namespace lowgear {
+
+/// Inclusive bounds of a number.
+template <typename Number>
+struct NumberRange {
+  Number low;
+  Number high;
+};
+
+/// A whole number in `range`, handed to `set`.
+CLI::Option* add_whole_number(CLI::App& app, const std::string& name, NumberRange<int> range,
+                              std::function<void(int)> set, const std::string& help);
+
+/// A finite number in `range`, handed to `set`.
+CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<double> range,
+                        std::function<void(double)> set, const std::string& help);
+
+/// One of some words, whose place among them is handed to `set`.
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::span<const std::string_view> words,
+                        std::function<void(std::size_t)> set, const std::string& help);
+
+/// Sets `target`, which may be an optional.
+template <typename Target>
+[[nodiscard]] auto into(Target& target) {
+  return [&target](auto value) { target = value; };
+}
+
+/// The `--json` flag of every verb.
+void add_json_flag(CLI::App& app, bool& json);
+
+}  // namespace lowgear

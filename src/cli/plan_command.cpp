@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "cli/command_line.h"
+#include "cli/options.h"
+#include "cli/plan_run.h"
+#include "cli/plan_tables.h"
+#include "cli/progress_bar.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+
+namespace lowgear {
+namespace {
+
+struct PlanCommandArguments {
+  PlanArguments plan;
+  bool json = false;
+  bool quiet = false;
+};
+
+double max_gap_pct(const PlanSummary& summary) {
+  double largest = 0;
+  for (const ReportPlan& plan : summary.plans) {
+    largest = std::max(largest, gap_pct(plan.energy_j, plan.lower_bound_j).value_or(0));
+  }
+  return largest;
+}
+
+double change_pct(double from, double to) { return 100 * (to - from) / from; }
+
+const ReportPlan& shown_plan(const PlanSummary& summary) {
+  return summary.plans.at(static_cast<std::size_t>(summary.shown_plan));
+}
+
+std::string summary_text(const PlanArguments& arguments, const PlanSummary& summary) {
+  const ReportPlan& shown = shown_plan(summary);
+  const ReportPoint& fastest = summary.frontier.front();
+  const ReportPoint& slowest = summary.frontier.back();
+  std::string text = fmt::format("frontier  {} vertices, {}: {:.6g} s, {:.6g} J (T_min) to {:.6g} s, {:.6g} J (T*)\n",
+                                 summary.frontier.size(), name(summary.run.method), fastest.time_s, fastest.energy_j,
+                                 slowest.time_s, slowest.energy_j);
+  text += fmt::format("plans     {}, {} of the least energy that is possible\n", summary.plans.size(),
+                      fmt::format("each proven within {:.3g} %", max_gap_pct(summary)));
+  text += fmt::format(
+      "plan {:05}: {:.6g} s, {:.6g} J planned; against all clocks at their highest ({:.6g} s, {:.6g} J): "
+      "{:+.2f} % energy, {:+.2f} % time\n",
+      shown.number, shown.time_s, shown.energy_j, summary.baseline.time_s, summary.baseline.energy_j,
+      change_pct(summary.baseline.energy_j, shown.energy_j), change_pct(summary.baseline.time_s, shown.time_s));
+  text += fmt::format("report    {}\n", (std::filesystem::path(arguments.out) / output_file::kReport).string());
+  return text;
+}
+
+Json plan_json(const ReportPlan& plan) {
+  Json json = {
+      {"plan", plan.number}, {"deadline_s", plan.deadline_s}, {"time_s", plan.time_s}, {"energy_j", plan.energy_j}};
+  if (plan.lower_bound_j) {
+    json["lower_bound_j"] = *plan.lower_bound_j;
+    json["gap_pct"] = *gap_pct(plan.energy_j, plan.lower_bound_j);
+  }
+  json["switches"] = plan.switches;
+  return json;
+}
+
+Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
+  Json plans = Json::array();
+  for (const ReportPlan& plan : summary.plans) plans.push_back(plan_json(plan));
+  return {{"out", arguments.out},
+          {"figures", "planned"},
+          {"policy", summary.run.policy},
+          {"frontier",
+           {{"method", name(summary.run.method)},
+            {"vertices", summary.frontier.size()},
+            {"epsilon", summary.epsilon},
+            {"fastest_s", summary.frontier.front().time_s},
+            {"slowest_s", summary.frontier.back().time_s}}},
+          {"baseline",
+           {{"description", "every op at its highest profiled clock"},
+            {"time_s", summary.baseline.time_s},
+            {"energy_j", summary.baseline.energy_j}}},
+          {"verified", summary.verified.has_value()},
+          {"shown_plan", summary.shown_plan},
+          {"plans", plans},
+          {"warnings", summary.run.warnings}};
+}
+
+ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
+  if (arguments.quiet) console.mute_notes();
+  PipelineInput input = load_pipeline(arguments.plan.pipeline);
+  StagedDirectory folder(arguments.plan.out, std::string(output_file::kRun));
+  std::optional<ProgressBar> progress(std::in_place);
+  const PlanSummary summary = make_plans(arguments.plan, std::move(input), folder, *progress);
+  folder.commit();
+  progress.reset();
+  for (const std::string& warning : summary.run.warnings) console.note(warning);
+  if (arguments.json) {
+    console.print_json(summary_json(arguments.plan, summary));
+  } else if (!arguments.quiet) {
+    console.print(summary_text(arguments.plan, summary));
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+VerbAction declare_plan(CLI::App& app) {
+  auto arguments = std::make_shared<PlanCommandArguments>();
+  PlanArguments& plan = arguments->plan;
+  add_pipeline_options(app, plan.pipeline);
+  app.add_option("--out", plan.out, "Folder to write; one of an earlier run is replaced, any other is not touched")
+      ->type_name("DIR")
+      ->required();
+  add_deadline_options(app, plan.deadlines);
+  app.add_option("--policy", plan.policy, "Who chooses the clocks (default lowgear); see lowgear compare --help")
+      ->type_name("NAME");
+  add_planner_options(app, plan.planner);
+  add_perseus_unit_option(app, plan.perseus_unit_s);
+  app.add_flag("--perseus-format", plan.perseus_format, "Write freqs_pipeline_NNNNN.py for Perseus' server, too");
+  add_json_flag(app, arguments->json);
+  app.add_flag("--quiet", arguments->quiet, "Print nothing but errors");
+  return [arguments, &app](Console& console) {
+    arguments->plan.command = command_line(app);
+    return run_plan(*arguments, console);
+  };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/comparison.h"
+#include "cli/deadlines.h"
+#include "cli/pipeline_input.h"
+#include "cli/plan_output.h"
+#include "cli/planner_arguments.h"
+#include "core/file.h"
+#include "core/progress.h"
+
+namespace lowgear {
+
+/// What `lowgear plan` is asked for.
+struct PlanArguments {
+  PipelineArguments pipeline;
+  PlannerArguments planner;
+  DeadlineArguments deadlines;
+  std::string policy = kLowgearPolicy;
+  std::string out;
+  double perseus_unit_s = kPerseusUnitS;
+  bool perseus_format = false;
+  std::string command;  ///< the command line, for the report
+};
+
+/// What it has made, for the summary.
+struct PlanSummary {
+  RunFile run;
+  std::vector<ReportPoint> frontier;  ///< proven
+  double epsilon = 0;                 ///< largest relative distance between it and its bound
+  ReportPoint baseline;               ///< everything at its highest clock, replayed
+  std::vector<ReportPlan> plans;
+  int shown_plan = 0;  ///< number of the plan that the report shows
+  std::optional<VerifyReport> verified;
+};
+
+/// Plans, and writes every file into `folder`, which the caller commits. Remarks for the user go to the summary's
+/// `run.warnings`. Throws InputError, and Error when the plans do not pass verification.
+[[nodiscard]] PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, StagedDirectory& folder,
+                                     Progress& progress);
+
+}  // namespace lowgear

@@ -1,0 +1,222 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "cli/pipeline_input.h"
+#include "cli/planner_arguments.h"
+#include "cli/replayed_plan.h"
+#include "cli/table.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/number.h"
+#include "core/units.h"
+#include "core/utf8.h"
+#include "plan/perseus_plan.h"
+#include "plan/plan_json.h"
+#include "profile/options.h"
+#include "report/chrome_trace.h"
+#include "schedule/communication.h"
+#include "simulator/cluster.h"
+
+namespace lowgear {
+namespace {
+
+struct SimulateArguments {
+  PipelineArguments pipeline;
+  std::string plan;
+  std::vector<std::string> stragglers;  ///< STAGE=FACTOR
+  double switch_latency_ms = 0;
+  int pipelines = 1;
+  std::optional<double> slow_pipeline;
+  std::string trace;
+  bool json = false;
+};
+
+/// A plan on the pipeline it is for.
+struct PlannedPipeline {
+  PipelineInput input;
+  std::vector<int> clocks_mhz;
+  std::optional<Plan> plan;  ///< absent for plans of Perseus, which state no figures of ours
+};
+
+/// What the replays gave.
+struct Simulation {
+  Timeline timeline;                        ///< as asked for
+  std::optional<PipelineFigures> unslowed;  ///< without stragglers, when there are some
+  std::optional<ClusterTimeline> cluster;
+};
+
+/// `3=1.2`
+StageSlowdown parse_straggler(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const auto stage = parse_integer(std::string_view(text).substr(0, equals));
+  const auto factor =
+      equals == std::string::npos ? std::nullopt : parse_number(std::string_view(text).substr(equals + 1));
+  if (!stage || !factor || *stage < 0 || *stage >= kMaxStages || *factor < 1 || *factor > kMaxSlowdownFactor) {
+    throw CLI::ValidationError("--straggler", fmt::format("expected STAGE=FACTOR with a factor from 1 to {}, not {}",
+                                                          kMaxSlowdownFactor, quote(text)));
+  }
+  return {static_cast<int>(*stage), *factor};
+}
+
+/// Plans of Perseus are Python lists, maybe behind comments; ours are JSON objects.
+bool is_perseus_plan(std::string_view text) {
+  if (text.starts_with(kUtf8ByteOrderMark)) text.remove_prefix(kUtf8ByteOrderMark.size());
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && (text[first] == '[' || text[first] == '#');
+}
+
+PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_view text) {
+  PlannedPipeline planned;
+  planned.plan = read_plan(text, arguments.plan);
+  PipelineInput& input = planned.input;
+  input.profile_name = arguments.pipeline.profile;
+  input.schedule = schedule_of(*planned.plan);
+  input.blocking_power_w = blocking_power_from_argument(arguments.pipeline.blocking_power, input.schedule.rank_count());
+  input.dag = build_dag(input.schedule);
+  input.profile = fit_profile(read_stage_profile(read_file(input.profile_name), input.profile_name), input.schedule,
+                              arguments.pipeline.backward_split);
+  planned.clocks_mhz = clocks_for(*planned.plan, input.dag);
+  return planned;
+}
+
+PlannedPipeline load_plan(const SimulateArguments& arguments) {
+  const std::string text = read_file(arguments.plan, kMaxPlanBytes);
+  if (!is_perseus_plan(text)) return load_own_plan(arguments, text);
+  PlannedPipeline planned;
+  planned.input = load_pipeline(arguments.pipeline);
+  planned.clocks_mhz = clocks_for(read_perseus_plan(text, arguments.plan), planned.input.dag);
+  return planned;
+}
+
+std::vector<StageSlowdown> slow_all_stages(const PipelineDag& dag, double factor) {
+  std::vector<StageSlowdown> slowdowns;
+  for (int stage = 0; stage < dag.stages; ++stage) slowdowns.push_back({stage, factor});
+  return slowdowns;
+}
+
+Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& planned) {
+  const PlanningProblem problem = planned.input.problem();
+  ReplayConditions conditions{arguments.switch_latency_ms * 1e-3, {}};
+  Simulation result;
+  const Timeline unslowed = replay_under(problem, planned.clocks_mhz, conditions);
+  for (const std::string& straggler : arguments.stragglers) conditions.slowdowns.push_back(parse_straggler(straggler));
+  result.timeline = replay_under(problem, planned.clocks_mhz, conditions);
+  if (!conditions.slowdowns.empty()) result.unslowed = {unslowed.time_s, unslowed.energy_j_total};
+  if (arguments.pipelines > 1 || arguments.slow_pipeline) {
+    std::vector<PipelineRun> runs(static_cast<std::size_t>(arguments.pipelines),
+                                  {planned.clocks_mhz, conditions.slowdowns});
+    const auto slow = slow_all_stages(planned.input.dag, arguments.slow_pipeline.value_or(1));
+    runs.front().slowdowns.insert(runs.front().slowdowns.end(), slow.begin(), slow.end());
+    result.cluster = replay_cluster(planned.input.dag, planned.input.profile, runs, planned.input.blocking_power_w);
+  }
+  return result;
+}
+
+void require_cluster_without_latency(const SimulateArguments& arguments) {
+  if (arguments.slow_pipeline && arguments.pipelines < 2) {
+    throw InputError("--slow-pipeline slows one of several pipelines: give --pipelines 2 or more");
+  }
+  if (arguments.pipelines > 1 && arguments.switch_latency_ms > 0) {
+    throw InputError("--switch-latency is not simulated for clusters: give it without --pipelines");
+  }
+}
+
+std::string write_trace(const SimulateArguments& arguments, const PlannedPipeline& planned, const Timeline& timeline) {
+  const std::string label = planned.plan ? planned.plan->policy : "perseus plan";
+  return write_chrome_trace(
+      report_timeline(fmt::format("{}, {}", label, arguments.plan), planned.input.dag, timeline, planned.clocks_mhz),
+      planned.input.blocking_power_w, TraceFigures::replayed);
+}
+
+Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
+  Json json = {{"figures", "replayed"},
+               {"plan", arguments.plan},
+               {"schedule", planned.input.schedule.name},
+               {"time_s", result.timeline.time_s},
+               {"energy_j", result.timeline.energy_j_total},
+               {"busy_s", result.timeline.busy_s},
+               {"blocked_s", result.timeline.blocked_s}};
+  if (planned.plan) json["planned"] = {{"time_s", planned.plan->time_s}, {"energy_j", planned.plan->energy_j}};
+  if (result.unslowed) {
+    json["unslowed"] = {{"time_s", result.unslowed->time_s}, {"energy_j", result.unslowed->energy_j}};
+  }
+  if (result.cluster) {
+    json["cluster"] = {{"pipelines", arguments.pipelines},
+                       {"time_s", result.cluster->time_s},
+                       {"energy_j", result.cluster->energy_j_total}};
+  }
+  if (!arguments.trace.empty()) json["trace"] = arguments.trace;
+  return json;
+}
+
+std::string figures_line(std::string_view what, double time_s, double energy_j) {
+  return fmt::format("{:<10}{:12.6f} s  {:12.3f} J\n", what, time_s, energy_j);
+}
+
+std::string simulation_text(const PlannedPipeline& planned, const Simulation& result) {
+  std::string text;
+  if (planned.plan) text += figures_line("planned", planned.plan->time_s, planned.plan->energy_j);
+  if (result.unslowed) text += figures_line("unslowed", result.unslowed->time_s, result.unslowed->energy_j);
+  text += figures_line("replayed", result.timeline.time_s, result.timeline.energy_j_total);
+  if (result.cluster) {
+    text += figures_line(fmt::format("{} of them", result.cluster->pipelines.size()), result.cluster->time_s,
+                         result.cluster->energy_j_total);
+  }
+  Table table({{"rank"}, {"busy s"}, {"blocked s"}});
+  for (std::size_t rank = 0; rank < result.timeline.busy_s.size(); ++rank) {
+    table.add_row({fmt::to_string(rank), fmt::format("{:.6f}", result.timeline.busy_s[rank]),
+                   fmt::format("{:.6f}", result.timeline.blocked_s[rank])});
+  }
+  return text + table.text();
+}
+
+ExitCode run_simulate(const SimulateArguments& arguments, Console& console) {
+  require_cluster_without_latency(arguments);
+  const PlannedPipeline planned = load_plan(arguments);
+  const Simulation result = simulate(arguments, planned);
+  if (!arguments.trace.empty()) {
+    write_file_atomically(arguments.trace, write_trace(arguments, planned, result.timeline));
+  }
+  if (arguments.json) {
+    console.print_json(simulation_json(arguments, planned, result));
+  } else {
+    console.print(simulation_text(planned, result));
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+VerbAction declare_simulate(CLI::App& app) {
+  auto arguments = std::make_shared<SimulateArguments>();
+  constexpr int kMaxPipelines = 4096;
+  app.add_option("--plan", arguments->plan,
+                 "Plan: a JSON of lowgear plan, or a freqs_pipeline_NNNNN.py of Perseus or Zeus, which needs --stages "
+                 "and --microbatches too")
+      ->type_name("FILE")
+      ->required();
+  add_pipeline_options(app, arguments->pipeline);
+  app.add_option("--straggler", arguments->stragglers,
+                 "A virtual stage that takes FACTOR times as long at the power it draws; may be given several times")
+      ->type_name("STAGE=FACTOR")
+      ->expected(1)
+      ->take_all()
+      ->each([](const std::string& text) { (void)parse_straggler(text); });
+  add_switch_latency_option(app, arguments->switch_latency_ms);
+  add_whole_number(app, "--pipelines", {1, kMaxPipelines}, into(arguments->pipelines),
+                   "Data-parallel pipelines that wait for each other at the end of an iteration (default 1)");
+  add_number(app, "--slow-pipeline", {1, kMaxSlowdownFactor}, into(arguments->slow_pipeline),
+             "One of the pipelines takes this many times as long on all stages, with the same plan");
+  app.add_option("--trace", arguments->trace, "Write the timeline for Perfetto and chrome://tracing")
+      ->type_name("FILE");
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_simulate(*arguments, console); };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lowgear {
+
+/// A table for people: columns as wide as their widest cell, two blanks between them, numbers to the right.
+class Table {
+ public:
+  enum class Align : unsigned char { left, right };
+  struct Column {
+    std::string header;
+    Align align = Align::right;
+  };
+
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+
+  /// `cells` has one text per column.
+  void add_row(std::vector<std::string> cells);
+  /// Header and rows, each ended by a line feed, without blanks at the end of a line.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  [[nodiscard]] std::vector<std::size_t> widths() const;
+
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,36 @@
+#include "cli/verbs.h"
+
+#include <array>
+
+namespace lowgear {
+namespace {
+
+constexpr auto kVerbs = std::to_array<Verb>({
+    {"plan", "Plan clocks: the time-energy frontier of a pipeline and plans on it, each with a proven bound",
+     "lowgear plan --profile profile.csv --stages 8 --microbatches 96 --schedule 1f1b --blocking-power 83.64 --out out",
+     declare_plan},
+    {"verify", "Check a folder that plan has written, with code that shares nothing with the planner",
+     "lowgear verify out", declare_verify},
+    {"simulate", "Replay a plan on a profile, also with slow stages or in a cluster with a slow pipeline",
+     "lowgear simulate --profile profile.csv --plan out/plans/00000.json --blocking-power 83.64 --straggler 3=1.2",
+     declare_simulate},
+    {"compare", "Plan with every policy and show them in one table",
+     "lowgear compare --profile profile.csv --stages 8 --microbatches 96 --schedule 1f1b --blocking-power 83.64",
+     declare_compare},
+    {"inspect", "Say what a stage profile holds: clocks, gaps, noise, options worth using",
+     "lowgear inspect --profile profile.csv --blocking-power 83.64", declare_inspect},
+    {"schedule", "Write a schedule in PyTorch's notation, with its memory need, and check that it cannot hang",
+     "lowgear schedule --schedule zb-h1 --stages 4 --microbatches 8 --out zb.csv", declare_schedule},
+    {"report", "Write report.html of a folder that plan has written anew", "lowgear report out", declare_report},
+    {"example", "Write an example profile to try things on: modelled, not measured", "lowgear example --out example",
+     declare_example},
+    {"completion", "Print completions for a shell", "lowgear completion bash > /etc/bash_completion.d/lowgear",
+     declare_completion},
+    {"man", "Print the manual page of a verb, or of the program", "lowgear man plan | man -l -", declare_man},
+});
+
+}  // namespace
+
+std::span<const Verb> verbs() { return kVerbs; }
+
+}  // namespace lowgear

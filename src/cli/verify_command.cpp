@@ -1,0 +1,54 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "cli/options.h"
+#include "cli/plan_output.h"
+#include "cli/verbs.h"
+
+namespace lowgear {
+namespace {
+
+struct VerifyArguments {
+  std::string folder;
+  bool json = false;
+};
+
+Json report_json(const VerifyArguments& arguments, const VerifyReport& report) {
+  return {{"folder", arguments.folder}, {"ok", report.ok()},         {"vertices", report.vertices},
+          {"plans", report.plans},      {"epsilon", report.epsilon}, {"max_gap_pct", report.max_gap_pct},
+          {"failures", report.failures}};
+}
+
+std::string report_text(const VerifyArguments& arguments, const VerifyReport& report) {
+  if (!report.ok()) return fmt::format("{}: NOT verified, {} failures\n", arguments.folder, report.failures.size());
+  constexpr double kPercent = 100;
+  return fmt::format(
+      "{}: verified\n"
+      "  frontier  {} vertices: times possible, flow conserved, energy within {:.3g} % of its proven bound\n"
+      "  plans     {}: replayed to their figures, deadlines kept, largest proven gap {:.3g} %\n",
+      arguments.folder, report.vertices, report.epsilon * kPercent, report.plans, report.max_gap_pct);
+}
+
+ExitCode run_verify(const VerifyArguments& arguments, Console& console) {
+  const VerifyReport report = verify(read_plan_folder(arguments.folder));
+  if (arguments.json) {
+    console.print_json(report_json(arguments, report));
+  } else {
+    console.print(report_text(arguments, report));
+    for (const std::string& failure : report.failures) console.error(failure);
+  }
+  return report.ok() ? ExitCode::ok : ExitCode::failed;
+}
+
+}  // namespace
+
+VerbAction declare_verify(CLI::App& app) {
+  auto arguments = std::make_shared<VerifyArguments>();
+  app.add_option("folder", arguments->folder, "Folder that lowgear plan has written")->type_name("DIR")->required();
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_verify(*arguments, console); };
+}
+
+}  // namespace lowgear

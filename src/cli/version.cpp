@@ -1,0 +1,7 @@
+#include "cli/version.h"
+
+namespace lowgear {
+
+std::string_view version() { return LOWGEAR_VERSION; }
+
+}  // namespace lowgear

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string_view>
+
+namespace lowgear {
+
+/// Of the program: `0.1.0`.
+[[nodiscard]] std::string_view version();
+
+}  // namespace lowgear
