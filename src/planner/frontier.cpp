@@ -52,20 +52,36 @@ double Frontier::lower_bound_j_at(TimePs time_ps) const {
   return j_from_zj(bound_zj(at_ps) + static_cast<EnergyZj>(blocking_power_nw_) * at_ps);
 }
 
-double Frontier::epsilon() const {
-  // Achievable energy is linear between vertices and the bound is convex, so that their distance is largest at a vertex
-  // or where two neighbouring lines of the bound meet.
-  double epsilon = 0;
-  const auto consider = [&](TimePs time_ps) {
-    if (time_ps < fastest_ps() || time_ps > slowest_ps()) return;
-    const double bound_j = lower_bound_j_at(time_ps);
-    epsilon = std::max(epsilon, (energy_j_at(time_ps) - bound_j) / bound_j);
-  };
-  for (const FrontierVertex& vertex : vertices_) consider(vertex.time_ps);
+double Frontier::distance_at(TimePs time_ps) const {
+  const double bound_j = lower_bound_j_at(time_ps);
+  return (energy_j_at(time_ps) - bound_j) / bound_j;
+}
+
+/// Achievable energy is linear between vertices and the bound is convex, so that their distance is largest at a vertex
+/// or where two neighbouring lines of the bound meet.
+std::vector<TimePs> Frontier::widest_times() const {
+  std::vector<TimePs> times;
+  for (const FrontierVertex& vertex : vertices_) times.push_back(vertex.time_ps);
   for (std::size_t k = 1; k < bounds_.size(); ++k) {
-    if (bounds_[k - 1].slope_nw > bounds_[k].slope_nw) consider(crossing_ps(bounds_[k - 1], bounds_[k]));
+    if (bounds_[k - 1].slope_nw == bounds_[k].slope_nw) continue;
+    const TimePs time_ps = crossing_ps(bounds_[k - 1], bounds_[k]);
+    if (time_ps > fastest_ps() && time_ps < slowest_ps()) times.push_back(time_ps);
   }
+  return times;
+}
+
+double Frontier::epsilon() const {
+  double epsilon = 0;
+  for (const TimePs time_ps : widest_times()) epsilon = std::max(epsilon, distance_at(time_ps));
   return epsilon;
+}
+
+std::optional<TimePs> Frontier::fastest_beyond(double epsilon) const {
+  std::optional<TimePs> fastest;
+  for (const TimePs time_ps : widest_times()) {
+    if (distance_at(time_ps) > epsilon && (!fastest || time_ps < *fastest)) fastest = time_ps;
+  }
+  return fastest;
 }
 
 void Checkpoints::vertex(const FrontierSolver& solver) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -48,8 +49,12 @@ class Frontier {
 
   /// Largest relative distance of the achievable energy from its bound anywhere on the frontier; 0 when exact.
   [[nodiscard]] double epsilon() const;
+  /// The fastest time at which that distance is above `epsilon`; none when it is nowhere.
+  [[nodiscard]] std::optional<TimePs> fastest_beyond(double epsilon) const;
 
  private:
+  [[nodiscard]] double distance_at(TimePs time_ps) const;
+  [[nodiscard]] std::vector<TimePs> widest_times() const;
   [[nodiscard]] EnergyZj bound_zj(TimePs time_ps) const;
 
   std::vector<FrontierVertex> vertices_;

@@ -55,6 +55,8 @@ class FrontierSolver {
   };
   /// Step 1: pushes flow, at the present iteration time, until its value is `limit_nw` or no tight path is left.
   Saturation saturate(PowerNw limit_nw = kUnlimitedFlow);
+  /// How far `shorten` will go. To be called, like it, after `saturate` has returned `shorter_possible`.
+  [[nodiscard]] TimePs step_ps() const { return path_slack_ps_; }
   /// Step 2: walks to the next faster vertex, or to `floor_ps` (below `time_ps()`) when that comes first. To be called
   /// after `saturate` has returned `shorter_possible`.
   void shorten(TimePs floor_ps = 0);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/progress.h"
@@ -8,26 +9,41 @@
 
 namespace lowgear {
 
-/// The instance with every slope rounded to a multiple of `quantum_nw`, and breakpoints between equal slopes left out.
-/// Every op time that it allows is one of the instance's, and every flow in it is one of the instance's, so that both
-/// can be valued exactly in the instance. Flow moves in steps of `quantum_nw`, which bounds the number of vertices.
-[[nodiscard]] ProblemInstance with_rounded_slopes(const ProblemInstance& instance, PowerNw quantum_nw);
-
-/// A frontier between proven bounds. Solutions of the rounded instance are valued in the true one: their times and
-/// energies are achievable (chords above), their flows prove bounds (tangents below). The rounding costs only in second
-/// order, because a solution near the optimum is nearly optimal; what it costs is measured, not assumed.
-struct Sandwich {
-  Frontier frontier;
-  ProblemInstance slow_part;  ///< rounded instance that solves deadlines near T*
-  ProblemInstance fast_part;  ///< the coarser one for deadlines near T_min
-  TimePs part_at_ps = 0;      ///< deadlines at or above are for `slow_part`
-  Checkpoints slow_checkpoints{24};
-  Checkpoints fast_checkpoints{24};
+/// How coarsely slopes are rounded: to multiples of `quantum_nw` x 2^k, the largest that is at most 1/`divisor` of the
+/// slope, and of `quantum_nw` where even that is more.
+struct SlopeRounding {
+  PowerNw quantum_nw = 1;
+  PowerNw divisor = 5;
 };
 
-/// Solves with ever finer rounding until `Frontier::epsilon` is at most `epsilon` (> 0, relative). Work grows with
-/// 1 / rounding and not with the number of exact vertices, which is large when stages differ (DESIGN §3).
-[[nodiscard]] std::unique_ptr<Sandwich> solve_sandwich(const ProblemInstance& instance, double epsilon,
-                                                       Progress* progress = nullptr);
+/// The instance with rounded slopes and without breakpoints between equal ones. Every time that it allows an op is one
+/// that the instance allows, and every flow in it is a flow in the instance, so that both can be valued exactly in the
+/// instance. Flow moves in steps of at least `quantum_nw`, which bounds the number of vertices.
+[[nodiscard]] ProblemInstance with_rounded_slopes(const ProblemInstance& instance, SlopeRounding rounding);
+
+/// A frontier between proven bounds, and the rounded instances that solved it.
+struct Sandwich {
+  /// A rounded instance, which solves deadlines from `fastest_ps` on (`DeadlineSolver`).
+  struct Part {
+    std::unique_ptr<const ProblemInstance> instance;
+    Checkpoints checkpoints;
+    TimePs fastest_ps = 0;
+  };
+
+  Frontier frontier;
+  std::vector<Part> parts;  ///< coarsest first; the first reaches all deadlines
+
+  /// The finest part that solves the deadline.
+  [[nodiscard]] const Part& part_for(TimePs deadline_ps) const;
+};
+
+/// Solves ever finer rounded instances, each as far as is still needed, until `Frontier::epsilon` is at most `epsilon`
+/// (> 0, relative). Their solutions are valued in the true instance: the times and energies are achievable (chords
+/// above), the flows prove bounds (tangents below). Rounding costs only in second order, as a solution near the optimum
+/// is nearly optimal; and what it costs is measured, not assumed. Work grows with 1 / quantum and not with the number
+/// of exact vertices, which is large when stages differ. `observers` are shown every solution that the frontier is made
+/// of; both last may be empty / null.
+[[nodiscard]] Sandwich solve_sandwich(const ProblemInstance& instance, double epsilon,
+                                      std::span<FrontierObserver* const> observers = {}, Progress* progress = nullptr);
 
 }  // namespace lowgear
