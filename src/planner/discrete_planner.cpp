@@ -35,7 +35,7 @@ std::vector<std::int32_t> in_order_of_start(const ContinuousPlan& continuous) {
 
 }  // namespace
 
-DiscretePlanner::DiscretePlanner(const PlanningModel& model, DeadlineSolver& solver)
+DiscretePlanner::DiscretePlanner(const PlanningModel& model, ContinuousSolver& solver)
     : model_(&model), solver_(&solver), rounder_(model), library_(model.instance.blocking_power_nw) {}
 
 void DiscretePlanner::prepare(const Frontier& frontier, Progress* progress) {

@@ -16,7 +16,7 @@ namespace lowgear {
 class DiscretePlanner {
  public:
   /// `model`, `solver` must outlive the planner.
-  DiscretePlanner(const PlanningModel& model, DeadlineSolver& solver);
+  DiscretePlanner(const PlanningModel& model, ContinuousSolver& solver);
 
   /// Fills the library with plans for deadlines evenly over the frontier: more of them, the smaller the pipeline. Plans
   /// for single deadlines get better for it. `progress` may be null.
@@ -29,7 +29,7 @@ class DiscretePlanner {
   [[nodiscard]] DiscretePlan best_rounding(const ContinuousPlan& continuous);
 
   const PlanningModel* model_;
-  DeadlineSolver* solver_;
+  ContinuousSolver* solver_;
   Rounder rounder_;
   PlanLibrary library_;
 };

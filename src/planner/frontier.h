@@ -104,13 +104,21 @@ struct ContinuousPlan {
   std::vector<PowerNw> op_flow_nw;   ///< what an op's time is worth
 };
 
+/// Finds continuous optima for deadlines.
+class ContinuousSolver {
+ public:
+  virtual ~ContinuousSolver() = default;
+  /// `deadline_ps` must be within [T_min, T*] of the frontier that the solver belongs to.
+  [[nodiscard]] virtual ContinuousPlan solve(TimePs deadline_ps) = 0;
+};
+
 /// Solves single deadlines on one instance, starting from checkpoints of its frontier where there are any.
-class DeadlineSolver {
+class DeadlineSolver final : public ContinuousSolver {
  public:
   /// Both arguments must outlive the solver; `checkpoints` may be null.
   DeadlineSolver(const ProblemInstance& instance, const Checkpoints* checkpoints);
-  /// `deadline_ps` must be within [T_min, slowest time of the instance]. Deadlines beyond T* are solved as they are.
-  [[nodiscard]] ContinuousPlan solve(TimePs deadline_ps);
+  /// Takes any deadline from T_min to the slowest time of the instance, also beyond T*.
+  [[nodiscard]] ContinuousPlan solve(TimePs deadline_ps) override;
 
  private:
   FrontierSolver solver_;

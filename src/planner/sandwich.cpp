@@ -147,8 +147,19 @@ ProblemInstance with_rounded_slopes(const ProblemInstance& instance, SlopeRoundi
   return rounded;
 }
 
-const Sandwich::Part& Sandwich::part_for(TimePs deadline_ps) const {
-  return *std::find_if(parts.rbegin(), parts.rend(), [&](const Part& part) { return part.fastest_ps <= deadline_ps; });
+std::size_t Sandwich::part_for(TimePs deadline_ps) const {
+  std::size_t part = parts.size() - 1;
+  while (part > 0 && parts[part].fastest_ps > deadline_ps) --part;
+  return part;
+}
+
+SandwichSolver::SandwichSolver(const Sandwich& sandwich) : sandwich_(&sandwich), solvers_(sandwich.parts.size()) {}
+
+ContinuousPlan SandwichSolver::solve(TimePs deadline_ps) {
+  const std::size_t index = sandwich_->part_for(deadline_ps);
+  const Sandwich::Part& part = sandwich_->parts[index];
+  if (!solvers_[index]) solvers_[index].emplace(*part.instance, &part.checkpoints);
+  return solvers_[index]->solve(deadline_ps);
 }
 
 Sandwich solve_sandwich(const ProblemInstance& instance, double epsilon, std::span<FrontierObserver* const> observers,

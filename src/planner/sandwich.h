@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -33,8 +34,20 @@ struct Sandwich {
   Frontier frontier;
   std::vector<Part> parts;  ///< coarsest first; the first reaches all deadlines
 
-  /// The finest part that solves the deadline.
-  [[nodiscard]] const Part& part_for(TimePs deadline_ps) const;
+  /// Index of the finest part that solves the deadline.
+  [[nodiscard]] std::size_t part_for(TimePs deadline_ps) const;
+};
+
+/// Solves single deadlines of a sandwich on its finest part for them.
+class SandwichSolver final : public ContinuousSolver {
+ public:
+  /// `sandwich` must outlive the solver.
+  explicit SandwichSolver(const Sandwich& sandwich);
+  [[nodiscard]] ContinuousPlan solve(TimePs deadline_ps) override;
+
+ private:
+  const Sandwich* sandwich_;
+  std::vector<std::optional<DeadlineSolver>> solvers_;  ///< by part; made when first needed
 };
 
 /// Solves ever finer rounded instances, each as far as is still needed, until `Frontier::epsilon` is at most `epsilon`

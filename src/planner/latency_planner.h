@@ -1,0 +1,54 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/units.h"
+#include "profile/stage_profile.h"
+#include "schedule/dag.h"
+#include "simulator/replay.h"
+
+namespace lowgear {
+
+/// Clocks and what they take when replayed.
+struct ReplayedClocks {
+  std::vector<int> clocks_mhz;  ///< by op
+  Timeline timeline;
+};
+
+/// Chooses clocks for GPUs on which a clock change takes effect late (`costs_with_switch_latency`). A plan made as if
+/// changes were immediate is then late and wasteful: ops run at clocks that were meant for others. So that a change is
+/// only planned where it pays, plans with fewer and fewer changes are replayed with the latency and compared, and
+/// changes of the best are then taken out one by one as long as that saves energy.
+class LatencyPlanner {
+ public:
+  /// Clocks for a deadline, made without regard to latency; none when the way of planning knows none.
+  using Proposal = std::function<std::optional<std::vector<int>>(TimePs deadline_ps)>;
+
+  /// Arguments must outlive the planner. `blocking_power_w` by rank.
+  LatencyPlanner(const PipelineDag& dag, const StageProfile& profile, std::span<const double> blocking_power_w,
+                 double latency_s);
+
+  /// The best plan found whose time, latency included, is at most `deadline_ps`; none when no proposal keeps it.
+  /// Each proposal is asked for deadlines in [`fastest_ps`, `deadline_ps`], tighter ones where latency makes it late.
+  [[nodiscard]] std::optional<ReplayedClocks> plan(std::span<const Proposal> proposals, TimePs fastest_ps,
+                                                   TimePs deadline_ps) const;
+
+  [[nodiscard]] ReplayedClocks replayed(std::vector<int> clocks_mhz) const;
+
+ private:
+  [[nodiscard]] std::optional<ReplayedClocks> slowest_in_time(const Proposal& proposal, TimePs fastest_ps,
+                                                              TimePs deadline_ps) const;
+  void take_out_changes(ReplayedClocks& best, TimePs deadline_ps) const;
+  [[nodiscard]] bool has_clock(int op_begin, int op_end, int clock_mhz) const;
+
+  const PipelineDag* dag_;
+  const StageProfile* profile_;
+  std::span<const double> blocking_power_w_;
+  double latency_s_;
+  TimingGraph graph_;
+};
+
+}  // namespace lowgear
