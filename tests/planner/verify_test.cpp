@@ -5,6 +5,7 @@
 
 #include <cctype>
 #include <functional>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -137,6 +138,8 @@ TEST(Verify, ReplaysPlansWithSwitchLatency) {
 struct Tampering {
   const char* name;
   std::function<void(PlanFolder&)> apply;
+
+  friend void PrintTo(const Tampering& tampering, std::ostream* out) { *out << tampering.name; }
 };
 
 class TamperedFolder : public ::testing::TestWithParam<Tampering> {};
@@ -354,6 +357,55 @@ TEST(Verify, FindsEverySingleChangeOfADigitInTheCertificate) {
     }
   }
   EXPECT_GT(changed, 500);
+}
+
+/// One rank, one microbatch, 10 W: forward 1 s, 100 J or 2 s, 40 J; backward 1 s, 50 J. The frontier is 2 s, 150 J and
+/// 3 s, 90 J.
+PlanFolder folder_by_hand(const std::string& certificate) {
+  PlanFolder folder;
+  folder.run = {"run.json", R"({"format": "lowgear.run/1", "policy": "lowgear", "stages": 1, "microbatches": 1,
+    "schedule": "1f1b", "blocking_power_w": [10], "frontier_method": "exact", "granularity": "per_op",
+    "switch_latency_s": 0})"};
+  folder.profile = {"profile.csv",
+                    "stage,instruction,frequency,time,energy\n"
+                    "0,forward,1400,1,100\n0,forward,700,2,40\n0,backward,1400,1,50\n"};
+  folder.schedule = {"schedule.csv", "0F0,0B0\n"};
+  folder.frontier = {"frontier.csv", "time_s,energy_j\n2,150\n3,90\n"};
+  folder.plans_table = {"plans.csv", "plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches\n"};
+  folder.certificate = {"certificate.txt", "lowgear.certificate/1\nops 2\nedges 1\n" + certificate};
+  return folder;
+}
+
+TEST(Verify, FollowsAProofByHand) {
+  // A flow of 10 W says that no slower iteration is better; one of 70 W, the saving of the slower forward with blocking
+  // power taken off, that nothing between the two vertices is.
+  const VerifyReport report =
+      verify(folder_by_hand("vertex 3000000000000 10000000000\nt 0:2000000000000 1:1000000000000\n"
+                            "f 0:10000000000 1:10000000000\ne 0:10000000000\n"
+                            "vertex 2000000000000 70000000000\nt 0:-1000000000000\n"
+                            "f 0+1x2:60000000000\ne 0:60000000000\nend 2\n"));
+  EXPECT_THAT(report.failures, IsEmpty());
+  EXPECT_EQ(report.epsilon, 0);
+  EXPECT_EQ(report.vertices, 2U);
+}
+
+TEST(Verify, RefusesASoundFlowThatProvesTooLittle) {
+  // 69 W proves only 2 x 69 - 69 = 1 J less between the vertices.
+  const VerifyReport report =
+      verify(folder_by_hand("vertex 3000000000000 10000000000\nt 0:2000000000000 1:1000000000000\n"
+                            "f 0:10000000000 1:10000000000\ne 0:10000000000\n"
+                            "vertex 2000000000000 69000000000\nt 0:-1000000000000\n"
+                            "f 0+1x2:59000000000\ne 0:59000000000\nend 2\n"));
+  EXPECT_THAT(report.failures, Contains(HasSubstr("above what is proven")));
+  EXPECT_NEAR(report.epsilon, 1.0 / 149.0, 1e-9);
+}
+
+TEST(Verify, RefusesAFrontierWithoutABoundOnSlowerIterations) {
+  const VerifyReport report =
+      verify(folder_by_hand("vertex 3000000000000 70000000000\nt 0:2000000000000 1:1000000000000\n"
+                            "f 0:70000000000 1:70000000000\ne 0:70000000000\n"
+                            "vertex 2000000000000 70000000000\nt 0:-1000000000000\nend 2\n"));
+  EXPECT_THAT(report.failures, Contains(HasSubstr("above what is proven")));
 }
 
 TEST(Verify, SaysWhereACertificateIsDamaged) {
