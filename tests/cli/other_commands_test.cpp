@@ -1,0 +1,192 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/run_lowgear.h"
+#include "core/csv.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/temporary_folder.h"
+#include "schedule/generators.h"
+#include "schedule/torch_csv.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// What `--json` says.
+Json json_of(std::vector<std::string> arguments) {
+  arguments.emplace_back("--json");
+  const ProgramResult result = run_lowgear(std::move(arguments));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return parse_json(result.out, "stdout");
+}
+
+class Commands : public ::testing::Test {
+ protected:
+  Commands() { profile_ = write_text(folder_ / "profile.csv", small_profile(3)); }
+
+  /// Plans into `out` and returns the path of its fastest plan.
+  [[nodiscard]] std::string planned() const {
+    const auto result =
+        run_lowgear(pipeline_command("plan", profile_, 3, 6, {"--plans", "3", "--out", (folder_ / "out").string()}));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return (folder_ / "out/plans/00000.json").string();
+  }
+  [[nodiscard]] std::vector<std::string> simulate(const std::string& plan, std::vector<std::string> others = {}) const {
+    std::vector<std::string> command{"simulate", "--profile", profile_, "--plan", plan, "--blocking-power", "70"};
+    command.insert(command.end(), others.begin(), others.end());
+    return command;
+  }
+
+  TemporaryFolder folder_;
+  std::string profile_;
+};
+
+TEST_F(Commands, SimulateReplaysAPlanToItsFigures) {
+  const Json json = json_of(simulate(planned()));
+  EXPECT_DOUBLE_EQ(json["time_s"], json["planned"]["time_s"]);
+  EXPECT_NEAR(json["energy_j"], json["planned"]["energy_j"].get<double>(), 1e-9);
+  double time_s = json["busy_s"][0].get<double>() + json["blocked_s"][0].get<double>();
+  EXPECT_NEAR(time_s, json["time_s"], 1e-9);
+}
+
+TEST_F(Commands, SimulateSlowsStages) {
+  const std::string plan = planned();
+  const Json once = json_of(simulate(plan, {"--straggler", "1=1.5"}));
+  EXPECT_GT(once["time_s"], once["unslowed"]["time_s"]);
+  const Json twice = json_of(simulate(plan, {"--straggler", "1=1.5", "--straggler", "2=2"}));
+  EXPECT_GT(twice["time_s"], once["time_s"]);
+  const ProgramResult wrong = run_lowgear(simulate(plan, {"--straggler", "7=1.5"}));
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_EQ(lines_of(wrong.err).size(), 1U);
+  EXPECT_EQ(run_lowgear(simulate(plan, {"--straggler", "1"})).exit_code, 2);
+}
+
+TEST_F(Commands, SimulateWaitsForTheSlowPipelineOfACluster) {
+  const std::string plan = planned();
+  const Json json = json_of(simulate(plan, {"--pipelines", "4", "--slow-pipeline", "1.5"}));
+  const double time_s = json["time_s"];
+  const double energy_j = json["energy_j"];
+  EXPECT_NEAR(json["cluster"]["time_s"], 1.5 * time_s, 1e-9);
+  // Four pipelines, one of which takes 1.5 times the time at the same power, and three of which wait at 3 x 70 W.
+  EXPECT_NEAR(json["cluster"]["energy_j"], 1.5 * energy_j + 3 * (energy_j + 3 * 70 * 0.5 * time_s), 1e-6);
+  EXPECT_EQ(run_lowgear(simulate(plan, {"--slow-pipeline", "1.5"})).exit_code, 2);
+}
+
+TEST_F(Commands, SimulateWritesATrace) {
+  const std::string trace = (folder_ / "trace.json").string();
+  (void)json_of(simulate(planned(), {"--trace", trace}));
+  const Json json = parse_json(read_file(trace), trace);
+  const auto slices = std::count_if(json["traceEvents"].begin(), json["traceEvents"].end(),
+                                    [](const Json& event) { return event["ph"] == "X"; });
+  EXPECT_EQ(slices, 3 * 6 * 2);
+}
+
+TEST_F(Commands, CompareShowsEveryPolicyAgainstTheBaseline) {
+  const Json json = json_of(pipeline_command("compare", profile_, 3, 6));
+  EXPECT_EQ(json["figures"], "replayed");
+  EXPECT_EQ(json["baseline"]["policy"], "max");
+  std::vector<std::string> policies;
+  for (const Json& row : json["rows"]) {
+    policies.push_back(row["policy"]);
+    EXPECT_GE(row["gap_pct"].get<double>(), -1e-9) << row;
+    const double saving_pct = 100 * (1 - row["energy_j"].get<double>() / json["baseline"]["energy_j"].get<double>());
+    EXPECT_NEAR(row["saving_pct"], saving_pct, 1e-9);
+  }
+  for (const char* name :
+       {"max", "zeus-global", "zeus-per-stage", "envpipe", "envpipe-offline", "perseus", "lowgear"}) {
+    EXPECT_THAT(policies, ::testing::Contains(name));
+  }
+  EXPECT_EQ(json["skipped"], Json::array());
+}
+
+TEST_F(Commands, CompareNeverShowsLowgearWorseAtTheSameTime) {
+  const Json json = json_of(pipeline_command("compare", profile_, 3, 12));
+  const auto row_of = [&](const std::string& policy, const std::string& aim) -> const Json& {
+    return *std::find_if(json["rows"].begin(), json["rows"].end(),
+                         [&](const Json& row) { return row["policy"] == policy && row["aim"] == aim; });
+  };
+  for (const Json& lowgear : json["rows"]) {
+    const std::string aim = lowgear["aim"];
+    const std::string other = aim.substr(aim.rfind(' ') + 1);
+    if (lowgear["policy"] != "lowgear" || aim == "T_min") continue;
+    EXPECT_LE(lowgear["energy_j"], row_of(other, "")["energy_j"].get<double>() * (1 + 1e-9)) << aim;
+    EXPECT_LE(lowgear["time_s"], row_of(other, "")["time_s"].get<double>() * (1 + 1e-9)) << aim;
+  }
+}
+
+TEST_F(Commands, CompareTakesSomePoliciesAndAnotherBaseline) {
+  const Json json =
+      json_of(pipeline_command("compare", profile_, 3, 6, {"--policies", "perseus,max", "--baseline", "zeus-global"}));
+  EXPECT_EQ(json["baseline"]["policy"], "zeus-global");
+  ASSERT_EQ(json["rows"].size(), 2U);
+  EXPECT_EQ(json["rows"][0]["policy"], "perseus");
+  EXPECT_EQ(run_lowgear(pipeline_command("compare", profile_, 3, 6, {"--policies", "magic"})).exit_code, 2);
+}
+
+TEST_F(Commands, CompareSkipsWhatCannotPlanThisPipeline) {
+  const Json json =
+      json_of(pipeline_command("compare", profile_, 3, 6, {"--schedule", "zb-h1", "--backward-split", "0.5"}));
+  ASSERT_EQ(json["skipped"].size(), 1U);
+  EXPECT_THAT(json["skipped"][0].get<std::string>(), StartsWith("envpipe: "));
+}
+
+TEST_F(Commands, CompareWritesAPage) {
+  const std::string page = (folder_ / "compare.html").string();
+  ASSERT_EQ(run_lowgear(pipeline_command("compare", profile_, 3, 6, {"--html", page})).exit_code, 0);
+  EXPECT_THAT(read_file(page), StartsWith("<!DOCTYPE html>"));
+}
+
+TEST_F(Commands, InspectSummarisesEveryOperation) {
+  const Json json = json_of({"inspect", "--profile", profile_, "--blocking-power", "70"});
+  EXPECT_EQ(json["stages"], 3);
+  EXPECT_EQ(json["modelled"], false);
+  ASSERT_EQ(json["operations"].size(), 6U);
+  EXPECT_EQ(json["operations"][0]["instruction"], "forward");
+  EXPECT_EQ(json["operations"][0]["count"], 5);
+  EXPECT_EQ(json["operations"][0]["clock_step_mhz"], 150);
+  EXPECT_EQ(lines_of(run_lowgear({"inspect", "--profile", profile_}).out).size(), 7U);
+}
+
+TEST_F(Commands, ScheduleWritesWhatItDescribes) {
+  const std::string file = (folder_ / "schedule.csv").string();
+  const Json json = json_of({"schedule", "--schedule", "1f1b", "--stages", "4", "--microbatches", "8", "--out", file});
+  EXPECT_EQ(json["peak_in_flight_activations"], Json({4, 3, 2, 1}));
+  const Schedule written = read_torch_csv(read_file(file), file);
+  EXPECT_EQ(action_count(written), json["actions"].get<std::size_t>());
+  EXPECT_EQ(json_of({"schedule", "--schedule", file})["peak_in_flight_activations"], Json({4, 3, 2, 1}));
+}
+
+TEST_F(Commands, ScheduleKnowsEveryGenerator) {
+  for (const ScheduleGenerator& generator : schedule_generators()) {
+    std::vector<std::string> command{"schedule", "--schedule", std::string(generator.name),
+                                     "--stages", "3",          "--microbatches",
+                                     "6",        "--profile",  profile_};
+    EXPECT_EQ(run_lowgear(command).exit_code, 0) << generator.name;
+  }
+}
+
+TEST_F(Commands, ExampleCanBePlannedAndSaysThatItIsModelled) {
+  const std::string example = (folder_ / "example").string();
+  ASSERT_EQ(run_lowgear({"example", "--out", example}).exit_code, 0);
+  const ProgramResult plan = run_lowgear(
+      pipeline_command("plan", example + "/profile.csv", 8, 8, {"--plans", "2", "--out", example + "/plan"}));
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.err, HasSubstr("modelled, not measured"));
+  EXPECT_THAT(read_file(example + "/plan/report.html"), HasSubstr("modelled, not measured"));
+  EXPECT_EQ(json_of({"inspect", "--profile", example + "/profile.csv"})["modelled"], true);
+  // Made again, it leaves what has been made from it.
+  ASSERT_EQ(run_lowgear({"example", "--out", example}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(example + "/plan/report.html"));
+}
+
+}  // namespace
+}  // namespace lowgear

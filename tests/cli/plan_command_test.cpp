@@ -1,0 +1,274 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/run_lowgear.h"
+#include "core/csv.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/temporary_folder.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class PlanCommand : public ::testing::Test {
+ protected:
+  PlanCommand() { profile_ = write_text(folder_ / "profile.csv", small_profile(3)); }
+
+  [[nodiscard]] std::string out() const { return (folder_ / "out").string(); }
+  [[nodiscard]] std::string text(const std::string& name) const { return read_file(folder_ / "out" / name); }
+
+  [[nodiscard]] ProgramResult plan(std::vector<std::string> others = {}) const {
+    others.insert(others.end(), {"--out", out()});
+    return run_lowgear(pipeline_command("plan", profile_, 3, 6, others));
+  }
+  /// Plans and returns what `--json` says.
+  [[nodiscard]] Json planned(std::vector<std::string> others = {}) const {
+    others.emplace_back("--json");
+    const ProgramResult result = plan(others);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return parse_json(result.out, "stdout");
+  }
+
+  TemporaryFolder folder_;
+  std::string profile_;
+};
+
+TEST_F(PlanCommand, WritesEveryFile) {
+  ASSERT_EQ(plan({"--plans", "2"}).exit_code, 0);
+  std::vector<std::string> names;
+  for (const std::string& name : folder_.names()) {
+    if (name.starts_with("out")) names.push_back(name);
+  }
+  EXPECT_THAT(names, ElementsAre("out", "out/certificate.txt", "out/frontier.csv", "out/plans", "out/plans.csv",
+                                 "out/plans/00000.json", "out/plans/00001.json", "out/profile.csv", "out/report.html",
+                                 "out/run.json", "out/schedule.csv"));
+}
+
+TEST_F(PlanCommand, WritesTheFormatsThatAreDocumented) {
+  ASSERT_EQ(plan({"--plans", "2"}).exit_code, 0);
+  EXPECT_THAT(text("frontier.csv"), StartsWith("time_s,energy_j\n"));
+  EXPECT_THAT(text("plans.csv"), StartsWith("plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches\n0,"));
+  EXPECT_THAT(text("profile.csv"), StartsWith("stage,instruction,frequency,time,energy\n0,forward,1400,"));
+  EXPECT_THAT(text("schedule.csv"), StartsWith("0F0,0F1,0F2,0B0,"));
+  EXPECT_THAT(text("report.html"), StartsWith("<!DOCTYPE html>"));
+
+  const Json run = parse_json(text("run.json"), "run.json");
+  EXPECT_EQ(run["format"], "lowgear.run/1");
+  EXPECT_EQ(run["policy"], "lowgear");
+  EXPECT_EQ(run["profile"], profile_);
+  EXPECT_EQ(run["stages"], 3);
+  EXPECT_EQ(run["microbatches"], 6);
+  EXPECT_EQ(run["schedule"], "1f1b");
+  EXPECT_EQ(run["blocking_power_w"], Json({70.0, 70.0, 70.0}));
+  EXPECT_EQ(run["frontier_method"], "exact");
+  EXPECT_EQ(run["granularity"], "per_op");
+  EXPECT_EQ(run["switch_latency_s"], 0.0);
+
+  const Json plan = parse_json(text("plans/00000.json"), "00000.json");
+  EXPECT_EQ(plan["format"], "lowgear.plan/1");
+  ASSERT_EQ(plan["stages"].size(), 3U);
+  const Json& op = plan["stages"][0]["ops"][0];
+  EXPECT_EQ(op["op"], "forward");
+  EXPECT_EQ(op["microbatch"], 0);
+  EXPECT_TRUE(op["mhz"].is_number_integer());
+  EXPECT_EQ(op["start_s"], 0.0);
+  EXPECT_GT(op["duration_s"].get<double>(), 0);
+}
+
+TEST_F(PlanCommand, TheFrontierRunsFromTheFastestToTheOneOfLeastEnergy) {
+  ASSERT_EQ(plan().exit_code, 0);
+  const CsvTable table(text("frontier.csv"), "frontier.csv");
+  ASSERT_GE(table.rows(), 3U);
+  for (std::size_t row = 1; row < table.rows(); ++row) {
+    EXPECT_GT(table.number(row, 0), table.number(row - 1, 0));
+    EXPECT_LT(table.number(row, 1), table.number(row - 1, 1));
+  }
+}
+
+TEST_F(PlanCommand, PlansEvenlyOverTheFrontierEachWithinItsDeadlineAndAboveItsBound) {
+  const Json json = planned({"--plans", "5"});
+  const CsvTable frontier(text("frontier.csv"), "frontier.csv");
+  const CsvTable plans(text("plans.csv"), "plans.csv");
+  const double fastest_s = frontier.number(0, 0);
+  const double slowest_s = frontier.number(frontier.rows() - 1, 0);
+  ASSERT_EQ(plans.rows(), 5U);
+  ASSERT_EQ(json["plans"].size(), 5U);
+  for (std::size_t row = 0; row < 5; ++row) {
+    const double deadline_s = plans.number(row, plans.column("deadline_s"));
+    const double energy_j = plans.number(row, plans.column("energy_j"));
+    const double bound_j = plans.number(row, plans.column("lower_bound_j"));
+    EXPECT_NEAR(deadline_s, fastest_s + (slowest_s - fastest_s) * static_cast<double>(row) / 4, 1e-9);
+    EXPECT_LE(plans.number(row, plans.column("time_s")), deadline_s * (1 + 1e-9));
+    EXPECT_GE(energy_j, bound_j * (1 - 1e-9));
+    EXPECT_NEAR(plans.number(row, plans.column("gap_pct")), 100 * (energy_j - bound_j) / bound_j, 1e-9);
+    EXPECT_EQ(json["plans"][row]["energy_j"], energy_j);
+  }
+}
+
+TEST_F(PlanCommand, PlansForOneDeadline) {
+  const Json all = planned({"--plans", "2"});
+  const double fastest_s = all["frontier"]["fastest_s"];
+  const double slowest_s = all["frontier"]["slowest_s"];
+  const double middle_s = (fastest_s + slowest_s) / 2;
+  const auto deadline_of = [&](std::vector<std::string> options) {
+    const Json json = planned(std::move(options));
+    EXPECT_EQ(json["plans"].size(), 1U);
+    return json["plans"][0]["deadline_s"].get<double>();
+  };
+  EXPECT_NEAR(deadline_of({"--deadline", std::to_string(middle_s)}), middle_s, 1e-6);
+  EXPECT_NEAR(deadline_of({"--slowdown", "1"}), fastest_s * 1.01, 1e-9);
+  EXPECT_NEAR(deadline_of({"--straggler", "1.01"}), fastest_s * 1.01, 1e-9);
+  EXPECT_NEAR(deadline_of({"--straggler", "3"}), slowest_s, 1e-9);
+}
+
+TEST_F(PlanCommand, ADeadlineBeyondTheLeastEnergyIsPlannedForTheLeastEnergy) {
+  const ProgramResult result = plan({"--deadline", "1000"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(lines_of(result.err).size(), 1U);
+  EXPECT_THAT(result.err, HasSubstr("T*"));
+  const CsvTable frontier(text("frontier.csv"), "frontier.csv");
+  const CsvTable plans(text("plans.csv"), "plans.csv");
+  EXPECT_LE(plans.number(0, plans.column("time_s")), frontier.number(frontier.rows() - 1, 0) * (1 + 1e-9));
+}
+
+TEST_F(PlanCommand, WhatIsPlannedVerifies) {
+  for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+           {},
+           {"--granularity", "stage"},
+           {"--schedule", "gpipe"},
+           {"--schedule", "zb-h1", "--backward-split", "0.5"},
+           {"--schedule", "interleaved", "--chunks", "2"},
+           {"--schedule", "envpipe"},
+           {"--frontier", "sandwich"},
+           {"--switch-latency", "5"},
+           {"--policy", "perseus"},
+           {"--policy", "envpipe"},
+           {"--policy", "max"},
+       }) {
+    SCOPED_TRACE(::testing::PrintToString(options));
+    const ProgramResult planned = plan(options);
+    ASSERT_EQ(planned.exit_code, 0) << planned.err;
+    const ProgramResult verified = run_lowgear({"verify", out()});
+    EXPECT_EQ(verified.exit_code, 0) << verified.err;
+    EXPECT_THAT(verified.out, HasSubstr("verified"));
+  }
+}
+
+TEST_F(PlanCommand, StagePlansSwitchLess) {
+  const Json per_op = planned({"--slowdown", "3"});
+  const Json per_stage = planned({"--slowdown", "3", "--granularity", "stage"});
+  EXPECT_LT(per_stage["plans"][0]["switches"], per_op["plans"][0]["switches"]);
+  EXPECT_GE(per_stage["plans"][0]["energy_j"], per_op["plans"][0]["energy_j"]);
+}
+
+TEST_F(PlanCommand, PerseusFilesReplayToTheSameFigures) {
+  const Json json = planned({"--plans", "3", "--perseus-format"});
+  for (int number = 0; number < 3; ++number) {
+    const std::string file = "freqs_pipeline_0000" + std::to_string(number) + ".py";
+    const ProgramResult replayed = run_lowgear(
+        pipeline_command("simulate", profile_, 3, 6, {"--plan", (folder_ / "out" / file).string(), "--json"}));
+    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+    const Json figures = parse_json(replayed.out, "stdout");
+    EXPECT_DOUBLE_EQ(figures["time_s"], json["plans"][number]["time_s"]);
+    EXPECT_NEAR(figures["energy_j"], json["plans"][number]["energy_j"].get<double>(), 1e-6);
+  }
+}
+
+TEST_F(PlanCommand, PerseusFrontierIsPerseusOwn) {
+  ASSERT_EQ(plan({"--policy", "perseus", "--perseus-unit", "0.001"}).exit_code, 0);
+  const CsvTable table(text("frontier.csv"), "frontier.csv");
+  ASSERT_GE(table.rows(), 2U);
+  for (std::size_t row = 1; row < table.rows(); ++row) {
+    EXPECT_NEAR(table.number(row, 0) - table.number(row - 1, 0), 0.001, 1e-9);
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "out" / "exact_frontier.csv"));
+}
+
+TEST_F(PlanCommand, ReplacesAnEarlierRunWholly) {
+  ASSERT_EQ(plan({"--plans", "3", "--perseus-format"}).exit_code, 0);
+  ASSERT_EQ(plan({"--plans", "1"}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out" / "plans" / "00001.json"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out" / "freqs_pipeline_00000.py"));
+}
+
+TEST_F(PlanCommand, IsTheSameEveryTime) {
+  ASSERT_EQ(plan().exit_code, 0);
+  const std::string plans = text("plans.csv");
+  const std::string certificate = text("certificate.txt");
+  ASSERT_EQ(plan().exit_code, 0);
+  EXPECT_EQ(text("plans.csv"), plans);
+  EXPECT_EQ(text("certificate.txt"), certificate);
+}
+
+TEST_F(PlanCommand, QuietSaysNothing) {
+  const ProgramResult result = plan({"--quiet"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out + result.err, "");
+}
+
+TEST_F(PlanCommand, ReportNamesWhatItShows) {
+  ASSERT_EQ(plan().exit_code, 0);
+  const std::string report = text("report.html");
+  EXPECT_THAT(report, HasSubstr("lowgear plan --profile"));
+  EXPECT_THAT(report, HasSubstr("envpipe-offline"));
+  EXPECT_THAT(report, HasSubstr("shares nothing with the solver"));
+}
+
+TEST_F(PlanCommand, ReportIsRenderedAnewFromTheFolder) {
+  ASSERT_EQ(plan().exit_code, 0);
+  const std::string report = text("report.html");
+  std::filesystem::remove(folder_ / "out" / "report.html");
+  const ProgramResult result = run_lowgear({"report", out()});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(text("report.html"), report);
+}
+
+TEST_F(PlanCommand, TamperingFailsVerification) {
+  ASSERT_EQ(plan().exit_code, 0);
+  const auto last_digit_of = [&](const std::string& name) {
+    std::string changed = text(name);
+    const std::size_t digit = changed.find_last_of("0123456789");
+    changed[digit] = changed[digit] == '1' ? '2' : '1';
+    return changed;
+  };
+  write_text(folder_ / "out" / "plans.csv", last_digit_of("plans.csv"));
+  const ProgramResult result = run_lowgear({"verify", out()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("NOT verified"));
+  EXPECT_THAT(result.err, HasSubstr("in the table"));
+  const ProgramResult json = run_lowgear({"verify", out(), "--json"});
+  EXPECT_EQ(json.exit_code, 1);
+  EXPECT_EQ(parse_json(json.out, "stdout")["ok"], false);
+}
+
+TEST_F(PlanCommand, TakesASchedulesSizeFromItsFile) {
+  const std::string file = (folder_ / "schedule.csv").string();
+  ASSERT_EQ(
+      run_lowgear({"schedule", "--schedule", "1f1b", "--stages", "3", "--microbatches", "6", "--out", file}).exit_code,
+      0);
+  const ProgramResult result =
+      run_lowgear({"plan", "--profile", profile_, "--schedule", file, "--blocking-power", "70", "--out", out()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string frontier = text("frontier.csv");
+  ASSERT_EQ(plan().exit_code, 0);
+  EXPECT_EQ(text("frontier.csv"), frontier);
+}
+
+TEST_F(PlanCommand, TakesBlockingPowerByRank) {
+  const std::string file = write_text(folder_ / "power.csv", "stage,blocking_power\n2,72\n0,70\n1,71\n");
+  const ProgramResult result = run_lowgear({"plan", "--profile", profile_, "--stages", "3", "--microbatches", "4",
+                                            "--blocking-power", file, "--out", out()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(parse_json(text("run.json"), "run.json")["blocking_power_w"], Json({70.0, 71.0, 72.0}));
+}
+
+}  // namespace
+}  // namespace lowgear
