@@ -15,8 +15,32 @@ TimePs crossing_ps(const BoundLine& steep, const BoundLine& flat) {
   return static_cast<TimePs>((steep.intercept_zj - flat.intercept_zj) / (steep.slope_nw - flat.slope_nw));
 }
 
-/// Walks from the slowest solution to T*, where another unit of time costs as much blocking energy as it saves. The
-/// flow is then exactly the blocking power: it proves that no iteration, however slow, uses less energy.
+/// The lines that are highest somewhere, steepest first: where the one before `line` gives way to it must be faster
+/// than where it gives way to the next.
+std::vector<BoundLine> upper_envelope(std::vector<BoundLine> bounds) {
+  // Extended precision: a line dropped by a rounding error of 1e-19 touches the envelope in a point.
+  const auto crossing = [](const BoundLine& steep, const BoundLine& flat) {
+    return static_cast<long double>(steep.intercept_zj - flat.intercept_zj) /
+           static_cast<long double>(steep.slope_nw - flat.slope_nw);
+  };
+  std::stable_sort(bounds.begin(), bounds.end(), [](const BoundLine& a, const BoundLine& b) {
+    return a.slope_nw != b.slope_nw ? a.slope_nw > b.slope_nw : a.intercept_zj > b.intercept_zj;
+  });
+  std::vector<BoundLine> envelope;
+  for (const BoundLine& line : bounds) {
+    if (!envelope.empty() && envelope.back().slope_nw == line.slope_nw) continue;
+    while (envelope.size() >= 2 &&
+           crossing(envelope[envelope.size() - 2], envelope.back()) >= crossing(envelope.back(), line)) {
+      envelope.pop_back();
+    }
+    envelope.push_back(line);
+  }
+  return envelope;
+}
+
+/// Walks from the slowest solution to T*, the fastest from which another unit of time costs at least as much blocking
+/// energy as it saves. The flow is then exactly the blocking power: it proves that no iteration, however slow, uses
+/// less energy.
 void walk_to_least_energy(FrontierSolver& solver, PowerNw blocking_power_nw) {
   while (solver.saturate(blocking_power_nw) == FrontierSolver::Saturation::shorter_possible) solver.shorten();
 }
@@ -24,7 +48,9 @@ void walk_to_least_energy(FrontierSolver& solver, PowerNw blocking_power_nw) {
 }  // namespace
 
 Frontier::Frontier(std::vector<FrontierVertex> vertices, std::vector<BoundLine> bounds, PowerNw blocking_power_nw)
-    : vertices_(std::move(vertices)), bounds_(std::move(bounds)), blocking_power_nw_(blocking_power_nw) {}
+    : vertices_(std::move(vertices)),
+      bounds_(upper_envelope(std::move(bounds))),
+      blocking_power_nw_(blocking_power_nw) {}
 
 double Frontier::energy_j(const FrontierVertex& vertex) const {
   return j_from_zj(vertex.effective_energy_zj + static_cast<EnergyZj>(blocking_power_nw_) * vertex.time_ps);
@@ -48,7 +74,7 @@ EnergyZj Frontier::bound_zj(TimePs time_ps) const {
 }
 
 double Frontier::lower_bound_j_at(TimePs time_ps) const {
-  const TimePs at_ps = std::clamp(time_ps, fastest_ps(), slowest_ps());
+  const TimePs at_ps = std::max(time_ps, fastest_ps());
   return j_from_zj(bound_zj(at_ps) + static_cast<EnergyZj>(blocking_power_nw_) * at_ps);
 }
 
@@ -63,7 +89,6 @@ std::vector<TimePs> Frontier::widest_times() const {
   std::vector<TimePs> times;
   for (const FrontierVertex& vertex : vertices_) times.push_back(vertex.time_ps);
   for (std::size_t k = 1; k < bounds_.size(); ++k) {
-    if (bounds_[k - 1].slope_nw == bounds_[k].slope_nw) continue;
     const TimePs time_ps = crossing_ps(bounds_[k - 1], bounds_[k]);
     if (time_ps > fastest_ps() && time_ps < slowest_ps()) times.push_back(time_ps);
   }

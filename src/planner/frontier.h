@@ -28,10 +28,12 @@ struct BoundLine {
 /// Time against least energy, from the fastest iteration to the one that uses least energy.
 class Frontier {
  public:
-  /// `vertices`: achievable, fastest first, convex. `bounds`: steepest (fastest) first.
+  /// `vertices`: achievable, fastest first, convex; not empty. `bounds`: in any order, not empty, none flatter than the
+  /// blocking power; those that others hide are left out.
   Frontier(std::vector<FrontierVertex> vertices, std::vector<BoundLine> bounds, PowerNw blocking_power_nw);
 
   [[nodiscard]] std::span<const FrontierVertex> vertices() const { return vertices_; }
+  /// Steepest (for the fastest iterations) first.
   [[nodiscard]] std::span<const BoundLine> bounds() const { return bounds_; }
   [[nodiscard]] PowerNw blocking_power_nw() const { return blocking_power_nw_; }
 
@@ -44,7 +46,7 @@ class Frontier {
   [[nodiscard]] double energy_j(const FrontierVertex& vertex) const;
   /// The same on the line between vertices. `time_ps` is clamped to [T_min, T*].
   [[nodiscard]] double energy_j_at(TimePs time_ps) const;
-  /// No iteration of at most this time uses less energy than this, blocking energy included.
+  /// No iteration of at most this time (at least T_min) uses less energy than this, blocking energy included.
   [[nodiscard]] double lower_bound_j_at(TimePs time_ps) const;
 
   /// Largest relative distance of the achievable energy from its bound anywhere on the frontier; 0 when exact.

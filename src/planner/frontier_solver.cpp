@@ -120,19 +120,19 @@ void FrontierSolver::refresh_op(std::size_t op) {
 }
 
 FrontierSolver::Saturation FrontierSolver::saturate(PowerNw limit_nw) {
-  while (flow_value_nw_ < limit_nw) {
+  while (true) {
     if (!path_known_) {
       path_slack_ps_ = search_path();
       path_known_ = true;
     }
     if (path_slack_ps_ > 0) return Saturation::shorter_possible;
+    if (flow_value_nw_ >= limit_nw) return Saturation::limit_reached;
     const PowerNw room_nw = path_room_nw();
     if (room_nw == kUnlimitedFlow && limit_nw == kUnlimitedFlow) return Saturation::fastest;
     const PowerNw amount_nw = std::min(room_nw, limit_nw - flow_value_nw_);
     push_along_path(amount_nw);
     path_known_ = amount_nw < room_nw;
   }
-  return Saturation::limit_reached;
 }
 
 /// Dijkstra on slack from the end of the iteration back to its start. Returns the least slack of any path: 0 when one

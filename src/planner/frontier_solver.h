@@ -50,10 +50,11 @@ class FrontierSolver {
 
   enum class Saturation {
     shorter_possible,  ///< no tight path is left: the next vertex is faster
-    limit_reached,     ///< the flow has the asked value
+    limit_reached,     ///< the flow has the asked value, and more could be pushed
     fastest,           ///< no flow stops the critical path: every op on it is at its fastest
   };
-  /// Step 1: pushes flow, at the present iteration time, until its value is `limit_nw` or no tight path is left.
+  /// Step 1: pushes flow, at the present iteration time, until no tight path is left or its value is `limit_nw` (which
+  /// must not be below the present value).
   Saturation saturate(PowerNw limit_nw = kUnlimitedFlow);
   /// How far `shorten` will go. To be called, like it, after `saturate` has returned `shorter_possible`.
   [[nodiscard]] TimePs step_ps() const { return path_slack_ps_; }

@@ -94,10 +94,7 @@ class SandwichWalk {
 
   /// Of all walks so far.
   [[nodiscard]] Frontier frontier() const {
-    std::vector<BoundLine> bounds = bounds_;
-    std::sort(bounds.begin(), bounds.end(),
-              [](const BoundLine& a, const BoundLine& b) { return a.slope_nw > b.slope_nw; });
-    return {lower_convex_chain(points_, instance_->blocking_power_nw), std::move(bounds), instance_->blocking_power_nw};
+    return {lower_convex_chain(points_, instance_->blocking_power_nw), bounds_, instance_->blocking_power_nw};
   }
 
  private:

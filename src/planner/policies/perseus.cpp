@@ -86,8 +86,9 @@ PerseusModel::Solution PerseusModel::solve(double deadline_s) const {
   while (solver.time_ps() > deadline_ps && shorter_possible(FrontierSolver::kUnlimitedFlow)) {
     solver.shorten(deadline_ps);
   }
-  // Faster than the deadline only while that saves more blocking energy than it costs.
-  while (shorter_possible(instance_.blocking_power_nw)) solver.shorten();
+  // Faster than the deadline only while that saves at least as much blocking energy as it costs.
+  const PowerNw blocking_power_nw = instance_.blocking_power_nw;
+  while (solver.flow_value_nw() <= blocking_power_nw && shorter_possible(blocking_power_nw)) solver.shorten();
 
   // All breakpoints are whole units, and so are the optimal times at every vertex and at a deadline of whole units.
   std::vector<TimePs> time_ps(instance_.cost_of_op.size());

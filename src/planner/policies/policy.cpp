@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "planner/policies/envpipe.h"
 #include "planner/policies/envpipe_offline.h"
+#include "planner/policies/lowgear.h"
 #include "planner/policies/max_clock.h"
 #include "planner/policies/perseus.h"
 #include "planner/policies/zeus.h"
@@ -31,6 +32,7 @@ constexpr auto kPolicies = std::to_array<Entry>({
     {"envpipe", make<EnvPipePolicy>},
     {"envpipe-offline", make<EnvPipeOfflinePolicy>},
     {"perseus", make<PerseusPolicy>},
+    {"lowgear", make<LowgearPolicy>},
 });
 
 }  // namespace

@@ -6,6 +6,7 @@ set(LOWGEAR_POLICY_SOURCES
     policies/envpipe.cpp
     policies/envpipe_offline.cpp
     policies/exponential_fit.cpp
+    policies/lowgear.cpp
     policies/max_clock.cpp
     policies/perseus.cpp
     policies/perseus_curve.cpp
