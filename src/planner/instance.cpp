@@ -34,7 +34,7 @@ ConvexCost convex_cost(std::span<const Option> options) {
   };
   std::vector<Point> points;
   for (const std::size_t index : lower_convex_hull(options)) {
-    const Point next{ps_from_s(options[index].time_s), options[index].effective_energy_j};
+    const Point next{ps_not_below_s(options[index].time_s), options[index].effective_energy_j};
     while (!points.empty() && (points.back().time_ps == next.time_ps || slope_w(points.back(), next) > kMaxSlopeW)) {
       points.pop_back();
     }

@@ -21,10 +21,10 @@ struct ConvexCost {
   [[nodiscard]] EnergyZj energy_zj(TimePs time_ps) const;
 };
 
-/// The lower convex hull of Pareto options in integers. Slopes are rounded to the nanowatt, so an energy may differ
-/// from the option's by 1e-9 W times the time range (about 3e-11 J). An option that saves time at more than 10 MW (two
-/// clocks within nanoseconds of each other: noise) is dropped in favour of the slower one. Throws InputError when
-/// `options` is empty or a time is beyond kMaxTimeS.
+/// The lower convex hull of Pareto options in integers. Times are rounded up to the picosecond. Slopes are rounded to
+/// the nanowatt, so an energy may differ from the option's by 1e-9 W times the time range (about 3e-11 J). An option
+/// that saves time at more than 10 MW (two clocks within nanoseconds of each other: noise) is dropped in favour of the
+/// slower one. Throws InputError when `options` is empty or a time is beyond kMaxTimeS.
 [[nodiscard]] ConvexCost convex_cost(std::span<const Option> options);
 
 /// Minimise the sum of op costs subject to precedence and a deadline: what the frontier solver works on. Holds nothing

@@ -25,8 +25,8 @@ PlanningModel make_planning_model(const PipelineDag& dag, const StageProfile& pr
     model.instance.costs.push_back(convex_cost(options));
     std::vector<ClockChoice>& choices = model.choices.emplace_back();
     for (const Option& option : options) {
-      choices.push_back(
-          {option.clock_mhz, ps_from_s(option.time_s), static_cast<EnergyZj>(option.effective_energy_j * kZjPerJoule)});
+      choices.push_back({option.clock_mhz, ps_not_below_s(option.time_s),
+                         static_cast<EnergyZj>(option.effective_energy_j * kZjPerJoule)});
     }
   }
   return model;

@@ -19,7 +19,13 @@
 namespace lowgear {
 namespace {
 
-using namespace verifier;
+using verifier::Findings;
+using verifier::Pipeline;
+using verifier::PlanBasis;
+using verifier::PlanRow;
+using verifier::Point;
+using verifier::ProvenFrontier;
+using verifier::RunSettings;
 
 /// Relative difference that a double written as text and read back may show after sums in another order.
 constexpr double kRounding = 1e-9;
@@ -80,7 +86,7 @@ void check_ends_and_distance(const PlanFolder& folder, const RunSettings& run, c
   std::vector<TimePs> fastest_ps;
   for (std::size_t op = 0; op < pipeline.ops().size(); ++op) fastest_ps.push_back(pipeline.curve(op).fastest_ps());
   std::vector<TimePs> start_ps(fastest_ps.size());
-  const TimePs possible_ps = pipeline.start_times<TimePs>(fastest_ps, start_ps);
+  const auto possible_ps = pipeline.start_times<TimePs>(fastest_ps, start_ps);
   if (proven.chain().front().time_ps != possible_ps) {
     findings.add(fmt::format("{}: the fastest vertex takes {} s, but {} s is possible", folder.certificate.name,
                              s_from_ps(proven.chain().front().time_ps), s_from_ps(possible_ps)));
@@ -94,13 +100,13 @@ void check_ends_and_distance(const PlanFolder& folder, const RunSettings& run, c
 }
 
 void check_plans(const PlanFolder& folder, const PlanBasis& basis, VerifyReport& report, Findings& findings) {
-  const std::vector<PlanRow> rows = read_plan_rows(folder.plans_table);
+  const std::vector<PlanRow> rows = verifier::read_plan_rows(folder.plans_table);
   if (rows.size() != folder.plans.size()) {
     findings.add(fmt::format("{}: it has {} rows, but there are {} plans", folder.plans_table.name, rows.size(),
                              folder.plans.size()));
   }
   for (std::size_t i = 0; i < std::min(rows.size(), folder.plans.size()); ++i) {
-    check_plan(basis, folder.plans[i], rows[i], findings);
+    verifier::check_plan(basis, folder.plans[i], rows[i], findings);
     report.max_gap_pct = std::max(report.max_gap_pct, rows[i].gap_pct.value_or(0));
   }
   report.plans = folder.plans.size();
@@ -109,14 +115,14 @@ void check_plans(const PlanFolder& folder, const PlanBasis& basis, VerifyReport&
 }  // namespace
 
 VerifyReport verify(const PlanFolder& folder) {
-  const RunSettings run = read_run_settings(folder.run.text, folder.run.name);
+  const RunSettings run = verifier::read_run_settings(folder.run.text, folder.run.name);
   const Schedule schedule = read_schedule(folder, run);
   const StageProfile profile = read_stage_profile(folder.profile.text, folder.profile.name);
   const Pipeline pipeline(schedule, profile, run.blocking_power_w);
 
   VerifyReport report;
   Findings findings;
-  const std::optional<ProvenFrontier> proven = prove_frontier(pipeline, folder.certificate, findings);
+  const std::optional<ProvenFrontier> proven = verifier::prove_frontier(pipeline, folder.certificate, findings);
   if (proven) {
     check_ends_and_distance(folder, run, pipeline, *proven, findings);
     check_frontier_table(folder.frontier, *proven, findings);

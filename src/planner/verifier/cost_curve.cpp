@@ -22,7 +22,7 @@ double slope_w(const Point& fast, const Point& slow) {
 std::vector<Point> points_of(std::span<const Measurement> measurements, double blocking_power_w) {
   std::vector<Point> points;
   for (const Measurement& measured : measurements) {
-    points.push_back({ps_from_s(measured.time_s), measured.energy_j - blocking_power_w * measured.time_s});
+    points.push_back({ps_not_below_s(measured.time_s), measured.energy_j - blocking_power_w * measured.time_s});
   }
   std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) {
     return std::tie(a.time_ps, a.energy_j) < std::tie(b.time_ps, b.energy_j);

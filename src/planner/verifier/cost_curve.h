@@ -12,7 +12,7 @@ namespace lowgear::verifier {
 /// convex hull of those that no other one beats, with mixtures of clocks in between.
 ///
 /// The numbers are those that docs/formats.md states for certificates: effective energy in double precision, times to
-/// the nearest picosecond, slopes to the nearest nanowatt; a clock that saves time at more than 10 MW is left out.
+/// the next whole picosecond, slopes to the nearest nanowatt; a clock that saves time at more than 10 MW is left out.
 class CostCurve {
  public:
   /// `measurements` must not be empty.

@@ -61,7 +61,7 @@ class Walk {
       return fmt::format("{} takes {} ps, but its clocks take {} to {} ps", name_of(op), time_ps, curve.fastest_ps(),
                          curve.slowest_ps());
     }
-    const TimePs longest_ps = pipeline_->start_times<TimePs>(times.value, start_ps_);
+    const auto longest_ps = pipeline_->start_times<TimePs>(times.value, start_ps_);
     if (longest_ps == at.stated_time_ps()) return std::nullopt;
     return fmt::format("the longest path takes {} ps, not {} ps", longest_ps, at.stated_time_ps());
   }

@@ -248,8 +248,8 @@ class PlanCheck {
 
 }  // namespace
 
-std::vector<PlanRow> read_plan_rows(const PlanFolder::File& file) {
-  const CsvTable table(file.text, file.name);
+std::vector<PlanRow> read_plan_rows(const PlanFolder::File& table_file) {
+  const CsvTable table(table_file.text, table_file.name);
   const auto optional_number = [&](std::size_t row, std::string_view column) {
     const std::size_t at = table.column(column);
     return table.text(row, at).empty() ? std::nullopt : std::optional(table.number(row, at));

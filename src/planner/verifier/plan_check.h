@@ -28,7 +28,7 @@ struct PlanRow {
 };
 
 /// Throws InputError with line and column of what cannot be read.
-[[nodiscard]] std::vector<PlanRow> read_plan_rows(const PlanFolder::File& table);
+[[nodiscard]] std::vector<PlanRow> read_plan_rows(const PlanFolder::File& table_file);
 
 /// What all plans of a folder are checked against. `proven` is null when no frontier is: bounds are then not compared.
 struct PlanBasis {

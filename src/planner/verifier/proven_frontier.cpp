@@ -105,12 +105,8 @@ const Line& ProvenFrontier::highest_at(TimePs time_ps) const {
 }
 
 double ProvenFrontier::lower_bound_j(TimePs time_ps) const {
-  const TimePs end_ps = chain_.back().time_ps;
-  if (time_ps <= end_ps) {
-    const TimePs at_ps = std::max(time_ps, chain_.front().time_ps);
-    return energy_j({at_ps, highest_at(at_ps).at(at_ps)});
-  }
-  return slow_line_ ? energy_j({end_ps, slow_line_->at(end_ps)}) : -kInfinity;
+  const TimePs at_ps = std::max(time_ps, chain_.front().time_ps);
+  return energy_j({at_ps, highest_at(at_ps).at(at_ps)});
 }
 
 /// The chain at a time within its ends, rounded up.

@@ -33,8 +33,8 @@ class ProvenFrontier {
   [[nodiscard]] const std::vector<Point>& chain() const { return chain_; }
   /// Energy of the whole iteration, blocking energy included.
   [[nodiscard]] double energy_j(const Point& point) const;
-  /// No iteration of this time uses less energy than this, blocking energy included. Beyond the chain's slow end: no
-  /// slower iteration does. Minus infinity when there is no such bound.
+  /// No iteration of this time uses less energy than this, blocking energy included. A time faster than the chain's is
+  /// taken as its fastest.
   [[nodiscard]] double lower_bound_j(TimePs time_ps) const;
   /// Largest relative distance of the chain from the bound, over the chain's times, and of its slow end from the bound
   /// on every slower iteration. Infinite when there is no such bound.

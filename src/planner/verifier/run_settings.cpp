@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/error.h"
 #include "core/json.h"
 #include "core/units.h"
 #include "profile/options.h"
@@ -23,7 +24,7 @@ double number_in(const JsonView& value, double low, double high) {
 /// Whether the text is the second of two choices.
 bool is_second(const JsonView& value, std::string_view first, std::string_view second) {
   const std::string text = value.text();
-  if (text != first && text != second) value.fail(fmt::format("expected \"{}\" or \"{}\"", first, second));
+  if (text != first && text != second) value.fail(fmt::format("expected {} or {}", quote(first), quote(second)));
   return text == second;
 }
 
