@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cstddef>
 #include <string>
 
@@ -20,7 +21,7 @@ using ::testing::StartsWith;
 
 std::string certificate_of(const ProblemInstance& instance) {
   CertificateRecorder recorder;
-  FrontierObserver* const observer[] = {&recorder};
+  const auto observer = std::to_array<FrontierObserver*>({&recorder});
   (void)solve_frontier(instance, observer);
   return recorder.text();
 }
@@ -67,7 +68,7 @@ TEST(CertificateRecorder, TakesAFewHundredBytesPerVertexHoweverManyMicrobatches)
   const auto bytes_per_vertex = [](int microbatches) {
     const SampleRun run{one_f_one_b_schedule(4, microbatches), sample_profile(4, 6), {80, 80, 80, 80}};
     CertificateRecorder recorder;
-    FrontierObserver* const observer[] = {&recorder};
+    const auto observer = std::to_array<FrontierObserver*>({&recorder});
     const ProblemInstance instance =
         make_planning_model(build_dag(run.schedule), run.profile, run.blocking_power_w).instance;
     const Frontier frontier = solve_frontier(instance, observer);
@@ -78,7 +79,7 @@ TEST(CertificateRecorder, TakesAFewHundredBytesPerVertexHoweverManyMicrobatches)
 
 TEST(CertificateRecorder, StopsAtItsLimitWithAWayOut) {
   CertificateRecorder recorder(100);
-  FrontierObserver* const observer[] = {&recorder};
+  const auto observer = std::to_array<FrontierObserver*>({&recorder});
   const ProblemInstance chain = instance_of({{{5, 10}, {7}, 0}, {{5, 10}, {2}, 0}}, {{0, 1}}, 1);
   try {
     (void)solve_frontier(chain, observer);

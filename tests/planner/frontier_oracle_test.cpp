@@ -63,7 +63,7 @@ struct PublishedPipeline {
   std::string schedule;
   double blocking_power_w = 0;
 
-  friend void PrintTo(const PublishedPipeline& pipeline, std::ostream* out) { *out << pipeline.name; }
+  friend std::ostream& operator<<(std::ostream& out, const PublishedPipeline& pipeline) { return out << pipeline.name; }
 };
 
 class PublishedPipelines : public ::testing::TestWithParam<PublishedPipeline> {};

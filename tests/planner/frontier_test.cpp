@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <random>
 #include <string>
@@ -136,7 +137,7 @@ class Witness final : public FrontierObserver {
 TEST(Frontier, ShowsObserversEveryVertexSlowestFirst) {
   Witness first;
   Witness second;
-  FrontierObserver* const observers[] = {&first, &second};
+  const auto observers = std::to_array<FrontierObserver*>({&first, &second});
   (void)solve_frontier(instance_of({kOp}, {}, 10 * kWatt), observers);
   EXPECT_THAT(first.times_ps_, ElementsAre(4 * kSecond, 2 * kSecond, kSecond));
   EXPECT_THAT(first.flows_nw_, ElementsAre(10 * kWatt, 30 * kWatt, 50 * kWatt));
@@ -162,7 +163,7 @@ TEST(Frontier, ReportsHowFarItHasCome) {
 
 TEST(Checkpoints, GiveTheFastestPlaceThatIsNotFasterThanAsked) {
   Checkpoints checkpoints;
-  FrontierObserver* const observer[] = {&checkpoints};
+  const auto observer = std::to_array<FrontierObserver*>({&checkpoints});
   const Frontier frontier = solve_frontier(instance_of({kOp}, {}, 10 * kWatt), observer);
   ASSERT_EQ(frontier.vertices().size(), 3U);
   EXPECT_EQ(checkpoints.before(4 * kSecond + 1), nullptr);
@@ -182,7 +183,7 @@ TEST(Checkpoints, StayWithinTheirNumberAndSpreadEvenly) {
   const ProblemInstance instance = instance_of({many_pieces});
   Checkpoints few(4);
   Witness witness;
-  FrontierObserver* const observers[] = {&few, &witness};
+  const auto observers = std::to_array<FrontierObserver*>({&few, &witness});
   (void)solve_frontier(instance, observers);
   std::vector<PowerNw> kept;
   for (const TimePs time_ps : witness.times_ps_) {
@@ -219,7 +220,7 @@ TEST(DeadlineSolver, FindsWhatTheFrontierShows) {
     SCOPED_TRACE("graph " + std::to_string(i));
     const ProblemInstance instance = random_instance(random, {});
     Checkpoints checkpoints(5);
-    FrontierObserver* const observer[] = {&checkpoints};
+    const auto observer = std::to_array<FrontierObserver*>({&checkpoints});
     const Frontier frontier = solve_frontier(instance, observer);
     DeadlineSolver warm(instance, &checkpoints);
     DeadlineSolver cold(instance, nullptr);

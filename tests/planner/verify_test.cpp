@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <array>
 #include <cctype>
 #include <functional>
 #include <ostream>
@@ -139,7 +140,7 @@ struct Tampering {
   const char* name;
   std::function<void(PlanFolder&)> apply;
 
-  friend void PrintTo(const Tampering& tampering, std::ostream* out) { *out << tampering.name; }
+  friend std::ostream& operator<<(std::ostream& out, const Tampering& tampering) { return out << tampering.name; }
 };
 
 class TamperedFolder : public ::testing::TestWithParam<Tampering> {};
@@ -155,7 +156,7 @@ TEST_P(TamperedFolder, IsFound) {
   }
 }
 
-const Tampering kFrontierTampering[] = {
+const auto kFrontierTampering = std::to_array<Tampering>({
     {"FrontierEnergyRaised", [](PlanFolder& f) { scale_cell(f.frontier.text, 5, 1, 1 + 1e-7); }},
     {"FrontierEnergyLowered", [](PlanFolder& f) { scale_cell(f.frontier.text, 5, 1, 1 - 1e-7); }},
     {"FrontierTimeRaised", [](PlanFolder& f) { scale_cell(f.frontier.text, 5, 0, 1 + 1e-7); }},
@@ -189,11 +190,11 @@ const Tampering kFrontierTampering[] = {
     {"FrontierNegativeTime", [](PlanFolder& f) { scale_cell(f.frontier.text, 5, 0, -1); }},
     {"FrontierHugeTime", [](PlanFolder& f) { set_cell(f.frontier.text, 5, 0, "1e300"); }},
     {"FrontierEmpty", [](PlanFolder& f) { f.frontier.text = ""; }},
-};
+});
 INSTANTIATE_TEST_SUITE_P(Frontier, TamperedFolder, ::testing::ValuesIn(kFrontierTampering),
                          [](const auto& tampering) { return std::string(tampering.param.name); });
 
-const Tampering kCertificateTampering[] = {
+const auto kCertificateTampering = std::to_array<Tampering>({
     {"StatedTime", [](PlanFolder& f) { add_behind(f.certificate.text, "vertex ", 1); }},
     {"StatedFlow",
      [](PlanFolder& f) {
@@ -239,13 +240,13 @@ const Tampering kCertificateTampering[] = {
     {"Truncated", [](PlanFolder& f) { f.certificate.text.resize(f.certificate.text.size() / 2); }},
     {"EndCutOff", [](PlanFolder& f) { f.certificate.text.erase(f.certificate.text.rfind("end ")); }},
     {"Empty", [](PlanFolder& f) { f.certificate.text.clear(); }},
-};
+});
 INSTANTIATE_TEST_SUITE_P(Certificate, TamperedFolder, ::testing::ValuesIn(kCertificateTampering),
                          [](const auto& tampering) { return std::string(tampering.param.name); });
 
 std::string& plan_text(PlanFolder& folder) { return folder.plans[1].text; }
 
-const Tampering kPlanTampering[] = {
+const auto kPlanTampering = std::to_array<Tampering>({
     {"Clock", [](PlanFolder& f) { replace(plan_text(f), "\"mhz\"", ":1290", ":1350"); }},
     {"ClockThatIsNotThere", [](PlanFolder& f) { replace(plan_text(f), "\"mhz\"", ":1290", ":1291"); }},
     {"Energy", [](PlanFolder& f) { scale_member(plan_text(f), "energy_j", 1 - 1e-7); }},
@@ -257,7 +258,7 @@ const Tampering kPlanTampering[] = {
     {"Start", [](PlanFolder& f) { replace(plan_text(f), "\"microbatch\":3", "\"start_s\":0.", "\"start_s\":1."); }},
     {"Duration", [](PlanFolder& f) { scale_member(plan_text(f), "duration_s", 1 + 1e-6); }},
     {"Policy", [](PlanFolder& f) { replace(plan_text(f), "policy", "lowgear", "highgear"); }},
-    {"OpsSwapped", [](PlanFolder& f) { replace(plan_text(f), "\"op\":\"backward\"", "backward", "forward"); }},
+    {"OpsSwapped", [](PlanFolder& f) { replace(plan_text(f), R"("op":"backward")", "backward", "forward"); }},
     {"Microbatch", [](PlanFolder& f) { replace(plan_text(f), "\"ops\"", "\"microbatch\":2", "\"microbatch\":1"); }},
     {"RankMissing",
      [](PlanFolder& f) {
@@ -286,11 +287,11 @@ const Tampering kPlanTampering[] = {
        set_cell(f.plans_table.text, 2, 4, "");
        set_cell(f.plans_table.text, 2, 5, "");
      }},
-};
+});
 INSTANTIATE_TEST_SUITE_P(Plan, TamperedFolder, ::testing::ValuesIn(kPlanTampering),
                          [](const auto& tampering) { return std::string(tampering.param.name); });
 
-const Tampering kTableTampering[] = {
+const auto kTableTampering = std::to_array<Tampering>({
     {"Number", [](PlanFolder& f) { set_cell(f.plans_table.text, 2, 0, "7"); }},
     {"Deadline", [](PlanFolder& f) { scale_cell(f.plans_table.text, 2, 1, 1 + 1e-7); }},
     {"Time", [](PlanFolder& f) { scale_cell(f.plans_table.text, 2, 2, 1 + 1e-7); }},
@@ -301,11 +302,11 @@ const Tampering kTableTampering[] = {
     {"NotANumber", [](PlanFolder& f) { set_cell(f.plans_table.text, 1, 3, "much"); }},
     {"RowRemoved", [](PlanFolder& f) { replace(f.plans_table.text, "\n", row_of(f.plans_table.text, 2), ""); }},
     {"ColumnRenamed", [](PlanFolder& f) { replace(f.plans_table.text, "plan", "gap_pct", "gap"); }},
-};
+});
 INSTANTIATE_TEST_SUITE_P(Table, TamperedFolder, ::testing::ValuesIn(kTableTampering),
                          [](const auto& tampering) { return std::string(tampering.param.name); });
 
-const Tampering kInputTampering[] = {
+const auto kInputTampering = std::to_array<Tampering>({
     {"ProfileEnergy", [](PlanFolder& f) { scale_cell(f.profile.text, 1, 4, 1 + 1e-6); }},
     {"ProfileTime", [](PlanFolder& f) { scale_cell(f.profile.text, 1, 3, 1 + 1e-6); }},
     {"ProfileClock", [](PlanFolder& f) { set_cell(f.profile.text, 1, 2, "1411"); }},
@@ -331,7 +332,7 @@ const Tampering kInputTampering[] = {
     {"ScheduleBackwardFirst", [](PlanFolder& f) { replace(f.schedule.text, "2F", "2F0,2B0", "2B0,2F0"); }},
     {"ScheduleOpMissing", [](PlanFolder& f) { replace(f.schedule.text, "0F", "0F0,", ""); }},
     {"ScheduleGPipe", [](PlanFolder& f) { f.schedule.text = write_torch_csv(gpipe_schedule(3, 4)); }},
-};
+});
 INSTANTIATE_TEST_SUITE_P(Input, TamperedFolder, ::testing::ValuesIn(kInputTampering),
                          [](const auto& tampering) { return std::string(tampering.param.name); });
 

@@ -46,7 +46,8 @@ TEST(ProvenFrontier, IsExactWhereLinesRunThroughTheStretches) {
                                 {line(20, 120), line(10, 100), line(0, 60)}, 0);
   EXPECT_EQ(frontier.epsilon(), 0);
   EXPECT_DOUBLE_EQ(frontier.lower_bound_j(3 * kSecond), 70);
-  EXPECT_DOUBLE_EQ(frontier.lower_bound_j(9 * kSecond), 60) << "holds for any slower iteration";
+  EXPECT_DOUBLE_EQ(frontier.lower_bound_j(9 * kSecond), 60);
+  EXPECT_DOUBLE_EQ(frontier.lower_bound_j(kSecond / 2), 100);
 }
 
 TEST(ProvenFrontier, MeasuresTheDistanceBetweenVertices) {
@@ -61,7 +62,6 @@ TEST(ProvenFrontier, MeasuresTheDistanceBetweenVertices) {
 TEST(ProvenFrontier, IsInfinitelyFarWithoutABoundOnSlowerIterations) {
   const ProvenFrontier frontier({point(1, 100), point(2, 80)}, {line(20, 120)}, 10 * kWatt);
   EXPECT_TRUE(std::isinf(frontier.epsilon()));
-  EXPECT_TRUE(std::isinf(frontier.lower_bound_j(3 * kSecond)));
 }
 
 TEST(ProvenFrontier, IsInfinitelyFarFromABoundBelowZero) {
