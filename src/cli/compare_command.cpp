@@ -13,6 +13,7 @@
 #include "cli/planner_arguments.h"
 #include "cli/progress_bar.h"
 #include "cli/replayed_plan.h"
+#include "cli/stopwatch.h"
 #include "cli/verbs.h"
 #include "cli/version.h"
 #include "core/error.h"
@@ -84,17 +85,20 @@ std::string explanation(const Comparison& comparison) {
 
 void print_notes(const Comparison& comparison, const PipelineInput& input, Console& console) {
   for (const ComparisonRow& row : comparison.rows) {
-    if (!row.note.empty()) console.note(fmt::format("{}: {}", row.policy, row.note));
+    if (row.note.empty()) continue;
+    console.note(fmt::format("{}{}{}: {}", row.policy, row.aim.empty() ? "" : ", ", row.aim, row.note));
   }
   for (const std::string& line : comparison.skipped) console.warn(line);
   if (is_example_profile(input.profile)) console.note(kExampleProfileNotice);
 }
 
 ExitCode run_compare(const CompareArguments& arguments, Console& console) {
-  const ComparisonOptions options = comparison_options(arguments);
+  ComparisonOptions options = comparison_options(arguments);
   const PipelineInput input = load_pipeline(arguments.pipeline);
   std::optional<ProgressBar> progress(std::in_place);
+  const Stopwatch stopwatch;
   PipelinePlanner planner(input.schedule, input.profile, input.blocking_power_w, options.planner, {}, &*progress);
+  options.frontier_time_s = stopwatch.elapsed_s();
   const Comparison comparison = compare_policies(input, planner, options, &*progress);
   progress.reset();
   if (!arguments.html.empty()) {

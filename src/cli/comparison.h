@@ -14,7 +14,7 @@
 
 namespace lowgear {
 
-/// The name of Lowgear's own planner among the policies; `make_policy` does not know it.
+/// The name of Lowgear's own planner among the policies.
 inline constexpr const char* kLowgearPolicy = "lowgear";
 
 /// Settings of policies that the command line offers.
@@ -23,7 +23,9 @@ struct PolicySettings {
   std::optional<int> extra_activations;  ///< EnvPipe: beyond those of 1F1B
 };
 
-/// All policies that can be compared, Lowgear's last.
+/// All policies but Lowgear's.
+[[nodiscard]] std::vector<std::string> other_policies();
+/// All of them, Lowgear's last.
 [[nodiscard]] std::vector<std::string> comparable_policies();
 
 /// Throws InputError naming the policies that exist.
@@ -37,7 +39,7 @@ struct ComparisonRow {
   double energy_j = 0;
   std::optional<double> lower_bound_j;  ///< proven for its time, on the order that it runs
   int switches = 0;
-  double plan_time_s = 0;            ///< wall clock
+  double plan_time_s = 0;            ///< wall clock, from the profile to the plan or from a solved frontier (`note`)
   std::optional<double> own_time_s;  ///< what the policy itself believes
   std::optional<double> own_energy_j;
   /// The saving as the evaluation of Perseus counts it (`perseus_intrinsic_saving_pct`), at Perseus' own time and with
@@ -58,6 +60,8 @@ struct ComparisonOptions {
   std::string baseline = "max";
   PlannerOptions planner;
   PolicySettings policy;
+  double frontier_time_s =
+      0;  ///< wall clock that the planner took to solve its frontier: counts for Lowgear's first row
 };
 
 /// Plans with every policy, and with Lowgear for T_min and for the time of every other policy, and replays all. A

@@ -10,8 +10,7 @@ namespace lowgear {
 /// Empty when the system does not say.
 [[nodiscard]] std::optional<std::uint64_t> available_memory_bytes();
 
-/// What planning takes at most for so many computations, the tables of the output included (docs/cli.md says how it was
-/// measured).
+/// What `lowgear plan` takes for so many computations, rounded up.
 [[nodiscard]] double planning_memory_bytes(double computations);
 
 /// Throws InputError with the estimate when planning for `ranks` x `microbatches` x `chunks` microbatches would not fit

@@ -81,12 +81,15 @@ PlanFolder read_plan_folder(const fs::path& folder) {
   return files;
 }
 
-int plan_to_show(std::span<const ReportPlan> plans, double baseline_time_s) {
-  // Times are sums of doubles: equal ones may differ in the last digits.
+bool keeps_time(double time_s, double baseline_time_s) {
   constexpr double kRounding = 1e-9;
+  return time_s <= baseline_time_s * (1 + kRounding);
+}
+
+int plan_to_show(std::span<const ReportPlan> plans, double baseline_time_s) {
   int number = plans.front().number;
   for (const ReportPlan& plan : plans) {
-    if (plan.time_s <= baseline_time_s * (1 + kRounding)) number = plan.number;
+    if (keeps_time(plan.time_s, baseline_time_s)) number = plan.number;
   }
   return number;
 }

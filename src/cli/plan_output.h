@@ -51,8 +51,12 @@ struct RunContents {
 /// What the report is made from. Throws InputError when something is missing or cannot be read.
 [[nodiscard]] RunContents read_run_contents(const PlanFolder& files, const std::filesystem::path& folder);
 
-/// Number of the plan to show: the slowest of those that take no longer than all ops at their highest clock, or the
-/// fastest. `plans` fastest first and not empty.
+/// Whether a plan saves energy without finishing later: it takes no longer than the iteration with everything at its
+/// highest clock. Equal times may differ in the last digits, as they are sums of doubles.
+[[nodiscard]] bool keeps_time(double time_s, double baseline_time_s);
+
+/// Number of the plan to show: the slowest that keeps the baseline's time, or else the fastest. `plans` fastest first
+/// and not empty.
 [[nodiscard]] int plan_to_show(std::span<const ReportPlan> plans, double baseline_time_s);
 
 /// The report's figures. Throws what a replay throws.

@@ -51,6 +51,8 @@ class PlanRun {
     write_inputs();
     write_frontier(planner);
     write_file(files_.certificate, output_file::kCertificate, certificate.text());
+    const Timeline baseline = replay_under(input_.problem(), max_clocks_mhz(input_.problem()), conditions());
+    summary_.baseline = {baseline.time_s, baseline.energy_j_total};
     make_all_plans(planner);
     write_file(files_.plans_table, output_file::kPlans, write_plans_table(summary_.plans));
     describe_run(planner);
@@ -126,9 +128,6 @@ class PlanRun {
         keep_plan(planner.plan(deadlines[i]));
       }
     }
-    const Timeline baseline = replay_under(input_.problem(), max_clocks_mhz(input_.problem()), conditions());
-    summary_.baseline = {baseline.time_s, baseline.energy_j_total};
-    summary_.shown_plan = plan_to_show(summary_.plans, baseline.time_s);
   }
 
   Plan policy_plan(const PipelinePlanner& planner, std::optional<double> deadline_s) {
@@ -154,7 +153,9 @@ class PlanRun {
     write_file(files_.plans.emplace_back(), output_file::plan(number), write_plan(plan));
     if (arguments_->perseus_format) write_perseus(number, plan);
     if (input_.dag.ops.size() * files_.plans.size() > kMaxOpsToVerify) files_.plans.back().text.clear();
-    plans_.push_back(plan);
+    if (number != 0 && !keeps_time(plan.time_s, summary_.baseline.time_s)) return;
+    summary_.shown_plan = number;
+    shown_ = plan;
   }
 
   void write_perseus(int number, const Plan& plan) {
@@ -183,12 +184,26 @@ class PlanRun {
     run.granularity = arguments_->planner.granularity;
     run.switch_latency_s = arguments_->planner.switch_latency_s();
     if (is_example_profile(input_.profile)) run.warnings.emplace_back(kExampleProfileNotice);
-    if (input_.dag.ops.size() > kMaxOpsToCompare) return;
+    if (input_.dag.ops.size() <= kMaxOpsToCompare) run.policies = policies_for_report(planner);
+  }
+
+  /// What the other policies do, for the report: those that answer at once.
+  std::vector<ReportPolicy> policies_for_report(PipelinePlanner& planner) {
+    std::vector<std::string> names = other_policies();
+    if (planner.method() != FrontierMethod::exact) {
+      // Perseus' frontier has as many vertices as ours would have.
+      std::erase(names, "perseus");
+      summary_.run.warnings.emplace_back(
+          "the report leaves out the policy perseus, which takes long where stages differ so much; lowgear compare has "
+          "it");
+    }
     const ComparisonOptions options{
-        .policies = policy_names(),
+        .policies = std::move(names),
+        .baseline = "max",
         .planner = planner_options(arguments_->planner),
-        .policy = {arguments_->perseus_unit_s, arguments_->pipeline.schedule.extra_activations}};
-    run.policies = report_policies(compare_policies(input_, planner, options, progress_));
+        .policy = {arguments_->perseus_unit_s, arguments_->pipeline.schedule.extra_activations},
+        .frontier_time_s = 0};
+    return report_policies(compare_policies(input_, planner, options, progress_));
   }
 
   void verify_files() {
@@ -207,7 +222,7 @@ class PlanRun {
                          .lower_bound = lower_bound_,
                          .plans = summary_.plans,
                          .chosen_plan = summary_.shown_plan,
-                         .chosen = plans_.at(static_cast<std::size_t>(summary_.shown_plan)),
+                         .chosen = shown_,
                          .verified = summary_.verified};
     folder_->write(output_file::kReport, render_html_report(build_report(contents)));
   }
@@ -221,7 +236,7 @@ class PlanRun {
   PlanFolder files_;
   PlanSummary summary_;
   std::vector<ReportPoint> lower_bound_;
-  std::vector<Plan> plans_;
+  Plan shown_;  ///< number `summary_.shown_plan`
   double last_effective_j_ = 0;
 };
 
