@@ -172,7 +172,7 @@ const frontierPlot = (() => {
       plot.append('path').attr({class: 'region', d: `${polyline(region)}Z`});
       if (this.zoom.scale() === 1 && bottom - bound[0].y > 70) {
         plot.append('text').attr({class: 'region-label', x: left + 14, y: bottom - 14})
-          .text(this.report.certificate.verified ? 'no plan can be in here' : 'below the lower bound (not verified)');
+          .text(this.report.certificate.verified ? 'no plan of this schedule can be here' : 'below the lower bound (not verified)');
       }
       if (this.separateBound.length) plot.append('path').attr({class: 'bound', d: polyline(bound)});
       plot.append('path').attr({class: 'curve', d: polyline(this.curve.map((point) => this.place(point)))});
@@ -308,8 +308,8 @@ const frontierPlot = (() => {
     const line = (css) => sample((svg) => svg.append('line').attr({class: css, x1: 0, x2: 26, y1: 7, y2: 7}));
     const exact = report.lower_bound.time_s.length === 0;
     const items = [
-      [line('curve'), exact ? 'frontier = lower bound of any plan' : 'frontier'],
-      ...(exact ? [] : [[line('bound'), 'lower bound of any plan']]),
+      [line('curve'), exact ? 'frontier = lower bound of any plan of this schedule' : 'frontier'],
+      ...(exact ? [] : [[line('bound'), 'lower bound of any plan of this schedule']]),
       [point('plan', 'plan'), 'deployable plan'],
       ...(report.chosen_plan === null ? [] : [[point('plan', 'plan chosen'), 'chosen plan']]),
       ...(report.policies.length ? [[point('policy', 'policy'), 'policy (replayed)']] : []),
