@@ -35,6 +35,7 @@ struct OwnOrder {
   }
   OwnOrder(const OwnOrder&) = delete;
   OwnOrder& operator=(const OwnOrder&) = delete;
+  ~OwnOrder() = default;
 
   Schedule schedule;
   std::optional<PipelinePlanner> planner;

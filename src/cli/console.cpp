@@ -27,7 +27,7 @@ bool colours_allowed(int file_descriptor) {
   return ::isatty(file_descriptor) == 1 && environment("NO_COLOR").empty() && environment("TERM") != "dumb";
 }
 
-Console::Console() {
+Console::Console(int output) : output_(output) {
   const auto mode = colours_allowed(STDERR_FILENO) ? spdlog::color_mode::always : spdlog::color_mode::never;
   log_ = std::make_unique<spdlog::logger>("lowgear", std::make_shared<spdlog::sinks::stderr_color_sink_st>(mode));
   log_->set_pattern("lowgear: %^%l%$: %v");
@@ -37,7 +37,7 @@ Console::~Console() = default;
 
 void Console::print(std::string_view text) {
   while (!text.empty()) {
-    const ssize_t count = ::write(STDOUT_FILENO, text.data(), text.size());
+    const ssize_t count = ::write(output_, text.data(), text.size());
     if (count >= 0) {
       text.remove_prefix(static_cast<std::size_t>(count));
     } else if (errno == EPIPE) {

@@ -18,7 +18,8 @@ namespace lowgear {
 /// Where a verb speaks: results on standard output, everything else on standard error.
 class Console {
  public:
-  Console();
+  /// `output` is the file descriptor of standard output.
+  explicit Console(int output);
   ~Console();
   Console(const Console&) = delete;
   Console& operator=(const Console&) = delete;
@@ -37,6 +38,7 @@ class Console {
   void mute_notes();
 
  private:
+  int output_;
   std::unique_ptr<spdlog::logger> log_;
 };
 

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -7,7 +9,7 @@
 
 int main(int argc, char** argv) {
   lowgear::install_signal_handlers();
-  lowgear::Console console;
+  lowgear::Console console(STDOUT_FILENO);
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
     return lowgear::Application().run(arguments, console);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "cli/plan_tables.h"
@@ -45,7 +46,7 @@ class PlanRun {
   PlanSummary make() {
     if (arguments_->policy != kLowgearPolicy) choose_schedule();
     CertificateRecorder certificate;
-    FrontierObserver* const observers[] = {&certificate};
+    const std::array<FrontierObserver*, 1> observers{&certificate};
     PipelinePlanner planner(input_.schedule, input_.profile, input_.blocking_power_w,
                             planner_options(arguments_->planner), observers, progress_);
     write_inputs();

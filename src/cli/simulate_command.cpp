@@ -96,6 +96,7 @@ PlannedPipeline load_plan(const SimulateArguments& arguments) {
 
 std::vector<StageSlowdown> slow_all_stages(const PipelineDag& dag, double factor) {
   std::vector<StageSlowdown> slowdowns;
+  slowdowns.reserve(static_cast<std::size_t>(dag.stages));
   for (int stage = 0; stage < dag.stages; ++stage) slowdowns.push_back({stage, factor});
   return slowdowns;
 }
