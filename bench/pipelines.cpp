@@ -1,0 +1,72 @@
+#include "pipelines.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include "core/file.h"
+#include "planner/planning_model.h"
+#include "profile/example_profile.h"
+#include "schedule/generators.h"
+
+namespace lowgear::bench {
+namespace {
+
+constexpr std::uint64_t kSeed = 20240904;
+constexpr double kVariation = 0.05;
+
+/// Uniform in [0.95, 1.05]. By hand, because std::uniform_real_distribution differs between standard libraries.
+double random_factor(std::mt19937_64& random) {
+  const double uniform = static_cast<double>(random() >> 11) * 0x1p-53;
+  return 1 + kVariation * (2 * uniform - 1);
+}
+
+}  // namespace
+
+std::string given_path(std::string_view relative) {
+  return (std::filesystem::path(LOWGEAR_SOURCE_DIR) / "../shared/data/perseus" / relative).string();
+}
+
+bool given_data_present() { return std::filesystem::exists(given_path("stage_profile")); }
+
+bool require_given_data(std::string_view study) {
+  if (given_data_present()) return true;
+  std::fprintf(stderr, "%.*s: %s\n", static_cast<int>(study.size()), study.data(), kNoGivenData);
+  return false;
+}
+
+StageProfile GivenProfile::read() const {
+  return read_stage_profile(read_file(given_path("stage_profile/" + std::string(file))), std::string(file));
+}
+
+Pipeline::Pipeline(StageProfile profile, double blocking_power_w, int microbatches)
+    : profile_(std::move(profile)),
+      blocking_power_w_(static_cast<std::size_t>(profile_.stages()), blocking_power_w),
+      schedule_(one_f_one_b_schedule(profile_.stages(), microbatches)),
+      dag_(build_dag(schedule_)) {}
+
+ProblemInstance instance_of(const StageProfile& profile, double blocking_power_w, int microbatches) {
+  const std::vector<double> power_w(static_cast<std::size_t>(profile.stages()), blocking_power_w);
+  return make_planning_model(build_dag(one_f_one_b_schedule(profile.stages(), microbatches)), profile, power_w)
+      .instance;
+}
+
+StageProfile unequal_stages(int stages) {
+  const StageProfile base = given_data_present() ? kGpt3OnA100.read() : example_profile();
+  std::mt19937_64 random(kSeed);
+  StageProfile profile(stages);
+  for (int stage = 0; stage < stages; ++stage) {
+    const int base_stage = stage + 1 == stages ? base.stages() - 1 : 0;
+    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+      const double time_factor = random_factor(random);
+      const double energy_factor = random_factor(random);
+      for (const Measurement& m : base.measurements(base_stage, kind)) {
+        profile.add(stage, kind, {m.clock_mhz, m.time_s * time_factor, m.energy_j * energy_factor});
+      }
+    }
+  }
+  return profile;
+}
+
+}  // namespace lowgear::bench
