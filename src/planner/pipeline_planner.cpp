@@ -129,6 +129,13 @@ struct PipelinePlanner::Impl {
     return clocks_mhz;
   }
 
+  /// Iteration time with every op at its fastest clock, as replayed.
+  double fastest_replayed_s() const {
+    DiscretePlan fastest;
+    fastest.choice.assign(dag.ops.size(), 0);
+    return replay(dag, costs_at_clocks(dag, profile, clocks(fastest)), blocking_power_w).time_s;
+  }
+
   std::optional<std::vector<int>> shared_clocks(ClockGroups groups, TimePs deadline_ps) {
     SharedClockPlanner planner(model, std::move(groups));
     const std::optional<DiscretePlan> plan = planner.plan(solved->solver().solve(deadline_ps));
@@ -181,7 +188,10 @@ double PipelinePlanner::slowest_s() const { return s_from_ps(frontier().slowest_
 
 Plan PipelinePlanner::plan(double deadline_s) {
   if (!(deadline_s <= kMaxTimeS)) throw InputError(fmt::format("deadline {} s is not a time below 10^6 s", deadline_s));
-  const TimePs asked_ps = deadline_s < 0 ? 0 : ps_from_s(deadline_s);
+  TimePs asked_ps = deadline_s < 0 ? 0 : ps_from_s(deadline_s);
+  // T_min is made of times rounded up; the unrounded ones may take some picoseconds less.
+  if (asked_ps < frontier().fastest_ps() && deadline_s >= impl_->fastest_replayed_s())
+    asked_ps = frontier().fastest_ps();
   if (asked_ps < frontier().fastest_ps()) {
     throw InputError(fmt::format("deadline {} s cannot be kept: T_min, the fastest iteration of this pipeline, is {} s",
                                  deadline_s, fastest_s()));
