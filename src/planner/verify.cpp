@@ -92,7 +92,7 @@ void check_ends_and_distance(const PlanFolder& folder, const RunSettings& run, c
                              s_from_ps(proven.chain().front().time_ps), s_from_ps(possible_ps)));
   }
   const double epsilon = proven.epsilon();
-  const double allowed = run.exact ? kExact : run.epsilon;
+  const double allowed = run.exact ? kExact : run.epsilon + kRounding;
   if (!(epsilon <= allowed)) {
     findings.add(fmt::format("{}: the frontier is up to {} above what is proven, relative; at most {} is allowed",
                              folder.certificate.name, epsilon, allowed));

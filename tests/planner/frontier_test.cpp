@@ -79,7 +79,7 @@ TEST(Frontier, IsAPointWhereNothingCanBeChosen) {
 
 TEST(Frontier, KnowsHowFarItIsFromItsBounds) {
   const std::vector<FrontierVertex> vertices{{kSecond, 100 * kJoule}, {3 * kSecond, 60 * kJoule}};
-  const std::vector<BoundLine> bounds{{60 * kWatt, 150 * kJoule}, {5 * kWatt, 73 * kJoule}};
+  const std::vector<BoundLine> bounds{{60 * kWatt, 150 * kJoule}, {5 * kWatt, 73 * kJoule}, {0, 60 * kJoule}};
   const Frontier frontier(vertices, bounds, 0);
   // They cross at 1.4 s, where the bound is 66 J and the chord 92 J.
   EXPECT_NEAR(frontier.epsilon(), (92.0 - 66.0) / 66.0, 1e-9);
@@ -87,7 +87,8 @@ TEST(Frontier, KnowsHowFarItIsFromItsBounds) {
 
 TEST(Frontier, IgnoresBoundsThatOthersHide) {
   const std::vector<FrontierVertex> vertices{{kSecond, 100 * kJoule}, {3 * kSecond, 60 * kJoule}};
-  const std::vector<BoundLine> bounds{{60 * kWatt, 150 * kJoule}, {30 * kWatt, 40 * kJoule}, {5 * kWatt, 73 * kJoule}};
+  const std::vector<BoundLine> bounds{
+      {60 * kWatt, 150 * kJoule}, {30 * kWatt, 40 * kJoule}, {5 * kWatt, 73 * kJoule}, {0, 60 * kJoule}};
   const Frontier frontier(vertices, bounds, 0);
   EXPECT_NEAR(frontier.epsilon(), (92.0 - 66.0) / 66.0, 1e-9);
 }
