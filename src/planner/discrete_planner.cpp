@@ -19,6 +19,9 @@ constexpr RoundingRule kRoundings[] = {
 constexpr std::size_t kLibraryVisits = 6'000'000;
 constexpr std::size_t kSpliceVisits = 300'000;
 
+/// A trade costs a few makespans, and there can be one per op.
+constexpr std::size_t kMaxOpsToTrade = 2'000;
+
 /// Visits of one rounding with its reclaim, per op.
 constexpr std::size_t kVisitsPerRounding = 6;
 /// Visits of one splice, per op: some 12 makespans and a reclaim.
@@ -60,6 +63,11 @@ DiscretePlan DiscretePlanner::plan(TimePs deadline_ps) {
   std::optional<DiscretePlan> spliced = library_.splice(rounder_, in_order_of_start(continuous), deadline_ps, reach);
   const PowerNw power_nw = model_->instance.blocking_power_nw;
   if (spliced && spliced->total_energy_zj(power_nw) < best.total_energy_zj(power_nw)) best = std::move(*spliced);
+  if (continuous.start_by_ps.size() <= kMaxOpsToTrade) {
+    DiscretePlan traded = best;
+    rounder_.trade_between_neighbours(traded, deadline_ps);
+    if (traded.total_energy_zj(power_nw) < best.total_energy_zj(power_nw)) best = std::move(traded);
+  }
   return best;
 }
 

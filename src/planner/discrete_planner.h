@@ -11,8 +11,8 @@
 
 namespace lowgear {
 
-/// Finds clocks for deadlines: several roundings of the continuous optimum, and mixtures of plans for other deadlines.
-/// The best is kept; how good it is, the frontier's bound says.
+/// Finds clocks for deadlines: several roundings of the continuous optimum, mixtures of plans for other deadlines, and
+/// trades between neighbours. The best is kept; how good it is, the frontier's bound says.
 class DiscretePlanner {
  public:
   /// `model`, `solver` must outlive the planner.

@@ -18,6 +18,7 @@ PlanningModel make_planning_model(const PipelineDag& dag, const StageProfile& pr
   for (const ComputeOp& op : dag.ops) {
     const auto [cell, is_new] = cost_of_cell.try_emplace({op.stage, op.kind}, static_cast<int>(model.choices.size()));
     model.instance.cost_of_op.push_back(cell->second);
+    model.rank_of_op.push_back(op.rank);
     if (!is_new) continue;
     (void)profile.at_max_clock(op.stage, op.kind);  // says which rows are missing
     const std::vector<Option> options =

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "planner/instance.h"
@@ -20,6 +21,7 @@ struct PlanningModel {
   ProblemInstance instance;
   /// By cost of the instance: the Pareto options on effective energy, fastest first. The cost is their convex hull.
   std::vector<std::vector<ClockChoice>> choices;
+  std::vector<std::int32_t> rank_of_op;  ///< ops of a rank follow each other in their order of execution
 
   [[nodiscard]] const std::vector<ClockChoice>& choices_of(int op) const {
     return choices[static_cast<std::size_t>(instance.cost_of_op[static_cast<std::size_t>(op)])];

@@ -15,7 +15,12 @@ Rounder::Rounder(const PlanningModel& model)
     : model_(&model),
       graph_(model.instance),
       finish_ps_(graph_.order().size()),
-      latest_finish_ps_(graph_.order().size()) {}
+      latest_finish_ps_(graph_.order().size()),
+      next_on_rank_(graph_.order().size(), -1) {
+  for (std::size_t op = 0; op + 1 < model.rank_of_op.size(); ++op) {
+    if (model.rank_of_op[op] == model.rank_of_op[op + 1]) next_on_rank_[op] = static_cast<std::int32_t>(op) + 1;
+  }
+}
 
 TimePs Rounder::time_ps(std::int32_t op, std::int32_t choice) const {
   return model_->choices_of(op)[at(choice)].time_ps;
@@ -78,9 +83,7 @@ DiscretePlan Rounder::reclaim_slack(std::vector<std::int32_t> choice, TimePs dea
   // Three sweeps. The first only notes latest finishes. The second goes forwards, where each op may use what is left up
   // to its latest finish; what it uses is gone for those behind it. The third does the same backwards: between the
   // second's earliest starts and finishes that are brought up to date as it goes.
-  for (const std::int32_t op : std::views::reverse(graph_.order())) {
-    latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, deadline_ps);
-  }
+  find_latest_finishes(choice, deadline_ps);
   for (const std::int32_t op : graph_.order()) {
     const TimePs start_ps = earliest_start_ps(op);
     slow_down_within(op, latest_finish_ps_[at(op)] - start_ps, choice);
@@ -97,6 +100,69 @@ DiscretePlan Rounder::reclaim_slack(std::vector<std::int32_t> choice, TimePs dea
   }
   plan.choice = std::move(choice);
   return plan;
+}
+
+void Rounder::find_latest_finishes(std::span<const std::int32_t> choice, TimePs deadline_ps) {
+  for (const std::int32_t op : std::views::reverse(graph_.order())) {
+    latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, deadline_ps);
+  }
+}
+
+Rounder::PairWindow Rounder::pair_window(std::int32_t first, std::int32_t second, std::span<const std::int32_t> choice,
+                                         TimePs deadline_ps) const {
+  PairWindow window{earliest_start_ps(first), deadline_ps, 0, latest_finish_ps_[at(second)]};
+  for (const std::int32_t after : graph_.successors(first)) {
+    if (after == second) continue;
+    window.first_finish_ps =
+        std::min(window.first_finish_ps, latest_finish_ps_[at(after)] - time_ps(after, choice[at(after)]));
+  }
+  for (const std::int32_t before : graph_.predecessors(second)) {
+    if (before != first) window.second_start_ps = std::max(window.second_start_ps, finish_ps_[at(before)]);
+  }
+  return window;
+}
+
+Rounder::PairChoice Rounder::best_pair(std::int32_t first, std::int32_t second, const PairWindow& window,
+                                       std::span<const std::int32_t> choice) const {
+  const std::vector<ClockChoice>& of_first = model_->choices_of(first);
+  const std::vector<ClockChoice>& of_second = model_->choices_of(second);
+  const EnergyZj now_zj =
+      of_first[at(choice[at(first)])].effective_energy_zj + of_second[at(choice[at(second)])].effective_energy_zj;
+  PairChoice best;
+  std::size_t s = of_second.size();  // slowest of the second that still fits, plus one: falls as the first gets slower
+  for (std::size_t f = 0; f < of_first.size(); ++f) {
+    const TimePs handover_ps = window.first_start_ps + of_first[f].time_ps;
+    if (handover_ps > window.first_finish_ps) break;
+    const TimePs left_ps = window.second_finish_ps - std::max(handover_ps, window.second_start_ps);
+    while (s > 0 && of_second[s - 1].time_ps > left_ps) --s;
+    if (s == 0) break;
+    const EnergyZj saved_zj = now_zj - of_first[f].effective_energy_zj - of_second[s - 1].effective_energy_zj;
+    if (saved_zj > best.saved_zj) best = {saved_zj, static_cast<std::int32_t>(f), static_cast<std::int32_t>(s - 1)};
+  }
+  return best;
+}
+
+void Rounder::trade_between_neighbours(DiscretePlan& plan, TimePs deadline_ps) {
+  (void)makespan_ps(plan.choice);  // earliest finishes
+  find_latest_finishes(plan.choice, deadline_ps);
+  std::vector<std::int32_t> choice = plan.choice;
+  for (const std::int32_t first : graph_.order()) {
+    const std::int32_t second = next_on_rank_[at(first)];
+    if (second < 0) continue;
+    const PairChoice best = best_pair(first, second, pair_window(first, second, choice, deadline_ps), choice);
+    if (best.saved_zj == 0) continue;
+    const std::int32_t first_before = std::exchange(choice[at(first)], best.first);
+    const std::int32_t second_before = std::exchange(choice[at(second)], best.second);
+    // What the second op waits for may itself wait for the first, which the window does not see: only a replay tells.
+    if (makespan_ps(choice) > deadline_ps) {
+      choice[at(first)] = first_before;
+      choice[at(second)] = second_before;
+      (void)makespan_ps(choice);
+    } else {
+      find_latest_finishes(choice, deadline_ps);
+    }
+  }
+  plan = reclaim_slack(std::move(choice), deadline_ps);
 }
 
 TimePs Rounder::makespan_ps(std::span<const std::int32_t> choice) {
