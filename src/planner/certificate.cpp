@@ -61,8 +61,8 @@ void CertificateRecorder::vertex(const FrontierSolver& solver) {
   append_line("e", edge_flow_nw, edge_flow_nw_);
   if (text_.size() > max_bytes_) {
     throw Error(
-        fmt::format("the certificate of the frontier is larger than {} MiB; plan with the sandwich method, "
-                    "which needs fewer vertices",
+        fmt::format("the certificate of the frontier is larger than {} MiB; plan with the sandwich method (--frontier "
+                    "sandwich), which needs fewer vertices",
                     max_bytes_ >> 20));
   }
 }
