@@ -83,6 +83,15 @@ double Frontier::distance_at(TimePs time_ps) const {
   return (energy_j_at(time_ps) - bound_j) / bound_j;
 }
 
+/// The flattest bound is level in total energy where its slope is the blocking power. One that is steeper falls for
+/// ever, and bounds the least energy by what it is at T*.
+double Frontier::distance_of_least_energy() const {
+  const BoundLine& flattest = bounds_.back();
+  if (flattest.slope_nw != blocking_power_nw_) return distance_at(slowest_ps());
+  const double bound_j = j_from_zj(flattest.intercept_zj);
+  return (energy_j(vertices_.back()) - bound_j) / bound_j;
+}
+
 /// Achievable energy is linear between vertices and the bound is convex, so that their distance is largest at a vertex
 /// or where two neighbouring lines of the bound meet.
 std::vector<TimePs> Frontier::widest_times() const {
@@ -96,13 +105,14 @@ std::vector<TimePs> Frontier::widest_times() const {
 }
 
 double Frontier::epsilon() const {
-  double epsilon = 0;
+  double epsilon = std::max(0.0, distance_of_least_energy());
   for (const TimePs time_ps : widest_times()) epsilon = std::max(epsilon, distance_at(time_ps));
   return epsilon;
 }
 
 std::optional<TimePs> Frontier::fastest_beyond(double epsilon) const {
   std::optional<TimePs> fastest;
+  if (distance_of_least_energy() > epsilon) fastest = slowest_ps();
   for (const TimePs time_ps : widest_times()) {
     if (distance_at(time_ps) > epsilon && (!fastest || time_ps < *fastest)) fastest = time_ps;
   }

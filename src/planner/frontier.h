@@ -49,13 +49,15 @@ class Frontier {
   /// No iteration of at most this time (at least T_min) uses less energy than this, blocking energy included.
   [[nodiscard]] double lower_bound_j_at(TimePs time_ps) const;
 
-  /// Largest relative distance of the achievable energy from its bound anywhere on the frontier; 0 when exact.
+  /// Largest relative distance of the achievable energy from its bound anywhere on the frontier, and of its least
+  /// energy from what bounds iterations of any length; 0 when exact.
   [[nodiscard]] double epsilon() const;
-  /// The fastest time at which that distance is above `epsilon`; none when it is nowhere.
+  /// The fastest time at which that distance is above `epsilon` (T* for the least energy); none when it is nowhere.
   [[nodiscard]] std::optional<TimePs> fastest_beyond(double epsilon) const;
 
  private:
   [[nodiscard]] double distance_at(TimePs time_ps) const;
+  [[nodiscard]] double distance_of_least_energy() const;
   [[nodiscard]] std::vector<TimePs> widest_times() const;
   [[nodiscard]] EnergyZj bound_zj(TimePs time_ps) const;
 
