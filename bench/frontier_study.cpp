@@ -1,14 +1,22 @@
-/// The targets on frontiers, from a profile in memory: schedule, graph, costs and solution, on one thread; medians of
-/// single solves and their spread.
+/// How long frontiers take, from a profile in memory: schedule, graph, costs and solution, on one thread; medians of
+/// single solves and their spread. Where stages are unequal, the first solve is that of 64 stages, so that the process'
+/// peak memory is known to be its own.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <array>
+#include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "measurement.h"
 #include "pipelines.h"
+#include "planner/certificate.h"
 #include "planner/frontier.h"
+#include "planner/periodic.h"
 #include "planner/sandwich.h"
 
 namespace lowgear::bench {
@@ -16,61 +24,85 @@ namespace {
 
 constexpr double kEpsilon = 1e-3;
 
-template <typename Solve>
-Spread repeated(int times, Solve&& solve) {
+/// Something to time, with the number that it should reach where there is one.
+struct Case {
+  std::string what;
+  int solves = 1;
+  std::optional<double> reach_s;
+  std::function<Frontier()> solve;
+};
+
+std::string time_text(double seconds) {
+  return seconds < 1 ? fmt::format("{:.1f} ms", 1e3 * seconds) : fmt::format("{:.2f} s", seconds);
+}
+
+void measure(const Case& measured) {
   std::vector<double> seconds;
-  seconds.reserve(static_cast<std::size_t>(times));
-  for (int i = 0; i < times; ++i) seconds.push_back(seconds_of(solve));
-  return spread_of(std::move(seconds));
+  std::optional<Frontier> frontier;
+  for (int i = 0; i < measured.solves; ++i) seconds.push_back(seconds_of([&] { frontier = measured.solve(); }));
+  const Spread spread = spread_of(std::move(seconds));
+  const std::string time = fmt::format("{} ({} to {}; {} solves)", time_text(spread.median), time_text(spread.min),
+                                       time_text(spread.max), measured.solves);
+  fmt::print("| {} | {} | {} | {:.4f} % |\n", measured.what, time, frontier->vertices().size(),
+             100 * frontier->epsilon());
+  if (!measured.reach_s) return;
+  print_target(measured.what, time, fmt::format("≤ {:g} s", *measured.reach_s), spread.median <= *measured.reach_s);
 }
 
-void print_time(std::string_view what, const Spread& spread, double reach_s) {
-  const auto text = [](double seconds) {
-    return seconds < 1 ? fmt::format("{:.1f} ms", 1e3 * seconds) : fmt::format("{:.2f} s", seconds);
-  };
-  print_target(what, fmt::format("{} ({}–{})", text(spread.median), text(spread.min), text(spread.max)),
-               fmt::format("≤ {:g} s", reach_s), spread.median <= reach_s);
+Frontier exact(const StageProfile& profile, int microbatches) {
+  return solve_frontier(instance_of(profile, kGpt3OnA100.blocking_power_w, microbatches));
 }
 
-void run_given() {
-  const StageProfile profile = kGpt3OnA100.read();
-  const auto exact = [&](int microbatches) {
-    return [&profile, microbatches] {
-      (void)solve_frontier(instance_of(profile, kGpt3OnA100.blocking_power_w, microbatches));
-    };
-  };
-  print_time("exact frontier, gpt3-175b A100, 8 stages, M=96 (15 solves)", repeated(15, exact(96)), 0.05);
-  print_time("the same, M=1024 (7 solves)", repeated(7, exact(1024)), 0.3);
+Frontier exact_with_certificate(const StageProfile& profile, int microbatches) {
+  const ProblemInstance instance = instance_of(profile, kGpt3OnA100.blocking_power_w, microbatches);
+  Checkpoints checkpoints;
+  CertificateRecorder certificate;
+  const std::array<FrontierObserver*, 2> observers{&checkpoints, &certificate};
+  return solve_frontier(instance, observers);
+}
+
+Frontier sandwiched(const StageProfile& profile, int microbatches) {
+  return solve_sandwich(instance_of(profile, kGpt3OnA100.blocking_power_w, microbatches), kEpsilon).frontier;
+}
+
+/// Carried on from few microbatches. Throws std::bad_optional_access if it does not come out periodic.
+Frontier periodic(const StageProfile& profile, int microbatches) {
+  const auto instance = [&profile](int count) { return instance_of(profile, kGpt3OnA100.blocking_power_w, count); };
+  return solve_periodic(instance, microbatches, 2 * profile.stages()).value().frontier;
 }
 
 void run_unequal() {
-  const StageProfile of_32 = unequal_stages(32);
   const StageProfile of_64 = unequal_stages(64);
-  double epsilon_32 = 0;
-  double epsilon_64 = 0;
-  const Spread sandwich_64 = repeated(3, [&] {
-    epsilon_64 = solve_sandwich(instance_of(of_64, kUnequalBlockingPowerW, 512), kEpsilon).frontier.epsilon();
-  });
-  // Before anything larger runs in this process: the peak is that of the 64 stages.
+  measure({"64 unequal stages, M = 512 (65,536 ops), ε = 0.1 %", 3, 5, [&] { return sandwiched(of_64, 512); }});
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const double peak_mb = static_cast<double>(usage.ru_maxrss) / 1024;
-  print_time(fmt::format("64 unequal stages, M=512, ε = 0.1 % (found {:.3f} %; 3 solves)", 100 * epsilon_64),
-             sandwich_64, 5);
+  const double peak_mb = static_cast<double>(usage.ru_maxrss) * 1024e-6;  // Linux counts in KiB
   print_target("the same, peak memory of the process", fmt::format("{:.0f} MB", peak_mb), "≤ 500 MB", peak_mb <= 500);
-  const Spread sandwich_32 = repeated(5, [&] {
-    epsilon_32 = solve_sandwich(instance_of(of_32, kUnequalBlockingPowerW, 128), kEpsilon).frontier.epsilon();
-  });
-  print_time(fmt::format("32 unequal stages, M=128, ε = 0.1 % (found {:.3f} %; 5 solves)", 100 * epsilon_32),
-             sandwich_32, 3);
-  const Spread exact_32 = repeated(3, [&] { (void)solve_frontier(instance_of(of_32, kUnequalBlockingPowerW, 128)); });
-  print_time("the same, every vertex (3 solves)", exact_32, 60);
+  const StageProfile of_32 = unequal_stages(32);
+  measure({"32 unequal stages, M = 128, ε = 0.1 %", 5, 3, [&] { return sandwiched(of_32, 128); }});
+  measure({"32 unequal stages, M = 128, every vertex", 3, 60, [&] { return exact(of_32, 128); }});
+  const StageProfile of_16 = unequal_stages(16);
+  measure({"16 unequal stages, M = 96, every vertex", 5, {}, [&] { return exact(of_16, 96); }});
+  const StageProfile of_8 = unequal_stages(8);
+  measure({"8 unequal stages, M = 96, every vertex", 5, {}, [&] { return exact(of_8, 96); }});
+}
+
+void run_given() {
+  const StageProfile gpt3 = kGpt3OnA100.read();
+  measure({"exact frontier, gpt3-175b A100, 8 stages, M = 96", 15, 0.05, [&] { return exact(gpt3, 96); }});
+  measure({"the same, with checkpoints and certificate", 15, {}, [&] { return exact_with_certificate(gpt3, 96); }});
+  measure({"exact frontier, gpt3-175b A100, 8 stages, M = 1024", 7, 0.3, [&] { return exact(gpt3, 1024); }});
+  measure({"the same, with checkpoints and certificate", 7, {}, [&] { return exact_with_certificate(gpt3, 1024); }});
+  measure({"the same, carried on by periodicity", 15, {}, [&] { return periodic(gpt3, 1024); }});
+  measure({"M = 16384, carried on by periodicity", 15, {}, [&] { return periodic(gpt3, 16384); }});
 }
 
 }  // namespace
 }  // namespace lowgear::bench
 
 int main() {
+  fmt::print("| frontier | time | vertices | from its bound |\n|---|---|---|---|\n");
   lowgear::bench::run_unequal();
   if (lowgear::bench::require_given_data("frontier_study")) lowgear::bench::run_given();
+  return 0;
 }

@@ -1,6 +1,8 @@
-/// How good plans are and how long one takes: 100 deadlines evenly from T_min to T* on a solved frontier. Figures are
-/// replayed; the gap is to the certified bound at the replayed time.
+/// How far plans are from what is proven possible: the certified gap, (replayed energy - lower bound at the replayed
+/// time) / lower bound, over 100 deadlines evenly over [T_min, T*].
 #include <fmt/format.h>
+
+#include <algorithm>
 
 #include "measurement.h"
 #include "pipelines.h"
@@ -9,48 +11,50 @@
 namespace lowgear::bench {
 namespace {
 
-constexpr int kDeadlines = 100;
+constexpr double kReachMaxPct = 0.25;
+constexpr double kReachMeanPct = 0.1;
 
-struct GapFigures {
-  Extent gap_pct;
-  Extent plan_s;
+struct Gaps {
+  Extent pct;
+  double widest_at = 0;  ///< deadline of the largest gap over T_min
+  int late = 0;          ///< plans that take longer than their deadline when replayed
 };
 
-GapFigures measure(const Pipeline& pipeline) {
-  PipelinePlanner planner(pipeline.schedule(), pipeline.profile(), pipeline.blocking_power_w(), {});
-  const double range_s = planner.slowest_s() - planner.fastest_s();
-  (void)planner.plan(planner.slowest_s());  // the library of plans belongs to the solved frontier
-  GapFigures figures;
-  for (int k = 0; k < kDeadlines; ++k) {
-    const double deadline_s =
-        k + 1 == kDeadlines ? planner.slowest_s() : planner.fastest_s() + range_s * k / (kDeadlines - 1);
-    figures.plan_s.add(seconds_of([&] { figures.gap_pct.add(planner.plan(deadline_s).gap_pct().value()); }));
+Gaps gaps_of(PipelinePlanner& planner) {
+  Gaps gaps;
+  for (const double deadline_s : even_deadlines_s(planner.fastest_s(), planner.slowest_s())) {
+    const Plan plan = planner.plan(deadline_s);
+    const double gap_pct = plan.gap_pct().value();
+    if (gaps.pct.count() == 0 || gap_pct > gaps.pct.max()) gaps.widest_at = deadline_s / planner.fastest_s();
+    gaps.pct.add(gap_pct);
+    if (plan.time_s > deadline_s * (1 + kTimeTolerance)) ++gaps.late;
   }
-  return figures;
+  return gaps;
 }
 
 void run() {
-  fmt::print("| profile | M | gap max % | gap mean % | one plan, mean ms | max ms |\n|---|---|---|---|---|---|\n");
-  Extent all_gaps;
-  double worst_pct = 0;
-  double worst_mean_pct = 0;
-  Extent plan_8x96_s;
+  fmt::print(
+      "| profile | M | T_min | T* | largest gap | at | mean gap | late plans |\n|---|---|---|---|---|---|---|---|\n");
+  double max_pct = 0;
+  Extent means_pct;
   for (const GivenProfile* given : kGivenProfiles) {
     for (const int microbatches : {12, 24, 96}) {
-      const GapFigures figures = measure(Pipeline(*given, microbatches));
-      fmt::print("| {} | {} | {:.3f} | {:.3f} | {:.2f} | {:.2f} |\n", given->name, microbatches, figures.gap_pct.max(),
-                 figures.gap_pct.mean(), 1e3 * figures.plan_s.mean(), 1e3 * figures.plan_s.max());
-      all_gaps.add(figures.gap_pct.mean());
-      worst_pct = std::max(worst_pct, figures.gap_pct.max());
-      worst_mean_pct = std::max(worst_mean_pct, figures.gap_pct.mean());
-      if (microbatches == 96) plan_8x96_s.add(figures.plan_s.max());
+      const Pipeline pipeline(*given, microbatches);
+      PipelinePlanner planner(pipeline.schedule(), pipeline.profile(), pipeline.blocking_power_w(), {});
+      const Gaps gaps = gaps_of(planner);
+      fmt::print("| {} | {} | {:.6f} s | {:.6f} s | {:.3f} % | {:.3f} T_min | {:.3f} % | {} |\n", given->name,
+                 microbatches, planner.fastest_s(), planner.slowest_s(), gaps.pct.max(), gaps.widest_at,
+                 gaps.pct.mean(), gaps.late);
+      max_pct = std::max(max_pct, gaps.pct.max());
+      means_pct.add(gaps.pct.mean());
     }
   }
-  print_target("certified gap, largest of 600", fmt::format("{:.3f} %", worst_pct), "≤ 0.25 %", worst_pct <= 0.25);
-  print_target("certified gap, mean of 600 (largest mean of a case)",
-               fmt::format("{:.3f} % ({:.3f} %)", all_gaps.mean(), worst_mean_pct), "≤ 0.1 %", worst_mean_pct <= 0.1);
-  print_target("one new deadline, 8x96, plan included, slowest of 200",
-               fmt::format("{:.2f} ms", 1e3 * plan_8x96_s.max()), "≤ 5 ms", plan_8x96_s.max() <= 5e-3);
+  print_target("largest certified gap of 100 deadlines, both profiles, M = 12, 24, 96",
+               fmt::format("{:.3f} %", max_pct), fmt::format("≤ {} %", kReachMaxPct), max_pct <= kReachMaxPct);
+  print_target(
+      "mean certified gap, the same 600 plans (largest mean of a case: " + fmt::format("{:.3f} %)", means_pct.max()),
+      fmt::format("{:.3f} %", means_pct.mean()), fmt::format("≤ {} %", kReachMeanPct),
+      means_pct.max() <= kReachMeanPct);
 }
 
 }  // namespace
@@ -58,4 +62,5 @@ void run() {
 
 int main() {
   if (lowgear::bench::require_given_data("gap_study")) lowgear::bench::run();
+  return 0;
 }

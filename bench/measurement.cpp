@@ -20,6 +20,16 @@ void Extent::add(double value) {
   ++count_;
 }
 
+std::vector<double> even_deadlines_s(double fastest_s, double slowest_s) {
+  constexpr int kDeadlines = 100;
+  std::vector<double> deadlines_s;
+  for (int k = 0; k < kDeadlines - 1; ++k) {
+    deadlines_s.push_back(fastest_s + (slowest_s - fastest_s) * k / (kDeadlines - 1));
+  }
+  deadlines_s.push_back(slowest_s);
+  return deadlines_s;
+}
+
 void print_target(std::string_view what, std::string_view figure, std::string_view reach, bool reached) {
   fmt::print("target: | {} | {} | {} | {} |\n", what, figure, reach, reached ? "yes" : "**no**");
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <string_view>
 #include <vector>
 
@@ -39,6 +40,12 @@ template <typename Function>
   function();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
+
+/// The deadlines that plans are judged at: 100, evenly over [T_min, T*], both ends included.
+[[nodiscard]] std::vector<double> even_deadlines_s(double fastest_s, double slowest_s);
+
+/// Times that are sums of the same terms in another order, or of whole picoseconds, differ by less (relative).
+inline constexpr double kTimeTolerance = 1e-9;
 
 /// A figure with the number that it should reach, as one line `target: | what | figure | reach | reached |`, which
 /// bench/results.sh collects into the first table of bench/RESULTS.md.

@@ -66,10 +66,8 @@ class Pipeline {
 
 /// A pipeline in which no two stages are alike: every (stage, kind) has the times and the energies of the base's first
 /// stage (of its last, the last one), each scaled by a factor of its own from 0.95 to 1.05. The same on every machine.
-/// The base is GPT-3's given profile, or Lowgear's example profile where that is absent.
+/// The base is GPT-3's given profile, whose blocking power goes with it, or Lowgear's example profile where that is
+/// absent.
 [[nodiscard]] StageProfile unequal_stages(int stages);
-
-/// The blocking power of that base.
-inline constexpr double kUnequalBlockingPowerW = kGpt3OnA100.blocking_power_w;
 
 }  // namespace lowgear::bench

@@ -1,0 +1,93 @@
+/// How long one new deadline takes on a solved frontier, discrete plan included: mean and maximum over 100 deadlines
+/// evenly over [T_min, T*], in several passes over all of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "measurement.h"
+#include "pipelines.h"
+#include "planner/discrete_planner.h"
+#include "planner/frontier.h"
+#include "planner/pipeline_planner.h"
+#include "planner/planning_model.h"
+
+namespace lowgear::bench {
+namespace {
+
+constexpr int kPasses = 7;
+constexpr double kReachMs = 5;
+
+/// Times of all deadlines in one pass after the other.
+struct Passes {
+  std::vector<double> mean_ms;
+  std::vector<double> max_ms;
+};
+
+template <typename PlanFor>
+Passes time_passes(double fastest_s, double slowest_s, PlanFor plan_for) {
+  Passes passes;
+  for (int pass = 0; pass < kPasses; ++pass) {
+    Extent ms;
+    for (const double deadline_s : even_deadlines_s(fastest_s, slowest_s)) {
+      ms.add(1e3 * seconds_of([&] { plan_for(deadline_s); }));
+    }
+    passes.mean_ms.push_back(ms.mean());
+    passes.max_ms.push_back(ms.max());
+  }
+  return passes;
+}
+
+std::string text(const Spread& ms) { return fmt::format("{:.2f} ms ({:.2f} to {:.2f})", ms.median, ms.min, ms.max); }
+
+void print_row(const GivenProfile& given, int microbatches, const char* what, const Passes& passes) {
+  fmt::print("| {}, 8 x {} | {} | {} | {} |\n", given.name, microbatches, what, text(spread_of(passes.mean_ms)),
+             text(spread_of(passes.max_ms)));
+}
+
+Passes time_discrete_planner(const Pipeline& pipeline) {
+  const PlanningModel model = make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
+  Checkpoints checkpoints;
+  FrontierObserver* const observers[] = {&checkpoints};
+  const Frontier frontier = solve_frontier(model.instance, observers);
+  DeadlineSolver solver(model.instance, &checkpoints);
+  DiscretePlanner planner(model, solver);
+  planner.prepare(frontier, nullptr);
+  return time_passes(s_from_ps(frontier.fastest_ps()), s_from_ps(frontier.slowest_ps()), [&](double deadline_s) {
+    (void)planner.plan(std::clamp(ps_from_s(deadline_s), frontier.fastest_ps(), frontier.slowest_ps()));
+  });
+}
+
+Passes time_pipeline_planner(const Pipeline& pipeline) {
+  PipelinePlanner planner(pipeline.schedule(), pipeline.profile(), pipeline.blocking_power_w(), {});
+  (void)planner.plan(planner.slowest_s());  // makes the library of plans, once for all deadlines
+  return time_passes(planner.fastest_s(), planner.slowest_s(),
+                     [&](double deadline_s) { (void)planner.plan(deadline_s); });
+}
+
+void run() {
+  fmt::print("| pipeline | call | mean of 100 deadlines | slowest of 100 deadlines |\n|---|---|---|---|\n");
+  double worst_ms = 0;
+  for (const GivenProfile* given : kGivenProfiles) {
+    for (const int microbatches : {12, 96}) {
+      const Pipeline pipeline(*given, microbatches);
+      print_row(*given, microbatches, "`DiscretePlanner::plan`", time_discrete_planner(pipeline));
+      const Passes whole = time_pipeline_planner(pipeline);
+      print_row(*given, microbatches, "`PipelinePlanner::plan`, with its replay", whole);
+      if (microbatches == 96) worst_ms = std::max(worst_ms, spread_of(whole.max_ms).median);
+    }
+  }
+  print_target(
+      "one new deadline on a solved frontier, 8 x 96, discrete plan and replay included: slowest of 100 deadlines, "
+      "worse of both profiles",
+      fmt::format("{:.2f} ms", worst_ms), fmt::format("≤ {} ms", kReachMs), worst_ms <= kReachMs);
+}
+
+}  // namespace
+}  // namespace lowgear::bench
+
+int main() {
+  if (lowgear::bench::require_given_data("deadline_study")) lowgear::bench::run();
+  return 0;
+}

@@ -1,0 +1,122 @@
+/// The parts of planning, one by one, for those who work on them: on Lowgear's example profile, 8 stages. What a user
+/// waits for is in the studies.
+#include <benchmark/benchmark.h>
+
+#include <vector>
+
+#include "pipelines.h"
+#include "planner/discrete_planner.h"
+#include "planner/frontier.h"
+#include "planner/planning_model.h"
+#include "planner/rounding.h"
+#include "planner/sandwich.h"
+#include "profile/example_profile.h"
+#include "schedule/generators.h"
+#include "simulator/op_costs.h"
+#include "simulator/replay.h"
+
+namespace lowgear::bench {
+namespace {
+
+constexpr double kBlockingPowerW = 75;
+
+Pipeline example_pipeline(const benchmark::State& state) {
+  return {example_profile(), kBlockingPowerW, static_cast<int>(state.range(0))};
+}
+
+PlanningModel model_of(const Pipeline& pipeline) {
+  return make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
+}
+
+/// A solved frontier, and what solves deadlines on it. Stays where it is.
+struct Solved {
+  explicit Solved(const benchmark::State& state) : pipeline(example_pipeline(state)), model(model_of(pipeline)) {}
+  Solved(const Solved&) = delete;
+  Solved& operator=(const Solved&) = delete;
+
+  /// Goes through deadlines of the frontier, one after the other.
+  [[nodiscard]] TimePs next_deadline_ps() {
+    constexpr TimePs kSteps = 97;
+    step = (step + 31) % kSteps;
+    return frontier.fastest_ps() + (frontier.slowest_ps() - frontier.fastest_ps()) / kSteps * step;
+  }
+
+  Pipeline pipeline;
+  PlanningModel model;
+  Checkpoints checkpoints;
+  FrontierObserver* observers[1] = {&checkpoints};
+  Frontier frontier = solve_frontier(model.instance, observers);
+  DeadlineSolver solver{model.instance, &checkpoints};
+  TimePs step = 0;
+};
+
+void build_model(benchmark::State& state) {
+  const StageProfile profile = example_profile();
+  for ([[maybe_unused]] auto _ : state) {
+    benchmark::DoNotOptimize(instance_of(profile, kBlockingPowerW, static_cast<int>(state.range(0))));
+  }
+}
+
+void exact_frontier(benchmark::State& state) {
+  const PlanningModel model = model_of(example_pipeline(state));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(solve_frontier(model.instance));
+}
+
+void sandwiched_frontier(benchmark::State& state) {
+  const PlanningModel model = model_of(example_pipeline(state));
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(solve_sandwich(model.instance, 1e-3));
+}
+
+void continuous_deadline(benchmark::State& state) {
+  Solved solved(state);
+  for ([[maybe_unused]] auto _ : state) {
+    benchmark::DoNotOptimize(solved.solver.solve(solved.next_deadline_ps()));
+  }
+}
+
+void one_rounding(benchmark::State& state) {
+  Solved solved(state);
+  Rounder rounder(solved.model);
+  const ContinuousPlan continuous = solved.solver.solve(solved.next_deadline_ps());
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(rounder.round(continuous, {}));
+}
+
+void library_of_plans(benchmark::State& state) {
+  Solved solved(state);
+  for ([[maybe_unused]] auto _ : state) {
+    DiscretePlanner planner(solved.model, solved.solver);
+    planner.prepare(solved.frontier, nullptr);
+  }
+}
+
+void discrete_plan(benchmark::State& state) {
+  Solved solved(state);
+  DiscretePlanner planner(solved.model, solved.solver);
+  planner.prepare(solved.frontier, nullptr);
+  for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(planner.plan(solved.next_deadline_ps()));
+}
+
+void replay_of_plan(benchmark::State& state) {
+  const Pipeline pipeline = example_pipeline(state);
+  const std::vector<int> clocks_mhz(pipeline.dag().ops.size(), GpuModel{}.max_clock_mhz);
+  for ([[maybe_unused]] auto _ : state) {
+    const auto costs = costs_at_clocks(pipeline.dag(), pipeline.profile(), clocks_mhz);
+    benchmark::DoNotOptimize(replay(pipeline.dag(), costs, pipeline.blocking_power_w()));
+  }
+}
+
+void sizes(benchmark::internal::Benchmark* benchmark) {
+  benchmark->ArgName("microbatches")->Arg(12)->Arg(96)->Unit(benchmark::kMillisecond);
+}
+
+BENCHMARK(build_model)->Apply(sizes);
+BENCHMARK(exact_frontier)->Apply(sizes);
+BENCHMARK(sandwiched_frontier)->Apply(sizes);
+BENCHMARK(continuous_deadline)->Apply(sizes);
+BENCHMARK(one_rounding)->Apply(sizes);
+BENCHMARK(library_of_plans)->Apply(sizes);
+BENCHMARK(discrete_plan)->Apply(sizes);
+BENCHMARK(replay_of_plan)->Apply(sizes);
+
+}  // namespace
+}  // namespace lowgear::bench
