@@ -24,7 +24,9 @@ int terminal_width() {
 }
 
 /// A drawing that fails is no reason to stop the work.
-void draw(std::string_view text) { [[maybe_unused]] const ssize_t count = ::write(STDERR_FILENO, text.data(), text.size()); }
+void draw(std::string_view text) {
+  [[maybe_unused]] const ssize_t count = ::write(STDERR_FILENO, text.data(), text.size());
+}
 
 }  // namespace
 
