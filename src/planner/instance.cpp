@@ -32,12 +32,15 @@ ConvexCost convex_cost(std::span<const Option> options) {
   const auto slope_w = [](const Point& fast, const Point& slow) {
     return (fast.energy_j - slow.energy_j) / s_from_ps(slow.time_ps - fast.time_ps);
   };
+  // The hull is that of the rounded times: rounding bends a hull of clocks that are picoseconds apart.
   std::vector<Point> points;
-  for (const std::size_t index : lower_convex_hull(options)) {
-    const Point next{ps_not_below_s(options[index].time_s), options[index].effective_energy_j};
-    while (!points.empty() && (points.back().time_ps == next.time_ps || slope_w(points.back(), next) > kMaxSlopeW)) {
-      points.pop_back();
-    }
+  for (const Option& option : options) {
+    const Point next{ps_not_below_s(option.time_s), option.effective_energy_j};
+    const auto last_is_beaten = [&] {
+      if (points.back().time_ps == next.time_ps || slope_w(points.back(), next) > kMaxSlopeW) return true;
+      return points.size() >= 2 && slope_w(points[points.size() - 2], points.back()) <= slope_w(points.back(), next);
+    };
+    while (!points.empty() && last_is_beaten()) points.pop_back();
     points.push_back(next);
   }
 
