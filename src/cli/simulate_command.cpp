@@ -58,8 +58,9 @@ StageSlowdown parse_straggler(const std::string& text) {
   const auto factor =
       equals == std::string::npos ? std::nullopt : parse_number(std::string_view(text).substr(equals + 1));
   if (!stage || !factor || *stage < 0 || *stage >= kMaxStages || *factor < 1 || *factor > kMaxSlowdownFactor) {
-    throw CLI::ValidationError("--straggler", fmt::format("expected STAGE=FACTOR with a factor from 1 to {}, not {}",
-                                                          kMaxSlowdownFactor, quote(text)));
+    // Without the option's name, which is put before what a check of `each` throws.
+    throw CLI::ValidationError(
+        fmt::format("expected STAGE=FACTOR with a factor from 1 to {}, not {}", kMaxSlowdownFactor, quote(text)));
   }
   return {static_cast<int>(*stage), *factor};
 }

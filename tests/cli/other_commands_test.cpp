@@ -67,7 +67,9 @@ TEST_F(Commands, SimulateSlowsStages) {
   const ProgramResult wrong = run_lowgear(simulate(plan, {"--straggler", "7=1.5"}));
   EXPECT_EQ(wrong.exit_code, 2);
   EXPECT_EQ(lines_of(wrong.err).size(), 1U);
-  EXPECT_EQ(run_lowgear(simulate(plan, {"--straggler", "1"})).exit_code, 2);
+  const ProgramResult no_factor = run_lowgear(simulate(plan, {"--straggler", "1"}));
+  EXPECT_EQ(no_factor.exit_code, 2);
+  EXPECT_THAT(no_factor.err, HasSubstr("error: --straggler: expected STAGE=FACTOR")) << "named once";
 }
 
 TEST_F(Commands, SimulateWaitsForTheSlowPipelineOfACluster) {
