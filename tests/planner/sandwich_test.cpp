@@ -54,14 +54,14 @@ SampleRun random_run(std::mt19937_64& random) {
   for (int rank = 0; rank < ranks; ++rank) {
     run.blocking_power_w.push_back(0.01 * static_cast<double>(random_in(random, 0, 9000)));
   }
-  run.sandwich_epsilon = 1e-4 * static_cast<double>(random_in(random, 1, 100));
+  run.sandwich_epsilon = 1e-4 * static_cast<double>(random_in(random, 1, random() % 2 == 0 ? 3 : 100));
   return run;
 }
 
 TEST(Sandwich, KeepsItsPromiseOnRandomPipelines) {
   // Verification finds the distance from the bounds, that of T* included, anew and in exact arithmetic.
   std::mt19937_64 random(4);
-  for (int i = 0; i < 400; ++i) {
+  for (int i = 0; i < 600; ++i) {
     const SampleRun run = random_run(random);
     const VerifyReport report = verify(sample_folder(run));
     EXPECT_THAT(report.failures, IsEmpty()) << "pipeline " << i << ", epsilon " << run.sandwich_epsilon;
