@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <tuple>
 #include <utility>
 
 namespace lowgear {
@@ -54,11 +55,21 @@ void SharedClockPlanner::collect_steps(Group& group) {
       step.time_s += static_cast<double>(count) * s_from_ps(choices[k].time_ps);
     }
   }
+  const auto is_for_all = [&ops_of_cost](const Step& step) {
+    return std::ranges::all_of(ops_of_cost,
+                               [&step](const auto& entry) { return step.choice_of_cost[at(entry.first)] >= 0; });
+  };
+  std::vector<Step> candidates;
   for (auto& [clock_mhz, step] : steps) {
-    const bool for_all = std::all_of(ops_of_cost.begin(), ops_of_cost.end(),
-                                     [&step](const auto& entry) { return step.choice_of_cost[at(entry.first)] >= 0; });
+    if (is_for_all(step)) candidates.push_back(std::move(step));
+  }
+  // By time, not by clock: measured times may rise with the clock.
+  std::ranges::stable_sort(candidates, [](const Step& a, const Step& b) {
+    return std::tie(a.time_s, a.effective_energy_j) < std::tie(b.time_s, b.effective_energy_j);
+  });
+  for (Step& step : candidates) {
     const bool saves = group.steps.empty() || step.effective_energy_j < group.steps.back().effective_energy_j;
-    if (for_all && saves) group.steps.push_back(std::move(step));
+    if (saves) group.steps.push_back(std::move(step));
   }
 }
 

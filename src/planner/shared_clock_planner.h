@@ -42,7 +42,7 @@ class SharedClockPlanner {
   };
   struct Group {
     std::vector<std::int32_t> ops;
-    std::vector<Step> steps;  ///< fastest clock first, energy falling
+    std::vector<Step> steps;  ///< fastest first, energy falling
   };
   using Position = std::vector<std::size_t>;  ///< by group: index into its steps
 
