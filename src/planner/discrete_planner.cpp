@@ -75,11 +75,17 @@ DiscretePlan DiscretePlanner::plan(TimePs deadline_ps) {
   std::size_t reach = 1;
   while (2 * (reach + 1) * (reach + 1) * ops * kVisitsPerSplice <= kSpliceVisits && reach < 6) ++reach;
   std::vector<DiscretePlan> candidates{best_rounding(continuous)};
+  if (const DiscretePlan* prepared = library_.best_within(deadline_ps)) candidates.push_back(*prepared);
   if (auto spliced = library_.splice(rounder_, in_order_of_start(continuous), deadline_ps, reach)) {
     candidates.push_back(std::move(*spliced));
   }
-  if (ops <= kMaxOpsToTrade) {
-    for (DiscretePlan& candidate : candidates) rounder_.trade_between_neighbours(candidate, deadline_ps);
+  const std::size_t to_trade = ops <= kMaxOpsToTrade ? candidates.size() : 0;
+  for (std::size_t k = 0; k < to_trade; ++k) {
+    // Beside the one that it is made of: trades use all time up to the deadline, which may cost more waiting than they
+    // save.
+    DiscretePlan traded = candidates[k];
+    rounder_.trade_between_neighbours(traded, deadline_ps);
+    candidates.push_back(std::move(traded));
   }
   return *std::ranges::min_element(candidates, {}, [this](const DiscretePlan& candidate) {
     return candidate.total_energy_zj(model_->instance.blocking_power_nw);

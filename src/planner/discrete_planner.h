@@ -22,7 +22,8 @@ class DiscretePlanner {
   /// for single deadlines get better for it. `progress` may be null.
   void prepare(const Frontier& frontier, Progress* progress);
 
-  /// A plan of at most this makespan. `deadline_ps` must be within [T_min, T*].
+  /// A plan of at most this makespan, and of no more energy than any prepared one that is as fast. `deadline_ps` must
+  /// be within [T_min, T*].
   [[nodiscard]] DiscretePlan plan(TimePs deadline_ps);
 
  private:

@@ -26,6 +26,10 @@ class PlanLibrary {
   /// Fastest first; makespans rise and energies fall.
   [[nodiscard]] std::span<const DiscretePlan> plans() const { return plans_; }
 
+  /// The plan of least energy among those of at most this makespan; null when there is none. Valid until the next
+  /// `add`.
+  [[nodiscard]] const DiscretePlan* best_within(TimePs deadline_ps) const;
+
   /// Plans for a deadline, each made of one plan that keeps it and one that does not: the slow one's clocks for as many
   /// ops as the deadline allows, counted from the start of the iteration and from its end. Tries the `reach` nearest
   /// plans on either side. `order` holds the ops in the order in which they run. Returns the best; none when the
@@ -34,6 +38,9 @@ class PlanLibrary {
                                                    TimePs deadline_ps, std::size_t reach) const;
 
  private:
+  using Position = std::vector<DiscretePlan>::const_iterator;
+  [[nodiscard]] Position first_slower_than(TimePs deadline_ps) const;
+
   PowerNw blocking_power_nw_;
   std::vector<DiscretePlan> plans_;
 };

@@ -98,6 +98,17 @@ TEST(PlanLibrary, IsTheHullOfAllThatWasAdded) {
   }
 }
 
+TEST(PlanLibrary, KnowsTheBestWithinADeadline) {
+  PlanLibrary library(0);
+  EXPECT_EQ(library.best_within(10), nullptr);
+  library.add(plan_of(10, 100));
+  library.add(plan_of(20, 40));
+  EXPECT_EQ(library.best_within(9), nullptr);
+  EXPECT_EQ(library.best_within(10)->makespan_ps, 10);
+  EXPECT_EQ(library.best_within(19)->makespan_ps, 10);
+  EXPECT_EQ(library.best_within(1000)->makespan_ps, 20);
+}
+
 TEST(PlanLibrary, SplicesOnlyBetweenItsPlans) {
   const std::vector<SmallChoice> op{{10, 100}, {20, 50}};
   const PlanningModel model = chain_model({op, op, op, op});
