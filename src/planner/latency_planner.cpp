@@ -67,12 +67,13 @@ bool LatencyPlanner::has_clock(int op_begin, int op_end, int clock_mhz) const {
 void LatencyPlanner::take_out_changes(ReplayedClocks& best, TimePs deadline_ps) const {
   std::size_t trials = kMaxReplayedOps / std::max<std::size_t>(dag_->ops.size(), 1);
   const auto try_clock = [&](int begin, int end, int clock_mhz) {
-    if (trials == 0 || !has_clock(begin, end, clock_mhz)) return false;
+    const bool has_it_already = best.clocks_mhz[static_cast<std::size_t>(begin)] == clock_mhz;
+    if (trials == 0 || has_it_already || !has_clock(begin, end, clock_mhz)) return false;
     --trials;
     std::vector<int> clocks = best.clocks_mhz;
     std::fill(clocks.begin() + begin, clocks.begin() + end, clock_mhz);
     ReplayedClocks other = replayed(std::move(clocks));
-    if (ps_from_s(other.timeline.time_s) > deadline_ps || other.timeline.energy_j_total >= best.timeline.energy_j_total)
+    if (ps_from_s(other.timeline.time_s) > deadline_ps || other.timeline.energy_j_total > best.timeline.energy_j_total)
       return false;
     best = std::move(other);
     return true;

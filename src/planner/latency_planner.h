@@ -21,7 +21,7 @@ struct ReplayedClocks {
 /// Chooses clocks for GPUs on which a clock change takes effect late (`costs_with_switch_latency`). A plan made as if
 /// changes were immediate is then late and wasteful: ops run at clocks that were meant for others. So that a change is
 /// only planned where it pays, plans with fewer and fewer changes are replayed with the latency and compared, and
-/// changes of the best are then taken out one by one as long as that saves energy.
+/// changes of the best are then taken out one by one as long as that costs no energy (some never take effect).
 class LatencyPlanner {
  public:
   /// Clocks for a deadline, made without regard to latency; none when the way of planning knows none.
