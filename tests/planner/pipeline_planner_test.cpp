@@ -1,0 +1,240 @@
+#include "planner/pipeline_planner.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <limits>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "core/error_of.h"
+#include "planner/policies/perseus.h"
+#include "planner/policies/published_profile.h"
+#include "planner/policies/sample_problem.h"
+#include "planner/random_instances.h"
+#include "planner/random_pipelines.h"
+#include "simulator/op_costs.h"
+#include "simulator/replay.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::SizeIs;
+
+PipelinePlanner planner_of(const SampleProblem& sample, PlannerOptions options = {}) {
+  const PlanningProblem problem = sample.problem();
+  return {*problem.schedule, *problem.profile, problem.blocking_power_w, options};
+}
+
+/// A deadline at this share of the way from T_min to T*.
+double deadline_at(const PipelinePlanner& planner, double share) {
+  return planner.fastest_s() + share * (planner.slowest_s() - planner.fastest_s());
+}
+
+/// Checks all that holds for any plan: its figures are a replay's, the deadline is kept, and the bound is below.
+void expect_sound(const Plan& plan, const SamplePipeline& pipeline) {
+  const Timeline timeline =
+      replay(pipeline.dag, costs_at_clocks(pipeline.dag, pipeline.profile, clocks_for(plan, pipeline.dag)),
+             pipeline.blocking_power_w);
+  EXPECT_EQ(plan.time_s, timeline.time_s);
+  EXPECT_EQ(plan.energy_j, timeline.energy_j_total);
+  EXPECT_LE(plan.time_s, plan.deadline_s * (1 + 1e-12));
+  ASSERT_TRUE(plan.gap_pct().has_value());
+  EXPECT_GE(*plan.gap_pct(), -1e-7) << "but for what doubles make of sums";
+  EXPECT_EQ(plan.policy, "lowgear");
+  EXPECT_EQ(plan.schedule, pipeline.schedule.name);
+  EXPECT_EQ(plan.microbatches, pipeline.schedule.microbatches);
+  EXPECT_EQ(plan.switches, count_switches(plan.ranks));
+}
+
+void expect_one_clock_per_stage_and_kind(const Plan& plan) {
+  std::map<std::pair<int, OpKind>, std::set<int>> clocks;
+  for (const auto& rank : plan.ranks) {
+    for (const PlannedOp& op : rank) clocks[{op.stage, op.kind}].insert(op.clock_mhz);
+  }
+  for (const auto& [cell, clocks_mhz] : clocks) {
+    EXPECT_THAT(clocks_mhz, SizeIs(1)) << "stage " << cell.first << ' ' << name(cell.second);
+  }
+}
+
+TEST(PipelinePlanner, MakesSoundPlansOfRandomPipelines) {
+  std::mt19937_64 random(41);
+  RandomPipelineLimits limits;
+  limits.max_ranks = 4;
+  limits.max_microbatches = 8;
+  limits.max_clocks = 12;
+  for (int i = 0; i < 60; ++i) {
+    SCOPED_TRACE(fmt::format("pipeline {}", i));
+    const SamplePipeline pipeline = random_pipeline(random, limits);
+    PlannerOptions options;
+    options.method = i % 2 == 0 ? FrontierMethod::exact : FrontierMethod::sandwich;
+    PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options);
+    EXPECT_EQ(planner.method(), options.method);
+    options.granularity = PlanGranularity::per_stage_kind;
+    PipelinePlanner coarse(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options);
+    for (int k = 0; k <= 3; ++k) {
+      SCOPED_TRACE(fmt::format("deadline {}", k));
+      const double deadline_s = deadline_at(planner, k / 3.0);
+      const Plan plan = planner.plan(deadline_s);
+      EXPECT_EQ(plan.deadline_s, deadline_s);
+      expect_sound(plan, pipeline);
+      const Plan shared = coarse.plan(deadline_s);
+      expect_sound(shared, pipeline);
+      expect_one_clock_per_stage_and_kind(shared);
+    }
+    if (HasFailure()) return;
+  }
+}
+
+TEST(PipelinePlanner, AgreesWithItselfOnBothFrontiers) {
+  const SampleProblem sample = four_stages(8);
+  PlannerOptions options;
+  options.method = FrontierMethod::exact;
+  PipelinePlanner exact = planner_of(sample, options);
+  options.method = FrontierMethod::sandwich;
+  PipelinePlanner sandwich = planner_of(sample, options);
+  EXPECT_EQ(exact.fastest_s(), sandwich.fastest_s());
+  EXPECT_EQ(exact.frontier().epsilon(), 0);
+  EXPECT_LE(sandwich.frontier().epsilon(), options.epsilon);
+  for (int k = 0; k <= 10; ++k) {
+    const TimePs time_ps = ps_from_s(deadline_at(exact, k / 10.0));
+    const double least_j = exact.frontier().lower_bound_j_at(time_ps);
+    EXPECT_LE(sandwich.frontier().lower_bound_j_at(time_ps), least_j * (1 + 1e-12));
+    EXPECT_GE(sandwich.frontier().lower_bound_j_at(time_ps), least_j * (1 - options.epsilon));
+    EXPECT_NEAR(sandwich.plan(s_from_ps(time_ps)).energy_j / exact.plan(s_from_ps(time_ps)).energy_j, 1, 2e-3);
+  }
+}
+
+TEST(PipelinePlanner, ChoosesTheExactFrontierForSmallPipelines) {
+  EXPECT_EQ(planner_of(four_stages(2)).method(), FrontierMethod::exact);
+  EXPECT_EQ(name(FrontierMethod::automatic), "automatic");
+  EXPECT_EQ(name(FrontierMethod::exact), "exact");
+  EXPECT_EQ(name(FrontierMethod::sandwich), "sandwich");
+}
+
+TEST(PipelinePlanner, RefusesDeadlinesThatAreNone) {
+  PipelinePlanner planner = planner_of(four_stages(2));
+  const auto error = [&planner](double deadline_s) { return error_of([&] { (void)planner.plan(deadline_s); }); };
+  const std::string fastest = fmt::format("{} s", planner.fastest_s());
+  for (const double deadline_s : {0.0, -1.0, -std::numeric_limits<double>::infinity(), planner.fastest_s() * 0.999}) {
+    EXPECT_THAT(error(deadline_s), AllOf(HasSubstr("T_min"), HasSubstr(fastest))) << deadline_s;
+  }
+  for (const double deadline_s : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
+                                  std::numeric_limits<double>::max(), 1.1e6}) {
+    EXPECT_THAT(error(deadline_s), HasSubstr("is not a time below 10^6 s")) << deadline_s;
+  }
+  EXPECT_EQ(error(planner.fastest_s()), "no error");
+}
+
+TEST(PipelinePlanner, RefusesAProfileOrALatencyThatItCannotPlanWith) {
+  const SampleProblem sample = four_stages(2);
+  const PlanningProblem problem = sample.problem();
+  const StageProfile too_small = modelled_profile({0.05, 0.05, 0.05});
+  EXPECT_NE(error_of([&] { PipelinePlanner(*problem.schedule, too_small, problem.blocking_power_w, {}); }), "no error");
+  for (const double latency_s : {-0.01, std::numeric_limits<double>::quiet_NaN()}) {
+    PlannerOptions options;
+    options.switch_latency_s = latency_s;
+    PipelinePlanner planner = planner_of(sample, options);
+    EXPECT_NE(error_of([&] { (void)planner.plan(planner.slowest_s()); }), "no error") << latency_s;
+  }
+}
+
+TEST(PipelinePlanner, GivesThePlanOfLeastEnergyBeyondIt) {
+  const SampleProblem sample = four_stages(4);
+  PipelinePlanner planner = planner_of(sample);
+  const Plan slowest = planner.plan(planner.slowest_s());
+  const Plan beyond = planner.plan(10 * planner.slowest_s());
+  EXPECT_EQ(clocks_for(beyond, planner.dag()), clocks_for(slowest, planner.dag()));
+  EXPECT_EQ(beyond.energy_j, slowest.energy_j);
+  EXPECT_EQ(beyond.deadline_s, 10 * planner.slowest_s());
+}
+
+TEST(PipelinePlanner, PlansAPipelineWithNothingToChoose) {
+  StageProfile profile(2);
+  for (int stage = 0; stage < 2; ++stage) {
+    profile.add(stage, OpKind::forward, {1410, 0.1, 30});
+    profile.add(stage, OpKind::backward, {1410, 0.2, 60});
+  }
+  for (const double blocking_power_w : {0.0, 80.0}) {
+    for (const FrontierMethod method : {FrontierMethod::exact, FrontierMethod::sandwich}) {
+      const SampleProblem sample(one_f_one_b_schedule(2, 2), profile, blocking_power_w);
+      PlannerOptions options;
+      options.method = method;
+      PipelinePlanner planner = planner_of(sample, options);
+      EXPECT_EQ(planner.fastest_s(), planner.slowest_s());
+      const Plan plan = planner.plan(1);
+      EXPECT_NEAR(plan.time_s, 0.9, 1e-12);
+      EXPECT_NEAR(plan.energy_j, 360 + 0.6 * blocking_power_w, 1e-9);
+      EXPECT_NEAR(plan.gap_pct().value(), 0, 1e-9);
+      EXPECT_EQ(plan.switches, 0);
+    }
+  }
+}
+
+TEST(PipelinePlanner, PlansASingleOpOfEachKind) {
+  const SampleProblem sample(one_f_one_b_schedule(1, 1), modelled_profile({0.05}), 0);
+  PipelinePlanner planner = planner_of(sample);
+  const Plan fastest = planner.plan(planner.fastest_s());
+  for (const int clock_mhz : clocks_for(fastest, planner.dag())) EXPECT_EQ(clock_mhz, 1410);
+  EXPECT_NEAR(fastest.gap_pct().value(), 0, 1e-7);
+  EXPECT_LT(planner.plan(planner.slowest_s()).energy_j, fastest.energy_j);
+}
+
+TEST(PipelinePlanner, OutlivesItsArgumentsAndMoves) {
+  auto sample = std::make_unique<SampleProblem>(four_stages(2));
+  PipelinePlanner planner = planner_of(*sample);
+  const double energy_j = planner.plan(planner.slowest_s()).energy_j;
+  sample.reset();
+  PipelinePlanner moved = std::move(planner);
+  EXPECT_EQ(moved.plan(moved.slowest_s()).energy_j, energy_j);
+}
+
+TEST(LowgearPolicy, GivesThePlannersPlan) {
+  const SampleProblem sample = four_stages(6);
+  PipelinePlanner planner = planner_of(sample);
+  const auto policy = make_policy("lowgear");
+  const double deadline_s = deadline_at(planner, 0.4);
+  EXPECT_EQ(policy->plan(sample.problem(), deadline_s).clocks_mhz, clocks_for(planner.plan(deadline_s), planner.dag()));
+  const PolicyPlan fastest = policy->plan(sample.problem(), std::nullopt);
+  EXPECT_NEAR(fastest.own_time_s.value(), planner.fastest_s(), 1e-9);
+  EXPECT_THAT(fastest.note, HasSubstr("% above the least energy possible"));
+  EXPECT_THAT(error_of([&] { (void)policy->plan(sample.problem(), 0.001); }), HasSubstr("T_min"));
+}
+
+class PublishedProfile : public testing::TestWithParam<std::pair<PublishedPipeline, double>> {};
+
+TEST_P(PublishedProfile, HasPlansCloseToTheirBoundsAndNoWorseThanPerseus) {
+  if (!published_data_present()) GTEST_SKIP() << kNoPublishedData;
+  const auto& [published, max_gap_pct] = GetParam();
+  constexpr int kMicrobatches = 12;
+  const StageProfile profile = published.read();
+  const SampleProblem sample(one_f_one_b_schedule(profile.stages(), kMicrobatches), profile,
+                             published.blocking_power_w);
+  const PlanningProblem problem = sample.problem();
+  PipelinePlanner planner = planner_of(sample);
+  const PerseusModel perseus(problem, published.unit_s);
+  for (int k = 0; k <= 6; ++k) {
+    SCOPED_TRACE(fmt::format("{}, deadline {} of 6", published.profile, k));
+    const Plan plan = planner.plan(deadline_at(planner, k / 6.0));
+    EXPECT_GE(plan.gap_pct().value(), -1e-7);
+    EXPECT_LE(plan.gap_pct().value(), max_gap_pct);
+
+    const double perseus_deadline_s =
+        perseus.fastest_s() + k / 6.0 * (planner.slowest_s() - planner.fastest_s()) + published.unit_s;
+    const std::vector<int> clocks_mhz = perseus.clocks_mhz(perseus.solve(perseus_deadline_s));
+    const Timeline theirs =
+        replay(sample.dag(), costs_at_clocks(sample.dag(), profile, clocks_mhz), problem.blocking_power_w);
+    EXPECT_LE(planner.plan(theirs.time_s).energy_j, theirs.energy_j_total);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Perseus, PublishedProfile,
+                         testing::Values(std::pair(kGpt3OnA100, 0.25), std::pair(kBloomOnA40, 0.6)));
+
+}  // namespace
+}  // namespace lowgear
