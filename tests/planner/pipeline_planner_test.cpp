@@ -14,7 +14,6 @@
 #include "planner/policies/perseus.h"
 #include "planner/policies/published_profile.h"
 #include "planner/policies/sample_problem.h"
-#include "planner/random_instances.h"
 #include "planner/random_pipelines.h"
 #include "simulator/op_costs.h"
 #include "simulator/replay.h"

@@ -4,10 +4,11 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
-#include "planner/random_instances.h"
 #include "planner/random_pipelines.h"
 #include "schedule/generators.h"
 
