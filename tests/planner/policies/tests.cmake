@@ -4,6 +4,7 @@ set(LOWGEAR_POLICY_TESTS
     policies/envpipe_offline_test.cpp
     policies/envpipe_test.cpp
     policies/exponential_fit_test.cpp
+    policies/lowgear_test.cpp
     policies/perseus_curve_test.cpp
     policies/perseus_test.cpp
     policies/policy_test.cpp
