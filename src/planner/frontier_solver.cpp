@@ -58,8 +58,8 @@ void FrontierSolver::build_adjacency() {
     in[static_cast<std::size_t>(head_[arc])].push_back(static_cast<std::int32_t>(arc));
     out[static_cast<std::size_t>(tail_[arc])].push_back(static_cast<std::int32_t>(arc));
   }
-  // The search takes the arc it met last first. Staying on a rank (neighbouring op numbers) makes paths that saturate
-  // all microbatches at once; leaving it early cuts the flow into many small pieces (30 times as many at M = 96).
+  // The search takes the arc it met last first. Staying on a rank (neighbouring op numbers) makes long paths that
+  // saturate all microbatches at once.
   const auto far_first = [this](std::int32_t a, std::int32_t b) {
     const auto length = [this](std::int32_t arc) {
       return std::abs(tail_[static_cast<std::size_t>(arc)] - head_[static_cast<std::size_t>(arc)]);
@@ -130,6 +130,9 @@ FrontierSolver::Saturation FrontierSolver::saturate(PowerNw limit_nw) {
     const PowerNw room_nw = path_room_nw();
     if (room_nw == kUnlimitedFlow && limit_nw == kUnlimitedFlow) return Saturation::fastest;
     const PowerNw amount_nw = std::min(room_nw, limit_nw - flow_value_nw_);
+    if (amount_nw >= kUnlimitedFlow - flow_value_nw_) {
+      throw InputError("the pipeline saves energy, or waits, at more than 2 GW; check the units of time and energy");
+    }
     push_along_path(amount_nw);
     path_known_ = amount_nw < room_nw;
   }

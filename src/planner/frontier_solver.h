@@ -54,7 +54,7 @@ class FrontierSolver {
     fastest,           ///< no flow stops the critical path: every op on it is at its fastest
   };
   /// Step 1: pushes flow, at the present iteration time, until no tight path is left or its value is `limit_nw` (which
-  /// must not be below the present value).
+  /// must not be below the present value). Throws InputError when the value would come to kUnlimitedFlow (2.3 GW).
   Saturation saturate(PowerNw limit_nw = kUnlimitedFlow);
   /// How far `shorten` will go. To be called, like it, after `saturate` has returned `shorter_possible`.
   [[nodiscard]] TimePs step_ps() const { return path_slack_ps_; }

@@ -173,6 +173,26 @@ TEST(FrontierSolver, RefusesMoreTimeThanTheIntegersHold) {
   EXPECT_THROW(FrontierSolver{instance}, InputError);
 }
 
+TEST(FrontierSolver, RefusesMorePowerThanTheIntegersHold) {
+  // One op that cannot be shortened, before a thousand that save at 10 MW each: flow would come to 10 GW.
+  std::vector<ConvexCost> costs(1001, {{1000, 2000}, {10'000'000'000'000'000}, 0});
+  costs[0] = {{1000}, {}, 0};
+  std::vector<std::pair<int, int>> edges;
+  for (int op = 1; op <= 1000; ++op) edges.emplace_back(0, op);
+  const ProblemInstance instance = instance_of(costs, edges);
+  FrontierSolver solver(instance);
+  EXPECT_THROW((void)solver.saturate(), InputError);
+
+  // GPUs that draw more than that while they wait.
+  const ProblemInstance single = instance_of({kTwoPieces});
+  FrontierSolver other(single);
+  constexpr PowerNw kAllStagesNw = 6'500'000'000'000'000'000;
+  const auto walk = [&] {
+    while (other.saturate(kAllStagesNw) == Saturation::shorter_possible) other.shorten();
+  };
+  EXPECT_THROW(walk(), InputError);
+}
+
 /// Flow leaves every op as it enters it, is nowhere negative, and has the value that the solver states.
 void expect_conserved(const ProblemInstance& instance, const FrontierSolver& solver) {
   const auto op_flow = solver.op_flow_nw();
