@@ -28,7 +28,8 @@ std::string clocks_text(const std::vector<int>& clocks_mhz, std::size_t count) {
   constexpr std::size_t kShown = 4;
   if (count == 0) return "none";
   const std::size_t shown = std::min({kShown, clocks_mhz.size(), count});
-  std::string text = fmt::format("{}", fmt::join(clocks_mhz.begin(), clocks_mhz.begin() + shown, " "));
+  std::string text =
+      fmt::format("{}", fmt::join(clocks_mhz.begin(), clocks_mhz.begin() + static_cast<std::ptrdiff_t>(shown), " "));
   if (count > shown) text += fmt::format(" and {} more", count - shown);
   return text;
 }

@@ -1,6 +1,7 @@
 #include "planner/discrete_planner.h"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <utility>
 
@@ -10,10 +11,14 @@ namespace {
 using Direction = RoundingRule::Direction;
 
 /// Which rounding is best differs from deadline to deadline; these few were each best somewhere (bench/RESULTS.md).
-constexpr RoundingRule kRoundings[] = {
-    {Direction::forward, 0},  {Direction::forward, 13},  {Direction::forward, 16},
-    {Direction::backward, 0}, {Direction::backward, 13}, {Direction::backward, 16},
-};
+constexpr auto kRoundings = std::to_array<RoundingRule>({
+    {Direction::forward, 0},
+    {Direction::forward, 13},
+    {Direction::forward, 16},
+    {Direction::backward, 0},
+    {Direction::backward, 13},
+    {Direction::backward, 16},
+});
 
 /// Work is counted in visits of ops, so that a pipeline of any size gets plans in a similar time (about 5 ns each).
 constexpr std::size_t kLibraryVisits = 6'000'000;

@@ -41,8 +41,11 @@ std::vector<BoundLine> upper_envelope(std::vector<BoundLine> bounds) {
 /// Walks from the slowest solution to T*, the fastest from which another unit of time costs at least as much blocking
 /// energy as it saves. The flow is then exactly the blocking power: it proves that no iteration, however slow, uses
 /// less energy.
-void walk_to_least_energy(FrontierSolver& solver, PowerNw blocking_power_nw) {
-  while (solver.saturate(blocking_power_nw) == FrontierSolver::Saturation::shorter_possible) solver.shorten();
+void walk_to_least_energy(FrontierSolver& solver, PowerNw blocking_power_nw, Progress* progress) {
+  while (solver.saturate(blocking_power_nw) == FrontierSolver::Saturation::shorter_possible) {
+    solver.shorten();
+    if (progress != nullptr) progress->update("looking for the least energy", -1);
+  }
 }
 
 }  // namespace
@@ -152,7 +155,7 @@ Frontier solve_frontier(const ProblemInstance& instance, std::span<FrontierObser
     vertices.push_back({solver.time_ps(), solver.effective_energy_zj()});
     for (FrontierObserver* observer : observers) observer->vertex(solver);
   };
-  walk_to_least_energy(solver, instance.blocking_power_nw);
+  walk_to_least_energy(solver, instance.blocking_power_nw, progress);
   record();
   std::vector<TimePs> fastest(static_cast<std::size_t>(instance.op_count()));
   for (int op = 0; op < instance.op_count(); ++op)

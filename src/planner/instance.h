@@ -18,7 +18,7 @@ struct ConvexCost {
   [[nodiscard]] TimePs fastest_ps() const { return time_ps.front(); }
   [[nodiscard]] TimePs slowest_ps() const { return time_ps.back(); }
   /// Effective energy at any time within the breakpoints.
-  [[nodiscard]] EnergyZj energy_zj(TimePs time_ps) const;
+  [[nodiscard]] EnergyZj energy_zj(TimePs at_ps) const;
 };
 
 /// The lower convex hull of Pareto options in integers. Times are rounded up to the picosecond. Slopes are rounded to

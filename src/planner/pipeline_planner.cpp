@@ -93,12 +93,12 @@ std::string_view name(FrontierMethod method) {
 }
 
 struct PipelinePlanner::Impl {
-  Impl(const Schedule& schedule, const StageProfile& given_profile, std::span<const double> power_w,
+  Impl(const Schedule& schedule, StageProfile given_profile, std::span<const double> power_w,
        const PlannerOptions& given_options, std::span<FrontierObserver* const> observers, Progress* given_progress)
       : schedule_name(schedule.name),
         options(given_options),
         progress(given_progress),
-        profile(given_profile),
+        profile(std::move(given_profile)),
         blocking_power_w(power_w.begin(), power_w.end()),
         dag(build_dag(schedule)),
         model(make_planning_model(dag, profile, blocking_power_w)),
@@ -136,7 +136,7 @@ struct PipelinePlanner::Impl {
     return replay(dag, costs_at_clocks(dag, profile, clocks(fastest)), blocking_power_w).time_s;
   }
 
-  std::optional<std::vector<int>> shared_clocks(ClockGroups groups, TimePs deadline_ps) {
+  std::optional<std::vector<int>> shared_clocks(ClockGroups groups, TimePs deadline_ps) const {
     SharedClockPlanner planner(model, std::move(groups));
     const std::optional<DiscretePlan> plan = planner.plan(solved->solver().solve(deadline_ps));
     if (!plan) return std::nullopt;

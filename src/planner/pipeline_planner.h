@@ -45,6 +45,8 @@ class PipelinePlanner {
                   const PlannerOptions& options, std::span<FrontierObserver* const> observers = {},
                   Progress* progress = nullptr);
   ~PipelinePlanner();
+  PipelinePlanner(const PipelinePlanner&) = delete;
+  PipelinePlanner& operator=(const PipelinePlanner&) = delete;
   PipelinePlanner(PipelinePlanner&&) noexcept;
   PipelinePlanner& operator=(PipelinePlanner&&) noexcept;
 

@@ -23,7 +23,8 @@ void group(const std::vector<DagEdge>& edges, std::size_t ops, Key key, Item ite
 }  // namespace
 
 PrecedenceGraph::PrecedenceGraph(const ProblemInstance& instance)
-    : order_(instance.topological_order.begin(), instance.topological_order.end()) {
+    : order_(instance.topological_order.begin(), instance.topological_order.end()),
+      reverse_order_(instance.topological_order.rbegin(), instance.topological_order.rend()) {
   const auto from = [](const DagEdge& edge) { return edge.from; };
   const auto to = [](const DagEdge& edge) { return edge.to; };
   const std::size_t ops = order_.size();

@@ -16,6 +16,8 @@ class PrecedenceGraph {
 
   /// Ops such that each stands behind all that it waits for.
   [[nodiscard]] std::span<const std::int32_t> order() const { return order_; }
+  /// The same backwards.
+  [[nodiscard]] std::span<const std::int32_t> reverse_order() const { return reverse_order_; }
   [[nodiscard]] std::span<const std::int32_t> predecessors(std::int32_t op) const {
     return list(predecessor_begin_, predecessors_, op);
   }
@@ -35,6 +37,7 @@ class PrecedenceGraph {
   }
 
   std::vector<std::int32_t> order_;
+  std::vector<std::int32_t> reverse_order_;
   std::vector<std::int32_t> predecessor_begin_;
   std::vector<std::int32_t> predecessors_;
   std::vector<std::int32_t> successor_begin_;

@@ -1,7 +1,6 @@
 #include "planner/rounding.h"
 
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 namespace lowgear {
@@ -64,7 +63,7 @@ DiscretePlan Rounder::round(const ContinuousPlan& continuous, RoundingRule rule)
       finish_ps_[at(op)] = start_ps + time_ps(op, choice[at(op)]);
     }
   } else {
-    for (const std::int32_t op : std::views::reverse(graph_.order())) {
+    for (const std::int32_t op : graph_.reverse_order()) {
       latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, continuous.deadline_ps);
       const TimePs window_ps = latest_finish_ps_[at(op)] - continuous.start_by_ps[at(op)];
       choice[at(op)] = cheapest_within(op, window_ps, price_nw(op));
@@ -89,7 +88,7 @@ DiscretePlan Rounder::reclaim_slack(std::vector<std::int32_t> choice, TimePs dea
     slow_down_within(op, latest_finish_ps_[at(op)] - start_ps, choice);
     finish_ps_[at(op)] = start_ps + time_ps(op, choice[at(op)]);
   }
-  for (const std::int32_t op : std::views::reverse(graph_.order())) {
+  for (const std::int32_t op : graph_.reverse_order()) {
     latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, deadline_ps);
     slow_down_within(op, latest_finish_ps_[at(op)] - earliest_start_ps(op), choice);
   }
@@ -103,7 +102,7 @@ DiscretePlan Rounder::reclaim_slack(std::vector<std::int32_t> choice, TimePs dea
 }
 
 void Rounder::find_latest_finishes(std::span<const std::int32_t> choice, TimePs deadline_ps) {
-  for (const std::int32_t op : std::views::reverse(graph_.order())) {
+  for (const std::int32_t op : graph_.reverse_order()) {
     latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, deadline_ps);
   }
 }

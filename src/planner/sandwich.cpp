@@ -14,6 +14,7 @@ constexpr PowerNw kFinestQuantumNw = 1'000;
 /// before a step that is a good part of it.
 constexpr double kFlowStep = 0.03;
 constexpr double kTimeStep = 0.0025;
+constexpr std::size_t kPartsBeforeFinerSampling = 4;
 
 ConvexCost with_rounded_slopes(const ConvexCost& cost, SlopeRounding rounding) {
   ConvexCost rounded;
@@ -34,19 +35,28 @@ ConvexCost with_rounded_slopes(const ConvexCost& cost, SlopeRounding rounding) {
   return rounded;
 }
 
+/// Whether the energy falls less steeply behind `b` than before it; times rise from a to c. In exact arithmetic: of
+/// quotients the whole parts, then what is left, so that products stay within 128 bits.
+bool bends(const FrontierVertex& a, const FrontierVertex& b, const FrontierVertex& c) {
+  const EnergyZj fall_before = a.effective_energy_zj - b.effective_energy_zj;
+  const EnergyZj fall_behind = b.effective_energy_zj - c.effective_energy_zj;
+  const EnergyZj time_before = b.time_ps - a.time_ps;
+  const EnergyZj time_behind = c.time_ps - b.time_ps;
+  const EnergyZj whole_before = fall_before / time_before;
+  const EnergyZj whole_behind = fall_behind / time_behind;
+  if (whole_before != whole_behind) return whole_before > whole_behind;
+  return (fall_before % time_before) * time_behind > (fall_behind % time_behind) * time_before;
+}
+
 /// The points that no line between two others passes below, up to the one of least total energy; fastest first.
 std::vector<FrontierVertex> lower_convex_chain(std::vector<FrontierVertex> points, PowerNw blocking_power_nw) {
   std::sort(points.begin(), points.end(), [](const FrontierVertex& a, const FrontierVertex& b) {
     return std::pair(a.time_ps, a.effective_energy_zj) < std::pair(b.time_ps, b.effective_energy_zj);
   });
-  const auto rise = [](const FrontierVertex& from, const FrontierVertex& to) {
-    return static_cast<double>(to.effective_energy_zj - from.effective_energy_zj) /
-           static_cast<double>(to.time_ps - from.time_ps);
-  };
   std::vector<FrontierVertex> chain;
   for (const FrontierVertex& point : points) {
     if (!chain.empty() && chain.back().time_ps == point.time_ps) continue;
-    while (chain.size() >= 2 && rise(chain[chain.size() - 2], chain.back()) >= rise(chain.back(), point)) {
+    while (chain.size() >= 2 && !bends(chain[chain.size() - 2], chain.back(), point)) {
       chain.pop_back();
     }
     chain.push_back(point);
@@ -77,11 +87,16 @@ class SandwichWalk {
         progress_(progress),
         op_time_ps_(static_cast<std::size_t>(instance.op_count())) {}
 
-  /// Walks `rounded` from T* to its fast end, or until it is faster than `until_ps`.
-  void walk(const ProblemInstance& rounded, TimePs until_ps, Checkpoints& checkpoints) {
+  /// Walks `rounded` from T* to its fast end, or until it is faster than `until_ps`. `sampling` scales the steps
+  /// between solutions that are valued.
+  void walk(const ProblemInstance& rounded, TimePs until_ps, double sampling, Checkpoints& checkpoints) {
+    sampling_ = sampling;
     using Saturation = FrontierSolver::Saturation;
     FrontierSolver solver(rounded);
-    while (solver.saturate(instance_->blocking_power_nw) == Saturation::shorter_possible) solver.shorten();
+    while (solver.saturate(instance_->blocking_power_nw) == Saturation::shorter_possible) {
+      solver.shorten();
+      if (progress_ != nullptr) progress_->update("looking for the least energy", -1);
+    }
     value(solver, checkpoints);
     const TimePs slowest_ps = solver.time_ps();
     while (solver.time_ps() >= until_ps && solver.saturate() == Saturation::shorter_possible) {
@@ -99,9 +114,10 @@ class SandwichWalk {
 
  private:
   [[nodiscard]] bool is_due(const FrontierSolver& solver) const {
-    return static_cast<double>(solver.flow_value_nw()) > (1 + kFlowStep) * static_cast<double>(last_flow_nw_) ||
-           static_cast<double>(solver.time_ps() - solver.step_ps() / 2) <
-               (1 - kTimeStep) * static_cast<double>(last_time_ps_);
+    return static_cast<double>(solver.flow_value_nw()) >
+               (1 + sampling_ * kFlowStep) * static_cast<double>(last_flow_nw_) ||
+           static_cast<double>(solver.time_ps()) - static_cast<double>(solver.step_ps()) / 2 <
+               (1 - sampling_ * kTimeStep) * static_cast<double>(last_time_ps_);
   }
 
   void value(const FrontierSolver& solver, Checkpoints& checkpoints) {
@@ -131,6 +147,7 @@ class SandwichWalk {
   std::vector<TimePs> op_time_ps_;
   std::vector<FrontierVertex> points_;
   std::vector<BoundLine> bounds_;
+  double sampling_ = 1;
   PowerNw last_flow_nw_ = 0;
   TimePs last_time_ps_ = 0;
   TimePs fastest_ps_ = 0;
@@ -165,10 +182,11 @@ Sandwich solve_sandwich(const ProblemInstance& instance, double epsilon, std::sp
   SlopeRounding rounding{first_quantum_nw(instance), 5};
   std::vector<Sandwich::Part> parts;
   TimePs until_ps = 0;
+  double sampling = 1;
   while (true) {
     Sandwich::Part part{std::make_unique<const ProblemInstance>(with_rounded_slopes(instance, rounding)),
                         Checkpoints(24), until_ps};
-    walk.walk(*part.instance, until_ps, part.checkpoints);
+    walk.walk(*part.instance, until_ps, sampling, part.checkpoints);
     parts.push_back(std::move(part));
     Frontier frontier = walk.frontier();
     const std::optional<TimePs> beyond = frontier.fastest_beyond(epsilon);
@@ -176,6 +194,8 @@ Sandwich solve_sandwich(const ProblemInstance& instance, double epsilon, std::sp
     // The solutions on either side of a place bound it: walk one sampling step further.
     until_ps = static_cast<TimePs>((1 - 2 * kTimeStep) * static_cast<double>(*beyond));
     rounding = {std::max(rounding.quantum_nw / 2, kFinestQuantumNw), rounding.divisor * 2};
+    // Where finer slopes alone do not help, solutions lie too far apart.
+    if (parts.size() >= kPartsBeforeFinerSampling) sampling /= 2;
   }
 }
 

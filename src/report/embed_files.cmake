@@ -14,6 +14,7 @@ foreach(file IN LISTS FILES)
 endforeach()
 
 file(WRITE ${OUTPUT} "// Made by embed_files.cmake.
+// NOLINTBEGIN
 #include \"report/page_files.h\"
 
 #include <stdexcept>
@@ -40,4 +41,5 @@ ${entries}  };
 }
 
 }  // namespace lowgear
+// NOLINTEND
 ")
