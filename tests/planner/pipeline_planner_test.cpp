@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <limits>
 #include <map>
 #include <memory>
@@ -11,8 +12,6 @@
 #include <utility>
 
 #include "core/error_of.h"
-#include "planner/policies/perseus.h"
-#include "planner/policies/published_profile.h"
 #include "planner/policies/sample_problem.h"
 #include "planner/random_pipelines.h"
 #include "simulator/op_costs.h"
@@ -193,47 +192,61 @@ TEST(PipelinePlanner, OutlivesItsArgumentsAndMoves) {
   EXPECT_EQ(moved.plan(moved.slowest_s()).energy_j, energy_j);
 }
 
-TEST(LowgearPolicy, GivesThePlannersPlan) {
-  const SampleProblem sample = four_stages(6);
-  PipelinePlanner planner = planner_of(sample);
-  const auto policy = make_policy("lowgear");
-  const double deadline_s = deadline_at(planner, 0.4);
-  EXPECT_EQ(policy->plan(sample.problem(), deadline_s).clocks_mhz, clocks_for(planner.plan(deadline_s), planner.dag()));
-  const PolicyPlan fastest = policy->plan(sample.problem(), std::nullopt);
-  EXPECT_NEAR(fastest.own_time_s.value(), planner.fastest_s(), 1e-9);
-  EXPECT_THAT(fastest.note, HasSubstr("% above the least energy possible"));
-  EXPECT_THAT(error_of([&] { (void)policy->plan(sample.problem(), 0.001); }), HasSubstr("T_min"));
-}
-
-class PublishedProfile : public testing::TestWithParam<std::pair<PublishedPipeline, double>> {};
-
-TEST_P(PublishedProfile, HasPlansCloseToTheirBoundsAndNoWorseThanPerseus) {
-  if (!published_data_present()) GTEST_SKIP() << kNoPublishedData;
-  const auto& [published, max_gap_pct] = GetParam();
-  constexpr int kMicrobatches = 12;
-  const StageProfile profile = published.read();
-  const SampleProblem sample(one_f_one_b_schedule(profile.stages(), kMicrobatches), profile,
-                             published.blocking_power_w);
-  const PlanningProblem problem = sample.problem();
-  PipelinePlanner planner = planner_of(sample);
-  const PerseusModel perseus(problem, published.unit_s);
-  for (int k = 0; k <= 6; ++k) {
-    SCOPED_TRACE(fmt::format("{}, deadline {} of 6", published.profile, k));
-    const Plan plan = planner.plan(deadline_at(planner, k / 6.0));
-    EXPECT_GE(plan.gap_pct().value(), -1e-7);
-    EXPECT_LE(plan.gap_pct().value(), max_gap_pct);
-
-    const double perseus_deadline_s =
-        perseus.fastest_s() + k / 6.0 * (planner.slowest_s() - planner.fastest_s()) + published.unit_s;
-    const std::vector<int> clocks_mhz = perseus.clocks_mhz(perseus.solve(perseus_deadline_s));
-    const Timeline theirs =
-        replay(sample.dag(), costs_at_clocks(sample.dag(), profile, clocks_mhz), problem.blocking_power_w);
-    EXPECT_LE(planner.plan(theirs.time_s).energy_j, theirs.energy_j_total);
+TEST(PipelinePlanner, PlansTheLargestAndTheSmallestValues) {
+  struct Extreme {
+    double time_s;
+    double energy_j;
+    double blocking_power_w;
+  };
+  for (const auto& [time_s, energy_j, blocking_power_w] :
+       {Extreme{5e4, 5e8, kMaxBlockingPowerW}, Extreme{5e4, 5e4, 0}, Extreme{1e-9, 5e8, 0}, Extreme{1e-9, 1e-9, 0}}) {
+    SCOPED_TRACE(fmt::format("{} s, {} J", time_s, energy_j));
+    StageProfile profile(2);
+    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+      for (int stage = 0; stage < 2; ++stage) {
+        profile.add(stage, kind, {1410, time_s, energy_j});
+        profile.add(stage, kind, {1000, 1.4 * time_s, 0.7 * energy_j});
+      }
+    }
+    for (const FrontierMethod method : {FrontierMethod::exact, FrontierMethod::sandwich}) {
+      PlannerOptions options;
+      options.method = method;
+      const SampleProblem sample(one_f_one_b_schedule(2, 2), profile, blocking_power_w);
+      PipelinePlanner planner = planner_of(sample, options);
+      for (const double share : {0.0, 0.5, 1.0}) {
+        const double deadline_s = deadline_at(planner, share);
+        const Plan plan = planner.plan(deadline_s);
+        EXPECT_LE(plan.time_s, deadline_s * (1 + 1e-12) + 1e-12);
+        EXPECT_TRUE(std::isfinite(plan.energy_j));
+        EXPECT_GE(plan.gap_pct().value(), -1e-6);
+      }
+    }
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Perseus, PublishedProfile,
-                         testing::Values(std::pair(kGpt3OnA100, 0.25), std::pair(kBloomOnA40, 0.6)));
+TEST(PipelinePlanner, RefusesAPipelineThatTakesLongerThanTheModelHolds) {
+  StageProfile profile(1);
+  profile.add(0, OpKind::forward, {1410, 9e5, 1});
+  profile.add(0, OpKind::backward, {1410, 9e5, 1});
+  const SampleProblem sample(one_f_one_b_schedule(1, 1), profile, 0);
+  EXPECT_THAT(error_of([&] { (void)planner_of(sample); }), HasSubstr("10^6 s"));
+}
+
+TEST(PipelinePlanner, SaysWhatToDoWhereChangesAreTooLateForTheDeadline) {
+  // The forward is fastest at 1410 MHz and the backward at 1395 MHz: T_min needs a change, and it comes too late.
+  StageProfile profile(1);
+  profile.add(0, OpKind::forward, {1410, 0.10, 30});
+  profile.add(0, OpKind::forward, {1395, 0.11, 29});
+  profile.add(0, OpKind::backward, {1395, 0.20, 60});
+  profile.add(0, OpKind::backward, {1410, 0.21, 59});
+  const SampleProblem sample(one_f_one_b_schedule(1, 1), profile, 0);
+  PlannerOptions options;
+  options.switch_latency_s = 0.05;
+  PipelinePlanner planner = planner_of(sample, options);
+  EXPECT_THAT(error_of([&] { (void)planner.plan(planner.fastest_s()); }),
+              AllOf(HasSubstr("longer deadline"), HasSubstr("switch latency")));
+  EXPECT_LE(planner.plan(0.311).time_s, 0.311);
+}
 
 }  // namespace
 }  // namespace lowgear
