@@ -62,6 +62,20 @@ ReportCertificate certificate_of(const RunContents& contents) {
 std::string output_file::plan(int number) { return fmt::format("plans/{:05}.json", number); }
 std::string output_file::perseus_plan(int number) { return fmt::format("freqs_pipeline_{:05}.py", number); }
 
+/// Throws when the folder holds another number of plans than its table lists: a table cut short would go unnoticed.
+void require_listed_plans(const fs::path& folder, std::size_t listed) {
+  std::size_t found = 0;
+  std::error_code error;
+  for (const fs::directory_entry& entry :
+       fs::directory_iterator(folder / fs::path(output_file::plan(0)).parent_path(), error)) {
+    found += entry.path().extension() == ".json" ? 1 : 0;
+  }
+  if (found != listed) {
+    throw_input_error({(folder / output_file::kPlans).string(), 0, 0},
+                      fmt::format("lists {} plans, and the folder holds {}", listed, found), "plan again");
+  }
+}
+
 PlanFolder read_plan_folder(const fs::path& folder) {
   if (!fs::is_regular_file(folder / output_file::kRun)) {
     throw_input_error({folder.string(), 0, 0}, fmt::format("holds no {}", output_file::kRun),
@@ -78,6 +92,7 @@ PlanFolder read_plan_folder(const fs::path& folder) {
   for (const int number : plan_numbers(files.plans_table)) {
     files.plans.push_back(read_part(folder, output_file::plan(number)));
   }
+  require_listed_plans(folder, files.plans.size());
   return files;
 }
 

@@ -249,6 +249,16 @@ TEST_F(PlanCommand, TamperingFailsVerification) {
   EXPECT_EQ(parse_json(json.out, "stdout")["ok"], false);
 }
 
+TEST_F(PlanCommand, VerifyMissesPlansThatTheTableLost) {
+  ASSERT_EQ(plan().exit_code, 0);
+  std::string table = text("plans.csv");
+  table.erase(table.rfind('\n', table.size() - 2) + 1);
+  write_text(folder_ / "out" / "plans.csv", table);
+  const ProgramResult result = run_lowgear({"verify", out()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("and the folder holds"));
+}
+
 TEST_F(PlanCommand, TakesASchedulesSizeFromItsFile) {
   const std::string file = (folder_ / "schedule.csv").string();
   ASSERT_EQ(
