@@ -71,13 +71,13 @@ PlanLibrary::Position PlanLibrary::first_slower_than(TimePs deadline_ps) const {
 }
 
 const DiscretePlan* PlanLibrary::best_within(TimePs deadline_ps) const {
-  const Position slower = first_slower_than(deadline_ps);
+  const auto slower = first_slower_than(deadline_ps);
   return slower == plans_.begin() ? nullptr : &*std::prev(slower);
 }
 
 std::optional<DiscretePlan> PlanLibrary::splice(Rounder& rounder, std::span<const std::int32_t> order,
                                                 TimePs deadline_ps, std::size_t reach) const {
-  const Position slow = first_slower_than(deadline_ps);
+  const auto slow = first_slower_than(deadline_ps);
   const auto fast_count = std::min(reach, static_cast<std::size_t>(slow - plans_.begin()));
   const auto slow_count = std::min(reach, static_cast<std::size_t>(plans_.end() - slow));
   const std::vector<std::int32_t> reversed(order.rbegin(), order.rend());
