@@ -7,8 +7,10 @@
 namespace lowgear {
 namespace {
 
-/// Rounding finer than this cannot be what keeps a frontier from being accurate: slopes are whole nanowatts.
+/// Rounding finer than this is hardly what keeps a frontier from being accurate.
 constexpr PowerNw kFinestQuantumNw = 1'000;
+/// Slopes as they are: whole nanowatts.
+constexpr SlopeRounding kNoRounding{1, FrontierSolver::kUnlimitedFlow};
 
 /// A solution is valued when the flow has grown, or the iteration has shrunk, by this much since the last one, and
 /// before a step that is a good part of it.
@@ -190,9 +192,14 @@ Sandwich solve_sandwich(const ProblemInstance& instance, double epsilon, std::sp
     parts.push_back(std::move(part));
     Frontier frontier = walk.frontier();
     const std::optional<TimePs> beyond = frontier.fastest_beyond(epsilon);
-    if (!beyond || rounding.quantum_nw == kFinestQuantumNw) return {std::move(frontier), std::move(parts)};
+    if (!beyond || sampling == 0) return {std::move(frontier), std::move(parts)};
     // The solutions on either side of a place bound it: walk one sampling step further.
     until_ps = static_cast<TimePs>((1 - 2 * kTimeStep) * static_cast<double>(*beyond));
+    if (rounding.quantum_nw == kFinestQuantumNw) {
+      rounding = kNoRounding;
+      sampling = 0;  // what is left is the exact frontier, every vertex of it
+      continue;
+    }
     rounding = {std::max(rounding.quantum_nw / 2, kFinestQuantumNw), rounding.divisor * 2};
     // Where finer slopes alone do not help, solutions lie too far apart.
     if (parts.size() >= kPartsBeforeFinerSampling) sampling /= 2;

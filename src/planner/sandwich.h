@@ -53,9 +53,10 @@ class SandwichSolver final : public ContinuousSolver {
 /// Solves ever finer rounded instances, each as far as is still needed, until `Frontier::epsilon` is at most `epsilon`
 /// (> 0, relative). Their solutions are valued in the true instance: the times and energies are achievable (chords
 /// above), the flows prove bounds (tangents below). Rounding costs only in second order, as a solution near the optimum
-/// is nearly optimal; and what it costs is measured, not assumed. Work grows with 1 / quantum and not with the number
-/// of exact vertices, which is large when stages differ. `observers` are shown every solution that the frontier is made
-/// of; both last may be empty / null.
+/// is nearly optimal; and what it costs is measured, not assumed. What rounding and sampling cannot bring within
+/// epsilon is solved exactly in the end. Work grows with 1 / quantum and not with the number of exact vertices, which
+/// is large when stages differ. `observers` are shown every solution that the frontier is made of; both last may be
+/// empty / null.
 [[nodiscard]] Sandwich solve_sandwich(const ProblemInstance& instance, double epsilon,
                                       std::span<FrontierObserver* const> observers = {}, Progress* progress = nullptr);
 

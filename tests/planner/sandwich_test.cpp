@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <random>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "planner/frontier.h"
 #include "planner/random_instances.h"
@@ -106,6 +108,56 @@ TEST(Sandwich, SolvesDeadlinesNearlyAsWellAsTheFrontier) {
       EXPECT_LE(energy_j, sandwich.frontier.lower_bound_j_at(deadline_ps) * 1.01);
     }
     if (HasFailure()) return;
+  }
+}
+
+TEST(Sandwich, KeepsItsPromiseWhereFewOpsSaveAnything) {
+  // Most ops save microwatts, from which the first rounding is chosen; those that matter save a million times more.
+  std::mt19937_64 random(9);
+  std::vector<ConvexCost> costs;
+  std::vector<std::pair<int, int>> edges;
+  for (int op = 0; op < 40; ++op) {
+    ConvexCost& cost = costs.emplace_back();
+    cost.time_ps = {random_in(random, 1'000'000'000, 9'000'000'000)};
+    cost.energy_at_fastest_zj = static_cast<EnergyZj>(2) * 1'000'000'000 * 1'000'000'000'000;
+    for (int piece = 1; piece <= 6; ++piece) {
+      cost.slope_nw.push_back(op % 8 == 0 ? random_in(random, 400, 440) * 1'000'000'000 / piece : 7000 - 1000 * piece);
+      cost.time_ps.push_back(cost.time_ps.back() + random_in(random, 200'000'000, 900'000'000));
+    }
+    if (op > 0) edges.emplace_back(op - 1, op);
+  }
+  const ProblemInstance instance = instance_of(costs, edges, 10'000'000'000);
+  const Frontier exact = solve_frontier(instance);
+  for (const double epsilon : {1e-2, 1e-4, 1e-6}) {
+    const Frontier frontier = solve_sandwich(instance, epsilon).frontier;
+    EXPECT_LE(frontier.epsilon(), epsilon);
+    EXPECT_EQ(frontier.fastest_ps(), exact.fastest_ps());
+  }
+}
+
+TEST(Sandwich, IsTheExactFrontierInTheEnd) {
+  constexpr double kFinerThanAnyRounding = 1e-15;
+  std::mt19937_64 random(10);
+  for (int i = 0; i < 20; ++i) {
+    const ProblemInstance instance = random_instance(random, {});
+    const Frontier exact = solve_frontier(instance);
+    const Frontier frontier = solve_sandwich(instance, kFinerThanAnyRounding).frontier;
+    EXPECT_LT(frontier.epsilon(), 1e-14) << "only what doubles cannot show";
+    EXPECT_EQ(frontier.fastest_ps(), exact.fastest_ps());
+    EXPECT_EQ(frontier.slowest_ps(), exact.slowest_ps());
+  }
+}
+
+TEST(Sandwich, SolvesADeadlineOnTheFinestPartThatReachesIt) {
+  std::mt19937_64 random(14);
+  const ProblemInstance instance = random_instance(random, {.min_ops = 30, .max_ops = 30});
+  const Sandwich sandwich = solve_sandwich(instance, 1e-5);
+  ASSERT_GT(sandwich.parts.size(), 1U);
+  EXPECT_EQ(sandwich.part_for(sandwich.frontier.slowest_ps()), sandwich.parts.size() - 1);
+  for (std::size_t part = 0; part < sandwich.parts.size(); ++part) {
+    const TimePs fastest_ps = sandwich.parts[part].fastest_ps;
+    EXPECT_LE(sandwich.parts[sandwich.part_for(fastest_ps)].fastest_ps, fastest_ps);
+    EXPECT_GE(sandwich.part_for(fastest_ps), part);
   }
 }
 
