@@ -1,7 +1,8 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,10 @@ std::string clocks_text(const std::vector<int>& clocks_mhz, std::size_t count) {
   constexpr std::size_t kShown = 4;
   if (count == 0) return "none";
   const std::size_t shown = std::min({kShown, clocks_mhz.size(), count});
-  std::string text =
-      fmt::format("{}", fmt::join(clocks_mhz.begin(), clocks_mhz.begin() + static_cast<std::ptrdiff_t>(shown), " "));
+  std::string text;
+  for (const int clock_mhz : std::span(clocks_mhz).first(shown)) {
+    text += fmt::format("{}{}", text.empty() ? "" : " ", clock_mhz);
+  }
   if (count > shown) text += fmt::format(" and {} more", count - shown);
   return text;
 }

@@ -2,10 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <string>
 #include <thread>
@@ -18,6 +18,7 @@
 namespace lowgear {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -88,10 +89,63 @@ TEST(Process, AnInterruptedPlanLeavesNothing) {
   }
 }
 
-TEST(Process, ColoursAndBarsAreForTerminalsOnly) {
-  const TemporaryFolder folder;
-  const ProgramResult result = run_lowgear({"plot"});
-  EXPECT_THAT(result.err, Not(HasSubstr("\x1b")));
+/// A terminal: what is written to one end is read at the other.
+class Terminal {
+ public:
+  Terminal() : reader_(::posix_openpt(O_RDWR | O_NOCTTY)) {
+    if (reader_ < 0 || ::grantpt(reader_) != 0 || ::unlockpt(reader_) != 0) return;
+    name_ = ::ptsname(reader_);  // NOLINT(concurrency-mt-unsafe): the tests have one thread
+    // Kept open, so that what a process has written stays there after its end.
+    writer_ = ::open(name_.c_str(), O_RDWR | O_NOCTTY);
+  }
+  ~Terminal() {
+    ::close(writer_);
+    ::close(reader_);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  [[nodiscard]] bool works() const { return writer_ >= 0; }
+  /// For the child: standard error of its own goes here.
+  void take_standard_error() const {
+    if (::dup2(writer_, STDERR_FILENO) < 0) ::_exit(99);
+  }
+  [[nodiscard]] std::string read_some() const {
+    std::string text(4096, '\0');
+    const ssize_t count = ::read(reader_, text.data(), text.size());
+    text.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+    return text;
+  }
+
+ private:
+  int reader_ = -1;
+  int writer_ = -1;
+  std::string name_;
+};
+
+/// What an error looks like on a terminal, with one more setting in the environment.
+std::string error_on_terminal(const char* variable, const char* value) {
+  const Terminal terminal;
+  if (!terminal.works()) return "no terminal";
+  const ProgramResult result = run_lowgear({"plot"}, [&] {
+    ::unsetenv("NO_COLOR");
+    ::setenv("TERM", "xterm", 1);
+    ::setenv(variable, value, 1);
+    terminal.take_standard_error();
+  });
+  EXPECT_EQ(result.exit_code, 2);
+  return terminal.read_some();
+}
+
+constexpr const char* kEscape = "\x1b[";
+
+TEST(Process, ColoursAreForTerminalsThatWantThem) {
+  const std::string coloured = error_on_terminal("TERM", "xterm");
+  if (coloured == "no terminal") GTEST_SKIP() << "SKIPPED: this system gives no pseudo-terminal";
+  EXPECT_THAT(coloured, AllOf(HasSubstr("there is no verb"), HasSubstr(kEscape)));
+  EXPECT_THAT(error_on_terminal("NO_COLOR", "1"), AllOf(HasSubstr("there is no verb"), Not(HasSubstr(kEscape))));
+  EXPECT_THAT(error_on_terminal("TERM", "dumb"), AllOf(HasSubstr("there is no verb"), Not(HasSubstr(kEscape))));
+  EXPECT_THAT(run_lowgear({"plot"}).err, AllOf(HasSubstr("there is no verb"), Not(HasSubstr(kEscape))));
 }
 
 }  // namespace
