@@ -11,12 +11,8 @@ namespace {
 
 std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
-/// Exchanges are tried while groups^2 x ops stays below this: about a tenth of a second.
+/// Exchanges are tried while groups^2 x ops stays below this: some tens of milliseconds.
 constexpr double kMaxExchangeVisits = 5e6;
-/// Steps by which a group is sped up at most to hand time to the others; more hardly find more.
-constexpr std::size_t kMostStepsToGive = 3;
-/// Joules; keeps exchanges from going round in circles of rounding errors.
-constexpr double kLeastGainJ = 1e-9;
 
 constexpr int kPriceBisections = 24;
 
@@ -165,73 +161,55 @@ bool SharedClockPlanner::keeps(const Position& position, TimePs deadline_ps) {
   return rounder_.makespan_ps(choices(position)) <= deadline_ps;
 }
 
-std::optional<double> SharedClockPlanner::energy_in_time_j(const Position& position, TimePs deadline_ps) {
-  const TimePs makespan_ps = rounder_.makespan_ps(choices(position));
-  if (makespan_ps > deadline_ps) return std::nullopt;
-  double energy_j = w_from_nw(model_->instance.blocking_power_nw) * s_from_ps(makespan_ps);
+double SharedClockPlanner::energy_j(const Position& position) const {
+  double energy_j = 0;
   for (std::size_t g = 0; g < groups_.size(); ++g) energy_j += groups_[g].steps[position[g]].effective_energy_j;
   return energy_j;
 }
 
-/// Slows groups down, one step at a time and in turn, while that saves energy and the deadline holds.
+/// Slows groups down, one step at a time and in turn, while the deadline holds.
 void SharedClockPlanner::slow_down(Position& position, TimePs deadline_ps) {
-  double present_j = energy_in_time_j(position, deadline_ps).value();
-  std::vector<bool> late(groups_.size(), false);
+  std::vector<bool> stuck(groups_.size(), false);
   bool moved = true;
   while (moved) {
     moved = false;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      if (late[g] || position[g] + 1 == groups_[g].steps.size()) continue;
-      ++position[g];
-      const std::optional<double> slower_j = energy_in_time_j(position, deadline_ps);
-      late[g] = !slower_j;  // and stays so: others only get slower from here on
-      if (slower_j && *slower_j < present_j) {
-        present_j = *slower_j;
-        moved = true;
-      } else {
-        --position[g];
+      if (stuck[g]) continue;
+      const bool at_end = position[g] + 1 == groups_[g].steps.size();
+      if (!at_end) ++position[g];
+      if (at_end || !keeps(position, deadline_ps)) {
+        if (!at_end) --position[g];
+        stuck[g] = true;  // others only get slower from here on
+        continue;
       }
+      moved = true;
     }
   }
 }
 
-/// Speeds one group up by some steps and hands the time to the others, as long as that saves energy.
+/// Speeds one group up by a step and hands the time to the others, as long as that saves energy.
 void SharedClockPlanner::exchange(Position& position, TimePs deadline_ps) {
-  double present_j = energy_in_time_j(position, deadline_ps).value();
   bool improved = true;
   while (improved) {
     improved = false;
-    for (std::size_t giver = 0; giver < groups_.size(); ++giver) {
-      for (std::size_t steps = 1; steps <= std::min(kMostStepsToGive, position[giver]); ++steps) {
-        Position other = position;
-        other[giver] -= steps;
-        const std::optional<double> other_j = hand_out_time(other, giver, deadline_ps);
-        if (!other_j || *other_j >= present_j - kLeastGainJ) continue;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      if (position[g] == 0) continue;
+      Position other = position;
+      --other[g];
+      for (std::size_t h = 0; h < groups_.size(); ++h) {
+        while (h != g && other[h] + 1 < groups_[h].steps.size()) {
+          ++other[h];
+          if (keeps(other, deadline_ps)) continue;
+          --other[h];
+          break;
+        }
+      }
+      if (energy_j(other) < energy_j(position) - 1e-9) {
         position = std::move(other);
-        present_j = *other_j;
         improved = true;
       }
     }
   }
-}
-
-/// Slows the groups behind `giver` and then those before it down, each as far as that saves energy and the deadline
-/// holds. Returns the energy; none when it is missed.
-std::optional<double> SharedClockPlanner::hand_out_time(Position& position, std::size_t giver, TimePs deadline_ps) {
-  std::optional<double> least_j = energy_in_time_j(position, deadline_ps);
-  for (std::size_t distance = 1; distance < groups_.size(); ++distance) {
-    const std::size_t taker = (giver + distance) % groups_.size();
-    while (position[taker] + 1 < groups_[taker].steps.size()) {
-      ++position[taker];
-      const std::optional<double> slower_j = energy_in_time_j(position, deadline_ps);
-      if (!slower_j || (least_j && *slower_j >= *least_j)) {
-        --position[taker];
-        break;
-      }
-      least_j = slower_j;
-    }
-  }
-  return least_j;
 }
 
 }  // namespace lowgear

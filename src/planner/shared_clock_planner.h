@@ -51,11 +51,9 @@ class SharedClockPlanner {
   [[nodiscard]] std::vector<double> group_prices(const ContinuousPlan& continuous) const;
   [[nodiscard]] std::vector<std::int32_t> choices(const Position& position) const;
   [[nodiscard]] bool keeps(const Position& position, TimePs deadline_ps);
-  /// Of the iteration, blocking energy included; none when it takes longer than the deadline.
-  [[nodiscard]] std::optional<double> energy_in_time_j(const Position& position, TimePs deadline_ps);
+  [[nodiscard]] double energy_j(const Position& position) const;
   void slow_down(Position& position, TimePs deadline_ps);
   void exchange(Position& position, TimePs deadline_ps);
-  std::optional<double> hand_out_time(Position& position, std::size_t giver, TimePs deadline_ps);
 
   const PlanningModel* model_;
   Rounder rounder_;
