@@ -1,0 +1,122 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "gpu/gpu.h"
+
+namespace lowgear {
+
+/// Who asks: the credentials that the kernel attests for a Unix socket (SO_PEERCRED). Over TCP nobody is attested, so
+/// the agent takes no requests that change something there.
+struct Peer {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  pid_t pid = 0;  ///< in the agent's pid namespace; 0 when the peer is in one that the agent cannot see
+};
+
+/// The peer may not do that. HTTP answers 403.
+class AccessDenied : public Error {
+ public:
+  using Error::Error;
+};
+/// Somebody else holds the GPU. HTTP answers 409.
+class GpuBusy : public Error {
+ public:
+  using Error::Error;
+};
+/// No such GPU or lease. HTTP answers 404.
+class NotFound : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Clocks of a GPU as the agent left them, as far as it knows.
+enum class ClockState : unsigned char {
+  untouched,  ///< the agent has not written
+  leased,     ///< follows a lease
+  restored,   ///< as before the agent wrote
+  foreign,    ///< somebody else wrote; the agent keeps its hands off until the lease ends
+  failed,     ///< a write or a restore failed; the agent tries again
+};
+[[nodiscard]] std::string_view name(ClockState state);
+
+/// One reading of one GPU; fields that this GPU does not report are empty.
+struct GpuReading {
+  std::int64_t time_ns = 0;  ///< CLOCK_REALTIME of the reading
+  std::optional<double> energy_j;
+  std::optional<double> power_w;  ///< instant where the GPU has it, average otherwise
+  std::optional<int> sm_clock_mhz;
+  std::optional<int> memory_clock_mhz;
+  std::optional<int> temperature_c;
+  std::optional<int> gpu_utilisation_percent;
+  std::optional<int> memory_utilisation_percent;
+  std::optional<ThrottleReasons> throttle_reasons;
+};
+
+struct GpuStatus {
+  GpuIdentity identity;
+  bool controlled = false;  ///< the configuration names it for control
+  bool healthy = true;      ///< its thread answers
+  std::string problem;      ///< what is wrong, when something is
+  ClockState clock_state = ClockState::untouched;
+  std::optional<int> requested_min_mhz;
+  std::optional<int> requested_max_mhz;
+  std::optional<PowerLimits> power_limits;
+  std::uint64_t clock_writes = 0;  ///< setter calls that the driver took
+  std::uint64_t clock_write_errors = 0;
+  std::uint64_t late_units = 0;  ///< unit starts that came while a write was under way and were skipped
+  std::optional<std::uint64_t> lease_id;
+  GpuReading reading;
+};
+
+struct LeaseStatus {
+  std::uint64_t id = 0;
+  std::string gpu_uuid;
+  Peer owner;
+  std::string user;  ///< name of the owner's uid, or the number
+  std::string job;
+  std::uint32_t rank = 0;
+  bool has_plan = false;
+  bool suspended = false;  ///< no unit came for longer than the limit: clocks are at their default meanwhile
+  double age_s = 0;
+  std::uint64_t units = 0;  ///< unit starts seen
+  std::uint64_t lost = 0;   ///< events overwritten before they were read
+};
+
+/// The agent as its HTTP side sees it. Calls return quickly (setters wait for the driver at most for the configured
+/// time) and are made from the agent's main thread only.
+class AgentService {
+ public:
+  virtual ~AgentService() = default;
+
+  [[nodiscard]] virtual bool simulated() const = 0;
+  [[nodiscard]] virtual bool dry_run() const = 0;
+  [[nodiscard]] virtual std::string driver_version() const = 0;
+  [[nodiscard]] virtual std::vector<GpuStatus> gpus() = 0;
+  [[nodiscard]] virtual std::vector<LeaseStatus> leases() = 0;
+
+  /// Locks clocks for a process: the first call takes a lease that lasts until the process ends or releases it. Throws
+  /// AccessDenied, GpuBusy, NotFound, InputError (a clock outside the range), GpuError.
+  virtual void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) = 0;
+  virtual void reset_sm_clocks(const Peer& peer, std::string_view gpu) = 0;
+  virtual void lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) = 0;
+  virtual void reset_memory_clocks(const Peer& peer, std::string_view gpu) = 0;
+  virtual void set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w) = 0;
+  virtual void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled) = 0;
+  /// Ends a lease: its owner's own, or anybody's for root. Throws AccessDenied, NotFound.
+  virtual void release(const Peer& peer, std::uint64_t lease_id) = 0;
+  /// The kill switch: ends every lease and restores every GPU. Root only.
+  virtual void restore_all(const Peer& peer) = 0;
+  /// Whether this peer may read telemetry.
+  [[nodiscard]] virtual bool may_read(const Peer& peer) const = 0;
+};
+
+}  // namespace lowgear

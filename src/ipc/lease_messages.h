@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lowgear {
+
+/// The conversation between client library and agent over the lease socket (a Unix stream socket): frames of a 12-byte
+/// header and a payload. The connection is the lease: when it closes, for whatever reason, the lease ends and the GPU's
+/// clocks go back.
+///
+///   client                                   agent
+///   hello {version, gpu, rank, label}  --->
+///                                      <---  lease {id, clock range, simulated} + ring file descriptor (SCM_RIGHTS)
+///                                      or    refused {reason}
+///   plan {rank of the plan, JSON}      --->
+///                                      <---  accepted {} or refused {reason}
+///   release {}                         --->  (closes)
+///
+/// All integers little endian. Strings are UTF-8, length-prefixed.
+inline constexpr std::uint32_t kFrameMagic = 0x4c474631;  // "LGF1"
+inline constexpr std::size_t kFrameHeaderBytes = 12;      ///< magic, type, payload length: 4 bytes each
+inline constexpr std::size_t kMaxFrameBytes = std::size_t{64}
+                                              << 20U;  ///< a plan of 64 stages x 4,096 microbatches fits
+inline constexpr std::size_t kMaxStringBytes = 4096;   ///< of every string but a plan's text
+inline constexpr std::uint32_t kLeaseProtocolVersion = 1;
+
+enum class FrameType : std::uint32_t { hello = 1, lease = 2, refused = 3, plan = 4, accepted = 5, release = 6 };
+
+struct HelloMessage {
+  std::uint32_t version = kLeaseProtocolVersion;
+  std::string gpu;         ///< UUID or PCI address
+  std::uint32_t rank = 0;  ///< global rank of the process in its job
+  std::string job;         ///< free text for people: job id or name
+};
+struct LeaseMessage {
+  std::uint64_t lease_id = 0;
+  std::string gpu_uuid;
+  std::string gpu_name;
+  std::uint32_t min_clock_mhz = 0;  ///< what the administrator allows this user
+  std::uint32_t max_clock_mhz = 0;
+  bool simulated = false;
+  bool dry_run = false;  ///< the agent says what it would set, and sets nothing
+};
+struct RefusedMessage {
+  std::string reason;  ///< one line that a person can act on
+};
+struct PlanMessage {
+  std::uint32_t plan_rank = 0;  ///< which rank (GPU position in the pipeline) of the plan this process is
+  bool nearest_below = false;   ///< take the nearest supported clock below one that the GPU does not have
+  std::string gpu_name;         ///< model that the plan was made for; empty: not stated
+  std::string plan_json;        ///< lowgear.plan/1
+};
+
+struct Frame {
+  FrameType type = FrameType::release;
+  std::vector<std::byte> payload;
+};
+
+[[nodiscard]] std::vector<std::byte> encode(const HelloMessage& message);  ///< whole frames, header included
+[[nodiscard]] std::vector<std::byte> encode(const LeaseMessage& message);
+[[nodiscard]] std::vector<std::byte> encode(const RefusedMessage& message);
+[[nodiscard]] std::vector<std::byte> encode(const PlanMessage& message);
+[[nodiscard]] std::vector<std::byte> encode_empty(FrameType type);  ///< accepted, release
+
+/// Throws InputError when the payload is not exactly such a message: cut off, too long, not UTF-8.
+[[nodiscard]] HelloMessage decode_hello(std::span<const std::byte> payload);
+[[nodiscard]] LeaseMessage decode_lease(std::span<const std::byte> payload);
+[[nodiscard]] RefusedMessage decode_refused(std::span<const std::byte> payload);
+[[nodiscard]] PlanMessage decode_plan(std::span<const std::byte> payload);
+
+/// Puts frames together from the pieces that a socket delivers.
+class FrameReader {
+ public:
+  /// Takes what arrived. Throws InputError on a wrong magic, an unknown type or a payload over `max_bytes`; the
+  /// connection is then beyond repair. Memory grows with what arrived, not with what a header promises.
+  void append(std::span<const std::byte> bytes);
+  /// The next whole frame; empty when there is none yet.
+  [[nodiscard]] std::optional<Frame> next();
+
+  explicit FrameReader(std::size_t max_bytes = kMaxFrameBytes) : max_bytes_(max_bytes) {}
+
+ private:
+  std::size_t max_bytes_;
+  std::vector<std::byte> buffer_;
+};
+
+}  // namespace lowgear
