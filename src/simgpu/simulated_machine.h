@@ -14,12 +14,18 @@ namespace lowgear {
 
 /// What a simulated GPU is asked to compute: its time splits into a part that scales with the SM clock and one that
 /// does not (memory, links).
+///
+/// Both parts are spread evenly over the kernel, which so takes `compute_s · highest clock / clock + memory_s`.
 struct SimulatedKernel {
   double compute_s = 0;     ///< at the model's highest SM clock
   double memory_s = 0;      ///< at any SM clock
-  double compute_load = 1;  ///< share of the dynamic compute power that is drawn in the compute part, [0, 1]
-  double memory_load = 1;   ///< share of the memory power that is drawn in the memory part, [0, 1]
+  double compute_load = 1;  ///< share of the model's compute power that the compute part draws, [0, 1]
+  double memory_load = 1;   ///< share of the model's memory power that the memory part draws, [0, 1]
 };
+/// Longest kernel that is accepted.
+inline constexpr double kMaxKernelS = 1e6;
+
+inline constexpr int kMaxSimulatedGpus = 64;
 
 /// How the simulated machine tells the time.
 enum class SimulatedClock : std::uint32_t {
@@ -28,7 +34,7 @@ enum class SimulatedClock : std::uint32_t {
 };
 
 struct SimulatedMachineConfig {
-  std::vector<GpuModel> gpus;
+  std::vector<GpuModel> gpus;  ///< 1 to kMaxSimulatedGpus
   SimulatedClock clock = SimulatedClock::real;
   std::uint64_t seed = 1;  ///< of switch latencies, UUIDs and noise
   /// Callers other than root get NVML_ERROR_NO_PERMISSION from setters, as on a real machine. Off lets everybody set.
@@ -39,11 +45,13 @@ struct SimulatedMachineConfig {
 struct SimulatedFault {
   std::string call = "*";            ///< NVML function without prefix (`DeviceSetGpuLockedClocks`), or `*`
   std::uint32_t return_code = 0;     ///< nvmlReturn_t to answer with; 0: answer normally
-  double delay_s = 0;                ///< before answering
+  double delay_s = 0;                ///< before answering, on the machine's clock
   std::uint32_t count = UINT32_MAX;  ///< how many calls it strikes
-  bool clock_stuck = false;          ///< setters succeed and the clock does not follow
+  bool clock_stuck = false;          ///< setters succeed and the SM clock does not follow
   bool lost = false;                 ///< the GPU has fallen off the bus: every call answers NVML_ERROR_GPU_IS_LOST
 };
+
+inline constexpr int kMaxSimulatedFaults = 16;
 
 /// One GPU of a simulated machine, as every process of the machine sees it. Every read first brings the physics up to
 /// the machine's time. Safe from any thread and process; a process killed within a call leaves the state whole.
@@ -57,18 +65,22 @@ class SimulatedGpu {
 
   // What NVML reports.
   [[nodiscard]] virtual double energy_counter_j() = 0;  ///< steps of the model's counter period
-  [[nodiscard]] virtual double average_power_w() = 0;   ///< moving average of the model's window, 25 % of it sampled
-  [[nodiscard]] virtual double instant_power_w() = 0;
+  [[nodiscard]] virtual double average_power_w() = 0;   ///< moving average over the model's window
+  [[nodiscard]] virtual double instant_power_w() = 0;   ///< of which the model samples a part of each period
   [[nodiscard]] virtual int sm_clock_mhz() = 0;
   [[nodiscard]] virtual int memory_clock_mhz() = 0;
   [[nodiscard]] virtual int temperature_c() = 0;
-  [[nodiscard]] virtual std::uint64_t throttle_reasons() = 0;
+  [[nodiscard]] virtual std::uint64_t throttle_reasons() = 0;  ///< NVML's bits: idle, power cap, thermal
   [[nodiscard]] virtual int gpu_utilisation_percent() = 0;
   [[nodiscard]] virtual int memory_utilisation_percent() = 0;
   [[nodiscard]] virtual double power_limit_w() = 0;
   [[nodiscard]] virtual bool persistence_mode() = 0;
 
-  // What NVML sets. Values are checked by the caller against the model.
+  /// Processes that have a context, in the order in which they attached.
+  [[nodiscard]] virtual std::vector<std::uint32_t> context_pids() = 0;
+
+  // What NVML sets. Values are checked by the caller against the model; those that make no sense throw InputError.
+  // Changing the locked SM clocks blocks for the model's call latency; the clock follows after its transition.
   virtual void lock_sm_clocks(int min_mhz, int max_mhz) = 0;
   virtual void reset_sm_clocks() = 0;
   virtual void lock_memory_clocks(int min_mhz, int max_mhz) = 0;
@@ -89,15 +101,20 @@ class SimulatedGpu {
   [[nodiscard]] virtual std::uint64_t writes() = 0;
 
   /// Runs the kernel alone: returns when it is done, and how long it took. Clock changes, throttling and latency
-  /// during the run count. One kernel at a time: others wait.
+  /// during the run count. One kernel at a time: others wait. When the process dies, the GPU falls idle. Throws
+  /// InputError when a value of the kernel makes no sense, and Error when the GPU is lost (SimulatedFault::lost).
   virtual double run(const SimulatedKernel& kernel) = 0;
   /// A process that has a context raises an idle GPU to its working clock, as CUDA does.
   virtual void attach_context() = 0;
   virtual void detach_context() = 0;
 
+  /// Throws InputError when the name of the call is longer than 63 characters, or kMaxSimulatedFaults are set.
   virtual void inject(const SimulatedFault& fault) = 0;
   virtual void clear_faults() = 0;
-  /// For the NVML surface: what the next call of this name shall do. Counts the call.
+  /// The faults that are left.
+  [[nodiscard]] virtual std::vector<SimulatedFault> faults() = 0;
+  /// For the NVML surface: what the next call of this name shall do. Counts the call. Delays and stuck clocks of
+  /// several faults add up; the first return code that is not 0 counts.
   [[nodiscard]] virtual SimulatedFault next_fault(std::string_view call) = 0;
 };
 
@@ -110,18 +127,26 @@ class SimulatedMachine {
   /// written.
   static std::unique_ptr<SimulatedMachine> create(const std::filesystem::path& path,
                                                   const SimulatedMachineConfig& config);
-  /// Maps a file that `create` made. Throws InputError when there is none, or it is of another version.
+  /// Maps a file that `create` made. Throws InputError when there is none, or it is of another version, damaged, or
+  /// from before the last reboot.
   static std::unique_ptr<SimulatedMachine> open(const std::filesystem::path& path);
   /// The machine that the environment names: LOWGEAR_SIMGPU=FILE, made on first use as LOWGEAR_SIMGPU_GPUS says
-  /// (`2xH100`, `A100,H200`; one H100 when unset). Throws InputError when LOWGEAR_SIMGPU is unset.
+  /// (`2xH100`, `A100,H200`; one H100 when unset). Safe when several processes do so at once. Throws InputError when
+  /// LOWGEAR_SIMGPU is unset.
   static std::unique_ptr<SimulatedMachine> from_environment();
 
   [[nodiscard]] virtual int gpus() const = 0;
   [[nodiscard]] virtual SimulatedGpu& gpu(int index) = 0;
   [[nodiscard]] virtual bool root_required() const = 0;
-  [[nodiscard]] virtual double now_s() = 0;
+  [[nodiscard]] virtual SimulatedClock clock() const = 0;
+  [[nodiscard]] virtual double now_s() = 0;  ///< since the machine was made
   /// Moves virtual time on. Throws Error when the machine runs in real time.
   virtual void advance(double time_s) = 0;
+  /// Lets `time_s` pass for the caller: sleeps in real time, advances virtual time.
+  virtual void wait(double time_s) = 0;
 };
+
+/// The GPUs that a text such as `2xH100` or `A100,H200` names. Throws InputError.
+[[nodiscard]] std::vector<GpuModel> gpu_models_from_text(std::string_view text);
 
 }  // namespace lowgear
