@@ -14,6 +14,8 @@
 extern "C" {
 #endif
 
+#define LOWGEAR_SIMGPU_VERSION 1u
+
 #define LOWGEAR_SIMGPU_OK 0
 #define LOWGEAR_SIMGPU_INVALID 1 /* no such GPU, or a value that makes no sense */
 #define LOWGEAR_SIMGPU_FAILED 2  /* the machine cannot be opened, or the system refused */

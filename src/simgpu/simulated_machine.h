@@ -23,9 +23,11 @@ struct SimulatedKernel {
   double memory_load = 1;   ///< share of the model's memory power that the memory part draws, [0, 1]
 };
 /// Longest kernel that is accepted.
-inline constexpr double kMaxKernelS = 1e6;
+inline constexpr double kMaxKernelS = 86'400;
 
 inline constexpr int kMaxSimulatedGpus = 64;
+/// Longest step of virtual time.
+inline constexpr double kMaxAdvanceS = 1e8;
 
 /// How the simulated machine tells the time.
 enum class SimulatedClock : std::uint32_t {
@@ -46,9 +48,9 @@ struct SimulatedFault {
   std::string call = "*";            ///< NVML function without prefix (`DeviceSetGpuLockedClocks`), or `*`
   std::uint32_t return_code = 0;     ///< nvmlReturn_t to answer with; 0: answer normally
   double delay_s = 0;                ///< before answering, on the machine's clock
-  std::uint32_t count = UINT32_MAX;  ///< how many calls it strikes
-  bool clock_stuck = false;          ///< setters succeed and the SM clock does not follow
-  bool lost = false;                 ///< the GPU has fallen off the bus: every call answers NVML_ERROR_GPU_IS_LOST
+  std::uint32_t count = UINT32_MAX;  ///< how many calls get the return code and the delay; UINT32_MAX: all
+  bool clock_stuck = false;          ///< setters succeed and the SM clock does not follow, until faults are cleared
+  bool lost = false;  ///< fallen off the bus: calls answer NVML_ERROR_GPU_IS_LOST until faults are cleared
 };
 
 inline constexpr int kMaxSimulatedFaults = 16;
@@ -140,9 +142,10 @@ class SimulatedMachine {
   [[nodiscard]] virtual bool root_required() const = 0;
   [[nodiscard]] virtual SimulatedClock clock() const = 0;
   [[nodiscard]] virtual double now_s() = 0;  ///< since the machine was made
-  /// Moves virtual time on. Throws Error when the machine runs in real time.
+  /// Moves virtual time on. Throws Error when the machine runs in real time, InputError when the time is negative or
+  /// above kMaxAdvanceS.
   virtual void advance(double time_s) = 0;
-  /// Lets `time_s` pass for the caller: sleeps in real time, advances virtual time.
+  /// Lets `time_s` pass for the caller: sleeps in real time, advances virtual time. Bounded as `advance`.
   virtual void wait(double time_s) = 0;
 };
 

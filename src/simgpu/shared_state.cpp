@@ -1,0 +1,318 @@
+#include "simgpu/shared_state.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <new>
+#include <sstream>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::array<char, 8> kMagic = {'L', 'G', 'S', 'I', 'M', 'G', 'P', 'U'};
+static_assert(sizeof(SharedHeader) <= kSharedGpuOffset && alignof(SharedGpu) <= kSharedGpuOffset);
+
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int number) : number_(number) {}
+  ~FileDescriptor() {
+    if (number_ >= 0) ::close(number_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+  [[nodiscard]] int number() const { return number_; }
+
+ private:
+  int number_;
+};
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+[[noreturn]] void reject(const std::filesystem::path& path, std::string_view what) {
+  throw InputError(
+      fmt::format("{}: {}; remove it, or make another with `lowgear simgpu create`", printable(path.string()), what));
+}
+
+std::int64_t monotonic_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+/// Tells this run of the machine from earlier ones: CLOCK_MONOTONIC and held mutexes do not outlive it.
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
+
+std::size_t file_bytes(std::size_t gpus) { return kSharedGpuOffset + gpus * sizeof(SharedGpu); }
+
+void make_robust_mutex(pthread_mutex_t& mutex) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  pthread_mutex_init(&mutex, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+}
+
+/// A different one for every GPU of every seed (FNV-1a).
+std::uint64_t gpu_seed(std::uint64_t seed, std::uint64_t index) {
+  std::uint64_t hash = 0xCBF29CE484222325ULL;
+  for (const std::uint64_t value : {seed, index}) {
+    for (unsigned shift = 0; shift < 64; shift += 8) hash = (hash ^ ((value >> shift) & 0xFFU)) * 0x100000001B3ULL;
+  }
+  return hash;
+}
+
+std::string uuid_of(std::uint64_t seed) {
+  const std::uint64_t low = gpu_seed(seed, 0x5EED);
+  return fmt::format("GPU-{:08x}-{:04x}-4{:03x}-a{:03x}-{:012x}", seed >> 32U, (seed >> 16U) & 0xFFFFU, seed & 0xFFFU,
+                     low >> 52U, low & 0xFFFFFFFFFFFFULL);
+}
+
+void make_gpu(SharedGpu& gpu, const GpuModel& model, std::uint64_t machine_seed, std::size_t index) {
+  const std::uint64_t seed = gpu_seed(machine_seed, index);
+  gpu.model = model;
+  gpu.uuid = FixedText<48>(uuid_of(seed));
+  gpu.pci_address = FixedText<16>(fmt::format("0000:{:02x}:00.0", index + 1));
+  gpu.copies[0].physics = idle_gpu(model, seed);
+  make_robust_mutex(gpu.state_mutex);
+  make_robust_mutex(gpu.kernel_mutex);
+}
+
+void check(const SimulatedMachineConfig& config) {
+  if (config.gpus.empty() || config.gpus.size() > kMaxSimulatedGpus) {
+    throw InputError(
+        fmt::format("a simulated machine has 1 to {} GPUs, not {}", kMaxSimulatedGpus, config.gpus.size()));
+  }
+  for (const GpuModel& model : config.gpus) check(model);
+}
+
+/// Whether the state is one that GpuPhysics can advance in bounded time: a damaged file must not hang its readers.
+bool plausible(const GpuModel& model, const GpuPhysicsState& state) {
+  constexpr std::int64_t kMaxTimeNs = std::int64_t{1} << 61U;
+  const auto is_time = [](std::int64_t time_ns) { return time_ns >= 0 && time_ns <= kMaxTimeNs; };
+  const auto is_clock = [&](int clock_mhz) { return model.sm_clocks.contains(clock_mhz); };
+  const auto memory = model.supported_memory_clocks_mhz();
+  const auto is_memory_clock = [&](int clock_mhz) {
+    return std::find(memory.begin(), memory.end(), clock_mhz) != memory.end();
+  };
+  const RunningKernel& kernel = state.kernel;
+  const bool times = is_time(state.time_ns) && is_time(state.step_ns) && is_time(state.pending_ns) &&
+                     is_time(kernel.start_ns) && is_time(kernel.end_ns) && is_time(state.idle_since_ns);
+  const bool clocks = is_clock(state.sm_clock_mhz) && is_clock(state.granted_clock_mhz) &&
+                      is_clock(state.power_clock_mhz) && is_clock(state.thermal_clock_mhz) &&
+                      (state.pending_clock_mhz == 0 || is_clock(state.pending_clock_mhz)) &&
+                      is_memory_clock(state.memory_clock_mhz) &&
+                      (state.memory_locked_max_mhz == 0 || is_memory_clock(state.memory_locked_max_mhz));
+  const auto finite = {state.energy_j,        state.die_rise_k,        state.package_rise_k,
+                       state.power.die_w,     state.power.elsewhere_w, state.power_limit_w,
+                       state.power_surplus_j, state.control_energy_j,  kernel.compute_s,
+                       kernel.memory_s,       kernel.compute_load,     kernel.memory_load,
+                       kernel.done,           state.energy_counter_j};
+  const bool numbers = std::all_of(finite.begin(), finite.end(), [](double value) { return std::isfinite(value); });
+  const bool runs =
+      !kernel.active || (kernel.compute_s >= 0 && kernel.memory_s >= 0 && kernel.compute_s + kernel.memory_s > 0 &&
+                         kernel.compute_s + kernel.memory_s <= kMaxKernelS);
+  return times && clocks && numbers && runs && state.locked_min_mhz >= 0 && state.locked_max_mhz >= 0 &&
+         state.window_next >= 0 && state.window_next < GpuPhysicsState::kMaxWindow;
+}
+
+void check_header(const SharedHeader& header, std::size_t bytes, const std::filesystem::path& path) {
+  if (header.magic != kMagic) reject(path, "this is no simulated machine");
+  if (header.version != kSharedStateVersion || header.gpu_bytes != sizeof(SharedGpu)) {
+    reject(path, fmt::format("this simulated machine is of version {}, not {}, or of another build of Lowgear",
+                             header.version, kSharedStateVersion));
+  }
+  if (header.gpu_count == 0 || header.gpu_count > kMaxSimulatedGpus || bytes != file_bytes(header.gpu_count) ||
+      header.clock > SimulatedClock::virtual_) {
+    reject(path, "this simulated machine is damaged");
+  }
+  if (header.boot_id.view() != boot_id()) reject(path, "this simulated machine is from before the last reboot");
+}
+
+void check_gpus(std::span<SharedGpu> gpus, const std::filesystem::path& path) {
+  for (SharedGpu& gpu : gpus) {
+    try {
+      check(gpu.model);
+    } catch (const InputError&) {
+      reject(path, "this simulated machine is damaged");
+    }
+    const bool whole =
+        change_shared_state(gpu, [&](SharedGpuState& state) { return plausible(gpu.model, state.physics); });
+    if (!whole) reject(path, "this simulated machine is damaged");
+  }
+}
+
+/// A new file beside `path`, with the permissions that the umask leaves.
+std::pair<int, std::filesystem::path> make_temporary(const std::filesystem::path& path) {
+  constexpr int kAttempts = 100;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    std::filesystem::path temporary = path;
+    temporary += fmt::format(".{}.{}.tmp", ::getpid(), attempt);
+    const int file = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file >= 0) return {file, std::move(temporary)};
+    if (errno != EEXIST) {
+      throw InputError(fmt::format("{}: cannot be made: {}; choose another place for the simulated machine",
+                                   printable(path.string()), reason(errno)));
+    }
+  }
+  throw Error(fmt::format("{}: no temporary file can be made beside it", printable(path.string())));
+}
+
+/// Fields 3 and on of /proc/PID/stat: behind the name, which may hold anything.
+std::vector<std::string> process_status(std::uint32_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string line;
+  std::getline(file, line, '\0');
+  std::vector<std::string> fields;
+  const std::size_t name_end = line.rfind(')');
+  if (name_end == std::string::npos) return fields;
+  std::istringstream rest(line.substr(name_end + 1));
+  for (std::string field; rest >> field;) fields.push_back(field);
+  return fields;
+}
+
+constexpr std::size_t kStateField = 0;       // field 3
+constexpr std::size_t kStartTimeField = 19;  // field 22
+
+}  // namespace
+
+SharedState SharedState::create(const std::filesystem::path& path, const SimulatedMachineConfig& config) {
+  check(config);
+  auto [number, temporary] = make_temporary(path);
+  const FileDescriptor file(number);
+  struct Remove {
+    const std::filesystem::path& path;
+    ~Remove() { ::unlink(path.c_str()); }
+  } const remove{temporary};
+
+  const std::size_t bytes = file_bytes(config.gpus.size());
+  // Allocated, not just extended: a full disk is an error here, and not a signal at the first write.
+  if (const int error = ::posix_fallocate(file.number(), 0, static_cast<off_t>(bytes)); error != 0) {
+    throw Error(fmt::format("{}: cannot be written: {}", printable(path.string()), reason(error)));
+  }
+  SharedState state(map(file.number(), bytes, path));
+  SharedHeader& header = *new (state.mapping_.get()) SharedHeader{};
+  header.magic = kMagic;
+  header.version = kSharedStateVersion;
+  header.gpu_bytes = sizeof(SharedGpu);
+  header.gpu_count = static_cast<std::uint32_t>(config.gpus.size());
+  header.clock = config.clock;
+  header.seed = config.seed;
+  header.root_required = config.root_required ? 1 : 0;
+  header.epoch_ns = monotonic_ns();
+  header.boot_id = FixedText<40>(boot_id());
+  for (std::size_t i = 0; i < config.gpus.size(); ++i) {
+    std::byte* const place = state.mapping_.get() + kSharedGpuOffset + i * sizeof(SharedGpu);
+    make_gpu(*new (place) SharedGpu{}, config.gpus[i], config.seed, i);
+  }
+  // A link appears whole and replaces nothing.
+  if (::link(temporary.c_str(), path.c_str()) != 0) {
+    if (errno == EEXIST) {
+      throw InputError(fmt::format("{}: exists already; open it, or remove it first", printable(path.string())));
+    }
+    throw Error(fmt::format("{}: cannot be made: {}", printable(path.string()), reason(errno)));
+  }
+  return state;
+}
+
+SharedState SharedState::open(const std::filesystem::path& path) {
+  // Not blocking, should it be a FIFO.
+  const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
+  if (file.number() < 0) {
+    throw InputError(fmt::format("{}: cannot be opened for reading and writing: {}; `lowgear simgpu create` makes it",
+                                 printable(path.string()), reason(errno)));
+  }
+  struct stat status {};
+  if (::fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      static_cast<std::size_t>(status.st_size) < kSharedGpuOffset) {
+    reject(path, "this is no simulated machine");
+  }
+  const auto bytes = static_cast<std::size_t>(status.st_size);
+  if (bytes > file_bytes(kMaxSimulatedGpus)) reject(path, "this is no simulated machine");
+  SharedState state(map(file.number(), bytes, path));
+  check_header(state.header(), bytes, path);
+  check_gpus(state.gpus(), path);
+  return state;
+}
+
+SharedState::Mapping SharedState::map(int file, std::size_t bytes, const std::filesystem::path& path) {
+  void* const memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+  if (memory == MAP_FAILED) {
+    throw Error(fmt::format("{}: cannot be mapped: {}", printable(path.string()), reason(errno)));
+  }
+  return Mapping(static_cast<std::byte*>(memory), Unmap{bytes});
+}
+
+void SharedState::Unmap::operator()(std::byte* memory) const noexcept { ::munmap(memory, bytes); }
+
+SharedHeader& SharedState::header() const { return *std::launder(reinterpret_cast<SharedHeader*>(mapping_.get())); }
+
+std::span<SharedGpu> SharedState::gpus() const {
+  return {std::launder(reinterpret_cast<SharedGpu*>(mapping_.get() + kSharedGpuOffset)), header().gpu_count};
+}
+
+std::int64_t SharedState::now_ns() const {
+  const SharedHeader& header = this->header();
+  if (header.clock == SimulatedClock::virtual_) return header.virtual_now_ns.load(std::memory_order_acquire);
+  return monotonic_ns() - header.epoch_ns;
+}
+
+RobustLock::RobustLock(pthread_mutex_t& mutex) : mutex_(mutex) {
+  const int error = pthread_mutex_lock(&mutex);
+  if (error == EOWNERDEAD) {
+    pthread_mutex_consistent(&mutex);  // what it guards is whole: see SharedGpu
+  } else if (error != 0) {
+    throw Error(fmt::format("simulated GPU: its lock is unusable: {}; remove the machine's file", reason(error)));
+  }
+}
+
+RobustLock::~RobustLock() { pthread_mutex_unlock(&mutex_); }
+
+bool is_free(pthread_mutex_t& mutex) {
+  const int error = pthread_mutex_trylock(&mutex);
+  if (error == EOWNERDEAD) pthread_mutex_consistent(&mutex);
+  const bool free = error == 0 || error == EOWNERDEAD;
+  if (free) pthread_mutex_unlock(&mutex);
+  return free;
+}
+
+SharedContext this_process() {
+  SharedContext context;
+  context.pid = static_cast<std::uint32_t>(::getpid());
+  const std::vector<std::string> fields = process_status(context.pid);
+  if (fields.size() > kStartTimeField)
+    context.start_ticks = std::strtoull(fields[kStartTimeField].c_str(), nullptr, 10);
+  struct stat status {};
+  if (::stat("/proc/self/ns/pid", &status) == 0) context.pid_namespace = status.st_ino;
+  return context;
+}
+
+bool has_ended(const SharedContext& context) {
+  struct stat status {};
+  if (::stat("/proc/self/ns/pid", &status) != 0 || status.st_ino != context.pid_namespace) return false;
+  const std::vector<std::string> fields = process_status(context.pid);
+  if (fields.size() <= kStartTimeField) return true;
+  // A zombie has given its memory back, and its contexts with it.
+  const bool zombie = fields[kStateField] == "Z" || fields[kStateField] == "X";
+  return zombie || std::strtoull(fields[kStartTimeField].c_str(), nullptr, 10) != context.start_ticks;
+}
+
+}  // namespace lowgear
