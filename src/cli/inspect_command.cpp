@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
+#include "cli/blocking_power_argument.h"
 #include "cli/options.h"
 #include "cli/pipeline_input.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "core/file.h"
 #include "profile/example_profile.h"
-#include "profile/options.h"
 #include "profile/summary.h"
 
 namespace lowgear {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "cli/blocking_power_argument.h"
 #include "cli/memory.h"
 #include "cli/options.h"
 #include "core/error.h"

@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "cli/blocking_power_argument.h"
 #include "cli/options.h"
 #include "cli/pipeline_input.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "core/file.h"
-#include "profile/options.h"
 #include "schedule/communication.h"
 #include "schedule/dag.h"
 #include "schedule/torch_csv.h"

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/blocking_power_argument.h"
 #include "cli/options.h"
 #include "cli/pipeline_input.h"
 #include "cli/planner_arguments.h"
@@ -18,7 +19,6 @@
 #include "core/utf8.h"
 #include "plan/perseus_plan.h"
 #include "plan/plan_json.h"
-#include "profile/options.h"
 #include "report/chrome_trace.h"
 #include "schedule/communication.h"
 #include "simulator/cluster.h"

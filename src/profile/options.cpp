@@ -8,8 +8,6 @@
 
 #include "core/csv.h"
 #include "core/error.h"
-#include "core/file.h"
-#include "core/number.h"
 
 namespace lowgear {
 namespace {
@@ -19,15 +17,6 @@ namespace {
 bool is_above_chord(const Option& a, const Option& b, const Option& c) {
   return (b.effective_energy_j - a.effective_energy_j) * (c.time_s - a.time_s) >=
          (c.effective_energy_j - a.effective_energy_j) * (b.time_s - a.time_s);
-}
-
-std::string read_blocking_power_file(const std::string& argument) {
-  try {
-    return read_file(argument);
-  } catch (const InputError& error) {
-    throw InputError(fmt::format(
-        "{}; give the blocking power as watts, or as a CSV with the columns stage,blocking_power", error.what()));
-  }
 }
 
 void check_stages(int stages) {
@@ -103,17 +92,6 @@ std::vector<double> read_blocking_power(std::string_view text, const std::string
     blocking_power_w.push_back(*power_w);
   }
   return blocking_power_w;
-}
-
-std::vector<double> blocking_power_from_argument(const std::string& argument, int stages) {
-  const std::optional<double> power_w = parse_number(argument);
-  if (!power_w) return read_blocking_power(read_blocking_power_file(argument), argument, stages);
-  if (!is_blocking_power(*power_w)) {
-    throw InputError(fmt::format("blocking power {} W is not in 0 to {}; give the watts of one GPU that waits",
-                                 *power_w, kMaxBlockingPowerW));
-  }
-  check_stages(stages);
-  return std::vector<double>(static_cast<std::size_t>(stages), *power_w);
 }
 
 }  // namespace lowgear
