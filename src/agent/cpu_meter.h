@@ -1,0 +1,28 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lowgear {
+
+/// Energy of one CPU package since its counter was started; the reader makes up for the counter's wrap-around.
+struct CpuEnergy {
+  int package = 0;  ///< number of the package, as powercap names it
+  std::uint64_t package_uj = 0;
+  std::optional<std::uint64_t> dram_uj;  ///< empty when the package does not report its memory
+};
+
+/// Reads the energy of the CPUs (RAPL). Calls return within a millisecond.
+class CpuMeter {
+ public:
+  virtual ~CpuMeter() = default;
+
+  /// The packages that report, by number. Empty when none does.
+  [[nodiscard]] virtual std::vector<CpuEnergy> read() = 0;
+  /// Why there are no readings (`/sys/class/powercap is not there`); empty when there are.
+  [[nodiscard]] virtual std::string problem() const = 0;
+};
+
+}  // namespace lowgear
