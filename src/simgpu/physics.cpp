@@ -119,8 +119,10 @@ GpuPhysicsState idle_gpu(const GpuModel& model, std::uint64_t seed) {
 
 void GpuPhysics::advance_to(std::int64_t time_ns) {
   if (time_ns <= state_.time_ns) return;
-  skip_steady_state(time_ns);
-  while (next_event_ns() <= time_ns) handle_event();
+  while (next_event_ns() <= time_ns) {
+    handle_event();
+    skip_steady_state(time_ns);
+  }
   state_.time_ns = time_ns;
 }
 
@@ -170,23 +172,24 @@ void GpuPhysics::integrate_to(std::int64_t time_ns) {
 }
 
 void GpuPhysics::skip_steady_state(std::int64_t until_ns) {
+  if (state_.kernel.active || state_.step_ns % kControlPeriodNs != 0) return;
   const SensorModel& sensors = model_.sensors;
   // The last piece goes step by step, so that every sensor sees it.
   const std::int64_t tail_ns = 2 * period_ns(sensors.average_window_s + sensors.power_period_s +
                                              sensors.energy_period_s + sensors.utilisation_period_s);
   const std::int64_t spare_ns = until_ns - state_.step_ns - tail_ns;
-  if (spare_ns < tail_ns || state_.step_ns % kPhysicsGridNs != 0) return;
+  if (spare_ns < tail_ns) return;
   const bool unlimited = state_.power_clock_mhz == model_.sm_clocks.max_mhz &&
                          state_.thermal_clock_mhz == model_.sm_clocks.max_mhz && !state_.hardware_slowdown;
   const bool about_to_sleep = state_.awake && state_.contexts == 0;
-  if (state_.kernel.active || state_.pending_clock_mhz != 0 || !unlimited || about_to_sleep) return;
+  if (state_.pending_clock_mhz != 0 || !unlimited || about_to_sleep) return;
   constexpr double kSteadyK = 1e-9;
   const ThermalModel& thermal = model_.thermal;
   if (std::fabs(thermal.die_k_per_w * state_.power.die_w - state_.die_rise_k) > kSteadyK ||
       std::fabs(thermal.package_k_per_w * state_.power.total_w() - state_.package_rise_k) > kSteadyK) {
     return;
   }
-  const std::int64_t skipped_ns = spare_ns / kPhysicsGridNs * kPhysicsGridNs;
+  const std::int64_t skipped_ns = spare_ns / kControlPeriodNs * kControlPeriodNs;
   const double energy_j = state_.power.total_w() * seconds(skipped_ns);
   state_.step_ns += skipped_ns;
   state_.energy_j += energy_j;
