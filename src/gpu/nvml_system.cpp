@@ -1,0 +1,28 @@
+#include "gpu/nvml_system.h"
+
+#include <utility>
+
+#include "gpu/nvml_gpu.h"
+
+namespace lowgear {
+namespace {
+
+class NvmlSystem final : public GpuSystem {
+ public:
+  explicit NvmlSystem(std::shared_ptr<const NvmlLibrary> library)
+      : library_(std::move(library)), gpus_(nvml_gpus(library_)) {}
+
+  [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_; }
+  [[nodiscard]] const std::string& driver_version() const override { return library_->driver_version(); }
+  [[nodiscard]] bool simulated() const override { return library_->simulated(); }
+
+ private:
+  std::shared_ptr<const NvmlLibrary> library_;
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuSystem> open_nvml() { return std::make_unique<NvmlSystem>(NvmlLibrary::open()); }
+
+}  // namespace lowgear

@@ -1,0 +1,92 @@
+#include "measure/energy_meter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+
+namespace lowgear {
+namespace {
+
+double steady_now_s() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+std::vector<Gpu*> all_gpus(const GpuSystem& system) {
+  std::vector<Gpu*> gpus;
+  for (const std::unique_ptr<Gpu>& gpu : system.gpus()) gpus.push_back(gpu.get());
+  return gpus;
+}
+
+}  // namespace
+
+EnergyMeter::EnergyMeter(const GpuSystem& system, std::vector<Gpu*> gpus, EnergyMeterOptions options)
+    : simulated_(system.simulated()), options_(options), gpus_(gpus.empty() ? all_gpus(system) : std::move(gpus)) {
+  for (const Gpu* gpu : gpus_) meters_.emplace_back(gpu->identity(), gpu->features());
+  thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
+}
+
+EnergyMeter::~EnergyMeter() = default;
+
+void EnergyMeter::run(const std::stop_token& stop) {
+  auto next = std::chrono::steady_clock::now();
+  const auto period =
+      std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(options_.period_s));
+  while (!stop.stop_requested()) {
+    for (std::size_t gpu = 0; gpu < gpus_.size(); ++gpu) add(gpu, sample(*gpus_[gpu], steady_now_s));
+    next = std::max(next + period, std::chrono::steady_clock::now());
+    std::unique_lock lock(mutex_);
+    changed_.wait_until(lock, stop, next, [] { return false; });
+  }
+}
+
+void EnergyMeter::add(std::size_t gpu, const GpuSample& sample) {
+  {
+    const std::lock_guard lock(mutex_);
+    meters_[gpu].add(sample);
+    for (auto& [id, window] : windows_) window.gpus[gpu].add(sample);
+  }
+  changed_.notify_all();
+}
+
+bool EnergyMeter::ready() const { return std::ranges::all_of(meters_, &GpuMeter::ready); }
+
+EnergyMeter::WindowId EnergyMeter::begin(std::string name) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, std::chrono::duration<double>(options_.ready_timeout_s), [this] { return ready(); });
+  Window window{.name = std::move(name), .start_time_s = steady_now_s(), .gpus = {}};
+  for (const GpuMeter& meter : meters_) window.gpus.push_back(meter.begin(window.start_time_s));
+  windows_.emplace(next_id_, std::move(window));
+  return next_id_++;
+}
+
+std::map<EnergyMeter::WindowId, EnergyMeter::Window>::iterator EnergyMeter::find(WindowId window) {
+  const auto found = windows_.find(window);
+  if (found == windows_.end()) throw InputError("no energy window " + std::to_string(window) + " is open");
+  return found;
+}
+
+WindowMeasurement EnergyMeter::measure(const Window& window) const {
+  const double now_s = steady_now_s();
+  WindowMeasurement result{
+      .name = window.name, .time_s = now_s - window.start_time_s, .simulated = simulated_, .gpus = {}, .cpus = {}};
+  for (std::size_t gpu = 0; gpu < meters_.size(); ++gpu) {
+    result.gpus.push_back(meters_[gpu].measure(window.gpus[gpu], now_s));
+  }
+  return result;
+}
+
+WindowMeasurement EnergyMeter::measure(WindowId window) {
+  const std::lock_guard lock(mutex_);
+  return measure(find(window)->second);
+}
+
+WindowMeasurement EnergyMeter::end(WindowId window) {
+  const std::lock_guard lock(mutex_);
+  const auto found = find(window);
+  WindowMeasurement result = measure(found->second);
+  windows_.erase(found);
+  return result;
+}
+
+}  // namespace lowgear

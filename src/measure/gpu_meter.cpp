@@ -1,0 +1,124 @@
+#include "measure/gpu_meter.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lowgear {
+namespace {
+
+template <typename Value>
+void raise(std::optional<Value>& highest, Value value) {
+  highest = highest ? std::max(*highest, value) : value;
+}
+
+template <typename Value>
+void lower(std::optional<Value>& lowest, Value value) {
+  lowest = lowest ? std::min(*lowest, value) : value;
+}
+
+}  // namespace
+
+GpuWindow::GpuWindow(double start_time_s, std::optional<EnergyEstimate> start)
+    : start_time_s_(start_time_s), start_(start), last_time_s_(start_time_s) {}
+
+void GpuWindow::add(const GpuSample& reading) {
+  if (reading.time_s <= last_time_s_) return;  // taken before the window began
+  const double over_s = reading.time_s - last_time_s_;
+  last_time_s_ = reading.time_s;
+  ++readings_;
+  if (reading.power_w) {
+    // Between two readings power is taken to change evenly.
+    power_.add((last_power_w_.value_or(*reading.power_w) + *reading.power_w) / 2, over_s);
+    raise(peak_power_w_, *reading.power_w);
+  }
+  last_power_w_ = reading.power_w;
+  if (reading.sm_clock_mhz) {
+    clock_.add(*reading.sm_clock_mhz, over_s);
+    lower(min_clock_mhz_, *reading.sm_clock_mhz);
+    raise(max_clock_mhz_, *reading.sm_clock_mhz);
+  }
+  if (reading.temperature_c) raise(max_temperature_c_, *reading.temperature_c);
+  if (reading.utilisation_percent) utilisation_.add(*reading.utilisation_percent, over_s);
+  if (reading.throttle_reasons) {
+    power_capped_.add(reading.throttle_reasons->power_cap() ? 1 : 0, over_s);
+    thermally_throttled_.add(reading.throttle_reasons->thermal() ? 1 : 0, over_s);
+  }
+}
+
+GpuMeasurement GpuWindow::measure(double end_time_s, std::optional<EnergyEstimate> end) const {
+  const double time_s = end_time_s - start_time_s_;
+  GpuMeasurement result;
+  if (const std::optional<double> power_w = power_.mean()) result.integrated_power_j = *power_w * time_s;
+  if (start_ && end && start_->run == end->run) {
+    result.source = EnergySource::counter;
+    result.energy_j = std::max(0.0, end->energy_j - start_->energy_j);
+    result.energy_uncertainty_j = end->uncertainty_j + start_->uncertainty_j;
+  } else {
+    result.source = EnergySource::integrated_power;
+    result.energy_j = result.integrated_power_j;
+  }
+  if (result.energy_j && time_s > 0) result.mean_power_w = *result.energy_j / time_s;
+  result.peak_power_w = peak_power_w_;
+  result.mean_sm_clock_mhz = clock_.mean();
+  result.min_sm_clock_mhz = min_clock_mhz_;
+  result.max_sm_clock_mhz = max_clock_mhz_;
+  result.max_temperature_c = max_temperature_c_;
+  result.mean_utilisation_percent = utilisation_.mean();
+  if (power_capped_.time_s > 0) {
+    result.power_capped_s = power_capped_.sum;
+    result.thermally_throttled_s = thermally_throttled_.sum;
+  }
+  result.readings = readings_;
+  return result;
+}
+
+GpuSample sample(Gpu& gpu, const std::function<double()>& now_s) {
+  GpuSample result;
+  const auto attempt = [&](GpuFeature feature, const std::function<void()>& read) {
+    if (!works(gpu, feature)) return;
+    try {
+      read();
+    } catch (const GpuError& error) {
+      result.problem = error.what();
+    }
+  };
+  attempt(GpuFeature::energy_counter, [&] {
+    const double before_s = now_s();
+    const double energy_j = gpu.energy_j();
+    result.counter = {.time_s = (before_s + now_s()) / 2, .energy_j = energy_j};
+  });
+  attempt(GpuFeature::instant_power, [&] { result.power_w = gpu.instant_power_w(); });
+  if (!result.power_w) attempt(GpuFeature::average_power, [&] { result.power_w = gpu.average_power_w(); });
+  attempt(GpuFeature::sm_clock, [&] { result.sm_clock_mhz = gpu.sm_clock_mhz(); });
+  attempt(GpuFeature::temperature, [&] { result.temperature_c = gpu.temperature_c(); });
+  attempt(GpuFeature::utilisation, [&] { result.utilisation_percent = gpu.utilisation().gpu_percent; });
+  attempt(GpuFeature::throttle_reasons, [&] { result.throttle_reasons = gpu.throttle_reasons(); });
+  result.time_s = now_s();
+  return result;
+}
+
+GpuMeter::GpuMeter(GpuIdentity identity, const GpuFeatures& features)
+    : identity_(std::move(identity)), counter_(features[static_cast<std::size_t>(GpuFeature::energy_counter)]) {}
+
+void GpuMeter::add(const GpuSample& sample) {
+  if (!sample.problem.empty()) problem_ = sample.problem;
+  if (!counter_.works) return;
+  if (sample.counter) {
+    track_.add(sample.counter->time_s, sample.counter->energy_j);
+  } else {
+    track_.interrupt();
+  }
+}
+
+bool GpuMeter::ready() const { return track_.ready() || !counter_.works || !problem_.empty(); }
+
+GpuWindow GpuMeter::begin(double time_s) const { return {time_s, track_.at(time_s)}; }
+
+GpuMeasurement GpuMeter::measure(const GpuWindow& window, double time_s) const {
+  GpuMeasurement result = window.measure(time_s, track_.at(time_s));
+  result.identity = identity_;
+  result.problem = problem_.empty() ? counter_.reason : problem_;
+  return result;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,158 @@
+#include "measure/gpu_meter.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lowgear {
+namespace {
+
+GpuFeatures all_features() {
+  GpuFeatures features;
+  for (GpuFeatureStatus& feature : features) feature.works = true;
+  return features;
+}
+
+GpuIdentity identity() {
+  GpuIdentity identity;
+  identity.uuid = "GPU-1";
+  return identity;
+}
+
+GpuFeatures without_counter() {
+  GpuFeatures features = all_features();
+  features[static_cast<std::size_t>(GpuFeature::energy_counter)] = {
+      .works = false, .code = GpuErrorCode::not_supported, .reason = "no energy counter before Volta"};
+  return features;
+}
+
+/// A GPU that draws `idle_w` until `load_start_s`, `load_w` until `load_end_s`, and `idle_w` again, with a counter that
+/// steps every 100 ms.
+struct LoadedGpu {
+  double idle_w = 100;
+  double load_w = 700;
+  double load_start_s = 3;
+  double load_end_s = 13;
+
+  [[nodiscard]] double energy_j(double time_s) const {
+    const double loaded_s = std::clamp(time_s, load_start_s, load_end_s) - load_start_s;
+    return idle_w * (time_s - loaded_s) + load_w * loaded_s;
+  }
+  [[nodiscard]] GpuSample sample(double time_s) const {
+    GpuSample result;
+    result.time_s = time_s;
+    result.counter = {.time_s = time_s, .energy_j = energy_j(std::floor(time_s * 10 + 1e-9) / 10)};
+    const bool loaded = time_s > load_start_s && time_s <= load_end_s;
+    result.power_w = loaded ? load_w : idle_w;
+    result.sm_clock_mhz = loaded ? 1400 : 1980;
+    result.temperature_c = loaded ? 60 : 40;
+    result.utilisation_percent = loaded ? 100 : 0;
+    result.throttle_reasons = ThrottleReasons{.bits = loaded ? 0x4U : 0U};
+    return result;
+  }
+};
+
+GpuMeasurement measure_load(const LoadedGpu& gpu, double first_reading_s, double period_s, double begin_s,
+                            double end_s) {
+  GpuMeter meter(identity(), all_features());
+  std::optional<GpuWindow> window;
+  double time_s = first_reading_s;
+  for (; time_s <= end_s; time_s += period_s) {
+    if (!window && time_s > begin_s) window = meter.begin(begin_s);
+    meter.add(gpu.sample(time_s));
+    if (window) window->add(gpu.sample(time_s));
+  }
+  return meter.measure(*window, end_s);
+}
+
+TEST(GpuMeter, TenSecondsOfLoadAreKnownToOnePerCentAtAnyPhase) {
+  for (double first_s = 0; first_s < 0.1; first_s += 0.003) {
+    for (double start_s = 3; start_s < 3.1; start_s += 0.013) {
+      LoadedGpu gpu{.load_start_s = start_s, .load_end_s = start_s + 10};
+      const GpuMeasurement result = measure_load(gpu, first_s, 0.047, gpu.load_start_s, gpu.load_end_s);
+      const double truth_j = gpu.energy_j(gpu.load_end_s) - gpu.energy_j(gpu.load_start_s);
+      EXPECT_EQ(result.source, EnergySource::counter);
+      EXPECT_NEAR(result.energy_j.value(), truth_j, 0.01 * truth_j);
+      EXPECT_LE(std::abs(result.energy_j.value() - truth_j), result.energy_uncertainty_j.value() + 0.002 * truth_j);
+      EXPECT_LT(result.energy_uncertainty_j.value(), 0.006 * truth_j);
+    }
+  }
+}
+
+TEST(GpuMeter, AddsUpWhatTheGpuDid) {
+  const LoadedGpu gpu;
+  const GpuMeasurement result = measure_load(gpu, 0, 0.05, 1, 15);
+  EXPECT_EQ(result.identity.uuid, "GPU-1");
+  EXPECT_EQ(result.peak_power_w, 700);
+  EXPECT_EQ(result.min_sm_clock_mhz, 1400);
+  EXPECT_EQ(result.max_sm_clock_mhz, 1980);
+  EXPECT_NEAR(result.mean_sm_clock_mhz.value(), (10 * 1400 + 4 * 1980) / 14.0, 5);
+  EXPECT_EQ(result.max_temperature_c, 60);
+  EXPECT_NEAR(result.mean_utilisation_percent.value(), 100 * 10 / 14.0, 1);
+  EXPECT_NEAR(result.power_capped_s.value(), 10, 0.1);
+  EXPECT_EQ(result.thermally_throttled_s.value(), 0);
+  EXPECT_NEAR(result.mean_power_w.value(), 7400 / 14.0, 5);
+  EXPECT_NEAR(result.integrated_power_j.value(), 7400, 75);
+  EXPECT_TRUE(result.problem.empty());
+}
+
+TEST(GpuMeter, IntegratesPowerWhereThereIsNoCounter) {
+  GpuMeter meter(identity(), without_counter());
+  EXPECT_TRUE(meter.ready());
+  const LoadedGpu gpu;
+  GpuWindow window = meter.begin(3);
+  for (double time_s = 3.05; time_s < 5; time_s += 0.05) {
+    GpuSample sample = gpu.sample(time_s);
+    sample.counter.reset();
+    meter.add(sample);
+    window.add(sample);
+  }
+  const GpuMeasurement result = meter.measure(window, 5);
+  EXPECT_EQ(result.source, EnergySource::integrated_power);
+  EXPECT_NEAR(result.energy_j.value(), 1400, 1e-6);
+  EXPECT_FALSE(result.energy_uncertainty_j);
+  EXPECT_EQ(result.problem, "no energy counter before Volta");
+}
+
+TEST(GpuMeter, DoesNotTakeACounterThatStartedOverForEnergy) {
+  GpuMeter meter(identity(), all_features());
+  const LoadedGpu gpu;
+  double time_s = 0;
+  for (; time_s < 1; time_s += 0.05) meter.add(gpu.sample(time_s));
+  GpuWindow window = meter.begin(time_s);
+  for (; time_s < 4; time_s += 0.05) {
+    GpuSample sample = gpu.sample(time_s);
+    if (time_s > 2) sample.counter->energy_j -= gpu.energy_j(2);
+    meter.add(sample);
+    window.add(sample);
+  }
+  const GpuMeasurement result = meter.measure(window, time_s);
+  EXPECT_EQ(result.source, EnergySource::integrated_power);
+  EXPECT_NEAR(result.energy_j.value(), gpu.energy_j(time_s) - gpu.energy_j(1), 40);
+}
+
+TEST(GpuMeter, SaysWhatFailedAndGoesOn) {
+  GpuMeter meter(identity(), all_features());
+  const LoadedGpu gpu;
+  double time_s = 0;
+  for (; time_s < 1; time_s += 0.05) meter.add(gpu.sample(time_s));
+  GpuWindow window = meter.begin(time_s);
+  GpuSample lost;
+  lost.time_s = time_s + 0.01;
+  lost.problem = "GPU-1 is lost";
+  meter.add(lost);
+  window.add(lost);
+  const GpuMeasurement result = meter.measure(window, time_s + 0.02);
+  EXPECT_EQ(result.problem, "GPU-1 is lost");
+  EXPECT_FALSE(result.energy_j) << "nothing says what it used since";
+}
+
+TEST(GpuMeter, LeavesOutReadingsFromBeforeTheWindow) {
+  GpuWindow window(10, std::nullopt);
+  window.add(LoadedGpu{}.sample(9.99));
+  EXPECT_EQ(window.measure(11, std::nullopt).readings, 0);
+}
+
+}  // namespace
+}  // namespace lowgear
