@@ -21,6 +21,20 @@ std::string_view environment(const char* name) {
   return value != nullptr ? value : "";
 }
 
+/// Writes the text; drops the rest of it when the reader has gone away.
+void write_all(int file_descriptor, std::string_view name, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t count = ::write(file_descriptor, text.data(), text.size());
+    if (count >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(count));
+    } else if (errno == EPIPE) {
+      return;
+    } else if (errno != EINTR) {
+      throw Error(fmt::format("{}: cannot be written: {}", name, std::generic_category().message(errno)));
+    }
+  }
+}
+
 }  // namespace
 
 bool colours_allowed(int file_descriptor) {
@@ -35,18 +49,8 @@ Console::Console(int output) : output_(output) {
 
 Console::~Console() = default;
 
-void Console::print(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = ::write(output_, text.data(), text.size());
-    if (count >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(count));
-    } else if (errno == EPIPE) {
-      return;
-    } else if (errno != EINTR) {
-      throw Error(fmt::format("<stdout>: cannot be written: {}", std::generic_category().message(errno)));
-    }
-  }
-}
+void Console::print(std::string_view text) { write_all(output_, "<stdout>", text); }
+void Console::print_aside(std::string_view text) { write_all(STDERR_FILENO, "<stderr>", text); }
 
 void Console::print_json(const Json& json) { print(json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n'); }
 

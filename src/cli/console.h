@@ -27,6 +27,8 @@ class Console {
   /// Writes a result. A reader that has gone away (`| head`) is no error: the rest is dropped. Throws Error when
   /// standard output cannot be written to otherwise (a full disk).
   void print(std::string_view text);
+  /// Writes a result on standard error, for verbs whose standard output belongs to the command that they run.
+  void print_aside(std::string_view text);
   /// Writes one object. Text that is no UTF-8 (a file's name) has its bad bytes replaced.
   void print_json(const Json& json);
 

@@ -24,6 +24,8 @@ constexpr auto kVerbs = std::to_array<Verb>({
     {"report", "Write report.html of a folder that plan has written anew", "lowgear report out", declare_report},
     {"example", "Write an example profile to try things on: modelled, not measured", "lowgear example --out example",
      declare_example},
+    {"monitor", "Run a command and say what energy the GPUs and CPUs used meanwhile",
+     "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
     {"completion", "Print completions for a shell", "lowgear completion bash > /etc/bash_completion.d/lowgear",
      declare_completion},
     {"man", "Print the manual page of a verb, or of the program", "lowgear man plan | man -l -", declare_man},

@@ -15,6 +15,7 @@ enum class ExitCode : int {
   failed = 1,     ///< the work was asked for rightly and did not succeed, or a check found something
   bad_usage = 2,  ///< wrong arguments or input
 };
+// `monitor` ends with the exit status of the command that it ran, whatever that is.
 
 /// What a verb does once its options are read. Throws InputError and Error.
 using VerbAction = std::function<ExitCode(Console&)>;
@@ -39,6 +40,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_schedule(CLI::App& app);
 [[nodiscard]] VerbAction declare_report(CLI::App& app);
 [[nodiscard]] VerbAction declare_example(CLI::App& app);
+[[nodiscard]] VerbAction declare_monitor(CLI::App& app);
 [[nodiscard]] VerbAction declare_completion(CLI::App& app);
 [[nodiscard]] VerbAction declare_man(CLI::App& app);
 

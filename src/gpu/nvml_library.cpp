@@ -94,7 +94,7 @@ std::shared_ptr<const NvmlLibrary> NvmlLibrary::open() {
 }
 
 NvmlLibrary::NvmlLibrary(const std::string& file) : handle_(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-  if (!handle_) throw_missing(file, fmt::format("cannot be loaded ({})", dlerror()));
+  if (!handle_) throw_missing(file, "there is no such library");
   path_ = path_of(handle_.get(), file);
   simulated_ = dlsym(handle_.get(), "lowgear_simgpu_version") != nullptr;
   find_functions();
