@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <vector>
+
+#include "agent/agent_service.h"
+#include "gpu/gpu.h"
+
+namespace lowgear {
+
+/// Reads everything that a GPU reports; what it does not, or does not at the moment, stays empty.
+[[nodiscard]] GpuReading read_gpu(Gpu& gpu);
+
+/// Samples all GPUs, each at the same rate on a thread of its own, so that a driver that hangs on one GPU takes the
+/// readings of no other with it.
+class Telemetry {
+ public:
+  /// The GPUs outlive this, and a thread that the driver never returns to outlives both: hence shared ownership.
+  Telemetry(std::shared_ptr<GpuSystem> system, double rate_hz);
+  /// Waits a second at most for threads that are within the driver.
+  ~Telemetry();
+  Telemetry(const Telemetry&) = delete;
+  Telemetry& operator=(const Telemetry&) = delete;
+
+  /// The newest reading of the GPU at this place of the system's list; waits for nothing. `time_ns` is 0 before the
+  /// first.
+  [[nodiscard]] GpuReading reading(std::size_t gpu) const;
+
+ private:
+  struct Sampler;
+  std::vector<std::shared_ptr<Sampler>> samplers_;
+};
+
+}  // namespace lowgear
