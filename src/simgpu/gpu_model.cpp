@@ -69,7 +69,7 @@ constexpr PowerModel kHopperPower = {.board_w = 50.5,
                                      .voltage_floor = 0.766,
                                      .voltage_knee_mhz = 1450};
 
-constexpr GpuModel kH100 = {
+constexpr SimulatedGpuModel kH100 = {
     .key = "H100",
     .name = "NVIDIA H100 80GB HBM3",  // [trace], as all of this block
     .pci_device_id = 0x233010DE,
@@ -99,8 +99,8 @@ constexpr GpuModel kH100 = {
 /// The H100's die with more memory: clocks, limits and sensors as [trace] has them on the H100; memory size and bus
 /// from [sheet]; memory clocks from its bandwidth of 4.8 TB/s. Power and temperature are those of the H100, with 5 W
 /// more for the larger memory [assumed].
-constexpr GpuModel h200() {
-  GpuModel model = kH100;
+constexpr SimulatedGpuModel h200() {
+  SimulatedGpuModel model = kH100;
   model.key = "H200";
   model.name = "NVIDIA H200";
   model.pci_device_id = 0x233510DE;
@@ -117,7 +117,7 @@ constexpr GpuModel h200() {
 /// Compute load 1 is the work of [perseus]' GPT-3 instructions: 235 W at 855 MHz and 427 W at 1305 MHz there, on a GPU
 /// that was not held to 400 W; the voltage curve is fitted to those between. Blocking power as [perseus]; how it
 /// splits, the idle power, the memory power and the temperatures are [assumed].
-constexpr GpuModel kA100 = {
+constexpr SimulatedGpuModel kA100 = {
     .key = "A100",
     .name = "NVIDIA A100-SXM4-80GB",
     .pci_device_id = 0x20B210DE,
@@ -169,7 +169,7 @@ constexpr GpuModel kA100 = {
 /// Compute load 1 is the work of [perseus]' Bloom instructions: 176 W at 855 MHz and 286 W at 1485 MHz there, and its
 /// limit of 300 W from about 1550 MHz on; the voltage curve is fitted to those below. Blocking power as [perseus]; the
 /// rest of power and temperature is [assumed]. NVML reports the limits and clocks (NVIDIA/nvidia-docker issue 1447).
-constexpr GpuModel kA40 = {
+constexpr SimulatedGpuModel kA40 = {
     .key = "A40",
     .name = "NVIDIA A40",
     .pci_device_id = 0x223510DE,
@@ -213,7 +213,7 @@ constexpr GpuModel kA40 = {
     .switching = kAssumedSwitching,
 };
 
-constexpr auto kModels = std::to_array<GpuModel>({kA40, kA100, kH100, h200()});
+constexpr auto kModels = std::to_array<SimulatedGpuModel>({kA40, kA100, kH100, h200()});
 
 bool equal_ignoring_case(std::string_view left, std::string_view right) {
   const auto same = [](char a, char b) {
@@ -222,11 +222,12 @@ bool equal_ignoring_case(std::string_view left, std::string_view right) {
   return std::equal(left.begin(), left.end(), right.begin(), right.end(), same);
 }
 
-[[noreturn]] void reject(const GpuModel& model, std::string_view what) {
+[[noreturn]] void reject(const SimulatedGpuModel& model, std::string_view what) {
   throw InputError(fmt::format("GPU model {}: {}", quote(model.key.view()), what));
 }
 
-void check_range(const GpuModel& model, std::string_view name, std::initializer_list<double> values, double high) {
+void check_range(const SimulatedGpuModel& model, std::string_view name, std::initializer_list<double> values,
+                 double high) {
   for (const double value : values) {
     if (!std::isfinite(value) || value < 0 || value > high) {
       reject(model, fmt::format("{} of {} is outside [0, {}]", name, value, high));
@@ -234,7 +235,7 @@ void check_range(const GpuModel& model, std::string_view name, std::initializer_
   }
 }
 
-void check_clocks(const GpuModel& model) {
+void check_clocks(const SimulatedGpuModel& model) {
   const ClockRange& clocks = model.sm_clocks;
   constexpr int kMaxClockMhz = 100'000;
   if (clocks.min_mhz <= 0 || clocks.max_mhz < clocks.min_mhz || clocks.max_mhz > kMaxClockMhz || clocks.step_mhz <= 0) {
@@ -254,7 +255,7 @@ void check_clocks(const GpuModel& model) {
   }
 }
 
-void check_sensors(const GpuModel& model) {
+void check_sensors(const SimulatedGpuModel& model) {
   const SensorModel& sensors = model.sensors;
   constexpr double kGridS = 0.005;
   constexpr double kMaxPeriodS = 60;
@@ -276,18 +277,18 @@ void check_sensors(const GpuModel& model) {
 
 }  // namespace
 
-std::span<const GpuModel> gpu_models() { return kModels; }
+std::span<const SimulatedGpuModel> gpu_models() { return kModels; }
 
-const GpuModel& find_gpu_model(std::string_view key) {
+const SimulatedGpuModel& find_gpu_model(std::string_view key) {
   std::string known;
-  for (const GpuModel& model : kModels) {
+  for (const SimulatedGpuModel& model : kModels) {
     if (equal_ignoring_case(model.key.view(), key)) return model;
     known += fmt::format("{}{}", known.empty() ? "" : ", ", model.key.view());
   }
   throw InputError(fmt::format("there is no simulated GPU model {}; choose one of {}", quote(key), known));
 }
 
-void check(const GpuModel& model) {
+void check(const SimulatedGpuModel& model) {
   if (model.key.empty() || model.name.empty()) reject(model, "it has no key or no name");
   check_clocks(model);
   const PowerModel& power = model.power;

@@ -103,7 +103,7 @@ struct SwitchModel {
 
 /// A model of GPU. Where its numbers come from stands beside them in gpu_model.cpp. Copied into the shared state byte
 /// by byte, so that a test may vary any of it.
-struct GpuModel {
+struct SimulatedGpuModel {
   FixedText<16> key;                   ///< as LOWGEAR_SIMGPU_GPUS and `lowgear simgpu` name it: `H100`
   FixedText<64> name;                  ///< as NVML names it: `NVIDIA H100 80GB HBM3`
   std::uint32_t pci_device_id = 0;     ///< device and vendor, as nvmlPciInfo_t: 0x233010DE
@@ -136,13 +136,13 @@ struct GpuModel {
     return {memory_clocks_mhz.begin(), std::find(memory_clocks_mhz.begin(), memory_clocks_mhz.end(), 0)};
   }
 };
-static_assert(std::is_trivially_copyable_v<GpuModel>);
+static_assert(std::is_trivially_copyable_v<SimulatedGpuModel>);
 
 /// A40, A100, H100, H200.
-[[nodiscard]] std::span<const GpuModel> gpu_models();
+[[nodiscard]] std::span<const SimulatedGpuModel> gpu_models();
 /// The model with this key, in any case (`h100`). Throws InputError naming those there are.
-[[nodiscard]] const GpuModel& find_gpu_model(std::string_view key);
+[[nodiscard]] const SimulatedGpuModel& find_gpu_model(std::string_view key);
 /// Throws InputError saying what is wrong when a value is not finite, negative, or contradicts another.
-void check(const GpuModel& model);
+void check(const SimulatedGpuModel& model);
 
 }  // namespace lowgear

@@ -34,7 +34,7 @@ class MappedGpu final : public SimulatedGpu {
  public:
   MappedGpu(SharedGpu& shared, MachineClock clock);
 
-  const GpuModel& model() const override { return shared_.model; }
+  const SimulatedGpuModel& model() const override { return shared_.model; }
   const std::string& uuid() const override { return uuid_; }
   const std::string& pci_address() const override { return pci_address_; }
 

@@ -54,12 +54,12 @@ std::int64_t period_ns(double period_s) {
   return std::llround(period_s * 1e9 / static_cast<double>(kPhysicsGridNs)) * kPhysicsGridNs;
 }
 
-double leakage_w(const GpuModel& model, double voltage, double die_c) {
+double leakage_w(const SimulatedGpuModel& model, double voltage, double die_c) {
   const double rise_k = std::min(die_c, kLeakageLimitC) - kLeakageReferenceC;
   return model.power.leakage_w * voltage * voltage * voltage * std::exp(model.power.leakage_per_k * rise_k);
 }
 
-GpuPower sleeping_power(const GpuModel& model, double die_c) {
+GpuPower sleeping_power(const SimulatedGpuModel& model, double die_c) {
   GpuPower power = working_power(model, model.sm_clocks.min_mhz, die_c, {});
   power.elsewhere_w = model.power.idle_board_w;
   return power;
@@ -67,14 +67,14 @@ GpuPower sleeping_power(const GpuModel& model, double die_c) {
 
 }  // namespace
 
-double relative_voltage(const GpuModel& model, int sm_clock_mhz) {
+double relative_voltage(const SimulatedGpuModel& model, int sm_clock_mhz) {
   const PowerModel& power = model.power;
   if (sm_clock_mhz <= power.voltage_knee_mhz) return power.voltage_floor;
   const double above = (sm_clock_mhz - power.voltage_knee_mhz) / (model.sm_clocks.max_mhz - power.voltage_knee_mhz);
   return power.voltage_floor + (1 - power.voltage_floor) * above;
 }
 
-GpuPower working_power(const GpuModel& model, int sm_clock_mhz, double die_c, GpuActivity activity) {
+GpuPower working_power(const SimulatedGpuModel& model, int sm_clock_mhz, double die_c, GpuActivity activity) {
   const PowerModel& power = model.power;
   const double voltage = relative_voltage(model, sm_clock_mhz);
   const double switching = voltage * voltage * sm_clock_mhz / model.sm_clocks.max_mhz;
@@ -84,7 +84,7 @@ GpuPower working_power(const GpuModel& model, int sm_clock_mhz, double die_c, Gp
           .elsewhere_w = power.board_w + activity.memory * power.memory_w};
 }
 
-GpuPhysicsState idle_gpu(const GpuModel& model, std::uint64_t seed) {
+GpuPhysicsState idle_gpu(const SimulatedGpuModel& model, std::uint64_t seed) {
   GpuPhysicsState state;
   state.seed = seed;
   state.sm_clock_mhz = state.granted_clock_mhz = model.sm_clocks.min_mhz;

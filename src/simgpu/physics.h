@@ -23,9 +23,10 @@ struct GpuPower {
 };
 
 /// Core voltage at an SM clock as a share of that at the highest.
-[[nodiscard]] double relative_voltage(const GpuModel& model, int sm_clock_mhz);
+[[nodiscard]] double relative_voltage(const SimulatedGpuModel& model, int sm_clock_mhz);
 /// Power of an awake GPU (PowerModel) at an SM clock, a die temperature and an activity.
-[[nodiscard]] GpuPower working_power(const GpuModel& model, int sm_clock_mhz, double die_c, GpuActivity activity);
+[[nodiscard]] GpuPower working_power(const SimulatedGpuModel& model, int sm_clock_mhz, double die_c,
+                                     GpuActivity activity);
 
 /// A kernel as it runs. It is uniform: at any moment it computes for the share of time that its compute part takes.
 struct RunningKernel {
@@ -109,12 +110,12 @@ inline constexpr std::int64_t kPhysicsGridNs = 5'000'000;
 inline constexpr std::int64_t kControlPeriodNs = 20'000'000;
 
 /// An idle GPU in thermal equilibrium at time 0. The seed sets the phases of its sensors and its switch latencies.
-[[nodiscard]] GpuPhysicsState idle_gpu(const GpuModel& model, std::uint64_t seed);
+[[nodiscard]] GpuPhysicsState idle_gpu(const SimulatedGpuModel& model, std::uint64_t seed);
 
 /// Advances and changes the state of one GPU. Pure: time comes from the caller. Refers to both arguments.
 class GpuPhysics {
  public:
-  GpuPhysics(const GpuModel& model, GpuPhysicsState& state) : model_(model), state_(state) {}
+  GpuPhysics(const SimulatedGpuModel& model, GpuPhysicsState& state) : model_(model), state_(state) {}
 
   /// Brings the state up to a time; does nothing when it is further already.
   void advance_to(std::int64_t time_ns);
@@ -160,7 +161,7 @@ class GpuPhysics {
   [[nodiscard]] double draw_normal();
   [[nodiscard]] double draw_transition_s(int clock_mhz);
 
-  const GpuModel& model_;
+  const SimulatedGpuModel& model_;
   GpuPhysicsState& state_;
 };
 

@@ -86,7 +86,7 @@ std::string uuid_of(std::uint64_t seed) {
                      low >> 52U, low & 0xFFFFFFFFFFFFULL);
 }
 
-void make_gpu(SharedGpu& gpu, const GpuModel& model, std::uint64_t machine_seed, std::size_t index) {
+void make_gpu(SharedGpu& gpu, const SimulatedGpuModel& model, std::uint64_t machine_seed, std::size_t index) {
   const std::uint64_t seed = gpu_seed(machine_seed, index);
   gpu.model = model;
   gpu.uuid = FixedText<48>(uuid_of(seed));
@@ -101,11 +101,11 @@ void check(const SimulatedMachineConfig& config) {
     throw InputError(
         fmt::format("a simulated machine has 1 to {} GPUs, not {}", kMaxSimulatedGpus, config.gpus.size()));
   }
-  for (const GpuModel& model : config.gpus) check(model);
+  for (const SimulatedGpuModel& model : config.gpus) check(model);
 }
 
 /// Whether the state is one that GpuPhysics can advance in bounded time: a damaged file must not hang its readers.
-bool plausible(const GpuModel& model, const GpuPhysicsState& state) {
+bool plausible(const SimulatedGpuModel& model, const GpuPhysicsState& state) {
   constexpr std::int64_t kMaxTimeNs = std::int64_t{1} << 61U;
   const auto is_time = [](std::int64_t time_ns) { return time_ns >= 0 && time_ns <= kMaxTimeNs; };
   const auto is_clock = [&](int clock_mhz) { return model.sm_clocks.contains(clock_mhz); };

@@ -56,7 +56,7 @@ static_assert(std::is_trivially_copyable_v<SharedGpuState>);
 /// published by one store. Who dies in between leaves the published copy as it was, and the mutex to the next
 /// (EOWNERDEAD).
 struct SharedGpu {
-  GpuModel model;
+  SimulatedGpuModel model;
   FixedText<48> uuid;
   FixedText<16> pci_address;
   pthread_mutex_t state_mutex;

@@ -73,8 +73,8 @@ std::unique_ptr<SimulatedMachine> SimulatedMachine::from_environment() {
   return open(path);
 }
 
-std::vector<GpuModel> gpu_models_from_text(std::string_view text) {
-  std::vector<GpuModel> models;
+std::vector<SimulatedGpuModel> gpu_models_from_text(std::string_view text) {
+  std::vector<SimulatedGpuModel> models;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find(',', begin), text.size());
     std::string_view item = text.substr(begin, end - begin);
@@ -84,7 +84,7 @@ std::vector<GpuModel> gpu_models_from_text(std::string_view text) {
       count = parse_integer(item.substr(0, times)).value_or(0);
       item.remove_prefix(times + 1);
     }
-    const GpuModel& model = find_gpu_model(item);
+    const SimulatedGpuModel& model = find_gpu_model(item);
     if (count < 1 || count + static_cast<long long>(models.size()) > kMaxSimulatedGpus) {
       throw InputError(fmt::format("{}: a simulated machine has 1 to {} GPUs", quote(text), kMaxSimulatedGpus));
     }

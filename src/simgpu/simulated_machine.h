@@ -36,7 +36,7 @@ enum class SimulatedClock : std::uint32_t {
 };
 
 struct SimulatedMachineConfig {
-  std::vector<GpuModel> gpus;  ///< 1 to kMaxSimulatedGpus
+  std::vector<SimulatedGpuModel> gpus;  ///< 1 to kMaxSimulatedGpus
   SimulatedClock clock = SimulatedClock::real;
   std::uint64_t seed = 1;  ///< of switch latencies, UUIDs and noise
   /// Callers other than root get NVML_ERROR_NO_PERMISSION from setters, as on a real machine. Off lets everybody set.
@@ -61,7 +61,7 @@ class SimulatedGpu {
  public:
   virtual ~SimulatedGpu() = default;
 
-  [[nodiscard]] virtual const GpuModel& model() const = 0;
+  [[nodiscard]] virtual const SimulatedGpuModel& model() const = 0;
   [[nodiscard]] virtual const std::string& uuid() const = 0;
   [[nodiscard]] virtual const std::string& pci_address() const = 0;
 
@@ -150,6 +150,6 @@ class SimulatedMachine {
 };
 
 /// The GPUs that a text such as `2xH100` or `A100,H200` names. Throws InputError.
-[[nodiscard]] std::vector<GpuModel> gpu_models_from_text(std::string_view text);
+[[nodiscard]] std::vector<SimulatedGpuModel> gpu_models_from_text(std::string_view text);
 
 }  // namespace lowgear
