@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "gpu/nvml_system.h"
+#include "gpu/rapl.h"
 #include "measure/command.h"
 #include "measure/energy_meter.h"
 
@@ -69,7 +70,8 @@ void report(const MonitorArguments& arguments, const WindowMeasurement& measurem
 ExitCode run_monitor(const MonitorArguments& arguments, Console& console) {
   const SignalGuard guard;
   const std::unique_ptr<GpuSystem> system = open_gpus(arguments, console);
-  EnergyMeter meter(*system, chosen_gpus(*system, arguments.gpus), {.period_s = arguments.period_ms / 1e3});
+  EnergyMeter meter(*system, chosen_gpus(*system, arguments.gpus), {.period_s = arguments.period_ms / 1e3},
+                    std::make_unique<Rapl>());
   const EnergyMeter::WindowId window = meter.begin(arguments.command.front());
   const CommandResult result = run_command(
       arguments.command, arguments.json ? CommandOutput::standard_error : CommandOutput::standard_output, guard);

@@ -8,6 +8,9 @@
 namespace lowgear {
 namespace {
 
+/// CPU counters are exact to a millisecond whenever they are read; in between it is enough to see them wrap around.
+constexpr long kRoundsPerCpuReading = 100;
+
 double steady_now_s() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
@@ -20,8 +23,12 @@ std::vector<Gpu*> all_gpus(const GpuSystem& system) {
 
 }  // namespace
 
-EnergyMeter::EnergyMeter(const GpuSystem& system, std::vector<Gpu*> gpus, EnergyMeterOptions options)
-    : simulated_(system.simulated()), options_(options), gpus_(gpus.empty() ? all_gpus(system) : std::move(gpus)) {
+EnergyMeter::EnergyMeter(const GpuSystem& system, std::vector<Gpu*> gpus, EnergyMeterOptions options,
+                         std::unique_ptr<Rapl> cpus)
+    : simulated_(system.simulated()),
+      options_(options),
+      gpus_(gpus.empty() ? all_gpus(system) : std::move(gpus)),
+      cpus_(std::move(cpus)) {
   for (const Gpu* gpu : gpus_) meters_.emplace_back(gpu->identity(), gpu->features());
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
@@ -32,10 +39,11 @@ void EnergyMeter::run(const std::stop_token& stop) {
   auto next = std::chrono::steady_clock::now();
   const auto period =
       std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(options_.period_s));
-  while (!stop.stop_requested()) {
+  for (long round = 0; !stop.stop_requested(); ++round) {
     for (std::size_t gpu = 0; gpu < gpus_.size(); ++gpu) add(gpu, sample(*gpus_[gpu], steady_now_s));
     next = std::max(next + period, std::chrono::steady_clock::now());
     std::unique_lock lock(mutex_);
+    if (round % kRoundsPerCpuReading == 0) (void)read_cpus();
     changed_.wait_until(lock, stop, next, [] { return false; });
   }
 }
@@ -55,6 +63,7 @@ EnergyMeter::WindowId EnergyMeter::begin(std::string name) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::chrono::duration<double>(options_.ready_timeout_s), [this] { return ready(); });
   Window window{.name = std::move(name), .start_time_s = steady_now_s(), .gpus = {}};
+  window.cpus = read_cpus();
   for (const GpuMeter& meter : meters_) window.gpus.push_back(meter.begin(window.start_time_s));
   windows_.emplace(next_id_, std::move(window));
   return next_id_++;
@@ -66,12 +75,18 @@ std::map<EnergyMeter::WindowId, EnergyMeter::Window>::iterator EnergyMeter::find
   return found;
 }
 
-WindowMeasurement EnergyMeter::measure(const Window& window) const {
+std::vector<RaplReading> EnergyMeter::read_cpus() { return cpus_ ? cpus_->read() : std::vector<RaplReading>(); }
+
+WindowMeasurement EnergyMeter::measure(const Window& window) {
   const double now_s = steady_now_s();
   WindowMeasurement result{
       .name = window.name, .time_s = now_s - window.start_time_s, .simulated = simulated_, .gpus = {}, .cpus = {}};
   for (std::size_t gpu = 0; gpu < meters_.size(); ++gpu) {
     result.gpus.push_back(meters_[gpu].measure(window.gpus[gpu], now_s));
+  }
+  const std::vector<RaplReading> cpus = read_cpus();  // as many as at the begin
+  for (std::size_t zone = 0; zone < cpus.size(); ++zone) {
+    result.cpus.push_back({.zone = cpus[zone].zone, .energy_j = cpus[zone].energy_j - window.cpus[zone].energy_j});
   }
   return result;
 }

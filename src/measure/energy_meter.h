@@ -4,12 +4,14 @@
 #include <condition_variable>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "gpu/gpu.h"
+#include "gpu/rapl.h"
 #include "measure/gpu_meter.h"
 #include "measure/measurement.h"
 
@@ -33,7 +35,9 @@ class EnergyMeter {
   using WindowId = std::uint64_t;
 
   /// Starts reading. `gpus` are of `system`, which must live longer than this; all of them when empty.
-  explicit EnergyMeter(const GpuSystem& system, std::vector<Gpu*> gpus = {}, EnergyMeterOptions options = {});
+  /// Without `cpus` no CPU is measured.
+  explicit EnergyMeter(const GpuSystem& system, std::vector<Gpu*> gpus = {}, EnergyMeterOptions options = {},
+                       std::unique_ptr<Rapl> cpus = nullptr);
   ~EnergyMeter();
   EnergyMeter(const EnergyMeter&) = delete;
   EnergyMeter& operator=(const EnergyMeter&) = delete;
@@ -50,12 +54,14 @@ class EnergyMeter {
     std::string name;
     double start_time_s = 0;
     std::vector<GpuWindow> gpus;
+    std::vector<RaplReading> cpus;  ///< when it began
   };
 
   void run(const std::stop_token& stop);
   void add(std::size_t gpu, const GpuSample& sample);
   [[nodiscard]] bool ready() const;
-  [[nodiscard]] WindowMeasurement measure(const Window& window) const;
+  [[nodiscard]] WindowMeasurement measure(const Window& window);
+  [[nodiscard]] std::vector<RaplReading> read_cpus();
   [[nodiscard]] std::map<WindowId, Window>::iterator find(WindowId window);
 
   bool simulated_;
@@ -64,6 +70,7 @@ class EnergyMeter {
   std::mutex mutex_;  ///< of all below
   std::condition_variable_any changed_;
   std::vector<GpuMeter> meters_;
+  std::unique_ptr<Rapl> cpus_;
   WindowId next_id_ = 1;
   std::map<WindowId, Window> windows_;
   std::jthread thread_;  ///< last: it uses everything above

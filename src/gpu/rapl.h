@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lowgear {
+
+/// Energy of one CPU package, or of the memory beside it.
+struct RaplReading {
+  std::string zone;     ///< `package-0`, `package-0/dram`
+  int package = 0;      ///< the number in the package's name
+  bool dram = false;    ///< the package's memory, which its own counter does not hold
+  double energy_j = 0;  ///< since the Rapl was made
+};
+
+/// Reads the energy counters of CPUs and memory as Linux shows them under powercap (Documentation/power/powercap:
+/// Intel's RAPL, and AMD's by the same name). Packages and their memory only: cores and uncore are parts of the
+/// package, `psys` holds everything once more. Not safe from several threads.
+class Rapl {
+ public:
+  /// `root` is where powercap's zones are; another one in tests. Zones that cannot be read are left out, and `problem`
+  /// says why.
+  explicit Rapl(std::filesystem::path root = "/sys/class/powercap");
+
+  /// Must be called more often than the counters wrap around (a minute at full load, on the smallest).
+  [[nodiscard]] std::vector<RaplReading> read();
+  /// Why there are no readings; empty when there are.
+  [[nodiscard]] const std::string& problem() const { return problem_; }
+
+ private:
+  struct Zone {
+    RaplReading reading;
+    std::filesystem::path energy_file;
+    std::uint64_t range_uj = 0;  ///< the counter starts over after this
+    std::uint64_t last_uj = 0;
+  };
+
+  void add_zone(const std::filesystem::path& folder, RaplReading reading);
+  void add_package(const std::filesystem::path& folder);
+
+  std::vector<Zone> zones_;
+  std::string problem_;
+};
+
+}  // namespace lowgear
