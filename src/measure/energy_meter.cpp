@@ -62,7 +62,7 @@ bool EnergyMeter::ready() const { return std::ranges::all_of(meters_, &GpuMeter:
 EnergyMeter::WindowId EnergyMeter::begin(std::string name) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::chrono::duration<double>(options_.ready_timeout_s), [this] { return ready(); });
-  Window window{.name = std::move(name), .start_time_s = steady_now_s(), .gpus = {}};
+  Window window{.name = std::move(name), .start_time_s = steady_now_s(), .gpus = {}, .cpus = {}};
   window.cpus = read_cpus();
   for (const GpuMeter& meter : meters_) window.gpus.push_back(meter.begin(window.start_time_s));
   windows_.emplace(next_id_, std::move(window));
