@@ -27,21 +27,21 @@ std::string input_error(Call&& call) {
   return "no InputError";
 }
 
-TEST(GpuModel, EveryModelPassesItsOwnCheck) {
+TEST(SimulatedGpuModel, EveryModelPassesItsOwnCheck) {
   ASSERT_EQ(gpu_models().size(), 4U);
-  for (const GpuModel& model : gpu_models()) EXPECT_NO_THROW(check(model)) << model.key.view();
+  for (const SimulatedGpuModel& model : gpu_models()) EXPECT_NO_THROW(check(model)) << model.key.view();
 }
 
-TEST(GpuModel, ClocksAreThoseOfTheHardware) {
+TEST(SimulatedGpuModel, ClocksAreThoseOfTheHardware) {
   const auto clocks = [](std::string_view key) { return find_gpu_model(key).sm_clocks; };
   EXPECT_EQ(clocks("A100").count(), 81);
   EXPECT_EQ(clocks("A40").max_mhz, 1740);
   EXPECT_EQ(clocks("H100").count(), 110);  // as NVML lists them
   EXPECT_EQ(clocks("H200").min_mhz, 345);
-  for (const GpuModel& model : gpu_models()) EXPECT_EQ(model.sm_clocks.step_mhz, 15) << model.key.view();
+  for (const SimulatedGpuModel& model : gpu_models()) EXPECT_EQ(model.sm_clocks.step_mhz, 15) << model.key.view();
 }
 
-TEST(GpuModel, IsFoundInAnyCase) {
+TEST(SimulatedGpuModel, IsFoundInAnyCase) {
   EXPECT_EQ(find_gpu_model("h100").name.view(), "NVIDIA H100 80GB HBM3");
   EXPECT_THAT(input_error([] { (void)find_gpu_model("H1000"); }),
               HasSubstr("\"H1000\"; choose one of A40, A100, H100"));
@@ -66,28 +66,28 @@ TEST(FixedText, CutsAndEnds) {
   EXPECT_TRUE(FixedText<4>().empty());
 }
 
-TEST(GpuModel, CheckNamesWhatIsWrong) {
-  const std::vector<std::pair<std::function<void(GpuModel&)>, std::string>> cases = {
-      {[](GpuModel& model) { model.sm_clocks.step_mhz = 0; }, "make no range"},
-      {[](GpuModel& model) { model.sm_clocks.max_mhz = 1981; }, "no whole number of steps"},
-      {[](GpuModel& model) { model.memory_clocks_mhz = {}; }, "memory clocks"},
-      {[](GpuModel& model) {
+TEST(SimulatedGpuModel, CheckNamesWhatIsWrong) {
+  const std::vector<std::pair<std::function<void(SimulatedGpuModel&)>, std::string>> cases = {
+      {[](SimulatedGpuModel& model) { model.sm_clocks.step_mhz = 0; }, "make no range"},
+      {[](SimulatedGpuModel& model) { model.sm_clocks.max_mhz = 1981; }, "no whole number of steps"},
+      {[](SimulatedGpuModel& model) { model.memory_clocks_mhz = {}; }, "memory clocks"},
+      {[](SimulatedGpuModel& model) {
          model.memory_clocks_mhz = {1593, 2619};
        },
        "memory clocks"},
-      {[](GpuModel& model) { model.idle_memory_clock_mhz = 1; }, "idle memory clock"},
-      {[](GpuModel& model) { model.power.compute_w = -1; }, "a power"},
-      {[](GpuModel& model) { model.power.leakage_w = std::numeric_limits<double>::quiet_NaN(); }, "a power"},
-      {[](GpuModel& model) { model.power_limit_min_w = 800; }, "power limits"},
-      {[](GpuModel& model) { model.sensors.power_period_s = 0.0512; }, "whole multiple of 5 ms"},
-      {[](GpuModel& model) { model.sensors.power_sample_s = 0.2; }, "longer than its period"},
-      {[](GpuModel& model) { model.sensors.average_window_s = 100; }, "window"},
-      {[](GpuModel& model) { model.thermal.die_time_constant_s = 0; }, "time constant"},
-      {[](GpuModel& model) { model.switching.transition_median_s = 1e9; }, "switch latency"},
-      {[](GpuModel& model) { model.key = ""; }, "no key"},
+      {[](SimulatedGpuModel& model) { model.idle_memory_clock_mhz = 1; }, "idle memory clock"},
+      {[](SimulatedGpuModel& model) { model.power.compute_w = -1; }, "a power"},
+      {[](SimulatedGpuModel& model) { model.power.leakage_w = std::numeric_limits<double>::quiet_NaN(); }, "a power"},
+      {[](SimulatedGpuModel& model) { model.power_limit_min_w = 800; }, "power limits"},
+      {[](SimulatedGpuModel& model) { model.sensors.power_period_s = 0.0512; }, "whole multiple of 5 ms"},
+      {[](SimulatedGpuModel& model) { model.sensors.power_sample_s = 0.2; }, "longer than its period"},
+      {[](SimulatedGpuModel& model) { model.sensors.average_window_s = 100; }, "window"},
+      {[](SimulatedGpuModel& model) { model.thermal.die_time_constant_s = 0; }, "time constant"},
+      {[](SimulatedGpuModel& model) { model.switching.transition_median_s = 1e9; }, "switch latency"},
+      {[](SimulatedGpuModel& model) { model.key = ""; }, "no key"},
   };
   for (const auto& [spoil, what] : cases) {
-    GpuModel model = find_gpu_model("H100");
+    SimulatedGpuModel model = find_gpu_model("H100");
     spoil(model);
     EXPECT_THAT(input_error([&] { check(model); }), HasSubstr(what));
   }
@@ -96,7 +96,7 @@ TEST(GpuModel, CheckNamesWhatIsWrong) {
 TEST(GpuModelsFromText, ReadsCountsAndLists) {
   const auto keys = [](std::string_view text) {
     std::vector<std::string> found;
-    for (const GpuModel& model : gpu_models_from_text(text)) found.emplace_back(model.key.view());
+    for (const SimulatedGpuModel& model : gpu_models_from_text(text)) found.emplace_back(model.key.view());
     return found;
   };
   EXPECT_THAT(keys("2xH100"), testing::ElementsAre("H100", "H100"));

@@ -20,7 +20,7 @@ std::int64_t to_ns(double time_s) { return std::llround(time_s * 1e9); }
 /// A GPU and its physics, in its own time.
 class Bench {
  public:
-  explicit Bench(const GpuModel& gpu_model, std::uint64_t seed = 1)
+  explicit Bench(const SimulatedGpuModel& gpu_model, std::uint64_t seed = 1)
       : model(gpu_model), state(idle_gpu(model, seed)), physics(model, state) {}
   explicit Bench(std::string_view key) : Bench(find_gpu_model(key)) {}
   Bench(const Bench&) = delete;
@@ -42,13 +42,13 @@ class Bench {
   void start_matmul(double load = 1) { physics.start_kernel(80'000, 0, {.compute = load, .memory = 0}); }
   void start_copy() { physics.start_kernel(0, 80'000, {.compute = 0, .memory = 1}); }
 
-  GpuModel model;
+  SimulatedGpuModel model;
   GpuPhysicsState state;
   GpuPhysics physics;
 };
 
-GpuModel without_latency(std::string_view key) {
-  GpuModel model = find_gpu_model(key);
+SimulatedGpuModel without_latency(std::string_view key) {
+  SimulatedGpuModel model = find_gpu_model(key);
   model.switching = {};
   return model;
 }
@@ -119,7 +119,7 @@ TEST(TracedH100, CopyingRunsAtTheHighestClock) {
 /// simulated GPU went through.
 class EulerIntegrator {
  public:
-  explicit EulerIntegrator(const GpuModel& model, double die_rise_k, double package_rise_k)
+  explicit EulerIntegrator(const SimulatedGpuModel& model, double die_rise_k, double package_rise_k)
       : model_(model), die_rise_k_(die_rise_k), package_rise_k_(package_rise_k) {}
 
   void step(double step_s, int clock_mhz, double compute, double memory) {
@@ -141,14 +141,14 @@ class EulerIntegrator {
   [[nodiscard]] double die_c() const { return model_.thermal.ambient_c + die_rise_k_ + package_rise_k_; }
 
  private:
-  const GpuModel& model_;
+  const SimulatedGpuModel& model_;
   double die_rise_k_;
   double package_rise_k_;
   double energy_j_ = 0;
 };
 
 TEST(Physics, EnergyAndHeatAgreeWithAnIndependentIntegrator) {
-  for (const GpuModel& model : gpu_models()) {
+  for (const SimulatedGpuModel& model : gpu_models()) {
     std::mt19937_64 random(7);
     Bench gpu(model);
     gpu.awake();
@@ -233,7 +233,7 @@ TEST(Physics, ALongIdleTimeIsTakenUpAtOnce) {
 }
 
 TEST(Physics, AVoltageKneeShapesThePower) {
-  for (const GpuModel& model : gpu_models()) {
+  for (const SimulatedGpuModel& model : gpu_models()) {
     double last_w = 0;
     double last_j_per_work = 1e9;
     bool rising = false;
@@ -256,7 +256,7 @@ TEST(Physics, AVoltageKneeShapesThePower) {
 // Power limit and temperature.
 
 TEST(PowerLimit, IsHeldWithinOnePercent) {
-  for (const GpuModel& model : gpu_models()) {
+  for (const SimulatedGpuModel& model : gpu_models()) {
     for (const double share : {1.0, 0.8, 0.6}) {
       for (const double load : {1.0, 0.85}) {
         Bench gpu(model);
@@ -316,7 +316,7 @@ TEST(PowerLimit, GoesBelowALockedClock) {
 }
 
 TEST(Temperature, SlowsAHotGpuDown) {
-  GpuModel model = find_gpu_model("H100");
+  SimulatedGpuModel model = find_gpu_model("H100");
   model.thermal.ambient_c = 72;  // a failed fan
   Bench gpu(model);
   gpu.awake();
@@ -427,7 +427,7 @@ TEST(Clocks, ALockedRangeBetweenTwoStepsIsRounded) {
 // Kernels.
 
 TEST(Kernels, TakeComputeTimeByClockAndMemoryTime) {
-  const GpuModel model = without_latency("H100");
+  const SimulatedGpuModel model = without_latency("H100");
   for (const int clock_mhz : {345, 900, 1410, 1980}) {
     Bench gpu(model);
     gpu.awake();
@@ -452,7 +452,7 @@ TEST(Kernels, FollowAClockThatChanges) {
 }
 
 TEST(Kernels, EnergyOfAPieceOfWorkHasAMinimumBelowTheHighestClock) {
-  const GpuModel model = without_latency("A100");
+  const SimulatedGpuModel model = without_latency("A100");
   const auto energy_j = [&](int clock_mhz) {
     Bench gpu(model);
     gpu.awake();
