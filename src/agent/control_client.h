@@ -1,0 +1,23 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lowgear {
+
+/// What a running agent answered.
+struct ControlAnswer {
+  int status = 0;  ///< of HTTP
+  std::string body;
+};
+
+/// Asks a running agent over its HTTP socket and waits for the answer. Empty when no agent listens there. Throws Error
+/// when the socket may not be used, or the answer is none of HTTP or does not come in time.
+[[nodiscard]] std::optional<ControlAnswer> ask_agent(const std::filesystem::path& socket, std::string_view method,
+                                                     std::string_view path,
+                                                     std::chrono::seconds timeout = std::chrono::seconds(30));
+
+}  // namespace lowgear
