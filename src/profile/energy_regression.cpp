@@ -1,0 +1,288 @@
+#include "profile/energy_regression.h"
+
+#include <fmt/format.h>
+
+#include <Eigen/Dense>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "core/error.h"
+#include "profile/non_negative_least_squares.h"
+
+namespace lowgear {
+namespace {
+
+/// Units may touch; what clocks of different resolution make of that is no overlap.
+constexpr double kOverlapS = 1e-4;
+/// Changes of the counter on either side that a straight line is laid through.
+constexpr std::size_t kSteadyReach = 10;
+/// Eigenvalues of the Gram matrix of unit columns below are taken for zero: columns that agree to 1e-5.
+constexpr double kNullEigenvalue = 1e-10;
+/// A cell whose unit column has this much (squared) in the null space cannot be told from others.
+constexpr double kNullShare = 1e-6;
+constexpr int kLags = 2;
+
+/// A new value of the counter, seen at `time_s`, which may be off by `half_width_s`.
+struct CounterChange {
+  double time_s = 0;
+  double half_width_s = 0;
+  double energy_j = 0;
+};
+
+std::vector<CounterChange> counter_changes(const Recording& recording) {
+  std::vector<CounterChange> changes;
+  const EnergySample* before = nullptr;
+  for (const EnergySample& sample : recording.samples) {
+    if (!sample.energy_j) continue;
+    if (before != nullptr && *sample.energy_j > *before->energy_j) {
+      const bool exact = recording.sampling == CounterSampling::on_change;
+      const double half_width_s = exact ? 0 : (sample.time_s - before->time_s) / 2;
+      changes.push_back({sample.time_s - half_width_s, half_width_s, *sample.energy_j});
+    }
+    before = &sample;
+  }
+  return changes;
+}
+
+double median_step_s(const std::vector<CounterChange>& changes) {
+  std::vector<double> steps_s;
+  for (std::size_t i = 1; i < changes.size(); ++i) steps_s.push_back(changes[i].time_s - changes[i - 1].time_s);
+  const auto middle = steps_s.begin() + static_cast<std::ptrdiff_t>(steps_s.size() / 2);
+  std::nth_element(steps_s.begin(), middle, steps_s.end());
+  return *middle;
+}
+
+/// Time of change `at` on the straight line through its neighbours' (number of step, time).
+double time_on_line(const std::vector<CounterChange>& changes, const std::vector<double>& step_of, std::size_t at) {
+  const std::size_t reach = std::min({kSteadyReach, at, changes.size() - 1 - at});
+  const std::size_t first = at - reach;
+  const std::size_t last = at + reach;
+  const auto count = static_cast<double>(last - first + 1);
+  double mean_step = 0;
+  double mean_s = 0;
+  for (std::size_t i = first; i <= last; ++i) {
+    mean_step += step_of[i] / count;
+    mean_s += changes[i].time_s / count;
+  }
+  double product = 0;
+  double square = 0;
+  for (std::size_t i = first; i <= last; ++i) {
+    product += (step_of[i] - mean_step) * (changes[i].time_s - mean_s);
+    square += (step_of[i] - mean_step) * (step_of[i] - mean_step);
+  }
+  return square > 0 ? mean_s + product / square * (step_of[at] - mean_step) : changes[at].time_s;
+}
+
+/// Sharper times of a counter that advances in steady steps. A time never leaves the interval in which it must be.
+void sharpen(std::vector<CounterChange>& changes) {
+  if (changes.size() < 3) return;
+  const double step_s = median_step_s(changes);
+  std::vector<double> step_of{0};
+  for (std::size_t i = 1; i < changes.size(); ++i) {
+    const double steps = std::round((changes[i].time_s - changes[i - 1].time_s) / step_s);
+    step_of.push_back(step_of.back() + std::max(1.0, steps));
+  }
+  std::vector<double> sharper_s;
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    const double line_s = time_on_line(changes, step_of, i);
+    const bool possible = std::abs(line_s - changes[i].time_s) <= changes[i].half_width_s;
+    sharper_s.push_back(possible ? line_s : changes[i].time_s);
+  }
+  for (std::size_t i = 0; i < changes.size(); ++i) changes[i].time_s = sharper_s[i];
+}
+
+std::vector<CellKey> cells_of(const Recording& recording) {
+  std::vector<CellKey> cells;
+  double end_s = 0;
+  for (const RecordedUnit& unit : recording.units) {
+    if (unit.start_s < end_s - kOverlapS) {
+      throw InputError(fmt::format(
+          "{}: the {} of stage {}, iteration {}, microbatch {} starts at {} s, before the unit before it has ended; "
+          "energy cannot be told apart where a rank's units overlap",
+          recording.source, name(unit.kind), unit.stage, unit.iteration, unit.microbatch, unit.start_s));
+    }
+    end_s = std::max(end_s, unit.end_s);
+    const CellKey key{unit.stage, unit.kind, unit.clock_mhz};
+    const auto at = std::lower_bound(cells.begin(), cells.end(), key);
+    if (at != cells.end() && *at == key) continue;
+    cells.insert(at, key);
+    if (cells.size() > kMaxCells) {
+      throw InputError(
+          fmt::format("{}: has more than {} different (stage, instruction, frequency); record fewer clocks",
+                      recording.source, kMaxCells));
+    }
+  }
+  return cells;
+}
+
+void add_share(EnergyWindow& window, std::size_t cell, double time_s) {
+  const auto at = std::ranges::find(window.busy, cell, &EnergyWindow::Share::cell);
+  if (at != window.busy.end()) {
+    at->time_s += time_s;
+  } else {
+    window.busy.push_back({cell, time_s});
+  }
+}
+
+/// What ran from `begin_s` to `end_s`. `next` is the first unit that may end later than `begin_s`, and is moved on.
+EnergyWindow window_of(const Recording& recording, const std::vector<CellKey>& cells, double begin_s, double end_s,
+                       std::size_t& next) {
+  EnergyWindow window;
+  const std::vector<RecordedUnit>& units = recording.units;
+  while (next < units.size() && units[next].end_s <= begin_s) ++next;
+  double busy_s = 0;
+  for (std::size_t i = next; i < units.size() && units[i].start_s < end_s; ++i) {
+    const double time_s = std::min(end_s, units[i].end_s) - std::max(begin_s, units[i].start_s);
+    if (time_s <= 0) continue;
+    const CellKey key{units[i].stage, units[i].kind, units[i].clock_mhz};
+    const auto cell = std::lower_bound(cells.begin(), cells.end(), key) - cells.begin();
+    add_share(window, static_cast<std::size_t>(cell), time_s);
+    busy_s += time_s;
+  }
+  window.waiting_s = std::max(0.0, end_s - begin_s - busy_s);
+  return window;
+}
+
+/// One row of the design matrix: times by column, the last of which may be waiting.
+using Row = std::vector<EnergyWindow::Share>;
+
+struct Design {
+  std::vector<Row> rows;
+  std::vector<double> energy_j;
+  Eigen::Index columns = 0;
+
+  [[nodiscard]] double predicted_j(std::size_t row, const Eigen::VectorXd& power_w) const {
+    double sum_j = 0;
+    for (const auto& [column, time_s] : rows[row]) sum_j += time_s * power_w(static_cast<Eigen::Index>(column));
+    return sum_j;
+  }
+};
+
+Design design_of(const EnergyWindows& windows, std::optional<double> blocking_w) {
+  Design design;
+  const std::size_t waiting = windows.cells.size();
+  design.columns = static_cast<Eigen::Index>(waiting + (blocking_w ? 0 : 1));
+  for (const EnergyWindow& window : windows.windows) {
+    Row row = window.busy;
+    if (!blocking_w && window.waiting_s > 0) row.push_back({waiting, window.waiting_s});
+    design.rows.push_back(std::move(row));
+    design.energy_j.push_back(window.energy_j - blocking_w.value_or(0) * window.waiting_s);
+  }
+  return design;
+}
+
+/// Adds `weight` times the outer product of two rows, made symmetric.
+void add_product(Eigen::MatrixXd& sum, const Row& a, const Row& b, double weight) {
+  for (const auto& [i, a_s] : a) {
+    for (const auto& [j, b_s] : b) {
+      sum(static_cast<Eigen::Index>(i), static_cast<Eigen::Index>(j)) += weight * a_s * b_s / 2;
+      sum(static_cast<Eigen::Index>(j), static_cast<Eigen::Index>(i)) += weight * a_s * b_s / 2;
+    }
+  }
+}
+
+/// The middle of the sandwich: sum of residual x row products, of the same row and of neighbours (Newey and West,
+/// Econometrica 55, 1987, with Bartlett weights).
+Eigen::MatrixXd middle_of(const Design& design, const std::vector<double>& residual_j) {
+  Eigen::MatrixXd middle = Eigen::MatrixXd::Zero(design.columns, design.columns);
+  for (std::size_t row = 0; row < design.rows.size(); ++row) {
+    add_product(middle, design.rows[row], design.rows[row], residual_j[row] * residual_j[row]);
+    for (std::size_t lag = 1; lag <= kLags && lag <= row; ++lag) {
+      const double weight = 2 * (1 - static_cast<double>(lag) / (kLags + 1));
+      add_product(middle, design.rows[row], design.rows[row - lag], weight * residual_j[row] * residual_j[row - lag]);
+    }
+  }
+  return middle;
+}
+
+/// Columns scaled to unit length, and what is known of their dependence.
+struct Geometry {
+  Eigen::VectorXd scale;    ///< 1 / length of each column, 0 for one without time
+  Eigen::MatrixXd inverse;  ///< pseudo-inverse of the Gram matrix of the columns as they are
+  std::vector<bool> identified;
+};
+
+Geometry geometry_of(const Eigen::MatrixXd& gram) {
+  Geometry geometry;
+  geometry.scale = gram.diagonal().unaryExpr([](double square) { return square > 0 ? 1 / std::sqrt(square) : 0.0; });
+  const Eigen::MatrixXd unit = geometry.scale.asDiagonal() * gram * geometry.scale.asDiagonal();
+  const Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> eigen(unit);
+  const Eigen::ArrayXd values = eigen.eigenvalues().array();
+  const Eigen::ArrayXd is_null = (values < kNullEigenvalue).cast<double>();
+  const Eigen::VectorXd inverse_values = (1 - is_null) / values.max(kNullEigenvalue);
+  const Eigen::VectorXd null_share = eigen.eigenvectors().array().square().matrix() * is_null.matrix();
+  for (Eigen::Index i = 0; i < null_share.size(); ++i) geometry.identified.push_back(null_share(i) < kNullShare);
+  geometry.inverse = geometry.scale.asDiagonal() * eigen.eigenvectors() * inverse_values.asDiagonal() *
+                     eigen.eigenvectors().transpose() * geometry.scale.asDiagonal();
+  return geometry;
+}
+
+void check_counts(const Design& design) {
+  if (design.rows.size() > static_cast<std::size_t>(design.columns)) return;
+  throw InputError(
+      fmt::format("the energy counter changed too seldom: {} windows for {} unknown powers; record more iterations",
+                  design.rows.size(), design.columns));
+}
+
+}  // namespace
+
+EnergyWindows energy_windows(const Recording& recording) {
+  EnergyWindows result;
+  result.cells = cells_of(recording);
+  if (recording.units.empty()) return result;
+  std::vector<CounterChange> changes = counter_changes(recording);
+  if (recording.sampling == CounterSampling::periodic) sharpen(changes);
+  const double begin_s = recording.units.front().start_s;
+  const double end_s = recording.units.back().end_s;
+  std::size_t next = 0;
+  for (std::size_t i = 1; i < changes.size(); ++i) {
+    const CounterChange& from = changes[i - 1];
+    const CounterChange& to = changes[i];
+    if (from.time_s < begin_s || to.time_s > end_s || to.time_s <= from.time_s) continue;
+    EnergyWindow window = window_of(recording, result.cells, from.time_s, to.time_s, next);
+    window.energy_j = to.energy_j - from.energy_j;
+    result.windows.push_back(std::move(window));
+  }
+  return result;
+}
+
+EnergyRegression fit_energy(const EnergyWindows& windows, std::optional<double> blocking_w) {
+  const Design design = design_of(windows, blocking_w);
+  check_counts(design);
+  Eigen::MatrixXd gram = Eigen::MatrixXd::Zero(design.columns, design.columns);
+  Eigen::VectorXd rhs = Eigen::VectorXd::Zero(design.columns);
+  for (std::size_t row = 0; row < design.rows.size(); ++row) {
+    add_product(gram, design.rows[row], design.rows[row], 1);
+    for (const auto& [column, time_s] : design.rows[row]) {
+      rhs(static_cast<Eigen::Index>(column)) += time_s * design.energy_j[row];
+    }
+  }
+  const Eigen::VectorXd power_w = solve_non_negative(gram, rhs).values;
+  std::vector<double> residual_j;
+  double squares = 0;
+  for (std::size_t row = 0; row < design.rows.size(); ++row) {
+    residual_j.push_back(design.energy_j[row] - design.predicted_j(row, power_w));
+    squares += residual_j.back() * residual_j.back();
+  }
+  const Geometry geometry = geometry_of(gram);
+  const Eigen::MatrixXd covariance = geometry.inverse * middle_of(design, residual_j) * geometry.inverse;
+  const auto count = static_cast<double>(design.rows.size());
+  const double correction = count / (count - static_cast<double>(design.columns));
+  EnergyRegression result;
+  result.window_count = design.rows.size();
+  result.residual_j = std::sqrt(squares / count);
+  for (Eigen::Index i = 0; i < design.columns; ++i) {
+    const double error_w = std::sqrt(std::max(0.0, covariance(i, i) * correction));
+    const CellPower power{power_w(i), error_w, geometry.identified[static_cast<std::size_t>(i)]};
+    if (static_cast<std::size_t>(i) < windows.cells.size()) {
+      result.cells.push_back(power);
+    } else {
+      result.blocking = power;
+    }
+  }
+  return result;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <compare>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "core/op_kind.h"
+#include "profile/recording.h"
+
+namespace lowgear {
+
+/// Most (stage, kind, clock) of one rank that are told apart at once.
+inline constexpr std::size_t kMaxCells = 1024;
+
+/// What energy is attributed to: a computation of a stage at a clock.
+struct CellKey {
+  int stage = 0;
+  OpKind kind = OpKind::forward;
+  int clock_mhz = 0;
+
+  auto operator<=>(const CellKey&) const = default;
+};
+
+/// A stretch of time between two values of the energy counter, and what the GPU did meanwhile.
+struct EnergyWindow {
+  struct Share {
+    std::size_t cell = 0;
+    double time_s = 0;
+  };
+  std::vector<Share> busy;  ///< each cell at most once
+  double waiting_s = 0;     ///< in none of them
+  double energy_j = 0;
+};
+
+/// Windows of a recording between changes of its counter, with the cells that they refer to. The first and the last
+/// value, and all outside of the first unit's start and the last unit's end, are left out: what ran there is not known.
+struct EnergyWindows {
+  std::vector<CellKey> cells;
+  std::vector<EnergyWindow> windows;
+};
+
+/// Where the counter is polled (CounterSampling::periodic), a change happened at an unknown time since the reading
+/// before. NVML's counter advances in steady steps (100 ms on H100), so that times are taken from a straight line
+/// through the middles of those intervals around each change; where steps are not steady, the middle itself is taken.
+/// Units of clock 0 (none was asked for) count as cells of clock 0. Throws InputError when units overlap or there are
+/// more than kMaxCells cells.
+[[nodiscard]] EnergyWindows energy_windows(const Recording& recording);
+
+/// Mean power of one cell.
+struct CellPower {
+  double power_w = 0;
+  double error_w = 0;  ///< standard error
+  /// Whether the windows tell it from all others. If not, `power_w` is the share that the non-negative solution gives
+  /// it, one of many that explain the recording as well: no measurement.
+  bool is_identified = true;
+};
+
+struct EnergyRegression {
+  std::vector<CellPower> cells;       ///< as in EnergyWindows::cells
+  std::optional<CellPower> blocking;  ///< estimated; empty where it was given
+  double residual_j = 0;              ///< root mean square of what is left per window
+  std::size_t window_count = 0;
+};
+
+/// Power of every cell, and of waiting, by non-negative least squares: energy of a window = sum of power x time.
+/// Standard errors are those of a Newey-West estimate with two lags around the solution (one value of the counter ends
+/// a window and begins the next, so that errors of neighbours are anticorrelated; its quantisation is in the
+/// residuals), with the non-negativity left aside, times windows / (windows - cells).
+/// A cell is not identified when its column depends on others to 1e-5 of its length: ops that always run together in
+/// the same proportion, or cells without any time. `blocking_w` is the power of waiting where it was measured apart.
+/// Throws InputError when there are fewer windows than cells.
+[[nodiscard]] EnergyRegression fit_energy(const EnergyWindows& windows, std::optional<double> blocking_w);
+
+}  // namespace lowgear

@@ -1,0 +1,287 @@
+#include "profile/recorded_profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <set>
+
+#include "core/error.h"
+#include "profile/options.h"
+
+namespace lowgear {
+namespace {
+
+/// NVML: software power cap, hardware slowdown, software and hardware thermal slowdown, hardware power brake.
+constexpr std::uint64_t kThrottleBits = 0x04 | 0x08 | 0x20 | 0x40 | 0x80;
+
+constexpr double kThrottledShare = 0.1;
+constexpr double kUnstableVariation = 0.1;
+constexpr double kLargeEnergyError = 0.05;
+constexpr long long kFewUnits = 10;
+
+/// Mean and spread of many values, one at a time (Welford, Technometrics 4, 1962).
+class RunningMean {
+ public:
+  void add(double value) {
+    ++count_;
+    const double change = value - mean_;
+    mean_ += change / static_cast<double>(count_);
+    squares_ += change * (value - mean_);
+  }
+  [[nodiscard]] long long count() const { return count_; }
+  [[nodiscard]] double mean() const { return mean_; }
+  [[nodiscard]] double deviation() const {
+    return count_ > 1 ? std::sqrt(squares_ / static_cast<double>(count_ - 1)) : 0;
+  }
+  [[nodiscard]] double error() const { return count_ > 0 ? deviation() / std::sqrt(static_cast<double>(count_)) : 0; }
+
+ private:
+  long long count_ = 0;
+  double mean_ = 0;
+  double squares_ = 0;
+};
+
+/// Samples during the units of a cell that report whether the GPU was held back.
+struct ThrottleCount {
+  long long reported = 0;
+  long long throttled = 0;
+};
+
+/// One cell of one rank.
+struct RankCell {
+  RunningMean times_s;
+  ThrottleCount throttle;
+  CellPower power;
+};
+
+struct RankProfile {
+  std::map<CellKey, RankCell> cells;
+  std::set<int> stages;
+  std::optional<CellPower> blocking;
+};
+
+Recording without_warm_up(const Recording& recording, int skipped_iterations) {
+  Recording kept = recording;
+  int first = kMaxIteration;
+  for (const RecordedUnit& unit : recording.units) {
+    if (unit.iteration >= 0) first = std::min(first, unit.iteration);
+  }
+  std::erase_if(kept.units, [&](const RecordedUnit& unit) {
+    return unit.iteration < 0 || unit.iteration - first < skipped_iterations;
+  });
+  if (kept.units.empty()) {
+    throw InputError(fmt::format("{}: no units are left behind the first {} iterations; record more, or skip fewer",
+                                 recording.source, skipped_iterations));
+  }
+  return kept;
+}
+
+void count_throttling(const Recording& recording, std::map<CellKey, RankCell>& cells) {
+  std::size_t next = 0;
+  for (const EnergySample& sample : recording.samples) {
+    if (!sample.throttle_reasons) continue;
+    while (next < recording.units.size() && recording.units[next].end_s <= sample.time_s) ++next;
+    if (next == recording.units.size()) break;
+    const RecordedUnit& unit = recording.units[next];
+    if (sample.time_s < unit.start_s) continue;
+    ThrottleCount& count = cells[{unit.stage, unit.kind, unit.clock_mhz}].throttle;
+    ++count.reported;
+    if ((*sample.throttle_reasons & kThrottleBits) != 0) ++count.throttled;
+  }
+}
+
+RankProfile profile_rank(const Recording& recording, std::optional<double> blocking_w) {
+  RankProfile profile;
+  for (const RecordedUnit& unit : recording.units) {
+    profile.cells[{unit.stage, unit.kind, unit.clock_mhz}].times_s.add(unit.end_s - unit.start_s);
+    profile.stages.insert(unit.stage);
+  }
+  count_throttling(recording, profile.cells);
+  const EnergyWindows windows = energy_windows(recording);
+  EnergyRegression regression;
+  try {
+    regression = fit_energy(windows, blocking_w);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", recording.source, error.what()));
+  }
+  for (std::size_t i = 0; i < windows.cells.size(); ++i) {
+    profile.cells[windows.cells[i]].power = regression.cells[i];
+  }
+  profile.blocking = regression.blocking;
+  return profile;
+}
+
+/// Adds what one rank has recorded to what others have; means are sums until `finish`.
+void add_rank(RecordedCell& cell, const RankCell& of_rank) {
+  const double time_s = of_rank.times_s.mean();
+  const double time_error_s = of_rank.times_s.error();
+  const double energy_error_j = std::hypot(of_rank.power.error_w * time_s, of_rank.power.power_w * time_error_s);
+  ++cell.ranks;
+  cell.units += of_rank.times_s.count();
+  if (time_s > cell.time_s) {
+    cell.time_s = time_s;
+    cell.time_error_s = time_error_s;
+  }
+  cell.power_w += of_rank.power.power_w;
+  cell.energy_j += of_rank.power.power_w * time_s;
+  cell.energy_error_j = std::hypot(cell.energy_error_j, energy_error_j);
+  if (time_s > 0) cell.time_variation = std::max(cell.time_variation, of_rank.times_s.deviation() / time_s);
+  cell.is_identified = cell.is_identified && of_rank.power.is_identified;
+}
+
+struct StageBlocking {
+  int ranks = 0;
+  RecordedBlocking sum;
+};
+
+class ProfileBuilder {
+ public:
+  void add(const RankProfile& rank) {
+    for (const auto& [key, of_rank] : rank.cells) {
+      RecordedCell& cell = cells_[key];
+      cell.key = key;
+      add_rank(cell, of_rank);
+      throttle_[key].reported += of_rank.throttle.reported;
+      throttle_[key].throttled += of_rank.throttle.throttled;
+    }
+    if (!rank.blocking) return;
+    for (const int stage : rank.stages) {
+      StageBlocking& blocking = blocking_[stage];
+      ++blocking.ranks;
+      blocking.sum.stage = stage;
+      blocking.sum.power_w += rank.blocking->power_w;
+      blocking.sum.error_w = std::hypot(blocking.sum.error_w, rank.blocking->error_w);
+      blocking.sum.is_identified = blocking.sum.is_identified && rank.blocking->is_identified;
+    }
+  }
+
+  [[nodiscard]] RecordedProfile finish() {
+    RecordedProfile profile;
+    for (auto& [key, cell] : cells_) {
+      cell.power_w /= cell.ranks;
+      cell.energy_j /= cell.ranks;
+      cell.energy_error_j /= cell.ranks;
+      const ThrottleCount& count = throttle_[key];
+      if (count.reported > 0) {
+        cell.throttled_share = static_cast<double>(count.throttled) / static_cast<double>(count.reported);
+      }
+      profile.cells.push_back(cell);
+    }
+    for (auto& [stage, blocking] : blocking_) {
+      blocking.sum.power_w /= blocking.ranks;
+      blocking.sum.error_w /= blocking.ranks;
+      profile.blocking.push_back(blocking.sum);
+    }
+    return profile;
+  }
+
+ private:
+  std::map<CellKey, RecordedCell> cells_;
+  std::map<CellKey, ThrottleCount> throttle_;
+  std::map<int, StageBlocking> blocking_;
+};
+
+std::string describe(const CellKey& key) {
+  return fmt::format("stage {} {} at {} MHz", key.stage, name(key.kind), key.clock_mhz);
+}
+
+void warn_of(const RecordedCell& cell, std::vector<std::string>& warnings) {
+  const std::string what = describe(cell.key);
+  if (!cell.is_identified) {
+    warnings.push_back(what + ": its energy cannot be told from that of others that always run with it; left out");
+    return;
+  }
+  if (!(cell.energy_j > 0)) {
+    warnings.push_back(what + ": no energy is left for it beside the others; left out");
+    return;
+  }
+  if (cell.units < kFewUnits) warnings.push_back(fmt::format("{}: only {} units", what, cell.units));
+  if (cell.throttled_share.value_or(0) > kThrottledShare) {
+    warnings.push_back(fmt::format("{}: throttled in {:.0f} % of the samples: the GPU did not run at this clock", what,
+                                   100 * *cell.throttled_share));
+  }
+  if (cell.time_variation > kUnstableVariation) {
+    warnings.push_back(fmt::format("{}: times vary by {:.0f} %", what, 100 * cell.time_variation));
+  }
+  if (cell.energy_error_j > kLargeEnergyError * cell.energy_j) {
+    warnings.push_back(fmt::format("{}: energy is only known to {:.0f} %; record more iterations", what,
+                                   100 * cell.energy_error_j / cell.energy_j));
+  }
+}
+
+void check_recordings(std::span<const Recording> recordings) {
+  if (recordings.empty()) throw InputError("there is no recording to make a profile from");
+  std::set<int> ranks;
+  for (const Recording& recording : recordings) {
+    if (!ranks.insert(recording.rank).second) {
+      throw InputError(fmt::format("{}: rank {} was recorded in another folder too; give one recording of each rank",
+                                   recording.source, recording.rank));
+    }
+    if (recording.simulated != recordings.front().simulated) {
+      throw InputError(
+          fmt::format("{}: some recordings are simulated and some are not; do not mix them", recording.source));
+    }
+  }
+}
+
+/// Without the units for which no clock was asked.
+void drop_unlabelled(Recording& recording, std::vector<std::string>& warnings) {
+  const auto unlabelled = std::erase_if(recording.units, [](const RecordedUnit& unit) { return unit.clock_mhz == 0; });
+  if (unlabelled == 0) return;
+  warnings.push_back(fmt::format("{}: no clock was asked for in {} units; left out", recording.source, unlabelled));
+  if (recording.units.empty()) {
+    throw InputError(
+        fmt::format("{}: no clock was asked for in any unit; record with a plan that sets clocks", recording.source));
+  }
+}
+
+}  // namespace
+
+StageProfile RecordedProfile::profile() const {
+  int stages = 0;
+  for (const RecordedCell& cell : cells) stages = std::max(stages, cell.key.stage + 1);
+  StageProfile profile(stages);
+  for (const RecordedCell& cell : cells) {
+    if (cell.is_identified && cell.energy_j > 0) profile.add(cell.key.stage, cell.key.kind, cell.measurement());
+  }
+  return profile;
+}
+
+RecordedProfile profile_recordings(std::span<const Recording> recordings, const ProfilingOptions& options) {
+  check_recordings(recordings);
+  ProfileBuilder builder;
+  std::vector<std::string> warnings;
+  for (const Recording& recording : recordings) {
+    Recording kept = without_warm_up(recording, options.skipped_iterations);
+    if (recording.lost_units > 0) {
+      warnings.push_back(fmt::format("{}: {} units were lost, whose energy counts as waiting", recording.source,
+                                     recording.lost_units));
+    }
+    RankProfile rank = profile_rank(kept, options.blocking_w);
+    if (std::erase_if(rank.cells, [](const auto& cell) { return cell.first.clock_mhz == 0; }) > 0) {
+      drop_unlabelled(kept, warnings);
+    }
+    builder.add(rank);
+  }
+  RecordedProfile profile = builder.finish();
+  profile.simulated = recordings.front().simulated;
+  for (const RecordedCell& cell : profile.cells) warn_of(cell, warnings);
+  profile.warnings = std::move(warnings);
+  return profile;
+}
+
+std::string write_blocking_power(std::span<const RecordedBlocking> blocking) {
+  std::string text = "stage,blocking_power\n";
+  for (const RecordedBlocking& row : blocking) {
+    if (!row.is_identified) {
+      throw InputError(fmt::format(
+          "stage {}: the power of waiting cannot be told from that of computing; measure it apart", row.stage));
+    }
+    fmt::format_to(std::back_inserter(text), "{},{}\n", row.stage, row.power_w);
+  }
+  return text;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "profile/energy_regression.h"
+#include "profile/recording.h"
+#include "profile/stage_profile.h"
+
+namespace lowgear {
+
+/// A (stage, kind, clock) as all ranks of the stage recorded it.
+struct RecordedCell {
+  CellKey key;
+  int ranks = 0;            ///< that ran it: those of data and tensor parallelism
+  long long units = 0;      ///< of all ranks
+  double time_s = 0;        ///< of the slowest rank's mean, as a pipeline waits for it
+  double time_error_s = 0;  ///< standard error of that mean
+  double power_w = 0;       ///< mean over ranks
+  double energy_j = 0;      ///< of one GPU: mean over ranks of power x mean time
+  double energy_error_j = 0;
+  double time_variation = 0;  ///< standard deviation over mean of single units, largest over ranks
+  /// Share of the samples during these units that say the GPU was held back (power, heat); empty when not reported.
+  std::optional<double> throttled_share;
+  bool is_identified = true;  ///< on every rank: its energy can be told from that of other cells
+
+  [[nodiscard]] Measurement measurement() const { return {key.clock_mhz, time_s, energy_j}; }
+};
+
+/// What a GPU of a stage draws while it waits.
+struct RecordedBlocking {
+  int stage = 0;
+  double power_w = 0;  ///< mean over ranks
+  double error_w = 0;
+  bool is_identified = true;
+};
+
+struct RecordedProfile {
+  std::vector<RecordedCell> cells;  ///< in the order of their keys
+  std::vector<RecordedBlocking> blocking;
+  std::vector<std::string> warnings;  ///< what to know before trusting it, one line each
+  bool simulated = false;
+
+  /// The rows of a stage profile. Cells that cannot be told apart, or whose energy came out as zero, have none.
+  [[nodiscard]] StageProfile profile() const;
+};
+
+struct ProfilingOptions {
+  int skipped_iterations = 2;        ///< first ones of every recording: warm-up; negative iterations always are
+  std::optional<double> blocking_w;  ///< where it was measured apart
+};
+
+/// Puts the recordings of all ranks together: time per cell from its units, energy from `fit_energy` of each rank. A
+/// rank's blocking power counts for the stages that it runs. Units for which no clock was asked are left out, with a
+/// warning. Warns of throttling, spread, few units, lost units, large errors and cells that cannot be told apart.
+/// Throws InputError when two recordings are of one rank, some are simulated and some not, nothing is left of one, or
+/// as `energy_windows` and `fit_energy` do.
+[[nodiscard]] RecordedProfile profile_recordings(std::span<const Recording> recordings,
+                                                 const ProfilingOptions& options);
+
+/// `stage,blocking_power`, as `read_blocking_power` takes it, for stages 0 to the last; stages whose blocking power is
+/// not identified are an InputError.
+[[nodiscard]] std::string write_blocking_power(std::span<const RecordedBlocking> blocking);
+
+}  // namespace lowgear

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/op_kind.h"
+
+namespace lowgear {
+
+/// Bounds on what a recording may hold: a rank that computes a unit every 10 ms records a week.
+inline constexpr std::size_t kMaxRecordedUnits = std::size_t{1} << 26;
+inline constexpr int kMaxRanks = 1 << 20;
+inline constexpr int kMaxIteration = 1'000'000'000;
+/// Longest recording: a year.
+inline constexpr double kMaxRecordingS = 3.2e7;
+
+/// One computation of a rank. Times are seconds on the recording's own clock.
+struct RecordedUnit {
+  int iteration = 0;
+  int stage = 0;
+  OpKind kind = OpKind::forward;
+  int microbatch = 0;
+  double start_s = 0;
+  double end_s = 0;
+  int clock_mhz = 0;  ///< SM clock that was asked for; 0 when none was
+};
+
+/// One reading of the GPU; what it does not report is empty.
+struct EnergySample {
+  double time_s = 0;
+  std::optional<double> energy_j;  ///< counter: only differences mean something
+  std::optional<double> power_w;
+  std::optional<int> sm_mhz;
+  std::optional<int> temperature_c;
+  std::optional<std::uint64_t> throttle_reasons;  ///< NVML's bits (nvmlClocksEventReasons)
+};
+
+/// When a new value of the counter was seen.
+enum class CounterSampling {
+  periodic,  ///< at the first reading after it changed: some time between that and the reading before
+  on_change  ///< at once, by a process that reads without pause
+};
+
+/// What one rank recorded: units and samples in the order of their times.
+struct Recording {
+  std::string source;  ///< name for messages
+  int rank = 0;
+  int world_size = 1;
+  std::string gpu_uuid;
+  std::string gpu_name;
+  bool simulated = false;
+  long long lost_units = 0;  ///< units that the recorder had no room for
+  CounterSampling sampling = CounterSampling::periodic;
+  std::vector<RecordedUnit> units;
+  std::vector<EnergySample> samples;
+};
+
+/// The files of one rank's folder `rank-NNNNN`, as text.
+struct RecordingText {
+  std::string folder;               ///< name for messages
+  std::string_view recording_json;  ///< format `lowgear.recording/1`
+  std::string_view units_csv;       ///< iteration,stage,instruction,microbatch,start_s,end_s,frequency
+  std::string_view energy_csv;      ///< time_s,energy_j,power_w,sm_mhz,temperature_c,throttle_reasons
+};
+
+/// Reads a recording of the client library. Rows of units that are no computation (`load`, `p2p`, ...) are skipped.
+/// Throws InputError with file, line and column on another format, numbers out of range, a unit that ends before it
+/// starts, samples whose times do not rise or whose counter falls, or too many rows. `iterations.csv` is not needed
+/// here.
+[[nodiscard]] Recording read_recording(const RecordingText& text);
+
+/// How Merak's profiling run was set up.
+struct MerakRun {
+  int stages = 1;               ///< pipeline stages; rank r runs stage r mod stages, as Merak numbers ranks
+  int microbatches = 1;         ///< per iteration
+  int iterations = 1;           ///< per clock (`num_prof_steps`)
+  std::vector<int> clocks_mhz;  ///< in the order in which they were run, without the two warm-up windows
+};
+
+/// One rank's files of Merak's profiling run, as text.
+struct MerakText {
+  int rank = 0;
+  std::string instructions_name;      ///< name for messages
+  std::string energy_name;            ///< name for messages
+  std::string_view instructions_csv;  ///< instruction,start,end: seconds; grouped by instruction
+  std::string_view energy_csv;        ///< time,energy: a row whenever the counter changed
+};
+
+/// Windows of `MerakRun::iterations` iterations at the highest clock that its server runs before the first clock of the
+/// list.
+inline constexpr int kMerakWarmUpWindows = 2;
+
+/// Reads one rank of Merak's profiling run. Its server (Perseus' InstructionProfiler) runs exactly
+/// kMerakWarmUpWindows warm-up windows at the highest clock, then one window per clock; window w of an instruction is
+/// its microbatches x iterations occurrences in the order of time. (The script that comes with it skips
+/// min(0.1 x num_prof_steps, 10) windows, so that its labels are right for 20 to 29 steps alone.) Warm-up windows are
+/// kept with the highest clock but as iterations below 0; units beyond the last clock are an error, an incomplete last
+/// window is dropped. Iterations are numbered from 0 at the first clock. Throws InputError with file, line and column.
+[[nodiscard]] Recording read_merak(const MerakText& text, const MerakRun& run);
+
+/// The number in a name such as `instructions-12.csv`, given what stands before and behind it; empty when it is no such
+/// name. Files are ordered by it: as text, 10 comes before 2.
+[[nodiscard]] std::optional<int> rank_in_name(std::string_view name, std::string_view before, std::string_view behind);
+
+}  // namespace lowgear
