@@ -26,6 +26,10 @@ constexpr auto kVerbs = std::to_array<Verb>({
      declare_example},
     {"monitor", "Run a command and say what energy the GPUs and CPUs used meanwhile",
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
+    {"simgpu", "Make a simulated machine with GPUs for programs that use NVML, look into it, break it, load it",
+     "lowgear simgpu create --state /dev/shm/simgpu --gpus 2xH100\n"
+     "lowgear simgpu run --state /dev/shm/simgpu --gpu 1 --time 10",
+     declare_simgpu},
     {"completion", "Print completions for a shell", "lowgear completion bash > /etc/bash_completion.d/lowgear",
      declare_completion},
     {"man", "Print the manual page of a verb, or of the program", "lowgear man plan | man -l -", declare_man},
