@@ -2,7 +2,8 @@
 # check_layers.sh LAYERS SRC
 #
 # Checks every #include below SRC against the module order in LAYERS (see cmake/layers.txt) and prints one line for each
-# that breaks it. Exit codes: 0 in order, 1 not in order, 2 bad usage.
+# that breaks it. A header of a line `only HEADER MODULE...` may be included by these modules alone.
+# Exit codes: 0 in order, 1 not in order, 2 bad usage.
 set -eu
 
 if [ $# -ne 2 ] || [ ! -r "$1" ] || [ ! -d "$2" ]; then
@@ -11,6 +12,11 @@ if [ $# -ne 2 ] || [ ! -r "$1" ] || [ ! -d "$2" ]; then
 fi
 layers=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 cd "$2"
+
+# A header that was renamed would be free for all.
+sed -n 's/^only[ \t]*\([^ \t#]*\).*/\1/p' "$layers" | while read -r header; do
+  [ -e "$header" ] || { echo "$(basename "$layers"): $header: there is no such header" >&2 && exit 1; }
+done || exit 1
 
 sources() { find . -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cc' -o -name '*.cpp' \) "$@"; }
 
@@ -39,6 +45,8 @@ check='
       complain("\"" path "\" names no module of this project; write \"module/file.h\", and <...> for other libraries")
     else if (rank[used] > rank[module])
       complain(module " may not include \"" path "\": " used " stands below it in " list)
+    else if ((path in restricted) && !((path, module) in allowed))
+      complain(module " may not include \"" path "\": " list " keeps it to" restricted[path])
   }
 
   function check_foreign(path) {
@@ -54,6 +62,13 @@ check='
     while ((getline line < layers) > 0) {
       sub(/#.*/, "", line)
       words = split(line, word, " ")
+      if (word[1] == "only") {
+        for (i = 3; i <= words; ++i) {
+          restricted[word[2]] = restricted[word[2]] " " word[i]
+          allowed[word[2], word[i]] = 1
+        }
+        continue
+      }
       if (words) rank[word[1]] = ++modules
       for (i = 2; i <= words; ++i) may[word[1], word[i]] = 1
     }

@@ -60,6 +60,20 @@ refuse 'logic may not include <thread>: it is marked pure' "refuses threads in a
 refuse 'logic may not include <sys/stat.h>' "refuses system calls in a pure module" logic/solve.h '#include <sys/stat.h>'
 
 fresh_tree
+printf 'only base/setters.h  logic\n' >>"$work/tree/layers.txt"
+printf '#pragma once\n' >"$work/tree/src/base/setters.h"
+printf '#include "base/setters.h"\n' >>"$work/tree/src/logic/solve.cpp"
+expect 0 "" "accepts a restricted header in a module that may have it"
+printf '#include "base/setters.h"\n' >>"$work/tree/src/engine/run.cpp"
+expect 1 'engine/run.cpp:4: engine may not include "base/setters.h": layers.txt keeps it to logic' \
+  "refuses a restricted header elsewhere"
+printf '#include <base/setters.h>\n' >>"$work/tree/src/base/units.h"
+expect 1 'base/units.h:3: base may not include "base/setters.h": layers.txt keeps it to logic' \
+  "refuses it in its own module when that is not named, and in angle brackets"
+sed -i 's|base/setters.h|base/gone.h|' "$work/tree/layers.txt"
+expect 1 'layers.txt: base/gone.h: there is no such header' "refuses to restrict a header that is not there"
+
+fresh_tree
 printf '// #include "engine/run.h"\n' >>"$work/tree/src/logic/solve.h"
 expect 0 "" "ignores an include that is commented out"
 
