@@ -12,26 +12,10 @@
 #include <memory>
 #include <string>
 
+#include "core/temporary_folder.h"
 #include "simgpu/simulated_machine.h"
 
 namespace lowgear {
-
-/// A folder of its own, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = std::filesystem::temp_directory_path() / "lowgear-simgpu-XXXXXX";
-    if (::mkdtemp(name.data()) == nullptr) std::abort();
-    path_ = name;
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 /// A child process that runs a function, and is killed and waited for at the end if it still runs then. The function
 /// must not use what the parent's threads may hold.
@@ -83,7 +67,7 @@ class ChildProcess {
 /// Tests on a simulated machine in virtual time, in a folder of their own.
 class SimulatedMachineTest : public testing::Test {
  protected:
-  [[nodiscard]] std::filesystem::path file() const { return folder_.path() / "machine"; }
+  [[nodiscard]] std::filesystem::path file() const { return folder_ / "machine"; }
   std::unique_ptr<SimulatedMachine> make(std::string_view gpus = "H100",
                                          SimulatedClock clock = SimulatedClock::virtual_) const {
     return SimulatedMachine::create(file(), {.gpus = gpu_models_from_text(gpus), .clock = clock});
