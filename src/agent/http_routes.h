@@ -36,7 +36,7 @@ struct HttpTarget {
 /// An answer `{"error": {"message", "code"}}`.
 [[nodiscard]] HttpResponse error_response(int status, std::string_view code, std::string_view message);
 
-/// The next event of a stream, without the `data: ` around it.
+/// The next event of a stream, without the `data: ` around it; empty when there is nothing to tell yet.
 [[nodiscard]] std::string stream_event(const PowerStream& stream, const std::vector<GpuStatus>& gpus,
                                        const RouteContext& context);
 

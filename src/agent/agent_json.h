@@ -1,0 +1,22 @@
+#pragma once
+
+#include <string>
+
+#include "agent/agent_service.h"
+#include "core/json.h"
+
+namespace lowgear {
+
+/// As docs/agent-api.md describes them; what is not reported is null.
+[[nodiscard]] Json to_json(const GpuReading& reading);
+[[nodiscard]] Json to_json(const GpuStatus& gpu);
+[[nodiscard]] Json to_json(const LeaseStatus& lease);
+
+/// An object with the members that every answer starts with: whether the machine is simulated, whether the agent only
+/// pretends to write.
+[[nodiscard]] Json answer(const AgentService& service);
+
+/// JSON text; bytes that are no UTF-8 (a job's name is the client's) are replaced.
+[[nodiscard]] std::string to_text(const Json& json);
+
+}  // namespace lowgear

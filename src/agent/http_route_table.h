@@ -1,0 +1,74 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/http_routes.h"
+#include "core/error.h"
+#include "core/json.h"
+
+namespace lowgear {
+
+/// Ends a request with an error of the HTTP layer itself.
+class HttpError : public Error {
+ public:
+  HttpError(int status, std::string code, const std::string& message)
+      : Error(message), status_(status), code_(std::move(code)) {}
+  [[nodiscard]] int status() const { return status_; }
+  [[nodiscard]] const std::string& code() const { return code_; }
+
+ private:
+  int status_;
+  std::string code_;
+};
+
+/// HTTP status and code of what the service threw: AccessDenied is {403, `access_denied`}.
+struct ErrorKind {
+  int status = 500;
+  std::string code = "internal";
+};
+[[nodiscard]] ErrorKind kind_of(const std::exception& error);
+
+/// A request on its way to the function that answers it.
+struct RouteCall {
+  const HttpRequest& request;
+  const HttpTarget& target;
+  const RouteContext& context;
+  std::vector<std::string> captures;  ///< what stood for each `{}` of the pattern
+
+  /// The parameter; throws InputError when it is missing.
+  [[nodiscard]] const std::string& parameter(std::string_view name) const;
+  [[nodiscard]] bool has(std::string_view name) const { return target.parameters.contains(name); }
+  /// `true` or `false`, nothing else.
+  [[nodiscard]] bool boolean(std::string_view name) const;
+  /// A whole number in [low, high].
+  [[nodiscard]] long long integer(std::string_view name, long long low, long long high) const;
+};
+
+enum class Access : unsigned char {
+  anybody,  ///< tells nothing about the machine
+  readers,  ///< peers that may read telemetry, and whoever reaches the TCP port
+  owners,   ///< changes something: only for peers that the kernel attests; the service decides what they may
+};
+
+struct Route {
+  std::string_view method;
+  std::string_view pattern;  ///< `/v1/gpus/{}/clocks`
+  Access access;
+  std::vector<std::string_view> parameters;  ///< those it takes; any other is refused
+  HttpResponse (*answer)(const RouteCall& call);
+};
+
+/// Paths and replies of zeusd 0.5 (docs/agent-api.md).
+[[nodiscard]] std::span<const Route> zeusd_routes();
+
+/// A response with a JSON body.
+[[nodiscard]] HttpResponse json_response(const Json& body);
+
+/// The next event of a zeusd stream.
+[[nodiscard]] std::string zeusd_stream_event(const PowerStream& stream, const std::vector<GpuStatus>& gpus,
+                                             const RouteContext& context);
+
+}  // namespace lowgear

@@ -1,0 +1,342 @@
+#include "agent/http_routes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "agent/agent_json.h"
+#include "agent/http_route_table.h"
+#include "core/json.h"
+#include "core/number.h"
+
+namespace lowgear {
+namespace {
+
+constexpr int kMaxClock_mhz = 100'000;
+constexpr double kMaxPower_w = 100'000;
+constexpr std::size_t kMaxBodyValues = 64;
+
+JsonView body_view(const Json& body) { return {body, "body"}; }
+
+Json parse_body(const RouteCall& call) {
+  if (call.request.body.empty()) throw InputError("body: is empty; send a JSON object");
+  return parse_json(call.request.body, "body", kMaxBodyValues);
+}
+
+/// So that a misspelt member is not taken for one that was left out.
+void require_members(const Json& body, std::initializer_list<std::string_view> known) {
+  if (!body.is_object()) body_view(body).fail("expected an object");
+  for (const auto& [key, value] : body.items()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    body_view(body).fail(fmt::format("{} is not known", quote(key)), fmt::format("known: {}", fmt::join(known, ", ")));
+  }
+}
+
+const Peer& peer(const RouteCall& call) { return *call.request.peer; }
+
+std::optional<GpuStatus> find(const RouteCall& call, std::string_view gpu) {
+  std::vector<GpuStatus> gpus = call.context.service.gpus();
+  const auto found = std::ranges::find_if(
+      gpus, [&](const GpuStatus& each) { return each.identity.uuid == gpu || each.identity.pci_address == gpu; });
+  if (found == gpus.end()) return std::nullopt;
+  return std::move(*found);
+}
+
+HttpResponse gpu_answer(const RouteCall& call) {
+  const std::optional<GpuStatus> gpu = find(call, call.captures[0]);
+  if (!gpu) throw NotFound(fmt::format("no GPU {} here; GET /v1/gpus lists them", quote(call.captures[0])));
+  Json body = answer(call.context.service);
+  body["gpu"] = to_json(*gpu);
+  return json_response(body);
+}
+
+HttpResponse get_gpus(const RouteCall& call) {
+  Json body = answer(call.context.service);
+  body["driver_version"] = call.context.service.driver_version();
+  body["gpus"] = Json::array();
+  for (const GpuStatus& gpu : call.context.service.gpus()) body["gpus"].push_back(to_json(gpu));
+  return json_response(body);
+}
+
+HttpResponse get_leases(const RouteCall& call) {
+  Json body = answer(call.context.service);
+  body["leases"] = Json::array();
+  for (const LeaseStatus& lease : call.context.service.leases()) body["leases"].push_back(to_json(lease));
+  return json_response(body);
+}
+
+HttpResponse delete_lease(const RouteCall& call) {
+  const std::optional<long long> id = parse_integer(call.captures[0]);
+  if (!id || *id < 0) throw NotFound(fmt::format("no lease {}; GET /v1/leases lists them", quote(call.captures[0])));
+  call.context.service.release(peer(call), static_cast<std::uint64_t>(*id));
+  Json body = answer(call.context.service);
+  body["released"] = *id;
+  return json_response(body);
+}
+
+HttpResponse get_power(const RouteCall& call) {
+  HttpResponse response;
+  if (call.has("stream")) {
+    const std::string& value = call.parameter("stream");
+    if (value.empty() || call.boolean("stream")) {
+      response.stream = PowerStream{.format = PowerStream::Format::lowgear, .ids = {}};
+      return response;
+    }
+  }
+  const PowerStream once{.format = PowerStream::Format::lowgear, .ids = {}};
+  response.body = stream_event(once, call.context.service.gpus(), call.context) + "\n";
+  return response;
+}
+
+HttpResponse post_clocks(const RouteCall& call) {
+  const Json body = parse_body(call);
+  require_members(body, {"min_mhz", "max_mhz"});
+  const int min_mhz = body_view(body).at("min_mhz").integer_in(1, kMaxClock_mhz);
+  const int max_mhz = body_view(body).at("max_mhz").integer_in(1, kMaxClock_mhz);
+  if (min_mhz > max_mhz) {
+    body_view(body).at("min_mhz").fail(fmt::format("{} MHz is above max_mhz, {} MHz", min_mhz, max_mhz));
+  }
+  call.context.service.lock_sm_clocks(peer(call), call.captures[0], min_mhz, max_mhz);
+  return gpu_answer(call);
+}
+
+HttpResponse delete_clocks(const RouteCall& call) {
+  call.context.service.reset_sm_clocks(peer(call), call.captures[0]);
+  return gpu_answer(call);
+}
+
+HttpResponse post_power_limit(const RouteCall& call) {
+  const Json body = parse_body(call);
+  require_members(body, {"power_limit_w"});
+  const JsonView limit = body_view(body).at("power_limit_w");
+  const double power_limit_w = limit.number();
+  if (power_limit_w <= 0 || power_limit_w > kMaxPower_w) {
+    limit.fail(fmt::format("{} W is no power limit", power_limit_w), "GET /v1/gpus tells the GPU's range");
+  }
+  call.context.service.set_power_limit_w(peer(call), call.captures[0], power_limit_w);
+  return gpu_answer(call);
+}
+
+HttpResponse post_restore(const RouteCall& call) {
+  call.context.service.restore_all(peer(call));
+  Json body = answer(call.context.service);
+  body["restored"] = true;
+  return json_response(body);
+}
+
+HttpResponse get_version(const RouteCall& call) {
+  Json body = answer(call.context.service);
+  body["version"] = LOWGEAR_VERSION;
+  body["driver_version"] = call.context.service.driver_version();
+  return json_response(body);
+}
+
+HttpResponse get_health(const RouteCall& call) {
+  const std::vector<GpuStatus> gpus = call.context.service.gpus();
+  const auto healthy = std::ranges::count_if(gpus, &GpuStatus::healthy);
+  Json body = answer(call.context.service);
+  body["status"] = static_cast<std::size_t>(healthy) == gpus.size() ? "ok" : "degraded";
+  body["gpus"] = gpus.size();
+  body["healthy_gpus"] = healthy;
+  return json_response(body);
+}
+
+HttpResponse get_metrics(const RouteCall& call) {
+  HttpResponse response;
+  response.content_type = kMetricsContentType;
+  response.body = call.context.metrics.text(call.context.service, call.context.cpu_power.energy());
+  return response;
+}
+
+const std::vector<Route>& own_routes() {
+  static const std::vector<Route> routes = {
+      {"GET", "/v1/gpus", Access::readers, {}, get_gpus},
+      {"GET", "/v1/gpus/{}", Access::readers, {}, gpu_answer},
+      {"POST", "/v1/gpus/{}/clocks", Access::owners, {}, post_clocks},
+      {"DELETE", "/v1/gpus/{}/clocks", Access::owners, {}, delete_clocks},
+      {"POST", "/v1/gpus/{}/power_limit", Access::owners, {}, post_power_limit},
+      {"GET", "/v1/leases", Access::readers, {}, get_leases},
+      {"DELETE", "/v1/leases/{}", Access::owners, {}, delete_lease},
+      {"GET", "/v1/power", Access::readers, {"stream"}, get_power},
+      {"POST", "/v1/restore", Access::owners, {}, post_restore},
+      {"GET", "/v1/version", Access::anybody, {}, get_version},
+      {"GET", "/healthz", Access::anybody, {}, get_health},
+      {"GET", "/metrics", Access::readers, {}, get_metrics},
+  };
+  return routes;
+}
+
+/// What stands for each `{}`, when the path is one of the pattern's.
+std::optional<std::vector<std::string>> match(std::string_view pattern, const std::vector<std::string>& segments) {
+  std::vector<std::string> captures;
+  for (const std::string& segment : segments) {
+    if (pattern.empty()) return std::nullopt;
+    pattern.remove_prefix(1);
+    const std::string_view expected = pattern.substr(0, pattern.find('/'));
+    pattern.remove_prefix(expected.size());
+    if (expected == "{}") {
+      captures.push_back(segment);
+    } else if (expected != segment) {
+      return std::nullopt;
+    }
+  }
+  if (!pattern.empty()) return std::nullopt;
+  return captures;
+}
+
+void require_access(const Route& route, const RouteCall& call) {
+  if (route.access == Access::anybody) return;
+  const std::optional<Peer>& who = call.request.peer;
+  if (route.access == Access::owners && !who) {
+    throw HttpError(403, "not_attested",
+                    "this changes the GPU and is taken over the Unix socket only: over TCP nobody attests who asks");
+  }
+  if (who && !call.context.service.may_read(*who)) {
+    throw AccessDenied(fmt::format("user {} may not use this agent; its configuration says who may", who->uid));
+  }
+}
+
+void require_known_parameters(const Route& route, const RouteCall& call) {
+  for (const auto& [name, value] : call.target.parameters) {
+    if (std::ranges::find(route.parameters, name) != route.parameters.end()) continue;
+    throw InputError(
+        fmt::format("parameter {} is not known here; known: {}", quote(name),
+                    route.parameters.empty() ? "none" : fmt::format("{}", fmt::join(route.parameters, ", "))));
+  }
+}
+
+HttpResponse wrong_method(std::string_view method, const std::vector<std::string_view>& allowed) {
+  HttpResponse response =
+      error_response(405, "method_not_allowed",
+                     fmt::format("{} is not for this path; allowed: {}", quote(method), fmt::join(allowed, ", ")));
+  response.headers.emplace_back("Allow", fmt::format("{}", fmt::join(allowed, ", ")));
+  return response;
+}
+
+HttpResponse dispatch(const HttpRequest& request, const RouteContext& context) {
+  const HttpTarget target = parse_target(request.path, request.query);
+  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  std::vector<std::string_view> allowed;
+  for (const std::span<const Route> routes : {std::span<const Route>(own_routes()), zeusd_routes()}) {
+    for (const Route& route : routes) {
+      std::optional<std::vector<std::string>> captures = match(route.pattern, target.segments);
+      if (!captures) continue;
+      if (route.method != method) {
+        allowed.push_back(route.method);
+        if (route.method == "GET") allowed.push_back("HEAD");
+        continue;
+      }
+      const RouteCall call{request, target, context, std::move(*captures)};
+      require_access(route, call);
+      require_known_parameters(route, call);
+      return route.answer(call);
+    }
+  }
+  if (!allowed.empty()) return wrong_method(request.method, allowed);
+  return error_response(404, "not_found",
+                        fmt::format("nothing at {}; docs/agent-api.md lists the paths", quote(request.path)));
+}
+
+int status_of(GpuErrorCode code) {
+  switch (code) {
+    case GpuErrorCode::not_supported:
+      return 501;
+    case GpuErrorCode::invalid_value:
+      return 400;
+    case GpuErrorCode::timeout:
+      return 504;
+    case GpuErrorCode::gpu_lost:
+    case GpuErrorCode::driver_missing:
+      return 503;
+    case GpuErrorCode::no_permission:
+    case GpuErrorCode::driver_error:
+      return 500;
+  }
+  return 500;
+}
+
+}  // namespace
+
+const std::string& RouteCall::parameter(std::string_view name) const {
+  const auto found = target.parameters.find(name);
+  if (found == target.parameters.end()) throw InputError(fmt::format("parameter {} is missing", name));
+  return found->second;
+}
+
+bool RouteCall::boolean(std::string_view name) const {
+  const std::string& value = parameter(name);
+  if (value != "true" && value != "false") {
+    throw InputError(fmt::format("parameter {}: expected true or false, not {}", name, quote(value)));
+  }
+  return value == "true";
+}
+
+long long RouteCall::integer(std::string_view name, long long low, long long high) const {
+  const std::string& value = parameter(name);
+  const std::optional<long long> number = parse_integer(value);
+  if (!number || *number < low || *number > high) {
+    throw InputError(
+        fmt::format("parameter {}: expected a whole number from {} to {}, not {}", name, low, high, quote(value)));
+  }
+  return *number;
+}
+
+ErrorKind kind_of(const std::exception& error) {
+  if (const auto* http = dynamic_cast<const HttpError*>(&error)) return {http->status(), http->code()};
+  if (dynamic_cast<const AccessDenied*>(&error) != nullptr) return {403, "access_denied"};
+  if (dynamic_cast<const GpuBusy*>(&error) != nullptr) return {409, "gpu_busy"};
+  if (dynamic_cast<const NotFound*>(&error) != nullptr) return {404, "not_found"};
+  if (dynamic_cast<const InputError*>(&error) != nullptr) return {400, "invalid_argument"};
+  if (const auto* gpu = dynamic_cast<const GpuError*>(&error)) {
+    return {status_of(gpu->code()), std::string(name(gpu->code()))};
+  }
+  return {500, "internal"};
+}
+
+HttpResponse json_response(const Json& body) {
+  HttpResponse response;
+  response.body = to_text(body);
+  return response;
+}
+
+HttpResponse error_response(int status, std::string_view code, std::string_view message) {
+  Json body;
+  body["error"]["message"] = message;
+  body["error"]["code"] = code;
+  HttpResponse response = json_response(body);
+  response.status = status;
+  return response;
+}
+
+HttpResponse handle(const HttpRequest& request, const RouteContext& context) {
+  HttpResponse response;
+  try {
+    response = dispatch(request, context);
+  } catch (const std::exception& error) {
+    const ErrorKind kind = kind_of(error);
+    response = error_response(kind.status, kind.code, error.what());
+  }
+  // Also where the body cannot say it: zeusd's replies are maps from GPU to value, and metrics are text.
+  if (context.service.simulated()) response.headers.emplace_back("Lowgear-Simulated", "true");
+  if (context.service.dry_run()) response.headers.emplace_back("Lowgear-Dry-Run", "true");
+  return response;
+}
+
+std::string stream_event(const PowerStream& stream, const std::vector<GpuStatus>& gpus, const RouteContext& context) {
+  if (stream.format != PowerStream::Format::lowgear) return zeusd_stream_event(stream, gpus, context);
+  Json event = answer(context.service);
+  event["gpus"] = Json::array();
+  for (const GpuStatus& gpu : gpus) {
+    Json reading = {{"uuid", gpu.identity.uuid}, {"healthy", gpu.healthy}};
+    reading.update(to_json(gpu.reading));
+    event["gpus"].push_back(std::move(reading));
+  }
+  std::string text = to_text(event);
+  text.pop_back();  // the line feed
+  return text;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,113 @@
+#include "agent/http_wire.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/rfc7230.hpp>
+#include <boost/beast/http/status.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <iterator>
+#include <utility>
+
+#include "agent/http_routes.h"
+
+namespace lowgear {
+namespace {
+
+namespace http = boost::beast::http;
+
+std::string_view view(boost::beast::string_view text) { return {text.data(), text.size()}; }
+
+HttpResponse refusal_of(const boost::system::error_code& error, const HttpLimits& limits) {
+  if (error == http::error::header_limit) {
+    return error_response(431, "headers_too_large",
+                          fmt::format("the request's headers are larger than {} bytes", limits.header_bytes));
+  }
+  if (error == http::error::body_limit) {
+    return error_response(413, "body_too_large",
+                          fmt::format("the request's body is larger than {} bytes", limits.body_bytes));
+  }
+  return error_response(400, "bad_request", fmt::format("this is no HTTP/1.1 request: {}", error.message()));
+}
+
+}  // namespace
+
+struct HttpRequestParser::State {
+  explicit State(HttpLimits given) : limits(given) {
+    parser.eager(true);
+    parser.header_limit(static_cast<std::uint32_t>(given.header_bytes));
+    parser.body_limit(given.body_bytes);
+  }
+
+  HttpLimits limits;
+  http::request_parser<http::string_body> parser;
+  std::optional<HttpResponse> refusal;
+};
+
+HttpRequestParser::HttpRequestParser(HttpLimits limits) : state_(std::make_unique<State>(limits)) {}
+HttpRequestParser::~HttpRequestParser() = default;
+HttpRequestParser::HttpRequestParser(HttpRequestParser&&) noexcept = default;
+HttpRequestParser& HttpRequestParser::operator=(HttpRequestParser&&) noexcept = default;
+
+std::size_t HttpRequestParser::put(std::string_view bytes) {
+  if (bytes.empty() || complete() || state_->refusal) return 0;
+  boost::system::error_code error;
+  const std::size_t taken = state_->parser.put(boost::asio::buffer(bytes.data(), bytes.size()), error);
+  if (error == http::error::need_more) {
+    // A chunk's header may be as long as the client likes; so what waits for its rest is bounded here.
+    const std::size_t left = bytes.size() - taken;
+    if (left <= state_->limits.header_bytes) return taken;
+    error = http::error::header_limit;
+  }
+  if (error) state_->refusal = refusal_of(error, state_->limits);
+  return taken;
+}
+
+bool HttpRequestParser::complete() const { return !state_->refusal && state_->parser.is_done(); }
+
+const std::optional<HttpResponse>& HttpRequestParser::refusal() const { return state_->refusal; }
+
+bool HttpRequestParser::expects_continue() const {
+  if (!state_->parser.is_header_done() || complete() || state_->refusal) return false;
+  return boost::beast::iequals(state_->parser.get()[http::field::expect], "100-continue");
+}
+
+bool HttpRequestParser::keep_alive() const { return !state_->refusal && state_->parser.get().keep_alive(); }
+
+HttpRequest HttpRequestParser::take() {
+  auto message = state_->parser.release();
+  std::string_view target = view(message.target());
+  // The absolute form, as proxies send it.
+  if (const std::size_t scheme = target.find("://"); scheme != std::string_view::npos && !target.starts_with('/')) {
+    const std::size_t path = target.find('/', scheme + 3);
+    target = path == std::string_view::npos ? std::string_view("/") : target.substr(path);
+  }
+  HttpRequest request;
+  request.method = view(message.method_string());
+  const std::size_t question = target.find('?');
+  request.path = target.substr(0, question);
+  if (question != std::string_view::npos) request.query = target.substr(question + 1);
+  request.body = std::move(message.body());
+  return request;
+}
+
+std::string serialize(const HttpResponse& response, AfterResponse after, ResponseBody body) {
+  std::string text =
+      fmt::format("HTTP/1.1 {} {}\r\nServer: lowgear\r\n", response.status,
+                  view(http::obsolete_reason(http::int_to_status(static_cast<unsigned>(response.status)))));
+  for (const auto& [name, value] : response.headers) text += fmt::format("{}: {}\r\n", name, value);
+  if (response.stream) {
+    text += "Content-Type: text/event-stream\r\nCache-Control: no-store\r\n";
+  } else {
+    if (!response.body.empty()) text += fmt::format("Content-Type: {}\r\n", response.content_type);
+    text += fmt::format("Content-Length: {}\r\nCache-Control: no-store\r\n", response.body.size());
+  }
+  text += after == AfterResponse::keep_alive && !response.stream ? "Connection: keep-alive\r\n\r\n"
+                                                                 : "Connection: close\r\n\r\n";
+  if (body == ResponseBody::included) text += response.body;
+  return text;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,207 @@
+#include "agent/metrics.h"
+
+#include <fmt/format.h>
+#include <prometheus/metric_family.h>
+#include <prometheus/text_serializer.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace lowgear {
+namespace {
+
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Labels = std::vector<ClientMetric::Label>;
+
+constexpr double kHertzPerMegahertz = 1e6;
+constexpr std::array kClockStates = {ClockState::untouched, ClockState::leased, ClockState::restored,
+                                     ClockState::foreign, ClockState::failed};
+
+/// One metric while its samples are gathered.
+class Family {
+ public:
+  Family(std::string name, std::string help, MetricType type) {
+    family_.name = std::move(name);
+    family_.help = std::move(help);
+    family_.type = type;
+  }
+
+  void add(Labels labels, double value) {
+    // The serializer writes `Nan`, which no reader takes.
+    if (!std::isfinite(value)) return;
+    ClientMetric metric;
+    metric.label = std::move(labels);
+    metric.gauge.value = value;
+    metric.counter.value = value;
+    family_.metric.push_back(std::move(metric));
+  }
+  template <typename Number>
+  void add(const Labels& labels, const std::optional<Number>& value, double scale = 1) {
+    if (value) add(labels, static_cast<double>(*value) * scale);
+  }
+
+  /// Appends the metric, unless it has no samples.
+  void move_to(std::vector<MetricFamily>& families) && {
+    if (!family_.metric.empty()) families.push_back(std::move(family_));
+  }
+
+ private:
+  MetricFamily family_;
+};
+
+Family gauge(std::string_view name, std::string_view help) {
+  return {fmt::format("lowgear_{}", name), std::string(help), MetricType::Gauge};
+}
+Family counter(std::string_view name, std::string_view help) {
+  return {fmt::format("lowgear_{}_total", name), std::string(help), MetricType::Counter};
+}
+
+Labels gpu_labels(const GpuStatus& gpu) {
+  return {{"gpu", std::to_string(gpu.identity.index)}, {"uuid", gpu.identity.uuid}};
+}
+
+Labels with(Labels labels, std::string name, std::string value) {
+  labels.push_back({std::move(name), std::move(value)});
+  return labels;
+}
+
+void add_agent(AgentService& service, std::vector<MetricFamily>& families) {
+  Family build = gauge("build_info", "Version of the agent and of the NVIDIA driver; always 1.");
+  build.add({{"version", LOWGEAR_VERSION}, {"driver_version", service.driver_version()}}, 1.0);
+  Family simulated = gauge("simulated", "1 when the GPUs are Lowgear's simulation, 0 when they are real.");
+  simulated.add({}, service.simulated() ? 1.0 : 0.0);
+  Family dry_run = gauge("dry_run", "1 when the agent decides but writes to no GPU.");
+  dry_run.add({}, service.dry_run() ? 1.0 : 0.0);
+
+  const std::vector<LeaseStatus> leases = service.leases();
+  Family held = gauge("leases", "Leases that processes hold on GPUs.");
+  held.add({}, static_cast<double>(leases.size()));
+  Family suspended = gauge("leases_suspended", "Leases whose process signals no units: clocks are at their default.");
+  suspended.add({}, static_cast<double>(std::ranges::count_if(leases, &LeaseStatus::suspended)));
+
+  for (Family* family : {&build, &simulated, &dry_run, &held, &suspended}) std::move(*family).move_to(families);
+}
+
+/// What is read from the driver. A GPU that does not answer has no current values.
+void add_readings(const std::vector<GpuStatus>& gpus, std::vector<MetricFamily>& families) {
+  Family energy = counter("gpu_energy_joules", "Energy since the driver was loaded, by the GPU's counter.");
+  Family power = gauge("gpu_power_watts", "Power drawn: instant where the GPU reports it, average otherwise.");
+  Family limit = gauge("gpu_power_limit_watts", "Power limit that holds, after all other limits of the machine.");
+  Family sm_clock = gauge("gpu_sm_clock_hertz", "Clock of the streaming multiprocessors.");
+  Family memory_clock = gauge("gpu_memory_clock_hertz", "Clock of the device memory.");
+  Family temperature = gauge("gpu_temperature_celsius", "Temperature of the GPU.");
+  Family utilisation = gauge("gpu_utilisation_ratio", "Share of time in which a kernel ran.");
+  Family memory_utilisation = gauge("gpu_memory_utilisation_ratio", "Share of time in which device memory was used.");
+  for (const GpuStatus& gpu : gpus) {
+    if (!gpu.healthy) continue;
+    const Labels labels = gpu_labels(gpu);
+    energy.add(labels, gpu.reading.energy_j);
+    power.add(labels, gpu.reading.power_w);
+    if (gpu.power_limits) limit.add(labels, gpu.power_limits->enforced_w);
+    sm_clock.add(labels, gpu.reading.sm_clock_mhz, kHertzPerMegahertz);
+    memory_clock.add(labels, gpu.reading.memory_clock_mhz, kHertzPerMegahertz);
+    temperature.add(labels, gpu.reading.temperature_c);
+    utilisation.add(labels, gpu.reading.gpu_utilisation_percent, 0.01);
+    memory_utilisation.add(labels, gpu.reading.memory_utilisation_percent, 0.01);
+  }
+  for (Family* family :
+       {&energy, &power, &limit, &sm_clock, &memory_clock, &temperature, &utilisation, &memory_utilisation}) {
+    std::move(*family).move_to(families);
+  }
+}
+
+/// What the agent knows of itself.
+void add_control(const std::vector<GpuStatus>& gpus, std::vector<MetricFamily>& families) {
+  Family info = gauge("gpu_info", "Who the GPU is; always 1.");
+  Family healthy = gauge("gpu_healthy", "1 while the GPU answers.");
+  Family controlled = gauge("gpu_controlled", "1 when the configuration lets the agent set this GPU's clocks.");
+  Family state = gauge("gpu_clock_state", "1 for the state that the clocks are in, as far as the agent knows.");
+  Family requested = gauge("gpu_requested_clock_hertz", "Range within which the agent asked the SM clock to stay.");
+  Family writes = counter("gpu_clock_writes", "Setter calls that the driver took.");
+  Family errors = counter("gpu_clock_write_errors", "Setter calls that failed.");
+  Family late = counter("gpu_late_units", "Unit starts that came while a write was under way and were skipped.");
+  for (const GpuStatus& gpu : gpus) {
+    const Labels labels = gpu_labels(gpu);
+    info.add(with(with(labels, "name", gpu.identity.name), "pci_address", gpu.identity.pci_address), 1.0);
+    healthy.add(labels, gpu.healthy ? 1.0 : 0.0);
+    controlled.add(labels, gpu.controlled ? 1.0 : 0.0);
+    for (const ClockState each : kClockStates) {
+      state.add(with(labels, "state", std::string(name(each))), gpu.clock_state == each ? 1.0 : 0.0);
+    }
+    requested.add(with(labels, "bound", "min"), gpu.requested_min_mhz, kHertzPerMegahertz);
+    requested.add(with(labels, "bound", "max"), gpu.requested_max_mhz, kHertzPerMegahertz);
+    writes.add(labels, static_cast<double>(gpu.clock_writes));
+    errors.add(labels, static_cast<double>(gpu.clock_write_errors));
+    late.add(labels, static_cast<double>(gpu.late_units));
+  }
+  for (Family* family : {&info, &healthy, &controlled, &state, &requested, &writes, &errors, &late}) {
+    std::move(*family).move_to(families);
+  }
+}
+
+void add_throttling(const std::vector<GpuStatus>& gpus,
+                    const std::map<std::string, Metrics::ThrottleSeconds>& throttled,
+                    std::vector<MetricFamily>& families) {
+  Family now = gauge("gpu_throttled", "1 while the GPU is held back for this reason.");
+  Family seconds = counter("gpu_throttle_seconds", "Time for which the GPU was held back since the agent's start.");
+  for (const GpuStatus& gpu : gpus) {
+    const std::optional<ThrottleReasons>& reasons = gpu.reading.throttle_reasons;
+    if (!reasons || !gpu.healthy) continue;
+    const Labels labels = gpu_labels(gpu);
+    now.add(with(labels, "reason", "power_cap"), reasons->power_cap() ? 1.0 : 0.0);
+    now.add(with(labels, "reason", "thermal"), reasons->thermal() ? 1.0 : 0.0);
+    now.add(with(labels, "reason", "hardware_slowdown"), reasons->hardware_slowdown() ? 1.0 : 0.0);
+    const auto found = throttled.find(gpu.identity.uuid);
+    if (found == throttled.end()) continue;
+    seconds.add(with(labels, "reason", "power_cap"), found->second.power_cap_s);
+    seconds.add(with(labels, "reason", "thermal"), found->second.thermal_s);
+    seconds.add(with(labels, "reason", "hardware_slowdown"), found->second.hardware_slowdown_s);
+  }
+  std::move(now).move_to(families);
+  std::move(seconds).move_to(families);
+}
+
+void add_cpus(const std::vector<CpuEnergy>& cpus, std::vector<MetricFamily>& families) {
+  Family energy = counter("cpu_energy_joules", "Energy of a CPU package or of its memory (RAPL).");
+  for (const CpuEnergy& cpu : cpus) {
+    energy.add({{"zone", fmt::format("package-{}", cpu.package)}}, static_cast<double>(cpu.package_uj) * 1e-6);
+    energy.add({{"zone", fmt::format("dram-{}", cpu.package)}}, cpu.dram_uj, 1e-6);
+  }
+  std::move(energy).move_to(families);
+}
+
+}  // namespace
+
+void Metrics::observe(const std::vector<GpuStatus>& gpus) {
+  constexpr double kLongestGap_s = 1;
+  for (const GpuStatus& gpu : gpus) {
+    const GpuReading& reading = gpu.reading;
+    if (!gpu.healthy || !reading.throttle_reasons) continue;
+    ThrottleSeconds& sum = throttled_[gpu.identity.uuid];
+    const std::int64_t last_ns = std::exchange(sum.last_reading_ns, reading.time_ns);
+    if (last_ns == 0 || reading.time_ns <= last_ns) continue;
+    const double gap_s = std::min(static_cast<double>(reading.time_ns - last_ns) * 1e-9, kLongestGap_s);
+    if (reading.throttle_reasons->power_cap()) sum.power_cap_s += gap_s;
+    if (reading.throttle_reasons->thermal()) sum.thermal_s += gap_s;
+    if (reading.throttle_reasons->hardware_slowdown()) sum.hardware_slowdown_s += gap_s;
+  }
+}
+
+std::string Metrics::text(AgentService& service, const std::vector<CpuEnergy>& cpus) const {
+  const std::vector<GpuStatus> gpus = service.gpus();
+  std::vector<MetricFamily> families;
+  add_agent(service, families);
+  add_readings(gpus, families);
+  add_control(gpus, families);
+  add_throttling(gpus, throttled_, families);
+  add_cpus(cpus, families);
+  return prometheus::TextSerializer().Serialize(families);
+}
+
+}  // namespace lowgear
