@@ -119,6 +119,8 @@ class GpuSystem {
   [[nodiscard]] virtual const std::string& driver_version() const = 0;
   /// The library is Lowgear's simulation: whatever is made with it has to say *simulated*.
   [[nodiscard]] virtual bool simulated() const = 0;
+  /// Why GPUs that the driver counts are not among `gpus` (fallen off the bus, blocked by a container), one each.
+  [[nodiscard]] virtual std::vector<std::string> problems() const { return {}; }
 };
 
 /// The GPU with this UUID or PCI address (with or without the domain). Throws InputError naming those there are.

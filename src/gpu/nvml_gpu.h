@@ -35,15 +35,13 @@ class NvmlGpu final : public Gpu {
   void read_identity(int index);
   void find_features();
   [[nodiscard]] unsigned highest_memory_clock_mhz() const;
-  [[nodiscard]] double limit_w(nvml::Return (*function)(nvml::Device, unsigned*), std::string_view what) const;
+  [[nodiscard]] double limit_w(const NvmlFunction<nvml::Device, unsigned*>& function, std::string_view what) const;
 
-  /// Calls an NVML function and throws GpuError when the library lacks it or it fails.
   template <typename... Parameters, typename... Arguments>
-  void call(std::string_view what, nvml::Return (*function)(Parameters...), Arguments... arguments) const {
-    if (function == nullptr) throw_too_old(what);
-    library_->check(function(arguments...), identity_.uuid, what);
+  void call(std::string_view what, const NvmlFunction<nvml::Device, Parameters...>& function,
+            Arguments... arguments) const {
+    library_->call(identity_.uuid, what, function, device_, arguments...);
   }
-  [[noreturn]] void throw_too_old(std::string_view what) const;
 
   std::shared_ptr<const NvmlLibrary> library_;
   nvml::Device device_;
@@ -51,7 +49,11 @@ class NvmlGpu final : public Gpu {
   GpuFeatures features_;
 };
 
-/// All GPUs of the library, in its order.
-[[nodiscard]] std::vector<std::unique_ptr<Gpu>> nvml_gpus(const std::shared_ptr<const NvmlLibrary>& library);
+/// The GPUs that a library shows.
+struct NvmlGpus {
+  std::vector<std::unique_ptr<Gpu>> gpus;  ///< in its order
+  std::vector<std::string> problems;       ///< one for each GPU that could not be opened
+};
+[[nodiscard]] NvmlGpus open_gpus(const std::shared_ptr<const NvmlLibrary>& library);
 
 }  // namespace lowgear

@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 #include <link.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdlib>
@@ -12,22 +13,35 @@ namespace lowgear {
 namespace {
 
 /// What to do about an error; empty where there is nothing more to say.
-std::string_view advice(GpuErrorCode code) {
+std::string_view advice(nvml::Return code) {
   switch (code) {
-    case GpuErrorCode::no_permission:
-      return "clocks and limits are for root alone: let the agent set them (lowgear agent)";
-    case GpuErrorCode::gpu_lost:
-      return "the GPU is gone until the driver is reloaded or the machine is rebooted";
-    case GpuErrorCode::driver_missing:
-      return "check the driver with nvidia-smi";
-    case GpuErrorCode::timeout:
-      return "the driver hangs; look at the kernel's log for Xid errors";
-    case GpuErrorCode::not_supported:
-    case GpuErrorCode::invalid_value:
-    case GpuErrorCode::driver_error:
+    case nvml::Return::no_permission:
+      return "clocks and limits are for root alone: run `lowgear agent` as root (or with CAP_SYS_ADMIN) and let it set "
+             "them";
+    case nvml::Return::operating_system:
+      return "the container or its cgroup keeps the GPU's devices away; start it with access to GPUs";
+    case nvml::Return::gpu_is_lost:
+      return "the GPU has fallen off the bus: look at the kernel's log for Xid errors, and reboot";
+    case nvml::Return::reset_required:
+      return "end its processes, then `nvidia-smi --gpu-reset`, or reboot";
+    case nvml::Return::timeout:
+      return "the driver does not answer in time: look at the kernel's log for Xid errors";
+    case nvml::Return::driver_not_loaded:
+      return "load it (`modprobe nvidia`), and look at the kernel's log if that fails";
+    case nvml::Return::library_version_mismatch:
+      return "the library and the loaded kernel module are of different versions: reboot after a driver update";
+    case nvml::Return::library_not_found:
+      return "a part of NVIDIA's driver is missing: install it anew";
+    case nvml::Return::in_use:
+      return "another process holds the GPU: try again";
+    default:
       return "";
   }
-  return "";
+}
+
+std::string with_advice(std::string words, nvml::Return code) {
+  const std::string_view fix = advice(code);
+  return fix.empty() ? words : fmt::format("{}; {}", words, fix);
 }
 
 [[noreturn]] void throw_missing(const std::string& file, std::string_view why) {
@@ -36,12 +50,23 @@ std::string_view advice(GpuErrorCode code) {
 }
 
 /// Puts the first of these symbols that the library has into `function`.
-template <typename Function>
-void find(void* library, Function*& function, std::initializer_list<const char*> names) {
+template <typename... Parameters>
+void find(void* library, NvmlFunction<Parameters...>& function, std::initializer_list<const char*> names) {
+  function.symbol = *names.begin();
   for (const char* name : names) {
-    function = reinterpret_cast<Function*>(dlsym(library, name));
-    if (function != nullptr) return;
+    function.pointer = reinterpret_cast<nvml::Return (*)(Parameters...)>(dlsym(library, name));
+    if (!function) continue;
+    function.symbol = name;
+    return;
   }
+}
+
+/// The loader's words, without the file's name, which stands in front of the message already.
+std::string why_not_loaded(const std::string& file) {
+  const char* words = dlerror();
+  std::string_view why = words != nullptr ? words : "cannot be loaded";
+  if (why.starts_with(file + ": ")) why.remove_prefix(file.size() + 2);
+  return printable(why);
 }
 
 std::string path_of(void* library, const std::string& file) {
@@ -93,8 +118,9 @@ std::shared_ptr<const NvmlLibrary> NvmlLibrary::open() {
   return std::make_shared<const NvmlLibrary>(file != nullptr && *file != '\0' ? file : "libnvidia-ml.so.1");
 }
 
-NvmlLibrary::NvmlLibrary(const std::string& file) : handle_(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-  if (!handle_) throw_missing(file, "there is no such library");
+NvmlLibrary::NvmlLibrary(const std::string& file)
+    : handle_(dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL)), opener_(getpid()) {
+  if (!handle_) throw_missing(file, why_not_loaded(file));
   path_ = path_of(handle_.get(), file);
   simulated_ = dlsym(handle_.get(), "lowgear_simgpu_version") != nullptr;
   find_functions();
@@ -102,7 +128,7 @@ NvmlLibrary::NvmlLibrary(const std::string& file) : handle_(dlopen(file.c_str(),
 }
 
 NvmlLibrary::~NvmlLibrary() {
-  if (functions_.shutdown != nullptr) functions_.shutdown();
+  if (functions_.shutdown && opener_ == getpid()) functions_.shutdown();
 }
 
 // Where NVML has changed a call, the newest form that drivers from 470 on share with ours comes first.
@@ -111,7 +137,7 @@ void NvmlLibrary::find_functions() {
   NvmlFunctions& f = functions_;
   find(library, f.init, {"nvmlInit_v2", "nvmlInit"});
   find(library, f.shutdown, {"nvmlShutdown"});
-  find(library, f.error_string, {"nvmlErrorString"});
+  f.error_string = reinterpret_cast<const char* (*)(nvml::Return)>(dlsym(library, "nvmlErrorString"));
   find(library, f.system_get_driver_version, {"nvmlSystemGetDriverVersion"});
   find(library, f.device_get_count, {"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"});
   find(library, f.device_get_handle_by_index, {"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"});
@@ -140,21 +166,29 @@ void NvmlLibrary::find_functions() {
   find(library, f.device_reset_memory_locked_clocks, {"nvmlDeviceResetMemoryLockedClocks"});
   find(library, f.device_set_power_management_limit, {"nvmlDeviceSetPowerManagementLimit"});
   find(library, f.device_set_persistence_mode, {"nvmlDeviceSetPersistenceMode"});
-  if (f.init == nullptr || f.device_get_count == nullptr || f.device_get_handle_by_index == nullptr ||
-      f.device_get_uuid == nullptr || f.device_get_pci_info == nullptr || f.device_get_name == nullptr) {
+  const bool complete = f.init && f.shutdown && f.device_get_count && f.device_get_handle_by_index &&
+                        f.device_get_uuid && f.device_get_pci_info && f.device_get_name;
+  if (!complete) {
     throw_missing(path_, "is no NVML library of driver 470 or newer");
   }
 }
 
 void NvmlLibrary::initialise() {
   if (const nvml::Return code = functions_.init(); code != nvml::Return::success) {
-    throw_missing(path_, fmt::format("the driver does not answer ({})", describe(code)));
+    throw GpuError(gpu_error_code(code), with_advice(fmt::format("{}: nvmlInit: {}", path_, describe(code)), code));
   }
   std::array<char, nvml::kDriverVersionBytes> version{};
-  if (functions_.system_get_driver_version != nullptr &&
+  if (functions_.system_get_driver_version &&
       functions_.system_get_driver_version(version.data(), version.size()) == nvml::Return::success) {
+    version.back() = '\0';
     driver_version_ = version.data();
   }
+}
+
+void NvmlLibrary::throw_lacking(const char* symbol, std::string_view gpu, std::string_view what) const {
+  throw GpuError(GpuErrorCode::not_supported,
+                 fmt::format("GPU {}: {}: the library of driver {} has no {}", gpu, what,
+                             driver_version_.empty() ? "(unknown version)" : driver_version_, symbol));
 }
 
 std::string NvmlLibrary::describe(nvml::Return code) const {
@@ -164,9 +198,7 @@ std::string NvmlLibrary::describe(nvml::Return code) const {
 
 void NvmlLibrary::check(nvml::Return code, std::string_view gpu, std::string_view what) const {
   if (code == nvml::Return::success) return;
-  const GpuErrorCode kind = gpu_error_code(code);
-  const std::string_view fix = advice(kind);
-  throw GpuError(kind, fmt::format("GPU {}: {}: {}{}{}", gpu, what, describe(code), fix.empty() ? "" : "; ", fix));
+  throw GpuError(gpu_error_code(code), with_advice(fmt::format("GPU {}: {}: {}", gpu, what, describe(code)), code));
 }
 
 }  // namespace lowgear

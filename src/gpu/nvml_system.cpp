@@ -10,15 +10,16 @@ namespace {
 class NvmlSystem final : public GpuSystem {
  public:
   explicit NvmlSystem(std::shared_ptr<const NvmlLibrary> library)
-      : library_(std::move(library)), gpus_(nvml_gpus(library_)) {}
+      : library_(std::move(library)), gpus_(open_gpus(library_)) {}
 
-  [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_; }
+  [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_.gpus; }
   [[nodiscard]] const std::string& driver_version() const override { return library_->driver_version(); }
   [[nodiscard]] bool simulated() const override { return library_->simulated(); }
+  [[nodiscard]] std::vector<std::string> problems() const override { return gpus_.problems; }
 
  private:
   std::shared_ptr<const NvmlLibrary> library_;
-  std::vector<std::unique_ptr<Gpu>> gpus_;
+  NvmlGpus gpus_;
 };
 
 }  // namespace
