@@ -54,6 +54,22 @@ double median_step_s(const std::vector<CounterChange>& changes) {
   return *middle;
 }
 
+/// Number of the step of every change, by a loop that follows the phase of the steps: single times are off by up to
+/// half a step when the readings are as far apart, so that they cannot be rounded one by one.
+std::vector<double> number_steps(const std::vector<CounterChange>& changes) {
+  constexpr double kGain = 0.1;  // averages over about ten steps
+  const double step_s = median_step_s(changes);
+  double expected_s = changes.front().time_s;
+  std::vector<double> step_of{0};
+  for (std::size_t i = 1; i < changes.size(); ++i) {
+    const double steps = std::max(1.0, std::round((changes[i].time_s - expected_s) / step_s));
+    expected_s += steps * step_s;
+    expected_s += kGain * (changes[i].time_s - expected_s);
+    step_of.push_back(step_of.back() + steps);
+  }
+  return step_of;
+}
+
 /// Time of change `at` on the straight line through its neighbours' (number of step, time).
 double time_on_line(const std::vector<CounterChange>& changes, const std::vector<double>& step_of, std::size_t at) {
   const std::size_t reach = std::min({kSteadyReach, at, changes.size() - 1 - at});
@@ -78,17 +94,12 @@ double time_on_line(const std::vector<CounterChange>& changes, const std::vector
 /// Sharper times of a counter that advances in steady steps. A time never leaves the interval in which it must be.
 void sharpen(std::vector<CounterChange>& changes) {
   if (changes.size() < 3) return;
-  const double step_s = median_step_s(changes);
-  std::vector<double> step_of{0};
-  for (std::size_t i = 1; i < changes.size(); ++i) {
-    const double steps = std::round((changes[i].time_s - changes[i - 1].time_s) / step_s);
-    step_of.push_back(step_of.back() + std::max(1.0, steps));
-  }
+  const std::vector<double> step_of = number_steps(changes);
   std::vector<double> sharper_s;
   for (std::size_t i = 0; i < changes.size(); ++i) {
     const double line_s = time_on_line(changes, step_of, i);
-    const bool possible = std::abs(line_s - changes[i].time_s) <= changes[i].half_width_s;
-    sharper_s.push_back(possible ? line_s : changes[i].time_s);
+    const auto& [time_s, half_width_s, energy_j] = changes[i];
+    sharper_s.push_back(std::clamp(line_s, time_s - half_width_s, time_s + half_width_s));
   }
   for (std::size_t i = 0; i < changes.size(); ++i) changes[i].time_s = sharper_s[i];
 }
