@@ -74,7 +74,7 @@ int count_contexts(const SharedGpuState& state) {
 }  // namespace
 
 void MachineClock::wait_until(std::int64_t time_ns) const {
-  if (!is_virtual()) return sleep_until(state_->header().epoch_ns + time_ns);
+  if (!is_virtual()) return sleep_until(state_->header().constant.epoch_ns + time_ns);
   std::atomic<std::int64_t>& now_ns = state_->header().virtual_now_ns;
   std::int64_t seen_ns = now_ns.load(std::memory_order_acquire);
   while (seen_ns < time_ns && !now_ns.compare_exchange_weak(seen_ns, time_ns, std::memory_order_acq_rel)) {
@@ -89,12 +89,15 @@ void MachineClock::wait(double time_s) const {
 }
 
 MappedGpu::MappedGpu(SharedGpu& shared, MachineClock clock)
-    : shared_(shared), clock_(clock), uuid_(shared.uuid.view()), pci_address_(shared.pci_address.view()) {}
+    : shared_(shared),
+      clock_(clock),
+      uuid_(shared.constant.uuid.view()),
+      pci_address_(shared.constant.pci_address.view()) {}
 
 template <typename Change>
 auto MappedGpu::update(Change&& change) {
   return change_shared_state(shared_, [&](SharedGpuState& state) {
-    GpuPhysics physics(shared_.model, state.physics);
+    GpuPhysics physics(shared_.constant.model, state.physics);
     // First, at the time of the last look: they may have died at any time since.
     bury_the_dead(state, physics);
     physics.advance_to(clock_.now_ns());

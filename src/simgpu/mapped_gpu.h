@@ -18,7 +18,7 @@ class MachineClock {
   /// Refers to the state.
   explicit MachineClock(const SharedState& state) : state_(&state) {}
 
-  [[nodiscard]] bool is_virtual() const { return state_->header().clock == SimulatedClock::virtual_; }
+  [[nodiscard]] bool is_virtual() const { return state_->header().constant.clock == SimulatedClock::virtual_; }
   [[nodiscard]] std::int64_t now_ns() const { return state_->now_ns(); }
   /// Sleeps until then in real time, moves on to then in virtual time.
   void wait_until(std::int64_t time_ns) const;
@@ -34,7 +34,7 @@ class MappedGpu final : public SimulatedGpu {
  public:
   MappedGpu(SharedGpu& shared, MachineClock clock);
 
-  const SimulatedGpuModel& model() const override { return shared_.model; }
+  const SimulatedGpuModel& model() const override { return shared_.constant.model; }
   const std::string& uuid() const override { return uuid_; }
   const std::string& pci_address() const override { return pci_address_; }
 

@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <bit>
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <ctime>
 #include <fstream>
@@ -88,10 +88,12 @@ std::string uuid_of(std::uint64_t seed) {
 
 void make_gpu(SharedGpu& gpu, const SimulatedGpuModel& model, std::uint64_t machine_seed, std::size_t index) {
   const std::uint64_t seed = gpu_seed(machine_seed, index);
-  gpu.model = model;
-  gpu.uuid = FixedText<48>(uuid_of(seed));
-  gpu.pci_address = FixedText<16>(fmt::format("0000:{:02x}:00.0", index + 1));
+  gpu.constant = {.model = model,
+                  .uuid = FixedText<48>(uuid_of(seed)),
+                  .pci_address = FixedText<16>(fmt::format("0000:{:02x}:00.0", index + 1))};
+  gpu.constant_checksum = checksum_of(gpu.constant);
   gpu.copies[0].physics = idle_gpu(model, seed);
+  gpu.checksums[0] = checksum_of(gpu.copies[0]);
   make_robust_mutex(gpu.state_mutex);
   make_robust_mutex(gpu.kernel_mutex);
 }
@@ -104,58 +106,27 @@ void check(const SimulatedMachineConfig& config) {
   for (const SimulatedGpuModel& model : config.gpus) check(model);
 }
 
-/// Whether the state is one that GpuPhysics can advance in bounded time: a damaged file must not hang its readers.
-bool plausible(const SimulatedGpuModel& model, const GpuPhysicsState& state) {
-  constexpr std::int64_t kMaxTimeNs = std::int64_t{1} << 61U;
-  const auto is_time = [](std::int64_t time_ns) { return time_ns >= 0 && time_ns <= kMaxTimeNs; };
-  const auto is_clock = [&](int clock_mhz) { return model.sm_clocks.contains(clock_mhz); };
-  const auto memory = model.supported_memory_clocks_mhz();
-  const auto is_memory_clock = [&](int clock_mhz) {
-    return std::find(memory.begin(), memory.end(), clock_mhz) != memory.end();
-  };
-  const RunningKernel& kernel = state.kernel;
-  const bool times = is_time(state.time_ns) && is_time(state.step_ns) && is_time(state.pending_ns) &&
-                     is_time(kernel.start_ns) && is_time(kernel.end_ns) && is_time(state.idle_since_ns);
-  const bool clocks = is_clock(state.sm_clock_mhz) && is_clock(state.granted_clock_mhz) &&
-                      is_clock(state.power_clock_mhz) && is_clock(state.thermal_clock_mhz) &&
-                      (state.pending_clock_mhz == 0 || is_clock(state.pending_clock_mhz)) &&
-                      is_memory_clock(state.memory_clock_mhz) &&
-                      (state.memory_locked_max_mhz == 0 || is_memory_clock(state.memory_locked_max_mhz));
-  const auto finite = {state.energy_j,        state.die_rise_k,        state.package_rise_k,
-                       state.power.die_w,     state.power.elsewhere_w, state.power_limit_w,
-                       state.power_surplus_j, state.control_energy_j,  kernel.compute_s,
-                       kernel.memory_s,       kernel.compute_load,     kernel.memory_load,
-                       kernel.done,           state.energy_counter_j};
-  const bool numbers = std::all_of(finite.begin(), finite.end(), [](double value) { return std::isfinite(value); });
-  const bool runs =
-      !kernel.active || (kernel.compute_s >= 0 && kernel.memory_s >= 0 && kernel.compute_s + kernel.memory_s > 0 &&
-                         kernel.compute_s + kernel.memory_s <= kMaxKernelS);
-  return times && clocks && numbers && runs && state.locked_min_mhz >= 0 && state.locked_max_mhz >= 0 &&
-         state.window_next >= 0 && state.window_next < GpuPhysicsState::kMaxWindow;
-}
-
 void check_header(const SharedHeader& header, std::size_t bytes, const std::filesystem::path& path) {
-  if (header.magic != kMagic) reject(path, "this is no simulated machine");
-  if (header.version != kSharedStateVersion || header.gpu_bytes != sizeof(SharedGpu)) {
+  const SharedHeader::Constant& constant = header.constant;
+  if (constant.magic != kMagic) reject(path, "this is no simulated machine");
+  if (constant.version != kSharedStateVersion || constant.gpu_bytes != sizeof(SharedGpu)) {
     reject(path, fmt::format("this simulated machine is of version {}, not {}, or of another build of Lowgear",
-                             header.version, kSharedStateVersion));
+                             constant.version, kSharedStateVersion));
   }
-  if (header.gpu_count == 0 || header.gpu_count > kMaxSimulatedGpus || bytes != file_bytes(header.gpu_count) ||
-      header.clock > SimulatedClock::virtual_) {
+  if (checksum_of(constant) != header.constant_checksum || bytes != file_bytes(constant.gpu_count)) {
     reject(path, "this simulated machine is damaged");
   }
-  if (header.boot_id.view() != boot_id()) reject(path, "this simulated machine is from before the last reboot");
+  if (constant.boot_id.view() != boot_id()) reject(path, "this simulated machine is from before the last reboot");
 }
 
 void check_gpus(std::span<SharedGpu> gpus, const std::filesystem::path& path) {
   for (SharedGpu& gpu : gpus) {
-    try {
-      check(gpu.model);
-    } catch (const InputError&) {
-      reject(path, "this simulated machine is damaged");
+    bool whole = checksum_of(gpu.constant) == gpu.constant_checksum;
+    if (whole) {
+      const RobustLock lock(gpu.state_mutex);
+      const std::uint32_t published = gpu.published.load(std::memory_order_acquire);
+      whole = published <= 1 && checksum_of(gpu.copies[published]) == gpu.checksums[published];
     }
-    const bool whole =
-        change_shared_state(gpu, [&](SharedGpuState& state) { return plausible(gpu.model, state.physics); });
     if (!whole) reject(path, "this simulated machine is damaged");
   }
 }
@@ -210,15 +181,16 @@ SharedState SharedState::create(const std::filesystem::path& path, const Simulat
   }
   SharedState state(map(file.number(), bytes, path));
   SharedHeader& header = *new (state.mapping_.get()) SharedHeader{};
-  header.magic = kMagic;
-  header.version = kSharedStateVersion;
-  header.gpu_bytes = sizeof(SharedGpu);
-  header.gpu_count = static_cast<std::uint32_t>(config.gpus.size());
-  header.clock = config.clock;
-  header.seed = config.seed;
-  header.root_required = config.root_required ? 1 : 0;
-  header.epoch_ns = monotonic_ns();
-  header.boot_id = FixedText<40>(boot_id());
+  header.constant = {.magic = kMagic,
+                     .version = kSharedStateVersion,
+                     .gpu_bytes = sizeof(SharedGpu),
+                     .gpu_count = static_cast<std::uint32_t>(config.gpus.size()),
+                     .clock = config.clock,
+                     .seed = config.seed,
+                     .root_required = config.root_required ? 1U : 0U,
+                     .epoch_ns = monotonic_ns(),
+                     .boot_id = FixedText<40>(boot_id())};
+  header.constant_checksum = checksum_of(header.constant);
   for (std::size_t i = 0; i < config.gpus.size(); ++i) {
     std::byte* const place = state.mapping_.get() + kSharedGpuOffset + i * sizeof(SharedGpu);
     make_gpu(*new (place) SharedGpu{}, config.gpus[i], config.seed, i);
@@ -266,13 +238,24 @@ void SharedState::Unmap::operator()(std::byte* memory) const noexcept { ::munmap
 SharedHeader& SharedState::header() const { return *std::launder(reinterpret_cast<SharedHeader*>(mapping_.get())); }
 
 std::span<SharedGpu> SharedState::gpus() const {
-  return {std::launder(reinterpret_cast<SharedGpu*>(mapping_.get() + kSharedGpuOffset)), header().gpu_count};
+  return {std::launder(reinterpret_cast<SharedGpu*>(mapping_.get() + kSharedGpuOffset)), header().constant.gpu_count};
 }
 
 std::int64_t SharedState::now_ns() const {
   const SharedHeader& header = this->header();
-  if (header.clock == SimulatedClock::virtual_) return header.virtual_now_ns.load(std::memory_order_acquire);
-  return monotonic_ns() - header.epoch_ns;
+  if (header.constant.clock == SimulatedClock::virtual_) return header.virtual_now_ns.load(std::memory_order_acquire);
+  return monotonic_ns() - header.constant.epoch_ns;
+}
+
+std::uint64_t checksum(std::span<const std::byte> bytes) {
+  constexpr std::uint64_t kMultiplier = 0x9E3779B97F4A7C15ULL;  // odd: no bit is lost
+  std::uint64_t sum = bytes.size();
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), sizeof(std::uint64_t)))) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, bytes.data(), std::min(bytes.size(), sizeof word));
+    sum = (std::rotl(sum, 29) ^ word) * kMultiplier;
+  }
+  return sum;
 }
 
 RobustLock::RobustLock(pthread_mutex_t& mutex) : mutex_(mutex) {

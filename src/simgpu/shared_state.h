@@ -56,28 +56,36 @@ static_assert(std::is_trivially_copyable_v<SharedGpuState>);
 /// published by one store. Who dies in between leaves the published copy as it was, and the mutex to the next
 /// (EOWNERDEAD).
 struct SharedGpu {
-  SimulatedGpuModel model;
-  FixedText<48> uuid;
-  FixedText<16> pci_address;
+  struct Constant {
+    SimulatedGpuModel model;
+    FixedText<48> uuid;
+    FixedText<16> pci_address;
+  };
+  Constant constant;
+  std::uint64_t constant_checksum;
   pthread_mutex_t state_mutex;
   /// Held by the thread whose kernel runs, for as long as it runs: so others wait, and its death is noticed.
   pthread_mutex_t kernel_mutex;
   std::atomic<std::uint32_t> published;
   std::array<SharedGpuState, 2> copies;
+  std::array<std::uint64_t, 2> checksums;  ///< of the copies, so that a damaged file is not believed
 };
 
 /// The start of the shared file; SharedGpu follow at `kSharedGpuOffset`.
 struct SharedHeader {
-  std::array<char, 8> magic;
-  std::uint32_t version;
-  std::uint32_t gpu_bytes;  ///< sizeof(SharedGpu) of who made it
-  std::uint32_t gpu_count;
-  SimulatedClock clock;
-  std::uint64_t seed;
-  std::uint32_t root_required;
-  std::uint32_t reserved;
-  std::int64_t epoch_ns;  ///< CLOCK_MONOTONIC when it was made
-  FixedText<40> boot_id;
+  struct Constant {
+    std::array<char, 8> magic;
+    std::uint32_t version;
+    std::uint32_t gpu_bytes;  ///< sizeof(SharedGpu) of who made it
+    std::uint32_t gpu_count;
+    SimulatedClock clock;
+    std::uint64_t seed;
+    std::uint64_t root_required;
+    std::int64_t epoch_ns;  ///< CLOCK_MONOTONIC when it was made
+    FixedText<40> boot_id;
+  };
+  Constant constant;
+  std::uint64_t constant_checksum;
   std::atomic<std::int64_t> virtual_now_ns;
 };
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
@@ -126,6 +134,21 @@ class RobustLock {
 /// Whether no living thread holds the mutex.
 [[nodiscard]] bool is_free(pthread_mutex_t& mutex);
 
+/// Of the bytes of a value as it stands in memory, padding included.
+[[nodiscard]] std::uint64_t checksum(std::span<const std::byte> bytes);
+template <typename Value>
+[[nodiscard]] std::uint64_t checksum_of(const Value& value) {
+  static_assert(std::is_trivially_copyable_v<Value>);
+  return checksum(std::as_bytes(std::span(&value, 1)));
+}
+
+/// Publishes the copy that is not published yet. The caller holds the state's mutex.
+inline void publish_other_copy(SharedGpu& gpu) {
+  const std::uint32_t other = 1 - (gpu.published.load(std::memory_order_relaxed) & 1U);
+  gpu.checksums[other] = checksum_of(gpu.copies[other]);
+  gpu.published.store(other, std::memory_order_release);
+}
+
 /// Makes one change to the shared state of a GPU: `change(state)` on a private copy, published when it returns and
 /// dropped when it throws. Answers what it answers.
 template <typename Change>
@@ -136,10 +159,10 @@ auto change_shared_state(SharedGpu& gpu, Change&& change) {
   next = gpu.copies[published];
   if constexpr (std::is_void_v<decltype(change(next))>) {
     change(next);
-    gpu.published.store(1 - published, std::memory_order_release);
+    publish_other_copy(gpu);
   } else {
     auto answer = change(next);
-    gpu.published.store(1 - published, std::memory_order_release);
+    publish_other_copy(gpu);
     return answer;
   }
 }

@@ -29,8 +29,8 @@ class MappedMachine final : public SimulatedMachine {
     }
     return *gpus_[static_cast<std::size_t>(index)];
   }
-  bool root_required() const override { return state_.header().root_required != 0; }
-  SimulatedClock clock() const override { return state_.header().clock; }
+  bool root_required() const override { return state_.header().constant.root_required != 0; }
+  SimulatedClock clock() const override { return state_.header().constant.clock; }
   double now_s() override { return static_cast<double>(state_.now_ns()) * 1e-9; }
   void advance(double time_s) override {
     if (clock() == SimulatedClock::real)
