@@ -13,9 +13,17 @@ namespace {
 
 using testing::HasSubstr;
 
+class Environment {
+ public:
+  Environment() { ::unsetenv("LOWGEAR_SIMGPU"); }
+  ~Environment() { ::unsetenv("LOWGEAR_SIMGPU"); }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+};
+
 /// One test: the machine stays open until the process ends.
 TEST(SimgpuCApi, RunsKernelsOnTheMachineOfTheEnvironment) {
-  ::unsetenv("LOWGEAR_SIMGPU");
+  const Environment environment;
   int count = 0;
   EXPECT_EQ(lowgear_simgpu_count(&count), LOWGEAR_SIMGPU_FAILED);
   EXPECT_THAT(lowgear_simgpu_error(), HasSubstr("LOWGEAR_SIMGPU is not set"));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstddef>
 #include <fstream>
 #include <limits>
 #include <string>
@@ -11,6 +12,7 @@
 
 #include "core/error.h"
 #include "simgpu/physics.h"
+#include "simgpu/shared_state.h"
 #include "simgpu/simgpu_fixture.h"
 
 namespace lowgear {
@@ -304,22 +306,36 @@ TEST_F(SimulatedMachineTest, DamagedFilesAreRefused) {
     write(cut);
     EXPECT_THROW((void)open(), InputError) << size;
   }
-  // Any of these bytes belongs to the header or to a model: magic, version, sizes, count, boot, clocks.
-  for (const std::size_t offset : {0, 8, 12, 16, 20}) {
+  const auto open_changed = [&](std::size_t offset) {
     std::string changed = whole;
     changed[offset] = static_cast<char>(changed[offset] ^ 0x55);
     write(changed);
-    EXPECT_THROW((void)open(), InputError) << offset;
+    return error_of([&] { (void)open(); });
+  };
+  for (const std::size_t offset : {0, 8, 12, 16, 20, 24, 40}) {  // magic, version, sizes, count, clock, seed, epoch
+    EXPECT_THAT(open_changed(offset), HasSubstr("simulated machine")) << offset;
   }
-  const std::size_t boot_id = whole.find('-') - 8;  // the first UUID in the file
-  std::string earlier = whole;
-  earlier[boot_id] = earlier[boot_id] == '0' ? '1' : '0';
-  write(earlier);
-  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("reboot"));
-  std::string model = whole;
-  std::fill_n(model.begin() + 4096 + 90, 300, '\xFF');
-  write(model);
-  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("damaged"));
+  EXPECT_THAT(open_changed(whole.find('-') - 8),
+              HasSubstr("damaged"));  // the boot's number, the first UUID in the file
+  // The first GPU, up to its mutexes.
+  for (std::size_t offset = 4096; offset < 4096 + offsetof(SharedGpu, state_mutex); offset += 7) {
+    EXPECT_THAT(open_changed(offset), HasSubstr("damaged")) << offset;
+  }
+  const std::size_t published = 4096 + offsetof(SharedGpu, copies);
+  for (std::size_t offset = published; offset < published + sizeof(SharedGpuState); offset += 13) {
+    EXPECT_THAT(open_changed(offset), HasSubstr("damaged")) << offset;
+  }
+}
+
+TEST_F(SimulatedMachineTest, AFileFromBeforeARebootIsRefused) {
+  make().reset();
+  {
+    const SharedState state = SharedState::open(file());
+    SharedHeader& header = state.header();
+    header.constant.boot_id = "an-earlier-boot";
+    header.constant_checksum = checksum_of(header.constant);
+  }
+  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("before the last reboot"));
 }
 
 // The environment.
