@@ -28,7 +28,7 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
     {"simgpu", "Make a simulated machine with GPUs for programs that use NVML, look into it, break it, load it",
      "lowgear simgpu create --state /dev/shm/simgpu --gpus 2xH100\n"
-     "lowgear simgpu run --state /dev/shm/simgpu --gpu 1 --time 10",
+     "  lowgear simgpu run --state /dev/shm/simgpu --gpu 1 --time 10",
      declare_simgpu},
     {"completion", "Print completions for a shell", "lowgear completion bash > /etc/bash_completion.d/lowgear",
      declare_completion},
