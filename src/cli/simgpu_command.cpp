@@ -82,6 +82,7 @@ std::string state_file(const SimgpuArguments& arguments) {
 std::vector<SimulatedGpu*> chosen_gpus(SimulatedMachine& machine, std::optional<int> index) {
   if (index) return {&machine.gpu(*index)};
   std::vector<SimulatedGpu*> gpus;
+  gpus.reserve(static_cast<std::size_t>(machine.gpus()));
   for (int i = 0; i < machine.gpus(); ++i) gpus.push_back(&machine.gpu(i));
   return gpus;
 }
@@ -194,12 +195,15 @@ void run_load(const SimgpuArguments& arguments, SimulatedMachine& machine, Conso
   const double start_j = gpu.true_energy_j();
   const double end_s = start_s + *arguments.time_s;
   std::int64_t kernels = 0;
-  for (double now_s = start_s; now_s < end_s; now_s = machine.now_s(), ++kernels) {
-    const double kernel_s = std::min(kKernelS, end_s - now_s);
+  for (;;) {
+    const double left_s = end_s - machine.now_s();
+    if (left_s <= 0) break;
+    const double kernel_s = std::min(kKernelS, left_s);
     gpu.run({.compute_s = kernel_s * (1 - arguments.memory_share),
              .memory_s = kernel_s * arguments.memory_share,
              .compute_load = arguments.load,
              .memory_load = arguments.load});
+    ++kernels;
   }
   const double time_s = machine.now_s() - start_s;
   const double energy_j = gpu.true_energy_j() - start_j;

@@ -131,21 +131,35 @@ void check_gpus(std::span<SharedGpu> gpus, const std::filesystem::path& path) {
   }
 }
 
-/// A new file beside `path`, with the permissions that the umask leaves.
-std::pair<int, std::filesystem::path> make_temporary(const std::filesystem::path& path) {
-  constexpr int kAttempts = 100;
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    std::filesystem::path temporary = path;
-    temporary += fmt::format(".{}.{}.tmp", ::getpid(), attempt);
-    const int file = ::open(temporary.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file >= 0) return {file, std::move(temporary)};
-    if (errno != EEXIST) {
-      throw InputError(fmt::format("{}: cannot be made: {}; choose another place for the simulated machine",
-                                   printable(path.string()), reason(errno)));
+/// A new file beside `path`, with the permissions that the umask leaves; its name goes when this does.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::filesystem::path& path) {
+    constexpr int kAttempts = 100;
+    for (int attempt = 0; attempt < kAttempts && number_ < 0; ++attempt) {
+      path_ = path;
+      path_ += fmt::format(".{}.{}.tmp", ::getpid(), attempt);
+      number_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+      if (number_ < 0 && errno != EEXIST) break;
     }
+    if (number_ >= 0) return;
+    throw InputError(fmt::format("{}: cannot be made: {}; choose another place for the simulated machine",
+                                 printable(path.string()), reason(errno)));
   }
-  throw Error(fmt::format("{}: no temporary file can be made beside it", printable(path.string())));
-}
+  ~TemporaryFile() {
+    ::unlink(path_.c_str());
+    ::close(number_);
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+
+  [[nodiscard]] int number() const { return number_; }
+  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
+
+ private:
+  int number_ = -1;
+  std::filesystem::path path_;
+};
 
 /// Fields 3 and on of /proc/PID/stat: behind the name, which may hold anything.
 std::vector<std::string> process_status(std::uint32_t pid) {
@@ -167,13 +181,7 @@ constexpr std::size_t kStartTimeField = 19;  // field 22
 
 SharedState SharedState::create(const std::filesystem::path& path, const SimulatedMachineConfig& config) {
   check(config);
-  auto [number, temporary] = make_temporary(path);
-  const FileDescriptor file(number);
-  struct Remove {
-    const std::filesystem::path& path;
-    ~Remove() { ::unlink(path.c_str()); }
-  } const remove{temporary};
-
+  const TemporaryFile file(path);
   const std::size_t bytes = file_bytes(config.gpus.size());
   // Allocated, not just extended: a full disk is an error here, and not a signal at the first write.
   if (const int error = ::posix_fallocate(file.number(), 0, static_cast<off_t>(bytes)); error != 0) {
@@ -196,7 +204,7 @@ SharedState SharedState::create(const std::filesystem::path& path, const Simulat
     make_gpu(*new (place) SharedGpu{}, config.gpus[i], config.seed, i);
   }
   // A link appears whole and replaces nothing.
-  if (::link(temporary.c_str(), path.c_str()) != 0) {
+  if (::link(file.path().c_str(), path.c_str()) != 0) {
     if (errno == EEXIST) {
       throw InputError(fmt::format("{}: exists already; open it, or remove it first", printable(path.string())));
     }
@@ -235,10 +243,13 @@ SharedState::Mapping SharedState::map(int file, std::size_t bytes, const std::fi
 
 void SharedState::Unmap::operator()(std::byte* memory) const noexcept { ::munmap(memory, bytes); }
 
-SharedHeader& SharedState::header() const { return *std::launder(reinterpret_cast<SharedHeader*>(mapping_.get())); }
+SharedHeader& SharedState::header() const {
+  return *std::launder(static_cast<SharedHeader*>(static_cast<void*>(mapping_.get())));
+}
 
 std::span<SharedGpu> SharedState::gpus() const {
-  return {std::launder(reinterpret_cast<SharedGpu*>(mapping_.get() + kSharedGpuOffset)), header().constant.gpu_count};
+  return {std::launder(static_cast<SharedGpu*>(static_cast<void*>(mapping_.get() + kSharedGpuOffset))),
+          header().constant.gpu_count};
 }
 
 std::int64_t SharedState::now_ns() const {

@@ -19,7 +19,8 @@ class MappedMachine final : public SimulatedMachine {
   explicit MappedMachine(SharedState state) : state_(std::move(state)) {
     for (SharedGpu& gpu : state_.gpus()) gpus_.push_back(std::make_unique<MappedGpu>(gpu, MachineClock(state_)));
   }
-  MappedMachine(const MappedMachine&) = delete;
+  ~MappedMachine() override = default;
+  MappedMachine(const MappedMachine&) = delete;  // its GPUs refer to its state
   MappedMachine& operator=(const MappedMachine&) = delete;
 
   int gpus() const override { return static_cast<int>(gpus_.size()); }
