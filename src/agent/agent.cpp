@@ -1,0 +1,340 @@
+#include "agent/agent.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/post.hpp>
+#include <utility>
+
+namespace lowgear {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::optional<PowerLimits> power_limits_of(Gpu& gpu) {
+  if (!works(gpu, GpuFeature::power_limits)) return std::nullopt;
+  try {
+    return gpu.power_limits();
+  } catch (const GpuError&) {
+    return std::nullopt;
+  }
+}
+
+void require_range(int low_mhz, int high_mhz, const AllowedRange& allowed) {
+  if (low_mhz <= high_mhz && low_mhz >= allowed.min_clock_mhz && high_mhz <= allowed.max_clock_mhz) return;
+  throw InputError(fmt::format("clocks of {} to {} MHz are not what this agent allows; ask for {} to {} MHz", low_mhz,
+                               high_mhz, allowed.min_clock_mhz, allowed.max_clock_mhz));
+}
+
+void require_order(int low_mhz, int high_mhz) {
+  if (low_mhz > 0 && low_mhz <= high_mhz) return;
+  throw InputError(fmt::format("{} to {} MHz is no range of clocks; give the lower one first", low_mhz, high_mhz));
+}
+
+void require_power(double power_limit_w, const AllowedRange& allowed) {
+  if (power_limit_w >= allowed.min_power_w && power_limit_w <= allowed.max_power_w) return;
+  throw InputError(fmt::format("a power limit of {} W is not what this agent allows; ask for {} to {} W", power_limit_w,
+                               allowed.min_power_w, allowed.max_power_w));
+}
+
+}  // namespace
+
+Agent::Agent(boost::asio::io_context& io, AgentOptions options, AgentEnvironment environment)
+    : io_(io), options_(std::move(options)), environment_(std::move(environment)) {
+  for (const std::unique_ptr<Gpu>& gpu : environment_.gpus->gpus()) {
+    gpus_.push_back({.gpu = gpu.get(), .worker = nullptr, .power_limits = power_limits_of(*gpu)});
+  }
+  for (const std::string& name : environment_.policy->controlled_gpus()) {
+    const GpuIdentity& identity = find_gpu(*environment_.gpus, name).identity();
+    gpus_[index_of(identity.uuid)].worker =
+        std::make_unique<GpuWorker>(environment_.gpus, environment_.policy->writer(identity), options_.worker);
+  }
+  telemetry_ = std::make_unique<Telemetry>(environment_.gpus, options_.telemetry_rate_hz);
+}
+
+Agent::~Agent() { stop(); }
+
+void Agent::listen() {
+  lease_server_ = std::make_unique<LeaseServer>(io_, static_cast<LeaseGranter&>(*this), options_.lease_server);
+}
+
+std::vector<std::string> Agent::stop() {
+  if (lease_server_) lease_server_->stop();
+  return restore_every_gpu();
+}
+
+std::vector<std::string> Agent::restore_every_gpu() {
+  while (!leases_.all().empty()) {
+    const std::uint64_t id = leases_.all().begin()->first;
+    if (lease_server_) lease_server_->close(id);
+    (void)end_lease(id, "every GPU is being restored");
+  }
+  std::vector<std::pair<const Managed*, std::future<void>>> restores;
+  for (const Managed& managed : gpus_) {
+    if (managed.worker) restores.emplace_back(&managed, managed.worker->end_lease());
+  }
+  const Clock::time_point deadline = Clock::now() + options_.driver_timeout;
+  std::vector<std::string> failures;
+  for (const auto& [managed, done] : restores) {
+    const std::string& uuid = managed->gpu->identity().uuid;
+    if (done.wait_until(deadline) != std::future_status::ready) {
+      failures.push_back(fmt::format("{}: the driver does not answer", uuid));
+    } else if (managed->worker->status().writer.clock_state == ClockState::failed) {
+      failures.push_back(fmt::format("{}: {}", uuid, managed->worker->status().writer.problem));
+    }
+  }
+  return failures;
+}
+
+bool Agent::hangs(const Managed& managed) const {
+  return managed.worker && managed.worker->status().busy > options_.hung_after;
+}
+
+void Agent::check_health() {
+  for (Managed& managed : gpus_) {
+    const bool hung = hangs(managed);
+    if (hung == managed.hung) continue;
+    managed.hung = hung;
+    const std::string& uuid = managed.gpu->identity().uuid;
+    if (hung) {
+      warn(fmt::format("{}: the driver does not answer; its clocks stay as they are until it does", uuid));
+    } else {
+      note(fmt::format("{}: the driver answers again", uuid));
+    }
+  }
+}
+
+// Telemetry and status.
+
+bool Agent::simulated() const { return environment_.gpus->simulated(); }
+bool Agent::dry_run() const { return environment_.policy->dry_run(); }
+std::string Agent::driver_version() const { return environment_.gpus->driver_version(); }
+bool Agent::may_read(const Peer& peer) const { return environment_.policy->may_read(peer); }
+
+GpuStatus Agent::status_of(std::size_t index) {
+  const Managed& managed = gpus_[index];
+  GpuStatus status;
+  status.identity = managed.gpu->identity();
+  status.power_limits = managed.power_limits;
+  status.reading = telemetry_->reading(index);
+  if (const Lease* lease = leases_.of_gpu(index)) status.lease_id = lease->id;
+  if (!managed.worker) return status;
+  const GpuWorkerStatus worker = managed.worker->status();
+  status.controlled = true;
+  status.healthy = !hangs(managed);
+  status.problem = status.healthy ? worker.writer.problem : "the driver does not answer";
+  status.clock_state = worker.writer.clock_state;
+  status.requested_min_mhz = worker.writer.requested_min_mhz;
+  status.requested_max_mhz = worker.writer.requested_max_mhz;
+  status.clock_writes = worker.writer.clock_writes;
+  status.clock_write_errors = worker.writer.clock_write_errors;
+  status.late_units = worker.late_units;
+  return status;
+}
+
+std::vector<GpuStatus> Agent::gpus() {
+  std::vector<GpuStatus> statuses;
+  for (std::size_t index = 0; index < gpus_.size(); ++index) statuses.push_back(status_of(index));
+  return statuses;
+}
+
+std::vector<LeaseStatus> Agent::leases() {
+  std::vector<LeaseStatus> statuses;
+  for (const auto& [id, lease] : leases_.all()) {
+    const Managed& managed = gpus_[lease.gpu];
+    const GpuWorkerStatus worker = managed.worker->status();
+    statuses.push_back({.id = id,
+                        .gpu_uuid = managed.gpu->identity().uuid,
+                        .owner = lease.owner,
+                        .user = user_name(lease.owner.uid),
+                        .job = lease.job,
+                        .rank = lease.rank,
+                        .has_plan = worker.has_plan,
+                        .suspended = worker.suspended,
+                        .age_s = std::chrono::duration<double>(Clock::now() - lease.since).count(),
+                        .units = worker.units,
+                        .lost = worker.lost});
+  }
+  return statuses;
+}
+
+// Leases.
+
+std::size_t Agent::index_of(std::string_view gpu) const {
+  try {
+    const Gpu* found = &find_gpu(*environment_.gpus, gpu);
+    const auto position = std::ranges::find(gpus_, found, &Managed::gpu);
+    return static_cast<std::size_t>(position - gpus_.begin());
+  } catch (const InputError& error) {
+    throw NotFound(error.what());
+  }
+}
+
+std::size_t Agent::controlled_gpu(std::string_view gpu) const {
+  const std::size_t index = index_of(gpu);
+  const Managed& managed = gpus_[index];
+  if (!managed.worker) {
+    throw AccessDenied(
+        fmt::format("{}: the agent's configuration does not name this GPU for control", managed.gpu->identity().uuid));
+  }
+  if (hangs(managed)) {
+    throw GpuError(GpuErrorCode::timeout,
+                   fmt::format("{}: the driver does not answer; see the agent's log", managed.gpu->identity().uuid));
+  }
+  return index;
+}
+
+Lease& Agent::add_lease(Lease request) {
+  request.process = identify(*environment_.processes, request.owner.pid);
+  request.since = Clock::now();
+  Lease& lease = leases_.add(std::move(request));
+  if (lease.process) {
+    lease.watch =
+        ProcessWatch::start(io_, *environment_.processes, *lease.process, [this, id = lease.id] { process_ended(id); });
+  }
+  note(fmt::format("lease {} of {} begins: process {} of user {}, rank {}, job {}", lease.id,
+                   gpus_[lease.gpu].gpu->identity().uuid, lease.owner.pid, user_name(lease.owner.uid), lease.rank,
+                   quote(lease.job)));
+  return lease;
+}
+
+void Agent::process_ended(std::uint64_t lease_id) {
+  if (leases_.find(lease_id) == nullptr) return;
+  if (lease_server_) lease_server_->close(lease_id);  // a child may hold on to the connection
+  (void)end_lease(lease_id, "its process has ended");
+}
+
+std::future<void> Agent::end_lease(std::uint64_t lease_id, std::string_view why) {
+  const Lease* lease = leases_.find(lease_id);
+  if (lease == nullptr) return {};
+  const Managed& managed = gpus_[lease->gpu];
+  note(fmt::format("lease {} of {} ends: {}", lease_id, managed.gpu->identity().uuid, why));
+  leases_.remove(lease_id);
+  return managed.worker->end_lease();
+}
+
+LeaseGranter::Grant Agent::open_lease(const Peer& peer, const HelloMessage& hello) {
+  const std::size_t index = controlled_gpu(hello.gpu);
+  const Managed& managed = gpus_[index];
+  const GpuIdentity& identity = managed.gpu->identity();
+  const AllowedRange allowed = environment_.policy->allow(peer, identity);
+  auto ring = std::make_shared<SharedUnitRing>();
+  Lease request;
+  request.gpu = index;
+  request.owner = peer;
+  request.job = hello.job;
+  request.rank = hello.rank;
+  request.connected = true;
+  const Lease& lease = add_lease(std::move(request));
+  (void)managed.worker->begin_lease(ring);
+  return {.lease = {.lease_id = lease.id,
+                    .gpu_uuid = identity.uuid,
+                    .gpu_name = identity.name,
+                    .min_clock_mhz = static_cast<std::uint32_t>(allowed.min_clock_mhz),
+                    .max_clock_mhz = static_cast<std::uint32_t>(allowed.max_clock_mhz),
+                    .simulated = simulated(),
+                    .dry_run = dry_run()},
+          .ring = std::move(ring)};
+}
+
+void Agent::take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<void(std::string)> reply) {
+  const Lease* lease = leases_.find(lease_id);
+  if (lease == nullptr) {
+    reply("the lease has ended");
+    return;
+  }
+  const Managed& managed = gpus_[lease->gpu];
+  const AllowedRange allowed = environment_.policy->allow(lease->owner, managed.gpu->identity());
+  auto read = [policy = environment_.policy, plan = std::move(plan), gpu = managed.gpu, allowed] {
+    return policy->read_plan(plan, *gpu, allowed);
+  };
+  managed.worker->follow_plan(std::move(read), [io = &io_, reply = std::move(reply)](std::string refusal) {
+    boost::asio::post(*io, [reply, refusal = std::move(refusal)] { reply(refusal); });
+  });
+}
+
+void Agent::close_lease(std::uint64_t lease_id) { (void)end_lease(lease_id, "its connection has closed"); }
+
+void Agent::release(const Peer& peer, std::uint64_t lease_id) {
+  const Lease* lease = leases_.find(lease_id);
+  if (lease == nullptr) throw NotFound(fmt::format("there is no lease {}", lease_id));
+  if (peer.uid != 0 && peer.uid != lease->owner.uid) {
+    throw AccessDenied(fmt::format("lease {} is of user {}", lease_id, user_name(lease->owner.uid)));
+  }
+  if (lease_server_) lease_server_->close(lease_id);
+  (void)end_lease(lease_id, fmt::format("released by user {}", user_name(peer.uid)));
+}
+
+void Agent::restore_all(const Peer& peer) {
+  if (peer.uid != 0) throw AccessDenied("only root may restore every GPU");
+  const std::vector<std::string> failures = restore_every_gpu();
+  if (failures.empty()) return;
+  throw GpuError(GpuErrorCode::driver_error,
+                 fmt::format("{} GPUs were not restored: {}", failures.size(), fmt::join(failures, "; ")));
+}
+
+// Requests.
+
+Lease& Agent::lease_for_request(const Peer& peer, std::size_t gpu) {
+  const std::optional<ProcessIdentity> process = identify(*environment_.processes, peer.pid);
+  if (!process) {
+    throw AccessDenied(
+        "the agent cannot see the process that asks, as it runs in another pid namespace: take a lease over the lease "
+        "socket instead, which lasts as long as the connection");
+  }
+  Lease* held = leases_.of_gpu(gpu);
+  if (held != nullptr && held->process == process) return *held;
+  Lease request;
+  request.gpu = gpu;
+  request.owner = peer;
+  return add_lease(std::move(request));
+}
+
+void Agent::write(const Peer& peer, std::string_view gpu, const std::function<void(const AllowedRange&)>& check,
+                  GpuWorker::Task task) {
+  const std::size_t index = controlled_gpu(gpu);
+  const Managed& managed = gpus_[index];
+  check(environment_.policy->allow(peer, managed.gpu->identity()));
+  (void)lease_for_request(peer, index);
+  std::future<void> done = managed.worker->post(std::move(task));
+  if (done.wait_for(options_.driver_timeout) != std::future_status::ready) {
+    throw GpuError(GpuErrorCode::timeout,
+                   fmt::format("{}: the driver has not answered yet", managed.gpu->identity().uuid));
+  }
+  done.get();
+}
+
+void Agent::lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) {
+  write(
+      peer, gpu, [=](const AllowedRange& allowed) { require_range(min_mhz, max_mhz, allowed); },
+      [=](GpuWriter& writer) { writer.lock_sm_clocks(min_mhz, max_mhz); });
+}
+
+void Agent::reset_sm_clocks(const Peer& peer, std::string_view gpu) {
+  write(
+      peer, gpu, [](const AllowedRange&) {}, [](GpuWriter& writer) { writer.reset_sm_clocks(); });
+}
+
+void Agent::lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) {
+  write(
+      peer, gpu, [=](const AllowedRange&) { require_order(min_mhz, max_mhz); },
+      [=](GpuWriter& writer) { writer.lock_memory_clocks(min_mhz, max_mhz); });
+}
+
+void Agent::reset_memory_clocks(const Peer& peer, std::string_view gpu) {
+  write(
+      peer, gpu, [](const AllowedRange&) {}, [](GpuWriter& writer) { writer.reset_memory_clocks(); });
+}
+
+void Agent::set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w) {
+  write(
+      peer, gpu, [=](const AllowedRange& allowed) { require_power(power_limit_w, allowed); },
+      [=](GpuWriter& writer) { writer.set_power_limit_w(power_limit_w); });
+}
+
+void Agent::set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled) {
+  write(
+      peer, gpu, [](const AllowedRange&) {}, [=](GpuWriter& writer) { writer.set_persistence_mode(enabled); });
+}
+
+}  // namespace lowgear

@@ -1,0 +1,119 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/agent_service.h"
+#include "agent/gpu_worker.h"
+#include "agent/gpu_writer.h"
+#include "agent/lease_server.h"
+#include "agent/lease_table.h"
+#include "agent/process_watch.h"
+#include "agent/telemetry.h"
+
+namespace lowgear {
+
+struct AgentOptions {
+  LeaseServerOptions lease_server;
+  GpuWorkerOptions worker;
+  double telemetry_rate_hz = 20;
+  std::chrono::milliseconds driver_timeout{5'000};  ///< how long a request waits for the driver
+  std::chrono::milliseconds hung_after{2'000};      ///< a driver call of this length is reported
+};
+
+/// What the agent needs from outside, so that it can be tested without.
+struct AgentEnvironment {
+  std::shared_ptr<GpuSystem> gpus;
+  std::shared_ptr<AgentPolicy> policy;
+  std::shared_ptr<const ProcessTable> processes = std::make_shared<SystemProcessTable>();
+  std::function<void(std::string_view)> note;  ///< told what goes on; may be empty
+  std::function<void(std::string_view)> warn;  ///< told what should not; may be empty
+};
+
+/// The agent of a node: the only process that may change its GPUs. Gives each configured GPU to one process at a time,
+/// lets the GPU's thread follow that process' plan, and restores the GPU when the process lets go of it in whatever
+/// way.
+///
+/// All calls are made on the thread of the io_context.
+class Agent final : public AgentService, private LeaseGranter {
+ public:
+  /// Throws InputError when the policy names a GPU for control that is not there.
+  Agent(boost::asio::io_context& io, AgentOptions options, AgentEnvironment environment);
+  /// Restores what `stop` has not.
+  ~Agent() override;
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  /// Opens the lease socket. Throws InputError when it cannot.
+  void listen();
+  /// Closes the lease socket, ends every lease and restores every GPU; waits for each driver as long as the options
+  /// say. Returns what could not be restored, one line each. May be called again.
+  std::vector<std::string> stop();
+  /// Says which GPUs have stopped to answer and which answer again, once each. To be called every second or so.
+  void check_health();
+
+  [[nodiscard]] bool simulated() const override;
+  [[nodiscard]] bool dry_run() const override;
+  [[nodiscard]] std::string driver_version() const override;
+  [[nodiscard]] std::vector<GpuStatus> gpus() override;
+  [[nodiscard]] std::vector<LeaseStatus> leases() override;
+  void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) override;
+  void reset_sm_clocks(const Peer& peer, std::string_view gpu) override;
+  void lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) override;
+  void reset_memory_clocks(const Peer& peer, std::string_view gpu) override;
+  void set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w) override;
+  void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled) override;
+  void release(const Peer& peer, std::uint64_t lease_id) override;
+  void restore_all(const Peer& peer) override;
+  [[nodiscard]] bool may_read(const Peer& peer) const override;
+
+ private:
+  /// One GPU of the system, in its order.
+  struct Managed {
+    Gpu* gpu = nullptr;
+    std::unique_ptr<GpuWorker> worker;  ///< null for a GPU that is only read
+    std::optional<PowerLimits> power_limits;
+    bool hung = false;  ///< as last reported
+  };
+
+  [[nodiscard]] Grant open_lease(const Peer& peer, const HelloMessage& hello) override;
+  void take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<void(std::string)> reply) override;
+  void close_lease(std::uint64_t lease_id) override;
+
+  [[nodiscard]] std::size_t index_of(std::string_view gpu) const;
+  /// Throws NotFound, AccessDenied when nobody may change the GPU, and GpuError when its driver hangs.
+  [[nodiscard]] std::size_t controlled_gpu(std::string_view gpu) const;
+  Lease& add_lease(Lease lease);
+  /// The lease of this process on the GPU; taken when there is none. Throws as `open_lease`.
+  Lease& lease_for_request(const Peer& peer, std::size_t gpu);
+  void process_ended(std::uint64_t lease_id);
+  /// Takes it from the table and lets the GPU's thread restore.
+  std::future<void> end_lease(std::uint64_t lease_id, std::string_view why);
+  void write(const Peer& peer, std::string_view gpu, const std::function<void(const AllowedRange&)>& check,
+             GpuWorker::Task task);
+  [[nodiscard]] std::vector<std::string> restore_every_gpu();
+  [[nodiscard]] bool hangs(const Managed& managed) const;
+  [[nodiscard]] GpuStatus status_of(std::size_t index);
+  void note(std::string_view text) const {
+    if (environment_.note) environment_.note(text);
+  }
+  void warn(std::string_view text) const {
+    if (environment_.warn) environment_.warn(text);
+  }
+
+  boost::asio::io_context& io_;
+  AgentOptions options_;
+  AgentEnvironment environment_;
+  std::vector<Managed> gpus_;
+  LeaseTable leases_;
+  std::unique_ptr<Telemetry> telemetry_;
+  std::unique_ptr<LeaseServer> lease_server_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,327 @@
+#include "agent/gpu_worker.h"
+
+#include <pthread.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <span>
+#include <thread>
+#include <utility>
+
+#include "agent/poll_schedule.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::int64_t kNsPerS = 1'000'000'000;
+/// While a lease is suspended: its first unit after that may be this much late.
+constexpr std::int64_t kSuspendedSleepNs = 2'000'000;
+
+std::int64_t monotonic_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * kNsPerS + now.tv_nsec;
+}
+
+void sleep_for_ns(std::int64_t time_ns) {
+  const timespec time{.tv_sec = time_ns / kNsPerS, .tv_nsec = time_ns % kNsPerS};
+  ::clock_nanosleep(CLOCK_MONOTONIC, 0, &time, nullptr);
+}
+
+std::int64_t to_ns(std::chrono::milliseconds time) { return std::chrono::nanoseconds(time).count(); }
+
+}  // namespace
+
+/// All that the thread uses; shared with it, as it may stay within the driver for longer than the worker lives.
+class GpuWorker::Loop {
+ public:
+  Loop(std::shared_ptr<GpuSystem> system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options)
+      : system_(std::move(system)), writer_(std::move(writer)), options_(options) {
+    publish();
+  }
+
+  void run();
+  std::future<void> post(std::function<void(Loop&)> task);
+  void stop();
+  /// Whether the thread has ended within this time.
+  [[nodiscard]] bool wait_until_ended(std::chrono::seconds time);
+  [[nodiscard]] GpuWorkerStatus status() const;
+
+  // Called on the thread.
+  GpuWriter& writer() { return *writer_; }
+  void begin_lease(std::shared_ptr<SharedUnitRing> ring);
+  void end_lease();
+  void follow(std::unique_ptr<UnitClocks> clocks);
+  void publish();
+
+  std::thread thread;
+
+ private:
+  using Queued = std::packaged_task<void(Loop&)>;
+  [[nodiscard]] bool run_tasks();
+  void wait_for_task();
+  void look_at_ring();
+  void take(const UnitEvent& event, std::int64_t now_ns);
+  void apply_newest();
+  void suspend();
+  void sleep_until_next_look();
+
+  std::shared_ptr<GpuSystem> system_;
+  std::unique_ptr<GpuWriter> writer_;
+  GpuWorkerOptions options_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Queued> tasks_;  // under mutex_
+  bool stopping_ = false;     // under mutex_
+  bool ended_ = false;        // under mutex_
+  GpuWorkerStatus status_;    // under mutex_
+  std::atomic<bool> called_{false};
+  std::atomic<std::int64_t> busy_since_ns_{0};
+
+  // The thread's own.
+  std::shared_ptr<SharedUnitRing> ring_;
+  std::optional<UnitRingReader> reader_;
+  std::unique_ptr<UnitClocks> clocks_;
+  PollSchedule schedule_;
+  std::array<UnitEvent, kUnitRingCapacity> events_{};
+  std::optional<int> wanted_clock_mhz_;
+  std::uint64_t late_units_ = 0;
+  std::uint64_t units_ = 0;
+  std::uint64_t lost_ = 0;
+  std::int64_t last_unit_ns_ = 0;
+  bool suspended_ = false;
+};
+
+void GpuWorker::Loop::run() {
+  // Sleeps are to end when they were asked to, not up to 50 us later, as they do by default.
+  ::prctl(PR_SET_TIMERSLACK, 1UL);
+  ::pthread_setname_np(::pthread_self(), "lowgear-gpu");
+  while (run_tasks()) {
+    if (ring_) {
+      look_at_ring();
+      sleep_until_next_look();
+    } else {
+      wait_for_task();
+    }
+  }
+  const std::scoped_lock lock(mutex_);
+  ended_ = true;
+  wake_.notify_all();
+}
+
+/// Runs what is waiting; false when the thread is to end.
+bool GpuWorker::Loop::run_tasks() {
+  while (called_.load(std::memory_order_acquire)) {
+    std::unique_lock lock(mutex_);
+    if (stopping_) return false;
+    if (tasks_.empty()) {
+      called_.store(false, std::memory_order_release);
+      break;
+    }
+    Queued task = std::move(tasks_.front());
+    tasks_.pop_front();
+    lock.unlock();
+    busy_since_ns_.store(monotonic_ns(), std::memory_order_relaxed);
+    task(*this);
+    publish();
+    busy_since_ns_.store(0, std::memory_order_relaxed);
+  }
+  return true;
+}
+
+void GpuWorker::Loop::wait_for_task() {
+  const auto called = [this] { return called_.load(std::memory_order_acquire); };
+  std::unique_lock lock(mutex_);
+  if (writer_->status().clock_state != ClockState::failed) {
+    wake_.wait(lock, called);
+    return;
+  }
+  if (wake_.wait_for(lock, options_.retry_after, called)) return;
+  lock.unlock();
+  end_lease();
+}
+
+std::future<void> GpuWorker::Loop::post(std::function<void(Loop&)> task) {
+  Queued queued(std::move(task));
+  std::future<void> done = queued.get_future();
+  const std::scoped_lock lock(mutex_);
+  tasks_.push_back(std::move(queued));
+  called_.store(true, std::memory_order_release);
+  wake_.notify_all();
+  return done;
+}
+
+void GpuWorker::Loop::stop() {
+  const std::scoped_lock lock(mutex_);
+  stopping_ = true;
+  called_.store(true, std::memory_order_release);
+  wake_.notify_all();
+}
+
+bool GpuWorker::Loop::wait_until_ended(std::chrono::seconds time) {
+  std::unique_lock lock(mutex_);
+  return wake_.wait_for(lock, time, [this] { return ended_; });
+}
+
+void GpuWorker::Loop::begin_lease(std::shared_ptr<SharedUnitRing> ring) {
+  ring_ = std::move(ring);
+  reader_.emplace(ring_->ring());
+  clocks_.reset();
+  schedule_ = PollSchedule();
+  wanted_clock_mhz_.reset();
+  units_ = 0;
+  lost_ = 0;
+  last_unit_ns_ = monotonic_ns();
+  suspended_ = false;
+  ring_->ring().state.store(static_cast<std::uint32_t>(RingState::active), std::memory_order_release);
+}
+
+void GpuWorker::Loop::end_lease() {
+  if (ring_) {
+    ring_->ring().requested_clock_mhz.store(0, std::memory_order_relaxed);
+    ring_->ring().state.store(static_cast<std::uint32_t>(RingState::ended), std::memory_order_release);
+  }
+  reader_.reset();
+  ring_.reset();
+  clocks_.reset();
+  writer_->restore();
+}
+
+void GpuWorker::Loop::follow(std::unique_ptr<UnitClocks> clocks) {
+  clocks_ = std::move(clocks);
+  wanted_clock_mhz_.reset();
+}
+
+void GpuWorker::Loop::look_at_ring() {
+  const UnitRingReader::Batch batch = reader_->read(events_);
+  const std::int64_t now_ns = monotonic_ns();
+  lost_ += batch.lost;
+  if (batch.events == 0) {
+    if (!suspended_ && now_ns - last_unit_ns_ > to_ns(options_.suspend_after)) suspend();
+    return;
+  }
+  std::uint64_t begun = 0;
+  for (const UnitEvent& event : std::span(events_).first(batch.events)) {
+    take(event, now_ns);
+    if (event.type == UnitEventType::unit_begin) ++begun;
+  }
+  units_ += begun;
+  if (begun > 1) late_units_ += begun - 1;
+  last_unit_ns_ = now_ns;
+  if (suspended_) {
+    suspended_ = false;
+    ring_->ring().state.store(static_cast<std::uint32_t>(RingState::active), std::memory_order_release);
+  }
+  apply_newest();
+}
+
+void GpuWorker::Loop::take(const UnitEvent& event, std::int64_t now_ns) {
+  // The client wrote the time: one that cannot be is taken for now.
+  const auto event_ns = static_cast<std::int64_t>(event.time_ns & INT64_MAX);
+  const std::int64_t time_ns = event_ns <= now_ns && now_ns - event_ns < kNsPerS ? event_ns : now_ns;
+  if (event.type == UnitEventType::iteration_begin) schedule_.iteration_began(time_ns);
+  if (event.type == UnitEventType::unit_begin) schedule_.unit_began(time_ns);
+  if (!clocks_) return;
+  if (const std::optional<int> clock_mhz = clocks_->clock_mhz(event)) wanted_clock_mhz_ = clock_mhz;
+}
+
+/// Asks the driver for the newest unit's clock, and tells the client what was asked for and when it was taken.
+void GpuWorker::Loop::apply_newest() {
+  if (wanted_clock_mhz_) {
+    busy_since_ns_.store(monotonic_ns(), std::memory_order_relaxed);
+    if (writer_->follow(*wanted_clock_mhz_)) {
+      UnitRing& ring = ring_->ring();
+      ring.requested_clock_mhz.store(static_cast<std::uint32_t>(*wanted_clock_mhz_), std::memory_order_relaxed);
+      ring.applied_time_ns.store(static_cast<std::uint64_t>(monotonic_ns()), std::memory_order_release);
+    }
+    busy_since_ns_.store(0, std::memory_order_relaxed);
+  }
+  publish();
+}
+
+void GpuWorker::Loop::suspend() {
+  suspended_ = true;
+  wanted_clock_mhz_.reset();
+  schedule_.pause();
+  UnitRing& ring = ring_->ring();
+  ring.state.store(static_cast<std::uint32_t>(RingState::suspended), std::memory_order_release);
+  busy_since_ns_.store(monotonic_ns(), std::memory_order_relaxed);
+  writer_->restore();
+  busy_since_ns_.store(0, std::memory_order_relaxed);
+  ring.requested_clock_mhz.store(0, std::memory_order_relaxed);
+  publish();
+}
+
+void GpuWorker::Loop::sleep_until_next_look() {
+  sleep_for_ns(suspended_ ? kSuspendedSleepNs : schedule_.sleep_ns(monotonic_ns()));
+}
+
+void GpuWorker::Loop::publish() {
+  const std::scoped_lock lock(mutex_);
+  status_.writer = writer_->status();
+  status_.late_units = late_units_;
+  status_.units = units_;
+  status_.lost = lost_;
+  status_.has_plan = clocks_ != nullptr;
+  status_.suspended = suspended_;
+}
+
+GpuWorkerStatus GpuWorker::Loop::status() const {
+  std::unique_lock lock(mutex_);
+  GpuWorkerStatus status = status_;
+  lock.unlock();
+  const std::int64_t busy_since_ns = busy_since_ns_.load(std::memory_order_relaxed);
+  if (busy_since_ns != 0)
+    status.busy = std::chrono::nanoseconds(std::max<std::int64_t>(monotonic_ns() - busy_since_ns, 0));
+  return status;
+}
+
+GpuWorker::GpuWorker(std::shared_ptr<GpuSystem> system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options)
+    : loop_(std::make_shared<Loop>(std::move(system), std::move(writer), options)) {
+  loop_->thread = std::thread([loop = loop_] { loop->run(); });
+}
+
+GpuWorker::~GpuWorker() {
+  loop_->stop();
+  if (loop_->wait_until_ended(kPatience)) {
+    loop_->thread.join();
+  } else {
+    loop_->thread.detach();  // the driver has it; it keeps what it uses alive
+  }
+}
+
+std::future<void> GpuWorker::post(Task task) {
+  return loop_->post([task = std::move(task)](Loop& loop) { task(loop.writer()); });
+}
+
+std::future<void> GpuWorker::begin_lease(std::shared_ptr<SharedUnitRing> ring) {
+  return loop_->post([ring = std::move(ring)](Loop& loop) { loop.begin_lease(ring); });
+}
+
+void GpuWorker::follow_plan(std::function<std::unique_ptr<UnitClocks>()> make, std::function<void(std::string)> reply) {
+  (void)loop_->post([make = std::move(make), reply = std::move(reply)](Loop& loop) {
+    std::string refusal;
+    try {
+      loop.follow(make());
+    } catch (const std::exception& error) {
+      refusal = error.what();
+    }
+    reply(std::move(refusal));
+  });
+}
+
+std::future<void> GpuWorker::end_lease() {
+  return loop_->post([](Loop& loop) { loop.end_lease(); });
+}
+
+GpuWorkerStatus GpuWorker::status() const { return loop_->status(); }
+
+}  // namespace lowgear

@@ -1,0 +1,68 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "agent/agent_service.h"
+#include "agent/gpu_writer.h"
+#include "agent/shared_unit_ring.h"
+
+namespace lowgear {
+
+/// What a GPU's thread has done so far; may be read at any time.
+struct GpuWorkerStatus {
+  GpuWriterStatus writer;
+  std::uint64_t late_units = 0;  ///< unit starts of all leases that a newer one had overtaken when they were read
+  std::uint64_t units = 0;       ///< of the current lease
+  std::uint64_t lost = 0;        ///< of the current lease
+  bool has_plan = false;
+  bool suspended = false;
+  /// How long the thread has been at one task or one call to the driver.
+  std::chrono::nanoseconds busy{0};
+};
+
+struct GpuWorkerOptions {
+  /// Without any unit for so long, clocks go back to their default until the next one.
+  std::chrono::milliseconds suspend_after{30'000};
+  /// Between attempts to restore a GPU whose driver refused.
+  std::chrono::milliseconds retry_after{1'000};
+};
+
+/// One thread per controlled GPU, the only one that writes to it. It runs what it is asked to, in that order, and while
+/// a lease lasts it reads the lease's unit ring and applies the plan's clock of the newest unit: units that it finds
+/// overtaken are counted, never made up for. A driver that hangs holds up this GPU's thread and nothing else.
+class GpuWorker {
+ public:
+  using Task = std::function<void(GpuWriter&)>;
+
+  /// `system` is kept alive for as long as the thread lives, which is for ever when the driver never returns.
+  GpuWorker(std::shared_ptr<GpuSystem> system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options);
+  /// Ends the thread after the task at hand; waits for it `kPatience` at most. Restores nothing.
+  ~GpuWorker();
+  GpuWorker(const GpuWorker&) = delete;
+  GpuWorker& operator=(const GpuWorker&) = delete;
+  static constexpr std::chrono::seconds kPatience{1};
+
+  /// Runs the task on the thread. What it throws comes out of the future.
+  std::future<void> post(Task task);
+  /// Follows the units of a lease from now on.
+  std::future<void> begin_lease(std::shared_ptr<SharedUnitRing> ring);
+  /// Clocks for the units of the lease. Both run on the thread: `make`, as a long plan takes long to read, and `reply`
+  /// with what it threw (empty when nothing).
+  void follow_plan(std::function<std::unique_ptr<UnitClocks>()> make, std::function<void(std::string)> reply);
+  /// Ends the lease, if there is one, and restores the GPU.
+  std::future<void> end_lease();
+
+  [[nodiscard]] GpuWorkerStatus status() const;
+
+ private:
+  class Loop;
+  std::shared_ptr<Loop> loop_;
+};
+
+}  // namespace lowgear
