@@ -1,0 +1,119 @@
+/// HTTP: whatever bytes a connection carries, cut into pieces anyhow, end in a request that is answered, in a refusal,
+/// or in waiting for more; the size of what waits is bounded, and every answer is well-formed.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "agent/http_routes.h"
+#include "agent/http_wire.h"
+#include "core/error.h"
+#include "core/json.h"
+
+namespace {
+
+using namespace lowgear;
+
+/// Two GPUs; takes everything from users below 1000, refuses the others.
+class Service : public AgentService {
+ public:
+  Service() : gpus_(2) {
+    for (int i = 0; i < 2; ++i) {
+      gpus_[static_cast<std::size_t>(i)].identity.index = i;
+      gpus_[static_cast<std::size_t>(i)].identity.uuid = i == 0 ? "GPU-0" : "GPU-1";
+      gpus_[static_cast<std::size_t>(i)].reading.power_w = 75;
+    }
+  }
+  bool simulated() const override { return true; }
+  bool dry_run() const override { return false; }
+  std::string driver_version() const override { return "580"; }
+  std::vector<GpuStatus> gpus() override { return gpus_; }
+  std::vector<LeaseStatus> leases() override { return {}; }
+  void lock_sm_clocks(const Peer&, std::string_view gpu, int min_mhz, int max_mhz) override {
+    check(gpu, 0 <= min_mhz && min_mhz <= max_mhz);
+  }
+  void reset_sm_clocks(const Peer&, std::string_view gpu) override { check(gpu, true); }
+  void lock_memory_clocks(const Peer&, std::string_view gpu, int min_mhz, int max_mhz) override {
+    check(gpu, 0 <= min_mhz && min_mhz <= max_mhz);
+  }
+  void reset_memory_clocks(const Peer&, std::string_view gpu) override { check(gpu, true); }
+  void set_power_limit_w(const Peer&, std::string_view gpu, double power_limit_w) override {
+    check(gpu, power_limit_w > 0 && power_limit_w <= 1e5);
+  }
+  void set_persistence_mode(const Peer&, std::string_view gpu, bool) override { check(gpu, true); }
+  void release(const Peer&, std::uint64_t) override { throw NotFound("no lease"); }
+  void restore_all(const Peer&) override { throw AccessDenied("root only"); }
+  bool may_read(const Peer& peer) const override { return peer.uid < 1000; }
+
+ private:
+  /// What reaches the service has been checked.
+  static void check(std::string_view gpu, bool in_range) {
+    if (!in_range) std::abort();
+    if (gpu != "GPU-0" && gpu != "GPU-1") throw NotFound("no such GPU");
+  }
+  std::vector<GpuStatus> gpus_;
+};
+
+void check_answer(const HttpResponse& response) {
+  if (response.status < 200 || response.status > 599) std::abort();
+  if (response.ask_again_after.count() > 0 || response.stream || response.body.empty()) return;
+  for (const auto& [name, value] : response.headers) {
+    if ((name + value).find_first_of("\r\n") != std::string::npos) std::abort();
+  }
+  if (response.content_type != "application/json") return;
+  const Json body = parse_json(response.body, "answer");
+  if (response.status >= 400 && !body.at("error").at("message").is_string()) std::abort();
+}
+
+void answer(const HttpRequest& request) {
+  Service service;
+  CpuPower cpu_power(nullptr, [] { return std::int64_t{1}; });
+  const Metrics metrics;
+  const RouteContext context{service, cpu_power, metrics};
+  for (const std::optional<Peer>& peer :
+       {std::optional<Peer>(), std::optional<Peer>(Peer{0, 0, 1}), std::optional<Peer>(Peer{1000, 1000, 2})}) {
+    HttpRequest asked = request;
+    asked.peer = peer;
+    const HttpResponse response = handle(asked, context);
+    if (!peer && request.method != "GET" && request.method != "HEAD" && response.status < 400) std::abort();
+    check_answer(response);
+    (void)serialize(response, AfterResponse::keep_alive, ResponseBody::included);
+    if (response.stream) (void)stream_event(*response.stream, service.gpus(), context);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::size_t piece = data[0] == 0 ? size : data[0];
+  std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const HttpLimits limits{.header_bytes = 512, .body_bytes = 256};
+  HttpRequestParser parser(limits);
+  std::string waiting;
+  while (!rest.empty() && !parser.refusal()) {
+    waiting += rest.substr(0, piece);
+    rest.remove_prefix(std::min(piece, rest.size()));
+    while (!waiting.empty()) {
+      const std::size_t taken = parser.put(waiting);
+      if (taken > waiting.size()) std::abort();
+      waiting.erase(0, taken);
+      if (parser.refusal()) {
+        check_answer(*parser.refusal());
+        return 0;
+      }
+      if (parser.complete()) {
+        const HttpRequest request = parser.take();
+        if (request.body.size() > limits.body_bytes || request.path.size() > limits.header_bytes) std::abort();
+        answer(request);
+        parser = HttpRequestParser(limits);
+        continue;
+      }
+      if (taken == 0) break;
+    }
+    if (waiting.size() > limits.header_bytes + piece) std::abort();
+  }
+  return 0;
+}

@@ -1,0 +1,34 @@
+/// agent_http_fixture SOCKET: the agent's HTTP side over two simulated GPUs that exist only here, for tests in other
+/// languages. Says `ready` when it listens, ends with its standard input.
+#include <unistd.h>
+
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "agent/fake_agent_service.h"
+#include "agent/http_server.h"
+
+int main(int argc, char** argv) try {
+  if (argc != 2) {
+    std::fputs("usage: agent_http_fixture SOCKET\n", stderr);
+    return 2;
+  }
+  boost::asio::io_context io;
+  lowgear::FakeAgentService service;
+  lowgear::FakeCpuMeter cpu_meter;
+  lowgear::HttpServer server(io, service, &cpu_meter);
+  server.listen_unix(argv[1], 0600);
+
+  boost::asio::posix::stream_descriptor input(io, ::dup(STDIN_FILENO));
+  input.async_wait(boost::asio::posix::stream_descriptor::wait_read,
+                   [&](const boost::system::error_code&) { server.stop(); });
+  std::puts("ready");
+  std::fflush(stdout);
+  io.run();
+  return 0;
+} catch (const std::exception& error) {
+  std::fprintf(stderr, "agent_http_fixture: %s\n", error.what());
+  return 1;
+}
