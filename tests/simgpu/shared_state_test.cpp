@@ -145,9 +145,29 @@ TEST_F(SharedStateTest, AKernelEndsWithItsProcess) {
   EXPECT_THAT(gpu.context_pids(), testing::ElementsAre(static_cast<std::uint32_t>(child.pid())));
   child.kill();
   child.wait();
-  EXPECT_LT(gpu.run({.memory_s = 1e-4}), 1);  // would wait an hour
+  const double before_j = gpu.true_energy_j();
+  machine->wait(0.3);
+  EXPECT_LT((gpu.true_energy_j() - before_j) / 0.3, 150);  // copying takes 375 W
+  EXPECT_LT(gpu.run({.memory_s = 1e-4}), 1);               // would wait an hour
   machine->wait(0.15);
   EXPECT_THAT(gpu.context_pids(), testing::IsEmpty());
+}
+
+TEST_F(SharedStateTest, AKernelEndsWhenItsGpuIsLost) {
+  const auto machine = make("H100", SimulatedClock::real);
+  ChildProcess child([this] {
+    try {
+      open()->gpu(0).run({.memory_s = 3600});
+    } catch (const Error&) {
+      return;
+    }
+    throw Error("the kernel went on");
+  });
+  while (machine->gpu(0).gpu_utilisation_percent() < 50) machine->wait(0.01);
+  machine->gpu(0).inject({.lost = true});
+  EXPECT_TRUE(child.succeeded());
+  machine->wait(0.4);
+  EXPECT_EQ(machine->gpu(0).gpu_utilisation_percent(), 0);
 }
 
 TEST_F(SharedStateTest, KernelsOfTwoProcessesTakeTurns) {
