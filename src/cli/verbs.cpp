@@ -24,6 +24,10 @@ constexpr auto kVerbs = std::to_array<Verb>({
     {"report", "Write report.html of a folder that plan has written anew", "lowgear report out", declare_report},
     {"example", "Write an example profile to try things on: modelled, not measured", "lowgear example --out example",
      declare_example},
+    {"profile", "Make a stage profile from recordings, or predict the clocks that were not measured",
+     "lowgear profile recordings --out profile.csv --clocks few --supported-clocks 1410-210/15\n"
+     "  lowgear profile --fill measured.csv --supported-clocks 1410-855/15 --out profile.csv",
+     declare_profile},
     {"monitor", "Run a command and say what energy the GPUs and CPUs used meanwhile",
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
     {"simgpu", "Make a simulated machine with GPUs for programs that use NVML, look into it, break it, load it",

@@ -1,0 +1,216 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "cli/profile_input.h"
+#include "cli/profile_text.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "profile/options.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::array<std::string_view, 2> kClockChoices = {"all", "few"};
+constexpr int kMaxSkippedIterations = 1'000'000;
+
+struct ProfileArguments {
+  std::vector<std::string> recordings;
+  std::string merak;
+  std::string fill;
+  std::optional<int> choose;
+  MerakRun merak_run;
+  std::string clocks;  ///< --supported-clocks
+  bool predict = false;
+  ProfilingOptions profiling;
+  std::string out;
+  std::string errors_out;
+  std::string blocking_power_out;
+  bool json = false;
+
+  /// Everything that is read.
+  [[nodiscard]] std::vector<std::string> inputs() const {
+    std::vector<std::string> paths = recordings;
+    if (!merak.empty()) paths.push_back(merak);
+    if (!fill.empty()) paths.push_back(fill);
+    return paths;
+  }
+};
+
+void check(const ProfileArguments& arguments) {
+  const int sources = (arguments.recordings.empty() ? 0 : 1) + (arguments.merak.empty() ? 0 : 1) +
+                      (arguments.fill.empty() ? 0 : 1) + (arguments.choose ? 1 : 0);
+  if (sources != 1) throw InputError("give one of: recordings, --merak, --fill or --choose");
+  if (!arguments.choose && arguments.out.empty()) throw InputError("--out is missing: where to write the profile");
+  const bool needs_clocks =
+      arguments.choose || arguments.predict || !arguments.fill.empty() || !arguments.merak.empty();
+  if (needs_clocks && arguments.clocks.empty()) {
+    throw InputError("--supported-clocks is missing: the GPU's clocks, as 1410,1395,... or 1410-855/15");
+  }
+  for (const std::string& output : {arguments.out, arguments.errors_out, arguments.blocking_power_out}) {
+    if (!output.empty()) refuse_to_overwrite(output, arguments.inputs());
+  }
+}
+
+/// Supported clocks between those that were measured: nothing is extrapolated.
+std::vector<int> clocks_within(const StageProfile& profile, const std::vector<int>& clocks_mhz) {
+  int lowest_mhz = 0;
+  int highest_mhz = kMaxClockMhz;
+  for (int stage = 0; stage < profile.stages(); ++stage) {
+    for (int kind = 0; kind < kOpKindCount; ++kind) {
+      const auto rows = profile.measurements(stage, static_cast<OpKind>(kind));
+      if (rows.empty()) continue;
+      highest_mhz = std::min(highest_mhz, rows.front().clock_mhz);
+      lowest_mhz = std::max(lowest_mhz, rows.back().clock_mhz);
+    }
+  }
+  std::vector<int> within;
+  for (const int clock_mhz : clocks_mhz) {
+    if (clock_mhz >= lowest_mhz && clock_mhz <= highest_mhz) within.push_back(clock_mhz);
+  }
+  return within;
+}
+
+std::string errors_path(const ProfileArguments& arguments) {
+  return arguments.errors_out.empty() ? arguments.out + ".errors.csv" : arguments.errors_out;
+}
+
+FewClockFit fill(const StageProfile& profile, const ProfileArguments& arguments, Console& console) {
+  const std::vector<int> supported = parse_clocks(arguments.clocks);
+  const std::vector<int> within = clocks_within(profile, supported);
+  if (within.size() < supported.size()) {
+    console.note(
+        fmt::format("{} supported clocks are outside of those measured and get no row: nothing is extrapolated",
+                    supported.size() - within.size()));
+  }
+  return fit_few_clocks(profile, within);
+}
+
+void write_results(const ProfileArguments& arguments, const StageProfile& profile, const std::string& errors) {
+  write_file_atomically(arguments.out, write_stage_profile(profile));
+  write_file_atomically(errors_path(arguments), errors);
+}
+
+ExitCode run_choose(const ProfileArguments& arguments, Console& console) {
+  const std::vector<int> supported = parse_clocks(arguments.clocks);
+  const auto [lowest, highest] = std::ranges::minmax(supported);
+  const std::vector<int> chosen = choose_clocks(supported, lowest, highest, *arguments.choose);
+  if (arguments.json) {
+    console.print_json({{"clocks_mhz", chosen}});
+  } else {
+    console.print(fmt::format("{}\n", fmt::join(chosen, ",")));
+  }
+  return ExitCode::ok;
+}
+
+ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
+  const StageProfile given = read_stage_profile(read_file(arguments.fill), arguments.fill);
+  const FewClockFit fit = fill(given, arguments, console);
+  write_results(arguments, fit.profile(), error_csv(fit, nullptr));
+  if (arguments.json) {
+    Json json = filled_json(fit);
+    json["out"] = arguments.out;
+    json["errors_out"] = errors_path(arguments);
+    console.print_json(json);
+  } else {
+    console.print(filled_table(fit));
+    console.note(fmt::format("predicted rows are told from measured ones in {}", errors_path(arguments)));
+  }
+  return ExitCode::ok;
+}
+
+std::vector<Recording> load(const ProfileArguments& arguments) {
+  if (arguments.merak.empty()) return load_recordings(arguments.recordings);
+  MerakRun run = arguments.merak_run;
+  run.clocks_mhz = parse_clocks(arguments.clocks);
+  return load_merak(arguments.merak, run);
+}
+
+ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
+  const RecordedProfile recorded = profile_recordings(load(arguments), arguments.profiling);
+  for (const std::string& warning : recorded.warnings) console.warn(warning);
+  if (recorded.simulated) console.note("made from simulated GPUs: simulated, not measured");
+  Json json = recorded_json(recorded);
+  // Checked as a reader would: every stage with what a plan needs.
+  const StageProfile profile = read_stage_profile(write_stage_profile(recorded.profile()), "the recorded profile");
+  if (!arguments.blocking_power_out.empty()) {
+    write_file_atomically(arguments.blocking_power_out, write_blocking_power(recorded.blocking));
+  }
+  if (arguments.predict) {
+    const FewClockFit fit = fill(profile, arguments, console);
+    write_results(arguments, fit.profile(), error_csv(fit, &recorded));
+    json["filled"] = filled_json(fit);
+  } else {
+    write_results(arguments, profile, error_csv(recorded));
+  }
+  json["out"] = arguments.out;
+  json["errors_out"] = errors_path(arguments);
+  if (arguments.json) {
+    console.print_json(json);
+  } else {
+    console.print(recorded_table(recorded));
+  }
+  return ExitCode::ok;
+}
+
+ExitCode run_profile(const ProfileArguments& arguments, Console& console) {
+  check(arguments);
+  if (arguments.choose) return run_choose(arguments, console);
+  if (!arguments.fill.empty()) return run_fill(arguments, console);
+  return run_recordings(arguments, console);
+}
+
+void declare_sources(CLI::App& app, ProfileArguments& arguments) {
+  app.add_option("recordings", arguments.recordings,
+                 "Recordings of the client library: folders of ranks, or folders of such folders")
+      ->type_name("RECORDING");
+  app.add_option("--merak", arguments.merak,
+                 "Folder of Merak's profiling run: instructions-N.csv and time-energy-N.csv; --supported-clocks in the "
+                 "order in which they were run")
+      ->type_name("DIR");
+  add_whole_number(app, "--stages", {1, kMaxStages}, into(arguments.merak_run.stages),
+                   "Merak: pipeline stages; rank r runs stage r mod stages");
+  add_whole_number(app, "--microbatches", {1, kMaxIteration}, into(arguments.merak_run.microbatches),
+                   "Merak: microbatches per iteration");
+  add_whole_number(app, "--iterations", {1, kMaxIteration}, into(arguments.merak_run.iterations),
+                   "Merak: iterations per clock (num_prof_steps)");
+  app.add_option("--fill", arguments.fill, "Stage profile of at least four clocks, whose others are to be predicted")
+      ->type_name("FILE");
+  add_whole_number(app, "--choose", {kMinMeasuredClocks, kMaxClockMhz}, into(arguments.choose),
+                   "Only say which of the supported clocks to measure: this many");
+}
+
+}  // namespace
+
+VerbAction declare_profile(CLI::App& app) {
+  auto arguments = std::make_shared<ProfileArguments>();
+  declare_sources(app, *arguments);
+  app.add_option("--supported-clocks", arguments->clocks, "Clocks of the GPU in MHz: 1410,1395,... or 1410-855/15")
+      ->type_name("LIST");
+  add_choice(
+      app, "--clocks", kClockChoices, [arguments](std::size_t place) { arguments->predict = place == 1; },
+      "all: rows of the recorded clocks (default); few: the other supported clocks are predicted from them");
+  add_whole_number(app, "--skip-iterations", {0, kMaxSkippedIterations}, into(arguments->profiling.skipped_iterations),
+                   "First iterations of each recording that are left out (default 2)");
+  add_number(app, "--blocking-power", {0, kMaxBlockingPowerW}, into(arguments->profiling.blocking_w),
+             "What a GPU draws while it waits, where it was measured apart, in watts");
+  app.add_option("--out", arguments->out, "Where to write the stage profile")->type_name("FILE");
+  app.add_option("--errors-out", arguments->errors_out,
+                 "Where to write the origin and the errors of its rows (default: the profile's name and .errors.csv)")
+      ->type_name("FILE");
+  app.add_option("--blocking-power-out", arguments->blocking_power_out, "Where to write the power of waiting, by stage")
+      ->type_name("FILE");
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_profile(*arguments, console); };
+}
+
+}  // namespace lowgear

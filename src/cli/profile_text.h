@@ -1,0 +1,25 @@
+#pragma once
+
+#include <string>
+
+#include "core/json.h"
+#include "profile/few_clock_fit.h"
+#include "profile/recorded_profile.h"
+
+namespace lowgear {
+
+/// What was measured, with errors, as a table for people and as JSON.
+[[nodiscard]] std::string recorded_table(const RecordedProfile& profile);
+[[nodiscard]] Json recorded_json(const RecordedProfile& profile);
+
+/// A profile that was filled: rows say whether they are measured or predicted.
+[[nodiscard]] std::string filled_table(const FewClockFit& fit);
+[[nodiscard]] Json filled_json(const FewClockFit& fit);
+
+/// The companion of a profile, `stage,instruction,frequency,origin,time_error,energy_error,throttled`: origin is
+/// `measured` or `predicted`, errors are standard errors in s and J, empty where they are not known.
+[[nodiscard]] std::string error_csv(const RecordedProfile& profile);
+/// The same of one that was filled; `recorded` gives the errors of measured rows where it has them, and may be null.
+[[nodiscard]] std::string error_csv(const FewClockFit& fit, const RecordedProfile* recorded);
+
+}  // namespace lowgear
