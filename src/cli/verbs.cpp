@@ -28,6 +28,8 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear profile recordings --out profile.csv --clocks few --supported-clocks 1410-210/15\n"
      "  lowgear profile --fill measured.csv --supported-clocks 1410-855/15 --out profile.csv",
      declare_profile},
+    {"doctor", "Say what of GPUs, clocks and energy works on this machine, what does not, why, and what would help",
+     "lowgear doctor", declare_doctor},
     {"monitor", "Run a command and say what energy the GPUs and CPUs used meanwhile",
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
     {"simgpu", "Make a simulated machine with GPUs for programs that use NVML, look into it, break it, load it",

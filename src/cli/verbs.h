@@ -41,6 +41,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_report(CLI::App& app);
 [[nodiscard]] VerbAction declare_example(CLI::App& app);
 [[nodiscard]] VerbAction declare_profile(CLI::App& app);
+[[nodiscard]] VerbAction declare_doctor(CLI::App& app);
 [[nodiscard]] VerbAction declare_monitor(CLI::App& app);
 [[nodiscard]] VerbAction declare_simgpu(CLI::App& app);
 [[nodiscard]] VerbAction declare_completion(CLI::App& app);
