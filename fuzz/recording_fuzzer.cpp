@@ -1,0 +1,47 @@
+/// Recordings of the client library: three files in one input, separated by bytes of 0x1e. What is accepted keeps its
+/// promises, and a profile can be made of it or is refused.
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+#include "profile/recorded_profile.h"
+
+namespace {
+
+constexpr char kSeparator = '\x1e';
+
+void expect(bool promise) {
+  if (!promise) std::abort();
+}
+
+std::array<std::string_view, 3> parts_of(std::string_view text) {
+  std::array<std::string_view, 3> parts;
+  for (std::string_view& part : parts) {
+    const std::size_t end = text.find(kSeparator);
+    part = text.substr(0, end);
+    text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
+  }
+  return parts;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto [json, units, energy] = parts_of({reinterpret_cast<const char*>(data), size});
+  try {
+    const std::vector<lowgear::Recording> recordings{lowgear::read_recording({"fuzz", json, units, energy})};
+    double before_s = -1;
+    for (const lowgear::EnergySample& sample : recordings.front().samples) {
+      expect(sample.time_s > before_s);
+      before_s = sample.time_s;
+    }
+    const auto profile = lowgear::profile_recordings(recordings, {.skipped_iterations = 0, .blocking_w = {}});
+    for (const lowgear::RecordedCell& cell : profile.cells) expect(cell.energy_j >= 0 && cell.energy_error_j >= 0);
+  } catch (const lowgear::InputError&) {
+  }
+  return 0;
+}
