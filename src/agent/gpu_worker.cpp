@@ -147,6 +147,7 @@ void GpuWorker::Loop::wait_for_task() {
   if (wake_.wait_for(lock, options_.retry_after, called)) return;
   lock.unlock();
   end_lease();
+  publish();
 }
 
 std::future<void> GpuWorker::Loop::post(std::function<void(Loop&)> task) {

@@ -1,0 +1,360 @@
+#include "agent/agent.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/post.hpp>
+#include <cstring>
+#include <thread>
+
+#include "agent/fake_policy.h"
+#include "agent/test_trainer.h"
+#include "gpu/fake_gpu.h"
+
+namespace lowgear {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// An agent of two fake GPUs, both controlled, whose io_context runs on a thread of its own.
+class AgentTest : public ::testing::Test {
+ protected:
+  AgentTest() : gpus_(std::make_shared<FakeGpuSystem>(3)) {
+    std::string name = ::testing::TempDir() + "lowgear_agent_XXXXXX";
+    folder_ = ::mkdtemp(name.data());
+    options_.lease_server.socket = folder_ / "lease.sock";
+    options_.driver_timeout = 10s;
+    policy_ = std::make_shared<FakePolicy>(std::vector{uuid(0), uuid(1)});
+  }
+  ~AgentTest() override {
+    for (const auto& log : policy_->logs) log->let_go();
+    if (thread_.joinable()) {
+      on_agent([this](Agent& agent) {
+        agent.stop();
+        agent_.reset();
+      });
+      io_.stop();
+      thread_.join();
+    }
+    std::filesystem::remove_all(folder_);
+  }
+
+  void start() {
+    agent_ = std::make_unique<Agent>(io_, options_, environment());
+    agent_->listen();
+    thread_ = std::thread([this] {
+      const auto work = boost::asio::make_work_guard(io_);
+      io_.run();
+    });
+  }
+  /// Runs something on the agent's thread and hands on what it returns or throws.
+  template <typename Call>
+  auto on_agent(Call call) -> decltype(call(std::declval<Agent&>())) {
+    std::packaged_task<decltype(call(std::declval<Agent&>()))()> task([&] { return call(*agent_); });
+    auto result = task.get_future();
+    boost::asio::post(io_, [&task] { task(); });
+    return result.get();
+  }
+  [[nodiscard]] AgentEnvironment environment() const {
+    AgentEnvironment environment;
+    environment.gpus = gpus_;
+    environment.policy = policy_;
+    return environment;
+  }
+  [[nodiscard]] std::size_t leases() {
+    return on_agent([](Agent& agent) { return agent.leases().size(); });
+  }
+  [[nodiscard]] bool no_lease_soon() {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (leases() > 0) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::sleep_for(1ms);
+    }
+    return true;
+  }
+  [[nodiscard]] static std::string uuid(int gpu) { return FakeGpu(gpu).identity().uuid; }
+  [[nodiscard]] static Peer self() { return {.uid = ::getuid(), .gid = ::getgid(), .pid = ::getpid()}; }
+  [[nodiscard]] WriterLog& log(std::size_t gpu) { return *policy_->logs.at(gpu); }
+  [[nodiscard]] const std::filesystem::path& socket() const { return options_.lease_server.socket; }
+  static void expect_refusal(const std::function<void()>& call, const std::string& reason) {
+    try {
+      call();
+      ADD_FAILURE() << "not refused: " << reason;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(reason), std::string::npos) << error.what();
+    }
+  }
+
+  std::filesystem::path folder_;
+  AgentOptions options_;
+  std::shared_ptr<FakeGpuSystem> gpus_;
+  std::shared_ptr<FakePolicy> policy_;
+  boost::asio::io_context io_;
+  std::unique_ptr<Agent> agent_;
+  std::thread thread_;
+};
+
+TEST_F(AgentTest, LeasesAGpuAndFollowsItsPlan) {
+  start();
+  TestTrainer trainer(socket());
+  const LeaseMessage lease = trainer.take_lease(uuid(0), 3);
+  EXPECT_EQ(lease.gpu_uuid, uuid(0));
+  EXPECT_EQ(lease.min_clock_mhz, 345U);
+  EXPECT_EQ(lease.max_clock_mhz, 1980U);
+  trainer.hand_over(plan_message("plan"));
+  trainer.begin_unit(OpKind::forward, 0);
+  ASSERT_TRUE(log(0).wait_for("follow 1005"));
+  const auto statuses = on_agent([](Agent& agent) { return agent.leases(); });
+  ASSERT_EQ(statuses.size(), 1U);
+  EXPECT_EQ(statuses[0].owner.pid, ::getpid());
+  EXPECT_EQ(statuses[0].rank, 3U);
+  EXPECT_TRUE(statuses[0].has_plan);
+  trainer.release();
+  ASSERT_TRUE(log(0).wait_for("restore"));
+  EXPECT_TRUE(no_lease_soon());
+}
+
+TEST_F(AgentTest, AClosedConnectionEndsTheLease) {
+  start();
+  {
+    TestTrainer trainer(socket());
+    trainer.take_lease(uuid(0));
+    EXPECT_EQ(leases(), 1U);
+  }
+  EXPECT_TRUE(no_lease_soon());
+  EXPECT_TRUE(log(0).wait_for("restore"));
+}
+
+TEST_F(AgentTest, AKilledProcessLosesItsLeaseThoughItsChildHoldsTheConnection) {
+  start();
+  int held[2] = {-1, -1};
+  ASSERT_EQ(::pipe(held), 0);
+  const pid_t trainer = ::fork();
+  if (trainer == 0) {
+    ::alarm(60);
+    TestTrainer connection(socket());
+    connection.take_lease(uuid(1));
+    if (::fork() == 0) {
+      ::alarm(60);
+      char byte = 0;
+      ::close(held[1]);
+      (void)!::read(held[0], &byte, 1);  // until the test ends
+      ::_exit(0);
+    }
+    (void)!::write(held[1], "r", 1);
+    ::kill(::getpid(), SIGKILL);
+  }
+  ::waitpid(trainer, nullptr, 0);
+  EXPECT_TRUE(log(1).wait_for("restore"));
+  EXPECT_TRUE(no_lease_soon());
+  ::close(held[1]);
+  ::close(held[0]);
+}
+
+TEST_F(AgentTest, OneWriterAGpu) {
+  start();
+  TestTrainer first(socket());
+  first.take_lease(uuid(0));
+  TestTrainer second(socket());
+  expect_refusal([&] { second.take_lease(uuid(0)); }, "holds this GPU");
+  TestTrainer third(socket());
+  EXPECT_EQ(third.take_lease(uuid(1)).gpu_uuid, uuid(1));
+}
+
+TEST_F(AgentTest, RefusesWhatIsNotConfigured) {
+  start();
+  TestTrainer first(socket());
+  expect_refusal([&] { first.take_lease(uuid(2)); }, "does not name this GPU for control");
+  TestTrainer second(socket());
+  expect_refusal([&] { second.take_lease("GPU-none"); }, "GPU-none");
+}
+
+TEST_F(AgentTest, RefusesAnotherUser) {
+  policy_->only_user = ::getuid() + 1;
+  start();
+  TestTrainer trainer(socket());
+  expect_refusal([&] { trainer.take_lease(uuid(0)); }, "this user is not configured");
+  EXPECT_TRUE(log(0).calls().empty());
+}
+
+TEST_F(AgentTest, RefusesAPlanAndKeepsTheLease) {
+  start();
+  TestTrainer trainer(socket());
+  trainer.take_lease(uuid(0));
+  expect_refusal([&] { trainer.hand_over(plan_message("nonsense")); }, "this is no plan");
+  trainer.hand_over(plan_message("plan"));
+}
+
+TEST_F(AgentTest, ClosesOnFramesThatHaveNoPlace) {
+  start();
+  TestTrainer plan_first(socket());
+  plan_first.send(encode(plan_message("plan")));
+  EXPECT_EQ(plan_first.receive().value().type, FrameType::refused);
+  EXPECT_FALSE(plan_first.receive());
+  TestTrainer garbage(socket());
+  garbage.send(std::vector<std::byte>(100, std::byte{0x41}));
+  EXPECT_EQ(garbage.receive().value().type, FrameType::refused);
+  EXPECT_FALSE(garbage.receive());
+  TestTrainer old(socket());
+  old.send(encode(HelloMessage{.version = 99, .gpu = uuid(0), .rank = 0, .job = {}}));
+  EXPECT_EQ(old.receive().value().type, FrameType::refused);
+}
+
+TEST_F(AgentTest, ClosesASilentClient) {
+  options_.lease_server.hello_timeout = 20ms;
+  start();
+  TestTrainer silent(socket());
+  EXPECT_EQ(silent.receive().value().type, FrameType::refused);
+  EXPECT_FALSE(silent.receive());
+}
+
+TEST_F(AgentTest, ClosesAClientThatStopsWithinAFrame) {
+  options_.lease_server.frame_timeout = 20ms;
+  start();
+  TestTrainer trainer(socket());
+  trainer.take_lease(uuid(0));
+  auto plan = encode(plan_message("plan"));
+  plan.resize(plan.size() - 1);
+  trainer.send(plan);
+  EXPECT_EQ(trainer.receive().value().type, FrameType::refused);
+  EXPECT_TRUE(log(0).wait_for("restore"));
+}
+
+TEST_F(AgentTest, MakesRoomForTheNextClient) {
+  options_.lease_server.max_connections = 2;
+  start();
+  TestTrainer leased(socket());
+  leased.take_lease(uuid(0));
+  TestTrainer idle(socket());
+  TestTrainer next(socket());
+  EXPECT_EQ(next.take_lease(uuid(1)).gpu_uuid, uuid(1));
+  EXPECT_EQ(idle.receive().value().type, FrameType::refused);
+  TestTrainer one_too_many(socket());
+  EXPECT_EQ(one_too_many.receive().value().type, FrameType::refused);
+}
+
+TEST_F(AgentTest, ServesManyClients) {
+  start();
+  std::vector<std::unique_ptr<TestTrainer>> idle;
+  for (int i = 0; i < 64; ++i) idle.push_back(std::make_unique<TestTrainer>(socket()));
+  TestTrainer trainer(socket());
+  trainer.take_lease(uuid(0));
+  EXPECT_EQ(leases(), 1U);
+}
+
+TEST_F(AgentTest, SurvivesTheLackOfDescriptors) {
+  start();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  TestTrainer leased(socket());
+  leased.take_lease(uuid(0));
+  const FileDescriptor client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const FileDescriptor probe(::dup(0));
+  const rlimit none{.rlim_cur = static_cast<rlim_t>(probe.get()), .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::strncpy(address.sun_path, socket().c_str(), sizeof(address.sun_path) - 1);
+  EXPECT_EQ(::connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  std::byte byte{};
+  EXPECT_EQ(::recv(client.get(), &byte, 1, 0), 1);  // it is told, and not left waiting
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  TestTrainer next(socket());
+  EXPECT_EQ(next.take_lease(uuid(1)).gpu_uuid, uuid(1));
+}
+
+TEST_F(AgentTest, RequestsTakeALeaseThatTheirProcessHolds) {
+  start();
+  on_agent([](Agent& agent) { agent.lock_sm_clocks(self(), uuid(0), 345, 1005); });
+  on_agent([](Agent& agent) { agent.lock_sm_clocks(self(), uuid(0), 345, 1500); });
+  EXPECT_EQ(log(0).calls(), (std::vector<std::string>{"lock 345 1005", "lock 345 1500"}));
+  EXPECT_EQ(leases(), 1U);
+  TestTrainer trainer(socket());
+  expect_refusal([&] { trainer.take_lease(uuid(0)); }, "holds this GPU");
+  const auto id = on_agent([](Agent& agent) { return agent.leases().at(0).id; });
+  on_agent([id](Agent& agent) { agent.release(self(), id); });
+  EXPECT_TRUE(log(0).wait_for("restore"));
+}
+
+TEST_F(AgentTest, ARequestersEndEndsItsLease) {
+  start();
+  const pid_t process = ::fork();
+  if (process == 0) {
+    ::alarm(60);
+    while (true) ::pause();
+  }
+  const Peer peer{.uid = ::getuid(), .gid = ::getgid(), .pid = process};
+  on_agent([&](Agent& agent) { agent.lock_sm_clocks(peer, uuid(0), 345, 1005); });
+  EXPECT_EQ(leases(), 1U);
+  ::kill(process, SIGKILL);
+  EXPECT_TRUE(log(0).wait_for("restore"));
+  EXPECT_TRUE(no_lease_soon());
+  ::waitpid(process, nullptr, 0);
+}
+
+TEST_F(AgentTest, RefusesRequestsOutOfRangeAndFromAfar) {
+  start();
+  EXPECT_THROW(on_agent([](Agent& agent) { agent.lock_sm_clocks(self(), uuid(0), 100, 1005); }), InputError);
+  EXPECT_THROW(on_agent([](Agent& agent) { agent.lock_sm_clocks(self(), uuid(0), 1500, 1005); }), InputError);
+  EXPECT_THROW(on_agent([](Agent& agent) { agent.set_power_limit_w(self(), uuid(0), 900); }), InputError);
+  EXPECT_THROW(on_agent([](Agent& agent) { agent.reset_sm_clocks(self(), uuid(2)); }), AccessDenied);
+  EXPECT_THROW(on_agent([](Agent& agent) { agent.reset_sm_clocks(self(), "GPU-none"); }), NotFound);
+  const Peer afar{.uid = ::getuid(), .gid = ::getgid(), .pid = 0};
+  EXPECT_THROW(on_agent([&](Agent& agent) { agent.reset_sm_clocks(afar, uuid(0)); }), AccessDenied);
+  EXPECT_THROW(on_agent([](Agent& agent) { agent.release(self(), 99); }), NotFound);
+  EXPECT_EQ(leases(), 0U);
+}
+
+TEST_F(AgentTest, OnlyRootRestoresEverything) {
+  start();
+  TestTrainer trainer(socket());
+  trainer.take_lease(uuid(0));
+  EXPECT_THROW(on_agent([](Agent& agent) { agent.restore_all({.uid = 1, .gid = 1, .pid = 1}); }), AccessDenied);
+  EXPECT_EQ(leases(), 1U);
+  on_agent([](Agent& agent) { agent.restore_all({.uid = 0, .gid = 0, .pid = 1}); });
+  EXPECT_EQ(leases(), 0U);
+  EXPECT_FALSE(trainer.receive());
+  for (const std::size_t gpu : {0U, 1U}) EXPECT_TRUE(log(gpu).wait_for("restore"));
+}
+
+TEST_F(AgentTest, ReportsAHungDriver) {
+  options_.hung_after = 1ms;
+  options_.driver_timeout = 20ms;
+  start();
+  log(0).hang();
+  EXPECT_THROW(on_agent([](Agent& agent) { agent.lock_sm_clocks(self(), uuid(0), 345, 1005); }), GpuError);
+  const auto statuses = on_agent([](Agent& agent) { return agent.gpus(); });
+  EXPECT_FALSE(statuses.at(0).healthy);
+  EXPECT_TRUE(statuses.at(1).healthy);
+  EXPECT_FALSE(statuses.at(2).controlled);
+  on_agent([](Agent& agent) { agent.lock_sm_clocks(self(), uuid(1), 345, 1005); });
+  EXPECT_EQ(on_agent([](Agent& agent) { return agent.stop(); }).size(), 1U);
+  log(0).let_go();
+}
+
+TEST_F(AgentTest, RefusesToStartForAGpuThatIsNotThere) {
+  policy_ = std::make_shared<FakePolicy>(std::vector<std::string>{"GPU-none"});
+  EXPECT_THROW(Agent(io_, options_, environment()), InputError);
+}
+
+TEST_F(AgentTest, ReadsWithoutControllingAnything) {
+  policy_ = std::make_shared<FakePolicy>(std::vector<std::string>{});
+  start();
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  std::vector<GpuStatus> statuses;
+  do {
+    statuses = on_agent([](Agent& agent) { return agent.gpus(); });
+  } while (statuses.at(2).reading.time_ns == 0 && std::chrono::steady_clock::now() < deadline);
+  EXPECT_EQ(statuses.at(2).reading.sm_clock_mhz, 1980);
+  EXPECT_FALSE(statuses.at(2).controlled);
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,163 @@
+#include "agent/gpu_worker.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "agent/fake_policy.h"
+#include "gpu/fake_gpu.h"
+
+namespace lowgear {
+namespace {
+
+using namespace std::chrono_literals;
+
+class GpuWorkerTest : public ::testing::Test {
+ protected:
+  void start(GpuWorkerOptions options = {}) {
+    worker_ =
+        std::make_unique<GpuWorker>(std::make_shared<FakeGpuSystem>(1), std::make_unique<FakeWriter>(log_), options);
+  }
+  void begin_lease_with_plan() {
+    worker_->begin_lease(ring_).get();
+    std::promise<std::string> answer;
+    worker_->follow_plan([] { return std::make_unique<FakeUnitClocks>(); },
+                         [&answer](std::string refusal) { answer.set_value(std::move(refusal)); });
+    ASSERT_EQ(answer.get_future().get(), "");
+  }
+  void begin_unit(OpKind kind) {
+    write_unit(ring_->ring(),
+               {.time_ns = 1, .type = UnitEventType::unit_begin, .kind = static_cast<std::uint8_t>(kind)});
+  }
+  template <typename Condition>
+  [[nodiscard]] static bool eventually(Condition condition) {
+    const auto deadline = std::chrono::steady_clock::now() + 20s;
+    while (!condition()) {
+      if (std::chrono::steady_clock::now() > deadline) return false;
+      std::this_thread::sleep_for(1ms);
+    }
+    return true;
+  }
+  [[nodiscard]] RingState ring_state() const { return static_cast<RingState>(ring_->ring().state.load()); }
+
+  std::shared_ptr<WriterLog> log_ = std::make_shared<WriterLog>();
+  std::shared_ptr<SharedUnitRing> ring_ = std::make_shared<SharedUnitRing>();
+  std::unique_ptr<GpuWorker> worker_;
+};
+
+TEST_F(GpuWorkerTest, AppliesTheClockOfEachUnitAndTellsTheClient) {
+  start();
+  begin_lease_with_plan();
+  EXPECT_EQ(ring_state(), RingState::active);
+  begin_unit(OpKind::forward);
+  ASSERT_TRUE(log_->wait_for_last("follow 1005"));
+  begin_unit(OpKind::backward);
+  ASSERT_TRUE(log_->wait_for_last("follow 1500"));
+  ASSERT_TRUE(eventually([this] { return ring_->ring().requested_clock_mhz.load() == 1500; }));
+  ASSERT_TRUE(eventually([this] { return ring_->ring().applied_time_ns.load() > 0; }));
+  ASSERT_TRUE(eventually([this] { return worker_->status().units == 2; }));
+  EXPECT_TRUE(worker_->status().has_plan);
+}
+
+TEST_F(GpuWorkerTest, WithoutAPlanOnlyCounts) {
+  start();
+  worker_->begin_lease(ring_).get();
+  begin_unit(OpKind::forward);
+  ASSERT_TRUE(eventually([this] { return worker_->status().units == 1; }));
+  EXPECT_TRUE(log_->calls().empty());
+}
+
+TEST_F(GpuWorkerTest, CountsOvertakenUnitsAndAppliesTheNewest) {
+  start();
+  begin_lease_with_plan();
+  log_->hang();
+  begin_unit(OpKind::forward);
+  // Wait until the thread is within the driver; the units that come meanwhile are overtaken, but for the last.
+  ASSERT_TRUE(eventually([this] { return worker_->status().busy > 0ns; }));
+  for (int i = 0; i < 4; ++i) begin_unit(OpKind::forward);
+  begin_unit(OpKind::backward);
+  log_->let_go();
+  ASSERT_TRUE(log_->wait_for_last("follow 1500"));
+  ASSERT_TRUE(eventually([this] { return worker_->status().units == 6; }));
+  EXPECT_EQ(worker_->status().late_units, 4U);
+  EXPECT_EQ(log_->calls(), (std::vector<std::string>{"follow 1005", "follow 1500"}));
+}
+
+TEST_F(GpuWorkerTest, RestoresWhenTheLeaseEnds) {
+  start();
+  begin_lease_with_plan();
+  begin_unit(OpKind::forward);
+  ASSERT_TRUE(log_->wait_for("follow 1005"));
+  worker_->end_lease().get();
+  EXPECT_EQ(log_->calls().back(), "restore");
+  EXPECT_EQ(ring_state(), RingState::ended);
+  EXPECT_EQ(ring_->ring().requested_clock_mhz.load(), 0U);
+  EXPECT_FALSE(worker_->status().has_plan);
+}
+
+TEST_F(GpuWorkerTest, SuspendsALeaseWithoutUnitsAndResumes) {
+  start({.suspend_after = 5ms});
+  begin_lease_with_plan();
+  begin_unit(OpKind::forward);
+  ASSERT_TRUE(log_->wait_for_last("restore"));
+  ASSERT_TRUE(eventually([this] { return ring_state() == RingState::suspended; }));
+  ASSERT_TRUE(eventually([this] { return worker_->status().suspended; }));
+  begin_unit(OpKind::backward);
+  ASSERT_TRUE(log_->wait_for("follow 1500"));
+}
+
+TEST_F(GpuWorkerTest, TriesAgainToRestore) {
+  log_->failing_restores = 2;
+  start({.retry_after = 1ms});
+  worker_->end_lease().get();
+  ASSERT_TRUE(log_->wait_for("restore"));
+  EXPECT_EQ(log_->calls(), (std::vector<std::string>{"restore failed", "restore failed", "restore"}));
+  ASSERT_TRUE(eventually([this] { return worker_->status().writer.clock_state == ClockState::restored; }));
+}
+
+TEST_F(GpuWorkerTest, HandsOnWhatATaskThrows) {
+  start();
+  EXPECT_THROW(worker_->post([](GpuWriter& writer) { writer.set_power_limit_w(666); }).get(), GpuError);
+  worker_->post([](GpuWriter& writer) { writer.lock_sm_clocks(345, 1005); }).get();
+  EXPECT_EQ(log_->calls(), std::vector<std::string>{"lock 345 1005"});
+}
+
+TEST_F(GpuWorkerTest, RefusesAPlanThatCannotBeRead) {
+  start();
+  worker_->begin_lease(ring_).get();
+  std::promise<std::string> answer;
+  worker_->follow_plan([]() -> std::unique_ptr<UnitClocks> { throw InputError("no plan"); },
+                       [&answer](std::string refusal) { answer.set_value(std::move(refusal)); });
+  EXPECT_EQ(answer.get_future().get(), "no plan");
+  EXPECT_FALSE(worker_->status().has_plan);
+}
+
+TEST_F(GpuWorkerTest, TakesWhateverAHostileClientWrites) {
+  start();
+  begin_lease_with_plan();
+  UnitRing& ring = ring_->ring();
+  for (UnitRing::Slot& slot : ring.slots) {
+    slot.time_ns = UINT64_MAX;
+    slot.unit = UINT64_MAX;
+  }
+  for (const std::uint64_t written : {UINT64_MAX, std::uint64_t{5}, std::uint64_t{0}, UINT64_MAX / 2}) {
+    ring.written = written;
+    std::this_thread::sleep_for(1ms);
+  }
+  worker_->end_lease().get();
+  EXPECT_EQ(log_->calls().back(), "restore");
+}
+
+TEST_F(GpuWorkerTest, AHungDriverHoldsNobodyElseUp) {
+  start();
+  log_->hang();
+  const auto task = worker_->post([](GpuWriter& writer) { writer.reset_sm_clocks(); });
+  ASSERT_TRUE(eventually([this] { return worker_->status().busy > 1ms; }));
+  EXPECT_EQ(task.wait_for(0s), std::future_status::timeout);
+  worker_.reset();  // leaves the thread behind
+  log_->let_go();
+  EXPECT_TRUE(log_->wait_for("reset"));
+}
+
+}  // namespace
+}  // namespace lowgear
