@@ -79,12 +79,14 @@ class FrameReader {
   /// Takes what arrived. Throws InputError on a wrong magic, an unknown type or a payload over `max_bytes`; the
   /// connection is then beyond repair. Memory grows with what arrived, not with what a header promises.
   void append(std::span<const std::byte> bytes);
-  /// The next whole frame; empty when there is none yet.
+  /// The next whole frame; empty when there is none yet. Throws InputError when what follows it is no frame.
   [[nodiscard]] std::optional<Frame> next();
 
   explicit FrameReader(std::size_t max_bytes = kMaxFrameBytes) : max_bytes_(max_bytes) {}
 
  private:
+  void check_header() const;
+
   std::size_t max_bytes_;
   std::vector<std::byte> buffer_;
 };

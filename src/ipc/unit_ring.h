@@ -67,8 +67,9 @@ struct UnitRing {
 inline void write_unit(UnitRing& ring, const UnitEvent& event) noexcept {
   const std::uint64_t index = ring.written.load(std::memory_order_relaxed);
   UnitRing::Slot& slot = ring.slots[index & (kUnitRingCapacity - 1)];
-  slot.time_ns.store(event.time_ns, std::memory_order_relaxed);
-  slot.unit.store(pack_unit(event), std::memory_order_relaxed);
+  // Released, so that whoever sees a new value in a slot also sees how far the counter had come before it.
+  slot.time_ns.store(event.time_ns, std::memory_order_release);
+  slot.unit.store(pack_unit(event), std::memory_order_release);
   ring.written.store(index + 1, std::memory_order_release);
 }
 

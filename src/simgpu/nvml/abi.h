@@ -68,12 +68,21 @@ struct EventData {
 };
 static_assert(sizeof(EventData) == 32);
 
+/// nvmlPowerValue_v2_t
+struct PowerValueV2 {
+  std::uint32_t version;
+  std::uint8_t scope;
+  std::uint32_t power_mw;
+};
+static_assert(sizeof(PowerValueV2) == 12);
+
 /// NVML_STRUCT_VERSION: size and number of a versioned structure.
 template <typename Struct>
 constexpr std::uint32_t struct_version(std::uint32_t number) {
   return static_cast<std::uint32_t>(sizeof(Struct)) | number << 24U;
 }
 
+inline constexpr std::uint8_t kPowerScopeGpu = 0;                        ///< NVML_POWER_SCOPE_GPU
 inline constexpr std::uint32_t kNoInstance = 0xffffffff;                 ///< outside MIG
 inline constexpr std::uint64_t kMemoryNotAvailable = ~std::uint64_t{0};  ///< NVML_VALUE_NOT_AVAILABLE
 inline constexpr std::uint32_t kClockLimitTdp = 0xffffff01;              ///< NVML_CLOCK_LIMIT_ID_TDP

@@ -9,6 +9,7 @@ using lowgear::nvml::answer;
 using lowgear::nvml::answer_setter;
 using lowgear::nvml::Device;
 using lowgear::nvml::EventData;
+using lowgear::nvml::PowerValueV2;
 using lowgear::nvml::Return;
 
 namespace {
@@ -58,6 +59,13 @@ LOWGEAR_NVML nvmlDeviceResetMemoryLockedClocks(Device device) {
 LOWGEAR_NVML nvmlDeviceSetPowerManagementLimit(Device device, unsigned limit_mw) {
   return answer_setter(device, "DeviceSetPowerManagementLimit",
                        [&](SimulatedGpu& gpu) { gpu.set_power_limit_w(limit_mw * 1e-3); });
+}
+LOWGEAR_NVML nvmlDeviceSetPowerManagementLimit_v2(Device device, const PowerValueV2* value) {
+  if (value == nullptr) return Return::invalid_argument;
+  if (value->version != lowgear::nvml::struct_version<PowerValueV2>(2)) return Return::argument_version_mismatch;
+  if (value->scope != lowgear::nvml::kPowerScopeGpu) return Return::not_supported;
+  return answer_setter(device, "DeviceSetPowerManagementLimit",
+                       [&](SimulatedGpu& gpu) { gpu.set_power_limit_w(value->power_mw * 1e-3); });
 }
 LOWGEAR_NVML nvmlDeviceSetPersistenceMode(Device device, unsigned mode) {
   return answer_setter(device, "DeviceSetPersistenceMode", [&](SimulatedGpu& gpu) {

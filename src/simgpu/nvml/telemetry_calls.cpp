@@ -94,6 +94,14 @@ Return give_processes(Device device, std::string_view call, unsigned* count, Inf
   });
 }
 
+/// Load of an engine that no kernel here uses.
+Return give_engine_load(Device device, std::string_view call, unsigned* percent, unsigned* period_us) {
+  return answer_for(device, call, [&](SimulatedGpu& gpu) {
+    const Return first = give(percent, 0);
+    return first == Return::success ? give(period_us, gpu.model().sensors.utilisation_period_s * 1e6) : first;
+  });
+}
+
 /// Puts the value of a field into it.
 Return read_field(SimulatedGpu& gpu, FieldValue& field) {
   const auto give_milliwatts = [&](double power_w) {
@@ -253,6 +261,19 @@ LOWGEAR_NVML nvmlDeviceGetUtilizationRates(Device device, Utilization* rates) {
     return give(rates, Utilization{.gpu = static_cast<std::uint32_t>(gpu.gpu_utilisation_percent()),
                                    .memory = static_cast<std::uint32_t>(gpu.memory_utilisation_percent())});
   });
+}
+
+LOWGEAR_NVML nvmlDeviceGetEncoderUtilization(Device device, unsigned* percent, unsigned* period_us) {
+  return give_engine_load(device, "DeviceGetEncoderUtilization", percent, period_us);
+}
+LOWGEAR_NVML nvmlDeviceGetDecoderUtilization(Device device, unsigned* percent, unsigned* period_us) {
+  return give_engine_load(device, "DeviceGetDecoderUtilization", percent, period_us);
+}
+LOWGEAR_NVML nvmlDeviceGetJpgUtilization(Device device, unsigned* percent, unsigned* period_us) {
+  return give_engine_load(device, "DeviceGetJpgUtilization", percent, period_us);
+}
+LOWGEAR_NVML nvmlDeviceGetOfaUtilization(Device device, unsigned* percent, unsigned* period_us) {
+  return give_engine_load(device, "DeviceGetOfaUtilization", percent, period_us);
 }
 
 LOWGEAR_NVML nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {

@@ -1,0 +1,59 @@
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+#include <vector>
+
+#include "core/error.h"
+#include "ipc/lease_messages.h"
+
+namespace {
+
+/// What was read is written and read back the same.
+template <typename Message>
+void check_round_trip(const lowgear::Frame& frame, Message (*decode)(std::span<const std::byte>)) {
+  const std::vector<std::byte> again = lowgear::encode(decode(frame.payload));
+  if (!std::equal(frame.payload.begin(), frame.payload.end(), again.begin() + lowgear::kFrameHeaderBytes,
+                  again.end())) {
+    std::abort();
+  }
+}
+
+void read_frame(const lowgear::Frame& frame) {
+  switch (frame.type) {
+    case lowgear::FrameType::hello:
+      return check_round_trip(frame, lowgear::decode_hello);
+    case lowgear::FrameType::lease:
+      return check_round_trip(frame, lowgear::decode_lease);
+    case lowgear::FrameType::refused:
+      return check_round_trip(frame, lowgear::decode_refused);
+    case lowgear::FrameType::plan:
+      return check_round_trip(frame, lowgear::decode_plan);
+    case lowgear::FrameType::accepted:
+    case lowgear::FrameType::release:
+      return;
+  }
+  std::abort();
+}
+
+}  // namespace
+
+/// The first byte says in pieces of what size the rest arrives.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::size_t piece = data[0] + std::size_t{1};
+  std::span<const std::byte> rest(reinterpret_cast<const std::byte*>(data + 1), size - 1);
+  lowgear::FrameReader reader(1U << 16U);
+  try {
+    while (!rest.empty()) {
+      const auto part = rest.first(std::min(piece, rest.size()));
+      rest = rest.subspan(part.size());
+      reader.append(part);
+      while (const auto frame = reader.next()) read_frame(*frame);
+    }
+  } catch (const lowgear::InputError&) {
+    return 0;
+  }
+  return 0;
+}
