@@ -1,0 +1,124 @@
+/// How long it takes from a unit's start in the shared ring to the call to the driver, and what processor time the
+/// thread of a leased GPU takes meanwhile: one GPU whose driver does nothing, iterations of eight units of 5 to 20 ms
+/// that vary by some per cent.
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include <algorithm>
+#include <chrono>
+#include <future>
+#include <memory>
+#include <random>
+#include <span>
+#include <thread>
+#include <vector>
+
+#include "agent/gpu_worker.h"
+
+namespace lowgear {
+namespace {
+
+std::uint64_t monotonic_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
+}
+
+double processor_time_s() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
+  return seconds(usage.ru_utime) + seconds(usage.ru_stime);
+}
+
+/// Notes when each write would have been made.
+class NotingWriter final : public GpuWriter {
+ public:
+  explicit NotingWriter(std::vector<std::uint64_t>& times) : times_(&times) {}
+  bool follow(int) override {
+    times_->push_back(monotonic_ns());
+    return true;
+  }
+  void lock_sm_clocks(int, int) override {}
+  void reset_sm_clocks() override {}
+  void lock_memory_clocks(int, int) override {}
+  void reset_memory_clocks() override {}
+  void set_power_limit_w(double) override {}
+  void set_persistence_mode(bool) override {}
+  void restore() noexcept override {}
+  [[nodiscard]] GpuWriterStatus status() const override { return {}; }
+
+ private:
+  std::vector<std::uint64_t>* times_;
+};
+
+/// Another clock for every unit.
+class AlternatingClocks final : public UnitClocks {
+ public:
+  [[nodiscard]] std::optional<int> clock_mhz(const UnitEvent& event) override {
+    if (event.type != UnitEventType::unit_begin) return std::nullopt;
+    return event.microbatch % 2 == 0 ? 1005 : 1500;
+  }
+};
+
+double percentile_us(std::vector<double>& values_us, double share) {
+  const auto position = static_cast<std::size_t>(share * static_cast<double>(values_us.size() - 1));
+  std::nth_element(values_us.begin(), values_us.begin() + static_cast<std::ptrdiff_t>(position), values_us.end());
+  return values_us[position];
+}
+
+std::vector<std::uint64_t> run_units(UnitRing& ring, int iterations) {
+  constexpr std::uint32_t kUnits = 8;
+  std::mt19937_64 random(1);
+  std::normal_distribution<double> variation(1, 0.02);
+  std::vector<std::uint64_t> starts;
+  for (int iteration = 0; iteration < iterations; ++iteration) {
+    write_unit(ring, {.time_ns = monotonic_ns(), .type = UnitEventType::iteration_begin});
+    for (std::uint32_t unit = 0; unit < kUnits; ++unit) {
+      starts.push_back(monotonic_ns());
+      write_unit(ring, {.time_ns = starts.back(), .type = UnitEventType::unit_begin, .microbatch = unit});
+      const double time_ms = (5 + 15.0 * unit / kUnits) * variation(random);
+      std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(time_ms));
+    }
+  }
+  return starts;
+}
+
+void study() {
+  constexpr int kIterations = 100;
+  std::vector<std::uint64_t> writes;
+  auto ring = std::make_shared<SharedUnitRing>();
+  std::vector<std::uint64_t> starts;
+  double share_of_core = 0;
+  {
+    GpuWorker worker(nullptr, std::make_unique<NotingWriter>(writes), {});
+    worker.begin_lease(ring).get();
+    std::promise<void> ready;
+    worker.follow_plan([] { return std::make_unique<AlternatingClocks>(); },
+                       [&ready](const std::string&) { ready.set_value(); });
+    ready.get_future().get();
+    const double before_s = processor_time_s();
+    const std::uint64_t begin_ns = monotonic_ns();
+    starts = run_units(ring->ring(), kIterations);
+    share_of_core = (processor_time_s() - before_s) / (static_cast<double>(monotonic_ns() - begin_ns) / 1e9);
+    worker.end_lease().get();
+  }
+  std::vector<double> latencies_us;
+  for (std::size_t i = 0; i < std::min(starts.size(), writes.size()); ++i) {
+    latencies_us.push_back(static_cast<double>(writes[i] - starts[i]) / 1e3);
+  }
+  fmt::print("units {}, writes {}\n", starts.size(), writes.size());
+  fmt::print("ring to driver call: median {:.0f} us, p99 {:.0f} us\n", percentile_us(latencies_us, 0.5),
+             percentile_us(latencies_us, 0.99));
+  fmt::print("processor time of a leased GPU's thread, the units' sleeps included: {:.1f} % of a core\n",
+             100 * share_of_core);
+}
+
+}  // namespace
+}  // namespace lowgear
+
+int main() { lowgear::study(); }
