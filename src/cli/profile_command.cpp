@@ -142,16 +142,15 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   Json json = recorded_json(recorded);
   // Checked as a reader would: every stage with what a plan needs.
   const StageProfile profile = read_stage_profile(write_stage_profile(recorded.profile()), "the recorded profile");
-  if (!arguments.blocking_power_out.empty()) {
-    write_file_atomically(arguments.blocking_power_out, write_blocking_power(recorded.blocking));
-  }
+  const std::string blocking = arguments.blocking_power_out.empty() ? "" : write_blocking_power(recorded.blocking);
   if (arguments.predict) {
     const FewClockFit fit = fill(profile, arguments, console);
-    write_results(arguments, fit.profile(), error_csv(fit, &recorded));
     json["filled"] = filled_json(fit);
+    write_results(arguments, fit.profile(), error_csv(fit, &recorded));
   } else {
     write_results(arguments, profile, error_csv(recorded));
   }
+  if (!blocking.empty()) write_file_atomically(arguments.blocking_power_out, blocking);
   json["out"] = arguments.out;
   json["errors_out"] = errors_path(arguments);
   if (arguments.json) {

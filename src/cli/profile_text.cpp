@@ -32,10 +32,6 @@ void append_errors(std::string& text, const CellKey& key, std::string_view origi
                  errors, throttled ? 1 : 0);
 }
 
-constexpr double kThrottledShare = 0.1;
-
-bool is_throttled(const RecordedCell& cell) { return cell.throttled_share.value_or(0) > kThrottledShare; }
-
 std::string errors_of(const RecordedCell& cell) { return fmt::format("{},{}", cell.time_error_s, cell.energy_error_j); }
 
 }  // namespace
@@ -145,7 +141,7 @@ std::string error_csv(const RecordedProfile& profile) {
   std::string text(kErrorHeader);
   for (const RecordedCell& cell : profile.cells) {
     if (!cell.is_identified || !(cell.energy_j > 0)) continue;
-    append_errors(text, cell.key, profile.simulated ? "simulated" : "measured", errors_of(cell), is_throttled(cell));
+    append_errors(text, cell.key, profile.simulated ? "simulated" : "measured", errors_of(cell), cell.is_throttled());
   }
   return text;
 }

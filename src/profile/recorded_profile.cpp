@@ -16,7 +16,6 @@ namespace {
 /// NVML: software power cap, hardware slowdown, software and hardware thermal slowdown, hardware power brake.
 constexpr std::uint64_t kThrottleBits = 0x04 | 0x08 | 0x20 | 0x40 | 0x80;
 
-constexpr double kThrottledShare = 0.1;
 constexpr double kUnstableVariation = 0.1;
 constexpr double kLargeEnergyError = 0.05;
 constexpr long long kFewUnits = 10;
@@ -198,7 +197,7 @@ void warn_of(const RecordedCell& cell, std::vector<std::string>& warnings) {
     return;
   }
   if (cell.units < kFewUnits) warnings.push_back(fmt::format("{}: only {} units", what, cell.units));
-  if (cell.throttled_share.value_or(0) > kThrottledShare) {
+  if (cell.is_throttled()) {
     warnings.push_back(fmt::format("{}: throttled in {:.0f} % of the samples: the GPU did not run at this clock", what,
                                    100 * *cell.throttled_share));
   }
@@ -226,15 +225,20 @@ void check_recordings(std::span<const Recording> recordings) {
   }
 }
 
-/// Without the units for which no clock was asked.
-void drop_unlabelled(Recording& recording, std::vector<std::string>& warnings) {
-  const auto unlabelled = std::erase_if(recording.units, [](const RecordedUnit& unit) { return unit.clock_mhz == 0; });
-  if (unlabelled == 0) return;
-  warnings.push_back(fmt::format("{}: no clock was asked for in {} units; left out", recording.source, unlabelled));
-  if (recording.units.empty()) {
+/// Leaves out the cells of units for which no clock was asked.
+void drop_unlabelled(RankProfile& rank, const std::string& source, std::vector<std::string>& warnings) {
+  long long units = 0;
+  std::erase_if(rank.cells, [&units](const auto& cell) {
+    const bool unlabelled = cell.first.clock_mhz == 0;
+    if (unlabelled) units += cell.second.times_s.count();
+    return unlabelled;
+  });
+  if (units == 0) return;
+  if (rank.cells.empty()) {
     throw InputError(
-        fmt::format("{}: no clock was asked for in any unit; record with a plan that sets clocks", recording.source));
+        fmt::format("{}: no clock was asked for in any unit; record with a plan that sets clocks", source));
   }
+  warnings.push_back(fmt::format("{}: no clock was asked for in {} units; left out", source, units));
 }
 
 }  // namespace
@@ -254,15 +258,12 @@ RecordedProfile profile_recordings(std::span<const Recording> recordings, const 
   ProfileBuilder builder;
   std::vector<std::string> warnings;
   for (const Recording& recording : recordings) {
-    Recording kept = without_warm_up(recording, options.skipped_iterations);
     if (recording.lost_units > 0) {
       warnings.push_back(fmt::format("{}: {} units were lost, whose energy counts as waiting", recording.source,
                                      recording.lost_units));
     }
-    RankProfile rank = profile_rank(kept, options.blocking_w);
-    if (std::erase_if(rank.cells, [](const auto& cell) { return cell.first.clock_mhz == 0; }) > 0) {
-      drop_unlabelled(kept, warnings);
-    }
+    RankProfile rank = profile_rank(without_warm_up(recording, options.skipped_iterations), options.blocking_w);
+    drop_unlabelled(rank, recording.source, warnings);
     builder.add(rank);
   }
   RecordedProfile profile = builder.finish();

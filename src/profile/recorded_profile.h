@@ -27,6 +27,8 @@ struct RecordedCell {
   std::optional<double> throttled_share;
   bool is_identified = true;  ///< on every rank: its energy can be told from that of other cells
 
+  /// In more than a tenth of the samples.
+  [[nodiscard]] bool is_throttled() const { return throttled_share.value_or(0) > 0.1; }
   [[nodiscard]] Measurement measurement() const { return {key.clock_mhz, time_s, energy_j}; }
 };
 

@@ -11,8 +11,7 @@
 
 namespace lowgear {
 
-/// Bounds on what a recording may hold: a rank that computes a unit every 10 ms records a week.
-inline constexpr std::size_t kMaxRecordedUnits = std::size_t{1} << 26;
+/// Bounds on what a recording may hold. That of a CSV (kMaxCsvCells) is about two million units.
 inline constexpr int kMaxRanks = 1 << 20;
 inline constexpr int kMaxIteration = 1'000'000'000;
 /// Longest recording: a year.
@@ -69,7 +68,7 @@ struct RecordingText {
 
 /// Reads a recording of the client library. Rows of units that are no computation (`load`, `p2p`, ...) are skipped.
 /// Throws InputError with file, line and column on another format, numbers out of range, a unit that ends before it
-/// starts, samples whose times do not rise or whose counter falls, or too many rows. `iterations.csv` is not needed
+/// starts or samples whose times do not rise or whose counter falls. `iterations.csv` is not needed
 /// here.
 [[nodiscard]] Recording read_recording(const RecordingText& text);
 
