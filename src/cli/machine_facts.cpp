@@ -1,6 +1,5 @@
 #include "cli/machine_facts.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
@@ -120,6 +120,7 @@ AgentReach reach_agent(const fs::path& socket) {
   std::memcpy(address.sun_path, socket.c_str(), socket.native().size());
   const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (descriptor < 0) return AgentReach::failed;
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): what connect takes
   const bool connected = ::connect(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
   const int error = errno;
   ::close(descriptor);
@@ -134,7 +135,7 @@ std::string container_kind(const fs::path& root) {
   if (is_there(root / ".dockerenv")) return "docker";
   if (is_there(root / "run/.containerenv")) return "podman";
   // systemd's convention for containers (https://systemd.io/CONTAINER_INTERFACE).
-  const std::string kind = first_line(root / "run/systemd/container");
+  std::string kind = first_line(root / "run/systemd/container");
   if (!kind.empty()) return kind;
   static constexpr auto kMarks = std::to_array<std::pair<std::string_view, std::string_view>>(
       {{"kubepods", "kubernetes"}, {"docker", "docker"}, {"libpod", "podman"}, {"lxc", "lxc"}});

@@ -42,13 +42,13 @@ inline constexpr std::size_t kDriverVersionBytes = 80;
 
 /// nvmlPciInfo_t, version 3
 struct PciInfo {
-  char bus_id_legacy[16];
+  char bus_id_legacy[16];  // NOLINT(*-avoid-c-arrays): the layout is C's
   std::uint32_t domain;
   std::uint32_t bus;
   std::uint32_t device;
   std::uint32_t pci_device_id;
   std::uint32_t pci_subsystem_id;
-  char bus_id[32];
+  char bus_id[32];  // NOLINT(*-avoid-c-arrays)
 };
 static_assert(sizeof(PciInfo) == 68);
 

@@ -78,7 +78,7 @@ class NvmlControlSystem final : public GpuControlSystem {
   [[nodiscard]] std::vector<std::string> problems() const override { return gpus_.problems; }
   [[nodiscard]] std::unique_ptr<GpuControl> control(std::string_view uuid_or_pci_address) override {
     // All of them were made by open_gpus.
-    return std::make_unique<NvmlControl>(static_cast<NvmlGpu&>(find_gpu(*this, uuid_or_pci_address)));
+    return std::make_unique<NvmlControl>(dynamic_cast<NvmlGpu&>(find_gpu(*this, uuid_or_pci_address)));
   }
 
  private:

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
+#include <cstdint>
 #include <functional>
 
 namespace lowgear {
@@ -88,7 +90,9 @@ double NvmlGpu::instant_power_w() {
   library_->check(field.result, identity_.uuid, "instant power");
   const bool wide =
       field.value_type == nvml::ValueType::unsigned_long || field.value_type == nvml::ValueType::unsigned_long_long;
-  const std::uint64_t power_mw = wide ? field.value.unsigned_long : field.value.unsigned_integer;
+  // NVML's machines are little-endian: a narrow value is the low half.
+  const auto bits = std::bit_cast<std::uint64_t>(field.value);
+  const std::uint64_t power_mw = wide ? bits : bits & 0xffffffffU;
   return static_cast<double>(power_mw) * kWattsPerMilliwatt;
 }
 

@@ -38,7 +38,7 @@ NvmlSurvey survey_nvml() {
   for (const std::unique_ptr<Gpu>& gpu : found.gpus) {
     try {
       // All of them were made by open_gpus.
-      result.gpus.push_back(survey(*library, static_cast<NvmlGpu&>(*gpu)));
+      result.gpus.push_back(survey(*library, dynamic_cast<NvmlGpu&>(*gpu)));
     } catch (const GpuError& error) {
       result.problems.emplace_back(error.what());
     }
