@@ -88,6 +88,17 @@ std::vector<std::uint64_t> run_units(UnitRing& ring, int iterations) {
   return starts;
 }
 
+/// From each unit's start to the write that followed it before the next unit began; units that got none are left out.
+std::vector<double> latencies_of(const std::vector<std::uint64_t>& starts, const std::vector<std::uint64_t>& writes) {
+  std::vector<double> latencies_us;
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    const auto write = std::lower_bound(writes.begin(), writes.end(), starts[i]);
+    const bool overtaken = write == writes.end() || (i + 1 < starts.size() && *write >= starts[i + 1]);
+    if (!overtaken) latencies_us.push_back(static_cast<double>(*write - starts[i]) / 1e3);
+  }
+  return latencies_us;
+}
+
 void study() {
   constexpr int kIterations = 100;
   std::vector<std::uint64_t> writes;
@@ -107,10 +118,7 @@ void study() {
     share_of_core = (processor_time_s() - before_s) / (static_cast<double>(monotonic_ns() - begin_ns) / 1e9);
     worker.end_lease().get();
   }
-  std::vector<double> latencies_us;
-  for (std::size_t i = 0; i < std::min(starts.size(), writes.size()); ++i) {
-    latencies_us.push_back(static_cast<double>(writes[i] - starts[i]) / 1e3);
-  }
+  std::vector<double> latencies_us = latencies_of(starts, writes);
   fmt::print("units {}, writes {}\n", starts.size(), writes.size());
   fmt::print("ring to driver call: median {:.0f} us, p99 {:.0f} us\n", percentile_us(latencies_us, 0.5),
              percentile_us(latencies_us, 0.99));

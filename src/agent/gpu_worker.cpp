@@ -210,6 +210,7 @@ void GpuWorker::Loop::look_at_ring() {
     return;
   }
   std::uint64_t begun = 0;
+  wanted_clock_mhz_.reset();
   for (const UnitEvent& event : std::span(events_).first(batch.events)) {
     take(event, now_ns);
     if (event.type == UnitEventType::unit_begin) ++begun;

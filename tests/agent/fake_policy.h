@@ -49,13 +49,20 @@ class WriterLog {
     hanging_ = false;
     hanging_.notify_all();
   }
-  void pass() const { hanging_.wait(true); }
+  void pass() {
+    if (hanging_) held_ = true;
+    hanging_.wait(true);
+    held_ = false;
+  }
+  /// Whether a call is being held up.
+  [[nodiscard]] bool held() const { return held_; }
 
  private:
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   std::vector<std::string> calls_;
   std::atomic<bool> hanging_{false};
+  std::atomic<bool> held_{false};
 };
 
 /// Writes nothing but its log: `follow 1305`, `lock 345 1005`, `restore`.

@@ -73,7 +73,7 @@ TEST_F(GpuWorkerTest, CountsOvertakenUnitsAndAppliesTheNewest) {
   log_->hang();
   begin_unit(OpKind::forward);
   // Wait until the thread is within the driver; the units that come meanwhile are overtaken, but for the last.
-  ASSERT_TRUE(eventually([this] { return worker_->status().busy > 0ns; }));
+  ASSERT_TRUE(eventually([this] { return log_->held(); }));
   for (int i = 0; i < 4; ++i) begin_unit(OpKind::forward);
   begin_unit(OpKind::backward);
   log_->let_go();
