@@ -65,6 +65,10 @@ class GpuWorker::Loop {
 
  private:
   using Queued = std::packaged_task<void(Loop&)>;
+  struct PublishAtEnd {
+    Loop& loop;
+    ~PublishAtEnd() { loop.publish(); }
+  };
   [[nodiscard]] bool run_tasks();
   void wait_for_task();
   void look_at_ring();
@@ -131,7 +135,6 @@ bool GpuWorker::Loop::run_tasks() {
     lock.unlock();
     busy_since_ns_.store(monotonic_ns(), std::memory_order_relaxed);
     task(*this);
-    publish();
     busy_since_ns_.store(0, std::memory_order_relaxed);
   }
   return true;
@@ -151,7 +154,11 @@ void GpuWorker::Loop::wait_for_task() {
 }
 
 std::future<void> GpuWorker::Loop::post(std::function<void(Loop&)> task) {
-  Queued queued(std::move(task));
+  // Whoever waits for the task finds the status as the task left it.
+  Queued queued([run_task = std::move(task)](Loop& loop) {
+    const PublishAtEnd publish{loop};
+    run_task(loop);
+  });
   std::future<void> done = queued.get_future();
   const std::scoped_lock lock(mutex_);
   tasks_.push_back(std::move(queued));
