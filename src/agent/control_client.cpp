@@ -10,8 +10,8 @@
 #include <cstring>
 #include <system_error>
 
-#include "agent/file_descriptor.h"
 #include "core/error.h"
+#include "ipc/file_descriptor.h"
 
 namespace lowgear {
 namespace {

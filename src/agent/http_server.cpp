@@ -19,12 +19,12 @@
 #include <utility>
 
 #include "agent/cpu_power.h"
-#include "agent/file_descriptor.h"
 #include "agent/http_connection.h"
 #include "agent/http_routes.h"
 #include "agent/metrics.h"
 #include "agent/unix_listener.h"
 #include "core/error.h"
+#include "ipc/file_descriptor.h"
 
 namespace lowgear {
 namespace {

@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
-#include "agent/file_descriptor.h"
 #include "agent/process_watch.h"
 #include "agent/unix_listener.h"
+#include "ipc/file_descriptor.h"
 
 namespace lowgear {
 namespace {

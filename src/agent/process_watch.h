@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "agent/agent_service.h"
-#include "agent/file_descriptor.h"
+#include "ipc/file_descriptor.h"
 
 namespace lowgear {
 

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "agent/file_descriptor.h"
+#include "ipc/file_descriptor.h"
 
 namespace lowgear {
 

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "agent/file_descriptor.h"
+#include "ipc/file_descriptor.h"
 #include "ipc/unit_ring.h"
 
 namespace lowgear {

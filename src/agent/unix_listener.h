@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "agent/file_descriptor.h"
+#include "ipc/file_descriptor.h"
 
 namespace lowgear {
 

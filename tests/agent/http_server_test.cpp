@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "agent/fake_agent_service.h"
-#include "agent/file_descriptor.h"
+#include "ipc/file_descriptor.h"
 
 namespace lowgear {
 namespace {

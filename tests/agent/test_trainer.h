@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "agent/file_descriptor.h"
+#include "ipc/file_descriptor.h"
 #include "ipc/lease_messages.h"
 #include "ipc/unit_ring.h"
 
