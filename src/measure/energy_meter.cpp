@@ -26,7 +26,7 @@ std::vector<Gpu*> all_gpus(const GpuSystem& system) {
 EnergyMeter::EnergyMeter(const GpuSystem& system, std::vector<Gpu*> gpus, EnergyMeterOptions options,
                          std::unique_ptr<Rapl> cpus)
     : simulated_(system.simulated()),
-      options_(options),
+      options_(std::move(options)),
       gpus_(gpus.empty() ? all_gpus(system) : std::move(gpus)),
       cpus_(std::move(cpus)) {
   for (const Gpu* gpu : gpus_) meters_.emplace_back(gpu->identity(), gpu->features());
@@ -40,7 +40,11 @@ void EnergyMeter::run(const std::stop_token& stop) {
   const auto period =
       std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(options_.period_s));
   for (long round = 0; !stop.stop_requested(); ++round) {
-    for (std::size_t gpu = 0; gpu < gpus_.size(); ++gpu) add(gpu, sample(*gpus_[gpu], steady_now_s));
+    for (std::size_t gpu = 0; gpu < gpus_.size(); ++gpu) {
+      const GpuSample taken = sample(*gpus_[gpu], steady_now_s);
+      if (options_.observer) options_.observer(gpu, taken);
+      add(gpu, taken);
+    }
     next = std::max(next + period, std::chrono::steady_clock::now());
     std::unique_lock lock(mutex_);
     if (round % kRoundsPerCpuReading == 0) (void)read_cpus();

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,6 +23,9 @@ struct EnergyMeterOptions {
   double period_s = 0.047;
   /// How long `begin` waits for the counters to show two steps, the first time.
   double ready_timeout_s = 1;
+  /// Called by the meter's thread with every sample of the GPU with this index among those that are measured; may be
+  /// empty.
+  std::function<void(std::size_t gpu, const GpuSample& sample)> observer;
 };
 
 /// Measures energy, power, clocks and throttling of GPUs over windows, which may overlap. A thread of its own reads the
