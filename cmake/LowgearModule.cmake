@@ -46,3 +46,19 @@ function(lowgear_test module)
   target_compile_definitions(${module}_tests PRIVATE LOWGEAR_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)
 endfunction()
+
+# lowgear_loadable(TARGET MODULE EXPORTS [SOURCES a.cpp...])
+# A module as a shared library that loads into any process: it brings the C++ library and fmt along, needs only the C
+# library, and shows only the symbols that the version script EXPORTS names.
+function(lowgear_loadable target module exports)
+  cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
+  set(script ${CMAKE_CURRENT_SOURCE_DIR}/${exports})
+  add_library(${target} SHARED ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/cmake/fmt_implementation.cpp)
+  target_link_libraries(${target} PRIVATE -Wl,--as-needed -Wl,--whole-archive lowgear_${module} -Wl,--no-whole-archive
+                                          lowgear_build_flags)
+  target_link_options(${target} PRIVATE -Wl,--version-script=${script} -Wl,--no-undefined)
+  if(NOT LOWGEAR_SANITIZE)
+    target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
+  endif()
+  set_target_properties(${target} PROPERTIES PREFIX "" LINK_DEPENDS ${script})
+endfunction()

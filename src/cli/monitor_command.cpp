@@ -41,7 +41,9 @@ class NoGpus final : public GpuSystem {
 
 std::unique_ptr<GpuSystem> open_gpus(const MonitorArguments& arguments, Console& console) {
   try {
-    return open_nvml();
+    std::unique_ptr<GpuSystem> system = open_nvml();
+    for (const std::string& problem : system->problems()) console.warn(problem);
+    return system;
   } catch (const GpuError& error) {
     if (!arguments.gpus.empty()) throw InputError(error.what());
     console.warn(fmt::format("no GPU is measured: {}", error.what()));

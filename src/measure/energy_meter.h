@@ -25,7 +25,7 @@ struct EnergyMeterOptions {
   double ready_timeout_s = 1;
   /// Called by the meter's thread with every sample of the GPU with this index among those that are measured; may be
   /// empty.
-  std::function<void(std::size_t gpu, const GpuSample& sample)> observer;
+  std::function<void(std::size_t gpu, const GpuSample& sample)> observer = {};
 };
 
 /// Measures energy, power, clocks and throttling of GPUs over windows, which may overlap. A thread of its own reads the

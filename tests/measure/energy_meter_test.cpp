@@ -64,7 +64,7 @@ class CountingSystem final : public GpuSystem {
   std::string version_ = "580.1";
 };
 
-constexpr EnergyMeterOptions kFast{.period_s = 0.0005, .ready_timeout_s = 10};
+const EnergyMeterOptions kFast{.period_s = 0.0005, .ready_timeout_s = 10};
 
 /// Waits until the window has seen that many readings of every GPU.
 WindowMeasurement wait_for_readings(EnergyMeter& meter, EnergyMeter::WindowId window, int readings) {

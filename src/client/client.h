@@ -1,0 +1,134 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/agent_connection.h"
+#include "client/rank_environment.h"
+#include "client/recording_writer.h"
+#include "client/unit_log.h"
+#include "gpu/gpu.h"
+#include "ipc/unit_ring.h"
+#include "measure/energy_meter.h"
+
+namespace lowgear {
+
+struct ClientOptions {
+  std::filesystem::path agent_socket;  ///< empty: use no agent
+  std::string gpu;                     ///< UUID or PCI address; empty: as CUDA_VISIBLE_DEVICES says
+  std::string job;
+  std::filesystem::path recording;  ///< empty: no recording
+  RankInfo rank;
+  std::chrono::milliseconds agent_timeout{5'000};
+  std::chrono::milliseconds reconnect_after{3'000};  ///< since the agent was last asked
+  std::chrono::milliseconds drain_period{50};        ///< between the writes of the recording
+};
+
+struct ClientStatus {
+  bool has_lease = false;
+  bool has_plan = false;
+  bool suspended = false;
+  bool dry_run = false;
+  bool simulated = false;
+  std::uint32_t requested_clock_mhz = 0;
+  std::uint64_t units = 0;
+  std::uint64_t mismatched = 0;
+  std::uint64_t lost = 0;
+  std::uint64_t reconnects = 0;
+  std::string gpu_uuid;
+  std::string problem;
+};
+
+/// What a training process has of Lowgear: tells the agent which unit begins, records when units began and ended, and
+/// measures energy. Works without an agent, without a GPU and without a recording; `status` says what is missing.
+///
+/// One training thread calls `iteration_*` and `unit_*`, which make no system call, allocate nothing and never wait.
+class Client {
+ public:
+  /// Throws InputError when an option makes no sense (no such GPU, a recording that exists).
+  Client(ClientOptions options, const Environment& environment);
+  /// Ends the lease and finishes the recording.
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  /// Checks the plan and hands it to the agent. Throws InputError when it is none, LeaseRefused when the agent does not
+  /// take it, Error when there is no agent: the plan is then handed over once there is one.
+  void load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below);
+
+  void iteration_begin() noexcept;
+  void iteration_end() noexcept;
+  void unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  void unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+
+  /// Throws Error when there is no GPU.
+  [[nodiscard]] EnergyMeter::WindowId window_begin(std::string name);
+  WindowMeasurement window_end(EnergyMeter::WindowId window);
+
+  [[nodiscard]] ClientStatus status();
+
+ private:
+  /// What the training thread alone uses.
+  struct Training {
+    std::uint64_t iteration = 0;
+    std::uint64_t iteration_begin_ns = 0;
+    std::uint64_t unit_begin_ns = 0;
+    std::uint64_t unit = 0;  ///< packed; 0: none has begun
+    bool in_iteration = false;
+  };
+
+  void open_gpu(const Environment& environment);
+  void open_recording();
+  void connect();
+  void send_plan_again();
+  void reconnect_if_needed();
+  void use_ring(std::shared_ptr<MappedUnitRing> ring);
+  void run(const std::stop_token& stop);
+  void drain();
+  void count_mismatch() noexcept;
+  [[nodiscard]] std::string problem() const;
+
+  ClientOptions options_;
+  std::unique_ptr<GpuSystem> system_;
+  Gpu* gpu_ = nullptr;
+  std::string gpu_problem_;
+  std::uint64_t start_ns_;
+
+  Training training_;
+  std::atomic<UnitRing*> ring_{nullptr};  ///< of the newest lease; null: nobody listens
+  std::unique_ptr<UnitLog> log_;          ///< null: no recording
+  std::atomic<std::uint64_t> units_{0};
+  std::atomic<std::uint64_t> mismatched_{0};
+
+  std::mutex agent_mutex_;  ///< of the six below
+  std::unique_ptr<AgentConnection> agent_;
+  std::vector<std::shared_ptr<MappedUnitRing>> rings_;  ///< also of past leases: the training thread may be in one
+  std::optional<PlanMessage> plan_;
+  bool plan_accepted_ = false;
+  std::uint64_t reconnects_ = 0;
+  std::string agent_problem_;
+  std::chrono::steady_clock::time_point asked_at_;
+
+  std::mutex recording_mutex_;  ///< of the one below
+  std::unique_ptr<RecordingWriter> recording_;
+
+  std::unique_ptr<EnergyMeter> meter_;  ///< null: no GPU. Its thread uses the recording
+  std::mutex sleep_mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;  ///< last: it uses everything above
+};
+
+/// CLOCK_MONOTONIC.
+[[nodiscard]] std::uint64_t monotonic_now_ns() noexcept;
+
+}  // namespace lowgear

@@ -1,0 +1,100 @@
+#include "client/gpu_choice.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "core/error.h"
+#include "core/number.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::string_view kFix = "; name the GPU by its UUID in lowgear_options.gpu or CUDA_VISIBLE_DEVICES";
+
+std::vector<std::string> split(std::string_view list) {
+  std::vector<std::string> words;
+  while (!list.empty()) {
+    const std::size_t comma = std::min(list.find(','), list.size());
+    std::string_view word = list.substr(0, comma);
+    while (!word.empty() && word.front() == ' ') word.remove_prefix(1);
+    while (!word.empty() && word.back() == ' ') word.remove_suffix(1);
+    words.emplace_back(word);
+    list.remove_prefix(std::min(comma + 1, list.size()));
+  }
+  return words;
+}
+
+bool all_of_one_model(const GpuSystem& system) {
+  return std::ranges::all_of(
+      system.gpus(), [&](const auto& gpu) { return gpu->identity().name == system.gpus().front()->identity().name; });
+}
+
+/// GPUs by PCI address, as CUDA numbers them.
+std::vector<Gpu*> in_pci_order(const GpuSystem& system, const Environment& environment) {
+  if (environment("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" && !all_of_one_model(system)) {
+    throw InputError(
+        "CUDA numbers GPUs of different models by their speed, which cannot be known here; set "
+        "CUDA_DEVICE_ORDER=PCI_BUS_ID" +
+        std::string(kFix));
+  }
+  std::vector<Gpu*> gpus;
+  for (const auto& gpu : system.gpus()) gpus.push_back(gpu.get());
+  std::ranges::sort(gpus, {}, [](const Gpu* gpu) { return gpu->identity().pci_address; });
+  return gpus;
+}
+
+Gpu& by_uuid(const GpuSystem& system, const std::string& beginning) {
+  Gpu* found = nullptr;
+  for (const auto& gpu : system.gpus()) {
+    if (!gpu->identity().uuid.starts_with(beginning)) continue;
+    if (found != nullptr) {
+      throw InputError(fmt::format("CUDA_VISIBLE_DEVICES: {} is the beginning of several UUIDs", quote(beginning)));
+    }
+    found = gpu.get();
+  }
+  if (found == nullptr) throw InputError(fmt::format("CUDA_VISIBLE_DEVICES: there is no GPU {}", quote(beginning)));
+  return *found;
+}
+
+Gpu& by_word(const GpuSystem& system, const std::string& word, const Environment& environment) {
+  if (word.starts_with("MIG-")) {
+    throw InputError(fmt::format(
+        "CUDA_VISIBLE_DEVICES: {} is a part of a GPU; energy and clocks are those of the whole, which several "
+        "processes share: name the whole GPU in lowgear_options.gpu to measure it",
+        quote(word)));
+  }
+  if (word.starts_with("GPU-")) return by_uuid(system, word);
+  const std::optional<long long> number = parse_integer(word);
+  const std::vector<Gpu*> gpus = in_pci_order(system, environment);
+  if (!number || *number < 0 || *number >= static_cast<long long>(gpus.size())) {
+    throw InputError(fmt::format("CUDA_VISIBLE_DEVICES: {} is neither the UUID nor the number of one of {} GPUs",
+                                 quote(word), gpus.size()));
+  }
+  return *gpus[static_cast<std::size_t>(*number)];
+}
+
+}  // namespace
+
+Gpu& choose_gpu(const GpuSystem& system, int local_rank, const Environment& environment) {
+  if (system.gpus().empty()) throw InputError("this machine has no GPU");
+  const std::optional<std::string> visible = environment("CUDA_VISIBLE_DEVICES");
+  if (!visible) {
+    const std::vector<Gpu*> gpus = in_pci_order(system, environment);
+    if (gpus.size() == 1) return *gpus.front();
+    if (static_cast<std::size_t>(local_rank) < gpus.size()) return *gpus[static_cast<std::size_t>(local_rank)];
+    throw InputError(
+        fmt::format("local rank {} is not below the {} GPUs of this machine{}", local_rank, gpus.size(), kFix));
+  }
+  const std::vector<std::string> words = split(*visible);
+  if (words.empty()) throw InputError("CUDA_VISIBLE_DEVICES is empty: this process sees no GPU");
+  const std::size_t device = words.size() == 1 ? 0 : static_cast<std::size_t>(local_rank);
+  if (device >= words.size()) {
+    throw InputError(fmt::format("local rank {} is not below the {} GPUs of CUDA_VISIBLE_DEVICES={}{}", local_rank,
+                                 words.size(), printable(*visible, 60), kFix));
+  }
+  return by_word(system, words[device], environment);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "client/rank_environment.h"
+#include "gpu/gpu.h"
+
+namespace lowgear {
+
+/// The GPU that CUDA gives this process as device `local_rank`: CUDA_VISIBLE_DEVICES lists GPUs by UUID (or a beginning
+/// of it), MIG UUID or number; without it, all of them in PCI order. A launcher that shows every process only its own
+/// GPU makes that device 0, whatever the local rank.
+///
+/// Numbers follow CUDA_DEVICE_ORDER: PCI_BUS_ID is NVML's order too. CUDA's default, FASTEST_FIRST, is the same as long
+/// as all GPUs are of one model; numbers are refused where they are not. Throws InputError saying what to set.
+[[nodiscard]] Gpu& choose_gpu(const GpuSystem& system, int local_rank, const Environment& environment);
+
+}  // namespace lowgear

@@ -1,0 +1,158 @@
+#ifndef LOWGEAR_H
+#define LOWGEAR_H
+
+/* Lowgear's client library: what a training process calls so that its GPU's clocks follow a plan, and so that its time
+ * and energy are recorded.
+ *
+ *   lowgear_client* client = NULL;
+ *   lowgear_options options = LOWGEAR_OPTIONS_INIT;
+ *   if (lowgear_open(&options, &client) != LOWGEAR_OK) { fprintf(stderr, "%s\n", lowgear_last_error()); return 1; }
+ *   lowgear_load_plan(client, "plans/00000.json", -1, 0);
+ *   for (...) {
+ *     lowgear_iteration_begin(client);
+ *     ...
+ *     lowgear_unit_begin(client, LOWGEAR_FORWARD, stage, microbatch);
+ *     forward(...);
+ *     lowgear_unit_end(client, LOWGEAR_FORWARD, stage, microbatch);
+ *     ...
+ *     lowgear_iteration_end(client);
+ *   }
+ *   lowgear_close(client);
+ *
+ * Clocks are set by the agent of the node (lowgear agent). Where no agent runs, or it refuses, everything works all the
+ * same but for the clocks: the library then only measures; lowgear_get_status says so.
+ *
+ * Threads: one training thread per client calls iteration and unit functions, which make no system call, allocate
+ * nothing and never wait. The other functions may be called from any thread, but not while lowgear_close runs.
+ * Fork: in a child every call on the parent's client does nothing and answers LOWGEAR_FORKED.
+ * A null client is allowed everywhere and does nothing. No call ends the process, throws or raises a signal. */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Version of this interface. A library answers every program that was built with the same major version and no later
+ * minor one: structures carry their size, functions are only added. */
+#define LOWGEAR_ABI_MAJOR 1u
+#define LOWGEAR_ABI_MINOR 0u
+
+#if defined(__GNUC__)
+#define LOWGEAR_API __attribute__((visibility("default")))
+#else
+#define LOWGEAR_API
+#endif
+
+typedef struct lowgear_client lowgear_client;
+
+/* What a call answers. */
+enum {
+  LOWGEAR_OK = 0,
+  LOWGEAR_INVALID = 1,  /* an argument or a file makes no sense; lowgear_last_error says what */
+  LOWGEAR_FAILED = 2,   /* the system or the GPU refused */
+  LOWGEAR_REFUSED = 3,  /* the agent said no */
+  LOWGEAR_NO_AGENT = 4, /* there is no agent to do it */
+  LOWGEAR_FORKED = 5    /* the client belongs to the parent process */
+};
+
+/* What a unit of computation does. */
+enum {
+  LOWGEAR_FORWARD = 0,
+  LOWGEAR_BACKWARD = 1,
+  LOWGEAR_INPUT_GRADIENT = 2, /* the part of a split backward pass that the previous stage waits for */
+  LOWGEAR_WEIGHT_GRADIENT = 3 /* the part that nobody waits for */
+};
+
+typedef struct lowgear_options {
+  size_t struct_size; /* sizeof(lowgear_options); LOWGEAR_OPTIONS_INIT sets it */
+
+  /* Socket of the agent. NULL: LOWGEAR_AGENT_SOCKET, or /run/lowgear/lease.sock. An empty text: use no agent. */
+  const char* agent_socket;
+  /* UUID or PCI address of this process' GPU. NULL: the one that CUDA_VISIBLE_DEVICES and the local rank name. */
+  const char* gpu;
+  /* Name of the job, for people. NULL: LOWGEAR_JOB, the scheduler's job id, or empty. */
+  const char* job;
+  /* Folder in which the recording of this rank is made, as rank-00000. NULL: LOWGEAR_RECORDING, or no recording. */
+  const char* recording;
+  /* -1: as torchrun, Slurm, Open MPI or MPICH say. */
+  int32_t rank;
+  int32_t local_rank;
+  int32_t world_size;
+} lowgear_options;
+
+#define LOWGEAR_OPTIONS_INIT \
+  { sizeof(lowgear_options), NULL, NULL, NULL, NULL, -1, -1, -1 }
+
+/* Opens a client for this process. Takes up to a second: it looks for the GPU and asks the agent for a lease. */
+LOWGEAR_API int lowgear_open(const lowgear_options* options, lowgear_client** client);
+/* Ends the lease, waits until the recording is written, and frees the client. */
+LOWGEAR_API int lowgear_close(lowgear_client* client);
+
+/* Use the nearest supported clock below one that the GPU does not have. */
+#define LOWGEAR_PLAN_NEAREST_BELOW 1u
+
+/* Hands a plan (lowgear.plan/1) to the agent. `plan_rank` is which rank of the pipeline this process is; -1: its rank
+ * among as many as the plan has, rank modulo ranks of the plan. May be called again for another plan. */
+LOWGEAR_API int lowgear_load_plan(lowgear_client* client, const char* path, int32_t plan_rank, uint32_t flags);
+
+LOWGEAR_API int lowgear_iteration_begin(lowgear_client* client);
+LOWGEAR_API int lowgear_iteration_end(lowgear_client* client);
+/* One computation begins or ends. `stage` is the virtual stage, both numbers count from 0. Units do not overlap: one
+ * that begins before the last has ended, or ends without having begun, is counted as mismatched and not recorded. */
+LOWGEAR_API int lowgear_unit_begin(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch);
+LOWGEAR_API int lowgear_unit_end(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch);
+
+/* What the GPU used between two moments. Values that it does not report are negative. */
+typedef struct lowgear_measurement {
+  size_t struct_size; /* set by the caller */
+  double time_s;
+  double energy_j;
+  double energy_uncertainty_j; /* +-, of the counter's steps; an H100's advances every 100 ms */
+  double mean_power_w;
+  double peak_power_w;
+  double mean_sm_clock_mhz;
+  double power_capped_s; /* during which the power limit held the clock down */
+  int32_t max_temperature_c;
+  int32_t simulated; /* 1: the GPU is Lowgear's simulation */
+} lowgear_measurement;
+
+#define LOWGEAR_MEASUREMENT_INIT \
+  { sizeof(lowgear_measurement), -1, -1, -1, -1, -1, -1, -1, -1, 0 }
+
+/* Starts to measure. Windows may overlap. */
+LOWGEAR_API int lowgear_window_begin(lowgear_client* client, const char* name, uint64_t* window);
+/* What the window measured until now; it is over. */
+LOWGEAR_API int lowgear_window_end(lowgear_client* client, uint64_t window, lowgear_measurement* measurement);
+
+typedef struct lowgear_status {
+  size_t struct_size; /* set by the caller */
+  int32_t rank;
+  int32_t world_size;
+  int32_t has_lease;            /* 1: an agent sets this GPU's clocks for this process */
+  int32_t has_plan;             /* 1: and follows a plan */
+  int32_t suspended;            /* 1: but not now, as no unit came for some time */
+  int32_t dry_run;              /* 1: the agent only says what it would do */
+  int32_t simulated;            /* 1: the GPU is Lowgear's simulation */
+  uint32_t requested_clock_mhz; /* SM clock that the agent asked for last; 0: the driver's own choice */
+  uint64_t units;               /* units recorded or counted so far */
+  uint64_t mismatched;          /* begins and ends that did not match */
+  uint64_t lost;                /* units that could not be recorded as the disk was too slow */
+  uint64_t reconnects;          /* leases taken again after the agent had gone */
+  char gpu_uuid[96];            /* empty: no GPU */
+  char problem[256];            /* what does not work, for a person; empty: nothing */
+} lowgear_status;
+
+LOWGEAR_API int lowgear_get_status(lowgear_client* client, lowgear_status* status);
+
+/* What the last call of this thread that failed had to say; "" when none did. Valid until this thread's next call. */
+LOWGEAR_API const char* lowgear_last_error(void);
+/* Major version in the upper 16 bits, minor version in the lower. */
+LOWGEAR_API uint32_t lowgear_abi_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

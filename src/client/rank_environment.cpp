@@ -1,0 +1,86 @@
+#include "client/rank_environment.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "core/number.h"
+
+namespace lowgear {
+namespace {
+
+constexpr int kMaxWorldSize = 1 << 24;
+
+struct Launcher {
+  const char* name;
+  const char* rank;
+  const char* local_rank;
+  const char* world_size;
+};
+
+constexpr std::array<Launcher, 4> kLaunchers = {{
+    {"torchrun", "RANK", "LOCAL_RANK", "WORLD_SIZE"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"MPICH", "PMI_RANK", "MPI_LOCALRANKID", "PMI_SIZE"},
+    {"Slurm", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"},
+}};
+
+std::optional<int> number(const Environment& environment, const char* name) {
+  const std::optional<std::string> text = environment(name);
+  if (!text || text->empty()) return std::nullopt;
+  const std::optional<long long> value = parse_integer(*text);
+  if (!value || *value < 0 || *value > kMaxWorldSize) {
+    throw InputError(
+        fmt::format("{}={} is no rank or size; expected a whole number from 0", name, printable(*text, 60)));
+  }
+  return static_cast<int>(*value);
+}
+
+std::optional<RankInfo> ask(const Environment& environment, const Launcher& launcher) {
+  const std::optional<int> rank = number(environment, launcher.rank);
+  if (!rank) return std::nullopt;
+  RankInfo info;
+  info.rank = *rank;
+  info.world_size = number(environment, launcher.world_size).value_or(*rank + 1);
+  info.local_rank = number(environment, launcher.local_rank).value_or(0);
+  info.launcher = launcher.name;
+  if (info.rank >= info.world_size) {
+    throw InputError(
+        fmt::format("{}={} is not below {}={}", launcher.rank, info.rank, launcher.world_size, info.world_size));
+  }
+  return info;
+}
+
+}  // namespace
+
+Environment process_environment() {
+  return [](std::string_view name) -> std::optional<std::string> {
+    // NOLINTNEXTLINE(concurrency-mt-unsafe): nothing here sets the environment
+    const char* value = std::getenv(std::string(name).c_str());
+    return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+  };
+}
+
+RankInfo rank_from_environment(const Environment& environment) {
+  std::optional<RankInfo> chosen;
+  for (const Launcher& launcher : kLaunchers) {
+    const std::optional<RankInfo> said = ask(environment, launcher);
+    if (!said) continue;
+    if (!chosen) {
+      chosen = said;
+    } else if (said->rank != chosen->rank && chosen->conflict.empty()) {
+      chosen->conflict = fmt::format("{} says rank {} and {} says rank {}; {} counts", chosen->launcher, chosen->rank,
+                                     said->launcher, said->rank, chosen->launcher);
+    }
+  }
+  if (!chosen) {
+    chosen = RankInfo{};
+    chosen->launcher = "none";
+  }
+  chosen->job = environment("SLURM_JOB_ID").value_or(environment("TORCHELASTIC_RUN_ID").value_or(""));
+  return *chosen;
+}
+
+}  // namespace lowgear

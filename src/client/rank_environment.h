@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lowgear {
+
+/// Looks up a variable of the environment; empty when it is not set.
+using Environment = std::function<std::optional<std::string>(std::string_view name)>;
+
+/// The variables of this process.
+[[nodiscard]] Environment process_environment();
+
+/// Where a process stands in its job, as its launcher says.
+struct RankInfo {
+  int rank = 0;
+  int local_rank = 0;
+  int world_size = 1;
+  std::string launcher;  ///< `torchrun`, `Slurm`, `Open MPI`, `MPICH`; `none` when nobody says
+  std::string job;       ///< the scheduler's job id; empty when there is none
+  std::string conflict;  ///< two launchers say different things; empty when they do not
+};
+
+/// Reads what torchrun (RANK, LOCAL_RANK, WORLD_SIZE), Slurm (SLURM_PROCID, SLURM_LOCALID, SLURM_NTASKS), Open MPI
+/// (OMPI_COMM_WORLD_RANK, ..._LOCAL_RANK, ..._SIZE) and MPICH (PMI_RANK, MPI_LOCALRANKID, PMI_SIZE) set. The first of
+/// them that says a rank counts: torchrun within a Slurm job is the one that started the process. Throws InputError on
+/// a value that is no whole number, or a rank outside the world.
+[[nodiscard]] RankInfo rank_from_environment(const Environment& environment);
+
+}  // namespace lowgear

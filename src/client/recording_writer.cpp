@@ -1,0 +1,111 @@
+#include "client/recording_writer.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <system_error>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/op_kind.h"
+
+namespace lowgear {
+namespace {
+
+template <typename Value>
+std::string cell(const std::optional<Value>& value) {
+  return value ? fmt::format("{}", *value) : "";
+}
+
+}  // namespace
+
+RecordingWriter::RecordingWriter(const std::filesystem::path& folder, RecordingHeader header, std::uint64_t start_ns)
+    : folder_(folder / fmt::format("rank-{:05}", header.rank)),
+      header_(std::move(header)),
+      start_ns_(start_ns),
+      start_unix_s_(std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (!std::filesystem::create_directory(folder_, error)) {
+    throw InputError(fmt::format("{}: {}; record into a new folder", printable(folder_.string()),
+                                 error ? error.message() : "there is a recording already"));
+  }
+  open(units_, "units.csv", "iteration,stage,instruction,microbatch,start_s,end_s,frequency\n");
+  open(iterations_file_, "iterations.csv", "iteration,start_s,end_s\n");
+  open(energy_, "energy.csv", "time_s,energy_j,power_w,sm_mhz,temperature_c,throttle_reasons\n");
+  write_header(0);
+}
+
+void RecordingWriter::open(std::ofstream& file, const char* name, const char* header) {
+  file.open(folder_ / name);
+  file << header;
+  if (!file) throw InputError(fmt::format("{}: cannot be written", printable((folder_ / name).string())));
+}
+
+double RecordingWriter::since_start_s(std::uint64_t time_ns) const {
+  return static_cast<double>(static_cast<std::int64_t>(time_ns - start_ns_)) * 1e-9;
+}
+
+void RecordingWriter::write(const UnitRecord& record) {
+  if (!problem_.empty()) return;
+  const double begin_s = since_start_s(record.begin_ns);
+  const double end_s = since_start_s(record.end_ns);
+  if (record.is_iteration) {
+    iterations_file_ << fmt::format("{},{:.9f},{:.9f}\n", record.iteration, begin_s, end_s);
+    ++iterations_;
+  } else {
+    units_ << fmt::format("{},{},{},{},{:.9f},{:.9f},{}\n", record.iteration, record.stage,
+                          name(static_cast<OpKind>(record.kind)), record.microbatch, begin_s, end_s, record.clock_mhz);
+  }
+}
+
+void RecordingWriter::write(const GpuSample& sample) {
+  if (!problem_.empty()) return;
+  const double start_s = static_cast<double>(start_ns_) * 1e-9;
+  const double time_s = sample.counter ? sample.counter->time_s : sample.time_s;
+  energy_ << fmt::format("{:.6f},{},{},{},{},{}\n", time_s - start_s,
+                         sample.counter ? fmt::format("{:.3f}", sample.counter->energy_j) : "", cell(sample.power_w),
+                         cell(sample.sm_clock_mhz), cell(sample.temperature_c),
+                         sample.throttle_reasons ? fmt::format("{}", sample.throttle_reasons->bits) : "");
+}
+
+void RecordingWriter::flush() {
+  if (!problem_.empty()) return;
+  units_.flush();
+  iterations_file_.flush();
+  energy_.flush();
+  check();
+}
+
+void RecordingWriter::check() {
+  if (units_ && iterations_file_ && energy_) return;
+  problem_ = fmt::format("{}: the recording ends here: it cannot be written to (a full disk?)", folder_.string());
+}
+
+void RecordingWriter::finish(std::uint64_t lost_units) {
+  flush();
+  try {
+    write_header(lost_units);
+  } catch (const Error& error) {
+    if (problem_.empty()) problem_ = error.what();
+  }
+}
+
+void RecordingWriter::write_header(std::uint64_t lost_units) {
+  const Json json = {{"format", "lowgear.recording/1"},
+                     {"rank", header_.rank},
+                     {"world_size", header_.world_size},
+                     {"job", header_.job},
+                     {"gpu", {{"uuid", header_.gpu_uuid}, {"name", header_.gpu_name}}},
+                     {"simulated", header_.simulated},
+                     {"driver_version", header_.driver_version},
+                     {"start_unix_s", start_unix_s_},
+                     {"iterations", iterations_},
+                     {"lost_units", lost_units}};
+  write_file_atomically(folder_ / "recording.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+}
+
+}  // namespace lowgear
