@@ -6,6 +6,7 @@
 
 using lowgear::SimulatedGpu;
 using lowgear::nvml::answer;
+using lowgear::nvml::answer_for;
 using lowgear::nvml::answer_setter;
 using lowgear::nvml::Device;
 using lowgear::nvml::EventData;
@@ -61,11 +62,14 @@ LOWGEAR_NVML nvmlDeviceSetPowerManagementLimit(Device device, unsigned limit_mw)
                        [&](SimulatedGpu& gpu) { gpu.set_power_limit_w(limit_mw * 1e-3); });
 }
 LOWGEAR_NVML nvmlDeviceSetPowerManagementLimit_v2(Device device, const PowerValueV2* value) {
-  if (value == nullptr) return Return::invalid_argument;
-  if (value->version != lowgear::nvml::struct_version<PowerValueV2>(2)) return Return::argument_version_mismatch;
-  if (value->scope != lowgear::nvml::kPowerScopeGpu) return Return::not_supported;
-  return answer_setter(device, "DeviceSetPowerManagementLimit",
-                       [&](SimulatedGpu& gpu) { gpu.set_power_limit_w(value->power_mw * 1e-3); });
+  return answer_for(device, "DeviceSetPowerManagementLimit", [&](SimulatedGpu& gpu) {
+    if (value == nullptr) return Return::invalid_argument;
+    if (value->version != lowgear::nvml::struct_version<PowerValueV2>(2)) return Return::argument_version_mismatch;
+    if (value->scope != lowgear::nvml::kPowerScopeGpu) return Return::not_supported;
+    if (!lowgear::nvml::may_set(*lowgear::nvml::Session::instance().machine())) return Return::no_permission;
+    gpu.set_power_limit_w(value->power_mw * 1e-3);
+    return Return::success;
+  });
 }
 LOWGEAR_NVML nvmlDeviceSetPersistenceMode(Device device, unsigned mode) {
   return answer_setter(device, "DeviceSetPersistenceMode", [&](SimulatedGpu& gpu) {

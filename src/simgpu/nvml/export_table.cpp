@@ -23,6 +23,8 @@ constexpr std::array<unsigned char, 16> kTableId = {0xc4, 0xfe, 0x3e, 0x6c, 0xc9
                                                     0xa3, 0x27, 0xee, 0x69, 0x6e, 0x12, 0xf7, 0xc4};
 constexpr std::size_t kSlots = 512;
 constexpr std::uintptr_t kStatedBytes = 0x1000;
+/// Whether a GPU has the readings that `nvidia-smi dmon` shows; found by giving each answer to nvidia-smi 580.159.
+constexpr std::size_t kMonitoringSlot = 72;
 constexpr std::size_t kHandleByIndexSlot = 81;
 constexpr std::size_t kFirstProcessListSlot = 213;
 constexpr std::size_t kLastProcessListSlot = 215;
@@ -40,10 +42,11 @@ struct ProcessEntry {
 static_assert(sizeof(ProcessEntry) == 4128);
 
 Return list_processes(Device device, std::uint32_t* count, ProcessEntry* entries) {
-  std::array<lowgear::nvml::ProcessInfo, 64> infos{};
+  std::array<lowgear::nvml::ProcessInfo, 1024> infos{};
   unsigned found = infos.size();
   if (const Return code = nvmlDeviceGetComputeRunningProcesses_v3(device, &found, infos.data());
       code != Return::success) {
+    *count = 0;
     return code;
   }
   const std::uint32_t capacity = *count;
@@ -75,7 +78,7 @@ Return slot(void* first, void* second, void* third, void* /*fourth*/) {
       return list_processes(device, static_cast<std::uint32_t*>(second), static_cast<ProcessEntry*>(third));
     }
   }
-  *static_cast<std::uint32_t*>(second) = 0;
+  *static_cast<std::uint32_t*>(second) = kSlot == kMonitoringSlot ? 1 : 0;
   return Return::success;
 }
 

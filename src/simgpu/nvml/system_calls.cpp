@@ -60,6 +60,7 @@ std::optional<std::array<unsigned, 3>> parse_pci_address(std::string_view text) 
     text.remove_prefix(static_cast<std::size_t>(end - text.data()));
     if (text.empty() || text.front() != ':') break;
     text.remove_prefix(1);
+    if (text.empty()) return std::nullopt;
   }
   if (!text.empty() && text != ".0") return std::nullopt;
   if (count == 2) return std::array<unsigned, 3>{0, parts[0], parts[1]};
