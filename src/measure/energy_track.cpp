@@ -9,6 +9,8 @@ namespace {
 
 /// Steps that are looked back on: some seconds of an H100's. Over longer times its clock need not agree with ours.
 constexpr std::size_t kRememberedSteps = 64;
+/// Steps whose powers say how much the power changes from one to the next.
+constexpr std::size_t kRememberedPowers = 10;
 
 }  // namespace
 
@@ -34,9 +36,8 @@ void EnergyTrack::add_step(Range time_s, double energy_j) {
   if (steps_.size() > kRememberedSteps) steps_.pop_front();
   narrow_down();
   if (steps_.size() > 1) {
-    const double power_w = (energy_j - last_step_energy_j_) / (static_cast<double>(passed) * period_s_.middle());
-    power_change_w_ = power_w_ ? std::abs(power_w - *power_w_) : 0;
-    power_w_ = power_w;
+    powers_w_.push_back((energy_j - last_step_energy_j_) / (static_cast<double>(passed) * period_s_.middle()));
+    if (powers_w_.size() > kRememberedPowers) powers_w_.pop_front();
   }
   last_step_energy_j_ = energy_j;
 }
@@ -86,15 +87,21 @@ void EnergyTrack::narrow_down() {
 }
 
 std::optional<double> EnergyTrack::step_period_s() const {
-  return power_w_ ? std::optional(period_s_.middle()) : std::nullopt;
+  return ready() ? std::optional(period_s_.middle()) : std::nullopt;
+}
+
+double EnergyTrack::power_spread_w() const {
+  const auto [least, most] = std::ranges::minmax(powers_w_);
+  return most - least;
 }
 
 std::optional<EnergyEstimate> EnergyTrack::at(double time_s) const {
-  if (!power_w_) return std::nullopt;
+  if (!ready()) return std::nullopt;
+  const double power_w = powers_w_.back();
   const double since_step_s = std::max(0.0, time_s - last_step_s_.middle());
   return EnergyEstimate{
-      .energy_j = last_step_energy_j_ + *power_w_ * since_step_s,
-      .uncertainty_j = *power_w_ * last_step_s_.half_width() + power_change_w_ / 2 * since_step_s,
+      .energy_j = last_step_energy_j_ + power_w * since_step_s,
+      .uncertainty_j = power_w * last_step_s_.half_width() + power_spread_w() / 2 * since_step_s,
       .run = run_,
   };
 }

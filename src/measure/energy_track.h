@@ -28,7 +28,7 @@ class EnergyTrack {
   void interrupt();
 
   /// Two steps have been seen, so that `at` has something to go by.
-  [[nodiscard]] bool ready() const { return power_w_.has_value(); }
+  [[nodiscard]] bool ready() const { return !powers_w_.empty(); }
   /// Energy at `time_s`, which is not before the last reading. Empty before `ready`.
   [[nodiscard]] std::optional<EnergyEstimate> at(double time_s) const;
   /// Time between steps; empty before `ready`.
@@ -53,6 +53,7 @@ class EnergyTrack {
   };
 
   void add_step(Range time_s, double energy_j);
+  [[nodiscard]] double power_spread_w() const;
   [[nodiscard]] long periods_since_last(const Range& time_s) const;
   [[nodiscard]] Range period_range() const;
   void narrow_down();
@@ -63,8 +64,7 @@ class EnergyTrack {
   Range period_s_;          ///< between steps
   Range last_step_s_;       ///< time of the last step, as all of them bracket it
   double last_step_energy_j_ = 0;
-  std::optional<double> power_w_;  ///< over the last step
-  double power_change_w_ = 0;      ///< against the step before it
+  std::deque<double> powers_w_;  ///< of the last steps, oldest first
 };
 
 }  // namespace lowgear
