@@ -42,7 +42,8 @@ void require_power(double power_limit_w, const AllowedRange& allowed) {
 Agent::Agent(boost::asio::io_context& io, AgentOptions options, AgentEnvironment environment)
     : io_(io), options_(std::move(options)), environment_(std::move(environment)) {
   for (const std::unique_ptr<Gpu>& gpu : environment_.gpus->gpus()) {
-    gpus_.push_back({.gpu = gpu.get(), .worker = nullptr, .power_limits = power_limits_of(*gpu)});
+    gpus_.push_back(
+        {.gpu = gpu.get(), .worker = nullptr, .power_limits = power_limits_of(*gpu), .hung = false, .problem = {}});
   }
   for (const std::string& name : environment_.policy->controlled_gpus()) {
     const GpuIdentity& identity = find_gpu(*environment_.gpus, name).identity();
@@ -91,8 +92,15 @@ bool Agent::hangs(const Managed& managed) const {
 }
 
 void Agent::check_health() {
-  for (Managed& managed : gpus_) {
+  for (std::size_t index = 0; index < gpus_.size(); ++index) {
+    Managed& managed = gpus_[index];
+    if (!managed.worker) continue;
     const bool hung = hangs(managed);
+    if (!hung && leases_.of_gpu(index) != nullptr) {
+      (void)managed.worker->post(
+          [reading = telemetry_->reading(index)](GpuWriter& writer) { writer.observe(reading); });
+    }
+    report_problem(managed);
     if (hung == managed.hung) continue;
     managed.hung = hung;
     const std::string& uuid = managed.gpu->identity().uuid;
@@ -102,6 +110,13 @@ void Agent::check_health() {
       note(fmt::format("{}: the driver answers again", uuid));
     }
   }
+}
+
+void Agent::report_problem(Managed& managed) {
+  std::string problem = managed.worker->status().writer.problem;
+  if (problem == managed.problem) return;
+  managed.problem = std::move(problem);
+  if (!managed.problem.empty()) warn(managed.problem);
 }
 
 // Telemetry and status.

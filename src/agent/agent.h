@@ -79,7 +79,8 @@ class Agent final : public AgentService, private LeaseGranter {
     Gpu* gpu = nullptr;
     std::unique_ptr<GpuWorker> worker;  ///< null for a GPU that is only read
     std::optional<PowerLimits> power_limits;
-    bool hung = false;  ///< as last reported
+    bool hung = false;    ///< as last reported
+    std::string problem;  ///< as last reported
   };
 
   [[nodiscard]] Grant open_lease(const Peer& peer, const HelloMessage& hello) override;
@@ -99,6 +100,8 @@ class Agent final : public AgentService, private LeaseGranter {
              GpuWorker::Task task);
   [[nodiscard]] std::vector<std::string> restore_every_gpu();
   [[nodiscard]] bool hangs(const Managed& managed) const;
+  /// Says what goes wrong with a GPU when that changes.
+  void report_problem(Managed& managed);
   [[nodiscard]] GpuStatus status_of(std::size_t index);
   void note(std::string_view text) const {
     if (environment_.note) environment_.note(text);

@@ -38,6 +38,8 @@ class GpuWriter {
   virtual void set_persistence_mode(bool enabled) = 0;
   /// Back to how the GPU was before the first write. Throws nothing: a failure shows in the status, and is tried again.
   virtual void restore() noexcept = 0;
+  /// Is shown what the GPU does, about once a second, to notice that somebody else writes to it.
+  virtual void observe(const GpuReading& /*reading*/) {}
   [[nodiscard]] virtual GpuWriterStatus status() const = 0;
 };
 

@@ -32,6 +32,8 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear doctor", declare_doctor},
     {"monitor", "Run a command and say what energy the GPUs and CPUs used meanwhile",
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
+    {"agent", "Set the clocks of this machine's GPUs for training processes, and always put them back",
+     "lowgear agent --config /etc/lowgear/agent.toml --dry-run", declare_agent},
     {"simgpu", "Make a simulated machine with GPUs for programs that use NVML, look into it, break it, load it",
      "lowgear simgpu create --state /dev/shm/simgpu --gpus 2xH100\n"
      "  lowgear simgpu run --state /dev/shm/simgpu --gpu 1 --time 10",

@@ -43,6 +43,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_profile(CLI::App& app);
 [[nodiscard]] VerbAction declare_doctor(CLI::App& app);
 [[nodiscard]] VerbAction declare_monitor(CLI::App& app);
+[[nodiscard]] VerbAction declare_agent(CLI::App& app);
 [[nodiscard]] VerbAction declare_simgpu(CLI::App& app);
 [[nodiscard]] VerbAction declare_completion(CLI::App& app);
 [[nodiscard]] VerbAction declare_man(CLI::App& app);

@@ -1,0 +1,76 @@
+#include "agent/access.h"
+
+#include <fmt/format.h>
+#include <grp.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace lowgear {
+namespace {
+
+bool names(const AllowRule& rule, const GpuIdentity& gpu) {
+  return rule.gpus.empty() || std::ranges::any_of(rule.gpus, [&](const std::string& name) {
+           return name == gpu.uuid || name == gpu.pci_address;
+         });
+}
+
+}  // namespace
+
+GroupLookup system_group_lookup() {
+  return [](uid_t user, gid_t group) {
+    std::array<char, 4096> buffer{};
+    passwd entry{};
+    passwd* found = nullptr;
+    if (getpwuid_r(user, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) return false;
+    std::vector<gid_t> groups(64);
+    auto count = static_cast<int>(groups.size());
+    if (getgrouplist(found->pw_name, found->pw_gid, groups.data(), &count) < 0) {
+      groups.resize(static_cast<std::size_t>(count));
+      if (getgrouplist(found->pw_name, found->pw_gid, groups.data(), &count) < 0) return false;
+    }
+    groups.resize(static_cast<std::size_t>(count));
+    return std::ranges::find(groups, group) != groups.end();
+  };
+}
+
+AccessRules::AccessRules(std::vector<AllowRule> rules, GroupLookup in_group)
+    : rules_(std::move(rules)), in_group_(std::move(in_group)) {}
+
+bool AccessRules::fits(const AllowRule& rule, const Peer& peer) const {
+  if (rule.everybody) return true;
+  if (rule.user) return *rule.user == peer.uid;
+  return rule.group && (*rule.group == peer.gid || in_group_(peer.uid, *rule.group));
+}
+
+AllowedRange AccessRules::allow(const Peer& peer, Gpu& gpu) const {
+  for (const AllowRule& rule : rules_) {
+    if (!fits(rule, peer) || !names(rule, gpu.identity())) continue;
+    const std::vector<int> clocks_mhz = gpu.supported_sm_clocks_mhz();
+    AllowedRange range;
+    if (!clocks_mhz.empty()) {
+      range.min_clock_mhz = std::max(clocks_mhz.back(), rule.min_clock_mhz.value_or(0));
+      range.max_clock_mhz = std::min(clocks_mhz.front(), rule.max_clock_mhz.value_or(clocks_mhz.front()));
+    }
+    if (rule.power) {
+      const PowerLimits limits = gpu.power_limits();
+      range.min_power_w = std::max(limits.min_w, rule.min_power_w.value_or(0));
+      range.max_power_w = std::min(limits.max_w, rule.max_power_w.value_or(limits.max_w));
+    }
+    return range;
+  }
+  throw AccessDenied(
+      fmt::format("user {} may not change GPU {}; an [[allow]] of the agent's configuration would have "
+                  "to name the user or one of its groups",
+                  peer.uid, gpu.identity().uuid));
+}
+
+bool AccessRules::may_read(const Peer& peer) const {
+  return peer.uid == 0 || peer.uid == ::geteuid() ||
+         std::ranges::any_of(rules_, [&](const AllowRule& rule) { return rule.read && fits(rule, peer); });
+}
+
+}  // namespace lowgear

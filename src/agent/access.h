@@ -1,0 +1,53 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/agent_service.h"
+#include "agent/gpu_writer.h"
+#include "gpu/gpu.h"
+
+namespace lowgear {
+
+/// One `[[allow]]` of the configuration: who may do what to which GPUs. Without any, nobody may do anything.
+struct AllowRule {
+  std::optional<uid_t> user;  ///< exactly one of `user`, `group` and `everybody`
+  std::optional<gid_t> group;
+  bool everybody = false;
+  std::vector<std::string> gpus;     ///< UUIDs or PCI addresses; empty: every GPU that is controlled
+  std::optional<int> min_clock_mhz;  ///< empty: what the GPU supports
+  std::optional<int> max_clock_mhz;
+  bool power = false;  ///< may set power limits, within:
+  std::optional<double> min_power_w;
+  std::optional<double> max_power_w;
+  bool read = true;  ///< may read telemetry and leases
+};
+
+/// Looks up whether a user is in a group, for groups other than the user's own.
+using GroupLookup = std::function<bool(uid_t user, gid_t group)>;
+
+/// By the system's user database.
+[[nodiscard]] GroupLookup system_group_lookup();
+
+/// Decides by the rules, the first that fits a peer and a GPU counting. Root may always read, release and restore, but
+/// takes leases by a rule like everybody else: a job that runs as root by accident changes nothing.
+class AccessRules {
+ public:
+  AccessRules(std::vector<AllowRule> rules, GroupLookup in_group);
+
+  /// What the peer may set on the GPU. Throws AccessDenied, saying what would have to be configured.
+  [[nodiscard]] AllowedRange allow(const Peer& peer, Gpu& gpu) const;
+  [[nodiscard]] bool may_read(const Peer& peer) const;
+
+ private:
+  [[nodiscard]] bool fits(const AllowRule& rule, const Peer& peer) const;
+
+  std::vector<AllowRule> rules_;
+  GroupLookup in_group_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,149 @@
+#include "agent/clock_governor.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "agent/restore.h"
+#include "core/error.h"
+
+namespace lowgear {
+namespace {
+
+/// A clock may be one step beside the locked range, as drivers round.
+constexpr int kClockStepMhz = 15;
+constexpr int kBusyPercent = 50;
+
+}  // namespace
+
+ClockGovernor::ClockGovernor(std::unique_ptr<GpuControl> control, std::shared_ptr<Journal> journal,
+                             ClockGovernorOptions options)
+    : control_(std::move(control)), journal_(std::move(journal)), options_(std::move(options)) {}
+
+void ClockGovernor::write(std::string_view what, const std::function<void()>& call) {
+  try {
+    if (options_.dry_run) {
+      if (options_.note) {
+        options_.note(fmt::format("dry run: would {} on GPU {}", what, control_->gpu().identity().uuid));
+      }
+    } else {
+      if (!journal_->changed(control_->gpu().identity().uuid)) journal_->record_change(original_state(*control_));
+      call();
+      ++status_.clock_writes;
+    }
+    if (status_.clock_state != ClockState::foreign) status_.clock_state = ClockState::leased;
+    status_.problem.clear();
+  } catch (const Error& error) {
+    ++status_.clock_write_errors;
+    status_.clock_state = ClockState::failed;
+    status_.problem = error.what();
+    throw;
+  }
+}
+
+void ClockGovernor::require_own() const {
+  if (status_.clock_state == ClockState::foreign) throw GpuBusy(status_.problem);
+}
+
+bool ClockGovernor::follow(int clock_mhz) {
+  if (status_.clock_state == ClockState::foreign) return false;
+  if (status_.requested_min_mhz == clock_mhz && status_.requested_max_mhz == clock_mhz) return false;
+  if (retry_at_ && options_.now() < *retry_at_) return false;
+  try {
+    lock_sm_clocks(clock_mhz, clock_mhz);
+    retry_at_.reset();
+    return true;
+  } catch (const Error&) {
+    retry_at_ = options_.now() + options_.retry_after;
+    return false;
+  }
+}
+
+void ClockGovernor::lock_sm_clocks(int min_mhz, int max_mhz) {
+  require_own();
+  write(fmt::format("lock SM clocks to {}-{} MHz", min_mhz, max_mhz),
+        [&] { control_->lock_sm_clocks(min_mhz, max_mhz); });
+  status_.requested_min_mhz = min_mhz;
+  status_.requested_max_mhz = max_mhz;
+  locked_at_ = options_.now();
+  outside_since_.reset();
+}
+
+void ClockGovernor::reset_sm_clocks() {
+  require_own();
+  write("reset SM clocks", [&] { control_->reset_sm_clocks(); });
+  status_.requested_min_mhz.reset();
+  status_.requested_max_mhz.reset();
+}
+
+void ClockGovernor::lock_memory_clocks(int min_mhz, int max_mhz) {
+  require_own();
+  write(fmt::format("lock memory clocks to {}-{} MHz", min_mhz, max_mhz),
+        [&] { control_->lock_memory_clocks(min_mhz, max_mhz); });
+}
+
+void ClockGovernor::reset_memory_clocks() {
+  require_own();
+  write("reset memory clocks", [&] { control_->reset_memory_clocks(); });
+}
+
+void ClockGovernor::set_power_limit_w(double power_limit_w) {
+  require_own();
+  write(fmt::format("set the power limit to {} W", power_limit_w), [&] { control_->set_power_limit_w(power_limit_w); });
+}
+
+void ClockGovernor::set_persistence_mode(bool enabled) {
+  require_own();
+  write(enabled ? "enable persistence mode" : "disable persistence mode",
+        [&] { control_->set_persistence_mode(enabled); });
+}
+
+void ClockGovernor::restore() noexcept {
+  try {
+    const std::string& uuid = control_->gpu().identity().uuid;
+    if (const std::optional<OriginalGpuState> original = journal_->changed(uuid)) {
+      restore_gpu(*control_, *original);
+      journal_->record_restored(uuid);
+      status_.clock_state = ClockState::restored;
+    } else if (options_.dry_run && status_.clock_state == ClockState::leased) {
+      if (options_.note) options_.note(fmt::format("dry run: would restore GPU {}", uuid));
+      status_.clock_state = ClockState::untouched;
+    } else if (status_.clock_state != ClockState::untouched) {
+      status_.clock_state = ClockState::restored;
+    }
+    status_.problem.clear();
+    status_.requested_min_mhz.reset();
+    status_.requested_max_mhz.reset();
+    retry_at_.reset();
+    outside_since_.reset();
+  } catch (const std::exception& error) {
+    ++status_.clock_write_errors;
+    status_.clock_state = ClockState::failed;
+    status_.problem = error.what();
+  }
+}
+
+// NVML cannot say what is locked, but a busy GPU that nothing holds back runs within its locked range.
+void ClockGovernor::observe(const GpuReading& reading) {
+  if (options_.dry_run || status_.clock_state != ClockState::leased) return;
+  if (!status_.requested_min_mhz || !status_.requested_max_mhz || !reading.sm_clock_mhz) return;
+  const bool busy = reading.gpu_utilisation_percent.value_or(0) >= kBusyPercent;
+  const bool held_back = !reading.throttle_reasons || reading.throttle_reasons->throttled();
+  const int clock_mhz = *reading.sm_clock_mhz;
+  const bool above = clock_mhz > *status_.requested_max_mhz + kClockStepMhz;
+  const bool below = clock_mhz < *status_.requested_min_mhz - kClockStepMhz && !held_back;
+  const Time now = options_.now();
+  if (!busy || !(above || below) || now - locked_at_ < options_.foreign_after) {
+    outside_since_.reset();
+    return;
+  }
+  if (!outside_since_) outside_since_ = now;
+  if (now - *outside_since_ < options_.foreign_after) return;
+  status_.clock_state = ClockState::foreign;
+  status_.problem = fmt::format(
+      "GPU {}: runs at {} MHz though {}-{} MHz are locked: another program sets its clocks (nvidia-smi -lgc?); nothing "
+      "more is written until this lease ends",
+      control_->gpu().identity().uuid, clock_mhz, *status_.requested_min_mhz, *status_.requested_max_mhz);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/access.h"
+#include "agent/clock_governor.h"
+#include "agent/config.h"
+#include "agent/gpu_writer.h"
+#include "agent/journal.h"
+#include "gpu/gpu_control.h"
+
+namespace lowgear {
+
+/// UUIDs of the GPUs that a configuration names for control. Throws InputError when one is not there.
+[[nodiscard]] std::vector<std::string> controlled_gpus(const AgentConfig& config, const GpuSystem& system);
+
+/// What the configuration says, carried out through NVML with a journal.
+class ConfiguredPolicy final : public AgentPolicy {
+ public:
+  /// Throws InputError when the configuration names a GPU that is not there.
+  ConfiguredPolicy(const AgentConfig& config, std::shared_ptr<GpuControlSystem> system,
+                   std::shared_ptr<Journal> journal, ClockGovernorOptions governor);
+
+  [[nodiscard]] std::vector<std::string> controlled_gpus() const override { return controlled_; }
+  [[nodiscard]] AllowedRange allow(const Peer& peer, const GpuIdentity& gpu) const override;
+  [[nodiscard]] bool may_read(const Peer& peer) const override { return access_.may_read(peer); }
+  [[nodiscard]] bool dry_run() const override { return governor_.dry_run; }
+  [[nodiscard]] std::unique_ptr<GpuWriter> writer(const GpuIdentity& gpu) override;
+  [[nodiscard]] std::unique_ptr<UnitClocks> read_plan(const PlanMessage& plan, Gpu& gpu,
+                                                      const AllowedRange& allowed) const override;
+
+ private:
+  std::shared_ptr<GpuControlSystem> system_;
+  std::shared_ptr<Journal> journal_;
+  AccessRules access_;
+  std::vector<std::string> controlled_;
+  ClockGovernorOptions governor_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,102 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/error.h"
+
+namespace lowgear {
+
+/// How a GPU was before the agent first wrote to it. NVML cannot read locked clocks back: what they go back to is the
+/// driver's own choice.
+struct OriginalGpuState {
+  std::string uuid;
+  std::string pci_address;
+  std::optional<double> power_limit_w;  ///< empty where the GPU does not report it
+  std::optional<bool> persistence_mode;
+
+  bool operator==(const OriginalGpuState&) const = default;
+};
+
+/// What a journal's bytes say.
+struct JournalContent {
+  std::map<std::string, OriginalGpuState> changed;  ///< GPUs that may not be as they were, by UUID
+  std::size_t whole_bytes = 0;                      ///< up to the end of the last whole record
+  /// Something in the middle is not what was written: a GPU that is not listed may be changed too.
+  bool damaged = false;
+};
+
+/// Reads a journal. A record that is cut off at the end was being written when the agent or the machine died: what it
+/// announced has not happened.
+[[nodiscard]] JournalContent parse_journal(std::string_view bytes);
+
+/// The files of a journal. Every call may throw Error and leave what a crash at that moment would.
+class JournalStorage {
+ public:
+  virtual ~JournalStorage() = default;
+
+  [[nodiscard]] virtual std::string read() = 0;
+  /// Adds bytes at the end.
+  virtual void append(std::string_view bytes) = 0;
+  /// Returns once everything is on the disk.
+  virtual void sync() = 0;
+  /// Cuts the file off.
+  virtual void truncate(std::size_t bytes) = 0;
+  /// Puts new content in the place of the old one, whole or not at all, and on the disk.
+  virtual void replace(std::string_view bytes) = 0;
+};
+
+/// Another agent uses the journal.
+class JournalHeld : public InputError {
+ public:
+  using InputError::InputError;
+};
+
+/// A journal in a folder of its own, which is made if need be and held as long as this lives. Throws JournalHeld, and
+/// InputError when somebody else could have changed it (agent/trusted_path.h).
+[[nodiscard]] std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder);
+/// A journal that forgets, for a dry run, which changes nothing.
+[[nodiscard]] std::unique_ptr<JournalStorage> forgetful_journal();
+
+/// Remembers, across crashes of agent and machine, which GPUs have to be put back and to what. A GPU is recorded and on
+/// the disk before it is first written to, and struck out after it has been restored. Safe from any thread.
+class Journal {
+ public:
+  /// Reads what is there and cuts off a torn end. Throws Error.
+  explicit Journal(std::unique_ptr<JournalStorage> storage);
+
+  /// GPUs that may not be as they were.
+  [[nodiscard]] std::vector<OriginalGpuState> changed() const;
+  [[nodiscard]] std::optional<OriginalGpuState> changed(std::string_view uuid) const;
+  /// The journal was damaged when it was opened: every GPU that may be controlled has to be restored.
+  [[nodiscard]] bool damaged() const { return damaged_; }
+
+  /// On return this is on the disk, and the GPU may be written to. Does nothing when the GPU is recorded already.
+  /// Throws Error when it cannot be written (a full disk): the GPU must then not be written to.
+  void record_change(const OriginalGpuState& original);
+  /// The GPU is as it was. Throws Error; it will then be restored once more at the next start, which does no harm.
+  void record_restored(std::string_view uuid);
+  /// Everything has been restored after damage: starts over.
+  void clear();
+
+ private:
+  void append(const std::string& record);
+  void compact_if_long();
+
+  mutable std::mutex mutex_;
+  std::unique_ptr<JournalStorage> storage_;
+  std::map<std::string, OriginalGpuState, std::less<>> changed_;
+  std::size_t bytes_ = 0;
+  bool damaged_ = false;
+  std::string broken_;  ///< why nothing more can be written; empty when it can
+};
+
+}  // namespace lowgear

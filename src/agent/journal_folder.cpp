@@ -1,0 +1,107 @@
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "agent/journal.h"
+#include "agent/trusted_path.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "ipc/file_descriptor.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::size_t kMaxJournalBytes = std::size_t{16} << 20U;
+
+[[noreturn]] void throw_errno(const std::filesystem::path& path, std::string_view what) {
+  throw Error(fmt::format("{}: {}: {}", printable(path.string()), what, std::generic_category().message(errno)));
+}
+
+FileDescriptor open_trusted(const std::filesystem::path& path, int flags) {
+  FileDescriptor file(::open(path.c_str(), flags | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) throw InputError(fmt::format("{}: {}", printable(path.string()), std::generic_category().message(errno)));
+  require_trusted_file(path);
+  return file;
+}
+
+class JournalFolder final : public JournalStorage {
+ public:
+  explicit JournalFolder(const std::filesystem::path& folder) : folder_(folder), file_path_(folder / "journal") {
+    if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
+      throw InputError(fmt::format("{}: {}", printable(folder.string()), std::generic_category().message(errno)));
+    }
+    require_trusted_folder(folder);
+    lock_ = open_trusted(folder / "lock", O_RDWR);
+    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+      throw JournalHeld(fmt::format("{}: another agent uses this journal; there is one agent on a machine",
+                                    printable(folder.string())));
+    }
+    open_file();
+    sync_folder();
+  }
+
+  [[nodiscard]] std::string read() override { return read_file(file_path_, kMaxJournalBytes); }
+
+  void append(std::string_view bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t written = ::write(file_.get(), bytes.data(), bytes.size());
+      if (written >= 0) {
+        bytes.remove_prefix(static_cast<std::size_t>(written));
+      } else if (errno != EINTR) {
+        throw_errno(file_path_, "cannot be written");
+      }
+    }
+  }
+
+  void sync() override {
+    if (::fdatasync(file_.get()) != 0) throw_errno(file_path_, "cannot be brought to the disk");
+  }
+
+  void truncate(std::size_t bytes) override {
+    if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0) throw_errno(file_path_, "cannot be cut off");
+  }
+
+  void replace(std::string_view bytes) override {
+    write_file_atomically(file_path_, bytes);
+    open_file();
+    sync_folder();
+  }
+
+ private:
+  void open_file() { file_ = open_trusted(file_path_, O_RDWR | O_APPEND); }
+
+  void sync_folder() {
+    const FileDescriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!folder || ::fsync(folder.get()) != 0) throw_errno(folder_, "cannot be brought to the disk");
+  }
+
+  std::filesystem::path folder_;
+  std::filesystem::path file_path_;
+  FileDescriptor lock_;
+  FileDescriptor file_;
+};
+
+class ForgetfulJournal final : public JournalStorage {
+ public:
+  [[nodiscard]] std::string read() override { return {}; }
+  void append(std::string_view) override {}
+  void sync() override {}
+  void truncate(std::size_t) override {}
+  void replace(std::string_view) override {}
+};
+
+}  // namespace
+
+std::unique_ptr<JournalStorage> forgetful_journal() { return std::make_unique<ForgetfulJournal>(); }
+
+std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder) {
+  return std::make_unique<JournalFolder>(folder);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "agent/config.h"
+
+namespace lowgear {
+
+enum class AgentMode : unsigned char {
+  write,
+  dry_run,  ///< says what it would write to which GPU, and writes nothing; needs no rights
+};
+
+/// Where the agent speaks; both are called from several threads.
+struct AgentMessages {
+  std::function<void(std::string_view)> note;
+  std::function<void(std::string_view)> warn;
+};
+
+/// Runs the agent of this machine until a signal ends it: takes the journal, restores what the last agent left changed,
+/// serves, and restores everything. Returns what could not be restored, one line each. Throws InputError when it cannot
+/// start, JournalHeld when another agent runs, and GpuError without a driver.
+[[nodiscard]] std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode,
+                                                  const AgentMessages& messages);
+
+/// Restores what the journal says, without serving. Returns what could not be restored. Throws as `serve_node`.
+[[nodiscard]] std::vector<std::string> restore_node(const AgentConfig& config, const AgentMessages& messages);
+
+}  // namespace lowgear

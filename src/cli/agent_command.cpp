@@ -1,0 +1,157 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "agent/control_client.h"
+#include "agent/journal.h"
+#include "agent/node_agent.h"
+#include "cli/options.h"
+#include "cli/table.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+
+namespace lowgear {
+namespace {
+
+enum class Action : unsigned char { serve, restore, status, check };
+constexpr auto kActions = std::to_array<std::string_view>({"serve", "restore", "status", "check"});
+
+struct AgentArguments {
+  Action action = Action::serve;
+  std::string config = kDefaultAgentConfig;
+  bool dry_run = false;
+  bool json = false;
+};
+
+AgentMessages messages_to(Console& console) {
+  return {.note = [&console](std::string_view text) { console.note(text); },
+          .warn = [&console](std::string_view text) { console.warn(text); }};
+}
+
+/// Failed, saying what, when there is something.
+ExitCode told(const std::vector<std::string>& failures, Console& console) {
+  for (const std::string& failure : failures) console.error(failure);
+  return failures.empty() ? ExitCode::ok : ExitCode::failed;
+}
+
+ExitCode ask_to_restore(const AgentConfig& config, Console& console) {
+  const auto answer = ask_agent(config.process.http_socket, "POST", "/v1/restore");
+  if (!answer) throw Error("an agent holds the journal and does not answer; end it, and the next start restores");
+  if (answer->status >= 300)
+    throw Error(fmt::format("the agent answers {}: {}", answer->status, printable(answer->body)));
+  console.note("the running agent has ended every lease and restored every GPU");
+  return ExitCode::ok;
+}
+
+ExitCode run_restore(const AgentConfig& config, Console& console) {
+  try {
+    const std::vector<std::string> failures = restore_node(config, messages_to(console));
+    if (failures.empty()) console.note("every GPU is as it was before the agent");
+    return told(failures, console);
+  } catch (const JournalHeld&) {
+    return ask_to_restore(config, console);
+  }
+}
+
+Json ask_json(const AgentConfig& config, std::string_view path) {
+  const auto answer = ask_agent(config.process.http_socket, "GET", path);
+  if (!answer)
+    throw Error(fmt::format("no agent answers at {}; start one: lowgear agent", config.process.http_socket.string()));
+  if (answer->status != 200)
+    throw Error(fmt::format("the agent answers {}: {}", answer->status, printable(answer->body)));
+  return parse_json(answer->body, "agent");
+}
+
+std::string text_of(const Json& object, const char* member) {
+  if (!object.contains(member) || object[member].is_null()) return "-";
+  return object[member].is_string() ? object[member].get<std::string>() : object[member].dump();
+}
+
+std::string status_text(const Json& gpus, const Json& leases) {
+  Table table({{"GPU", Table::Align::left},
+               {"model", Table::Align::left},
+               {"clocks", Table::Align::left},
+               {"requested"},
+               {"writes"},
+               {"lease"}});
+  for (const Json& gpu : gpus["gpus"]) {
+    table.add_row({text_of(gpu, "uuid"), text_of(gpu, "name"), text_of(gpu, "clock_state"),
+                   text_of(gpu, "requested_max_mhz"), text_of(gpu, "clock_writes"), text_of(gpu, "lease_id")});
+  }
+  std::string text = gpus.value("simulated", false) ? "simulated GPUs\n" : "";
+  text += table.text();
+  for (const Json& lease : leases["leases"]) {
+    text += fmt::format("lease {}: GPU {}, user {}, job {}, rank {}, {} units\n", text_of(lease, "id"),
+                        text_of(lease, "gpu_uuid"), text_of(lease, "user"), text_of(lease, "job"),
+                        text_of(lease, "rank"), text_of(lease, "units"));
+  }
+  return text;
+}
+
+ExitCode run_status(const AgentConfig& config, const AgentArguments& arguments, Console& console) {
+  const Json gpus = ask_json(config, "/v1/gpus");
+  const Json leases = ask_json(config, "/v1/leases");
+  if (arguments.json) {
+    Json both = gpus;
+    both["leases"] = leases["leases"];
+    console.print_json(both);
+  } else {
+    console.print(status_text(gpus, leases));
+  }
+  return ExitCode::ok;
+}
+
+ExitCode run_check(const AgentConfig& config, const AgentArguments& arguments, Console& console) {
+  const std::string gpus = config.all_gpus ? "every GPU" : fmt::format("{} GPUs", config.gpus.size());
+  if (arguments.json) {
+    console.print_json({{"config", arguments.config},
+                        {"gpus", config.gpus},
+                        {"all_gpus", config.all_gpus},
+                        {"allow_rules", config.allow.size()},
+                        {"journal", config.journal.string()}});
+  } else {
+    console.print(fmt::format("{}: {} may be changed, {} rules say by whom; journal in {}\n", arguments.config, gpus,
+                              config.allow.size(), config.journal.string()));
+  }
+  return ExitCode::ok;
+}
+
+ExitCode run_agent_verb(const AgentArguments& arguments, Console& console) {
+  const AgentConfig config = load_agent_config(arguments.config);
+  switch (arguments.action) {
+    case Action::serve: {
+      const AgentMode mode = arguments.dry_run ? AgentMode::dry_run : AgentMode::write;
+      return told(serve_node(config, mode, messages_to(console)), console);
+    }
+    case Action::restore:
+      return run_restore(config, console);
+    case Action::status:
+      return run_status(config, arguments, console);
+    case Action::check:
+      return run_check(config, arguments, console);
+  }
+  return ExitCode::failed;
+}
+
+}  // namespace
+
+VerbAction declare_agent(CLI::App& app) {
+  auto arguments = std::make_shared<AgentArguments>();
+  add_choice(
+      app, "action", kActions, [arguments](std::size_t place) { arguments->action = static_cast<Action>(place); },
+      "serve until a signal comes; restore every GPU, with or without a running agent; show the status of the running "
+      "agent; check a configuration")
+      ->default_str("serve");
+  app.add_option("--config", arguments->config, "Configuration; see deploy/agent.toml")
+      ->type_name("FILE")
+      ->default_str(kDefaultAgentConfig);
+  app.add_flag("--dry-run", arguments->dry_run, "serve: say what would be written to GPUs, and write nothing");
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_agent_verb(*arguments, console); };
+}
+
+}  // namespace lowgear
