@@ -1,0 +1,30 @@
+"""Lowgear for training processes in Python: GPU clocks that follow a plan, and energy that is measured.
+
+    import lowgear
+
+    with lowgear.Client(recording="run1") as client:
+        client.load_plan("out/plans/00000.json")
+        for batch in data:
+            with client.iteration():
+                for microbatch in range(8):
+                    with client.unit("forward", stage, microbatch):
+                        forward(...)
+
+Clocks are set by the agent of the node (`lowgear agent`). Without one everything works all the same but for the clocks;
+`Client.status()` says what is missing. Needs nothing but liblowgear.so, which is looked for where LOWGEAR_LIBRARY says,
+beside this package, and where the system looks.
+"""
+
+from ._client import Client, Measurement, Status, Window
+from ._library import AgentUnavailable, InvalidUse, LowgearError, Refused
+
+__all__ = [
+    "AgentUnavailable",
+    "Client",
+    "InvalidUse",
+    "LowgearError",
+    "Measurement",
+    "Refused",
+    "Status",
+    "Window",
+]

@@ -1,0 +1,201 @@
+"""The client: marks units and iterations, hands over plans, measures energy."""
+
+import ctypes
+import os
+from contextlib import contextmanager
+from typing import NamedTuple, Optional
+
+from . import _library
+
+_KINDS = {"forward": 0, "backward": 1, "input_gradient": 2, "weight_gradient": 3}
+_NEAREST_BELOW = 1
+
+
+class Measurement(NamedTuple):
+    """What the GPU used during a window; None where it does not report it."""
+
+    time_s: float
+    energy_j: Optional[float]
+    energy_uncertainty_j: Optional[float]  # of the counter's steps, as +-
+    mean_power_w: Optional[float]
+    peak_power_w: Optional[float]
+    mean_sm_clock_mhz: Optional[float]
+    power_capped_s: Optional[float]
+    max_temperature_c: Optional[int]
+    simulated: bool
+
+
+class Status(NamedTuple):
+    """How a client stands. `problem` says what does not work, for a person."""
+
+    rank: int
+    world_size: int
+    has_lease: bool
+    has_plan: bool
+    suspended: bool
+    dry_run: bool
+    simulated: bool
+    requested_clock_mhz: int
+    units: int
+    mismatched: int
+    lost: int
+    reconnects: int
+    gpu_uuid: str
+    problem: str
+
+
+class Window:
+    """An energy window; `measurement` is there once it is over."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.measurement: Optional[Measurement] = None
+
+
+def _encode(text):
+    return None if text is None else os.fsencode(text)
+
+
+class Client:
+    """A training process' client. One thread marks iterations and units; a context manager closes it.
+
+    Every argument left out is taken from the environment: the rank from torchrun, Slurm, Open MPI or MPICH, the GPU from
+    CUDA_VISIBLE_DEVICES, LOWGEAR_AGENT_SOCKET, LOWGEAR_JOB, LOWGEAR_RECORDING. `agent_socket=""` uses no agent.
+    """
+
+    def __init__(self, *, agent_socket=None, gpu=None, job=None, recording=None, rank=-1, local_rank=-1, world_size=-1):
+        self._handle = None
+        self._library = _library.load()
+        options = _library.Options(
+            ctypes.sizeof(_library.Options),
+            _encode(agent_socket),
+            _encode(gpu),
+            _encode(job),
+            _encode(recording),
+            rank,
+            local_rank,
+            world_size,
+        )
+        handle = ctypes.c_void_p()
+        self._check(self._library.lowgear_open(ctypes.byref(options), ctypes.byref(handle)))
+        self._handle = handle
+        self._instruction = None
+        self._counts = {}
+
+    def _check(self, code):
+        _library.check(self._library, code)
+
+    def close(self):
+        """Ends the lease, so that the GPU's clocks go back, and finishes the recording. May be called twice."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            self._check(self._library.lowgear_close(handle))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_handle", None) is not None:
+            self._library.lowgear_close(self._handle)
+
+    def load_plan(self, path, plan_rank: int = -1, nearest_below: bool = False):
+        """Hands a plan over. `plan_rank` is this process' rank in the pipeline; -1: its rank, modulo the plan's ranks.
+
+        Raises Refused when the agent does not take it, AgentUnavailable when there is none (the plan is kept for when
+        there is), InvalidUse when the file is no plan.
+        """
+        flags = _NEAREST_BELOW if nearest_below else 0
+        self._check(self._library.lowgear_load_plan(self._handle, _encode(path), plan_rank, flags))
+
+    def iteration_begin(self):
+        self._library.lowgear_iteration_begin(self._handle)
+
+    def iteration_end(self):
+        self._library.lowgear_iteration_end(self._handle)
+
+    def unit_begin(self, kind: str, stage: int, microbatch: int):
+        """A unit begins: kind is forward, backward, input_gradient or weight_gradient."""
+        if self._library.lowgear_unit_begin(self._handle, _KINDS[kind], stage, microbatch) == _library.INVALID:
+            raise _library.InvalidUse(f"there is no unit {kind} {stage} {microbatch}")
+
+    def unit_end(self, kind: str, stage: int, microbatch: int):
+        if self._library.lowgear_unit_end(self._handle, _KINDS[kind], stage, microbatch) == _library.INVALID:
+            raise _library.InvalidUse(f"there is no unit {kind} {stage} {microbatch}")
+
+    @contextmanager
+    def iteration(self):
+        self.iteration_begin()
+        try:
+            yield
+        finally:
+            self.iteration_end()
+
+    @contextmanager
+    def unit(self, kind: str, stage: int, microbatch: int):
+        self.unit_begin(kind, stage, microbatch)
+        try:
+            yield
+        finally:
+            self.unit_end(kind, stage, microbatch)
+
+    @contextmanager
+    def window(self, name: str = ""):
+        """Measures energy: `with client.window("epoch") as w: ...`, then `w.measurement.energy_j`."""
+        number = ctypes.c_uint64()
+        self._check(self._library.lowgear_window_begin(self._handle, name.encode(), ctypes.byref(number)))
+        window = Window(name)
+        try:
+            yield window
+        finally:
+            result = _library.MeasurementStruct(ctypes.sizeof(_library.MeasurementStruct))
+            self._check(self._library.lowgear_window_end(self._handle, number, ctypes.byref(result)))
+            values = [getattr(result, field) for field in Measurement._fields[:-1]]
+            window.measurement = Measurement(
+                *(None if value < 0 else value for value in values), simulated=bool(result.simulated)
+            )
+
+    def status(self) -> Status:
+        result = _library.StatusStruct(ctypes.sizeof(_library.StatusStruct))
+        self._check(self._library.lowgear_get_status(self._handle, ctypes.byref(result)))
+        flags = {"has_lease", "has_plan", "suspended", "dry_run", "simulated"}
+        values = {}
+        for field in Status._fields:
+            value = getattr(result, field)
+            if field in flags:
+                value = bool(value)
+            elif isinstance(value, bytes):
+                value = value.decode("utf-8", "replace")
+            values[field] = value
+        return Status(**values)
+
+    # The names of Zeus' PipelineFrequencyOptimizer, for code that calls it. Units are counted: the n-th forward of a
+    # step is microbatch n.
+
+    def on_step_begin(self):
+        self._counts = {}
+        self.iteration_begin()
+
+    def on_step_end(self):
+        self.iteration_end()
+
+    def on_instruction_begin(self, name: str, stage: Optional[int] = None):
+        """`name` is forward or backward; the stage is this process' rank, unless it is given."""
+        if name not in _KINDS:
+            return
+        microbatch = self._counts.get(name, 0)
+        self._counts[name] = microbatch + 1
+        self._instruction = (name, self._stage() if stage is None else stage, microbatch)
+        self.unit_begin(*self._instruction)
+
+    def on_instruction_end(self, name: str):
+        if self._instruction is not None and self._instruction[0] == name:
+            self.unit_end(*self._instruction)
+            self._instruction = None
+
+    def _stage(self):
+        if not hasattr(self, "_rank"):
+            self._rank = self.status().rank
+        return self._rank

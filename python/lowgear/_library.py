@@ -1,0 +1,116 @@
+"""liblowgear.so as ctypes sees it: structures, prototypes, errors."""
+
+import ctypes
+import os
+from pathlib import Path
+
+_ABI_MAJOR = 1
+
+OK, INVALID, FAILED, REFUSED, NO_AGENT, FORKED = range(6)
+
+
+class LowgearError(Exception):
+    """A call failed; the message says why."""
+
+
+class InvalidUse(LowgearError, ValueError):
+    """An argument, a file or the environment makes no sense."""
+
+
+class Refused(LowgearError):
+    """The agent said no."""
+
+
+class AgentUnavailable(LowgearError):
+    """There is no agent to do it. What was asked for is done once there is one."""
+
+
+class Options(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", ctypes.c_size_t),
+        ("agent_socket", ctypes.c_char_p),
+        ("gpu", ctypes.c_char_p),
+        ("job", ctypes.c_char_p),
+        ("recording", ctypes.c_char_p),
+        ("rank", ctypes.c_int32),
+        ("local_rank", ctypes.c_int32),
+        ("world_size", ctypes.c_int32),
+    ]
+
+
+class MeasurementStruct(ctypes.Structure):
+    _fields_ = [("struct_size", ctypes.c_size_t)] + [
+        (name, ctypes.c_double)
+        for name in (
+            "time_s",
+            "energy_j",
+            "energy_uncertainty_j",
+            "mean_power_w",
+            "peak_power_w",
+            "mean_sm_clock_mhz",
+            "power_capped_s",
+        )
+    ] + [("max_temperature_c", ctypes.c_int32), ("simulated", ctypes.c_int32)]
+
+
+class StatusStruct(ctypes.Structure):
+    _fields_ = (
+        [("struct_size", ctypes.c_size_t)]
+        + [
+            (name, ctypes.c_int32)
+            for name in ("rank", "world_size", "has_lease", "has_plan", "suspended", "dry_run", "simulated")
+        ]
+        + [("requested_clock_mhz", ctypes.c_uint32)]
+        + [(name, ctypes.c_uint64) for name in ("units", "mismatched", "lost", "reconnects")]
+        + [("gpu_uuid", ctypes.c_char * 96), ("problem", ctypes.c_char * 256)]
+    )
+
+
+def _candidates():
+    named = os.environ.get("LOWGEAR_LIBRARY")
+    if named:
+        return [named]
+    return [str(Path(__file__).with_name("liblowgear.so.1")), "liblowgear.so.1", "liblowgear.so"]
+
+
+def load():
+    """The library, with prototypes. Raises LowgearError when it is nowhere, or of another version."""
+    tried = []
+    for name in _candidates():
+        try:
+            library = ctypes.CDLL(name)
+            break
+        except OSError as error:
+            tried.append(str(error))
+    else:
+        raise LowgearError(
+            "liblowgear.so is not found ("
+            + "; ".join(tried)
+            + "); install Lowgear, or set LOWGEAR_LIBRARY to its path (build/release/lib/liblowgear.so)"
+        )
+    library.lowgear_abi_version.restype = ctypes.c_uint32
+    if library.lowgear_abi_version() >> 16 != _ABI_MAJOR:
+        raise LowgearError(f"{library._name} is of another version than this package; install both from one release")
+    client = ctypes.c_void_p
+    unit = [client, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32]
+    library.lowgear_last_error.restype = ctypes.c_char_p
+    library.lowgear_open.argtypes = [ctypes.POINTER(Options), ctypes.POINTER(client)]
+    library.lowgear_close.argtypes = [client]
+    library.lowgear_load_plan.argtypes = [client, ctypes.c_char_p, ctypes.c_int32, ctypes.c_uint32]
+    library.lowgear_iteration_begin.argtypes = [client]
+    library.lowgear_iteration_end.argtypes = [client]
+    library.lowgear_unit_begin.argtypes = unit
+    library.lowgear_unit_end.argtypes = unit
+    library.lowgear_window_begin.argtypes = [client, ctypes.c_char_p, ctypes.POINTER(ctypes.c_uint64)]
+    library.lowgear_window_end.argtypes = [client, ctypes.c_uint64, ctypes.POINTER(MeasurementStruct)]
+    library.lowgear_get_status.argtypes = [client, ctypes.POINTER(StatusStruct)]
+    return library
+
+
+def check(library, code):
+    """Raises what a code that is not OK means. A client of the parent process does nothing, without an error."""
+    if code in (OK, FORKED):
+        return
+    message = library.lowgear_last_error().decode("utf-8", "replace") or "invalid argument"
+    kinds = {INVALID: InvalidUse, REFUSED: Refused, NO_AGENT: AgentUnavailable}
+    raise kinds.get(code, LowgearError)(message)

@@ -1,0 +1,209 @@
+"""The package against the real liblowgear.so: without an agent, with a small agent made here, on simulated GPUs."""
+
+import array
+import json
+import mmap
+import os
+import socket
+import struct
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import lowgear
+
+RING_BYTES_AT_WRITTEN = 64
+
+
+def plan_text(clocks):
+    ops = [
+        {"op": "forward", "microbatch": i, "mhz": mhz, "start_s": 0.1 * i, "duration_s": 0.1}
+        for i, mhz in enumerate(clocks)
+    ]
+    return json.dumps(
+        {
+            "format": "lowgear.plan/1",
+            "policy": "test",
+            "schedule": "gpipe",
+            "microbatches": len(clocks),
+            "deadline_s": 0.1 * len(clocks),
+            "time_s": 0.1 * len(clocks),
+            "energy_j": 1.0,
+            "switches": 0,
+            "stages": [{"stage": 0, "ops": ops}],
+        }
+    )
+
+
+class FakeAgent:
+    """Gives one client a ring and takes its plan."""
+
+    def __init__(self, folder, ring_bytes):
+        self.path = str(Path(folder) / "lease.sock")
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        self.listener.listen()
+        self.plans = []
+        self.memory = os.memfd_create("ring", os.MFD_ALLOW_SEALING)
+        os.ftruncate(self.memory, ring_bytes)
+        self.ring = mmap.mmap(self.memory, ring_bytes)
+        self.ring[0:12] = struct.pack("<III", 0x4C475231, 1, 1024)
+        import fcntl
+
+        fcntl.fcntl(self.memory, 1033, 0x0002 | 0x0004 | 0x0001)  # F_ADD_SEALS: shrink, grow, seal
+        self.thread = threading.Thread(target=self.serve, daemon=True)
+        self.thread.start()
+
+    @staticmethod
+    def frame(kind, payload=b""):
+        return struct.pack("<III", 0x4C474631, kind, len(payload)) + payload
+
+    @staticmethod
+    def text(value):
+        return struct.pack("<I", len(value)) + value
+
+    def receive(self, connection):
+        header = connection.recv(12, socket.MSG_WAITALL)
+        if len(header) < 12:
+            return None, b""
+        _, kind, length = struct.unpack("<III", header)
+        return kind, connection.recv(length, socket.MSG_WAITALL) if length else b""
+
+    def serve(self):
+        connection, _ = self.listener.accept()
+        self.receive(connection)
+        lease = struct.pack("<Q", 7) + self.text(b"GPU-1") + self.text(b"GPU") + struct.pack("<IIBB", 345, 1980, 1, 0)
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [self.memory]))]
+        connection.sendmsg([self.frame(2, lease)], rights)
+        while True:
+            kind, payload = self.receive(connection)
+            if kind != 4:
+                break
+            self.plans.append(payload)
+            connection.sendall(self.frame(5))
+        connection.close()
+        self.listener.close()
+
+    def written(self):
+        return struct.unpack_from("<Q", self.ring, RING_BYTES_AT_WRITTEN)[0]
+
+
+class WithoutAgent(unittest.TestCase):
+    def setUp(self):
+        library = os.environ.get("LOWGEAR_NVML")
+        os.environ["LOWGEAR_NVML"] = "/no/such/library"  # a machine without a GPU
+        if library:
+            self.addCleanup(os.environ.__setitem__, "LOWGEAR_NVML", library)
+
+    def test_marks_and_says_what_is_missing(self):
+        with lowgear.Client(agent_socket="") as client:
+            with client.iteration(), client.unit("forward", 0, 0):
+                pass
+            status = client.status()
+            self.assertEqual(status.units, 1)
+            self.assertFalse(status.has_lease)
+            self.assertEqual(status.mismatched, 0)
+
+    def test_counts_what_does_not_match(self):
+        with lowgear.Client(agent_socket="") as client:
+            client.unit_begin("forward", 0, 0)
+            client.unit_end("backward", 0, 0)
+            self.assertEqual(client.status().mismatched, 1)
+
+    def test_refuses_nonsense(self):
+        with lowgear.Client(agent_socket="") as client:
+            with self.assertRaises(KeyError):
+                client.unit_begin("sideways", 0, 0)
+            with self.assertRaises(lowgear.InvalidUse):
+                client.unit_begin("forward", 70000, 0)
+            with self.assertRaises(lowgear.InvalidUse):
+                client.load_plan("/no/such/plan")
+        with self.assertRaises(lowgear.InvalidUse):
+            lowgear.Client(agent_socket="", rank=5, world_size=2)
+
+    def test_closes_twice(self):
+        client = lowgear.Client(agent_socket="")
+        client.close()
+        client.close()
+
+    def test_records(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with lowgear.Client(agent_socket="", recording=folder, rank=3, world_size=4) as client:
+                for _ in range(2):
+                    client.on_step_begin()
+                    for name in ("forward", "forward", "backward"):
+                        client.on_instruction_begin(name)
+                        client.on_instruction_end(name)
+                    client.on_step_end()
+            rank = Path(folder) / "rank-00003"
+            self.assertEqual(json.loads((rank / "recording.json").read_text())["iterations"], 2)
+            rows = (rank / "units.csv").read_text().splitlines()
+            self.assertEqual(rows[0], "iteration,stage,instruction,microbatch,start_s,end_s,frequency")
+            self.assertEqual([row.split(",")[:4] for row in rows[1:4]],
+                             [["0", "3", "forward", "0"], ["0", "3", "forward", "1"], ["0", "3", "backward", "0"]])
+            with self.assertRaises(lowgear.InvalidUse):
+                lowgear.Client(agent_socket="", recording=folder, rank=3, world_size=4)
+
+    def test_a_child_leaves_the_parents_client_alone(self):
+        with lowgear.Client(agent_socket="") as client:
+            child = os.fork()
+            if child == 0:
+                client.unit_begin("forward", 0, 0)
+                client.unit_end("forward", 0, 0)
+                client.close()
+                os._exit(0)
+            self.assertEqual(os.waitpid(child, 0)[1], 0)
+            self.assertEqual(client.status().units, 0)
+
+
+@unittest.skipUnless(os.environ.get("LOWGEAR_NVML"), "needs the simulated NVML library (LOWGEAR_NVML)")
+class OnSimulatedGpus(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        os.environ["LOWGEAR_SIMGPU"] = str(Path(self.folder.name) / "machine")
+        os.environ["LOWGEAR_SIMGPU_GPUS"] = "2xH100"
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def test_measures_a_window(self):
+        with lowgear.Client(agent_socket="", local_rank=1) as client:
+            with client.window("idle") as window:
+                pass
+            self.assertTrue(window.measurement.simulated)
+            self.assertTrue(client.status().simulated)
+            self.assertGreaterEqual(window.measurement.energy_j, 0)
+
+    def test_tells_the_agent_what_begins(self):
+        agent = FakeAgent(self.folder.name, 1024 * 16 + 192)
+        plan = Path(self.folder.name) / "plan.json"
+        plan.write_text(plan_text([1200, 1500]))
+        with lowgear.Client(agent_socket=agent.path, local_rank=0) as client:
+            self.assertTrue(client.status().has_lease, client.status().problem)
+            client.load_plan(plan)
+            self.assertTrue(client.status().has_plan)
+            with client.iteration():
+                for microbatch in range(2):
+                    with client.unit("forward", 0, microbatch):
+                        pass
+            self.assertEqual(agent.written(), 6)
+        self.assertEqual(len(agent.plans), 1)
+
+    def test_refuses_a_gpu_that_is_not_there(self):
+        with self.assertRaises(lowgear.InvalidUse):
+            lowgear.Client(agent_socket="", gpu="GPU-none")
+        with self.assertRaises(lowgear.InvalidUse):
+            lowgear.Client(agent_socket="", local_rank=9)
+
+    def test_says_that_no_agent_answers(self):
+        with lowgear.Client(agent_socket=self.folder.name + "/none", local_rank=0) as client:
+            self.assertIn("no agent answers", client.status().problem)
+            plan = Path(self.folder.name) / "plan.json"
+            plan.write_text(plan_text([1200]))
+            with self.assertRaises(lowgear.AgentUnavailable):
+                client.load_plan(plan)
+
+
+if __name__ == "__main__":
+    unittest.main()

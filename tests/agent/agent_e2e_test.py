@@ -1,0 +1,226 @@
+"""The real agent and the real client library on simulated GPUs: what is promised when things go well and when they do
+not. The simulated machine says what is really locked."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import unittest
+
+from agent_test_base import LOWGEAR, AgentTest, wait_until
+
+
+class FollowsPlans(AgentTest):
+    def test_clocks_follow_the_units(self):
+        self.start_agent()
+        client, said = self.start_client([1200, 1500, 1800])
+        self.assertEqual(said, "ok")
+        seen = set()
+        wait_until(lambda: seen.add(json.dumps(self.locked())) or len(seen - {"null"}) == 3, "every clock was locked")
+        self.assertIsNone(self.locked(1), "another GPU is left alone")
+        self.kill(client)
+        self.expect_default()
+
+    def test_a_client_that_ends_gives_the_gpu_back(self):
+        self.start_agent()
+        client, _ = self.start_client([1200])
+        wait_until(lambda: self.locked() is not None, "the clock is locked")
+        client.stdin.close()
+        self.assertEqual(client.wait(20), 0)
+        self.expect_default()
+
+    def test_two_clients_have_a_gpu_each_and_a_third_none(self):
+        self.start_agent()
+        self.assertEqual(self.start_client([1200], gpu=0)[1], "ok")
+        self.assertEqual(self.start_client([1500], gpu=1)[1], "ok")
+        self.assertIn("lease", self.start_client([1800], gpu=0)[1])
+        wait_until(lambda: self.locked(0) and self.locked(1), "both are locked")
+        self.assertIn("1200", json.dumps(self.locked(0)))
+        self.assertIn("1500", json.dumps(self.locked(1)))
+
+    def test_a_clock_that_the_gpu_does_not_have(self):
+        self.start_agent()
+        self.assertIn("1201 MHz", self.start_client([1201], gpu=0)[1])
+        self.assertEqual(self.start_client([1201], gpu=1, NEAREST_BELOW="1")[1], "ok")
+        wait_until(lambda: self.locked(1) is not None, "the nearest clock is locked")
+        self.assertIn("1200", json.dumps(self.locked(1)))
+        self.assertIsNone(self.locked(0))
+
+    def test_a_foreign_writer_is_noticed(self):
+        self.start_agent()
+        self.start_client([1200])
+        wait_until(lambda: self.locked() is not None, "the clock is locked")
+        load = self.start([LOWGEAR, "simgpu", "run", "--gpu", "0", "--time", "30"])
+        self.lowgear("simgpu", "reset", "--gpu", "0")
+        wait_until(lambda: self.http("GET", "/v1/gpus")[1]["gpus"][0]["clocks"]["state"] == "foreign", "it is noticed")
+        self.assertIn("another program", self.http("GET", "/v1/gpus")[1]["gpus"][0]["problem"])
+        self.kill(load)
+
+
+class Restores(AgentTest):
+    suspend_after_s = 0.5
+
+    def lock(self):
+        client, said = self.start_client([1200, 1500])
+        self.assertEqual(said, "ok")
+        wait_until(lambda: self.locked() is not None, "the clock is locked")
+        return client
+
+    def test_when_the_agent_is_told_to_end(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            agent = self.start_agent()
+            client = self.lock()
+            self.kill(agent, number)
+            self.assertEqual(agent.returncode, 0, agent.stderr.read())
+            self.assertIsNone(self.locked())
+            self.kill(client)
+
+    def test_at_the_next_start_after_the_agent_was_killed(self):
+        agent = self.start_agent()
+        client = self.lock()
+        self.kill(agent)
+        self.kill(client)
+        self.assertIsNotNone(self.locked(), "nobody could restore it")
+        self.start_agent()
+        self.assertIsNone(self.locked())
+
+    def test_by_the_kill_switch_without_an_agent(self):
+        agent = self.start_agent()
+        client = self.lock()
+        self.kill(agent)
+        self.kill(client)
+        self.lowgear("agent", "restore", "--config", str(self.config))
+        self.assertIsNone(self.locked())
+
+    def test_by_the_kill_switch_with_an_agent(self):
+        self.start_agent()
+        client = self.lock()
+        if os.geteuid() != 0:
+            self.skipTest("the kill switch is for root")
+        client.send_signal(signal.SIGSTOP)
+        self.lowgear("agent", "restore", "--config", str(self.config))
+        self.expect_default()
+
+    def test_when_training_hangs_and_goes_on(self):
+        self.start_agent()
+        client = self.lock()
+        client.stdin.write("pause\n")
+        client.stdin.flush()
+        self.expect_default()
+        client.stdin.write("go\n")
+        client.stdin.flush()
+        wait_until(lambda: self.locked() is not None, "the clocks follow again")
+
+    def test_the_client_takes_its_lease_again(self):
+        agent = self.start_agent()
+        self.lock()
+        self.kill(agent)
+        self.start_agent()
+        wait_until(lambda: self.locked() is not None, "the same client's clocks are followed again")
+
+    def test_what_a_request_over_http_changed(self):
+        self.start_agent()
+        program = (
+            "import http.client, socket, sys, time\n"
+            "connection = http.client.HTTPConnection('x'); connection.sock = socket.socket(socket.AF_UNIX)\n"
+            f"connection.sock.connect('{self.folder}/agent.sock')\n"
+            "connection.request('POST', '/gpu/set_gpu_locked_clocks?gpu_ids=0&block=true&min_clock_mhz=900&max_clock_mhz=1200')\n"
+            "print(connection.getresponse().status, flush=True)\n"
+            "connection.close(); time.sleep(60)\n"
+        )
+        zeus = self.start([sys.executable, "-c", program])
+        self.assertEqual(zeus.stdout.readline().strip(), "200")
+        self.assertIn("900", json.dumps(self.locked()))
+        self.kill(zeus)
+        self.expect_default()
+
+
+class Refuses(AgentTest):
+    def test_a_second_agent(self):
+        self.start_agent()
+        second = self.lowgear("agent", "--config", str(self.config), code=2)
+        self.assertIn("another agent", second.stderr)
+
+    def test_a_configuration_that_others_may_change(self):
+        self.config.chmod(0o666)
+        self.assertIn("chmod go-w", self.lowgear("agent", "--config", str(self.config), code=2).stderr)
+        self.config.chmod(0o600)
+        link = self.folder / "link.toml"
+        link.symlink_to(self.config)
+        self.assertIn("symbolic link", self.lowgear("agent", "--config", str(link), code=2).stderr)
+
+    def test_a_journal_that_others_may_change(self):
+        (self.folder / "journal").mkdir(mode=0o777)
+        (self.folder / "journal").chmod(0o777)
+        self.assertIn("chmod go-w", self.lowgear("agent", "--config", str(self.config), code=2).stderr)
+
+    def test_a_configuration_that_is_not_there(self):
+        self.lowgear("agent", "--config", str(self.folder / "none.toml"), code=2)
+
+    def test_a_gpu_that_does_not_exist(self):
+        self.controlled = ["GPU-none"]
+        self.write_config()
+        self.assertIn("GPU-none", self.lowgear("agent", "--config", str(self.config), code=2).stderr)
+
+
+class ClosedByDefault(AgentTest):
+    controlled = []
+
+    def test_no_gpu_that_is_not_named_is_changed(self):
+        self.start_agent()
+        self.assertIn("GPU-", self.start_client([1200])[1])
+        self.assertEqual(self.machine()[0]["writes"], 0)
+
+
+class AllowsARange(AgentTest):
+    allow = "everybody = true\nmin_clock_mhz = 1000\nmax_clock_mhz = 1500\n"
+
+    def test_no_clock_outside_it(self):
+        self.start_agent()
+        self.assertIn("1000 to 1500", self.start_client([1800])[1])
+        status, answer = self.http("POST", "/v1/gpus/" + self.machine()[1]["uuid"] + "/clocks",
+                                   {"min_mhz": 345, "max_mhz": 1200})
+        self.assertEqual(status, 400, answer)
+        status, answer = self.http("POST", "/v1/gpus/" + self.machine()[1]["uuid"] + "/power_limit",
+                                   {"power_limit_w": 500})
+        self.assertGreaterEqual(status, 400, answer)
+        self.assertEqual([gpu["writes"] for gpu in self.machine()], [0, 0])
+
+
+@unittest.skipUnless(os.geteuid() == 0, "only root can be somebody else")
+class KeepsOthersOut(AgentTest):
+    allow = 'user = "root"\n'
+
+    def test_another_user(self):
+        self.folder.chmod(0o755)
+        os.chmod(self.folder / "machine", 0o666)
+        self.start_agent()
+        self.assertEqual(self.start_client([1200], gpu=0)[1], "ok")
+        result = subprocess.run(
+            ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "/usr/bin/python3", "-c",
+             "import http.client, socket\n"
+             "c = http.client.HTTPConnection('x'); c.sock = socket.socket(socket.AF_UNIX)\n"
+             f"c.sock.connect('{self.folder}/agent.sock')\n"
+             "c.request('POST', '/gpu/set_gpu_locked_clocks?gpu_ids=1&block=true&min_clock_mhz=900&max_clock_mhz=1200')\n"
+             "print(c.getresponse().status)"],
+            capture_output=True, text=True, timeout=30)
+        self.assertIn(result.stdout.strip(), ("403", "400"), result.stderr)
+        self.assertIsNone(self.locked(1))
+
+
+class DryRun(AgentTest):
+    def test_writes_nothing_and_says_what_it_would(self):
+        agent = self.start_agent("--dry-run")
+        client, said = self.start_client([1200])
+        self.assertEqual(said, "ok")
+        wait_until(lambda: self.http("GET", "/v1/gpus")[1]["gpus"][0]["clocks"]["requested_max_mhz"] == 1200, "it asks")
+        self.kill(client)
+        self.kill(agent, signal.SIGTERM)
+        self.assertIn("would lock SM clocks to 1200-1200 MHz", agent.stderr.read())
+        self.assertEqual(self.machine()[0]["writes"], 0)
+        self.assertFalse((self.folder / "journal").exists())
+
+
+if __name__ == "__main__":
+    unittest.main()
