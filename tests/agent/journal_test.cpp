@@ -1,0 +1,285 @@
+#include "agent/journal.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+
+#include "core/error.h"
+
+namespace lowgear {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+OriginalGpuState gpu(int number) {
+  return {.uuid = "GPU-" + std::to_string(number),
+          .pci_address = "0000:0" + std::to_string(number) + ":00.0",
+          .power_limit_w = 700,
+          .persistence_mode = true};
+}
+
+/// The disk of a machine that may die: what was written since the last sync survives in part, byte by byte.
+struct Disk {
+  std::string durable;
+  std::string written;
+};
+
+/// The machine died.
+struct Death {};
+
+/// A journal's file on such a disk. Dies before the operation number `dies_at`, or within it after `torn_bytes`.
+class MortalStorage final : public JournalStorage {
+ public:
+  MortalStorage(Disk& disk, int dies_at, std::size_t torn_bytes)
+      : disk_(&disk), dies_at_(dies_at), torn_bytes_(torn_bytes) {}
+
+  [[nodiscard]] std::string read() override { return disk_->written; }
+  void append(std::string_view bytes) override {
+    if (dies_now()) {
+      disk_->written += bytes.substr(0, torn_bytes_);
+      throw Death{};
+    }
+    disk_->written += bytes;
+  }
+  void sync() override {
+    if (dies_now()) throw Death{};
+    disk_->durable = disk_->written;
+  }
+  void truncate(std::size_t bytes) override {
+    if (dies_now()) throw Death{};
+    disk_->written.resize(bytes);
+  }
+  void replace(std::string_view bytes) override {
+    if (dies_now()) throw Death{};
+    disk_->written = disk_->durable = bytes;
+  }
+
+ private:
+  bool dies_now() { return ++operations_ == dies_at_; }
+
+  Disk* disk_;
+  int dies_at_;
+  std::size_t torn_bytes_;
+  int operations_ = 0;
+};
+
+/// What an agent does with its GPUs, and which of them are really changed.
+void work(Journal& journal, std::set<std::string>& really_changed) {
+  for (const int number : {1, 2, 1, 3}) {
+    journal.record_change(gpu(number));
+    really_changed.insert(gpu(number).uuid);
+    if (number == 2) {
+      really_changed.erase(gpu(1).uuid);
+      journal.record_restored(gpu(1).uuid);
+    }
+  }
+  really_changed.erase(gpu(3).uuid);
+  journal.record_restored(gpu(3).uuid);
+}
+
+std::set<std::string> named(const Journal& journal) {
+  std::set<std::string> uuids;
+  for (const OriginalGpuState& state : journal.changed()) uuids.insert(state.uuid);
+  return uuids;
+}
+
+TEST(Journal, RemembersWhatIsChangedAndHowItWas) {
+  Disk disk;
+  Journal journal(std::make_unique<MortalStorage>(disk, 0, 0));
+  journal.record_change(gpu(1));
+  OriginalGpuState later = gpu(1);
+  later.power_limit_w = 300;
+  journal.record_change(later);
+  journal.record_change({.uuid = "GPU-bare", .pci_address = "x", .power_limit_w = {}, .persistence_mode = {}});
+  journal.record_change(gpu(2));
+  journal.record_restored("GPU-2");
+  journal.record_restored("GPU-unknown");
+  const Journal again(std::make_unique<MortalStorage>(disk, 0, 0));
+  EXPECT_EQ(named(again), (std::set<std::string>{"GPU-1", "GPU-bare"}));
+  EXPECT_EQ(again.changed("GPU-1"), gpu(1)) << "what came first is how it was";
+  EXPECT_FALSE(again.changed("GPU-bare")->power_limit_w);
+  EXPECT_FALSE(again.damaged());
+}
+
+TEST(Journal, NamesEveryChangedGpuWhereverTheMachineDies) {
+  int deaths = 0;
+  for (int dies_at = 1; dies_at <= 20; ++dies_at) {
+    for (std::size_t torn = 0; torn < 140; ++torn) {
+      Disk disk;
+      std::set<std::string> really_changed;
+      try {
+        Journal journal(std::make_unique<MortalStorage>(disk, dies_at, torn));
+        work(journal, really_changed);
+      } catch (const Death&) {
+        ++deaths;
+      }
+      // After a SIGKILL everything written is there, after a power loss what was synced, or part of the rest.
+      for (const std::string& survivor : {disk.written, disk.durable}) {
+        Disk restarted{.durable = survivor, .written = survivor};
+        const Journal journal(std::make_unique<MortalStorage>(restarted, 0, 0));
+        EXPECT_FALSE(journal.damaged()) << "operation " << dies_at << ", " << torn << " bytes";
+        for (const std::string& uuid : really_changed) {
+          EXPECT_TRUE(named(journal).contains(uuid)) << uuid << ", operation " << dies_at << ", " << torn << " bytes";
+        }
+      }
+    }
+  }
+  EXPECT_GT(deaths, 1000);
+}
+
+TEST(Journal, ToleratesATornEndAndGoesOn) {
+  Disk disk;
+  {
+    Journal journal(std::make_unique<MortalStorage>(disk, 0, 0));
+    journal.record_change(gpu(1));
+    journal.record_change(gpu(2));
+  }
+  const std::string whole = disk.written;
+  const std::size_t first = parse_journal(whole).whole_bytes / 2;
+  for (std::size_t size = first; size < whole.size(); ++size) {
+    Disk torn{.durable = {}, .written = whole.substr(0, size)};
+    {
+      Journal journal(std::make_unique<MortalStorage>(torn, 0, 0));
+      EXPECT_FALSE(journal.damaged());
+      EXPECT_TRUE(named(journal).contains("GPU-1"));
+      journal.record_change(gpu(3));
+    }
+    EXPECT_EQ(named(Journal(std::make_unique<MortalStorage>(torn, 0, 0))), (std::set<std::string>{"GPU-1", "GPU-3"}));
+  }
+}
+
+TEST(Journal, NoticesDamageInTheMiddle) {
+  Disk disk;
+  {
+    Journal journal(std::make_unique<MortalStorage>(disk, 0, 0));
+    for (int i = 1; i <= 3; ++i) journal.record_change(gpu(i));
+  }
+  const std::size_t third = disk.written.size() * 2 / 3;
+  for (std::size_t at = 0; at < third; ++at) {
+    // A length that grows may make the rest look torn; then nothing after it is known, which is damage as well.
+    for (const char flip : {'\x01', '\x40'}) {
+      Disk bad = disk;
+      bad.written[at] = static_cast<char>(bad.written[at] ^ flip);
+      const JournalContent content = parse_journal(bad.written);
+      EXPECT_TRUE(content.damaged || content.whole_bytes < bad.written.size()) << at;
+    }
+  }
+  Disk bad = disk;
+  bad.written[20] ^= 1;
+  Journal journal(std::make_unique<MortalStorage>(bad, 0, 0));
+  EXPECT_TRUE(journal.damaged());
+  EXPECT_THROW(journal.record_change(gpu(9)), Error) << "nothing is written before everything is restored";
+  journal.clear();
+  EXPECT_FALSE(journal.damaged());
+  journal.record_change(gpu(9));
+}
+
+/// A disk that is full after so many bytes, and takes part of what does not fit.
+class FullStorage final : public JournalStorage {
+ public:
+  explicit FullStorage(std::size_t room) : room_(room) {}
+  [[nodiscard]] std::string read() override { return content_; }
+  void append(std::string_view bytes) override {
+    const std::size_t fits = std::min(bytes.size(), room_ - content_.size());
+    content_ += bytes.substr(0, fits);
+    if (fits < bytes.size()) throw Error("No space left on device");
+  }
+  void sync() override {}
+  void truncate(std::size_t bytes) override {
+    if (!may_truncate) throw Error("Input/output error");
+    content_.resize(bytes);
+  }
+  void replace(std::string_view bytes) override { content_ = bytes; }
+
+  bool may_truncate = true;
+
+ private:
+  std::size_t room_;
+  std::string content_;
+};
+
+TEST(Journal, RefusesAChangeThatDoesNotFitOnTheDisk) {
+  auto storage = std::make_unique<FullStorage>(200);
+  FullStorage& disk = *storage;
+  Journal journal(std::move(storage));
+  journal.record_change(gpu(1));
+  EXPECT_THROW(journal.record_change(gpu(2)), Error);
+  EXPECT_FALSE(journal.changed("GPU-2")) << "it must not be written to";
+  EXPECT_EQ(parse_journal(disk.read()).whole_bytes, disk.read().size()) << "nothing torn is left in the middle";
+  disk.may_truncate = false;
+  EXPECT_THROW(journal.record_change(gpu(3)), Error);
+  disk.may_truncate = true;
+  EXPECT_THROW(journal.record_change(gpu(4)), Error) << "what was left torn would hide what follows it";
+}
+
+TEST(Journal, StaysShort) {
+  Disk disk;
+  Journal journal(std::make_unique<MortalStorage>(disk, 0, 0));
+  journal.record_change(gpu(7));
+  for (int i = 0; i < 5000; ++i) {
+    journal.record_change(gpu(1));
+    journal.record_restored("GPU-1");
+  }
+  EXPECT_LT(disk.written.size(), 100'000U);
+  EXPECT_EQ(named(Journal(std::make_unique<MortalStorage>(disk, 0, 0))), (std::set<std::string>{"GPU-7"}));
+}
+
+class JournalFolderTest : public testing::Test {
+ protected:
+  JournalFolderTest() : root_(fs::temp_directory_path() / ("lowgear-journal-" + std::to_string(getpid()))) {
+    fs::remove_all(root_);
+    fs::create_directory(root_);
+    fs::permissions(root_, fs::perms::owner_all);
+  }
+  ~JournalFolderTest() override { fs::remove_all(root_); }
+
+  static void expect_refused(const fs::path& folder, const std::string& words) {
+    try {
+      (void)open_journal_folder(folder);
+      FAIL() << "an error was expected";
+    } catch (const InputError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(words));
+    }
+  }
+
+  fs::path root_;
+};
+
+TEST_F(JournalFolderTest, KeepsItsContent) {
+  { Journal(open_journal_folder(root_ / "j")).record_change(gpu(1)); }
+  EXPECT_EQ(named(Journal(open_journal_folder(root_ / "j"))), (std::set<std::string>{"GPU-1"}));
+  EXPECT_EQ(fs::status(root_ / "j").permissions(), fs::perms::owner_all);
+}
+
+TEST_F(JournalFolderTest, IsHeldByOneAgent) {
+  const auto first = open_journal_folder(root_ / "j");
+  EXPECT_THROW((void)open_journal_folder(root_ / "j"), JournalHeld);
+}
+
+TEST_F(JournalFolderTest, RefusesWhatOthersCouldChange) {
+  fs::create_directory(root_ / "open");
+  ::chmod((root_ / "open").c_str(), 0777);
+  expect_refused(root_ / "open", "chmod go-w");
+  fs::create_directory(root_ / "real");
+  ::chmod((root_ / "real").c_str(), 0700);
+  fs::create_directory_symlink(root_ / "real", root_ / "link");
+  expect_refused(root_ / "link", "symbolic link");
+  std::ofstream(root_ / "real" / "journal").close();
+  ::chmod((root_ / "real" / "journal").c_str(), 0666);
+  expect_refused(root_ / "real", "chmod go-w");
+  fs::remove(root_ / "real" / "journal");
+  fs::create_symlink("/etc/passwd", root_ / "real" / "journal");
+  expect_refused(root_ / "real", "symbolic link");
+  expect_refused(root_ / "none" / "deeper", "No such file");
+}
+
+}  // namespace
+}  // namespace lowgear
