@@ -79,8 +79,9 @@ std::string status_text(const Json& gpus, const Json& leases) {
                {"writes"},
                {"lease"}});
   for (const Json& gpu : gpus["gpus"]) {
-    table.add_row({text_of(gpu, "uuid"), text_of(gpu, "name"), text_of(gpu, "clock_state"),
-                   text_of(gpu, "requested_max_mhz"), text_of(gpu, "clock_writes"), text_of(gpu, "lease_id")});
+    const Json& clocks = gpu["clocks"];
+    table.add_row({text_of(gpu, "uuid"), text_of(gpu, "name"), text_of(clocks, "state"),
+                   text_of(clocks, "requested_max_mhz"), text_of(clocks, "writes"), text_of(gpu, "lease")});
   }
   std::string text = gpus.value("simulated", false) ? "simulated GPUs\n" : "";
   text += table.text();
