@@ -103,10 +103,11 @@ class Section {
   /// Refuses keys that nobody has asked for.
   void finish() const {
     for (const auto& [key, node] : *table_) {
-      if (known_.contains(std::string(key.str()))) continue;
+      const std::string_view unknown = key.str();
+      if (known_.contains(unknown)) continue;
       const auto nearest =
-          std::ranges::min_element(known_, {}, [&](const std::string& known) { return distance(known, key.str()); });
-      fail(node, fmt::format("there is no {}; did you mean {}?", path(key.str()), quote(*nearest)));
+          std::ranges::min_element(known_, {}, [&](const std::string& known) { return distance(known, unknown); });
+      fail(node, fmt::format("there is no {}; did you mean {}?", path(unknown), quote(*nearest)));
     }
   }
   [[noreturn]] void fail(const toml::node& node, std::string_view what) const {
