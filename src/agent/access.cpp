@@ -13,9 +13,8 @@ namespace lowgear {
 namespace {
 
 bool names(const AllowRule& rule, const GpuIdentity& gpu) {
-  return rule.gpus.empty() || std::ranges::any_of(rule.gpus, [&](const std::string& name) {
-           return name == gpu.uuid || name == gpu.pci_address;
-         });
+  return rule.gpus.empty() ||
+         std::ranges::any_of(rule.gpus, [&](const std::string& name) { return name == "all" || is_called(gpu, name); });
 }
 
 }  // namespace
@@ -49,12 +48,16 @@ bool AccessRules::fits(const AllowRule& rule, const Peer& peer) const {
 AllowedRange AccessRules::allow(const Peer& peer, Gpu& gpu) const {
   for (const AllowRule& rule : rules_) {
     if (!fits(rule, peer) || !names(rule, gpu.identity())) continue;
+    if (!rule.control) break;
     const std::vector<int> clocks_mhz = gpu.supported_sm_clocks_mhz();
     AllowedRange range;
     if (!clocks_mhz.empty()) {
       range.min_clock_mhz = std::max(clocks_mhz.back(), rule.min_clock_mhz.value_or(0));
       range.max_clock_mhz = std::min(clocks_mhz.front(), rule.max_clock_mhz.value_or(clocks_mhz.front()));
     }
+    range.memory_clocks = rule.memory_clocks;
+    range.persistence = rule.persistence;
+    range.power = rule.power;
     if (rule.power) {
       const PowerLimits limits = gpu.power_limits();
       range.min_power_w = std::max(limits.min_w, rule.min_power_w.value_or(0));
@@ -69,8 +72,9 @@ AllowedRange AccessRules::allow(const Peer& peer, Gpu& gpu) const {
 }
 
 bool AccessRules::may_read(const Peer& peer) const {
-  return peer.uid == 0 || peer.uid == ::geteuid() ||
-         std::ranges::any_of(rules_, [&](const AllowRule& rule) { return rule.read && fits(rule, peer); });
+  if (peer.uid == 0 || peer.uid == ::geteuid()) return true;
+  const auto first = std::ranges::find_if(rules_, [&](const AllowRule& rule) { return fits(rule, peer); });
+  return first != rules_.end() && first->read;
 }
 
 }  // namespace lowgear

@@ -18,13 +18,16 @@ struct AllowRule {
   std::optional<uid_t> user;  ///< exactly one of `user`, `group` and `everybody`
   std::optional<gid_t> group;
   bool everybody = false;
-  std::vector<std::string> gpus;     ///< UUIDs or PCI addresses; empty: every GPU that is controlled
+  std::vector<std::string> gpus;     ///< UUIDs or PCI addresses; empty: every GPU that is controlled, as `all`
   std::optional<int> min_clock_mhz;  ///< empty: what the GPU supports
   std::optional<int> max_clock_mhz;
   bool power = false;  ///< may set power limits, within:
   std::optional<double> min_power_w;
   std::optional<double> max_power_w;
-  bool read = true;  ///< may read telemetry and leases
+  bool memory_clocks = false;  ///< may lock memory clocks
+  bool persistence = false;    ///< may set persistence mode
+  bool control = true;         ///< false: may only read
+  bool read = true;            ///< may read telemetry and leases
 };
 
 /// Looks up whether a user is in a group, for groups other than the user's own.

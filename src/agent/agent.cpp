@@ -31,7 +31,13 @@ void require_order(int low_mhz, int high_mhz) {
   throw InputError(fmt::format("{} to {} MHz is no range of clocks; give the lower one first", low_mhz, high_mhz));
 }
 
+/// `right` is the key of the configuration that gives it.
+void require_right(bool allowed, const char* right) {
+  if (!allowed) throw AccessDenied(fmt::format("this user may not do that; its [[allow]] would need {} = true", right));
+}
+
 void require_power(double power_limit_w, const AllowedRange& allowed) {
+  require_right(allowed.power, "power");
   if (power_limit_w >= allowed.min_power_w && power_limit_w <= allowed.max_power_w) return;
   throw InputError(fmt::format("a power limit of {} W is not what this agent allows; ask for {} to {} W", power_limit_w,
                                allowed.min_power_w, allowed.max_power_w));
@@ -332,13 +338,18 @@ void Agent::reset_sm_clocks(const Peer& peer, std::string_view gpu) {
 
 void Agent::lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) {
   write(
-      peer, gpu, [=](const AllowedRange&) { require_order(min_mhz, max_mhz); },
+      peer, gpu,
+      [=](const AllowedRange& allowed) {
+        require_right(allowed.memory_clocks, "memory_clocks");
+        require_order(min_mhz, max_mhz);
+      },
       [=](GpuWriter& writer) { writer.lock_memory_clocks(min_mhz, max_mhz); });
 }
 
 void Agent::reset_memory_clocks(const Peer& peer, std::string_view gpu) {
   write(
-      peer, gpu, [](const AllowedRange&) {}, [](GpuWriter& writer) { writer.reset_memory_clocks(); });
+      peer, gpu, [](const AllowedRange& allowed) { require_right(allowed.memory_clocks, "memory_clocks"); },
+      [](GpuWriter& writer) { writer.reset_memory_clocks(); });
 }
 
 void Agent::set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w) {
@@ -349,7 +360,8 @@ void Agent::set_power_limit_w(const Peer& peer, std::string_view gpu, double pow
 
 void Agent::set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled) {
   write(
-      peer, gpu, [](const AllowedRange&) {}, [=](GpuWriter& writer) { writer.set_persistence_mode(enabled); });
+      peer, gpu, [](const AllowedRange& allowed) { require_right(allowed.persistence, "persistence"); },
+      [=](GpuWriter& writer) { writer.set_persistence_mode(enabled); });
 }
 
 }  // namespace lowgear

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <grp.h>
 #include <pwd.h>
+// toml++ 3.3 asserts that keys start as they should before it reports those that do not (`[@x]`): a mistake in a file
+// is no assertion.
+#define TOML_ASSERT(expression) static_cast<void>(0)
 #include <toml++/toml.h>
 
 #include <algorithm>
@@ -202,6 +205,9 @@ AllowRule parse_allow(Section& section, const NameLookup& lookup) {
   rule.power = section.flag("power").value_or(false);
   rule.min_power_w = section.number("min_power_w", 1, kMaxPowerW);
   rule.max_power_w = section.number("max_power_w", 1, kMaxPowerW);
+  rule.memory_clocks = section.flag("memory_clocks").value_or(false);
+  rule.persistence = section.flag("persistence").value_or(false);
+  rule.control = section.flag("control").value_or(true);
   rule.read = section.flag("read").value_or(true);
   section.finish();
   if ((rule.user ? 1 : 0) + (rule.group ? 1 : 0) + (rule.everybody ? 1 : 0) != 1) {

@@ -57,6 +57,9 @@ struct AllowedRange {
   int max_clock_mhz = 0;
   double min_power_w = 0;
   double max_power_w = 0;
+  bool power = false;          ///< whether power limits may be set at all
+  bool memory_clocks = false;  ///< whether memory clocks may be locked
+  bool persistence = false;    ///< whether persistence mode may be set
 };
 
 /// What the administrator has decided, and how it is carried out.

@@ -20,13 +20,22 @@ void require_rights(const GpuSystem& system, AgentMode mode) {
   throw InputError("clocks and limits are for root alone: sudo lowgear agent; --dry-run needs no rights");
 }
 
+/// As the configuration names them: one that is missing must not keep the others from being restored.
+std::vector<std::string> names_to_restore(const AgentConfig& config, const GpuSystem& system) {
+  std::vector<std::string> names = config.gpus;
+  if (config.all_gpus) {
+    for (const auto& gpu : system.gpus()) names.push_back(gpu->identity().uuid);
+  }
+  return names;
+}
+
 std::vector<std::string> recover_and_tell(Journal& journal, GpuControlSystem& system, const AgentConfig& config,
                                           const AgentMessages& messages) {
   for (const OriginalGpuState& state : journal.changed()) {
     messages.note(fmt::format("GPU {} was left changed; it is restored", state.uuid));
   }
   if (journal.damaged()) messages.warn("the journal is damaged; every GPU that may be changed is restored");
-  return recover(journal, system, controlled_gpus(config, system));
+  return recover(journal, system, names_to_restore(config, system));
 }
 
 /// Messages come from the threads of the GPUs too.

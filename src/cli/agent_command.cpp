@@ -23,6 +23,7 @@ constexpr auto kActions = std::to_array<std::string_view>({"serve", "restore", "
 struct AgentArguments {
   Action action = Action::serve;
   std::string config = kDefaultAgentConfig;
+  std::string journal;
   bool dry_run = false;
   bool json = false;
 };
@@ -121,7 +122,18 @@ ExitCode run_check(const AgentConfig& config, const AgentArguments& arguments, C
   return ExitCode::ok;
 }
 
+/// Puts GPUs back whatever the configuration is like: this is what runs when everything else has failed.
+ExitCode run_restore_of(const std::string& journal, Console& console) {
+  AgentConfig config;
+  config.journal = journal;
+  config.all_gpus = true;
+  return told(restore_node(config, messages_to(console)), console);
+}
+
 ExitCode run_agent_verb(const AgentArguments& arguments, Console& console) {
+  if (arguments.action == Action::restore && !arguments.journal.empty()) {
+    return run_restore_of(arguments.journal, console);
+  }
   const AgentConfig config = load_agent_config(arguments.config);
   switch (arguments.action) {
     case Action::serve: {
@@ -150,6 +162,8 @@ VerbAction declare_agent(CLI::App& app) {
   app.add_option("--config", arguments->config, "Configuration; see deploy/agent.toml")
       ->type_name("FILE")
       ->default_str(kDefaultAgentConfig);
+  app.add_option("--journal", arguments->journal, "restore: from this journal, without a configuration")
+      ->type_name("FOLDER");
   app.add_flag("--dry-run", arguments->dry_run, "serve: say what would be written to GPUs, and write nothing");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_agent_verb(*arguments, console); };

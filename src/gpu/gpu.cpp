@@ -76,12 +76,15 @@ std::string to_string(ThrottleReasons reasons) {
   return text.empty() ? "none" : text;
 }
 
+bool is_called(const GpuIdentity& gpu, std::string_view uuid_or_pci_address) {
+  return gpu.uuid == uuid_or_pci_address || gpu.pci_address == normal_pci_address(uuid_or_pci_address);
+}
+
 Gpu& find_gpu(const GpuSystem& system, std::string_view uuid_or_pci_address) {
-  const std::string address = normal_pci_address(uuid_or_pci_address);
   std::string known;
   for (const std::unique_ptr<Gpu>& gpu : system.gpus()) {
     const GpuIdentity& identity = gpu->identity();
-    if (identity.uuid == uuid_or_pci_address || identity.pci_address == address) return *gpu;
+    if (is_called(identity, uuid_or_pci_address)) return *gpu;
     known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", identity.uuid, identity.pci_address);
   }
   throw InputError(fmt::format("there is no GPU {}; {}", quote(uuid_or_pci_address),

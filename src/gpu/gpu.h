@@ -123,6 +123,9 @@ class GpuSystem {
   [[nodiscard]] virtual std::vector<std::string> problems() const { return {}; }
 };
 
+/// Whether this UUID or PCI address (in any spelling, with or without the domain) is the GPU's.
+[[nodiscard]] bool is_called(const GpuIdentity& gpu, std::string_view uuid_or_pci_address);
+
 /// The GPU with this UUID or PCI address (with or without the domain). Throws InputError naming those there are.
 [[nodiscard]] Gpu& find_gpu(const GpuSystem& system, std::string_view uuid_or_pci_address);
 

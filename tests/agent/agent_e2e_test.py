@@ -93,6 +93,26 @@ class Restores(AgentTest):
         self.lowgear("agent", "restore", "--config", str(self.config))
         self.assertIsNone(self.locked())
 
+    def test_whatever_became_of_the_configuration(self):
+        agent = self.start_agent()
+        client = self.lock()
+        self.kill(agent)
+        self.kill(client)
+        self.config.write_text("nonsense")
+        self.lowgear("agent", "restore", "--config", str(self.config), code=2)
+        self.lowgear("agent", "restore", "--journal", str(self.folder / "journal"))
+        self.assertIsNone(self.locked())
+
+    def test_before_a_gpu_of_the_configuration_is_missed(self):
+        agent = self.start_agent()
+        client = self.lock()
+        self.kill(agent)
+        self.kill(client)
+        self.controlled = ["all", "GPU-gone"]
+        self.write_config()
+        self.lowgear("agent", "--config", str(self.config), code=2)
+        self.assertIsNone(self.locked(), "the others are restored all the same")
+
     def test_by_the_kill_switch_with_an_agent(self):
         self.start_agent()
         client = self.lock()

@@ -96,6 +96,24 @@ TEST(AccessRules, AllowNobodyWithoutARule) {
   EXPECT_FALSE(rules.may_read({.uid = 4242, .gid = 0, .pid = 1}));
 }
 
+TEST(AccessRules, GiveNoRightThatIsNotWritten) {
+  FakeGpu gpu;
+  const GroupLookup no_group = [](uid_t, gid_t) { return false; };
+  const AllowedRange bare = AccessRules({rule_for(1001)}, no_group).allow({.uid = 1001, .gid = 1, .pid = 1}, gpu);
+  EXPECT_FALSE(bare.power || bare.memory_clocks || bare.persistence);
+  AllowRule reader = rule_for(1002);
+  reader.control = false;
+  AllowRule blind = rule_for(1003);
+  blind.read = false;
+  AllowRule everybody;
+  everybody.everybody = true;
+  const AccessRules rules({reader, blind, everybody}, no_group);
+  EXPECT_THROW((void)rules.allow({.uid = 1002, .gid = 1, .pid = 1}, gpu), AccessDenied);
+  EXPECT_TRUE(rules.may_read({.uid = 1002, .gid = 1, .pid = 1}));
+  EXPECT_FALSE(rules.may_read({.uid = 1003, .gid = 1, .pid = 1})) << "the first that fits counts";
+  EXPECT_NO_THROW((void)rules.allow({.uid = 1003, .gid = 1, .pid = 1}, gpu));
+}
+
 TEST(AccessRules, TakeTheFirstThatFits) {
   FakeGpu gpu;
   AllowRule narrow = rule_for(1001);

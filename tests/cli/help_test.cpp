@@ -22,8 +22,8 @@ TEST(Help, EveryVerbHasAnExample) {
     const ProgramResult result = run_lowgear({name, "--help"});
     EXPECT_EQ(result.exit_code, 0);
     EXPECT_EQ(result.err, "");
-    EXPECT_THAT(result.out, AnyOf(HasSubstr("Example:\n  lowgear " + name + " "),
-                                  HasSubstr("Example:\n  lowgear " + name + "\n")));
+    EXPECT_THAT(result.out,
+                AnyOf(HasSubstr("Example:\n  lowgear " + name + " "), HasSubstr("Example:\n  lowgear " + name + "\n")));
   }
 }
 
