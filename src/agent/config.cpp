@@ -222,7 +222,17 @@ AllowRule parse_allow(Section& section, const NameLookup& lookup) {
   return rule;
 }
 
+/// toml++ 3.3 does not cope with every character beyond ASCII (it calls some unreachable).
+void require_ascii(std::string_view text, const std::string& source) {
+  const auto odd =
+      std::ranges::find_if(text, [](char byte) { return (static_cast<unsigned char>(byte) & 0x80U) != 0; });
+  if (odd == text.end()) return;
+  throw_input_error(locate(text, static_cast<std::size_t>(odd - text.begin()), source), "a character beyond ASCII",
+                    "write it as \\uXXXX within a text in quotes");
+}
+
 toml::table parse_toml(std::string_view text, const std::string& source) {
+  require_ascii(text, source);
   try {
     return toml::parse(text, source);
   } catch (const toml::parse_error& error) {

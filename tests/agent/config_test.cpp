@@ -112,6 +112,8 @@ TEST(AgentConfig, SaysWhereAMistakeIs) {
   expect_refused("[sockets]\nhttp_port = 70000", "from 1 to 65535");
   expect_refused("[limits]\nmax_clients = 1.5", "whole number");
   expect_refused("telemetry_hz = nan", "has to be a number");
+  expect_refused("\n# \xC3\xA4", "agent.toml:2:3: a character beyond ASCII");
+  expect_refused("[@key]", "agent.toml:1:");
   expect_refused("[[gpu]]\n", "needs an id");
   expect_refused("[gpu]\nid = \"all\"", "write [[gpu]]");
   expect_refused("[[allow]]\nread = true", "one of user, group and everybody");
