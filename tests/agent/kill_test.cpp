@@ -4,18 +4,19 @@
 #include <cstdlib>
 #include <exception>
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "agent/kill_rounds.h"
 #include "core/number.h"
 
-/// kill_test ROUNDS SEED: the real agent and trainers on simulated GPUs, killed at random moments. Fails when a GPU is
-/// left changed or the agent does not come back.
+/// kill_test [ROUNDS SEED]: the real agent and trainers on simulated GPUs, killed at random moments, 1,000 times when
+/// nothing is said. Fails when a GPU is left changed or the agent does not come back. Also built as bench's kill_study.
 int main(int argc, char** argv) {
-  const auto rounds = argc == 3 ? lowgear::parse_integer(argv[1]) : std::nullopt;
-  const auto seed = argc == 3 ? lowgear::parse_integer(argv[2]) : std::nullopt;
-  if (!rounds || !seed) {
-    fmt::print(stderr, "usage: kill_test ROUNDS SEED\n");
+  const auto rounds = argc == 3 ? lowgear::parse_integer(argv[1]) : std::optional(1000LL);
+  const auto seed = argc == 3 ? lowgear::parse_integer(argv[2]) : std::optional(7LL);
+  if (!rounds || !seed || (argc != 1 && argc != 3)) {
+    fmt::print(stderr, "usage: kill_test [ROUNDS SEED]\n");
     return 2;
   }
   std::string folder = (std::filesystem::temp_directory_path() / "lg-XXXXXX").string();
