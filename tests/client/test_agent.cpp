@@ -165,9 +165,11 @@ void TestAgent::give_lease(int connection, const HelloMessage& hello) {
   lease.gpu_uuid = hello.gpu;
   lease.max_clock_mhz = 1980;
   lease.simulated = true;
+  {
+    const std::lock_guard lock(mutex_);
+    ring_ = ring;  // before the client knows of it
+  }
   send_with_descriptor(connection, encode(lease), ring->memory.get());
-  const std::lock_guard lock(mutex_);
-  ring_ = std::move(ring);
 }
 
 void TestAgent::read_units() {
