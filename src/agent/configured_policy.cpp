@@ -14,7 +14,7 @@ std::vector<std::string> controlled_gpus(const AgentConfig& config, const GpuSys
   }
   for (const std::string& name : config.gpus) uuids.push_back(find_gpu(system, name).identity().uuid);
   std::ranges::sort(uuids);
-  uuids.erase(std::ranges::unique(uuids).begin(), uuids.end());
+  uuids.erase(std::unique(uuids.begin(), uuids.end()), uuids.end());
   return uuids;
 }
 
