@@ -71,7 +71,7 @@ void apply(std::string_view payload, std::map<std::string, OriginalGpuState>& ch
     if (view.has("persistence_mode")) original.persistence_mode = view.at("persistence_mode").boolean();
     changed.try_emplace(uuid, std::move(original));  // what came first is how it was
   } else {
-    view.at("event").fail("neither \"changed\" nor \"restored\"");
+    view.at("event").fail(R"(neither "changed" nor "restored")");
   }
 }
 

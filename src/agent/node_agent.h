@@ -24,7 +24,7 @@ struct AgentMessages {
 /// serves, and restores everything. Returns what could not be restored, one line each. Throws InputError when it cannot
 /// start, JournalHeld when another agent runs, and GpuError without a driver.
 [[nodiscard]] std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode,
-                                                  const AgentMessages& messages);
+                                                  const AgentMessages& unguarded);
 
 /// Restores what the journal says, without serving. Returns what could not be restored. Throws as `serve_node`.
 [[nodiscard]] std::vector<std::string> restore_node(const AgentConfig& config, const AgentMessages& messages);

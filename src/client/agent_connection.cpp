@@ -65,6 +65,7 @@ void AgentConnection::connect(const std::filesystem::path& socket) {
   std::memcpy(address.sun_path, path.data(), path.size());
   socket_ = FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket_) throw_system_error("no socket");
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): how sockets take addresses
   if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
     throw Error(fmt::format("{}: {}", printable(path),
                             errno == EACCES ? "this user may not use the agent; its configuration names who may"

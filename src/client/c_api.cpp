@@ -94,6 +94,7 @@ int give(const Struct& value, Struct* target) {
   if (target == nullptr) throw InputError("a pointer for the answer is null");
   if (target->struct_size < sizeof target->struct_size) throw InputError("struct_size of the answer is not set");
   const std::size_t size = std::min(target->struct_size, sizeof value);
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): a structure of C, in part
   std::memcpy(reinterpret_cast<char*>(target) + sizeof target->struct_size,
               reinterpret_cast<const char*>(&value) + sizeof target->struct_size, size - sizeof target->struct_size);
   return LOWGEAR_OK;
@@ -131,6 +132,7 @@ ClientOptions client_options(const lowgear_options& options, const lowgear::Envi
 
 bool is_kind(std::uint32_t kind) { return kind <= LOWGEAR_WEIGHT_GRADIENT; }
 
+// NOLINTNEXTLINE(modernize-avoid-c-arrays,cppcoreguidelines-avoid-c-arrays): members of a structure of C
 template <std::size_t kSize>
 void copy_text(char (&target)[kSize], const std::string& text) {
   const std::size_t size = std::min(text.size(), kSize - 1);
@@ -196,7 +198,7 @@ int lowgear_close(lowgear_client* client) {
   // A child's copy is left alone: it would end what belongs to the parent.
   if (!usable(client)) return unusable(client);
   return guarded([&]() -> int {
-    delete client;
+    const std::unique_ptr<lowgear_client> closed(client);
     return LOWGEAR_OK;
   });
 }

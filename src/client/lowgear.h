@@ -27,6 +27,7 @@
  * Fork: in a child every call on the parent's client does nothing and answers LOWGEAR_FORKED.
  * A null client is allowed everywhere and does nothing. No call ends the process, throws or raises a signal. */
 
+/* NOLINTBEGIN: this header is C */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -154,5 +155,6 @@ LOWGEAR_API uint32_t lowgear_abi_version(void);
 #ifdef __cplusplus
 }
 #endif
+/* NOLINTEND */
 
 #endif

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <vector>
 
 #include "ipc/unit_ring.h"
 
@@ -27,7 +27,7 @@ class UnitLog {
  public:
   static constexpr std::size_t kCapacity = std::size_t{1} << 15U;
 
-  UnitLog() : slots_(std::make_unique<UnitRecord[]>(kCapacity)) {}
+  UnitLog() : slots_(kCapacity) {}
 
   void push(const UnitRecord& record) noexcept {
     const std::uint64_t pushed = pushed_.load(std::memory_order_relaxed);
@@ -54,7 +54,7 @@ class UnitLog {
   [[nodiscard]] std::uint64_t lost() const { return lost_.load(std::memory_order_relaxed); }
 
  private:
-  std::unique_ptr<UnitRecord[]> slots_;
+  std::vector<UnitRecord> slots_;
   alignas(64) std::atomic<std::uint64_t> pushed_{0};
   std::uint64_t popped_seen_ = 0;  ///< by the pushing thread
   std::atomic<std::uint64_t> lost_{0};

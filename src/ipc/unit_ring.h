@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -47,7 +48,7 @@ struct UnitRing {
     std::atomic<std::uint64_t> time_ns{0};
     std::atomic<std::uint64_t> unit{0};  ///< the other fields, packed
   };
-  alignas(64) Slot slots[kUnitRingCapacity];
+  alignas(64) std::array<Slot, kUnitRingCapacity> slots;
 };
 
 /// Packs all of an event but its time, and back. Unknown types and kinds come back as they are: the reader checks.

@@ -21,27 +21,27 @@ void lower(std::optional<Value>& lowest, Value value) {
 GpuWindow::GpuWindow(double start_time_s, std::optional<EnergyEstimate> start)
     : start_time_s_(start_time_s), start_(start), last_time_s_(start_time_s) {}
 
-void GpuWindow::add(const GpuSample& reading) {
-  if (reading.time_s <= last_time_s_) return;  // taken before the window began
-  const double over_s = reading.time_s - last_time_s_;
-  last_time_s_ = reading.time_s;
+void GpuWindow::add(const GpuSample& sample) {
+  if (sample.time_s <= last_time_s_) return;  // taken before the window began
+  const double over_s = sample.time_s - last_time_s_;
+  last_time_s_ = sample.time_s;
   ++readings_;
-  if (reading.power_w) {
+  if (sample.power_w) {
     // Between two readings power is taken to change evenly.
-    power_.add((last_power_w_.value_or(*reading.power_w) + *reading.power_w) / 2, over_s);
-    raise(peak_power_w_, *reading.power_w);
+    power_.add((last_power_w_.value_or(*sample.power_w) + *sample.power_w) / 2, over_s);
+    raise(peak_power_w_, *sample.power_w);
   }
-  last_power_w_ = reading.power_w;
-  if (reading.sm_clock_mhz) {
-    clock_.add(*reading.sm_clock_mhz, over_s);
-    lower(min_clock_mhz_, *reading.sm_clock_mhz);
-    raise(max_clock_mhz_, *reading.sm_clock_mhz);
+  last_power_w_ = sample.power_w;
+  if (sample.sm_clock_mhz) {
+    clock_.add(*sample.sm_clock_mhz, over_s);
+    lower(min_clock_mhz_, *sample.sm_clock_mhz);
+    raise(max_clock_mhz_, *sample.sm_clock_mhz);
   }
-  if (reading.temperature_c) raise(max_temperature_c_, *reading.temperature_c);
-  if (reading.utilisation_percent) utilisation_.add(*reading.utilisation_percent, over_s);
-  if (reading.throttle_reasons) {
-    power_capped_.add(reading.throttle_reasons->power_cap() ? 1 : 0, over_s);
-    thermally_throttled_.add(reading.throttle_reasons->thermal() ? 1 : 0, over_s);
+  if (sample.temperature_c) raise(max_temperature_c_, *sample.temperature_c);
+  if (sample.utilisation_percent) utilisation_.add(*sample.utilisation_percent, over_s);
+  if (sample.throttle_reasons) {
+    power_capped_.add(sample.throttle_reasons->power_cap() ? 1 : 0, over_s);
+    thermally_throttled_.add(sample.throttle_reasons->thermal() ? 1 : 0, over_s);
   }
 }
 
