@@ -37,6 +37,20 @@ void sleep_for_ns(std::int64_t time_ns) {
 
 std::int64_t to_ns(std::chrono::milliseconds time) { return std::chrono::nanoseconds(time).count(); }
 
+/// Says since when the thread has been at one thing, for as long as this lives.
+class BusyMark {
+ public:
+  explicit BusyMark(std::atomic<std::int64_t>& since_ns) : since_ns_(&since_ns) {
+    since_ns_->store(monotonic_ns(), std::memory_order_relaxed);
+  }
+  ~BusyMark() { since_ns_->store(0, std::memory_order_relaxed); }
+  BusyMark(const BusyMark&) = delete;
+  BusyMark& operator=(const BusyMark&) = delete;
+
+ private:
+  std::atomic<std::int64_t>* since_ns_;
+};
+
 }  // namespace
 
 /// All that the thread uses; shared with it, as it may stay within the driver for longer than the worker lives.
@@ -133,9 +147,8 @@ bool GpuWorker::Loop::run_tasks() {
     Queued task = std::move(tasks_.front());
     tasks_.pop_front();
     lock.unlock();
-    busy_since_ns_.store(monotonic_ns(), std::memory_order_relaxed);
+    const BusyMark busy(busy_since_ns_);
     task(*this);
-    busy_since_ns_.store(0, std::memory_order_relaxed);
   }
   return true;
 }
@@ -245,13 +258,12 @@ void GpuWorker::Loop::take(const UnitEvent& event, std::int64_t now_ns) {
 /// Asks the driver for the newest unit's clock, and tells the client what was asked for and when it was taken.
 void GpuWorker::Loop::apply_newest() {
   if (wanted_clock_mhz_) {
-    busy_since_ns_.store(monotonic_ns(), std::memory_order_relaxed);
+    const BusyMark busy(busy_since_ns_);
     if (writer_->follow(*wanted_clock_mhz_)) {
       UnitRing& ring = ring_->ring();
       ring.requested_clock_mhz.store(static_cast<std::uint32_t>(*wanted_clock_mhz_), std::memory_order_relaxed);
       ring.applied_time_ns.store(static_cast<std::uint64_t>(monotonic_ns()), std::memory_order_release);
     }
-    busy_since_ns_.store(0, std::memory_order_relaxed);
   }
   publish();
 }
@@ -262,9 +274,10 @@ void GpuWorker::Loop::suspend() {
   schedule_.pause();
   UnitRing& ring = ring_->ring();
   ring.state.store(static_cast<std::uint32_t>(RingState::suspended), std::memory_order_release);
-  busy_since_ns_.store(monotonic_ns(), std::memory_order_relaxed);
-  writer_->restore();
-  busy_since_ns_.store(0, std::memory_order_relaxed);
+  {
+    const BusyMark busy(busy_since_ns_);
+    writer_->restore();
+  }
   ring.requested_clock_mhz.store(0, std::memory_order_relaxed);
   publish();
 }
