@@ -22,12 +22,6 @@ constexpr std::int64_t kRunSliceNs = 1'000'000;
 /// How often dead processes are looked for.
 constexpr std::int64_t kReapPeriodNs = 100'000'000;
 
-std::int64_t monotonic_ns() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
 void sleep_until(std::int64_t monotonic_time_ns) {
   const timespec time{.tv_sec = monotonic_time_ns / 1'000'000'000, .tv_nsec = monotonic_time_ns % 1'000'000'000};
   while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr) == EINTR) {

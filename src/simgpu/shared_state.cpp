@@ -47,12 +47,6 @@ std::string reason(int error) { return std::generic_category().message(error); }
       fmt::format("{}: {}; remove it, or make another with `lowgear simgpu create`", printable(path.string()), what));
 }
 
-std::int64_t monotonic_ns() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
-
 /// Tells this run of the machine from earlier ones: CLOCK_MONOTONIC and held mutexes do not outlive it.
 std::string boot_id() {
   std::string id;
@@ -178,6 +172,12 @@ constexpr std::size_t kStateField = 0;       // field 3
 constexpr std::size_t kStartTimeField = 19;  // field 22
 
 }  // namespace
+
+std::int64_t monotonic_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
 
 SharedState SharedState::create(const std::filesystem::path& path, const SimulatedMachineConfig& config) {
   check(config);
