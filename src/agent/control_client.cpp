@@ -2,16 +2,15 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <array>
 #include <cerrno>
 #include <charconv>
-#include <cstring>
 #include <system_error>
 
 #include "core/error.h"
 #include "ipc/file_descriptor.h"
+#include "ipc/unix_address.h"
 
 namespace lowgear {
 namespace {
@@ -27,14 +26,10 @@ std::string system_reason() { return std::generic_category().message(errno); }
 
 /// A connection to the socket; none when nobody listens.
 FileDescriptor connect_to(const std::filesystem::path& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string& text = path.native();
-  if (text.size() >= sizeof(address.sun_path)) throw_socket_error(path, "the path is too long for a socket");
-  std::memcpy(address.sun_path, text.c_str(), text.size() + 1);
+  const UnixAddress address = UnixAddress::of_path(path);
   FileDescriptor connection(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!connection) throw_socket_error(path, system_reason());
-  if (::connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+  if (::connect(connection.get(), address.get(), address.size()) != 0) {
     if (errno == ENOENT || errno == ECONNREFUSED) return {};
     throw_socket_error(path, system_reason());
   }

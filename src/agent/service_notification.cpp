@@ -1,33 +1,42 @@
 #include "agent/service_notification.h"
 
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <charconv>
-#include <cstddef>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 
 #include "ipc/file_descriptor.h"
+#include "ipc/unix_address.h"
 
 namespace lowgear {
 
-void notify_service_manager(std::string_view state) noexcept {
-  const char* path = std::getenv("NOTIFY_SOCKET");
-  if (path == nullptr || (path[0] != '/' && path[0] != '@')) return;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::size_t length = std::strlen(path);
-  if (length >= sizeof(address.sun_path)) return;
-  std::memcpy(address.sun_path, path, length);
-  if (path[0] == '@') address.sun_path[0] = '\0';  // an abstract socket
+namespace {
+
+/// NOTIFY_SOCKET is an absolute path, or an abstract name behind an `@`.
+UnixAddress manager_at(std::string_view socket) {
+  return socket.starts_with('@') ? UnixAddress::of_abstract_name(socket.substr(1)) : UnixAddress::of_path(socket);
+}
+
+void send_to_manager(std::string_view state, std::string_view manager) {
+  const UnixAddress address = manager_at(manager);
   const FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return;
-  const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + length);
   // A manager that does not listen is its own loss; the agent goes on.
-  (void)::sendto(socket.get(), state.data(), state.size(), MSG_NOSIGNAL | MSG_DONTWAIT,
-                 reinterpret_cast<const sockaddr*>(&address), size);
+  (void)::sendto(socket.get(), state.data(), state.size(), MSG_NOSIGNAL | MSG_DONTWAIT, address.get(), address.size());
+}
+
+}  // namespace
+
+void notify_service_manager(std::string_view state) noexcept {
+  const char* manager = std::getenv("NOTIFY_SOCKET");
+  if (manager == nullptr || (manager[0] != '/' && manager[0] != '@')) return;
+  try {
+    send_to_manager(state, manager);
+  } catch (const std::exception&) {
+    // As well: an address that is none.
+  }
 }
 
 std::optional<std::chrono::microseconds> service_watchdog_period() {

@@ -2,15 +2,14 @@
 
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <string>
 #include <system_error>
 
 #include "core/error.h"
+#include "ipc/unix_address.h"
 
 namespace lowgear {
 namespace {
@@ -23,17 +22,6 @@ namespace {
   throw_socket_error(path, std::generic_category().message(errno));
 }
 
-sockaddr_un address_of(const std::filesystem::path& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string& text = path.native();
-  if (text.empty() || text.size() >= sizeof(address.sun_path)) {
-    throw_socket_error(path, "the path must have 1 to " + std::to_string(sizeof(address.sun_path) - 1) + " characters");
-  }
-  std::memcpy(address.sun_path, text.c_str(), text.size() + 1);
-  return address;
-}
-
 FileDescriptor new_socket(const std::filesystem::path& path) {
   FileDescriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) throw_system_error(path);
@@ -41,7 +29,7 @@ FileDescriptor new_socket(const std::filesystem::path& path) {
 }
 
 /// Removes a socket on which nobody listens.
-void remove_stale(const std::filesystem::path& path, const sockaddr_un& address) {
+void remove_stale(const std::filesystem::path& path, const UnixAddress& address) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) {
     if (errno == ENOENT) return;
@@ -49,7 +37,7 @@ void remove_stale(const std::filesystem::path& path, const sockaddr_un& address)
   }
   if (!S_ISSOCK(found.st_mode)) throw_socket_error(path, "something else than a socket stands there; move it away");
   const FileDescriptor probe = new_socket(path);
-  const int result = ::connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address));
+  const int result = ::connect(probe.get(), address.get(), address.size());
   if (result == 0 || errno != ECONNREFUSED) {
     throw_socket_error(path, "another process listens there already; stop it, or configure another path");
   }
@@ -61,12 +49,12 @@ void remove_stale(const std::filesystem::path& path, const sockaddr_un& address)
 FileDescriptor listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group) {
   constexpr int kBacklog = 128;
   constexpr uid_t kSameUser = static_cast<uid_t>(-1);
-  const sockaddr_un address = address_of(path);
+  const UnixAddress address = UnixAddress::of_path(path);
   remove_stale(path, address);
   FileDescriptor socket = new_socket(path);
   // The mode that a socket has before it is bound is what it gets in the file system: closed until it is all set up.
   if (::fchmod(socket.get(), 0) != 0) throw_system_error(path);
-  if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) throw_system_error(path);
+  if (::bind(socket.get(), address.get(), address.size()) != 0) throw_system_error(path);
   if (group && ::chown(path.c_str(), kSameUser, *group) != 0) throw_system_error(path);
   if (::chmod(path.c_str(), mode) != 0) throw_system_error(path);
   if (::listen(socket.get(), kBacklog) != 0) throw_system_error(path);

@@ -6,7 +6,6 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/un.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -14,7 +13,6 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <string_view>
@@ -22,6 +20,8 @@
 #include <utility>
 
 #include "gpu/rapl.h"
+#include "ipc/file_descriptor.h"
+#include "ipc/unix_address.h"
 
 namespace lowgear {
 namespace {
@@ -114,16 +114,12 @@ AgentReach reach_agent(const fs::path& socket) {
     return errno == ENOENT || errno == ENOTDIR ? AgentReach::absent : AgentReach::failed;
   }
   if (!S_ISSOCK(status.st_mode)) return AgentReach::not_socket;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (socket.native().size() >= sizeof(address.sun_path)) return AgentReach::failed;
-  std::memcpy(address.sun_path, socket.c_str(), socket.native().size());
-  const int descriptor = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (descriptor < 0) return AgentReach::failed;
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): what connect takes
-  const bool connected = ::connect(descriptor, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0;
+  if (socket.native().size() > kMaxUnixPathBytes) return AgentReach::failed;
+  const UnixAddress address = UnixAddress::of_path(socket);
+  const FileDescriptor client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!client) return AgentReach::failed;
+  const bool connected = ::connect(client.get(), address.get(), address.size()) == 0;
   const int error = errno;
-  ::close(descriptor);
   // A full queue (EAGAIN) is a listener that is busy.
   if (connected || error == EAGAIN) return AgentReach::answers;
   if (error == ECONNREFUSED) return AgentReach::refused;

@@ -6,13 +6,14 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <system_error>
+
+#include "ipc/unix_address.h"
 
 namespace lowgear {
 namespace {
@@ -55,19 +56,11 @@ AgentConnection::AgentConnection(const std::filesystem::path& socket, const Hell
 }
 
 void AgentConnection::connect(const std::filesystem::path& socket) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const std::string path = socket.string();
-  if (path.size() >= sizeof address.sun_path) {
-    throw InputError(
-        fmt::format("{}: too long for a socket (at most {} bytes)", printable(path), sizeof address.sun_path - 1));
-  }
-  std::memcpy(address.sun_path, path.data(), path.size());
+  const UnixAddress address = UnixAddress::of_path(socket);
   socket_ = FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket_) throw_system_error("no socket");
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): how sockets take addresses
-  if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    throw Error(fmt::format("{}: {}", printable(path),
+  if (::connect(socket_.get(), address.get(), address.size()) != 0) {
+    throw Error(fmt::format("{}: {}", printable(socket.native()),
                             errno == EACCES ? "this user may not use the agent; its configuration names who may"
                                             : "no agent answers (" + std::generic_category().message(errno) + ")"));
   }

@@ -5,18 +5,17 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
-#include <cstring>
 #include <thread>
 
 #include "agent/fake_policy.h"
 #include "agent/test_trainer.h"
 #include "gpu/fake_gpu.h"
+#include "ipc/unix_address.h"
 
 namespace lowgear {
 namespace {
@@ -259,10 +258,8 @@ TEST_F(AgentTest, SurvivesTheLackOfDescriptors) {
   const FileDescriptor probe(::dup(0));
   const rlimit none{.rlim_cur = static_cast<rlim_t>(probe.get()), .rlim_max = before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, socket().c_str(), sizeof(address.sun_path) - 1);
-  EXPECT_EQ(::connect(client.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+  const UnixAddress address = UnixAddress::of_path(socket());
+  EXPECT_EQ(::connect(client.get(), address.get(), address.size()), 0);
   std::byte byte{};
   EXPECT_EQ(::recv(client.get(), &byte, 1, 0), 1);  // it is told, and not left waiting
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);

@@ -8,7 +8,6 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -25,6 +24,7 @@
 
 #include "agent/fake_agent_service.h"
 #include "ipc/file_descriptor.h"
+#include "ipc/unix_address.h"
 
 namespace lowgear {
 namespace {
@@ -55,10 +55,8 @@ class Client {
   Client() : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
 
   void connect_to(const std::filesystem::path& path) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    path.native().copy(address.sun_path, sizeof(address.sun_path) - 1);
-    connected_ = ::connect(socket_.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0;
+    const UnixAddress address = UnixAddress::of_path(path);
+    connected_ = ::connect(socket_.get(), address.get(), address.size()) == 0;
     be_patient();
   }
 

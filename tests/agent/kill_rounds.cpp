@@ -7,13 +7,11 @@
 #include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <cstring>
 #include <memory>
 #include <optional>
 #include <random>
@@ -23,6 +21,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "ipc/file_descriptor.h"
+#include "ipc/unix_address.h"
 #include "simgpu/simulated_machine.h"
 
 namespace lowgear {
@@ -107,10 +106,8 @@ void Rounds::start_agent() {
   const std::string notify = file("notify").string();
   ::unlink(notify.c_str());
   const FileDescriptor ready(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, notify.c_str(), std::min(notify.size() + 1, sizeof(address.sun_path) - 1));
-  if (!ready || ::bind(ready.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+  const UnixAddress address = UnixAddress::of_path(notify);
+  if (!ready || ::bind(ready.get(), address.get(), address.size()) != 0) {
     throw Error(notify + ": no socket can be made there");
   }
   const pid_t parent = ::getpid();

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "ipc/unix_address.h"
 #include "plan/plan_json.h"
 
 namespace lowgear {
@@ -45,10 +45,8 @@ void throw_if_refused(const Frame& frame) {
 
 TestTrainer::TestTrainer(const std::filesystem::path& socket)
     : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, socket.c_str(), sizeof(address.sun_path) - 1);
-  if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+  const UnixAddress address = UnixAddress::of_path(socket);
+  if (::connect(socket_.get(), address.get(), address.size()) != 0) {
     throw Error(socket.string() + ": nobody listens there");
   }
 }

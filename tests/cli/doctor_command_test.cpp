@@ -2,10 +2,8 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
-#include <cstring>
 #include <filesystem>
 #include <string>
 
@@ -13,6 +11,7 @@
 #include "cli/run_lowgear.h"
 #include "core/json.h"
 #include "core/temporary_folder.h"
+#include "ipc/unix_address.h"
 
 namespace lowgear {
 namespace {
@@ -25,10 +24,8 @@ namespace fs = std::filesystem;
 class Listener {
  public:
   explicit Listener(const fs::path& path) : descriptor_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_un address{};
-    address.sun_family = AF_UNIX;
-    std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-    EXPECT_EQ(::bind(descriptor_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    const UnixAddress address = UnixAddress::of_path(path);
+    EXPECT_EQ(::bind(descriptor_, address.get(), address.size()), 0);
     EXPECT_EQ(::listen(descriptor_, 1), 0);
   }
   ~Listener() { ::close(descriptor_); }

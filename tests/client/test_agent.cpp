@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "ipc/unix_address.h"
 
 namespace lowgear {
 namespace {
@@ -71,12 +71,9 @@ TestAgent::TestAgent(std::string socket, TestAgentBehaviour behaviour)
     : path_(std::move(socket)),
       behaviour_(std::move(behaviour)),
       listener_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path_.c_str(), path_.size());
+  const UnixAddress address = UnixAddress::of_path(path_);
   ::unlink(path_.c_str());
-  if (::bind(listener_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 ||
-      ::listen(listener_.get(), 8) != 0) {
+  if (::bind(listener_.get(), address.get(), address.size()) != 0 || ::listen(listener_.get(), 8) != 0) {
     throw Error(path_ + ": cannot be listened to");
   }
   thread_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
