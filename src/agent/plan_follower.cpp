@@ -39,11 +39,11 @@ void require_allowed(int clock_mhz, const AllowedRange& allowed, const PlannedOp
 
 PlanFollower::PlanFollower(const PlanMessage& message, std::string_view gpu_name, std::span<const int> supported_mhz,
                            const AllowedRange& allowed) {
-  if (!message.gpu_name.empty() && message.gpu_name != gpu_name) {
-    throw InputError(
-        fmt::format("the plan is for {}, and this GPU is a {}", quote(message.gpu_name), printable(gpu_name)));
-  }
   const Plan plan = read_plan(message.plan_json, "plan");
+  if (!plan.gpu_name.empty() && plan.gpu_name != gpu_name) {
+    throw InputError(fmt::format("the plan is for {}, and this GPU is {}: plan from a profile of this model",
+                                 quote(plan.gpu_name), quote(gpu_name)));
+  }
   if (message.plan_rank >= plan.ranks.size()) {
     throw InputError(fmt::format("the plan has {} ranks and none of number {}", plan.ranks.size(), message.plan_rank));
   }

@@ -116,6 +116,9 @@ VerbAction declare_plan(CLI::App& app) {
   add_deadline_options(app, plan.deadlines);
   app.add_option("--policy", plan.policy, "Who chooses the clocks (default lowgear); see lowgear compare --help")
       ->type_name("NAME");
+  app.add_option("--gpu", plan.gpu_name,
+                 "Model that the profile was measured on, as nvidia-smi -L names it: agents refuse the plans on others")
+      ->type_name("NAME");
   add_planner_options(app, plan.planner);
   add_perseus_unit_option(app, plan.perseus_unit_s);
   app.add_flag("--perseus-format", plan.perseus_format, "Write freqs_pipeline_NNNNN.py for Perseus' server, too");

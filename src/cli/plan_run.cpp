@@ -44,6 +44,9 @@ class PlanRun {
       : arguments_(&arguments), input_(std::move(input)), folder_(&folder), progress_(&progress) {}
 
   PlanSummary make() {
+    if (arguments_->gpu_name.size() > kMaxGpuNameBytes) {
+      throw InputError(fmt::format("--gpu: a name has at most {} bytes, as nvidia-smi -L prints it", kMaxGpuNameBytes));
+    }
     if (arguments_->policy != kLowgearPolicy) choose_schedule();
     CertificateRecorder certificate;
     const std::array<FrontierObserver*, 1> observers{&certificate};
@@ -148,7 +151,8 @@ class PlanRun {
     return plan;
   }
 
-  void keep_plan(const Plan& plan) {
+  void keep_plan(Plan plan) {
+    plan.gpu_name = arguments_->gpu_name;
     const int number = static_cast<int>(summary_.plans.size());
     summary_.plans.push_back(plan_row(number, plan));
     write_file(files_.plans.emplace_back(), output_file::plan(number), write_plan(plan));
@@ -156,7 +160,7 @@ class PlanRun {
     if (input_.dag.ops.size() * files_.plans.size() > kMaxOpsToVerify) files_.plans.back().text.clear();
     if (number != 0 && !keeps_time(plan.time_s, summary_.baseline.time_s)) return;
     summary_.shown_plan = number;
-    shown_ = plan;
+    shown_ = std::move(plan);
   }
 
   void write_perseus(int number, const Plan& plan) {

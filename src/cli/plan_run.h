@@ -21,6 +21,7 @@ struct PlanArguments {
   DeadlineArguments deadlines;
   std::string policy = kLowgearPolicy;
   std::string out;
+  std::string gpu_name;  ///< model that the profile was measured on; empty: not stated
   double perseus_unit_s = kPerseusUnitS;
   bool perseus_format = false;
   std::string command;  ///< the command line, for the report

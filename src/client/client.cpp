@@ -2,25 +2,25 @@
 
 #include <fmt/format.h>
 
-#include <ctime>
 #include <utility>
 
 #include "client/gpu_choice.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/monotonic_clock.h"
 #include "gpu/nvml_system.h"
 #include "plan/plan_json.h"
 
 namespace lowgear {
 
-std::uint64_t monotonic_now_ns() noexcept {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);  // by the vDSO: no system call
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
-}
+namespace {
+
+std::uint64_t event_time_ns() noexcept { return static_cast<std::uint64_t>(monotonic_ns()); }
+
+}  // namespace
 
 Client::Client(ClientOptions options, const Environment& environment)
-    : options_(std::move(options)), start_ns_(monotonic_now_ns()) {
+    : options_(std::move(options)), start_ns_(event_time_ns()) {
   open_gpu(environment);
   if (!options_.recording.empty()) open_recording();
   if (gpu_ != nullptr) {
@@ -103,17 +103,15 @@ void Client::use_ring(std::shared_ptr<MappedUnitRing> ring) {
 }
 
 void Client::load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below) {
-  std::string text = read_file(path, kMaxFrameBytes - 2 * kMaxStringBytes);
+  std::string text = read_file(path, kMaxFrameBytes - kMaxStringBytes);
   const int ranks = static_cast<int>(read_plan(text, path.string()).ranks.size());
   const int rank = plan_rank.value_or(options_.rank.rank % ranks);
   if (rank < 0 || rank >= ranks) {
     throw InputError(fmt::format("{}: there is no rank {} in this plan of {}", printable(path.string()), rank, ranks));
   }
   const std::lock_guard lock(agent_mutex_);
-  plan_ = PlanMessage{.plan_rank = static_cast<std::uint32_t>(rank),
-                      .nearest_below = nearest_below,
-                      .gpu_name = "",
-                      .plan_json = std::move(text)};
+  plan_ = PlanMessage{
+      .plan_rank = static_cast<std::uint32_t>(rank), .nearest_below = nearest_below, .plan_json = std::move(text)};
   plan_accepted_ = false;
   if (!agent_) throw Error(agent_problem_.empty() ? "no agent is used" : agent_problem_);
   agent_->send_plan(*plan_, options_.agent_timeout);
@@ -123,7 +121,7 @@ void Client::load_plan(const std::filesystem::path& path, std::optional<int> pla
 void Client::iteration_begin() noexcept {
   if (training_.in_iteration) count_mismatch();
   training_.in_iteration = true;
-  training_.iteration_begin_ns = monotonic_now_ns();
+  training_.iteration_begin_ns = event_time_ns();
   if (UnitRing* ring = ring_.load(std::memory_order_acquire)) {
     write_unit(*ring, {.time_ns = training_.iteration_begin_ns,
                        .type = UnitEventType::iteration_begin,
@@ -133,7 +131,7 @@ void Client::iteration_begin() noexcept {
 
 void Client::iteration_end() noexcept {
   if (!training_.in_iteration) return count_mismatch();
-  const std::uint64_t now_ns = monotonic_now_ns();
+  const std::uint64_t now_ns = event_time_ns();
   if (UnitRing* ring = ring_.load(std::memory_order_acquire)) {
     write_unit(*ring, {.time_ns = now_ns,
                        .type = UnitEventType::iteration_end,
@@ -151,7 +149,7 @@ void Client::iteration_end() noexcept {
 
 void Client::unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
   if (training_.unit != 0) count_mismatch();
-  const UnitEvent event{.time_ns = monotonic_now_ns(),
+  const UnitEvent event{.time_ns = event_time_ns(),
                         .type = UnitEventType::unit_begin,
                         .kind = static_cast<std::uint8_t>(kind),
                         .stage = stage,
@@ -162,7 +160,7 @@ void Client::unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbat
 }
 
 void Client::unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
-  UnitEvent event{.time_ns = monotonic_now_ns(),
+  UnitEvent event{.time_ns = event_time_ns(),
                   .type = UnitEventType::unit_begin,
                   .kind = static_cast<std::uint8_t>(kind),
                   .stage = stage,

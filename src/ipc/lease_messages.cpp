@@ -134,7 +134,6 @@ std::vector<std::byte> encode(const PlanMessage& message) {
   return FrameWriter(FrameType::plan)
       .number(message.plan_rank)
       .flag(message.nearest_below)
-      .text(message.gpu_name)
       .text(message.plan_json)
       .finish();
 }
@@ -178,7 +177,6 @@ PlanMessage decode_plan(std::span<const std::byte> payload) {
   PlanMessage message;
   message.plan_rank = reader.u32();
   message.nearest_below = reader.flag();
-  message.gpu_name = reader.text(kMaxStringBytes);
   message.plan_json = reader.text(kMaxFrameBytes);
   reader.finish();
   return message;

@@ -52,7 +52,6 @@ struct RefusedMessage {
 struct PlanMessage {
   std::uint32_t plan_rank = 0;  ///< which rank (GPU position in the pipeline) of the plan this process is
   bool nearest_below = false;   ///< take the nearest supported clock below one that the GPU does not have
-  std::string gpu_name;         ///< model that the plan was made for; empty: not stated
   std::string plan_json;        ///< lowgear.plan/1
 };
 

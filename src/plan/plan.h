@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -8,6 +9,9 @@
 #include "schedule/dag.h"
 
 namespace lowgear {
+
+/// Longest name of a GPU's model: what NVML has room for (NVML_DEVICE_NAME_V2_BUFFER_SIZE).
+inline constexpr std::size_t kMaxGpuNameBytes = 96;
 
 /// One computation with the SM clock it is to run at, and when it is planned to run.
 struct PlannedOp {
@@ -24,6 +28,7 @@ struct PlannedOp {
 struct Plan {
   std::string policy;    ///< which policy made it: `lowgear`, `envpipe`, ...
   std::string schedule;  ///< name of the schedule
+  std::string gpu_name;  ///< model of GPU that it was made for, as the driver names it; empty: not stated
   int microbatches = 0;
   double deadline_s = 0;
   double time_s = 0;

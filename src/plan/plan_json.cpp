@@ -64,6 +64,16 @@ double number_in(const JsonView& value, double low, double high) {
   return number;
 }
 
+std::string read_gpu_name(const JsonView& view) {
+  std::string name = view.text();
+  if (name.empty() || name.size() > kMaxGpuNameBytes) {
+    view.fail(
+        fmt::format("a name of {} bytes is no model of GPU", name.size()),
+        fmt::format("give its name as nvidia-smi -L prints it, 1 to {} bytes, or leave it out", kMaxGpuNameBytes));
+  }
+  return name;
+}
+
 PlannedOp read_op(const JsonView& view, int rank, int microbatches) {
   PlannedOp op;
   const JsonView kind_view = view.at("op");
@@ -105,6 +115,7 @@ std::string write_plan(const Plan& plan) {
   };
   member("policy", json_string(plan.policy));
   member("schedule", json_string(plan.schedule));
+  if (!plan.gpu_name.empty()) member("gpu", json_string(plan.gpu_name));
   member("microbatches", fmt::to_string(plan.microbatches));
   member("deadline_s", number(plan.deadline_s));
   member("time_s", number(plan.time_s));
@@ -134,6 +145,7 @@ Plan read_plan(std::string_view text, const std::string& source) {
   Plan plan;
   plan.policy = document.at("policy").text();
   plan.schedule = document.at("schedule").text();
+  if (document.has("gpu")) plan.gpu_name = read_gpu_name(document.at("gpu"));
   plan.microbatches = document.at("microbatches").integer_in(1, kMaxMicrobatches);
   plan.deadline_s = number_in(document.at("deadline_s"), 0, kMaxTimeS);
   plan.time_s = number_in(document.at("time_s"), 0, kMaxTimeS);

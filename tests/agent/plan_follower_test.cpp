@@ -10,6 +10,7 @@
 #include "agent/test_trainer.h"
 #include "core/error.h"
 #include "gpu/fake_gpu.h"
+#include "plan/plan_json.h"
 
 namespace lowgear {
 namespace {
@@ -45,6 +46,12 @@ TEST(PlanFollower, KnowsTheClockOfEveryUnit) {
   }
 }
 
+TEST(PlanFollower, TakesAPlanForItsModel) {
+  Plan plan = read_plan(two_clock_plan(1, 1200, 1500), "plan");
+  plan.gpu_name = "Fake GPU";
+  EXPECT_EQ(PlanFollower(plan_message(write_plan(plan)), "Fake GPU", kSupported, kEverything).units(), 2U);
+}
+
 TEST(PlanFollower, HasNothingToSayAboutOtherEvents) {
   PlanFollower follower(plan_message(two_clock_plan(3, 1200, 1500)), "Fake GPU", kSupported, kEverything);
   EXPECT_FALSE(follower.clock_mhz(begin(OpKind::forward, 3)));
@@ -63,9 +70,10 @@ TEST(PlanFollower, RefusesAPlanThatDoesNotFit) {
   PlanMessage wrong_rank = plan_message(two_clock_plan(1, 1200, 1500));
   wrong_rank.plan_rank = 1;
   expect_refused(wrong_rank, kEverything, "none of number 1");
-  PlanMessage other_model = plan_message(two_clock_plan(1, 1200, 1500));
+  Plan other_model = read_plan(two_clock_plan(1, 1200, 1500), "plan");
   other_model.gpu_name = "NVIDIA A100";
-  expect_refused(other_model, kEverything, "is for \"NVIDIA A100\"");
+  expect_refused(plan_message(write_plan(other_model)), kEverything,
+                 "is for \"NVIDIA A100\", and this GPU is \"Fake GPU\"");
   expect_refused(plan_message(two_clock_plan(1, 1300, 1500)), kEverything, "does not support; ask for the nearest");
   expect_refused(plan_message(two_clock_plan(1, 1200, 1500)),
                  {.min_clock_mhz = 345, .max_clock_mhz = 1400, .min_power_w = 0, .max_power_w = 0},

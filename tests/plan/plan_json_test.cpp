@@ -19,6 +19,7 @@ using ::testing::StartsWith;
 Plan small_plan() {
   return {.policy = "lowgear",
           .schedule = "1f1b",
+          .gpu_name = "NVIDIA A100-SXM4-80GB",
           .microbatches = 1,
           .deadline_s = 0.5,
           .time_s = 0.4,
@@ -31,6 +32,7 @@ Plan small_plan() {
 void expect_equal(const Plan& a, const Plan& b) {
   EXPECT_EQ(a.policy, b.policy);
   EXPECT_EQ(a.schedule, b.schedule);
+  EXPECT_EQ(a.gpu_name, b.gpu_name);
   EXPECT_EQ(a.microbatches, b.microbatches);
   EXPECT_EQ(a.deadline_s, b.deadline_s);
   EXPECT_EQ(a.time_s, b.time_s);
@@ -71,6 +73,7 @@ TEST(WritePlan, HasTheAgreedForm) {
   "format": "lowgear.plan/1",
   "policy": "lowgear",
   "schedule": "1f1b",
+  "gpu": "NVIDIA A100-SXM4-80GB",
   "microbatches": 1,
   "deadline_s": 0.5,
   "time_s": 0.4,
@@ -182,7 +185,9 @@ TEST_P(ReadPlanRefuses, WithThePathOfTheValue) {
 
 INSTANTIATE_TEST_SUITE_P(
     Plan, ReadPlanRefuses,
-    ::testing::Values(BadEdit{"\"microbatches\": 1", "\"microbatches\": 0", "$.microbatches"},
+    ::testing::Values(BadEdit{"\"NVIDIA A100-SXM4-80GB\"", "\"\"", "$.gpu"},
+                      BadEdit{"\"NVIDIA A100-SXM4-80GB\"", "7", "$.gpu"},
+                      BadEdit{"\"microbatches\": 1", "\"microbatches\": 0", "$.microbatches"},
                       BadEdit{"\"microbatches\": 1", "\"microbatches\": 1e12", "$.microbatches"},
                       BadEdit{"\"microbatches\": 1", "\"microbatches\": \"1\"", "$.microbatches"},
                       BadEdit{"\"deadline_s\": 0.5", "\"deadline_s\": -1", "$.deadline_s"},
