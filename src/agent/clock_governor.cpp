@@ -18,7 +18,12 @@ constexpr int kBusyPercent = 50;
 
 ClockGovernor::ClockGovernor(std::unique_ptr<GpuControl> control, std::shared_ptr<Journal> journal,
                              ClockGovernorOptions options)
-    : control_(std::move(control)), journal_(std::move(journal)), options_(std::move(options)) {}
+    : control_(std::move(control)), journal_(std::move(journal)), options_(std::move(options)) {
+  const std::string& uuid = control_->gpu().identity().uuid;
+  if (options_.dry_run || !journal_->changed(uuid)) return;
+  status_.clock_state = ClockState::failed;
+  status_.problem = fmt::format("GPU {}: was left changed, and could not be restored yet", uuid);
+}
 
 void ClockGovernor::write(std::string_view what, const std::function<void()>& call) {
   try {

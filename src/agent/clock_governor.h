@@ -29,6 +29,7 @@ struct ClockGovernorOptions {
 /// everything goes back.
 class ClockGovernor final : public GpuWriter {
  public:
+  /// A GPU that the journal still names counts as one whose restoring failed, so that it is tried again.
   ClockGovernor(std::unique_ptr<GpuControl> control, std::shared_ptr<Journal> journal, ClockGovernorOptions options);
 
   bool follow(int clock_mhz) override;

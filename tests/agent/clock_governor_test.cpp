@@ -117,6 +117,18 @@ TEST_F(ClockGovernorTest, KeepsInTheJournalWhatItCouldNotRestore) {
   EXPECT_EQ(gpu_.settings(), FakeSettings{});
 }
 
+TEST_F(ClockGovernorTest, AsksToRestoreWhatTheJournalStillNames) {
+  journal_->record_change(
+      {.uuid = gpu_.identity().uuid, .pci_address = "", .power_limit_w = 700, .persistence_mode = {}});
+  const auto governor = make();
+  EXPECT_EQ(governor->status().clock_state, ClockState::failed);
+  EXPECT_THAT(governor->status().problem, HasSubstr("left changed"));
+  governor->restore();
+  EXPECT_EQ(governor->status().clock_state, ClockState::restored);
+  EXPECT_THAT(governor->status().problem, testing::IsEmpty());
+  EXPECT_THAT(journal_->changed(), testing::IsEmpty());
+}
+
 TEST_F(ClockGovernorTest, WaitsAfterAWriteThatFailed) {
   const auto governor = make();
   gpu_.fail("lock_sm_clocks", GpuErrorCode::driver_error, -1);
