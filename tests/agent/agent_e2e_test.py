@@ -47,6 +47,14 @@ class FollowsPlans(AgentTest):
         self.assertIn("1200", json.dumps(self.locked(1)))
         self.assertIsNone(self.locked(0))
 
+    def test_a_plan_for_another_model(self):
+        self.start_agent()
+        said = self.start_client([1200], gpu=0, plan_members={"gpu": "NVIDIA A100-SXM4-80GB"})[1]
+        self.assertIn('is for "NVIDIA A100-SXM4-80GB", and this GPU is "NVIDIA H100', said)
+        self.assertEqual(self.start_client([1200], gpu=1, plan_members={"gpu": self.machine()[1]["name"]})[1], "ok")
+        wait_until(lambda: self.locked(1) is not None, "the plan for this model is followed")
+        self.assertIsNone(self.locked(0))
+
     def test_a_foreign_writer_is_noticed(self):
         self.start_agent()
         self.start_client([1200])
@@ -84,6 +92,19 @@ class Restores(AgentTest):
         self.assertIsNotNone(self.locked(), "nobody could restore it")
         self.start_agent()
         self.assertIsNone(self.locked())
+
+    def test_later_when_the_driver_refuses_at_the_next_start(self):
+        agent = self.start_agent()
+        client = self.lock()
+        self.kill(agent)
+        self.kill(client)
+        self.lowgear("simgpu", "inject", "--gpu", "0", "--call", "DeviceResetGpuLockedClocks", "--return-code", "999",
+                     "--count", "5")
+        self.start_agent()
+        self.assertIsNotNone(self.locked())
+        self.assertEqual(self.http("GET", "/v1/gpus")[1]["gpus"][0]["clocks"]["state"], "failed")
+        self.expect_default()
+        wait_until(lambda: self.http("GET", "/v1/gpus")[1]["gpus"][0]["clocks"]["state"] == "restored", "it says so")
 
     def test_by_the_kill_switch_without_an_agent(self):
         agent = self.start_agent()

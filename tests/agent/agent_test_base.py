@@ -17,7 +17,7 @@ CLIENT = str(Path(__file__).with_name("agent_test_client.py"))
 PATIENCE_S = 20
 
 
-def plan_text(clocks):
+def plan_text(clocks, **members):
     """A plan of one rank: forward of microbatch i at clock i."""
     ops = [
         {"op": "forward", "microbatch": i, "mhz": mhz, "start_s": 0.1 * i, "duration_s": 0.1}
@@ -25,7 +25,7 @@ def plan_text(clocks):
     ]
     figures = {"deadline_s": 0.1 * len(clocks), "time_s": 0.1 * len(clocks), "energy_j": 1.0, "switches": 0}
     return json.dumps(
-        {"format": "lowgear.plan/1", "policy": "test", "schedule": "gpipe", "microbatches": len(clocks), **figures,
+        {"format": "lowgear.plan/1", "policy": "test", "schedule": "gpipe", "microbatches": len(clocks), **figures, **members,
          "stages": [{"stage": 0, "ops": ops}]}
     )
 
@@ -116,10 +116,10 @@ class AgentTest(unittest.TestCase):
             content = content.decode()
         return int(head.split()[1]), content
 
-    def start_client(self, clocks, gpu=0, unit_s=0.03, **environment):
+    def start_client(self, clocks, gpu=0, unit_s=0.03, plan_members=None, **environment):
         """A training process that runs units for ever; waits until it says whether it has lease and plan."""
         plan = self.folder / f"plan{len(self.processes)}.json"
-        plan.write_text(plan_text(clocks))
+        plan.write_text(plan_text(clocks, **(plan_members or {})))
         client = self.start(
             [sys.executable, CLIENT, str(plan), str(gpu), str(unit_s)],
             stdin=subprocess.PIPE,
