@@ -15,6 +15,7 @@
 #include "client/lowgear.h"
 #include "client/test_agent.h"
 #include "core/error.h"
+#include "core/monotonic_clock.h"
 
 namespace lowgear::bench {
 namespace {
@@ -23,25 +24,21 @@ constexpr int kPairs = 1'000'000;
 constexpr double kReachMedianNs = 150;
 constexpr double kReachP99Ns = 1000;
 
-std::uint64_t now_ns() {
-  return static_cast<std::uint64_t>(std::chrono::steady_clock::now().time_since_epoch().count());
-}
-
 /// Time of every pair of calls, with the time of the clock itself taken off.
 std::vector<double> pair_times_ns(lowgear_client* client) {
   std::vector<double> clock_ns;
   for (int i = 0; i < 10'000; ++i) {
-    const std::uint64_t begin_ns = now_ns();
-    clock_ns.push_back(static_cast<double>(now_ns() - begin_ns));
+    const std::int64_t begin_ns = monotonic_ns();
+    clock_ns.push_back(static_cast<double>(monotonic_ns() - begin_ns));
   }
   std::ranges::nth_element(clock_ns, clock_ns.begin() + 5'000);
   const double clock_cost_ns = clock_ns[5'000];
   std::vector<double> times_ns(kPairs);
   for (int i = 0; i < kPairs; ++i) {
-    const std::uint64_t begin_ns = now_ns();
+    const std::int64_t begin_ns = monotonic_ns();
     lowgear_unit_begin(client, LOWGEAR_FORWARD, 0, static_cast<std::uint32_t>(i));
     lowgear_unit_end(client, LOWGEAR_FORWARD, 0, static_cast<std::uint32_t>(i));
-    times_ns[static_cast<std::size_t>(i)] = static_cast<double>(now_ns() - begin_ns) - clock_cost_ns;
+    times_ns[static_cast<std::size_t>(i)] = static_cast<double>(monotonic_ns() - begin_ns) - clock_cost_ns;
     // As often as a fast pipeline would at most; without a pause the recording could not keep up.
     if (i % 1000 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }

@@ -4,7 +4,6 @@
 
 #include <fmt/format.h>
 #include <sys/resource.h>
-#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -16,15 +15,12 @@
 #include <vector>
 
 #include "agent/gpu_worker.h"
+#include "core/monotonic_clock.h"
 
 namespace lowgear {
 namespace {
 
-std::uint64_t monotonic_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
-}
+std::uint64_t now_ns() { return static_cast<std::uint64_t>(monotonic_ns()); }
 
 double processor_time_s() {
   rusage usage{};
@@ -40,7 +36,7 @@ class NotingWriter final : public GpuWriter {
  public:
   explicit NotingWriter(std::vector<std::uint64_t>& times) : times_(&times) {}
   bool follow(int) override {
-    times_->push_back(monotonic_ns());
+    times_->push_back(now_ns());
     return true;
   }
   void lock_sm_clocks(int, int) override {}
@@ -77,9 +73,9 @@ std::vector<std::uint64_t> run_units(UnitRing& ring, int iterations) {
   std::normal_distribution<double> variation(1, 0.02);
   std::vector<std::uint64_t> starts;
   for (int iteration = 0; iteration < iterations; ++iteration) {
-    write_unit(ring, {.time_ns = monotonic_ns(), .type = UnitEventType::iteration_begin});
+    write_unit(ring, {.time_ns = now_ns(), .type = UnitEventType::iteration_begin});
     for (std::uint32_t unit = 0; unit < kUnits; ++unit) {
-      starts.push_back(monotonic_ns());
+      starts.push_back(now_ns());
       write_unit(ring, {.time_ns = starts.back(), .type = UnitEventType::unit_begin, .microbatch = unit});
       const double time_ms = (5 + 15.0 * unit / kUnits) * variation(random);
       std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(time_ms));
@@ -113,9 +109,9 @@ void study() {
                        [&ready](const std::string&) { ready.set_value(); });
     ready.get_future().get();
     const double before_s = processor_time_s();
-    const std::uint64_t begin_ns = monotonic_ns();
+    const std::uint64_t begin_ns = now_ns();
     starts = run_units(ring->ring(), kIterations);
-    share_of_core = (processor_time_s() - before_s) / (static_cast<double>(monotonic_ns() - begin_ns) / 1e9);
+    share_of_core = (processor_time_s() - before_s) / (static_cast<double>(now_ns() - begin_ns) / 1e9);
     worker.end_lease().get();
   }
   std::vector<double> latencies_us = latencies_of(starts, writes);

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "agent/poll_schedule.h"
+#include "core/monotonic_clock.h"
 
 namespace lowgear {
 namespace {
@@ -23,12 +24,6 @@ namespace {
 constexpr std::int64_t kNsPerS = 1'000'000'000;
 /// While a lease is suspended: its first unit after that may be this much late.
 constexpr std::int64_t kSuspendedSleepNs = 2'000'000;
-
-std::int64_t monotonic_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return now.tv_sec * kNsPerS + now.tv_nsec;
-}
 
 void sleep_for_ns(std::int64_t time_ns) {
   const timespec time{.tv_sec = time_ns / kNsPerS, .tv_nsec = time_ns % kNsPerS};

@@ -24,6 +24,7 @@
 #include "agent/metrics.h"
 #include "agent/unix_listener.h"
 #include "core/error.h"
+#include "core/monotonic_clock.h"
 #include "ipc/file_descriptor.h"
 
 namespace lowgear {
@@ -35,11 +36,6 @@ using Acceptor = boost::asio::basic_socket_acceptor<StreamProtocol>;
 constexpr std::chrono::milliseconds kAcceptRetry{100};
 /// RAPL's counters start over after a minute at full load.
 constexpr std::chrono::seconds kCpuReadPeriod{20};
-
-std::int64_t monotonic_ns() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
-      .count();
-}
 
 std::optional<Peer> peer_of(int socket) {
   ucred credentials{};

@@ -128,7 +128,4 @@ class Client {
   std::jthread thread_;  ///< last: it uses everything above
 };
 
-/// CLOCK_MONOTONIC.
-[[nodiscard]] std::uint64_t monotonic_now_ns() noexcept;
-
 }  // namespace lowgear

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/monotonic_clock.h"
 
 namespace lowgear {
 namespace {
@@ -11,9 +12,7 @@ namespace {
 /// CPU counters are exact to a millisecond whenever they are read; in between it is enough to see them wrap around.
 constexpr long kRoundsPerCpuReading = 100;
 
-double steady_now_s() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+double monotonic_s() { return static_cast<double>(monotonic_ns()) * 1e-9; }
 
 std::vector<Gpu*> all_gpus(const GpuSystem& system) {
   std::vector<Gpu*> gpus;
@@ -41,7 +40,7 @@ void EnergyMeter::run(const std::stop_token& stop) {
       std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(options_.period_s));
   for (long round = 0; !stop.stop_requested(); ++round) {
     for (std::size_t gpu = 0; gpu < gpus_.size(); ++gpu) {
-      const GpuSample taken = sample(*gpus_[gpu], steady_now_s);
+      const GpuSample taken = sample(*gpus_[gpu], monotonic_s);
       if (options_.observer) options_.observer(gpu, taken);
       add(gpu, taken);
     }
@@ -66,7 +65,7 @@ bool EnergyMeter::ready() const { return std::ranges::all_of(meters_, &GpuMeter:
 EnergyMeter::WindowId EnergyMeter::begin(std::string name) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, std::chrono::duration<double>(options_.ready_timeout_s), [this] { return ready(); });
-  Window window{.name = std::move(name), .start_time_s = steady_now_s(), .gpus = {}, .cpus = {}};
+  Window window{.name = std::move(name), .start_time_s = monotonic_s(), .gpus = {}, .cpus = {}};
   window.cpus = read_cpus();
   for (const GpuMeter& meter : meters_) window.gpus.push_back(meter.begin(window.start_time_s));
   windows_.emplace(next_id_, std::move(window));
@@ -82,7 +81,7 @@ std::map<EnergyMeter::WindowId, EnergyMeter::Window>::iterator EnergyMeter::find
 std::vector<RaplReading> EnergyMeter::read_cpus() { return cpus_ ? cpus_->read() : std::vector<RaplReading>(); }
 
 WindowMeasurement EnergyMeter::measure(const Window& window) {
-  const double now_s = steady_now_s();
+  const double now_s = monotonic_s();
   WindowMeasurement result{
       .name = window.name, .time_s = now_s - window.start_time_s, .simulated = simulated_, .gpus = {}, .cpus = {}};
   for (std::size_t gpu = 0; gpu < meters_.size(); ++gpu) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/monotonic_clock.h"
 
 namespace lowgear {
 namespace {

@@ -10,7 +10,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <ctime>
 #include <fstream>
 #include <new>
 #include <sstream>
@@ -19,6 +18,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/monotonic_clock.h"
 
 namespace lowgear {
 namespace {
@@ -172,12 +172,6 @@ constexpr std::size_t kStateField = 0;       // field 3
 constexpr std::size_t kStartTimeField = 19;  // field 22
 
 }  // namespace
-
-std::int64_t monotonic_ns() {
-  timespec time{};
-  ::clock_gettime(CLOCK_MONOTONIC, &time);
-  return std::int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
-}
 
 SharedState SharedState::create(const std::filesystem::path& path, const SimulatedMachineConfig& config) {
   check(config);

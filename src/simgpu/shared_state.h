@@ -18,9 +18,6 @@
 
 namespace lowgear {
 
-/// CLOCK_MONOTONIC, which is the same for all processes of a machine.
-[[nodiscard]] std::int64_t monotonic_ns();
-
 /// A process that has a context on a GPU. The start time tells it from a later process of the same number, the
 /// namespace says where the number means something.
 struct SharedContext {

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <array>
@@ -14,6 +13,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/monotonic_clock.h"
 #include "ipc/unix_address.h"
 #include "plan/plan_json.h"
 
@@ -22,11 +22,7 @@ namespace {
 
 constexpr int kAnswerLimitMs = 10'000;
 
-std::uint64_t monotonic_ns() {
-  timespec now{};
-  ::clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000U + static_cast<std::uint64_t>(now.tv_nsec);
-}
+std::uint64_t event_time_ns() { return static_cast<std::uint64_t>(monotonic_ns()); }
 
 /// The descriptor that came beside the data; none when none did.
 FileDescriptor descriptor_of(msghdr& message) {
@@ -109,7 +105,7 @@ void TestTrainer::hand_over(const PlanMessage& plan) {
 void TestTrainer::release() { send(encode_empty(FrameType::release)); }
 
 void TestTrainer::begin_unit(OpKind kind, std::uint32_t microbatch, std::uint16_t stage) {
-  write_unit(*ring_, {.time_ns = monotonic_ns(),
+  write_unit(*ring_, {.time_ns = event_time_ns(),
                       .type = UnitEventType::unit_begin,
                       .kind = static_cast<std::uint8_t>(kind),
                       .stage = stage,
@@ -117,7 +113,7 @@ void TestTrainer::begin_unit(OpKind kind, std::uint32_t microbatch, std::uint16_
 }
 
 void TestTrainer::begin_iteration(std::uint32_t iteration) {
-  write_unit(*ring_, {.time_ns = monotonic_ns(), .type = UnitEventType::iteration_begin, .microbatch = iteration});
+  write_unit(*ring_, {.time_ns = event_time_ns(), .type = UnitEventType::iteration_begin, .microbatch = iteration});
 }
 
 PlanMessage plan_message(std::string plan_json) {

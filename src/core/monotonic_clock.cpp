@@ -1,0 +1,14 @@
+#include "core/monotonic_clock.h"
+
+#include <time.h>
+
+namespace lowgear {
+
+std::int64_t monotonic_ns() noexcept {
+  constexpr std::int64_t kNsPerS = 1'000'000'000;
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return std::int64_t{now.tv_sec} * kNsPerS + now.tv_nsec;
+}
+
+}  // namespace lowgear
