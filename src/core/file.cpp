@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -72,22 +71,6 @@ class FileDescriptor {
   int fd_;
 };
 
-/// Removes a file at the end of its life unless told to keep it.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(fs::path path) : path_(std::move(path)) {}
-  ~TemporaryFile() {
-    if (!path_.empty()) ::unlink(path_.c_str());
-  }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
-
-  void keep() { path_.clear(); }
-
- private:
-  fs::path path_;
-};
-
 /// All bytes up to the end of the file. Reads one byte more than allowed to notice a stream that is too long.
 std::string read_all(int fd, const fs::path& path, std::size_t max_bytes, std::size_t expected_bytes) {
   std::string content;
@@ -116,6 +99,18 @@ int write_all(int fd, std::string_view content) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return errno;
     content.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return 0;
+}
+
+/// Returns errno, 0 when all is written.
+int write_all_at(int fd, std::string_view content, std::size_t offset) {
+  while (!content.empty()) {
+    const ssize_t count = ::pwrite(fd, content.data(), content.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno;
+    content.remove_prefix(static_cast<std::size_t>(count));
+    offset += static_cast<std::size_t>(count);
   }
   return 0;
 }
@@ -213,19 +208,46 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
     return;
   }
 
-  std::optional<FileDescriptor> file;
-  const fs::path temporary = make_temporary_beside(target, [&file](const fs::path& name) {
-    file.emplace(::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    return file->valid() ? 0 : errno;
+  StagedFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+StagedFile::StagedFile(const fs::path& target) : name_(target) {
+  if (target.empty()) throw InputError("cannot write a file without a name");
+  target_ = resolve(target);
+  struct stat status = {};
+  if (::stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    if (S_ISDIR(status.st_mode)) throw_write_error(name_, EISDIR);
+    throw_input_error({name_.string(), 0, 0}, "is there and is no regular file", "name another place");
+  }
+  temporary_ = make_temporary_beside(target_, [this](const fs::path& name) {
+    descriptor_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return descriptor_ >= 0 ? 0 : errno;
   });
-  TemporaryFile remover(temporary);
-  int error_number = write_all(file->get(), content);
-  if (error_number == 0 && ::fsync(file->get()) != 0) error_number = errno;
-  if (error_number == 0) error_number = file->close();
-  if (error_number == 0 && ::rename(temporary.c_str(), target.c_str()) != 0) error_number = errno;
-  if (error_number != 0) throw_write_error(path, error_number);
-  remover.keep();
-  flush_directory(target.parent_path());
+}
+
+StagedFile::~StagedFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void StagedFile::write(std::string_view content) {
+  if (const int error_number = write_all(descriptor_, content)) throw_write_error(name_, error_number);
+}
+
+void StagedFile::overwrite(std::size_t offset, std::string_view content) {
+  if (const int error_number = write_all_at(descriptor_, content, offset)) throw_write_error(name_, error_number);
+}
+
+void StagedFile::commit() {
+  int error_number = ::fsync(descriptor_) != 0 ? errno : 0;
+  // Closed also after an error; some file systems report one only here.
+  if (::close(std::exchange(descriptor_, -1)) != 0 && error_number == 0) error_number = errno;
+  if (error_number == 0) error_number = rename_path(temporary_, target_);
+  if (error_number != 0) throw_write_error(name_, error_number);
+  temporary_.clear();
+  flush_directory(target_.parent_path());
 }
 
 StagedDirectory::StagedDirectory(const fs::path& target, std::string marker) : marker_(std::move(marker)) {

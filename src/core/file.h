@@ -21,6 +21,32 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 /// removed.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+/// A file that is written piece by piece in a temporary beside its target and appears there complete on `commit`, or
+/// not at all: the destructor removes what was not committed. For content too large to hold in memory.
+class StagedFile {
+ public:
+  /// Throws InputError when the folder cannot be written to, or `target` is there and is no regular file. A symbolic
+  /// link stays and its target is replaced.
+  explicit StagedFile(const std::filesystem::path& target);
+  ~StagedFile();
+  StagedFile(const StagedFile&) = delete;
+  StagedFile& operator=(const StagedFile&) = delete;
+
+  /// Appends. Throws Error when that fails (a full disk).
+  void write(std::string_view content);
+  /// Writes over what stands at byte `offset`, for a header whose values are known last; appending goes on where it
+  /// was.
+  void overwrite(std::size_t offset, std::string_view content);
+  /// Flushes to the disk and renames over the target. Throws Error when that fails; the target is then as before.
+  void commit();
+
+ private:
+  std::filesystem::path name_;       ///< as given, for messages
+  std::filesystem::path target_;     ///< with links followed
+  std::filesystem::path temporary_;  ///< empty once committed
+  int descriptor_ = -1;
+};
+
 /// A folder that is filled in a temporary place beside its target and appears there complete on `commit`, or not at
 /// all: the destructor removes what was not committed. An earlier output stays as it is until then. Whole also when the
 /// program is killed at any time (a temporary may stay behind), but not flushed: a power failure may lose it.

@@ -205,5 +205,41 @@ TEST_F(FileTest, KeepsTheOldFileWhenWritingFails) {
   EXPECT_THAT(folder_.names(), ElementsAre("out.json"));
 }
 
+TEST_F(FileTest, StagesAFilePieceByPiece) {
+  const fs::path target = make_file("out.bin", "before");
+  {
+    StagedFile file(target);
+    file.write("????");
+    file.write("body");
+    file.overwrite(1, "ea");
+    file.overwrite(0, "h");
+    file.write(" end");
+    EXPECT_EQ(read_file(target), "before");
+    file.commit();
+    EXPECT_EQ(read_file(target), "hea?body end");
+  }
+  EXPECT_EQ(read_file(target), "hea?body end");
+  EXPECT_THAT(folder_.names(), ElementsAre("out.bin"));
+}
+
+TEST_F(FileTest, LeavesNothingOfAFileThatWasNotCommitted) {
+  {
+    StagedFile file(folder_ / "out.bin");
+    file.write("half");
+    EXPECT_EQ(folder_.names().size(), 1U);
+  }
+  EXPECT_THAT(folder_.names(), IsEmpty());
+}
+
+TEST_F(FileTest, StagesNoFileWhereNoneCanStand) {
+  fs::create_directory(folder_ / "folder");
+  EXPECT_THAT(error_of([&] { StagedFile(folder_ / "folder"); }),
+              HasSubstr("folder: cannot be written: Is a directory"));
+  EXPECT_EQ(error_of([] { StagedFile("/dev/null"); }),
+            "/dev/null: is there and is no regular file; name another place");
+  EXPECT_THAT(error_of([&] { StagedFile(folder_ / "no" / "out.bin"); }), HasSubstr("No such file or directory"));
+  EXPECT_THAT(error_of([] { StagedFile(""); }), HasSubstr("without a name"));
+}
+
 }  // namespace
 }  // namespace lowgear
