@@ -240,8 +240,7 @@ std::vector<int> clocks_of(const Cell& cell, std::span<const int> asked_mhz) {
   std::vector<int> clocks_mhz(asked_mhz.begin(), asked_mhz.end());
   for (const Measurement& row : cell.rows) clocks_mhz.push_back(row.clock_mhz);
   std::ranges::sort(clocks_mhz, std::greater<>());
-  const auto [first, last] = std::ranges::unique(clocks_mhz);
-  clocks_mhz.erase(first, last);
+  clocks_mhz.erase(std::unique(clocks_mhz.begin(), clocks_mhz.end()), clocks_mhz.end());
   const int lowest_mhz = cell.rows.front().clock_mhz;
   const int highest_mhz = cell.rows.back().clock_mhz;
   const int outside_mhz = clocks_mhz.front() > highest_mhz ? clocks_mhz.front() : clocks_mhz.back();
@@ -297,8 +296,7 @@ std::vector<int> choose_clocks(std::span<const int> supported_mhz, int lowest_mh
     if (clock_mhz >= lowest_mhz && clock_mhz <= highest_mhz) usable_mhz.push_back(clock_mhz);
   }
   std::ranges::sort(usable_mhz, std::greater<>());
-  const auto [first, last] = std::ranges::unique(usable_mhz);
-  usable_mhz.erase(first, last);
+  usable_mhz.erase(std::unique(usable_mhz.begin(), usable_mhz.end()), usable_mhz.end());
   if (usable_mhz.size() < 2) {
     throw InputError(fmt::format("of the supported clocks, {} are in {} to {} MHz; widen the range", usable_mhz.size(),
                                  lowest_mhz, highest_mhz));
