@@ -12,7 +12,6 @@
 #include <exception>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <utility>
 
 #include "agent/poll_schedule.h"
@@ -59,8 +58,6 @@ class GpuWorker::Loop {
   void run();
   std::future<void> post(std::function<void(Loop&)> task);
   void stop();
-  /// Whether the thread has ended within this time.
-  [[nodiscard]] bool wait_until_ended(std::chrono::seconds time);
   [[nodiscard]] GpuWorkerStatus status() const;
 
   // Called on the thread.
@@ -69,8 +66,6 @@ class GpuWorker::Loop {
   void end_lease();
   void follow(std::unique_ptr<UnitClocks> clocks);
   void publish();
-
-  std::thread thread;
 
  private:
   using Queued = std::packaged_task<void(Loop&)>;
@@ -94,7 +89,6 @@ class GpuWorker::Loop {
   std::condition_variable wake_;
   std::deque<Queued> tasks_;  // under mutex_
   bool stopping_ = false;     // under mutex_
-  bool ended_ = false;        // under mutex_
   GpuWorkerStatus status_;    // under mutex_
   std::atomic<bool> called_{false};
   std::atomic<std::int64_t> busy_since_ns_{0};
@@ -125,9 +119,6 @@ void GpuWorker::Loop::run() {
       wait_for_task();
     }
   }
-  const std::scoped_lock lock(mutex_);
-  ended_ = true;
-  wake_.notify_all();
 }
 
 /// Runs what is waiting; false when the thread is to end.
@@ -180,11 +171,6 @@ void GpuWorker::Loop::stop() {
   stopping_ = true;
   called_.store(true, std::memory_order_release);
   wake_.notify_all();
-}
-
-bool GpuWorker::Loop::wait_until_ended(std::chrono::seconds time) {
-  std::unique_lock lock(mutex_);
-  return wake_.wait_for(lock, time, [this] { return ended_; });
 }
 
 void GpuWorker::Loop::begin_lease(std::shared_ptr<SharedUnitRing> ring) {
@@ -302,18 +288,10 @@ GpuWorkerStatus GpuWorker::Loop::status() const {
 }
 
 GpuWorker::GpuWorker(std::shared_ptr<GpuSystem> system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options)
-    : loop_(std::make_shared<Loop>(std::move(system), std::move(writer), options)) {
-  loop_->thread = std::thread([loop = loop_] { loop->run(); });
-}
+    : loop_(std::make_shared<Loop>(std::move(system), std::move(writer), options)),
+      thread_([loop = loop_] { loop->run(); }) {}
 
-GpuWorker::~GpuWorker() {
-  loop_->stop();
-  if (loop_->wait_until_ended(kPatience)) {
-    loop_->thread.join();
-  } else {
-    loop_->thread.detach();  // the driver has it; it keeps what it uses alive
-  }
-}
+GpuWorker::~GpuWorker() { loop_->stop(); }
 
 std::future<void> GpuWorker::post(Task task) {
   return loop_->post([task = std::move(task)](Loop& loop) { task(loop.writer()); });

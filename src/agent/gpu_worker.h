@@ -9,6 +9,7 @@
 #include <string>
 
 #include "agent/agent_service.h"
+#include "agent/driver_thread.h"
 #include "agent/gpu_writer.h"
 #include "agent/shared_unit_ring.h"
 
@@ -42,11 +43,10 @@ class GpuWorker {
 
   /// `system` is kept alive for as long as the thread lives, which is for ever when the driver never returns.
   GpuWorker(std::shared_ptr<GpuSystem> system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options);
-  /// Ends the thread after the task at hand; waits for it `kPatience` at most. Restores nothing.
+  /// Ends the thread after the task at hand; waits for it `DriverThread::kPatience` at most. Restores nothing.
   ~GpuWorker();
   GpuWorker(const GpuWorker&) = delete;
   GpuWorker& operator=(const GpuWorker&) = delete;
-  static constexpr std::chrono::seconds kPatience{1};
 
   /// Runs the task on the thread. What it throws comes out of the future.
   std::future<void> post(Task task);
@@ -63,6 +63,7 @@ class GpuWorker {
  private:
   class Loop;
   std::shared_ptr<Loop> loop_;
+  DriverThread thread_;
 };
 
 }  // namespace lowgear

@@ -6,9 +6,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <optional>
-#include <thread>
 #include <utility>
+
+#include "core/monotonic_clock.h"
+#include "measure/gpu_meter.h"
 
 namespace lowgear {
 namespace {
@@ -22,33 +23,21 @@ std::int64_t wall_time_ns() {
   return now.tv_sec * kNsPerS + now.tv_nsec;
 }
 
-template <typename Read>
-auto read_if(const Gpu& gpu, GpuFeature feature, Read read) -> std::optional<decltype(read())> {
-  if (!works(gpu, feature)) return std::nullopt;
-  try {
-    return read();
-  } catch (const GpuError&) {
-    return std::nullopt;
-  }
-}
-
 }  // namespace
 
 GpuReading read_gpu(Gpu& gpu) {
   GpuReading reading;
   reading.time_ns = wall_time_ns();
-  reading.energy_j = read_if(gpu, GpuFeature::energy_counter, [&gpu] { return gpu.energy_j(); });
-  reading.power_w = read_if(gpu, GpuFeature::instant_power, [&gpu] { return gpu.instant_power_w(); });
-  if (!reading.power_w) {
-    reading.power_w = read_if(gpu, GpuFeature::average_power, [&gpu] { return gpu.average_power_w(); });
-  }
-  reading.sm_clock_mhz = read_if(gpu, GpuFeature::sm_clock, [&gpu] { return gpu.sm_clock_mhz(); });
-  reading.memory_clock_mhz = read_if(gpu, GpuFeature::memory_clock, [&gpu] { return gpu.memory_clock_mhz(); });
-  reading.temperature_c = read_if(gpu, GpuFeature::temperature, [&gpu] { return gpu.temperature_c(); });
-  reading.throttle_reasons = read_if(gpu, GpuFeature::throttle_reasons, [&gpu] { return gpu.throttle_reasons(); });
-  if (const auto utilisation = read_if(gpu, GpuFeature::utilisation, [&gpu] { return gpu.utilisation(); })) {
-    reading.gpu_utilisation_percent = utilisation->gpu_percent;
-    reading.memory_utilisation_percent = utilisation->memory_percent;
+  const GpuSample taken = sample(gpu, monotonic_s);
+  if (taken.counter) reading.energy_j = taken.counter->energy_j;
+  reading.power_w = taken.power_w;
+  reading.sm_clock_mhz = taken.sm_clock_mhz;
+  reading.memory_clock_mhz = taken.memory_clock_mhz;
+  reading.temperature_c = taken.temperature_c;
+  reading.throttle_reasons = taken.throttle_reasons;
+  if (taken.utilisation) {
+    reading.gpu_utilisation_percent = taken.utilisation->gpu_percent;
+    reading.memory_utilisation_percent = taken.utilisation->memory_percent;
   }
   return reading;
 }
@@ -63,8 +52,6 @@ struct Telemetry::Sampler {
   std::condition_variable wake;
   GpuReading latest;
   bool stopping = false;
-  bool stopped = false;
-  std::thread thread;
 
   void run() {
     Clock::time_point next = Clock::now();
@@ -78,8 +65,6 @@ struct Telemetry::Sampler {
       next = std::max(next + period, Clock::now());
       wake.wait_until(lock, next, [this] { return stopping; });
     }
-    stopped = true;
-    wake.notify_all();
   }
 };
 
@@ -90,29 +75,19 @@ Telemetry::Telemetry(std::shared_ptr<GpuSystem> system, double rate_hz) {
     sampler->system = system;
     sampler->gpu = gpu.get();
     sampler->period = period;
-    sampler->thread = std::thread([sampler] { sampler->run(); });
+    threads_.emplace_back([sampler] { sampler->run(); });
     samplers_.push_back(std::move(sampler));
   }
 }
 
 Telemetry::~Telemetry() {
-  constexpr auto kPatience = std::chrono::seconds(1);
-  const Clock::time_point deadline = Clock::now() + kPatience;
   for (const auto& sampler : samplers_) {
     const std::scoped_lock lock(sampler->mutex);
     sampler->stopping = true;
     sampler->wake.notify_all();
   }
-  for (const auto& sampler : samplers_) {
-    std::unique_lock lock(sampler->mutex);
-    const bool stopped = sampler->wake.wait_until(lock, deadline, [&sampler] { return sampler->stopped; });
-    lock.unlock();
-    if (stopped) {
-      sampler->thread.join();
-    } else {
-      sampler->thread.detach();  // the driver has it; it keeps what it uses alive
-    }
-  }
+  const Clock::time_point deadline = Clock::now() + DriverThread::kPatience;
+  for (DriverThread& thread : threads_) thread.end_until(deadline);
 }
 
 GpuReading Telemetry::reading(std::size_t gpu) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "agent/agent_service.h"
+#include "agent/driver_thread.h"
 #include "gpu/gpu.h"
 
 namespace lowgear {
@@ -18,7 +19,7 @@ class Telemetry {
  public:
   /// The GPUs outlive this, and a thread that the driver never returns to outlives both: hence shared ownership.
   Telemetry(std::shared_ptr<GpuSystem> system, double rate_hz);
-  /// Waits a second at most for threads that are within the driver.
+  /// Waits for threads that are within the driver, `DriverThread::kPatience` for all of them together.
   ~Telemetry();
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
@@ -30,6 +31,7 @@ class Telemetry {
  private:
   struct Sampler;
   std::vector<std::shared_ptr<Sampler>> samplers_;
+  std::vector<DriverThread> threads_;
 };
 
 }  // namespace lowgear

@@ -11,4 +11,6 @@ std::int64_t monotonic_ns() noexcept {
   return std::int64_t{now.tv_sec} * kNsPerS + now.tv_nsec;
 }
 
+double monotonic_s() noexcept { return static_cast<double>(monotonic_ns()) * 1e-9; }
+
 }  // namespace lowgear

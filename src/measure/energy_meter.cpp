@@ -12,8 +12,6 @@ namespace {
 /// CPU counters are exact to a millisecond whenever they are read; in between it is enough to see them wrap around.
 constexpr long kRoundsPerCpuReading = 100;
 
-double monotonic_s() { return static_cast<double>(monotonic_ns()) * 1e-9; }
-
 std::vector<Gpu*> all_gpus(const GpuSystem& system) {
   std::vector<Gpu*> gpus;
   for (const std::unique_ptr<Gpu>& gpu : system.gpus()) gpus.push_back(gpu.get());

@@ -38,7 +38,7 @@ void GpuWindow::add(const GpuSample& sample) {
     raise(max_clock_mhz_, *sample.sm_clock_mhz);
   }
   if (sample.temperature_c) raise(max_temperature_c_, *sample.temperature_c);
-  if (sample.utilisation_percent) utilisation_.add(*sample.utilisation_percent, over_s);
+  if (sample.utilisation) utilisation_.add(sample.utilisation->gpu_percent, over_s);
   if (sample.throttle_reasons) {
     power_capped_.add(sample.throttle_reasons->power_cap() ? 1 : 0, over_s);
     thermally_throttled_.add(sample.throttle_reasons->thermal() ? 1 : 0, over_s);
@@ -90,8 +90,9 @@ GpuSample sample(Gpu& gpu, const std::function<double()>& now_s) {
   attempt(GpuFeature::instant_power, [&] { result.power_w = gpu.instant_power_w(); });
   if (!result.power_w) attempt(GpuFeature::average_power, [&] { result.power_w = gpu.average_power_w(); });
   attempt(GpuFeature::sm_clock, [&] { result.sm_clock_mhz = gpu.sm_clock_mhz(); });
+  attempt(GpuFeature::memory_clock, [&] { result.memory_clock_mhz = gpu.memory_clock_mhz(); });
   attempt(GpuFeature::temperature, [&] { result.temperature_c = gpu.temperature_c(); });
-  attempt(GpuFeature::utilisation, [&] { result.utilisation_percent = gpu.utilisation().gpu_percent; });
+  attempt(GpuFeature::utilisation, [&] { result.utilisation = gpu.utilisation(); });
   attempt(GpuFeature::throttle_reasons, [&] { result.throttle_reasons = gpu.throttle_reasons(); });
   result.time_s = now_s();
   return result;

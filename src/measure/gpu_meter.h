@@ -11,7 +11,7 @@
 
 namespace lowgear {
 
-/// One reading of everything that a GPU reports.
+/// One reading of everything that a GPU reports; what it does not, or does not at the moment, is empty.
 struct GpuSample {
   struct Counter {
     double time_s = 0;
@@ -19,10 +19,11 @@ struct GpuSample {
   };
   double time_s = 0;
   std::optional<Counter> counter;
-  std::optional<double> power_w;
+  std::optional<double> power_w;  ///< instant where the GPU has it, average otherwise
   std::optional<int> sm_clock_mhz;
+  std::optional<int> memory_clock_mhz;
   std::optional<int> temperature_c;
-  std::optional<int> utilisation_percent;
+  std::optional<Utilisation> utilisation;
   std::optional<ThrottleReasons> throttle_reasons;
   std::string problem;  ///< the last thing that failed; empty when nothing did
 };

@@ -10,6 +10,29 @@
 namespace lowgear {
 namespace {
 
+TEST(ReadGpu, ReadsAllThatTheGpuReports) {
+  FakeGpu gpu;
+  gpu.change([](FakeReadings& now) {
+    now = {.energy_j = 12.5,
+           .average_power_w = 300,
+           .instant_power_w = 310,
+           .sm_clock_mhz = 1500,
+           .memory_clock_mhz = 2619,
+           .temperature_c = 61,
+           .throttle_reasons = {.bits = 4},
+           .utilisation = {.gpu_percent = 97, .memory_percent = 43}};
+  });
+  const GpuReading reading = read_gpu(gpu);
+  EXPECT_EQ(reading.energy_j, 12.5);
+  EXPECT_EQ(reading.power_w, 310);
+  EXPECT_EQ(reading.sm_clock_mhz, 1500);
+  EXPECT_EQ(reading.memory_clock_mhz, 2619);
+  EXPECT_EQ(reading.temperature_c, 61);
+  EXPECT_TRUE(reading.throttle_reasons.value().power_cap());
+  EXPECT_EQ(reading.gpu_utilisation_percent, 97);
+  EXPECT_EQ(reading.memory_utilisation_percent, 43);
+}
+
 TEST(ReadGpu, LeavesEmptyWhatTheGpuDoesNotReport) {
   FakeGpu gpu;
   gpu.disable(GpuFeature::instant_power, GpuErrorCode::not_supported, "too old");

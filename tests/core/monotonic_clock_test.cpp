@@ -18,5 +18,12 @@ TEST(MonotonicClock, IsTheOneThatProcessesShare) {
   EXPECT_LE(now_ns, system_ns());
 }
 
+TEST(MonotonicClock, TellsSecondsOfTheSameTime) {
+  const double before_s = static_cast<double>(monotonic_ns()) * 1e-9;
+  const double now_s = monotonic_s();
+  EXPECT_LE(before_s, now_s);
+  EXPECT_LE(now_s, static_cast<double>(monotonic_ns()) * 1e-9);
+}
+
 }  // namespace
 }  // namespace lowgear

@@ -47,7 +47,7 @@ struct LoadedGpu {
     result.power_w = loaded ? load_w : idle_w;
     result.sm_clock_mhz = loaded ? 1400 : 1980;
     result.temperature_c = loaded ? 60 : 40;
-    result.utilisation_percent = loaded ? 100 : 0;
+    result.utilisation = Utilisation{.gpu_percent = loaded ? 100 : 0};
     result.throttle_reasons = ThrottleReasons{.bits = loaded ? 0x4U : 0U};
     return result;
   }

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <future>
+#include <thread>
+
+namespace lowgear {
+
+/// A thread that calls the driver, from where it may never return: its end is waited for, but not for ever. A thread
+/// that is left behind goes on to use what its function holds, which must therefore own all of it.
+class DriverThread {
+ public:
+  using Clock = std::chrono::steady_clock;
+  /// How long the end of a thread is waited for once it has been told to end.
+  static constexpr std::chrono::seconds kPatience{1};
+
+  explicit DriverThread(std::function<void()> run);
+  /// Whoever owns this has told `run` to end. Waits for that `kPatience` at most.
+  ~DriverThread();
+  DriverThread(DriverThread&&) = default;
+  DriverThread& operator=(DriverThread&&) = delete;
+
+  /// Joins the thread if it ends until then, and leaves it to itself otherwise. For several threads that share one
+  /// time to end.
+  void end_until(Clock::time_point deadline);
+
+ private:
+  std::future<void> ended_;
+  std::thread thread_;
+};
+
+}  // namespace lowgear
