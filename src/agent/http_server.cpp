@@ -165,7 +165,7 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
 
   void add_listener(FileDescriptor socket, const StreamProtocol& protocol) {
     Listener& listener =
-        listeners_.emplace_back(Acceptor(io_), boost::asio::steady_timer(io_), protocol.family() == AF_UNIX);
+        listeners_.push_back({Acceptor(io_), boost::asio::steady_timer(io_), protocol.family() == AF_UNIX});
     listener.acceptor.assign(protocol, socket.get());
     (void)socket.release();
     accept(listener);
