@@ -164,8 +164,8 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
   }
 
   void add_listener(FileDescriptor socket, const StreamProtocol& protocol) {
-    Listener& listener =
-        listeners_.push_back({Acceptor(io_), boost::asio::steady_timer(io_), protocol.family() == AF_UNIX});
+    listeners_.emplace_back(Listener{Acceptor(io_), boost::asio::steady_timer(io_), protocol.family() == AF_UNIX});
+    Listener& listener = listeners_.back();
     listener.acceptor.assign(protocol, socket.get());
     (void)socket.release();
     accept(listener);
