@@ -11,15 +11,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::optional<PowerLimits> power_limits_of(Gpu& gpu) {
-  if (!works(gpu, GpuFeature::power_limits)) return std::nullopt;
-  try {
-    return gpu.power_limits();
-  } catch (const GpuError&) {
-    return std::nullopt;
-  }
-}
-
 void require_range(int low_mhz, int high_mhz, const AllowedRange& allowed) {
   if (low_mhz <= high_mhz && low_mhz >= allowed.min_clock_mhz && high_mhz <= allowed.max_clock_mhz) return;
   throw InputError(fmt::format("clocks of {} to {} MHz are not what this agent allows; ask for {} to {} MHz", low_mhz,
@@ -48,15 +39,14 @@ void require_power(double power_limit_w, const AllowedRange& allowed) {
 Agent::Agent(boost::asio::io_context& io, AgentOptions options, AgentEnvironment environment)
     : io_(io), options_(std::move(options)), environment_(std::move(environment)) {
   for (const std::unique_ptr<Gpu>& gpu : environment_.gpus->gpus()) {
-    gpus_.push_back(
-        {.gpu = gpu.get(), .worker = nullptr, .power_limits = power_limits_of(*gpu), .hung = false, .problem = {}});
+    gpus_.push_back({.gpu = gpu.get(), .worker = nullptr, .hung = false, .problem = {}});
   }
   for (const std::string& name : environment_.policy->controlled_gpus()) {
     const GpuIdentity& identity = find_gpu(*environment_.gpus, name).identity();
     gpus_[index_of(identity.uuid)].worker =
         std::make_unique<GpuWorker>(environment_.gpus, environment_.policy->writer(identity), options_.worker);
   }
-  telemetry_ = std::make_unique<Telemetry>(environment_.gpus, options_.telemetry_rate_hz);
+  telemetry_ = std::make_unique<Telemetry>(environment_.gpus, options_.telemetry_rate_hz, options_.settings_period);
 }
 
 Agent::~Agent() { stop(); }
@@ -136,7 +126,9 @@ GpuStatus Agent::status_of(std::size_t index) {
   const Managed& managed = gpus_[index];
   GpuStatus status;
   status.identity = managed.gpu->identity();
-  status.power_limits = managed.power_limits;
+  const GpuSettings settings = telemetry_->settings(index);
+  status.power_limits = settings.power_limits;
+  status.persistence_mode = settings.persistence_mode;
   status.reading = telemetry_->reading(index);
   if (const Lease* lease = leases_.of_gpu(index)) status.lease_id = lease->id;
   if (!managed.worker) return status;
@@ -323,6 +315,7 @@ void Agent::write(const Peer& peer, std::string_view gpu, const std::function<vo
                    fmt::format("{}: the driver has not answered yet", managed.gpu->identity().uuid));
   }
   done.get();
+  telemetry_->settings_changed(index);
 }
 
 void Agent::lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) {

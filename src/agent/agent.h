@@ -23,8 +23,9 @@ struct AgentOptions {
   LeaseServerOptions lease_server;
   GpuWorkerOptions worker;
   double telemetry_rate_hz = 20;
-  std::chrono::milliseconds driver_timeout{5'000};  ///< how long a request waits for the driver
-  std::chrono::milliseconds hung_after{2'000};      ///< a driver call of this length is reported
+  std::chrono::milliseconds settings_period{1'000};  ///< between looks at limits that others may change
+  std::chrono::milliseconds driver_timeout{5'000};   ///< how long a request waits for the driver
+  std::chrono::milliseconds hung_after{2'000};       ///< a driver call of this length is reported
 };
 
 /// What the agent needs from outside, so that it can be tested without.
@@ -78,9 +79,8 @@ class Agent final : public AgentService, private LeaseGranter {
   struct Managed {
     Gpu* gpu = nullptr;
     std::unique_ptr<GpuWorker> worker;  ///< null for a GPU that is only read
-    std::optional<PowerLimits> power_limits;
-    bool hung = false;    ///< as last reported
-    std::string problem;  ///< as last reported
+    bool hung = false;                  ///< as last reported
+    std::string problem;                ///< as last reported
   };
 
   [[nodiscard]] Grant open_lease(const Peer& peer, const HelloMessage& hello) override;

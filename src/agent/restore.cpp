@@ -37,7 +37,7 @@ void restore_power_limit(GpuControl& control, double power_limit_w) {
 }
 
 void restore_persistence_mode(GpuControl& control, bool enabled) {
-  if (control.persistence_mode() != enabled) control.set_persistence_mode(enabled);
+  if (control.gpu().persistence_mode() != enabled) control.set_persistence_mode(enabled);
 }
 
 bool is_gone(const GpuSystem& system, const OriginalGpuState& state) {
@@ -65,7 +65,7 @@ OriginalGpuState original_state(GpuControl& control) {
   return {.uuid = identity.uuid,
           .pci_address = identity.pci_address,
           .power_limit_w = if_supported<double>([&] { return control.gpu().power_limits().current_w; }),
-          .persistence_mode = if_supported<bool>([&] { return control.persistence_mode(); })};
+          .persistence_mode = if_supported<bool>([&] { return control.gpu().persistence_mode(); })};
 }
 
 void restore_gpu(GpuControl& control, const OriginalGpuState& original) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "core/monotonic_clock.h"
@@ -21,6 +22,16 @@ std::int64_t wall_time_ns() {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
   return now.tv_sec * kNsPerS + now.tv_nsec;
+}
+
+template <typename Read>
+auto read_if(const Gpu& gpu, GpuFeature feature, Read read) -> std::optional<decltype(read())> {
+  if (!works(gpu, feature)) return std::nullopt;
+  try {
+    return read();
+  } catch (const GpuError&) {
+    return std::nullopt;
+  }
 }
 
 }  // namespace
@@ -42,39 +53,62 @@ GpuReading read_gpu(Gpu& gpu) {
   return reading;
 }
 
+GpuSettings read_settings(Gpu& gpu) {
+  return {.power_limits = read_if(gpu, GpuFeature::power_limits, [&gpu] { return gpu.power_limits(); }),
+          .persistence_mode = read_if(gpu, GpuFeature::persistence_mode, [&gpu] { return gpu.persistence_mode(); })};
+}
+
 /// One GPU's thread, and what it found last.
 struct Telemetry::Sampler {
   std::shared_ptr<GpuSystem> system;
   Gpu* gpu = nullptr;
   Clock::duration period{};
+  Clock::duration settings_period{};
 
   mutable std::mutex mutex;
   std::condition_variable wake;
-  GpuReading latest;
+  GpuReading reading;
+  GpuSettings settings;
+  bool settings_changed = true;
   bool stopping = false;
 
   void run() {
     Clock::time_point next = Clock::now();
+    Clock::time_point next_settings = next;
     std::unique_lock lock(mutex);
     while (!stopping) {
-      lock.unlock();
-      const GpuReading reading = read_gpu(*gpu);
-      lock.lock();
-      latest = reading;
-      // A GPU that answers slower than asked for is asked at once, but not several times to catch up.
-      next = std::max(next + period, Clock::now());
-      wake.wait_until(lock, next, [this] { return stopping; });
+      if (settings_changed || Clock::now() >= next_settings) {
+        settings_changed = false;
+        next_settings = Clock::now() + settings_period;
+        update(lock, settings, read_settings);
+      }
+      if (Clock::now() >= next) {
+        update(lock, reading, read_gpu);
+        // A GPU that answers slower than asked for is asked at once, but not several times to catch up.
+        next = std::max(next + period, Clock::now());
+      }
+      wake.wait_until(lock, std::min(next, next_settings), [this] { return stopping || settings_changed; });
     }
+  }
+
+  /// Reads while others may look at what was read before.
+  template <typename Value>
+  void update(std::unique_lock<std::mutex>& lock, Value& value, Value (*read)(Gpu&)) {
+    lock.unlock();
+    const Value now = read(*gpu);
+    lock.lock();
+    value = now;
   }
 };
 
-Telemetry::Telemetry(std::shared_ptr<GpuSystem> system, double rate_hz) {
+Telemetry::Telemetry(std::shared_ptr<GpuSystem> system, double rate_hz, std::chrono::milliseconds settings_period) {
   const auto period = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / rate_hz));
   for (const std::unique_ptr<Gpu>& gpu : system->gpus()) {
     auto sampler = std::make_shared<Sampler>();
     sampler->system = system;
     sampler->gpu = gpu.get();
     sampler->period = period;
+    sampler->settings_period = settings_period;
     threads_.emplace_back([sampler] { sampler->run(); });
     samplers_.push_back(std::move(sampler));
   }
@@ -93,7 +127,20 @@ Telemetry::~Telemetry() {
 GpuReading Telemetry::reading(std::size_t gpu) const {
   const Sampler& sampler = *samplers_.at(gpu);
   const std::scoped_lock lock(sampler.mutex);
-  return sampler.latest;
+  return sampler.reading;
+}
+
+GpuSettings Telemetry::settings(std::size_t gpu) const {
+  const Sampler& sampler = *samplers_.at(gpu);
+  const std::scoped_lock lock(sampler.mutex);
+  return sampler.settings;
+}
+
+void Telemetry::settings_changed(std::size_t gpu) {
+  Sampler& sampler = *samplers_.at(gpu);
+  const std::scoped_lock lock(sampler.mutex);
+  sampler.settings_changed = true;
+  sampler.wake.notify_all();
 }
 
 }  // namespace lowgear

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "agent/agent_service.h"
@@ -13,12 +15,19 @@ namespace lowgear {
 /// Reads everything that a GPU reports; what it does not, or does not at the moment, stays empty.
 [[nodiscard]] GpuReading read_gpu(Gpu& gpu);
 
+/// What a GPU is set to, by whomever; empty where it does not say.
+struct GpuSettings {
+  std::optional<PowerLimits> power_limits;
+  std::optional<bool> persistence_mode;
+};
+[[nodiscard]] GpuSettings read_settings(Gpu& gpu);
+
 /// Samples all GPUs, each at the same rate on a thread of its own, so that a driver that hangs on one GPU takes the
 /// readings of no other with it.
 class Telemetry {
  public:
   /// The GPUs outlive this, and a thread that the driver never returns to outlives both: hence shared ownership.
-  Telemetry(std::shared_ptr<GpuSystem> system, double rate_hz);
+  Telemetry(std::shared_ptr<GpuSystem> system, double rate_hz, std::chrono::milliseconds settings_period);
   /// Waits for threads that are within the driver, `DriverThread::kPatience` for all of them together.
   ~Telemetry();
   Telemetry(const Telemetry&) = delete;
@@ -27,6 +36,10 @@ class Telemetry {
   /// The newest reading of the GPU at this place of the system's list; waits for nothing. `time_ns` is 0 before the
   /// first.
   [[nodiscard]] GpuReading reading(std::size_t gpu) const;
+  /// The newest settings, in the same manner: read every `settings_period`.
+  [[nodiscard]] GpuSettings settings(std::size_t gpu) const;
+  /// Reads the settings of this GPU at once, as they have been changed. Does not wait for it.
+  void settings_changed(std::size_t gpu);
 
  private:
   struct Sampler;

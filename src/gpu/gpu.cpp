@@ -48,8 +48,9 @@ std::string_view name(GpuErrorCode code) {
 
 std::string_view name(GpuFeature feature) {
   static constexpr std::array<std::string_view, kGpuFeatureCount> kNames = {
-      "energy_counter",   "average_power", "instant_power",    "sm_clock",     "memory_clock",  "temperature",
-      "throttle_reasons", "utilisation",   "supported_clocks", "power_limits", "clock_control", "power_control"};
+      "energy_counter",   "average_power",    "instant_power", "sm_clock",         "memory_clock",
+      "temperature",      "throttle_reasons", "utilisation",   "supported_clocks", "power_limits",
+      "persistence_mode", "clock_control",    "power_control"};
   return kNames.at(static_cast<std::size_t>(feature));
 }
 

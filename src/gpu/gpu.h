@@ -35,10 +35,11 @@ enum class GpuFeature : unsigned char {
   utilisation,
   supported_clocks,
   power_limits,
+  persistence_mode,
   clock_control,  ///< locked SM clocks; whether this process may use it is another question
   power_control,
 };
-inline constexpr int kGpuFeatureCount = 12;
+inline constexpr int kGpuFeatureCount = 13;
 
 /// `energy_counter`, `average_power`, ...
 [[nodiscard]] std::string_view name(GpuFeature feature);
@@ -101,6 +102,8 @@ class Gpu {
   /// SM clocks that can be locked, highest first, at the highest memory clock.
   [[nodiscard]] virtual std::vector<int> supported_sm_clocks_mhz() = 0;
   [[nodiscard]] virtual PowerLimits power_limits() = 0;
+  /// Whether the driver keeps the GPU initialised while nobody uses it.
+  [[nodiscard]] virtual bool persistence_mode() = 0;
 };
 
 /// Whether the feature works on this GPU.

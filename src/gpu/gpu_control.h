@@ -26,7 +26,6 @@ class GpuControl {
   virtual void reset_memory_clocks() = 0;
   virtual void set_power_limit_w(double power_limit_w) = 0;
   virtual void set_persistence_mode(bool enabled) = 0;
-  [[nodiscard]] virtual bool persistence_mode() = 0;
 };
 
 /// Opens GPUs for control.

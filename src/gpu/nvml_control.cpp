@@ -40,11 +40,6 @@ class NvmlControl final : public GpuControl {
   void set_persistence_mode(bool enabled) override {
     call("set persistence mode", functions().device_set_persistence_mode, enabled ? nvml::kEnabled : nvml::kDisabled);
   }
-  [[nodiscard]] bool persistence_mode() override {
-    unsigned mode = nvml::kDisabled;
-    call("persistence mode", functions().device_get_persistence_mode, &mode);
-    return mode == nvml::kEnabled;
-  }
 
  private:
   [[nodiscard]] const NvmlFunctions& functions() const { return gpu_->library().functions(); }

@@ -66,6 +66,7 @@ void NvmlGpu::find_features() {
   found(GpuFeature::utilisation, [this] { (void)utilisation(); });
   found(GpuFeature::supported_clocks, [this] { (void)supported_sm_clocks_mhz(); });
   found(GpuFeature::power_limits, [this] { (void)power_limits(); });
+  found(GpuFeature::persistence_mode, [this] { (void)persistence_mode(); });
   const NvmlFunctions& f = library_->functions();
   found(GpuFeature::clock_control, [&] {
     library_->require(f.device_set_gpu_locked_clocks, identity_.uuid, "locked SM clocks");
@@ -159,6 +160,12 @@ PowerLimits NvmlGpu::power_limits() {
           .default_w = limit_w(f.device_get_power_management_default_limit, "default power limit"),
           .current_w = limit_w(f.device_get_power_management_limit, "power limit"),
           .enforced_w = limit_w(f.device_get_enforced_power_limit, "enforced power limit")};
+}
+
+bool NvmlGpu::persistence_mode() {
+  unsigned mode = nvml::kDisabled;
+  call("persistence mode", library_->functions().device_get_persistence_mode, &mode);
+  return mode == nvml::kEnabled;
 }
 
 NvmlGpus open_gpus(const std::shared_ptr<const NvmlLibrary>& library) {

@@ -27,6 +27,7 @@ class NvmlGpu final : public Gpu {
   [[nodiscard]] Utilisation utilisation() override;
   [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override;
   [[nodiscard]] PowerLimits power_limits() override;
+  [[nodiscard]] bool persistence_mode() override;
 
   [[nodiscard]] nvml::Device device() const { return device_; }
   [[nodiscard]] const NvmlLibrary& library() const { return *library_; }

@@ -7,19 +7,13 @@
 namespace lowgear {
 namespace {
 
-std::optional<bool> persistence_mode(const NvmlLibrary& library, const NvmlGpu& gpu) {
-  const auto& get = library.functions().device_get_persistence_mode;
-  unsigned mode = nvml::kDisabled;
-  if (!get || get(gpu.device(), &mode) != nvml::Return::success) return std::nullopt;
-  return mode == nvml::kEnabled;
-}
-
-GpuSurvey survey(const NvmlLibrary& library, NvmlGpu& gpu) {
+GpuSurvey survey(Gpu& gpu) {
   GpuSurvey result{.identity = gpu.identity(),
                    .features = gpu.features(),
-                   .persistence_mode = persistence_mode(library, gpu),
+                   .persistence_mode = {},
                    .power_limits = {},
                    .supported_sm_clocks_mhz = {}};
+  if (works(gpu, GpuFeature::persistence_mode)) result.persistence_mode = gpu.persistence_mode();
   if (works(gpu, GpuFeature::power_limits)) result.power_limits = gpu.power_limits();
   if (works(gpu, GpuFeature::supported_clocks)) result.supported_sm_clocks_mhz = gpu.supported_sm_clocks_mhz();
   return result;
@@ -37,8 +31,7 @@ NvmlSurvey survey_nvml() {
                     .problems = found.problems};
   for (const std::unique_ptr<Gpu>& gpu : found.gpus) {
     try {
-      // All of them were made by open_gpus.
-      result.gpus.push_back(survey(*library, dynamic_cast<NvmlGpu&>(*gpu)));
+      result.gpus.push_back(survey(*gpu));
     } catch (const GpuError& error) {
       result.problems.emplace_back(error.what());
     }

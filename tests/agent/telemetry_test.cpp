@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <thread>
 
 #include "gpu/fake_gpu.h"
 
 namespace lowgear {
 namespace {
+
+using namespace std::chrono_literals;
 
 TEST(ReadGpu, ReadsAllThatTheGpuReports) {
   FakeGpu gpu;
@@ -47,21 +51,56 @@ TEST(ReadGpu, LeavesEmptyWhatTheGpuDoesNotReport) {
   EXPECT_EQ(reading.sm_clock_mhz, 1980);
 }
 
+TEST(ReadSettings, LeavesEmptyWhatTheGpuDoesNotSay) {
+  FakeGpu gpu;
+  EXPECT_EQ(read_settings(gpu).power_limits.value().max_w, 700);
+  EXPECT_EQ(read_settings(gpu).persistence_mode, true);
+  gpu.disable(GpuFeature::power_limits, GpuErrorCode::not_supported, "too old");
+  gpu.fail("persistence_mode", GpuErrorCode::gpu_lost, -1);
+  EXPECT_FALSE(read_settings(gpu).power_limits);
+  EXPECT_FALSE(read_settings(gpu).persistence_mode);
+}
+
+/// Waits until the condition holds; false when it does not within a time that nothing should take.
+bool eventually(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(1ms);
+  }
+  return true;
+}
+
 TEST(Telemetry, SamplesEveryGpu) {
-  constexpr auto kLimit = std::chrono::seconds(20);
   const auto system = std::make_shared<FakeGpuSystem>(2);
   system->fake(1).change([](FakeReadings& now) { now.temperature_c = 55; });
-  const Telemetry telemetry(system, 1000);
-  const auto deadline = std::chrono::steady_clock::now() + kLimit;
-  while (telemetry.reading(1).temperature_c != 55 && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  EXPECT_EQ(telemetry.reading(1).temperature_c, 55);
+  const Telemetry telemetry(system, 1000, 1h);
+  EXPECT_TRUE(eventually([&] { return telemetry.reading(1).temperature_c == 55; }));
   system->fake(1).change([](FakeReadings& now) { now.temperature_c = 60; });
-  while (telemetry.reading(1).temperature_c != 60 && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  EXPECT_EQ(telemetry.reading(1).temperature_c, 60);
+  EXPECT_TRUE(eventually([&] { return telemetry.reading(1).temperature_c == 60; }));
+}
+
+TEST(Telemetry, ReadsSettingsAgainAfterAWhile) {
+  const auto system = std::make_shared<FakeGpuSystem>(2);
+  const Telemetry telemetry(system, 1e-3, 1ms);
+  EXPECT_TRUE(eventually([&] { return telemetry.settings(1).persistence_mode == true; }));
+  FakeGpuControl control(system->fake(1));
+  control.set_power_limit_w(450);
+  control.set_persistence_mode(false);
+  EXPECT_TRUE(eventually([&] {
+    const GpuSettings settings = telemetry.settings(1);
+    return settings.power_limits.value().current_w == 450 && settings.persistence_mode == false;
+  }));
+  EXPECT_EQ(telemetry.settings(0).power_limits.value().current_w, 700);
+}
+
+TEST(Telemetry, ReadsSettingsAtOnceWhenToldThatTheyChanged) {
+  const auto system = std::make_shared<FakeGpuSystem>(1);
+  Telemetry telemetry(system, 1e-3, 1h);
+  EXPECT_TRUE(eventually([&] { return telemetry.settings(0).persistence_mode == true; }));
+  FakeGpuControl(system->fake(0)).set_persistence_mode(false);
+  telemetry.settings_changed(0);
+  EXPECT_TRUE(eventually([&] { return telemetry.settings(0).persistence_mode == false; }));
 }
 
 }  // namespace

@@ -103,6 +103,11 @@ class FakeGpu final : public Gpu {
     return read("supported_sm_clocks_mhz", &FakeReadings::supported_sm_clocks_mhz);
   }
   [[nodiscard]] PowerLimits power_limits() override { return read("power_limits", &FakeReadings::power_limits); }
+  [[nodiscard]] bool persistence_mode() override {
+    const std::lock_guard lock(mutex_);
+    maybe_fail("persistence_mode");
+    return settings_.persistence_mode;
+  }
 
  private:
   friend class FakeGpuControl;
@@ -183,7 +188,6 @@ class FakeGpuControl final : public GpuControl {
   void set_persistence_mode(bool enabled) override {
     gpu_->set("set_persistence_mode", enabled ? "1" : "0", [&] { gpu_->settings_.persistence_mode = enabled; });
   }
-  [[nodiscard]] bool persistence_mode() override { return gpu_->settings().persistence_mode; }
 
  private:
   FakeGpu* gpu_;

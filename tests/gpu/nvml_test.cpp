@@ -230,7 +230,7 @@ TEST(NvmlControl, ReachesTheSettersInNvmlsUnits) {
   EXPECT_EQ(fake.setter_calls().substr(before.size()),
             "SM clocks 210 1395\nSM clocks reset\nmemory clocks 810 1593\nmemory clocks reset\n"
             "power limit 250500\npersistence mode 1\n");
-  EXPECT_FALSE(control->persistence_mode());
+  EXPECT_FALSE(control->gpu().persistence_mode());
   EXPECT_THROW((void)system->control("GPU-none"), InputError);
 }
 

@@ -40,6 +40,7 @@ class CountingGpu final : public Gpu {
   [[nodiscard]] Utilisation utilisation() override { return {.gpu_percent = 99, .memory_percent = 10}; }
   [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override { return {1410}; }
   [[nodiscard]] PowerLimits power_limits() override { return {}; }
+  [[nodiscard]] bool persistence_mode() override { return true; }
 
  private:
   GpuIdentity identity_;
