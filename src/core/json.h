@@ -43,6 +43,8 @@ class JsonView {
   [[nodiscard]] int integer_in(int low, int high) const;  ///< a whole number in [low, high]
   [[nodiscard]] std::string text() const;
   [[nodiscard]] bool boolean() const;
+  /// The value itself, for walking through the members of an object, which `at` would search for one by one.
+  [[nodiscard]] const Json& json() const { return *value_; }
 
   /// Throws InputError at this value.
   [[noreturn]] void fail(std::string_view what, std::string_view fix = {}) const;
