@@ -94,17 +94,7 @@ class Reader {
     const Json& json = vocab.json();
     if (!json.is_object()) vocab.fail("expected an object of tokens and their ids");
     vocabulary_.reserve(json.size());
-    for (const auto& [token, value] : json.get_ref<const Json::object_t&>()) {
-      if (!value.is_number_integer() || token.empty()) {
-        vocab.at(token).fail(token.empty() ? "an empty token" : "expected the id of a token");
-      }
-      const auto id = checked_id(value.get<std::int64_t>(), [&] { return vocab.at(token); });
-      vocabulary_.emplace(token, id);
-      std::optional<std::string> bytes = bytes_from_alphabet(token);
-      if (bytes) parts_.words.push_back(id);
-      // One that is not of the alphabet can only be an added token, which stands for its own text.
-      put_token(id, bytes ? std::move(*bytes) : token, [&] { return vocab.at(token); });
-    }
+    for (const auto& member : json.get_ref<const Json::object_t&>()) read_token(vocab, member.first, member.second);
     for (std::size_t byte = 0; byte < parts_.byte_tokens.size(); ++byte) {
       const std::string token = alphabet_from_bytes({std::string(1, static_cast<char>(byte))});
       const auto found = vocabulary_.find(token);
@@ -115,6 +105,19 @@ class Reader {
     }
   }
 
+  void read_token(const JsonView& vocab, const std::string& token, const Json& value) {
+    const auto where = [&] { return vocab.at(token); };
+    if (token.empty()) where().fail("an empty token");
+    if (!value.is_number_integer()) where().fail("expected the id of a token");
+    const std::int32_t id = checked_id(value.get<std::int64_t>(), where);
+    vocabulary_.emplace(token, id);
+    std::optional<std::string> bytes = bytes_from_alphabet(token);
+    if (bytes) parts_.words.push_back(id);
+    // One that is not of the alphabet can only be an added token, which stands for its own text.
+    put_token(id, bytes ? std::move(*bytes) : token, where);
+  }
+
+  /// `where` leads to the place, for a message: looking it up takes time.
   template <typename Where>
   static std::int32_t checked_id(std::int64_t id, Where where) {
     if (id < 0 || id >= kMaxVocabularySize) {
