@@ -1,0 +1,49 @@
+#pragma once
+
+// The one place that knows which libtorch this is built with: 1.13 (Debian 12) or 2.x (the wheels of GPU machines).
+
+#include <ATen/ATen.h>
+#include <torch/csrc/api/include/torch/version.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/csrc/autograd/generated/variable_factories.h>
+#include <torch/csrc/autograd/grad_mode.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace lowgear::compat {
+
+inline constexpr bool kTorch2 = TORCH_VERSION_MAJOR >= 2;
+
+/// Causal attention: softmax(scale q k^T) v, each position seeing itself and what is before it.
+/// `query` is [batch, heads, time, head_dim]; `key` and `value` are [batch, kv_heads, time, head_dim] with heads a
+/// multiple of kv_heads: query head h reads key head h / (heads / kv_heads).
+inline at::Tensor causal_attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+                                   double scale) {
+#if TORCH_VERSION_MAJOR >= 2
+  return at::scaled_dot_product_attention(query, key, value, {}, 0.0, /*is_causal=*/true, scale,
+                                          query.size(1) != key.size(1));
+#else
+  const std::int64_t group = query.size(1) / key.size(1);
+  const at::Tensor keys = group == 1 ? key : key.repeat_interleave(group, 1);
+  const at::Tensor values = group == 1 ? value : value.repeat_interleave(group, 1);
+  const std::int64_t time = query.size(2);
+  const at::Tensor later = at::ones({time, time}, query.options().dtype(at::kBool)).triu(1);
+  const at::Tensor scores = at::matmul(query, keys.transpose(2, 3)).mul(scale).masked_fill(later, -INFINITY);
+  return at::matmul(scores.softmax(-1), values);
+#endif
+}
+
+/// input / sqrt(mean(input²) + epsilon) over the last dimension, times `weight`; the mean is taken in fp32.
+inline at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double epsilon) {
+#if TORCH_VERSION_MAJOR >= 2
+  return at::rms_norm(input, {input.size(-1)}, weight, epsilon);
+#else
+  const at::Tensor wide = input.to(at::kFloat);
+  const at::Tensor scale = wide.square().mean(-1, true).add(epsilon).rsqrt();
+  return weight * (wide * scale).to(input.scalar_type());
+#endif
+}
+
+}  // namespace lowgear::compat

@@ -1,0 +1,125 @@
+#include "trainer/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+#include <string>
+
+#include "trainer/reference_model.h"
+#include "trainer/test_models.h"
+#include "trainer/thread_job.h"
+
+namespace lowgear {
+namespace {
+
+/// Largest difference, as a part of the tensor's largest element.
+double relative_difference(const at::Tensor& a, const at::Tensor& b) {
+  return ((a - b).abs().max() / b.abs().max()).item<double>();
+}
+
+void expect_equal(const ThreadJobResult& result, const ThreadJobResult& expected) {
+  EXPECT_EQ(result.loss, expected.loss);
+  ASSERT_EQ(result.gradients.size(), expected.gradients.size());
+  for (const auto& [name, gradient] : expected.gradients) {
+    EXPECT_TRUE(at::equal(result.gradients.at(name), gradient)) << name;
+  }
+}
+
+void expect_near(const ThreadJobResult& result, const ThreadJobResult& expected, double tolerance) {
+  EXPECT_NEAR(result.loss, expected.loss, tolerance * expected.loss);
+  ASSERT_EQ(result.gradients.size(), expected.gradients.size());
+  for (const auto& [name, gradient] : expected.gradients) {
+    EXPECT_LE(relative_difference(result.gradients.at(name), gradient), tolerance) << name;
+  }
+}
+
+ThreadJob one_process(const ModelConfig& config, int microbatches) {
+  return {.config = config, .schedule = "gpipe", .microbatches = microbatches};
+}
+
+/// Loss and gradients by plain autograd.
+ThreadJobResult reference(const ThreadJob& job, std::map<std::string, at::Tensor> weights) {
+  ThreadJobResult result;
+  for (auto& [name, weight] : weights) weight = weight.detach().clone().requires_grad_(true);
+  const int count = job.microbatches * job.dp;
+  for (const Microbatch& microbatch : test_microbatches(job.config, count)) {
+    const at::Tensor loss = reference_loss(job.config, weights, microbatch.ids, microbatch.targets) / count;
+    torch::autograd::backward({loss}, {});
+    result.loss += loss.item<double>();
+  }
+  for (const auto& [name, weight] : weights) result.gradients[name] = weight.grad();
+  return result;
+}
+
+TEST(OneProcess, ComputesWhatPlainAutogradDoes) {
+  for (const ModelConfig& config : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
+    const ThreadJob job = one_process(config, 3);
+    const ThreadJobResult result = run_iteration(job);
+    expect_near(result, reference(job, result.weights), 1e-5);
+  }
+}
+
+struct Layout {
+  std::string schedule;
+  int pp = 1;
+  int chunks = 1;
+  int microbatches = 4;
+  int dp = 1;
+  int tp = 1;
+
+  friend void PrintTo(const Layout& layout, std::ostream* out) {
+    *out << layout.schedule << " pp" << layout.pp << " dp" << layout.dp << " tp" << layout.tp;
+  }
+};
+
+class Pipeline : public testing::TestWithParam<Layout> {
+ protected:
+  [[nodiscard]] static ThreadJob job(const ModelConfig& config) {
+    const Layout& layout = GetParam();
+    return {.config = config,
+            .schedule = layout.schedule,
+            .pp = layout.pp,
+            .dp = layout.dp,
+            .tp = layout.tp,
+            .chunks = layout.chunks,
+            .microbatches = layout.microbatches};
+  }
+};
+
+TEST_P(Pipeline, GivesTheSameBitsAsOneProcess) {
+  for (const ModelConfig& config : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
+    const ThreadJob pipelined = job(config);
+    expect_equal(run_iteration(pipelined), run_iteration(one_process(config, pipelined.microbatches)));
+  }
+}
+
+TEST_P(Pipeline, GivesTheSameBitsWhenLayersAreComputedAgain) {
+  ThreadJob recomputing = job(tiny_llama());
+  recomputing.recompute = true;
+  expect_equal(run_iteration(recomputing), run_iteration(one_process(tiny_llama(), recomputing.microbatches)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, Pipeline,
+                         testing::Values(Layout{"gpipe", 2}, Layout{"gpipe", 4}, Layout{"1f1b", 2},
+                                         Layout{"1f1b", 3, 1, 5}, Layout{"1f1b", 4, 1, 8}, Layout{"1f1b", 4, 1, 2},
+                                         Layout{"envpipe", 4, 1, 8}, Layout{"interleaved", 2, 2, 4},
+                                         Layout{"interleaved", 4, 2, 8}, Layout{"zb-h1", 2}, Layout{"zb-h1", 4, 1, 8}));
+
+class Parallel : public Pipeline {};
+
+TEST_P(Parallel, ComputesWhatOneProcessDoes) {
+  for (const ModelConfig& config : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
+    const ThreadJob parallel = job(config);
+    expect_near(run_iteration(parallel), run_iteration(one_process(config, parallel.microbatches * parallel.dp)), 1e-5);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Parallel,
+                         testing::Values(Layout{"1f1b", 1, 1, 4, 2, 1}, Layout{"1f1b", 1, 1, 4, 1, 2},
+                                         Layout{"1f1b", 1, 1, 4, 2, 2}, Layout{"1f1b", 2, 1, 4, 2, 2},
+                                         Layout{"1f1b", 4, 1, 4, 2, 2}, Layout{"gpipe", 2, 1, 4, 1, 2},
+                                         Layout{"interleaved", 2, 2, 4, 2, 2}, Layout{"zb-h1", 4, 1, 4, 1, 2},
+                                         Layout{"zb-h1", 2, 1, 4, 2, 1}, Layout{"envpipe", 3, 1, 6, 2, 2}));
+
+}  // namespace
+}  // namespace lowgear

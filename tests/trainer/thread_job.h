@@ -1,0 +1,38 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+#include "trainer/engine.h"
+
+namespace lowgear {
+
+/// A training job whose ranks are threads of this process.
+struct ThreadJob {
+  ModelConfig config;
+  std::string schedule = "1f1b";
+  int pp = 1;
+  int dp = 1;
+  int tp = 1;
+  int chunks = 1;        ///< virtual stages per rank
+  int microbatches = 4;  ///< per replica
+  bool recompute = false;
+  std::uint64_t seed = 1;
+};
+
+/// What one iteration made of it: whole tensors, put together from all ranks' parts.
+struct ThreadJobResult {
+  double loss = 0;  ///< mean over microbatches and replicas
+  std::map<std::string, at::Tensor> weights;
+  std::map<std::string, at::Tensor> gradients;
+};
+
+/// The microbatches of all replicas, replica after replica: the same for every layout.
+[[nodiscard]] std::vector<Microbatch> test_microbatches(const ModelConfig& config, int count);
+
+/// Runs one iteration. Throws what a rank threw.
+[[nodiscard]] ThreadJobResult run_iteration(const ThreadJob& job);
+
+}  // namespace lowgear
