@@ -90,25 +90,16 @@ void run() {
       stated_pct.add(accuracy.stated_pct);
       all.add(std::abs(accuracy.error_pct));
     }
-    fmt::print("| {} | {:.3f} % | +-{:.3f} % |\n", load.name, error_pct.max(), stated_pct.max());
+    fmt::print("| {} | {:.3f} % | ±{:.3f} % |\n", load.name, error_pct.max(), stated_pct.max());
   }
   gpu.detach_context();
   std::filesystem::remove(state);
-  fmt::print(
-      "target: | energy of windows of 10 s and more, against the simulation's truth, error | {:.3f} % at most, "
-      "{:.3f} % on average | <= {} % | {} |\n",
-      all.max(), all.mean(), kReachPct, all.max() <= kReachPct ? "yes" : "**no**");
+  print_target("energy of windows of 10 s and more, against the simulation's truth, error (*simulated*)",
+               fmt::format("{:.3f} % at most, {:.3f} % on average", all.max(), all.mean()),
+               fmt::format("≤ {} %", kReachPct), all.max() <= kReachPct);
 }
 
 }  // namespace
 }  // namespace lowgear::bench
 
-int main() {
-  try {
-    lowgear::bench::run();
-    return EXIT_SUCCESS;
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    return EXIT_FAILURE;
-  }
-}
+int main() { return lowgear::bench::run_study(lowgear::bench::run); }

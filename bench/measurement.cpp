@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <exception>
 
 namespace lowgear::bench {
 
@@ -32,6 +34,16 @@ std::vector<double> even_deadlines_s(double fastest_s, double slowest_s) {
 
 void print_target(std::string_view what, std::string_view figure, std::string_view reach, bool reached) {
   fmt::print("target: | {} | {} | {} | {} |\n", what, figure, reach, reached ? "yes" : "**no**");
+}
+
+int run_study(void (*study)()) {
+  try {
+    study();
+    return EXIT_SUCCESS;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return EXIT_FAILURE;
+  }
 }
 
 }  // namespace lowgear::bench

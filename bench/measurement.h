@@ -51,4 +51,8 @@ inline constexpr double kTimeTolerance = 1e-9;
 /// bench/results.sh collects into the first table of bench/RESULTS.md.
 void print_target(std::string_view what, std::string_view figure, std::string_view reach, bool reached);
 
+/// The main of a study that the system may fail: runs it, and says on standard error what went wrong. Returns the
+/// program's exit status.
+[[nodiscard]] int run_study(void (*study)());
+
 }  // namespace lowgear::bench

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# results.sh BIN: runs the studies of the folder BIN and whole `lowgear plan`s, one after the other on one core, and
-# prints the tables of bench/RESULTS.md. `./dev bench results` builds them first.
+# results.sh BIN: runs the studies of the folder BIN and whole `lowgear plan`s, and prints the tables of
+# bench/RESULTS.md. `./dev bench results` builds them first. KILL_ROUNDS=1000 in the environment runs as many rounds of
+# the kill study, a minute and a half; 100 without.
 set -euo pipefail
 
 bin=${1:?usage: results.sh BIN}
@@ -45,12 +46,35 @@ whole_plans() {
   whole_plan "64 unequal stages, M = 512, ε = 0.1 %" "$work/unequal.csv" 64 512 1
 }
 
+# Those whose threads and processes need cores of their own.
+unpinned_study() {
+  echo "running ${1}_study" >&2
+  "$bin/${1}_study" >"$work/$1"
+}
+
+# Its figures and, by its exit status, whether they are what they should be.
+kill_study() {
+  local rounds=${KILL_ROUNDS:-100} reached=yes
+  echo "running kill_study, $rounds rounds" >&2
+  "$bin/kill_study" "$rounds" 7 >"$work/kill" || reached='**no**'
+  printf 'target: | SIGKILLs at random moments (*simulated* GPUs), %s rounds | %s | 0 GPUs left changed | %s |\n' \
+    "$rounds" "$(sed -n 's/.*; \(.* left changed\).*/\1/p' "$work/kill")" "$reached" >>"$work/kill"
+}
+
 load_before=$(cut -d' ' -f1 /proc/loadavg)
-studies=(frontier deadline gap lowtime agreement rounding)
+studies=(frontier deadline gap lowtime agreement rounding few_clock)
+unpinned=(unit_mark unit_ring_latency)
+for name in "${unpinned[@]}"; do unpinned_study "$name"; done
+kill_study
+# Waits for simulated GPUs in real time, and measures no time: beside the others.
+unpinned_study energy_meter &
+energy_meter=$!
 for name in "${studies[@]}"; do study "$name"; done
 whole_plans >"$work/whole"
+wait "$energy_meter"
+studies+=("${unpinned[@]}" energy_meter kill)
 
-printf '%s, %s cores, everything pinned to one of them; %s, -O3; load average %s before\n\n' \
+printf '%s, %s cores, planning pinned to one of them; %s, -O3; load average %s before\n\n' \
   "$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)" "$(nproc)" \
   "$(c++ --version | head -n 1)" "$load_before"
 printf '| what | measured | reach | reached |\n|---|---|---|---|\n'

@@ -16,9 +16,13 @@
 
 #include "agent/gpu_worker.h"
 #include "core/monotonic_clock.h"
+#include "measurement.h"
 
 namespace lowgear {
 namespace {
+
+constexpr double kReachMedianUs = 50;
+constexpr double kReachP99Us = 200;
 
 std::uint64_t now_ns() { return static_cast<std::uint64_t>(monotonic_ns()); }
 
@@ -115,11 +119,15 @@ void study() {
     worker.end_lease().get();
   }
   std::vector<double> latencies_us = latencies_of(starts, writes);
-  fmt::print("units {}, writes {}\n", starts.size(), writes.size());
-  fmt::print("ring to driver call: median {:.0f} us, p99 {:.0f} us\n", percentile_us(latencies_us, 0.5),
-             percentile_us(latencies_us, 0.99));
-  fmt::print("processor time of a leased GPU's thread, the units' sleeps included: {:.1f} % of a core\n",
-             100 * share_of_core);
+  const double median_us = percentile_us(latencies_us, 0.5);
+  const double p99_us = percentile_us(latencies_us, 0.99);
+  fmt::print("| units | writes | median | p99 | processor time of the GPU's thread |\n|---|---|---|---|---|\n");
+  fmt::print("| {} | {} | {:.0f} µs | {:.0f} µs | {:.1f} % of a core |\n", starts.size(), writes.size(), median_us,
+             p99_us, 100 * share_of_core);
+  bench::print_target("unit ring to driver call, idle machine",
+                      fmt::format("median {:.0f} µs, p99 {:.0f} µs", median_us, p99_us),
+                      fmt::format("≤ {} µs, ≤ {} µs", kReachMedianUs, kReachP99Us),
+                      median_us <= kReachMedianUs && p99_us <= kReachP99Us);
 }
 
 }  // namespace
