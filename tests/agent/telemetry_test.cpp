@@ -91,6 +91,7 @@ TEST(Telemetry, ReadsSettingsAgainAfterAWhile) {
     const GpuSettings settings = telemetry.settings(1);
     return settings.power_limits.value().current_w == 450 && settings.persistence_mode == false;
   }));
+  ASSERT_TRUE(eventually([&] { return telemetry.settings(0).power_limits.has_value(); }));
   EXPECT_EQ(telemetry.settings(0).power_limits.value().current_w, 700);
 }
 
