@@ -56,6 +56,19 @@ CLI::Option* add_choice(CLI::App& app, const std::string& name, std::span<const 
   return app.add_option_function<std::string>(name, read, help)->type_name(fmt::format("{}", fmt::join(words, "|")));
 }
 
+void refuse_options_of_other_actions(const CLI::App& verb, std::string_view action,
+                                     std::span<const OptionOfAction> pairs) {
+  for (const CLI::Option* const option :
+       verb.get_options([](const CLI::Option* given) { return given->count() > 0; })) {
+    const std::string name = option->get_name();
+    const auto belongs = [&](const OptionOfAction& pair) { return pair.option == name; };
+    const auto fits = [&](const OptionOfAction& pair) { return belongs(pair) && pair.action == action; };
+    if (std::ranges::any_of(pairs, belongs) && std::ranges::none_of(pairs, fits)) {
+      throw InputError(fmt::format("{} does not go with `{} {}`; leave it out", name, verb.get_name(), action));
+    }
+  }
+}
+
 void add_json_flag(CLI::App& app, bool& json) {
   app.add_flag("--json", json, "One JSON object on standard output in place of text");
 }

@@ -31,6 +31,17 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<doub
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::span<const std::string_view> words,
                         std::function<void(std::size_t)> set, const std::string& help);
 
+/// An option of a verb with several actions that goes with one of them; it may stand for several.
+struct OptionOfAction {
+  std::string_view action;
+  std::string_view option;
+};
+
+/// Throws InputError when an option was given that goes with other actions than this one. Options that stand nowhere
+/// among `pairs` go with all.
+void refuse_options_of_other_actions(const CLI::App& verb, std::string_view action,
+                                     std::span<const OptionOfAction> pairs);
+
 /// Sets `target`, which may be an optional.
 template <typename Target>
 [[nodiscard]] auto into(Target& target) {

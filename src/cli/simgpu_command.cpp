@@ -37,37 +37,27 @@ struct SimgpuArguments {
   bool json = false;
 };
 
-/// Which options go with which action, beside --state and --json.
-constexpr auto kOptionsOfActions = std::to_array<std::pair<Action, std::string_view>>({
-    {Action::create, "--gpus"},
-    {Action::create, "--seed"},
-    {Action::create, "--virtual-time"},
-    {Action::create, "--any-user"},
-    {Action::inject, "--gpu"},
-    {Action::inject, "--call"},
-    {Action::inject, "--return-code"},
-    {Action::inject, "--delay"},
-    {Action::inject, "--count"},
-    {Action::inject, "--stuck"},
-    {Action::inject, "--lost"},
-    {Action::run, "--gpu"},
-    {Action::run, "--time"},
-    {Action::run, "--memory-share"},
-    {Action::run, "--load"},
-    {Action::reset, "--gpu"},
-});
+constexpr std::string_view name(Action action) { return kActions[static_cast<std::size_t>(action)]; }
 
-void refuse_options_of_other_actions(const CLI::App& app, Action action) {
-  for (const CLI::Option* const option : app.get_options([](const CLI::Option* given) { return given->count() > 0; })) {
-    const std::string name = option->get_name();
-    const auto belongs = [&](const auto& entry) { return entry.second == name; };
-    const auto fits = [&](const auto& entry) { return belongs(entry) && entry.first == action; };
-    if (std::ranges::any_of(kOptionsOfActions, belongs) && std::ranges::none_of(kOptionsOfActions, fits)) {
-      throw InputError(fmt::format("{} does not go with `simgpu {}`; leave it out", name,
-                                   kActions[static_cast<std::size_t>(action)]));
-    }
-  }
-}
+/// Which options go with which action, beside --state and --json.
+constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
+    {name(Action::create), "--gpus"},
+    {name(Action::create), "--seed"},
+    {name(Action::create), "--virtual-time"},
+    {name(Action::create), "--any-user"},
+    {name(Action::inject), "--gpu"},
+    {name(Action::inject), "--call"},
+    {name(Action::inject), "--return-code"},
+    {name(Action::inject), "--delay"},
+    {name(Action::inject), "--count"},
+    {name(Action::inject), "--stuck"},
+    {name(Action::inject), "--lost"},
+    {name(Action::run), "--gpu"},
+    {name(Action::run), "--time"},
+    {name(Action::run), "--memory-share"},
+    {name(Action::run), "--load"},
+    {name(Action::reset), "--gpu"},
+});
 
 std::string state_file(const SimgpuArguments& arguments) {
   if (!arguments.state.empty()) return arguments.state;
@@ -248,7 +238,7 @@ std::unique_ptr<SimulatedMachine> create(const SimgpuArguments& arguments, const
 }
 
 ExitCode run_simgpu(const SimgpuArguments& arguments, const CLI::App& app, Console& console) {
-  refuse_options_of_other_actions(app, arguments.action);
+  refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfActions);
   const std::string state = state_file(arguments);
   const auto machine = arguments.action == Action::create ? create(arguments, state) : SimulatedMachine::open(state);
   if (arguments.action == Action::run) {

@@ -38,6 +38,11 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear simgpu create --state /dev/shm/simgpu --gpus 2xH100\n"
      "  lowgear simgpu run --state /dev/shm/simgpu --gpu 1 --time 10",
      declare_simgpu},
+    {"data", "Turn text into the token files that training reads, make up a text, look into a token file",
+     "lowgear data tokenize --tokenizer tokenizer.json --out train.bin part1.txt part2.txt\n"
+     "  lowgear data synthetic --tokens 1000000 --seed 1 --out synthetic.bin\n"
+     "  lowgear data show train.bin",
+     declare_data},
     {"completion", "Print completions for a shell", "lowgear completion bash > /etc/bash_completion.d/lowgear",
      declare_completion},
     {"man", "Print the manual page of a verb, or of the program", "lowgear man plan | man -l -", declare_man},
