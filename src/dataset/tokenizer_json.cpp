@@ -65,11 +65,14 @@ class Reader {
     for (const std::string_view key : {"truncation", "padding", "normalizer"}) {
       if (given(root_, key)) root_.at(key).fail("is not supported", "set it to null");
     }
+    const std::size_t added = given(root_, "added_tokens") ? root_.at("added_tokens").size() : 0;
+    const std::size_t tokens = root_.at("model").at("vocab").json().size() + added;
+    id_limit_ = std::min(kMaxVocabularySize, static_cast<std::int64_t>(tokens) + kMaxUnusedIds);
     read_model(root_.at("model"));
     read_pre_tokenizer(root_.at("pre_tokenizer"));
     if (given(root_, "post_processor")) check_post_processor(root_.at("post_processor"));
     if (given(root_, "decoder")) check_byte_level(root_.at("decoder"));
-    if (given(root_, "added_tokens")) read_added_tokens(root_.at("added_tokens"));
+    if (added > 0) read_added_tokens(root_.at("added_tokens"));
     return std::move(parts_);
   }
 
@@ -119,10 +122,8 @@ class Reader {
 
   /// `where` leads to the place, for a message: looking it up takes time.
   template <typename Where>
-  static std::int32_t checked_id(std::int64_t id, Where where) {
-    if (id < 0 || id >= kMaxVocabularySize) {
-      where().fail(fmt::format("the id {} is not in 0 to {}", id, kMaxVocabularySize - 1));
-    }
+  [[nodiscard]] std::int32_t checked_id(std::int64_t id, Where where) const {
+    if (id < 0 || id >= id_limit_) where().fail(fmt::format("the id {} is not in 0 to {}", id, id_limit_ - 1));
     return static_cast<std::int32_t>(id);
   }
 
@@ -266,6 +267,7 @@ class Reader {
   }
 
   JsonView root_;
+  std::int64_t id_limit_ = 0;
   Vocabulary vocabulary_;
   BpeTokenizerParts parts_;
 };

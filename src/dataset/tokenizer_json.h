@@ -14,6 +14,8 @@ namespace lowgear {
 
 /// Most tokens of a vocabulary that is read, several times that of any in use.
 inline constexpr std::int64_t kMaxVocabularySize = std::int64_t{1} << 21;
+/// Most ids without a token, so that memory grows with the file and not with the numbers in it.
+inline constexpr std::int64_t kMaxUnusedIds = std::int64_t{1} << 16;
 
 /// What a `tokenizer.json` says, checked.
 struct BpeTokenizerParts {

@@ -4,12 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "core/error.h"
 #include "core/error_of.h"
+#include "core/file.h"
+#include "core/json.h"
 #include "dataset/random_tokenizer.h"
 
 namespace lowgear {
@@ -110,6 +113,26 @@ TEST(BpeTokenizer, RefusesAWordThatIsNone) {
   const BpeTokenizer tokenizer = tokenizer_of(hello_json());
   EXPECT_THAT(error_of([&] { (void)tokenizer.encode(std::string(kMaxWordBytes + 1, 'x')); }),
               HasSubstr("a word of 4194305 bytes"));
+}
+
+/// Tokens that another program made of mixed scripts, white space of all kinds and special tokens:
+/// reference/tokens.json says which.
+TEST(BpeTokenizer, AgreesWithAnotherProgram) {
+  const std::filesystem::path folder = std::filesystem::path(LOWGEAR_SOURCE_DIR) / "tests/dataset/reference";
+  const Json gpt2 = parse_json(read_file(folder / "tokenizer.json"), "tokenizer.json");
+  const Json reference = parse_json(read_file(folder / "tokens.json"), "tokens.json");
+  Json llama3 = gpt2;
+  llama3["pre_tokenizer"] = llama3_pre_tokenizer();
+  llama3["model"]["ignore_merges"] = true;
+  const BpeTokenizer like_gpt2 = tokenizer_of(gpt2);
+  const BpeTokenizer like_llama3 = tokenizer_of(llama3);
+  ASSERT_EQ(reference["texts"].size(), 40U);
+  for (const Json& entry : reference["texts"]) {
+    const auto text = entry["text"].get<std::string>();
+    EXPECT_EQ(like_gpt2.encode(text), entry["gpt2"].get<std::vector<std::int64_t>>()) << text;
+    EXPECT_EQ(like_llama3.encode(text), entry["llama3"].get<std::vector<std::int64_t>>()) << text;
+    EXPECT_EQ(like_gpt2.decode(like_gpt2.encode(text)), text);
+  }
 }
 
 }  // namespace

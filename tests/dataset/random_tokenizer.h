@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <random>
@@ -10,6 +11,7 @@
 #include "core/json.h"
 #include "dataset/bpe_model.h"
 #include "dataset/byte_alphabet.h"
+#include "dataset/word_splitter.h"
 
 namespace lowgear {
 
@@ -86,6 +88,17 @@ inline Json tokenizer_json(const RandomVocabulary& vocabulary) {
             {"fuse_unk", false},
             {"vocab", std::move(vocab)},
             {"merges", std::move(merges)}}}};
+}
+
+/// How Llama 3 cuts its text.
+inline Json llama3_pre_tokenizer() {
+  return {{"type", "Sequence"},
+          {"pretokenizers",
+           {{{"type", "Split"},
+             {"pattern", {{"Regex", std::string(regex_of(SplitPattern::llama3))}}},
+             {"behavior", "Isolated"},
+             {"invert", false}},
+            {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}}}};
 }
 
 }  // namespace lowgear
