@@ -47,7 +47,7 @@ struct ModelConfig {
 
 /// Largest sizes that a model may have: far beyond any, and such that no count of parameters or bytes overflows.
 inline constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 24;
-inline constexpr std::int64_t kMaxModelLayers = 4096;
+inline constexpr std::int64_t kMaxModelLayers = 1024;
 /// Of `hidden`, `intermediate`, `heads` * `head_dim`.
 inline constexpr std::int64_t kMaxModelWidth = std::int64_t{1} << 22;
 inline constexpr std::int64_t kMaxPositions = std::int64_t{1} << 27;

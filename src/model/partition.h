@@ -29,10 +29,10 @@ struct PartitionRule {
   };
   Kind kind = Kind::uniform;
   /// Custom: the first boundary is 0, the last the number of all entries, stage s has the entries
-  /// [boundaries[s], boundaries[s + 1]). What the entries are is told by the last boundary, for L layers: L, layers
-  /// alone; L + 2, embedding, layers, head (with the final norm); L + 3, embedding, layers, final norm, output matrix,
-  /// as Merak lists a GPT. So `custom:0,8,14,21,27` of Perseus' workload gpt3-xl (L = 24) gives the four stages 7, 6, 7
-  /// and 4 layers.
+  /// [boundaries[s], boundaries[s + 1]). What the entries are is told by the last boundary, for L layers. L: the layers
+  /// alone. L + 2: embedding, layers, head. L + 3: embedding, layers, final norm, output matrix. Merak, whose notation
+  /// this is, counts the pieces into which its tracer cuts a model: gpt3-xl (L = 24) of Perseus' workloads has 27,
+  /// bloom-3b (L = 30) has 32. So `custom:0,8,14,21,27` gives four stages of 7, 6, 7 and 4 of 24 layers.
   std::vector<std::int64_t> boundaries;
   /// Cost: tokens in a sequence, which decide the share of attention; 0 stands for the model's max_positions.
   std::int64_t sequence_length = 0;
@@ -60,7 +60,7 @@ struct LayerCosts {
 
 /// The division whose costliest stage costs least; among those, the one whose stages' costs have the least sum of
 /// squares, so that no stage is left nearly empty without need. Exact, by dynamic programming. Throws InputError when
-/// there are fewer layers than stages or a cost is negative or not finite.
+/// there are fewer layers than stages, more than kMaxModelLayers, or a cost is negative or not finite.
 [[nodiscard]] std::vector<LayerRange> partition_by_cost(const LayerCosts& costs, int stages);
 
 }  // namespace lowgear

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -22,6 +23,9 @@ enum class TensorType : unsigned char { f64, f32, f16, bf16, i64, i32, i16, i8, 
 /// As the format writes it: `F32`, `BF16`, `BOOL`.
 [[nodiscard]] std::string_view name(TensorType type);
 
+/// Bytes of a tensor; empty when they cannot be counted or a dimension is negative.
+[[nodiscard]] std::optional<std::size_t> tensor_bytes(TensorType type, std::span<const std::int64_t> shape);
+
 /// Longest header that is read, as in the reference implementation.
 inline constexpr std::size_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
@@ -36,7 +40,7 @@ struct TensorView {
 /// Free text that a file carries (`__metadata__`). transformers wants `format` to be `pt`.
 using TensorMetadata = std::map<std::string, std::string>;
 
-/// What a file's header says; the tensors in the order of their data, which they lie in.
+/// What a file's header says; the tensors in the order of their data.
 struct SafetensorsContent {
   std::vector<TensorView> tensors;
   TensorMetadata metadata;
@@ -48,9 +52,7 @@ struct SafetensorsContent {
 /// shape and type, tensors overlap, or bytes belong to no tensor.
 [[nodiscard]] SafetensorsContent parse_safetensors(std::span<const std::byte> bytes, const std::string& source);
 
-/// A safetensors file mapped into memory: opening reads nothing but the header, and processes of one machine share its
-/// pages. The file must not be shortened meanwhile, which ends the process with SIGBUS; replacing it by renaming is
-/// harmless.
+/// A safetensors file mapped into memory (see MappedFile): opening it reads nothing but the header.
 class SafetensorsFile {
  public:
   /// Throws InputError when the file cannot be read or mapped, or as parse_safetensors.

@@ -25,9 +25,10 @@ struct TensorSpec {
 class SafetensorsWriter {
  public:
   /// The data will lie in the order of `tensors`: give wider types first, so that every tensor is aligned to its
-  /// elements. Throws InputError when the file cannot be written, and Error when two tensors have one name, a dimension
-  /// is negative or a size overflows.
-  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors, TensorMetadata metadata = {});
+  /// elements. Throws InputError when the file cannot be written, and Error when two tensors have one name, a name is
+  /// not UTF-8, a dimension is negative, or a size overflows.
+  SafetensorsWriter(const std::filesystem::path& path, std::vector<TensorSpec> tensors,
+                    const TensorMetadata& metadata = {});
 
   /// Appends data of the tensor `name`, which is the one begun or, when that is complete, the next one; as many pieces
   /// as you like. Throws Error on another tensor's name or more data than its shape takes, and when writing fails (a
@@ -38,8 +39,7 @@ class SafetensorsWriter {
   void commit();
 
  private:
-  /// Moves on to the next tensor that takes data.
-  void skip_complete();
+  void begin_next();
 
   std::string path_;
   std::vector<TensorSpec> tensors_;

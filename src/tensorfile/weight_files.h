@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <string_view>
@@ -29,10 +30,9 @@ class WeightFiles {
   [[nodiscard]] const std::map<std::string, const TensorView*, std::less<>>& tensors() const { return tensors_; }
 
  private:
-  void add(SafetensorsFile file);
-  void read_index(const std::filesystem::path& path);
+  void read_index();
 
-  std::filesystem::path path_;
+  std::filesystem::path path_;  ///< of the file or the index
   std::vector<SafetensorsFile> files_;
   std::map<std::string, const TensorView*, std::less<>> tensors_;
 };
