@@ -80,15 +80,21 @@ Written tokenize(const DataArguments& arguments, const Tokenizer& tokenizer) {
   TokenFileWriter writer(arguments.out, written.type);
   ProgressBar progress;
   for (std::size_t i = 0; i < arguments.files.size(); ++i) {
-    const std::string text = read_file(arguments.files[i]);
-    const std::string activity = fmt::format("tokenizing {}", printable(arguments.files[i], 40));
+    const std::string& file = arguments.files[i];
+    const std::string text = read_file(file);
+    const std::string activity = fmt::format("tokenizing {}", printable(file, 40));
     std::size_t done = 0;
-    tokenizer.encode(text, [&](std::span<const std::int64_t> tokens, std::size_t bytes) {
+    const auto write = [&](std::span<const std::int64_t> tokens, std::size_t bytes) {
       writer.append(tokens);
       done += bytes;
       const double share_of_file = static_cast<double>(done) / static_cast<double>(text.size());
       progress.update(activity, (static_cast<double>(i) + share_of_file) / static_cast<double>(arguments.files.size()));
-    });
+    };
+    try {
+      tokenizer.encode(text, write);
+    } catch (const InputError& error) {
+      throw_input_error({file, 0, 0}, error.what());
+    }
     writer.append(separator);
     written.bytes += text.size();
   }

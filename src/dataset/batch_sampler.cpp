@@ -21,6 +21,18 @@ void require_range(std::string_view what, std::int64_t value, std::int64_t high)
   throw InputError(fmt::format("{} is {}; give 1 to {}", what, value, high));
 }
 
+std::int64_t count_windows(const TokenView& tokens, const BatchSamplerOptions& options) {
+  require_range("the sequence length", options.sequence_length, kMaxSequenceLength);
+  require_range("the global batch", options.global_batch, kMaxGlobalBatch);
+  if (tokens.token_count() <= options.sequence_length) {
+    throw_input_error({tokens.source(), 0, 0},
+                      fmt::format("{} tokens are too few for a sequence of {} and its last target",
+                                  tokens.token_count(), options.sequence_length),
+                      "take shorter sequences or a longer text");
+  }
+  return (tokens.token_count() - 1) / options.sequence_length;
+}
+
 }  // namespace
 
 BatchSlice microbatch_slice(std::int64_t global_batch, const MicrobatchPlace& place) {
@@ -46,17 +58,7 @@ BatchSlice microbatch_slice(std::int64_t global_batch, const MicrobatchPlace& pl
 }
 
 BatchSampler::BatchSampler(TokenView tokens, BatchSamplerOptions options)
-    : tokens_(std::move(tokens)), options_(options) {
-  require_range("the sequence length", options.sequence_length, kMaxSequenceLength);
-  require_range("the global batch", options.global_batch, kMaxGlobalBatch);
-  windows_ = (tokens_.token_count() - 1) / options.sequence_length;
-  if (tokens_.token_count() < 1 || windows_ < 1) {
-    throw_input_error({tokens_.source(), 0, 0},
-                      fmt::format("{} tokens are too few for a sequence of {} and its last target",
-                                  tokens_.token_count(), options.sequence_length),
-                      "take shorter sequences or a longer text");
-  }
-}
+    : tokens_(std::move(tokens)), options_(options), windows_(count_windows(tokens_, options)) {}
 
 std::int64_t BatchSampler::first_sample(std::int64_t step) const {
   if (step < 0 || step > std::numeric_limits<std::int64_t>::max() / options_.global_batch - 1) {

@@ -13,6 +13,8 @@ constexpr std::size_t kBlockTokens = std::size_t{1} << 16;
 /// Words whose tokens an encoding remembers, and how long they may be: most of a text is few words.
 constexpr std::size_t kMaxRememberedWords = std::size_t{1} << 16;
 constexpr std::size_t kMaxRememberedBytes = 64;
+/// Bytes of a word that a message shows.
+constexpr std::size_t kShownBytes = 24;
 
 /// The words that are tokens.
 std::unordered_map<std::string_view, std::int32_t> whole_words(const std::vector<std::string>& tokens,
@@ -68,7 +70,7 @@ class BpeTokenizer::Encoding {
   void add_word(std::string_view word) {
     if (word.size() > kMaxWordBytes) {
       throw InputError(fmt::format("a word of {} bytes, {}: more than {}; is this text?", word.size(),
-                                   quote(word.substr(0, kMaxRememberedBytes)), kMaxWordBytes));
+                                   quote(word.substr(0, kShownBytes)), kMaxWordBytes));
     }
     const auto known = remembered_.find(word);
     if (known != remembered_.end()) {

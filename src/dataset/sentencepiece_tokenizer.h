@@ -25,6 +25,8 @@ class SentencePieceTokenizer final : public Tokenizer {
   /// `model` is the content of the file. Throws InputError when it is no such model.
   SentencePieceTokenizer(std::string_view model, const std::string& source);
   ~SentencePieceTokenizer() override;
+  SentencePieceTokenizer(const SentencePieceTokenizer&) = delete;
+  SentencePieceTokenizer& operator=(const SentencePieceTokenizer&) = delete;
 
   [[nodiscard]] std::int64_t vocabulary_size() const override;
   using Tokenizer::encode;

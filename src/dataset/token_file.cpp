@@ -22,7 +22,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian and copied as they are");
 
-constexpr std::size_t kHeaderWords = kTokenHeaderBytes / sizeof(std::int32_t);
 constexpr std::size_t kWriteBufferBytes = std::size_t{1} << 20;
 
 /// What llm.c writes into the first two words of the header for a type of token.
@@ -209,7 +208,7 @@ void TokenFileWriter::append(std::span<const std::int64_t> tokens) {
                         "write another type of token");
     }
     const auto word = static_cast<std::uint32_t>(token);
-    std::array<char, sizeof word> bytes;
+    std::array<char, sizeof word> bytes = {};
     std::memcpy(bytes.data(), &word, sizeof word);
     buffer_.append(bytes.data(), token_bytes(type_));  // little-endian: the low bytes come first
     ++count_;
@@ -225,11 +224,10 @@ void TokenFileWriter::flush() {
 void TokenFileWriter::commit() {
   flush();
   const auto* const format = std::ranges::find(kHeaderFormats, type_, &HeaderFormat::type);
-  std::array<std::int32_t, kHeaderWords> header = {};
-  header[0] = format->magic;
-  header[1] = format->version;
-  header[2] = static_cast<std::int32_t>(count_);
-  file_.overwrite(0, {reinterpret_cast<const char*>(header.data()), kTokenHeaderBytes});
+  const std::array<std::int32_t, 3> words = {format->magic, format->version, static_cast<std::int32_t>(count_)};
+  std::array<char, sizeof words> header = {};
+  std::memcpy(header.data(), words.data(), sizeof words);
+  file_.overwrite(0, {header.data(), header.size()});  // zeros follow, written first
   file_.commit();
 }
 

@@ -117,7 +117,7 @@ class Reader {
     std::optional<std::string> bytes = bytes_from_alphabet(token);
     if (bytes) parts_.words.push_back(id);
     // One that is not of the alphabet can only be an added token, which stands for its own text.
-    put_token(id, bytes ? std::move(*bytes) : token, where);
+    put_token(id, std::move(bytes).value_or(token), where);
   }
 
   /// `where` leads to the place, for a message: looking it up takes time.
@@ -165,7 +165,7 @@ class Reader {
       left = json[0].get_ref<const std::string&>();
       right = json[1].get_ref<const std::string&>();
     } else {
-      merges.at(index).fail("expected two tokens: \"a b\" or [\"a\", \"b\"]");
+      merges.at(index).fail(R"(expected two tokens: "a b" or ["a", "b"])");
     }
     const auto id = [&](std::string_view token) {
       const auto found = vocabulary_.find(token);

@@ -1,7 +1,5 @@
 #include "dataset/word_splitter.h"
 
-// Code units of PCRE2 are bytes.
-#define PCRE2_CODE_UNIT_WIDTH 8
 #include <fmt/format.h>
 #include <pcre2.h>
 
@@ -18,10 +16,18 @@ namespace {
 
 constexpr std::array<SplitPattern, 2> kPatterns = {SplitPattern::gpt2, SplitPattern::llama3};
 
+/// Bytes of the text that a message shows.
+constexpr std::size_t kShownBytes = 24;
+
 std::string pcre2_message(int code) {
   std::array<PCRE2_UCHAR, 256> text = {};
   pcre2_get_error_message(code, text.data(), text.size());
-  return reinterpret_cast<const char*>(text.data());
+  return {text.begin(), std::ranges::find(text, '\0')};
+}
+
+/// The text as PCRE2 takes it.
+PCRE2_SPTR pcre2_text(std::string_view text) {
+  return reinterpret_cast<PCRE2_SPTR>(text.data());  // NOLINT(cppcoreguidelines-pro-type-reinterpret-cast): bytes
 }
 
 /// PCRE2 takes U+180E for white space, as Unicode did before 6.3, and the libraries that these patterns come from do
@@ -82,8 +88,7 @@ class WordSplitter::Regex {
   explicit Regex(const std::string& regex) {
     int error = 0;
     PCRE2_SIZE offset = 0;
-    code_ = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(regex.data()), regex.size(), PCRE2_UTF | PCRE2_UCP, &error,
-                          &offset, nullptr);
+    code_ = pcre2_compile(pcre2_text(regex), regex.size(), PCRE2_UTF | PCRE2_UCP, &error, &offset, nullptr);
     if (code_ == nullptr) throw Error(fmt::format("PCRE2 does not take {}: {}", regex, pcre2_message(error)));
     // Faster where it can be had; matching does without where not.
     pcre2_jit_compile(code_, PCRE2_JIT_COMPLETE);
@@ -105,9 +110,12 @@ void split_valid(std::string_view text, const pcre2_code* code, pcre2_match_data
                  const std::function<void(std::string_view)>& word) {
   std::size_t done = 0;
   while (done < text.size()) {
-    const int count = pcre2_match(code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), done,
-                                  PCRE2_NO_UTF_CHECK, matches, nullptr);
-    if (count < 0) throw Error(fmt::format("PCRE2 cannot split the text: {}", pcre2_message(count)));
+    const int count = pcre2_match(code, pcre2_text(text), text.size(), done, PCRE2_NO_UTF_CHECK, matches, nullptr);
+    if (count < 0) {
+      // The limit on steps, which only runs of millions of characters of one kind get to.
+      throw InputError(fmt::format("the text cannot be split into words from {} on: {}; is this text?",
+                                   quote(text.substr(done, kShownBytes)), pcre2_message(count)));
+    }
     // Every character is matched by one alternative of each pattern, so that a match begins where the last one ended.
     const std::size_t end = pcre2_get_ovector_pointer(matches)[1];
     word(text.substr(done, end - done));

@@ -24,7 +24,8 @@ class WordSplitter {
  public:
   explicit WordSplitter(SplitPattern pattern);
 
-  /// Calls `word` with each word in order.
+  /// Calls `word` with each word in order. Throws InputError where millions of characters of one kind follow each
+  /// other.
   void split(std::string_view text, const std::function<void(std::string_view)>& word) const;
 
  private:

@@ -109,6 +109,16 @@ TEST_F(DataCommand, ShowsFilesWithoutHeader) {
   expect_refused({"show", "--token-type", "uint64", path("raw.bin")}, "uint16 or uint32");
 }
 
+TEST_F(DataCommand, SaysInWhichTextAWordIsTooLong) {
+  std::mt19937 random(1);
+  write_text(folder_ / "tokenizer.json", tokenizer_json(random_vocabulary(random, 5, "ab")).dump());
+  write_text(folder_ / "good.txt", "ab");
+  write_text(folder_ / "bad.txt", std::string(5'000'000, 'x'));
+  expect_refused(
+      {"tokenize", "--tokenizer", path("tokenizer.json"), "--out", path("t.bin"), path("good.txt"), path("bad.txt")},
+      "bad.txt: a word of 5000000 bytes");
+}
+
 TEST_F(DataCommand, RefusesWhatMakesNoSense) {
   write_text(folder_ / "a.txt", "abc");
   const std::string text = path("a.txt");

@@ -7,10 +7,13 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error_of.h"
+
 namespace lowgear {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 std::vector<std::string> words(SplitPattern pattern, std::string_view text) {
   std::vector<std::string> words;
@@ -76,6 +79,11 @@ TEST(WordSplitter, CopesWithLongRuns) {
       EXPECT_EQ(size, text.size());
     }
   }
+}
+
+TEST(WordSplitter, RefusesWhatIsNoText) {
+  const std::string blanks = std::string(12'000'000, ' ') + 'x';
+  EXPECT_THAT(error_of([&] { (void)llama3(blanks); }), HasSubstr("cannot be split into words"));
 }
 
 TEST(WordSplitter, KnowsItsPatternsByTheirSpelling) {
