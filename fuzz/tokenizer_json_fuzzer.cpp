@@ -8,8 +8,8 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "dataset/bpe_tokenizer.h"
-#include "dataset/byte_alphabet.h"
+#include "tokenizer/bpe_tokenizer.h"
+#include "tokenizer/byte_alphabet.h"
 
 namespace {
 

@@ -20,7 +20,7 @@
 #include "core/file.h"
 #include "dataset/synthetic_corpus.h"
 #include "dataset/token_file.h"
-#include "dataset/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace lowgear {
 namespace {

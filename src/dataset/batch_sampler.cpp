@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/random.h"
 #include "dataset/permutation.h"
-#include "dataset/random.h"
 
 namespace lowgear {
 namespace {

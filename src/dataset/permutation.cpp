@@ -6,7 +6,7 @@
 #include <bit>
 
 #include "core/error.h"
-#include "dataset/random.h"
+#include "core/random.h"
 
 namespace lowgear {
 namespace {

@@ -8,9 +8,8 @@
 #include <unordered_set>
 
 #include "core/error.h"
-#include "dataset/random.h"
+#include "core/random.h"
 #include "dataset/token_file.h"
-#include "dataset/tokenizer.h"
 
 namespace lowgear {
 namespace {
@@ -61,16 +60,21 @@ std::string SyntheticCorpus::next_sentence() {
   return sentence += ".\n";
 }
 
+std::vector<std::int64_t> byte_ids(std::string_view text) {
+  std::vector<std::int64_t> ids;
+  for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  return ids;
+}
+
 void write_synthetic_corpus(const std::filesystem::path& path, std::int64_t tokens, std::uint64_t seed,
                             Progress* progress) {
   if (tokens < 1 || tokens > kMaxHeaderTokens) {
     throw InputError(fmt::format("cannot write {} tokens; give 1 to {}", tokens, kMaxHeaderTokens));
   }
-  const ByteTokenizer tokenizer;
   SyntheticCorpus corpus(seed);
-  TokenFileWriter writer(path, token_type_for(tokenizer.vocabulary_size()));
+  TokenFileWriter writer(path, token_type_for(kByteVocabulary));
   while (writer.token_count() < tokens) {
-    const std::vector<std::int64_t> sentence = tokenizer.encode(corpus.next_sentence());
+    const std::vector<std::int64_t> sentence = byte_ids(corpus.next_sentence());
     const auto left = static_cast<std::size_t>(tokens - writer.token_count());
     writer.append(std::span(sentence).first(std::min(left, sentence.size())));
     if (progress != nullptr) {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/progress.h"
@@ -39,7 +40,11 @@ class SyntheticCorpus {
   std::size_t word_ = 0;
 };
 
-/// Writes a token file (uint16, ids of ByteTokenizer) of exactly `tokens` tokens of such text. Throws InputError when
+/// Tokens of a text whose every byte is one, as `lowgear data tokenize --tokenizer bytes` makes them.
+inline constexpr std::int64_t kByteVocabulary = 256;
+[[nodiscard]] std::vector<std::int64_t> byte_ids(std::string_view text);
+
+/// Writes a token file (uint16, a token for every byte) of exactly `tokens` tokens of such text. Throws InputError when
 /// the number is below 1 or beyond kMaxHeaderTokens, or the file cannot be written.
 void write_synthetic_corpus(const std::filesystem::path& path, std::int64_t tokens, std::uint64_t seed,
                             Progress* progress = nullptr);

@@ -10,7 +10,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/temporary_folder.h"
-#include "dataset/random_tokenizer.h"
+#include "tokenizer/random_tokenizer.h"
 
 namespace lowgear {
 namespace {

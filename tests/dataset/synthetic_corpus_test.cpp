@@ -14,7 +14,7 @@
 #include "core/file.h"
 #include "core/temporary_folder.h"
 #include "dataset/token_file.h"
-#include "dataset/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace lowgear {
 namespace {

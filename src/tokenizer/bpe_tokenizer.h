@@ -8,11 +8,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "dataset/added_tokens.h"
-#include "dataset/bpe_model.h"
-#include "dataset/tokenizer.h"
-#include "dataset/tokenizer_json.h"
-#include "dataset/word_splitter.h"
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/bpe_model.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_json.h"
+#include "tokenizer/word_splitter.h"
 
 namespace lowgear {
 

@@ -1,4 +1,4 @@
-#include "dataset/bpe_tokenizer.h"
+#include "tokenizer/bpe_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include "core/error_of.h"
 #include "core/file.h"
 #include "core/json.h"
-#include "dataset/random_tokenizer.h"
+#include "tokenizer/random_tokenizer.h"
 
 namespace lowgear {
 namespace {
@@ -118,7 +118,7 @@ TEST(BpeTokenizer, RefusesAWordThatIsNone) {
 /// Tokens that another program made of mixed scripts, white space of all kinds and special tokens:
 /// reference/tokens.json says which.
 TEST(BpeTokenizer, AgreesWithAnotherProgram) {
-  const std::filesystem::path folder = std::filesystem::path(LOWGEAR_SOURCE_DIR) / "tests/dataset/reference";
+  const std::filesystem::path folder = std::filesystem::path(LOWGEAR_SOURCE_DIR) / "tests/tokenizer/reference";
   const Json gpt2 = parse_json(read_file(folder / "tokenizer.json"), "tokenizer.json");
   const Json reference = parse_json(read_file(folder / "tokens.json"), "tokens.json");
   Json llama3 = gpt2;

@@ -1,4 +1,4 @@
-#include "dataset/word_splitter.h"
+#include "tokenizer/word_splitter.h"
 
 #include <fmt/format.h>
 #include <pcre2.h>

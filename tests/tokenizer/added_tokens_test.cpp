@@ -1,4 +1,4 @@
-#include "dataset/added_tokens.h"
+#include "tokenizer/added_tokens.h"
 
 #include <gtest/gtest.h>
 

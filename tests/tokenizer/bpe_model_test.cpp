@@ -1,4 +1,4 @@
-#include "dataset/bpe_model.h"
+#include "tokenizer/bpe_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "dataset/random_tokenizer.h"
+#include "tokenizer/random_tokenizer.h"
 
 namespace lowgear {
 namespace {

@@ -1,4 +1,4 @@
-#include "dataset/tokenizer_json.h"
+#include "tokenizer/tokenizer_json.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/error_of.h"
 #include "core/json.h"
-#include "dataset/random_tokenizer.h"
+#include "tokenizer/random_tokenizer.h"
 
 namespace lowgear {
 namespace {

@@ -1,4 +1,4 @@
-#include "dataset/byte_alphabet.h"
+#include "tokenizer/byte_alphabet.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "dataset/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <fmt/format.h>
 
@@ -6,8 +6,8 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "dataset/bpe_tokenizer.h"
-#include "dataset/sentencepiece_tokenizer.h"
+#include "tokenizer/bpe_tokenizer.h"
+#include "tokenizer/sentencepiece_tokenizer.h"
 
 namespace lowgear {
 namespace {

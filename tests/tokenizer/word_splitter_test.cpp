@@ -1,4 +1,4 @@
-#include "dataset/word_splitter.h"
+#include "tokenizer/word_splitter.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "dataset/tokenizer_json.h"
+#include "tokenizer/tokenizer_json.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 
 #include "core/error.h"
 #include "core/json.h"
-#include "dataset/byte_alphabet.h"
-#include "dataset/random.h"
+#include "core/random.h"
+#include "tokenizer/byte_alphabet.h"
 
 namespace lowgear {
 namespace {

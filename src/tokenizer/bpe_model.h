@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "dataset/random.h"
+#include "core/random.h"
 
 namespace lowgear {
 

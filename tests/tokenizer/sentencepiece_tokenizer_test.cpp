@@ -1,4 +1,4 @@
-#include "dataset/sentencepiece_tokenizer.h"
+#include "tokenizer/sentencepiece_tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

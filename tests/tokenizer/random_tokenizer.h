@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "core/json.h"
-#include "dataset/bpe_model.h"
-#include "dataset/byte_alphabet.h"
-#include "dataset/word_splitter.h"
+#include "tokenizer/bpe_model.h"
+#include "tokenizer/byte_alphabet.h"
+#include "tokenizer/word_splitter.h"
 
 namespace lowgear {
 

@@ -1,4 +1,4 @@
-#include "dataset/bpe_tokenizer.h"
+#include "tokenizer/bpe_tokenizer.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "dataset/tokenizer.h"
+#include "tokenizer/tokenizer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include "core/error_of.h"
 #include "core/file.h"
 #include "core/temporary_folder.h"
-#include "dataset/random_tokenizer.h"
+#include "tokenizer/random_tokenizer.h"
 
 namespace lowgear {
 namespace {

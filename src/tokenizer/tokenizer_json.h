@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "dataset/added_tokens.h"
-#include "dataset/bpe_model.h"
-#include "dataset/word_splitter.h"
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/bpe_model.h"
+#include "tokenizer/word_splitter.h"
 
 namespace lowgear {
 

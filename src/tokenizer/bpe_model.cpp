@@ -1,4 +1,4 @@
-#include "dataset/bpe_model.h"
+#include "tokenizer/bpe_model.h"
 
 #include <fmt/format.h>
 
