@@ -45,6 +45,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_monitor(CLI::App& app);
 [[nodiscard]] VerbAction declare_agent(CLI::App& app);
 [[nodiscard]] VerbAction declare_simgpu(CLI::App& app);
+[[nodiscard]] VerbAction declare_train(CLI::App& app);
 [[nodiscard]] VerbAction declare_data(CLI::App& app);
 [[nodiscard]] VerbAction declare_completion(CLI::App& app);
 [[nodiscard]] VerbAction declare_man(CLI::App& app);

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lowgear {
+
+/// Most bytes of a YAML document that is read: people write them.
+inline constexpr std::size_t kMaxYamlBytes = std::size_t{1} << 20;
+
+/// A value of a YAML document that knows where it stands, so that a wrong one is reported as
+/// `train.yaml:12:9: parallel.pp: expected a whole number from 1 to 1024, not "four"`. Keeps the document alive.
+class YamlView {
+ public:
+  /// Reads a document that is a map. Throws InputError with file, line and column on a syntax error, a duplicate key,
+  /// or anything but a map.
+  [[nodiscard]] static YamlView parse(std::string_view text, const std::string& source);
+  /// The same, with some values put in the place of those in the text or added: `optimizer.learning_rate=1e-4`, as
+  /// given on a command line. Throws InputError when one is not of this form or goes through something that is no map.
+  [[nodiscard]] static YamlView parse(std::string_view text, const std::string& source,
+                                      std::span<const std::string> settings);
+
+  /// Whether this map has the member, and not as null.
+  [[nodiscard]] bool has(std::string_view key) const;
+  /// The named member; throws InputError when it is missing.
+  [[nodiscard]] YamlView at(std::string_view key) const;
+  [[nodiscard]] bool is_map() const;
+  [[nodiscard]] bool is_list() const;
+  /// Elements of a list; throws InputError when this is none.
+  [[nodiscard]] std::size_t size() const;
+  [[nodiscard]] YamlView at(std::size_t index) const;
+
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] bool boolean() const;
+  [[nodiscard]] std::int64_t integer_in(std::int64_t low, std::int64_t high) const;
+  [[nodiscard]] double number_in(double low, double high) const;
+
+  /// Throws InputError unless this is a map with no other keys, naming the first other one and what may be meant.
+  void require_only(std::initializer_list<std::string_view> keys) const;
+  /// Throws InputError at this value.
+  [[noreturn]] void fail(std::string_view what, std::string_view fix = {}) const;
+
+ private:
+  struct Node;
+  YamlView(std::shared_ptr<const Node> node, std::string source, std::string path);
+  [[nodiscard]] std::string scalar(std::string_view expected) const;
+
+  std::shared_ptr<const Node> node_;
+  std::string source_;
+  std::string path_;
+};
+
+}  // namespace lowgear

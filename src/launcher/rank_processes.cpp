@@ -1,0 +1,234 @@
+#include "launcher/rank_processes.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <utility>
+
+#include "core/error.h"
+#include "ipc/file_descriptor.h"
+
+namespace lowgear {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int kPollMs = 50;
+constexpr std::size_t kLongestLine = 4096;
+
+struct Rank {
+  pid_t pid = 0;
+  FileDescriptor errors;
+  std::string line;       ///< what has come of a line so far
+  std::string last_line;  ///< the last whole one
+  bool running = true;
+};
+
+std::string how_it_ended(int status) {
+  if (WIFSIGNALED(status)) {
+    return fmt::format("was killed by signal {} ({})", WTERMSIG(status), ::strsignal(WTERMSIG(status)));
+  }
+  return fmt::format("ended with {}", WEXITSTATUS(status));
+}
+
+/// Words and pointers as execve takes them.
+class Words {
+ public:
+  explicit Words(std::vector<std::string> words) : words_(std::move(words)) {
+    for (std::string& word : words_) pointers_.push_back(word.data());
+    pointers_.push_back(nullptr);
+  }
+  [[nodiscard]] char* const* get() { return pointers_.data(); }
+
+ private:
+  std::vector<std::string> words_;
+  std::vector<char*> pointers_;
+};
+
+std::vector<std::string> environment_of(const RankCommand& command, int rank) {
+  std::map<std::string, std::string> variables;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string_view::npos) variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
+  }
+  const std::string threads = fmt::to_string(command.threads);
+  variables["RANK"] = variables["LOCAL_RANK"] = fmt::to_string(rank);
+  variables["WORLD_SIZE"] = variables["LOCAL_WORLD_SIZE"] = fmt::to_string(command.world_size);
+  // BLAS libraries read these when they are loaded. A thread that spins while it waits takes another rank's core.
+  variables["OMP_NUM_THREADS"] = variables["OPENBLAS_NUM_THREADS"] = variables["MKL_NUM_THREADS"] = threads;
+  variables["OMP_WAIT_POLICY"] = "passive";
+  for (const auto& [name, value] : command.environment) variables[name] = value;
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : variables) entries.push_back(name + "=" + value);
+  return entries;
+}
+
+/// In the child: becomes the rank.
+[[noreturn]] void become(const char* program, char* const* arguments, char* const* environment, int errors,
+                         bool has_output, pid_t parent) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(127);  // it had died before
+  ::setpgid(0, 0);                          // Ctrl-C is for the launcher, which ends the ranks in order
+  ::dup2(errors, STDERR_FILENO);
+  if (!has_output) ::dup2(errors, STDOUT_FILENO);
+  sigset_t none;
+  ::sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execve(program, arguments, environment);
+  const std::string_view text = "cannot be started: ";
+  const std::string_view reason = ::strerrordesc_np(errno);
+  (void)!::write(STDERR_FILENO, text.data(), text.size());
+  (void)!::write(STDERR_FILENO, reason.data(), reason.size());
+  ::_exit(127);
+}
+
+class RankSet {
+ public:
+  RankSet(const RankCommand& command, const std::function<void(int, std::string_view)>& error_line)
+      : command_(&command), error_line_(&error_line) {
+    for (int rank = 0; rank < command.world_size; ++rank) start(rank);
+  }
+  ~RankSet() {
+    signal_all(SIGKILL);
+    for (Rank& rank : ranks_) {
+      if (rank.running) ::waitpid(rank.pid, nullptr, 0);
+    }
+  }
+  RankSet(const RankSet&) = delete;
+  RankSet& operator=(const RankSet&) = delete;
+
+  std::optional<RankFailure> run(const std::function<bool()>& asked_to_end) {
+    std::optional<Clock::time_point> kill_at;
+    while (running() > 0) {
+      read_errors();
+      reap();
+      if (!kill_at && (failure_ || asked_to_end())) {
+        ending_ = true;
+        signal_all(SIGTERM);
+        kill_at = Clock::now() + command_->grace;
+      }
+      if (kill_at && Clock::now() > *kill_at) signal_all(SIGKILL);
+    }
+    return std::move(failure_);
+  }
+
+ private:
+  void start(int number) {
+    std::array<int, 2> ends{};
+    if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
+    Rank rank;
+    rank.errors = FileDescriptor(ends[0]);
+    const FileDescriptor theirs(ends[1]);
+    std::vector<std::string> words = {command_->program.string()};
+    words.insert(words.end(), command_->arguments.begin(), command_->arguments.end());
+    Words arguments(std::move(words));
+    Words environment(environment_of(*command_, number));
+    const pid_t parent = ::getpid();
+    rank.pid = ::fork();
+    if (rank.pid < 0) throw Error(fmt::format("cannot start rank {}: {}", number, std::strerror(errno)));
+    if (rank.pid == 0) {
+      become(command_->program.c_str(), arguments.get(), environment.get(), theirs.get(), number == 0, parent);
+    }
+    ::fcntl(rank.errors.get(), F_SETFL, O_NONBLOCK);
+    ranks_.push_back(std::move(rank));
+  }
+
+  [[nodiscard]] std::ptrdiff_t running() const { return std::ranges::count(ranks_, true, &Rank::running); }
+
+  void signal_all(int number) {
+    for (const Rank& rank : ranks_) {
+      if (rank.running) ::kill(rank.pid, number);
+    }
+  }
+
+  void read_errors() {
+    std::vector<pollfd> sources;
+    for (const Rank& rank : ranks_) {
+      sources.push_back({.fd = rank.errors.get(), .events = POLLIN, .revents = 0});  // closed ones are -1: ignored
+    }
+    if (::poll(sources.data(), sources.size(), kPollMs) <= 0) return;
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      if (sources[i].revents != 0) read_errors_of(static_cast<int>(i));
+    }
+  }
+
+  void read_errors_of(int number) {
+    Rank& rank = ranks_[static_cast<std::size_t>(number)];
+    std::array<char, 4096> bytes{};
+    ssize_t size = 0;
+    while ((size = ::read(rank.errors.get(), bytes.data(), bytes.size())) > 0) {
+      for (const char c : std::string_view(bytes.data(), static_cast<std::size_t>(size))) {
+        if (c != '\n' && rank.line.size() < kLongestLine) rank.line += c;
+        if (c == '\n') say(number, rank);
+      }
+    }
+    if (size == 0) {
+      if (!rank.line.empty()) say(number, rank);
+      rank.errors.reset();
+    }
+  }
+
+  void say(int number, Rank& rank) {
+    rank.last_line = std::exchange(rank.line, {});
+    (*error_line_)(number, rank.last_line);
+  }
+
+  void reap() {
+    for (int number = 0; number < static_cast<int>(ranks_.size()); ++number) {
+      Rank& rank = ranks_[static_cast<std::size_t>(number)];
+      int status = 0;
+      if (!rank.running || ::waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
+      rank.running = false;
+      if (rank.errors) read_errors_of(number);
+      note_failure({.rank = number,
+                    .exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+                    .how = how_it_ended(status),
+                    .why = rank.last_line},
+                   status);
+    }
+  }
+
+  /// A rank that died by itself tells more than those that then lost it, even when these are seen first.
+  void note_failure(RankFailure failure, int status) {
+    if (status == 0 || (ending_ && !failure_)) return;
+    const bool killed = WIFSIGNALED(status) && WTERMSIG(status) != SIGTERM;
+    if (failure_ && (ending_ || !killed || failure_killed_)) return;
+    failure_ = std::move(failure);
+    failure_killed_ = killed;
+  }
+
+  const RankCommand* command_;
+  const std::function<void(int, std::string_view)>* error_line_;
+  std::vector<Rank> ranks_;
+  std::optional<RankFailure> failure_;
+  bool failure_killed_ = false;
+  bool ending_ = false;  ///< the ranks have been told to end
+};
+
+}  // namespace
+
+std::optional<RankFailure> run_ranks(const RankCommand& command,
+                                     const std::function<void(int, std::string_view)>& error_line,
+                                     const std::function<bool()>& asked_to_end) {
+  return RankSet(command, error_line).run(asked_to_end);
+}
+
+int threads_per_rank(int ranks) {
+  cpu_set_t cores;
+  if (::sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
+  return std::max(CPU_COUNT(&cores) / std::max(ranks, 1), 1);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,226 @@
+#include "launcher/train_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/yaml.h"
+
+namespace lowgear {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMaxRanks = 65'536;
+constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40;
+constexpr std::int64_t kMaxSteps = 1'000'000'000;
+constexpr double kMaxUnitS = 3600;
+
+int int_in(const YamlView& view, std::int64_t low, std::int64_t high) {
+  return static_cast<int>(view.integer_in(low, high));
+}
+
+fs::path path_at(const YamlView& view, const fs::path& folder) { return folder / view.text(); }
+
+void read_optional(const YamlView& map, std::string_view key, const fs::path& folder, std::optional<fs::path>& path) {
+  if (map.has(key)) path = path_at(map.at(key), folder);
+}
+
+void read_optional(const YamlView& map, std::string_view key, double low, double high, double& value) {
+  if (map.has(key)) value = map.at(key).number_in(low, high);
+}
+
+void read_optional(const YamlView& map, std::string_view key, std::int64_t low, std::int64_t high,
+                   std::int64_t& value) {
+  if (map.has(key)) value = map.at(key).integer_in(low, high);
+}
+
+void read_optional(const YamlView& map, std::string_view key, std::int64_t low, std::int64_t high, int& value) {
+  if (map.has(key)) value = int_in(map.at(key), low, high);
+}
+
+void read_optional(const YamlView& map, std::string_view key, bool& value) {
+  if (map.has(key)) value = map.at(key).boolean();
+}
+
+ModelConfig read_shape(const YamlView& map) {
+  map.require_only({"architecture", "vocabulary", "hidden", "layers", "heads", "kv_heads", "intermediate",
+                    "max_positions", "tied_embeddings", "rope_theta", "weights"});
+  ModelConfig model;
+  const std::string architecture = map.has("architecture") ? map.at("architecture").text() : "llama";
+  if (architecture == "gpt2") {
+    model.architecture = Architecture::gpt2;
+    model.tied_embeddings = true;
+    model.attention_bias = true;
+    model.mlp_bias = true;
+  } else if (architecture != "llama") {
+    map.at("architecture").fail(fmt::format("unknown architecture {}", quote(architecture)), "there are llama, gpt2");
+  }
+  model.vocabulary = map.at("vocabulary").integer_in(2, kMaxSize);
+  model.hidden = map.at("hidden").integer_in(2, kMaxSize);
+  model.layers = map.at("layers").integer_in(1, 10'000);
+  model.heads = map.at("heads").integer_in(1, kMaxSize);
+  if (model.hidden % (2 * model.heads) != 0) {
+    map.at("heads").fail(
+        fmt::format("{} heads do not divide a hidden size of {} into even parts", model.heads, model.hidden));
+  }
+  model.head_dim = model.hidden / model.heads;
+  model.kv_heads = model.heads;
+  read_optional(map, "kv_heads", 1, model.heads, model.kv_heads);
+  if (model.heads % model.kv_heads != 0) {
+    map.at("kv_heads").fail(fmt::format("{} does not divide the {} heads", model.kv_heads, model.heads));
+  }
+  model.intermediate = 4 * model.hidden;
+  read_optional(map, "intermediate", 1, kMaxSize, model.intermediate);
+  model.max_positions = kMaxSize;
+  read_optional(map, "max_positions", 1, kMaxSize, model.max_positions);
+  read_optional(map, "rope_theta", 1, 1e9, model.rope_theta);
+  read_optional(map, "tied_embeddings", model.tied_embeddings);
+  return model;
+}
+
+void read_model(const YamlView& root, const fs::path& folder, TrainConfig& config) {
+  const YamlView map = root.at("model");
+  if (map.has("config")) {
+    map.require_only({"config", "weights"});
+    config.model_file = path_at(map.at("config"), folder);
+    config.model = parse_model_config(read_file(*config.model_file), config.model_file->string());
+  } else {
+    config.model = read_shape(map);
+  }
+  read_optional(map, "weights", folder, config.weights);
+  if (root.has("partition")) config.partition = root.at("partition").text();
+}
+
+void read_data(const YamlView& root, const fs::path& folder, TrainConfig& config) {
+  const YamlView map = root.at("data");
+  map.require_only({"tokens", "synthetic_tokens", "sequence_length"});
+  config.sequence_length = map.at("sequence_length").integer_in(1, kMaxSize);
+  if (config.sequence_length > config.model.max_positions) {
+    map.at("sequence_length").fail(fmt::format("the model has {} positions", config.model.max_positions));
+  }
+  read_optional(map, "tokens", folder, config.tokens);
+  read_optional(map, "synthetic_tokens", 1, kMaxTokens, config.synthetic_tokens);
+  if (config.tokens.has_value() == (config.synthetic_tokens != 0)) {
+    map.fail("give either tokens or synthetic_tokens", "tokens: FILE.bin, or synthetic_tokens: 1000000");
+  }
+}
+
+void read_parallel(const YamlView& root, TrainConfig& config) {
+  if (!root.has("parallel")) return;
+  const YamlView map = root.at("parallel");
+  map.require_only({"pp", "dp", "tp", "chunks"});
+  ParallelConfig& parallel = config.parallel;
+  read_optional(map, "pp", 1, kMaxRanks, parallel.pp);
+  read_optional(map, "dp", 1, kMaxRanks, parallel.dp);
+  read_optional(map, "tp", 1, kMaxRanks, parallel.tp);
+  read_optional(map, "chunks", 1, kMaxRanks, parallel.chunks);
+  const std::int64_t stages = std::int64_t{parallel.pp} * parallel.chunks;
+  if (stages > config.model.layers) {
+    map.fail(fmt::format("{} stages are more than the model's {} layers", stages, config.model.layers));
+  }
+  if (std::int64_t{parallel.pp} * parallel.dp * parallel.tp > kMaxRanks) {
+    map.fail(fmt::format("more than {} ranks", kMaxRanks));
+  }
+}
+
+void read_optimizer(const YamlView& root, TrainConfig& config) {
+  if (!root.has("optimizer")) return;
+  const YamlView map = root.at("optimizer");
+  map.require_only({"learning_rate", "min_learning_rate", "warmup_steps", "beta1", "beta2", "epsilon", "weight_decay",
+                    "clip_norm", "zero1"});
+  OptimizerConfig& optimizer = config.optimizer;
+  read_optional(map, "learning_rate", 0, 1e3, optimizer.learning_rate);
+  read_optional(map, "min_learning_rate", 0, optimizer.learning_rate, optimizer.min_learning_rate);
+  read_optional(map, "warmup_steps", 0, config.steps, optimizer.warmup_steps);
+  read_optional(map, "beta1", 0, 0.999999, optimizer.beta1);
+  read_optional(map, "beta2", 0, 0.999999, optimizer.beta2);
+  read_optional(map, "epsilon", 1e-30, 1, optimizer.epsilon);
+  read_optional(map, "weight_decay", 0, 1, optimizer.weight_decay);
+  read_optional(map, "clip_norm", 0, 1e9, optimizer.clip_norm);
+  read_optional(map, "zero1", optimizer.zero1);
+}
+
+void read_profile(const YamlView& map, TrainConfig& config) {
+  map.require_only({"clocks_mhz", "settle_iterations", "iterations"});
+  ProfileConfig profile;
+  const YamlView clocks = map.at("clocks_mhz");
+  for (std::size_t i = 0; i < clocks.size(); ++i) profile.clocks_mhz.push_back(int_in(clocks.at(i), 1, 100'000));
+  if (profile.clocks_mhz.empty()) clocks.fail("name at least one clock");
+  read_optional(map, "settle_iterations", 0, 1000, profile.settle_iterations);
+  read_optional(map, "iterations", 1, 100'000, profile.iterations);
+  config.profile = std::move(profile);
+}
+
+void read_simulated_gpu(const YamlView& map, TrainConfig& config) {
+  map.require_only(
+      {"layer_forward_s", "embedding_forward_s", "head_forward_s", "backward_factor", "memory_share", "load"});
+  SimulatedGpuConfig gpu;
+  gpu.layer_forward_s = map.at("layer_forward_s").number_in(1e-6, kMaxUnitS);
+  read_optional(map, "embedding_forward_s", 0, kMaxUnitS, gpu.embedding_forward_s);
+  read_optional(map, "head_forward_s", 0, kMaxUnitS, gpu.head_forward_s);
+  read_optional(map, "backward_factor", 0.1, 100, gpu.backward_factor);
+  read_optional(map, "memory_share", 0, 1, gpu.memory_share);
+  read_optional(map, "load", 0, 1, gpu.load);
+  config.simulated_gpu = gpu;
+}
+
+void read_outputs(const YamlView& root, const fs::path& folder, TrainConfig& config) {
+  if (root.has("checkpoint")) {
+    const YamlView map = root.at("checkpoint");
+    map.require_only({"folder", "every"});
+    config.checkpoint = path_at(map.at("folder"), folder);
+    read_optional(map, "every", 1, kMaxSteps, config.checkpoint_every);
+  }
+  read_optional(root, "metrics", folder, config.metrics);
+  if (!root.has("energy")) return;
+  const YamlView map = root.at("energy");
+  map.require_only({"plan", "recording", "profile"});
+  read_optional(map, "plan", folder, config.plan);
+  read_optional(map, "recording", folder, config.recording);
+  if (!map.has("profile")) return;
+  read_profile(map.at("profile"), config);
+  if (config.plan) map.at("plan").fail("a run that profiles sets its own clocks", "leave out plan or profile");
+  if (!config.recording) map.fail("a run that profiles needs a recording", "add recording: FOLDER");
+}
+
+}  // namespace
+
+TrainConfig parse_train_config(std::string_view text, const std::string& source, const fs::path& folder,
+                               std::span<const std::string> settings) {
+  const YamlView root = YamlView::parse(text, source, settings);
+  root.require_only({"model", "partition", "data", "parallel", "schedule", "microbatches", "microbatch_size", "type",
+                     "recompute", "optimizer", "steps", "seed", "checkpoint", "metrics", "energy", "simulated_gpu"});
+  TrainConfig config;
+  config.steps = root.at("steps").integer_in(1, kMaxSteps);
+  read_model(root, folder, config);
+  read_data(root, folder, config);
+  read_parallel(root, config);
+  if (root.has("schedule")) config.schedule = root.at("schedule").text();
+  read_optional(root, "microbatches", 1, 1'000'000, config.microbatches);
+  read_optional(root, "microbatch_size", 1, 1'000'000, config.microbatch_size);
+  if (root.has("type")) {
+    const std::string type = root.at("type").text();
+    if (type != "fp32" && type != "bf16")
+      root.at("type").fail(fmt::format("unknown type {}", quote(type)), "there are fp32, bf16");
+    config.bf16 = type == "bf16";
+  }
+  read_optional(root, "recompute", config.recompute);
+  read_optimizer(root, config);
+  std::int64_t seed = 1;
+  read_optional(root, "seed", 0, std::int64_t{1} << 52, seed);
+  config.seed = static_cast<std::uint64_t>(seed);
+  read_outputs(root, folder, config);
+  if (root.has("simulated_gpu")) read_simulated_gpu(root.at("simulated_gpu"), config);
+  return config;
+}
+
+TrainConfig read_train_config(const fs::path& path, std::span<const std::string> settings) {
+  return parse_train_config(read_file(path, kMaxYamlBytes), path.string(), path.parent_path(), settings);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,13 @@
+#pragma once
+
+#include "launcher/train_config.h"
+#include "schedule/schedule.h"
+
+namespace lowgear {
+
+/// The schedule that a configuration names, by name or as a file (PyTorch's CSV), with its communication written out
+/// and proved to run even where a send blocks until it is received. Throws InputError when it is invalid, can hang, or
+/// has other ranks and microbatches than the configuration.
+[[nodiscard]] Schedule training_schedule(const TrainConfig& config);
+
+}  // namespace lowgear

@@ -1,0 +1,170 @@
+#include "trainer/gloo_transport.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "trainer/compat_gloo.h"
+
+namespace lowgear {
+namespace {
+
+using compat::GlooGroup;
+using compat::StorePointer;
+using compat::WorkPointer;
+
+/// c10d's errors as one line that says what it means for the job.
+template <typename Call>
+auto talking_to(const std::string& whom, Call&& call) {
+  try {
+    return call();
+  } catch (const std::exception& error) {
+    const std::string_view text = error.what();
+    throw Error(fmt::format("lost the connection to {}: {}", whom, text.substr(0, text.find('\n'))));
+  }
+}
+
+class GlooTransfer final : public PendingTransfer {
+ public:
+  GlooTransfer(WorkPointer work, std::string whom, std::function<void()> finish = {})
+      : work_(std::move(work)), whom_(std::move(whom)), finish_(std::move(finish)) {}
+  void wait() override {
+    talking_to(whom_, [this] { return work_->wait(); });
+    if (finish_) finish_();
+  }
+
+ private:
+  WorkPointer work_;
+  std::string whom_;
+  std::function<void()> finish_;
+};
+
+/// The ranks of one pipeline among all ranks of the job.
+class GlooPipeline final : public PointToPoint {
+ public:
+  GlooPipeline(compat::GlooGroupPointer world, std::vector<int> members)
+      : world_(std::move(world)), members_(std::move(members)) {}
+
+  std::unique_ptr<PendingTransfer> send(const at::Tensor& tensor, int peer) override {
+    return start(
+        peer, [&](std::vector<at::Tensor>& tensors, int rank) { return world_->send(tensors, rank, 0); }, tensor);
+  }
+  std::unique_ptr<PendingTransfer> receive(const at::Tensor& tensor, int peer) override {
+    return start(
+        peer, [&](std::vector<at::Tensor>& tensors, int rank) { return world_->recv(tensors, rank, 0); }, tensor);
+  }
+
+ private:
+  template <typename Call>
+  std::unique_ptr<PendingTransfer> start(int peer, Call&& call, const at::Tensor& tensor) {
+    const int rank = members_.at(static_cast<std::size_t>(peer));
+    const std::string whom = fmt::format("rank {}", rank);
+    std::vector<at::Tensor> tensors = {tensor};
+    return std::make_unique<GlooTransfer>(talking_to(whom, [&] { return call(tensors, rank); }), whom);
+  }
+
+  compat::GlooGroupPointer world_;
+  std::vector<int> members_;
+};
+
+class GlooCollective final : public Collective {
+ public:
+  GlooCollective(compat::GlooGroupPointer group, std::string name, int rank, int size)
+      : group_(std::move(group)), name_("the " + std::move(name)), rank_(rank), size_(size) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+
+  std::unique_ptr<PendingTransfer> start_all_reduce(const at::Tensor& tensor, Reduction reduction) override {
+    // Gloo does not reduce bf16.
+    const bool narrow = tensor.scalar_type() == at::kBFloat16;
+    const at::Tensor buffer = narrow ? tensor.to(at::kFloat) : tensor;
+    std::vector<at::Tensor> tensors = {buffer};
+    auto work = talking_to(name_, [&] { return group_->allreduce(tensors, compat::all_reduce_options(reduction)); });
+    std::function<void()> finish;
+    if (narrow) finish = [tensor, buffer] { tensor.copy_(buffer); };
+    return std::make_unique<GlooTransfer>(std::move(work), name_, std::move(finish));
+  }
+
+  void all_gather(const at::Tensor& all, const at::Tensor& part) override {
+    std::vector<std::vector<at::Tensor>> outputs = {all.chunk(size_)};
+    std::vector<at::Tensor> inputs = {part};
+    talking_to(name_, [&] { return group_->allgather(outputs, inputs)->wait(); });
+  }
+
+  // Gloo has none of its own.
+  void reduce_scatter(const at::Tensor& part, const at::Tensor& all) override {
+    all_reduce(all);
+    part.copy_(all.narrow(0, rank_ * part.size(0), part.size(0)));
+  }
+
+  void broadcast(const at::Tensor& tensor, int root) override {
+    std::vector<at::Tensor> tensors = {tensor};
+    talking_to(name_, [&] { return group_->broadcast(tensors, compat::broadcast_options(root))->wait(); });
+  }
+
+ private:
+  compat::GlooGroupPointer group_;
+  std::string name_;
+  int rank_;
+  int size_;
+};
+
+/// Makes the groups of a rank. A group has its own keys in the store and its own connections.
+class GroupMaker {
+ public:
+  GroupMaker(StorePointer store, std::chrono::seconds timeout, int rank)
+      : store_(std::move(store)), timeout_(timeout), rank_(rank) {}
+
+  [[nodiscard]] compat::GlooGroupPointer connect(const std::string& name, std::span<const int> members) const {
+    const auto own = std::ranges::find(members, rank_) - members.begin();
+    return talking_to(fmt::format("the {}", name), [&] {
+      return compat::make_gloo_group(store_, fmt::format("{} of rank {}", name, members.front()), static_cast<int>(own),
+                                     static_cast<int>(members.size()), timeout_);
+    });
+  }
+
+  [[nodiscard]] std::unique_ptr<Collective> collective(const std::string& name, std::span<const int> members) const {
+    const auto own = std::ranges::find(members, rank_) - members.begin();
+    return std::make_unique<GlooCollective>(connect(name, members), name, static_cast<int>(own),
+                                            static_cast<int>(members.size()));
+  }
+
+ private:
+  StorePointer store_;
+  std::chrono::seconds timeout_;
+  int rank_;
+};
+
+}  // namespace
+
+Communicators connect_gloo(const RankLayout& layout, int rank, const Rendezvous& rendezvous,
+                           std::chrono::seconds timeout) {
+  const int size = layout.world_size();
+  const GroupMaker maker(
+      talking_to("the rendezvous", [&] { return compat::open_store(rendezvous, rank, size, timeout); }), timeout, rank);
+  std::vector<int> everybody(static_cast<std::size_t>(size));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  const compat::GlooGroupPointer world = maker.connect("job", everybody);
+  const std::vector<int> pipeline = layout.pipeline_of(rank);
+  Communicators ranks;
+  ranks.pipeline = std::make_unique<GlooPipeline>(world, pipeline);
+  ranks.world = std::make_unique<GlooCollective>(world, "job", rank, size);
+  ranks.data = maker.collective("data-parallel group", layout.replicas_of(rank));
+  ranks.tensor = maker.collective("tensor-parallel group", layout.tensor_group_of(rank));
+  const std::array<int, 2> ends = {pipeline.front(), pipeline.back()};
+  if (pipeline.size() > 1 && (rank == ends[0] || rank == ends[1])) {
+    ranks.tied = maker.collective("first and last stage", ends);
+  }
+  return ranks;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,91 @@
+#include "trainer/optimizer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace lowgear {
+namespace {
+
+using torch::autograd::AutoGradMode;
+
+}  // namespace
+
+AdamW::AdamW(ParameterStore& store, const OptimizerConfig& config, Communicators& ranks)
+    : store_(&store), config_(config), ranks_(&ranks) {
+  const AutoGradMode no_gradient(false);
+  const std::int64_t all = store.values().numel();
+  const std::int64_t own = shared() ? all / ranks.data->size() : all;
+  state_.begin = shared() ? own * ranks.data->rank() : 0;
+  const at::Tensor values = store.values().narrow(0, state_.begin, own);
+  state_.master = values.scalar_type() == at::kFloat ? values : values.to(at::kFloat);
+  state_.mean = at::zeros_like(state_.master);
+  state_.variance = at::zeros_like(state_.master);
+  gradients_ = store.gradients().narrow(0, state_.begin, own);
+}
+
+double AdamW::step(double learning_rate) {
+  const AutoGradMode no_gradient(false);
+  reduce_gradients();
+  const double norm = global_norm();
+  if (std::isfinite(norm)) {
+    ++steps_;
+    const bool clip = config_.clip_norm > 0 && norm > config_.clip_norm;
+    update(learning_rate, clip ? config_.clip_norm / norm : 1.0);
+    publish();
+  }
+  store_->zero_gradients();
+  return norm;
+}
+
+void AdamW::reduce_gradients() {
+  if (ranks_->data->size() == 1) return;
+  if (!shared()) return ranks_->data->all_reduce(store_->gradients());
+  const at::Tensor own = at::empty_like(gradients_);
+  ranks_->data->reduce_scatter(own, store_->gradients());
+  gradients_.copy_(own);
+}
+
+/// Over every parameter of the model once: one that tensor-parallel ranks hold alike counts on the first of them, a
+/// tied one where the embedding is. Sums of squares by parameter are added in the model's order whatever the pipeline,
+/// so that it changes no bit.
+double AdamW::global_norm() const {
+  const std::int64_t end = state_.begin + gradients_.numel();
+  std::vector<at::Tensor> squares;
+  for (const Parameter& parameter : store_->parameters()) {
+    const std::int64_t first = std::max(parameter.offset, state_.begin);
+    const std::int64_t last = std::min(parameter.offset + parameter.count(), end);
+    const bool counts = !parameter.tied_copy && (parameter.shard.split() || ranks_->tensor->rank() == 0);
+    if (first >= last || !counts) continue;
+    squares.push_back(store_->gradients().narrow(0, first, last - first).norm(2, at::kDouble).square());
+  }
+  const auto options = store_->gradients().options().dtype(at::kDouble);
+  const at::Tensor sum = squares.empty() ? at::zeros({1}, options) : at::stack(squares).sum().reshape({1}).to(options);
+  // With replicas that hold the same gradients, the first one counts.
+  if (!shared() && ranks_->data->rank() != 0) sum.zero_();
+  ranks_->world->all_reduce(sum);
+  return std::sqrt(sum.item<double>());
+}
+
+void AdamW::update(double learning_rate, double gradient_scale) {
+  const auto step = static_cast<double>(steps_);
+  const double mean_correction = 1 - std::pow(config_.beta1, step);
+  const double variance_correction = 1 - std::pow(config_.beta2, step);
+  if (gradient_scale != 1.0) gradients_.mul_(gradient_scale);
+  state_.mean.mul_(config_.beta1).add_(gradients_, 1 - config_.beta1);
+  state_.variance.mul_(config_.beta2).addcmul_(gradients_, gradients_, 1 - config_.beta2);
+  const std::int64_t decaying = std::clamp<std::int64_t>(store_->decaying() - state_.begin, 0, state_.master.numel());
+  state_.master.narrow(0, 0, decaying).mul_(1 - learning_rate * config_.weight_decay);
+  const at::Tensor denominator = state_.variance.div(variance_correction).sqrt_().add_(config_.epsilon);
+  state_.master.addcdiv_(state_.mean, denominator, -learning_rate / mean_correction);
+}
+
+void AdamW::publish() {
+  const AutoGradMode no_gradient(false);
+  const at::Tensor& values = store_->values();
+  const at::Tensor own = values.narrow(0, state_.begin, state_.master.numel());
+  if (!state_.master.is_alias_of(values)) own.copy_(state_.master);
+  if (shared()) ranks_->data->all_gather(values, own.clone());
+}
+
+}  // namespace lowgear

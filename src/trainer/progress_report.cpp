@@ -1,0 +1,117 @@
+#include "trainer/progress_report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/json.h"
+
+namespace lowgear {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Between lines, so that quick steps do not flood the log.
+constexpr std::chrono::seconds kLineEvery{1};
+
+std::string duration_text(double time_s) {
+  const auto whole = static_cast<std::int64_t>(time_s + 0.5);
+  return whole < 3600 ? fmt::format("{}:{:02}", whole / 60, whole % 60)
+                      : fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
+}
+
+}  // namespace
+
+std::string RunSummary::json() const {
+  Json json = {{"steps", steps},         {"counted_steps", counted_steps}, {"first_loss", first_loss},
+               {"last_loss", last_loss}, {"step_time_s", step_time_s},     {"tokens_per_s", tokens_per_s}};
+  if (step_energy_j) json["step_energy_j"] = *step_energy_j;
+  json["energy"] = !step_energy_j ? "none" : simulated ? "simulated" : "measured";
+  json["invalid"] = invalid;
+  return json.dump();
+}
+
+std::string RunSummary::text() const {
+  std::string text = fmt::format("{} steps: loss {:.4f} -> {:.4f}, {:.4g} s a step, {:.4g} tokens/s", steps, first_loss,
+                                 last_loss, step_time_s, tokens_per_s);
+  if (step_energy_j) {
+    text += fmt::format(", {:.5g} J a step ({:.4g} J/token, {})", *step_energy_j,
+                        *step_energy_j / (tokens_per_s * step_time_s), simulated ? "simulated" : "measured");
+  }
+  if (invalid) {
+    text +=
+        "\ninvalid: the real computation took longer than the simulated kernels; times and energies mean nothing. Make "
+        "simulated_gpu.layer_forward_s longer, or the model smaller";
+  }
+  return text;
+}
+
+ProgressReport::ProgressReport(const TrainConfig& config, Output output)
+    : config_(&config), output_(output), terminal_(::isatty(STDOUT_FILENO) != 0) {
+  if (!config.metrics) return;
+  metrics_.open(*config.metrics, std::ios::trunc);
+  if (!metrics_) throw Error(fmt::format("{}: cannot be written", config.metrics->string()));
+}
+
+void ProgressReport::add(const StepResult& result) {
+  if (summary_.steps == 0) summary_.first_loss = result.loss;
+  summary_.last_loss = result.loss;
+  summary_.simulated = result.simulated;
+  summary_.invalid = summary_.invalid || result.invalid;
+  if (++summary_.steps > std::min(kWarmUpSteps, config_->steps - 1)) {
+    ++summary_.counted_steps;
+    time_s_ += result.time_s;
+    energy_j_ += result.energy_j.value_or(0);
+    all_energy_ = all_energy_ && result.energy_j.has_value();
+    const auto counted = static_cast<double>(summary_.counted_steps);
+    summary_.step_time_s = time_s_ / counted;
+    if (all_energy_) summary_.step_energy_j = energy_j_ / counted;
+    summary_.tokens_per_s = static_cast<double>(config_->tokens_per_step()) / summary_.step_time_s;
+  }
+  if (metrics_.is_open()) write_metrics(result);
+  if (output_ == Output::lines) print_line(result);
+}
+
+void ProgressReport::write_metrics(const StepResult& result) {
+  Json json = {{"step", result.step},
+               {"loss", result.loss},
+               {"gradient_norm", result.gradient_norm},
+               {"learning_rate", result.learning_rate},
+               {"time_s", result.time_s},
+               {"tokens", config_->tokens_per_step()}};
+  if (result.energy_j) {
+    json["energy_j"] = *result.energy_j;
+    json["energy_uncertainty_j"] = result.energy_uncertainty_j;
+    json["energy"] = result.simulated ? "simulated" : "measured";
+  }
+  if (result.invalid) json["invalid"] = true;
+  metrics_ << json.dump() << '\n' << std::flush;
+}
+
+void ProgressReport::print_line(const StepResult& result) {
+  const bool last = result.step + 1 == config_->steps;
+  const auto now = Clock::now();
+  if (!last && printed_ && now - *printed_ < kLineEvery) return;
+  printed_ = now;
+  const double rate = static_cast<double>(config_->tokens_per_step()) / result.time_s;
+  const double left_s = static_cast<double>(config_->steps - result.step - 1) * result.time_s;
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  {:.3f} s  {:.0f} tokens/s", result.step + 1, config_->steps,
+                                 result.loss, result.time_s, rate);
+  if (result.energy_j) {
+    line += fmt::format("  {:.3g} J/token{}", *result.energy_j / static_cast<double>(config_->tokens_per_step()),
+                        result.simulated ? " simulated" : "");
+  }
+  line += fmt::format("  {} left", duration_text(left_s));
+  // A terminal shows one line that changes.
+  fmt::print("{}{}{}", terminal_ ? "\r\033[K" : "", line, terminal_ && !last ? "" : "\n");
+  std::fflush(stdout);
+}
+
+void ProgressReport::finish() {
+  fmt::print("{}\n", output_ == Output::summary_json ? summary_.json() : summary_.text());
+  std::fflush(stdout);
+}
+
+}  // namespace lowgear

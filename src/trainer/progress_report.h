@@ -1,0 +1,61 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "launcher/train_config.h"
+#include "trainer/training_run.h"
+
+namespace lowgear {
+
+/// What a run comes to: the first steps, in which memory is allocated and clocks settle, are left out of the means.
+struct RunSummary {
+  std::int64_t steps = 0;
+  std::int64_t counted_steps = 0;
+  double first_loss = 0;
+  double last_loss = 0;
+  double step_time_s = 0;               ///< mean
+  std::optional<double> step_energy_j;  ///< mean, all GPUs
+  double tokens_per_s = 0;
+  bool simulated = false;
+  bool invalid = false;
+
+  [[nodiscard]] std::string json() const;
+  [[nodiscard]] std::string text() const;
+};
+
+/// Tells people and programs how training goes: a line now and then on standard output, a JSON line for every step in a
+/// file.
+class ProgressReport {
+ public:
+  enum class Output : unsigned char { lines, summary_json };
+  /// Throws Error when the metrics file cannot be written.
+  ProgressReport(const TrainConfig& config, Output output);
+
+  void add(const StepResult& result);
+  /// Prints the summary.
+  void finish();
+  [[nodiscard]] const RunSummary& summary() const { return summary_; }
+
+ private:
+  static constexpr std::int64_t kWarmUpSteps = 2;
+  void write_metrics(const StepResult& result);
+  void print_line(const StepResult& result);
+
+  const TrainConfig* config_;
+  Output output_;
+  bool terminal_;
+  std::ofstream metrics_;
+  RunSummary summary_;
+  double time_s_ = 0;
+  double energy_j_ = 0;
+  bool all_energy_ = true;
+  std::optional<std::chrono::steady_clock::time_point> printed_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,193 @@
+#include "trainer/training_run.h"
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "core/file.h"
+#include "launcher/training_schedule.h"
+#include "model/partition.h"
+#include "plan/plan_json.h"
+#include "schedule/communication.h"
+#include "trainer/learning_rate.h"
+#include "trainer/sharding.h"
+
+namespace lowgear {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::vector<int> stages_of_rank(const Schedule& schedule, int position) {
+  std::vector<int> stages;
+  const std::vector<int> rank_of = rank_of_stage(schedule);
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    if (rank_of[static_cast<std::size_t>(stage)] == position) stages.push_back(stage);
+  }
+  return stages;
+}
+
+/// A plan of one clock for everything that a schedule computes.
+Plan uniform_plan(const Schedule& schedule, int clock_mhz) {
+  Plan plan;
+  plan.policy = "profile";
+  plan.schedule = schedule.name;
+  plan.microbatches = schedule.microbatches;
+  for (const auto& actions : schedule.ranks) {
+    auto& ops = plan.ranks.emplace_back();
+    for (const Action& action : actions) {
+      if (is_message(action.kind)) continue;
+      ops.push_back(
+          {.stage = action.stage, .kind = action.op, .microbatch = action.microbatch, .clock_mhz = clock_mhz});
+    }
+  }
+  return plan;
+}
+
+}  // namespace
+
+/// Tells client and simulated GPU about units.
+class TrainingRun::Observer final : public UnitObserver {
+ public:
+  Observer(TrainingRun& run, std::map<int, Stage*> stages) : run_(&run), stages_(std::move(stages)) {}
+
+  void unit_begins(const Action& unit) override {
+    run_->client_->unit_begin(unit.op, static_cast<std::uint16_t>(unit.stage),
+                              static_cast<std::uint32_t>(unit.microbatch));
+    if (!run_->simulated_gpu_) return;
+    const StageRange& range = stages_.at(unit.stage)->range();
+    run_->simulated_gpu_->begin(simulated_kernel(*run_->config_.simulated_gpu, range, unit.op));
+  }
+  void unit_ended(const Action& unit) override {
+    if (run_->simulated_gpu_) run_->simulated_gpu_->end();
+    run_->client_->unit_end(unit.op, static_cast<std::uint16_t>(unit.stage),
+                            static_cast<std::uint32_t>(unit.microbatch));
+  }
+
+ private:
+  TrainingRun* run_;
+  std::map<int, Stage*> stages_;
+};
+
+/// What all ranks add up behind a step.
+struct TrainingRun::Totals {
+  double loss = 0;
+  double energy_j = 0;
+  double energy_uncertainty_j = 0;
+  double without_energy = 0;  ///< ranks whose GPU did not report it
+  double simulated = 0;
+  double invalid = 0;
+  double end = 0;
+
+  void add_up(Collective& world) {
+    const at::Tensor sum =
+        at::tensor({loss, energy_j, energy_uncertainty_j, without_energy, simulated, invalid, end}, at::kDouble);
+    world.all_reduce(sum);
+    const double* values = sum.data_ptr<double>();
+    for (double* member : {&loss, &energy_j, &energy_uncertainty_j, &without_energy, &simulated, &invalid, &end}) {
+      *member = *values++;
+    }
+  }
+};
+
+TrainingRun::TrainingRun(const TrainConfig& config, int rank, Communicators ranks, Client& client,
+                         std::unique_ptr<SimulatedGpu> simulated_gpu)
+    : config_(config),
+      layout_(config_.parallel),
+      rank_(rank),
+      place_(layout_.place_of(rank)),
+      ranks_(std::move(ranks)),
+      client_(&client),
+      simulated_gpu_(std::move(simulated_gpu)),
+      schedule_(training_schedule(config_)),
+      data_(config_),
+      measures_(!client.status().gpu_uuid.empty()) {
+  const std::vector<LayerRange> partition =
+      partition_layers(config_.model, schedule_.stages, parse_partition_rule(config_.partition));
+  const at::ScalarType type = config_.bf16 ? at::kBFloat16 : at::kFloat;
+  part_ = std::make_unique<ModelPart>(
+      config_.model, partition, stages_of_rank(schedule_, place_.pp),
+      ModelPartOptions{.type = type, .recompute = config_.recompute, .buffer_multiple = config_.parallel.dp}, ranks_);
+  initialize(part_->store(), config_.model.layers, config_.seed);
+  optimizer_ = std::make_unique<AdamW>(part_->store(), config_.optimizer, ranks_);
+  engine_ = std::make_unique<PipelineEngine>(
+      schedule_, place_.pp, part_->stages(), *ranks_.pipeline,
+      EngineOptions{.activation_shape = {config_.microbatch_size, config_.sequence_length, config_.model.hidden},
+                    .activation_options = at::TensorOptions(type),
+                    .loss_gradient = 1.0 / (config_.microbatches * config_.parallel.dp)});
+  observer_ = std::make_unique<Observer>(*this, part_->stages());
+  if (config_.plan) load_plan(*config_.plan);
+}
+
+TrainingRun::~TrainingRun() = default;
+
+void TrainingRun::load_plan(const std::filesystem::path& plan) {
+  client_->load_plan(plan, place_.pp, /*nearest_below=*/false);
+}
+
+/// While profiling, each clock in turn for as many steps as configured.
+void TrainingRun::follow_profile_clock(std::int64_t step) {
+  if (!config_.profile) return;
+  const ProfileConfig& profile = *config_.profile;
+  const std::int64_t length = profile.settle_iterations + profile.iterations;
+  const auto index = static_cast<std::size_t>(step / length);
+  if (step % length != 0 || index >= profile.clocks_mhz.size()) return;
+  const int clock_mhz = profile.clocks_mhz[index];
+  const std::filesystem::path file = *config_.recording / fmt::format("clock-{}-rank-{}.json", clock_mhz, rank_);
+  write_file_atomically(file, write_plan(uniform_plan(without_communication(schedule_), clock_mhz)));
+  load_plan(file);
+}
+
+StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end) {
+  const std::vector<Microbatch> microbatches = data_.microbatches(number, place_.dp, at::kCPU);
+  const auto start = Clock::now();
+  const auto window = measures_ ? std::optional(client_->window_begin("step")) : std::nullopt;
+  client_->iteration_begin();
+  const at::Tensor loss = engine_->run(microbatches, observer_.get());
+  part_->reduce_tied_gradients();
+  StepResult result;
+  result.step = number;
+  result.learning_rate = learning_rate(config_.optimizer, number, config_.steps);
+  result.gradient_norm = optimizer_->step(result.learning_rate);
+  client_->iteration_end();
+  const WindowMeasurement measured = window ? client_->window_end(*window) : WindowMeasurement{};
+
+  Totals totals;
+  if (place_.tp == 0) totals.loss = loss.item<double>() / (config_.microbatches * config_.parallel.dp);
+  totals.energy_j = measured.gpu_energy_j().value_or(0);
+  totals.energy_uncertainty_j = measured.gpu_energy_uncertainty_j();
+  totals.without_energy = measured.gpu_energy_j() ? 0 : 1;
+  totals.simulated = measured.simulated ? 1 : 0;
+  totals.invalid = simulated_gpu_ && simulated_gpu_->times().invalid() ? 1 : 0;
+  totals.end = asked_to_end() ? 1 : 0;
+  totals.add_up(*ranks_.world);
+  result.time_s = seconds_since(start);
+  result.loss = totals.loss;
+  if (totals.without_energy == 0) result.energy_j = totals.energy_j;
+  result.energy_uncertainty_j = totals.energy_uncertainty_j;
+  result.simulated = totals.simulated > 0;
+  result.invalid = totals.invalid > 0;
+  end = totals.end > 0;
+  return result;
+}
+
+void TrainingRun::run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report) {
+  for (std::int64_t number = 0; number < config_.steps; ++number) {
+    follow_profile_clock(number);
+    bool end = false;
+    const StepResult result = step(number, asked_to_end, end);
+    if (rank_ == 0) report(result);
+    if (!std::isfinite(result.loss) || !std::isfinite(result.gradient_norm)) {
+      throw Diverged(
+          fmt::format("step {}: the loss is {} and the norm of the gradients {}: training has diverged; lower "
+                      "the learning rate",
+                      number, result.loss, result.gradient_norm));
+    }
+    if (end) return;
+  }
+}
+
+}  // namespace lowgear

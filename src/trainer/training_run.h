@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/client.h"
+#include "launcher/rank_layout.h"
+#include "launcher/train_config.h"
+#include "schedule/schedule.h"
+#include "trainer/engine.h"
+#include "trainer/model_part.h"
+#include "trainer/optimizer.h"
+#include "trainer/simulated_gpu.h"
+#include "trainer/training_data.h"
+#include "trainer/transport.h"
+
+namespace lowgear {
+
+/// What a step did, over all ranks.
+struct StepResult {
+  std::int64_t step = 0;
+  double loss = 0;           ///< mean over the step's tokens, in nats
+  double gradient_norm = 0;  ///< before clipping
+  double learning_rate = 0;
+  double time_s = 0;
+  std::optional<double> energy_j;   ///< of all GPUs; empty when not all report it
+  double energy_uncertainty_j = 0;  ///< +-
+  bool simulated = false;           ///< the GPUs are Lowgear's simulation
+  bool invalid = false;             ///< on simulated GPUs: real computation took longer than the simulated one
+};
+
+/// Loss that is no number any more: training must not go on from here.
+class Diverged : public Error {
+ public:
+  using Error::Error;
+};
+
+/// One rank's share of a training job.
+class TrainingRun {
+ public:
+  /// `client` tells the agent about units and measures energy; it outlives the run. Throws InputError when
+  /// configuration, files and schedule do not fit together.
+  TrainingRun(const TrainConfig& config, int rank, Communicators ranks, Client& client,
+              std::unique_ptr<SimulatedGpu> simulated_gpu);
+  ~TrainingRun();
+
+  /// Runs all steps, or until `asked_to_end` says so on any rank (all ranks then stop behind the same step). `report`
+  /// is called on rank 0 after each. Throws Diverged, and Error when another rank has gone.
+  void run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report);
+  [[nodiscard]] ParameterStore& store() { return part_->store(); }
+
+ private:
+  class Observer;
+  struct Totals;
+
+  [[nodiscard]] StepResult step(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end);
+  void follow_profile_clock(std::int64_t step);
+  void load_plan(const std::filesystem::path& plan);
+
+  TrainConfig config_;
+  RankLayout layout_;
+  int rank_;
+  RankPlace place_;
+  Communicators ranks_;
+  Client* client_;
+  std::unique_ptr<SimulatedGpu> simulated_gpu_;
+  Schedule schedule_;
+  TrainingData data_;
+  bool measures_;  ///< there is a GPU whose energy can be read
+  std::unique_ptr<ModelPart> part_;
+  std::unique_ptr<PipelineEngine> engine_;
+  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Observer> observer_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,124 @@
+// lowgear-trainer: one rank of a training job. `lowgear train` starts it, or torchrun, srun or mpirun.
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "client/client.h"
+#include "client/rank_environment.h"
+#include "core/error.h"
+#include "core/number.h"
+#include "trainer/gloo_transport.h"
+#include "trainer/progress_report.h"
+#include "trainer/training_run.h"
+
+namespace {
+
+using namespace lowgear;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
+
+/// A rank that nothing is heard of for so long is taken for dead.
+constexpr std::chrono::seconds kTimeout{300};
+
+volatile std::sig_atomic_t asked_to_end = 0;
+
+struct Arguments {
+  std::string config;
+  std::vector<std::string> settings;
+  ProgressReport::Output output = ProgressReport::Output::lines;
+};
+
+Arguments parse_arguments(int count, char** words) {
+  Arguments arguments;
+  for (int i = 1; i < count; ++i) {
+    const std::string_view word = words[i];
+    if (word == "--set" && i + 1 < count)
+      arguments.settings.emplace_back(words[++i]);
+    else if (word == "--json")
+      arguments.output = ProgressReport::Output::summary_json;
+    else if (arguments.config.empty() && !word.starts_with("-"))
+      arguments.config = word;
+    else
+      throw InputError(fmt::format(
+          "{} is not understood; usage: lowgear-trainer [--json] [--set PATH=VALUE]... CONFIG.yaml", quote(word)));
+  }
+  if (arguments.config.empty()) throw InputError("usage: lowgear-trainer [--json] [--set PATH=VALUE]... CONFIG.yaml");
+  return arguments;
+}
+
+Rendezvous rendezvous_from(const Environment& environment) {
+  Rendezvous rendezvous;
+  rendezvous.file = environment("LOWGEAR_RENDEZVOUS").value_or("");
+  if (!rendezvous.file.empty()) return rendezvous;
+  const auto host = environment("MASTER_ADDR");
+  const auto port = parse_integer(environment("MASTER_PORT").value_or(""));
+  if (!host || !port || *port < 1 || *port > UINT16_MAX) {
+    throw InputError(
+        "the ranks do not know where to meet: set MASTER_ADDR to the host of rank 0 and MASTER_PORT to a free port, as "
+        "torchrun does, or start the job with lowgear train");
+  }
+  rendezvous.host = *host;
+  rendezvous.port = static_cast<std::uint16_t>(*port);
+  rendezvous.hosted_elsewhere = environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  return rendezvous;
+}
+
+ClientOptions client_options(const TrainConfig& config, const RankInfo& rank, const Environment& environment) {
+  ClientOptions options;
+  options.agent_socket = environment("LOWGEAR_AGENT_SOCKET").value_or("/run/lowgear/lease.sock");
+  options.job = environment("LOWGEAR_JOB").value_or(rank.job);
+  options.rank = rank;
+  if (config.recording) options.recording = *config.recording;
+  return options;
+}
+
+std::unique_ptr<SimulatedGpu> simulated_gpu_for(const TrainConfig& config, Client& client,
+                                                const Environment& environment) {
+  if (!config.simulated_gpu) return nullptr;
+  const ClientStatus status = client.status();
+  if (status.gpu_uuid.empty()) throw InputError("simulated_gpu: " + status.problem);
+  return std::make_unique<SimulatedGpu>(environment("LOWGEAR_NVML").value_or("libnvidia-ml.so.1"), status.gpu_uuid);
+}
+
+void train(const Arguments& arguments) {
+  const Environment environment = process_environment();
+  const TrainConfig config = read_train_config(arguments.config, arguments.settings);
+  const RankInfo rank = rank_from_environment(environment);
+  const RankLayout layout(config.parallel);
+  if (rank.world_size != layout.world_size()) {
+    throw InputError(fmt::format("{}: parallel: pp x dp x tp is {}, and the job has {} ranks", arguments.config,
+                                 layout.world_size(), rank.world_size));
+  }
+  Client client(client_options(config, rank, environment), environment);
+  auto simulated_gpu = simulated_gpu_for(config, client, environment);
+  Communicators ranks = connect_gloo(layout, rank.rank, rendezvous_from(environment), kTimeout);
+  TrainingRun run(config, rank.rank, std::move(ranks), client, std::move(simulated_gpu));
+  std::optional<ProgressReport> report;
+  if (rank.rank == 0) report.emplace(config, arguments.output);
+  run.run([] { return asked_to_end != 0; }, [&](const StepResult& result) { report->add(result); });
+  if (report) report->finish();
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+  std::signal(SIGTERM, [](int) { asked_to_end = 1; });
+  try {
+    train(parse_arguments(count, words));
+    return EXIT_SUCCESS;
+  } catch (const InputError& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return EXIT_FAILURE;
+  }
+}
