@@ -37,7 +37,7 @@ struct ModelConfig {
   std::int64_t max_positions = 0;  ///< longest sequence, in tokens
   double norm_epsilon = 1e-5;
   double rope_theta = 10000;  ///< base of the rotary frequencies (Llama)
-  RopeScaling rope_scaling;
+  RopeScaling rope_scaling = {};
   bool tied_embeddings = false;  ///< the output matrix is the token embedding
   bool attention_bias = false;   ///< always in GPT-2
   bool mlp_bias = false;         ///< always in GPT-2

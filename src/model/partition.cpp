@@ -143,7 +143,7 @@ double least_bottleneck(const StageCosts& cost, std::size_t stages) {
 /// Of the divisions whose stages cost no more than `bottleneck`, the one with the least sum of squares.
 std::vector<std::int64_t> most_even_boundaries(const StageCosts& cost, std::size_t stages, double bottleneck) {
   const std::size_t layers = cost.layers();
-  const double scale = bottleneck > 0 ? 1 / bottleneck : 1;  // no square overflows
+  const double unit = bottleneck > 0 ? bottleneck : 1;  // so that no square overflows
   std::vector<double> best(layers + 1, kNever);
   best[0] = 0;
   std::vector<std::vector<std::size_t>> begins(stages, std::vector<std::size_t>(layers + 1));
@@ -151,7 +151,7 @@ std::vector<std::int64_t> most_even_boundaries(const StageCosts& cost, std::size
     std::vector<double> next(layers + 1, kNever);
     for (std::size_t end = stage + 1; end <= layers; ++end) {
       for (std::size_t begin = end; begin-- > stage && cost(begin, end) <= bottleneck;) {
-        const double share = cost(begin, end) * scale;
+        const double share = cost(begin, end) / unit;
         const double sum = best[begin] + share * share;
         if (sum >= next[end]) continue;
         next[end] = sum;

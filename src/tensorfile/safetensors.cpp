@@ -162,11 +162,12 @@ std::size_t element_bytes(TensorType type) { return entry_of(type).bytes; }
 std::string_view name(TensorType type) { return entry_of(type).name; }
 
 std::optional<std::size_t> tensor_bytes(TensorType type, std::span<const std::int64_t> shape) {
+  if (std::ranges::any_of(shape, [](std::int64_t dimension) { return dimension < 0; })) return std::nullopt;
+  // Before the others are multiplied, which may overflow.
   if (std::ranges::find(shape, 0) != shape.end()) return 0;
   std::size_t bytes = element_bytes(type);
   for (const std::int64_t dimension : shape) {
-    if (dimension < 0 || __builtin_mul_overflow(bytes, static_cast<std::size_t>(dimension), &bytes))
-      return std::nullopt;
+    if (__builtin_mul_overflow(bytes, static_cast<std::size_t>(dimension), &bytes)) return std::nullopt;
   }
   return bytes;
 }

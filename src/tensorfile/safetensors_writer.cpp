@@ -37,6 +37,14 @@ Json metadata_json(const TensorMetadata& metadata) {
   return json;
 }
 
+std::string text_of(const std::string& path, const Json& header) {
+  try {
+    return header.dump();
+  } catch (const Json::exception&) {
+    throw Error(fmt::format("{}: the name of a tensor or a text of the metadata is not UTF-8", printable(path)));
+  }
+}
+
 /// Length and header, padded with blanks.
 std::string header_of(const std::string& path, std::span<const TensorSpec> tensors, const TensorMetadata& metadata) {
   Json header = Json::object();
@@ -53,7 +61,7 @@ std::string header_of(const std::string& path, std::span<const TensorSpec> tenso
         tensor.name,
         Json{{"dtype", std::string(name(tensor.type))}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}});
   }
-  std::string text = header.dump(-1, ' ', false, Json::error_handler_t::strict);
+  std::string text = text_of(path, header);
   text.append((kAlignmentBytes - text.size() % kAlignmentBytes) % kAlignmentBytes, ' ');
   if (text.size() > kMaxSafetensorsHeaderBytes) {
     throw Error(
