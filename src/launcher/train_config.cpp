@@ -172,10 +172,12 @@ void read_simulated_gpu(const YamlView& map, TrainConfig& config) {
 void read_outputs(const YamlView& root, const fs::path& folder, TrainConfig& config) {
   if (root.has("checkpoint")) {
     const YamlView map = root.at("checkpoint");
-    map.require_only({"folder", "every"});
+    map.require_only({"folder", "every", "keep"});
     config.checkpoint = path_at(map.at("folder"), folder);
     read_optional(map, "every", 1, kMaxSteps, config.checkpoint_every);
+    read_optional(map, "keep", 1, 1'000'000, config.checkpoint_keep);
   }
+  read_optional(root, "export", folder, config.export_folder);
   read_optional(root, "metrics", folder, config.metrics);
   if (!root.has("energy")) return;
   const YamlView map = root.at("energy");
@@ -194,7 +196,8 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
                                std::span<const std::string> settings) {
   const YamlView root = YamlView::parse(text, source, settings);
   root.require_only({"model", "partition", "data", "parallel", "schedule", "microbatches", "microbatch_size", "type",
-                     "recompute", "optimizer", "steps", "seed", "checkpoint", "metrics", "energy", "simulated_gpu"});
+                     "recompute", "optimizer", "steps", "seed", "checkpoint", "export", "metrics", "energy",
+                     "simulated_gpu"});
   TrainConfig config;
   config.steps = root.at("steps").integer_in(1, kMaxSteps);
   read_model(root, folder, config);

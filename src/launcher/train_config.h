@@ -73,8 +73,10 @@ struct TrainConfig {
   std::int64_t steps = 0;
   std::uint64_t seed = 1;
 
-  std::optional<std::filesystem::path> checkpoint;  ///< folder
-  std::int64_t checkpoint_every = 0;                ///< steps; 0: at the end only
+  std::optional<std::filesystem::path> checkpoint;     ///< folder; the newest complete one in it is gone on from
+  std::int64_t checkpoint_every = 0;                   ///< steps; 0: at the end only
+  int checkpoint_keep = 2;                             ///< newest ones; older ones are deleted
+  std::optional<std::filesystem::path> export_folder;  ///< for the weights at the end, as Hugging Face has them
   std::optional<std::filesystem::path> plan;
   std::optional<std::filesystem::path> recording;
   std::optional<std::filesystem::path> metrics;  ///< JSON lines, one a step
