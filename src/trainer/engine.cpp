@@ -48,6 +48,7 @@ at::Tensor PipelineEngine::run(std::span<const Microbatch> microbatches, UnitObs
       continue;
     }
     group.close();
+    wait_for_input(action);
     if (observer != nullptr) observer->unit_begins(action);
     compute(action, microbatches[static_cast<std::size_t>(action.microbatch)]);
     if (observer != nullptr) observer->unit_ended(action);
@@ -67,6 +68,15 @@ void PipelineEngine::forget() {
   outgoing_.clear();
   for (const auto& [index, stage] : stages_) stage->clear();
   loss_ = at::zeros({}, options_.activation_options.dtype(at::kFloat));
+}
+
+/// Before the unit begins: waiting is no work, and runs at the clock of the unit before.
+void PipelineEngine::wait_for_input(const Action& action) {
+  const bool is_forward = action.op == OpKind::forward;
+  if (action.op == OpKind::weight_gradient) return;
+  auto& inbox = is_forward ? incoming_activations_ : incoming_gradients_;
+  const auto found = inbox.find({action.stage + (is_forward ? -1 : 1), action.microbatch});
+  if (found != inbox.end()) found->second.transfer->wait();
 }
 
 void PipelineEngine::compute(const Action& action, const Microbatch& microbatch) {
@@ -109,7 +119,6 @@ at::Tensor PipelineEngine::take(std::map<Key, at::Tensor>& here, std::map<Key, I
   }
   const auto found = inbox.find(key);
   TORCH_INTERNAL_ASSERT(found != inbox.end(), "a computation before its input was asked for");
-  found->second.transfer->wait();
   at::Tensor tensor = std::move(found->second.tensor);
   inbox.erase(found);
   return tensor;

@@ -58,6 +58,7 @@ class PipelineEngine {
     std::unique_ptr<PendingTransfer> transfer;
   };
 
+  void wait_for_input(const Action& action);
   void compute(const Action& action, const Microbatch& microbatch);
   void forward(const Action& action, const Microbatch& microbatch);
   void backward(const Action& action, WeightGradients when);

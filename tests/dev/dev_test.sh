@@ -121,11 +121,14 @@ fresh; installed_except libgtest-dev chromium clang; run quickstart
 never_calls apt-get "$what"
 
 what="quickstart stops where a step fails"
-fresh; stand_in lowgear '[ "$1" != verify ]' "$work/project/build/release/bin"; run quickstart
+fresh; stand_in python3 'exit 1'; run quickstart
 exits 1 "$what"
-says "lowgear verify failed" "$what"
-calls "lowgear example --out out/quickstart" "$what"
-never_calls "lowgear compare" "$what"
+calls "python3 examples/closed-loop/closed_loop.py build/release out/quickstart" "$what"
+
+what="quickstart without a build"
+fresh; stand_in cmake '[[ $1 != --build ]]'; stand_in python3 ''; run quickstart
+exits 1 "$what"
+never_calls "python3" "$what"
 
 what="a configuration that fails"
 fresh; stand_in cmake 'echo "CMake Error: reason"; exit 1'; run build debug

@@ -1,0 +1,158 @@
+#!/usr/bin/env python3
+"""Trains on four simulated GPUs, profiles them, plans their clocks, and trains again by the plan.
+
+    examples/closed-loop/closed_loop.py [BUILD_FOLDER] [OUTPUT_FOLDER]
+
+What a user does on a cluster, on one machine without a GPU: the training is real and runs on the CPU; the GPUs, which
+decide how long its units take and what they draw, are simulated. Takes some two minutes and needs no root. Ends with 0
+only if the plan saved energy, kept the time, and left the losses as they were.
+"""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+JOB = HERE / "job.yaml"
+STAGES, MICROBATCHES, STEPS = 4, 6, 10
+CLOCKS_MHZ = [1410, 1290, 1155, 1020, 885]
+SETTLE, COUNTED = 1, 5
+MAX_SLOWDOWN = 1.02  # of the run by the plan, with what a busy machine adds to either run
+
+
+class Machine:
+    """Four simulated GPUs, and the agent that sets their clocks."""
+
+    def __init__(self, build, folder, log):
+        self.log = log
+        self.lowgear = str(build / "bin" / "lowgear")
+        self.folder = folder
+        self.agent = None
+        os.environ["LOWGEAR_NVML"] = str(build / "simgpu" / "libnvidia-ml.so.1")
+        os.environ["LOWGEAR_SIMGPU"] = str(folder / "machine")
+        os.environ["LOWGEAR_AGENT_SOCKET"] = str(folder / "lease.sock")
+
+    def __enter__(self):
+        self.run("simgpu", "create", "--gpus", f"{STAGES}xA100", "--any-user")
+        config = self.folder / "agent.toml"
+        config.write_text(
+            f'journal = "{self.folder}/journal"\n[sockets]\nlease_socket = "{self.folder}/lease.sock"\n'
+            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n'
+        )
+        config.chmod(0o600)
+        self.agent = subprocess.Popen([self.lowgear, "agent", "--config", str(config)], stderr=subprocess.PIPE)
+        end = time.monotonic() + 10
+        while not self.answers():
+            if self.agent.poll() is not None or time.monotonic() > end:
+                raise SystemExit("the agent did not start: " + self.agent.stderr.read().decode())
+            time.sleep(0.05)
+        return self
+
+    def answers(self):
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(str(self.folder / "lease.sock"))
+                return True
+            except OSError:
+                return False
+
+    def __exit__(self, *_):
+        self.agent.send_signal(signal.SIGTERM)
+        self.agent.communicate(timeout=20)
+
+    def run(self, *words):
+        """The standard output of a command; its remarks go to a log."""
+        result = subprocess.run([self.lowgear, *map(str, words)], capture_output=True, text=True)
+        with open(self.log, "a", encoding="utf-8") as log:
+            log.write(f"$ lowgear {' '.join(map(str, words))}\n{result.stderr}")
+        if result.returncode != 0:
+            raise SystemExit(f"lowgear {words[0]} failed:\n{result.stderr}")
+        return result.stdout
+
+    def train(self, out, *words):
+        """Runs the job; its steps, without those in which clocks and memory settle."""
+        metrics = out.with_suffix(".jsonl")
+        self.run("train", JOB, "--metrics", metrics, *words)
+        return [json.loads(line) for line in metrics.read_text().splitlines()]
+
+    def gpu_name(self):
+        return json.loads(self.run("simgpu", "show", "--json"))["gpus"][0]["name"]
+
+
+def say(text):
+    print(f"[closed loop] {text}", flush=True)
+
+
+def mean(steps, what):
+    counted = steps[2:]
+    return sum(step[what] for step in counted) / len(counted)
+
+
+def profile(machine, out):
+    say(f"profiling while training: {len(CLOCKS_MHZ)} clocks, {SETTLE + COUNTED} steps each")
+    sweep = json.dumps({"clocks_mhz": CLOCKS_MHZ, "settle_iterations": SETTLE, "iterations": COUNTED})
+    recording = out / "recording"
+    machine.train(out / "profiling", "--steps", len(CLOCKS_MHZ) * (SETTLE + COUNTED), "--recording", recording,
+                  "--set", f"energy.profile={sweep}")
+    machine.run("profile", recording, "--clocks", "few", "--supported-clocks", f"{CLOCKS_MHZ[0]}-{CLOCKS_MHZ[-1]}/15",
+                "--skip-iterations", 0, "--out", out / "profile.csv", "--blocking-power-out", out / "blocking.csv")
+
+
+def plan(machine, out):
+    say("planning")
+    summary = json.loads(machine.run(
+        "plan", "--profile", out / "profile.csv", "--stages", STAGES, "--microbatches", MICROBATCHES, "--schedule", "1f1b",
+        "--blocking-power", out / "blocking.csv", "--gpu", machine.gpu_name(), "--out", out / "plan", "--json"))
+    chosen = summary["shown_plan"]
+    return next(row for row in summary["plans"] if row["plan"] == chosen)
+
+
+def show(baseline, planned, by_plan):
+    print(f"\n{'':28}{'time a step':>14}{'energy a step':>16}{'last loss':>12}")
+    for name, steps in (("highest clocks, simulated", baseline), ("by the plan, simulated", by_plan)):
+        print(f"{name:28}{mean(steps, 'time_s'):12.4f} s{mean(steps, 'energy_j'):14.1f} J{steps[-1]['loss']:12.6f}")
+    print(f"{'the plan, planned':28}{planned['time_s']:12.4f} s{planned['energy_j']:14.1f} J")
+
+
+def main():
+    build = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "release").resolve()
+    out = Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "out" / "closed-loop").resolve()
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(prefix="lg-") as folder, Machine(build, Path(folder), out / "log.txt") as machine:
+        profile(machine, out)
+        planned = plan(machine, out)
+        say(f"training {STEPS} steps at the highest clocks")
+        baseline = machine.train(out / "baseline")
+        say(f"training {STEPS} steps by plan {planned['plan']:05}")
+        by_plan = machine.train(out / "plan-run", "--plan", out / "plan" / "plans" / f"{planned['plan']:05}.json")
+
+    show(baseline, planned, by_plan)
+    saved = 1 - mean(by_plan, "energy_j") / mean(baseline, "energy_j")
+    slowdown = mean(by_plan, "time_s") / mean(baseline, "time_s")
+    print(f"\nenergy {-saved:+.1%}, time {slowdown - 1:+.1%} (real training, simulated GPUs)")
+    print(f"report: file://{out}/plan/report.html")
+    problems = []
+    if any(step.get("invalid") for step in baseline + by_plan):
+        problems.append("this machine was too slow or too busy for the simulated GPUs: times and energies mean nothing")
+    if [step["loss"] for step in baseline] != [step["loss"] for step in by_plan]:
+        problems.append("the losses differ: clocks must not change what is computed")
+    if saved <= 0:
+        problems.append("no energy was saved")
+    if slowdown > MAX_SLOWDOWN:
+        problems.append("the plan was slower")
+    for problem in problems:
+        print(f"problem: {problem}", file=sys.stderr)
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
