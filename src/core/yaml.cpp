@@ -1,144 +1,134 @@
 #include "core/yaml.h"
 
 #include <fmt/format.h>
-#include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <optional>
-#include <set>
-#include <utility>
 #include <vector>
 
 #include "core/error.h"
 #include "core/number.h"
 #include "core/suggestion.h"
+#include "core/utf8.h"
 
 namespace lowgear {
 namespace {
 
-/// yaml-cpp counts lines and columns from 0, and says -1 where it does not know.
-SourceLocation location(const YAML::Mark& mark, const std::string& source) {
-  return mark.is_null() ? SourceLocation{source, 0, 0} : SourceLocation{source, mark.line + 1, mark.column + 1};
-}
+using Kind = YamlNode::Kind;
 
-void require_unique_keys(const YAML::Node& map, const std::string& source) {
-  std::set<std::string> seen;
-  for (const auto& member : map) {
-    if (!member.first.IsScalar()) throw_input_error(location(member.first.Mark(), source), "a key is not a word");
-    const std::string& key = member.first.Scalar();
-    if (!seen.insert(key).second) {
-      throw_input_error(location(member.first.Mark(), source), fmt::format("{} stands here twice", quote(key)),
-                        "keep one of them");
-    }
+std::string kind_of(const YamlNode& node) {
+  switch (node.kind) {
+    case Kind::map:
+      return "a map";
+    case Kind::list:
+      return "a list";
+    case Kind::scalar:
+      return quote(node.scalar);
+    case Kind::null:
+      break;
   }
-}
-
-std::string kind_of(const YAML::Node& node) {
-  if (node.IsMap()) return "a map";
-  if (node.IsSequence()) return "a list";
-  if (node.IsScalar()) return quote(node.Scalar());
   return "nothing";
 }
 
-/// Sets the value at the path in a tree of maps; `node` may be undefined so far.
-void set_value(YAML::Node node, std::string_view path, const YAML::Node& value, const std::string& setting) {
-  const std::size_t dot = path.find('.');
-  const std::string key(path.substr(0, dot));
-  if (key.empty() || (node.IsDefined() && !node.IsNull() && !node.IsMap())) {
-    throw InputError(fmt::format("--set {}: there is no such setting", quote(setting)));
-  }
-  if (dot == std::string_view::npos) {
-    node[key] = value;
-    return;
-  }
-  set_value(node[key], path.substr(dot + 1), value, setting);
+[[noreturn]] void refuse_setting(const YamlPlace& option, std::string_view what) {
+  throw_input_error(option.location(), what, "write PATH=VALUE, such as optimizer.learning_rate=1e-4");
 }
 
-void apply_setting(YAML::Node& document, const std::string& setting) {
-  const std::size_t equals = setting.find('=');
-  if (equals == std::string::npos) {
-    throw InputError(fmt::format("--set {}: write PATH=VALUE, such as optimizer.learning_rate=1e-4", quote(setting)));
+/// The value at the path in a tree of maps, made where it is missing.
+YamlNode& value_at(YamlNode& root, std::string_view path, const YamlPlace& option) {
+  if (static_cast<std::size_t>(std::ranges::count(path, '.')) >= kMaxYamlDepth) {
+    refuse_setting(option, "there is no such setting");
   }
-  YAML::Node value;
-  try {
-    value = YAML::Load(setting.substr(equals + 1));
-  } catch (const YAML::Exception& error) {
-    throw InputError(fmt::format("--set {}: {}", quote(setting), error.what()));
+  YamlNode* node = &root;
+  while (true) {
+    const std::size_t dot = path.find('.');
+    const std::string key(path.substr(0, dot));
+    if (key.empty()) refuse_setting(option, "a part of its path is empty");
+    if (node->kind == Kind::null) node->kind = Kind::map;
+    if (node->kind != Kind::map) refuse_setting(option, fmt::format("what {} is to be in is no map", quote(key)));
+    if (node->find(key) == nullptr) {
+      node->keys.push_back({key, option});
+      node->values.emplace_back().place = option;
+    }
+    node = node->find(key);
+    if (dot == std::string_view::npos) return *node;
+    path.remove_prefix(dot + 1);
   }
-  set_value(document, std::string_view(setting).substr(0, equals), value, setting);
+}
+
+void apply_setting(YamlNode& document, const std::string& setting) {
+  const std::size_t equals = std::min(setting.find('='), setting.size());
+  const auto source = std::make_shared<YamlSource>();
+  source->name = fmt::format("--set {}", quote(setting));
+  source->has_lines = false;
+  const YamlPlace option{source, 0};
+  if (equals == setting.size()) refuse_setting(option, "there is no \"=\" in it");
+  source->text = setting.substr(equals + 1);
+  YamlNode value = parse_yaml(source);
+  value_at(document, std::string_view(setting).substr(0, equals), option) = std::move(value);
 }
 
 }  // namespace
 
-struct YamlView::Node {
-  YAML::Node yaml;
-};
-
-YamlView::YamlView(std::shared_ptr<const Node> node, std::string source, std::string path)
-    : node_(std::move(node)), source_(std::move(source)), path_(std::move(path)) {}
-
 YamlView YamlView::parse(std::string_view text, const std::string& source) { return parse(text, source, {}); }
 
 YamlView YamlView::parse(std::string_view text, const std::string& source, std::span<const std::string> settings) {
-  if (text.size() > kMaxYamlBytes) {
-    throw_input_error({source, 0, 0}, fmt::format("{} bytes are more than any configuration has", text.size()));
-  }
-  YAML::Node document;
-  try {
-    document = YAML::Load(std::string(text));
-  } catch (const YAML::ParserException& error) {
-    throw_input_error(location(error.mark, source), error.msg);
-  } catch (const YAML::Exception& error) {
-    throw_input_error(location(error.mark, source), error.msg);
-  }
-  YamlView view(std::make_shared<Node>(Node{document}), source, "");
-  if (!document.IsMap()) view.fail("this is no map of settings", "write lines such as \"steps: 100\"");
-  require_unique_keys(document, source);
-  for (const std::string& setting : settings) apply_setting(document, setting);
+  if (text.starts_with(kUtf8ByteOrderMark)) text.remove_prefix(kUtf8ByteOrderMark.size());
+  const auto document = std::make_shared<YamlNode>(
+      parse_yaml(std::make_shared<const YamlSource>(YamlSource{source, std::string(text), true})));
+  const YamlView view(document, "");
+  if (!view.is_map()) view.fail("this is no map of settings", "write lines such as \"steps: 100\"");
+  for (const std::string& setting : settings) apply_setting(*document, setting);
   return view;
 }
 
 void YamlView::fail(std::string_view what, std::string_view fix) const {
-  throw_input_error(location(node_->yaml.Mark(), source_),
-                    path_.empty() ? std::string(what) : fmt::format("{}: {}", path_, what), fix);
+  throw_input_error(node_->place.location(), path_.empty() ? std::string(what) : fmt::format("{}: {}", path_, what),
+                    fix);
 }
 
-bool YamlView::is_map() const { return node_->yaml.IsMap(); }
-bool YamlView::is_list() const { return node_->yaml.IsSequence(); }
+std::string YamlView::joined(std::string_view key) const {
+  return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key);
+}
+
+bool YamlView::is_map() const { return node_->kind == Kind::map; }
+bool YamlView::is_list() const { return node_->kind == Kind::list; }
 
 bool YamlView::has(std::string_view key) const {
-  if (!node_->yaml.IsMap()) return false;
-  const YAML::Node member = node_->yaml[std::string(key)];
-  return member.IsDefined() && !member.IsNull();
+  const YamlNode* member = node_->find(key);
+  return member != nullptr && member->kind != Kind::null;
 }
 
 YamlView YamlView::at(std::string_view key) const {
-  if (!node_->yaml.IsMap()) fail(fmt::format("expected a map with {}, not {}", quote(key), kind_of(node_->yaml)));
-  if (!has(key)) fail(fmt::format("{} is missing", quote(key)));
-  const YAML::Node member = node_->yaml[std::string(key)];
-  if (member.IsMap()) require_unique_keys(member, source_);
-  return {std::make_shared<Node>(Node{member}), source_,
-          path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key)};
+  if (!is_map()) fail(fmt::format("expected a map with {}, not {}", quote(key), kind_of(*node_)));
+  const YamlNode* member = node_->find(key);
+  if (member == nullptr) fail(fmt::format("{} is missing", quote(key)));
+  const YamlView view(std::shared_ptr<const YamlNode>(node_, member), joined(key));
+  if (member->kind == Kind::null) view.fail("a value is missing");
+  return view;
 }
 
 std::size_t YamlView::size() const {
-  if (!is_list()) fail(fmt::format("expected a list, not {}", kind_of(node_->yaml)));
-  return node_->yaml.size();
+  if (!is_list()) fail(fmt::format("expected a list, not {}", kind_of(*node_)));
+  return node_->values.size();
 }
 
 YamlView YamlView::at(std::size_t index) const {
   if (index >= size()) fail(fmt::format("there is no element {}", index));
-  const YAML::Node element = node_->yaml[index];
-  if (element.IsMap()) require_unique_keys(element, source_);
-  return {std::make_shared<Node>(Node{element}), source_, fmt::format("{}[{}]", path_, index)};
+  return {std::shared_ptr<const YamlNode>(node_, &node_->values[index]), fmt::format("{}[{}]", path_, index)};
 }
 
 std::string YamlView::scalar(std::string_view expected) const {
-  if (!node_->yaml.IsScalar()) fail(fmt::format("expected {}, not {}", expected, kind_of(node_->yaml)));
-  return node_->yaml.Scalar();
+  if (node_->kind != Kind::scalar) fail(fmt::format("expected {}, not {}", expected, kind_of(*node_)));
+  return node_->scalar;
 }
 
-std::string YamlView::text() const { return scalar("a text"); }
+std::string YamlView::text() const {
+  const std::string expected = "a text";
+  std::string text = scalar(expected);
+  if (text.empty()) fail(fmt::format("expected {}, not \"\"", expected));
+  return text;
+}
 
 bool YamlView::boolean() const {
   const std::string text = scalar("true or false");
@@ -163,15 +153,13 @@ double YamlView::number_in(double low, double high) const {
 }
 
 void YamlView::require_only(std::initializer_list<std::string_view> keys) const {
-  if (!is_map()) fail(fmt::format("expected a map, not {}", kind_of(node_->yaml)));
-  for (const auto& member : node_->yaml) {
-    const std::string& key = member.first.Scalar();
-    if (std::ranges::find(keys, key) != keys.end()) continue;
-    const auto meant = nearest_name(key, std::span(keys.begin(), keys.size()));
-    std::vector<std::string_view> all(keys);
+  if (!is_map()) fail(fmt::format("expected a map, not {}", kind_of(*node_)));
+  for (const YamlNode::Key& key : node_->keys) {
+    if (std::ranges::find(keys, key.name) != keys.end()) continue;
+    const auto meant = nearest_name(key.name, std::span(keys.begin(), keys.size()));
+    const std::vector<std::string_view> all(keys);
     throw_input_error(
-        location(member.first.Mark(), source_),
-        fmt::format("{}{} is no setting", path_.empty() ? "" : path_ + ": ", quote(key)),
+        key.place.location(), fmt::format("{}{} is no setting", path_.empty() ? "" : path_ + ": ", quote(key.name)),
         meant ? fmt::format("did you mean {}?", *meant) : fmt::format("there are {}", fmt::join(all, ", ")));
   }
 }

@@ -7,21 +7,23 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+
+#include "core/yaml_tree.h"
 
 namespace lowgear {
-
-/// Most bytes of a YAML document that is read: people write them.
-inline constexpr std::size_t kMaxYamlBytes = std::size_t{1} << 20;
 
 /// A value of a YAML document that knows where it stands, so that a wrong one is reported as
 /// `train.yaml:12:9: parallel.pp: expected a whole number from 1 to 1024, not "four"`. Keeps the document alive.
 class YamlView {
  public:
-  /// Reads a document that is a map. Throws InputError with file, line and column on a syntax error, a duplicate key,
-  /// or anything but a map.
+  /// Reads a document that is a map. Throws InputError with file, line and column on anything else and on what
+  /// parse_yaml refuses.
   [[nodiscard]] static YamlView parse(std::string_view text, const std::string& source);
   /// The same, with some values put in the place of those in the text or added: `optimizer.learning_rate=1e-4`, as
-  /// given on a command line. Throws InputError when one is not of this form or goes through something that is no map.
+  /// given on a command line; without a value, the setting is as if it had not been given. A wrong value is reported
+  /// at its option, `--set "steps=many"`. Throws InputError when one is not of this form, or its path goes through
+  /// something that is no map.
   [[nodiscard]] static YamlView parse(std::string_view text, const std::string& source,
                                       std::span<const std::string> settings);
 
@@ -46,12 +48,11 @@ class YamlView {
   [[noreturn]] void fail(std::string_view what, std::string_view fix = {}) const;
 
  private:
-  struct Node;
-  YamlView(std::shared_ptr<const Node> node, std::string source, std::string path);
+  YamlView(std::shared_ptr<const YamlNode> node, std::string path) : node_(std::move(node)), path_(std::move(path)) {}
+  [[nodiscard]] std::string joined(std::string_view key) const;
   [[nodiscard]] std::string scalar(std::string_view expected) const;
 
-  std::shared_ptr<const Node> node_;
-  std::string source_;
+  std::shared_ptr<const YamlNode> node_;  ///< keeps the whole tree
   std::string path_;
 };
 
