@@ -74,7 +74,7 @@ std::vector<LayerRange> partition_at(std::span<const std::int64_t> boundaries, s
   for (const std::int64_t boundary : boundaries) {
     by_layer.push_back(std::clamp(boundary - embedding_entries, std::int64_t{0}, layers));
   }
-  const std::vector<LayerRange> ranges = ranges_between(by_layer);
+  std::vector<LayerRange> ranges = ranges_between(by_layer);
   for (std::size_t stage = 0; stage < ranges.size(); ++stage) {
     if (ranges[stage].size() > 0) continue;
     fail_boundaries(boundaries, fmt::format("stage {} has no layer, as embedding and head are counted", stage),
@@ -131,7 +131,8 @@ double least_bottleneck(const StageCosts& cost, std::size_t stages) {
       // the two meet, or the one before.
       const std::size_t meeting =
           first_not(stage, end, [&](std::size_t begin) { return best[begin] < cost(begin, end); });
-      double least = meeting < end ? best[meeting] : kNever;
+      double least = kNever;
+      if (meeting < end) least = best[meeting];
       if (meeting > stage) least = std::min(least, cost(meeting - 1, end));
       best[end] = least;
     }
@@ -238,7 +239,7 @@ LayerCosts flop_costs(const ModelConfig& config, std::int64_t sequence_length) {
   for (const ParameterSpec& spec : parameters(config)) {
     if (spec.layer == 0 && spec.shape.size() == 2) layer_weights += element_count(spec.shape);
   }
-  const double attention_width = static_cast<double>(config.heads * config.head_dim);
+  const auto attention_width = static_cast<double>(config.heads * config.head_dim);
   const double layer = kFlopsPerWeight * static_cast<double>(layer_weights) +
                        2 * kFlopsPerWeight * attention_width * static_cast<double>(sequence_length);
   return {.embedding = 0,  // a look-up

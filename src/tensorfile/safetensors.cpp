@@ -133,20 +133,20 @@ class HeaderReader {
     std::ranges::stable_sort(content_.tensors, {}, [](const TensorView& tensor) {
       return std::pair(tensor.data.data(), tensor.data.size());
     });
-    std::size_t end = 0;
+    std::size_t covered = 0;  // bytes from the start
     const TensorView* before = nullptr;
     for (const TensorView& tensor : content_.tensors) {
       const auto begin = static_cast<std::size_t>(tensor.data.data() - data_.data());
-      if (begin < end) fail(fmt::format("the tensors {} and {} overlap", quote(before->name), quote(tensor.name)));
-      if (begin > end) fail_gap(end, begin);
-      end = begin + tensor.data.size();
+      if (begin < covered) fail(fmt::format("the tensors {} and {} overlap", quote(before->name), quote(tensor.name)));
+      if (begin > covered) fail_gap(covered, begin);
+      covered = begin + tensor.data.size();
       before = &tensor;
     }
-    if (end != data_.size()) fail_gap(end, data_.size());
+    if (covered != data_.size()) fail_gap(covered, data_.size());
   }
 
-  [[noreturn]] void fail_gap(std::size_t begin, std::size_t end) const {
-    fail(fmt::format("the bytes {} to {} of its data belong to no tensor", begin, end));
+  [[noreturn]] void fail_gap(std::size_t covered, std::size_t next) const {
+    fail(fmt::format("the bytes {} to {} of its data belong to no tensor", covered, next));
   }
   [[noreturn]] void fail(std::string_view what) const { throw_input_error({source_, 0, 0}, what, kDamaged); }
 
@@ -187,6 +187,7 @@ SafetensorsContent parse_safetensors(std::span<const std::byte> bytes, const std
   if (header_bytes > rest.size()) {
     throw_input_error(where, fmt::format("a header of {} bytes in a file of {}", header_bytes, bytes.size()), kDamaged);
   }
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): bytes
   const std::string_view header(reinterpret_cast<const char*>(rest.data()), header_bytes);
   // A byte order mark or blanks, which JSON readers skip, are not of the format.
   if (!header.starts_with('{')) throw_input_error(where, "its header does not begin with {", "name a safetensors file");

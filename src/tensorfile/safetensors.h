@@ -60,6 +60,8 @@ class SafetensorsFile {
   ~SafetensorsFile();
   SafetensorsFile(SafetensorsFile&&) noexcept;
   SafetensorsFile& operator=(SafetensorsFile&&) noexcept;
+  SafetensorsFile(const SafetensorsFile&) = delete;
+  SafetensorsFile& operator=(const SafetensorsFile&) = delete;
 
   /// In the order of their data. Valid as long as this file, also when it is moved.
   [[nodiscard]] const std::vector<TensorView>& tensors() const;

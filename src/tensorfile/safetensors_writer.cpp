@@ -18,6 +18,7 @@ namespace {
 constexpr std::size_t kAlignmentBytes = 8;
 
 std::string_view chars_of(std::span<const std::byte> bytes) {
+  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): bytes
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
@@ -114,6 +115,7 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
   std::ranges::stable_sort(order, std::ranges::greater(),
                            [](const TensorView* tensor) { return element_bytes(tensor->type); });
   std::vector<TensorSpec> specs;
+  specs.reserve(order.size());
   for (const TensorView* tensor : order) specs.push_back({tensor->name, tensor->type, tensor->shape});
   SafetensorsWriter writer(path, std::move(specs), metadata);
   for (const TensorView* tensor : order) writer.write(tensor->name, tensor->data);
