@@ -135,12 +135,6 @@ fs::path make_temporary_beside(const fs::path& path, Create create) {
   throw_write_error(path, EEXIST);
 }
 
-/// Makes a rename last through a power failure. A file system that cannot do so is left to its ways.
-void flush_directory(const fs::path& path) {
-  const FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.valid()) ::fsync(directory.get());
-}
-
 /// Where a path leads, links followed as far as they lead somewhere.
 fs::path resolve(const fs::path& path) {
   std::error_code error;
@@ -193,6 +187,11 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
   const auto size = S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) : 0;
   if (size > max_bytes) throw_read_error(path, fmt::format("it is larger than {} bytes", max_bytes));
   return read_all(file.get(), path, max_bytes, size);
+}
+
+void flush_directory(const fs::path& path) {
+  const FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.valid()) ::fsync(directory.get());
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content) {

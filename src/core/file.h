@@ -15,6 +15,9 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 /// or larger than `max_bytes`. `-` reads standard input.
 [[nodiscard]] std::string read_file(const std::filesystem::path& path, std::size_t max_bytes = kMaxFileBytes);
 
+/// Makes renames in a folder last through a power failure. A file system that cannot do so is left to its ways.
+void flush_directory(const std::filesystem::path& path);
+
 /// Writes the file whole or not at all: a temporary beside it, flushed to the disk, then renamed over it. A symbolic
 /// link stays and its target is replaced; a device or FIFO is written straight, as nothing can be renamed over it.
 /// Throws InputError when the folder cannot be written to and Error when writing fails (a full disk); the temporary is

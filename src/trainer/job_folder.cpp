@@ -1,0 +1,121 @@
+#include "trainer/job_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/file.h"
+
+namespace lowgear {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kLongestFailure = 1000;
+constexpr std::string_view kSuffix = ".lowgear-tmp";
+/// Kinds of failures: InputError and others.
+constexpr char kUsers = 'u';
+constexpr char kSystems = 's';
+
+/// What an action throws, as a letter for its kind and its text; empty when it does not throw.
+std::string failure_of(const std::function<void()>& action) {
+  try {
+    action();
+    return "";
+  } catch (const InputError& error) {
+    return fmt::format("{}{}", kUsers, error.what());
+  } catch (const std::exception& error) {
+    return fmt::format("{}{}", kSystems, error.what());
+  }
+}
+
+/// The text that rank `rank` has, at most kLongestFailure of it.
+std::string text_from(Collective& world, int rank, const std::string& text) {
+  const at::Tensor bytes = at::zeros({kLongestFailure}, at::kByte);
+  std::memcpy(bytes.data_ptr(), text.data(), std::min(text.size(), static_cast<std::size_t>(kLongestFailure)));
+  world.broadcast(bytes, rank);
+  const std::string padded(static_cast<const char*>(bytes.data_ptr()), static_cast<std::size_t>(kLongestFailure));
+  return padded.substr(0, padded.find('\0'));
+}
+
+void require_done(const fs::path& path, const std::error_code& error) {
+  if (error) throw Error(fmt::format("{}: cannot be written: {}", path.string(), error.message()));
+}
+
+void make_empty(const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (!error) fs::create_directories(folder, error);
+  require_done(folder, error);
+}
+
+/// In one step, also when there is a folder at the target: that one then has the temporary's place, and is removed.
+void move_to(const fs::path& from, const fs::path& target) {
+  std::error_code error;
+  if (!fs::exists(target, error)) {
+    fs::rename(from, target, error);
+    require_done(target, error);
+  } else if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
+    fs::remove_all(from, error);
+  } else {
+    throw Error(fmt::format("{}: is there and cannot be replaced: {}", target.string(), std::strerror(errno)));
+  }
+  flush_directory(target.parent_path());
+}
+
+}  // namespace
+
+void together(Collective& world, const std::function<void()>& action) {
+  const std::string failure = failure_of(action);
+  // There is a largest, but no smallest.
+  const at::Tensor place = at::full({1}, failure.empty() ? 0 : world.size() - world.rank(), at::kLong);
+  world.all_reduce(place, Reduction::maximum);
+  const auto found = place.item<std::int64_t>();
+  if (found == 0) return;
+  const auto rank = static_cast<int>(world.size() - found);
+  const std::string first = text_from(world, rank, failure);
+  const std::string message = fmt::format("rank {}: {}", rank, first.substr(1));
+  if (first.front() == kUsers) throw InputError(message);
+  throw Error(message);
+}
+
+fs::path temporary_of(const fs::path& target) {
+  return target.parent_path() / fmt::format(".{}{}", target.filename().string(), kSuffix);
+}
+
+bool is_temporary(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with('.') && name.ends_with(kSuffix);
+}
+
+void write_together(Collective& world, const JobFolder& folder) {
+  // A trailing slash leaves no name.
+  const fs::path target = folder.target.has_filename() ? folder.target : folder.target.parent_path();
+  const fs::path temporary = temporary_of(target);
+  const auto on_first = [&world](const std::function<void()>& action) {
+    together(
+        world, world.rank() == 0 ? action : [] {});
+  };
+  try {
+    on_first([&] { make_empty(temporary); });
+    together(world, [&] { folder.write(temporary); });
+    on_first([&] {
+      folder.finish(temporary);
+      flush_directory(temporary);
+      move_to(temporary, target);
+    });
+  } catch (...) {
+    std::error_code ignored;
+    if (world.rank() == 0) fs::remove_all(temporary, ignored);
+    throw;
+  }
+}
+
+}  // namespace lowgear

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "trainer/transport.h"
+
+namespace lowgear {
+
+/// Runs `action` on every rank of `world`. When it throws on any, all ranks throw what the first such rank did, with
+/// its number: InputError or Error, at most 1000 bytes. Where the action meets with other ranks it must do so also when
+/// it is going to fail.
+void together(Collective& world, const std::function<void()>& action);
+
+/// How a folder comes to be that all ranks of a job write to.
+struct JobFolder {
+  std::filesystem::path target;
+  /// On every rank: writes its files, flushed, into the temporary folder.
+  std::function<void(const std::filesystem::path& folder)> write;
+  /// On rank 0, once all have written: what makes the folder complete.
+  std::function<void(const std::filesystem::path& folder)> finish;
+};
+
+/// Fills a temporary folder beside the target and renames it there, in the place of an earlier one: the target is
+/// complete or what it was, also when ranks are killed or the power fails at any moment. Ranks on several machines need
+/// a file system that they share. When one fails, all throw as `together` does, and what was written is removed.
+void write_together(Collective& world, const JobFolder& folder);
+
+/// The temporary of a target: what a killed job may leave.
+[[nodiscard]] std::filesystem::path temporary_of(const std::filesystem::path& target);
+/// Whether it is the temporary of some target.
+[[nodiscard]] bool is_temporary(const std::filesystem::path& path);
+
+}  // namespace lowgear
