@@ -222,14 +222,18 @@ std::int64_t Checkpoints::resume() {
 void Checkpoints::after_step(std::int64_t steps_done, bool last) {
   const bool due = config_->checkpoint_every > 0 && steps_done % config_->checkpoint_every == 0;
   if ((!due && !last) || saved_ == steps_done) return;
-  save_checkpoint(folder_, steps_done, *config_, state_, *ranks_);
+  try {
+    save_checkpoint(folder_, steps_done, *config_, state_, *ranks_);
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}; {}", error.what(), newest_text()));
+  }
   saved_ = steps_done;
   if (ranks_->world->rank() == 0) delete_old();
 }
 
-std::optional<fs::path> Checkpoints::newest() const {
-  if (!saved_) return std::nullopt;
-  return folder_ / checkpoint_folder_name(*saved_);
+std::string Checkpoints::newest_text() const {
+  if (!saved_) return "there is no checkpoint yet";
+  return fmt::format("the last good checkpoint is {}", (folder_ / checkpoint_folder_name(*saved_)).string());
 }
 
 /// What cannot be deleted stays: that is no reason to stop training.

@@ -42,8 +42,8 @@ class Checkpoints {
   std::int64_t resume();
   /// To be called behind each step: saves when it is time to, or when this is the last step; then deletes the oldest.
   void after_step(std::int64_t steps_done, bool last);
-  /// The newest complete one that this run has read or written.
-  [[nodiscard]] std::optional<std::filesystem::path> newest() const;
+  /// The newest complete one that this run has read or written, in words for an error's message.
+  [[nodiscard]] std::string newest_text() const;
 
  private:
   void delete_old() const;

@@ -13,6 +13,7 @@
 #include "schedule/communication.h"
 #include "trainer/learning_rate.h"
 #include "trainer/sharding.h"
+#include "trainer/weights.h"
 
 namespace lowgear {
 namespace {
@@ -111,8 +112,7 @@ TrainingRun::TrainingRun(const TrainConfig& config, int rank, Communicators rank
   part_ = std::make_unique<ModelPart>(
       config_.model, partition, stages_of_rank(schedule_, place_.pp),
       ModelPartOptions{.type = type, .recompute = config_.recompute, .buffer_multiple = config_.parallel.dp}, ranks_);
-  initialize(part_->store(), config_.model.layers, config_.seed);
-  optimizer_ = std::make_unique<AdamW>(part_->store(), config_.optimizer, ranks_);
+  load_state();
   engine_ = std::make_unique<PipelineEngine>(
       schedule_, place_.pp, part_->stages(), *ranks_.pipeline,
       EngineOptions{.activation_shape = {config_.microbatch_size, config_.sequence_length, config_.model.hidden},
@@ -123,6 +123,20 @@ TrainingRun::TrainingRun(const TrainConfig& config, int rank, Communicators rank
 }
 
 TrainingRun::~TrainingRun() = default;
+
+/// Weights as training begins with them, and what it goes on from where there is a checkpoint.
+void TrainingRun::load_state() {
+  if (config_.export_folder) require_export_folder(*config_.export_folder);
+  if (config_.weights) {
+    load_weights(*config_.weights, config_.model, part_->store());
+  } else {
+    initialize(part_->store(), config_.model.layers, config_.seed);
+  }
+  optimizer_ = std::make_unique<AdamW>(part_->store(), config_.optimizer, ranks_);
+  if (!config_.checkpoint) return;
+  checkpoints_.emplace(config_, TrainingState{&part_->store(), optimizer_.get()}, ranks_);
+  first_step_ = checkpoints_->resume();
+}
 
 void TrainingRun::load_plan(const std::filesystem::path& plan) {
   client_->load_plan(plan, place_.pp, /*nearest_below=*/false);
@@ -175,19 +189,25 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
 }
 
 void TrainingRun::run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report) {
-  for (std::int64_t number = 0; number < config_.steps; ++number) {
+  for (std::int64_t number = first_step_; number < config_.steps; ++number) {
     follow_profile_clock(number);
     bool end = false;
     const StepResult result = step(number, asked_to_end, end);
     if (rank_ == 0) report(result);
-    if (!std::isfinite(result.loss) || !std::isfinite(result.gradient_norm)) {
-      throw Diverged(
-          fmt::format("step {}: the loss is {} and the norm of the gradients {}: training has diverged; lower "
-                      "the learning rate",
-                      number, result.loss, result.gradient_norm));
-    }
+    require_finite(result);
+    if (checkpoints_) checkpoints_->after_step(number + 1, end || number + 1 == config_.steps);
     if (end) return;
   }
+  if (config_.export_folder) {
+    export_weights(*config_.export_folder, config_.model, part_->store(), {place_.pp, config_.parallel.pp}, ranks_);
+  }
+}
+
+void TrainingRun::require_finite(const StepResult& result) const {
+  if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
+  throw Diverged(fmt::format(
+      "step {}: the loss is {} and the norm of the gradients {}: training has diverged; lower the learning rate{}",
+      result.step, result.loss, result.gradient_norm, checkpoints_ ? "; " + checkpoints_->newest_text() : ""));
 }
 
 }  // namespace lowgear

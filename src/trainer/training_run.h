@@ -12,6 +12,7 @@
 #include "launcher/train_config.h"
 #include "schedule/schedule.h"
 #include "trainer/engine.h"
+#include "trainer/checkpoint.h"
 #include "trainer/model_part.h"
 #include "trainer/optimizer.h"
 #include "trainer/simulated_gpu.h"
@@ -48,7 +49,10 @@ class TrainingRun {
               std::unique_ptr<SimulatedGpu> simulated_gpu);
   ~TrainingRun();
 
-  /// Runs all steps, or until `asked_to_end` says so on any rank (all ranks then stop behind the same step). `report`
+  /// Steps that were done before, as the checkpoint says that this run goes on from.
+  [[nodiscard]] std::int64_t first_step() const { return first_step_; }
+  /// Runs all further steps, or until `asked_to_end` says so on any rank (all ranks then stop behind the same step),
+  /// saving checkpoints on the way and the last step's; then exports the weights when all steps are done. `report`
   /// is called on rank 0 after each. Throws Diverged, and Error when another rank has gone.
   void run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report);
   [[nodiscard]] ParameterStore& store() { return part_->store(); }
@@ -58,6 +62,8 @@ class TrainingRun {
   struct Totals;
 
   [[nodiscard]] StepResult step(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end);
+  void load_state();
+  void require_finite(const StepResult& result) const;
   void follow_profile_clock(std::int64_t step);
   void load_plan(const std::filesystem::path& plan);
 
@@ -74,6 +80,8 @@ class TrainingRun {
   std::unique_ptr<ModelPart> part_;
   std::unique_ptr<PipelineEngine> engine_;
   std::unique_ptr<AdamW> optimizer_;
+  std::optional<Checkpoints> checkpoints_;
+  std::int64_t first_step_ = 0;
   std::unique_ptr<Observer> observer_;
 };
 

@@ -115,9 +115,9 @@ at::Tensor gathered(const Parameter& parameter, Collective& group) {
   return (parameter.transposed ? whole.t() : whole).to(at::kCPU).contiguous();
 }
 
-std::string file_name(int position, int count) {
-  if (count == 1) return "model.safetensors";
-  return fmt::format("model-{:05}-of-{:05}.safetensors", position + 1, count);
+std::string file_name(const PipelinePosition& position) {
+  if (position.count == 1) return "model.safetensors";
+  return fmt::format("model-{:05}-of-{:05}.safetensors", position.index + 1, position.count);
 }
 
 std::vector<TensorSpec> tensors_of(const ParameterStore& store) {
@@ -161,7 +161,7 @@ std::string index_text(const fs::path& folder, int count) {
   Json map = Json::object();
   std::size_t bytes = 0;
   for (int position = 0; position < count; ++position) {
-    const std::string name = file_name(position, count);
+    const std::string name = file_name({position, count});
     const SafetensorsFile file = SafetensorsFile::open(folder / name);
     for (const TensorView& tensor : file.tensors()) {
       map[tensor.name] = name;
@@ -183,17 +183,17 @@ void load_weights(const fs::path& path, const ModelConfig& config, ParameterStor
   }
 }
 
-void export_weights(const fs::path& folder, const ModelConfig& config, const ParameterStore& store, int pipeline_rank,
-                    int pipeline_ranks, const Communicators& ranks) {
+void export_weights(const fs::path& folder, const ModelConfig& config, const ParameterStore& store,
+                    PipelinePosition position, const Communicators& ranks) {
   const AutoGradMode no_gradient(false);
   const auto write = [&](const fs::path& temporary) {
     if (ranks.data->rank() != 0) return;
-    write_part(temporary / file_name(pipeline_rank, pipeline_ranks), store, *ranks.tensor);
+    write_part(temporary / file_name(position), store, *ranks.tensor);
   };
   const auto finish = [&](const fs::path& temporary) {
     require_export_folder(folder);
-    if (pipeline_ranks > 1) {
-      write_file_atomically(temporary / "model.safetensors.index.json", index_text(temporary, pipeline_ranks));
+    if (position.count > 1) {
+      write_file_atomically(temporary / "model.safetensors.index.json", index_text(temporary, position.count));
     }
     write_file_atomically(temporary / kConfigName, to_json(config));
   };

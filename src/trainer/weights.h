@@ -14,11 +14,17 @@ namespace lowgear {
 /// missing, of another type or shape than the model's, or none of the model's.
 void load_weights(const std::filesystem::path& path, const ModelConfig& config, ParameterStore& store);
 
+/// A position in a pipeline.
+struct PipelinePosition {
+  int index = 0;
+  int count = 1;
+};
+
 /// Writes the weights of all ranks, in the store's type, as a folder that Hugging Face transformers loads: a
 /// config.json and a model.safetensors, or with several pipeline ranks a file of each and an index. An earlier export
 /// is replaced; the folder is complete or what it was. A meeting of all ranks; all throw Error when one cannot write.
 void export_weights(const std::filesystem::path& folder, const ModelConfig& config, const ParameterStore& store,
-                    int pipeline_rank, int pipeline_ranks, const Communicators& ranks);
+                    PipelinePosition position, const Communicators& ranks);
 
 /// Throws InputError when `folder` is there and is neither empty nor an earlier export.
 void require_export_folder(const std::filesystem::path& folder);
