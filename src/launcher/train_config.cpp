@@ -196,7 +196,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
                                std::span<const std::string> settings) {
   const YamlView root = YamlView::parse(text, source, settings);
   root.require_only({"model", "partition", "data", "parallel", "schedule", "microbatches", "microbatch_size", "type",
-                     "recompute", "optimizer", "steps", "seed", "checkpoint", "export", "metrics", "energy",
+                     "device", "recompute", "optimizer", "steps", "seed", "checkpoint", "export", "metrics", "energy",
                      "simulated_gpu"});
   TrainConfig config;
   config.steps = root.at("steps").integer_in(1, kMaxSteps);
@@ -211,6 +211,13 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
     if (type != "fp32" && type != "bf16")
       root.at("type").fail(fmt::format("unknown type {}", quote(type)), "there are fp32, bf16");
     config.bf16 = type == "bf16";
+  }
+  if (root.has("device")) {
+    const std::string device = root.at("device").text();
+    if (device != "cpu" && device != "cuda") {
+      root.at("device").fail(fmt::format("unknown device {}", quote(device)), "there are cpu, cuda");
+    }
+    config.cuda = device == "cuda";
   }
   read_optional(root, "recompute", config.recompute);
   read_optimizer(root, config);

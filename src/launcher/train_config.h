@@ -67,6 +67,7 @@ struct TrainConfig {
   int microbatches = 1;
   std::int64_t microbatch_size = 1;
   bool bf16 = false;
+  bool cuda = false;  ///< ranks compute on this machine's GPUs, rank by rank
   bool recompute = false;
 
   OptimizerConfig optimizer;

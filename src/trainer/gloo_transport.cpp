@@ -19,18 +19,8 @@ namespace {
 
 using compat::GlooGroup;
 using compat::StorePointer;
+using compat::talking_to;
 using compat::WorkPointer;
-
-/// c10d's errors as one line that says what it means for the job.
-template <typename Call>
-auto talking_to(const std::string& whom, Call&& call) {
-  try {
-    return call();
-  } catch (const std::exception& error) {
-    const std::string_view text = error.what();
-    throw Error(fmt::format("lost the connection to {}: {}", whom, text.substr(0, text.find('\n'))));
-  }
-}
 
 class GlooTransfer final : public PendingTransfer {
  public:

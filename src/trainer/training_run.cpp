@@ -56,6 +56,7 @@ class TrainingRun::Observer final : public UnitObserver {
   Observer(TrainingRun& run, std::map<int, Stage*> stages) : run_(&run), stages_(std::move(stages)) {}
 
   void unit_begins(const Action& unit) override {
+    wait_for_gpu();
     run_->client_->unit_begin(unit.op, static_cast<std::uint16_t>(unit.stage),
                               static_cast<std::uint32_t>(unit.microbatch));
     if (!run_->simulated_gpu_) return;
@@ -63,12 +64,20 @@ class TrainingRun::Observer final : public UnitObserver {
     run_->simulated_gpu_->begin(simulated_kernel(*run_->config_.simulated_gpu, range, unit.op));
   }
   void unit_ended(const Action& unit) override {
+    wait_for_gpu();
     if (run_->simulated_gpu_) run_->simulated_gpu_->end();
     run_->client_->unit_end(unit.op, static_cast<std::uint16_t>(unit.stage),
                             static_cast<std::uint32_t>(unit.microbatch));
   }
 
  private:
+  /// A GPU runs behind the CPU that gives it work. Where units decide about clocks or are recorded, both have to be at
+  /// the same place.
+  void wait_for_gpu() const {
+    const TrainConfig& config = run_->config_;
+    if (config.plan || config.profile || config.recording) synchronize(run_->device_);
+  }
+
   TrainingRun* run_;
   std::map<int, Stage*> stages_;
 };
@@ -94,13 +103,14 @@ struct TrainingRun::Totals {
   }
 };
 
-TrainingRun::TrainingRun(const TrainConfig& config, int rank, Communicators ranks, Client& client,
+TrainingRun::TrainingRun(const TrainConfig& config, int rank, Backend backend, Client& client,
                          std::unique_ptr<SimulatedGpu> simulated_gpu)
     : config_(config),
       layout_(config_.parallel),
       rank_(rank),
       place_(layout_.place_of(rank)),
-      ranks_(std::move(ranks)),
+      device_(backend.device),
+      ranks_(std::move(backend.ranks)),
       client_(&client),
       simulated_gpu_(std::move(simulated_gpu)),
       schedule_(training_schedule(config_)),
@@ -111,12 +121,14 @@ TrainingRun::TrainingRun(const TrainConfig& config, int rank, Communicators rank
   const at::ScalarType type = config_.bf16 ? at::kBFloat16 : at::kFloat;
   part_ = std::make_unique<ModelPart>(
       config_.model, partition, stages_of_rank(schedule_, place_.pp),
-      ModelPartOptions{.type = type, .recompute = config_.recompute, .buffer_multiple = config_.parallel.dp}, ranks_);
+      ModelPartOptions{
+          .type = type, .device = device_, .recompute = config_.recompute, .buffer_multiple = config_.parallel.dp},
+      ranks_);
   load_state();
   engine_ = std::make_unique<PipelineEngine>(
       schedule_, place_.pp, part_->stages(), *ranks_.pipeline,
       EngineOptions{.activation_shape = {config_.microbatch_size, config_.sequence_length, config_.model.hidden},
-                    .activation_options = at::TensorOptions(type),
+                    .activation_options = at::TensorOptions(type).device(device_),
                     .loss_gradient = 1.0 / (config_.microbatches * config_.parallel.dp)});
   observer_ = std::make_unique<Observer>(*this, part_->stages());
   if (config_.plan) load_plan(*config_.plan);
@@ -156,7 +168,7 @@ void TrainingRun::follow_profile_clock(std::int64_t step) {
 }
 
 StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end) {
-  const std::vector<Microbatch> microbatches = data_.microbatches(number, place_.dp, at::kCPU);
+  const std::vector<Microbatch> microbatches = data_.microbatches(number, place_.dp, device_);
   const auto start = Clock::now();
   const auto window = measures_ ? std::optional(client_->window_begin("step")) : std::nullopt;
   client_->iteration_begin();

@@ -11,8 +11,9 @@
 #include "launcher/rank_layout.h"
 #include "launcher/train_config.h"
 #include "schedule/schedule.h"
-#include "trainer/engine.h"
+#include "trainer/backend.h"
 #include "trainer/checkpoint.h"
+#include "trainer/engine.h"
 #include "trainer/model_part.h"
 #include "trainer/optimizer.h"
 #include "trainer/simulated_gpu.h"
@@ -45,7 +46,7 @@ class TrainingRun {
  public:
   /// `client` tells the agent about units and measures energy; it outlives the run. Throws InputError when
   /// configuration, files and schedule do not fit together.
-  TrainingRun(const TrainConfig& config, int rank, Communicators ranks, Client& client,
+  TrainingRun(const TrainConfig& config, int rank, Backend backend, Client& client,
               std::unique_ptr<SimulatedGpu> simulated_gpu);
   ~TrainingRun();
 
@@ -71,6 +72,7 @@ class TrainingRun {
   RankLayout layout_;
   int rank_;
   RankPlace place_;
+  at::Device device_;
   Communicators ranks_;
   Client* client_;
   std::unique_ptr<SimulatedGpu> simulated_gpu_;

@@ -17,7 +17,7 @@
 #include "client/rank_environment.h"
 #include "core/error.h"
 #include "core/number.h"
-#include "trainer/gloo_transport.h"
+#include "trainer/backend.h"
 #include "trainer/progress_report.h"
 #include "trainer/training_run.h"
 
@@ -99,8 +99,9 @@ void train(const Arguments& arguments) {
   }
   Client client(client_options(config, rank, environment), environment);
   auto simulated_gpu = simulated_gpu_for(config, client, environment);
-  Communicators ranks = connect_gloo(layout, rank.rank, rendezvous_from(environment), kTimeout);
-  TrainingRun run(config, rank.rank, std::move(ranks), client, std::move(simulated_gpu));
+  Backend backend =
+      connect_backend(config.cuda, layout, rank.rank, rank.local_rank, rendezvous_from(environment), kTimeout);
+  TrainingRun run(config, rank.rank, std::move(backend), client, std::move(simulated_gpu));
   std::optional<ProgressReport> report;
   if (rank.rank == 0) report.emplace(config, arguments.output);
   run.run([] { return asked_to_end != 0; }, [&](const StepResult& result) { report->add(result); });

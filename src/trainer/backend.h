@@ -1,0 +1,25 @@
+#pragma once
+
+#include <chrono>
+
+#include "launcher/rank_layout.h"
+#include "trainer/rendezvous.h"
+#include "trainer/transport.h"
+
+namespace lowgear {
+
+/// What a rank computes on, and how it talks to the others.
+struct Backend {
+  at::Device device = at::kCPU;
+  Communicators ranks;
+};
+
+/// With `gpu`: CUDA device `local_rank` and NCCL; else the CPU and Gloo. Throws InputError when this build or this
+/// machine has no such thing, and as connect_gloo and connect_nccl do.
+[[nodiscard]] Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int local_rank,
+                                      const Rendezvous& rendezvous, std::chrono::seconds timeout);
+
+/// Waits until the device has done everything that it was given. Does nothing on the CPU.
+void synchronize(at::Device device);
+
+}  // namespace lowgear

@@ -1,0 +1,22 @@
+#include "core/error.h"
+#include "trainer/backend.h"
+#include "trainer/gloo_transport.h"
+
+// Of a build with a libtorch that has no CUDA.
+
+namespace lowgear {
+
+Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int /*local_rank*/, const Rendezvous& rendezvous,
+                        std::chrono::seconds timeout) {
+  if (gpu) {
+    throw InputError(
+        "device: cuda needs a build with a libtorch that has CUDA: configure with CMAKE_PREFIX_PATH set to what "
+        "python3 -c "
+        "'import torch; print(torch.utils.cmake_prefix_path)' prints");
+  }
+  return {at::kCPU, connect_gloo(layout, rank, rendezvous, timeout)};
+}
+
+void synchronize(at::Device /*device*/) {}
+
+}  // namespace lowgear

@@ -1,0 +1,29 @@
+#include <c10/cuda/CUDAFunctions.h>
+#include <fmt/format.h>
+
+#include "core/error.h"
+#include "trainer/backend.h"
+#include "trainer/nccl_transport.h"
+
+// Of a build with a libtorch that has CUDA. PyTorch's wheels bring no headers of Gloo.
+
+namespace lowgear {
+
+Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int local_rank, const Rendezvous& rendezvous,
+                        std::chrono::seconds timeout) {
+  if (!gpu) throw InputError("device: cpu needs a build with Debian's libtorch: PyTorch's own has no Gloo for C++");
+  const int devices = c10::cuda::device_count();
+  if (local_rank >= devices) {
+    throw InputError(
+        fmt::format("rank {} has no GPU: this machine has {}, and it is rank {} here", rank, devices, local_rank));
+  }
+  c10::cuda::set_device(static_cast<c10::DeviceIndex>(local_rank));
+  return {at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(local_rank)),
+          connect_nccl(layout, rank, local_rank, rendezvous, timeout)};
+}
+
+void synchronize(at::Device device) {
+  if (device.is_cuda()) c10::cuda::device_synchronize();
+}
+
+}  // namespace lowgear

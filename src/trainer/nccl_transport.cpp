@@ -1,0 +1,176 @@
+#include "trainer/nccl_transport.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#include <utility>
+#include <vector>
+
+#include "trainer/compat_store.h"
+
+namespace lowgear {
+namespace {
+
+using compat::StorePointer;
+using compat::talking_to;
+using GroupPointer = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
+using WorkPointer = c10::intrusive_ptr<c10d::Work>;
+
+class NcclTransfer final : public PendingTransfer {
+ public:
+  NcclTransfer(WorkPointer work, std::string whom, std::function<void()> finish = {})
+      : work_(std::move(work)), whom_(std::move(whom)), finish_(std::move(finish)) {}
+  void wait() override {
+    talking_to(whom_, [this] { return work_->wait(); });
+    if (finish_) finish_();
+  }
+
+ private:
+  WorkPointer work_;
+  std::string whom_;
+  std::function<void()> finish_;
+};
+
+class NcclPipeline final : public PointToPoint {
+ public:
+  NcclPipeline(GroupPointer world, std::vector<int> members) : world_(std::move(world)), members_(std::move(members)) {}
+
+  std::unique_ptr<PendingTransfer> send(const at::Tensor& tensor, int peer) override {
+    const int rank = members_.at(static_cast<std::size_t>(peer));
+    std::vector<at::Tensor> tensors = {tensor};
+    return started(rank, [&] { return world_->send(tensors, rank, 0); });
+  }
+  std::unique_ptr<PendingTransfer> receive(const at::Tensor& tensor, int peer) override {
+    const int rank = members_.at(static_cast<std::size_t>(peer));
+    std::vector<at::Tensor> tensors = {tensor};
+    return started(rank, [&] { return world_->recv(tensors, rank, 0); });
+  }
+
+ private:
+  template <typename Call>
+  static std::unique_ptr<PendingTransfer> started(int rank, Call&& call) {
+    const std::string whom = fmt::format("rank {}", rank);
+    return std::make_unique<NcclTransfer>(talking_to(whom, std::forward<Call>(call)), whom);
+  }
+
+  GroupPointer world_;
+  std::vector<int> members_;
+};
+
+class NcclCollective final : public Collective {
+ public:
+  NcclCollective(GroupPointer group, std::string name, int rank, int size, at::Device device)
+      : group_(std::move(group)), name_("the " + std::move(name)), rank_(rank), size_(size), device_(device) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+
+  std::unique_ptr<PendingTransfer> start_all_reduce(const at::Tensor& tensor, Reduction reduction) override {
+    const at::Tensor buffer = tensor.to(device_);
+    std::vector<at::Tensor> tensors = {buffer};
+    auto work = talking_to(name_, [&] { return group_->allreduce(tensors, compat::all_reduce_options(reduction)); });
+    std::function<void()> finish;
+    if (!buffer.is_same(tensor)) finish = [tensor, buffer] { tensor.copy_(buffer); };
+    return std::make_unique<NcclTransfer>(std::move(work), name_, std::move(finish));
+  }
+
+  void all_gather(const at::Tensor& all, const at::Tensor& part) override {
+    at::Tensor gathered = all.to(device_);
+    at::Tensor own = part.to(device_);
+    talking_to(name_, [&] { return group_->_allgather_base(gathered, own)->wait(); });
+    if (!gathered.is_same(all)) all.copy_(gathered);
+  }
+
+  void reduce_scatter(const at::Tensor& part, const at::Tensor& all) override {
+    at::Tensor own = part.to(device_);
+    at::Tensor everything = all.to(device_);
+    talking_to(name_, [&] { return group_->_reduce_scatter_base(own, everything)->wait(); });
+    if (!own.is_same(part)) part.copy_(own);
+  }
+
+  void broadcast(const at::Tensor& tensor, int root) override {
+    const at::Tensor buffer = tensor.to(device_);
+    std::vector<at::Tensor> tensors = {buffer};
+    talking_to(name_, [&] { return group_->broadcast(tensors, compat::broadcast_options(root))->wait(); });
+    if (!buffer.is_same(tensor)) tensor.copy_(buffer);
+  }
+
+ private:
+  GroupPointer group_;
+  std::string name_;
+  int rank_;
+  int size_;
+  at::Device device_;
+};
+
+class GroupMaker {
+ public:
+  GroupMaker(StorePointer store, std::chrono::seconds timeout, int rank, int device)
+      : store_(std::move(store)),
+        timeout_(timeout),
+        rank_(rank),
+        device_(at::kCUDA, static_cast<c10::DeviceIndex>(device)) {}
+
+  [[nodiscard]] GroupPointer connect(const std::string& name, std::span<const int> members) const {
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = timeout_;
+    return talking_to("the " + name, [&] {
+      return c10::make_intrusive<c10d::ProcessGroupNCCL>(
+          compat::prefixed(store_, fmt::format("{} of rank {}", name, members.front())), place_in(members),
+          static_cast<int>(members.size()), options);
+    });
+  }
+
+  [[nodiscard]] std::unique_ptr<Collective> collective(const std::string& name, std::span<const int> members) const {
+    return wrap(connect(name, members), name, members);
+  }
+
+  [[nodiscard]] std::unique_ptr<Collective> wrap(GroupPointer group, const std::string& name,
+                                                 std::span<const int> members) const {
+    return std::make_unique<NcclCollective>(std::move(group), name, place_in(members), static_cast<int>(members.size()),
+                                            device_);
+  }
+
+ private:
+  [[nodiscard]] int place_in(std::span<const int> members) const {
+    return static_cast<int>(std::ranges::find(members, rank_) - members.begin());
+  }
+
+  StorePointer store_;
+  std::chrono::seconds timeout_;
+  int rank_;
+  at::Device device_;
+};
+
+}  // namespace
+
+Communicators connect_nccl(const RankLayout& layout, int rank, int device, const Rendezvous& rendezvous,
+                           std::chrono::seconds timeout) {
+  const int size = layout.world_size();
+  const StorePointer store =
+      talking_to("the rendezvous", [&] { return compat::open_store(rendezvous, rank, size, timeout); });
+  const GroupMaker maker(store, timeout, rank, device);
+  std::vector<int> everybody(static_cast<std::size_t>(size));
+  std::iota(everybody.begin(), everybody.end(), 0);
+  const std::vector<int> pipeline = layout.pipeline_of(rank);
+  Communicators ranks;
+  // Messages have a group of their own: collectives of all ranks must not wait in one queue with them.
+  ranks.pipeline = std::make_unique<NcclPipeline>(maker.connect("pipelines", everybody), pipeline);
+  ranks.world = maker.collective("job", everybody);
+  ranks.data = maker.collective("data-parallel group", layout.replicas_of(rank));
+  ranks.tensor = maker.collective("tensor-parallel group", layout.tensor_group_of(rank));
+  const std::array<int, 2> ends = {pipeline.front(), pipeline.back()};
+  if (pipeline.size() > 1 && (rank == ends[0] || rank == ends[1])) {
+    ranks.tied = maker.collective("first and last stage", ends);
+  }
+  return ranks;
+}
+
+}  // namespace lowgear
