@@ -204,6 +204,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   read_data(root, folder, config);
   read_parallel(root, config);
   if (root.has("schedule")) config.schedule = root.at("schedule").text();
+  if (config.schedule.ends_with(".csv")) config.schedule = (folder / config.schedule).string();
   read_optional(root, "microbatches", 1, 1'000'000, config.microbatches);
   read_optional(root, "microbatch_size", 1, 1'000'000, config.microbatch_size);
   if (root.has("type")) {
