@@ -1,17 +1,26 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
+#include "client/rank_environment.h"
 #include "core/error.h"
+#include "core/json.h"
 #include "launcher/rank_processes.h"
 #include "launcher/training_schedule.h"
 
@@ -35,17 +44,29 @@ struct TrainArguments {
   bool dry_run = false;
 };
 
+/// A text in YAML's double quotes, whatever is in it.
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    const bool control = static_cast<unsigned char>(c) < 0x20;
+    if (c == '"' || c == '\\') result += '\\';
+    result += control ? fmt::format("\\x{:02x}", c) : std::string(1, c);
+  }
+  return result + '"';
+}
+
 /// The options as settings of the configuration; paths of the command line are relative to where it is given.
 std::vector<std::string> settings_of(const TrainArguments& arguments) {
   std::vector<std::string> settings = arguments.settings;
   const auto set = [&settings](std::string_view name, const std::string& value) {
     if (!value.empty()) settings.push_back(fmt::format("{}={}", name, value));
   };
-  const auto path = [](const std::string& text) { return text.empty() ? text : fs::absolute(text).string(); };
+  const auto path = [](const std::string& text) { return text.empty() ? text : quoted(fs::absolute(text).string()); };
   set("energy.plan", path(arguments.plan));
   set("energy.recording", path(arguments.recording));
   set("metrics", path(arguments.metrics));
-  set("schedule", arguments.schedule);
+  const bool is_file = arguments.schedule.ends_with(".csv");
+  set("schedule", is_file ? path(arguments.schedule) : arguments.schedule);
   if (arguments.steps) set("steps", fmt::to_string(*arguments.steps));
   return settings;
 }
@@ -81,14 +102,36 @@ class RendezvousFolder {
   fs::path path_;
 };
 
-/// Whether a signal has asked the program to end; keeps which.
+/// Whether torchrun, srun or mpirun started this process as one rank of several. A batch script of Slurm has a rank
+/// too, but is in no step.
+bool is_one_rank_of_many(const Environment& environment) {
+  const RankInfo rank = rank_from_environment(environment);
+  return rank.world_size > 1 && (rank.launcher != "Slurm" || environment("SLURM_STEP_ID"));
+}
+
+/// Goes on as the trainer, in this process.
+[[noreturn]] void become_rank(std::vector<std::string> words) {
+  const std::string program = trainer_program().string();
+  words.insert(words.begin(), program);
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  ::execv(program.c_str(), pointers.data());
+  throw Error(fmt::format("{}: cannot be started: {}", program, ::strerrordesc_np(errno)));
+}
+
+/// Whether a signal has asked the program to end; keeps which, and says so once.
 class EndRequest {
  public:
+  explicit EndRequest(std::function<void()> say) : say_(std::move(say)) {}
+
   [[nodiscard]] bool asked() {
+    if (interrupted_) return true;
     try {
       throw_if_interrupted();
     } catch (const Interrupted& interrupted) {
       interrupted_ = interrupted;
+      say_();
     }
     return interrupted_.has_value();
   }
@@ -97,42 +140,115 @@ class EndRequest {
   }
 
  private:
+  std::function<void()> say_;
   std::optional<Interrupted> interrupted_;
 };
 
-ExitCode run_train(const TrainArguments& arguments, Console& console) {
-  const std::vector<std::string> settings = settings_of(arguments);
-  const TrainConfig config = read_train_config(arguments.config, settings);
-  const Schedule schedule = training_schedule(config);
-  const int ranks = config.parallel.world_size();
-  if (arguments.dry_run) {
-    console.print(
-        fmt::format("would start {} ranks (pp {}, dp {}, tp {}), {} with {} microbatches, {} steps of {} tokens\n",
-                    ranks, config.parallel.pp, config.parallel.dp, config.parallel.tp, schedule.name,
-                    config.microbatches, config.steps, config.tokens_per_step()));
-    return ExitCode::ok;
+/// What ranks write to standard error, for a reader who wants to see everything once.
+class RankMessages {
+ public:
+  explicit RankMessages(Console& console) : console_(&console) {}
+
+  void add(int rank, std::string_view line) {
+    // All ranks of a job warn of the same things. What one says again, it means.
+    const int first = ranks_.size() < kMostLines ? ranks_.emplace(line, rank).first->second : rank;
+    if (first != rank) return;
+    if (line.starts_with(kError))
+      errors_.emplace_back(rank, line);
+    else
+      show(rank, line);
   }
+  /// The errors, which are held back until it is known which of them ended the job: that one is told last.
+  void show_errors_but(std::string_view why) {
+    for (const auto& [rank, line] : errors_) {
+      if (line != why) show(rank, line);
+    }
+  }
+  /// An error without the word that it begins with.
+  [[nodiscard]] static std::string_view text_of(std::string_view line) {
+    return line.substr(line.starts_with(kError) ? kError.size() : 0);
+  }
+
+ private:
+  static constexpr std::string_view kError = "error: ";
+  static constexpr std::size_t kMostLines = 10'000;
+
+  void show(int rank, std::string_view line) {
+    console_->warn(fmt::format("rank {}: {}", rank, printable(text_of(line), kLongestLine)));
+  }
+
+  static constexpr std::size_t kLongestLine = 1000;
+  Console* console_;
+  std::map<std::string, int, std::less<>> ranks_;  ///< that said a line first
+  std::vector<std::pair<int, std::string>> errors_;
+};
+
+[[noreturn]] void throw_failure(const RankFailure& failure) {
+  const std::string why = printable(RankMessages::text_of(failure.why), 1000);
+  if (failure.exit_code == static_cast<int>(ExitCode::bad_usage) && !why.empty()) throw InputError(why);
+  const std::string_view hint = failure.signal == SIGKILL ? "; the system does that when memory runs out" : "";
+  throw Error(fmt::format("rank {} {}{}{}{}", failure.rank, failure.how, hint, why.empty() ? "" : ": ", why));
+}
+
+std::vector<std::string> trainer_arguments(const TrainArguments& arguments, const std::vector<std::string>& settings) {
+  std::vector<std::string> words;
+  if (arguments.json) words.emplace_back("--json");
+  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+  words.push_back(arguments.config);
+  return words;
+}
+
+void run_all_ranks(const TrainArguments& arguments, const std::vector<std::string>& settings, int ranks,
+                   Console& console) {
   const RendezvousFolder rendezvous;
   RankCommand command;
   command.program = trainer_program();
-  if (arguments.json) command.arguments.emplace_back("--json");
-  for (const std::string& setting : settings) command.arguments.insert(command.arguments.end(), {"--set", setting});
-  command.arguments.push_back(arguments.config);
+  command.arguments = trainer_arguments(arguments, settings);
   command.world_size = ranks;
   command.threads = threads_per_rank(ranks);
   command.environment["LOWGEAR_RENDEZVOUS"] = rendezvous.file().string();
   if (!arguments.gpus.empty()) command.environment["CUDA_VISIBLE_DEVICES"] = arguments.gpus;
 
-  EndRequest end;
+  EndRequest end([&console] { console.note("ending behind this step; once more ends at once"); });
+  RankMessages messages(console);
   const auto failure = run_ranks(
-      command, [&console](int rank, std::string_view line) { console.warn(fmt::format("rank {}: {}", rank, line)); },
+      command, [&messages](int rank, std::string_view line) { messages.add(rank, line); },
       [&end] { return end.asked(); });
+  messages.show_errors_but(failure ? failure->why : "");
   end.rethrow();
-  if (!failure) return ExitCode::ok;
-  const std::string message = fmt::format("rank {} {}{}{}", failure->rank, failure->how,
-                                          failure->why.empty() ? "" : ": ", printable(failure->why));
-  if (failure->exit_code == static_cast<int>(ExitCode::bad_usage)) throw InputError(message);
-  throw Error(message);
+  if (failure) throw_failure(*failure);
+}
+
+std::string started_text(const TrainConfig& config, const Schedule& schedule) {
+  return fmt::format("would start {} ranks (pp {}, dp {}, tp {}), {} with {} microbatches, {} steps of {} tokens\n",
+                     config.parallel.world_size(), config.parallel.pp, config.parallel.dp, config.parallel.tp,
+                     schedule.name, config.microbatches, config.steps, config.tokens_per_step());
+}
+
+Json started_json(const TrainConfig& config, const Schedule& schedule) {
+  return {{"ranks", config.parallel.world_size()},
+          {"pp", config.parallel.pp},
+          {"dp", config.parallel.dp},
+          {"tp", config.parallel.tp},
+          {"schedule", schedule.name},
+          {"microbatches", config.microbatches},
+          {"steps", config.steps},
+          {"tokens_per_step", config.tokens_per_step()}};
+}
+
+ExitCode run_train(const TrainArguments& arguments, Console& console) {
+  const std::vector<std::string> settings = settings_of(arguments);
+  const TrainConfig config = read_train_config(arguments.config, settings);
+  const Schedule schedule = training_schedule(config);
+  if (!arguments.dry_run) {
+    if (is_one_rank_of_many(process_environment())) become_rank(trainer_arguments(arguments, settings));
+    run_all_ranks(arguments, settings, config.parallel.world_size(), console);
+  } else if (arguments.json) {
+    console.print_json(started_json(config, schedule));
+  } else {
+    console.print(started_text(config, schedule));
+  }
+  return ExitCode::ok;
 }
 
 }  // namespace

@@ -26,6 +26,8 @@ using Clock = std::chrono::steady_clock;
 
 constexpr int kPollMs = 50;
 constexpr std::size_t kLongestLine = 4096;
+/// Read from one rank before the others have their turn.
+constexpr std::size_t kMostReads = 16;
 
 struct Rank {
   pid_t pid = 0;
@@ -97,9 +99,7 @@ std::vector<std::string> environment_of(const RankCommand& command, int rank) {
 class RankSet {
  public:
   RankSet(const RankCommand& command, const std::function<void(int, std::string_view)>& error_line)
-      : command_(&command), error_line_(&error_line) {
-    for (int rank = 0; rank < command.world_size; ++rank) start(rank);
-  }
+      : command_(&command), error_line_(&error_line) {}
   ~RankSet() {
     signal_all(SIGKILL);
     for (Rank& rank : ranks_) {
@@ -110,21 +110,25 @@ class RankSet {
   RankSet& operator=(const RankSet&) = delete;
 
   std::optional<RankFailure> run(const std::function<bool()>& asked_to_end) {
-    std::optional<Clock::time_point> kill_at;
+    for (int rank = 0; rank < command_->world_size; ++rank) start(rank);
+    bool asked = false;
     while (running() > 0) {
       read_errors();
       reap();
-      if (!kill_at && (failure_ || asked_to_end())) {
-        ending_ = true;
-        signal_all(SIGTERM);
-        kill_at = Clock::now() + command_->grace;
+      if (!asked && asked_to_end()) {
+        asked = true;
+        end_within(command_->end_grace);
       }
-      if (kill_at && Clock::now() > *kill_at) signal_all(SIGKILL);
+      if (failure_) end_within(command_->grace);
+      if (!killed_ && kill_at_ && Clock::now() > *kill_at_) kill_all();
     }
     return std::move(failure_);
   }
 
  private:
+  /// Why a job failed: the later ones tell more.
+  enum class Reason : unsigned char { lost_another, gave_up, was_killed };
+
   void start(int number) {
     std::array<int, 2> ends{};
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error(fmt::format("cannot make a pipe: {}", std::strerror(errno)));
@@ -147,6 +151,21 @@ class RankSet {
 
   [[nodiscard]] std::ptrdiff_t running() const { return std::ranges::count(ranks_, true, &Rank::running); }
 
+  /// Asks the ranks to end, at the first call; a later one may shorten the time.
+  void end_within(std::chrono::milliseconds grace) {
+    if (!kill_at_) signal_all(SIGTERM);
+    const Clock::time_point limit = Clock::now() + grace;
+    kill_at_ = std::min(kill_at_.value_or(limit), limit);
+  }
+
+  void kill_all() {
+    killed_ = true;
+    for (int number = 0; number < static_cast<int>(ranks_.size()); ++number) {
+      if (ranks_[static_cast<std::size_t>(number)].running) (*error_line_)(number, "did not end in time and is killed");
+    }
+    signal_all(SIGKILL);
+  }
+
   void signal_all(int number) {
     for (const Rank& rank : ranks_) {
       if (rank.running) ::kill(rank.pid, number);
@@ -167,17 +186,16 @@ class RankSet {
   void read_errors_of(int number) {
     Rank& rank = ranks_[static_cast<std::size_t>(number)];
     std::array<char, 4096> bytes{};
-    ssize_t size = 0;
-    while ((size = ::read(rank.errors.get(), bytes.data(), bytes.size())) > 0) {
+    ssize_t size = 1;
+    for (std::size_t i = 0; i < kMostReads && size > 0; ++i) {
+      size = ::read(rank.errors.get(), bytes.data(), bytes.size());
+      if (size <= 0) break;
       for (const char c : std::string_view(bytes.data(), static_cast<std::size_t>(size))) {
         if (c != '\n' && rank.line.size() < kLongestLine) rank.line += c;
         if (c == '\n') say(number, rank);
       }
     }
-    if (size == 0) {
-      if (!rank.line.empty()) say(number, rank);
-      rank.errors.reset();
-    }
+    if (size == 0) rank.errors.reset();
   }
 
   void say(int number, Rank& rank) {
@@ -192,29 +210,38 @@ class RankSet {
       if (!rank.running || ::waitpid(rank.pid, &status, WNOHANG) != rank.pid) continue;
       rank.running = false;
       if (rank.errors) read_errors_of(number);
-      note_failure({.rank = number,
-                    .exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
-                    .how = how_it_ended(status),
-                    .why = rank.last_line},
-                   status);
+      if (!rank.line.empty()) say(number, rank);
+      note_end(number, status);
     }
   }
 
-  /// A rank that died by itself tells more than those that then lost it, even when these are seen first.
-  void note_failure(RankFailure failure, int status) {
-    if (status == 0 || (ending_ && !failure_)) return;
-    const bool killed = WIFSIGNALED(status) && WTERMSIG(status) != SIGTERM;
-    if (failure_ && (ending_ || !killed || failure_killed_)) return;
-    failure_ = std::move(failure);
-    failure_killed_ = killed;
+  void note_end(int number, int status) {
+    const std::optional<Reason> reason = reason_of(status);
+    if (!reason || (failure_ && *reason <= reason_)) return;
+    failure_ = {.rank = number,
+                .exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+                .signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0,
+                .how = how_it_ended(status),
+                .why = ranks_[static_cast<std::size_t>(number)].last_line};
+    reason_ = *reason;
+  }
+
+  /// None for a rank that ended well, or as it was told to.
+  [[nodiscard]] std::optional<Reason> reason_of(int status) const {
+    if (status == 0) return std::nullopt;
+    if (WIFEXITED(status)) return WEXITSTATUS(status) == kPeerLostExitCode ? Reason::lost_another : Reason::gave_up;
+    const int signal = WTERMSIG(status);
+    const bool by_us = (kill_at_ && signal == SIGTERM) || (killed_ && signal == SIGKILL);
+    return by_us ? std::nullopt : std::optional(Reason::was_killed);
   }
 
   const RankCommand* command_;
   const std::function<void(int, std::string_view)>* error_line_;
   std::vector<Rank> ranks_;
   std::optional<RankFailure> failure_;
-  bool failure_killed_ = false;
-  bool ending_ = false;  ///< the ranks have been told to end
+  Reason reason_ = Reason::lost_another;      ///< of the failure
+  std::optional<Clock::time_point> kill_at_;  ///< the ranks have been told to end, and are killed then
+  bool killed_ = false;                       ///< that time has come
 };
 
 }  // namespace
@@ -222,7 +249,8 @@ class RankSet {
 std::optional<RankFailure> run_ranks(const RankCommand& command,
                                      const std::function<void(int, std::string_view)>& error_line,
                                      const std::function<bool()>& asked_to_end) {
-  return RankSet(command, error_line).run(asked_to_end);
+  RankSet ranks(command, error_line);
+  return ranks.run(asked_to_end);
 }
 
 int threads_per_rank(int ranks) {

@@ -11,6 +11,9 @@
 
 namespace lowgear {
 
+/// With this a rank ends that has lost another one: that one is the reason, not this.
+inline constexpr int kPeerLostExitCode = 3;
+
 /// How the ranks of this machine are started.
 struct RankCommand {
   std::filesystem::path program;
@@ -18,22 +21,27 @@ struct RankCommand {
   int world_size = 1;
   int threads = 1;                                 ///< of each rank
   std::map<std::string, std::string> environment;  ///< beside this process' own
-  /// After a rank has failed, or the job was told to end, the others get this long.
-  std::chrono::seconds grace{10};
+  /// How long the others get to end after a rank has failed.
+  std::chrono::milliseconds grace{10'000};
+  /// How long all get when they are asked to end: they finish their step and write a checkpoint.
+  std::chrono::milliseconds end_grace{600'000};
 };
 
 /// The rank that ended the job.
 struct RankFailure {
   int rank = 0;
   int exit_code = -1;  ///< -1: a signal ended it
-  std::string how;     ///< "was killed by signal 9 (SIGKILL)", "ended with 1"
+  int signal = 0;      ///< 0: it ended by itself
+  std::string how;     ///< "was killed by signal 9 (Killed)", "ended with 1"
   std::string why;     ///< the last line that it wrote to its standard error; may be empty
 };
 
 /// Runs all ranks as child processes until they have ended. Rank 0 has this process' standard output; lines that ranks
-/// write to standard error go to `error_line` with their rank. When a rank fails, the others are ended; when
-/// `asked_to_end` says so, all are asked to (SIGTERM), and killed if they take longer than the grace. No rank outlives
-/// this process. Returns the first rank that failed, or nothing. Throws Error when a rank cannot be started.
+/// write to standard error (and the others to standard output) go to `error_line` with their rank. When a rank fails,
+/// or `asked_to_end` says so, all are asked to end (SIGTERM), and killed if they take longer than the grace. No rank
+/// outlives this process. Returns the rank that the job failed for, or nothing: of those that failed, one that a signal
+/// killed comes before one that gave up by itself, and that before one that lost another (kPeerLostExitCode). Throws
+/// Error when a rank cannot be started; none runs then.
 [[nodiscard]] std::optional<RankFailure> run_ranks(const RankCommand& command,
                                                    const std::function<void(int, std::string_view)>& error_line,
                                                    const std::function<bool()>& asked_to_end);

@@ -57,7 +57,7 @@ auto talking_to(const std::string& whom, Call&& call) {
     return call();
   } catch (const std::exception& error) {
     const std::string_view text = error.what();
-    throw Error("lost the connection to " + whom + ": " + std::string(text.substr(0, text.find('\n'))));
+    throw PeerLost("lost the connection to " + whom + ": " + std::string(text.substr(0, text.find('\n'))));
   }
 }
 

@@ -3,15 +3,22 @@
 #include <memory>
 #include <string>
 
+#include "core/error.h"
 #include "trainer/compat.h"
 
 namespace lowgear {
+
+/// Another rank has gone, or cannot be reached: this one did nothing wrong.
+class PeerLost : public Error {
+ public:
+  using Error::Error;
+};
 
 /// A transfer that goes on beside the computation.
 class PendingTransfer {
  public:
   virtual ~PendingTransfer() = default;
-  /// Returns once the tensor may be read (a receive) or changed (a send). Throws Error when the other side has gone.
+  /// Returns once the tensor may be read (a receive) or changed (a send). Throws PeerLost when the other side has gone.
   virtual void wait() = 0;
 };
 

@@ -17,6 +17,7 @@
 #include "client/rank_environment.h"
 #include "core/error.h"
 #include "core/number.h"
+#include "launcher/rank_processes.h"
 #include "trainer/backend.h"
 #include "trainer/progress_report.h"
 #include "trainer/training_run.h"
@@ -88,6 +89,16 @@ std::unique_ptr<SimulatedGpu> simulated_gpu_for(const TrainConfig& config, Clien
   return std::make_unique<SimulatedGpu>(environment("LOWGEAR_NVML").value_or("libnvidia-ml.so.1"), status.gpu_uuid);
 }
 
+/// From now on SIGTERM, and Ctrl-C where no launcher catches it, end training behind a step. Before, and the second
+/// time, they end the process.
+void end_behind_a_step_when_told() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) { asked_to_end = 1; };
+  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
+  sigemptyset(&action.sa_mask);
+  for (const int signal_number : {SIGTERM, SIGINT}) ::sigaction(signal_number, &action, nullptr);
+}
+
 void train(const Arguments& arguments) {
   const Environment environment = process_environment();
   const TrainConfig config = read_train_config(arguments.config, arguments.settings);
@@ -104,6 +115,7 @@ void train(const Arguments& arguments) {
   TrainingRun run(config, rank.rank, std::move(backend), client, std::move(simulated_gpu));
   std::optional<ProgressReport> report;
   if (rank.rank == 0) report.emplace(config, arguments.output);
+  end_behind_a_step_when_told();
   run.run([] { return asked_to_end != 0; }, [&](const StepResult& result) { report->add(result); });
   if (report) report->finish();
 }
@@ -111,13 +123,15 @@ void train(const Arguments& arguments) {
 }  // namespace
 
 int main(int count, char** words) {
-  std::signal(SIGTERM, [](int) { asked_to_end = 1; });
   try {
     train(parse_arguments(count, words));
     return EXIT_SUCCESS;
   } catch (const InputError& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return 2;
+  } catch (const PeerLost& error) {
+    fmt::print(stderr, "error: {}\n", error.what());
+    return kPeerLostExitCode;
   } catch (const std::exception& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return EXIT_FAILURE;
