@@ -15,8 +15,9 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxRanks = 65'536;
-constexpr std::int64_t kMaxSize = std::int64_t{1} << 24;
-constexpr std::int64_t kMaxTokens = std::int64_t{1} << 40;
+/// Every rank holds them, in two bytes each.
+constexpr std::int64_t kMaxSyntheticTokens = std::int64_t{1} << 28;
+constexpr double kMaxTokensPerStep = 1e12;
 constexpr std::int64_t kMaxSteps = 1'000'000'000;
 constexpr double kMaxUnitS = 3600;
 
@@ -60,10 +61,10 @@ ModelConfig read_shape(const YamlView& map) {
   } else if (architecture != "llama") {
     map.at("architecture").fail(fmt::format("unknown architecture {}", quote(architecture)), "there are llama, gpt2");
   }
-  model.vocabulary = map.at("vocabulary").integer_in(2, kMaxSize);
-  model.hidden = map.at("hidden").integer_in(2, kMaxSize);
-  model.layers = map.at("layers").integer_in(1, 10'000);
-  model.heads = map.at("heads").integer_in(1, kMaxSize);
+  model.vocabulary = map.at("vocabulary").integer_in(2, kMaxVocabulary);
+  model.hidden = map.at("hidden").integer_in(2, kMaxModelWidth);
+  model.layers = map.at("layers").integer_in(1, kMaxModelLayers);
+  model.heads = map.at("heads").integer_in(1, model.hidden);
   if (model.hidden % (2 * model.heads) != 0) {
     map.at("heads").fail(
         fmt::format("{} heads do not divide a hidden size of {} into even parts", model.heads, model.hidden));
@@ -74,10 +75,12 @@ ModelConfig read_shape(const YamlView& map) {
   if (model.heads % model.kv_heads != 0) {
     map.at("kv_heads").fail(fmt::format("{} does not divide the {} heads", model.kv_heads, model.heads));
   }
+  for (const char* key : {"kv_heads", "rope_theta"}) {
+    if (architecture == "gpt2" && map.has(key)) map.at(key).fail("GPT-2 has none", "leave it out");
+  }
   model.intermediate = 4 * model.hidden;
-  read_optional(map, "intermediate", 1, kMaxSize, model.intermediate);
-  model.max_positions = kMaxSize;
-  read_optional(map, "max_positions", 1, kMaxSize, model.max_positions);
+  read_optional(map, "intermediate", 1, kMaxModelWidth, model.intermediate);
+  read_optional(map, "max_positions", 1, kMaxPositions, model.max_positions);
   read_optional(map, "rope_theta", 1, 1e9, model.rope_theta);
   read_optional(map, "tied_embeddings", model.tied_embeddings);
   return model;
@@ -99,12 +102,13 @@ void read_model(const YamlView& root, const fs::path& folder, TrainConfig& confi
 void read_data(const YamlView& root, const fs::path& folder, TrainConfig& config) {
   const YamlView map = root.at("data");
   map.require_only({"tokens", "synthetic_tokens", "sequence_length"});
-  config.sequence_length = map.at("sequence_length").integer_in(1, kMaxSize);
+  config.sequence_length = map.at("sequence_length").integer_in(1, kMaxPositions);
+  if (config.model.max_positions == 0) config.model.max_positions = config.sequence_length;
   if (config.sequence_length > config.model.max_positions) {
     map.at("sequence_length").fail(fmt::format("the model has {} positions", config.model.max_positions));
   }
   read_optional(map, "tokens", folder, config.tokens);
-  read_optional(map, "synthetic_tokens", 1, kMaxTokens, config.synthetic_tokens);
+  read_optional(map, "synthetic_tokens", 1, kMaxSyntheticTokens, config.synthetic_tokens);
   if (config.tokens.has_value() == (config.synthetic_tokens != 0)) {
     map.fail("give either tokens or synthetic_tokens", "tokens: FILE.bin, or synthetic_tokens: 1000000");
   }
@@ -190,6 +194,12 @@ void read_outputs(const YamlView& root, const fs::path& folder, TrainConfig& con
   if (!config.recording) map.fail("a run that profiles needs a recording", "add recording: FOLDER");
 }
 
+/// As a double, which cannot overflow.
+double tokens_per_step(const TrainConfig& config) {
+  return static_cast<double>(config.microbatches) * static_cast<double>(config.microbatch_size) *
+         static_cast<double>(config.sequence_length) * config.parallel.dp;
+}
+
 }  // namespace
 
 TrainConfig parse_train_config(std::string_view text, const std::string& source, const fs::path& folder,
@@ -227,6 +237,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   config.seed = static_cast<std::uint64_t>(seed);
   read_outputs(root, folder, config);
   if (root.has("simulated_gpu")) read_simulated_gpu(root.at("simulated_gpu"), config);
+  if (tokens_per_step(config) > kMaxTokensPerStep) root.fail("a step has more than 1e12 tokens");
   return config;
 }
 

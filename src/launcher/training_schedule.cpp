@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "model/partition.h"
 #include "schedule/communication.h"
 #include "schedule/deadlock.h"
 #include "schedule/generators.h"
@@ -19,6 +20,11 @@ void require_fits(const Schedule& schedule, const TrainConfig& config) {
   throw InputError(fmt::format("schedule: {} has {} ranks and {} microbatches, and the configuration {} and {}",
                                quote(schedule.name), schedule.rank_count(), schedule.microbatches, config.parallel.pp,
                                config.microbatches));
+}
+
+void require_divides(const Schedule& schedule, const TrainConfig& config) {
+  require_divisible(config.model, config.parallel.tp);
+  (void)partition_layers(config.model, schedule.stages, parse_partition_rule(config.partition));
 }
 
 }  // namespace
@@ -38,6 +44,7 @@ Schedule training_schedule(const TrainConfig& config) {
   }
   validate(schedule);
   require_fits(schedule, config);
+  require_divides(schedule, config);
   schedule = with_communication(schedule);
   if (schedule.rank_count() > 1) require_runnable(schedule, P2pGrouping::none);
   return schedule;

@@ -7,7 +7,8 @@ namespace lowgear {
 
 /// The schedule that a configuration names, by name or as a file (PyTorch's CSV), with its communication written out
 /// and proved to run even where a send blocks until it is received. Throws InputError when it is invalid, can hang, or
-/// has other ranks and microbatches than the configuration.
+/// has other ranks and microbatches than the configuration, and when the model cannot be divided over its stages and
+/// the ranks of each.
 [[nodiscard]] Schedule training_schedule(const TrainConfig& config);
 
 }  // namespace lowgear

@@ -232,6 +232,18 @@ std::vector<LayerRange> partition_layers(const ModelConfig& config, int stages, 
   return partition_evenly(config.layers, stages);
 }
 
+void require_divisible(const ModelConfig& config, int ranks) {
+  const auto require = [ranks](std::int64_t count, std::string_view what) {
+    if (count % ranks == 0) return;
+    throw InputError(fmt::format("tp: {} {} cannot be split evenly among {} ranks; choose a tp that divides {}", count,
+                                 what, ranks, count));
+  };
+  require(config.heads, "attention heads");
+  require(config.kv_heads, "key/value heads");
+  require(config.intermediate, "rows of the MLP");
+  require(config.vocabulary, "words of the vocabulary");
+}
+
 LayerCosts flop_costs(const ModelConfig& config, std::int64_t sequence_length) {
   // Forward and backward: a multiplication and an addition each, three times.
   constexpr double kFlopsPerWeight = 6;

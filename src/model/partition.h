@@ -48,6 +48,10 @@ struct PartitionRule {
 [[nodiscard]] std::vector<LayerRange> partition_layers(const ModelConfig& config, int stages,
                                                        const PartitionRule& rule);
 
+/// Throws InputError unless heads, key/value heads, MLP and vocabulary can be split evenly among `ranks` that share
+/// every layer.
+void require_divisible(const ModelConfig& config, int ranks);
+
 /// What the parts of a model cost, in any unit: FLOPs, seconds.
 struct LayerCosts {
   double embedding = 0;

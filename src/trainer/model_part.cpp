@@ -1,22 +1,6 @@
 #include "trainer/model_part.h"
 
-#include <fmt/format.h>
-
-#include "core/error.h"
-
 namespace lowgear {
-
-void require_divisible(const ModelConfig& config, int ranks) {
-  const auto require = [ranks](std::int64_t count, std::string_view what) {
-    if (count % ranks == 0) return;
-    throw InputError(fmt::format("tp: {} {} cannot be split evenly among {} ranks; choose a tp that divides {}", count,
-                                 what, ranks, count));
-  };
-  require(config.heads, "attention heads");
-  require(config.kv_heads, "key/value heads");
-  require(config.intermediate, "rows of the MLP");
-  require(config.vocabulary, "words of the vocabulary");
-}
 
 ModelPart::ModelPart(const ModelConfig& config, std::span<const LayerRange> partition, const std::vector<int>& here,
                      const ModelPartOptions& options, const Communicators& ranks)

@@ -45,7 +45,4 @@ class ModelPart {
   std::map<int, std::unique_ptr<Stage>> stages_;
 };
 
-/// Throws InputError unless `ranks` tensor-parallel ranks can share the model's layers.
-void require_divisible(const ModelConfig& config, int ranks);
-
 }  // namespace lowgear
