@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/json.h"
 
 namespace lowgear {
@@ -22,11 +23,25 @@ std::string duration_text(double time_s) {
                       : fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
+/// The lines of a metrics file that tell about steps before `first_step`.
+std::string metrics_before(const std::filesystem::path& path, std::int64_t first_step) {
+  std::ifstream file(path);
+  std::string kept;
+  std::string line;
+  while (std::getline(file, line)) {
+    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
+    if (json["step"].get<std::int64_t>() < first_step) kept += line + '\n';
+  }
+  return kept;
+}
+
 }  // namespace
 
 std::string RunSummary::json() const {
-  Json json = {{"steps", steps},         {"counted_steps", counted_steps}, {"first_loss", first_loss},
-               {"last_loss", last_loss}, {"step_time_s", step_time_s},     {"tokens_per_s", tokens_per_s}};
+  Json json = {{"first_step", first_step},    {"steps", steps},         {"counted_steps", counted_steps},
+               {"first_loss", first_loss},    {"last_loss", last_loss}, {"step_time_s", step_time_s},
+               {"tokens_per_s", tokens_per_s}};
   if (step_energy_j) json["step_energy_j"] = *step_energy_j;
   json["energy"] = !step_energy_j ? "none" : simulated ? "simulated" : "measured";
   json["invalid"] = invalid;
@@ -34,6 +49,7 @@ std::string RunSummary::json() const {
 }
 
 std::string RunSummary::text() const {
+  if (steps == 0) return fmt::format("nothing to do: {} steps were done before", first_step);
   std::string text = fmt::format("{} steps: loss {:.4f} -> {:.4f}, {:.4g} s a step, {:.4g} tokens/s", steps, first_loss,
                                  last_loss, step_time_s, tokens_per_s);
   if (step_energy_j) {
@@ -48,10 +64,17 @@ std::string RunSummary::text() const {
   return text;
 }
 
-ProgressReport::ProgressReport(const TrainConfig& config, Output output)
-    : config_(&config), output_(output), terminal_(::isatty(STDOUT_FILENO) != 0) {
+ProgressReport::ProgressReport(const TrainConfig& config, Output output, std::int64_t first_step)
+    : config_(&config), output_(output), first_step_(first_step), terminal_(::isatty(STDOUT_FILENO) != 0) {
+  summary_.first_step = first_step;
+  if (output_ == Output::lines && first_step_ > 0) {
+    fmt::print("going on behind step {}, from the newest checkpoint\n", first_step_);
+    std::fflush(stdout);
+  }
   if (!config.metrics) return;
-  metrics_.open(*config.metrics, std::ios::trunc);
+  const bool continued = first_step_ > 0 && std::filesystem::is_regular_file(*config.metrics);
+  if (continued) write_file_atomically(*config.metrics, metrics_before(*config.metrics, first_step_));
+  metrics_.open(*config.metrics, continued ? std::ios::app : std::ios::trunc);
   if (!metrics_) throw Error(fmt::format("{}: cannot be written", config.metrics->string()));
 }
 
@@ -60,7 +83,7 @@ void ProgressReport::add(const StepResult& result) {
   summary_.last_loss = result.loss;
   summary_.simulated = result.simulated;
   summary_.invalid = summary_.invalid || result.invalid;
-  if (++summary_.steps > std::min(kWarmUpSteps, config_->steps - 1)) {
+  if (++summary_.steps > std::min(kWarmUpSteps, config_->steps - first_step_ - 1)) {
     ++summary_.counted_steps;
     time_s_ += result.time_s;
     energy_j_ += result.energy_j.value_or(0);

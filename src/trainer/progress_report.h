@@ -15,6 +15,7 @@ namespace lowgear {
 
 /// What a run comes to: the first steps, in which memory is allocated and clocks settle, are left out of the means.
 struct RunSummary {
+  std::int64_t first_step = 0;  ///< steps that were done before
   std::int64_t steps = 0;
   std::int64_t counted_steps = 0;
   double first_loss = 0;
@@ -34,8 +35,9 @@ struct RunSummary {
 class ProgressReport {
  public:
   enum class Output : unsigned char { lines, summary_json };
-  /// Throws Error when the metrics file cannot be written.
-  ProgressReport(const TrainConfig& config, Output output);
+  /// `first_step` steps were done before: their lines stay in the metrics file, and those of later steps, which were
+  /// lost, go. Throws Error when the metrics file cannot be written.
+  ProgressReport(const TrainConfig& config, Output output, std::int64_t first_step);
 
   void add(const StepResult& result);
   /// Prints the summary.
@@ -49,6 +51,7 @@ class ProgressReport {
 
   const TrainConfig* config_;
   Output output_;
+  std::int64_t first_step_;
   bool terminal_;
   std::ofstream metrics_;
   RunSummary summary_;

@@ -114,7 +114,7 @@ void train(const Arguments& arguments) {
       connect_backend(config.cuda, layout, rank.rank, rank.local_rank, rendezvous_from(environment), kTimeout);
   TrainingRun run(config, rank.rank, std::move(backend), client, std::move(simulated_gpu));
   std::optional<ProgressReport> report;
-  if (rank.rank == 0) report.emplace(config, arguments.output);
+  if (rank.rank == 0) report.emplace(config, arguments.output, run.first_step());
   end_behind_a_step_when_told();
   run.run([] { return asked_to_end != 0; }, [&](const StepResult& result) { report->add(result); });
   if (report) report->finish();
