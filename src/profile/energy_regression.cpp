@@ -17,7 +17,7 @@ namespace {
 /// Units may touch; what clocks of different resolution make of that is no overlap.
 constexpr double kOverlapS = 1e-4;
 /// Changes of the counter on either side that a straight line is laid through.
-constexpr std::size_t kSteadyReach = 10;
+constexpr std::size_t kSteadyReach = 40;
 /// Eigenvalues of the Gram matrix of unit columns below are taken for zero: columns that agree to 1e-5.
 constexpr double kNullEigenvalue = 1e-10;
 /// A cell whose unit column has this much (squared) in the null space cannot be told from others.
@@ -46,19 +46,31 @@ std::vector<CounterChange> counter_changes(const Recording& recording) {
   return changes;
 }
 
-double median_step_s(const std::vector<CounterChange>& changes) {
+/// The counter's period: the mean time between changes. Those that are twice as far apart as usual are left out, as one
+/// step was missed between them; a single time is no guide, as readings that are half a step apart see steps of 94 and
+/// of 141 ms where there are steps of 100 ms.
+double mean_step_s(const std::vector<CounterChange>& changes) {
+  constexpr double kOneStep = 1.75;  // of the median; 2 and more is two steps
   std::vector<double> steps_s;
   for (std::size_t i = 1; i < changes.size(); ++i) steps_s.push_back(changes[i].time_s - changes[i - 1].time_s);
   const auto middle = steps_s.begin() + static_cast<std::ptrdiff_t>(steps_s.size() / 2);
   std::nth_element(steps_s.begin(), middle, steps_s.end());
-  return *middle;
+  const double longest_s = kOneStep * *middle;
+  double sum_s = 0;
+  double count = 0;
+  for (const double step_s : steps_s) {
+    if (step_s > longest_s) continue;
+    sum_s += step_s;
+    ++count;
+  }
+  return sum_s / count;
 }
 
 /// Number of the step of every change, by a loop that follows the phase of the steps: single times are off by up to
 /// half a step when the readings are as far apart, so that they cannot be rounded one by one.
 std::vector<double> number_steps(const std::vector<CounterChange>& changes) {
   constexpr double kGain = 0.1;  // averages over about ten steps
-  const double step_s = median_step_s(changes);
+  const double step_s = mean_step_s(changes);
   double expected_s = changes.front().time_s;
   std::vector<double> step_of{0};
   for (std::size_t i = 1; i < changes.size(); ++i) {
@@ -128,31 +140,48 @@ std::vector<CellKey> cells_of(const Recording& recording) {
   return cells;
 }
 
-void add_share(EnergyWindow& window, std::size_t cell, double time_s) {
-  const auto at = std::ranges::find(window.busy, cell, &EnergyWindow::Share::cell);
-  if (at != window.busy.end()) {
+void add_share(std::vector<EnergyWindow::Share>& shares, std::size_t cell, double time_s) {
+  const auto at = std::ranges::find(shares, cell, &EnergyWindow::Share::cell);
+  if (at != shares.end()) {
     at->time_s += time_s;
   } else {
-    window.busy.push_back({cell, time_s});
+    shares.push_back({cell, time_s});
   }
 }
 
+std::vector<int> clocks_of(const std::vector<CellKey>& cells) {
+  std::vector<int> clocks_mhz;
+  for (const CellKey& cell : cells) clocks_mhz.push_back(cell.clock_mhz);
+  std::ranges::sort(clocks_mhz);
+  clocks_mhz.erase(std::unique(clocks_mhz.begin(), clocks_mhz.end()), clocks_mhz.end());
+  return clocks_mhz;
+}
+
 /// What ran from `begin_s` to `end_s`. `next` is the first unit that may end later than `begin_s`, and is moved on.
-EnergyWindow window_of(const Recording& recording, const std::vector<CellKey>& cells, double begin_s, double end_s,
+EnergyWindow window_of(const Recording& recording, const EnergyWindows& all, double begin_s, double end_s,
                        std::size_t& next) {
   EnergyWindow window;
   const std::vector<RecordedUnit>& units = recording.units;
   while (next < units.size() && units[next].end_s <= begin_s) ++next;
-  double busy_s = 0;
+  double done_s = begin_s;
+  const auto wait_until = [&](double time_s, int clock_mhz) {
+    if (time_s <= done_s) return;
+    const auto clock = std::ranges::lower_bound(all.waiting_clocks_mhz, clock_mhz) - all.waiting_clocks_mhz.begin();
+    add_share(window.waiting, static_cast<std::size_t>(clock), time_s - done_s);
+    window.waiting_s += time_s - done_s;
+  };
+  int clock_mhz = next > 0 ? units[next - 1].clock_mhz : units.front().clock_mhz;
   for (std::size_t i = next; i < units.size() && units[i].start_s < end_s; ++i) {
     const double time_s = std::min(end_s, units[i].end_s) - std::max(begin_s, units[i].start_s);
     if (time_s <= 0) continue;
+    wait_until(units[i].start_s, clock_mhz);
     const CellKey key{units[i].stage, units[i].kind, units[i].clock_mhz};
-    const auto cell = std::lower_bound(cells.begin(), cells.end(), key) - cells.begin();
-    add_share(window, static_cast<std::size_t>(cell), time_s);
-    busy_s += time_s;
+    const auto cell = std::lower_bound(all.cells.begin(), all.cells.end(), key) - all.cells.begin();
+    add_share(window.busy, static_cast<std::size_t>(cell), time_s);
+    done_s = std::max(done_s, units[i].end_s);
+    clock_mhz = units[i].clock_mhz;
   }
-  window.waiting_s = std::max(0.0, end_s - begin_s - busy_s);
+  wait_until(end_s, clock_mhz);
   return window;
 }
 
@@ -171,15 +200,29 @@ struct Design {
   }
 };
 
-Design design_of(const EnergyWindows& windows, std::optional<double> blocking_w) {
+enum class Waiting : unsigned char {
+  known,     ///< its power is given
+  one,       ///< one power, the last column
+  by_clock,  ///< one power for each clock, the last columns
+};
+
+std::size_t waiting_columns(const EnergyWindows& windows, Waiting waiting) {
+  if (waiting == Waiting::known) return 0;
+  return waiting == Waiting::one ? 1 : windows.waiting_clocks_mhz.size();
+}
+
+Design design_of(const EnergyWindows& windows, Waiting waiting, double blocking_w) {
   Design design;
-  const std::size_t waiting = windows.cells.size();
-  design.columns = static_cast<Eigen::Index>(waiting + (blocking_w ? 0 : 1));
+  const std::size_t cells = windows.cells.size();
+  design.columns = static_cast<Eigen::Index>(cells + waiting_columns(windows, waiting));
   for (const EnergyWindow& window : windows.windows) {
     Row row = window.busy;
-    if (!blocking_w && window.waiting_s > 0) row.push_back({waiting, window.waiting_s});
+    if (waiting == Waiting::one && window.waiting_s > 0) row.push_back({cells, window.waiting_s});
+    if (waiting == Waiting::by_clock) {
+      for (const auto& [clock, time_s] : window.waiting) row.push_back({cells + clock, time_s});
+    }
     design.rows.push_back(std::move(row));
-    design.energy_j.push_back(window.energy_j - blocking_w.value_or(0) * window.waiting_s);
+    design.energy_j.push_back(window.energy_j - (waiting == Waiting::known ? blocking_w * window.waiting_s : 0));
   }
   return design;
 }
@@ -237,31 +280,18 @@ void check_counts(const Design& design) {
                   design.rows.size(), design.columns));
 }
 
-}  // namespace
+/// Power of each column, and how sure it is.
+struct Solution {
+  std::vector<CellPower> powers;
+  Eigen::MatrixXd covariance;
+  double residual_j = 0;
 
-EnergyWindows energy_windows(const Recording& recording) {
-  EnergyWindows result;
-  result.cells = cells_of(recording);
-  if (recording.units.empty()) return result;
-  std::vector<CounterChange> changes = counter_changes(recording);
-  if (recording.sampling == CounterSampling::periodic) sharpen(changes);
-  const double begin_s = recording.units.front().start_s;
-  const double end_s = recording.units.back().end_s;
-  std::size_t next = 0;
-  for (std::size_t i = 1; i < changes.size(); ++i) {
-    const CounterChange& from = changes[i - 1];
-    const CounterChange& to = changes[i];
-    if (from.time_s < begin_s || to.time_s > end_s || to.time_s <= from.time_s) continue;
-    EnergyWindow window = window_of(recording, result.cells, from.time_s, to.time_s, next);
-    window.energy_j = to.energy_j - from.energy_j;
-    result.windows.push_back(std::move(window));
+  [[nodiscard]] bool all_identified() const {
+    return std::ranges::all_of(powers, [](const CellPower& power) { return power.is_identified; });
   }
-  return result;
-}
+};
 
-EnergyRegression fit_energy(const EnergyWindows& windows, std::optional<double> blocking_w) {
-  const Design design = design_of(windows, blocking_w);
-  check_counts(design);
+Solution solve(const Design& design) {
   Eigen::MatrixXd gram = Eigen::MatrixXd::Zero(design.columns, design.columns);
   Eigen::VectorXd rhs = Eigen::VectorXd::Zero(design.columns);
   for (std::size_t row = 0; row < design.rows.size(); ++row) {
@@ -278,21 +308,84 @@ EnergyRegression fit_energy(const EnergyWindows& windows, std::optional<double> 
     squares += residual_j.back() * residual_j.back();
   }
   const Geometry geometry = geometry_of(gram);
-  const Eigen::MatrixXd covariance = geometry.inverse * middle_of(design, residual_j) * geometry.inverse;
   const auto count = static_cast<double>(design.rows.size());
-  const double correction = count / (count - static_cast<double>(design.columns));
-  EnergyRegression result;
-  result.window_count = design.rows.size();
-  result.residual_j = std::sqrt(squares / count);
+  Solution solution;
+  solution.covariance = geometry.inverse * middle_of(design, residual_j) * geometry.inverse *
+                        (count / (count - static_cast<double>(design.columns)));
+  solution.residual_j = std::sqrt(squares / count);
   for (Eigen::Index i = 0; i < design.columns; ++i) {
-    const double error_w = std::sqrt(std::max(0.0, covariance(i, i) * correction));
-    const CellPower power{power_w(i), error_w, geometry.identified[static_cast<std::size_t>(i)]};
-    if (static_cast<std::size_t>(i) < windows.cells.size()) {
-      result.cells.push_back(power);
-    } else {
-      result.blocking = power;
+    const double error_w = std::sqrt(std::max(0.0, solution.covariance(i, i)));
+    solution.powers.push_back({power_w(i), error_w, geometry.identified[static_cast<std::size_t>(i)]});
+  }
+  return solution;
+}
+
+/// Mean power of waiting over all that was waited, from the powers by clock, which begin at column `first`.
+CellPower mean_blocking(const EnergyWindows& windows, const Solution& solution, std::size_t first) {
+  Eigen::VectorXd weights = Eigen::VectorXd::Zero(static_cast<Eigen::Index>(solution.powers.size()));
+  double all_s = 0;
+  for (const EnergyWindow& window : windows.windows) {
+    for (const auto& [clock, time_s] : window.waiting) weights(static_cast<Eigen::Index>(first + clock)) += time_s;
+    all_s += window.waiting_s;
+  }
+  weights /= all_s;
+  CellPower mean{0, std::sqrt(std::max(0.0, weights.dot(solution.covariance * weights))), true};
+  for (std::size_t i = first; i < solution.powers.size(); ++i) {
+    mean.power_w += weights(static_cast<Eigen::Index>(i)) * solution.powers[i].power_w;
+  }
+  return mean;
+}
+
+}  // namespace
+
+EnergyWindows energy_windows(const Recording& recording) {
+  EnergyWindows result;
+  result.cells = cells_of(recording);
+  result.waiting_clocks_mhz = clocks_of(result.cells);
+  if (recording.units.empty()) return result;
+  std::vector<CounterChange> changes = counter_changes(recording);
+  if (recording.sampling == CounterSampling::periodic) sharpen(changes);
+  const double begin_s = recording.units.front().start_s;
+  const double end_s = recording.units.back().end_s;
+  std::size_t next = 0;
+  for (std::size_t i = 1; i < changes.size(); ++i) {
+    const CounterChange& from = changes[i - 1];
+    const CounterChange& to = changes[i];
+    if (from.time_s < begin_s || to.time_s > end_s || to.time_s <= from.time_s) continue;
+    EnergyWindow window = window_of(recording, result, from.time_s, to.time_s, next);
+    window.energy_j = to.energy_j - from.energy_j;
+    result.windows.push_back(std::move(window));
+  }
+  return result;
+}
+
+EnergyRegression fit_energy(const EnergyWindows& windows, std::optional<double> blocking_w) {
+  const std::size_t cells = windows.cells.size();
+  const auto regression = [&](const Solution& solution) {
+    EnergyRegression result;
+    result.window_count = windows.windows.size();
+    result.residual_j = solution.residual_j;
+    result.cells.assign(solution.powers.begin(), solution.powers.begin() + static_cast<std::ptrdiff_t>(cells));
+    return result;
+  };
+  const Design by_clock = design_of(windows, Waiting::by_clock, 0);
+  const bool may_tell_clocks_apart = !blocking_w && windows.waiting_clocks_mhz.size() > 1 &&
+                                     by_clock.rows.size() > static_cast<std::size_t>(by_clock.columns);
+  if (may_tell_clocks_apart) {
+    const Solution solution = solve(by_clock);
+    if (solution.all_identified()) {
+      EnergyRegression result = regression(solution);
+      result.blocking = mean_blocking(windows, solution, cells);
+      result.blocking_by_clock.assign(solution.powers.begin() + static_cast<std::ptrdiff_t>(cells),
+                                      solution.powers.end());
+      return result;
     }
   }
+  const Design design = design_of(windows, blocking_w ? Waiting::known : Waiting::one, blocking_w.value_or(0));
+  check_counts(design);
+  const Solution solution = solve(design);
+  EnergyRegression result = regression(solution);
+  if (!blocking_w) result.blocking = solution.powers.back();
   return result;
 }
 

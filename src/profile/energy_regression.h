@@ -30,6 +30,8 @@ struct EnergyWindow {
   };
   std::vector<Share> busy;  ///< each cell at most once
   double waiting_s = 0;     ///< in none of them
+  std::vector<Share>
+      waiting;  ///< the same by the clock at which it waited: indices of EnergyWindows::waiting_clocks_mhz
   double energy_j = 0;
 };
 
@@ -37,6 +39,8 @@ struct EnergyWindow {
 /// value, and all outside of the first unit's start and the last unit's end, are left out: what ran there is not known.
 struct EnergyWindows {
   std::vector<CellKey> cells;
+  /// Clocks at which a GPU waited: those of the units before, as clocks change when a unit begins.
+  std::vector<int> waiting_clocks_mhz;
   std::vector<EnergyWindow> windows;
 };
 
@@ -57,13 +61,18 @@ struct CellPower {
 };
 
 struct EnergyRegression {
-  std::vector<CellPower> cells;       ///< as in EnergyWindows::cells
-  std::optional<CellPower> blocking;  ///< estimated; empty where it was given
-  double residual_j = 0;              ///< root mean square of what is left per window
+  std::vector<CellPower> cells;  ///< as in EnergyWindows::cells
+  /// Estimated, the mean over the time that was waited; empty where it was given.
+  std::optional<CellPower> blocking;
+  /// By clock, as in EnergyWindows::waiting_clocks_mhz; empty where the windows do not tell them apart.
+  std::vector<CellPower> blocking_by_clock;
+  double residual_j = 0;  ///< root mean square of what is left per window
   std::size_t window_count = 0;
 };
 
 /// Power of every cell, and of waiting, by non-negative least squares: energy of a window = sum of power x time.
+/// Waiting has a power of its own for each clock, where the windows tell these apart: a GPU that waits at its highest
+/// clock draws far more than at a low one (an H100 122 W, and 70 W when idle), and units would be given the difference.
 /// Standard errors are those of a Newey-West estimate with two lags around the solution (one value of the counter ends
 /// a window and begins the next, so that errors of neighbours are anticorrelated; its quantisation is in the
 /// residuals), with the non-negativity left aside, times windows / (windows - cells).

@@ -150,6 +150,53 @@ TEST(EnergyWindows, FindTheStepsOfASteadyCounterBetweenReadings) {
   EXPECT_LT(worst_s, 0.05) << "steps of 100 ms, read every 50 ms";
 }
 
+/// A steady reader sees steps of 100 ms as 94 and 141 ms.
+TEST(EnergyWindows, FindTheStepsBetweenSteadyReadings) {
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    MadeUpProcess process = process_at({1000});
+    process.reading_period_s = 0.047;
+    process.reading_jitter = 0;
+    process.seed = seed;
+    double squares = 0;
+    const EnergyWindows windows = energy_windows(process.record({1000}, 60, 4));
+    for (const EnergyWindow& window : windows.windows) {
+      double time_s = window.waiting_s;
+      for (const auto& share : window.busy) time_s += share.time_s;
+      squares += std::pow(time_s - 0.1, 2);
+    }
+    EXPECT_LT(std::sqrt(squares / static_cast<double>(windows.windows.size())), 0.006) << seed;
+  }
+}
+
+TEST(FitEnergy, FindsThePowerOfWaitingAtEachClock) {
+  const std::vector<int> clocks_mhz = {1400, 1200, 1000};
+  MadeUpProcess process = process_at(clocks_mhz);
+  process.blocking_by_clock_w = {{1400, 120}, {1200, 90}, {1000, 70}};
+  process.reading_period_s = 0.047;
+  process.reading_jitter = 0;
+  const EnergyWindows windows = energy_windows(process.record(clocks_mhz, 40, 8));
+  const EnergyRegression fit = fit_energy(windows, {});
+  ASSERT_EQ(fit.blocking_by_clock.size(), 3);
+  for (std::size_t i = 0; i < 3; ++i) {
+    const double truth_w = process.blocking_by_clock_w.at(windows.waiting_clocks_mhz[i]);
+    EXPECT_NEAR(fit.blocking_by_clock[i].power_w, truth_w, 5) << windows.waiting_clocks_mhz[i];
+  }
+  for (std::size_t i = 0; i < windows.cells.size(); ++i) {
+    EXPECT_NEAR(fit.cells[i].power_w / process.power_w.at(windows.cells[i]), 1, 0.015);
+  }
+  EXPECT_GT(fit.blocking->power_w, 80);
+  EXPECT_LT(fit.blocking->power_w, 110);
+}
+
+TEST(FitEnergy, TakesOnePowerOfWaitingWhereClocksCannotBeToldApart) {
+  EnergyWindows windows = exact_windows(2, 60, 75, 6);
+  windows.waiting_clocks_mhz = {1000, 1001};  // nothing waited at the second
+  for (EnergyWindow& window : windows.windows) window.waiting = {{0, window.waiting_s}};
+  const EnergyRegression fit = fit_energy(windows, {});
+  EXPECT_TRUE(fit.blocking_by_clock.empty());
+  EXPECT_NEAR(fit.blocking->power_w, 75, 1e-6);
+}
+
 TEST(EnergyWindows, RefuseUnitsThatOverlap) {
   Recording recording = process_at({1000}).record({1000}, 5, 2);
   recording.units[3].start_s = recording.units[2].start_s;

@@ -14,9 +14,11 @@ namespace lowgear {
 struct MadeUpProcess {
   std::map<CellKey, double> power_w;
   double blocking_w = 80;
+  std::map<int, double> blocking_by_clock_w;  ///< where waiting depends on the clock of the unit before
   double counter_step_s = 0.1;
   double reading_period_s = 0.05;
-  double power_noise = 0;  ///< relative, of every unit
+  double reading_jitter = 0.1;  ///< relative
+  double power_noise = 0;       ///< relative, of every unit
   unsigned seed = 1;
 
   /// `iterations` at each clock, in the order of the list, of `microbatches` forwards and backwards in 1F1B's steady
@@ -62,22 +64,29 @@ inline Recording MadeUpProcess::record(const std::vector<int>& clocks_mhz, int i
   made_up::EnergyLine energy;
   energy.add(0.3, blocking_w);
   int iteration = 0;
+  const auto waiting_w = [&](int clock_mhz) {
+    const auto found = blocking_by_clock_w.find(clock_mhz);
+    return found != blocking_by_clock_w.end() ? found->second : blocking_w;
+  };
+  int waits_at_mhz = 0;
   for (const int clock_mhz : clocks_mhz) {
     for (int i = 0; i < iterations; ++i, ++iteration) {
       for (int unit = 0; unit < 2 * microbatches; ++unit) {
         const OpKind kind = unit % 2 == 0 ? OpKind::forward : OpKind::backward;
-        energy.add(energy.time_s() + 0.02 * uniform(random), blocking_w);
+        energy.add(energy.time_s() + 0.02 * uniform(random), waiting_w(waits_at_mhz));
+        waits_at_mhz = clock_mhz;
         const double start_s = energy.time_s();
         const double base_s = kind == OpKind::forward ? forward_s : backward_s;
         const double end_s = start_s + base_s * 1000 / clock_mhz * (1 + 0.01 * normal(random));
         energy.add(end_s, power_w.at({0, kind, clock_mhz}) * (1 + power_noise * normal(random)));
         recording.units.push_back({iteration, 0, kind, unit / 2, start_s, end_s, clock_mhz});
       }
-      energy.add(energy.time_s() + 0.1, blocking_w);
+      energy.add(energy.time_s() + 0.1, waiting_w(clock_mhz));
     }
   }
   const double phase_s = counter_step_s * uniform(random);
-  for (double time_s = 0; time_s < energy.time_s(); time_s += reading_period_s * (0.9 + 0.2 * uniform(random))) {
+  for (double time_s = 0; time_s < energy.time_s();
+       time_s += reading_period_s * (1 - reading_jitter + 2 * reading_jitter * uniform(random))) {
     const double updated_s = std::floor((time_s - phase_s) / counter_step_s) * counter_step_s + phase_s;
     EnergySample sample;
     sample.time_s = time_s;
