@@ -24,7 +24,11 @@ class Metrics : public testing::Test {
   void report(std::int64_t first, std::int64_t end, double loss) {
     ProgressReport report(config_, ProgressReport::Output::summary_json, first);
     for (std::int64_t step = first; step < end; ++step) {
-      report.add({.step = step, .loss = loss + static_cast<double>(step), .time_s = 0.5});
+      StepResult result;
+      result.step = step;
+      result.loss = loss + static_cast<double>(step);
+      result.time_s = 0.5;
+      report.add(result);
     }
     summary_ = report.summary();
   }
