@@ -65,6 +65,11 @@ class GlooPipeline final : public PointToPoint {
   std::vector<int> members_;
 };
 
+/// The same bits in a type that Gloo moves: it does not know bf16.
+at::Tensor bits_of(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16 ? tensor.detach().view(at::kHalf) : tensor;
+}
+
 class GlooCollective final : public Collective {
  public:
   GlooCollective(compat::GlooGroupPointer group, std::string name, int rank, int size)
@@ -85,8 +90,8 @@ class GlooCollective final : public Collective {
   }
 
   void all_gather(const at::Tensor& all, const at::Tensor& part) override {
-    std::vector<std::vector<at::Tensor>> outputs = {all.chunk(size_)};
-    std::vector<at::Tensor> inputs = {part};
+    std::vector<std::vector<at::Tensor>> outputs = {bits_of(all).chunk(size_)};
+    std::vector<at::Tensor> inputs = {bits_of(part)};
     talking_to(name_, [&] { return group_->allgather(outputs, inputs)->wait(); });
   }
 
@@ -97,7 +102,7 @@ class GlooCollective final : public Collective {
   }
 
   void broadcast(const at::Tensor& tensor, int root) override {
-    std::vector<at::Tensor> tensors = {tensor};
+    std::vector<at::Tensor> tensors = {bits_of(tensor)};
     talking_to(name_, [&] { return group_->broadcast(tensors, compat::broadcast_options(root))->wait(); });
   }
 
