@@ -1,0 +1,41 @@
+/// Reads any bytes as the manifest of a checkpoint and as the pieces of one of its files; whatever is accepted must be
+/// written and read back the same.
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "core/error.h"
+#include "launcher/checkpoint_manifest.h"
+
+namespace {
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+void check_manifest(std::string_view text) {
+  const std::string written = lowgear::write_manifest(lowgear::parse_manifest(text, "checkpoint.json"));
+  require(lowgear::write_manifest(lowgear::parse_manifest(written, "written.json")) == written);
+}
+
+void check_pieces(std::string_view text) {
+  const auto pieces = lowgear::parse_pieces(text, "pieces");
+  for (const auto& piece : pieces) {
+    require(piece.end <= lowgear::part_elements(piece, "pieces"));
+  }
+  require(lowgear::parse_pieces(lowgear::write_pieces(pieces), "written") == pieces);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  for (const auto check : {check_manifest, check_pieces}) {
+    try {
+      check(text);
+    } catch (const lowgear::InputError&) {
+      continue;
+    }
+  }
+  return 0;
+}
