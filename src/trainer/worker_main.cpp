@@ -133,7 +133,8 @@ int main(int count, char** words) {
     fmt::print(stderr, "error: {}\n", error.what());
     return kPeerLostExitCode;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
+    const std::string_view text = error.what();  // libtorch's go on with a stack trace
+    fmt::print(stderr, "error: {}\n", text.substr(0, text.find('\n')));
     return EXIT_FAILURE;
   }
 }

@@ -1,0 +1,384 @@
+"""`lowgear train` and its ranks as they are run: on one machine, under other launchers, with wrong input, and ended."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+LOWGEAR = os.environ["LOWGEAR_BINARY"]
+TRAINER = os.environ["LOWGEAR_TRAINER"]
+PATIENCE_S = 40
+CONFIG = """
+model: {vocabulary: 256, hidden: 32, layers: 4, heads: 4, kv_heads: 2, intermediate: 64, max_positions: 64}
+data: {synthetic_tokens: 100000, sequence_length: 32}
+microbatches: 4
+microbatch_size: 2
+optimizer: {learning_rate: 1e-2}
+steps: 8
+metrics: metrics.jsonl
+"""
+ENDLESS = ["--steps", "1000000"]
+# Nothing of a launcher that runs the tests, and one core a rank.
+CLEAN = {
+    name: value
+    for name, value in os.environ.items()
+    if not name.startswith(("SLURM_", "OMPI_", "PMI_", "TORCHELASTIC_"))
+    and name not in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "MPI_LOCALRANKID")
+}
+CLEAN["OMP_NUM_THREADS"] = "1"
+
+
+def children_of(pid):
+    children = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[1]) == pid and fields[0] != "Z":
+            children.append(int(stat.parent.name))
+    return sorted(children)
+
+
+def rank_of(pid):
+    for entry in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+        if entry.startswith(b"RANK="):
+            return int(entry[5:])
+    return None
+
+
+def unused_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class TrainTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="lowgear-train-"))
+        self.config = self.folder / "train.yaml"
+        self.config.write_text(CONFIG)
+        self.processes = []
+
+    def tearDown(self):
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.communicate()
+        shutil.rmtree(self.folder)
+
+    def start(self, *arguments, program=(LOWGEAR, "train"), environment=None):
+        process = subprocess.Popen(
+            [*program, str(self.config), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**CLEAN, **(environment or {})},
+            cwd=self.folder,
+        )
+        self.processes.append(process)
+        return process
+
+    def end_of(self, process):
+        out, err = process.communicate(timeout=PATIENCE_S)
+        return process.returncode, out, err
+
+    def train(self, *arguments, **options):
+        return self.end_of(self.start(*arguments, **options))
+
+    def metrics(self):
+        """Whole lines so far."""
+        file = self.folder / "metrics.jsonl"
+        text = file.read_text() if file.exists() else ""
+        return [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith("\n")]
+
+    def wait_until(self, condition, what):
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            self.assertLess(time.monotonic(), end, f"waited in vain until {what}")
+            time.sleep(0.01)
+
+    def start_endless(self, *arguments):
+        process = self.start(*ENDLESS, *arguments)
+        self.wait_until(lambda: len(self.metrics()) >= 2 or process.poll() is not None, "it trains")
+        self.assertIsNone(process.poll(), "it ended")
+        return process
+
+    def refused(self, *arguments, **options):
+        """The one line that it says on bad input."""
+        code, out, err = self.train(*arguments, **options)
+        self.assertEqual(code, 2, err)
+        self.assertEqual(out, "")
+        self.assertEqual(err.count("\n"), 1, err)
+        self.assertFalse((self.folder / "metrics.jsonl").exists())
+        return err.strip().removeprefix("lowgear: ").removeprefix("error: ")
+
+
+class Layouts(TrainTest):
+    def losses(self, *settings):
+        code, _, err = self.train(*(word for setting in settings for word in ("--set", setting)))
+        self.assertEqual((code, err), (0, ""))
+        metrics = self.metrics()
+        self.assertEqual([line["step"] for line in metrics], list(range(8)))
+        return [line["loss"] for line in metrics]
+
+    def test_every_layout_learns_the_same(self):
+        alone = self.losses()
+        self.assertLess(alone[-1], alone[0] - 0.5)
+        self.assertEqual(self.losses("parallel.pp=2"), alone)
+        for settings in (
+            ("parallel.dp=2", "microbatches=2"),
+            ("parallel.tp=2",),
+            ("parallel.pp=2", "parallel.chunks=2", "schedule=interleaved", "parallel.dp=2", "microbatches=2"),
+        ):
+            with self.subTest(settings):
+                for loss, expected in zip(self.losses(*settings), alone):
+                    self.assertAlmostEqual(loss, expected, delta=1e-3)
+
+
+class Output(TrainTest):
+    def test_metrics_tell_every_step(self):
+        code, out, err = self.train("--set", "optimizer.warmup_steps=4")
+        self.assertEqual((code, err), (0, ""))
+        first, *_, last = self.metrics()
+        self.assertEqual(
+            set(first), {"step", "loss", "gradient_norm", "learning_rate", "time_s", "tokens"} | (set(first) & {"mfu"})
+        )
+        self.assertEqual((first["step"], last["step"]), (0, 7))
+        self.assertEqual(first["tokens"], 4 * 2 * 32)
+        self.assertGreater(first["time_s"], 0)
+        self.assertGreater(first["gradient_norm"], 0)
+        self.assertLess(first["learning_rate"], 1e-2)
+        self.assertIn("step 8/8", out)
+        self.assertIn(f"loss {first['loss']:.4f} -> {last['loss']:.4f}", out)
+
+    def test_json_is_one_object(self):
+        code, out, err = self.train("--json", "--set", "parallel.pp=2")
+        self.assertEqual((code, err), (0, ""))
+        summary = json.loads(out)
+        self.assertEqual(summary["steps"], 8)
+        self.assertEqual(summary["last_loss"], self.metrics()[-1]["loss"])
+        self.assertEqual(summary["energy"], "none")
+        self.assertFalse(summary["invalid"])
+        self.assertGreater(summary["tokens_per_s"], 0)
+
+    def test_dry_run_starts_nothing(self):
+        code, out, err = self.train("--dry-run", "--set", "parallel.pp=2", "--set", "parallel.dp=2", "--steps", "5")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(
+            out,
+            "would start 4 ranks (pp 2, dp 2, tp 1), 1f1b with 4 microbatches, 5 steps of 512 tokens\n",
+        )
+        code, out, err = self.train("--dry-run", "--json", "--schedule", "gpipe")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual((json.loads(out)["ranks"], json.loads(out)["schedule"]), (1, "gpipe"))
+        self.assertFalse((self.folder / "metrics.jsonl").exists())
+
+    def test_options_stand_before_the_file_and_paths_where_they_are_given(self):
+        (self.folder / "sub").mkdir()
+        self.config = self.config.rename(self.folder / "sub" / "train.yaml")
+        code, _, err = self.train("--steps", "3", "--metrics", "a: b #c.jsonl")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(len((self.folder / "a: b #c.jsonl").read_text().splitlines()), 3)
+        self.assertFalse((self.folder / "sub" / "metrics.jsonl").exists())
+
+    def test_a_schedule_of_a_file(self):
+        (self.folder / "mine.csv").write_text("0F0,0F1,0F2,0F3,0B0,0B1,0B2,0B3\n1F0,1F1,1B0,1B1,1F2,1F3,1B2,1B3\n")
+        code, _, err = self.train("--set", "parallel.pp=2", "--schedule", "mine.csv")
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(len(self.metrics()), 8)
+
+
+class Ends(TrainTest):
+    def test_a_rank_that_is_killed_ends_the_job(self):
+        process = self.start_endless("--set", "parallel.pp=2", "--set", "parallel.dp=2")
+        ranks = {rank_of(pid): pid for pid in children_of(process.pid)}
+        self.assertEqual(sorted(ranks), [0, 1, 2, 3])
+        os.kill(ranks[2], signal.SIGKILL)
+        code, _, err = self.end_of(process)
+        self.assertEqual(code, 1)
+        self.assertIn("error: rank 2 was killed by signal 9 (Killed)", err.splitlines()[-1])
+        for pid in ranks.values():
+            self.assertFalse(Path(f"/proc/{pid}").exists())
+
+    def test_a_rank_that_is_killed_before_the_first_step_ends_the_job(self):
+        process = self.start(*ENDLESS, "--set", "parallel.pp=2")
+        self.wait_until(lambda: len(children_of(process.pid)) == 2, "ranks are there")
+        ranks = children_of(process.pid)
+        os.kill(ranks[1], signal.SIGKILL)
+        code, _, err = self.end_of(process)
+        self.assertEqual(code, 1)
+        self.assertIn("was killed by signal 9", err.splitlines()[-1])
+
+    def test_ctrl_c_ends_behind_a_step(self):
+        process = self.start_endless("--set", "parallel.pp=2")
+        os.kill(process.pid, signal.SIGINT)
+        code, out, err = self.end_of(process)
+        self.assertEqual(code, -signal.SIGINT)
+        self.assertIn("ending behind this step", err)
+        self.assertNotIn("error", err)
+        steps = len(self.metrics())
+        self.assertTrue((self.folder / "metrics.jsonl").read_text().endswith("}\n"))
+        self.assertIn(f"{steps} steps: loss", out)
+
+    def test_the_ranks_end_with_their_launcher(self):
+        process = self.start_endless("--set", "parallel.pp=2")
+        ranks = children_of(process.pid)
+        process.kill()
+        process.wait()
+        self.wait_until(lambda: not any(pid in children_of(1) or self.lives(pid) for pid in ranks), "ranks have ended")
+
+    @staticmethod
+    def lives(pid):
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        except OSError:
+            return False
+
+    def test_nothing_stays_in_the_temporary_folder(self):
+        scratch = self.folder / "scratch"
+        scratch.mkdir()
+        code, _, _ = self.train("--set", "parallel.pp=2", environment={"TMPDIR": str(scratch)})
+        self.assertEqual(code, 0)
+        self.assertEqual(list(scratch.iterdir()), [])
+
+
+class OtherLaunchers(TrainTest):
+    SETTINGS = ("--set", "parallel.pp=2")
+
+    def meet(self, variables_of_rank, program):
+        """Starts both ranks as another launcher would."""
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(unused_port())}
+        ranks = [
+            self.start(*self.SETTINGS, program=program, environment={**meeting, **variables_of_rank(rank)})
+            for rank in range(2)
+        ]
+        ends = [self.end_of(rank) for rank in ranks]
+        self.assertEqual([(code, err) for code, _, err in ends], [(0, ""), (0, "")])
+        self.assertEqual(len(self.metrics()), 8)
+        self.assertIn("8 steps: loss", ends[0][1])
+        self.assertEqual(ends[1][1], "")
+
+    def test_torchrun(self):
+        self.meet(lambda rank: {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}, (TRAINER,))
+
+    def test_slurm(self):
+        self.meet(
+            lambda rank: {
+                "SLURM_PROCID": str(rank), "SLURM_LOCALID": str(rank), "SLURM_NTASKS": "2", "SLURM_STEP_ID": "0"
+            },
+            (LOWGEAR, "train"),
+        )
+
+    def test_open_mpi(self):
+        self.meet(
+            lambda rank: {
+                "OMPI_COMM_WORLD_RANK": str(rank),
+                "OMPI_COMM_WORLD_LOCAL_RANK": str(rank),
+                "OMPI_COMM_WORLD_SIZE": "2",
+            },
+            (LOWGEAR, "train"),
+        )
+
+    def test_a_batch_script_of_slurm_starts_all_ranks(self):
+        code, _, err = self.train(*self.SETTINGS, environment={"SLURM_PROCID": "0", "SLURM_NTASKS": "2"})
+        self.assertEqual((code, err), (0, ""))
+
+    def test_other_sizes_are_refused(self):
+        message = self.refused(*self.SETTINGS, environment={"RANK": "0", "WORLD_SIZE": "3"})
+        self.assertEqual(message, f"{self.config}: parallel: pp x dp x tp is 2, and the job has 3 ranks")
+
+    def test_ranks_outside_the_world_are_refused(self):
+        self.assertIn("RANK=2 is not below WORLD_SIZE=2", self.refused(environment={"RANK": "2", "WORLD_SIZE": "2"}))
+        self.assertIn("WORLD_SIZE=two", self.refused(environment={"RANK": "0", "WORLD_SIZE": "two"}))
+
+    def test_a_job_that_does_not_know_where_to_meet_says_so(self):
+        two = {"RANK": "0", "WORLD_SIZE": "2"}
+        self.assertIn("set MASTER_ADDR", self.refused(*self.SETTINGS, environment=two))
+        for port in ("0", "65536", "http"):
+            meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+            self.assertIn("MASTER_PORT", self.refused(*self.SETTINGS, environment={**two, **meeting}))
+
+
+class BadInput(TrainTest):
+    def refused_with(self, *settings):
+        return self.refused(*(word for setting in settings for word in ("--set", setting)))
+
+    def test_settings(self):
+        self.config.write_text(CONFIG.replace("steps: 8", "stepz: 8"))
+        self.assertEqual(self.refused(), f'{self.config}:7:1: "stepz" is no setting; did you mean steps?')
+        self.config.write_text("model: [\n")
+        self.assertIn(f"{self.config}:", self.refused())
+        self.config.write_text("model: &m {a: *m}\n")
+        self.assertIn("aliases are not read", self.refused())
+        self.config.unlink()
+        self.assertIn(str(self.config), self.refused())
+
+    def test_models_that_cannot_be_divided(self):
+        self.assertEqual(
+            self.refused_with("parallel.tp=3"),
+            "tp: 4 attention heads cannot be split evenly among 3 ranks; choose a tp that divides 4",
+        )
+        self.assertIn("2 key/value heads", self.refused_with("parallel.tp=4"))
+        self.assertIn("5 stages are more than the model's 4 layers", self.refused_with("parallel.pp=5"))
+        self.assertIn("custom:0,1,3", self.refused_with("parallel.pp=2", "partition=custom:0,1,3"))
+
+    def test_sequences_longer_than_the_positions(self):
+        self.assertIn("the model has 64 positions", self.refused_with("data.sequence_length=65"))
+
+    def test_schedules(self):
+        file = self.folder / "mine.csv"
+        hangs = (
+            "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+            "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n"
+        )
+        file.write_text(hangs)
+        two = ("--set", "parallel.pp=2", "--set", "microbatches=2", "--schedule", "mine.csv")
+        self.assertIn("rank 0 waits at step 3 (0SEND_F1) for rank 1", self.refused(*two))
+        file.write_text("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n2F0,2F1,2B0,2B1\n")
+        self.assertIn("has 3 ranks and 2 microbatches, and the configuration 2 and 2", self.refused(*two))
+        file.write_text("0F0,0F1,0B0,0B1\n1F0,1X1\n")
+        self.assertIn("mine.csv:2:5", self.refused(*two))
+        self.assertIn("1f1b", self.refused("--schedule", "1f2b"))
+
+    def test_tokens_outside_the_vocabulary_are_told_once(self):
+        tokens = [300] * 5000
+        header = struct.pack("<iii", 20240520, 1, len(tokens)).ljust(1024, b"\0")
+        (self.folder / "tokens.bin").write_bytes(header + struct.pack(f"<{len(tokens)}H", *tokens))
+        arguments = ("--set", "data={tokens: tokens.bin, sequence_length: 32}", "--set", "parallel.dp=2")
+        code, out, err = self.train(*arguments)
+        self.assertEqual((code, out), (2, ""), err)
+        self.assertIn("300", err.splitlines()[-1])
+        self.assertIn("tokens.bin", err.splitlines()[-1])
+        self.assertLessEqual(err.count("300"), 2, err)
+
+    def test_files_that_are_missing(self):
+        data = "data={tokens: absent.bin, sequence_length: 32}"
+        self.assertIn("absent.bin", self.refused_with(data, "parallel.pp=2"))
+        self.assertIn("absent.json", self.refused("--plan", "absent.json", "--set", "parallel.pp=2"))
+
+    def test_a_model_larger_than_memory_is_one_line(self):
+        huge = ("--set", "model.hidden=4194304", "--set", "model.intermediate=4194304", "--set", "model.vocabulary=16777216")
+        code, _, err = self.train(*huge)
+        self.assertEqual(code, 1)
+        self.assertEqual(err.count("\n"), 1, err)
+        self.assertIn("rank 0", err)
+
+    def test_a_loss_that_is_no_number_stops_the_job(self):
+        code, _, err = self.train(
+            "--set", "optimizer={learning_rate: 1000, clip_norm: 0}", "--set", "parallel.pp=2", "--steps", "200"
+        )
+        self.assertEqual(code, 1, err)
+        self.assertIn("training has diverged", err.splitlines()[-1])
+        self.assertLess(len(self.metrics()), 200)
+
+
+if __name__ == "__main__":
+    unittest.main()
