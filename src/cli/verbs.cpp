@@ -39,7 +39,7 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "  lowgear simgpu run --state /dev/shm/simgpu --gpu 1 --time 10",
      declare_simgpu},
     {"train", "Train a model on several ranks of this machine, with clocks that follow a plan",
-     "lowgear train examples/training/llama.yaml --plan out/plans/00000.json", declare_train},
+     "lowgear train examples/training/llama-4-stages.yaml --plan out/plans/00000.json", declare_train},
     {"data", "Turn text into the token files that training reads, make up a text, look into a token file",
      "lowgear data tokenize --tokenizer tokenizer.json --out train.bin part1.txt part2.txt\n"
      "  lowgear data synthetic --tokens 1000000 --seed 1 --out synthetic.bin\n"

@@ -113,7 +113,10 @@ void Client::load_plan(const std::filesystem::path& path, std::optional<int> pla
   plan_ = PlanMessage{
       .plan_rank = static_cast<std::uint32_t>(rank), .nearest_below = nearest_below, .plan_json = std::move(text)};
   plan_accepted_ = false;
-  if (!agent_) throw Error(agent_problem_.empty() ? "no agent is used" : agent_problem_);
+  if (!agent_) {
+    const std::string& problem = gpu_problem_.empty() ? agent_problem_ : gpu_problem_;
+    throw Error(problem.empty() ? "no agent is used" : problem);
+  }
   agent_->send_plan(*plan_, options_.agent_timeout);
   plan_accepted_ = true;
 }

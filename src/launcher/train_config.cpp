@@ -157,6 +157,12 @@ void read_profile(const YamlView& map, TrainConfig& config) {
   if (profile.clocks_mhz.empty()) clocks.fail("name at least one clock");
   read_optional(map, "settle_iterations", 0, 1000, profile.settle_iterations);
   read_optional(map, "iterations", 1, 100'000, profile.iterations);
+  const std::int64_t needed =
+      static_cast<std::int64_t>(profile.clocks_mhz.size()) * (profile.settle_iterations + profile.iterations);
+  if (config.steps < needed) {
+    map.fail(fmt::format("{} clocks take {} steps, and there are {}", profile.clocks_mhz.size(), needed, config.steps),
+             fmt::format("steps: {}", needed));
+  }
   config.profile = std::move(profile);
 }
 

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "model/partition.h"
+#include "plan/plan_json.h"
 #include "schedule/communication.h"
 #include "schedule/deadlock.h"
 #include "schedule/generators.h"
@@ -27,6 +28,31 @@ void require_divides(const Schedule& schedule, const TrainConfig& config) {
   (void)partition_layers(config.model, schedule.stages, parse_partition_rule(config.partition));
 }
 
+/// What a rank of a plan computes, as a schedule has it.
+std::vector<Action> computations(const std::vector<PlannedOp>& ops) {
+  std::vector<Action> actions;
+  actions.reserve(ops.size());
+  for (const PlannedOp& op : ops) actions.push_back({ActionKind::compute, op.kind, op.stage, op.microbatch});
+  return actions;
+}
+
+/// An agent that follows a plan counts units: in another order they would get each other's clocks.
+void require_planned(const Schedule& schedule, const std::filesystem::path& path) {
+  const Plan plan = read_plan(read_file(path), path.string());
+  const auto refuse = [&](const std::string& what) {
+    throw InputError(fmt::format("{}: {}; plan again, or train by the plan's schedule.csv", path.string(), what));
+  };
+  const Schedule expected = without_communication(schedule);
+  if (plan.ranks.size() != expected.ranks.size() || plan.microbatches != expected.microbatches) {
+    refuse(fmt::format("a plan of {} ranks and {} microbatches for a schedule of {} and {}", plan.ranks.size(),
+                       plan.microbatches, expected.rank_count(), expected.microbatches));
+  }
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    if (computations(plan.ranks[rank]) == expected.ranks[rank]) continue;
+    refuse(fmt::format("its rank {} runs in another order than that of {}", rank, quote(schedule.name)));
+  }
+}
+
 }  // namespace
 
 Schedule training_schedule(const TrainConfig& config) {
@@ -45,6 +71,7 @@ Schedule training_schedule(const TrainConfig& config) {
   validate(schedule);
   require_fits(schedule, config);
   require_divides(schedule, config);
+  if (config.plan) require_planned(schedule, *config.plan);
   schedule = with_communication(schedule);
   if (schedule.rank_count() > 1) require_runnable(schedule, P2pGrouping::none);
   return schedule;

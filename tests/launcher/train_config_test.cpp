@@ -67,7 +67,7 @@ TEST(TrainConfig, ReadsEverySection) {
       "seed: 7\n"
       "checkpoint: {folder: out, every: 5}\n"
       "metrics: /tmp/metrics.jsonl\n"
-      "energy: {recording: rec, profile: {clocks_mhz: [1410, 1200], settle_iterations: 2, iterations: 3}}\n"
+      "energy: {recording: rec, profile: {clocks_mhz: [1410, 1200], settle_iterations: 2, iterations: 8}}\n"
       "simulated_gpu: {layer_forward_s: 0.01, embedding_forward_s: 0.001, head_forward_s: 0.002,\n"
       "                backward_factor: 1.5, memory_share: 0.25, load: 0.5}\n");
   EXPECT_EQ(config.model.architecture, Architecture::gpt2);
@@ -207,6 +207,8 @@ TEST(TrainConfig, RefusesContradictions) {
   EXPECT_EQ(error_with("energy: {profile: {clocks_mhz: [1]}}"),
             "train.yaml:4:9: energy: a run that profiles needs a recording; add recording: FOLDER");
   EXPECT_THAT(error_with("energy: {recording: r, profile: {clocks_mhz: []}}"), HasSubstr("name at least one clock"));
+  EXPECT_EQ(error_with("energy: {recording: r, profile: {clocks_mhz: [2, 1]}}"),
+            "train.yaml:4:33: energy.profile: 2 clocks take 12 steps, and there are 10; steps: 12");
 }
 
 TEST(TrainConfig, RefusesAStepThatNoCounterHolds) {

@@ -8,6 +8,7 @@
 
 #include "core/error_of.h"
 #include "core/temporary_folder.h"
+#include "plan/plan_json.h"
 #include "schedule/communication.h"
 #include "schedule/deadlock.h"
 
@@ -143,6 +144,63 @@ TEST_F(TrainingScheduleFile, WhoseMessagesCanHangIsRefused) {
       "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n";
   EXPECT_THAT(schedule_error(config_with(csv, 2, 2)),
               HasSubstr("rank 0 waits at step 3 (0SEND_F1) for rank 1, which waits at step 3 (1SEND_B0) for rank 0"));
+}
+
+/// A plan for what a configuration runs.
+class TrainingPlan : public testing::Test {
+ protected:
+  std::string write(const TrainConfig& config) {
+    Plan plan;
+    plan.policy = "test";
+    plan.schedule = config.schedule;
+    plan.microbatches = config.microbatches;
+    for (const auto& actions : without_communication(training_schedule(config)).ranks) {
+      auto& ops = plan.ranks.emplace_back();
+      for (const Action& action : actions) {
+        ops.push_back({.stage = action.stage, .kind = action.op, .microbatch = action.microbatch, .clock_mhz = 1000});
+      }
+    }
+    const std::string path = folder_ / "plan.json";
+    std::ofstream(path) << write_plan(plan);
+    return path;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TrainingPlan, GoesWithTheScheduleThatItWasMadeFor) {
+  TrainConfig config = four_layers(2, 4);
+  config.plan = write(config);
+  EXPECT_EQ(training_schedule(config).rank_count(), 2);
+  config = four_layers(2, 4);
+  config.schedule = "interleaved";
+  config.parallel.chunks = 2;
+  config.plan = write(config);
+  EXPECT_EQ(training_schedule(config).stages, 4);
+}
+
+TEST_F(TrainingPlan, ForAnotherScheduleIsRefused) {
+  const std::string path = write(four_layers(2, 4));
+  const std::string fix = "; plan again, or train by the plan's schedule.csv";
+  TrainConfig config = four_layers(2, 8);
+  config.plan = path;
+  EXPECT_EQ(schedule_error(config), path + ": a plan of 2 ranks and 4 microbatches for a schedule of 2 and 8" + fix);
+  config = four_layers(4, 4);
+  config.plan = path;
+  EXPECT_EQ(schedule_error(config), path + ": a plan of 2 ranks and 4 microbatches for a schedule of 4 and 4" + fix);
+  config = four_layers(2, 4);
+  config.schedule = "gpipe";
+  config.plan = path;
+  EXPECT_EQ(schedule_error(config), path + ": its rank 0 runs in another order than that of \"gpipe\"" + fix);
+}
+
+TEST_F(TrainingPlan, ThatIsMissingOrNoneIsNamed) {
+  TrainConfig config = four_layers(2, 4);
+  config.plan = folder_ / "absent.json";
+  EXPECT_THAT(schedule_error(config), HasSubstr("absent.json"));
+  std::ofstream(folder_ / "none.json") << "{}";
+  config.plan = folder_ / "none.json";
+  EXPECT_THAT(schedule_error(config), HasSubstr("none.json"));
 }
 
 }  // namespace
