@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <filesystem>
@@ -87,21 +88,25 @@ std::string error_of_loading(const TrainConfig& config, const fs::path& path) {
   });
 }
 
-class Resharding : public testing::TestWithParam<std::tuple<Layout, Layout>> {};
+/// Not every pair is a test of its own: a process takes longer to load libtorch than to check one.
+const std::array kLayouts = {Layout{1, 1, 1}, Layout{2, 1, 1},          Layout{4, 1, 1},
+                             Layout{3, 1, 2}, Layout{1, 1, 2},          Layout{2, 2, 2, 1, true},
+                             Layout{2, 2, 2}, Layout{1, 2, 1, 1, true}, Layout{2, 2, 1, 2, true}};
+
+class Resharding : public testing::TestWithParam<Layout> {};
 
 TEST_P(Resharding, KeepsEveryBit) {
-  const auto& [from, to] = GetParam();
   for (const ModelConfig& model : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
     const TemporaryFolder folder;
-    save(config_of(from, model), folder.path());
-    expect_loads(config_of(to, model), folder / "step-00000007");
+    save(config_of(GetParam(), model), folder.path());
+    for (const Layout& to : kLayouts) {
+      SCOPED_TRACE(testing::PrintToString(to));
+      expect_loads(config_of(to, model), folder / "step-00000007");
+    }
   }
 }
 
-const auto kLayouts =
-    testing::Values(Layout{1, 1, 1}, Layout{2, 1, 1}, Layout{4, 1, 1}, Layout{3, 1, 2}, Layout{1, 1, 2},
-                    Layout{2, 2, 2, 1, true}, Layout{2, 2, 2}, Layout{1, 2, 1, 1, true}, Layout{2, 2, 1, 2, true});
-INSTANTIATE_TEST_SUITE_P(Layouts, Resharding, testing::Combine(kLayouts, kLayouts));
+INSTANTIATE_TEST_SUITE_P(Layouts, Resharding, testing::ValuesIn(kLayouts));
 
 TEST(Checkpoint, OfBf16HasTheMasterValues) {
   const TemporaryFolder folder;
