@@ -114,6 +114,7 @@ bool is_one_rank_of_many(const Environment& environment) {
   const std::string program = trainer_program().string();
   words.insert(words.begin(), program);
   std::vector<char*> pointers;
+  pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   ::execv(program.c_str(), pointers.data());

@@ -76,7 +76,7 @@ YamlView YamlView::parse(std::string_view text, const std::string& source, std::
   if (text.starts_with(kUtf8ByteOrderMark)) text.remove_prefix(kUtf8ByteOrderMark.size());
   const auto document = std::make_shared<YamlNode>(
       parse_yaml(std::make_shared<const YamlSource>(YamlSource{source, std::string(text), true})));
-  const YamlView view(document, "");
+  YamlView view(document, "");
   if (!view.is_map()) view.fail("this is no map of settings", "write lines such as \"steps: 100\"");
   for (const std::string& setting : settings) apply_setting(*document, setting);
   return view;
@@ -103,7 +103,7 @@ YamlView YamlView::at(std::string_view key) const {
   if (!is_map()) fail(fmt::format("expected a map with {}, not {}", quote(key), kind_of(*node_)));
   const YamlNode* member = node_->find(key);
   if (member == nullptr) fail(fmt::format("{} is missing", quote(key)));
-  const YamlView view(std::shared_ptr<const YamlNode>(node_, member), joined(key));
+  YamlView view(std::shared_ptr<const YamlNode>(node_, member), joined(key));
   if (member->kind == Kind::null) view.fail("a value is missing");
   return view;
 }

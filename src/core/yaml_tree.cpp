@@ -145,11 +145,14 @@ SourceLocation YamlPlace::location() const {
 }
 
 const YamlNode* YamlNode::find(std::string_view key) const {
-  const auto found = std::ranges::find(keys, key, &Key::name);
-  return found == keys.end() ? nullptr : &values[static_cast<std::size_t>(found - keys.begin())];
+  const auto index = static_cast<std::size_t>(std::ranges::find(keys, key, &Key::name) - keys.begin());
+  return index < keys.size() ? &values[index] : nullptr;
 }
 
-YamlNode* YamlNode::find(std::string_view key) { return const_cast<YamlNode*>(std::as_const(*this).find(key)); }
+YamlNode* YamlNode::find(std::string_view key) {
+  const auto index = static_cast<std::size_t>(std::ranges::find(keys, key, &Key::name) - keys.begin());
+  return index < keys.size() ? &values[index] : nullptr;
+}
 
 YamlNode parse_yaml(const SourcePointer& source) {
   require_text(source);

@@ -73,7 +73,8 @@ std::vector<std::string> environment_of(const RankCommand& command, int rank) {
   variables["OMP_WAIT_POLICY"] = "passive";
   for (const auto& [name, value] : command.environment) variables[name] = value;
   std::vector<std::string> entries;
-  for (const auto& [name, value] : variables) entries.push_back(name + "=" + value);
+  entries.reserve(variables.size());
+  for (const auto& [name, value] : variables) entries.push_back(fmt::format("{}={}", name, value));
   return entries;
 }
 
@@ -91,8 +92,8 @@ std::vector<std::string> environment_of(const RankCommand& command, int rank) {
   ::execve(program, arguments, environment);
   const std::string_view text = "cannot be started: ";
   const std::string_view reason = ::strerrordesc_np(errno);
-  (void)!::write(STDERR_FILENO, text.data(), text.size());
-  (void)!::write(STDERR_FILENO, reason.data(), reason.size());
+  (void)(::write(STDERR_FILENO, text.data(), text.size()) < 0);
+  (void)(::write(STDERR_FILENO, reason.data(), reason.size()) < 0);
   ::_exit(127);
 }
 
