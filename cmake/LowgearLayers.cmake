@@ -9,10 +9,16 @@ file(STRINGS ${lowgear_layers_file} lowgear_layers REGEX "^[a-z]")
 # A glob only so that a new module makes CMake configure again; the order comes from the list.
 file(GLOB lowgear_module_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/*/CMakeLists.txt)
 
+# For machines that have what some modules need and not what others do: a GPU machine builds the trainer alone.
+set(LOWGEAR_ONLY_MODULES "" CACHE STRING "Modules to build, with all that they depend on; empty: every module")
+
 set(LOWGEAR_MODULES)
 set(LOWGEAR_PURE_MODULES)
 foreach(layer IN LISTS lowgear_layers)
   string(REGEX MATCH "^[a-z_]+" module ${layer})
+  if(LOWGEAR_ONLY_MODULES AND NOT module IN_LIST LOWGEAR_ONLY_MODULES)
+    continue()
+  endif()
   if(${PROJECT_SOURCE_DIR}/src/${module}/CMakeLists.txt IN_LIST lowgear_module_files)
     list(APPEND LOWGEAR_MODULES ${module})
     if(module STREQUAL core OR layer MATCHES " pure")

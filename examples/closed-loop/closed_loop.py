@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Trains on four simulated GPUs, profiles them, plans their clocks, and trains again by the plan.
 
-    examples/closed-loop/closed_loop.py [BUILD_FOLDER] [OUTPUT_FOLDER]
+    examples/closed-loop/closed_loop.py [--unit-scale X] [BUILD_FOLDER] [OUTPUT_FOLDER]
 
 What a user does on a cluster, on one machine without a GPU: the training is real and runs on the CPU; the GPUs, which
 decide how long its units take and what they draw, are simulated. Takes some two minutes and needs no root. Ends with 0
 only if the plan saved energy, kept the time, and left the losses as they were.
 """
 
+import argparse
 import json
 import os
 import shutil
@@ -31,8 +32,9 @@ MAX_SLOWDOWN = 1.02  # of the run by the plan, with what a busy machine adds to 
 class Machine:
     """Four simulated GPUs, and the agent that sets their clocks."""
 
-    def __init__(self, build, folder, log):
+    def __init__(self, build, folder, log, settings=()):
         self.log = log
+        self.settings = settings
         self.lowgear = str(build / "bin" / "lowgear")
         self.folder = folder
         self.agent = None
@@ -80,7 +82,7 @@ class Machine:
     def train(self, out, *words):
         """Runs the job; its steps, without those in which clocks and memory settle."""
         metrics = out.with_suffix(".jsonl")
-        self.run("train", JOB, "--metrics", metrics, *words)
+        self.run("train", JOB, "--metrics", metrics, *self.settings, *words)
         return [json.loads(line) for line in metrics.read_text().splitlines()]
 
     def gpu_name(self):
@@ -122,12 +124,28 @@ def show(baseline, planned, by_plan):
     print(f"{'the plan, planned':28}{planned['time_s']:12.4f} s{planned['energy_j']:14.1f} J")
 
 
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", nargs="?", type=Path, default=ROOT / "build" / "release", help="folder of the build")
+    parser.add_argument("out", nargs="?", type=Path, default=ROOT / "out" / "closed-loop", help="folder to write")
+    parser.add_argument("--unit-scale", type=float, default=1,
+                        help="longer units on the simulated GPUs, whose clocks take some 25 ms to change")
+    return parser.parse_args()
+
+
+def scaled(scale):
+    """Settings that make the units of the job longer."""
+    times = {"layer_forward_s": 0.02, "embedding_forward_s": 0.002, "head_forward_s": 0.012}
+    return [word for name, time_s in times.items() if scale != 1
+            for word in ("--set", f"simulated_gpu.{name}={time_s * scale}")]
+
+
 def main():
-    build = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build" / "release").resolve()
-    out = Path(sys.argv[2] if len(sys.argv) > 2 else ROOT / "out" / "closed-loop").resolve()
+    arguments = parse_arguments()
+    build, out = arguments.build.resolve(), arguments.out.resolve()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    with tempfile.TemporaryDirectory(prefix="lg-") as folder, Machine(build, Path(folder), out / "log.txt") as machine:
+    with tempfile.TemporaryDirectory(prefix="lg-") as folder, Machine(build, Path(folder), out / "log.txt", scaled(arguments.unit_scale)) as machine:
         profile(machine, out)
         planned = plan(machine, out)
         say(f"training {STEPS} steps at the highest clocks")

@@ -6,7 +6,6 @@
 #include <torch/csrc/api/include/torch/version.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/autograd/generated/variable_factories.h>
 #include <torch/csrc/autograd/grad_mode.h>
 
 #include <cstdint>

@@ -89,11 +89,21 @@ at::Tensor Stage::enter(const at::Tensor& input) {
   return activations;
 }
 
+at::Tensor Stage::logits_of(const at::Tensor& activations) {
+  return linear(enter_parallel((*norm_)(activations), *context_.tensor_group), output_);
+}
+
+at::Tensor Stage::logits(const at::Tensor& ids) {
+  const AutoGradMode no_gradient(false);
+  at::Tensor activations = enter(ids);
+  for (const auto& block : blocks_) activations = block->forward(activations);
+  return logits_of(activations);
+}
+
 at::Tensor Stage::leave(const at::Tensor& activations, const at::Tensor& targets) {
   if (!range_.last) return activations;
-  Collective& group = *context_.tensor_group;
-  const at::Tensor logits = linear(enter_parallel((*norm_)(activations), group), output_);
-  return cross_entropy(logits.view({-1, logits.size(-1)}), targets.reshape({-1}), group);
+  const at::Tensor logits = logits_of(activations);
+  return cross_entropy(logits.view({-1, logits.size(-1)}), targets.reshape({-1}), *context_.tensor_group);
 }
 
 at::Tensor Stage::forward(int microbatch, const at::Tensor& input, const at::Tensor& targets) {

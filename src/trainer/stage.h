@@ -47,6 +47,9 @@ class Stage {
   /// Gradient of the microbatch's output to that of its input (undefined on the first stage). On the last stage the
   /// output is the loss, and its gradient a number.
   [[nodiscard]] at::Tensor backward(int microbatch, const at::Tensor& output_gradient, WeightGradients when);
+  /// What a stage that has the whole model makes of ids: [batch, time, part of the vocabulary]. Keeps nothing for a
+  /// backward pass.
+  [[nodiscard]] at::Tensor logits(const at::Tensor& ids);
   /// The weight gradients that `backward` has left for later.
   void weight_gradients(int microbatch);
   /// Forgets every microbatch: after a failure.
@@ -62,6 +65,7 @@ class Stage {
   };
 
   [[nodiscard]] at::Tensor enter(const at::Tensor& input);
+  [[nodiscard]] at::Tensor logits_of(const at::Tensor& activations);
   [[nodiscard]] at::Tensor leave(const at::Tensor& activations, const at::Tensor& targets);
   [[nodiscard]] at::Tensor forward_keeping_inputs(Pass& pass);
   [[nodiscard]] at::Tensor backward_recomputing(Pass& pass, at::Tensor gradient);

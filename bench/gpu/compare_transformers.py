@@ -1,0 +1,83 @@
+#!/usr/bin/env python3
+"""Logits, loss and gradients of the trainer against Hugging Face transformers, on random weights.
+
+    compare_transformers.py GRADIENT_DUMP [cpu|cuda]
+
+Prints a table of the largest difference of each, as a part of the largest element of the tensor compared. Ends with 0
+only if all are within the limits.
+"""
+
+import subprocess
+import sys
+import tempfile
+
+import torch
+from safetensors.torch import load_file
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
+
+LIMITS = {"fp32": 1e-4, "bf16": 2e-2}
+BATCH, TIME = 2, 128
+
+
+def models():
+    torch.manual_seed(1)
+    llama = dict(vocab_size=512, hidden_size=256, intermediate_size=704, num_hidden_layers=4, num_attention_heads=8,
+                 num_key_value_heads=2, max_position_embeddings=256, attention_dropout=0.0)
+    yield "Llama, GQA", LlamaForCausalLM(LlamaConfig(**llama, tie_word_embeddings=False))
+    yield "Llama, GQA, tied, Llama 3.1 rope", LlamaForCausalLM(LlamaConfig(
+        **llama, tie_word_embeddings=True,
+        rope_parameters={"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+                         "high_freq_factor": 4.0, "original_max_position_embeddings": 64}))
+    yield "GPT-2", GPT2LMHeadModel(GPT2Config(vocab_size=512, n_positions=256, n_embd=256, n_layer=4, n_head=8,
+                                              attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0))
+
+
+def reference(model, ids, dtype, device):
+    model = model.to(device=device, dtype=dtype)
+    model.train()
+    model.zero_grad()
+    output = model(input_ids=ids[:, :-1].to(device))
+    logits = output.logits
+    loss = torch.nn.functional.cross_entropy(logits.float().reshape(-1, logits.shape[-1]),
+                                             ids[:, 1:].reshape(-1).to(device))
+    loss.backward()
+    result = {name: parameter.grad for name, parameter in model.named_parameters()}
+    return {"logits": logits, "loss": loss.reshape(1), **result}
+
+
+def difference(ours, theirs):
+    theirs = theirs.detach().float().cpu()
+    return ((ours - theirs).abs().max() / theirs.abs().max()).item()
+
+
+def main():
+    program, device = sys.argv[1], (sys.argv[2] if len(sys.argv) > 2 else "cuda")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    failed = False
+    print("| model | type | logits | loss | gradients (worst) | limit |\n|---|---|---|---|---|---|")
+    for name, model in models():
+        for type_name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
+            with tempfile.TemporaryDirectory() as folder:
+                model = model.to(device="cpu", dtype=torch.float32)
+                model.save_pretrained(folder)
+                ids = torch.randint(0, 512, (BATCH, TIME + 1))
+                with open(f"{folder}/ids", "wb") as file:
+                    file.write(ids.numpy().tobytes())
+                subprocess.run([program, folder, f"{folder}/ids", str(BATCH), str(TIME), type_name, device,
+                                f"{folder}/out.safetensors"], check=True)
+                ours = load_file(f"{folder}/out.safetensors")
+                theirs = reference(model, ids, dtype, device)
+                missing = set(theirs) - set(ours)
+                if missing:
+                    raise SystemExit(f"no gradient of {sorted(missing)}")
+                worst = max(difference(ours[key], value) for key, value in theirs.items()
+                            if key not in ("logits", "loss"))
+                row = [difference(ours["logits"], theirs["logits"]), difference(ours["loss"], theirs["loss"]), worst]
+                failed |= max(row) > LIMITS[type_name]
+                print(f"| {name} | {type_name} | " + " | ".join(f"{value:.2e}" for value in row)
+                      + f" | {LIMITS[type_name]:.0e} |", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
