@@ -224,6 +224,8 @@ void Checkpoints::after_step(std::int64_t steps_done, bool last) {
   if ((!due && !last) || saved_ == steps_done) return;
   try {
     save_checkpoint(folder_, steps_done, *config_, state_, *ranks_);
+  } catch (const PeerLost&) {
+    throw;
   } catch (const Error& error) {
     throw Error(fmt::format("{}; {}", error.what(), newest_text()));
   }

@@ -24,11 +24,14 @@ constexpr std::string_view kSuffix = ".lowgear-tmp";
 constexpr char kUsers = 'u';
 constexpr char kSystems = 's';
 
-/// What an action throws, as a letter for its kind and its text; empty when it does not throw.
+/// What an action throws, as a letter for its kind and its text; empty when it does not throw. The loss of another rank
+/// goes through: there is no meeting any more.
 std::string failure_of(const std::function<void()>& action) {
   try {
     action();
     return "";
+  } catch (const PeerLost&) {
+    throw;
   } catch (const InputError& error) {
     return fmt::format("{}{}", kUsers, error.what());
   } catch (const std::exception& error) {
