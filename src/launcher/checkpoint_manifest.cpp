@@ -192,7 +192,7 @@ std::vector<std::int64_t> complete_checkpoints(const fs::path& folder) {
 
 CheckpointManifest read_manifest(const fs::path& path) {
   const fs::path file = path / kManifestName;
-  const CheckpointManifest manifest = parse_manifest(read_file(file), file.string());
+  CheckpointManifest manifest = parse_manifest(read_file(file), file.string());
   for (const auto& part : manifest.files) {
     std::error_code error;
     const std::uintmax_t bytes = fs::file_size(path / part.name, error);
