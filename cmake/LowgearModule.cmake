@@ -1,13 +1,14 @@
 # One warning and sanitizer policy for every target, and one way to declare a module and its tests.
 
 add_library(lowgear_build_flags INTERFACE)
-target_compile_options(lowgear_build_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
-                                                     $<$<BOOL:${LOWGEAR_WERROR}>:-Werror>)
+set(lowgear_warnings -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+                     $<$<BOOL:${LOWGEAR_WERROR}>:-Werror>)
+target_compile_options(lowgear_build_flags INTERFACE "$<$<COMPILE_LANGUAGE:CXX>:${lowgear_warnings}>")
 # Two warnings of g++ 12 depend on how it has inlined and are often wrong when optimising: it takes an empty
 # std::optional for a value that is read, and "a" + std::string for overlapping memory (GCC bug 105651). The sanitizers
 # and clang's analyzer look for the same mistakes.
 target_compile_options(lowgear_build_flags INTERFACE
-                       $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized -Wno-restrict>)
+                       "$<$<AND:$<COMPILE_LANGUAGE:CXX>,$<CXX_COMPILER_ID:GNU>>:-Wno-maybe-uninitialized;-Wno-restrict>")
 target_compile_definitions(lowgear_build_flags INTERFACE $<$<CONFIG:Debug>:_GLIBCXX_ASSERTIONS>)
 if(LOWGEAR_SANITIZE)
   target_compile_options(lowgear_build_flags INTERFACE -fsanitize=${LOWGEAR_SANITIZE} -fno-sanitize-recover=all

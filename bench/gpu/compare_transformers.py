@@ -7,6 +7,7 @@ Prints a table of the largest difference of each, as a part of the largest eleme
 only if all are within the limits.
 """
 
+import copy
 import subprocess
 import sys
 import tempfile
@@ -33,7 +34,7 @@ def models():
 
 
 def reference(model, ids, dtype, device):
-    model = model.to(device=device, dtype=dtype)
+    model = copy.deepcopy(model).to(device=device, dtype=dtype)
     model.train()
     model.zero_grad()
     output = model(input_ids=ids[:, :-1].to(device))
@@ -42,7 +43,7 @@ def reference(model, ids, dtype, device):
                                              ids[:, 1:].reshape(-1).to(device))
     loss.backward()
     result = {name: parameter.grad for name, parameter in model.named_parameters()}
-    return {"logits": logits, "loss": loss.reshape(1), **result}
+    return {"logits": logits, "loss": loss.reshape(1), **{name: value.clone() for name, value in result.items()}}
 
 
 def difference(ours, theirs):
@@ -50,11 +51,20 @@ def difference(ours, theirs):
     return ((ours - theirs).abs().max() / theirs.abs().max()).item()
 
 
+def as_cpu(result):
+    return {key: value.detach().float().cpu() for key, value in result.items()}
+
+
+def worst_gradient(ours, theirs):
+    return max(difference(ours[key], value) for key, value in theirs.items() if key not in ("logits", "loss"))
+
+
 def main():
     program, device = sys.argv[1], (sys.argv[2] if len(sys.argv) > 2 else "cuda")
     torch.backends.cuda.matmul.allow_tf32 = False
     failed = False
-    print("| model | type | logits | loss | gradients (worst) | limit |\n|---|---|---|---|---|---|")
+    print("| model | type | logits | loss | gradients (worst) | limit | gradients against fp32: ours, transformers' |\n"
+          "|---|---|---|---|---|---|---|")
     for name, model in models():
         for type_name, dtype in (("fp32", torch.float32), ("bf16", torch.bfloat16)):
             with tempfile.TemporaryDirectory() as folder:
@@ -70,12 +80,13 @@ def main():
                 missing = set(theirs) - set(ours)
                 if missing:
                     raise SystemExit(f"no gradient of {sorted(missing)}")
-                worst = max(difference(ours[key], value) for key, value in theirs.items()
-                            if key not in ("logits", "loss"))
+                worst = worst_gradient(ours, theirs)
+                exact = theirs if type_name == "fp32" else reference(model, ids, torch.float32, device)
+                to_exact = [worst_gradient(result, exact) for result in (ours, as_cpu(theirs))]
                 row = [difference(ours["logits"], theirs["logits"]), difference(ours["loss"], theirs["loss"]), worst]
                 failed |= max(row) > LIMITS[type_name]
                 print(f"| {name} | {type_name} | " + " | ".join(f"{value:.2e}" for value in row)
-                      + f" | {LIMITS[type_name]:.0e} |", flush=True)
+                      + f" | {LIMITS[type_name]:.0e} | {to_exact[0]:.2e}, {to_exact[1]:.2e} |", flush=True)
     return 1 if failed else 0
 
 

@@ -1,5 +1,7 @@
 #include "trainer/linear.h"
 
+#include "trainer/kernels.h"
+
 namespace lowgear {
 namespace {
 
@@ -9,7 +11,7 @@ using torch::autograd::variable_list;
 void add_gradients(const LinearWeight& weight, const at::Tensor& input, const at::Tensor& output_gradient) {
   const torch::autograd::AutoGradMode no_gradient(false);
   const at::Tensor rows = output_gradient.reshape({-1, output_gradient.size(-1)});
-  weight.weight_gradient.add_(at::mm(rows.t(), input.reshape({-1, input.size(-1)})));
+  kernels::add_weight_gradient(weight.weight_gradient, rows, input.reshape({-1, input.size(-1)}));
   if (weight.bias.defined()) weight.bias_gradient.add_(rows.sum(0));
 }
 

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <vector>
 
+#include "trainer/kernels.h"
+
 namespace lowgear {
 namespace {
 
@@ -69,15 +71,16 @@ double AdamW::global_norm() const {
 
 void AdamW::update(double learning_rate, double gradient_scale) {
   const auto step = static_cast<double>(steps_);
-  const double mean_correction = 1 - std::pow(config_.beta1, step);
-  const double variance_correction = 1 - std::pow(config_.beta2, step);
-  if (gradient_scale != 1.0) gradients_.mul_(gradient_scale);
-  state_.mean.mul_(config_.beta1).add_(gradients_, 1 - config_.beta1);
-  state_.variance.mul_(config_.beta2).addcmul_(gradients_, gradients_, 1 - config_.beta2);
   const std::int64_t decaying = std::clamp<std::int64_t>(store_->decaying() - state_.begin, 0, state_.master.numel());
-  state_.master.narrow(0, 0, decaying).mul_(1 - learning_rate * config_.weight_decay);
-  const at::Tensor denominator = state_.variance.div(variance_correction).sqrt_().add_(config_.epsilon);
-  state_.master.addcdiv_(state_.mean, denominator, -learning_rate / mean_correction);
+  kernels::adamw(state_.master, state_.mean, state_.variance, gradients_, decaying,
+                 {.learning_rate = learning_rate,
+                  .beta1 = config_.beta1,
+                  .beta2 = config_.beta2,
+                  .epsilon = config_.epsilon,
+                  .weight_decay = config_.weight_decay,
+                  .gradient_scale = gradient_scale,
+                  .mean_correction = 1 - std::pow(config_.beta1, step),
+                  .variance_correction = 1 - std::pow(config_.beta2, step)});
 }
 
 void AdamW::publish() {

@@ -19,11 +19,6 @@ float llama3_scaled(float frequency, const RopeScaling& scaling) {
   return static_cast<float>((1 - smooth) * frequency / scaling.factor + smooth * frequency);
 }
 
-at::Tensor rotate_half(const at::Tensor& input) {
-  const std::vector<at::Tensor> halves = input.chunk(2, -1);
-  return at::cat({-halves[1], halves[0]}, -1);
-}
-
 }  // namespace
 
 at::Tensor rotary_frequencies(const ModelConfig& config) {
@@ -41,20 +36,12 @@ at::Tensor rotary_frequencies(const ModelConfig& config) {
   return at::tensor(frequencies, at::kFloat);
 }
 
-void Rotary::prepare(const at::Tensor& like) {
+void RotaryAngles::prepare(std::int64_t time, at::Device device) {
+  if (cosine_.defined() && cosine_.size(0) == time && cosine_.device() == device) return;
   const torch::autograd::AutoGradMode no_gradient(false);
-  const std::int64_t time = like.size(2);
-  if (cosine_.defined() && cosine_.size(0) == time && cosine_.options().type_equal(like.options())) return;
-  const at::Tensor positions = at::arange(time, at::kFloat);
-  const at::Tensor angles = at::outer(positions, rotary_frequencies(*config_));
-  const at::Tensor both = at::cat({angles, angles}, -1);
-  cosine_ = both.cos().to(like.options());
-  sine_ = both.sin().to(like.options());
-}
-
-at::Tensor Rotary::operator()(const at::Tensor& input) {
-  prepare(input);
-  return input * cosine_ + rotate_half(input) * sine_;
+  const at::Tensor angles = at::outer(at::arange(time, at::kFloat), rotary_frequencies(*config_));
+  cosine_ = angles.cos().to(device);
+  sine_ = angles.sin().to(device);
 }
 
 }  // namespace lowgear

@@ -5,20 +5,20 @@
 
 namespace lowgear {
 
-/// Rotary position embedding (Su et al. 2021) with the halves laid out as Hugging Face's Llama has them: dimension i
-/// turns with dimension i + head_dim / 2. Scaling of the frequencies as `config.rope_scaling` says (linear, or Llama
-/// 3.1's).
-class Rotary {
+/// Angles of the rotary position embedding (Su et al. 2021), as cosines and sines for the kernels. Scaling of the
+/// frequencies as `config.rope_scaling` says (linear, or Llama 3.1's).
+class RotaryAngles {
  public:
-  explicit Rotary(const ModelConfig& config) : config_(&config) {}
-  /// Turns [batch, heads, time, head_dim] by each position's angle.
-  [[nodiscard]] at::Tensor operator()(const at::Tensor& input);
+  explicit RotaryAngles(const ModelConfig& config) : config_(&config) {}
+
+  /// For positions 0 to `time` - 1 on a device: fp32, [time, head_dim / 2].
+  void prepare(std::int64_t time, at::Device device);
+  [[nodiscard]] const at::Tensor& cosine() const { return cosine_; }
+  [[nodiscard]] const at::Tensor& sine() const { return sine_; }
 
  private:
-  void prepare(const at::Tensor& like);
-
   const ModelConfig* config_;
-  at::Tensor cosine_;  ///< [time, head_dim]
+  at::Tensor cosine_;
   at::Tensor sine_;
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "trainer/fused_operations.h"
 #include "trainer/rotary.h"
 #include "trainer/tensor_parallel.h"
 
@@ -66,20 +67,18 @@ class LlamaBlock final : public TransformerBlock {
  private:
   LlamaBlock(const BlockContext& context, const ModelConfig& config, const std::string& prefix)
       : group_(context.tensor_group),
-        head_dim_(config.head_dim),
-        query_width_(config.heads / group_->size() * head_dim_),
-        key_width_(config.kv_heads / group_->size() * head_dim_),
+        heads_{config.heads / group_->size(), config.kv_heads / group_->size(), config.head_dim},
         scale_(attention_scale(config)),
-        rotary_(config),
+        angles_(config),
         attention_norm_(context, prefix + "input_layernorm"),
-        qkv_(context, {.pieces = {{prefix + "self_attn.q_proj", config.heads * head_dim_},
-                                  {prefix + "self_attn.k_proj", config.kv_heads * head_dim_},
-                                  {prefix + "self_attn.v_proj", config.kv_heads * head_dim_}},
+        qkv_(context, {.pieces = {{prefix + "self_attn.q_proj", config.heads * config.head_dim},
+                                  {prefix + "self_attn.k_proj", config.kv_heads * config.head_dim},
+                                  {prefix + "self_attn.v_proj", config.kv_heads * config.head_dim}},
                        .inputs = config.hidden,
                        .split = LinearLayer::Split::columns,
                        .bias = config.attention_bias}),
         output_(context, {.pieces = {{prefix + "self_attn.o_proj", config.hidden}},
-                          .inputs = config.heads * head_dim_,
+                          .inputs = config.heads * config.head_dim,
                           .split = LinearLayer::Split::rows,
                           .bias = config.attention_bias}),
         mlp_norm_(context, prefix + "post_attention_layernorm"),
@@ -94,25 +93,22 @@ class LlamaBlock final : public TransformerBlock {
                         .bias = config.mlp_bias}) {}
 
   at::Tensor attention(const at::Tensor& input) {
+    angles_.prepare(input.size(1), input.device());
     const at::Tensor joined = qkv_(enter_parallel(input, *group_));
-    const std::vector<at::Tensor> parts = joined.split_with_sizes({query_width_, key_width_, key_width_}, -1);
-    const at::Tensor query = rotary_(by_head(parts[0], head_dim_));
-    const at::Tensor key = rotary_(by_head(parts[1], head_dim_));
-    const at::Tensor mixed = compat::causal_attention(query, key, by_head(parts[2], head_dim_), scale_);
+    const auto [query, key, value] = split_and_rotate(joined, angles_.cosine(), angles_.sine(), heads_);
+    const at::Tensor mixed = compat::causal_attention(query, key, value, scale_);
     return with_late_bias(leave_parallel(output_(heads_joined(mixed)), *group_), output_);
   }
 
   at::Tensor mlp(const at::Tensor& input) {
-    const std::vector<at::Tensor> parts = gate_up_(enter_parallel(input, *group_)).chunk(2, -1);
-    return with_late_bias(leave_parallel(down_(at::silu(parts[0]) * parts[1]), *group_), down_);
+    const at::Tensor wide = swiglu(gate_up_(enter_parallel(input, *group_)));
+    return with_late_bias(leave_parallel(down_(wide), *group_), down_);
   }
 
   Collective* group_;
-  std::int64_t head_dim_;
-  std::int64_t query_width_;
-  std::int64_t key_width_;
+  kernels::AttentionHeads heads_;
   double scale_;
-  Rotary rotary_;
+  RotaryAngles angles_;
   Norm attention_norm_;
   LinearLayer qkv_;
   LinearLayer output_;

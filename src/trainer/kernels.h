@@ -1,0 +1,52 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <cstdint>
+
+/// The innermost computations that libtorch has no single operation for. There are two implementations, of which a
+/// build has one: kernels_aten.cpp composes libtorch's operations, for any device; kernels_cuda.cu has a kernel for
+/// each on CUDA devices, as they are bound by memory traffic and composed ones move several times as much.
+namespace lowgear::kernels {
+
+/// Heads of queries, keys and values in one tensor [batch, time, (heads + 2 kv_heads) head_dim].
+struct AttentionHeads {
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim = 0;
+};
+
+/// Splits `qkv` into queries [batch, time, heads, head_dim], keys and values [batch, time, kv_heads, head_dim]; queries
+/// and keys are turned by the rotary embedding: dimension i together with i + head_dim / 2, at time t by the angle
+/// whose cosine and sine are cosine[t][i] and sine[t][i] (fp32, [at least time, head_dim / 2]).
+void split_and_rotate(const at::Tensor& qkv, const at::Tensor& cosine, const at::Tensor& sine,
+                      const AttentionHeads& heads, at::Tensor& query, at::Tensor& key, at::Tensor& value);
+/// The gradient of `qkv` from those of the three.
+[[nodiscard]] at::Tensor split_and_rotate_backward(const at::Tensor& query_gradient, const at::Tensor& key_gradient,
+                                                   const at::Tensor& value_gradient, const at::Tensor& cosine,
+                                                   const at::Tensor& sine, const AttentionHeads& heads);
+
+/// silu(gate) * up for gate and up side by side, [..., 2 n] -> [..., n].
+[[nodiscard]] at::Tensor swiglu(const at::Tensor& gate_up);
+[[nodiscard]] at::Tensor swiglu_backward(const at::Tensor& gate_up, const at::Tensor& output_gradient);
+
+/// sum += output_gradientᵀ · input, for [rows, out] and [rows, in]; `sum` is [out, in], fp32.
+void add_weight_gradient(const at::Tensor& sum, const at::Tensor& output_gradient, const at::Tensor& input);
+
+/// One step of AdamW on flat tensors.
+struct AdamWStep {
+  double learning_rate = 0;
+  double beta1 = 0;
+  double beta2 = 0;
+  double epsilon = 0;
+  double weight_decay = 0;
+  double gradient_scale = 1;       ///< the gradient counts times this
+  double mean_correction = 1;      ///< 1 - beta1^step
+  double variance_correction = 1;  ///< 1 - beta2^step
+};
+
+/// Updates `master`, `mean` and `variance` (fp32); the first `decaying` elements decay.
+void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& variance, const at::Tensor& gradient,
+           std::int64_t decaying, const AdamWStep& step);
+
+}  // namespace lowgear::kernels
