@@ -118,25 +118,22 @@ class GroupMaker {
         rank_(rank),
         device_(at::kCUDA, static_cast<c10::DeviceIndex>(device)) {}
 
-  [[nodiscard]] GroupPointer connect(const std::string& name, std::span<const int> members) const {
+  [[nodiscard]] GroupPointer connect(const std::string& name, std::span<const int> members) {
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = timeout_;
-    return talking_to("the " + name, [&] {
+    return groups_.emplace_back(talking_to("the " + name, [&] {
       return c10::make_intrusive<c10d::ProcessGroupNCCL>(
           compat::prefixed(store_, fmt::format("{} of rank {}", name, members.front())), place_in(members),
           static_cast<int>(members.size()), options);
-    });
+    }));
   }
 
-  [[nodiscard]] std::unique_ptr<Collective> collective(const std::string& name, std::span<const int> members) const {
-    return wrap(connect(name, members), name, members);
+  [[nodiscard]] std::unique_ptr<Collective> collective(const std::string& name, std::span<const int> members) {
+    return std::make_unique<NcclCollective>(connect(name, members), name, place_in(members),
+                                            static_cast<int>(members.size()), device_);
   }
-
-  [[nodiscard]] std::unique_ptr<Collective> wrap(GroupPointer group, const std::string& name,
-                                                 std::span<const int> members) const {
-    return std::make_unique<NcclCollective>(std::move(group), name, place_in(members), static_cast<int>(members.size()),
-                                            device_);
-  }
+  /// All that were made.
+  [[nodiscard]] const std::vector<GroupPointer>& groups() const { return groups_; }
 
  private:
   [[nodiscard]] int place_in(std::span<const int> members) const {
@@ -147,6 +144,7 @@ class GroupMaker {
   std::chrono::seconds timeout_;
   int rank_;
   at::Device device_;
+  std::vector<GroupPointer> groups_;
 };
 
 }  // namespace
@@ -156,7 +154,7 @@ Communicators connect_nccl(const RankLayout& layout, int rank, int device, const
   const int size = layout.world_size();
   const StorePointer store =
       talking_to("the rendezvous", [&] { return compat::open_store(rendezvous, rank, size, timeout); });
-  const GroupMaker maker(store, timeout, rank, device);
+  GroupMaker maker(store, timeout, rank, device);
   std::vector<int> everybody(static_cast<std::size_t>(size));
   std::iota(everybody.begin(), everybody.end(), 0);
   const std::vector<int> pipeline = layout.pipeline_of(rank);
@@ -170,6 +168,9 @@ Communicators connect_nccl(const RankLayout& layout, int rank, int device, const
   if (pipeline.size() > 1 && (rank == ends[0] || rank == ends[1])) {
     ranks.tied = maker.collective("first and last stage", ends);
   }
+  ranks.close = [groups = maker.groups()] {
+    for (const GroupPointer& group : groups) group->shutdown();
+  };
   return ranks;
 }
 

@@ -222,4 +222,10 @@ void TrainingRun::require_finite(const StepResult& result) const {
       result.step, result.loss, result.gradient_norm, checkpoints_ ? "; " + checkpoints_->newest_text() : ""));
 }
 
+void TrainingRun::finish() {
+  ranks_.world->all_reduce(at::zeros({1}));
+  synchronize(device_);
+  if (ranks_.close) ranks_.close();
+}
+
 }  // namespace lowgear

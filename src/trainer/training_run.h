@@ -56,6 +56,8 @@ class TrainingRun {
   /// saving checkpoints on the way and the last step's; then exports the weights when all steps are done. `report`
   /// is called on rank 0 after each. Throws Diverged, and Error when another rank has gone.
   void run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report);
+  /// Meets all ranks once more and ends the connections. To be called when all has gone well.
+  void finish();
   [[nodiscard]] ParameterStore& store() { return part_->store(); }
 
  private:

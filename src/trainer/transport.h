@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -66,6 +67,8 @@ struct Communicators {
   std::unique_ptr<Collective> tensor;      ///< ranks that share the layers of this part
   std::unique_ptr<Collective> tied;        ///< first and last position of the pipeline; null where this rank is neither
   std::unique_ptr<Collective> world;       ///< all ranks
+  /// Ends the connections in order, once every rank has finished; may be empty. Nothing can be sent after it.
+  std::function<void()> close;
 };
 
 }  // namespace lowgear

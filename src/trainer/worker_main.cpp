@@ -118,6 +118,7 @@ void train(const Arguments& arguments) {
   end_behind_a_step_when_told();
   run.run([] { return asked_to_end != 0; }, [&](const StepResult& result) { report->add(result); });
   if (report) report->finish();
+  run.finish();
 }
 
 }  // namespace
