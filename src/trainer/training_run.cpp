@@ -160,7 +160,8 @@ void TrainingRun::follow_profile_clock(std::int64_t step) {
   const ProfileConfig& profile = *config_.profile;
   const std::int64_t length = profile.settle_iterations + profile.iterations;
   const auto index = static_cast<std::size_t>(step / length);
-  if (step % length != 0 || index >= profile.clocks_mhz.size()) return;
+  if (index >= profile.clocks_mhz.size() || profile_clock_ == index) return;
+  profile_clock_ = index;
   const int clock_mhz = profile.clocks_mhz[index];
   const std::filesystem::path file = *config_.recording / fmt::format("clock-{}-rank-{}.json", clock_mhz, rank_);
   write_file_atomically(file, write_plan(uniform_plan(without_communication(schedule_), clock_mhz)));

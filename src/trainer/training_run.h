@@ -80,7 +80,8 @@ class TrainingRun {
   std::unique_ptr<SimulatedGpu> simulated_gpu_;
   Schedule schedule_;
   TrainingData data_;
-  bool measures_;  ///< there is a GPU whose energy can be read
+  bool measures_;                             ///< there is a GPU whose energy can be read
+  std::optional<std::size_t> profile_clock_;  ///< index of the clock that is profiled now
   std::unique_ptr<ModelPart> part_;
   std::unique_ptr<PipelineEngine> engine_;
   std::unique_ptr<AdamW> optimizer_;
