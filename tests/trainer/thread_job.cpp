@@ -7,6 +7,7 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <utility>
 
 #include "schedule/communication.h"
 #include "schedule/deadlock.h"
@@ -34,9 +35,28 @@ struct Part {
   at::Tensor gradient;
 };
 
+/// Spoils the first message that it sends.
+class FaultyPipeline final : public PointToPoint {
+ public:
+  FaultyPipeline(std::unique_ptr<PointToPoint> sound, double factor) : sound_(std::move(sound)), factor_(factor) {}
+  std::unique_ptr<PendingTransfer> send(const at::Tensor& tensor, int peer) override {
+    return sound_->send(tensor.mul(std::exchange(factor_, 1)), peer);
+  }
+  std::unique_ptr<PendingTransfer> receive(const at::Tensor& tensor, int peer) override {
+    return sound_->receive(tensor, peer);
+  }
+
+ private:
+  std::unique_ptr<PointToPoint> sound_;
+  double factor_;
+};
+
 Communicators communicators(InProcessHub& hub, const ThreadJob& job, const Place& place) {
   Communicators ranks;
   ranks.pipeline = hub.pipeline(fmt::format("pp d{} t{}", place.dp, place.tp), place.pp);
+  if (job.first_message_factor != 1) {
+    ranks.pipeline = std::make_unique<FaultyPipeline>(std::move(ranks.pipeline), job.first_message_factor);
+  }
   ranks.data = hub.group(fmt::format("dp p{} t{}", place.pp, place.tp), place.dp, job.dp);
   ranks.tensor = hub.group(fmt::format("tp p{} d{}", place.pp, place.dp), place.tp, job.tp);
   if (place.pp == 0 || place.pp == job.pp - 1) {

@@ -20,6 +20,7 @@ struct ThreadJob {
   int microbatches = 4;  ///< per replica
   bool recompute = false;
   std::uint64_t seed = 1;
+  double first_message_factor = 1;  ///< what the first message of every rank is multiplied by: a fault
 };
 
 /// What one iteration made of it: whole tensors, put together from all ranks' parts.
