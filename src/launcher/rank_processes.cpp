@@ -65,12 +65,13 @@ std::vector<std::string> environment_of(const RankCommand& command, int rank) {
     const std::size_t equals = text.find('=');
     if (equals != std::string_view::npos) variables[std::string(text.substr(0, equals))] = text.substr(equals + 1);
   }
-  const std::string threads = fmt::to_string(command.threads);
   variables["RANK"] = variables["LOCAL_RANK"] = fmt::to_string(rank);
   variables["WORLD_SIZE"] = variables["LOCAL_WORLD_SIZE"] = fmt::to_string(command.world_size);
   // BLAS libraries read these when they are loaded. A thread that spins while it waits takes another rank's core.
-  variables["OMP_NUM_THREADS"] = variables["OPENBLAS_NUM_THREADS"] = variables["MKL_NUM_THREADS"] = threads;
-  variables["OMP_WAIT_POLICY"] = "passive";
+  const std::string threads = variables.try_emplace("OMP_NUM_THREADS", fmt::to_string(command.threads)).first->second;
+  variables.try_emplace("OPENBLAS_NUM_THREADS", threads);
+  variables.try_emplace("MKL_NUM_THREADS", threads);
+  variables.try_emplace("OMP_WAIT_POLICY", "passive");
   for (const auto& [name, value] : command.environment) variables[name] = value;
   std::vector<std::string> entries;
   entries.reserve(variables.size());

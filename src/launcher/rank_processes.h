@@ -19,7 +19,7 @@ struct RankCommand {
   std::filesystem::path program;
   std::vector<std::string> arguments;
   int world_size = 1;
-  int threads = 1;                                 ///< of each rank
+  int threads = 1;                                 ///< of each rank, unless OMP_NUM_THREADS says
   std::map<std::string, std::string> environment;  ///< beside this process' own
   /// How long the others get to end after a rank has failed.
   std::chrono::milliseconds grace{10'000};

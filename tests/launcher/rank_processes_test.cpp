@@ -93,7 +93,15 @@ TEST(RunRanks, EndsWhenAllHaveEndedWell) {
   EXPECT_TRUE(no_child_is_left());
 }
 
+/// Without what the shell that runs the tests says of threads.
+void forget_threads() {
+  for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "OMP_WAIT_POLICY"}) {
+    ::unsetenv(name);
+  }
+}
+
 TEST(RunRanks, TellsRanksTheirPlaceAndThreads) {
+  forget_threads();
   RankCommand command = shell(
       "echo $RANK $LOCAL_RANK $WORLD_SIZE $LOCAL_WORLD_SIZE $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $MKL_NUM_THREADS "
       "$OMP_WAIT_POLICY $MARK $HOME >&2",
@@ -104,6 +112,18 @@ TEST(RunRanks, TellsRanksTheirPlaceAndThreads) {
   const Outcome outcome = run(command);
   EXPECT_THAT(outcome.lines.at(0), ElementsAre("0 0 2 2 3 3 3 passive seen /inherited"));
   EXPECT_THAT(outcome.lines.at(1), ElementsAre("1 1 2 2 3 3 3 passive seen /inherited"));
+}
+
+TEST(RunRanks, LeavesThreadsAsTheUserSaid) {
+  forget_threads();
+  RankCommand command = shell("echo $OMP_NUM_THREADS $OPENBLAS_NUM_THREADS $MKL_NUM_THREADS $OMP_WAIT_POLICY >&2", 1);
+  command.threads = 3;
+  ASSERT_EQ(::setenv("OMP_NUM_THREADS", "1", 1), 0);
+  ASSERT_EQ(::setenv("MKL_NUM_THREADS", "2", 1), 0);
+  ASSERT_EQ(::setenv("OMP_WAIT_POLICY", "active", 1), 0);
+  const Outcome outcome = run(command);
+  forget_threads();
+  EXPECT_THAT(outcome.lines.at(0), ElementsAre("1 1 2 active"));
 }
 
 TEST(RunRanks, OverridesTheRankThatItsOwnLauncherSet) {
