@@ -1,0 +1,113 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+
+namespace lowgear {
+
+/// What is kept of a job. Documents are JSON that only the control plane reads.
+struct StoredJob {
+  std::string id;
+  std::string run;    ///< unique
+  std::string spec;   ///< what was registered
+  std::string state;  ///< what was decided about it
+  double created_s = 0;
+  std::optional<double> finished_s;
+};
+
+struct StoredRank {
+  std::string job;
+  int rank = 0;
+  std::string document;
+};
+
+/// Reports of one rank that came in one request.
+struct StoredReports {
+  std::string job;
+  int rank = 0;
+  std::int64_t first_iteration = 0;
+  std::int64_t last_iteration = 0;
+  std::string document;
+};
+
+struct StoredPlan {
+  std::string job;
+  int version = 0;
+  std::string document;
+};
+
+/// Cells that a rank posted for a profile plan.
+struct StoredCells {
+  std::string job;
+  int rank = 0;
+  int plan_version = 0;
+  std::string document;
+};
+
+struct StoredDecision {
+  std::string job;
+  std::int64_t id = 0;  ///< counts up within the job
+  double time_s = 0;
+  std::string document;
+};
+
+/// A document that belongs to no job: a profile by what it was measured on (`profile/...`), a signal (`signal/...`).
+struct StoredDocument {
+  std::string key;
+  std::string document;
+};
+
+/// All that one request or decision changes: written whole or not at all. Rows replace those of the same key.
+struct StoreChange {
+  std::vector<StoredJob> jobs;
+  std::vector<StoredRank> ranks;
+  std::vector<StoredReports> reports;
+  std::vector<StoredPlan> plans;
+  std::vector<StoredCells> cells;
+  std::vector<StoredDecision> decisions;
+  std::vector<StoredDocument> documents;
+
+  [[nodiscard]] bool empty() const {
+    return jobs.empty() && ranks.empty() && reports.empty() && plans.empty() && cells.empty() && decisions.empty() &&
+           documents.empty();
+  }
+};
+
+/// What a server that starts needs to go on: jobs that have not finished, with everything of theirs but old reports,
+/// and the jobs that finished last, without ranks, reports, plans and cells.
+struct StoreContents {
+  std::vector<StoredJob> jobs;  ///< oldest first
+  std::vector<StoredRank> ranks;
+  std::vector<StoredReports> reports;  ///< the newest of every rank, oldest first
+  std::vector<StoredPlan> plans;       ///< the newest of every job, oldest first
+  std::vector<StoredCells> cells;
+  std::vector<StoredDecision> decisions;  ///< the newest of every job, oldest first
+  std::vector<StoredDocument> documents;
+};
+
+enum class StoreOutcome : unsigned char {
+  committed,
+  disk_full,  ///< nothing of the change is kept
+  failed,     ///< likewise; the store has said why in its log
+};
+
+/// Where the control plane keeps what must outlive it.
+class Store {
+ public:
+  virtual ~Store() = default;
+  /// Throws Error when the store cannot be read.
+  [[nodiscard]] virtual StoreContents load() = 0;
+  /// Writes the change behind those that were given before. `done` is called on the server's thread once the outcome
+  /// is certain: committed changes survive the end of the process at any moment. May be empty.
+  virtual void write(StoreChange change, std::function<void(StoreOutcome)> done) = 0;
+  /// Older decisions and iterations, for people who look back; `done` is called on the server's thread.
+  virtual void read_decisions(std::string job, std::int64_t after, int limit,
+                              std::function<void(std::vector<StoredDecision>)> done) = 0;
+};
+
+}  // namespace lowgear
