@@ -1,12 +1,9 @@
 #include "agent/access.h"
 
 #include <fmt/format.h>
-#include <grp.h>
-#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 namespace lowgear {
@@ -18,23 +15,6 @@ bool names(const AllowRule& rule, const GpuIdentity& gpu) {
 }
 
 }  // namespace
-
-GroupLookup system_group_lookup() {
-  return [](uid_t user, gid_t group) {
-    std::array<char, 4096> buffer{};
-    passwd entry{};
-    passwd* found = nullptr;
-    if (getpwuid_r(user, &entry, buffer.data(), buffer.size(), &found) != 0 || found == nullptr) return false;
-    std::vector<gid_t> groups(64);
-    auto count = static_cast<int>(groups.size());
-    if (getgrouplist(found->pw_name, found->pw_gid, groups.data(), &count) < 0) {
-      groups.resize(static_cast<std::size_t>(count));
-      if (getgrouplist(found->pw_name, found->pw_gid, groups.data(), &count) < 0) return false;
-    }
-    groups.resize(static_cast<std::size_t>(count));
-    return std::ranges::find(groups, group) != groups.end();
-  };
-}
 
 AccessRules::AccessRules(std::vector<AllowRule> rules, GroupLookup in_group)
     : rules_(std::move(rules)), in_group_(std::move(in_group)) {}

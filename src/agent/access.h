@@ -2,13 +2,13 @@
 
 #include <sys/types.h>
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "agent/agent_service.h"
 #include "agent/gpu_writer.h"
+#include "core/user_database.h"
 #include "gpu/gpu.h"
 
 namespace lowgear {
@@ -29,12 +29,6 @@ struct AllowRule {
   bool control = true;         ///< false: may only read
   bool read = true;            ///< may read telemetry and leases
 };
-
-/// Looks up whether a user is in a group, for groups other than the user's own.
-using GroupLookup = std::function<bool(uid_t user, gid_t group)>;
-
-/// By the system's user database.
-[[nodiscard]] GroupLookup system_group_lookup();
 
 /// Decides by the rules, the first that fits a peer and a GPU counting. Root may always read, release and restore, but
 /// takes leases by a rule like everybody else: a job that runs as root by accident changes nothing.

@@ -7,6 +7,7 @@
 
 #include "agent/access.h"
 #include "agent/agent_process.h"
+#include "core/user_database.h"
 
 namespace lowgear {
 
@@ -24,20 +25,12 @@ struct AgentConfig {
   std::vector<AllowRule> allow;
 };
 
-/// Finds users and groups by name; throws Error (with any message) for one that does not exist.
-struct NameLookup {
-  std::function<uid_t(const std::string&)> user;
-  std::function<gid_t(const std::string&)> group;
-};
-/// By the system's databases.
-[[nodiscard]] NameLookup system_name_lookup();
-
 /// Reads a configuration. Throws InputError with file, line and column on a syntax error, an unknown key (naming the
 /// nearest known one), a value of the wrong kind or out of range, and a user or group that does not exist.
 [[nodiscard]] AgentConfig parse_agent_config(std::string_view text, const std::string& source,
                                              const NameLookup& lookup);
 
-/// Reads the file. Throws InputError also when somebody else could have changed it (agent/trusted_path.h).
+/// Reads the file. Throws InputError also when somebody else could have changed it (core/trusted_path.h).
 [[nodiscard]] AgentConfig load_agent_config(const std::filesystem::path& path);
 
 }  // namespace lowgear

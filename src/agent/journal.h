@@ -61,7 +61,7 @@ class JournalHeld : public InputError {
 };
 
 /// A journal in a folder of its own, which is made if need be and held as long as this lives. Throws JournalHeld, and
-/// InputError when somebody else could have changed it (agent/trusted_path.h).
+/// InputError when somebody else could have changed it (core/trusted_path.h).
 [[nodiscard]] std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder);
 /// A journal that forgets, for a dry run, which changes nothing.
 [[nodiscard]] std::unique_ptr<JournalStorage> forgetful_journal();

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "agent/journal.h"
-#include "agent/trusted_path.h"
+#include "core/trusted_path.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "ipc/file_descriptor.h"

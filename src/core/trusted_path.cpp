@@ -1,4 +1,4 @@
-#include "agent/trusted_path.h"
+#include "core/trusted_path.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
@@ -24,8 +24,8 @@ void require_trusted(const std::filesystem::path& path, mode_t kind, const char*
   }
   if ((status.st_mode & S_IFMT) != kind) throw InputError(fmt::format("{}: no {}", name, kind_name));
   if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
-    throw InputError(fmt::format("{}: belongs to user {}, who could change what the agent does; chown root {}", name,
-                                 status.st_uid, name));
+    throw InputError(
+        fmt::format("{}: belongs to user {}, who could change it; chown root {}", name, status.st_uid, name));
   }
   if ((status.st_mode & (S_IWGRP | S_IWOTH)) != 0) {
     throw InputError(

@@ -1,4 +1,4 @@
-#include "agent/trusted_path.h"
+#include "core/trusted_path.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
