@@ -22,10 +22,10 @@
 #include "agent/http_connection.h"
 #include "agent/http_routes.h"
 #include "agent/metrics.h"
-#include "agent/unix_listener.h"
 #include "core/error.h"
 #include "core/monotonic_clock.h"
 #include "ipc/file_descriptor.h"
+#include "ipc/unix_listener.h"
 
 namespace lowgear {
 namespace {

@@ -18,8 +18,8 @@
 #include <vector>
 
 #include "agent/process_watch.h"
-#include "agent/unix_listener.h"
 #include "ipc/file_descriptor.h"
+#include "ipc/unix_listener.h"
 
 namespace lowgear {
 namespace {

@@ -1,4 +1,4 @@
-#include "agent/unix_listener.h"
+#include "ipc/unix_listener.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "agent/unix_listener.h"
+#include "ipc/unix_listener.h"
 
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -47,7 +47,6 @@ void remove_stale(const std::filesystem::path& path, const UnixAddress& address)
 }  // namespace
 
 FileDescriptor listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group) {
-  constexpr int kBacklog = 128;
   constexpr uid_t kSameUser = static_cast<uid_t>(-1);
   const UnixAddress address = UnixAddress::of_path(path);
   remove_stale(path, address);
@@ -57,7 +56,7 @@ FileDescriptor listen_unix(const std::filesystem::path& path, mode_t mode, std::
   if (::bind(socket.get(), address.get(), address.size()) != 0) throw_system_error(path);
   if (group && ::chown(path.c_str(), kSameUser, *group) != 0) throw_system_error(path);
   if (::chmod(path.c_str(), mode) != 0) throw_system_error(path);
-  if (::listen(socket.get(), kBacklog) != 0) throw_system_error(path);
+  if (::listen(socket.get(), SOMAXCONN) != 0) throw_system_error(path);
   return socket;
 }
 

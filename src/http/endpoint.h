@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lowgear {
+
+/// Where an HTTP server listens.
+struct HttpEndpoint {
+  std::string host;        ///< name or address; empty for a Unix socket
+  std::uint16_t port = 0;  ///< of TCP
+  std::string unix_path;   ///< empty for TCP
+
+  /// `http://host:port`, `http://[::1]:port` or `unix:/path`; without a port, 80. Throws InputError for anything else.
+  [[nodiscard]] static HttpEndpoint parse(std::string_view text);
+  /// As `parse` takes it.
+  [[nodiscard]] std::string text() const;
+};
+
+}  // namespace lowgear

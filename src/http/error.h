@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "core/error.h"
+#include "core/json.h"
+#include "http/message.h"
+
+namespace lowgear {
+
+/// Ends a request with this status and code.
+class HttpError : public Error {
+ public:
+  HttpError(int status, std::string code, const std::string& message)
+      : Error(message), status_(status), code_(std::move(code)) {}
+  [[nodiscard]] int status() const { return status_; }
+  [[nodiscard]] const std::string& code() const { return code_; }
+
+ private:
+  int status_;
+  std::string code_;
+};
+
+/// JSON text in one line, with the line feed; bytes that are no UTF-8 (a job's name is the client's) are replaced.
+[[nodiscard]] std::string to_text(const Json& json);
+
+/// An answer with a JSON body.
+[[nodiscard]] HttpResponse json_response(const Json& body, int status = 200);
+
+/// An answer `{"error": {"message", "code"}}`.
+[[nodiscard]] HttpResponse error_response(int status, std::string_view code, std::string_view message);
+
+}  // namespace lowgear

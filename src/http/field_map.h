@@ -1,0 +1,28 @@
+#pragma once
+
+#include <algorithm>
+#include <boost/beast/core/string_type.hpp>
+#include <boost/beast/http/fields.hpp>
+#include <string>
+#include <string_view>
+
+#include "http/message.h"
+
+namespace lowgear {
+
+[[nodiscard]] inline std::string_view view(boost::beast::string_view text) { return {text.data(), text.size()}; }
+
+/// Beast's headers as HttpHeaders.
+[[nodiscard]] inline HttpHeaders to_headers(const boost::beast::http::fields& fields) {
+  HttpHeaders headers;
+  for (const auto& field : fields) {
+    std::string name(view(field.name_string()));
+    std::ranges::transform(name, name.begin(), [](char letter) {
+      return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+    });
+    headers[std::move(name)] = view(field.value());
+  }
+  return headers;
+}
+
+}  // namespace lowgear

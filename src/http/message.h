@@ -1,0 +1,57 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace lowgear {
+
+/// What a request may measure; more is refused before it is stored.
+struct HttpLimits {
+  std::size_t header_bytes = 8 * 1024;  ///< request line and headers together
+  std::size_t body_bytes = 64 * 1024;
+};
+
+/// Who asks, as the kernel attests it for a Unix socket (SO_PEERCRED).
+struct UnixPeer {
+  uid_t uid = 0;
+  gid_t gid = 0;
+  pid_t pid = 0;  ///< in the server's pid namespace; 0 when the peer is in one that the server cannot see
+};
+
+/// Header names in lower case, with the last value of several of one name.
+using HttpHeaders = std::map<std::string, std::string, std::less<>>;
+
+struct HttpRequest {
+  std::string method;  ///< `GET`, `POST`, ...
+  std::string path;    ///< as sent, still percent-encoded, without the query
+  std::string query;   ///< as sent, without the question mark
+  HttpHeaders headers;
+  std::string body;
+  std::optional<UnixPeer> peer;  ///< empty over TCP, where nobody attests
+  std::string remote;            ///< `127.0.0.1` or `unix`: for limits per client and for the log
+
+  /// Empty when it was not sent. `name` in lower case.
+  [[nodiscard]] std::string_view header(std::string_view name) const;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type = "application/json";
+  /// Shared, so that one text is sent to thousands without being copied. Null: empty.
+  std::shared_ptr<const std::string> body;
+  std::vector<std::pair<std::string, std::string>> headers;
+
+  [[nodiscard]] static HttpResponse with_body(int status, std::string content_type, std::string body);
+  /// The body, empty when there is none.
+  [[nodiscard]] std::string_view text() const { return body ? std::string_view(*body) : std::string_view(); }
+};
+
+}  // namespace lowgear
