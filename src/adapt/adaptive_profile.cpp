@@ -1,0 +1,299 @@
+#include "adapt/adaptive_profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "core/error.h"
+#include "profile/few_clock_fit.h"
+#include "profile/options.h"
+#include "schedule/dag.h"
+
+namespace lowgear {
+namespace {
+
+using CellKey = std::pair<int, OpKind>;
+/// By clock.
+using Uses = std::map<int, double>;
+
+/// How a plan uses the rows of one (stage, kind).
+struct CellUse {
+  Uses ops;        ///< n
+  Uses bound_ops;  ///< m
+};
+
+/// How long each op may last longer before the iteration does.
+std::vector<double> slack_s(const PipelineDag& dag, const Plan& plan, std::vector<double>& duration_s) {
+  std::vector<double> start_s;
+  for (const auto& ops : plan.ranks) {
+    for (const PlannedOp& op : ops) {
+      start_s.push_back(op.start_s);
+      duration_s.push_back(op.duration_s);
+    }
+  }
+  std::vector<std::vector<int>> followers(dag.ops.size());
+  for (const DagEdge& edge : dag.edges) followers[static_cast<std::size_t>(edge.from)].push_back(edge.to);
+  std::vector<double> latest_end_s(dag.ops.size(), plan.time_s);
+  for (auto it = dag.topological_order.rbegin(); it != dag.topological_order.rend(); ++it) {
+    const auto op = static_cast<std::size_t>(*it);
+    for (const int follower : followers[op]) {
+      const auto next = static_cast<std::size_t>(follower);
+      latest_end_s[op] = std::min(latest_end_s[op], latest_end_s[next] - duration_s[next]);
+    }
+  }
+  std::vector<double> slack_s;
+  for (std::size_t op = 0; op < dag.ops.size(); ++op) {
+    slack_s.push_back(latest_end_s[op] - start_s[op] - duration_s[op]);
+  }
+  return slack_s;
+}
+
+std::map<CellKey, CellUse> uses_of(const PipelineDag& dag, const Plan& plan) {
+  std::vector<double> duration_s;
+  const std::vector<double> slack = slack_s(dag, plan, duration_s);
+  const std::vector<int> clocks_mhz = clocks_for(plan, dag);
+  std::map<CellKey, CellUse> uses;
+  for (std::size_t i = 0; i < dag.ops.size(); ++i) {
+    CellUse& use = uses[{dag.ops[i].stage, dag.ops[i].kind}];
+    use.ops[clocks_mhz[i]] += 1;
+    if (slack[i] <= 1e-6 * plan.time_s) use.bound_ops[clocks_mhz[i]] += 1;
+  }
+  return uses;
+}
+
+/// Watts that one more second of time would save at this clock: the mean slope to the neighbours on the Pareto set.
+double marginal_power_w(std::span<const Option> options, int clock_mhz) {
+  const auto at = std::ranges::find(options, clock_mhz, &Option::clock_mhz);
+  if (at == options.end() || options.size() < 2) return 0;
+  const Option& faster = at == options.begin() ? *at : *std::prev(at);
+  const Option& slower = std::next(at) == options.end() ? *at : *std::next(at);
+  return (faster.effective_energy_j - slower.effective_energy_j) / (slower.time_s - faster.time_s);
+}
+
+/// What a row's relative errors of time and of power make of the plan's energy.
+struct Sensitivity {
+  double time_j = 0;
+  double power_j = 0;
+};
+
+struct PredictedUse {
+  double at = 0;            ///< log(clock)
+  double time_error_j = 0;  ///< for a bridge of variance 1 at this place
+  double power_error_j = 0;
+};
+
+double bridge_variance(double left, double at, double right) { return (at - left) * (right - at) / (right - left); }
+
+/// The errors of one (stage, kind), and what they would be with more measurements.
+struct CellError {
+  std::set<double> measured;  ///< log(clock)
+  std::vector<PredictedUse> predicted;
+  std::map<int, double> measured_variance;  ///< by clock, J^2
+
+  [[nodiscard]] double predicted_variance() const {
+    double variance = 0;
+    for (auto right = std::next(measured.begin()); right != measured.end(); ++right) {
+      const double left = *std::prev(right);
+      double time_j = 0;
+      double power_j = 0;
+      for (const PredictedUse& use : predicted) {
+        if (use.at <= left || use.at >= *right) continue;
+        const double deviation = std::sqrt(bridge_variance(left, use.at, *right));
+        time_j += use.time_error_j * deviation;
+        power_j += use.power_error_j * deviation;
+      }
+      variance += time_j * time_j + power_j * power_j;
+    }
+    return variance;
+  }
+
+  [[nodiscard]] double variance() const {
+    double sum = predicted_variance();
+    for (const auto& [clock_mhz, part] : measured_variance) sum += part;
+    return sum;
+  }
+
+  void measure(int clock_mhz) {
+    if (measured.insert(std::log(clock_mhz)).second) return;
+    if (const auto again = measured_variance.find(clock_mhz); again != measured_variance.end()) again->second /= 2;
+  }
+};
+
+double variance(const std::vector<CellError>& cells) {
+  double sum = 0;
+  for (const CellError& cell : cells) sum += cell.variance();
+  return sum;
+}
+
+void check(const MeasuredError& error, const StageProfile& measured) {
+  if (error.time_error_s >= 0 && std::isfinite(error.time_error_s) && error.energy_error_j >= 0 &&
+      std::isfinite(error.energy_error_j)) {
+    static_cast<void>(measured.at_clock(error.stage, error.kind, error.clock_mhz));
+    return;
+  }
+  throw InputError(fmt::format("stage {} {} at {} MHz: errors of {} s and {} J; they must be 0 or more and finite",
+                               error.stage, name(error.kind), error.clock_mhz, error.time_error_s,
+                               error.energy_error_j));
+}
+
+class ErrorModel {
+ public:
+  ErrorModel(const ProfilingTask& task, const StageProfile& measured, std::span<const MeasuredError> errors)
+      : dag_(build_dag(task.schedule)), ranks_(rank_of_stage(task.schedule)), task_(task), measured_(measured) {
+    for (const MeasuredError& error : errors) {
+      check(error, measured);
+      errors_[{error.stage, error.kind, error.clock_mhz}] = error;
+    }
+  }
+
+  [[nodiscard]] std::vector<CellError> cells(const FewClockFit& fit, const StageProfile& profile,
+                                             const Plan& plan) const {
+    const auto uses = uses_of(dag_, plan);
+    std::map<CellKey, CellError> cells;
+    for (const FilledRow& row : fit.rows) {
+      const auto use = uses.find({row.stage, row.kind});
+      if (use == uses.end()) continue;
+      CellError& cell = cells[{row.stage, row.kind}];
+      if (row.origin == RowOrigin::measured) cell.measured.insert(std::log(row.value.clock_mhz));
+    }
+    for (const FilledRow& row : fit.rows) {
+      const auto use = uses.find({row.stage, row.kind});
+      if (use != uses.end()) add(row, profile, use->second, cells[{row.stage, row.kind}]);
+    }
+    std::vector<CellError> list;
+    for (auto& [key, cell] : cells) list.push_back(std::move(cell));
+    return list;
+  }
+
+ private:
+  void add(const FilledRow& row, const StageProfile& profile, const CellUse& use, CellError& cell) const {
+    const int clock_mhz = row.value.clock_mhz;
+    const auto ops = use.ops.find(clock_mhz);
+    if (ops == use.ops.end()) return;
+    const auto bound = use.bound_ops.find(clock_mhz);
+    const Sensitivity sensitivity =
+        sensitivity_of(row, profile, ops->second, bound == use.bound_ops.end() ? 0 : bound->second);
+    FilledRow known = row;
+    if (row.origin == RowOrigin::measured) {
+      const auto error = errors_.find({row.stage, row.kind, clock_mhz});
+      if (error == errors_.end()) return;
+      known.time_error_s = error->second.time_error_s;
+      known.energy_error_j = error->second.energy_error_j;
+    }
+    const double time_error = known.time_error_s / row.value.time_s;
+    const double energy_error = known.energy_error_j / row.value.energy_j;
+    const double power_error = std::sqrt(std::max(0.0, energy_error * energy_error - time_error * time_error));
+    const double time_j = sensitivity.time_j * time_error;
+    const double power_j = sensitivity.power_j * power_error;
+    if (row.origin == RowOrigin::measured) {
+      cell.measured_variance[clock_mhz] = time_j * time_j + power_j * power_j;
+      return;
+    }
+    const double at = std::log(clock_mhz);
+    const auto right = cell.measured.upper_bound(at);
+    const double deviation = std::sqrt(bridge_variance(*std::prev(right), at, *right));
+    cell.predicted.push_back({at, time_j / deviation, power_j / deviation});
+  }
+
+  [[nodiscard]] Sensitivity sensitivity_of(const FilledRow& row, const StageProfile& profile, double ops,
+                                           double bound_ops) const {
+    const auto rank = static_cast<std::size_t>(ranks_[static_cast<std::size_t>(row.stage)]);
+    const double blocking_w = task_.blocking_power_w[rank];
+    const auto options = pareto_options(profile.measurements(row.stage, row.kind), blocking_w);
+    const double bought_w = bound_ops > 0 ? marginal_power_w(options, row.value.clock_mhz) : 0;
+    const double time_j =
+        ops * (row.value.energy_j - blocking_w * row.value.time_s) + bound_ops * bought_w * row.value.time_s;
+    return {time_j, ops * row.value.energy_j};
+  }
+
+  PipelineDag dag_;
+  std::vector<int> ranks_;
+  const ProfilingTask& task_;
+  const StageProfile& measured_;
+  std::map<std::tuple<int, OpKind, int>, MeasuredError> errors_;
+};
+
+/// The supported clocks between the lowest and the highest that everything was measured at.
+std::vector<int> clocks_within(const StageProfile& measured, const std::vector<int>& supported_mhz) {
+  int lowest_mhz = 0;
+  int highest_mhz = kMaxClockMhz;
+  for (int stage = 0; stage < measured.stages(); ++stage) {
+    for (int kind = 0; kind < kOpKindCount; ++kind) {
+      const auto rows = measured.measurements(stage, static_cast<OpKind>(kind));
+      if (rows.empty()) continue;
+      lowest_mhz = std::max(lowest_mhz, rows.back().clock_mhz);
+      highest_mhz = std::min(highest_mhz, rows.front().clock_mhz);
+    }
+  }
+  std::vector<int> clocks_mhz;
+  std::ranges::copy_if(supported_mhz, std::back_inserter(clocks_mhz),
+                       [&](int clock_mhz) { return clock_mhz >= lowest_mhz && clock_mhz <= highest_mhz; });
+  std::ranges::sort(clocks_mhz, std::greater<>());
+  clocks_mhz.erase(std::unique(clocks_mhz.begin(), clocks_mhz.end()), clocks_mhz.end());
+  return clocks_mhz;
+}
+
+/// Greedy: the clock whose measurement lowers the variance most, then the next one given that.
+std::vector<int> choose_next(std::vector<CellError> cells, const std::vector<int>& clocks_mhz, int count,
+                             double wanted_variance) {
+  std::vector<int> chosen_mhz;
+  double left = variance(cells);
+  while (static_cast<int>(chosen_mhz.size()) < count && left > wanted_variance) {
+    int best_mhz = 0;
+    double best = left * (1 - 1e-9);
+    for (const int clock_mhz : clocks_mhz) {
+      if (std::ranges::find(chosen_mhz, clock_mhz) != chosen_mhz.end()) continue;
+      std::vector<CellError> then = cells;
+      for (CellError& cell : then) cell.measure(clock_mhz);
+      const double after = variance(then);
+      if (after >= best) continue;
+      best = after;
+      best_mhz = clock_mhz;
+    }
+    if (best_mhz == 0) break;
+    for (CellError& cell : cells) cell.measure(best_mhz);
+    chosen_mhz.push_back(best_mhz);
+    left = best;
+  }
+  return chosen_mhz;
+}
+
+}  // namespace
+
+ProfilingStep next_profiling_step(const ProfilingTask& task, const StageProfile& measured,
+                                  std::span<const MeasuredError> errors, const AdaptiveProfileOptions& options) {
+  if (!(options.wanted_error > 0 && options.wanted_error < 1) || options.clocks_per_round < 1) {
+    throw InputError(
+        fmt::format("profiling to an error of {} with {} clocks a round: the error must be in (0, 1), the "
+                    "clocks 1 or more",
+                    options.wanted_error, options.clocks_per_round));
+  }
+  if (!(task.slowdown_pct >= 0) || !std::isfinite(task.slowdown_pct)) {
+    throw InputError(fmt::format("profiling for a slowdown of {} %: it must be 0 or more", task.slowdown_pct));
+  }
+  const std::vector<int> clocks_mhz = clocks_within(measured, task.supported_mhz);
+  const FewClockFit fit = fit_few_clocks(measured, clocks_mhz);
+  ProfilingStep step;
+  step.profile = fit.profile();
+  PipelinePlanner planner(task.schedule, step.profile, task.blocking_power_w, task.planner);
+  const Plan plan = planner.plan(planner.fastest_s() * (1 + task.slowdown_pct / 100));
+  std::vector<CellError> cells = ErrorModel(task, measured, errors).cells(fit, step.profile, plan);
+  step.energy_j = plan.energy_j;
+  step.energy_error_j = std::sqrt(variance(cells));
+  const double wanted_j = options.wanted_error * plan.energy_j;
+  step.is_known = step.energy_error_j <= wanted_j;
+  if (!step.is_known) {
+    step.next_clocks_mhz = choose_next(std::move(cells), clocks_mhz, options.clocks_per_round, wanted_j * wanted_j);
+  }
+  return step;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lowgear {
+
+/// Iteration time of the job at full clocks, as *measured*.
+struct IterationBaseline {
+  double mean_s = 0;
+  double error_s = 0;   ///< standard error of the mean
+  double spread_s = 0;  ///< standard deviation of single iterations
+};
+
+struct GuardOptions {
+  double limit_pct = 0;  ///< slowdown against the baseline that the user allows
+  /// Noise beyond the limit, in standard errors, that is no reason to act.
+  double significance = 5;
+  int window = 64;              ///< most iterations that a mean is taken over
+  int reaction_iterations = 3;  ///< until a decision is in effect at all ranks
+  /// How much longer than planned an iteration may take before the guard can act; what it keeps in reserve for.
+  double surprise_factor = 1.25;
+  /// How many iterations (at full clocks) later than the limit the whole job may end.
+  double overrun_iterations = 2;
+  double hold_s = 300;  ///< from a step back to the first attempt to undo it; doubled by each step back, up to 64 times
+};
+
+enum class GuardAction {
+  step_back,       ///< the next faster plan of the frontier
+  full_clocks,     ///< no plan at all
+  recover,         ///< the next slower plan again
+  stale_baseline,  ///< full clocks take longer than the baseline says: measure it again
+};
+
+/// What the job runs.
+struct GuardLevel {
+  bool is_full_clocks = false;
+  int steps_back = 0;  ///< index into the plans of `set_plans`; meaningless at full clocks
+
+  friend bool operator==(const GuardLevel&, const GuardLevel&) = default;
+};
+
+struct GuardDecision {
+  GuardAction action = GuardAction::step_back;
+  GuardLevel level;    ///< from now on
+  std::string reason;  ///< one sentence with the numbers
+};
+
+/// Keeps a job within the slowdown that its user allows (DESIGN §5), whatever plans say. Two rules:
+///
+/// Pace: when the mean iteration since the last decision (of at most `window`) is longer than baseline x (1 + limit) by
+/// more than `significance` standard errors, of baseline and mean together, the job goes one plan of the frontier back,
+/// then another, then to full clocks. A large excess shows after two iterations.
+///
+/// Job: the sum of all iterations never exceeds that of the baseline x (1 + limit), `overrun_iterations` and three
+/// standard errors of the sums (n e + s sqrt(n)) apart, however many plans came in between. A plan runs only while what
+/// is left of that covers (reaction_iterations + 1) iterations of surprise_factor x its planned time; as soon as it
+/// does not, the job goes to full clocks. This holds as long as no iteration takes longer than that factor times its
+/// plan's time. An iteration at full clocks is not slowed down, by definition, whatever it takes, and earns the limit.
+///
+/// A step back is undone one step at a time, each after a hold.
+class SlowdownGuard {
+ public:
+  /// Throws InputError when a number is not finite, the baseline's mean is not positive or an option out of range.
+  SlowdownGuard(const IterationBaseline& baseline, const GuardOptions& options);
+
+  /// The plans from now on, by planned iteration time: the wanted one first, then faster ones, one step back each. The
+  /// level stays, as far as there are as many. The guard says by `level` what to run: a job's first plan may have to
+  /// wait. Throws InputError when there is none, a time is not positive and finite, or they do not fall.
+  void set_plans(std::vector<double> planned_times_s);
+
+  /// An iteration of the whole job. `full_clock_scale`: how many times as long as the baseline it would have taken at
+  /// full clocks under the slowdowns that are known now, by replay (1.2 when a straggler of 1.2 holds everyone up).
+  /// `now_s` on any steady clock; going back counts as standing still. Throws InputError, and then has changed nothing,
+  /// when a number is not positive and finite, or before `set_plans`.
+  [[nodiscard]] std::optional<GuardDecision> observe(double now_s, double iteration_time_s,
+                                                     double full_clock_scale = 1);
+
+  /// Takes time off the job's account that no plan has caused: the iterations until a straggler was recognised.
+  /// Throws InputError unless it is 0 or more and finite.
+  void excuse(double time_s);
+
+  /// Another measurement of the baseline; the account stays.
+  void set_baseline(const IterationBaseline& baseline);
+
+  [[nodiscard]] GuardLevel level() const { return level_; }
+  /// Time beyond baseline x (1 + limit) since the start; below 0 when there is some left.
+  [[nodiscard]] double lost_s() const { return lost_s_; }
+  /// How much it may become.
+  [[nodiscard]] double allowed_s() const;
+
+ private:
+  struct Pace {
+    double mean = 0;   ///< ratio to the baseline
+    double error = 0;  ///< its standard error, the baseline's included
+    int iterations = 0;
+  };
+
+  [[nodiscard]] double limit() const { return 1 + options_.limit_pct / 100; }
+  [[nodiscard]] int last_step() const { return static_cast<int>(planned_times_s_.size()) - 1; }
+  [[nodiscard]] double planned_time_s(const GuardLevel& level) const;
+  [[nodiscard]] double reserve_s(double planned_time_s) const;
+  [[nodiscard]] Pace pace() const;
+  void account(double now_s, double iteration_time_s);
+  [[nodiscard]] std::optional<GuardDecision> check_job();
+  [[nodiscard]] std::optional<GuardDecision> check_pace();
+  [[nodiscard]] std::optional<GuardDecision> check_baseline();
+  [[nodiscard]] std::optional<GuardDecision> recover();
+  [[nodiscard]] GuardDecision change(GuardAction action, GuardLevel level, std::string reason);
+
+  IterationBaseline baseline_;
+  GuardOptions options_;
+  std::vector<double> planned_times_s_;
+  GuardLevel level_;
+  std::deque<double> ratios_;  ///< iteration time / (baseline x scale), since the last decision was in effect
+  double scale_ = 1;
+  double now_s_ = 0;
+  double changed_s_ = 0;
+  double hold_s_ = 0;
+  int settling_ = 0;             ///< iterations until the last decision is in effect
+  double in_flight_time_s_ = 0;  ///< planned time of what may still run meanwhile; 0: full clocks
+  double lost_s_ = 0;
+  double iterations_ = 0;
+  bool is_started_ = false;
+  bool is_stale_reported_ = false;
+};
+
+}  // namespace lowgear
