@@ -1,18 +1,12 @@
 #include "dataset/token_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cerrno>
 #include <cstring>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include "core/error.h"
@@ -52,8 +46,6 @@ const HeaderFormat* header_format(std::string_view bytes) {
   const auto* const found = std::ranges::find(kHeaderFormats, word_at<std::int32_t>(bytes, 0), &HeaderFormat::magic);
   return found == kHeaderFormats.end() ? nullptr : found;
 }
-
-std::string reason(int error_number) { return std::generic_category().message(error_number); }
 
 }  // namespace
 
@@ -147,48 +139,16 @@ std::int64_t TokenView::operator[](std::int64_t index) const {
   return token;
 }
 
-/// The bytes of a file in memory, for reading.
-class TokenFile::Mapping {
- public:
-  explicit Mapping(const std::filesystem::path& path) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) fail(path, reason(errno));
-    struct stat status = {};
-    if (::fstat(file, &status) == 0 && S_ISREG(status.st_mode)) {
-      size_ = static_cast<std::size_t>(status.st_size);
-      // Nothing can be mapped of an empty file.
-      if (size_ > 0) data_ = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);
-    }
-    const int error_number = errno;
-    ::close(file);
-    if (!S_ISREG(status.st_mode)) fail(path, "it is no regular file");
-    if (data_ == MAP_FAILED) fail(path, reason(error_number));
-  }
-  ~Mapping() {
-    if (data_ != nullptr && data_ != MAP_FAILED) ::munmap(data_, size_);
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-
-  [[nodiscard]] std::string_view bytes() const { return {static_cast<const char*>(data_), size_}; }
-
- private:
-  [[noreturn]] static void fail(const std::filesystem::path& path, const std::string& why) {
-    throw_input_error({path.string(), 0, 0}, "cannot be read: " + why, "name a token file");
-  }
-
-  void* data_ = nullptr;
-  std::size_t size_ = 0;
-};
-
-TokenFile::TokenFile(std::shared_ptr<const Mapping> mapping, TokenView tokens)
-    : mapping_(std::move(mapping)), tokens_(std::move(tokens)) {}
+TokenFile::TokenFile(std::shared_ptr<const MappedFile> file, TokenView tokens)
+    : file_(std::move(file)), tokens_(std::move(tokens)) {}
 
 TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t vocabulary_size,
                           std::optional<TokenType> headerless) {
-  auto mapping = std::make_shared<const Mapping>(path);
-  TokenView tokens(mapping->bytes(), path.string(), vocabulary_size, headerless);
-  return {std::move(mapping), std::move(tokens)};
+  auto file = std::make_shared<const MappedFile>(path);
+  const std::span<const std::byte> bytes = file->bytes();
+  TokenView tokens({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string(), vocabulary_size,
+                   headerless);
+  return {std::move(file), std::move(tokens)};
 }
 
 TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, TokenType type)

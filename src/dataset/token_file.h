@@ -10,11 +10,11 @@
 #include <string_view>
 
 #include "core/file.h"
+#include "core/mapped_file.h"
 
 /// Token files: a text as the ids of its tokens, little-endian, in the format of llm.c (`dev/data/data_common.py`
 /// there): a header of 256 int32 (magic, version, number of tokens, zeros), then the tokens. Files without a header, as
-/// Megatron's
-/// `.bin` and nanoGPT's are, hold nothing but tokens.
+/// Megatron's `.bin` and nanoGPT's are, hold nothing but tokens.
 namespace lowgear {
 
 /// How one token stands in the file.
@@ -71,8 +71,7 @@ class TokenView {
   bool has_header_ = false;
 };
 
-/// A token file mapped into memory: opening it reads nothing but the header, and ranks of one machine share its pages.
-/// The file must not be shortened meanwhile, which ends the process with SIGBUS; replacing it by renaming is harmless.
+/// A token file mapped into memory (see MappedFile): opening it reads nothing but the header.
 class TokenFile {
  public:
   /// Throws InputError when the file cannot be read or mapped, or as TokenView.
@@ -87,10 +86,9 @@ class TokenFile {
   [[nodiscard]] std::int64_t operator[](std::int64_t index) const { return tokens_[index]; }
 
  private:
-  class Mapping;
-  TokenFile(std::shared_ptr<const Mapping> mapping, TokenView tokens);
+  TokenFile(std::shared_ptr<const MappedFile> file, TokenView tokens);
 
-  std::shared_ptr<const Mapping> mapping_;
+  std::shared_ptr<const MappedFile> file_;
   TokenView tokens_;
 };
 
