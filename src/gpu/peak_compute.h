@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+namespace lowgear {
+
+/// What the factors of a matrix product are.
+enum class MatrixType : unsigned char {
+  fp32,  ///< in full, on no tensor core: libtorch's default
+  bf16   ///< on tensor cores
+};
+
+/// Most floating-point operations per second of dense matrix products (no structured sparsity, which counts twice in
+/// NVIDIA's tables) of the GPU that NVML and CUDA call `gpu_name`, at its boost clock: what MFU is a part of. Empty for
+/// GPUs that are not in the table, for MIG instances, and for bf16 where tensor cores have none (V100).
+///
+/// Sources, all NVIDIA's: the data sheets of V100, A10, A30, A40, A100, L4, L40, L40S and H200; "NVIDIA H100 Tensor
+/// Core GPU Architecture" for both forms of the H100. H100 NVL and H200 NVL are not in the table.
+[[nodiscard]] std::optional<double> peak_flop_s(std::string_view gpu_name, MatrixType type);
+
+}  // namespace lowgear
