@@ -19,6 +19,7 @@ constexpr std::int64_t kMaxRanks = 65'536;
 constexpr std::int64_t kMaxSyntheticTokens = std::int64_t{1} << 28;
 constexpr double kMaxTokensPerStep = 1e12;
 constexpr std::int64_t kMaxSteps = 1'000'000'000;
+constexpr std::int64_t kMaxBucketMib = std::int64_t{1} << 20;
 constexpr double kMaxUnitS = 3600;
 
 int int_in(const YamlView& view, std::int64_t low, std::int64_t high) {
@@ -117,12 +118,15 @@ void read_data(const YamlView& root, const fs::path& folder, TrainConfig& config
 void read_parallel(const YamlView& root, TrainConfig& config) {
   if (!root.has("parallel")) return;
   const YamlView map = root.at("parallel");
-  map.require_only({"pp", "dp", "tp", "chunks"});
+  map.require_only({"pp", "dp", "tp", "chunks", "gradient_bucket_mib"});
   ParallelConfig& parallel = config.parallel;
   read_optional(map, "pp", 1, kMaxRanks, parallel.pp);
   read_optional(map, "dp", 1, kMaxRanks, parallel.dp);
   read_optional(map, "tp", 1, kMaxRanks, parallel.tp);
   read_optional(map, "chunks", 1, kMaxRanks, parallel.chunks);
+  if (map.has("gradient_bucket_mib")) {
+    config.gradient_bucket_bytes = map.at("gradient_bucket_mib").integer_in(1, kMaxBucketMib) << 20;
+  }
   const std::int64_t stages = std::int64_t{parallel.pp} * parallel.chunks;
   if (stages > config.model.layers) {
     map.fail(fmt::format("{} stages are more than the model's {} layers", stages, config.model.layers));

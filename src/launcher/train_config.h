@@ -63,6 +63,7 @@ struct TrainConfig {
   std::int64_t sequence_length = 0;
 
   ParallelConfig parallel;
+  std::int64_t gradient_bucket_bytes = std::int64_t{25} << 20;  ///< of gradients that replicas sum in one go
   std::string schedule = "1f1b";
   int microbatches = 1;
   std::int64_t microbatch_size = 1;

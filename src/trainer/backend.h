@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 #include "launcher/rank_layout.h"
 #include "trainer/rendezvous.h"
@@ -12,6 +13,7 @@ namespace lowgear {
 struct Backend {
   at::Device device = at::kCPU;
   Communicators ranks;
+  std::string gpu_name = {};  ///< as CUDA calls it; empty on the CPU
 };
 
 /// With `gpu`: CUDA device `local_rank` and NCCL; else the CPU and Gloo. Throws InputError when this build or this

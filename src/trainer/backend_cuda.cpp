@@ -1,4 +1,6 @@
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
 #include "core/error.h"
@@ -18,8 +20,10 @@ Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int local_
         fmt::format("rank {} has no GPU: this machine has {}, and it is rank {} here", rank, devices, local_rank));
   }
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(local_rank));
+  cudaDeviceProp properties;
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, local_rank));
   return {at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(local_rank)),
-          connect_nccl(layout, rank, local_rank, rendezvous, timeout)};
+          connect_nccl(layout, rank, local_rank, rendezvous, timeout), properties.name};
 }
 
 void synchronize(at::Device device) {

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
-#include <utility>
 
 #include "trainer/compat_store.h"
 
@@ -14,7 +13,6 @@ namespace lowgear::compat {
 
 using GlooGroup = c10d::ProcessGroupGloo;
 using GlooGroupPointer = c10::intrusive_ptr<GlooGroup>;
-using WorkPointer = decltype(std::declval<GlooGroup&>().barrier());
 
 inline GlooGroupPointer make_gloo_group(const StorePointer& store, const std::string& name, int rank, int size,
                                         std::chrono::seconds timeout) {

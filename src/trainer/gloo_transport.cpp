@@ -18,24 +18,9 @@ namespace lowgear {
 namespace {
 
 using compat::GlooGroup;
+using compat::start_transfer;
 using compat::StorePointer;
 using compat::talking_to;
-using compat::WorkPointer;
-
-class GlooTransfer final : public PendingTransfer {
- public:
-  GlooTransfer(WorkPointer work, std::string whom, std::function<void()> finish = {})
-      : work_(std::move(work)), whom_(std::move(whom)), finish_(std::move(finish)) {}
-  void wait() override {
-    talking_to(whom_, [this] { return work_->wait(); });
-    if (finish_) finish_();
-  }
-
- private:
-  WorkPointer work_;
-  std::string whom_;
-  std::function<void()> finish_;
-};
 
 /// The ranks of one pipeline among all ranks of the job.
 class GlooPipeline final : public PointToPoint {
@@ -56,9 +41,8 @@ class GlooPipeline final : public PointToPoint {
   template <typename Call>
   std::unique_ptr<PendingTransfer> start(int peer, Call&& call, const at::Tensor& tensor) {
     const int rank = members_.at(static_cast<std::size_t>(peer));
-    const std::string whom = fmt::format("rank {}", rank);
     std::vector<at::Tensor> tensors = {tensor};
-    return std::make_unique<GlooTransfer>(talking_to(whom, [&] { return call(tensors, rank); }), whom);
+    return start_transfer(fmt::format("rank {}", rank), [&] { return call(tensors, rank); });
   }
 
   compat::GlooGroupPointer world_;
@@ -83,22 +67,21 @@ class GlooCollective final : public Collective {
     const bool narrow = tensor.scalar_type() == at::kBFloat16;
     const at::Tensor buffer = narrow ? tensor.to(at::kFloat) : tensor;
     std::vector<at::Tensor> tensors = {buffer};
-    auto work = talking_to(name_, [&] { return group_->allreduce(tensors, compat::all_reduce_options(reduction)); });
     std::function<void()> finish;
     if (narrow) finish = [tensor, buffer] { tensor.copy_(buffer); };
-    return std::make_unique<GlooTransfer>(std::move(work), name_, std::move(finish));
+    return start_transfer(
+        name_, [&] { return group_->allreduce(tensors, compat::all_reduce_options(reduction)); }, std::move(finish));
+  }
+
+  std::unique_ptr<PendingTransfer> start_reduce(const at::Tensor& tensor, int root) override {
+    std::vector<at::Tensor> tensors = {tensor};
+    return start_transfer(name_, [&] { return group_->reduce(tensors, compat::reduce_options(root)); });
   }
 
   void all_gather(const at::Tensor& all, const at::Tensor& part) override {
     std::vector<std::vector<at::Tensor>> outputs = {bits_of(all).chunk(size_)};
     std::vector<at::Tensor> inputs = {bits_of(part)};
     talking_to(name_, [&] { return group_->allgather(outputs, inputs)->wait(); });
-  }
-
-  // Gloo has none of its own.
-  void reduce_scatter(const at::Tensor& part, const at::Tensor& all) override {
-    all_reduce(all);
-    part.copy_(all.narrow(0, rank_ * part.size(0), part.size(0)));
   }
 
   void broadcast(const at::Tensor& tensor, int root) override {

@@ -1,5 +1,6 @@
 #include "trainer/in_process_transport.h"
 
+#include <cmath>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -165,15 +166,20 @@ class InProcessGroup final : public Collective {
       copy(tensor, reduced(*meeting, reduction));
     });
   }
+  std::unique_ptr<PendingTransfer> start_reduce(const at::Tensor& tensor, int root) override {
+    return std::make_unique<Waiting>([this, meeting = arrive(tensor), tensor, root] {
+      hub_->wait(*meeting);
+      // Nobody may count on what the others are left with.
+      if (rank_ == root)
+        copy(tensor, reduced(*meeting, Reduction::sum));
+      else
+        copy(tensor, at::full_like(tensor, NAN));
+    });
+  }
   void all_gather(const at::Tensor& all, const at::Tensor& part) override {
     const auto meeting = arrive(part);
     hub_->wait(*meeting);
     copy(all, at::cat(meeting->given));
-  }
-  void reduce_scatter(const at::Tensor& part, const at::Tensor& all) override {
-    const auto meeting = arrive(all);
-    hub_->wait(*meeting);
-    copy(part, reduced(*meeting, Reduction::sum).narrow(0, rank_ * part.size(0), part.size(0)));
   }
   void broadcast(const at::Tensor& tensor, int root) override {
     const auto meeting = arrive(tensor);

@@ -12,7 +12,10 @@ void add_gradients(const LinearWeight& weight, const at::Tensor& input, const at
   const torch::autograd::AutoGradMode no_gradient(false);
   const at::Tensor rows = output_gradient.reshape({-1, output_gradient.size(-1)});
   kernels::add_weight_gradient(weight.weight_gradient, rows, input.reshape({-1, input.size(-1)}));
-  if (weight.bias.defined()) weight.bias_gradient.add_(rows.sum(0));
+  weight.store->gradient_added(weight.weight_gradient);
+  if (!weight.bias.defined()) return;
+  weight.bias_gradient.add_(rows.sum(0));
+  weight.store->gradient_added(weight.bias_gradient);
 }
 
 struct LinearFunction : torch::autograd::Function<LinearFunction> {

@@ -41,6 +41,7 @@ struct LinearWeight final : torch::CustomClassHolder {
   at::Tensor bias;             ///< [out], or undefined
   at::Tensor bias_gradient;
   WeightGradientQueue* queue = nullptr;
+  const ParameterStore* store = nullptr;  ///< whose the gradients are
 };
 
 /// input · weightᵀ + bias, for an input [..., in]. The gradient of the weight does not depend on how the backward pass

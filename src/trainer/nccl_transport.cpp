@@ -18,25 +18,10 @@
 namespace lowgear {
 namespace {
 
+using compat::start_transfer;
 using compat::StorePointer;
 using compat::talking_to;
 using GroupPointer = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
-using WorkPointer = c10::intrusive_ptr<c10d::Work>;
-
-class NcclTransfer final : public PendingTransfer {
- public:
-  NcclTransfer(WorkPointer work, std::string whom, std::function<void()> finish = {})
-      : work_(std::move(work)), whom_(std::move(whom)), finish_(std::move(finish)) {}
-  void wait() override {
-    talking_to(whom_, [this] { return work_->wait(); });
-    if (finish_) finish_();
-  }
-
- private:
-  WorkPointer work_;
-  std::string whom_;
-  std::function<void()> finish_;
-};
 
 class NcclPipeline final : public PointToPoint {
  public:
@@ -56,8 +41,7 @@ class NcclPipeline final : public PointToPoint {
  private:
   template <typename Call>
   static std::unique_ptr<PendingTransfer> started(int rank, Call&& call) {
-    const std::string whom = fmt::format("rank {}", rank);
-    return std::make_unique<NcclTransfer>(talking_to(whom, std::forward<Call>(call)), whom);
+    return start_transfer(fmt::format("rank {}", rank), std::forward<Call>(call));
   }
 
   GroupPointer world_;
@@ -75,10 +59,19 @@ class NcclCollective final : public Collective {
   std::unique_ptr<PendingTransfer> start_all_reduce(const at::Tensor& tensor, Reduction reduction) override {
     const at::Tensor buffer = tensor.to(device_);
     std::vector<at::Tensor> tensors = {buffer};
-    auto work = talking_to(name_, [&] { return group_->allreduce(tensors, compat::all_reduce_options(reduction)); });
     std::function<void()> finish;
     if (!buffer.is_same(tensor)) finish = [tensor, buffer] { tensor.copy_(buffer); };
-    return std::make_unique<NcclTransfer>(std::move(work), name_, std::move(finish));
+    return start_transfer(
+        name_, [&] { return group_->allreduce(tensors, compat::all_reduce_options(reduction)); }, std::move(finish));
+  }
+
+  std::unique_ptr<PendingTransfer> start_reduce(const at::Tensor& tensor, int root) override {
+    const at::Tensor buffer = tensor.to(device_);
+    std::vector<at::Tensor> tensors = {buffer};
+    std::function<void()> finish;
+    if (!buffer.is_same(tensor)) finish = [tensor, buffer] { tensor.copy_(buffer); };
+    return start_transfer(
+        name_, [&] { return group_->reduce(tensors, compat::reduce_options(root)); }, std::move(finish));
   }
 
   void all_gather(const at::Tensor& all, const at::Tensor& part) override {
@@ -86,13 +79,6 @@ class NcclCollective final : public Collective {
     at::Tensor own = part.to(device_);
     talking_to(name_, [&] { return group_->_allgather_base(gathered, own)->wait(); });
     if (!gathered.is_same(all)) all.copy_(gathered);
-  }
-
-  void reduce_scatter(const at::Tensor& part, const at::Tensor& all) override {
-    at::Tensor own = part.to(device_);
-    at::Tensor everything = all.to(device_);
-    talking_to(name_, [&] { return group_->_reduce_scatter_base(own, everything)->wait(); });
-    if (!own.is_same(part)) part.copy_(own);
   }
 
   void broadcast(const at::Tensor& tensor, int root) override {

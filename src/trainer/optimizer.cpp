@@ -28,7 +28,6 @@ AdamW::AdamW(ParameterStore& store, const OptimizerConfig& config, Communicators
 
 double AdamW::step(double learning_rate) {
   const AutoGradMode no_gradient(false);
-  reduce_gradients();
   const double norm = global_norm();
   if (std::isfinite(norm)) {
     ++steps_;
@@ -38,14 +37,6 @@ double AdamW::step(double learning_rate) {
   }
   store_->zero_gradients();
   return norm;
-}
-
-void AdamW::reduce_gradients() {
-  if (ranks_->data->size() == 1) return;
-  if (!shared()) return ranks_->data->all_reduce(store_->gradients());
-  const at::Tensor own = at::empty_like(gradients_);
-  ranks_->data->reduce_scatter(own, store_->gradients());
-  gradients_.copy_(own);
 }
 
 /// Over every parameter of the model once: one that tensor-parallel ranks hold alike counts on the first of them, a

@@ -24,8 +24,9 @@ class AdamW {
   /// Values must be loaded by now. With ZeRO-1 the buffers' length is a multiple of the number of replicas.
   AdamW(ParameterStore& store, const OptimizerConfig& config, Communicators& ranks);
 
-  /// Sums the gradients over the replicas, clips them by the global norm over all ranks, updates, and sets the
-  /// gradients to zero. Returns the norm before clipping; when it is not finite, nothing is updated.
+  /// The gradients are summed over the replicas by now (GradientReducer). Clips them by the global norm over all ranks,
+  /// updates, and sets the gradients to zero. Returns the norm before clipping; when it is not finite, nothing is
+  /// updated.
   double step(double learning_rate);
 
   [[nodiscard]] std::int64_t steps() const { return steps_; }
@@ -35,7 +36,6 @@ class AdamW {
   void publish();
 
  private:
-  void reduce_gradients();
   [[nodiscard]] double global_norm() const;
   void update(double learning_rate, double gradient_scale);
   [[nodiscard]] bool shared() const { return config_.zero1 && ranks_->data->size() > 1; }

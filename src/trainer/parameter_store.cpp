@@ -17,7 +17,15 @@ std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
 
 }  // namespace
 
-Parameter& ParameterStore::declare(Parameter parameter) { return parameters_.emplace_back(std::move(parameter)); }
+void Parameter::accumulate(const at::Tensor& addend) {
+  gradient.add_(addend);
+  store->gradient_added(gradient);
+}
+
+Parameter& ParameterStore::declare(Parameter parameter) {
+  parameter.store = this;
+  return parameters_.emplace_back(std::move(parameter));
+}
 
 void ParameterStore::allocate(at::ScalarType type, at::Device device, std::int64_t multiple) {
   std::int64_t offset = 0;

@@ -19,6 +19,8 @@ struct TensorShard {
   [[nodiscard]] bool split() const { return dimension >= 0 && ranks > 1; }
 };
 
+class ParameterStore;
+
 /// One parameter of the model, as its files name and shape it, and this rank's part of it.
 struct Parameter {
   std::string name;
@@ -29,19 +31,33 @@ struct Parameter {
   /// Another stage holds the same parameter (tied embeddings): the gradients of both are added. The first stage's is
   /// the one that counts.
   bool tied_copy = false;
+  bool tied = false;    ///< it is either of such two
   at::Tensor value;     ///< what the computation reads, in its type; part of the store's values
   at::Tensor gradient;  ///< sum over the microbatches so far, fp32; part of the store's gradients
   std::int64_t offset = 0;
+  ParameterStore* store = nullptr;  ///< that it belongs to
 
   [[nodiscard]] std::int64_t count() const { return value.numel(); }
-  /// Adds to the gradient.
-  void accumulate(const at::Tensor& addend) { gradient.add_(addend); }
+  /// Adds to the gradient, and tells the store.
+  void accumulate(const at::Tensor& addend);
+};
+
+/// Is told what was added to gradients.
+class GradientObserver {
+ public:
+  virtual ~GradientObserver() = default;
+  /// Each of the `count` elements of the store's gradients from `begin` on has got one addend more.
+  virtual void gradient_added(std::int64_t begin, std::int64_t count) = 0;
 };
 
 /// The parameters of one rank in two flat buffers, values and gradients, in the order in which they were declared but
 /// with those that decay first: collectives and the optimizer work on whole stretches.
 class ParameterStore {
  public:
+  ParameterStore() = default;
+  ParameterStore(const ParameterStore&) = delete;
+  ParameterStore& operator=(const ParameterStore&) = delete;
+
   /// Parameters come after one another in memory in the order of their declaration, decaying ones and others apart, so
   /// that neighbours may be used as one tensor. References stay valid.
   Parameter& declare(Parameter parameter);
@@ -57,11 +73,19 @@ class ParameterStore {
   [[nodiscard]] std::int64_t decaying() const { return decaying_; }
   void zero_gradients() { gradients_.zero_(); }
 
+  /// Null: nobody.
+  void observe(GradientObserver* observer) { observer_ = observer; }
+  /// To be called by whoever has added to `part`, a stretch of the gradients.
+  void gradient_added(const at::Tensor& part) const {
+    if (observer_ != nullptr) observer_->gradient_added(part.storage_offset(), part.numel());
+  }
+
  private:
   std::deque<Parameter> parameters_;
   at::Tensor values_;
   at::Tensor gradients_;
   std::int64_t decaying_ = 0;
+  GradientObserver* observer_ = nullptr;
 };
 
 /// Neighbours of a store, declared one after the other, as one tensor: rows of all of them. `values` or `gradients` of

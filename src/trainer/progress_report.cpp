@@ -43,6 +43,7 @@ std::string RunSummary::json() const {
                {"first_loss", first_loss},    {"last_loss", last_loss}, {"step_time_s", step_time_s},
                {"tokens_per_s", tokens_per_s}};
   if (step_energy_j) json["step_energy_j"] = *step_energy_j;
+  if (mfu) json["mfu"] = *mfu;
   json["energy"] = !step_energy_j ? "none" : simulated ? "simulated" : "measured";
   json["invalid"] = invalid;
   return json.dump();
@@ -52,6 +53,7 @@ std::string RunSummary::text() const {
   if (steps == 0) return fmt::format("nothing to do: {} steps were done before", first_step);
   std::string text = fmt::format("{} steps: loss {:.4f} -> {:.4f}, {:.4g} s a step, {:.4g} tokens/s", steps, first_loss,
                                  last_loss, step_time_s, tokens_per_s);
+  if (mfu) text += fmt::format(", {:.1f} % MFU", 100 * *mfu);
   if (step_energy_j) {
     text += fmt::format(", {:.5g} J a step ({:.4g} J/token, {})", *step_energy_j,
                         *step_energy_j / (tokens_per_s * step_time_s), simulated ? "simulated" : "measured");
@@ -88,9 +90,12 @@ void ProgressReport::add(const StepResult& result) {
     time_s_ += result.time_s;
     energy_j_ += result.energy_j.value_or(0);
     all_energy_ = all_energy_ && result.energy_j.has_value();
+    time_at_peak_s_ += result.mfu.value_or(0) * result.time_s;
+    all_mfu_ = all_mfu_ && result.mfu.has_value();
     const auto counted = static_cast<double>(summary_.counted_steps);
     summary_.step_time_s = time_s_ / counted;
-    if (all_energy_) summary_.step_energy_j = energy_j_ / counted;
+    summary_.step_energy_j = all_energy_ ? std::optional(energy_j_ / counted) : std::nullopt;
+    summary_.mfu = all_mfu_ ? std::optional(time_at_peak_s_ / time_s_) : std::nullopt;
     summary_.tokens_per_s = static_cast<double>(config_->tokens_per_step()) / summary_.step_time_s;
   }
   if (metrics_.is_open()) write_metrics(result);
@@ -109,6 +114,7 @@ void ProgressReport::write_metrics(const StepResult& result) {
     json["energy_uncertainty_j"] = result.energy_uncertainty_j;
     json["energy"] = result.simulated ? "simulated" : "measured";
   }
+  if (result.mfu) json["mfu"] = *result.mfu;
   if (result.invalid) json["invalid"] = true;
   metrics_ << json.dump() << '\n' << std::flush;
 }
@@ -126,6 +132,7 @@ void ProgressReport::print_line(const StepResult& result) {
     line += fmt::format("  {:.3g} J/token{}", *result.energy_j / static_cast<double>(config_->tokens_per_step()),
                         result.simulated ? " simulated" : "");
   }
+  if (result.mfu) line += fmt::format("  {:.1f} % MFU", 100 * *result.mfu);
   line += fmt::format("  {} left", duration_text(left_s));
   // A terminal shows one line that changes.
   fmt::print("{}{}{}", terminal_ ? "\r\033[K" : "", line, terminal_ && !last ? "" : "\n");

@@ -23,6 +23,7 @@ struct RunSummary {
   double step_time_s = 0;               ///< mean
   std::optional<double> step_energy_j;  ///< mean, all GPUs
   double tokens_per_s = 0;
+  std::optional<double> mfu;  ///< over the same time, 0 to 1; empty unless every step has one
   bool simulated = false;
   bool invalid = false;
 
@@ -58,6 +59,8 @@ class ProgressReport {
   double time_s_ = 0;
   double energy_j_ = 0;
   bool all_energy_ = true;
+  double time_at_peak_s_ = 0;  ///< that the steps would take at the GPUs' peak
+  bool all_mfu_ = true;
   std::optional<std::chrono::steady_clock::time_point> printed_;
 };
 

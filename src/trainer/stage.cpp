@@ -53,6 +53,7 @@ Stage::Stage(const BlockContext& context, const StageRange& range, StageOptions 
   const PartNames names = names_of(config.architecture);
   if (range_.first) {
     embedding_ = &declare_vocabulary_matrix(context_, names.embedding);
+    embedding_->tied = config.tied_embeddings;
     if (config.architecture == Architecture::gpt2) positions_ = &declare_positions(context_, names.positions);
   }
   for (std::int64_t layer = range_.layers.begin; layer < range_.layers.end; ++layer) {
@@ -62,6 +63,7 @@ Stage::Stage(const BlockContext& context, const StageRange& range, StageOptions 
     norm_.emplace(context_, names.norm);
     output_weight_ = &declare_vocabulary_matrix(context_, config.tied_embeddings ? names.embedding : "lm_head.weight");
     output_weight_->tied_copy = config.tied_embeddings;
+    output_weight_->tied = config.tied_embeddings;
   }
   end_parameter_ = context_.store->parameters().size();
 }
@@ -74,6 +76,7 @@ void Stage::bind() {
     output_->weight = output_weight_->value;
     output_->weight_gradient = output_weight_->gradient;
     output_->queue = &queue_;
+    output_->store = context_.store;
   }
   anchor_ = at::zeros({}, context_.store->values().options()).requires_grad_(true);
   auto& parameters = context_.store->parameters();

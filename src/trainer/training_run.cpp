@@ -2,14 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <utility>
 
 #include "core/file.h"
+#include "gpu/peak_compute.h"
 #include "launcher/training_schedule.h"
 #include "model/partition.h"
 #include "plan/plan_json.h"
+#include "plan/uniform_plan.h"
 #include "schedule/communication.h"
 #include "trainer/learning_rate.h"
 #include "trainer/sharding.h"
@@ -29,23 +32,6 @@ std::vector<int> stages_of_rank(const Schedule& schedule, int position) {
     if (rank_of[static_cast<std::size_t>(stage)] == position) stages.push_back(stage);
   }
   return stages;
-}
-
-/// A plan of one clock for everything that a schedule computes.
-Plan uniform_plan(const Schedule& schedule, int clock_mhz) {
-  Plan plan;
-  plan.policy = "profile";
-  plan.schedule = schedule.name;
-  plan.microbatches = schedule.microbatches;
-  for (const auto& actions : schedule.ranks) {
-    auto& ops = plan.ranks.emplace_back();
-    for (const Action& action : actions) {
-      if (is_message(action.kind)) continue;
-      ops.push_back(
-          {.stage = action.stage, .kind = action.op, .microbatch = action.microbatch, .clock_mhz = clock_mhz});
-    }
-  }
-  return plan;
 }
 
 }  // namespace
@@ -90,16 +76,31 @@ struct TrainingRun::Totals {
   double without_energy = 0;  ///< ranks whose GPU did not report it
   double simulated = 0;
   double invalid = 0;
+  double peak_flop_s = 0;
+  double without_peak = 0;  ///< ranks the peak of whose GPU is not known
   double end = 0;
 
   void add_up(Collective& world) {
-    const at::Tensor sum =
-        at::tensor({loss, energy_j, energy_uncertainty_j, without_energy, simulated, invalid, end}, at::kDouble);
+    const std::array<double*, 9> members = {&loss,           &energy_j,     &energy_uncertainty_j,
+                                            &without_energy, &simulated,    &invalid,
+                                            &peak_flop_s,    &without_peak, &end};
+    const at::Tensor sum = at::empty({static_cast<std::int64_t>(members.size())}, at::kDouble);
+    double* values = sum.data_ptr<double>();
+    for (std::size_t i = 0; i < members.size(); ++i) values[i] = *members[i];
     world.all_reduce(sum);
-    const double* values = sum.data_ptr<double>();
-    for (double* member : {&loss, &energy_j, &energy_uncertainty_j, &without_energy, &simulated, &invalid, &end}) {
-      *member = *values++;
-    }
+    for (std::size_t i = 0; i < members.size(); ++i) *members[i] = values[i];
+  }
+  /// Into `result`, whose time is known.
+  void describe(const TrainConfig& config, StepResult& result) const {
+    result.loss = loss;
+    if (without_energy == 0) result.energy_j = energy_j;
+    result.energy_uncertainty_j = energy_uncertainty_j;
+    result.simulated = simulated > 0;
+    result.invalid = invalid > 0;
+    if (without_peak > 0) return;
+    const double flops =
+        training_flops_per_token(config.model, config.sequence_length) * static_cast<double>(config.tokens_per_step());
+    result.mfu = flops / (result.time_s * peak_flop_s);
   }
 };
 
@@ -110,6 +111,7 @@ TrainingRun::TrainingRun(const TrainConfig& config, int rank, Backend backend, C
       rank_(rank),
       place_(layout_.place_of(rank)),
       device_(backend.device),
+      peak_flop_s_(peak_flop_s(backend.gpu_name, config_.bf16 ? MatrixType::bf16 : MatrixType::fp32)),
       ranks_(std::move(backend.ranks)),
       client_(&client),
       simulated_gpu_(std::move(simulated_gpu)),
@@ -130,6 +132,11 @@ TrainingRun::TrainingRun(const TrainConfig& config, int rank, Backend backend, C
       EngineOptions{.activation_shape = {config_.microbatch_size, config_.sequence_length, config_.model.hidden},
                     .activation_options = at::TensorOptions(type).device(device_),
                     .loss_gradient = 1.0 / (config_.microbatches * config_.parallel.dp)});
+  constexpr std::int64_t kGradientBytes = sizeof(float);
+  reducer_.emplace(part_->store(), *ranks_.data,
+                   GradientReducerOptions{.bucket_elements = config_.gradient_bucket_bytes / kGradientBytes,
+                                          .additions = config_.microbatches,
+                                          .to_owners = config_.optimizer.zero1});
   observer_ = std::make_unique<Observer>(*this, part_->stages());
   if (config_.plan) load_plan(*config_.plan);
 }
@@ -164,7 +171,7 @@ void TrainingRun::follow_profile_clock(std::int64_t step) {
   profile_clock_ = index;
   const int clock_mhz = profile.clocks_mhz[index];
   const std::filesystem::path file = *config_.recording / fmt::format("clock-{}-rank-{}.json", clock_mhz, rank_);
-  write_file_atomically(file, write_plan(uniform_plan(without_communication(schedule_), clock_mhz)));
+  write_file_atomically(file, write_plan(uniform_plan(schedule_, clock_mhz, "profile")));
   load_plan(file);
 }
 
@@ -173,8 +180,10 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   const auto start = Clock::now();
   const auto window = measures_ ? std::optional(client_->window_begin("step")) : std::nullopt;
   client_->iteration_begin();
+  reducer_->begin();
   const at::Tensor loss = engine_->run(microbatches, observer_.get());
   part_->reduce_tied_gradients();
+  reducer_->finish();
   StepResult result;
   result.step = number;
   result.learning_rate = learning_rate(config_.optimizer, number, config_.steps);
@@ -189,14 +198,12 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   totals.without_energy = measured.gpu_energy_j() ? 0 : 1;
   totals.simulated = measured.simulated ? 1 : 0;
   totals.invalid = simulated_gpu_ && simulated_gpu_->times().invalid() ? 1 : 0;
+  totals.peak_flop_s = peak_flop_s_.value_or(0);
+  totals.without_peak = peak_flop_s_ ? 0 : 1;
   totals.end = asked_to_end() ? 1 : 0;
   totals.add_up(*ranks_.world);
   result.time_s = seconds_since(start);
-  result.loss = totals.loss;
-  if (totals.without_energy == 0) result.energy_j = totals.energy_j;
-  result.energy_uncertainty_j = totals.energy_uncertainty_j;
-  result.simulated = totals.simulated > 0;
-  result.invalid = totals.invalid > 0;
+  totals.describe(config_, result);
   end = totals.end > 0;
   return result;
 }

@@ -14,6 +14,7 @@
 #include "trainer/backend.h"
 #include "trainer/checkpoint.h"
 #include "trainer/engine.h"
+#include "trainer/gradient_reducer.h"
 #include "trainer/model_part.h"
 #include "trainer/optimizer.h"
 #include "trainer/simulated_gpu.h"
@@ -32,7 +33,9 @@ struct StepResult {
   std::optional<double> energy_j;   ///< of all GPUs; empty when not all report it
   double energy_uncertainty_j = 0;  ///< +-
   bool simulated = false;           ///< the GPUs are Lowgear's simulation
-  bool invalid = false;             ///< on simulated GPUs: real computation took longer than the simulated one
+  /// Model FLOPs utilisation (training_flops_per_token) of all GPUs, 0 to 1; empty unless the peak of each is known.
+  std::optional<double> mfu;
+  bool invalid = false;  ///< on simulated GPUs: real computation took longer than the simulated one
 };
 
 /// Loss that is no number any more: training must not go on from here.
@@ -75,6 +78,7 @@ class TrainingRun {
   int rank_;
   RankPlace place_;
   at::Device device_;
+  std::optional<double> peak_flop_s_;  ///< of this rank's GPU
   Communicators ranks_;
   Client* client_;
   std::unique_ptr<SimulatedGpu> simulated_gpu_;
@@ -84,6 +88,7 @@ class TrainingRun {
   std::optional<std::size_t> profile_clock_;  ///< index of the clock that is profiled now
   std::unique_ptr<ModelPart> part_;
   std::unique_ptr<PipelineEngine> engine_;
+  std::optional<GradientReducer> reducer_;
   std::unique_ptr<AdamW> optimizer_;
   std::optional<Checkpoints> checkpoints_;
   std::int64_t first_step_ = 0;

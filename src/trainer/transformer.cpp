@@ -215,6 +215,7 @@ void LinearLayer::bind() {
   weight_->weight = joined(store.values(), *weights_.front(), *weights_.back());
   weight_->weight_gradient = joined(store.gradients(), *weights_.front(), *weights_.back());
   weight_->queue = context_.queue;
+  weight_->store = context_.store;
   if (late_bias_ != nullptr) late_bias_->value.requires_grad_(true);
   if (biases_.empty()) return;
   weight_->bias = joined(store.values(), *biases_.front(), *biases_.back());

@@ -50,13 +50,13 @@ class Collective {
   /// In place.
   [[nodiscard]] virtual std::unique_ptr<PendingTransfer> start_all_reduce(const at::Tensor& tensor,
                                                                           Reduction reduction) = 0;
+  /// In place on rank `root`; on others `tensor` may be overwritten with anything.
+  [[nodiscard]] virtual std::unique_ptr<PendingTransfer> start_reduce(const at::Tensor& tensor, int root) = 0;
   void all_reduce(const at::Tensor& tensor, Reduction reduction = Reduction::sum) {
     start_all_reduce(tensor, reduction)->wait();
   }
   /// `all` is one-dimensional and `size()` times as long as `part`; part r of it comes from rank r.
   virtual void all_gather(const at::Tensor& all, const at::Tensor& part) = 0;
-  /// The inverse: `part` becomes the sum of everybody's part `rank()` of `all`. `all` may be overwritten.
-  virtual void reduce_scatter(const at::Tensor& part, const at::Tensor& all) = 0;
   virtual void broadcast(const at::Tensor& tensor, int root) = 0;
 };
 

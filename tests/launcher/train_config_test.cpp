@@ -55,7 +55,7 @@ TEST(TrainConfig, ReadsEverySection) {
       "model: {architecture: gpt2, vocabulary: 512, hidden: 32, layers: 8, heads: 2, max_positions: 64}\n"
       "partition: cost\n"
       "data: {tokens: tokens.bin, sequence_length: 48}\n"
-      "parallel: {pp: 2, dp: 3, tp: 2, chunks: 2}\n"
+      "parallel: {pp: 2, dp: 3, tp: 2, chunks: 2, gradient_bucket_mib: 4}\n"
       "schedule: interleaved\n"
       "microbatches: 4\n"
       "microbatch_size: 2\n"
@@ -77,6 +77,7 @@ TEST(TrainConfig, ReadsEverySection) {
   EXPECT_EQ(config.checkpoint_every, 5);
   EXPECT_EQ(config.metrics, "/tmp/metrics.jsonl");
   EXPECT_EQ(config.parallel.world_size(), 12);
+  EXPECT_EQ(config.gradient_bucket_bytes, 4 << 20);
   EXPECT_EQ(config.tokens_per_step(), 4 * 2 * 48 * 3);
   EXPECT_TRUE(config.bf16 && config.recompute && config.optimizer.zero1);
   EXPECT_EQ(config.optimizer.warmup_steps, 5);
@@ -108,7 +109,7 @@ TEST(TrainConfig, NamesUnknownSettingsAndWhatMayBeMeant) {
   EXPECT_EQ(error_with("optimizer: {lerning_rate: 1}"),
             "train.yaml:4:13: optimizer: \"lerning_rate\" is no setting; did you mean learning_rate?");
   EXPECT_EQ(error_with("parallel: {zz: 1}"),
-            "train.yaml:4:12: parallel: \"zz\" is no setting; there are pp, dp, tp, chunks");
+            "train.yaml:4:12: parallel: \"zz\" is no setting; there are pp, dp, tp, chunks, gradient_bucket_mib");
   EXPECT_THAT(error_when({"model.hiden=1"}), HasSubstr("model: \"hiden\" is no setting; did you mean hidden?"));
   EXPECT_THAT(error_when({"data.token=x"}), HasSubstr("did you mean tokens?"));
   EXPECT_THAT(error_with("energy: {profil: {}}"), HasSubstr("did you mean profile?"));
@@ -145,6 +146,9 @@ INSTANTIATE_TEST_SUITE_P(
                    "train.yaml:4:16: parallel.dp: expected a whole number from 1 to 65536, not \"two\""},
         OutOfRange{"parallel: {tp: 1.5}",
                    "train.yaml:4:16: parallel.tp: expected a whole number from 1 to 65536, not \"1.5\""},
+        OutOfRange{
+            "parallel: {gradient_bucket_mib: 0}",
+            "train.yaml:4:33: parallel.gradient_bucket_mib: expected a whole number from 1 to 1048576, not \"0\""},
         OutOfRange{"parallel: [2, 1]", "train.yaml:4:11: parallel: expected a map, not a list"},
         OutOfRange{"microbatches: 0",
                    "train.yaml:4:15: microbatches: expected a whole number from 1 to 1000000, not \"0\""},

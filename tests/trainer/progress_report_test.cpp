@@ -13,6 +13,7 @@ namespace lowgear {
 namespace {
 
 using testing::HasSubstr;
+using testing::Not;
 
 class Metrics : public testing::Test {
  protected:
@@ -71,6 +72,36 @@ TEST_F(Metrics, OfTheLastStepAloneCountInTheSummary) {
   EXPECT_EQ(summary_.first_step, 3);
   EXPECT_EQ(summary_.counted_steps, 1);
   EXPECT_EQ(summary_.step_time_s, 0.5);
+}
+
+TEST_F(Metrics, HaveTheUtilisationWhereItIsKnown) {
+  config_.steps = 5;
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  for (int step = 0; step < 5; ++step) {
+    StepResult result;
+    result.step = step;
+    result.time_s = step < 4 ? 0.5 : 1;
+    result.mfu = step < 4 ? 0.5 : 0.25;
+    report.add(result);
+  }
+  EXPECT_THAT(content(), HasSubstr("\"mfu\":0.25"));
+  // Steps 2, 3 and 4 count: 0.75 s of work in 2 s.
+  EXPECT_DOUBLE_EQ(report.summary().mfu.value(), 0.375);
+  EXPECT_THAT(report.summary().text(), HasSubstr(", 37.5 % MFU"));
+  EXPECT_THAT(report.summary().json(), HasSubstr("\"mfu\":0.375"));
+}
+
+TEST_F(Metrics, HaveNoUtilisationWhereAStepHasNone) {
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  for (int step = 0; step < 4; ++step) {
+    StepResult result;
+    result.step = step;
+    result.time_s = 0.5;
+    if (step != 3) result.mfu = 0.5;
+    report.add(result);
+  }
+  EXPECT_EQ(report.summary().mfu, std::nullopt);
+  EXPECT_THAT(report.summary().json(), Not(HasSubstr("mfu")));
 }
 
 TEST_F(Metrics, AreNoneWhenAllWasDoneBefore) {

@@ -12,6 +12,7 @@
 #include "schedule/communication.h"
 #include "schedule/deadlock.h"
 #include "schedule/generators.h"
+#include "trainer/gradient_reducer.h"
 #include "trainer/in_process_transport.h"
 #include "trainer/model_part.h"
 #include "trainer/sharding.h"
@@ -121,8 +122,8 @@ void run_rank(const ThreadJob& job, const Place& place, const Schedule& schedule
   for (int stage = 0; stage < schedule.stages; ++stage) {
     if (rank_of[static_cast<std::size_t>(stage)] == place.pp) here.push_back(stage);
   }
-  ModelPart part(job.config, even_partition(job.config.layers, schedule.stages), here, {.recompute = job.recompute},
-                 ranks);
+  ModelPart part(job.config, even_partition(job.config.layers, schedule.stages), here,
+                 {.recompute = job.recompute, .buffer_multiple = job.dp}, ranks);
   initialize(part.store(), job.config.layers, job.seed);
   PipelineEngine engine(schedule, place.pp, part.stages(), *ranks.pipeline,
                         {.activation_shape = {kBatch, kTime, job.config.hidden},
@@ -131,9 +132,17 @@ void run_rank(const ThreadJob& job, const Place& place, const Schedule& schedule
   const std::vector<Microbatch> all = test_microbatches(job.config, job.microbatches * job.dp);
   const auto own = std::span(all).subspan(static_cast<std::size_t>(place.dp * job.microbatches),
                                           static_cast<std::size_t>(job.microbatches));
+  GradientReducer reducer(
+      part.store(), *ranks.data,
+      {.bucket_elements = job.bucket_elements, .additions = job.microbatches, .to_owners = job.zero1});
+  reducer.begin();
   const double loss = engine.run(own, nullptr).item<float>();
   part.reduce_tied_gradients();
-  if (job.dp > 1) ranks.data->all_reduce(part.store().gradients());
+  reducer.finish();
+  if (job.zero1) {
+    const at::Tensor& gradients = part.store().gradients();
+    ranks.data->all_gather(gradients, gradients.chunk(job.dp)[static_cast<std::size_t>(place.dp)].clone());
+  }
   collector.add_loss(loss);
   collector.add(job, place, part.store());
 }

@@ -19,6 +19,8 @@ struct ThreadJob {
   int chunks = 1;        ///< virtual stages per rank
   int microbatches = 4;  ///< per replica
   bool recompute = false;
+  bool zero1 = false;                   ///< replicas own parts of the gradients
+  std::int64_t bucket_elements = 2000;  ///< of gradients that are summed in one go: several of them in small models
   std::uint64_t seed = 1;
   double first_message_factor = 1;  ///< what the first message of every rank is multiplied by: a fault
 };
