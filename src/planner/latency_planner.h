@@ -19,9 +19,10 @@ struct ReplayedClocks {
 };
 
 /// Chooses clocks for GPUs on which a clock change takes effect late (`costs_with_switch_latency`). A plan made as if
-/// changes were immediate is then late and wasteful: ops run at clocks that were meant for others. So that a change is
-/// only planned where it pays, plans with fewer and fewer changes are replayed with the latency and compared, and
-/// changes of the best are then taken out one by one as long as that costs no energy (some never take effect).
+/// changes were immediate is then late and wasteful: ops run at clocks that were meant for others. A plan that is late
+/// is tried again with its rises asked for in advance. So that a change is only planned where it pays, plans with fewer
+/// and fewer changes are replayed with the latency and compared; in the best, changes are then taken out, and single
+/// ops slowed down, one by one as long as that costs no energy (some changes never take effect).
 class LatencyPlanner {
  public:
   /// Clocks for a deadline, made without regard to latency; none when the way of planning knows none.
@@ -41,7 +42,11 @@ class LatencyPlanner {
  private:
   [[nodiscard]] std::optional<ReplayedClocks> slowest_in_time(const Proposal& proposal, TimePs fastest_ps,
                                                               TimePs deadline_ps) const;
-  void take_out_changes(ReplayedClocks& best, TimePs deadline_ps) const;
+  [[nodiscard]] std::vector<int> rises_in_advance(const std::vector<int>& clocks_mhz) const;
+  [[nodiscard]] std::optional<ReplayedClocks> with_clock(const ReplayedClocks& plan, int begin, int end, int clock_mhz,
+                                                         TimePs deadline_ps) const;
+  void take_out_changes(ReplayedClocks& best, TimePs deadline_ps, std::size_t& trials) const;
+  void slow_down_ops(ReplayedClocks& best, TimePs deadline_ps, std::size_t& trials) const;
   [[nodiscard]] bool has_clock(int op_begin, int op_end, int clock_mhz) const;
 
   const PipelineDag* dag_;

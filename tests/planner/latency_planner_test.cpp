@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 
@@ -111,6 +112,53 @@ TEST(LatencyPlanner, IsInTimeWhereAPlanMadeWithoutRegardToLatencyIsLate) {
   EXPECT_GT(latency.replayed(clocks_for(regardless, pipeline.dag)).timeline.time_s, regardless.deadline_s);
   EXPECT_LE(regardful.time_s, regardful.deadline_s);
   EXPECT_EQ(regardful.deadline_s, regardless.deadline_s);
+}
+
+TEST(LatencyPlanner, SavesEnergyAtTheShortestTimeByAskingForRisesInAdvance) {
+  const SamplePipeline pipeline = two_ranks(6, 40);
+  PlannerOptions options;
+  options.switch_latency_s = 0.025;
+  const Plan plan = plan_with(pipeline, options, 0);
+  const LatencyPlanner latency(pipeline.dag, pipeline.profile, pipeline.blocking_power_w, options.switch_latency_s);
+  const ReplayedClocks fastest = latency.replayed(std::vector<int>(pipeline.dag.ops.size(), 1400));
+  EXPECT_LE(plan.time_s, fastest.timeline.time_s + 1e-12);
+  EXPECT_LT(plan.energy_j, 0.98 * fastest.timeline.energy_j_total);
+  EXPECT_GT(plan.switches, 0);
+}
+
+TEST(LatencyPlanner, IsInTimeWhereverAPlanWithoutLatencyIs) {
+  std::mt19937_64 random(22);
+  for (int i = 0; i < 40; ++i) {
+    SCOPED_TRACE("pipeline " + std::to_string(i));
+    RandomPipelineLimits limits;
+    limits.max_microbatches = 5;
+    SamplePipeline pipeline = random_pipeline(random, limits);
+    // All stages at the clocks of the first: a clock can then be asked for in any op.
+    StageProfile profile(pipeline.profile.stages());
+    for (int stage = 0; stage < profile.stages(); ++stage) {
+      for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::input_gradient, OpKind::weight_gradient}) {
+        if (!pipeline.profile.has(stage, kind)) continue;
+        const Measurement& fastest = pipeline.profile.at_max_clock(stage, kind);
+        for (const double slowness : {1.0, 1.2, 1.5}) {
+          profile.add(stage, kind,
+                      {static_cast<int>(1200 / slowness), slowness * fastest.time_s, fastest.energy_j / slowness});
+        }
+      }
+    }
+    const double latency_s = 1e-3 * static_cast<double>(random_in(random, 1, 200));
+    const LatencyPlanner planner(pipeline.dag, profile, pipeline.blocking_power_w, latency_s);
+    std::vector<int> clocks_mhz;
+    for (std::size_t op = 0; op < pipeline.dag.ops.size(); ++op) {
+      clocks_mhz.push_back(std::array{1200, 1000, 800}.at(static_cast<std::size_t>(random_in(random, 0, 2))));
+    }
+    const Timeline at_once =
+        replay(pipeline.dag, costs_at_clocks(pipeline.dag, profile, clocks_mhz), pipeline.blocking_power_w);
+    const TimePs deadline_ps = ps_from_s(at_once.time_s + 1e-9);
+    const std::vector<LatencyPlanner::Proposal> proposals{[&](TimePs) { return std::optional(clocks_mhz); }};
+    const std::optional<ReplayedClocks> plan = planner.plan(proposals, deadline_ps, deadline_ps);
+    ASSERT_TRUE(plan.has_value());
+    EXPECT_LE(plan->timeline.time_s, at_once.time_s + 2e-9);
+  }
 }
 
 TEST(LatencyPlanner, TakesTheBestProposal) {
