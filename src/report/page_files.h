@@ -4,8 +4,8 @@
 
 namespace lowgear {
 
-/// A file of `src/report/page/` (or the plotting library), embedded when the module was built. Throws
-/// std::out_of_range when there is none of that name.
+/// A file of `src/report/page/` (or the plotting library), embedded when the module was built; the server's
+/// dashboard shares some. Throws std::out_of_range when there is none of that name.
 [[nodiscard]] std::string_view page_file(std::string_view name);
 
 }  // namespace lowgear

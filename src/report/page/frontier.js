@@ -1,25 +1,16 @@
-// The time-energy plot: the frontier and its lower bound, plans, policies and the baseline.
+// The time-energy plot: the frontier and its lower bound, plans, policies, what was measured and the baseline. It draws
+// a model: {curve, separateBound: lists of {time_s, energy_j}, fastest first; points: [{type, name, basis, time_s,
+// energy_j, label, chosen, ...}]; baseline: what savings are against, or null; boundName, boundBasis, regionLabel,
+// summary: texts}.
 const frontierPlot = (() => {
   const kMaxZoom = 2000;
   const kPickPx = 22;
-  const kSymbols = {plan: 'circle', policy: 'diamond', baseline: 'square'};
+  const kSymbols = {plan: 'circle', policy: 'diamond', baseline: 'square', measured: 'cross'};
   const symbol = (type, size) => d3.svg.symbol().type(kSymbols[type]).size(size)();
 
   const polyline = d3.svg.line().x((point) => point.x).y((point) => point.y);
 
   const curvePoints = ({time_s, energy_j}) => time_s.map((time, i) => ({time_s: time, energy_j: energy_j[i]}));
-
-  // Everything that is a point: {type, name, time_s, energy_j, lower_bound_j, ...}, fastest first.
-  const allPoints = (report) => {
-    const points = [
-      ...report.plans.map((plan) => ({...plan, type: 'plan', name: `Plan ${plan.number}`, basis: 'planned',
-        chosen: plan.number === report.chosen_plan})),
-      ...report.policies.map((policy) => ({...policy, type: 'policy', basis: 'replayed'})),
-      {...report.baseline, type: 'baseline', name: 'Baseline', basis: 'planned', note: report.baseline.description},
-    ];
-    return points.filter((point) => units.isNumber(point.time_s) && units.isNumber(point.energy_j))
-      .sort((a, b) => a.time_s - b.time_s || b.energy_j - a.energy_j);
-  };
 
   const padded = ([low, high], share) => {
     const pad = (high - low || Math.abs(high) || 1) * share;
@@ -67,37 +58,44 @@ const frontierPlot = (() => {
   };
 
   class Plot {
-    constructor(container, report) {
-      this.report = report;
-      this.compare = relative(report.baseline);
+    constructor(container, model) {
       this.container = container;
-      this.curve = curvePoints(report.frontier);
-      this.separateBound = curvePoints(report.lower_bound);
-      this.bound = this.separateBound.length ? this.separateBound : this.curve;
-      this.points = allPoints(report);
-      const everything = [...this.points, ...this.curve, ...this.separateBound];
-      this.timeExtent = padded(d3.extent(everything, (point) => point.time_s), 0.05);
-      this.energyExtent = padded(d3.extent(everything, (point) => point.energy_j), 0.07);
-      this.timeUnit = units.timeUnit(this.timeExtent[1]);
-      this.energyUnit = units.energyUnit(this.energyExtent[1]);
       this.selected = -1;
       this.svg = d3.select(container).append('svg').attr({tabindex: 0, role: 'application',
-        'aria-roledescription': 'plot', 'aria-label': this.summary()});
+        'aria-roledescription': 'plot'});
       this.zoom = d3.behavior.zoom().scaleExtent([1, kMaxZoom]).on('zoom', interaction.perFrame(() => this.draw()));
       interaction.attachZoom(this.svg.node(), this.zoom);
       this.svg.on('mousemove', () => this.hover(d3.mouse(this.svg.node())))
         .on('mouseleave', () => this.clearCursor()).on('blur', () => this.clearCursor());
       this.svg.node().addEventListener('keydown', (event) => this.onKey(event));
+      this.take(model);
       this.layout();
     }
 
-    summary() {
-      return `Time and energy of one iteration: frontier, ${this.report.plans.length} plans, ` +
-        `${this.report.policies.length} policies and the baseline. Arrow keys walk through the points, ` +
-        'plus and minus zoom, 0 shows all. The tables below hold the same numbers.';
+    take(model) {
+      this.model = model;
+      this.compare = model.baseline ? relative(model.baseline) : null;
+      this.curve = model.curve;
+      this.separateBound = model.separateBound;
+      this.bound = this.separateBound.length ? this.separateBound : this.curve;
+      this.points = model.points.filter((point) => units.isNumber(point.time_s) && units.isNumber(point.energy_j))
+        .sort((a, b) => a.time_s - b.time_s || b.energy_j - a.energy_j);
+      this.svg.attr('aria-label', model.summary);
+    }
+
+    // Draws another model; a plot that is zoomed keeps what it shows.
+    update(model) {
+      this.take(model);
+      if (this.zoom.scale() === 1) this.layout();
+      else this.draw();
     }
 
     layout() {
+      const everything = [...this.points, ...this.curve, ...this.separateBound];
+      this.timeExtent = padded(d3.extent(everything, (point) => point.time_s), 0.05);
+      this.energyExtent = padded(d3.extent(everything, (point) => point.energy_j), 0.07);
+      this.timeUnit = units.timeUnit(this.timeExtent[1]);
+      this.energyUnit = units.energyUnit(this.energyExtent[1]);
       const width = Math.max(260, this.container.clientWidth);
       const narrow = width < 560;
       this.height = narrow ? 340 : 440;
@@ -147,16 +145,17 @@ const frontierPlot = (() => {
         .attr({class: `axis ${name}`, transform: `translate(${x},${y})`}).call(made);
       append('x', 0, bottom, axis(this.x, 'bottom', xTicks, bottom - top));
       append('y', left, 0, axis(this.y, 'left', yTicks, right - left));
-      const toSaving = (energy) => this.compare.saving(energy / this.energyUnit.factor);
-      const saving = d3.scale.linear().domain(this.y.domain().map(toSaving)).range(this.y.range());
-      const format = saving.tickFormat(yTicks);
-      append('saving', right, 0, axis(saving, 'right', yTicks, 0)
-        .tickFormat((value) => `${format(value).replace('-', '\u2212')}%`));
       const title = (text, transform, anchor) => this.svg.append('text')
         .attr({class: 'axis-title', transform, 'text-anchor': anchor}).text(text);
       title(`Iteration time (${this.timeUnit.name})`, `translate(${(left + right) / 2},${this.height - 8})`, 'middle');
       title(`Energy per iteration (${this.energyUnit.name})`,
         `translate(14,${(top + bottom) / 2}) rotate(-90)`, 'middle');
+      if (!this.compare) return;
+      const toSaving = (energy) => this.compare.saving(energy / this.energyUnit.factor);
+      const saving = d3.scale.linear().domain(this.y.domain().map(toSaving)).range(this.y.range());
+      const format = saving.tickFormat(yTicks);
+      append('saving', right, 0, axis(saving, 'right', yTicks, 0)
+        .tickFormat((value) => `${format(value).replace('-', '\u2212')}%`));
       title('Saving against baseline', `translate(${this.width - 6},${(top + bottom) / 2}) rotate(-90)`, 'middle');
     }
 
@@ -170,19 +169,19 @@ const frontierPlot = (() => {
       const region = [{x: left - 10, y: top - 10}, {x: bound[0].x, y: top - 10}, ...bound,
         {x: Math.max(far, last.x), y: last.y}, {x: Math.max(far, last.x), y: bottom + 10}, {x: left - 10, y: bottom + 10}];
       plot.append('path').attr({class: 'region', d: `${polyline(region)}Z`});
-      if (this.zoom.scale() === 1 && bottom - bound[0].y > 70) {
+      if (this.model.regionLabel && this.zoom.scale() === 1 && bottom - bound[0].y > 70) {
         plot.append('text').attr({class: 'region-label', x: left + 14, y: bottom - 14})
-          .text(this.report.certificate.verified ? 'no plan of this schedule can be here' : 'below the lower bound (not verified)');
+          .text(this.model.regionLabel);
       }
       if (this.separateBound.length) plot.append('path').attr({class: 'bound', d: polyline(bound)});
       plot.append('path').attr({class: 'curve', d: polyline(this.curve.map((point) => this.place(point)))});
     }
 
-    // The way from the baseline to the chosen plan, as points along it: none without a chosen plan.
+    // The way from the baseline to the point that is its target, as points along it: none without both.
     dropPoints(placed) {
       const kSteps = 24;
       const from = placed.find((point) => point.type === 'baseline');
-      const to = placed.find((point) => point.chosen);
+      const to = placed.find((point) => point.isTarget);
       if (!from || !to) return [];
       return d3.range(kSteps + 1).map((i) => ({x: from.x + (to.x - from.x) * i / kSteps,
         y: from.y + (to.y - from.y) * i / kSteps}));
@@ -190,7 +189,7 @@ const frontierPlot = (() => {
 
     drawPoints(plot, placed) {
       const size = (point) => (point.type === 'plan' ? (point.chosen ? 110 : 42) : 78);
-      const order = {plan: 0, policy: 1, baseline: 2};
+      const order = {plan: 0, policy: 1, baseline: 2, measured: 4};
       plot.selectAll('.point')
         .data([...placed].sort((a, b) => (a.chosen ? 3 : order[a.type]) - (b.chosen ? 3 : order[b.type])))
         .enter().append('path')
@@ -201,33 +200,30 @@ const frontierPlot = (() => {
       const [left, right] = this.xRange;
       const [bottom, top] = this.yRange;
       const isVisible = ({x, y}) => x >= left && x <= right && y >= top && y <= bottom;
-      const text = (point) => (point.chosen ? `${point.name}: ${units.percent(this.compare.saving(point.energy_j), 2)} saved`
-        : point.name);
-      const wanted = placed.filter((point) => isVisible(point) && (point.type !== 'plan' || point.chosen))
+      const wanted = placed.filter((point) => isVisible(point) && point.label)
         .sort((a, b) => Number(Boolean(b.chosen)) - Number(Boolean(a.chosen)) || order[b.type] - order[a.type])
-        .map((point) => ({...point, text: text(point)}));
+        .map((point) => ({...point, text: point.label}));
       const probe = plot.append('text').attr('class', 'label');
       for (const label of wanted) label.width = probe.text(label.text).node().getComputedTextLength() + 4;
       probe.remove();
-      const obstacles = [...placed.filter((point) => point.type !== 'plan' || point.chosen),
+      const obstacles = [...placed.filter((point) => point.label),
         ...this.curve.map((point) => this.place(point)), ...this.dropPoints(placed)];
       const labels = placeLabels(wanted, obstacles, [left, top, right, bottom]);
       plot.selectAll('.leader').data(labels.filter((label) => label.leader)).enter().append('path')
         .attr({class: 'leader', d: (label) => polyline([label, label.leader])});
       plot.selectAll('text.point-label').data(labels).enter().append('text')
-        .attr({class: (label) => `label point-label${label.chosen ? ' saving' : ''}`, x: (label) => label.labelX,
+        .attr({class: (label) => `label point-label${label.isTarget ? ' saving' : ''}`, x: (label) => label.labelX,
           y: (label) => label.labelY})
         .text((label) => label.text);
     }
 
     describe(point) {
-      const rows = [
-        ['Iteration time', `${units.time(point.time_s, 6)} (${units.signedPercent(this.compare.slowdown(point.time_s), 2)})`],
-        ['Energy', units.energy(point.energy_j, 6)],
-        ['Saving', units.percent(this.compare.saving(point.energy_j), 3)],
-      ];
-      const gap = this.compare.gap(point);
-      if (gap !== null) rows.push(['Above the bound', units.percent(gap, 3)]);
+      const {compare} = this;
+      const slower = compare ? ` (${units.signedPercent(compare.slowdown(point.time_s), 2)})` : '';
+      const rows = [['Iteration time', `${units.time(point.time_s, 6)}${slower}`],
+        ['Energy', units.energy(point.energy_j, 6)]];
+      if (compare) rows.push(['Saving', units.percent(compare.saving(point.energy_j), 3)]);
+      if (units.isNumber(point.lower_bound_j)) rows.push(['Above the bound', units.percent(relativeGap(point), 3)]);
       if (point.switches !== undefined) rows.push(['Clock switches', String(point.switches)]);
       return {title: `${point.name} (${point.basis})`, rows};
     }
@@ -247,8 +243,9 @@ const frontierPlot = (() => {
         this.clearCursor();
         return;
       }
-      const basis = this.report.certificate.verified ? 'certified' : 'not verified';
-      this.showCursor(this.place({time_s, energy_j}), this.describe({name: 'Lower bound', basis, time_s, energy_j}));
+      const {boundName, boundBasis} = this.model;
+      this.showCursor(this.place({time_s, energy_j}),
+        this.describe({name: boundName, basis: boundBasis, time_s, energy_j}));
     }
 
     showCursor({x, y}, content) {
@@ -296,27 +293,53 @@ const frontierPlot = (() => {
     }
   }
 
-  const legend = (report) => {
-    const sample = (draw) => {
-      const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg'))
-        .attr({width: 26, height: 14, 'aria-hidden': true});
-      draw(svg);
-      return svg.node();
+  // The model of a report.
+  const ofReport = (report) => {
+    const {verified} = report.certificate;
+    const {saving} = relative(report.baseline);
+    return {
+      curve: curvePoints(report.frontier), separateBound: curvePoints(report.lower_bound), baseline: report.baseline,
+      points: [
+        ...report.plans.map((plan) => {
+          const chosen = plan.number === report.chosen_plan;
+          const name = `Plan ${plan.number}`;
+          return {...plan, type: 'plan', name, basis: 'planned', chosen, isTarget: chosen,
+            label: chosen ? `${name}: ${units.percent(saving(plan.energy_j), 2)} saved` : ''};
+        }),
+        ...report.policies.map((policy) => ({...policy, type: 'policy', basis: 'replayed', label: policy.name})),
+        {...report.baseline, type: 'baseline', name: 'Baseline', label: 'Baseline', basis: 'planned'},
+      ],
+      boundName: 'Lower bound', boundBasis: verified ? 'certified' : 'not verified',
+      regionLabel: verified ? 'no plan of this schedule can be here' : 'below the lower bound (not verified)',
+      summary: `Time and energy of one iteration: frontier, ${report.plans.length} plans, ` +
+        `${report.policies.length} policies and the baseline. Arrow keys walk through the points, ` +
+        'plus and minus zoom, 0 shows all. The tables below hold the same numbers.',
     };
-    const point = (type, css) => sample((svg) => svg.append('path')
-      .attr({class: css, transform: 'translate(13,7)', d: symbol(type, css === 'plan chosen' ? 90 : 56)}));
-    const line = (css) => sample((svg) => svg.append('line').attr({class: css, x1: 0, x2: 26, y1: 7, y2: 7}));
+  };
+
+  // Marks for legends.
+  const sample = (draw) => {
+    const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg'))
+      .attr({width: 26, height: 14, 'aria-hidden': true});
+    draw(svg);
+    return svg.node();
+  };
+  const pointSample = (type, css) => sample((svg) => svg.append('path')
+    .attr({class: css, transform: 'translate(13,7)', d: symbol(type, css === 'plan chosen' ? 90 : 56)}));
+  const lineSample = (css) => sample((svg) => svg.append('line').attr({class: css, x1: 0, x2: 26, y1: 7, y2: 7}));
+
+  const legend = (report) => {
     const exact = report.lower_bound.time_s.length === 0;
     const items = [
-      [line('curve'), exact ? 'frontier = lower bound of any plan of this schedule' : 'frontier'],
-      ...(exact ? [] : [[line('bound'), 'lower bound of any plan of this schedule']]),
-      [point('plan', 'plan'), 'deployable plan'],
-      ...(report.chosen_plan === null ? [] : [[point('plan', 'plan chosen'), 'chosen plan']]),
-      ...(report.policies.length ? [[point('policy', 'policy'), 'policy (replayed)']] : []),
-      [point('baseline', 'baseline'), 'baseline'],
+      [lineSample('curve'), exact ? 'frontier = lower bound of any plan of this schedule' : 'frontier'],
+      ...(exact ? [] : [[lineSample('bound'), 'lower bound of any plan of this schedule']]),
+      [pointSample('plan', 'plan'), 'deployable plan'],
+      ...(report.chosen_plan === null ? [] : [[pointSample('plan', 'plan chosen'), 'chosen plan']]),
+      ...(report.policies.length ? [[pointSample('policy', 'policy'), 'policy (replayed)']] : []),
+      [pointSample('baseline', 'baseline'), 'baseline'],
     ];
     return items.map(([node, text]) => element('li', {}, [node, text]));
   };
 
-  return {Plot, legend};
+  return {Plot, ofReport, legend, lineSample, pointSample};
 })();

@@ -49,7 +49,7 @@
 
   const drawFrontier = () => {
     byId('frontier-legend').replaceChildren(...frontierPlot.legend(report));
-    const plot = new frontierPlot.Plot(byId('frontier'), report);
+    const plot = new frontierPlot.Plot(byId('frontier'), frontierPlot.ofReport(report));
     interaction.attachButtons(byId('frontier').closest('section'), (factor) => plot.zoomBy(factor));
     interaction.onResize(byId('frontier'), () => plot.layout());
     const vertices = report.frontier_vertices;
@@ -61,14 +61,6 @@
     return plot;
   };
 
-  const kindLegend = (kinds) => kinds.map((kind) => {
-    const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg'))
-      .attr({width: 26, height: 14, 'aria-hidden': true});
-    svg.append('rect').attr({width: 26, height: 14, fill: '#b83289'});
-    if (kind !== 'F') svg.append('rect').attr({width: kind === 'W' ? 13 : 26, height: 3, y: 11, fill: '#0000006b'});
-    return element('li', {}, [svg.node(), `${kind} ${timelineData.kKindNames[kind]}`]);
-  });
-
   const drawTimeline = () => {
     const panel = byId('timeline').closest('section');
     if (!chosen.ranks.some((ops) => ops.length)) {
@@ -79,12 +71,12 @@
     if (baselineTimeline.ranks.length) {
       groups.push({title: `${baselineTimeline.label} (planned)`, timeline: baselineTimeline});
     }
-    const timeline = new timelinePlot.Timeline(byId('timeline'), byId('overview'), report, groups);
+    const timeline = new timelinePlot.Timeline(byId('timeline'), byId('overview'), report.blocking_power_w, groups);
     interaction.attachButtons(panel, (factor) => timeline.zoomBy(factor));
     interaction.onResize(byId('timeline'), () => timeline.layout());
     const idle = element('li', {}, [element('span', {class: 'lane-sample'}), 'waiting']);
     const kinds = [...new Set(groups.flatMap((group) => group.timeline.ranks.flat()).map((op) => op.kind))];
-    byId('timeline-legend').replaceChildren(...kindLegend(kinds), idle);
+    byId('timeline-legend').replaceChildren(...timelineLegend.kinds(kinds), idle);
     byId('timeline-caption').textContent = 'Both iterations on one time scale; colour is the clock an op runs at, its ' +
       'number the microbatch. Bars above the colour scale: busy time of the chosen plan by clock. Point at an op to ' +
       'see it and follow its microbatch over the GPUs. Drag to move; click, then scroll to zoom (or Ctrl + scroll).';
@@ -98,7 +90,7 @@
       return;
     }
     const {clocks, colourOf} = timeline;
-    byId('clock-legend').replaceChildren(tables.clockLegend(chosen.ranks.flat(), clocks, colourOf));
+    byId('clock-legend').replaceChildren(timelineLegend.clocks(chosen.ranks.flat(), clocks, colourOf));
     byId('ranks').replaceChildren(tables.ranks(report, chosen, baselineTimeline, clocks, colourOf));
   };
 

@@ -2,16 +2,16 @@
 // the same in grey and with any colour vision.
 const palette = (() => {
   const kPlasma = ['#0d0887', '#5302a3', '#8b0aa5', '#b83289', '#db5c68', '#f48849', '#febd2a', '#f0f921'];
-  // Ends of the scale that would vanish on a dark or a light page are left out.
-  const kSpan = {light: [0.05, 0.8], dark: [0.2, 0.84]};
   const darkQuery = window.matchMedia('screen and (prefers-color-scheme: dark)');
 
   const plasma = d3.scale.linear().domain(d3.range(kPlasma.length).map((i) => i / (kPlasma.length - 1)))
     .range(kPlasma).interpolate(d3.interpolateLab).clamp(true);
 
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
   // Function of a clock in [low, high] MHz; each clock's fill and the text colour that reads on it.
   const clockColours = (lowMhz, highMhz) => {
-    const [from, to] = kSpan[darkQuery.matches ? 'dark' : 'light'];
+    const [from, to] = [Number(css('--clocks-from')), Number(css('--clocks-to'))];
     const cache = new Map();
     return (clockMhz) => {
       if (!cache.has(clockMhz)) {
@@ -23,10 +23,11 @@ const palette = (() => {
     };
   };
 
-  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const onChange = (redraw) => {
-    darkQuery.addEventListener('change', redraw);
-    window.matchMedia('print').addEventListener('change', redraw);
-  };
-  return {clockColours, css, onChange};
+  // Whatever takes colours into a drawing draws anew when they change.
+  const redraws = [];
+  const onChange = (redraw) => redraws.push(redraw);
+  const changed = () => redraws.forEach((redraw) => redraw());
+  darkQuery.addEventListener('change', changed);
+  window.matchMedia('print').addEventListener('change', changed);
+  return {clockColours, css, onChange, changed};
 })();

@@ -1,33 +1,5 @@
 // Tables, cards and the explanations around the plots.
 const tables = (() => {
-  const headCell = ([name, unit]) => {
-    const cell = element('th', {scope: 'col', text: name});
-    if (unit) cell.append(element('small', {text: unit}));
-    return cell;
-  };
-
-  // `columns`: [{head: [name, unit], text: row => string} or {head, node: row => Node}], the first names the row.
-  const table = (columns, rows, rowClass = () => '') => {
-    const body = element('tbody');
-    for (const row of rows) {
-      const cells = columns.map((column, i) => {
-        const cell = element(i === 0 ? 'th' : 'td', i === 0 ? {scope: 'row'} : {});
-        if (column.css) cell.className = column.css;
-        if (column.text) cell.textContent = column.text(row);
-        else cell.append(...[column.node(row)].flat());
-        return cell;
-      });
-      const css = rowClass(row);
-      body.append(element('tr', css ? {class: css} : {}, cells));
-    }
-    return element('table', {}, [
-      element('thead', {}, [element('tr', {}, columns.map(({head, css}) => {
-        const cell = headCell(head);
-        if (css === 'text') cell.className = css;
-        return cell;
-      }))]), body]);
-  };
-
   // Columns that plans and policies share, in units that suit all rows and the baseline.
   const figureColumns = (rows, baseline) => {
     const compare = relative(baseline);
@@ -56,7 +28,7 @@ const tables = (() => {
     const rows = [{...report.baseline, name: 'baseline', isBaseline: true, note: report.baseline.description},
       ...report.policies];
     const columns = figureColumns(rows, report.baseline);
-    return table([
+    return dataTable([
       {head: ['Policy'], node: (row) => marked(row.name, row.isBaseline ? 'planned' : '')},
       columns.time, columns.slowdown, columns.energy, columns.saving, columns.gap, columns.switches,
       {head: ['Time to plan'], text: (row) => units.time(row.plan_time_s, 3)},
@@ -67,7 +39,7 @@ const tables = (() => {
   const plans = (report) => {
     const isChosen = (row) => row.number === report.chosen_plan;
     const columns = figureColumns(report.plans, report.baseline);
-    return table([
+    return dataTable([
       {head: ['Plan'], node: (row) => marked(String(row.number), isChosen(row) ? 'chosen' : '')},
       columns.deadline, columns.time, columns.slowdown, columns.energy, columns.saving, columns.bound, columns.gap,
       columns.switches,
@@ -78,21 +50,15 @@ const tables = (() => {
   const clockHistogram = (ops, [low, high], colourOf, {width = 132, height = 26} = {}) => {
     const bars = timelineData.timeByClock(ops);
     const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg'))
-      .attr({width, height, role: 'img', 'aria-label': describeClocks(ops)});
+      .attr({width, height, role: 'img', 'aria-label': timelineData.describeClocks(ops)});
     const x = d3.scale.linear().domain(high > low ? [low, high] : [low - 1, high + 1]).range([3, width - 3]);
     const y = d3.scale.linear().domain([0, d3.max(bars, (bar) => bar.time_s) || 1]).range([0, height - 3]);
     svg.append('line').attr({x1: 0, x2: width, y1: height - 0.5, y2: height - 0.5, stroke: 'var(--rule)'});
     svg.selectAll('rect').data(bars).enter().append('rect')
       .attr({x: (bar) => x(bar.clock_mhz) - 2, width: 4, y: (bar) => height - 1 - Math.max(2, y(bar.time_s)),
         height: (bar) => Math.max(2, y(bar.time_s)), fill: (bar) => colourOf(bar.clock_mhz).fill});
-    svg.append('title').text(describeClocks(ops));
+    svg.append('title').text(timelineData.describeClocks(ops));
     return svg.node();
-  };
-
-  const describeClocks = (ops) => {
-    const bars = timelineData.timeByClock(ops);
-    const total = d3.sum(bars, (bar) => bar.time_s);
-    return bars.map((bar) => `${bar.clock_mhz} MHz: ${units.percent(100 * bar.time_s / total, 1)}`).join(', ');
   };
 
   const clockRange = (ops) => {
@@ -122,7 +88,7 @@ const tables = (() => {
         {head: ['Busy time by clock', `${clocks[0]} to ${clocks[1]} MHz`], css: 'hist',
           node: (row) => clockHistogram(of(row), clocks, colourOf)}];
     });
-    return table([
+    return dataTable([
       {head: ['GPU'], text: (row) => String(row.rank)},
       {head: ['Stage'], text: (row) => row.stages.join(', ')},
       {head: ['Waiting', '% of iteration'], text: (row) => units.fixed(row.blockedShare, 2)},
@@ -134,31 +100,5 @@ const tables = (() => {
     ], rows);
   };
 
-  // Gradient with ticks and, above it, how the chosen plan's busy time spreads over the clocks.
-  const clockLegend = (ops, [low, high], colourOf) => {
-    const [width, barsHeight, stripHeight] = [300, 30, 10];
-    const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg'))
-      .attr({width: width + 40, height: barsHeight + stripHeight + 20, role: 'img',
-        'aria-label': `Colours by clock. Busy time of the chosen plan: ${describeClocks(ops)}`});
-    const x = d3.scale.linear().domain(high > low ? [low, high] : [low - 1, high + 1]).range([16, width]);
-    const bars = timelineData.timeByClock(ops);
-    const total = d3.sum(bars, (bar) => bar.time_s);
-    const y = d3.scale.linear().domain([0, d3.max(bars, (bar) => bar.time_s) || 1]).range([0, barsHeight - 4]);
-    svg.selectAll('.bar').data(bars).enter().append('rect')
-      .attr({class: 'bar', x: (bar) => x(bar.clock_mhz) - 2, width: 4, y: (bar) => barsHeight - Math.max(1.5, y(bar.time_s)),
-        height: (bar) => Math.max(1.5, y(bar.time_s)), fill: (bar) => colourOf(bar.clock_mhz).fill})
-      .append('title').text((bar) => `${bar.clock_mhz} MHz: ${units.percent(100 * bar.time_s / total, 1)} of busy time`);
-    const steps = d3.range(60);
-    const mhz = d3.scale.linear().domain([0, steps.length]).range(x.domain());
-    svg.selectAll('.strip').data(steps).enter().append('rect')
-      .attr({class: 'strip', x: (i) => x(mhz(i)), width: (width - 16) / steps.length + 0.6, y: barsHeight + 2,
-        height: stripHeight, fill: (i) => colourOf(mhz(i + 0.5)).fill});
-    const ticks = low === high ? [low] : x.ticks(4);
-    svg.selectAll('text').data(ticks).enter().append('text')
-      .attr({x: (tick) => x(tick), y: barsHeight + stripHeight + 15, 'text-anchor': 'middle'})
-      .text((tick, i) => (i === ticks.length - 1 ? `${tick} MHz` : String(tick)));
-    return svg.node();
-  };
-
-  return {policies, plans, ranks, clockLegend};
+  return {policies, plans, ranks};
 })();

@@ -30,10 +30,11 @@ const timelinePlot = (() => {
   };
 
   class Timeline {
-    constructor(container, overview, report, groups) {
+    // `blockingPower_w`: of each rank, empty where it is not known. `groups`: [{title, timeline}].
+    constructor(container, overview, blockingPower_w, groups) {
       this.container = container;
-      this.report = report;
-      this.groups = groups;  // [{title, timeline}]
+      this.blockingPower_w = blockingPower_w;
+      this.groups = groups;
       this.end_s = Math.max(...groups.map(({timeline}) => timeline.time_s));
       this.clocks = d3.extent(groups.flatMap(({timeline}) => timeline.ranks.flat()), (op) => op.clock_mhz);
       this.lanes = groups.flatMap(({timeline}, group) => timeline.ranks.map((ops, rank) => ({group, rank, ops})));
@@ -245,9 +246,10 @@ const timelinePlot = (() => {
         ['Clock', `${op.clock_mhz}\u00a0MHz`],
         ['Start', units.time(op.start_s, 6)],
         ['Duration', units.time(op.duration_s, 5)],
-        ['Energy', units.energy(op.energy_j, 4)],
-        ['Mean power', units.power(op.energy_j / op.duration_s)],
       ];
+      if (units.isNumber(op.energy_j)) {
+        rows.push(['Energy', units.energy(op.energy_j, 4)], ['Mean power', units.power(op.energy_j / op.duration_s)]);
+      }
       const base = group === 0 ? this.baselineOps.get(timelineData.opKey(op)) : null;
       if (base) {
         const change = (value, reference) => units.signedPercent(100 * (value / reference - 1), 1);
@@ -263,13 +265,13 @@ const timelinePlot = (() => {
       const next = timelineData.firstEndingAfter(ops, time_s);
       const start_s = next > 0 ? ops[next - 1].start_s + ops[next - 1].duration_s : 0;
       const end_s = next < ops.length ? ops[next].start_s : this.groups[group].timeline.time_s;
-      return {title: 'Waiting', rows: [
-        ['GPU', String(rank)],
-        ['Start', units.time(start_s, 6)],
-        ['Duration', units.time(end_s - start_s, 5)],
-        ['Blocking power', units.power(this.report.blocking_power_w[rank])],
-        ['Energy', units.energy((end_s - start_s) * this.report.blocking_power_w[rank])],
-      ], colour: this.css.lane};
+      const rows = [['GPU', String(rank)], ['Start', units.time(start_s, 6)],
+        ['Duration', units.time(end_s - start_s, 5)]];
+      const power_w = this.blockingPower_w[rank];
+      if (units.isNumber(power_w)) {
+        rows.push(['Blocking power', units.power(power_w)], ['Energy', units.energy((end_s - start_s) * power_w)]);
+      }
+      return {title: 'Waiting', rows, colour: this.css.lane};
     }
 
     clear() {

@@ -30,6 +30,12 @@ const timelineData = (() => {
     return [...sums].map(([clock_mhz, time_s]) => ({clock_mhz, time_s})).sort((a, b) => a.clock_mhz - b.clock_mhz);
   };
 
+  const describeClocks = (ops) => {
+    const bars = timeByClock(ops);
+    const total = d3.sum(bars, (bar) => bar.time_s);
+    return bars.map((bar) => `${bar.clock_mhz} MHz: ${units.percent(100 * bar.time_s / total, 1)}`).join(', ');
+  };
+
   const kKindNames = {F: 'forward', B: 'backward', I: 'input gradient', W: 'weight gradient'};
-  return {decode, opKey, firstEndingAfter, opAt, busy, timeByClock, kKindNames};
+  return {decode, opKey, firstEndingAfter, opAt, busy, timeByClock, describeClocks, kKindNames};
 })();

@@ -43,10 +43,13 @@ const units = (() => {
     signedPercent};
 })();
 
+// How far an energy is above its lower bound, in per cent; null without a bound.
+const relativeGap = ({energy_j, lower_bound_j}) =>
+  units.isNumber(lower_bound_j) ? 100 * (energy_j - lower_bound_j) / lower_bound_j : null;
+
 // Comparisons with the baseline and with the lower bound, in per cent.
 const relative = (baseline) => ({
   saving: (energy_j) => 100 * (baseline.energy_j - energy_j) / baseline.energy_j,
   slowdown: (time_s) => 100 * (time_s - baseline.time_s) / baseline.time_s,
-  gap: ({energy_j, lower_bound_j}) =>
-    units.isNumber(lower_bound_j) ? 100 * (energy_j - lower_bound_j) / lower_bound_j : null,
+  gap: relativeGap,
 });

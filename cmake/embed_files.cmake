@@ -1,5 +1,6 @@
-# cmake -DOUTPUT=page_files.cpp "-DFILES=a.html;b.js" -P embed_files.cmake
-# Writes the files as byte arrays into one C++ source that defines page_file (page_files.h).
+# cmake -DOUTPUT=page_files.cpp -DHEADER=report/page_files.h -DFUNCTION=page_file "-DFILES=a.html;b.js" -P embed_files.cmake
+# Writes the files as byte arrays into one C++ source that defines FUNCTION, which HEADER declares in namespace lowgear:
+# std::string_view FUNCTION(std::string_view name), throwing std::out_of_range where there is no file of that name.
 set(arrays "")
 set(entries "")
 set(index 0)
@@ -15,7 +16,7 @@ endforeach()
 
 file(WRITE ${OUTPUT} "// Made by embed_files.cmake.
 // NOLINTBEGIN
-#include \"report/page_files.h\"
+#include \"${HEADER}\"
 
 #include <stdexcept>
 #include <string>
@@ -24,20 +25,20 @@ namespace lowgear {
 
 namespace {
 
-struct PageFile {
+struct EmbeddedFile {
   std::string_view name;
   std::string_view content;
 };
 
 ${arrays}}  // namespace
 
-std::string_view page_file(std::string_view name) {
-  static const PageFile files[] = {
+std::string_view ${FUNCTION}(std::string_view name) {
+  static const EmbeddedFile files[] = {
 ${entries}  };
-  for (const PageFile& file : files) {
+  for (const EmbeddedFile& file : files) {
     if (file.name == name) return file.content;
   }
-  throw std::out_of_range(\"the report has no page file \" + std::string(name));
+  throw std::out_of_range(\"no embedded file is named \" + std::string(name));
 }
 
 }  // namespace lowgear
