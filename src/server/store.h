@@ -83,7 +83,7 @@ struct StoreChange {
 struct StoreContents {
   std::vector<StoredJob> jobs;  ///< oldest first
   std::vector<StoredRank> ranks;
-  std::vector<StoredReports> reports;  ///< the newest of every rank, oldest first
+  std::vector<StoredReports> reports;  ///< of the newest iterations of every job, oldest first
   std::vector<StoredPlan> plans;       ///< the newest of every job, oldest first
   std::vector<StoredCells> cells;
   std::vector<StoredDecision> decisions;  ///< the newest of every job, oldest first
@@ -93,7 +93,8 @@ struct StoreContents {
 enum class StoreOutcome : unsigned char {
   committed,
   disk_full,  ///< nothing of the change is kept
-  failed,     ///< likewise; the store has said why in its log
+  busy,       ///< likewise: more waits to be written than may; later there is room again
+  failed,     ///< likewise: the change contradicts what is stored, or the disk fails; the store has said why in its log
 };
 
 /// Where the control plane keeps what must outlive it.
@@ -102,10 +103,12 @@ class Store {
   virtual ~Store() = default;
   /// Throws Error when the store cannot be read.
   [[nodiscard]] virtual StoreContents load() = 0;
-  /// Writes the change behind those that were given before. `done` is called on the server's thread once the outcome
-  /// is certain: committed changes survive the end of the process at any moment. May be empty.
+  /// Writes the change behind those that were given before. `done` (may be empty) is called on the server's thread,
+  /// never before this returns, once the outcome is certain: a committed change survives the end of the process, and of
+  /// the machine, at any moment. Changes are told in the order in which they are written; one that is `busy` at once.
   virtual void write(StoreChange change, std::function<void(StoreOutcome)> done) = 0;
-  /// Older decisions and iterations, for people who look back; `done` is called on the server's thread.
+  /// Decisions above `after`, the lowest first, at most `limit`, for people who look back; with everything that was
+  /// written before. `done` is called on the server's thread, without any when they cannot be read.
   virtual void read_decisions(std::string job, std::int64_t after, int limit,
                               std::function<void(std::vector<StoredDecision>)> done) = 0;
 };

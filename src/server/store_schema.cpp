@@ -1,0 +1,70 @@
+#include "server/store_schema.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace lowgear {
+namespace {
+
+/// "LwGr": marks the file as this server's (SQLite's `application_id`).
+constexpr std::int64_t kApplicationId = 0x4C774772;
+
+// Reports of one iteration lie beside each other: all ranks of a job report the same iteration at about the same time,
+// which then touches few pages, and the oldest are removed by range.
+constexpr std::array<const char*, 1> kSteps = {R"(
+CREATE TABLE jobs (
+  id TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL UNIQUE, spec TEXT NOT NULL, state TEXT NOT NULL,
+  created_s REAL NOT NULL, finished_s REAL
+) WITHOUT ROWID;
+CREATE INDEX jobs_by_end ON jobs (finished_s, created_s);
+CREATE TABLE ranks (
+  job TEXT NOT NULL, rank INTEGER NOT NULL, document TEXT NOT NULL, PRIMARY KEY (job, rank)
+) WITHOUT ROWID;
+CREATE TABLE reports (
+  job TEXT NOT NULL, first_iteration INTEGER NOT NULL, rank INTEGER NOT NULL, last_iteration INTEGER NOT NULL,
+  document TEXT NOT NULL, PRIMARY KEY (job, first_iteration, rank)
+) WITHOUT ROWID;
+CREATE TABLE plans (
+  job TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, PRIMARY KEY (job, version)
+);
+CREATE TABLE cells (
+  job TEXT NOT NULL, rank INTEGER NOT NULL, plan_version INTEGER NOT NULL, document TEXT NOT NULL,
+  PRIMARY KEY (job, rank, plan_version)
+);
+CREATE TABLE decisions (
+  job TEXT NOT NULL, id INTEGER NOT NULL, time_s REAL NOT NULL, document TEXT NOT NULL, PRIMARY KEY (job, id)
+) WITHOUT ROWID;
+CREATE TABLE documents (key TEXT PRIMARY KEY NOT NULL, document TEXT NOT NULL);
+)"};
+
+}  // namespace
+
+std::span<const char* const> store_schema_steps() { return kSteps; }
+
+void migrate(Database& database, std::span<const char* const> steps) {
+  const std::string name = printable(database.path().string());
+  const std::int64_t version = database.integer("PRAGMA user_version");
+  const bool is_empty = version == 0 && database.integer("SELECT count(*) FROM sqlite_schema") == 0;
+  if (!is_empty && database.integer("PRAGMA application_id") != kApplicationId) {
+    throw InputError(fmt::format("{}: a database of another program; choose another state folder", name));
+  }
+  const auto newest = static_cast<std::int64_t>(steps.size());
+  if (version < 0 || version > newest) {
+    throw InputError(
+        fmt::format("{}: has version {}, and this lowgear knows up to {}; use the newer lowgear that wrote it", name,
+                    version, newest));
+  }
+  database.use_write_ahead_log();  // only now is it certain that the file is ours
+  for (std::int64_t next = version; next < newest; ++next) {
+    Transaction transaction(database);
+    database.execute(steps[static_cast<std::size_t>(next)]);
+    database.execute(
+        fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, next + 1).c_str());
+    transaction.commit();
+  }
+}
+
+}  // namespace lowgear
