@@ -13,7 +13,11 @@ namespace {
 constexpr int kMaxRanks = 1'000'000;
 /// Median of |a - b| for independent normal a and b of standard deviation 1.
 constexpr double kMedianDifference = 0.9539;
-constexpr double kSlowestNoiseGain = 0.02;
+constexpr double kSlowestNoiseGain = 0.01;
+/// Gain of the first iteration is one over this.
+constexpr double kFirstNoiseWeight = 8;
+/// A rank's noise counts as its own from this factor on.
+constexpr double kOwnNoise = 1.5;
 constexpr double kMostNoise = 0.5;
 /// What one iteration adds to the sum at most, in thresholds.
 constexpr double kMostOfOneIteration = 0.6;
@@ -22,8 +26,15 @@ constexpr double kFewRanksGain = 0.05;
 /// The common level follows no faster than this per iteration, before the gain.
 constexpr double kMostCommonStep = 0.05;
 constexpr double kFewRanksMostStep = 0.02;
+/// By how many standard errors a slowdown is above what is reported.
+constexpr double kSignificance = 2.5;
+/// Standard error of a median, in those of a mean.
+constexpr double kMedianError = 1.25;
+/// A CUSUM that has not led to a report by then starts again.
+constexpr int kMostAlarmIterations = 256;
 /// A factor that was found from two iterations is corrected when more of them differ by this.
 constexpr double kCorrection = 0.005;
+constexpr int kCorrectionInterval = 8;
 
 /// Threshold of a one-sided CUSUM of normal values of standard deviation 1, in that unit, for a mean time between false
 /// alarms (Siegmund 1985, "Sequential Analysis"; with his correction for the overshoot).
@@ -84,7 +95,8 @@ StragglerDetector::StragglerDetector(int ranks, const StragglerOptions& options)
   if (ranks < 1 || ranks > kMaxRanks) {
     throw InputError(fmt::format("straggler detector: {} ranks; it takes 1 to {}", ranks, kMaxRanks));
   }
-  allowance_ = std::log(options.appears_at) / 2;
+  allowance_ = (std::log(options.appears_at) + std::log(options.disappears_at)) / 2;
+  common_noise_ = options.first_noise;
   Rank first;
   first.median_difference = kMedianDifference * options.first_noise;
   ranks_.assign(static_cast<std::size_t>(ranks), first);
@@ -93,6 +105,7 @@ StragglerDetector::StragglerDetector(int ranks, const StragglerOptions& options)
 std::vector<SlowdownChange> StragglerDetector::observe(std::span<const RankIteration> ranks) {
   check(ranks);
   for (const RankIteration& iteration : ranks) add(ranks_[static_cast<std::size_t>(iteration.rank)], iteration);
+  follow_noise();
   std::vector<SlowdownChange> changes;
   for (const RankIteration& iteration : ranks) {
     if (auto change = judge(iteration.rank)) changes.push_back(*change);
@@ -134,7 +147,7 @@ void StragglerDetector::add(Rank& rank, const RankIteration& iteration) const {
   const double log_ratio = std::log(iteration.compute_time_s / iteration.expected_time_s);
   if (rank.seen > 0) {
     const double difference = std::abs(log_ratio - rank.log_ratio[(rank.seen - 1) % kHistory]);
-    const double gain = std::max(kSlowestNoiseGain, 1.0 / (static_cast<double>(rank.seen) + 3));
+    const double gain = std::max(kSlowestNoiseGain, 1.0 / (static_cast<double>(rank.seen) + kFirstNoiseWeight));
     rank.median_difference *= std::exp(difference > rank.median_difference ? gain : -gain);
     rank.median_difference =
         std::clamp(rank.median_difference, kMedianDifference * options_.least_noise, kMedianDifference * kMostNoise);
@@ -150,7 +163,10 @@ void StragglerDetector::add(Rank& rank, const RankIteration& iteration) const {
   if (rank.is_slow) rank.faster.add(-deviation - allowance_, kMostNoise);
 }
 
-double StragglerDetector::noise_of(const Rank& rank) const { return rank.median_difference / kMedianDifference; }
+double StragglerDetector::noise_of(const Rank& rank) const {
+  const double own = rank.median_difference / kMedianDifference;
+  return own < common_noise_ * kOwnNoise && own * kOwnNoise > common_noise_ ? common_noise_ : own;
+}
 
 double StragglerDetector::threshold(const Rank& rank) const {
   const double noise = noise_of(rank);
@@ -174,6 +190,22 @@ double StragglerDetector::recent_level(const Rank& rank, int iterations) const {
 bool StragglerDetector::is_slower(const Rank& rank) const {
   const double least = rank.level + allowance_;
   return rank.seen >= 2 && rank.slower.sum > threshold(rank) && latest(rank, 0) > least && latest(rank, 1) > least;
+}
+
+/// How slow a rank with an alarm is, when that is surely enough to report.
+std::optional<double> StragglerDetector::confirmed_level(const Rank& rank) const {
+  const int iterations = rank.slower.iterations;
+  const auto is_confirmed = [&](double level, int count) {
+    return level - kSignificance * noise_of(rank) / std::sqrt(count) >= std::log(options_.appears_at);
+  };
+  for (const int count : {2, static_cast<int>(kHistory)}) {
+    const double level = recent_level(rank, std::min(count, iterations));
+    if (is_confirmed(level, std::min(count, iterations))) return level;
+  }
+  // More than is remembered: the sum itself tells their mean.
+  const double level = allowance_ + rank.slower.sum / iterations;
+  if (is_confirmed(level, iterations)) return level;
+  return std::nullopt;
 }
 
 SlowdownCause StragglerDetector::cause_of(const Rank& rank) const {
@@ -214,12 +246,9 @@ std::optional<SlowdownChange> StragglerDetector::judge(int index) {
   if (!is_slower(rank)) return std::nullopt;
   if (cause_of(rank) == SlowdownCause::straggler && is_common(rank)) return std::nullopt;
   const int iterations = rank.slower.iterations;
-  // The sum itself tells the mean of more iterations than are remembered.
-  const double level = iterations <= static_cast<int>(kHistory) ? recent_level(rank, iterations)
-                                                                : allowance_ + rank.slower.sum / iterations;
-  rank.slower = {};
-  if (level < std::log(options_.appears_at)) return std::nullopt;
-  return set_level(index, level, iterations);
+  if (const auto level = confirmed_level(rank)) return set_level(index, *level, iterations);
+  if (iterations >= kMostAlarmIterations) rank.slower = {};
+  return std::nullopt;
 }
 
 /// A rank whose slowdown is known: has it gone, or become another, or can it be told better by now?
@@ -230,9 +259,17 @@ std::optional<SlowdownChange> StragglerDetector::judge_slow(int index) {
     const int iterations = is_faster ? rank.faster.iterations : rank.slower.iterations;
     return set_level(index, recent_level(rank, iterations), iterations);
   }
-  if (rank.iterations_at_level == static_cast<int>(kHistory)) {
-    const double level = recent_level(rank, static_cast<int>(kHistory));
-    if (std::abs(level - rank.level) > kCorrection) return set_level(index, level, static_cast<int>(kHistory));
+  if (rank.iterations_at_level % kCorrectionInterval == 0) {
+    const int iterations = rank.iterations_at_level;
+    const double level = recent_level(rank, iterations);
+    const double error = kMedianError * noise_of(rank) / std::sqrt(std::min<double>(iterations, kHistory));
+    const bool is_gone = level + error <= std::log(options_.disappears_at);
+    const bool is_other = iterations <= static_cast<int>(kHistory) && std::abs(level - rank.level) > kCorrection;
+    if (is_gone || is_other) {
+      const SlowdownChange change = set_level(index, level, iterations);
+      rank.iterations_at_level = iterations;
+      return change;
+    }
   }
   const SlowdownCause cause = cause_of(rank);
   if (rank.cause != SlowdownCause::straggler || cause == SlowdownCause::straggler) return std::nullopt;
@@ -249,6 +286,13 @@ SlowdownChange StragglerDetector::set_level(int index, double level, int iterati
   rank.slower = {};
   rank.faster = {};
   return {index, std::exp(rank.level), rank.cause, iterations};
+}
+
+void StragglerDetector::follow_noise() {
+  std::vector<double> noises;
+  noises.reserve(ranks_.size());
+  for (const Rank& rank : ranks_) noises.push_back(rank.median_difference / kMedianDifference);
+  common_noise_ = median(noises);
 }
 
 void StragglerDetector::follow_common_level(std::span<const RankIteration> ranks) {

@@ -54,12 +54,17 @@ struct StragglerOptions {
 /// Finds ranks that have become persistently slower than their profile says, and tells when they are back.
 ///
 /// Each rank's x = log(compute time / expected time), less the level that all ranks have in common, goes into a CUSUM
-/// test (Page 1954): S = max(0, S + x - k), with k half of log(appears_at); S > h is an alarm. A large deviation
-/// reaches h in few iterations and a small one in more. h follows from k and the rank's noise by Siegmund's formula for
-/// the mean time between false alarms, (exp(2kb) - 2kb - 1) / (2 k^2) with b = h + 1.166, all in units of the noise.
-/// One iteration adds at most 0.6 h, and the last two must both be above k: no single outlier is an alarm, and 1.2x at
-/// 2 % noise is one after its second iteration. The noise is tracked per rank from the differences between iterations
-/// (their median, by stochastic approximation), which a slowdown that lasts changes only twice.
+/// test (Page 1954): S = max(0, S + x - k), with k halfway between the logarithms of `disappears_at` and `appears_at`;
+/// S > h is an alarm. A large deviation reaches h in few iterations and a small one in more. h follows from k and the
+/// rank's noise by Siegmund's formula for the mean time between false alarms, (exp(2kb) - 2kb - 1) / (2 k^2) with
+/// b = h + 1.166, all in units of the noise. One iteration adds at most 0.6 h, and the last two must both be above k:
+/// no single outlier is an alarm, and 1.2x at 2 % noise is one after its second iteration. A slowdown is reported when,
+/// on top, the mean of the last 2, the last 16 or all iterations since S was 0 is above `appears_at` by 2.5 standard
+/// errors.
+///
+/// Noise is tracked per rank from the differences between iterations (their median, by stochastic approximation), which
+/// a slowdown that lasts changes only twice; where a rank's is within a factor of 1.5 of the median of all ranks, that
+/// is taken.
 ///
 /// A rank with a known factor is tested in both directions around it; recovery may take one iteration, as clocks that
 /// are too high for a while cost less than a job that waits. Eight iterations after a factor was reported it is
@@ -84,7 +89,7 @@ class StragglerDetector {
   [[nodiscard]] double noise(int rank) const;
 
  private:
-  static constexpr std::size_t kHistory = 8;
+  static constexpr std::size_t kHistory = 16;
 
   /// One side of the test.
   struct Cusum {
@@ -113,12 +118,14 @@ class StragglerDetector {
   [[nodiscard]] double latest(const Rank& rank, std::size_t back) const;
   [[nodiscard]] double recent_level(const Rank& rank, int iterations) const;
   [[nodiscard]] bool is_slower(const Rank& rank) const;
+  [[nodiscard]] std::optional<double> confirmed_level(const Rank& rank) const;
   [[nodiscard]] SlowdownCause cause_of(const Rank& rank) const;
   [[nodiscard]] bool is_common(const Rank& alarmed);
   void move_common_level(double by);
   [[nodiscard]] std::optional<SlowdownChange> judge(int index);
   [[nodiscard]] std::optional<SlowdownChange> judge_slow(int index);
   [[nodiscard]] SlowdownChange set_level(int index, double level, int iterations);
+  void follow_noise();
   void follow_common_level(std::span<const RankIteration> ranks);
   [[nodiscard]] std::optional<SlowdownChange> judge_common_level();
 
@@ -126,6 +133,7 @@ class StragglerDetector {
   double allowance_ = 0;  ///< k
   std::vector<Rank> ranks_;
   double common_ = 0;  ///< log
+  double common_noise_ = 0;
   double reported_common_ = 0;
 };
 
