@@ -63,15 +63,17 @@ void SlowdownGuard::set_plans(std::vector<double> planned_times_s) {
     }
   }
   const double before_s = planned_times_s_.empty() ? 0 : planned_time_s(level_);
-  in_flight_time_s_ = std::max(settling_ > 0 ? in_flight_time_s_ : 0, before_s);
+  const double in_flight_s = std::max(settling_ > 0 ? in_flight_time_s_ : 0, before_s);
   planned_times_s_ = std::move(planned_times_s);
-  settling_ = options_.reaction_iterations;
-  ratios_.clear();
   level_.steps_back = std::min(level_.steps_back, last_step());
-  if (!level_.is_full_clocks && lost_s_ + reserve_s(planned_time_s(level_)) > allowed_s()) {
+  if (!level_.is_full_clocks && lost_s_ + reserve_s(std::max(in_flight_s, planned_time_s(level_))) > allowed_s()) {
     level_.is_full_clocks = true;
     changed_s_ = now_s_;
   }
+  if (planned_time_s(level_) == before_s) return;
+  in_flight_time_s_ = in_flight_s;
+  settling_ = options_.reaction_iterations;
+  ratios_.clear();
 }
 
 std::optional<GuardDecision> SlowdownGuard::observe(double now_s, double iteration_time_s, double full_clock_scale) {
