@@ -1,0 +1,92 @@
+// What somebody should know before trusting the figures, or act on.
+import shared from './shared.js';
+import {announce} from './parts.js';
+import {basisOf, counted, guardLimit_pct, isOver, kStates} from './words.js';
+
+const {element, units} = shared;
+
+const list = (rows) => {
+  const kShown = 8;
+  const names = rows.slice(0, kShown).map((row) => row.rank).join(', ');
+  return `${rows.length === 1 ? 'rank' : 'ranks'} ${names}${rows.length > kShown ? ` and ${rows.length - kShown} more` : ''}`;
+};
+
+const having = (rows, problem) => rows.filter((row) => row.problems.includes(problem));
+
+const capText = ({scope, watts, swing_w: swing}) => 'Power cap: ' + [
+  ...(units.isNumber(watts) ? [`at most ${units.power(watts)} per ${scope === 'gpu' ? 'GPU' : scope}`] : []),
+  ...(units.isNumber(swing) ? [`a swing of at most ${units.power(swing)} between pipeline phases`] : [])].join(', ') + '.';
+
+// [[severity, text]], the most severe first.
+const alertsOf = ({summary: job}, rows, connection) => {
+  const alerts = [];
+  const add = (severity, text) => alerts.push([severity, text]);
+  if (connection.state === 'away') {
+    add('bad', 'The server does not answer: everything on this page is as old as its last answer. Training goes on with its last plan.');
+  }
+  if (job.state === 'failed') add('bad', `The job failed${job.reason ? `: ${job.reason}` : '.'}`);
+  const silent = having(rows, 'silent');
+  if (silent.length) add('bad', `Nothing heard from ${list(silent)}: their figures are old.`);
+  if (units.isNumber(job.slowdown_pct) && job.slowdown_pct > guardLimit_pct(job)) {
+    add('bad', `Iterations take ${units.signedPercent(job.slowdown_pct, 1)} of the ${basisOf(job)} baseline, past the guard ` +
+      `of ${units.percent(guardLimit_pct(job), 1)}.`);
+  }
+  for (const {rank, factor, cause} of job.stragglers.slice(0, 8)) {
+    add('warn', `Rank ${rank} is slower by a factor of ${units.fixed(factor, 2)} (${cause}): the others wait for it, so their clocks may fall.`);
+  }
+  if (job.stragglers.length > 8) add('warn', `${counted(job.stragglers.length - 8, 'more rank is', 'more ranks are')} slower.`);
+  const hot = having(rows, 'hot');
+  if (hot.length) add('warn', `Heat holds clocks down on ${list(hot)}.`);
+  const limited = having(rows, 'power-throttled');
+  if (limited.length) add('warn', `The power limit holds clocks down on ${list(limited)}.`);
+  const late = having(rows, 'old plan');
+  if (late.length) add('warn', `An older plan is still followed by ${list(late)}.`);
+  if (job.power_cap) add('info', capText(job.power_cap));
+  if (job.state === 'observing' && job.reason) add('info', `Observed only: ${job.reason}`);
+  return alerts;
+};
+
+const kMarks = {bad: '!', warn: '!', info: 'i'};
+
+export class Alerts {
+  constructor() {
+    this.node = element('ul', {class: 'alerts', 'aria-label': 'Alerts'});
+    this.shown = '';
+  }
+
+  update(store, rows, connection) {
+    const alerts = isOver(store.summary) && connection.state !== 'away' && store.summary.state !== 'failed' ? []
+      : alertsOf(store, rows, connection);
+    const text = JSON.stringify(alerts);
+    if (text === this.shown) return;
+    const before = new Set(this.shown ? JSON.parse(this.shown).map(([, line]) => line) : []);
+    const fresh = alerts.filter(([severity, line]) => severity !== 'info' && !before.has(line));
+    this.shown = text;
+    this.node.hidden = alerts.length === 0;
+    this.node.replaceChildren(...alerts.map(([severity, line]) => element('li', {class: severity},
+      [element('span', {class: 'alert-mark', 'aria-hidden': 'true', text: kMarks[severity]}), line])));
+    if (fresh.length) announce(`Alert: ${fresh[0][1]}`);
+  }
+}
+
+// How far the job has come.
+const kPath = ['registering', 'baseline', 'profiling', 'planning', 'running'];
+
+export class Progress {
+  constructor() {
+    this.detail = element('p', {class: 'caption'});
+    this.steps = element('ol', {class: 'steps', 'aria-label': 'How far the job has come'});
+    this.node = element('div', {class: 'progress'}, [this.steps, this.detail]);
+  }
+
+  update({summary: job}) {
+    const at = kPath.indexOf(job.state);
+    this.node.hidden = at < 0 || job.state === 'running';
+    if (this.node.hidden || this.shown === JSON.stringify([job.state, job.registered, job.reason])) return;
+    this.shown = JSON.stringify([job.state, job.registered, job.reason]);
+    this.steps.replaceChildren(...kPath.map((state, i) => element('li', {class: i < at ? 'done' : i === at ? 'current' : '',
+      ...(i === at ? {'aria-current': 'step'} : {}), text: state})));
+    const ranks = job.state === 'registering' ? `: ${job.registered} of ${counted(job.ranks, 'rank')}` : '';
+    this.detail.textContent = `Now ${kStates[job.state]}${ranks}.${job.reason ? ` ${job.reason}` : ''}`;
+  }
+}

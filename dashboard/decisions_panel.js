@@ -1,0 +1,63 @@
+// What the server decided and why, newest first.
+import shared from './shared.js';
+import {button, panel, setText} from './parts.js';
+import {clockTime, counted, dateTime} from './words.js';
+
+const {element, interaction} = shared;
+
+const kFirst = 100;
+
+const line = (decision) => {
+  const today = new Date().toDateString() === new Date(1000 * decision.time_s).toDateString();
+  const version = Number.isInteger(decision.plan_version) && decision.plan_version > 0 ? `v${decision.plan_version}` : '';
+  return element('li', {'data-id': String(decision.id)}, [
+    element('time', {datetime: new Date(1000 * decision.time_s).toISOString(), title: dateTime(decision.time_s),
+      text: today ? clockTime(decision.time_s) : dateTime(decision.time_s)}),
+    element('span', {class: 'kind', text: decision.kind.replaceAll('_', ' ')}),
+    element('span', {class: 'version', text: version}),
+    element('span', {class: 'reason', text: decision.reason})]);
+};
+
+export class DecisionsPanel {
+  constructor() {
+    this.limit = kFirst;
+    this.decisions = [];
+    this.kinds = [];
+    this.kind = element('select', {'aria-label': 'Kind of decision'}, [element('option', {value: '', text: 'all kinds'})]);
+    this.search = element('input', {type: 'search', placeholder: 'Reason …', 'aria-label': 'Filter decisions'});
+    this.list = element('ol', {class: 'decisions', tabindex: '0', 'aria-label': 'Decisions, newest first'});
+    this.more = button('Show more', () => { this.limit += kFirst; this.draw(); });
+    this.count = element('p', {class: 'caption'});
+    this.kind.addEventListener('change', () => this.draw());
+    this.search.addEventListener('input', interaction.perFrame(() => this.draw()));
+    this.node = panel('Decisions', {tools: [this.kind, this.search], css: 'decisions-panel'},
+      [this.list, element('div', {class: 'list-foot'}, [this.count, this.more])]).node;
+  }
+
+  update(store) {
+    const newest = store.decisions.length ? store.decisions[store.decisions.length - 1].id : 0;
+    if (newest === this.newest && store.decisions.length === this.length) return;
+    this.newest = newest;
+    this.length = store.decisions.length;
+    this.decisions = [...store.decisions].reverse();
+    const kinds = [...new Set(this.decisions.map(({kind}) => kind))].sort();
+    for (const kind of kinds.filter((name) => !this.kinds.includes(name))) {
+      this.kind.append(element('option', {value: kind, text: kind.replaceAll('_', ' ')}));
+    }
+    this.kinds = kinds;
+    this.draw();
+  }
+
+  draw() {
+    const wanted = this.search.value.trim().toLowerCase();
+    const shown = this.decisions.filter(({kind, reason}) => (!this.kind.value || kind === this.kind.value) &&
+      reason.toLowerCase().includes(wanted));
+    const nodes = shown.slice(0, this.limit).map(line);
+    this.list.replaceChildren(...(nodes.length ? nodes : [element('li', {class: 'empty',
+      text: this.decisions.length ? 'No decision matches.' : 'Nothing was decided yet.'})]));
+    this.more.hidden = shown.length <= this.limit;
+    setText(this.count, counted(shown.length, 'decision'));
+  }
+
+  onTheme() {}
+}

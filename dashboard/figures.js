@@ -1,0 +1,66 @@
+// The figures that one looks at first.
+import shared from './shared.js';
+import {setClass, setText} from './parts.js';
+import {basisOf, counted, guardLimit_pct, savedText} from './words.js';
+
+const {element, units} = shared;
+
+class Figure {
+  constructor() {
+    this.name = element('h3');
+    this.value = element('p');
+    this.detail = element('p', {class: 'detail'});
+    this.node = element('div', {class: 'card'}, [this.name, this.value, this.detail]);
+  }
+
+  show(name, value, detail, mood = '') {
+    setText(this.name, name);
+    setText(this.value, value);
+    setClass(this.value, `value ${mood}`);
+    setText(this.detail, detail);
+  }
+}
+
+const baselineText = ({baseline}, basis) => {
+  if (!baseline || !units.isNumber(baseline.energy_j)) {
+    return 'No baseline has been taken, so no saving is claimed.';
+  }
+  const error = units.isNumber(baseline.energy_error_j) ? ` ± ${units.energy(baseline.energy_error_j, 2)}` : '';
+  return `the last 20 iterations against a ${basis} baseline: ${units.energy(baseline.energy_j)}${error}, ` +
+    `${counted(baseline.iterations, 'iteration')} at full clocks`;
+};
+
+const mood = (job) => {
+  if (!units.isNumber(job.saved_pct)) return '';
+  // Within its error a saving is none.
+  if (Math.abs(job.saved_pct) <= (job.saved_error_pct || 0)) return '';
+  return job.saved_pct > 0 ? 'good' : 'bad';
+};
+
+export class Figures {
+  constructor() {
+    this.figures = Array.from({length: 5}, () => new Figure());
+    this.node = element('div', {class: 'cards'}, this.figures.map(({node}) => node));
+  }
+
+  update(store) {
+    const {summary: job} = store;
+    const basis = basisOf(job);
+    const [saved, time, energy, power, plan] = this.figures;
+    saved.show(`Energy saved, ${basis}`, savedText(job), baselineText(job, basis), mood(job));
+    const limit_pct = guardLimit_pct(job);
+    const isPast = units.isNumber(job.slowdown_pct) && job.slowdown_pct > limit_pct;
+    time.show(`Iteration time, ${basis}`, units.time(job.time_s), [
+      units.isNumber(job.slowdown_pct) ? `${units.signedPercent(job.slowdown_pct, 1)} of the ${basis} baseline` : 'no baseline',
+      `guard ${units.signedPercent(limit_pct, 1)}`, `planned ${units.time(job.planned_time_s)}`].join(' · '), isPast ? 'bad' : '');
+    energy.show(`Energy per iteration, ${basis}`, units.energy(job.energy_j),
+      `all ${counted(job.ranks, 'rank')} · planned ${units.energy(job.planned_energy_j)}`);
+    const total_w = store.totalPower_w();
+    power.show(`Power now, ${basis}`, units.power(total_w), total_w === null
+      ? 'not every GPU has reported' : `${units.power(total_w / store.ranks.size)} per GPU on average`);
+    const purposes = {baseline: 'full clocks, for the baseline', profile: 'one clock, to try it out', train: 'for training'};
+    plan.show('Plan', job.plan_version ? `v${job.plan_version}` : 'none yet', job.plan_version
+      ? `${purposes[job.purpose] || job.purpose} · from iteration ${(job.from_iteration ?? 0).toLocaleString('en')}` +
+        ` · now at ${(job.iteration ?? 0).toLocaleString('en')}` : 'ranks run as they please');
+  }
+}

@@ -1,0 +1,116 @@
+// Time and energy over iterations.
+import shared from './shared.js';
+import {LineChart} from './line_chart.js';
+import {TableBehind, panel} from './parts.js';
+import {basisOf, counted, guardLimit_pct, versusPlan_pct} from './words.js';
+
+const {dataTable, element, units} = shared;
+
+const kTableRows = 100;
+
+// Where iterations begin to be planned otherwise: [{x, y}].
+const plannedSteps = (iterations, member) => {
+  const steps = [];
+  for (const iteration of iterations) {
+    const y = iteration[member];
+    if (!steps.length || steps[steps.length - 1].y !== y) steps.push({x: iteration.iteration, y});
+  }
+  return steps;
+};
+
+const planChanges = (iterations) => {
+  const marks = [];
+  let version = null;
+  for (const {iteration, plan_version: current} of iterations) {
+    if (version !== null && current !== null && current !== version) marks.push({x: iteration, text: `v${current}`});
+    version = current ?? version;
+  }
+  return marks;
+};
+
+class IterationPanel {
+  constructor({title, axis, member, plannedMember, unitOf, format, levelsOf, note}) {
+    Object.assign(this, {member, plannedMember, format, levelsOf});
+    this.iterations = [];
+    this.basis = '';
+    this.chart = new LineChart({name: title, axis, unitOf, describe: (point) => this.describe(point.iteration)});
+    this.empty = element('p', {class: 'empty', text: 'No iteration has been reported yet.'});
+    this.caption = element('p', {class: 'caption', text: `${note} The axis does not start at zero; drag over the plot to zoom.`});
+    this.legend = element('ul', {class: 'legend', 'aria-label': 'Legend'});
+    this.table = new TableBehind(`The last ${kTableRows} iterations as a table`, () => this.iterationTable());
+    const {node, setBasis} = panel(title, {tools: this.chart.tools},
+      [this.legend, this.chart.node, this.empty, this.caption, this.table.node]);
+    Object.assign(this, {node, setBasis});
+  }
+
+  update({iterations, summary}) {
+    this.iterations = iterations;
+    this.basis = basisOf(summary);
+    const points = iterations.map((iteration) => ({x: iteration.iteration, y: iteration[this.member], iteration}));
+    const hasValues = points.some(({y}) => units.isNumber(y));
+    for (const node of [this.chart.node, this.caption, this.table.node, this.legend]) node.hidden = !hasValues;
+    this.empty.hidden = hasValues;
+    if (!hasValues) return;
+    const steps = plannedSteps(iterations, this.plannedMember);
+    const levels = this.levelsOf(summary);
+    this.drawLegend(steps.some(({y}) => units.isNumber(y)), levels);
+    const last = points[points.length - 1];
+    this.chart.update({points, steps, levels, marks: planChanges(iterations),
+      summary: `${counted(points.length, 'iteration')}, the last took ${this.format(last.y)}.`});
+    this.table.update();
+  }
+
+  drawLegend(isPlanned, levels) {
+    const items = [['series', this.basis], ...(isPlanned ? [['planned', 'planned']] : []),
+      ...levels.map(({css, name, value}) => [css, `${name} ${value}`])];
+    const text = JSON.stringify(items);
+    if (text === this.legendText) return;
+    this.legendText = text;
+    this.legend.replaceChildren(...items.map(([css, name]) =>
+      element('li', {}, [element('span', {class: `sample ${css}`}), name])));
+  }
+
+  describe(iteration) {
+    const value = iteration[this.member];
+    const planned = iteration[this.plannedMember];
+    return {title: `Iteration ${iteration.iteration.toLocaleString('en')}`, rows: [
+      [this.basis[0].toUpperCase() + this.basis.slice(1), this.format(value)], ['Planned', this.format(planned)],
+      ['Against plan', units.signedPercent(versusPlan_pct(value, planned), 2)],
+      ['Mean power, all GPUs', units.power(iteration.power_w)],
+      ['Plan', iteration.plan_version === null ? 'ranks differ' : `v${iteration.plan_version}`]]};
+  }
+
+  iterationTable() {
+    return dataTable([
+      {head: ['Iteration'], text: (row) => String(row.iteration)},
+      {head: ['Time', this.basis], text: (row) => units.time(row.time_s)},
+      {head: ['Time', 'planned'], text: (row) => units.time(row.planned_time_s)},
+      {head: ['Energy', this.basis], text: (row) => units.energy(row.energy_j)},
+      {head: ['Energy', 'planned'], text: (row) => units.energy(row.planned_energy_j)},
+      {head: ['Plan'], text: (row) => (row.plan_version === null ? 'ranks differ' : `v${row.plan_version}`)},
+    ], this.iterations.slice(-kTableRows).reverse());
+  }
+
+  onTheme() {}
+}
+
+const isSet = (baseline, member) => baseline && units.isNumber(baseline[member]);
+
+export const timePanel = () => new IterationPanel({
+  title: 'Iteration time', axis: 'Time', member: 'time_s', plannedMember: 'planned_time_s', unitOf: units.timeUnit,
+  format: (value) => units.time(value), note: 'Guard: past it, plans are taken back.',
+  levelsOf: (job) => {
+    const {baseline} = job;
+    if (!isSet(baseline, 'time_s')) return [];
+    const guard_s = baseline.time_s * (1 + guardLimit_pct(job) / 100);
+    return [{name: 'baseline', css: 'baseline', y: baseline.time_s, value: units.time(baseline.time_s)},
+      {name: 'guard', css: 'guard', y: guard_s, value: units.time(guard_s)}];
+  },
+});
+
+export const energyPanel = () => new IterationPanel({
+  title: 'Energy per iteration', axis: 'Energy', member: 'energy_j', plannedMember: 'planned_energy_j', unitOf: units.energyUnit,
+  format: (value) => units.energy(value), note: 'All ranks together.',
+  levelsOf: ({baseline}) => (isSet(baseline, 'energy_j')
+    ? [{name: 'baseline', css: 'baseline', y: baseline.energy_j, value: units.energy(baseline.energy_j)}] : []),
+});

@@ -1,0 +1,121 @@
+// What is known of one job: what was asked for, and events as they come. Everything may come twice.
+import {get, jobPath, serverNow_s} from './api.js';
+
+const kPage = 500;
+const kKeptIterations = 5000;
+const kKeptDecisions = 5000;
+const kPowerWindow_s = 300;
+
+export class JobStore {
+  constructor(job) {
+    this.job = job;
+    this.summary = null;
+    this.spec = null;
+    this.ranks = new Map();      // rank => document
+    this.iterations = [];        // by iteration
+    this.decisions = [];         // by id
+    this.power = new Map();      // rank => [{time_s, power_w}] since the page was opened
+    this.heard_s = new Map();    // rank => server's time of its newest sign of life
+    this.frontier = null;
+    this.plan = null;
+  }
+
+  path(rest) { return jobPath(this.job, rest); }
+
+  // Everything that happened since what is here already.
+  async catchUp(signal) {
+    const {job, spec, ranks} = await get(this.path(''), {signal});
+    this.takeSummary(job);
+    this.spec = spec;
+    for (const rank of ranks) this.takeRank(rank);
+    await this.loadIterations(signal);
+    await this.loadDecisions(signal);
+  }
+
+  async loadRanks(signal) {
+    const {ranks} = await get(this.path(''), {signal});
+    for (const rank of ranks) this.takeRank(rank);
+  }
+
+  takeSummary(summary) { this.summary = summary; }
+
+  takeRank(rank) {
+    this.ranks.set(rank.rank, rank);
+    if (rank.heard_s) this.heard_s.set(rank.rank, Math.max(rank.heard_s, this.heard_s.get(rank.rank) || 0));
+    if (rank.gpu_now) this.addPower(rank.rank, rank.gpu_now.power_w);
+  }
+
+  async loadIterations(signal) {
+    const newest = this.summary.iteration ?? 0;
+    const known = this.iterations.length ? this.iterations[this.iterations.length - 1].iteration : -1;
+    for (let after = Math.max(known, newest - 2 * kPage, -1);;) {
+      const {iterations} = await get(this.path(`/iterations?after=${after}&limit=${kPage}`), {signal});
+      iterations.forEach((iteration) => this.takeIteration(iteration));
+      if (iterations.length < kPage) return;
+      after = iterations[iterations.length - 1].iteration;
+    }
+  }
+
+  async loadDecisions(signal) {
+    const known = this.decisions;
+    for (let after = known.length ? known[known.length - 1].id : 0;;) {
+      const {decisions} = await get(this.path(`/decisions?after=${after}&limit=${kPage}`), {signal});
+      decisions.forEach((decision) => this.takeDecision(decision));
+      if (decisions.length < kPage) return;
+      after = decisions[decisions.length - 1].id;
+    }
+  }
+
+  takeIteration(iteration) {
+    this.iterations = inserted(this.iterations, iteration, 'iteration', kKeptIterations);
+  }
+
+  // Whether it is new.
+  takeDecision(decision) {
+    const before = this.decisions.length ? this.decisions[this.decisions.length - 1].id : -1;
+    this.decisions = inserted(this.decisions, decision, 'id', kKeptDecisions);
+    return decision.id > before;
+  }
+
+  takeGpu({rank, power_w, sm_clock_mhz, temperature_c, energy_j}) {
+    const known = this.ranks.get(rank) || {rank};
+    this.ranks.set(rank, {...known, gpu_now: {power_w, sm_clock_mhz, temperature_c, energy_j}});
+    this.heard_s.set(rank, serverNow_s());
+    this.addPower(rank, power_w);
+  }
+
+  addPower(rank, power_w) {
+    const time_s = serverNow_s();
+    const points = this.power.get(rank) || [];
+    points.push({time_s, power_w});
+    while (points.length > 2 && points[1].time_s < time_s - kPowerWindow_s) points.shift();
+    this.power.set(rank, points);
+  }
+
+  // What a GPU drew lately, all GPUs together; null unless every one has said so.
+  totalPower_w() {
+    let total = 0;
+    for (const {gpu_now: now} of this.ranks.values()) {
+      if (!now || typeof now.power_w !== 'number') return null;
+      total += now.power_w;
+    }
+    return this.ranks.size ? total : null;
+  }
+
+  async loadFrontier(signal) { this.frontier = await get(this.path('/frontier'), {signal}); }
+  async loadPlan(signal) { this.plan = (await get(this.path('/timeline'), {signal})).plan; }
+}
+
+export const kPowerWindow = kPowerWindow_s;
+
+// The list with `item` in its place by `key`, instead of one of the same key; at most `limit`, the newest.
+const inserted = (list, item, key, limit) => {
+  if (!list.length || item[key] > list[list.length - 1][key]) {
+    list.push(item);
+    if (list.length > limit) list.splice(0, list.length - limit);
+    return list;
+  }
+  const at = list.findIndex((other) => other[key] >= item[key]);
+  list.splice(at, list[at][key] === item[key] ? 1 : 0, item);
+  return list;
+};

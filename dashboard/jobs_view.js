@@ -1,0 +1,129 @@
+// The list of jobs.
+import shared from './shared.js';
+import {get} from './api.js';
+import {KeyedTable} from './keyed_table.js';
+import {LiveStream} from './live.js';
+import {message, panel, setClass, setText} from './parts.js';
+import {basisOf, counted, dateTime, duration, age_s, isOver, savedText, versusPlan_pct} from './words.js';
+
+const {element, interaction, units} = shared;
+
+const fillName = (cell, job) => {
+  if (!cell.firstChild) {
+    cell.append(element('a', {class: 'job-link'}), element('small'));
+  }
+  const [link, run] = cell.children;
+  link.setAttribute('href', `#/jobs/${encodeURIComponent(job.job)}`);
+  setText(link, job.name || job.job);
+  setText(run, job.run);
+};
+
+const fillState = (cell, job) => {
+  if (!cell.firstChild) {
+    const simulated = element('span', {class: 'chip simulated', text: 'simulated'});
+    cell.append(element('span'), ' ', simulated);
+  }
+  const [state, simulated] = cell.children;
+  setClass(state, `chip state-${job.state}`);
+  setText(state, job.state);
+  simulated.hidden = !job.simulated;
+};
+
+const two = (cell, first, second) => {
+  if (!cell.firstChild) cell.append(element('span'), element('small'));
+  setText(cell.children[0], first);
+  setText(cell.children[1], second);
+};
+
+const kColumns = [
+  {head: 'Job', css: 'text', fill: fillName, sort: (job) => job.name},
+  {head: 'State', css: 'text', fill: fillState, sort: (job) => job.state},
+  {head: 'Model', css: 'text', fill: (cell, job) => two(cell, job.model || '', job.gpu || ''), sort: (job) => job.model},
+  {head: 'Ranks', text: (job) => (job.registered < job.ranks ? `${job.registered} of ${job.ranks}` : String(job.ranks)),
+    sort: (job) => job.ranks},
+  {head: 'Iteration', text: (job) => (units.isNumber(job.iteration) ? job.iteration.toLocaleString('en') : units.fixed(null)),
+    sort: (job) => job.iteration},
+  {head: 'Iteration time', fill: (cell, job) => two(cell, units.time(job.time_s),
+    `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} of plan`), sort: (job) => job.time_s},
+  {head: 'Energy per iteration', text: (job) => units.energy(job.energy_j), sort: (job) => job.energy_j},
+  {head: 'Energy saved', fill: (cell, job) => two(cell, savedText(job),
+    units.isNumber(job.saved_pct) ? `of a ${basisOf(job)} baseline` : 'no baseline'), sort: (job) => job.saved_pct},
+  {head: 'Started', fill: (cell, job) => two(cell, `${duration(age_s(job.created_s))} ago`, dateTime(job.created_s)),
+    sort: (job) => job.created_s},
+];
+
+const kFilters = [['all', 'All', () => true], ['active', 'Active', (job) => !isOver(job)], ['over', 'Finished', isOver]];
+
+export class JobsView {
+  constructor(container, {onState, onRefused}) {
+    this.container = container;
+    this.jobs = new Map();
+    this.filter = 'all';
+    this.table = new KeyedTable('Jobs', kColumns, (job) => job.job, {empty: 'No job matches.',
+      rowClass: (job) => (isOver(job) ? 'over' : '')});
+    this.redraw = interaction.perFrame(() => this.draw());
+    this.stream = new LiveStream('/v1/events', {
+      catchUp: (signal) => this.load(signal), onState, onRefused,
+      onEvent: (name, event) => {
+        if (name !== 'job') return;
+        this.jobs.set(event.job, event);
+        this.redraw();
+      },
+    });
+    document.title = 'Jobs – Lowgear';
+    container.replaceChildren(message('Loading', 'Asking the server for its jobs …'));
+    this.clock = setInterval(this.redraw, 10000);
+    this.stream.run();
+  }
+
+  stop() {
+    clearInterval(this.clock);
+    this.stream.stop();
+  }
+
+  onTheme() {}
+
+  async load(signal) {
+    const {jobs} = await get('/v1/jobs', {signal});
+    this.jobs = new Map(jobs.map((job) => [job.job, job]));
+    if (!this.panel) this.build();
+    this.draw();
+  }
+
+  build() {
+    this.search = element('input', {type: 'search', placeholder: 'Name, model, GPU …', 'aria-label': 'Filter jobs'});
+    this.search.addEventListener('input', this.redraw);
+    this.choices = kFilters.map(([key, text]) => {
+      const node = element('button', {type: 'button', text, 'aria-pressed': String(key === this.filter)});
+      node.addEventListener('click', () => {
+        this.filter = key;
+        this.choices.forEach((choice, i) => choice.setAttribute('aria-pressed', String(kFilters[i][0] === key)));
+        this.draw();
+      });
+      return node;
+    });
+    this.count = element('p', {class: 'caption'});
+    this.panel = panel('Jobs', {tools: [this.search, ...this.choices], css: 'jobs'}, [this.count, this.table.node]);
+    this.none = message('No jobs yet', 'A job appears here when its first rank registers: give the training processes ' +
+      'the address of this server, for example with lowgear train --server. A plan is made once all ranks are there.');
+    this.container.replaceChildren(element('h1', {class: 'visually-hidden', text: 'Jobs'}), this.panel.node, this.none);
+  }
+
+  draw() {
+    if (!this.panel) return;
+    const all = [...this.jobs.values()].sort((a, b) => b.created_s - a.created_s);
+    this.panel.node.hidden = all.length === 0;
+    this.none.hidden = all.length !== 0;
+    const wanted = this.search.value.trim().toLowerCase();
+    const [, , inFilter] = kFilters.find(([key]) => key === this.filter);
+    const matches = (job) => inFilter(job) &&
+      [job.name, job.run, job.job, job.model, job.gpu, job.state].some((text) => (text || '').toLowerCase().includes(wanted));
+    const shown = all.filter(matches);
+    const active = all.filter((job) => !isOver(job)).length;
+    setText(this.count, `${counted(all.length, 'job')}, ${active} active` +
+      (shown.length < all.length ? `; ${shown.length} shown` : '') + '. Time and energy: the last 20 iterations, all ' +
+      'ranks together. Savings stand only against a baseline that the same job ran at full clocks.');
+    this.table.update(shown);
+    document.documentElement.dataset.jobs = String(shown.length);
+  }
+}

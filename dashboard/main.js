@@ -1,0 +1,89 @@
+// Starts the page and follows its address: #/ is the list of jobs, #/jobs/ID one job.
+import shared from './shared.js';
+import {token} from './api.js';
+import {JobView} from './job_view.js';
+import {JobsView} from './jobs_view.js';
+import {button, message, setClass, setText} from './parts.js';
+import {signIn} from './sign_in.js';
+
+const {palette, theme} = shared;
+const byId = (id) => document.getElementById(id);
+const main = byId('main');
+
+let view = null;
+let connection = {state: 'connecting'};
+
+const drawConnection = () => {
+  const node = byId('connection');
+  const wait_s = Math.max(0, Math.ceil((connection.retryAt_ms - Date.now()) / 1000));
+  const texts = {connecting: 'Connecting …', live: 'Live', away: `Not connected: ${connection.message}; next try in ${wait_s} s`,
+    none: ''};
+  setClass(node, `connection ${connection.state}`);
+  setText(node, texts[connection.state]);
+  document.documentElement.dataset.connection = connection.state;
+};
+
+const setConnection = (state) => {
+  connection = state;
+  drawConnection();
+};
+
+const stopView = () => {
+  if (view) view.stop();
+  view = null;
+};
+
+const refuse = (error) => {
+  stopView();
+  setConnection({state: 'none'});
+  setClass(main, '');
+  if (error.needsToken) {
+    const reason = !token.get() ? 'Without one it shows nothing.'
+      : error.status === 403 ? 'This token may not read jobs.' : 'The token is not known to the server.';
+    token.clear();
+    byId('sign-out').hidden = true;
+    signIn(main, reason, route);
+    return;
+  }
+  main.replaceChildren(message('Not found', error.message, [button('Show all jobs', () => { location.hash = '#/'; })]));
+};
+
+const route = () => {
+  stopView();
+  setClass(main, '');
+  byId('sign-out').hidden = !token.get();
+  const handlers = {onState: setConnection, onRefused: refuse};
+  const found = /^#\/jobs\/([^/]+)$/.exec(location.hash);
+  let job = null;
+  try {
+    job = found && decodeURIComponent(found[1]);
+  } catch {
+    job = found[1];  // Not an encoding: then it is what it is, and the server will not know it.
+  }
+  view = job ? new JobView(main, job, handlers) : new JobsView(main, handlers);
+};
+
+const drawTheme = () => {
+  const texts = {system: '◐ System', light: '○ Light', dark: '● Dark'};
+  setText(byId('theme'), texts[theme.current()]);
+  byId('theme').setAttribute('aria-label', `Theme: ${theme.current()}`);
+};
+
+byId('theme').addEventListener('click', () => {
+  theme.next();
+  drawTheme();
+  palette.changed();
+});
+byId('sign-out').addEventListener('click', () => {
+  token.clear();
+  route();
+});
+palette.onChange(() => view && view.onTheme());
+window.addEventListener('hashchange', () => {
+  route();
+  main.focus({preventScroll: true});
+  window.scrollTo(0, 0);
+});
+setInterval(drawConnection, 1000);
+drawTheme();
+route();

@@ -1,0 +1,42 @@
+// What there is to say about a rank: the one place that judges it, for the table, the map and the alerts.
+import shared from './shared.js';
+import {serverNow_s} from './api.js';
+
+const {units} = shared;
+
+const kSilentAtLeast_s = 30;
+const kSilentIterations = 5;
+const kSlowFactor = 1.02;
+const kThrottledShare = 0.01;
+const kReporting = ['baseline', 'profiling', 'planning', 'running', 'observing'];
+
+// A rank reports with every iteration: several of them without a word are silence.
+const silentAfter_s = (summary) => Math.max(kSilentAtLeast_s, kSilentIterations * (summary.time_s || 0));
+
+export const rankRow = (store, rank) => {
+  const {summary} = store;
+  const report = rank.report || {};
+  const heard_s = store.heard_s.get(rank.rank) ?? null;
+  const age_s = heard_s === null ? null : Math.max(0, serverNow_s() - heard_s);
+  const reported = summary.stragglers.find((straggler) => straggler.rank === rank.rank);
+  const factor = reported ? Math.max(reported.factor, rank.factor || 0) : rank.factor;
+  const row = {...rank, report, age_s, factor, now: rank.gpu_now || {}, cause: reported ? reported.cause : ''};
+  row.problems = problemsOf(row, summary);
+  return row;
+};
+
+const problemsOf = ({report, age_s, factor, finished, cause}, summary) => {
+  const problems = [];
+  if (finished || !kReporting.includes(summary.state)) return problems;
+  if (age_s !== null && age_s > silentAfter_s(summary)) problems.push('silent');
+  if (cause || (units.isNumber(factor) && factor >= kSlowFactor)) problems.push('slow');
+  if (report.throttled_power >= kThrottledShare) problems.push('power-throttled');
+  if (report.throttled_thermal >= kThrottledShare) problems.push('hot');
+  const isLate = units.isNumber(report.iteration) && report.iteration >= summary.from_iteration &&
+    units.isNumber(report.plan_version) && report.plan_version < summary.plan_version;
+  if (isLate) problems.push('old plan');
+  return problems;
+};
+
+export const rankRows = (store) => [...store.ranks.values()].sort((a, b) => a.rank - b.rank)
+  .map((rank) => rankRow(store, rank));

@@ -1,0 +1,58 @@
+// Words and texts that several views use. *Measured*, *simulated* and *planned* are different things: what a job on
+// simulated GPUs reports is never called measured.
+import shared from './shared.js';
+import {serverNow_s} from './api.js';
+
+const {units} = shared;
+
+export const basisOf = (job) => (job.simulated ? 'simulated' : 'measured');
+
+export const kStates = {
+  registering: 'waiting for all ranks to register',
+  baseline: 'measuring the baseline at full clocks',
+  profiling: 'trying out clocks',
+  planning: 'computing the first plan',
+  running: 'following a plan',
+  observing: 'observed only; no clocks are set',
+  finished: 'finished',
+  failed: 'failed',
+};
+export const isOver = (job) => job.state === 'finished' || job.state === 'failed';
+
+export const counted = (count, one, many = `${one}s`) => `${count.toLocaleString('en')} ${count === 1 ? one : many}`;
+
+export const parallelText = ({pp, dp, tp, chunks}) =>
+  `pp ${pp} × dp ${dp} × tp ${tp}${chunks > 1 ? `, ${chunks} chunks` : ''}`;
+
+// "12 s", "3 min", "2 h", "5 d".
+export const duration = (time_s) => {
+  if (!units.isNumber(time_s)) return units.fixed(null);
+  const kSteps = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
+  const [size, name] = kSteps.find(([step]) => time_s >= 2 * step) || [1, 's'];
+  return `${Math.max(0, Math.floor(time_s / size))}\u00a0${name}`;
+};
+
+export const age_s = (time_s) => (units.isNumber(time_s) ? Math.max(0, serverNow_s() - time_s) : null);
+
+const pad = (number) => String(number).padStart(2, '0');
+export const clockTime = (time_s) => {
+  const date = new Date(1000 * time_s);
+  return `${pad(date.getHours())}:${pad(date.getMinutes())}:${pad(date.getSeconds())}`;
+};
+export const dateTime = (time_s) => {
+  const date = new Date(1000 * time_s);
+  return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())} ${clockTime(time_s)}`;
+};
+
+// Saved energy with its error, for example "14.7 ± 0.3 %"; a dash without a baseline.
+export const savedText = (job) => {
+  if (!units.isNumber(job.saved_pct)) return units.fixed(null);
+  const error = units.isNumber(job.saved_error_pct) ? ` ± ${units.fixed(job.saved_error_pct, 1)}` : '';
+  return `${units.fixed(job.saved_pct, 1)}${error}\u00a0%`;
+};
+
+// How much longer than the baseline iterations may take before plans are taken back.
+export const guardLimit_pct = ({settings}) => settings.guard_pct + settings.slowdown_pct;
+
+export const versusPlan_pct = (time_s, planned_s) =>
+  (units.isNumber(time_s) && units.isNumber(planned_s) && planned_s > 0 ? 100 * (time_s / planned_s - 1) : null);

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace lowgear {
+
+/// A file of the dashboard, as it is served.
+struct DashboardFile {
+  std::string_view path;  ///< of the request: `/`, `/assets/main.js`
+  std::string_view content_type;
+  std::string_view content;
+  std::string_view etag;  ///< with its quotes, as in the header `ETag`; the same for the same content
+};
+
+/// Every file of the dashboard, ordered by path. They are for everybody: they hold no data.
+[[nodiscard]] std::span<const DashboardFile> dashboard_files();
+
+/// Content-Security-Policy that every one of them is to be served with: scripts, styles and requests of this server
+/// alone, nothing inline, no frame around it.
+inline constexpr std::string_view kDashboardPolicy =
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
+    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
+
+}  // namespace lowgear

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <string_view>
+
+namespace lowgear {
+
+/// A file of `dashboard/`, embedded when the module was built. Throws std::out_of_range when there is none of that
+/// name.
+[[nodiscard]] std::string_view dashboard_source(std::string_view name);
+
+}  // namespace lowgear
