@@ -250,20 +250,22 @@ LeaseGranter::Grant Agent::open_lease(const Peer& peer, const HelloMessage& hell
           .ring = std::move(ring)};
 }
 
-void Agent::take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<void(std::string)> reply) {
+void Agent::take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<void(PlanAnswer)> reply) {
   const Lease* lease = leases_.find(lease_id);
   if (lease == nullptr) {
-    reply("the lease has ended");
+    reply(RefusedMessage{.reason = "the lease has ended"});
     return;
   }
   const Managed& managed = gpus_[lease->gpu];
   const AllowedRange allowed = environment_.policy->allow(lease->owner, managed.gpu->identity());
+  const std::optional<std::uint32_t> from_iteration = plan.from_iteration;
   auto read = [policy = environment_.policy, plan = std::move(plan), gpu = managed.gpu, allowed] {
     return policy->read_plan(plan, *gpu, allowed);
   };
-  managed.worker->follow_plan(std::move(read), [io = &io_, reply = std::move(reply)](std::string refusal) {
-    boost::asio::post(*io, [reply, refusal = std::move(refusal)] { reply(refusal); });
-  });
+  managed.worker->follow_plan(std::move(read), from_iteration,
+                              [io = &io_, reply = std::move(reply)](PlanAnswer answer) {
+                                boost::asio::post(*io, [reply, answer = std::move(answer)] { reply(answer); });
+                              });
 }
 
 void Agent::close_lease(std::uint64_t lease_id) { (void)end_lease(lease_id, "its connection has closed"); }

@@ -84,7 +84,7 @@ class Agent final : public AgentService, private LeaseGranter {
   };
 
   [[nodiscard]] Grant open_lease(const Peer& peer, const HelloMessage& hello) override;
-  void take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<void(std::string)> reply) override;
+  void take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<void(PlanAnswer)> reply) override;
   void close_lease(std::uint64_t lease_id) override;
 
   [[nodiscard]] std::size_t index_of(std::string_view gpu) const;

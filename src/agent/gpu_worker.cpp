@@ -64,11 +64,16 @@ class GpuWorker::Loop {
   GpuWriter& writer() { return *writer_; }
   void begin_lease(std::shared_ptr<SharedUnitRing> ring);
   void end_lease();
-  void follow(std::unique_ptr<UnitClocks> clocks);
+  [[nodiscard]] PlanAnswer follow(std::unique_ptr<UnitClocks> clocks, std::optional<std::uint32_t> from_iteration);
   void publish();
 
  private:
   using Queued = std::packaged_task<void(Loop&)>;
+  /// Clocks that wait for their iteration.
+  struct NextClocks {
+    std::uint32_t from_iteration = 0;
+    std::unique_ptr<UnitClocks> clocks;
+  };
   struct PublishAtEnd {
     Loop& loop;
     ~PublishAtEnd() { loop.publish(); }
@@ -77,6 +82,7 @@ class GpuWorker::Loop {
   void wait_for_task();
   void look_at_ring();
   void take(const UnitEvent& event, std::int64_t now_ns);
+  void iteration_began(std::uint32_t iteration);
   void apply_newest();
   void suspend();
   void sleep_until_next_look();
@@ -97,6 +103,8 @@ class GpuWorker::Loop {
   std::shared_ptr<SharedUnitRing> ring_;
   std::optional<UnitRingReader> reader_;
   std::unique_ptr<UnitClocks> clocks_;
+  std::optional<NextClocks> next_clocks_;
+  std::optional<std::uint32_t> iteration_;  // the newest that began
   PollSchedule schedule_;
   std::array<UnitEvent, kUnitRingCapacity> events_{};
   std::optional<int> wanted_clock_mhz_;
@@ -177,6 +185,8 @@ void GpuWorker::Loop::begin_lease(std::shared_ptr<SharedUnitRing> ring) {
   ring_ = std::move(ring);
   reader_.emplace(ring_->ring());
   clocks_.reset();
+  next_clocks_.reset();
+  iteration_.reset();
   schedule_ = PollSchedule();
   wanted_clock_mhz_.reset();
   units_ = 0;
@@ -194,12 +204,29 @@ void GpuWorker::Loop::end_lease() {
   reader_.reset();
   ring_.reset();
   clocks_.reset();
+  next_clocks_.reset();
   writer_->restore();
 }
 
-void GpuWorker::Loop::follow(std::unique_ptr<UnitClocks> clocks) {
-  clocks_ = std::move(clocks);
-  wanted_clock_mhz_.reset();
+PlanAnswer GpuWorker::Loop::follow(std::unique_ptr<UnitClocks> clocks, std::optional<std::uint32_t> from_iteration) {
+  if (!from_iteration) {
+    clocks_ = std::move(clocks);
+    next_clocks_.reset();
+    wanted_clock_mhz_.reset();
+    return AcceptedMessage{};
+  }
+  // What began while the plan was read began at the old clocks.
+  if (ring_) look_at_ring();
+  if (iteration_ && has_come(*iteration_, *from_iteration)) return TooLateMessage{.begun_iteration = *iteration_};
+  next_clocks_ = {.from_iteration = *from_iteration, .clocks = std::move(clocks)};
+  return AcceptedMessage{};
+}
+
+void GpuWorker::Loop::iteration_began(std::uint32_t iteration) {
+  iteration_ = iteration;
+  if (!next_clocks_ || !has_come(iteration, next_clocks_->from_iteration)) return;
+  clocks_ = std::move(next_clocks_->clocks);
+  next_clocks_.reset();
 }
 
 void GpuWorker::Loop::look_at_ring() {
@@ -230,7 +257,10 @@ void GpuWorker::Loop::take(const UnitEvent& event, std::int64_t now_ns) {
   // The client wrote the time: one that cannot be is taken for now.
   const auto event_ns = static_cast<std::int64_t>(event.time_ns & INT64_MAX);
   const std::int64_t time_ns = event_ns <= now_ns && now_ns - event_ns < kNsPerS ? event_ns : now_ns;
-  if (event.type == UnitEventType::iteration_begin) schedule_.iteration_began(time_ns);
+  if (event.type == UnitEventType::iteration_begin) {
+    schedule_.iteration_began(time_ns);
+    iteration_began(event.microbatch);
+  }
   if (event.type == UnitEventType::unit_begin) schedule_.unit_began(time_ns);
   if (!clocks_) return;
   if (const std::optional<int> clock_mhz = clocks_->clock_mhz(event)) wanted_clock_mhz_ = clock_mhz;
@@ -301,15 +331,16 @@ std::future<void> GpuWorker::begin_lease(std::shared_ptr<SharedUnitRing> ring) {
   return loop_->post([ring = std::move(ring)](Loop& loop) { loop.begin_lease(ring); });
 }
 
-void GpuWorker::follow_plan(std::function<std::unique_ptr<UnitClocks>()> make, std::function<void(std::string)> reply) {
-  (void)loop_->post([make = std::move(make), reply = std::move(reply)](Loop& loop) {
-    std::string refusal;
+void GpuWorker::follow_plan(std::function<std::unique_ptr<UnitClocks>()> make,
+                            std::optional<std::uint32_t> from_iteration, std::function<void(PlanAnswer)> reply) {
+  (void)loop_->post([make = std::move(make), from_iteration, reply = std::move(reply)](Loop& loop) {
+    PlanAnswer answer;
     try {
-      loop.follow(make());
+      answer = loop.follow(make(), from_iteration);
     } catch (const std::exception& error) {
-      refusal = error.what();
+      answer = RefusedMessage{.reason = error.what()};
     }
-    reply(std::move(refusal));
+    reply(std::move(answer));
   });
 }
 

@@ -12,6 +12,7 @@
 #include "agent/driver_thread.h"
 #include "agent/gpu_writer.h"
 #include "agent/shared_unit_ring.h"
+#include "ipc/lease_messages.h"
 
 namespace lowgear {
 
@@ -52,9 +53,12 @@ class GpuWorker {
   std::future<void> post(Task task);
   /// Follows the units of a lease from now on.
   std::future<void> begin_lease(std::shared_ptr<SharedUnitRing> ring);
-  /// Clocks for the units of the lease. Both run on the thread: `make`, as a long plan takes long to read, and `reply`
-  /// with what it threw (empty when nothing).
-  void follow_plan(std::function<std::unique_ptr<UnitClocks>()> make, std::function<void(std::string)> reply);
+  /// Clocks for the units of the lease, at once or from the begin of an iteration on; they then take the place of
+  /// others that still wait for theirs. Both functions run on the thread: `make`, as a long plan takes long to read,
+  /// and `reply`, with a refusal when `make` threw and too_late when the lease's ring shows that the iteration has
+  /// begun: clocks are then as before.
+  void follow_plan(std::function<std::unique_ptr<UnitClocks>()> make, std::optional<std::uint32_t> from_iteration,
+                   std::function<void(PlanAnswer)> reply);
   /// Ends the lease, if there is one, and restores the GPU.
   std::future<void> end_lease();
 

@@ -122,7 +122,7 @@ class LeaseServer::Impl::Connection : public std::enable_shared_from_this<Connec
   void handle(const Frame& frame);
   void handle_hello(const Frame& frame);
   void handle_plan(const Frame& frame);
-  void answer_plan(const std::string& refusal);
+  void answer_plan(PlanAnswer answer);
   void expect_within(std::chrono::milliseconds time);
   /// Ends the lease, and this with it. Nothing of this connection may be used afterwards.
   void end();
@@ -193,7 +193,7 @@ void LeaseServer::Impl::Connection::handle(const Frame& frame) {
 
 void LeaseServer::Impl::Connection::handle_hello(const Frame& frame) {
   const HelloMessage hello = decode_hello(frame.payload);
-  if (hello.version != kLeaseProtocolVersion) {
+  if (hello.version < kOldestLeaseProtocolVersion || hello.version > kLeaseProtocolVersion) {
     throw InputError("the client speaks version " + std::to_string(hello.version) +
                      " of the lease protocol, the agent " + std::to_string(kLeaseProtocolVersion) +
                      "; update the older of the two");
@@ -208,16 +208,15 @@ void LeaseServer::Impl::Connection::handle_plan(const Frame& frame) {
   if (plan_pending_) throw InputError("a plan came before the one before it was answered");
   PlanMessage plan = decode_plan(frame.payload);
   plan_pending_ = true;
-  server_->granter_.take_plan(*lease_id_, std::move(plan), [self = shared_from_this()](const std::string& refusal) {
-    if (self->server_ != nullptr) self->answer_plan(refusal);
+  server_->granter_.take_plan(*lease_id_, std::move(plan), [self = shared_from_this()](PlanAnswer answer) {
+    if (self->server_ != nullptr) self->answer_plan(std::move(answer));
   });
 }
 
-void LeaseServer::Impl::Connection::answer_plan(const std::string& refusal) {
+void LeaseServer::Impl::Connection::answer_plan(PlanAnswer answer) {
   plan_pending_ = false;
-  const auto answer =
-      refusal.empty() ? encode_empty(FrameType::accepted) : encode(RefusedMessage{.reason = one_line(refusal)});
-  if (!send_frame(socket_.native_handle(), answer)) end();
+  if (auto* refused = std::get_if<RefusedMessage>(&answer)) refused->reason = one_line(refused->reason);
+  if (!send_frame(socket_.native_handle(), encode(answer))) end();
 }
 
 void LeaseServer::Impl::Connection::expect_within(std::chrono::milliseconds time) {

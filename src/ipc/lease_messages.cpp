@@ -78,6 +78,7 @@ class PayloadReader {
     }
     return text;
   }
+  [[nodiscard]] bool at_end() const { return rest_.empty(); }
   void finish() const {
     if (!rest_.empty()) throw_malformed("a message is longer than it should be");
   }
@@ -100,7 +101,8 @@ class PayloadReader {
 };
 
 bool is_known(std::uint32_t type) {
-  return type >= static_cast<std::uint32_t>(FrameType::hello) && type <= static_cast<std::uint32_t>(FrameType::release);
+  return type >= static_cast<std::uint32_t>(FrameType::hello) &&
+         type <= static_cast<std::uint32_t>(FrameType::too_late);
 }
 
 }  // namespace
@@ -131,11 +133,20 @@ std::vector<std::byte> encode(const RefusedMessage& message) {
 }
 
 std::vector<std::byte> encode(const PlanMessage& message) {
-  return FrameWriter(FrameType::plan)
-      .number(message.plan_rank)
-      .flag(message.nearest_below)
-      .text(message.plan_json)
-      .finish();
+  FrameWriter writer(FrameType::plan);
+  writer.number(message.plan_rank).flag(message.nearest_below).text(message.plan_json);
+  if (message.from_iteration) writer.number(*message.from_iteration);
+  return writer.finish();
+}
+
+std::vector<std::byte> encode(const AcceptedMessage& /*message*/) { return encode_empty(FrameType::accepted); }
+
+std::vector<std::byte> encode(const TooLateMessage& message) {
+  return FrameWriter(FrameType::too_late).number(message.begun_iteration).finish();
+}
+
+std::vector<std::byte> encode(const PlanAnswer& answer) {
+  return std::visit([](const auto& message) { return encode(message); }, answer);
 }
 
 std::vector<std::byte> encode_empty(FrameType type) { return FrameWriter(type).finish(); }
@@ -178,6 +189,14 @@ PlanMessage decode_plan(std::span<const std::byte> payload) {
   message.plan_rank = reader.u32();
   message.nearest_below = reader.flag();
   message.plan_json = reader.text(kMaxFrameBytes);
+  if (!reader.at_end()) message.from_iteration = reader.u32();
+  reader.finish();
+  return message;
+}
+
+TooLateMessage decode_too_late(std::span<const std::byte> payload) {
+  PayloadReader reader(payload);
+  TooLateMessage message{.begun_iteration = reader.u32()};
   reader.finish();
   return message;
 }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 namespace lowgear {
@@ -17,19 +18,31 @@ namespace lowgear {
 ///   hello {version, gpu, rank, label}  --->
 ///                                      <---  lease {id, clock range, simulated} + ring file descriptor (SCM_RIGHTS)
 ///                                      or    refused {reason}
-///   plan {rank of the plan, JSON}      --->
-///                                      <---  accepted {} or refused {reason}
+///   plan {rank of the plan, JSON,      --->
+///         iteration}
+///                                      <---  accepted {}, refused {reason} or too_late {iteration}
 ///   release {}                         --->  (closes)
 ///
-/// All integers little endian. Strings are UTF-8, length-prefixed.
+/// All integers little endian. Strings are UTF-8, length-prefixed. The agent takes clients from
+/// kOldestLeaseProtocolVersion on. Since version 2 a plan may name the iteration that it begins with, and is then
+/// answered with too_late when that one has begun.
 inline constexpr std::uint32_t kFrameMagic = 0x4c474631;  // "LGF1"
 inline constexpr std::size_t kFrameHeaderBytes = 12;      ///< magic, type, payload length: 4 bytes each
 inline constexpr std::size_t kMaxFrameBytes = std::size_t{64}
                                               << 20U;  ///< a plan of 64 stages x 4,096 microbatches fits
 inline constexpr std::size_t kMaxStringBytes = 4096;   ///< of every string but a plan's text
-inline constexpr std::uint32_t kLeaseProtocolVersion = 1;
+inline constexpr std::uint32_t kLeaseProtocolVersion = 2;
+inline constexpr std::uint32_t kOldestLeaseProtocolVersion = 1;
 
-enum class FrameType : std::uint32_t { hello = 1, lease = 2, refused = 3, plan = 4, accepted = 5, release = 6 };
+enum class FrameType : std::uint32_t {
+  hello = 1,
+  lease = 2,
+  refused = 3,
+  plan = 4,
+  accepted = 5,
+  release = 6,
+  too_late = 7,
+};
 
 struct HelloMessage {
   std::uint32_t version = kLeaseProtocolVersion;
@@ -53,7 +66,22 @@ struct PlanMessage {
   std::uint32_t plan_rank = 0;  ///< which rank (GPU position in the pipeline) of the plan this process is
   bool nearest_below = false;   ///< take the nearest supported clock below one that the GPU does not have
   std::string plan_json;        ///< lowgear.plan/1
+  /// The plan begins with the first unit of this iteration, counted modulo 2^32 as in the unit ring, or of a later one
+  /// when this one's begin is lost; the plan before is followed up to there. Empty: the plan begins at once.
+  std::optional<std::uint32_t> from_iteration;
 };
+struct AcceptedMessage {};
+/// The plan's iteration had begun before the plan was there: it is ignored as a whole.
+struct TooLateMessage {
+  std::uint32_t begun_iteration = 0;  ///< the newest that the agent has seen begin
+};
+/// What the agent says to a plan.
+using PlanAnswer = std::variant<AcceptedMessage, RefusedMessage, TooLateMessage>;
+
+/// Whether an iteration is `from` or a later one, where both are counted modulo 2^32 and lie less than 2^31 apart.
+[[nodiscard]] constexpr bool has_come(std::uint32_t iteration, std::uint32_t from) {
+  return iteration - from < 1U << 31U;
+}
 
 struct Frame {
   FrameType type = FrameType::release;
@@ -64,6 +92,9 @@ struct Frame {
 [[nodiscard]] std::vector<std::byte> encode(const LeaseMessage& message);
 [[nodiscard]] std::vector<std::byte> encode(const RefusedMessage& message);
 [[nodiscard]] std::vector<std::byte> encode(const PlanMessage& message);
+[[nodiscard]] std::vector<std::byte> encode(const AcceptedMessage& message);
+[[nodiscard]] std::vector<std::byte> encode(const TooLateMessage& message);
+[[nodiscard]] std::vector<std::byte> encode(const PlanAnswer& answer);
 [[nodiscard]] std::vector<std::byte> encode_empty(FrameType type);  ///< accepted, release
 
 /// Throws InputError when the payload is not exactly such a message: cut off, too long, not UTF-8.
@@ -71,6 +102,7 @@ struct Frame {
 [[nodiscard]] LeaseMessage decode_lease(std::span<const std::byte> payload);
 [[nodiscard]] RefusedMessage decode_refused(std::span<const std::byte> payload);
 [[nodiscard]] PlanMessage decode_plan(std::span<const std::byte> payload);
+[[nodiscard]] TooLateMessage decode_too_late(std::span<const std::byte> payload);
 
 /// Puts frames together from the pieces that a socket delivers.
 class FrameReader {

@@ -116,10 +116,16 @@ class FakeWriter final : public GpuWriter {
 /// Forwards at one clock, everything else at another.
 class FakeUnitClocks final : public UnitClocks {
  public:
+  explicit FakeUnitClocks(int forward_mhz = 1005, int other_mhz = 1500)
+      : forward_mhz_(forward_mhz), other_mhz_(other_mhz) {}
   [[nodiscard]] std::optional<int> clock_mhz(const UnitEvent& event) override {
     if (event.type != UnitEventType::unit_begin) return std::nullopt;
-    return event.kind == 0 ? 1005 : 1500;
+    return event.kind == 0 ? forward_mhz_ : other_mhz_;
   }
+
+ private:
+  int forward_mhz_;
+  int other_mhz_;
 };
 
 /// Lets one user (all, when not set) do anything between 345 and 1980 MHz.

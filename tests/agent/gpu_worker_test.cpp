@@ -20,10 +20,24 @@ class GpuWorkerTest : public ::testing::Test {
   }
   void begin_lease_with_plan() {
     worker_->begin_lease(ring_).get();
-    std::promise<std::string> answer;
-    worker_->follow_plan([] { return std::make_unique<FakeUnitClocks>(); },
-                         [&answer](std::string refusal) { answer.set_value(std::move(refusal)); });
-    ASSERT_EQ(answer.get_future().get(), "");
+    ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1005, std::nullopt)));
+  }
+  /// Hands over a plan of a clock for forwards and 1500 MHz for everything else.
+  PlanAnswer follow(int forward_mhz, std::optional<std::uint32_t> from_iteration) {
+    std::promise<PlanAnswer> answer;
+    worker_->follow_plan([forward_mhz] { return std::make_unique<FakeUnitClocks>(forward_mhz); }, from_iteration,
+                         [&answer](PlanAnswer said) { answer.set_value(std::move(said)); });
+    return answer.get_future().get();
+  }
+  void begin_iteration(std::uint32_t iteration) {
+    write_unit(ring_->ring(), {.time_ns = 1, .type = UnitEventType::iteration_begin, .microbatch = iteration});
+  }
+  /// Runs a forward, and waits for its clock.
+  void expect_forward_at(int clock_mhz) {
+    begin_unit(OpKind::forward);
+    ASSERT_TRUE(log_->wait_for_last("follow " + std::to_string(clock_mhz))) << clock_mhz;
+    begin_unit(OpKind::backward);
+    ASSERT_TRUE(log_->wait_for_last("follow 1500"));
   }
   void begin_unit(OpKind kind) {
     write_unit(ring_->ring(),
@@ -125,11 +139,91 @@ TEST_F(GpuWorkerTest, HandsOnWhatATaskThrows) {
 TEST_F(GpuWorkerTest, RefusesAPlanThatCannotBeRead) {
   start();
   worker_->begin_lease(ring_).get();
-  std::promise<std::string> answer;
-  worker_->follow_plan([]() -> std::unique_ptr<UnitClocks> { throw InputError("no plan"); },
-                       [&answer](std::string refusal) { answer.set_value(std::move(refusal)); });
-  EXPECT_EQ(answer.get_future().get(), "no plan");
+  std::promise<PlanAnswer> answer;
+  worker_->follow_plan([]() -> std::unique_ptr<UnitClocks> { throw InputError("no plan"); }, std::nullopt,
+                       [&answer](PlanAnswer said) { answer.set_value(std::move(said)); });
+  EXPECT_EQ(std::get<RefusedMessage>(answer.get_future().get()).reason, "no plan");
   EXPECT_FALSE(worker_->status().has_plan);
+}
+
+TEST_F(GpuWorkerTest, SwitchesPlansAtTheBeginOfTheirIteration) {
+  start();
+  begin_lease_with_plan();
+  begin_iteration(4);
+  expect_forward_at(1005);
+  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 6)));
+  expect_forward_at(1005);
+  begin_iteration(5);
+  expect_forward_at(1005);
+  begin_iteration(6);
+  expect_forward_at(1200);
+}
+
+TEST_F(GpuWorkerTest, SwitchesPlansAtALaterIterationWhenTheirsIsLost) {
+  start();
+  begin_lease_with_plan();
+  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 6)));
+  begin_iteration(9);
+  expect_forward_at(1200);
+}
+
+TEST_F(GpuWorkerTest, CountsIterationsPastTheEndOfTheirNumbers) {
+  start();
+  begin_lease_with_plan();
+  begin_iteration(UINT32_MAX - 1);
+  expect_forward_at(1005);
+  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 1)));
+  begin_iteration(UINT32_MAX);
+  expect_forward_at(1005);
+  begin_iteration(0);
+  expect_forward_at(1005);
+  begin_iteration(1);
+  expect_forward_at(1200);
+  EXPECT_TRUE(std::holds_alternative<TooLateMessage>(follow(1300, UINT32_MAX)));
+  expect_forward_at(1200);
+}
+
+/// Also when its begin is in the ring and nobody has read it yet.
+TEST_F(GpuWorkerTest, IgnoresAPlanWhoseIterationHasBegunAndKeepsTheOneThatWaits) {
+  start();
+  begin_lease_with_plan();
+  begin_iteration(7);
+  const PlanAnswer answer = follow(1300, 7);
+  ASSERT_TRUE(std::holds_alternative<TooLateMessage>(answer));
+  EXPECT_EQ(std::get<TooLateMessage>(answer).begun_iteration, 7U);
+  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 8)));
+  EXPECT_TRUE(std::holds_alternative<TooLateMessage>(follow(1300, 3)));
+  expect_forward_at(1005);
+  begin_iteration(8);
+  expect_forward_at(1200);
+}
+
+TEST_F(GpuWorkerTest, TakesANewerPlanInPlaceOfOneThatWaits) {
+  start();
+  begin_lease_with_plan();
+  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 2)));
+  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1300, 3)));
+  begin_iteration(2);
+  expect_forward_at(1005);
+  begin_iteration(3);
+  expect_forward_at(1300);
+  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 9)));
+  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1005, std::nullopt)));
+  begin_iteration(9);
+  expect_forward_at(1005);
+}
+
+TEST_F(GpuWorkerTest, ForgetsIterationsAndWaitingPlansWithTheirLease) {
+  start();
+  begin_lease_with_plan();
+  begin_iteration(9);
+  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1300, 10)));
+  worker_->end_lease().get();
+  ring_ = std::make_shared<SharedUnitRing>();
+  begin_lease_with_plan();
+  EXPECT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 1)));
+  begin_iteration(10);
+  expect_forward_at(1200);
 }
 
 TEST_F(GpuWorkerTest, TakesWhateverAHostileClientWrites) {

@@ -22,7 +22,9 @@ Frame frame_of(const std::vector<std::byte>& bytes) {
   return frame;
 }
 
-PlanMessage plan() { return {.plan_rank = 7, .nearest_below = true, .plan_json = "{\"\u00e4\": 1}"}; }
+PlanMessage plan() {
+  return {.plan_rank = 7, .nearest_below = true, .plan_json = "{\"\u00e4\": 1}", .from_iteration = {}};
+}
 
 void expect_refused(FrameReader& reader, const std::vector<std::byte>& bytes, const std::string& words) {
   try {
@@ -63,6 +65,14 @@ TEST(LeaseMessages, ComeBackAsTheyWere) {
   EXPECT_EQ(received.plan_rank, 7U);
   EXPECT_TRUE(received.nearest_below);
   EXPECT_EQ(received.plan_json, sent.plan_json);
+  EXPECT_FALSE(received.from_iteration);
+  PlanMessage later = plan();
+  later.from_iteration = UINT32_MAX;
+  EXPECT_EQ(decode_plan(frame_of(encode(later)).payload).from_iteration, UINT32_MAX);
+
+  const PlanAnswer answer = TooLateMessage{.begun_iteration = 9};
+  EXPECT_EQ(decode_too_late(frame_of(encode(answer)).payload).begun_iteration, 9U);
+  EXPECT_EQ(frame_of(encode(PlanAnswer(AcceptedMessage{}))).type, FrameType::accepted);
 
   EXPECT_EQ(frame_of(encode_empty(FrameType::release)).type, FrameType::release);
   EXPECT_TRUE(frame_of(encode_empty(FrameType::accepted)).payload.empty());
@@ -91,6 +101,25 @@ TEST(LeaseMessages, AreRefusedWhenCutOffOrTooLong) {
   std::vector<std::byte> longer = frame.payload;
   longer.push_back(std::byte{0});
   EXPECT_THROW((void)decode_plan(longer), InputError);
+}
+
+/// What clients of version 1 send: rank 1, flag, two bytes of text, and no iteration.
+TEST(LeaseMessages, TakePlansOfVersionOne) {
+  const std::string_view payload("\1\0\0\0\1\2\0\0\0{}", 11);
+  const PlanMessage message = decode_plan(std::as_bytes(std::span(payload)));
+  EXPECT_EQ(message.plan_rank, 1U);
+  EXPECT_EQ(message.plan_json, "{}");
+  EXPECT_FALSE(message.from_iteration);
+  const auto again = encode(message);
+  EXPECT_EQ(again.size(), kFrameHeaderBytes + payload.size()) << "an agent of version 1 can read it";
+}
+
+TEST(LeaseMessages, CountIterationsModuloTwoToTheThirtyTwo) {
+  EXPECT_TRUE(has_come(5, 5));
+  EXPECT_TRUE(has_come(6, 5));
+  EXPECT_FALSE(has_come(4, 5));
+  EXPECT_TRUE(has_come(1, UINT32_MAX));
+  EXPECT_FALSE(has_come(UINT32_MAX, 1));
 }
 
 TEST(LeaseMessages, AreRefusedWhenTheyAreNotUtf8) {
