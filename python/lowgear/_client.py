@@ -1,6 +1,7 @@
 """The client: marks units and iterations, hands over plans, measures energy."""
 
 import ctypes
+import json
 import os
 from contextlib import contextmanager
 from typing import NamedTuple, Optional
@@ -42,6 +43,10 @@ class Status(NamedTuple):
     reconnects: int
     gpu_uuid: str
     problem: str
+    server_connected: bool
+    plan_version: int  # of the server's plan that the newest iteration followed; 0: none
+    reports_lost: int
+    server_problem: str
 
 
 class Window:
@@ -61,9 +66,29 @@ class Client:
 
     Every argument left out is taken from the environment: the rank from torchrun, Slurm, Open MPI or MPICH, the GPU from
     CUDA_VISIBLE_DEVICES, LOWGEAR_AGENT_SOCKET, LOWGEAR_JOB, LOWGEAR_RECORDING. `agent_socket=""` uses no agent.
+
+    With `server` (LOWGEAR_SERVER) plans come from `lowgear serve`, and none is loaded. `job_spec` (LOWGEAR_JOB_SPEC) is
+    then the job as docs/server-api.md has it, a dict or JSON, the same on all ranks, and `pp_rank`, `dp_rank` and
+    `tp_rank` this process' place in it.
     """
 
-    def __init__(self, *, agent_socket=None, gpu=None, job=None, recording=None, rank=-1, local_rank=-1, world_size=-1):
+    def __init__(
+        self,
+        *,
+        agent_socket=None,
+        gpu=None,
+        job=None,
+        recording=None,
+        rank=-1,
+        local_rank=-1,
+        world_size=-1,
+        server=None,
+        token_file=None,
+        job_spec=None,
+        pp_rank=-1,
+        dp_rank=-1,
+        tp_rank=-1,
+    ):
         self._handle = None
         self._library = _library.load()
         options = _library.Options(
@@ -75,6 +100,12 @@ class Client:
             rank,
             local_rank,
             world_size,
+            _encode(server),
+            _encode(token_file),
+            _encode(json.dumps(job_spec) if isinstance(job_spec, dict) else job_spec),
+            pp_rank,
+            dp_rank,
+            tp_rank,
         )
         handle = ctypes.c_void_p()
         self._check(self._library.lowgear_open(ctypes.byref(options), ctypes.byref(handle)))
@@ -160,7 +191,7 @@ class Client:
     def status(self) -> Status:
         result = _library.StatusStruct(ctypes.sizeof(_library.StatusStruct))
         self._check(self._library.lowgear_get_status(self._handle, ctypes.byref(result)))
-        flags = {"has_lease", "has_plan", "suspended", "dry_run", "simulated"}
+        flags = {"has_lease", "has_plan", "suspended", "dry_run", "simulated", "server_connected"}
         values = {}
         for field in Status._fields:
             value = getattr(result, field)

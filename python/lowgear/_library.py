@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 _ABI_MAJOR = 1
+_ABI_MINOR = 1
 
 OK, INVALID, FAILED, REFUSED, NO_AGENT, FORKED = range(6)
 
@@ -35,6 +36,12 @@ class Options(ctypes.Structure):
         ("rank", ctypes.c_int32),
         ("local_rank", ctypes.c_int32),
         ("world_size", ctypes.c_int32),
+        ("server", ctypes.c_char_p),
+        ("token_file", ctypes.c_char_p),
+        ("job_spec", ctypes.c_char_p),
+        ("pp_rank", ctypes.c_int32),
+        ("dp_rank", ctypes.c_int32),
+        ("tp_rank", ctypes.c_int32),
     ]
 
 
@@ -63,6 +70,8 @@ class StatusStruct(ctypes.Structure):
         + [("requested_clock_mhz", ctypes.c_uint32)]
         + [(name, ctypes.c_uint64) for name in ("units", "mismatched", "lost", "reconnects")]
         + [("gpu_uuid", ctypes.c_char * 96), ("problem", ctypes.c_char * 256)]
+        + [("server_connected", ctypes.c_int32), ("plan_version", ctypes.c_int32)]
+        + [("reports_lost", ctypes.c_uint64), ("server_problem", ctypes.c_char * 256)]
     )
 
 
@@ -89,7 +98,8 @@ def load():
             + "); install Lowgear, or set LOWGEAR_LIBRARY to its path (build/release/lib/liblowgear.so)"
         )
     library.lowgear_abi_version.restype = ctypes.c_uint32
-    if library.lowgear_abi_version() >> 16 != _ABI_MAJOR:
+    version = library.lowgear_abi_version()
+    if version >> 16 != _ABI_MAJOR or version & 0xFFFF < _ABI_MINOR:
         raise LowgearError(f"{library._name} is of another version than this package; install both from one release")
     client = ctypes.c_void_p
     unit = [client, ctypes.c_uint32, ctypes.c_uint32, ctypes.c_uint32]

@@ -121,12 +121,14 @@ void AgentConnection::receive_some() {
   reader_.append(std::span(bytes).first(static_cast<std::size_t>(received)));
 }
 
-void AgentConnection::send_plan(const PlanMessage& plan, std::chrono::milliseconds timeout) {
+PlanAnswer AgentConnection::send_plan(const PlanMessage& plan, std::chrono::milliseconds timeout) {
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
   send_all(encode(plan), deadline);
   const Frame frame = receive(deadline);
-  if (frame.type == FrameType::refused) throw LeaseRefused(decode_refused(frame.payload).reason);
-  if (frame.type != FrameType::accepted) throw Error("the agent answers a plan with something else");
+  if (frame.type == FrameType::accepted) return AcceptedMessage{};
+  if (frame.type == FrameType::refused) return decode_refused(frame.payload);
+  if (frame.type == FrameType::too_late) return decode_too_late(frame.payload);
+  throw Error("the agent answers a plan with something else");
 }
 
 bool AgentConnection::alive() const {

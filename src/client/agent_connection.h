@@ -44,8 +44,9 @@ class AgentConnection {
 
   [[nodiscard]] const LeaseMessage& lease() const { return lease_; }
   [[nodiscard]] const std::shared_ptr<MappedUnitRing>& ring() const { return ring_; }
-  /// Hands over a plan. Throws LeaseRefused when the agent does not take it, Error when the agent is gone.
-  void send_plan(const PlanMessage& plan, std::chrono::milliseconds timeout);
+  /// Hands over a plan and waits for the answer. Throws Error when the agent is gone or does not answer: the connection
+  /// is then of no more use.
+  [[nodiscard]] PlanAnswer send_plan(const PlanMessage& plan, std::chrono::milliseconds timeout);
   /// Whether the agent still holds the other end. Does not wait.
   [[nodiscard]] bool alive() const;
   /// Gives the GPU back at once, politely; the destructor does so by closing.

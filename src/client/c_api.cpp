@@ -120,6 +120,21 @@ lowgear::RankInfo rank_of(const lowgear_options& options, const lowgear::Environ
   return rank;
 }
 
+lowgear::ClientServerOptions server_options(const lowgear_options& options, const lowgear::Environment& environment) {
+  lowgear::ClientServerOptions result;
+  result.address = text_or(options.server, environment, "LOWGEAR_SERVER", "");
+  if (result.address.empty()) return result;
+  result.token_file = text_or(options.token_file, environment, "LOWGEAR_SERVER_TOKEN_FILE", "");
+  result.job_json = text_or(options.job_spec, environment, "LOWGEAR_JOB_SPEC", "");
+  if (result.job_json.empty()) {
+    throw InputError("a server is named and no job: give lowgear_options.job_spec or LOWGEAR_JOB_SPEC");
+  }
+  result.pp_rank = std::max(options.pp_rank, 0);
+  result.dp_rank = std::max(options.dp_rank, 0);
+  result.tp_rank = std::max(options.tp_rank, 0);
+  return result;
+}
+
 ClientOptions client_options(const lowgear_options& options, const lowgear::Environment& environment) {
   ClientOptions result;
   result.rank = rank_of(options, environment);
@@ -127,6 +142,7 @@ ClientOptions client_options(const lowgear_options& options, const lowgear::Envi
   result.gpu = options.gpu != nullptr ? options.gpu : "";
   result.job = text_or(options.job, environment, "LOWGEAR_JOB", result.rank.job);
   result.recording = text_or(options.recording, environment, "LOWGEAR_RECORDING", "");
+  result.server = server_options(options, environment);
   return result;
 }
 
@@ -173,6 +189,10 @@ lowgear_status status_of(const lowgear_client& client) {
   result.reconnects = now.reconnects;
   copy_text(result.gpu_uuid, now.gpu_uuid);
   copy_text(result.problem, now.problem);
+  result.server_connected = now.server_connected ? 1 : 0;
+  result.plan_version = now.plan_version;
+  result.reports_lost = now.reports_lost;
+  copy_text(result.server_problem, now.server_problem);
   return result;
 }
 

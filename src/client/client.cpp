@@ -1,8 +1,12 @@
 #include "client/client.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <array>
+#include <random>
 #include <utility>
+#include <vector>
 
 #include "client/gpu_choice.h"
 #include "core/error.h"
@@ -15,7 +19,22 @@ namespace lowgear {
 
 namespace {
 
+/// Longest that the training thread is taken to need between reading the clock and marking what it read it for.
+constexpr std::uint64_t kMarkingNs = 100'000'000;
+
 std::uint64_t event_time_ns() noexcept { return static_cast<std::uint64_t>(monotonic_ns()); }
+
+/// 128 random bits.
+std::string random_text() {
+  std::random_device device;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "";
+  return name.data();
+}
 
 }  // namespace
 
@@ -23,17 +42,10 @@ Client::Client(ClientOptions options, const Environment& environment)
     : options_(std::move(options)), start_ns_(event_time_ns()) {
   open_gpu(environment);
   if (!options_.recording.empty()) open_recording();
-  if (gpu_ != nullptr) {
-    EnergyMeterOptions meter;
-    if (recording_) {
-      meter.observer = [this](std::size_t, const GpuSample& sample) {
-        const std::lock_guard lock(recording_mutex_);
-        recording_->write(sample);
-      };
-    }
-    meter_ = std::make_unique<EnergyMeter>(*system_, std::vector<Gpu*>{gpu_}, std::move(meter));
-    connect();
-  }
+  if (gpu_ != nullptr && !options_.agent_socket.empty()) open_lease();
+  if (!options_.server.address.empty()) open_server();
+  if (recording_ || served_) log_ = std::make_unique<UnitLog>();
+  if (gpu_ != nullptr) start_meter();
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
@@ -41,13 +53,11 @@ Client::~Client() {
   thread_.request_stop();
   wake_.notify_all();
   if (thread_.joinable()) thread_.join();
-  ring_ = nullptr;
   meter_.reset();
-  if (agent_) agent_->release();
-  if (recording_) {
-    drain();
-    recording_->finish(log_->lost());
-  }
+  drain();
+  served_.reset();
+  lease_.reset();
+  if (recording_) recording_->finish(log_->lost());
 }
 
 // Without a driver the rest works all the same; a GPU that was asked for and is not there is a mistake.
@@ -74,32 +84,72 @@ void Client::open_recording() {
     header.driver_version = system_->driver_version();
     header.simulated = system_->simulated();
   }
-  log_ = std::make_unique<UnitLog>();
   recording_ = std::make_unique<RecordingWriter>(options_.recording, std::move(header), start_ns_);
 }
 
-/// Asks the agent for a lease; whatever goes wrong is kept for `status`.
-void Client::connect() {
-  if (options_.agent_socket.empty()) return;
-  const std::lock_guard lock(agent_mutex_);
-  asked_at_ = std::chrono::steady_clock::now();
-  try {
-    agent_ = std::make_unique<AgentConnection>(options_.agent_socket,
-                                               HelloMessage{.version = kLeaseProtocolVersion,
-                                                            .gpu = gpu_->identity().uuid,
-                                                            .rank = static_cast<std::uint32_t>(options_.rank.rank),
-                                                            .job = options_.job},
-                                               options_.agent_timeout);
-    agent_problem_.clear();
-    use_ring(agent_->ring());
-  } catch (const Error& error) {
-    agent_problem_ = error.what();
-  }
+void Client::open_lease() {
+  AgentLeaseOptions lease;
+  lease.socket = options_.agent_socket;
+  lease.hello.gpu = gpu_->identity().uuid;
+  lease.hello.rank = static_cast<std::uint32_t>(options_.rank.rank);
+  lease.hello.job = options_.job;
+  lease.timeout = options_.agent_timeout;
+  lease.reconnect_after = options_.reconnect_after;
+  lease_ = std::make_unique<AgentLease>(std::move(lease));
 }
 
-void Client::use_ring(std::shared_ptr<MappedUnitRing> ring) {
-  rings_.push_back(std::move(ring));
-  ring_.store(&rings_.back()->ring(), std::memory_order_release);
+void Client::start_meter() {
+  EnergyMeterOptions meter;
+  if (log_) {
+    meter.observer = [this](std::size_t, const GpuSample& sample) {
+      if (served_) served_->add(sample);
+      if (!recording_) return;
+      const std::lock_guard lock(recording_mutex_);
+      recording_->write(sample);
+    };
+  }
+  meter_ = std::make_unique<EnergyMeter>(*system_, std::vector<Gpu*>{gpu_}, std::move(meter));
+}
+
+RankRegistration Client::registration() const {
+  RankRegistration rank;
+  rank.rank = options_.rank.rank;
+  rank.pp_rank = options_.server.pp_rank;
+  rank.dp_rank = options_.server.dp_rank;
+  rank.tp_rank = options_.server.tp_rank;
+  rank.instance = random_text();
+  rank.host = host_name();
+  if (gpu_ == nullptr) return rank;
+  rank.gpu_uuid = gpu_->identity().uuid;
+  rank.gpu = gpu_->identity().name;
+  rank.simulated = system_->simulated();
+  if (works(*gpu_, GpuFeature::supported_clocks)) rank.clocks_mhz = gpu_->supported_sm_clocks_mhz();
+  if (works(*gpu_, GpuFeature::power_limits)) rank.power_limit_w = gpu_->power_limits().enforced_w;
+  const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
+  rank.follows_plans = lease.has_lease && !lease.dry_run;
+  return rank;
+}
+
+void Client::open_server() {
+  JobRegistration job =
+      complete_job(options_.server.job_json, options_.rank.run, gpu_ != nullptr ? gpu_->identity().name : "");
+  ServedRankOptions served;
+  served.server.endpoint = HttpEndpoint::parse(options_.server.address);
+  served.server.token_file = options_.server.token_file;
+  served.server.job_json = std::move(job.text);
+  served.server.rank = registration();
+  served.profile = job.profile;
+  served.start_ns = start_ns_;
+  served.like.source = "rank " + std::to_string(options_.rank.rank);
+  served.like.rank = options_.rank.rank;
+  served.like.world_size = options_.rank.world_size;
+  if (gpu_ != nullptr) {
+    served.gpu.emplace(gpu_->identity(), gpu_->features());
+    served.like.gpu_uuid = gpu_->identity().uuid;
+    served.like.gpu_name = gpu_->identity().name;
+    served.like.simulated = system_->simulated();
+  }
+  served_ = std::make_unique<ServedRank>(std::move(served), lease_.get());
 }
 
 void Client::load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below) {
@@ -109,43 +159,35 @@ void Client::load_plan(const std::filesystem::path& path, std::optional<int> pla
   if (rank < 0 || rank >= ranks) {
     throw InputError(fmt::format("{}: there is no rank {} in this plan of {}", printable(path.string()), rank, ranks));
   }
-  const std::lock_guard lock(agent_mutex_);
-  plan_ = PlanMessage{
-      .plan_rank = static_cast<std::uint32_t>(rank), .nearest_below = nearest_below, .plan_json = std::move(text)};
-  plan_accepted_ = false;
-  if (!agent_) {
-    const std::string& problem = gpu_problem_.empty() ? agent_problem_ : gpu_problem_;
-    throw Error(problem.empty() ? "no agent is used" : problem);
-  }
-  agent_->send_plan(*plan_, options_.agent_timeout);
-  plan_accepted_ = true;
+  if (!lease_) throw Error(gpu_problem_.empty() ? "no agent is used" : gpu_problem_);
+  lease_->load_plan({.plan_rank = static_cast<std::uint32_t>(rank),
+                     .nearest_below = nearest_below,
+                     .plan_json = std::move(text),
+                     .from_iteration = {}});
 }
 
 void Client::iteration_begin() noexcept {
   if (training_.in_iteration) count_mismatch();
   training_.in_iteration = true;
   training_.iteration_begin_ns = event_time_ns();
-  if (UnitRing* ring = ring_.load(std::memory_order_acquire)) {
+  if (lease_) lease_->iteration_begins(training_.iteration);
+  if (UnitRing* ring = this->ring()) {
     write_unit(*ring, {.time_ns = training_.iteration_begin_ns,
                        .type = UnitEventType::iteration_begin,
                        .microbatch = static_cast<std::uint32_t>(training_.iteration)});
   }
+  log_iteration(RecordType::iteration_begin, training_.iteration_begin_ns);
 }
 
 void Client::iteration_end() noexcept {
   if (!training_.in_iteration) return count_mismatch();
   const std::uint64_t now_ns = event_time_ns();
-  if (UnitRing* ring = ring_.load(std::memory_order_acquire)) {
+  if (UnitRing* ring = this->ring()) {
     write_unit(*ring, {.time_ns = now_ns,
                        .type = UnitEventType::iteration_end,
                        .microbatch = static_cast<std::uint32_t>(training_.iteration)});
   }
-  if (log_) {
-    log_->push({.begin_ns = training_.iteration_begin_ns,
-                .end_ns = now_ns,
-                .iteration = training_.iteration,
-                .is_iteration = true});
-  }
+  log_iteration(RecordType::iteration_end, now_ns);
   ++training_.iteration;
   training_.in_iteration = false;
 }
@@ -157,7 +199,7 @@ void Client::unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbat
                         .kind = static_cast<std::uint8_t>(kind),
                         .stage = stage,
                         .microbatch = microbatch};
-  if (UnitRing* ring = ring_.load(std::memory_order_acquire)) write_unit(*ring, event);
+  if (UnitRing* ring = this->ring()) write_unit(*ring, event);
   training_.unit = pack_unit(event);
   training_.unit_begin_ns = event.time_ns;
 }
@@ -171,7 +213,7 @@ void Client::unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch
   if (training_.unit != pack_unit(event)) return count_mismatch();
   training_.unit = 0;
   units_.store(units_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  UnitRing* ring = ring_.load(std::memory_order_acquire);
+  UnitRing* ring = this->ring();
   if (ring != nullptr) {
     event.type = UnitEventType::unit_end;
     write_unit(*ring, event);
@@ -185,6 +227,12 @@ void Client::unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch
                 .stage = stage,
                 .kind = event.kind});
   }
+}
+
+void Client::log_iteration(RecordType type, std::uint64_t end_ns) noexcept {
+  if (!log_) return;
+  log_->push(
+      {.begin_ns = training_.iteration_begin_ns, .end_ns = end_ns, .iteration = training_.iteration, .type = type});
 }
 
 void Client::count_mismatch() noexcept {
@@ -202,7 +250,7 @@ WindowMeasurement Client::window_end(EnergyMeter::WindowId window) {
   return meter_->end(window);
 }
 
-/// The thread beside training: writes the recording and keeps the lease.
+/// The thread beside training: keeps the lease, and hands on what was marked.
 void Client::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     {
@@ -210,50 +258,34 @@ void Client::run(const std::stop_token& stop) {
       wake_.wait_for(lock, stop, options_.drain_period, [] { return false; });
     }
     drain();
-    reconnect_if_needed();
+    if (lease_) lease_->keep();
   }
 }
 
 void Client::drain() {
   if (!log_) return;
-  const std::lock_guard lock(recording_mutex_);
+  const std::uint64_t now_ns = event_time_ns();
+  if (served_) served_->take_samples();
   UnitRecord record;
-  while (log_->pop(record)) recording_->write(record);
-  recording_->flush();
-}
-
-void Client::reconnect_if_needed() {
-  {
-    const std::lock_guard lock(agent_mutex_);
-    if (gpu_ == nullptr || options_.agent_socket.empty() || (agent_ && agent_->alive())) return;
-    if (agent_) {
-      ring_.store(nullptr, std::memory_order_release);
-      agent_.reset();
-      plan_accepted_ = false;
-      agent_problem_ = "the agent has gone; asking for the GPU again";
-    }
-    if (std::chrono::steady_clock::now() - asked_at_ < options_.reconnect_after) return;
+  while (log_->pop(record)) {
+    if (served_) served_->add(record);
+    if (!recording_) continue;
+    const std::lock_guard lock(recording_mutex_);
+    recording_->write(record);
   }
-  connect();
-  send_plan_again();
-}
-
-void Client::send_plan_again() {
-  const std::lock_guard lock(agent_mutex_);
-  if (!agent_) return;
-  ++reconnects_;
-  if (!plan_) return;
-  try {
-    agent_->send_plan(*plan_, options_.agent_timeout);
-    plan_accepted_ = true;
-  } catch (const Error& error) {
-    agent_problem_ = error.what();
+  if (recording_) {
+    const std::lock_guard lock(recording_mutex_);
+    recording_->flush();
   }
+  if (!served_) return;
+  const std::uint64_t lost = log_->lost();
+  if (std::exchange(lost_before_, lost) != lost) served_->lose_records();
+  served_->advance_to(now_ns - kMarkingNs);
 }
 
-std::string Client::problem() const {
+std::string Client::problem(const AgentLeaseStatus& lease) const {
   if (!gpu_problem_.empty()) return gpu_problem_;
-  if (!agent_problem_.empty()) return agent_problem_;
+  if (!lease.problem.empty()) return lease.problem;
   return options_.rank.conflict;
 }
 
@@ -266,18 +298,21 @@ ClientStatus Client::status() {
     status.gpu_uuid = gpu_->identity().uuid;
     status.simulated = system_->simulated();
   }
-  {
-    const std::lock_guard lock(agent_mutex_);
-    status.has_lease = agent_ != nullptr;
-    status.has_plan = plan_accepted_;
-    status.dry_run = agent_ && agent_->lease().dry_run;
-    status.reconnects = reconnects_;
-    status.problem = problem();
-    if (agent_) {
-      const UnitRing& ring = agent_->ring()->ring();
-      status.suspended = ring.state.load() == static_cast<std::uint32_t>(RingState::suspended);
-      status.requested_clock_mhz = ring.requested_clock_mhz.load();
-    }
+  const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
+  status.has_lease = lease.has_lease;
+  status.has_plan = lease.has_plan;
+  status.suspended = lease.suspended;
+  status.dry_run = lease.dry_run;
+  status.requested_clock_mhz = lease.requested_clock_mhz;
+  status.reconnects = lease.reconnects;
+  status.problem = problem(lease);
+  if (served_) {
+    const ServedRankStatus served = served_->status();
+    status.has_server = true;
+    status.server_connected = served.server.connected;
+    status.plan_version = served.plan_version;
+    status.reports_lost = served.server.reports_lost;
+    status.server_problem = served.server.problem;
   }
   const std::lock_guard lock(recording_mutex_);
   if (status.problem.empty() && recording_) status.problem = recording_->problem();

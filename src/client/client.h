@@ -5,17 +5,16 @@
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
-#include <vector>
 
-#include "client/agent_connection.h"
+#include "client/agent_lease.h"
 #include "client/rank_environment.h"
 #include "client/recording_writer.h"
+#include "client/served_rank.h"
 #include "client/unit_log.h"
 #include "gpu/gpu.h"
 #include "ipc/unit_ring.h"
@@ -23,15 +22,26 @@
 
 namespace lowgear {
 
+/// The server that plans this job; docs/server-api.md.
+struct ClientServerOptions {
+  std::string address;               ///< `http://host:port` or `unix:/path`; empty: no server
+  std::filesystem::path token_file;  ///< holds the token alone; empty: none is sent
+  std::string job_json;              ///< body of POST /v1/jobs; `run` and `gpu` are filled in where it names none
+  int pp_rank = 0;
+  int dp_rank = 0;
+  int tp_rank = 0;
+};
+
 struct ClientOptions {
   std::filesystem::path agent_socket;  ///< empty: use no agent
   std::string gpu;                     ///< UUID or PCI address; empty: as CUDA_VISIBLE_DEVICES says
   std::string job;
   std::filesystem::path recording;  ///< empty: no recording
   RankInfo rank;
+  ClientServerOptions server;
   std::chrono::milliseconds agent_timeout{5'000};
   std::chrono::milliseconds reconnect_after{3'000};  ///< since the agent was last asked
-  std::chrono::milliseconds drain_period{50};        ///< between the writes of the recording
+  std::chrono::milliseconds drain_period{50};        ///< between the looks at what the training thread has marked
 };
 
 struct ClientStatus {
@@ -47,17 +57,23 @@ struct ClientStatus {
   std::uint64_t reconnects = 0;
   std::string gpu_uuid;
   std::string problem;
+  bool has_server = false;         ///< one was named
+  bool server_connected = false;   ///< and it answered the last request
+  int plan_version = 0;            ///< of the server's plan that the newest whole iteration followed; 0: none
+  std::uint64_t reports_lost = 0;  ///< reports to the server that were dropped
+  std::string server_problem;
 };
 
-/// What a training process has of Lowgear: tells the agent which unit begins, records when units began and ended, and
-/// measures energy. Works without an agent, without a GPU and without a recording; `status` says what is missing.
+/// What a training process has of Lowgear: tells the agent which unit begins, records when units began and ended,
+/// measures energy, and reports to the server, whose plans the agent then follows. Works without an agent, a GPU, a
+/// recording and a server; `status` says what is missing.
 ///
 /// One training thread calls `iteration_*` and `unit_*`, which make no system call, allocate nothing and never wait.
 class Client {
  public:
-  /// Throws InputError when an option makes no sense (no such GPU, a recording that exists).
+  /// Throws InputError when an option makes no sense (no such GPU, a recording that exists, no address of a server).
   Client(ClientOptions options, const Environment& environment);
-  /// Ends the lease and finishes the recording.
+  /// Tells the server, ends the lease and finishes the recording.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
@@ -89,14 +105,16 @@ class Client {
 
   void open_gpu(const Environment& environment);
   void open_recording();
-  void connect();
-  void send_plan_again();
-  void reconnect_if_needed();
-  void use_ring(std::shared_ptr<MappedUnitRing> ring);
+  void open_lease();
+  void open_server();
+  void start_meter();
+  [[nodiscard]] UnitRing* ring() const noexcept { return lease_ ? lease_->ring() : nullptr; }
+  [[nodiscard]] RankRegistration registration() const;
   void run(const std::stop_token& stop);
   void drain();
+  void log_iteration(RecordType type, std::uint64_t end_ns) noexcept;
   void count_mismatch() noexcept;
-  [[nodiscard]] std::string problem() const;
+  [[nodiscard]] std::string problem(const AgentLeaseStatus& lease) const;
 
   ClientOptions options_;
   std::unique_ptr<GpuSystem> system_;
@@ -105,24 +123,18 @@ class Client {
   std::uint64_t start_ns_;
 
   Training training_;
-  std::atomic<UnitRing*> ring_{nullptr};  ///< of the newest lease; null: nobody listens
-  std::unique_ptr<UnitLog> log_;          ///< null: no recording
+  std::unique_ptr<AgentLease> lease_;  ///< null: no agent is used
+  std::unique_ptr<UnitLog> log_;       ///< null: neither recording nor server
   std::atomic<std::uint64_t> units_{0};
   std::atomic<std::uint64_t> mismatched_{0};
-
-  std::mutex agent_mutex_;  ///< of the six below
-  std::unique_ptr<AgentConnection> agent_;
-  std::vector<std::shared_ptr<MappedUnitRing>> rings_;  ///< also of past leases: the training thread may be in one
-  std::optional<PlanMessage> plan_;
-  bool plan_accepted_ = false;
-  std::uint64_t reconnects_ = 0;
-  std::string agent_problem_;
-  std::chrono::steady_clock::time_point asked_at_;
 
   std::mutex recording_mutex_;  ///< of the one below
   std::unique_ptr<RecordingWriter> recording_;
 
-  std::unique_ptr<EnergyMeter> meter_;  ///< null: no GPU. Its thread uses the recording
+  std::unique_ptr<ServedRank> served_;  ///< null: no server
+  std::uint64_t lost_before_ = 0;       ///< units, when the log was read last
+
+  std::unique_ptr<EnergyMeter> meter_;  ///< null: no GPU. Its thread uses the two above
   std::mutex sleep_mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;  ///< last: it uses everything above

@@ -22,6 +22,10 @@
  * Clocks are set by the agent of the node (lowgear agent). Where no agent runs, or it refuses, everything works all the
  * same but for the clocks: the library then only measures; lowgear_get_status says so.
  *
+ * With a server (lowgear serve) no plan is loaded: the library registers the job, reports what iterations take, and has
+ * the agent follow each plan of the server from the iteration that it begins with. While the server is away the last
+ * plan is followed.
+ *
  * Threads: one training thread per client calls iteration and unit functions, which make no system call, allocate
  * nothing and never wait. The other functions may be called from any thread, but not while lowgear_close runs.
  * Fork: in a child every call on the parent's client does nothing and answers LOWGEAR_FORKED.
@@ -38,7 +42,7 @@ extern "C" {
 /* Version of this interface. A library answers every program that was built with the same major version and no later
  * minor one: structures carry their size, functions are only added. */
 #define LOWGEAR_ABI_MAJOR 1u
-#define LOWGEAR_ABI_MINOR 0u
+#define LOWGEAR_ABI_MINOR 1u
 
 #if defined(__GNUC__)
 #define LOWGEAR_API __attribute__((visibility("default")))
@@ -81,10 +85,24 @@ typedef struct lowgear_options {
   int32_t rank;
   int32_t local_rank;
   int32_t world_size;
+
+  /* Since 1.1. Address of the server: http://host:port or unix:/path. NULL: LOWGEAR_SERVER, or no server. An empty
+   * text: no server. */
+  const char* server;
+  /* File that holds the server's token for training, and nothing else. NULL: LOWGEAR_SERVER_TOKEN_FILE, or no token. */
+  const char* token_file;
+  /* The job as JSON, the same on all ranks: body of POST /v1/jobs (docs/server-api.md). `run` may be left out where
+   * LOWGEAR_RUN, Slurm or torchrun tell one start of a job from the next, `gpu` where the GPU's name will do. NULL:
+   * LOWGEAR_JOB_SPEC. A server needs it. */
+  const char* job_spec;
+  /* This rank's place in the job; -1: 0. */
+  int32_t pp_rank;
+  int32_t dp_rank;
+  int32_t tp_rank;
 } lowgear_options;
 
 #define LOWGEAR_OPTIONS_INIT \
-  { sizeof(lowgear_options), NULL, NULL, NULL, NULL, -1, -1, -1 }
+  { sizeof(lowgear_options), NULL, NULL, NULL, NULL, -1, -1, -1, NULL, NULL, NULL, -1, -1, -1 }
 
 /* Opens a client for this process. Takes up to a second: it looks for the GPU and asks the agent for a lease. */
 LOWGEAR_API int lowgear_open(const lowgear_options* options, lowgear_client** client);
@@ -143,6 +161,11 @@ typedef struct lowgear_status {
   uint64_t reconnects;          /* leases taken again after the agent had gone */
   char gpu_uuid[96];            /* empty: no GPU */
   char problem[256];            /* what does not work, for a person; empty: nothing */
+  /* Since 1.1. */
+  int32_t server_connected; /* 1: the server answered the last request */
+  int32_t plan_version;     /* of the server's plan that the newest iteration followed from its begin; 0: none */
+  uint64_t reports_lost;    /* iterations that the server will not hear of, as it was away for too long */
+  char server_problem[256]; /* what keeps the server from planning this rank, for a person; empty: nothing */
 } lowgear_status;
 
 LOWGEAR_API int lowgear_get_status(lowgear_client* client, lowgear_status* status);

@@ -20,6 +20,7 @@ struct RankInfo {
   int world_size = 1;
   std::string launcher;  ///< `torchrun`, `Slurm`, `Open MPI`, `MPICH`; `none` when nobody says
   std::string job;       ///< the scheduler's job id; empty when there is none
+  std::string run;       ///< tells this start of the job from others, the same in all ranks; empty when nothing does
   std::string conflict;  ///< two launchers say different things; empty when they do not
 };
 
@@ -27,6 +28,9 @@ struct RankInfo {
 /// (OMPI_COMM_WORLD_RANK, ..._LOCAL_RANK, ..._SIZE) and MPICH (PMI_RANK, MPI_LOCALRANKID, PMI_SIZE) set. The first of
 /// them that says a rank counts: torchrun within a Slurm job is the one that started the process. Throws InputError on
 /// a value that is no whole number, or a rank outside the world.
+///
+/// `run` is LOWGEAR_RUN, or else Slurm's job and step, torchrun's run id (its default `none` is no id), or both, with
+/// how often each was started again.
 [[nodiscard]] RankInfo rank_from_environment(const Environment& environment);
 
 }  // namespace lowgear

@@ -53,7 +53,8 @@ void RecordingWriter::write(const UnitRecord& record) {
   if (!problem_.empty()) return;
   const double begin_s = since_start_s(record.begin_ns);
   const double end_s = since_start_s(record.end_ns);
-  if (record.is_iteration) {
+  if (record.type == RecordType::iteration_begin) return;
+  if (record.type == RecordType::iteration_end) {
     iterations_file_ << fmt::format("{},{:.9f},{:.9f}\n", record.iteration, begin_s, end_s);
     ++iterations_;
   } else {

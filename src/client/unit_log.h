@@ -9,16 +9,18 @@
 
 namespace lowgear {
 
-/// A unit or an iteration that is over.
+enum class RecordType : std::uint8_t { unit, iteration_begin, iteration_end };
+
+/// A unit or an iteration that is over, or an iteration that begins.
 struct UnitRecord {
   std::uint64_t begin_ns = 0;  ///< CLOCK_MONOTONIC
-  std::uint64_t end_ns = 0;
+  std::uint64_t end_ns = 0;    ///< of an iteration that begins: the same
   std::uint64_t iteration = 0;
   std::uint32_t microbatch = 0;
   std::uint32_t clock_mhz = 0;  ///< SM clock that the agent had asked for when it ended; 0: none
   std::uint16_t stage = 0;
   std::uint8_t kind = 0;
-  bool is_iteration = false;
+  RecordType type = RecordType::unit;
 };
 
 /// Hands records from the training thread to the one that writes them. Allocated once; when it is full, records are

@@ -37,6 +37,19 @@ int main(void) {
   expect(lowgear_get_status(client, &status) == LOWGEAR_OK, "status");
   expect(status.units == 1 && status.mismatched == 0, "counts");
   expect(status.problem[0] != '\0', "says that there is no GPU");
+  expect(status.server_connected == 0 && status.plan_version == 0 && status.server_problem[0] == '\0', "no server");
   expect(lowgear_close(client) == LOWGEAR_OK, "close");
+  options.server = "unix:/no/such/server";
+  expect(lowgear_open(&options, &client) == LOWGEAR_INVALID, "a server needs a job");
+  expect(strstr(lowgear_last_error(), "job_spec") != NULL, "says so");
+  options.job_spec = "{\"run\": \"r\"}";
+  options.server = "nonsense";
+  expect(lowgear_open(&options, &client) == LOWGEAR_INVALID, "no address");
+  options.server = "unix:/no/such/server";
+  expect(lowgear_open(&options, &client) == LOWGEAR_OK, "a server that is away");
+  lowgear_iteration_begin(client);
+  lowgear_iteration_end(client);
+  expect(lowgear_get_status(client, &status) == LOWGEAR_OK && status.server_connected == 0, "is away");
+  expect(lowgear_close(client) == LOWGEAR_OK, "close without it");
   return failures == 0 ? 0 : 1;
 }

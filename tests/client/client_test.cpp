@@ -110,7 +110,8 @@ TEST_F(ClientTest, TellsTheAgentWhatBegins) {
 
 TEST_F(ClientTest, HandsOverItsRankOfThePlan) {
   TestAgent agent(options_.agent_socket);
-  options_.rank = {.rank = 5, .local_rank = 0, .world_size = 6, .launcher = {}, .job = {}, .conflict = {}};
+  options_.rank.rank = 5;
+  options_.rank.world_size = 6;
   const auto client = open();
   client->load_plan(plan(), std::nullopt, true);
   EXPECT_EQ(agent.plans().at(0).plan_rank, 1U) << "5 modulo 2 ranks";

@@ -1,0 +1,174 @@
+#include "client/agent_lease.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/error.h"
+
+namespace lowgear {
+namespace {
+
+/// The agent counts iterations modulo 2^32: a plan may begin at most half of that ahead.
+constexpr std::uint64_t kMaxIterationsAhead = (std::uint64_t{1} << 31U) - 1;
+
+}  // namespace
+
+AgentLease::AgentLease(AgentLeaseOptions options) : options_(std::move(options)) {
+  const std::lock_guard lock(mutex_);
+  connect();
+}
+
+AgentLease::~AgentLease() {
+  if (agent_) agent_->release();
+}
+
+void AgentLease::connect() {
+  asked_at_ = std::chrono::steady_clock::now();
+  try {
+    agent_ = std::make_unique<AgentConnection>(options_.socket, options_.hello, options_.timeout);
+    problem_.clear();
+    rings_.push_back(agent_->ring());
+    ring_.store(&rings_.back()->ring(), std::memory_order_release);
+  } catch (const Error& error) {
+    problem_ = error.what();
+  }
+}
+
+/// The agent has gone, or says what nobody understands: clocks go back, and the iteration under way follows no plan.
+void AgentLease::lose(std::string problem) {
+  begin_next();
+  ring_.store(nullptr, std::memory_order_release);
+  agent_.reset();
+  followed_ = false;
+  const std::uint64_t begun = begun_.load(std::memory_order_acquire);
+  versions_.follow(begun > 0 ? begun - 1 : 0, 0);
+  problem_ = std::move(problem);
+}
+
+PlanAnswer AgentLease::send(const PlanMessage& plan) {
+  try {
+    return agent_->send_plan(plan, options_.timeout);
+  } catch (const Error& error) {
+    // Whether it has the plan is not known, nor which answer comes next.
+    lose(error.what());
+    throw;
+  }
+}
+
+/// Notes a plan that the agent has begun to follow: whole iterations do so that have not begun by now.
+void AgentLease::follow_now(HeldPlan plan) {
+  plan.from_iteration = begun_.load(std::memory_order_acquire);
+  versions_.follow(plan.from_iteration, plan.version);
+  current_ = std::move(plan);
+  followed_ = true;
+}
+
+void AgentLease::begin_next() {
+  if (!next_ || begun_.load(std::memory_order_acquire) <= next_->from_iteration) return;
+  current_ = std::exchange(next_, std::nullopt);
+  followed_ = agent_ != nullptr;
+}
+
+void AgentLease::load_plan(PlanMessage plan) {
+  const std::lock_guard lock(mutex_);
+  next_.reset();
+  followed_ = false;
+  current_ = HeldPlan{.message = std::move(plan), .from_iteration = 0, .version = 0};
+  if (!agent_) throw Error(problem_);
+  const PlanAnswer answer = send(current_->message);
+  if (const auto* refused = std::get_if<RefusedMessage>(&answer)) throw LeaseRefused(refused->reason);
+  follow_now(*std::move(current_));
+}
+
+AgentLease::OfferAnswer AgentLease::offer(PlanMessage plan, std::uint64_t from_iteration, int version) {
+  const std::lock_guard lock(mutex_);
+  begin_next();
+  if (!agent_) return {.offer = Offer::no_lease, .reason = problem_};
+  const std::uint64_t begun = begun_.load(std::memory_order_acquire);
+  if (from_iteration < begun) return {.offer = Offer::too_late, .reason = {}};
+  if (from_iteration - begun > kMaxIterationsAhead) {
+    return {.offer = Offer::refused, .reason = fmt::format("iteration {} is too far ahead", from_iteration)};
+  }
+  plan.from_iteration = static_cast<std::uint32_t>(from_iteration);
+  PlanAnswer answer;
+  try {
+    answer = send(plan);
+  } catch (const Error& error) {
+    return {.offer = Offer::no_lease, .reason = error.what()};
+  }
+  if (const auto* refused = std::get_if<RefusedMessage>(&answer)) {
+    return {.offer = Offer::refused, .reason = refused->reason};
+  }
+  if (std::holds_alternative<TooLateMessage>(answer)) return {.offer = Offer::too_late, .reason = {}};
+  begin_next();
+  versions_.follow(from_iteration, version);
+  next_ = HeldPlan{.message = std::move(plan), .from_iteration = from_iteration, .version = version};
+  return {.offer = Offer::accepted, .reason = {}};
+}
+
+void AgentLease::keep() {
+  const std::lock_guard lock(mutex_);
+  begin_next();
+  if (agent_ && agent_->alive()) return;
+  if (agent_) lose("the agent has gone; asking for the GPU again");
+  if (std::chrono::steady_clock::now() - asked_at_ < options_.reconnect_after) return;
+  connect();
+  if (!agent_) return;
+  ++reconnects_;
+  try {
+    hand_over_again();
+  } catch (const Error& error) {
+    problem_ = error.what();
+  }
+}
+
+/// The plan that was followed begins at once, in the midst of an iteration, and counts from the next; one that waits
+/// for its iteration goes on to.
+void AgentLease::hand_over_again() {
+  begin_next();
+  if (current_) {
+    HeldPlan again = *current_;
+    again.message.from_iteration.reset();
+    const PlanAnswer answer = send(again.message);
+    if (const auto* refused = std::get_if<RefusedMessage>(&answer)) throw LeaseRefused(refused->reason);
+    follow_now(std::move(again));
+  }
+  if (!next_) return;
+  const HeldPlan waiting = *std::exchange(next_, std::nullopt);
+  if (waiting.from_iteration < begun_.load(std::memory_order_acquire)) return;
+  if (!std::holds_alternative<AcceptedMessage>(send(waiting.message))) return;
+  versions_.follow(waiting.from_iteration, waiting.version);
+  next_ = waiting;
+}
+
+void AgentLease::forget_versions() {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t begun = begun_.load(std::memory_order_acquire);
+  versions_.follow(begun > 0 ? begun - 1 : 0, 0);
+  if (current_) current_->version = 0;
+  if (next_) next_->version = 0;
+}
+
+int AgentLease::plan_version(std::uint64_t iteration) {
+  const std::lock_guard lock(mutex_);
+  return versions_.version_of(iteration);
+}
+
+AgentLeaseStatus AgentLease::status() {
+  const std::lock_guard lock(mutex_);
+  begin_next();
+  AgentLeaseStatus status;
+  status.has_lease = agent_ != nullptr;
+  status.has_plan = followed_;
+  status.reconnects = reconnects_;
+  status.problem = problem_;
+  if (!agent_) return status;
+  status.dry_run = agent_->lease().dry_run;
+  const UnitRing& ring = agent_->ring()->ring();
+  status.suspended = ring.state.load() == static_cast<std::uint32_t>(RingState::suspended);
+  status.requested_clock_mhz = ring.requested_clock_mhz.load();
+  return status;
+}
+
+}  // namespace lowgear
