@@ -36,9 +36,14 @@ int read_rank_parameter(const HttpTarget& target) {
 
 /// Why a change was not kept.
 HttpResponse refusal(StoreOutcome outcome) {
-  return outcome == StoreOutcome::disk_full
-             ? detail_response(503, "the server's disk is full; free some of it")
-             : detail_response(503, "the server could not write to its store; its log says why");
+  switch (outcome) {
+    case StoreOutcome::disk_full:
+      return detail_response(503, "the server's disk is full; free some of it");
+    case StoreOutcome::busy:
+      return detail_response(503, "more waits to be written than the server holds; send it again in a while");
+    default:
+      return detail_response(503, "the server could not write to its store; its log says why");
+  }
 }
 
 /// Sets the job's folder of documents apart from what the rest of the server keeps.
