@@ -92,8 +92,8 @@ struct PredictedUse {
 
 double bridge_variance(double left, double at, double right) { return (at - left) * (right - at) / (right - left); }
 
-/// The errors of one (stage, kind), and what they would be with more measurements.
-struct CellError {
+/// The errors of one kind in all stages, and what they would be with more measurements.
+struct KindError {
   std::set<double> measured;  ///< log(clock)
   std::vector<PredictedUse> predicted;
   std::map<int, double> measured_variance;  ///< by clock, J^2
@@ -127,9 +127,9 @@ struct CellError {
   }
 };
 
-double variance(const std::vector<CellError>& cells) {
+double variance(const std::vector<KindError>& kinds) {
   double sum = 0;
-  for (const CellError& cell : cells) sum += cell.variance();
+  for (const KindError& kind : kinds) sum += kind.variance();
   return sum;
 }
 
@@ -154,27 +154,29 @@ class ErrorModel {
     }
   }
 
-  [[nodiscard]] std::vector<CellError> cells(const FewClockFit& fit, const StageProfile& profile,
+  [[nodiscard]] std::vector<KindError> kinds(const FewClockFit& fit, const StageProfile& profile,
                                              const Plan& plan) const {
     const auto uses = uses_of(dag_, plan);
-    std::map<CellKey, CellError> cells;
+    std::map<CellKey, std::set<double>> measured;
+    for (const FilledRow& row : fit.rows) {
+      if (row.origin == RowOrigin::measured) measured[{row.stage, row.kind}].insert(std::log(row.value.clock_mhz));
+    }
+    std::map<std::pair<OpKind, std::set<double>>, KindError> kinds;
     for (const FilledRow& row : fit.rows) {
       const auto use = uses.find({row.stage, row.kind});
       if (use == uses.end()) continue;
-      CellError& cell = cells[{row.stage, row.kind}];
-      if (row.origin == RowOrigin::measured) cell.measured.insert(std::log(row.value.clock_mhz));
+      const std::set<double>& clocks = measured[{row.stage, row.kind}];
+      KindError& kind = kinds[{row.kind, clocks}];
+      kind.measured = clocks;
+      add(row, profile, use->second, kind);
     }
-    for (const FilledRow& row : fit.rows) {
-      const auto use = uses.find({row.stage, row.kind});
-      if (use != uses.end()) add(row, profile, use->second, cells[{row.stage, row.kind}]);
-    }
-    std::vector<CellError> list;
-    for (auto& [key, cell] : cells) list.push_back(std::move(cell));
+    std::vector<KindError> list;
+    for (auto& [key, kind] : kinds) list.push_back(std::move(kind));
     return list;
   }
 
  private:
-  void add(const FilledRow& row, const StageProfile& profile, const CellUse& use, CellError& cell) const {
+  void add(const FilledRow& row, const StageProfile& profile, const CellUse& use, KindError& error) const {
     const int clock_mhz = row.value.clock_mhz;
     const auto ops = use.ops.find(clock_mhz);
     if (ops == use.ops.end()) return;
@@ -183,10 +185,10 @@ class ErrorModel {
         sensitivity_of(row, profile, ops->second, bound == use.bound_ops.end() ? 0 : bound->second);
     FilledRow known = row;
     if (row.origin == RowOrigin::measured) {
-      const auto error = errors_.find({row.stage, row.kind, clock_mhz});
-      if (error == errors_.end()) return;
-      known.time_error_s = error->second.time_error_s;
-      known.energy_error_j = error->second.energy_error_j;
+      const auto found = errors_.find({row.stage, row.kind, clock_mhz});
+      if (found == errors_.end()) return;
+      known.time_error_s = found->second.time_error_s;
+      known.energy_error_j = found->second.energy_error_j;
     }
     const double time_error = known.time_error_s / row.value.time_s;
     const double energy_error = known.energy_error_j / row.value.energy_j;
@@ -194,13 +196,13 @@ class ErrorModel {
     const double time_j = sensitivity.time_j * time_error;
     const double power_j = sensitivity.power_j * power_error;
     if (row.origin == RowOrigin::measured) {
-      cell.measured_variance[clock_mhz] = time_j * time_j + power_j * power_j;
+      error.measured_variance[clock_mhz] += time_j * time_j + power_j * power_j;
       return;
     }
     const double at = std::log(clock_mhz);
-    const auto right = cell.measured.upper_bound(at);
+    const auto right = error.measured.upper_bound(at);
     const double deviation = std::sqrt(bridge_variance(*std::prev(right), at, *right));
-    cell.predicted.push_back({at, time_j / deviation, power_j / deviation});
+    error.predicted.push_back({at, time_j / deviation, power_j / deviation});
   }
 
   [[nodiscard]] Sensitivity sensitivity_of(const FilledRow& row, const StageProfile& profile, double ops,
@@ -242,24 +244,24 @@ std::vector<int> clocks_within(const StageProfile& measured, const std::vector<i
 }
 
 /// Greedy: the clock whose measurement lowers the variance most, then the next one given that.
-std::vector<int> choose_next(std::vector<CellError> cells, const std::vector<int>& clocks_mhz, int count,
+std::vector<int> choose_next(std::vector<KindError> kinds, const std::vector<int>& clocks_mhz, int count,
                              double wanted_variance) {
   std::vector<int> chosen_mhz;
-  double left = variance(cells);
+  double left = variance(kinds);
   while (static_cast<int>(chosen_mhz.size()) < count && left > wanted_variance) {
     int best_mhz = 0;
     double best = left * (1 - 1e-9);
     for (const int clock_mhz : clocks_mhz) {
       if (std::ranges::find(chosen_mhz, clock_mhz) != chosen_mhz.end()) continue;
-      std::vector<CellError> then = cells;
-      for (CellError& cell : then) cell.measure(clock_mhz);
+      std::vector<KindError> then = kinds;
+      for (KindError& kind : then) kind.measure(clock_mhz);
       const double after = variance(then);
       if (after >= best) continue;
       best = after;
       best_mhz = clock_mhz;
     }
     if (best_mhz == 0) break;
-    for (CellError& cell : cells) cell.measure(best_mhz);
+    for (KindError& kind : kinds) kind.measure(best_mhz);
     chosen_mhz.push_back(best_mhz);
     left = best;
   }
@@ -279,19 +281,23 @@ ProfilingStep next_profiling_step(const ProfilingTask& task, const StageProfile&
   if (!(task.slowdown_pct >= 0) || !std::isfinite(task.slowdown_pct)) {
     throw InputError(fmt::format("profiling for a slowdown of {} %: it must be 0 or more", task.slowdown_pct));
   }
+  if (task.blocking_power_w.size() != task.schedule.ranks.size()) {
+    throw InputError(fmt::format("{} blocking powers for {} ranks; give one for each", task.blocking_power_w.size(),
+                                 task.schedule.ranks.size()));
+  }
   const std::vector<int> clocks_mhz = clocks_within(measured, task.supported_mhz);
   const FewClockFit fit = fit_few_clocks(measured, clocks_mhz);
   ProfilingStep step;
   step.profile = fit.profile();
   PipelinePlanner planner(task.schedule, step.profile, task.blocking_power_w, task.planner);
   const Plan plan = planner.plan(planner.fastest_s() * (1 + task.slowdown_pct / 100));
-  std::vector<CellError> cells = ErrorModel(task, measured, errors).cells(fit, step.profile, plan);
+  std::vector<KindError> kinds = ErrorModel(task, measured, errors).kinds(fit, step.profile, plan);
   step.energy_j = plan.energy_j;
-  step.energy_error_j = std::sqrt(variance(cells));
+  step.energy_error_j = std::sqrt(variance(kinds));
   const double wanted_j = options.wanted_error * plan.energy_j;
   step.is_known = step.energy_error_j <= wanted_j;
   if (!step.is_known) {
-    step.next_clocks_mhz = choose_next(std::move(cells), clocks_mhz, options.clocks_per_round, wanted_j * wanted_j);
+    step.next_clocks_mhz = choose_next(std::move(kinds), clocks_mhz, options.clocks_per_round, wanted_j * wanted_j);
   }
   return step;
 }

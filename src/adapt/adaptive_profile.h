@@ -51,9 +51,10 @@ struct ProfilingStep {
 ///
 /// for the n ops that run at the row, P being blocking power. Of them m are bound by time (another microsecond would
 /// make the iteration longer); time that they lose is bought back elsewhere at phi, taken to be what the row's own
-/// neighbours on the Pareto set give for it, -dg/dt with g = e - P t. Errors of rows of the same (stage, kind) between
-/// the same two measured clocks are taken to be one and the same, all others to be independent, and an energy to have
-/// the relative error of its time besides one of its own. What to measure is chosen by how far the errors would shrink:
+/// neighbours on the Pareto set give for it, -dg/dt with g = e - P t. Predicted rows of the same kind between the same
+/// two measured clocks are taken to be off alike, in all stages: how a kind of work departs from its model is much the
+/// same in each. All other errors are taken to be independent, and an energy to have the relative error of its time
+/// besides one of its own. What to measure is chosen by how far the errors would shrink:
 /// a measured clock cuts the bridge between its neighbours in two; one measured again halves its variance.
 ///
 /// Throws InputError when the profile lacks what the schedule needs, has fewer than kMinMeasuredClocks clocks of

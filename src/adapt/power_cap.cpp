@@ -13,7 +13,7 @@
 namespace lowgear {
 namespace {
 
-constexpr int kScannedDeadlines = 16;
+constexpr int kScannedDeadlines = 64;
 constexpr int kPowerLevels = 16;
 /// Powers come through sums of products: as much above a cap is within it.
 constexpr double kPowerTolerance = 1e-9;
@@ -92,18 +92,23 @@ class CappedSearch {
  public:
   CappedSearch(const CappedJob& job, const PowerCap& cap) : job_(job), cap_(cap) {}
 
-  /// False when rows of less power cannot lead to anything faster than what is known.
-  bool try_level(double gpu_power_w) {
-    PipelinePlanner planner(job_.schedule, within_gpu_power(job_.profile, gpu_power_w), job_.blocking_power_w,
-                            job_.planner);
+  /// Looks for a faster plan, or one that fits, among those of at most this power per GPU. False when less power cannot
+  /// lead to anything faster than what is known.
+  bool try_level(double gpu_power_w, PlanGranularity granularity) {
+    PlannerOptions options = job_.planner;
+    options.granularity = granularity;
+    PipelinePlanner planner(job_.schedule, within_gpu_power(job_.profile, gpu_power_w), job_.blocking_power_w, options);
+    const double known_s = fits() ? best_->plan.plan.time_s : std::numeric_limits<double>::infinity();
+    if (planner.fastest_s() >= known_s) return false;
     const double fastest_s = std::max(planner.fastest_s(), job_.wanted_deadline_s);
-    const double end_s = best_ && best_->use.fits() ? best_->plan.plan.time_s : std::numeric_limits<double>::infinity();
-    if (planner.fastest_s() >= end_s) return false;
-    const DeadlineRange range{fastest_s, std::max(fastest_s, std::min(planner.slowest_s(), end_s))};
-    keep(search_deadlines([&](double deadline_s) { return powered(planner.plan(deadline_s)); }, range, cap_));
-    return !is_as_wanted();
+    const DeadlineRange range{fastest_s, std::max(fastest_s, std::min(planner.slowest_s(), known_s))};
+    const auto plan_for = [&](double deadline_s) { return powered(planner.plan(deadline_s)); };
+    if (keep(search_deadlines(plan_for, range, cap_))) best_level_w_ = gpu_power_w;
+    return !fits() || best_->plan.plan.time_s > job_.wanted_deadline_s;
   }
 
+  /// Power per GPU of the best plan's rows at most.
+  [[nodiscard]] double best_level_w() const { return best_level_w_; }
   [[nodiscard]] const CapSearch& best() const { return *best_; }
 
  private:
@@ -113,23 +118,19 @@ class CappedSearch {
     return {std::move(plan), std::move(power)};
   }
 
-  void keep(CapSearch found) {
-    if (best_) {
-      const bool fitted = best_->use.fits();
-      if (fitted && !found.use.fits()) return;
-      if (fitted && found.plan.plan.time_s >= best_->plan.plan.time_s) return;
-      if (!fitted && !found.use.fits() && found.use.share >= best_->use.share) return;
-    }
-    best_ = std::move(found);
+  bool keep(CapSearch found) {
+    const bool is_better = !best_ || (found.use.fits() ? !fits() || found.plan.plan.time_s < best_->plan.plan.time_s
+                                                       : !fits() && found.use.share < best_->use.share);
+    if (is_better) best_ = std::move(found);
+    return is_better;
   }
 
-  [[nodiscard]] bool is_as_wanted() const {
-    return best_->use.fits() && best_->plan.plan.time_s <= job_.wanted_deadline_s;
-  }
+  [[nodiscard]] bool fits() const { return best_ && best_->use.fits(); }
 
   const CappedJob& job_;
   const PowerCap& cap_;
   std::optional<CapSearch> best_;
+  double best_level_w_ = 0;
 };
 
 }  // namespace
@@ -197,6 +198,10 @@ StageProfile within_gpu_power(const StageProfile& profile, double limit_w) {
 
 CappedPlan plan_within_cap(const CappedJob& job, const PowerCap& cap) {
   check_cap(cap);
+  if (job.blocking_power_w.size() != job.schedule.ranks.size()) {
+    throw InputError(fmt::format("{} blocking powers for {} ranks; give one for each", job.blocking_power_w.size(),
+                                 job.schedule.ranks.size()));
+  }
   const PowerRange powers = power_range(job.profile);
   const double highest_w = std::min(powers.most_w, cap.gpu.peak_w.value_or(powers.most_w));
   if (highest_w < powers.least_w * (1 - kPowerTolerance)) {
@@ -205,9 +210,14 @@ CappedPlan plan_within_cap(const CappedJob& job, const PowerCap& cap) {
                                       powers.least_w, *cap.gpu.peak_w)};
   }
   CappedSearch search(job, cap);
-  for (int level = 0; level < kPowerLevels; ++level) {
-    const double gpu_power_w = highest_w - (highest_w - powers.least_w) * level / (kPowerLevels - 1);
-    if (!search.try_level(gpu_power_w)) break;
+  if (search.try_level(highest_w, job.planner.granularity)) {
+    for (int level = 1; level < kPowerLevels; ++level) {
+      const double gpu_power_w = highest_w - (highest_w - powers.least_w) * level / (kPowerLevels - 1);
+      if (!search.try_level(gpu_power_w, PlanGranularity::per_stage_kind)) break;
+    }
+    if (search.best_level_w() < highest_w && job.planner.granularity != PlanGranularity::per_stage_kind) {
+      static_cast<void>(search.try_level(search.best_level_w(), job.planner.granularity));
+    }
   }
   const CapSearch& best = search.best();
   if (!best.use.fits()) {

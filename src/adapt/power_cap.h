@@ -16,15 +16,15 @@ namespace lowgear {
 
 /// What may be drawn at some place; none: as much as there is.
 struct PowerLimits {
-  std::optional<double> peak_w;  ///< at any time: what a breaker or a supply stands
-  std::optional<double> mean_w;  ///< over an iteration: what cooling or a contract allows
+  std::optional<double> peak_w = {};  ///< at any time: what a breaker or a supply stands
+  std::optional<double> mean_w = {};  ///< over an iteration: what cooling or a contract allows
 };
 
 struct PowerCap {
-  PowerLimits gpu;                      ///< each GPU
-  PowerLimits node;                     ///< each node's GPUs together
-  PowerLimits job;                      ///< all GPUs
-  std::optional<double> phase_swing_w;  ///< `PlanPower::phase_swing_w`
+  PowerLimits gpu = {};                      ///< each GPU
+  PowerLimits node = {};                     ///< each node's GPUs together
+  PowerLimits job = {};                      ///< all GPUs
+  std::optional<double> phase_swing_w = {};  ///< `PlanPower::phase_swing_w`
 };
 
 /// How much of a cap a plan needs where it is tightest.
@@ -64,7 +64,7 @@ struct CapSearch {
   CapUse use;  ///< of `plan`
 };
 
-/// Looks through a range of deadlines: 16 of them, evenly spaced, from the fastest on until one fits, and then between
+/// Looks through a range of deadlines: 64 of them, evenly spaced, from the fastest on until one fits, and then between
 /// that and the one before it by bisection. Means fall with the deadline; peaks need not, so that a fitting plan in a
 /// stretch narrower than that may be missed.
 [[nodiscard]] CapSearch search_deadlines(const PlanForDeadline& plan_for, const DeadlineRange& range,
@@ -90,9 +90,11 @@ struct CappedPlan {
 };
 
 /// The fastest plan within the cap. A GPU's peak is kept by planning with the rows of the profile that keep it. Where
-/// the frontier of that has no plan that keeps the rest, or a slower one than need be, the same is tried with rows of
-/// ever less power, 16 levels down to what every op can do with: they shave peaks and reach below the mean power of the
-/// plan of least energy. Throws InputError when the cap makes no sense, and what the planner and `plan_power` throw.
+/// the frontier of that has no plan that keeps the rest, or a slower one than wanted, the same is tried with rows of
+/// ever less power, 16 levels down to what every op can do with, which shave peaks and reach below the mean power of
+/// the plan of least energy: with one clock per (stage, kind), and at the best level as `planner` says. Throws
+/// InputError when the cap makes no sense, there is not one blocking power for each rank, and what the planner and
+/// `plan_power` throw.
 [[nodiscard]] CappedPlan plan_within_cap(const CappedJob& job, const PowerCap& cap);
 
 }  // namespace lowgear
