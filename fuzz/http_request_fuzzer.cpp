@@ -8,9 +8,9 @@
 #include <string_view>
 
 #include "agent/http_routes.h"
-#include "agent/http_wire.h"
 #include "core/error.h"
 #include "core/json.h"
+#include "http/wire.h"
 
 namespace {
 
@@ -56,14 +56,14 @@ class Service : public AgentService {
   std::vector<GpuStatus> gpus_;
 };
 
-void check_answer(const HttpResponse& response) {
+void check_answer(const RouteAnswer& response) {
   if (response.status < 200 || response.status > 599) std::abort();
-  if (response.ask_again_after.count() > 0 || response.stream || response.body.empty()) return;
+  if (response.ask_again_after.count() > 0 || response.stream || response.text().empty()) return;
   for (const auto& [name, value] : response.headers) {
     if ((name + value).find_first_of("\r\n") != std::string::npos) std::abort();
   }
   if (response.content_type != "application/json") return;
-  const Json body = parse_json(response.body, "answer");
+  const Json body = parse_json(response.text(), "answer");
   if (response.status >= 400 && !body.at("error").at("message").is_string()) std::abort();
 }
 
@@ -76,10 +76,10 @@ void answer(const HttpRequest& request) {
        {std::optional<Peer>(), std::optional<Peer>(Peer{0, 0, 1}), std::optional<Peer>(Peer{1000, 1000, 2})}) {
     HttpRequest asked = request;
     asked.peer = peer;
-    const HttpResponse response = handle(asked, context);
+    const RouteAnswer response = handle(asked, context);
     if (!peer && request.method != "GET" && request.method != "HEAD" && response.status < 400) std::abort();
     check_answer(response);
-    (void)serialize(response, AfterResponse::keep_alive, ResponseBody::included);
+    (void)serialize_head(response, AfterResponse::keep_alive, ResponseLength::known);
     if (response.stream) (void)stream_event(*response.stream, service.gpus(), context);
   }
 }

@@ -83,6 +83,4 @@ Json answer(const AgentService& service) {
   return {{"simulated", service.simulated()}, {"dry_run", service.dry_run()}};
 }
 
-std::string to_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
-
 }  // namespace lowgear

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <string>
-
 #include "agent/agent_service.h"
 #include "core/json.h"
 
@@ -15,8 +13,5 @@ namespace lowgear {
 /// An object with the members that every answer starts with: whether the machine is simulated, whether the agent only
 /// pretends to write.
 [[nodiscard]] Json answer(const AgentService& service);
-
-/// JSON text; bytes that are no UTF-8 (a job's name is the client's) are replaced.
-[[nodiscard]] std::string to_text(const Json& json);
 
 }  // namespace lowgear

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <utility>
 
-#include "agent/http_server.h"
+#include "agent/http_api.h"
 #include "agent/service_notification.h"
 
 namespace lowgear {
@@ -39,10 +39,10 @@ class Heartbeat {
   std::chrono::microseconds period_ = std::chrono::seconds(1);
 };
 
-HttpServerOptions http_options(const AgentProcessOptions& options, const AgentEnvironment& environment) {
-  HttpServerOptions http;
+HttpApiOptions http_options(const AgentProcessOptions& options, const AgentEnvironment& environment) {
+  HttpApiOptions http;
   http.telemetry_period = std::chrono::milliseconds(static_cast<int>(1000 / options.agent.telemetry_rate_hz));
-  http.warn = environment.warn;
+  http.server.warn = environment.warn;
   return http;
 }
 
@@ -56,9 +56,9 @@ std::vector<std::string> run_agent(const AgentProcessOptions& options, AgentEnvi
   signals.async_wait([&io](const boost::system::error_code& error, int) {
     if (!error) io.stop();
   });
-  const HttpServerOptions http_server_options = http_options(options, environment);
+  const HttpApiOptions http_api_options = http_options(options, environment);
   Agent agent(io, options.agent, std::move(environment));
-  HttpServer http(io, agent, cpu_meter, http_server_options);
+  HttpApi http(io, agent, cpu_meter, http_api_options);
   http.listen_unix(options.http_socket, options.http_mode, options.http_group);
   if (options.http_port) (void)http.listen_tcp(*options.http_port);
   agent.listen();

@@ -11,16 +11,12 @@
 
 #include "core/error.h"
 #include "gpu/gpu.h"
+#include "ipc/unix_peer.h"
 
 namespace lowgear {
 
-/// Who asks: the credentials that the kernel attests for a Unix socket (SO_PEERCRED). Over TCP nobody is attested, so
-/// the agent takes no requests that change something there.
-struct Peer {
-  uid_t uid = 0;
-  gid_t gid = 0;
-  pid_t pid = 0;  ///< in the agent's pid namespace; 0 when the peer is in one that the agent cannot see
-};
+/// Who asks. Over TCP nobody is attested, so the agent takes no requests that change something there.
+using Peer = UnixPeer;
 
 /// The peer may not do that. HTTP answers 403.
 class AccessDenied : public Error {

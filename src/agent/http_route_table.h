@@ -6,23 +6,10 @@
 #include <vector>
 
 #include "agent/http_routes.h"
-#include "core/error.h"
-#include "core/json.h"
+#include "http/error.h"
+#include "http/target.h"
 
 namespace lowgear {
-
-/// Ends a request with an error of the HTTP layer itself.
-class HttpError : public Error {
- public:
-  HttpError(int status, std::string code, const std::string& message)
-      : Error(message), status_(status), code_(std::move(code)) {}
-  [[nodiscard]] int status() const { return status_; }
-  [[nodiscard]] const std::string& code() const { return code_; }
-
- private:
-  int status_;
-  std::string code_;
-};
 
 /// HTTP status and code of what the service threw: AccessDenied is {403, `access_denied`}.
 struct ErrorKind {
@@ -58,14 +45,11 @@ struct Route {
   std::string_view pattern;  ///< `/v1/gpus/{}/clocks`
   Access access;
   std::vector<std::string_view> parameters;  ///< those it takes; any other is refused
-  HttpResponse (*answer)(const RouteCall& call);
+  RouteAnswer (*answer)(const RouteCall& call);
 };
 
 /// Paths and replies of zeusd 0.5 (docs/agent-api.md).
 [[nodiscard]] std::span<const Route> zeusd_routes();
-
-/// A response with a JSON body.
-[[nodiscard]] HttpResponse json_response(const Json& body);
 
 /// The next event of a zeusd stream.
 [[nodiscard]] std::string zeusd_stream_event(const PowerStream& stream, const std::vector<GpuStatus>& gpus,

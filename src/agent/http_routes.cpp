@@ -45,7 +45,7 @@ std::optional<GpuStatus> find(const RouteCall& call, std::string_view gpu) {
   return std::move(*found);
 }
 
-HttpResponse gpu_answer(const RouteCall& call) {
+RouteAnswer gpu_answer(const RouteCall& call) {
   const std::optional<GpuStatus> gpu = find(call, call.captures[0]);
   if (!gpu) throw NotFound(fmt::format("no GPU {} here; GET /v1/gpus lists them", quote(call.captures[0])));
   Json body = answer(call.context.service);
@@ -53,7 +53,7 @@ HttpResponse gpu_answer(const RouteCall& call) {
   return json_response(body);
 }
 
-HttpResponse get_gpus(const RouteCall& call) {
+RouteAnswer get_gpus(const RouteCall& call) {
   Json body = answer(call.context.service);
   body["driver_version"] = call.context.service.driver_version();
   body["gpus"] = Json::array();
@@ -61,14 +61,14 @@ HttpResponse get_gpus(const RouteCall& call) {
   return json_response(body);
 }
 
-HttpResponse get_leases(const RouteCall& call) {
+RouteAnswer get_leases(const RouteCall& call) {
   Json body = answer(call.context.service);
   body["leases"] = Json::array();
   for (const LeaseStatus& lease : call.context.service.leases()) body["leases"].push_back(to_json(lease));
   return json_response(body);
 }
 
-HttpResponse delete_lease(const RouteCall& call) {
+RouteAnswer delete_lease(const RouteCall& call) {
   const std::optional<long long> id = parse_integer(call.captures[0]);
   if (!id || *id < 0) throw NotFound(fmt::format("no lease {}; GET /v1/leases lists them", quote(call.captures[0])));
   call.context.service.release(peer(call), static_cast<std::uint64_t>(*id));
@@ -77,21 +77,21 @@ HttpResponse delete_lease(const RouteCall& call) {
   return json_response(body);
 }
 
-HttpResponse get_power(const RouteCall& call) {
-  HttpResponse response;
+RouteAnswer get_power(const RouteCall& call) {
   if (call.has("stream")) {
     const std::string& value = call.parameter("stream");
     if (value.empty() || call.boolean("stream")) {
+      RouteAnswer response;
       response.stream = PowerStream{.format = PowerStream::Format::lowgear, .ids = {}};
       return response;
     }
   }
   const PowerStream once{.format = PowerStream::Format::lowgear, .ids = {}};
-  response.body = stream_event(once, call.context.service.gpus(), call.context) + "\n";
-  return response;
+  return HttpResponse::with_body(200, "application/json",
+                                 stream_event(once, call.context.service.gpus(), call.context) + "\n");
 }
 
-HttpResponse post_clocks(const RouteCall& call) {
+RouteAnswer post_clocks(const RouteCall& call) {
   const Json body = parse_body(call);
   require_members(body, {"min_mhz", "max_mhz"});
   const int min_mhz = body_view(body).at("min_mhz").integer_in(1, kMaxClock_mhz);
@@ -103,12 +103,12 @@ HttpResponse post_clocks(const RouteCall& call) {
   return gpu_answer(call);
 }
 
-HttpResponse delete_clocks(const RouteCall& call) {
+RouteAnswer delete_clocks(const RouteCall& call) {
   call.context.service.reset_sm_clocks(peer(call), call.captures[0]);
   return gpu_answer(call);
 }
 
-HttpResponse post_power_limit(const RouteCall& call) {
+RouteAnswer post_power_limit(const RouteCall& call) {
   const Json body = parse_body(call);
   require_members(body, {"power_limit_w"});
   const JsonView limit = body_view(body).at("power_limit_w");
@@ -120,21 +120,21 @@ HttpResponse post_power_limit(const RouteCall& call) {
   return gpu_answer(call);
 }
 
-HttpResponse post_restore(const RouteCall& call) {
+RouteAnswer post_restore(const RouteCall& call) {
   call.context.service.restore_all(peer(call));
   Json body = answer(call.context.service);
   body["restored"] = true;
   return json_response(body);
 }
 
-HttpResponse get_version(const RouteCall& call) {
+RouteAnswer get_version(const RouteCall& call) {
   Json body = answer(call.context.service);
   body["version"] = LOWGEAR_VERSION;
   body["driver_version"] = call.context.service.driver_version();
   return json_response(body);
 }
 
-HttpResponse get_health(const RouteCall& call) {
+RouteAnswer get_health(const RouteCall& call) {
   const std::vector<GpuStatus> gpus = call.context.service.gpus();
   const auto healthy = std::ranges::count_if(gpus, &GpuStatus::healthy);
   Json body = answer(call.context.service);
@@ -144,11 +144,9 @@ HttpResponse get_health(const RouteCall& call) {
   return json_response(body);
 }
 
-HttpResponse get_metrics(const RouteCall& call) {
-  HttpResponse response;
-  response.content_type = kMetricsContentType;
-  response.body = call.context.metrics.text(call.context.service, call.context.cpu_power.energy());
-  return response;
+RouteAnswer get_metrics(const RouteCall& call) {
+  return HttpResponse::with_body(200, kMetricsContentType,
+                                 call.context.metrics.text(call.context.service, call.context.cpu_power.energy()));
 }
 
 const std::vector<Route>& own_routes() {
@@ -216,7 +214,7 @@ HttpResponse wrong_method(std::string_view method, const std::vector<std::string
   return response;
 }
 
-HttpResponse dispatch(const HttpRequest& request, const RouteContext& context) {
+RouteAnswer dispatch(const HttpRequest& request, const RouteContext& context) {
   const HttpTarget target = parse_target(request.path, request.query);
   const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
   std::vector<std::string_view> allowed;
@@ -296,23 +294,8 @@ ErrorKind kind_of(const std::exception& error) {
   return {500, "internal"};
 }
 
-HttpResponse json_response(const Json& body) {
-  HttpResponse response;
-  response.body = to_text(body);
-  return response;
-}
-
-HttpResponse error_response(int status, std::string_view code, std::string_view message) {
-  Json body;
-  body["error"]["message"] = message;
-  body["error"]["code"] = code;
-  HttpResponse response = json_response(body);
-  response.status = status;
-  return response;
-}
-
-HttpResponse handle(const HttpRequest& request, const RouteContext& context) {
-  HttpResponse response;
+RouteAnswer handle(const HttpRequest& request, const RouteContext& context) {
+  RouteAnswer response;
   try {
     response = dispatch(request, context);
   } catch (const std::exception& error) {

@@ -49,16 +49,6 @@ FileDescriptor SystemProcessTable::open(pid_t pid) const {
   return FileDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
 }
 
-Peer peer_of(int socket) {
-  ucred credentials{};
-  socklen_t size = sizeof(credentials);
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) {
-    throw Error("the system does not say who is at the other end of a socket: " +
-                std::generic_category().message(errno));
-  }
-  return {.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid};
-}
-
 std::optional<ProcessIdentity> identify(const ProcessTable& processes, pid_t pid) {
   if (pid <= 0) return std::nullopt;
   const std::optional<std::uint64_t> start_ticks = processes.start_ticks(pid);

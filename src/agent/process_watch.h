@@ -40,10 +40,6 @@ class SystemProcessTable final : public ProcessTable {
   [[nodiscard]] FileDescriptor open(pid_t pid) const override;
 };
 
-/// Who is at the other end of a Unix socket: the process that called connect(), as the kernel attests it (SO_PEERCRED).
-/// Throws Error when the descriptor is no such socket.
-[[nodiscard]] Peer peer_of(int socket);
-
 /// The identity of the process that has this pid now; empty when there is none. A pid of 0 (a process in a pid
 /// namespace that this one cannot see) has none.
 [[nodiscard]] std::optional<ProcessIdentity> identify(const ProcessTable& processes, pid_t pid);

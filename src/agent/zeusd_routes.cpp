@@ -76,9 +76,7 @@ class DeviceErrors {
     body["errors"] = errors_;
     body["error"]["message"] = fmt::format("{} device(s) failed", errors_.size());
     body["error"]["code"] = code_;
-    HttpResponse response = json_response(body);
-    response.status = status_;
-    return response;
+    return json_response(body, status_);
   }
 
  private:
@@ -89,7 +87,7 @@ class DeviceErrors {
 
 /// Sets each of the GPUs and waits for it, whether or not the client would: an error must not be lost.
 template <typename Set>
-HttpResponse set_each(const RouteCall& call, Set set) {
+RouteAnswer set_each(const RouteCall& call, Set set) {
   (void)call.boolean("block");
   (void)call.parameter("gpu_ids");
   DeviceErrors errors;
@@ -118,40 +116,40 @@ ClockRange clock_range(const RouteCall& call) {
   return range;
 }
 
-HttpResponse set_gpu_locked_clocks(const RouteCall& call) {
+RouteAnswer set_gpu_locked_clocks(const RouteCall& call) {
   const ClockRange range = clock_range(call);
   return set_each(call, [&](AgentService& service, const Peer& peer, const std::string& gpu) {
     service.lock_sm_clocks(peer, gpu, range.min_mhz, range.max_mhz);
   });
 }
 
-HttpResponse set_mem_locked_clocks(const RouteCall& call) {
+RouteAnswer set_mem_locked_clocks(const RouteCall& call) {
   const ClockRange range = clock_range(call);
   return set_each(call, [&](AgentService& service, const Peer& peer, const std::string& gpu) {
     service.lock_memory_clocks(peer, gpu, range.min_mhz, range.max_mhz);
   });
 }
 
-HttpResponse reset_gpu_locked_clocks(const RouteCall& call) {
+RouteAnswer reset_gpu_locked_clocks(const RouteCall& call) {
   return set_each(call, [](AgentService& service, const Peer& peer, const std::string& gpu) {
     service.reset_sm_clocks(peer, gpu);
   });
 }
 
-HttpResponse reset_mem_locked_clocks(const RouteCall& call) {
+RouteAnswer reset_mem_locked_clocks(const RouteCall& call) {
   return set_each(call, [](AgentService& service, const Peer& peer, const std::string& gpu) {
     service.reset_memory_clocks(peer, gpu);
   });
 }
 
-HttpResponse set_power_limit(const RouteCall& call) {
+RouteAnswer set_power_limit(const RouteCall& call) {
   const long long power_limit_mw = call.integer("power_limit_mw", 1, kMaxPower_mw);
   return set_each(call, [&](AgentService& service, const Peer& peer, const std::string& gpu) {
     service.set_power_limit_w(peer, gpu, static_cast<double>(power_limit_mw) * 1e-3);
   });
 }
 
-HttpResponse set_persistence_mode(const RouteCall& call) {
+RouteAnswer set_persistence_mode(const RouteCall& call) {
   const bool enabled = call.boolean("enabled");
   return set_each(call, [&](AgentService& service, const Peer& peer, const std::string& gpu) {
     service.set_persistence_mode(peer, gpu, enabled);
@@ -160,7 +158,7 @@ HttpResponse set_persistence_mode(const RouteCall& call) {
 
 /// A map from GPU to what `value` says of it; empty where the GPU does not report it, for which zeusd answers 400.
 template <typename Value>
-HttpResponse read_each(const RouteCall& call, std::string_view what, Value value) {
+RouteAnswer read_each(const RouteCall& call, std::string_view what, Value value) {
   DeviceErrors errors;
   Json body = Json::object();
   for (const GpuStatus& gpu : selected_gpus(call)) {
@@ -178,21 +176,21 @@ HttpResponse read_each(const RouteCall& call, std::string_view what, Value value
   return errors.empty() ? json_response(body) : errors.response();
 }
 
-HttpResponse get_cumulative_energy(const RouteCall& call) {
+RouteAnswer get_cumulative_energy(const RouteCall& call) {
   return read_each(call, "energy", [](const GpuStatus& gpu) -> std::optional<Json> {
     if (!gpu.reading.energy_j) return std::nullopt;
     return Json{{"energy_mj", thousandths(*gpu.reading.energy_j)}};
   });
 }
 
-HttpResponse get_power_limit(const RouteCall& call) {
+RouteAnswer get_power_limit(const RouteCall& call) {
   return read_each(call, "power limit", [](const GpuStatus& gpu) -> std::optional<Json> {
     if (!gpu.power_limits) return std::nullopt;
     return Json{{"power_limit_mw", thousandths(gpu.power_limits->current_w)}};
   });
 }
 
-HttpResponse get_power_limit_constraints(const RouteCall& call) {
+RouteAnswer get_power_limit_constraints(const RouteCall& call) {
   return read_each(call, "power limits", [](const GpuStatus& gpu) -> std::optional<Json> {
     if (!gpu.power_limits) return std::nullopt;
     return Json{{"min_power_limit_mw", thousandths(gpu.power_limits->min_w)},
@@ -200,7 +198,7 @@ HttpResponse get_power_limit_constraints(const RouteCall& call) {
   });
 }
 
-HttpResponse get_persistence_mode(const RouteCall& call) {
+RouteAnswer get_persistence_mode(const RouteCall& call) {
   return read_each(call, "persistence mode", [](const GpuStatus& gpu) -> std::optional<Json> {
     if (!gpu.persistence_mode) return std::nullopt;
     return Json{{"enabled", *gpu.persistence_mode}};
@@ -223,8 +221,8 @@ Json gpu_power(const std::vector<GpuStatus>& gpus, const std::vector<int>& ids) 
   return body;
 }
 
-HttpResponse get_power(const RouteCall& call) {
-  const HttpResponse checked = read_each(call, "power", [](const GpuStatus& gpu) -> std::optional<Json> {
+RouteAnswer get_power(const RouteCall& call) {
+  const RouteAnswer checked = read_each(call, "power", [](const GpuStatus& gpu) -> std::optional<Json> {
     if (!gpu.reading.power_w) return std::nullopt;
     return Json();
   });
@@ -232,13 +230,13 @@ HttpResponse get_power(const RouteCall& call) {
   return json_response(gpu_power(selected_gpus(call), {}));
 }
 
-HttpResponse stream_power(const RouteCall& call) {
+RouteAnswer stream_power(const RouteCall& call) {
   PowerStream stream{.format = PowerStream::Format::zeusd_gpu, .ids = {}};
   if (call.has("gpu_ids")) {
     (void)selected_gpus(call);
     stream.ids = parse_ids(call, "gpu_ids");
   }
-  HttpResponse response;
+  RouteAnswer response;
   response.stream = std::move(stream);
   return response;
 }
@@ -262,7 +260,7 @@ std::vector<int> selected_cpus(const RouteCall& call, const std::vector<CpuEnerg
   return ids;
 }
 
-HttpResponse get_cpu_energy(const RouteCall& call) {
+RouteAnswer get_cpu_energy(const RouteCall& call) {
   const bool package = call.boolean("cpu");
   const bool dram = call.boolean("dram");
   const std::vector<CpuEnergy> cpus = call.context.cpu_power.energy();
@@ -289,24 +287,24 @@ Json cpu_power(const std::vector<CpuPackagePower>& powers, const std::vector<int
   return body;
 }
 
-HttpResponse get_cpu_power(const RouteCall& call) {
+RouteAnswer get_cpu_power(const RouteCall& call) {
   const std::vector<int> ids = selected_cpus(call, call.context.cpu_power.energy());
   const std::optional<std::vector<CpuPackagePower>> powers = call.context.cpu_power.power();
   if (powers) return json_response(cpu_power(*powers, ids));
-  HttpResponse later;
+  RouteAnswer later;
   later.ask_again_after = kCpuSamplePeriod;
   return later;
 }
 
-HttpResponse stream_cpu_power(const RouteCall& call) {
-  HttpResponse response;
+RouteAnswer stream_cpu_power(const RouteCall& call) {
+  RouteAnswer response;
   response.stream = PowerStream{.format = PowerStream::Format::zeusd_cpu,
                                 .ids = selected_cpus(call, call.context.cpu_power.energy())};
   return response;
 }
 
 /// Both shapes that clients know: `gpu_ids`, `cpu_ids`, `dram_available`, and the newer `gpus`, `cpus`.
-HttpResponse discover(const RouteCall& call) {
+RouteAnswer discover(const RouteCall& call) {
   Json body = answer(call.context.service);
   for (const char* list : {"gpus", "gpu_ids", "cpus", "cpu_ids", "dram_available"}) body[list] = Json::array();
   bool controlled = false;
@@ -328,13 +326,13 @@ HttpResponse discover(const RouteCall& call) {
   return json_response(body);
 }
 
-HttpResponse get_time(const RouteCall& call) {
+RouteAnswer get_time(const RouteCall& call) {
   Json body = answer(call.context.service);
   body["timestamp_ms"] = unix_time_ms();
   return json_response(body);
 }
 
-HttpResponse whoami(const RouteCall&) {
+RouteAnswer whoami(const RouteCall&) {
   throw HttpError(404, "no_tokens", "this agent takes no tokens: the kernel attests who asks (SO_PEERCRED)");
 }
 

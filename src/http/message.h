@@ -1,7 +1,5 @@
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -11,19 +9,14 @@
 #include <utility>
 #include <vector>
 
+#include "ipc/unix_peer.h"
+
 namespace lowgear {
 
 /// What a request may measure; more is refused before it is stored.
 struct HttpLimits {
   std::size_t header_bytes = 8 * 1024;  ///< request line and headers together
   std::size_t body_bytes = 64 * 1024;
-};
-
-/// Who asks, as the kernel attests it for a Unix socket (SO_PEERCRED).
-struct UnixPeer {
-  uid_t uid = 0;
-  gid_t gid = 0;
-  pid_t pid = 0;  ///< in the server's pid namespace; 0 when the peer is in one that the server cannot see
 };
 
 /// Header names in lower case, with the last value of several of one name.
@@ -35,7 +28,7 @@ struct HttpRequest {
   std::string query;   ///< as sent, without the question mark
   HttpHeaders headers;
   std::string body;
-  std::optional<UnixPeer> peer;  ///< empty over TCP, where nobody attests
+  std::optional<UnixPeer> peer;  ///< who asks; empty over TCP, where nobody attests
   std::string remote;            ///< `127.0.0.1` or `unix`: for limits per client and for the log
 
   /// Empty when it was not sent. `name` in lower case.

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <iterator>
 
+#include "ipc/unix_peer.h"
+
 namespace lowgear {
 namespace {
 
@@ -43,14 +45,11 @@ HttpRemote remote_of(const in6_addr& address) {
   return remote;
 }
 
-std::optional<HttpRemote> remote_of_unix(int socket) {
-  ucred credentials{};
-  socklen_t size = sizeof(credentials);
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) != 0) return std::nullopt;
+HttpRemote remote_of(const UnixPeer& peer) {
   HttpRemote remote;
-  remote.peer = UnixPeer{.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid};
+  remote.peer = peer;
   remote.address = "unix";
-  remote.client = "user " + std::to_string(credentials.uid);
+  remote.client = "user " + std::to_string(peer.uid);
   return remote;
 }
 
@@ -62,7 +61,7 @@ std::optional<HttpRemote> remote_of(int socket) {
   if (::getpeername(socket, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return std::nullopt;
   switch (storage.ss_family) {
     case AF_UNIX:
-      return remote_of_unix(socket);
+      return remote_of(peer_of(socket));
     case AF_INET:
       return remote_of(reinterpret_cast<const sockaddr_in&>(storage).sin_addr);
     case AF_INET6:

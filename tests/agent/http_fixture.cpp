@@ -8,7 +8,7 @@
 #include <exception>
 
 #include "agent/fake_agent_service.h"
-#include "agent/http_server.h"
+#include "agent/http_api.h"
 
 int main(int argc, char** argv) try {
   if (argc != 2) {
@@ -18,7 +18,7 @@ int main(int argc, char** argv) try {
   boost::asio::io_context io;
   lowgear::FakeAgentService service;
   lowgear::FakeCpuMeter cpu_meter;
-  lowgear::HttpServer server(io, service, &cpu_meter);
+  lowgear::HttpApi server(io, service, &cpu_meter);
   server.listen_unix(argv[1], 0600);
 
   boost::asio::posix::stream_descriptor input(io, ::dup(STDIN_FILENO));

@@ -22,16 +22,22 @@ constexpr Peer kRoot{0, 0, 1};
 
 class HttpRoutes : public ::testing::Test {
  protected:
-  HttpResponse ask(const std::string& method, const std::string& target, const std::string& body = {},
-                   std::optional<Peer> peer = kUser) {
+  RouteAnswer ask(const std::string& method, const std::string& target, const std::string& body = {},
+                  std::optional<Peer> peer = kUser) {
     const std::size_t question = target.find('?');
     const std::string query = question == std::string::npos ? "" : target.substr(question + 1);
-    return handle({.method = method, .path = target.substr(0, question), .query = query, .body = body, .peer = peer},
+    return handle({.method = method,
+                   .path = target.substr(0, question),
+                   .query = query,
+                   .headers = {},
+                   .body = body,
+                   .peer = peer,
+                   .remote = {}},
                   RouteContext{service, cpu_power, metrics});
   }
-  static Json json(const HttpResponse& response) { return parse_json(response.body, "reply"); }
-  static std::string error_code(const HttpResponse& response) { return json(response)["error"]["code"]; }
-  static std::string error_message(const HttpResponse& response) { return json(response)["error"]["message"]; }
+  static Json json(const RouteAnswer& response) { return parse_json(response.text(), "reply"); }
+  static std::string error_code(const RouteAnswer& response) { return json(response)["error"]["code"]; }
+  static std::string error_message(const RouteAnswer& response) { return json(response)["error"]["message"]; }
   static std::string gpu_path(const std::string& rest = {}) { return "/v1/gpus/" + std::string(kFakeUuid0) + rest; }
 
   FakeAgentService service;
@@ -44,7 +50,7 @@ class HttpRoutes : public ::testing::Test {
 TEST_F(HttpRoutes, GpusAreListedWithWhatTheyReport) {
   service.gpu_list[1].reading = {};
   service.gpu_list[1].power_limits.reset();
-  const HttpResponse response = ask("GET", "/v1/gpus");
+  const RouteAnswer response = ask("GET", "/v1/gpus");
   ASSERT_EQ(response.status, 200);
   const Json body = json(response);
   EXPECT_EQ(body["driver_version"], "580.159.04");
@@ -70,7 +76,7 @@ TEST_F(HttpRoutes, OneGpuIsFoundByUuidAndByPciAddress) {
   EXPECT_EQ(json(ask("GET", gpu_path()))["gpu"]["index"], 0);
   EXPECT_EQ(json(ask("GET", "/v1/gpus/0000:00:07.0"))["gpu"]["index"], 1);
   EXPECT_EQ(json(ask("GET", "/v1/gpus/0000%3A00%3a07.0"))["gpu"]["index"], 1);
-  const HttpResponse missing = ask("GET", "/v1/gpus/GPU-none");
+  const RouteAnswer missing = ask("GET", "/v1/gpus/GPU-none");
   EXPECT_EQ(missing.status, 404);
   EXPECT_THAT(error_message(missing), HasSubstr("\"GPU-none\""));
 }
@@ -89,14 +95,14 @@ TEST_F(HttpRoutes, EveryAnswerOfASimulatedMachineSaysSo) {
 
 TEST_F(HttpRoutes, ADryRunSaysSo) {
   service.is_dry_run = true;
-  const HttpResponse response = ask("GET", "/v1/gpus");
+  const RouteAnswer response = ask("GET", "/v1/gpus");
   EXPECT_EQ(json(response)["dry_run"], true);
   EXPECT_THAT(response.headers, Contains(Pair("Lowgear-Dry-Run", "true")));
 }
 
 TEST_F(HttpRoutes, ClocksAreLockedAndReset) {
-  const HttpResponse locked = ask("POST", gpu_path("/clocks"), R"({"min_mhz": 900, "max_mhz": 1200})");
-  ASSERT_EQ(locked.status, 200) << locked.body;
+  const RouteAnswer locked = ask("POST", gpu_path("/clocks"), R"({"min_mhz": 900, "max_mhz": 1200})");
+  ASSERT_EQ(locked.status, 200) << locked.text();
   EXPECT_EQ(json(locked)["gpu"]["clocks"]["state"], "leased");
   EXPECT_EQ(json(locked)["gpu"]["clocks"]["requested_max_mhz"], 1200);
   EXPECT_EQ(ask("DELETE", gpu_path("/clocks")).status, 200);
@@ -118,7 +124,7 @@ TEST_F(HttpRoutes, WrongClocksAreRefusedWithTheirPlace) {
       {R"({"min_mhz": 900, "min_mhz": 900, "max_mhz": 1200})", "min_mhz"},
   };
   for (const auto& [body, message] : cases) {
-    const HttpResponse response = ask("POST", gpu_path("/clocks"), body);
+    const RouteAnswer response = ask("POST", gpu_path("/clocks"), body);
     EXPECT_EQ(response.status, 400) << body;
     EXPECT_THAT(error_message(response), HasSubstr(message)) << body;
   }
@@ -170,7 +176,7 @@ TEST_F(HttpRoutes, NothingIsChangedOverTcpWhereNobodyAttestsWhoAsks) {
       {"POST", "/gpu/set_persistence_mode?gpu_ids=0&enabled=true&block=true", ""},
   };
   for (const auto& [method, target, body] : changes) {
-    const HttpResponse response = ask(method, target, body, std::nullopt);
+    const RouteAnswer response = ask(method, target, body, std::nullopt);
     EXPECT_EQ(response.status, 403) << target;
     EXPECT_EQ(error_code(response), "not_attested") << target;
   }
@@ -204,7 +210,7 @@ TEST_F(HttpRoutes, WhatTheServiceThrowsBecomesAStatus) {
   };
   for (const auto& [thrower, status, code] : cases) {
     service.before_call = thrower;
-    const HttpResponse response = ask("DELETE", gpu_path("/clocks"));
+    const RouteAnswer response = ask("DELETE", gpu_path("/clocks"));
     EXPECT_EQ(response.status, status) << code;
     EXPECT_EQ(error_code(response), code);
   }
@@ -218,7 +224,7 @@ TEST_F(HttpRoutes, UnknownPathsAreNotFound) {
 }
 
 TEST_F(HttpRoutes, AWrongMethodIsToldTheRightOnes) {
-  const HttpResponse response = ask("PUT", gpu_path("/clocks"));
+  const RouteAnswer response = ask("PUT", gpu_path("/clocks"));
   EXPECT_EQ(response.status, 405);
   EXPECT_THAT(response.headers, Contains(Pair("Allow", "POST, DELETE")));
   EXPECT_THAT(ask("POST", "/metrics").headers, Contains(Pair("Allow", "GET, HEAD")));
@@ -234,11 +240,11 @@ TEST_F(HttpRoutes, WrongTargetsAreBadRequests) {
 }
 
 TEST_F(HttpRoutes, PowerIsReadOnceOrStreamed) {
-  const HttpResponse once = ask("GET", "/v1/power?stream=false");
+  const RouteAnswer once = ask("GET", "/v1/power?stream=false");
   EXPECT_FALSE(once.stream);
   EXPECT_EQ(json(once)["gpus"][1]["power_w"], 100);
   for (const char* target : {"/v1/power?stream", "/v1/power?stream=true"}) {
-    const HttpResponse response = ask("GET", target);
+    const RouteAnswer response = ask("GET", target);
     ASSERT_TRUE(response.stream) << target;
     const std::string event = stream_event(*response.stream, service.gpus(), RouteContext{service, cpu_power, metrics});
     EXPECT_EQ(event.find('\n'), std::string::npos);
@@ -249,16 +255,16 @@ TEST_F(HttpRoutes, PowerIsReadOnceOrStreamed) {
 TEST_F(HttpRoutes, HealthTellsOfGpusThatDoNotAnswer) {
   EXPECT_EQ(json(ask("GET", "/healthz"))["status"], "ok");
   service.gpu_list[1].healthy = false;
-  const HttpResponse response = ask("GET", "/healthz");
+  const RouteAnswer response = ask("GET", "/healthz");
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(json(response)["status"], "degraded");
   EXPECT_EQ(json(response)["healthy_gpus"], 1);
 }
 
 TEST_F(HttpRoutes, MetricsSayTheirFormat) {
-  const HttpResponse response = ask("GET", "/metrics");
+  const RouteAnswer response = ask("GET", "/metrics");
   EXPECT_EQ(response.content_type, "text/plain; version=0.0.4; charset=utf-8");
-  EXPECT_THAT(response.body, HasSubstr("lowgear_cpu_energy_joules_total{zone=\"package-0\"} 1\n"));
+  EXPECT_THAT(response.text(), HasSubstr("lowgear_cpu_energy_joules_total{zone=\"package-0\"} 1\n"));
 }
 
 }  // namespace

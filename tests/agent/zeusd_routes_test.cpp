@@ -16,14 +16,20 @@ using ::testing::IsEmpty;
 
 class ZeusdRoutes : public ::testing::Test {
  protected:
-  HttpResponse ask(const std::string& method, const std::string& path, const std::string& query = {}) {
-    return handle({.method = method, .path = path, .query = query, .body = {}, .peer = Peer{1000, 1000, 77}},
+  RouteAnswer ask(const std::string& method, const std::string& path, const std::string& query = {}) {
+    return handle({.method = method,
+                   .path = path,
+                   .query = query,
+                   .headers = {},
+                   .body = {},
+                   .peer = Peer{1000, 1000, 77},
+                   .remote = {}},
                   RouteContext{service, cpu_power, metrics});
   }
   Json read(const std::string& path, const std::string& query = {}) {
-    const HttpResponse response = ask("GET", path, query);
-    EXPECT_EQ(response.status, 200) << response.body;
-    return parse_json(response.body, "reply");
+    const RouteAnswer response = ask("GET", path, query);
+    EXPECT_EQ(response.status, 200) << response.text();
+    return parse_json(response.text(), "reply");
   }
   std::string event(const PowerStream& stream) {
     return stream_event(stream, service.gpus(), RouteContext{service, cpu_power, metrics});
@@ -62,9 +68,9 @@ TEST_F(ZeusdRoutes, SettersAnswerWithAnEmptyBody) {
       {"set_persistence_mode", "&enabled=true"},
   };
   for (const auto& [path, parameters] : setters) {
-    const HttpResponse response = ask("POST", "/gpu/" + path, "gpu_ids=0&block=true" + parameters);
-    EXPECT_EQ(response.status, 200) << path << response.body;
-    EXPECT_EQ(response.body, "") << path;
+    const RouteAnswer response = ask("POST", "/gpu/" + path, "gpu_ids=0&block=true" + parameters);
+    EXPECT_EQ(response.status, 200) << path << response.text();
+    EXPECT_EQ(response.text(), "") << path;
   }
   EXPECT_THAT(service.calls, ElementsAre("lock_sm 0 900 1200 by 1000", "reset_sm 0 by 1000", "lock_memory 0 1593 2619",
                                          "reset_memory 0", "power_limit 0 412.5", "persistence 0 true"));
@@ -81,9 +87,9 @@ TEST_F(ZeusdRoutes, ErrorsAreToldForEachGpuWithTheWorstStatus) {
     if (++calls == 1) throw GpuError(GpuErrorCode::invalid_value, "too low");
     throw GpuBusy("held by another job");
   };
-  const HttpResponse response = ask("POST", "/gpu/set_power_limit", "gpu_ids=0,1&power_limit_mw=1&block=true");
+  const RouteAnswer response = ask("POST", "/gpu/set_power_limit", "gpu_ids=0,1&power_limit_mw=1&block=true");
   EXPECT_EQ(response.status, 409);
-  const Json body = parse_json(response.body, "reply");
+  const Json body = parse_json(response.text(), "reply");
   EXPECT_EQ(body["errors"].dump(), R"({"0":"too low","1":"held by another job"})");
   EXPECT_EQ(body["error"]["code"], "gpu_busy");
 }
@@ -107,8 +113,8 @@ TEST_F(ZeusdRoutes, WrongParametersAreRefused) {
         "gpu_ids=&block=true&min_clock_mhz=1&max_clock_mhz=2", "gpu_ids=0,&block=true&min_clock_mhz=1&max_clock_mhz=2",
         "gpu_ids=-1&block=true&min_clock_mhz=1&max_clock_mhz=2", "gpu_ids=7&block=true&min_clock_mhz=1&max_clock_mhz=2",
         "gpu_ids=0&block=true&min_clock_mhz=1&max_clock_mhz=2&extra=1", "block=true&min_clock_mhz=1&max_clock_mhz=2"}) {
-    const HttpResponse response = ask("POST", path, query);
-    EXPECT_EQ(response.status, 400) << query << response.body;
+    const RouteAnswer response = ask("POST", path, query);
+    EXPECT_EQ(response.status, 400) << query << response.text();
   }
   EXPECT_THAT(service.calls, IsEmpty());
 }
@@ -120,15 +126,15 @@ TEST_F(ZeusdRoutes, WhatAGpuDoesNotReportIsNotZero) {
   service.gpu_list[1].problem = "fallen off the bus";
   for (const char* path : {"/gpu/get_cumulative_energy", "/gpu/get_persistence_mode"}) {
     EXPECT_EQ(ask("GET", path, "gpu_ids=0").status, 400) << path;
-    const HttpResponse lost = ask("GET", path, "gpu_ids=1");
+    const RouteAnswer lost = ask("GET", path, "gpu_ids=1");
     EXPECT_EQ(lost.status, 503) << path;
-    EXPECT_THAT(lost.body, HasSubstr("fallen off the bus")) << path;
+    EXPECT_THAT(lost.text(), HasSubstr("fallen off the bus")) << path;
   }
 }
 
 TEST_F(ZeusdRoutes, StreamsCarrySnapshotsOfTheGpusAskedFor) {
-  const HttpResponse all = ask("GET", "/gpu/stream_power");
-  const HttpResponse one = ask("GET", "/gpu/stream_power", "gpu_ids=1");
+  const RouteAnswer all = ask("GET", "/gpu/stream_power");
+  const RouteAnswer one = ask("GET", "/gpu/stream_power", "gpu_ids=1");
   ASSERT_TRUE(all.stream && one.stream);
   EXPECT_EQ(event(*all.stream), R"({"timestamp_ms":1762000000000,"power_mw":{"0":75000,"1":100000}})");
   EXPECT_EQ(event(*one.stream), R"({"timestamp_ms":1762000000000,"power_mw":{"1":100000}})");
@@ -146,7 +152,7 @@ TEST_F(ZeusdRoutes, CpuEnergyIsInMicrojoules) {
 }
 
 TEST_F(ZeusdRoutes, CpuPowerTakesTwoReadings) {
-  const HttpResponse later = ask("GET", "/cpu/get_power");
+  const RouteAnswer later = ask("GET", "/cpu/get_power");
   EXPECT_EQ(later.ask_again_after, std::chrono::milliseconds(100));
   now_ns += 100'000'000;
   cpu_meter.gained_uj = 8'000'000;
@@ -157,9 +163,9 @@ TEST_F(ZeusdRoutes, CpuPowerTakesTwoReadings) {
 TEST_F(ZeusdRoutes, AMachineWithoutCpuCountersSaysWhy) {
   cpu_meter.absent_because = "/sys/class/powercap: no such directory";
   for (const char* path : {"/cpu/get_power", "/cpu/stream_power"}) {
-    const HttpResponse response = ask("GET", path);
+    const RouteAnswer response = ask("GET", path);
     EXPECT_EQ(response.status, 501);
-    EXPECT_THAT(response.body, HasSubstr("/sys/class/powercap"));
+    EXPECT_THAT(response.text(), HasSubstr("/sys/class/powercap"));
   }
   EXPECT_EQ(ask("GET", "/cpu/get_cumulative_energy", "cpu=true&dram=true").status, 501);
   EXPECT_EQ(read("/discover")["cpu_ids"], Json::array());

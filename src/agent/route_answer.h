@@ -1,30 +1,14 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
+#include <compare>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include "agent/agent_service.h"
+#include "http/message.h"
 
 namespace lowgear {
-
-/// What a request may measure; more is refused before it is stored.
-struct HttpLimits {
-  std::size_t header_bytes = 8 * 1024;  ///< request line and headers together
-  std::size_t body_bytes = 64 * 1024;
-};
-
-struct HttpRequest {
-  std::string method;  ///< `GET`, `POST`, ...
-  std::string path;    ///< as sent, still percent-encoded, without the query
-  std::string query;   ///< as sent, without the question mark
-  std::string body;
-  /// Who asks, as the kernel attests it; empty over TCP, where nobody attests.
-  std::optional<Peer> peer;
-};
 
 /// A stream of power readings that follows a response, one event for every round of telemetry.
 struct PowerStream {
@@ -39,11 +23,11 @@ struct PowerStream {
   friend auto operator<=>(const PowerStream&, const PowerStream&) = default;
 };
 
-struct HttpResponse {
-  int status = 200;
-  std::string content_type = "application/json";
-  std::string body;
-  std::vector<std::pair<std::string, std::string>> headers;
+/// What a route answers: a response, or what takes its place.
+struct RouteAnswer : HttpResponse {
+  RouteAnswer() = default;
+  RouteAnswer(HttpResponse response) : HttpResponse(std::move(response)) {}  // NOLINT(google-explicit-constructor)
+
   /// The events that follow; the body is then empty.
   std::optional<PowerStream> stream;
   /// The answer is not known yet: ask the same again after this time. Zero when this is the answer.
