@@ -23,5 +23,7 @@ struct Backend {
 
 /// Waits until the device has done everything that it was given. Does nothing on the CPU.
 void synchronize(at::Device device);
+/// The same for what this thread has given it to compute: transfers may go on.
+void synchronize_computation(at::Device device);
 
 }  // namespace lowgear

@@ -18,5 +18,6 @@ Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int /*loca
 }
 
 void synchronize(at::Device /*device*/) {}
+void synchronize_computation(at::Device /*device*/) {}
 
 }  // namespace lowgear

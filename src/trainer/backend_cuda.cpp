@@ -1,5 +1,6 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -28,6 +29,10 @@ Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int local_
 
 void synchronize(at::Device device) {
   if (device.is_cuda()) c10::cuda::device_synchronize();
+}
+
+void synchronize_computation(at::Device device) {
+  if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
 }
 
 }  // namespace lowgear
