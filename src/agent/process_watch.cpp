@@ -1,16 +1,13 @@
 #include "agent/process_watch.h"
 
 #include <fcntl.h>
-#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
 #include <boost/asio/post.hpp>
-#include <cerrno>
 #include <charconv>
 #include <string>
-#include <system_error>
 #include <utility>
 
 namespace lowgear {
