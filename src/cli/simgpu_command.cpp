@@ -19,8 +19,8 @@
 namespace lowgear {
 namespace {
 
-enum class Action : std::size_t { create, show, inject, run, reset };
-constexpr auto kActions = std::to_array<std::string_view>({"create", "show", "inject", "run", "reset"});
+enum class Action : std::size_t { create, show, inject, slow, run, reset };
+constexpr auto kActions = std::to_array<std::string_view>({"create", "show", "inject", "slow", "run", "reset"});
 
 struct SimgpuArguments {
   Action action = Action::show;
@@ -31,6 +31,7 @@ struct SimgpuArguments {
   bool any_user = false;
   std::optional<int> gpu;
   SimulatedFault fault;
+  std::optional<double> slowdown;
   std::optional<double> time_s;
   double memory_share = 0;
   double load = 1;
@@ -52,6 +53,8 @@ constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
     {name(Action::inject), "--count"},
     {name(Action::inject), "--stuck"},
     {name(Action::inject), "--lost"},
+    {name(Action::slow), "--gpu"},
+    {name(Action::slow), "--factor"},
     {name(Action::run), "--gpu"},
     {name(Action::run), "--time"},
     {name(Action::run), "--memory-share"},
@@ -109,6 +112,7 @@ Json gpu_json(SimulatedGpu& gpu, int index) {
           {"persistence_mode", gpu.persistence_mode()},
           {"context_pids", gpu.context_pids()},
           {"writes", gpu.writes()},
+          {"slowdown", gpu.slowdown()},
           {"faults", std::move(faults)}};
 }
 
@@ -134,16 +138,17 @@ std::string machine_text(SimulatedMachine& machine, const std::string& state) {
                {"C"},
                {"limit W"},
                {"writes"},
+               {"slowdown"},
                {"faults"}});
   for (int i = 0; i < machine.gpus(); ++i) {
     SimulatedGpu& gpu = machine.gpu(i);
     const auto locked = gpu.locked_sm_clocks();
-    table.add_row({fmt::to_string(i), std::string(gpu.model().name.view()), gpu.uuid(),
-                   fmt::format("{:.3f}", gpu.true_energy_j()), fmt::format("{:.1f}", gpu.average_power_w()),
-                   fmt::to_string(gpu.sm_clock_mhz()),
-                   locked ? fmt::format("{}-{}", locked->min_mhz, locked->max_mhz) : "no",
-                   fmt::to_string(gpu.temperature_c()), fmt::format("{:g}", gpu.power_limit_w()),
-                   fmt::to_string(gpu.writes()), fmt::to_string(gpu.faults().size())});
+    table.add_row(
+        {fmt::to_string(i), std::string(gpu.model().name.view()), gpu.uuid(),
+         fmt::format("{:.3f}", gpu.true_energy_j()), fmt::format("{:.1f}", gpu.average_power_w()),
+         fmt::to_string(gpu.sm_clock_mhz()), locked ? fmt::format("{}-{}", locked->min_mhz, locked->max_mhz) : "no",
+         fmt::to_string(gpu.temperature_c()), fmt::format("{:g}", gpu.power_limit_w()), fmt::to_string(gpu.writes()),
+         fmt::format("{:g}", gpu.slowdown()), fmt::to_string(gpu.faults().size())});
   }
   return fmt::format("Simulated machine {}, {} time, {:.3f} s old\n{}", printable(state),
                      machine.clock() == SimulatedClock::real ? "real" : "virtual", machine.now_s(), table.text());
@@ -222,8 +227,15 @@ void inject(const SimgpuArguments& arguments, SimulatedMachine& machine) {
   for (SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->inject(fault);
 }
 
+void slow(const SimgpuArguments& arguments, SimulatedMachine& machine) {
+  if (!arguments.slowdown)
+    throw InputError("by how much is the GPU to be slowed down? give --factor FACTOR; 1 ends it");
+  for (SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->slow_down(*arguments.slowdown);
+}
+
 void reset(SimulatedGpu& gpu) {
   gpu.clear_faults();
+  gpu.slow_down(1);
   gpu.reset_sm_clocks();
   gpu.reset_memory_clocks();
   gpu.set_power_limit_w(gpu.model().power_limit_default_w);
@@ -246,6 +258,7 @@ ExitCode run_simgpu(const SimgpuArguments& arguments, const CLI::App& app, Conso
     return ExitCode::ok;
   }
   if (arguments.action == Action::inject) inject(arguments, *machine);
+  if (arguments.action == Action::slow) slow(arguments, *machine);
   if (arguments.action == Action::reset) {
     for (SimulatedGpu* const gpu : chosen_gpus(*machine, arguments.gpu)) reset(*gpu);
   }
@@ -277,7 +290,9 @@ VerbAction declare_simgpu(CLI::App& app) {
   auto arguments = std::make_shared<SimgpuArguments>();
   add_choice(
       app, "action", kActions, [arguments](std::size_t place) { arguments->action = static_cast<Action>(place); },
-      "create a machine; show its true state; inject a fault; run a load; reset clocks, limits and faults")
+      "create a machine; show its true state; inject a fault; slow kernels down; run a load; reset clocks, limits, "
+      "faults "
+      "and slowdowns")
       ->required();
   app.add_option("--state", arguments->state, "File of the simulated machine; LOWGEAR_SIMGPU when left out")
       ->type_name("FILE");
@@ -290,8 +305,10 @@ VerbAction declare_simgpu(CLI::App& app) {
   app.add_flag("--virtual-time", arguments->virtual_time, "create: time passes only for kernels");
   app.add_flag("--any-user", arguments->any_user, "create: every user may set clocks, not root alone");
   add_whole_number(app, "--gpu", {.low = 0, .high = kMaxSimulatedGpus - 1}, into(arguments->gpu),
-                   "Which GPU; when left out, inject and reset take all, run takes 0");
+                   "Which GPU; when left out, inject, slow and reset take all, run takes 0");
   declare_fault_options(app, arguments->fault);
+  add_number(app, "--factor", {.low = 1, .high = kMaxSlowdown}, into(arguments->slowdown),
+             "slow: kernels that start from now on take so many times as long; 1 ends it");
   add_number(app, "--time", {.low = 0, .high = kMaxKernelS}, into(arguments->time_s), "run: for so many seconds");
   add_number(app, "--memory-share", {.low = 0, .high = 1}, into(arguments->memory_share),
              "run: share of the time that does not scale with the SM clock")

@@ -240,7 +240,7 @@ void MappedGpu::start(const SimulatedKernel& kernel) {
   update([&](SharedGpuState& state, GpuPhysics& physics) {
     if (is_lost(state)) throw Error(fmt::format("simulated GPU {}: lost", uuid_));
     physics.stop_kernel();  // of a process that died, whose mutex was taken over
-    physics.start_kernel(kernel.compute_s, kernel.memory_s,
+    physics.start_kernel(kernel.compute_s * state.slowdown, kernel.memory_s * state.slowdown,
                          {.compute = kernel.compute_load, .memory = kernel.memory_load});
   });
 }
@@ -299,6 +299,17 @@ void MappedGpu::detach_context() {
     }
     physics.set_contexts(count_contexts(state));
   });
+}
+
+void MappedGpu::slow_down(double factor) {
+  if (!(factor >= 1 && factor <= kMaxSlowdown)) {
+    throw InputError(fmt::format("a GPU can be slowed down by a factor of 1 to {}, not {}", kMaxSlowdown, factor));
+  }
+  update([factor](SharedGpuState& state, GpuPhysics&) { state.slowdown = factor; });
+}
+
+double MappedGpu::slowdown() {
+  return update([](SharedGpuState& state, GpuPhysics&) { return state.slowdown; });
 }
 
 void MappedGpu::inject(const SimulatedFault& fault) {

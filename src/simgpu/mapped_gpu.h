@@ -65,6 +65,8 @@ class MappedGpu final : public SimulatedGpu {
   void attach_context() override;
   void detach_context() override;
 
+  void slow_down(double factor) override;
+  double slowdown() override;
   void inject(const SimulatedFault& fault) override;
   void clear_faults() override;
   std::vector<SimulatedFault> faults() override;

@@ -47,6 +47,7 @@ struct SharedGpuState {
   int asked_min_mhz = 0;  ///< the range that was asked for; differs from the physics' while a clock is stuck
   int asked_max_mhz = 0;
   bool persistence_mode = true;
+  double slowdown = 1;  ///< of kernels that start from now on
   std::array<SharedContext, kMaxContexts> contexts{};
   std::array<SharedFault, kMaxSimulatedFaults> faults{};
 };
@@ -91,7 +92,7 @@ struct SharedHeader {
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 inline constexpr std::size_t kSharedGpuOffset = 4096;
-inline constexpr std::uint32_t kSharedStateVersion = 1;
+inline constexpr std::uint32_t kSharedStateVersion = 2;
 
 /// The file of a simulated machine, mapped. Movable; unmaps when destroyed.
 class SharedState {

@@ -54,6 +54,8 @@ struct SimulatedFault {
 };
 
 inline constexpr int kMaxSimulatedFaults = 16;
+/// Largest factor of SimulatedGpu::slow_down.
+inline constexpr double kMaxSlowdown = 10;
 
 /// One GPU of a simulated machine, as every process of the machine sees it. Every read first brings the physics up to
 /// the machine's time. Safe from any thread and process; a process killed within a call leaves the state whole.
@@ -109,6 +111,11 @@ class SimulatedGpu {
   /// A process that has a context raises an idle GPU to its working clock, as CUDA does.
   virtual void attach_context() = 0;
   virtual void detach_context() = 0;
+
+  /// Kernels that start from now on take `factor` times as long at the same power, as on a GPU that something slows
+  /// down without any sensor saying so: a straggler. 1 ends it. Throws InputError outside of 1 to kMaxSlowdown.
+  virtual void slow_down(double factor) = 0;
+  [[nodiscard]] virtual double slowdown() = 0;
 
   /// Throws InputError when the name of the call is longer than 63 characters, or kMaxSimulatedFaults are set.
   virtual void inject(const SimulatedFault& fault) = 0;

@@ -62,6 +62,19 @@ TEST_F(SimgpuCommand, TextSaysSimulated) {
   EXPECT_THAT(simgpu("run", {"--time", "0.02"}).out, HasSubstr("Simulated GPU 0 ran"));
 }
 
+TEST_F(SimgpuCommand, SlowsKernelsDown) {
+  (void)json("create", {"--gpus", "2xH100", "--virtual-time"});
+  const Json slow = json("slow", {"--gpu", "1", "--factor", "1.25"});
+  EXPECT_EQ(slow["gpus"][0]["slowdown"], 1);
+  EXPECT_EQ(slow["gpus"][1]["slowdown"], 1.25);
+  const int usual = json("run", {"--gpu", "0", "--time", "1"})["kernels"];
+  const int slower = json("run", {"--gpu", "1", "--time", "1"})["kernels"];
+  EXPECT_NEAR(static_cast<double>(usual) / slower, 1.25, 0.03);
+  EXPECT_EQ(json("reset")["gpus"][1]["slowdown"], 1);
+  EXPECT_NE(simgpu("slow", {"--gpu", "1"}).exit_code, 0) << "by how much?";
+  EXPECT_NE(simgpu("slow", {"--factor", "0.5"}).exit_code, 0);
+}
+
 TEST_F(SimgpuCommand, InjectsFaultsAndResets) {
   (void)json("create", {"--gpus", "2xA100", "--virtual-time"});
   const Json broken = json("inject", {"--gpu", "1", "--call", "DeviceSetGpuLockedClocks", "--return-code", "15",

@@ -198,6 +198,30 @@ TEST_F(SimulatedMachineTest, ContextsAreCounted) {
 
 // Faults.
 
+TEST_F(SimulatedMachineTest, ASlowedGpuTakesLongerAtTheSamePower) {
+  const auto machine = make("2xH100");
+  machine->gpu(1).slow_down(1.2);
+  EXPECT_EQ(machine->gpu(1).slowdown(), 1.2);
+  double time_s[2];
+  double energy_j[2];
+  for (const int index : {0, 1}) {
+    SimulatedGpu& gpu = machine->gpu(index);
+    gpu.attach_context();
+    (void)gpu.run({.compute_s = 1, .memory_s = 0, .compute_load = 0.5, .memory_load = 0});  // up to its clock
+    const double before_j = gpu.true_energy_j();
+    time_s[index] = gpu.run({.compute_s = 1, .memory_s = 0.5, .compute_load = 0.5, .memory_load = 0.5});
+    energy_j[index] = gpu.true_energy_j() - before_j;
+    gpu.detach_context();
+  }
+  EXPECT_NEAR(time_s[1] / time_s[0], 1.2, 1e-3);
+  EXPECT_NEAR(energy_j[1] / energy_j[0], 1.2, 0.02);
+  machine->gpu(1).slow_down(1);
+  EXPECT_NEAR(machine->gpu(1).run({.compute_s = 1, .memory_s = 0, .compute_load = 0, .memory_load = 0}), 1, 1e-3);
+  for (const double factor : {0.9, 11.0, std::nan("")}) {
+    EXPECT_THROW(machine->gpu(0).slow_down(factor), InputError) << factor;
+  }
+}
+
 TEST_F(SimulatedMachineTest, FaultsStrikeTheirCall) {
   const auto machine = make();
   SimulatedGpu& gpu = machine->gpu(0);
