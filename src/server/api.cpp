@@ -1,0 +1,165 @@
+#include "server/api.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "core/error.h"
+#include "core/number.h"
+#include "http/error.h"
+#include "http/target.h"
+#include "server/api_routes.h"
+
+namespace lowgear {
+namespace {
+
+/// Whether the path has the pattern's form; what stands for `{}` is put into `captures`.
+bool matches(std::string_view pattern, const std::vector<std::string>& segments, std::vector<std::string>& captures) {
+  captures.clear();
+  std::size_t position = 0;
+  while (!pattern.empty()) {
+    pattern.remove_prefix(1);  // the slash
+    const std::size_t end = std::min(pattern.find('/'), pattern.size());
+    const std::string_view part = pattern.substr(0, end);
+    pattern.remove_prefix(end);
+    if (position == segments.size()) return false;
+    const std::string& segment = segments[position++];
+    if (part == "{}") {
+      captures.push_back(segment);
+    } else if (part != segment) {
+      return false;
+    }
+  }
+  return position == segments.size();
+}
+
+struct Found {
+  const ApiRoute* route = nullptr;
+  std::vector<std::string> captures;
+};
+
+Found find_route(std::string_view method, const HttpTarget& target) {
+  std::string allowed;
+  for (const ApiRoute& route : api_routes()) {
+    std::vector<std::string> captures;
+    if (!matches(route.pattern, target.segments, captures)) continue;
+    if (route.method == method || (method == "HEAD" && route.method == "GET")) return {&route, std::move(captures)};
+    allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", route.method);
+  }
+  if (allowed.empty()) throw HttpError(404, "no_such_path", "there is nothing here; /openapi.json lists what there is");
+  throw HttpError(405, "wrong_method", fmt::format("this path takes {}", allowed));
+}
+
+void check_parameters(const ApiRoute& route, const HttpTarget& target) {
+  for (const auto& [name, value] : target.parameters) {
+    if (std::ranges::find(route.parameters, name) != route.parameters.end()) continue;
+    throw InputError(
+        fmt::format("there is no parameter {}{}", quote(name),
+                    route.parameters.empty() ? "" : fmt::format("; there is {}", fmt::join(route.parameters, ", "))));
+  }
+}
+
+void check_access(const ApiRoute& route, Authenticator& authenticator, const HttpRequest& request) {
+  if (route.access == ApiAccess::anybody) return;
+  const std::optional<Caller> caller = authenticator.identify(request, Authenticator::Clock::now());
+  if (!caller) {
+    throw HttpError(401, "no_token",
+                    request.peer ? "this user may do nothing here: the server's configuration says who may"
+                                 : "send the header Authorization: Bearer TOKEN with a token of the server");
+  }
+  const Role needed = route.access == ApiAccess::readers ? Role::read
+                      : route.access == ApiAccess::ranks ? Role::train
+                                                         : Role::admin;
+  if (caller->role < needed) throw HttpError(403, "not_allowed", "this token or user may not do that");
+}
+
+HttpResponse response_to(const std::exception& error) {
+  if (const auto* http = dynamic_cast<const HttpError*>(&error)) {
+    return error_response(http->status(), http->code(), http->what());
+  }
+  if (dynamic_cast<const InputError*>(&error) != nullptr) return error_response(400, "wrong_input", error.what());
+  return error_response(500, "internal", error.what());
+}
+
+}  // namespace
+
+Job& ApiCall::job() const { return control_plane.job(captures.at(0)); }
+
+JsonView ApiCall::body() {
+  // An empty text is no JSON; that is said better here.
+  if (request.body.empty()) throw InputError("the request has no body, and needs a JSON object");
+  document = parse_json(request.body, "body", kMaxBodyValues);
+  return {document, "body"};
+}
+
+double ApiCall::number(std::string_view name, double fallback, double low, double high) const {
+  const auto found = target.parameters.find(name);
+  if (found == target.parameters.end()) return fallback;
+  const auto value = parse_number(found->second);
+  if (value && *value >= low && *value <= high) return *value;
+  throw InputError(fmt::format("{}: expected a number from {} to {}, not {}", name, low, high, quote(found->second)));
+}
+
+long long ApiCall::integer(std::string_view name, long long fallback, long long low, long long high) const {
+  const auto found = target.parameters.find(name);
+  if (found == target.parameters.end()) return fallback;
+  const auto value = parse_integer(found->second);
+  if (value && *value >= low && *value <= high) return *value;
+  throw InputError(
+      fmt::format("{}: expected a whole number from {} to {}, not {}", name, low, high, quote(found->second)));
+}
+
+void ApiCall::require_rank(const Job& of, int rank) const {
+  if (of.owns(rank, request.header("lowgear-rank-key"))) return;
+  throw HttpError(403, "not_your_rank",
+                  fmt::format("the header Lowgear-Rank-Key is not that of rank {} of this job", rank));
+}
+
+Settled ApiCall::answer_when_stored(Json answer, int status) const {
+  return [reply = reply, answer = std::move(answer), status](StoreOutcome outcome) {
+    switch (outcome) {
+      case StoreOutcome::committed:
+        return reply->send(json_response(answer, status));
+      case StoreOutcome::disk_full: {
+        HttpResponse response = error_response(503, "disk_full", "the server's disk is full: send it again later");
+        response.headers.emplace_back("Retry-After", "5");
+        return reply->send(std::move(response));
+      }
+      case StoreOutcome::busy: {
+        HttpResponse response = error_response(503, "busy", "the server's disk is too slow: send it again later");
+        response.headers.emplace_back("Retry-After", "1");
+        return reply->send(std::move(response));
+      }
+      case StoreOutcome::failed:
+        return reply->send(error_response(500, "not_stored", "the server could not store it; its log says why"));
+    }
+  };
+}
+
+Api::Api(ControlPlane& control_plane, Authenticator& authenticator, std::function<std::string()> metrics)
+    : control_plane_(&control_plane), authenticator_(&authenticator), metrics_(std::move(metrics)) {}
+
+void Api::handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+  try {
+    const HttpTarget target = parse_target(request.path, request.query);
+    Found found = find_route(request.method, target);
+    check_access(*found.route, *authenticator_, request);
+    check_parameters(*found.route, target);
+    ApiCall call{.request = request,
+                 .target = target,
+                 .captures = std::move(found.captures),
+                 .control_plane = *control_plane_,
+                 .metrics = metrics_,
+                 .reply = reply,
+                 .document = {}};
+    found.route->answer(call);
+  } catch (const std::exception& error) {
+    reply->send(response_to(error));
+  }
+}
+
+}  // namespace lowgear

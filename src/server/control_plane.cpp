@@ -1,0 +1,317 @@
+#include "server/control_plane.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "http/error.h"
+#include "server/json_members.h"
+
+namespace lowgear {
+namespace {
+
+constexpr double kSummaryPeriodS = 0.2;
+constexpr std::string_view kProfilePrefix = "profile/";
+constexpr std::string_view kSignalPrefix = "signal/";
+
+SignalPolicy read_signal(const std::string& name, const JsonView& body) {
+  require_members(body, {"unit", "points", "rules"});
+  if (has_value(body, "unit")) (void)name_text(body.at("unit"));
+  const JsonView points = body.at("points");
+  if (points.size() > kMaxSignalPoints) points.fail(fmt::format("more than {} points", kMaxSignalPoints));
+  std::vector<SignalPoint> values;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    if (points.at(i).size() != 2) points.at(i).fail("expected [time_s, value]");
+    values.push_back({.time_s = points.at(i).at(0).number(), .value = points.at(i).at(1).number()});
+  }
+  const JsonView rules = body.at("rules");
+  if (rules.size() > kMaxSignalThresholds) rules.fail(fmt::format("more than {} rules", kMaxSignalThresholds));
+  std::vector<SignalThreshold> thresholds;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    require_members(rules.at(i), {"above", "slowdown_pct"});
+    thresholds.push_back(
+        {.at_least = rules.at(i).at("above").number(), .slowdown_pct = rules.at(i).at("slowdown_pct").number()});
+  }
+  return {name, std::move(values), std::move(thresholds)};
+}
+
+/// The rows of one job, of each kind.
+std::map<std::string, StoreContents> by_job(StoreContents all) {
+  std::map<std::string, StoreContents> sorted;
+  for (StoredRank& row : all.ranks) sorted[row.job].ranks.push_back(std::move(row));
+  for (StoredReports& row : all.reports) sorted[row.job].reports.push_back(std::move(row));
+  for (StoredPlan& row : all.plans) sorted[row.job].plans.push_back(std::move(row));
+  for (StoredCells& row : all.cells) sorted[row.job].cells.push_back(std::move(row));
+  for (StoredDecision& row : all.decisions) sorted[row.job].decisions.push_back(std::move(row));
+  return sorted;
+}
+
+}  // namespace
+
+ControlPlane::ControlPlane(ControlPlaneEnvironment environment, ControlPlaneLimits limits)
+    : environment_(std::move(environment)), limits_(limits) {}
+
+void ControlPlane::log(std::string_view text) const {
+  if (environment_.log) environment_.log(text);
+}
+
+void ControlPlane::restore(StoreContents contents) {
+  for (const StoredDocument& row : contents.documents) {
+    try {
+      if (row.key.starts_with(kProfilePrefix)) {
+        profiles_[row.key.substr(kProfilePrefix.size())] =
+            std::make_shared<const MeasuredProfile>(read_measured_profile(row.document));
+      } else if (row.key.starts_with(kSignalPrefix)) {
+        const std::string name = row.key.substr(kSignalPrefix.size());
+        const Json body = parse_json(row.document, row.key);
+        signals_.insert_or_assign(name, Signal{row.document, read_signal(name, JsonView(body, row.key)), {}});
+      }
+    } catch (const Error& error) {
+      log(fmt::format("{}: left out: {}", row.key, error.what()));
+    }
+  }
+  std::vector<StoredJob> stored = std::move(contents.jobs);
+  std::map<std::string, StoreContents> rows = by_job(std::move(contents));
+  for (const StoredJob& row : stored) {
+    try {
+      auto entry = std::make_unique<Entry>();
+      entry->job = Job::restore(row, rows[row.id], profiles_, now_s());
+      entry->committed_version = entry->job->plan_version();
+      Job& job = *entry->job;
+      job_of_run_[row.run] = row.id;
+      entries_[row.id] = std::move(entry);
+      settle(job);
+    } catch (const Error& error) {
+      log(fmt::format("job {}: left out: {}", row.id, error.what()));
+    }
+  }
+  follow_signals();
+}
+
+Job& ControlPlane::job(std::string_view id) {
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) {
+    throw HttpError(404, "no_such_job", fmt::format("there is no job {}; GET /v1/jobs lists them", quote(id)));
+  }
+  return *found->second->job;
+}
+
+std::vector<Job*> ControlPlane::jobs() {
+  std::vector<Job*> all;
+  for (const auto& [id, entry] : entries_) all.push_back(entry->job.get());
+  std::ranges::stable_sort(all, std::ranges::greater(), [](const Job* job) { return job->created_s(); });
+  return all;
+}
+
+ControlPlane::Registered ControlPlane::register_job(const JobSpec& spec) {
+  if (const auto known = job_of_run_.find(spec.run); known != job_of_run_.end()) {
+    Job& job = *entries_.at(known->second)->job;
+    const std::string difference = first_difference(job.spec(), spec);
+    if (!difference.empty()) {
+      throw HttpError(409, "disagrees",
+                      fmt::format("run {} is registered with another {}: all its ranks have to say the same",
+                                  quote(spec.run), difference));
+    }
+    return {&job, false};
+  }
+  if (disk_full_) throw HttpError(503, "disk_full", "the server's disk is full: running jobs go on, new ones wait");
+  if (draining_) throw HttpError(503, "draining", "the server is about to end");
+  const auto open = std::ranges::count_if(entries_, [](const auto& entry) { return !entry.second->job->is_over(); });
+  int ranks = spec.parallel.world_size();
+  for (const auto& [id, entry] : entries_) {
+    if (!entry->job->is_over()) ranks += entry->job->spec().parallel.world_size();
+  }
+  if (static_cast<std::size_t>(open) >= limits_.jobs || ranks > limits_.ranks) {
+    throw HttpError(503, "full",
+                    fmt::format("{} jobs of {} ranks are as many as the server takes", limits_.jobs, limits_.ranks));
+  }
+  auto entry = std::make_unique<Entry>();
+  entry->job = std::make_unique<Job>("j-" + environment_.new_key().substr(0, 12), spec, now_s());
+  Job& job = *entry->job;
+  job_of_run_[spec.run] = job.id();
+  entries_[job.id()] = std::move(entry);
+  forget_old_jobs();
+  return {&job, true};
+}
+
+RankRegistration ControlPlane::register_rank(Job& job, const RankSpec& rank) {
+  return job.register_rank(rank, environment_.new_key(), profiles_, now_s());
+}
+
+void ControlPlane::forget_old_jobs() {
+  std::vector<std::pair<double, std::string>> over;
+  for (const auto& [id, entry] : entries_) {
+    if (entry->job->is_over()) over.emplace_back(entry->job->created_s(), id);
+  }
+  if (over.size() <= limits_.kept_jobs) return;
+  std::ranges::sort(over);
+  over.resize(over.size() - limits_.kept_jobs);
+  for (const auto& [created_s, id] : over) {
+    job_of_run_.erase(entries_.at(id)->job->spec().run);
+    entries_.erase(id);
+  }
+}
+
+void ControlPlane::settle(Job& job, Settled settled) {
+  JobChanges changes = job.take_changes();
+  publish(job, changes);
+  if (changes.planning) submit(std::move(*changes.planning));
+  const bool new_profile = std::ranges::any_of(
+      changes.store.documents, [](const StoredDocument& row) { return row.key.starts_with(kProfilePrefix); });
+  if (changes.store.empty()) {
+    if (settled) settled(StoreOutcome::committed);
+    return;
+  }
+  const int version = job.plan_version();
+  environment_.store->write(
+      std::move(changes.store), [this, id = job.id(), version, settled = std::move(settled)](StoreOutcome outcome) {
+        if (disk_full_ != (outcome == StoreOutcome::disk_full)) {
+          disk_full_ = !disk_full_;
+          log(disk_full_ ? "the disk is full: running jobs go on, new ones are refused" : "the disk has room again");
+        }
+        // A plan that could not be stored is followed all the same: training goes before the record of it.
+        if (const auto found = entries_.find(id); found != entries_.end()) {
+          Entry& entry = *found->second;
+          entry.committed_version = std::max(entry.committed_version, version);
+          answer_waiters(entry);
+        }
+        if (settled) settled(outcome);
+      });
+  if (new_profile) share_profile(job);
+}
+
+void ControlPlane::share_profile(const Job& job) {
+  profiles_[job.spec().profile_key()] = job.measured();
+  for (const auto& [id, entry] : entries_) {
+    if (entry->job.get() == &job || entry->job->spec().profile_key() != job.spec().profile_key()) continue;
+    entry->job->profile_found(job.measured(), now_s());
+    settle(*entry->job);
+  }
+}
+
+void ControlPlane::submit(PlanningTask task) {
+  const std::string id = task.job;
+  environment_.planning->submit(std::move(task), [this, id](PlanningAnswer answer) {
+    const auto found = entries_.find(id);
+    if (found == entries_.end()) return;
+    found->second->job->planned(std::move(answer), now_s());
+    settle(*found->second->job);
+  });
+}
+
+void ControlPlane::publish(Job& job, const JobChanges& changes) {
+  Entry& of_job = entry(job);
+  of_job.summary_due = of_job.summary_due || changes.summary_changed;
+  if (!events_.has_listeners()) return;
+  for (const JobIteration& iteration : changes.iterations) {
+    Json data = job.iteration_json(iteration);
+    data["job"] = job.id();
+    events_.send("iteration", job.id(), data);
+  }
+  for (Json decision : changes.decisions) {
+    decision["job"] = job.id();
+    events_.send("decision", job.id(), decision);
+  }
+}
+
+bool ControlPlane::answer(Entry& entry, const Waiter& waiter) {
+  if (waiter.reply->closed()) return true;
+  if (entry.committed_version < entry.job->plan_version()) return false;
+  const auto text = entry.job->plan_after(waiter.rank, waiter.after, now_s());
+  if (!text) return false;
+  HttpResponse response;
+  response.body = text;
+  waiter.reply->send(std::move(response));
+  return true;
+}
+
+void ControlPlane::answer_waiters(Entry& entry) {
+  std::erase_if(entry.waiters, [&](const Waiter& waiter) { return answer(entry, waiter); });
+}
+
+void ControlPlane::wait_for_plan(Job& job, int rank, int after, double wait_s, std::shared_ptr<HttpReply> reply) {
+  Waiter waiter{.rank = rank, .after = after, .until_s = now_s() + wait_s, .reply = std::move(reply)};
+  Entry& of_job = entry(job);
+  if (answer(of_job, waiter)) return;
+  if (wait_s <= 0 || draining_ || job.is_over()) {
+    waiter.reply->send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}});
+    return;
+  }
+  of_job.waiters.push_back(std::move(waiter));
+}
+
+void ControlPlane::read_decisions(const Job& job, std::int64_t after, int limit,
+                                  std::function<void(std::vector<StoredDecision>)> done) {
+  environment_.store->read_decisions(job.id(), after, limit, std::move(done));
+}
+
+void ControlPlane::put_signal(const std::string& name, const JsonView& body, Settled settled) {
+  Signal signal{body.json().dump(), read_signal(name, body), {}};
+  StoreChange change;
+  change.documents.push_back({std::string(kSignalPrefix) + name, signal.document});
+  signals_.insert_or_assign(name, std::move(signal));
+  follow_signals();
+  environment_.store->write(std::move(change), std::move(settled));
+}
+
+Json ControlPlane::signals_json() const {
+  Json list = Json::array();
+  for (const auto& [name, signal] : signals_) {
+    Json entry = Json::parse(signal.document);
+    entry["name"] = name;
+    entry["value"] = signal.state.value ? Json(*signal.state.value) : Json(nullptr);
+    entry["slowdown_pct"] = signal.state.slowdown_pct;
+    list.push_back(std::move(entry));
+  }
+  return {{"signals", std::move(list)}};
+}
+
+void ControlPlane::follow_signals() {
+  double slowdown_pct = 0;
+  std::string why = "no signal allows jobs to be slower any more";
+  for (auto& [name, signal] : signals_) {
+    signal.state = signal.policy.at(now_s());
+    if (signal.state.slowdown_pct <= slowdown_pct) continue;
+    slowdown_pct = signal.state.slowdown_pct;
+    why = fmt::format("signal {} is at {:.6g}: jobs may be {:.4g} % slower", name, signal.state.value.value_or(0),
+                      slowdown_pct);
+  }
+  for (const auto& [id, entry] : entries_) {
+    entry->job->set_signal(slowdown_pct, why, now_s());
+    settle(*entry->job);
+  }
+}
+
+void ControlPlane::tick() {
+  const double now = now_s();
+  if (!signals_.empty()) follow_signals();
+  for (const auto& [id, entry] : entries_) {
+    entry->job->end_if_silent(now, limits_.silence_s);
+    settle(*entry->job);
+    std::erase_if(entry->waiters, [&](const Waiter& waiter) {
+      if (waiter.reply->closed()) return true;
+      if (waiter.until_s > now && !entry->job->is_over()) return false;
+      waiter.reply->send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}});
+      return true;
+    });
+    if (!entry->summary_due || now - entry->summary_s < kSummaryPeriodS || !events_.has_listeners()) continue;
+    entry->summary_due = false;
+    entry->summary_s = now;
+    events_.send("job", id, entry->job->summary());
+    for (const int rank : entry->job->take_gpu_changes()) events_.send("gpu", id, entry->job->gpu_json(rank));
+  }
+}
+
+void ControlPlane::drain() {
+  draining_ = true;
+  for (const auto& [id, entry] : entries_) {
+    for (const Waiter& waiter : entry->waiters) {
+      waiter.reply->send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}});
+    }
+    entry->waiters.clear();
+  }
+}
+
+}  // namespace lowgear

@@ -1,0 +1,126 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "adapt/signal_policy.h"
+#include "http/reply.h"
+#include "server/event_hub.h"
+#include "server/job.h"
+#include "server/planning_service.h"
+#include "server/store.h"
+
+namespace lowgear {
+
+struct ControlPlaneLimits {
+  std::size_t jobs = 1'000;     ///< that are not over
+  std::size_t kept_jobs = 200;  ///< that are over, for people who look back
+  int ranks = 100'000;          ///< of all jobs that are not over
+  double silence_s = 1'800;     ///< after which a job of which nobody is heard is over
+};
+
+/// What the control plane is given.
+struct ControlPlaneEnvironment {
+  Store* store = nullptr;
+  PlanningService* planning = nullptr;
+  std::function<double()> now_s;              ///< seconds since 1970
+  std::function<std::string()> new_key;       ///< 128 random bits as text
+  std::function<void(std::string_view)> log;  ///< what an operator should know; may be empty
+};
+
+/// A time series that allows jobs to be slower while it is high.
+struct Signal {
+  std::string document;  ///< as it was put
+  SignalPolicy policy;
+  SignalState state;
+};
+
+/// Called once what was asked for is on disk, or is not.
+using Settled = std::function<void(StoreOutcome)>;
+
+/// All jobs, and what connects them: profiles, signals, those who wait for plans and those who watch. Runs on one
+/// thread.
+class ControlPlane {
+ public:
+  ControlPlane(ControlPlaneEnvironment environment, ControlPlaneLimits limits);
+
+  /// Goes on where jobs were, as the store holds them.
+  void restore(StoreContents contents);
+
+  /// The job; throws HttpError 404 when there is none.
+  [[nodiscard]] Job& job(std::string_view id);
+  /// All jobs, newest first.
+  [[nodiscard]] std::vector<Job*> jobs();
+
+  struct Registered {
+    Job* job = nullptr;
+    bool created = false;
+  };
+  /// Throws HttpError 409 when the run is known with another specification, 503 when there is no room, and InputError.
+  [[nodiscard]] Registered register_job(const JobSpec& spec);
+  [[nodiscard]] RankRegistration register_rank(Job& job, const RankSpec& rank);
+  void put_signal(const std::string& name, const JsonView& body, Settled settled);
+  [[nodiscard]] Json signals_json() const;
+
+  /// Carries out what calls on the job have brought about. To be called behind each of them.
+  void settle(Job& job, Settled settled = {});
+
+  /// Answers once the rank has a plan newer than `after`, or after `wait_s` with 204.
+  void wait_for_plan(Job& job, int rank, int after, double wait_s, std::shared_ptr<HttpReply> reply);
+  void read_decisions(const Job& job, std::int64_t after, int limit,
+                      std::function<void(std::vector<StoredDecision>)> done);
+  [[nodiscard]] EventHub& events() { return events_; }
+
+  /// To be called about ten times a second: ends waits, follows signals, tells those who watch.
+  void tick();
+  /// Answers all who wait; nothing new is to begin.
+  void drain();
+
+  /// New jobs are refused, as the last change did not fit on the disk.
+  [[nodiscard]] bool disk_full() const { return disk_full_; }
+  [[nodiscard]] bool draining() const { return draining_; }
+  [[nodiscard]] double now_s() const { return environment_.now_s(); }
+
+ private:
+  struct Waiter {
+    int rank = 0;
+    int after = 0;
+    double until_s = 0;
+    std::shared_ptr<HttpReply> reply;
+  };
+  struct Entry {
+    std::unique_ptr<Job> job;
+    int committed_version = 0;  ///< newest plan that is on disk: only that one is handed out
+    std::vector<Waiter> waiters;
+    bool summary_due = false;
+    double summary_s = 0;  ///< when one was sent last
+  };
+
+  [[nodiscard]] Entry& entry(const Job& job) { return *entries_.at(job.id()); }
+  void answer_waiters(Entry& entry);
+  [[nodiscard]] bool answer(Entry& entry, const Waiter& waiter);
+  void publish(Job& job, const JobChanges& changes);
+  void submit(PlanningTask task);
+  void share_profile(const Job& job);
+  void follow_signals();
+  void forget_old_jobs();
+  void log(std::string_view text) const;
+
+  ControlPlaneEnvironment environment_;
+  ControlPlaneLimits limits_;
+  std::map<std::string, std::unique_ptr<Entry>, std::less<>> entries_;
+  std::unordered_map<std::string, std::string> job_of_run_;
+  Job::Profiles profiles_;
+  std::map<std::string, Signal> signals_;
+  EventHub events_;
+  bool disk_full_ = false;
+  bool draining_ = false;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,252 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "adapt/slowdown_guard.h"
+#include "adapt/straggler_detector.h"
+#include "core/json.h"
+#include "server/iteration_log.h"
+#include "server/job_spec.h"
+#include "server/plan_version.h"
+#include "server/planning.h"
+#include "server/profile_sweep.h"
+#include "server/rank_cells.h"
+#include "server/rank_registry.h"
+#include "server/store.h"
+
+namespace lowgear {
+
+enum class JobState : unsigned char {
+  registering,  ///< until all ranks are there
+  baseline,     ///< full clocks, to compare with
+  profiling,    ///< one clock after the other
+  planning,     ///< for the first time
+  running,      ///< a plan is followed, watched and renewed
+  observing,    ///< there is nothing to plan for, or with
+  finished,
+  failed,
+};
+[[nodiscard]] std::string_view name(JobState state);
+
+/// What iterations at full clocks took, with standard errors of the means.
+struct Baseline {
+  double time_s = 0;
+  double time_error_s = 0;
+  double time_spread_s = 0;  ///< standard deviation of single iterations
+  std::optional<double> energy_j;
+  double energy_error_j = 0;
+  int iterations = 0;
+};
+
+/// A rank that is slower than its profile.
+struct SlowRank {
+  double factor = 1;
+  std::string cause;  ///< `reported`, or what the detector says
+};
+
+/// What the server is asked to plan.
+struct PlanningTask {
+  enum class Kind : unsigned char { judge_profile, plan };
+  Kind kind = Kind::plan;
+  std::string job;
+  std::uint64_t serial = 0;  ///< of the job's tasks: answers to older ones are out of date
+  std::shared_ptr<const PipelineModel> model;
+  PlanningConditions conditions;
+  std::string reason;
+  bool quick_first = false;  ///< a first answer in milliseconds is worth having
+};
+
+struct PlanningAnswer {
+  std::uint64_t serial = 0;
+  std::string reason;
+  bool preliminary = false;  ///< a better one follows
+  std::optional<JobPlan> plan;
+  std::optional<ProfileVerdict> verdict;
+  std::string error;  ///< why there is neither
+};
+
+/// What a call on a job has brought about, for its owner to carry out.
+struct JobChanges {
+  StoreChange store;
+  bool new_plan = false;                 ///< ranks that wait for one are to be answered
+  std::vector<JobIteration> iterations;  ///< completed; without reports
+  std::vector<Json> decisions;
+  bool summary_changed = false;
+  std::optional<PlanningTask> planning;
+};
+
+/// One training job: who its ranks are, what they have measured, which plan they follow, and why. Knows no clock, no
+/// network and no disk: it is told the time (`now_s`, seconds since 1970) and says what it wants done (`take_changes`).
+class Job {
+ public:
+  /// Profiles by key, of jobs that ran before.
+  using Profiles = std::map<std::string, std::shared_ptr<const MeasuredProfile>>;
+
+  /// Throws InputError when the specification has no schedule that can run.
+  Job(std::string id, JobSpec spec, double created_s);
+
+  /// As it was stored. `rows` are of this job only. Throws InputError when they are no job.
+  [[nodiscard]] static std::unique_ptr<Job> restore(const StoredJob& stored, const StoreContents& rows,
+                                                    const Profiles& profiles, double now_s);
+
+  // By ranks.
+  /// `rank_key` is used when the rank is new. Throws InputError when its place is another rank's.
+  [[nodiscard]] RankRegistration register_rank(const RankSpec& rank, std::string rank_key, const Profiles& profiles,
+                                               double now_s);
+  void report(const RankReports& reports, double now_s);
+  /// Throws InputError when the plan version is none that was issued to profile.
+  void add_cells(RankCells cells, double now_s);
+  void finish_rank(int rank, double now_s);
+  /// The answer to a rank that has version `after`; null when there is nothing newer.
+  [[nodiscard]] std::shared_ptr<const std::string> plan_after(int rank, int after, double now_s);
+
+  // By people and controllers.
+  std::int64_t set_straggler(int rank, double factor, double now_s);
+  std::int64_t set_power_limit(const std::optional<PowerLimit>& limit, double now_s);
+  std::int64_t set_settings(std::optional<double> slowdown_pct, std::optional<double> guard_pct, double now_s);
+  /// How much slower a signal allows jobs to be at present.
+  void set_signal(double slowdown_pct, std::string_view why, double now_s);
+  void finish(std::string_view why, double now_s);
+  /// Finishes the job when nobody has been heard of for so long.
+  void end_if_silent(double now_s, double silence_s);
+
+  /// A profile of this job's key has been measured by another one.
+  void profile_found(const std::shared_ptr<const MeasuredProfile>& profile, double now_s);
+  void planned(PlanningAnswer answer, double now_s);
+
+  [[nodiscard]] JobChanges take_changes();
+  /// Ranks whose GPU was heard of since the last call; at most kGpuChanges, as nobody looks at more.
+  [[nodiscard]] std::vector<int> take_gpu_changes();
+
+  [[nodiscard]] const std::string& id() const { return id_; }
+  [[nodiscard]] const JobSpec& spec() const { return spec_; }
+  [[nodiscard]] JobState state() const { return state_; }
+  [[nodiscard]] bool is_over() const { return state_ == JobState::finished || state_ == JobState::failed; }
+  [[nodiscard]] double created_s() const { return created_s_; }
+  [[nodiscard]] int plan_version() const { return versions_.empty() ? 0 : versions_.back()->version; }
+  [[nodiscard]] bool has_rank(int rank) const { return ranks_.find(rank) != nullptr; }
+  /// Whether the key is the rank's.
+  [[nodiscard]] bool owns(int rank, std::string_view key) const { return ranks_.owns(rank, key); }
+  [[nodiscard]] std::int64_t last_iteration(int rank) const { return log_.last_iteration(rank); }
+  /// What it measured for its profile key, once it has; null before.
+  [[nodiscard]] const std::shared_ptr<const MeasuredProfile>& measured() const { return own_profile_; }
+
+  // Documents of docs/server-api.md.
+  [[nodiscard]] Json summary() const;
+  [[nodiscard]] Json ranks_json() const;
+  [[nodiscard]] Json frontier_json() const;
+  [[nodiscard]] Json timeline_json() const;
+  [[nodiscard]] Json iterations_json(std::int64_t after, std::size_t limit) const;
+  [[nodiscard]] Json iteration_json(const JobIteration& iteration) const;
+  [[nodiscard]] Json gpu_json(int rank) const;
+
+  static constexpr std::size_t kKeptIterations = 2'000;
+  static constexpr std::size_t kKeptVersions = 8;
+  static constexpr std::size_t kGpuChanges = 64;
+
+ private:
+  /// Means of iterations as they come in.
+  struct Sums {
+    int count = 0;
+    double time_s = 0;
+    double time_s2 = 0;
+    double energy_j = 0;
+    double energy_j2 = 0;
+    int with_energy = 0;
+    void add(const JobIteration& iteration);
+    [[nodiscard]] Baseline baseline() const;
+  };
+  struct Recent {
+    int iterations = 0;
+    double time_s = 0;
+    std::optional<double> energy_j;
+    double energy_error_j = 0;
+  };
+
+  void begin(const Profiles& profiles, double now_s);
+  void begin_baseline(double now_s);
+  void begin_profile(double now_s);
+  void issue_uniform(PlanPurpose purpose, int clock_mhz, std::string reason, double now_s);
+  void profile_next_clock(double now_s);
+  void use_profile(const std::shared_ptr<const MeasuredProfile>& profile);
+  void observe(std::string reason, double now_s);
+  void issue(PlanVersion version, double now_s);
+  void issue_plan(const PlanningAnswer& answer, double now_s);
+  void take_verdict(const ProfileVerdict& verdict, double now_s);
+  void ask(PlanningTask::Kind kind, std::string reason, bool quick_first);
+  void replan(const std::string& reason);
+  [[nodiscard]] PlanningConditions conditions() const;
+  void collect(const JobIteration& iteration);
+  void react(const JobIteration& iteration, double now_s);
+  void watch_ranks(const JobIteration& iteration, double now_s);
+  void watch_slowdown(const JobIteration& iteration, double now_s);
+  void renew_baseline(double now_s);
+  [[nodiscard]] std::int64_t next_boundary(double now_s) const;
+  [[nodiscard]] Recent recent() const;
+  [[nodiscard]] const PlanVersion* version(int number) const;
+  [[nodiscard]] std::map<int, SlowRank> slow_ranks() const;
+  [[nodiscard]] std::vector<double> guard_times(const JobPlan& plan) const;
+  std::int64_t decide(std::string_view kind, const std::string& reason, double now_s);
+  void change_state(JobState state, std::string reason);
+  [[nodiscard]] Json state_json() const;
+  [[nodiscard]] StoredJob stored() const;
+  void restore_state(const JsonView& state);
+  void restore_rank(const StoredRank& row, double now_s);
+  void restore_progress(const StoreContents& rows);
+  void resume(const Profiles& profiles);
+  void store_rank(const RegisteredRank& rank);
+
+  std::string id_;
+  JobSpec spec_;
+  Schedule schedule_;
+  double created_s_;
+  std::optional<double> finished_s_;
+  JobState state_ = JobState::registering;
+  std::string reason_;  ///< of the state, for people
+
+  RankRegistry ranks_;
+  double heard_s_;  ///< when any rank was heard of last
+  IterationLog log_;
+  std::deque<JobIteration> history_;  ///< without the ranks' reports
+  double latest_s_ = 0;               ///< when the newest iteration was reported
+
+  std::deque<std::shared_ptr<const PlanVersion>> versions_;  ///< the last ones, newest last
+  std::optional<RankPlanTexts> texts_;                       ///< of the newest version
+  std::optional<std::int64_t> late_boundary_;                ///< where ranks begin that have missed the version's own
+  int baseline_version_ = 0;
+  Sums baseline_sums_;
+  std::optional<Baseline> baseline_;
+
+  ProfileSweep sweep_;
+  std::shared_ptr<const MeasuredProfile> own_profile_;
+  std::shared_ptr<const PipelineModel> model_;
+
+  std::map<int, SlowRank> reported_slow_;  ///< by rank, as people and controllers say
+  std::map<int, SlowRank> detected_slow_;  ///< by rank, as its reports show
+  std::optional<PowerLimit> power_limit_;
+  double slowdown_pct_;
+  double guard_pct_;
+  double signal_slowdown_pct_ = 0;
+  std::optional<StragglerDetector> detector_;
+  std::optional<SlowdownGuard> guard_;
+  double full_clock_scale_ = 1;
+
+  std::uint64_t planning_serial_ = 0;
+  std::vector<std::pair<double, double>> frontier_;
+  std::shared_ptr<const PlanVersion> training_version_;  ///< newest for training
+  int first_training_version_ = 0;
+  std::int64_t decisions_ = 0;
+  JobChanges changes_;
+  std::set<int> gpu_changes_;
+  bool store_state_ = true;  ///< it has changed since it was stored
+};
+
+}  // namespace lowgear

@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "core/error.h"
+#include "server/job.h"
+#include "server/json_members.h"
+
+namespace lowgear {
+namespace {
+
+constexpr int kMaxNumber = 1 << 30;
+
+Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+std::optional<double> optional_number(const JsonView& object, std::string_view key) {
+  return has_value(object, key) ? std::optional(object.at(key).number()) : std::nullopt;
+}
+
+Json slow_json(const std::map<int, SlowRank>& slow) {
+  Json list = Json::array();
+  for (const auto& [rank, known] : slow) {
+    list.push_back({{"rank", rank}, {"factor", known.factor}, {"cause", known.cause}});
+  }
+  return list;
+}
+
+std::map<int, SlowRank> read_slow(const JsonView& list) {
+  std::map<int, SlowRank> slow;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const JsonView entry = list.at(i);
+    slow[entry.at("rank").integer_in(0, kMaxNumber)] = {entry.at("factor").number(), entry.at("cause").text()};
+  }
+  return slow;
+}
+
+JobState read_state(const JsonView& value) {
+  for (int i = 0; i <= static_cast<int>(JobState::failed); ++i) {
+    if (name(static_cast<JobState>(i)) == value.text()) return static_cast<JobState>(i);
+  }
+  value.fail("is no state of a job");
+}
+
+}  // namespace
+
+void Job::store_rank(const RegisteredRank& rank) {
+  Json document = to_json(rank.spec);
+  document["key"] = rank.key;
+  document["finished"] = rank.finished;
+  changes_.store.ranks.push_back({id_, rank.spec.rank, document.dump()});
+}
+
+StoredJob Job::stored() const {
+  return {.id = id_,
+          .run = spec_.run,
+          .spec = to_json(spec_).dump(),
+          .state = state_json().dump(),
+          .created_s = created_s_,
+          .finished_s = finished_s_};
+}
+
+Json Job::state_json() const {
+  Json state = {{"state", name(state_)},
+                {"reason", reason_},
+                {"decisions", decisions_},
+                {"slowdown_pct", slowdown_pct_},
+                {"guard_pct", guard_pct_},
+                {"reported_slow", slow_json(reported_slow_)},
+                {"detected_slow", slow_json(detected_slow_)},
+                {"power_limit", nullptr},
+                {"baseline_version", baseline_version_},
+                {"baseline", nullptr},
+                {"training_version", training_version_ ? training_version_->version : 0},
+                {"first_training_version", first_training_version_},
+                {"waiting_clocks_mhz", sweep_.waiting_clocks_mhz()},
+                {"sweep_version", sweep_.plan_version()}};
+  if (power_limit_) {
+    state["power_limit"] = {{"scope", name(power_limit_->scope)},
+                            {"watts", or_null(power_limit_->watts)},
+                            {"swing_w", or_null(power_limit_->swing_w)}};
+  }
+  if (baseline_) {
+    state["baseline"] = {{"time_s", baseline_->time_s},
+                         {"time_error_s", baseline_->time_error_s},
+                         {"time_spread_s", baseline_->time_spread_s},
+                         {"energy_j", or_null(baseline_->energy_j)},
+                         {"energy_error_j", baseline_->energy_error_j},
+                         {"iterations", baseline_->iterations}};
+  }
+  return state;
+}
+
+void Job::restore_state(const JsonView& state) {
+  state_ = read_state(state.at("state"));
+  reason_ = state.at("reason").text();
+  decisions_ = state.at("decisions").integer();
+  slowdown_pct_ = state.at("slowdown_pct").number();
+  guard_pct_ = state.at("guard_pct").number();
+  reported_slow_ = read_slow(state.at("reported_slow"));
+  detected_slow_ = read_slow(state.at("detected_slow"));
+  if (has_value(state, "power_limit")) {
+    const JsonView limit = state.at("power_limit");
+    power_limit_ = PowerLimit{.scope = cap_scope_from_name(limit.at("scope")),
+                              .watts = optional_number(limit, "watts"),
+                              .swing_w = optional_number(limit, "swing_w")};
+  }
+  first_training_version_ = state.at("first_training_version").integer_in(0, kMaxNumber);
+  baseline_version_ = state.at("baseline_version").integer_in(0, kMaxNumber);
+  if (has_value(state, "baseline")) {
+    const JsonView baseline = state.at("baseline");
+    baseline_ = Baseline{.time_s = baseline.at("time_s").number(),
+                         .time_error_s = baseline.at("time_error_s").number(),
+                         .time_spread_s = baseline.at("time_spread_s").number(),
+                         .energy_j = optional_number(baseline, "energy_j"),
+                         .energy_error_j = baseline.at("energy_error_j").number(),
+                         .iterations = baseline.at("iterations").integer_in(1, kMaxNumber)};
+  }
+}
+
+void Job::restore_rank(const StoredRank& row, double now_s) {
+  const Json document = parse_json(row.document, "rank");
+  const JsonView view(document, "rank");
+  Json spec = document;
+  const std::string key = view.at("key").text();
+  const bool finished = view.at("finished").boolean();
+  spec.erase("key");
+  spec.erase("finished");
+  const RankSpec rank = read_rank_spec(JsonView(spec, "rank"), spec_.parallel);
+  (void)ranks_.add(rank, key, now_s);
+  if (!finished) return;
+  ranks_.finish(rank.rank);
+  log_.finish(rank.rank);
+}
+
+/// Plans, cells and reports, as they came.
+void Job::restore_progress(const StoreContents& rows) {
+  for (const StoredPlan& row : rows.plans) {
+    versions_.push_back(std::make_shared<const PlanVersion>(read_plan_version(row.document)));
+    if (versions_.size() > kKeptVersions) versions_.pop_front();
+  }
+  if (!versions_.empty()) texts_.emplace(*versions_.back());
+  for (const StoredCells& row : rows.cells) {
+    const Json document = parse_json(row.document, "cells");
+    (void)sweep_.add(read_rank_cells(JsonView(document, "cells"), schedule_.stages));
+  }
+  for (const StoredReports& row : rows.reports) {
+    const Json document = parse_json(row.document, "reports");
+    (void)log_.add(read_rank_reports(JsonView(document, "reports")));
+    while (const auto iteration = log_.next()) collect(*iteration);
+  }
+}
+
+/// What was under way when the server ended.
+void Job::resume(const Profiles& profiles) {
+  const bool swept = !sweep_.cells().empty() && !sweep_.clock_mhz();
+  const auto known = profiles.find(spec_.profile_key());
+  if (swept) {
+    MeasuredProfile profile = merge_cells(sweep_.cells(), schedule_.stages);
+    profile.simulated = ranks_.simulated();
+    own_profile_ = std::make_shared<const MeasuredProfile>(std::move(profile));
+    use_profile(own_profile_);
+  } else if (known != profiles.end()) {
+    use_profile(known->second);
+  }
+  if (!model_) return;
+  if (state_ == JobState::profiling && swept) {
+    ask(PlanningTask::Kind::judge_profile, "the clocks that were wanted have been measured", false);
+  } else if (state_ == JobState::planning || state_ == JobState::running) {
+    ask(PlanningTask::Kind::plan, "the server was started again", false);
+  }
+}
+
+std::unique_ptr<Job> Job::restore(const StoredJob& stored, const StoreContents& rows, const Profiles& profiles,
+                                  double now_s) {
+  const Json spec = parse_json(stored.spec, "job");
+  auto job = std::make_unique<Job>(stored.id, read_job_spec(JsonView(spec, "job")), stored.created_s);
+  const Json state = parse_json(stored.state, "state");
+  const JsonView view(state, "state");
+  job->finished_s_ = stored.finished_s;
+  job->heard_s_ = now_s;
+  job->restore_state(view);
+  for (const StoredRank& row : rows.ranks) job->restore_rank(row, now_s);
+  const JsonView waiting = view.at("waiting_clocks_mhz");
+  std::vector<int> clocks;
+  for (std::size_t i = 0; i < waiting.size(); ++i) clocks.push_back(waiting.at(i).integer_in(1, kMaxNumber));
+  job->sweep_.want(clocks);
+  job->restore_progress(rows);
+  job->sweep_.begin(view.at("sweep_version").integer_in(0, kMaxNumber));
+  const int training = view.at("training_version").integer_in(0, kMaxNumber);
+  for (const auto& version : job->versions_) {
+    if (version->version == training) job->training_version_ = version;
+  }
+  if (!job->is_over()) job->resume(profiles);
+  job->store_state_ = false;
+  return job;
+}
+
+}  // namespace lowgear

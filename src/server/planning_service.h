@@ -1,0 +1,24 @@
+#pragma once
+
+#include <functional>
+
+#include "server/job.h"
+
+namespace lowgear {
+
+/// Plans apart from the thread that serves.
+class PlanningService {
+ public:
+  virtual ~PlanningService() = default;
+  using Done = std::function<void(PlanningAnswer)>;
+  /// Calls `done` on the server's thread: once, or twice where a preliminary answer comes first. Tasks of one job are
+  /// done one after the other; of those that wait only the newest is.
+  virtual void submit(PlanningTask task, Done done) = 0;
+};
+
+/// The answer to a task, by a planner that was made for the task's model. Never throws: what goes wrong is in the
+/// answer. `preliminary` is called before, with a first answer, where the task wants one and there is one; may be empty.
+[[nodiscard]] PlanningAnswer answer_task(JobPlanner& planner, const PlanningTask& task,
+                                         const std::function<void(PlanningAnswer)>& preliminary);
+
+}  // namespace lowgear

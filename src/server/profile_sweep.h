@@ -1,0 +1,45 @@
+#pragma once
+
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "server/rank_cells.h"
+
+namespace lowgear {
+
+/// Which clocks are still to be tried out, and what the ranks have measured so far. One clock at a time, each under a
+/// plan of its own.
+class ProfileSweep {
+ public:
+  /// Adds clocks to be measured behind those that wait: another round.
+  void want(const std::vector<int>& clocks_mhz);
+  /// The clock to be measured now; empty when all have been.
+  [[nodiscard]] std::optional<int> clock_mhz() const;
+  /// It is being measured under this version of the plan.
+  void begin(int plan_version);
+  [[nodiscard]] int rounds() const { return rounds_; }
+  [[nodiscard]] int plan_version() const { return plan_version_; }
+
+  /// What a rank has measured. What it had posted for the same version before stays. Returns whether it is new.
+  bool add(RankCells cells);
+  /// Ranks that have posted for the clock at hand.
+  [[nodiscard]] std::size_t posted() const { return posted_.size(); }
+  /// The clock at hand is done.
+  void advance();
+
+  [[nodiscard]] const std::vector<RankCells>& cells() const { return cells_; }
+  /// How many clocks have been measured.
+  [[nodiscard]] std::size_t measured_clocks() const;
+  [[nodiscard]] const std::vector<int>& waiting_clocks_mhz() const { return waiting_mhz_; }
+
+ private:
+  std::vector<int> waiting_mhz_;  ///< the first is at hand
+  int plan_version_ = 0;
+  int rounds_ = 0;
+  std::set<int> posted_;
+  std::set<std::pair<int, int>> seen_;  ///< (version, rank)
+  std::vector<RankCells> cells_;
+};
+
+}  // namespace lowgear
