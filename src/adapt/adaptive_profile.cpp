@@ -20,6 +20,9 @@
 namespace lowgear {
 namespace {
 
+/// So many clocks at most are left out, one after the other, to see how well they are predicted.
+constexpr std::size_t kMostLeftOut = 12;
+
 using CellKey = std::pair<int, OpKind>;
 /// By clock.
 using Uses = std::map<int, double>;
@@ -146,8 +149,10 @@ void check(const MeasuredError& error, const StageProfile& measured) {
 
 class ErrorModel {
  public:
-  ErrorModel(const ProfilingTask& task, const StageProfile& measured, std::span<const MeasuredError> errors)
-      : dag_(build_dag(task.schedule)), ranks_(rank_of_stage(task.schedule)), task_(task), measured_(measured) {
+  /// `understated`: how many times larger than stated the errors of predictions are.
+  ErrorModel(const ProfilingTask& task, const StageProfile& measured, std::span<const MeasuredError> errors,
+             double understated)
+      : dag_(build_dag(task.schedule)), ranks_(rank_of_stage(task.schedule)), task_(task), understated_(understated) {
     for (const MeasuredError& error : errors) {
       check(error, measured);
       errors_[{error.stage, error.kind, error.clock_mhz}] = error;
@@ -201,7 +206,7 @@ class ErrorModel {
     }
     const double at = std::log(clock_mhz);
     const auto right = error.measured.upper_bound(at);
-    const double deviation = std::sqrt(bridge_variance(*std::prev(right), at, *right));
+    const double deviation = std::sqrt(bridge_variance(*std::prev(right), at, *right)) / understated_;
     error.predicted.push_back({at, time_j / deviation, power_j / deviation});
   }
 
@@ -219,28 +224,83 @@ class ErrorModel {
   PipelineDag dag_;
   std::vector<int> ranks_;
   const ProfilingTask& task_;
-  const StageProfile& measured_;
+  double understated_ = 1;
   std::map<std::tuple<int, OpKind, int>, MeasuredError> errors_;
 };
+
+/// Calls `visit` with the rows of every (stage, kind) that has some.
+template <typename Visit>
+void for_each_cell(const StageProfile& profile, const Visit& visit) {
+  for (int stage = 0; stage < profile.stages(); ++stage) {
+    for (int kind = 0; kind < kOpKindCount; ++kind) {
+      const auto rows = profile.measurements(stage, static_cast<OpKind>(kind));
+      if (!rows.empty()) visit(stage, static_cast<OpKind>(kind), rows);
+    }
+  }
+}
 
 /// The supported clocks between the lowest and the highest that everything was measured at.
 std::vector<int> clocks_within(const StageProfile& measured, const std::vector<int>& supported_mhz) {
   int lowest_mhz = 0;
   int highest_mhz = kMaxClockMhz;
-  for (int stage = 0; stage < measured.stages(); ++stage) {
-    for (int kind = 0; kind < kOpKindCount; ++kind) {
-      const auto rows = measured.measurements(stage, static_cast<OpKind>(kind));
-      if (rows.empty()) continue;
-      lowest_mhz = std::max(lowest_mhz, rows.back().clock_mhz);
-      highest_mhz = std::min(highest_mhz, rows.front().clock_mhz);
-    }
-  }
+  for_each_cell(measured, [&](int, OpKind, std::span<const Measurement> rows) {
+    lowest_mhz = std::max(lowest_mhz, rows.back().clock_mhz);
+    highest_mhz = std::min(highest_mhz, rows.front().clock_mhz);
+  });
   std::vector<int> clocks_mhz;
   std::ranges::copy_if(supported_mhz, std::back_inserter(clocks_mhz),
                        [&](int clock_mhz) { return clock_mhz >= lowest_mhz && clock_mhz <= highest_mhz; });
   std::ranges::sort(clocks_mhz, std::greater<>());
   clocks_mhz.erase(std::unique(clocks_mhz.begin(), clocks_mhz.end()), clocks_mhz.end());
   return clocks_mhz;
+}
+
+StageProfile without_clock(const StageProfile& profile, int clock_mhz) {
+  StageProfile rest(profile.stages());
+  for_each_cell(profile, [&](int stage, OpKind kind, std::span<const Measurement> rows) {
+    for (const Measurement& row : rows) {
+      if (row.clock_mhz != clock_mhz) rest.add(stage, kind, row);
+    }
+  });
+  return rest;
+}
+
+/// Clocks that can be left out and predicted from the others: everything was measured at them, at clocks on both sides,
+/// and at enough others.
+std::vector<int> clocks_to_predict(const StageProfile& measured) {
+  std::map<int, int> inner_cells;
+  int cells = 0;
+  bool are_enough = true;
+  for_each_cell(measured, [&](int, OpKind, std::span<const Measurement> rows) {
+    ++cells;
+    are_enough = are_enough && static_cast<int>(rows.size()) > kMinMeasuredClocks;
+    for (std::size_t i = 1; i + 1 < rows.size(); ++i) ++inner_cells[rows[i].clock_mhz];
+  });
+  std::vector<int> clocks_mhz;
+  for (const auto& [clock_mhz, count] : inner_cells) {
+    if (are_enough && count == cells) clocks_mhz.push_back(clock_mhz);
+  }
+  return clocks_mhz;
+}
+
+/// How many times larger than stated the errors of predictions are, 1 at least: found by leaving each clock out in turn
+/// and predicting it.
+double understatement(const StageProfile& measured) {
+  double squares = 0;
+  double count = 0;
+  const std::vector<int> clocks_mhz = clocks_to_predict(measured);
+  const std::size_t stride = (clocks_mhz.size() + kMostLeftOut - 1) / kMostLeftOut;
+  for (std::size_t i = 0; i < clocks_mhz.size(); i += stride) {
+    const int clock_mhz = clocks_mhz[i];
+    const FewClockFit fit = fit_few_clocks(without_clock(measured, clock_mhz), std::span(&clock_mhz, 1));
+    for (const FilledRow& row : fit.rows) {
+      if (row.value.clock_mhz != clock_mhz || !(row.energy_error_j > 0)) continue;
+      const double off_j = row.value.energy_j - measured.at_clock(row.stage, row.kind, clock_mhz).energy_j;
+      squares += off_j * off_j / (row.energy_error_j * row.energy_error_j);
+      count += 1;
+    }
+  }
+  return count > 0 ? std::max(1.0, std::sqrt(squares / count)) : 1;
 }
 
 /// Greedy: the clock whose measurement lowers the variance most, then the next one given that.
@@ -291,7 +351,8 @@ ProfilingStep next_profiling_step(const ProfilingTask& task, const StageProfile&
   step.profile = fit.profile();
   PipelinePlanner planner(task.schedule, step.profile, task.blocking_power_w, task.planner);
   const Plan plan = planner.plan(planner.fastest_s() * (1 + task.slowdown_pct / 100));
-  std::vector<KindError> kinds = ErrorModel(task, measured, errors).kinds(fit, step.profile, plan);
+  std::vector<KindError> kinds =
+      ErrorModel(task, measured, errors, understatement(measured)).kinds(fit, step.profile, plan);
   step.energy_j = plan.energy_j;
   step.energy_error_j = std::sqrt(variance(kinds));
   const double wanted_j = options.wanted_error * plan.energy_j;

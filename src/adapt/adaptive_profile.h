@@ -54,7 +54,8 @@ struct ProfilingStep {
 /// neighbours on the Pareto set give for it, -dg/dt with g = e - P t. Predicted rows of the same kind between the same
 /// two measured clocks are taken to be off alike, in all stages: how a kind of work departs from its model is much the
 /// same in each. All other errors are taken to be independent, and an energy to have the relative error of its time
-/// besides one of its own. What to measure is chosen by how far the errors would shrink:
+/// besides one of its own. Errors of predictions are what `fit_few_clocks` says times what leaving out one measured
+/// clock after the other shows them to be larger by. What to measure is chosen by how far the errors would shrink:
 /// a measured clock cuts the bridge between its neighbours in two; one measured again halves its variance.
 ///
 /// Throws InputError when the profile lacks what the schedule needs, has fewer than kMinMeasuredClocks clocks of
