@@ -1,12 +1,10 @@
 #include "agent/metrics.h"
 
 #include <fmt/format.h>
-#include <prometheus/metric_family.h>
-#include <prometheus/text_serializer.h>
 
 #include <algorithm>
 #include <array>
-#include <cmath>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -14,93 +12,48 @@
 namespace lowgear {
 namespace {
 
-using prometheus::ClientMetric;
-using prometheus::MetricFamily;
-using prometheus::MetricType;
-using Labels = std::vector<ClientMetric::Label>;
-
 constexpr double kHertzPerMegahertz = 1e6;
 constexpr std::array kClockStates = {ClockState::untouched, ClockState::leased, ClockState::restored,
                                      ClockState::foreign, ClockState::failed};
 
-/// One metric while its samples are gathered.
-class Family {
- public:
-  Family(std::string name, std::string help, MetricType type) {
-    family_.name = std::move(name);
-    family_.help = std::move(help);
-    family_.type = type;
-  }
-
-  void add(Labels labels, double value) {
-    // The serializer writes `Nan`, which no reader takes.
-    if (!std::isfinite(value)) return;
-    ClientMetric metric;
-    metric.label = std::move(labels);
-    metric.gauge.value = value;
-    metric.counter.value = value;
-    family_.metric.push_back(std::move(metric));
-  }
-  template <typename Number>
-  void add(const Labels& labels, const std::optional<Number>& value, double scale = 1) {
-    if (value) add(labels, static_cast<double>(*value) * scale);
-  }
-
-  /// Appends the metric, unless it has no samples.
-  void move_to(std::vector<MetricFamily>& families) && {
-    if (!family_.metric.empty()) families.push_back(std::move(family_));
-  }
-
- private:
-  MetricFamily family_;
-};
-
-Family gauge(std::string_view name, std::string_view help) {
-  return {fmt::format("lowgear_{}", name), std::string(help), MetricType::Gauge};
-}
-Family counter(std::string_view name, std::string_view help) {
-  return {fmt::format("lowgear_{}_total", name), std::string(help), MetricType::Counter};
-}
-
-Labels gpu_labels(const GpuStatus& gpu) {
+MetricLabels gpu_labels(const GpuStatus& gpu) {
   return {{"gpu", std::to_string(gpu.identity.index)}, {"uuid", gpu.identity.uuid}};
 }
 
-Labels with(Labels labels, std::string name, std::string value) {
-  labels.push_back({std::move(name), std::move(value)});
-  return labels;
-}
-
-void add_agent(AgentService& service, std::vector<MetricFamily>& families) {
-  Family build = gauge("build_info", "Version of the agent and of the NVIDIA driver; always 1.");
+void add_agent(AgentService& service, Exposition& exposition) {
+  MetricFamily& build = exposition.gauge("build_info", "Version of the agent and of the NVIDIA driver; always 1.");
   build.add({{"version", LOWGEAR_VERSION}, {"driver_version", service.driver_version()}}, 1.0);
-  Family simulated = gauge("simulated", "1 when the GPUs are Lowgear's simulation, 0 when they are real.");
+  MetricFamily& simulated =
+      exposition.gauge("simulated", "1 when the GPUs are Lowgear's simulation, 0 when they are real.");
   simulated.add({}, service.simulated() ? 1.0 : 0.0);
-  Family dry_run = gauge("dry_run", "1 when the agent decides but writes to no GPU.");
+  MetricFamily& dry_run = exposition.gauge("dry_run", "1 when the agent decides but writes to no GPU.");
   dry_run.add({}, service.dry_run() ? 1.0 : 0.0);
 
   const std::vector<LeaseStatus> leases = service.leases();
-  Family held = gauge("leases", "Leases that processes hold on GPUs.");
+  MetricFamily& held = exposition.gauge("leases", "Leases that processes hold on GPUs.");
   held.add({}, static_cast<double>(leases.size()));
-  Family suspended = gauge("leases_suspended", "Leases whose process signals no units: clocks are at their default.");
+  MetricFamily& suspended =
+      exposition.gauge("leases_suspended", "Leases whose process signals no units: clocks are at their default.");
   suspended.add({}, static_cast<double>(std::ranges::count_if(leases, &LeaseStatus::suspended)));
-
-  for (Family* family : {&build, &simulated, &dry_run, &held, &suspended}) std::move(*family).move_to(families);
 }
 
 /// What is read from the driver. A GPU that does not answer has no current values.
-void add_readings(const std::vector<GpuStatus>& gpus, std::vector<MetricFamily>& families) {
-  Family energy = counter("gpu_energy_joules", "Energy since the driver was loaded, by the GPU's counter.");
-  Family power = gauge("gpu_power_watts", "Power drawn: instant where the GPU reports it, average otherwise.");
-  Family limit = gauge("gpu_power_limit_watts", "Power limit that holds, after all other limits of the machine.");
-  Family sm_clock = gauge("gpu_sm_clock_hertz", "Clock of the streaming multiprocessors.");
-  Family memory_clock = gauge("gpu_memory_clock_hertz", "Clock of the device memory.");
-  Family temperature = gauge("gpu_temperature_celsius", "Temperature of the GPU.");
-  Family utilisation = gauge("gpu_utilisation_ratio", "Share of time in which a kernel ran.");
-  Family memory_utilisation = gauge("gpu_memory_utilisation_ratio", "Share of time in which device memory was used.");
+void add_readings(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
+  MetricFamily& energy =
+      exposition.counter("gpu_energy_joules", "Energy since the driver was loaded, by the GPU's counter.");
+  MetricFamily& power =
+      exposition.gauge("gpu_power_watts", "Power drawn: instant where the GPU reports it, average otherwise.");
+  MetricFamily& limit =
+      exposition.gauge("gpu_power_limit_watts", "Power limit that holds, after all other limits of the machine.");
+  MetricFamily& sm_clock = exposition.gauge("gpu_sm_clock_hertz", "Clock of the streaming multiprocessors.");
+  MetricFamily& memory_clock = exposition.gauge("gpu_memory_clock_hertz", "Clock of the device memory.");
+  MetricFamily& temperature = exposition.gauge("gpu_temperature_celsius", "Temperature of the GPU.");
+  MetricFamily& utilisation = exposition.gauge("gpu_utilisation_ratio", "Share of time in which a kernel ran.");
+  MetricFamily& memory_utilisation =
+      exposition.gauge("gpu_memory_utilisation_ratio", "Share of time in which device memory was used.");
   for (const GpuStatus& gpu : gpus) {
     if (!gpu.healthy) continue;
-    const Labels labels = gpu_labels(gpu);
+    const MetricLabels labels = gpu_labels(gpu);
     energy.add(labels, gpu.reading.energy_j);
     power.add(labels, gpu.reading.power_w);
     if (gpu.power_limits) limit.add(labels, gpu.power_limits->enforced_w);
@@ -110,24 +63,24 @@ void add_readings(const std::vector<GpuStatus>& gpus, std::vector<MetricFamily>&
     utilisation.add(labels, gpu.reading.gpu_utilisation_percent, 0.01);
     memory_utilisation.add(labels, gpu.reading.memory_utilisation_percent, 0.01);
   }
-  for (Family* family :
-       {&energy, &power, &limit, &sm_clock, &memory_clock, &temperature, &utilisation, &memory_utilisation}) {
-    std::move(*family).move_to(families);
-  }
 }
 
 /// What the agent knows of itself.
-void add_control(const std::vector<GpuStatus>& gpus, std::vector<MetricFamily>& families) {
-  Family info = gauge("gpu_info", "Who the GPU is; always 1.");
-  Family healthy = gauge("gpu_healthy", "1 while the GPU answers.");
-  Family controlled = gauge("gpu_controlled", "1 when the configuration lets the agent set this GPU's clocks.");
-  Family state = gauge("gpu_clock_state", "1 for the state that the clocks are in, as far as the agent knows.");
-  Family requested = gauge("gpu_requested_clock_hertz", "Range within which the agent asked the SM clock to stay.");
-  Family writes = counter("gpu_clock_writes", "Setter calls that the driver took.");
-  Family errors = counter("gpu_clock_write_errors", "Setter calls that failed.");
-  Family late = counter("gpu_late_units", "Unit starts that came while a write was under way and were skipped.");
+void add_control(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
+  MetricFamily& info = exposition.gauge("gpu_info", "Who the GPU is; always 1.");
+  MetricFamily& healthy = exposition.gauge("gpu_healthy", "1 while the GPU answers.");
+  MetricFamily& controlled =
+      exposition.gauge("gpu_controlled", "1 when the configuration lets the agent set this GPU's clocks.");
+  MetricFamily& state =
+      exposition.gauge("gpu_clock_state", "1 for the state that the clocks are in, as far as the agent knows.");
+  MetricFamily& requested =
+      exposition.gauge("gpu_requested_clock_hertz", "Range within which the agent asked the SM clock to stay.");
+  MetricFamily& writes = exposition.counter("gpu_clock_writes", "Setter calls that the driver took.");
+  MetricFamily& errors = exposition.counter("gpu_clock_write_errors", "Setter calls that failed.");
+  MetricFamily& late =
+      exposition.counter("gpu_late_units", "Unit starts that came while a write was under way and were skipped.");
   for (const GpuStatus& gpu : gpus) {
-    const Labels labels = gpu_labels(gpu);
+    const MetricLabels labels = gpu_labels(gpu);
     info.add(with(with(labels, "name", gpu.identity.name), "pci_address", gpu.identity.pci_address), 1.0);
     healthy.add(labels, gpu.healthy ? 1.0 : 0.0);
     controlled.add(labels, gpu.controlled ? 1.0 : 0.0);
@@ -140,20 +93,17 @@ void add_control(const std::vector<GpuStatus>& gpus, std::vector<MetricFamily>& 
     errors.add(labels, static_cast<double>(gpu.clock_write_errors));
     late.add(labels, static_cast<double>(gpu.late_units));
   }
-  for (Family* family : {&info, &healthy, &controlled, &state, &requested, &writes, &errors, &late}) {
-    std::move(*family).move_to(families);
-  }
 }
 
 void add_throttling(const std::vector<GpuStatus>& gpus,
-                    const std::map<std::string, Metrics::ThrottleSeconds>& throttled,
-                    std::vector<MetricFamily>& families) {
-  Family now = gauge("gpu_throttled", "1 while the GPU is held back for this reason.");
-  Family seconds = counter("gpu_throttle_seconds", "Time for which the GPU was held back since the agent's start.");
+                    const std::map<std::string, Metrics::ThrottleSeconds>& throttled, Exposition& exposition) {
+  MetricFamily& now = exposition.gauge("gpu_throttled", "1 while the GPU is held back for this reason.");
+  MetricFamily& seconds =
+      exposition.counter("gpu_throttle_seconds", "Time for which the GPU was held back since the agent's start.");
   for (const GpuStatus& gpu : gpus) {
     const std::optional<ThrottleReasons>& reasons = gpu.reading.throttle_reasons;
     if (!reasons || !gpu.healthy) continue;
-    const Labels labels = gpu_labels(gpu);
+    const MetricLabels labels = gpu_labels(gpu);
     now.add(with(labels, "reason", "power_cap"), reasons->power_cap() ? 1.0 : 0.0);
     now.add(with(labels, "reason", "thermal"), reasons->thermal() ? 1.0 : 0.0);
     now.add(with(labels, "reason", "hardware_slowdown"), reasons->hardware_slowdown() ? 1.0 : 0.0);
@@ -163,17 +113,14 @@ void add_throttling(const std::vector<GpuStatus>& gpus,
     seconds.add(with(labels, "reason", "thermal"), found->second.thermal_s);
     seconds.add(with(labels, "reason", "hardware_slowdown"), found->second.hardware_slowdown_s);
   }
-  std::move(now).move_to(families);
-  std::move(seconds).move_to(families);
 }
 
-void add_cpus(const std::vector<CpuEnergy>& cpus, std::vector<MetricFamily>& families) {
-  Family energy = counter("cpu_energy_joules", "Energy of a CPU package or of its memory (RAPL).");
+void add_cpus(const std::vector<CpuEnergy>& cpus, Exposition& exposition) {
+  MetricFamily& energy = exposition.counter("cpu_energy_joules", "Energy of a CPU package or of its memory (RAPL).");
   for (const CpuEnergy& cpu : cpus) {
     energy.add({{"zone", fmt::format("package-{}", cpu.package)}}, static_cast<double>(cpu.package_uj) * 1e-6);
     energy.add({{"zone", fmt::format("dram-{}", cpu.package)}}, cpu.dram_uj, 1e-6);
   }
-  std::move(energy).move_to(families);
 }
 
 }  // namespace
@@ -195,13 +142,13 @@ void Metrics::observe(const std::vector<GpuStatus>& gpus) {
 
 std::string Metrics::text(AgentService& service, const std::vector<CpuEnergy>& cpus) const {
   const std::vector<GpuStatus> gpus = service.gpus();
-  std::vector<MetricFamily> families;
-  add_agent(service, families);
-  add_readings(gpus, families);
-  add_control(gpus, families);
-  add_throttling(gpus, throttled_, families);
-  add_cpus(cpus, families);
-  return prometheus::TextSerializer().Serialize(families);
+  Exposition exposition;
+  add_agent(service, exposition);
+  add_readings(gpus, exposition);
+  add_control(gpus, exposition);
+  add_throttling(gpus, throttled_, exposition);
+  add_cpus(cpus, exposition);
+  return exposition.text();
 }
 
 }  // namespace lowgear

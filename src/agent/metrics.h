@@ -7,11 +7,9 @@
 
 #include "agent/agent_service.h"
 #include "agent/cpu_meter.h"
+#include "metrics/exposition.h"
 
 namespace lowgear {
-
-/// Prometheus' text format.
-inline constexpr const char* kMetricsContentType = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The agent's metrics. Values that a GPU does not report are left out, never zero and never `NaN`.
 class Metrics {
