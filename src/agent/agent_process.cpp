@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "agent/http_api.h"
-#include "agent/service_notification.h"
+#include "ipc/service_notification.h"
 
 namespace lowgear {
 namespace {

@@ -1,4 +1,4 @@
-#include "agent/service_notification.h"
+#include "ipc/service_notification.h"
 
 #include <sys/socket.h>
 
