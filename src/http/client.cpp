@@ -84,7 +84,8 @@ class HttpClient::Exchange {
 
   HttpReplyText run(std::string_view head, std::string_view body, ResponseBody answer) {
     check_cancelled();
-    if (client_.connection_ && !usable()) client_.connection_.reset();
+    // One on which something came unasked, or which ended, is of no more use.
+    if (client_.connection_ && something_came()) client_.connection_.reset();
     const bool kept = static_cast<bool>(client_.connection_);
     const bool repeatable = head.starts_with("GET ") || head.starts_with("HEAD ");
     if (!kept) connect();
@@ -110,10 +111,9 @@ class HttpClient::Exchange {
     if (::poll(&cancelled, 1, 0) > 0) fail(Kind::cancelled, "the request was cancelled");
   }
 
-  /// A kept connection on which something came, or which ended, is of no more use.
-  [[nodiscard]] bool usable() const {
+  [[nodiscard]] bool something_came() const {
     pollfd waiting{.fd = client_.connection_.get(), .events = POLLIN, .revents = 0};
-    return ::poll(&waiting, 1, 0) == 0;
+    return ::poll(&waiting, 1, 0) != 0;
   }
 
   /// Waits until the connection can be read or written.
@@ -186,8 +186,7 @@ class HttpClient::Exchange {
   /// Empty when the connection ended before the answer did.
   std::optional<HttpReplyText> attempt(std::string_view head, std::string_view body, ResponseBody answer) {
     HttpResponseParser parser(client_.options_.limits, answer);
-    // What the server says before it has read all is an answer, too: a refusal.
-    if (!send(head, body) && !usable_input()) return std::nullopt;
+    send(head, body);
     while (!parser.complete()) {
       const std::string_view bytes = receive();
       if (bytes.empty()) parser.end();
@@ -202,10 +201,8 @@ class HttpClient::Exchange {
     return parser.take();
   }
 
-  [[nodiscard]] bool usable_input() const { return !usable(); }
-
-  /// False when the server has closed the connection.
-  bool send(std::string_view head, std::string_view body) {
+  /// Sends all, or what the server takes: it may answer, with a refusal, before it has read the rest.
+  void send(std::string_view head, std::string_view body) {
     while (!head.empty() || !body.empty()) {
       std::array<iovec, 2> pieces{iovec{.iov_base = const_cast<char*>(head.data()), .iov_len = head.size()},
                                   iovec{.iov_base = const_cast<char*>(body.data()), .iov_len = body.size()}};
@@ -218,14 +215,13 @@ class HttpClient::Exchange {
         continue;
       }
       if (sent < 0 && errno == EINTR) continue;
-      if (sent < 0) return false;
+      if (sent < 0) return;
       const auto bytes = static_cast<std::size_t>(sent);
       sent_ += bytes;
       const std::size_t of_head = std::min(bytes, head.size());
       head.remove_prefix(of_head);
       body.remove_prefix(bytes - of_head);
     }
-    return true;
   }
 
   /// Empty when the connection has ended.
@@ -258,7 +254,8 @@ HttpClient::HttpClient(HttpEndpoint endpoint, HttpClientOptions options)
 
 HttpReplyText HttpClient::request(std::string_view method, std::string_view target, std::string_view body,
                                   const HeaderList& headers, std::chrono::milliseconds timeout) {
-  const Clock::time_point deadline = Clock::now() + timeout;
+  constexpr std::chrono::hours kLongest{24 * 365};  // so that no time is too long to be counted
+  const Clock::time_point deadline = Clock::now() + std::min<std::chrono::milliseconds>(timeout, kLongest);
   const std::string head = request_head(endpoint_, method, target, body.size(), headers);
   return Exchange(*this, deadline).run(head, body, method == "HEAD" ? ResponseBody::none : ResponseBody::expected);
 }

@@ -61,9 +61,13 @@ void HttpResponseParser::parse() {
       continue;
     }
     const unsigned status = state_->parser.get().result_int();
-    if (status == kSwitchingProtocols || state_->parser.chunked()) {
+    if (status == kSwitchingProtocols) {
+      problem_ = "it switches to another protocol";
+      return;
+    }
+    if (state_->parser.get().count(http::field::transfer_encoding) > 0) {
       // Beast 1.74 asserts on a chunk's header that comes in pieces.
-      problem_ = status == kSwitchingProtocols ? "it switches to another protocol" : "its answer comes in chunks";
+      problem_ = "its answer comes in chunks, or in another encoding";
       return;
     }
     if (status < kFirstFinalStatus) {

@@ -52,6 +52,20 @@ std::uint16_t port_of(const sockaddr_storage& storage) {
                    (error == EADDRNOTAVAIL ? "; configure an address of this machine" : "; configure another port"));
 }
 
+/// Inherited by the connections that are accepted. A machine that is gone says nothing, and a request that waits has no
+/// deadline: only the kernel's probes tell.
+void set_up_connections(const FileDescriptor& socket) {
+  constexpr int kEnabled = 1;
+  constexpr int kIdle_s = 30;
+  constexpr int kInterval_s = 10;
+  constexpr int kProbes = 3;
+  ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &kEnabled, sizeof(kEnabled));
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, &kIdle_s, sizeof(kIdle_s));
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPINTVL, &kInterval_s, sizeof(kInterval_s));
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof(kProbes));
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &kEnabled, sizeof(kEnabled));
+}
+
 }  // namespace
 
 TcpListener listen_tcp(const std::string& address, std::uint16_t port) {
@@ -62,8 +76,7 @@ TcpListener listen_tcp(const std::string& address, std::uint16_t port) {
   if (!listener.socket) throw_listen_error(address, port);
   const int enabled = 1;
   ::setsockopt(listener.socket.get(), SOL_SOCKET, SO_REUSEADDR, &enabled, sizeof(enabled));
-  // Inherited by the connections that are accepted.
-  ::setsockopt(listener.socket.get(), IPPROTO_TCP, TCP_NODELAY, &enabled, sizeof(enabled));
+  set_up_connections(listener.socket);
   if (::bind(listener.socket.get(), reinterpret_cast<const sockaddr*>(&where->storage), where->size) != 0 ||
       ::listen(listener.socket.get(), SOMAXCONN) != 0) {
     throw_listen_error(address, port);

@@ -68,8 +68,9 @@ std::size_t HttpRequestParser::put(std::string_view bytes) {
   if (error == http::error::need_more) return taken;
   if (error) {
     state_->refusal = refusal_of(error, state_->limits);
-  } else if (state_->parser.is_header_done() && state_->parser.chunked()) {
-    // Beast 1.74 asserts on a chunk's header that comes in pieces, and bodies here are short.
+  } else if (state_->parser.is_header_done() && state_->parser.get().count(http::field::transfer_encoding) > 0) {
+    // Beast 1.74 asserts on a chunk's header that comes in pieces, and bodies here are short. Of a body in another
+    // encoding it would not know where it ends.
     state_->refusal = error_response(411, "length_required", "send the body with Content-Length, not in chunks");
   }
   return taken;
@@ -88,14 +89,14 @@ bool HttpRequestParser::keep_alive() const { return !state_->refusal && state_->
 
 HttpRequest HttpRequestParser::take() {
   auto message = state_->parser.release();
-  std::string_view target = view(message.target());
+  std::string_view target = to_std(message.target());
   // The absolute form, as proxies send it.
   if (const std::size_t scheme = target.find("://"); scheme != std::string_view::npos && !target.starts_with('/')) {
     const std::size_t path = target.find('/', scheme + 3);
     target = path == std::string_view::npos ? std::string_view("/") : target.substr(path);
   }
   HttpRequest request;
-  request.method = view(message.method_string());
+  request.method = to_std(message.method_string());
   const std::size_t question = target.find('?');
   request.path = target.substr(0, question);
   if (question != std::string_view::npos) request.query = target.substr(question + 1);
@@ -107,7 +108,7 @@ HttpRequest HttpRequestParser::take() {
 std::string serialize_head(const HttpResponse& response, AfterResponse after, ResponseLength length) {
   std::string text =
       fmt::format("HTTP/1.1 {} {}\r\nServer: lowgear\r\n", response.status,
-                  view(http::obsolete_reason(http::int_to_status(static_cast<unsigned>(response.status)))));
+                  to_std(http::obsolete_reason(http::int_to_status(static_cast<unsigned>(response.status)))));
   const auto add = [&text](std::string_view name, std::string_view value) {
     fmt::format_to(std::back_inserter(text), "{}: {}\r\n", name, value);
   };

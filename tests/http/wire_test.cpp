@@ -62,6 +62,14 @@ TEST(HttpRequestParser, RefusesABodyInChunks) {
   }
 }
 
+TEST(HttpRequestParser, RefusesABodyWhoseEndItWouldNotFind) {
+  for (const char* encoding : {"gzip", "identity", "chunked, gzip", "gzip, chunked", "x"}) {
+    const HttpRequestParser parser =
+        parse(std::string("POST / HTTP/1.1\r\nTransfer-Encoding: ") + encoding + "\r\n\r\nGET / HTTP/1.1\r\n\r\n", 9);
+    ASSERT_TRUE(parser.refusal()) << encoding;
+  }
+}
+
 TEST(HttpRequestParser, KnowsWhetherTheConnectionGoesOn) {
   EXPECT_FALSE(parse("GET / HTTP/1.0\r\n\r\n", 99).keep_alive());
   EXPECT_TRUE(parse("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 99).keep_alive());

@@ -1,0 +1,52 @@
+/// What a server answers: whatever bytes come, cut into pieces anyhow, they end in a response within the limits, in a
+/// problem that is said in one line, or in waiting for more, and the cut makes no difference.
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "http/response_parser.h"
+
+namespace {
+
+using namespace lowgear;
+
+constexpr HttpLimits kLimits{.header_bytes = 256, .body_bytes = 128};
+
+/// Empty when there is no response in it.
+std::optional<HttpReplyText> parse(std::string_view bytes, std::size_t piece, ResponseBody body) {
+  HttpResponseParser parser(kLimits, body);
+  while (!bytes.empty()) {
+    parser.put(bytes.substr(0, piece));
+    bytes.remove_prefix(std::min(piece, bytes.size()));
+  }
+  parser.end();
+  if (parser.problem()) {
+    if (parser.complete() || parser.keep_alive() || parser.problem()->find('\n') != std::string::npos) std::abort();
+    return std::nullopt;
+  }
+  if (!parser.complete()) return std::nullopt;
+  HttpReplyText reply = parser.take();
+  if (reply.body.size() > kLimits.body_bytes || reply.status < 200) std::abort();
+  for (const auto& [name, value] : reply.headers) {
+    if (name.size() + value.size() > kLimits.header_bytes) std::abort();
+  }
+  return reply;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size < 2) return 0;
+  const std::size_t piece = data[0] == 0 ? size : data[0];
+  const ResponseBody body = data[1] % 2 == 0 ? ResponseBody::expected : ResponseBody::none;
+  const std::string_view bytes(reinterpret_cast<const char*>(data) + 2, size - 2);
+  const std::optional<HttpReplyText> cut = parse(bytes, piece, body);
+  const std::optional<HttpReplyText> whole = parse(bytes, bytes.size() + 1, body);
+  if (cut.has_value() != whole.has_value()) std::abort();
+  if (cut && (cut->status != whole->status || cut->body != whole->body || cut->headers != whole->headers)) std::abort();
+  return 0;
+}
