@@ -131,14 +131,12 @@ RankRegistration Client::registration() const {
 }
 
 void Client::open_server() {
-  JobRegistration job =
-      complete_job(options_.server.job_json, options_.rank.run, gpu_ != nullptr ? gpu_->identity().name : "");
   ServedRankOptions served;
   served.server.endpoint = HttpEndpoint::parse(options_.server.address);
   served.server.token_file = options_.server.token_file;
-  served.server.job_json = std::move(job.text);
+  served.server.job_json =
+      complete_job(options_.server.job_json, options_.rank.run, gpu_ != nullptr ? gpu_->identity().name : "");
   served.server.rank = registration();
-  served.profile = job.profile;
   served.start_ns = start_ns_;
   served.like.source = "rank " + std::to_string(options_.rank.rank);
   served.like.rank = options_.rank.rank;

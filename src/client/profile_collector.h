@@ -14,8 +14,8 @@ namespace lowgear {
 struct ProfileRequest {
   int plan_version = 0;
   std::uint64_t from_iteration = 0;
-  int settle_iterations = 1;  ///< first of them, not counted
-  int iterations = 5;         ///< counted
+  int settle_iterations = 0;  ///< first of them, not counted
+  int iterations = 1;         ///< counted
 };
 
 /// What units took under such a plan.

@@ -12,7 +12,6 @@ constexpr std::size_t kMaxNewSamples = 4'096;
 
 ServedRank::ServedRank(ServedRankOptions options, AgentLease* lease)
     : lease_(lease),
-      profiling_(options.profile),
       iterations_(std::move(options.gpu)),
       profile_(std::move(options.like), options.start_ns),
       server_(std::move(options.server), *this) {}
@@ -60,12 +59,12 @@ AgentLease::OfferAnswer ServedRank::offer(const OfferedPlan& plan) {
   AgentLease::OfferAnswer answer =
       lease_->offer({.plan_rank = 0, .nearest_below = false, .plan_json = plan.plan_json, .from_iteration = {}},
                     plan.from_iteration, plan.version);
-  if (answer.offer == AgentLease::Offer::accepted && plan.purpose == "profile" && profiling_) {
-    ProfileRequest request = *profiling_;
-    request.plan_version = plan.version;
-    request.from_iteration = plan.from_iteration;
+  if (answer.offer == AgentLease::Offer::accepted && plan.purpose == "profile") {
     const std::lock_guard lock(mutex_);
-    asked_ = request;
+    asked_ = {.plan_version = plan.version,
+              .from_iteration = plan.from_iteration,
+              .settle_iterations = plan.settle_iterations,
+              .iterations = plan.iterations};
   }
   return answer;
 }

@@ -17,10 +17,9 @@ namespace lowgear {
 
 struct ServedRankOptions {
   ServerConnectionOptions server;
-  std::optional<ProfileRequest> profile;  ///< how long profile plans run; empty: there are none
-  std::optional<GpuMeter> gpu;            ///< empty: no GPU is measured
-  Recording like;                         ///< whose recordings this rank's are, without units and samples
-  std::uint64_t start_ns = 0;             ///< CLOCK_MONOTONIC from which they tell times
+  std::optional<GpuMeter> gpu;  ///< empty: no GPU is measured
+  Recording like;               ///< whose recordings this rank's are, without units and samples
+  std::uint64_t start_ns = 0;   ///< CLOCK_MONOTONIC from which they tell times
 };
 
 struct ServedRankStatus {
@@ -55,7 +54,6 @@ class ServedRank final : private PlanTaker {
   void forget_versions() override;
 
   AgentLease* lease_;
-  std::optional<ProfileRequest> profiling_;
   IterationMeter iterations_;
   ProfileCollector profile_;
   GpuNow gpu_now_;

@@ -36,11 +36,6 @@ Json report_json(const IterationReport& report) {
           {"throttled_thermal", share(measured.throttled_thermal_s, measured.time_s)}};
 }
 
-int optional_integer(const JsonView& object, std::string_view key, int low, int fallback) {
-  if (!object.has(key) || object.at(key).json().is_null()) return fallback;
-  return object.at(key).integer_in(low, kMaxProfileIterations);
-}
-
 }  // namespace
 
 std::string to_text(const RankRegistration& rank) {
@@ -102,12 +97,14 @@ OfferedPlan read_offered_plan(std::string_view text, const std::string& source) 
   const long long from = view.at("from_iteration").integer();
   if (from < 0 || from > kMaxIterationNumber) view.at("from_iteration").fail("is no number of an iteration");
   plan.from_iteration = static_cast<std::uint64_t>(from);
+  plan.iterations = view.at("iterations").integer_in(plan.purpose == "profile" ? 1 : 0, kMaxProfileIterations);
+  plan.settle_iterations = view.at("settle_iterations").integer_in(0, kMaxProfileIterations);
   plan.plan_json = dump(view.at("plan").json());
   if (read_plan(plan.plan_json, source + ": plan").ranks.empty()) view.at("plan").fail("has no rank");
   return plan;
 }
 
-JobRegistration complete_job(std::string_view text, const std::string& run, const std::string& gpu) {
+std::string complete_job(std::string_view text, const std::string& run, const std::string& gpu) {
   Json json = parse_json(text, "job");
   const JsonView view(json, "job");
   if (!json.is_object()) view.fail("expected an object", "docs/server-api.md shows one");
@@ -120,17 +117,7 @@ JobRegistration complete_job(std::string_view text, const std::string& run, cons
     json["run"] = run;
   }
   if (lacks("gpu")) json["gpu"] = gpu;
-  JobRegistration job;
-  if (!json.contains("profile")) {
-    job.profile = ProfileRequest{};
-  } else if (!json["profile"].is_null()) {
-    const JsonView profile = view.at("profile");
-    job.profile = ProfileRequest{};
-    job.profile->settle_iterations = optional_integer(profile, "settle_iterations", 0, job.profile->settle_iterations);
-    job.profile->iterations = optional_integer(profile, "iterations", 1, job.profile->iterations);
-  }
-  job.text = dump(json);
-  return job;
+  return dump(json);
 }
 
 std::string answered_text(std::string_view answer, std::string_view member, const std::string& source) {

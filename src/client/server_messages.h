@@ -52,18 +52,16 @@ struct OfferedPlan {
   int version = 0;
   std::string purpose;  ///< `baseline`, `profile`, `train`
   std::uint64_t from_iteration = 0;
-  std::string plan_json;  ///< lowgear.plan/1; this rank is its first
+  int iterations = 0;         ///< of baseline and profile plans: that count
+  int settle_iterations = 0;  ///< before those
+  std::string plan_json;      ///< lowgear.plan/1; this rank is its first
 };
 /// Throws InputError when it is none: what arrived is checked before it goes on to the agent.
 [[nodiscard]] OfferedPlan read_offered_plan(std::string_view text, const std::string& source);
 
-/// The job as it is registered: `text` with `run` and `gpu` filled in where it does not name them.
-struct JobRegistration {
-  std::string text;
-  std::optional<ProfileRequest> profile;  ///< how long profile plans run; empty: this job has none
-};
-/// Throws InputError when the text is no JSON object, or neither it nor `run` says which start of a job this is.
-[[nodiscard]] JobRegistration complete_job(std::string_view text, const std::string& run, const std::string& gpu);
+/// The job as it is registered: `text` with `run` and `gpu` filled in where it does not name them. Throws InputError
+/// when the text is no JSON object, or neither it nor `run` says which start of a job this is.
+[[nodiscard]] std::string complete_job(std::string_view text, const std::string& run, const std::string& gpu);
 
 /// A member of the server's answer. Throws InputError when it has none.
 [[nodiscard]] std::string answered_text(std::string_view answer, std::string_view member, const std::string& source);
