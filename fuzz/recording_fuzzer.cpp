@@ -1,4 +1,4 @@
-/// Recordings of the client library: three files in one input, separated by bytes of 0x1e. What is accepted keeps its
+/// Recordings of the client library: four files in one input, separated by bytes of 0x1e. What is accepted keeps its
 /// promises, and a profile can be made of it or is refused.
 #include <array>
 #include <cstddef>
@@ -18,8 +18,8 @@ void expect(bool promise) {
   if (!promise) std::abort();
 }
 
-std::array<std::string_view, 3> parts_of(std::string_view text) {
-  std::array<std::string_view, 3> parts;
+std::array<std::string_view, 4> parts_of(std::string_view text) {
+  std::array<std::string_view, 4> parts;
   for (std::string_view& part : parts) {
     const std::size_t end = text.find(kSeparator);
     part = text.substr(0, end);
@@ -31,13 +31,19 @@ std::array<std::string_view, 3> parts_of(std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  const auto [json, units, energy] = parts_of({reinterpret_cast<const char*>(data), size});
+  const auto [json, units, energy, iterations] = parts_of({reinterpret_cast<const char*>(data), size});
   try {
-    const std::vector<lowgear::Recording> recordings{lowgear::read_recording({"fuzz", json, units, energy})};
+    const std::vector<lowgear::Recording> recordings{
+        lowgear::read_recording({"fuzz", json, units, energy, iterations})};
     double before_s = -1;
     for (const lowgear::EnergySample& sample : recordings.front().samples) {
       expect(sample.time_s > before_s);
       before_s = sample.time_s;
+    }
+    int number = -1;
+    for (const lowgear::RecordedIteration& iteration : recordings.front().iterations) {
+      expect(iteration.number > number && iteration.end_s >= iteration.start_s);
+      number = iteration.number;
     }
     const auto profile = lowgear::profile_recordings(recordings, {.skipped_iterations = 0, .blocking_w = {}});
     for (const lowgear::RecordedCell& cell : profile.cells) expect(cell.energy_j >= 0 && cell.energy_error_j >= 0);

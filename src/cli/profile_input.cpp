@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Entries of a folder whose names hold a rank, by that number.
-std::map<int, fs::path> entries_by_rank(const fs::path& folder, std::string_view before, std::string_view behind) {
+/// Entries of a folder whose names hold a number, that of a rank as a rule, by that number.
+std::map<int, fs::path> entries_by_number(const fs::path& folder, std::string_view before, std::string_view behind) {
   std::map<int, fs::path> found;
   std::error_code error;
   fs::directory_iterator entry(folder, error);
@@ -28,17 +28,27 @@ std::map<int, fs::path> entries_by_rank(const fs::path& folder, std::string_view
     const std::optional<int> rank = rank_in_name(name, before, behind);
     if (!rank) continue;
     if (!found.emplace(*rank, entry->path()).second) {
-      throw_input_error({entry->path().string(), 0, 0}, fmt::format("rank {} is there twice", *rank));
+      throw_input_error({entry->path().string(), 0, 0}, fmt::format("number {} is there twice", *rank));
     }
   }
   return found;
 }
 
-Recording load_recording(const fs::path& folder) {
+Recording load_recording(const fs::path& folder, int part) {
   const std::string json = read_file(folder / "recording.json");
   const std::string units = read_file(folder / "units.csv");
   const std::string energy = read_file(folder / "energy.csv");
-  return read_recording({folder.string(), json, units, energy});
+  const fs::path iterations_csv = folder / "iterations.csv";
+  const std::string iterations = fs::exists(iterations_csv) ? read_file(iterations_csv) : "";
+  Recording recording = read_recording({folder.string(), json, units, energy, iterations});
+  recording.part = part;
+  return recording;
+}
+
+void load_ranks(const fs::path& folder, int part, std::vector<Recording>& recordings) {
+  for (const auto& [rank, of_rank] : entries_by_number(folder, "rank-", "")) {
+    recordings.push_back(load_recording(of_rank, part));
+  }
 }
 
 int clock_of(const std::string& text, const std::string& whole) {
@@ -68,22 +78,23 @@ std::vector<Recording> load_recordings(const std::vector<std::string>& paths) {
   std::vector<Recording> recordings;
   for (const std::string& path : paths) {
     if (fs::exists(fs::path(path) / "recording.json")) {
-      recordings.push_back(load_recording(path));
+      recordings.push_back(load_recording(path, 0));
       continue;
     }
-    const std::map<int, fs::path> ranks = entries_by_rank(path, "rank-", "");
-    if (ranks.empty()) {
+    const std::size_t before = recordings.size();
+    load_ranks(path, 0, recordings);
+    for (const auto& [part, folder] : entries_by_number(path, "part-", "")) load_ranks(folder, part, recordings);
+    if (recordings.size() == before) {
       throw_input_error({path, 0, 0}, "holds no recording",
                         "name a folder with recording.json, or one with folders rank-00000, rank-00001, ...");
     }
-    for (const auto& [rank, folder] : ranks) recordings.push_back(load_recording(folder));
   }
   return recordings;
 }
 
 std::vector<Recording> load_merak(const fs::path& folder, const MerakRun& run) {
-  const std::map<int, fs::path> instructions = entries_by_rank(folder, "instructions-", ".csv");
-  const std::map<int, fs::path> energies = entries_by_rank(folder, "time-energy-", ".csv");
+  const std::map<int, fs::path> instructions = entries_by_number(folder, "instructions-", ".csv");
+  const std::map<int, fs::path> energies = entries_by_number(folder, "time-energy-", ".csv");
   if (instructions.empty()) {
     throw_input_error({folder.string(), 0, 0}, "holds no instructions-0.csv, instructions-1.csv, ...",
                       "name the folder that Merak's profiling run wrote");

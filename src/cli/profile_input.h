@@ -9,8 +9,8 @@
 namespace lowgear {
 
 /// The recordings that the paths name: folders of one rank (`recording.json` in them), or folders of such folders
-/// (`rank-00000`, `rank-00001`, ...), in the order of the ranks' numbers. Throws InputError when a folder is neither,
-/// or as `read_recording` does.
+/// (`rank-00000`, `rank-00001`, ..., and the same in `part-00001`, ... where the job was resumed), in the order of
+/// parts and ranks. Throws InputError when a folder is neither, or as `read_recording` does.
 [[nodiscard]] std::vector<Recording> load_recordings(const std::vector<std::string>& paths);
 
 /// All ranks of Merak's raw files `instructions-%d.csv` and `time-energy-%d.csv` in a folder, in the order of their

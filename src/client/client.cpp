@@ -84,7 +84,9 @@ void Client::open_recording() {
     header.driver_version = system_->driver_version();
     header.simulated = system_->simulated();
   }
-  recording_ = std::make_unique<RecordingWriter>(options_.recording, std::move(header), start_ns_);
+  recording_ =
+      std::make_unique<RecordingWriter>(options_.recording, options_.recording_folder, std::move(header), start_ns_);
+  samples_recorded_ = options_.first_recorded_iteration == 0;
 }
 
 void Client::open_lease() {
@@ -103,7 +105,7 @@ void Client::start_meter() {
   if (log_) {
     meter.observer = [this](std::size_t, const GpuSample& sample) {
       if (served_) served_->add(sample);
-      if (!recording_) return;
+      if (!recording_ || !samples_recorded_.load(std::memory_order_relaxed)) return;
       const std::lock_guard lock(recording_mutex_);
       recording_->write(sample);
     };
@@ -164,9 +166,17 @@ void Client::load_plan(const std::filesystem::path& path, std::optional<int> pla
                      .from_iteration = {}});
 }
 
-void Client::iteration_begin() noexcept {
+void Client::iteration_begin() noexcept { iteration_begin({.number = training_.iteration}); }
+
+void Client::iteration_begin(const IterationLabel& label) noexcept {
   if (training_.in_iteration) count_mismatch();
   training_.in_iteration = true;
+  training_.iteration = label.number;
+  training_.settling = label.settling;
+  // Energy is told between samples: the recorded iterations need some of their neighbours.
+  samples_recorded_.store(
+      is_recorded(label.number) || is_recorded(label.number + 1) || (label.number > 0 && is_recorded(label.number - 1)),
+      std::memory_order_relaxed);
   training_.iteration_begin_ns = event_time_ns();
   if (lease_) lease_->iteration_begins(training_.iteration);
   if (UnitRing* ring = this->ring()) {
@@ -223,8 +233,14 @@ void Client::unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch
                 .microbatch = microbatch,
                 .clock_mhz = ring != nullptr ? ring->requested_clock_mhz.load(std::memory_order_relaxed) : 0,
                 .stage = stage,
-                .kind = event.kind});
+                .kind = event.kind,
+                .settling = training_.settling});
   }
+}
+
+bool Client::is_recorded(std::uint64_t iteration) const noexcept {
+  return iteration >= options_.first_recorded_iteration &&
+         iteration - options_.first_recorded_iteration < options_.recorded_iterations;
 }
 
 void Client::log_iteration(RecordType type, std::uint64_t end_ns) noexcept {
@@ -267,7 +283,7 @@ void Client::drain() {
   UnitRecord record;
   while (log_->pop(record)) {
     if (served_) served_->add(record);
-    if (!recording_) continue;
+    if (!recording_ || !is_recorded(record.iteration)) continue;
     const std::lock_guard lock(recording_mutex_);
     recording_->write(record);
   }

@@ -37,11 +37,20 @@ struct ClientOptions {
   std::string gpu;                     ///< UUID or PCI address; empty: as CUDA_VISIBLE_DEVICES says
   std::string job;
   std::filesystem::path recording;  ///< empty: no recording
+  RecordingFolder recording_folder = RecordingFolder::must_be_new;
+  std::uint64_t first_recorded_iteration = 0;
+  std::uint64_t recorded_iterations = UINT64_MAX;
   RankInfo rank;
   ClientServerOptions server;
   std::chrono::milliseconds agent_timeout{5'000};
   std::chrono::milliseconds reconnect_after{3'000};  ///< since the agent was last asked
   std::chrono::milliseconds drain_period{50};        ///< between the looks at what the training thread has marked
+};
+
+/// What the training loop says of an iteration.
+struct IterationLabel {
+  std::uint64_t number = 0;
+  bool settling = false;  ///< clocks have just been changed, so that it tells nothing of any clock
 };
 
 struct ClientStatus {
@@ -82,7 +91,9 @@ class Client {
   /// take it, Error when there is no agent: the plan is then handed over once there is one.
   void load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below);
 
+  /// Iterations are numbered from 0, or go on from the number given last.
   void iteration_begin() noexcept;
+  void iteration_begin(const IterationLabel& label) noexcept;
   void iteration_end() noexcept;
   void unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
   void unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
@@ -101,6 +112,7 @@ class Client {
     std::uint64_t unit_begin_ns = 0;
     std::uint64_t unit = 0;  ///< packed; 0: none has begun
     bool in_iteration = false;
+    bool settling = false;
   };
 
   void open_gpu(const Environment& environment);
@@ -112,6 +124,7 @@ class Client {
   [[nodiscard]] RankRegistration registration() const;
   void run(const std::stop_token& stop);
   void drain();
+  [[nodiscard]] bool is_recorded(std::uint64_t iteration) const noexcept;
   void log_iteration(RecordType type, std::uint64_t end_ns) noexcept;
   void count_mismatch() noexcept;
   [[nodiscard]] std::string problem(const AgentLeaseStatus& lease) const;
@@ -125,6 +138,7 @@ class Client {
   Training training_;
   std::unique_ptr<AgentLease> lease_;  ///< null: no agent is used
   std::unique_ptr<UnitLog> log_;       ///< null: neither recording nor server
+  std::atomic<bool> samples_recorded_{false};
   std::atomic<std::uint64_t> units_{0};
   std::atomic<std::uint64_t> mismatched_{0};
 

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "core/monotonic_clock.h"
 #include "core/op_kind.h"
 
 namespace lowgear {
@@ -20,20 +21,32 @@ std::string cell(const std::optional<Value>& value) {
   return value ? fmt::format("{}", *value) : "";
 }
 
+constexpr int kMaxParts = 100'000;
+
+/// Makes the folder of a rank's recording.
+std::filesystem::path make_rank_folder(const std::filesystem::path& folder, RecordingFolder existing, int rank) {
+  std::error_code error;
+  const int parts = existing == RecordingFolder::next_part ? kMaxParts : 1;
+  for (int part = 0; part < parts && !error; ++part) {
+    const std::filesystem::path parent = part == 0 ? folder : folder / fmt::format("part-{:05}", part);
+    std::filesystem::path of_rank = parent / fmt::format("rank-{:05}", rank);
+    std::filesystem::create_directories(parent, error);
+    if (!error && std::filesystem::create_directory(of_rank, error)) return of_rank;
+  }
+  throw InputError(fmt::format("{}: {}; record into a new folder",
+                               printable((folder / fmt::format("rank-{:05}", rank)).string()),
+                               error ? error.message() : "there is a recording already"));
+}
+
 }  // namespace
 
-RecordingWriter::RecordingWriter(const std::filesystem::path& folder, RecordingHeader header, std::uint64_t start_ns)
-    : folder_(folder / fmt::format("rank-{:05}", header.rank)),
+RecordingWriter::RecordingWriter(const std::filesystem::path& folder, RecordingFolder existing, RecordingHeader header,
+                                 std::uint64_t start_ns)
+    : folder_(make_rank_folder(folder, existing, header.rank)),
       header_(std::move(header)),
       start_ns_(start_ns),
       start_unix_s_(std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!std::filesystem::create_directory(folder_, error)) {
-    throw InputError(fmt::format("{}: {}; record into a new folder", printable(folder_.string()),
-                                 error ? error.message() : "there is a recording already"));
-  }
-  open(units_, "units.csv", "iteration,stage,instruction,microbatch,start_s,end_s,frequency\n");
+  open(units_, "units.csv", "iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling\n");
   open(iterations_file_, "iterations.csv", "iteration,start_s,end_s\n");
   open(energy_, "energy.csv", "time_s,energy_j,power_w,sm_mhz,temperature_c,throttle_reasons\n");
   write_header(0);
@@ -58,8 +71,9 @@ void RecordingWriter::write(const UnitRecord& record) {
     iterations_file_ << fmt::format("{},{:.9f},{:.9f}\n", record.iteration, begin_s, end_s);
     ++iterations_;
   } else {
-    units_ << fmt::format("{},{},{},{},{:.9f},{:.9f},{}\n", record.iteration, record.stage,
-                          name(static_cast<OpKind>(record.kind)), record.microbatch, begin_s, end_s, record.clock_mhz);
+    units_ << fmt::format("{},{},{},{},{:.9f},{:.9f},{},{}\n", record.iteration, record.stage,
+                          name(static_cast<OpKind>(record.kind)), record.microbatch, begin_s, end_s, record.clock_mhz,
+                          record.settling ? 1 : 0);
   }
 }
 
@@ -104,6 +118,8 @@ void RecordingWriter::write_header(std::uint64_t lost_units) {
                      {"simulated", header_.simulated},
                      {"driver_version", header_.driver_version},
                      {"start_unix_s", start_unix_s_},
+                     {"start_monotonic_s", static_cast<double>(start_ns_) * 1e-9},
+                     {"boot_id", boot_id()},
                      {"iterations", iterations_},
                      {"lost_units", lost_units}};
   write_file_atomically(folder_ / "recording.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");

@@ -22,14 +22,21 @@ struct RecordingHeader {
   bool simulated = false;
 };
 
+/// Where a recording goes when there is one of the rank already.
+enum class RecordingFolder : unsigned char {
+  must_be_new,  ///< nowhere: it is never overwritten
+  next_part,    ///< beside it, in `part-00001`, `part-00002`, ...: the job was resumed
+};
+
 /// Writes the recording of one rank (`lowgear.recording/1`, docs/profiling.md): a folder with `recording.json`,
 /// `units.csv`, `iterations.csv` and `energy.csv`. Not safe from several threads. Once writing fails (a full disk), the
 /// rest is dropped and `problem` says why: training goes on.
 class RecordingWriter {
  public:
-  /// Makes `folder`/rank-00000 for rank 0. Throws InputError when that exists or cannot be made. Times are told from
-  /// `start_ns` (CLOCK_MONOTONIC).
-  RecordingWriter(const std::filesystem::path& folder, RecordingHeader header, std::uint64_t start_ns);
+  /// Makes `folder`/rank-00000 for rank 0. Throws InputError when it cannot be made. Times are told from `start_ns`
+  /// (CLOCK_MONOTONIC).
+  RecordingWriter(const std::filesystem::path& folder, RecordingFolder existing, RecordingHeader header,
+                  std::uint64_t start_ns);
 
   void write(const UnitRecord& record);
   /// `sample.time_s` is CLOCK_MONOTONIC in seconds.

@@ -21,6 +21,7 @@ struct UnitRecord {
   std::uint16_t stage = 0;
   std::uint8_t kind = 0;
   RecordType type = RecordType::unit;
+  bool settling = false;  ///< of an iteration in which clocks settle
 };
 
 /// Hands records from the training thread to the one that writes them. Allocated once; when it is full, records are

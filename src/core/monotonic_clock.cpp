@@ -2,6 +2,8 @@
 
 #include <time.h>
 
+#include <fstream>
+
 namespace lowgear {
 
 std::int64_t monotonic_ns() noexcept {
@@ -12,5 +14,11 @@ std::int64_t monotonic_ns() noexcept {
 }
 
 double monotonic_s() noexcept { return static_cast<double>(monotonic_ns()) * 1e-9; }
+
+std::string boot_id() {
+  std::string id;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
+  return id;
+}
 
 }  // namespace lowgear

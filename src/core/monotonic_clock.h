@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 namespace lowgear {
 
@@ -9,5 +10,8 @@ namespace lowgear {
 [[nodiscard]] std::int64_t monotonic_ns() noexcept;
 /// The same in seconds.
 [[nodiscard]] double monotonic_s() noexcept;
+
+/// Which machine's clock that is, since when: the kernel's random identifier of this boot. Empty when it gives none.
+[[nodiscard]] std::string boot_id();
 
 }  // namespace lowgear

@@ -170,6 +170,15 @@ void read_profile(const YamlView& map, TrainConfig& config) {
   config.profile = std::move(profile);
 }
 
+void read_recorded_steps(const YamlView& map, TrainConfig& config) {
+  map.require_only({"first", "count"});
+  RecordedSteps steps;
+  read_optional(map, "first", 0, config.steps - 1, steps.first);
+  read_optional(map, "count", 1, kMaxSteps, steps.count);
+  if (!config.recording) map.fail("there is no recording", "add recording: FOLDER");
+  config.recorded_steps = steps;
+}
+
 void read_simulated_gpu(const YamlView& map, TrainConfig& config) {
   map.require_only(
       {"layer_forward_s", "embedding_forward_s", "head_forward_s", "backward_factor", "memory_share", "load"});
@@ -195,13 +204,15 @@ void read_outputs(const YamlView& root, const fs::path& folder, TrainConfig& con
   read_optional(root, "metrics", folder, config.metrics);
   if (!root.has("energy")) return;
   const YamlView map = root.at("energy");
-  map.require_only({"plan", "recording", "profile"});
+  map.require_only({"plan", "recording", "recorded_steps", "profile"});
   read_optional(map, "plan", folder, config.plan);
   read_optional(map, "recording", folder, config.recording);
+  if (map.has("recorded_steps")) read_recorded_steps(map.at("recorded_steps"), config);
   if (!map.has("profile")) return;
   read_profile(map.at("profile"), config);
   if (config.plan) map.at("plan").fail("a run that profiles sets its own clocks", "leave out plan or profile");
   if (!config.recording) map.fail("a run that profiles needs a recording", "add recording: FOLDER");
+  if (config.recorded_steps) map.at("recorded_steps").fail("a run that profiles records all its steps", "leave it out");
 }
 
 /// As a double, which cannot overflow.

@@ -51,6 +51,12 @@ struct ProfileConfig {
   int iterations = 5;         ///< counted at each clock
 };
 
+/// Which steps are recorded.
+struct RecordedSteps {
+  std::int64_t first = 0;
+  std::int64_t count = 1;
+};
+
 /// Everything that `lowgear train` is told, by its YAML file (docs/training.md).
 struct TrainConfig {
   std::optional<std::filesystem::path> model_file;  ///< a Hugging Face config.json
@@ -81,6 +87,7 @@ struct TrainConfig {
   std::optional<std::filesystem::path> export_folder;  ///< for the weights at the end, as Hugging Face has them
   std::optional<std::filesystem::path> plan;
   std::optional<std::filesystem::path> recording;
+  std::optional<RecordedSteps> recorded_steps;   ///< empty: all
   std::optional<std::filesystem::path> metrics;  ///< JSON lines, one a step
   std::optional<ProfileConfig> profile;
   std::optional<SimulatedGpuConfig> simulated_gpu;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "core/error.h"
@@ -29,6 +30,11 @@ struct CounterChange {
   double time_s = 0;
   double half_width_s = 0;
   double energy_j = 0;
+};
+
+struct TimeSpan {
+  double begin_s = 0;
+  double end_s = 0;
 };
 
 std::vector<CounterChange> counter_changes(const Recording& recording) {
@@ -116,8 +122,8 @@ void sharpen(std::vector<CounterChange>& changes) {
   for (std::size_t i = 0; i < changes.size(); ++i) changes[i].time_s = sharper_s[i];
 }
 
-std::vector<CellKey> cells_of(const Recording& recording) {
-  std::vector<CellKey> cells;
+/// Adds the cells of a recording to those that are there, in their order.
+void add_cells(const Recording& recording, std::vector<CellKey>& cells) {
   double end_s = 0;
   for (const RecordedUnit& unit : recording.units) {
     if (unit.start_s < end_s - kOverlapS) {
@@ -127,6 +133,7 @@ std::vector<CellKey> cells_of(const Recording& recording) {
           recording.source, name(unit.kind), unit.stage, unit.iteration, unit.microbatch, unit.start_s));
     }
     end_s = std::max(end_s, unit.end_s);
+    if (unit.settling) continue;
     const CellKey key{unit.stage, unit.kind, unit.clock_mhz};
     const auto at = std::lower_bound(cells.begin(), cells.end(), key);
     if (at != cells.end() && *at == key) continue;
@@ -137,7 +144,6 @@ std::vector<CellKey> cells_of(const Recording& recording) {
                       recording.source, kMaxCells));
     }
   }
-  return cells;
 }
 
 void add_share(std::vector<EnergyWindow::Share>& shares, std::size_t cell, double time_s) {
@@ -336,28 +342,50 @@ CellPower mean_blocking(const EnergyWindows& windows, const Solution& solution, 
   return mean;
 }
 
-}  // namespace
+/// Iterations in which clocks settled, each with all behind it until the next unit that counts.
+std::vector<TimeSpan> settling_spans(const Recording& recording) {
+  std::vector<TimeSpan> spans;
+  bool settling = false;
+  for (const RecordedUnit& unit : recording.units) {
+    if (unit.settling && !settling) spans.push_back({unit.start_s, std::numeric_limits<double>::infinity()});
+    if (!unit.settling && settling) spans.back().end_s = unit.start_s;
+    settling = unit.settling;
+  }
+  return spans;
+}
 
-EnergyWindows energy_windows(const Recording& recording) {
-  EnergyWindows result;
-  result.cells = cells_of(recording);
-  result.waiting_clocks_mhz = clocks_of(result.cells);
-  if (recording.units.empty()) return result;
+void add_windows(const Recording& recording, EnergyWindows& all) {
+  if (recording.units.empty()) return;
   std::vector<CounterChange> changes = counter_changes(recording);
   if (recording.sampling == CounterSampling::periodic) sharpen(changes);
+  const std::vector<TimeSpan> settling = settling_spans(recording);
   const double begin_s = recording.units.front().start_s;
   const double end_s = recording.units.back().end_s;
   std::size_t next = 0;
+  std::size_t next_span = 0;
   for (std::size_t i = 1; i < changes.size(); ++i) {
     const CounterChange& from = changes[i - 1];
     const CounterChange& to = changes[i];
     if (from.time_s < begin_s || to.time_s > end_s || to.time_s <= from.time_s) continue;
-    EnergyWindow window = window_of(recording, result, from.time_s, to.time_s, next);
+    while (next_span < settling.size() && settling[next_span].end_s <= from.time_s) ++next_span;
+    if (next_span < settling.size() && settling[next_span].begin_s < to.time_s) continue;
+    EnergyWindow window = window_of(recording, all, from.time_s, to.time_s, next);
     window.energy_j = to.energy_j - from.energy_j;
-    result.windows.push_back(std::move(window));
+    all.windows.push_back(std::move(window));
   }
+}
+
+}  // namespace
+
+EnergyWindows energy_windows(std::span<const Recording> parts) {
+  EnergyWindows result;
+  for (const Recording& part : parts) add_cells(part, result.cells);
+  result.waiting_clocks_mhz = clocks_of(result.cells);
+  for (const Recording& part : parts) add_windows(part, result);
   return result;
 }
+
+EnergyWindows energy_windows(const Recording& recording) { return energy_windows(std::span(&recording, 1)); }
 
 EnergyRegression fit_energy(const EnergyWindows& windows, std::optional<double> blocking_w) {
   const std::size_t cells = windows.cells.size();

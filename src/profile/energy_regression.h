@@ -47,8 +47,10 @@ struct EnergyWindows {
 /// Where the counter is polled (CounterSampling::periodic), a change happened at an unknown time since the reading
 /// before. NVML's counter advances in steady steps (100 ms on H100), so that times are taken from a straight line
 /// through the middles of those intervals around each change, but never from outside of the change's own interval.
-/// Units of clock 0 (none was asked for) count as cells of clock 0. Throws InputError when units overlap or there are
-/// more than kMaxCells cells.
+/// Units of clock 0 (none was asked for) count as cells of clock 0. Windows that reach into an iteration in which
+/// clocks settled are left out. `parts` are all of one rank. Throws InputError when units overlap or there are more
+/// than kMaxCells cells.
+[[nodiscard]] EnergyWindows energy_windows(std::span<const Recording> parts);
 [[nodiscard]] EnergyWindows energy_windows(const Recording& recording);
 
 /// Mean power of one cell.

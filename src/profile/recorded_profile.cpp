@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include "core/error.h"
 #include "profile/options.h"
@@ -70,9 +71,21 @@ Recording without_warm_up(const Recording& recording, int skipped_iterations) {
   std::erase_if(kept.units, [&](const RecordedUnit& unit) {
     return unit.iteration < 0 || unit.iteration - first < skipped_iterations;
   });
-  if (kept.units.empty()) {
-    throw InputError(fmt::format("{}: no units are left behind the first {} iterations; record more, or skip fewer",
-                                 recording.source, skipped_iterations));
+  return kept;
+}
+
+/// The parts of one rank's recording that something is left of. Throws InputError when there are none.
+std::vector<Recording> without_warm_up(std::span<const Recording> parts, int skipped_iterations) {
+  std::vector<Recording> kept;
+  for (const Recording& part : parts) {
+    kept.push_back(without_warm_up(part, skipped_iterations));
+    if (std::ranges::all_of(kept.back().units, &RecordedUnit::settling)) kept.pop_back();
+  }
+  if (kept.empty()) {
+    throw InputError(
+        fmt::format("{}: no units are left behind the first {} iterations and those in which clocks settled; record "
+                    "more, or skip fewer",
+                    parts.front().source, skipped_iterations));
   }
   return kept;
 }
@@ -84,26 +97,29 @@ void count_throttling(const Recording& recording, std::map<CellKey, RankCell>& c
     while (next < recording.units.size() && recording.units[next].end_s <= sample.time_s) ++next;
     if (next == recording.units.size()) break;
     const RecordedUnit& unit = recording.units[next];
-    if (sample.time_s < unit.start_s) continue;
+    if (sample.time_s < unit.start_s || unit.settling) continue;
     ThrottleCount& count = cells[{unit.stage, unit.kind, unit.clock_mhz}].throttle;
     ++count.reported;
     if ((*sample.throttle_reasons & kThrottleBits) != 0) ++count.throttled;
   }
 }
 
-RankProfile profile_rank(const Recording& recording, std::optional<double> blocking_w) {
+RankProfile profile_rank(std::span<const Recording> parts, std::optional<double> blocking_w) {
   RankProfile profile;
-  for (const RecordedUnit& unit : recording.units) {
-    profile.cells[{unit.stage, unit.kind, unit.clock_mhz}].times_s.add(unit.end_s - unit.start_s);
-    profile.stages.insert(unit.stage);
+  for (const Recording& part : parts) {
+    for (const RecordedUnit& unit : part.units) {
+      if (unit.settling) continue;
+      profile.cells[{unit.stage, unit.kind, unit.clock_mhz}].times_s.add(unit.end_s - unit.start_s);
+      profile.stages.insert(unit.stage);
+    }
+    count_throttling(part, profile.cells);
   }
-  count_throttling(recording, profile.cells);
-  const EnergyWindows windows = energy_windows(recording);
+  const EnergyWindows windows = energy_windows(parts);
   EnergyRegression regression;
   try {
     regression = fit_energy(windows, blocking_w);
   } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", recording.source, error.what()));
+    throw InputError(fmt::format("{}: {}", parts.front().source, error.what()));
   }
   for (std::size_t i = 0; i < windows.cells.size(); ++i) {
     profile.cells[windows.cells[i]].power = regression.cells[i];
@@ -210,11 +226,13 @@ void warn_of(const RecordedCell& cell, std::vector<std::string>& warnings) {
   }
 }
 
-void check_recordings(std::span<const Recording> recordings) {
+/// By rank, each rank's parts in their order.
+std::map<int, std::vector<Recording>> by_rank(std::span<const Recording> recordings) {
   if (recordings.empty()) throw InputError("there is no recording to make a profile from");
-  std::set<int> ranks;
+  std::set<std::pair<int, int>> parts;
+  std::map<int, std::vector<Recording>> ranks;
   for (const Recording& recording : recordings) {
-    if (!ranks.insert(recording.rank).second) {
+    if (!parts.emplace(recording.rank, recording.part).second) {
       throw InputError(fmt::format("{}: rank {} was recorded in another folder too; give one recording of each rank",
                                    recording.source, recording.rank));
     }
@@ -222,7 +240,10 @@ void check_recordings(std::span<const Recording> recordings) {
       throw InputError(
           fmt::format("{}: some recordings are simulated and some are not; do not mix them", recording.source));
     }
+    ranks[recording.rank].push_back(recording);
   }
+  for (auto& [rank, of_rank] : ranks) std::ranges::sort(of_rank, {}, &Recording::part);
+  return ranks;
 }
 
 /// Leaves out the cells of units for which no clock was asked.
@@ -254,16 +275,16 @@ StageProfile RecordedProfile::profile() const {
 }
 
 RecordedProfile profile_recordings(std::span<const Recording> recordings, const ProfilingOptions& options) {
-  check_recordings(recordings);
   ProfileBuilder builder;
   std::vector<std::string> warnings;
-  for (const Recording& recording : recordings) {
-    if (recording.lost_units > 0) {
-      warnings.push_back(fmt::format("{}: {} units were lost, whose energy counts as waiting", recording.source,
-                                     recording.lost_units));
+  for (const auto& [number, parts] : by_rank(recordings)) {
+    for (const Recording& part : parts) {
+      if (part.lost_units == 0) continue;
+      warnings.push_back(
+          fmt::format("{}: {} units were lost, whose energy counts as waiting", part.source, part.lost_units));
     }
-    RankProfile rank = profile_rank(without_warm_up(recording, options.skipped_iterations), options.blocking_w);
-    drop_unlabelled(rank, recording.source, warnings);
+    RankProfile rank = profile_rank(without_warm_up(parts, options.skipped_iterations), options.blocking_w);
+    drop_unlabelled(rank, parts.front().source, warnings);
     builder.add(rank);
   }
   RecordedProfile profile = builder.finish();

@@ -51,15 +51,16 @@ struct RecordedProfile {
 };
 
 struct ProfilingOptions {
-  int skipped_iterations = 2;        ///< first ones of every recording: warm-up; negative iterations always are
+  int skipped_iterations = 2;  ///< first ones of every part of a recording: warm-up; negative iterations always are
   std::optional<double> blocking_w;  ///< where it was measured apart
 };
 
-/// Puts the recordings of all ranks together: time per cell from its units, energy from `fit_energy` of each rank. A
-/// rank's blocking power counts for the stages that it runs. Units for which no clock was asked are left out, with a
-/// warning. Warns of throttling, spread, few units, lost units, large errors and cells that cannot be told apart.
-/// Throws InputError when two recordings are of one rank, some are simulated and some not, nothing is left of one, or
-/// as `energy_windows` and `fit_energy` do.
+/// Puts the recordings of all ranks together, of each rank all its parts: time per cell from its units, energy from
+/// `fit_energy` of each rank. A rank's blocking power counts for the stages that it runs. Units of iterations in which
+/// clocks settled are left out, and with a warning those for which no clock was asked. Warns of throttling, spread, few
+/// units, lost units, large errors and cells that cannot be told apart. Throws InputError when two recordings are of
+/// one rank and part, some are simulated and some not, nothing is left of one, or as `energy_windows` and `fit_energy`
+/// do.
 [[nodiscard]] RecordedProfile profile_recordings(std::span<const Recording> recordings,
                                                  const ProfilingOptions& options);
 

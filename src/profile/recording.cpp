@@ -22,6 +22,8 @@ constexpr std::array<std::string_view, 8> kOtherInstructions = {"load", "p2p",  
 /// Largest counter value: 2^64 mJ.
 constexpr double kMaxCounterJ = 1.9e16;
 constexpr double kMaxSampledPowerW = 1e6;
+/// A century.
+constexpr double kMaxUptimeS = 3.2e9;
 
 /// Cells of a table, with bounds.
 class CellReader {
@@ -71,6 +73,7 @@ std::vector<RecordedUnit> read_units(std::string_view text, const std::string& s
   const std::size_t start = table.column("start_s");
   const std::size_t end = table.column("end_s");
   const std::size_t frequency = table.column("frequency");
+  const auto settling = table.has_column("settling") ? std::optional(table.column("settling")) : std::nullopt;
   std::vector<RecordedUnit> units;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const std::string& name = table.text(row, instruction);
@@ -89,10 +92,35 @@ std::vector<RecordedUnit> read_units(std::string_view text, const std::string& s
     unit.end_s = cells.number(row, end, 0, kMaxRecordingS);
     if (unit.end_s < unit.start_s) cells.fail(row, end, fmt::format("it ends before it starts, at {}", unit.start_s));
     unit.clock_mhz = cells.integer(row, frequency, 0, kMaxClockMhz);
+    unit.settling = settling && cells.integer(row, *settling, 0, 1) == 1;
     units.push_back(unit);
   }
   sort_by_time(units);
   return units;
+}
+
+std::vector<RecordedIteration> read_iterations(std::string_view text, const std::string& source) {
+  std::vector<RecordedIteration> iterations;
+  if (text.empty()) return iterations;
+  const CsvTable table(text, source);
+  const CellReader cells(table);
+  const std::size_t number = table.column("iteration");
+  const std::size_t start = table.column("start_s");
+  const std::size_t end = table.column("end_s");
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    RecordedIteration iteration;
+    iteration.number = cells.integer(row, number, 0, kMaxIteration);
+    if (!iterations.empty() && iteration.number <= iterations.back().number) {
+      cells.fail(row, number, fmt::format("{} does not follow {}", iteration.number, iterations.back().number));
+    }
+    iteration.start_s = cells.number(row, start, 0, kMaxRecordingS);
+    iteration.end_s = cells.number(row, end, 0, kMaxRecordingS);
+    if (iteration.end_s < iteration.start_s) {
+      cells.fail(row, end, fmt::format("it ends before it starts, at {}", iteration.start_s));
+    }
+    iterations.push_back(iteration);
+  }
+  return iterations;
 }
 
 /// Columns that a GPU need not report: the whole column may be absent, and each cell empty.
@@ -171,6 +199,12 @@ Recording read_recording_json(std::string_view text, const std::string& source) 
   const JsonView gpu = view.at("gpu");
   recording.gpu_uuid = gpu.at("uuid").text();
   recording.gpu_name = gpu.at("name").text();
+  if (document.contains("boot_id")) {
+    recording.clock = {view.at("boot_id").text(), view.at("start_monotonic_s").number()};
+    if (!(recording.clock->start_s >= 0 && recording.clock->start_s <= kMaxUptimeS)) {
+      view.at("start_monotonic_s").fail("is no time since a machine was started");
+    }
+  }
   return recording;
 }
 
@@ -181,6 +215,7 @@ Recording read_recording(const RecordingText& text) {
   recording.source = text.folder;
   recording.units = read_units(text.units_csv, text.folder + "/units.csv");
   recording.samples = read_samples(text.energy_csv, text.folder + "/energy.csv");
+  recording.iterations = read_iterations(text.iterations_csv, text.folder + "/iterations.csv");
   return recording;
 }
 

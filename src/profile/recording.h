@@ -25,7 +25,21 @@ struct RecordedUnit {
   int microbatch = 0;
   double start_s = 0;
   double end_s = 0;
-  int clock_mhz = 0;  ///< SM clock that was asked for; 0 when none was
+  int clock_mhz = 0;      ///< SM clock that was asked for; 0 when none was
+  bool settling = false;  ///< of an iteration in which clocks settled: tells nothing of any clock
+};
+
+/// An iteration of a rank, with what is no unit: waiting, and the optimizer's step. Times as in RecordedUnit.
+struct RecordedIteration {
+  int number = 0;
+  double start_s = 0;
+  double end_s = 0;
+};
+
+/// What the clock of a recording shows: recordings of one machine can be put on one time axis.
+struct RecordingClock {
+  std::string boot_id;  ///< of the machine
+  double start_s = 0;   ///< of the recording, on that machine's monotonic clock
 };
 
 /// One reading of the GPU; what it does not report is empty.
@@ -53,7 +67,10 @@ struct Recording {
   std::string gpu_name;
   bool simulated = false;
   long long lost_units = 0;  ///< units that the recorder had no room for
+  int part = 0;              ///< a job that was resumed recorded several, each a stretch of its own
   CounterSampling sampling = CounterSampling::periodic;
+  std::optional<RecordingClock> clock;
+  std::vector<RecordedIteration> iterations;  ///< empty when they were not recorded, or not read
   std::vector<RecordedUnit> units;
   std::vector<EnergySample> samples;
 };
@@ -62,14 +79,14 @@ struct Recording {
 struct RecordingText {
   std::string folder;               ///< name for messages
   std::string_view recording_json;  ///< format `lowgear.recording/1`
-  std::string_view units_csv;       ///< iteration,stage,instruction,microbatch,start_s,end_s,frequency
+  std::string_view units_csv;       ///< iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling
   std::string_view energy_csv;      ///< time_s,energy_j,power_w,sm_mhz,temperature_c,throttle_reasons
+  std::string_view iterations_csv = {};  ///< iteration,start_s,end_s; empty: not known
 };
 
 /// Reads a recording of the client library. Rows of units that are no computation (`load`, `p2p`, ...) are skipped.
 /// Throws InputError with file, line and column on another format, numbers out of range, a unit that ends before it
-/// starts or samples whose times do not rise or whose counter falls. `iterations.csv` is not needed
-/// here.
+/// starts or samples whose times do not rise or whose counter falls.
 [[nodiscard]] Recording read_recording(const RecordingText& text);
 
 /// How Merak's profiling run was set up.

@@ -47,13 +47,6 @@ std::string reason(int error) { return std::generic_category().message(error); }
       fmt::format("{}: {}; remove it, or make another with `lowgear simgpu create`", printable(path.string()), what));
 }
 
-/// Tells this run of the machine from earlier ones: CLOCK_MONOTONIC and held mutexes do not outlive it.
-std::string boot_id() {
-  std::string id;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> id;
-  return id;
-}
-
 std::size_t file_bytes(std::size_t gpus) { return kSharedGpuOffset + gpus * sizeof(SharedGpu); }
 
 void make_robust_mutex(pthread_mutex_t& mutex) {

@@ -161,7 +161,8 @@ void TrainingRun::load_plan(const std::filesystem::path& plan) {
   client_->load_plan(plan, place_.pp, /*nearest_below=*/false);
 }
 
-/// While profiling, each clock in turn for as many steps as configured.
+/// While profiling, each clock in turn for as many steps as configured. A run that goes on from a checkpoint goes on
+/// with the step's clock, which has to settle once more.
 void TrainingRun::follow_profile_clock(std::int64_t step) {
   if (!config_.profile) return;
   const ProfileConfig& profile = *config_.profile;
@@ -169,6 +170,7 @@ void TrainingRun::follow_profile_clock(std::int64_t step) {
   const auto index = static_cast<std::size_t>(step / length);
   if (index >= profile.clocks_mhz.size() || profile_clock_ == index) return;
   profile_clock_ = index;
+  settled_from_ = step + profile.settle_iterations;
   const int clock_mhz = profile.clocks_mhz[index];
   const std::filesystem::path file = *config_.recording / fmt::format("clock-{}-rank-{}.json", clock_mhz, rank_);
   write_file_atomically(file, write_plan(uniform_plan(schedule_, clock_mhz, "profile")));
@@ -179,7 +181,7 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   const std::vector<Microbatch> microbatches = data_.microbatches(number, place_.dp, device_);
   const auto start = Clock::now();
   const auto window = measures_ ? std::optional(client_->window_begin("step")) : std::nullopt;
-  client_->iteration_begin();
+  client_->iteration_begin({.number = static_cast<std::uint64_t>(number), .settling = number < settled_from_});
   reducer_->begin();
   const at::Tensor loss = engine_->run(microbatches, observer_.get());
   part_->reduce_tied_gradients();

@@ -86,6 +86,7 @@ class TrainingRun {
   TrainingData data_;
   bool measures_;                             ///< there is a GPU whose energy can be read
   std::optional<std::size_t> profile_clock_;  ///< index of the clock that is profiled now
+  std::int64_t settled_from_ = 0;             ///< first step that counts for it
   std::unique_ptr<ModelPart> part_;
   std::unique_ptr<PipelineEngine> engine_;
   std::optional<GradientReducer> reducer_;

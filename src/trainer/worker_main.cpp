@@ -17,6 +17,7 @@
 #include "client/rank_environment.h"
 #include "core/error.h"
 #include "core/number.h"
+#include "launcher/checkpoint_manifest.h"
 #include "launcher/rank_processes.h"
 #include "trainer/backend.h"
 #include "trainer/progress_report.h"
@@ -77,7 +78,14 @@ ClientOptions client_options(const TrainConfig& config, const RankInfo& rank, co
   options.agent_socket = environment("LOWGEAR_AGENT_SOCKET").value_or("/run/lowgear/lease.sock");
   options.job = environment("LOWGEAR_JOB").value_or(rank.job);
   options.rank = rank;
-  if (config.recording) options.recording = *config.recording;
+  if (!config.recording) return options;
+  options.recording = *config.recording;
+  const bool resumes = config.checkpoint && !complete_checkpoints(*config.checkpoint).empty();
+  options.recording_folder = resumes ? RecordingFolder::next_part : RecordingFolder::must_be_new;
+  if (config.recorded_steps) {
+    options.first_recorded_iteration = static_cast<std::uint64_t>(config.recorded_steps->first);
+    options.recorded_iterations = static_cast<std::uint64_t>(config.recorded_steps->count);
+  }
   return options;
 }
 

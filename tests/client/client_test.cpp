@@ -23,11 +23,15 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "client/lowgear.h"
 #include "client/test_agent.h"
+#include "core/csv.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/monotonic_clock.h"
 #include "plan/plan_json.h"
 
 namespace lowgear {
@@ -227,16 +231,68 @@ TEST_F(ClientTest, RecordsWhatTheProfilerReads) {
   }
   const fs::path rank = folder_ / "run" / "rank-00002";
   const std::string units = read_file(rank / "units.csv");
-  EXPECT_THAT(units, HasSubstr("iteration,stage,instruction,microbatch,start_s,end_s,frequency\n0,1,forward,0,"));
+  EXPECT_THAT(units,
+              HasSubstr("iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling\n0,1,forward,0,"));
   EXPECT_EQ(std::ranges::count(units, '\n'), 1 + 12);
-  EXPECT_THAT(units, HasSubstr(",1200\n"));
+  EXPECT_THAT(units, HasSubstr(",1200,0\n"));
   EXPECT_EQ(std::ranges::count(read_file(rank / "iterations.csv"), '\n'), 1 + 3);
   EXPECT_GT(std::ranges::count(read_file(rank / "energy.csv"), '\n'), 2);
   const std::string header = read_file(rank / "recording.json");
   EXPECT_THAT(header, HasSubstr("\"format\": \"lowgear.recording/1\""));
   EXPECT_THAT(header, HasSubstr("\"simulated\": true"));
   EXPECT_THAT(header, HasSubstr("\"iterations\": 3"));
+  EXPECT_THAT(header, HasSubstr("\"boot_id\": \"" + boot_id()));
+  EXPECT_THAT(header, HasSubstr("\"start_monotonic_s\": "));
   EXPECT_THROW((void)open(), InputError) << "a recording is never overwritten";
+}
+
+TEST_F(ClientTest, RecordsTheIterationsThatAreAskedFor) {
+  options_.agent_socket.clear();
+  options_.recording = folder_ / "run";
+  options_.first_recorded_iteration = 11;
+  options_.recorded_iterations = 2;
+  {
+    const auto client = open();
+    run_units(*client, 1);
+    for (std::uint64_t number = 10; number < 15; ++number) {
+      client->iteration_begin({.number = number, .settling = number == 11});
+      client->unit_begin(OpKind::forward, 0, 0);
+      client->unit_end(OpKind::forward, 0, 0);
+      client->iteration_end();
+    }
+  }
+  std::vector<std::pair<std::string, std::string>> recorded;  // iteration, settling
+  const CsvTable units(read_file(folder_ / "run/rank-00000/units.csv"), "units.csv");
+  for (std::size_t row = 0; row < units.rows(); ++row) {
+    recorded.emplace_back(units.text(row, units.column("iteration")), units.text(row, units.column("settling")));
+  }
+  EXPECT_THAT(recorded, testing::ElementsAre(testing::Pair("11", "1"), testing::Pair("12", "0")));
+  EXPECT_EQ(std::ranges::count(read_file(folder_ / "run/rank-00000/iterations.csv"), '\n'), 1 + 2);
+}
+
+TEST_F(ClientTest, GoesOnCountingFromTheNumberThatItWasGiven) {
+  options_.agent_socket.clear();
+  options_.recording = folder_ / "run";
+  {
+    const auto client = open();
+    client->iteration_begin({.number = 7});
+    client->iteration_end();
+    run_units(*client, 1);
+  }
+  EXPECT_THAT(read_file(folder_ / "run/rank-00000/units.csv"), HasSubstr("\n8,1,forward,0,"));
+}
+
+TEST_F(ClientTest, RecordsAResumedJobBesideWhatThereIs) {
+  options_.agent_socket.clear();
+  options_.recording = folder_ / "run";
+  options_.recording_folder = RecordingFolder::next_part;
+  for (int i = 0; i < 3; ++i) run_units(*open(), 1);
+  for (const char* part : {"run", "run/part-00001", "run/part-00002"}) {
+    EXPECT_TRUE(fs::exists(folder_ / part / "rank-00000/recording.json")) << part;
+  }
+  EXPECT_FALSE(fs::exists(folder_ / "run/part-00003"));
+  options_.recording = folder_ / "machine";  // no folder
+  EXPECT_THROW((void)open(), InputError);
 }
 
 TEST_F(ClientTest, GoesOnWhenTheDiskIsFull) {

@@ -246,5 +246,21 @@ TEST(TrainConfig, AFileThatIsMissingIsNamed) {
               StartsWith("/nonexistent/train.yaml"));
 }
 
+TEST(TrainConfig, SaysWhichStepsAreRecorded) {
+  const auto with = [](const std::string& line) { return parse(kSmallest + line + "\n"); };
+  EXPECT_FALSE(with("energy: {recording: r}").recorded_steps);
+  const RecordedSteps some =
+      with("energy: {recording: r, recorded_steps: {first: 5, count: 3}}").recorded_steps.value();
+  EXPECT_EQ(some.first, 5);
+  EXPECT_EQ(some.count, 3);
+  EXPECT_EQ(with("energy: {recording: r, recorded_steps: {}}").recorded_steps.value().count, 1);
+  EXPECT_THAT(error_with("energy: {recording: r, recorded_steps: {first: 10}}"),
+              HasSubstr("energy.recorded_steps.first: expected a whole number from 0 to 9"));
+  EXPECT_THAT(error_with("energy: {recording: r, recorded_steps: {count: 0}}"), HasSubstr("recorded_steps.count"));
+  EXPECT_THAT(error_with("energy: {recorded_steps: {count: 3}}"), HasSubstr("there is no recording"));
+  EXPECT_THAT(error_with("energy: {recording: r, recorded_steps: {}, profile: {clocks_mhz: [1], iterations: 2}}"),
+              HasSubstr("records all its steps"));
+}
+
 }  // namespace
 }  // namespace lowgear

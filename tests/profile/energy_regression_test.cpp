@@ -213,7 +213,7 @@ TEST(EnergyWindows, RefuseTooManyCells) {
 }
 
 TEST(EnergyWindows, AreNoneWithoutUnitsOrSamples) {
-  EXPECT_TRUE(energy_windows({}).windows.empty());
+  EXPECT_TRUE(energy_windows(Recording{}).windows.empty());
   Recording recording = process_at({1000}).record({1000}, 2, 2);
   recording.samples.clear();
   EXPECT_TRUE(energy_windows(recording).windows.empty());

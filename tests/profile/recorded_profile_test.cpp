@@ -101,6 +101,54 @@ TEST(ProfileRecordings, RefusesWhatDoesNotBelongTogether) {
   EXPECT_THAT(error({blind}), HasSubstr("rank-0: the energy counter changed too seldom: 0 windows"));
 }
 
+/// At 1000 MHz, with the first three of each six iterations marked as settling, in which all takes twice as long and
+/// draws other power than what counts.
+Recording recorded_with_settling(unsigned seed) {
+  MadeUpProcess process;
+  process.power_w = {{{0, OpKind::forward, 1000}, 300},
+                     {{0, OpKind::backward, 1000}, 400},
+                     {{0, OpKind::forward, 500}, 150},
+                     {{0, OpKind::backward, 500}, 170}};
+  process.seed = seed;
+  std::vector<int> clocks_mhz;
+  for (int i = 0; i < 20; ++i) clocks_mhz.push_back(i % 2 == 0 ? 500 : 1000);
+  Recording recording = process.record(clocks_mhz, 3, 8);
+  for (RecordedUnit& unit : recording.units) {
+    unit.settling = unit.clock_mhz == 500;
+    unit.clock_mhz = 1000;  // what was asked for
+  }
+  return recording;
+}
+
+TEST(ProfileRecordings, LeavesOutIterationsInWhichClocksSettled) {
+  const RecordedProfile profile =
+      profile_recordings(std::vector{recorded_with_settling(3)}, {.skipped_iterations = 0, .blocking_w = {}});
+  ASSERT_EQ(profile.cells.size(), 2);
+  EXPECT_EQ(profile.cells[0].units, 10 * 3 * 8);
+  EXPECT_NEAR(profile.cells[0].time_s, 0.05, 2e-4);
+  EXPECT_NEAR(profile.cells[0].power_w, 300, 12);
+  EXPECT_NEAR(profile.cells[1].power_w, 400, 12);
+  Recording settling = recorded_with_settling(3);
+  for (RecordedUnit& unit : settling.units) unit.settling = true;
+  EXPECT_THAT(error_of([&] { (void)profile_recordings(std::vector{settling}, {}); }), HasSubstr("no units are left"));
+}
+
+TEST(ProfileRecordings, PutsThePartsOfAResumedJobTogether) {
+  std::vector<Recording> parts = {recorded(0), recorded(1)};
+  parts[1].rank = 0;
+  parts[1].part = 1;
+  Recording nothing;  // ended before its first unit
+  nothing.part = 2;
+  parts.push_back(nothing);
+  const RecordedProfile profile = profile_recordings(parts, {});
+  ASSERT_EQ(profile.cells.size(), 2);
+  EXPECT_EQ(profile.cells[0].ranks, 1);
+  EXPECT_EQ(profile.cells[0].units, 2 * 58 * 8) << "each part has its warm-up";
+  EXPECT_NEAR(profile.cells[0].power_w, 300, 6);
+  const auto error_w = [](const RecordedProfile& of) { return of.cells[0].energy_error_j; };
+  EXPECT_LT(error_w(profile), error_w(profile_recordings(std::vector{recorded(0)}, {})));
+}
+
 TEST(WriteBlockingPower, IsReadBack) {
   const std::vector<RecordedBlocking> blocking = {{0, 80.25, 1, true}, {1, 70, 1, true}};
   EXPECT_EQ(read_blocking_power(write_blocking_power(blocking), "b.csv", 2), (std::vector{80.25, 70.0}));

@@ -31,7 +31,9 @@ struct Files {
   std::string units = kUnits;
   std::string energy = kEnergy;
 
-  [[nodiscard]] Recording read() const { return read_recording({"r", json, units, energy}); }
+  std::string iterations;
+
+  [[nodiscard]] Recording read() const { return read_recording({"r", json, units, energy, iterations}); }
   [[nodiscard]] std::string error() const {
     return error_of([this] { (void)read(); });
   }
@@ -41,6 +43,44 @@ std::string replaced(std::string text, const std::string& from, const std::strin
   const std::size_t at = text.find(from);
   EXPECT_NE(at, std::string::npos) << from;
   return text.replace(at, from.size(), to);
+}
+
+TEST(ReadRecording, ReadsIterationsClockAndWhatSettles) {
+  Files files;
+  EXPECT_TRUE(files.read().iterations.empty());
+  EXPECT_FALSE(files.read().clock.has_value());
+  files.iterations = "iteration,start_s,end_s\n3,0.1,0.5\n5,0.6,0.9\n";
+  files.json = replaced(files.json, "\"lost_units\":4", R"("lost_units":4,"boot_id":"b","start_monotonic_s":12.5)");
+  files.units =
+      "iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling\n"
+      "0,1,forward,0,0.1,0.2,1410,1\n1,1,forward,0,0.3,0.4,1410,0\n";
+  const Recording recording = files.read();
+  ASSERT_EQ(recording.iterations.size(), 2);
+  EXPECT_EQ(recording.iterations[1].number, 5);
+  EXPECT_EQ(recording.iterations[1].start_s, 0.6);
+  EXPECT_EQ(recording.iterations[1].end_s, 0.9);
+  EXPECT_EQ(recording.clock.value().boot_id, "b");
+  EXPECT_EQ(recording.clock.value().start_s, 12.5);
+  EXPECT_TRUE(recording.units[0].settling);
+  EXPECT_FALSE(recording.units[1].settling);
+}
+
+TEST(ReadRecording, RefusesWrongIterationsAndClocks) {
+  Files files;
+  files.iterations = "iteration,start_s,end_s\n3,0.1,0.5\n3,0.6,0.9\n";
+  EXPECT_THAT(files.error(), AllOf(StartsWith("r/iterations.csv:3:"), HasSubstr("3 does not follow 3")));
+  files.iterations = "iteration,start_s,end_s\n3,0.5,0.1\n";
+  EXPECT_THAT(files.error(), HasSubstr("ends before it starts"));
+  files.iterations.clear();
+  for (const char* time : {"-1", "1e300", "\"x\""}) {
+    files.json = replaced(kJson, "\"lost_units\":4",
+                          fmt::format(R"("lost_units":4,"boot_id":"b","start_monotonic_s":{})", time));
+    EXPECT_THAT(files.error(), HasSubstr("start_monotonic_s"));
+  }
+  files.json = kJson;
+  files.units =
+      "iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling\n0,1,forward,0,0.1,0.2,1410,2\n";
+  EXPECT_THAT(files.error(), HasSubstr("2 is not in 0 to 1"));
 }
 
 TEST(ReadRecording, ReadsUnitsByTimeAndWhatTheGpuReports) {
