@@ -1,14 +1,18 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "cli/blocking_power_argument.h"
 #include "cli/options.h"
 #include "cli/pipeline_input.h"
 #include "cli/planner_arguments.h"
+#include "cli/profile_input.h"
 #include "cli/replayed_plan.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
@@ -20,6 +24,7 @@
 #include "plan/perseus_plan.h"
 #include "plan/plan_json.h"
 #include "report/chrome_trace.h"
+#include "report/measured_timeline.h"
 #include "schedule/communication.h"
 #include "simulator/cluster.h"
 
@@ -34,6 +39,8 @@ struct SimulateArguments {
   int pipelines = 1;
   std::optional<double> slow_pipeline;
   std::string trace;
+  std::vector<std::string> measured;  ///< recordings
+  std::optional<int> iteration;       ///< of them, for the trace
   bool json = false;
 };
 
@@ -49,6 +56,8 @@ struct Simulation {
   Timeline timeline;                        ///< as asked for
   std::optional<PipelineFigures> unslowed;  ///< without stragglers, when there are some
   std::optional<ClusterTimeline> cluster;
+  std::vector<MeasuredTimeline> measured;         ///< empty: nothing was recorded
+  std::optional<IterationComparison> comparison;  ///< of these with the replay
 };
 
 /// `3=1.2`
@@ -117,6 +126,10 @@ Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& p
     runs.front().slowdowns.insert(runs.front().slowdowns.end(), slow.begin(), slow.end());
     result.cluster = replay_cluster(planned.input.dag, planned.input.profile, runs, planned.input.blocking_power_w);
   }
+  if (!arguments.measured.empty()) {
+    result.measured = measured_timelines(load_recordings(arguments.measured), planned.input.dag);
+    result.comparison = compare_with(result.measured, planned.input.dag, result.timeline.duration_s);
+  }
   return result;
 }
 
@@ -129,11 +142,66 @@ void require_cluster_without_latency(const SimulateArguments& arguments) {
   }
 }
 
-std::string write_trace(const SimulateArguments& arguments, const PlannedPipeline& planned, const Timeline& timeline) {
+/// The iteration that the trace shows: the one asked for, or the last.
+const MeasuredTimeline& traced_iteration(const SimulateArguments& arguments,
+                                         const std::vector<MeasuredTimeline>& measured) {
+  if (!arguments.iteration) return measured.back();
+  const auto found = std::ranges::find(measured, *arguments.iteration, &MeasuredTimeline::iteration);
+  if (found != measured.end()) return *found;
+  throw InputError(fmt::format("--iteration {}: was not recorded completely; there are {} from {} to {}",
+                               *arguments.iteration, measured.size(), measured.front().iteration,
+                               measured.back().iteration));
+}
+
+std::string write_trace(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
   const std::string label = planned.plan ? planned.plan->policy : "perseus plan";
-  return write_chrome_trace(
-      report_timeline(fmt::format("{}, {}", label, arguments.plan), planned.input.dag, timeline, planned.clocks_mhz),
-      planned.input.blocking_power_w, TraceFigures::replayed);
+  const ReportTimeline replayed = report_timeline(fmt::format("{}, {}", label, arguments.plan), planned.input.dag,
+                                                  result.timeline, planned.clocks_mhz);
+  const std::vector<double>& blocking_power_w = planned.input.blocking_power_w;
+  if (result.measured.empty()) return write_chrome_trace(replayed, blocking_power_w, TraceFigures::replayed);
+  return write_chrome_trace(replayed, blocking_power_w, TraceFigures::replayed,
+                            traced_iteration(arguments, result.measured));
+}
+
+Json comparison_json(const Simulation& result) {
+  const IterationComparison& comparison = *result.comparison;
+  Json units = Json::array();
+  for (const UnitComparison& unit : comparison.units) {
+    units.push_back({{"stage", unit.stage},
+                     {"kind", name(unit.kind)},
+                     {"units", unit.units},
+                     {"replayed_s", unit.expected_s},
+                     {"measured_s", unit.measured_s},
+                     {"deviation_s", unit.deviation_s},
+                     {"difference_pct", unit.difference_pct()}});
+  }
+  return {{"figures", figures_of(result.measured.back())},
+          {"iterations", comparison.iterations},
+          {"time_s", comparison.measured_s},
+          {"difference_pct", 100 * (comparison.measured_s / result.timeline.time_s - 1)},
+          {"time_axis", text_of(result.measured.back().axis)},
+          {"units", std::move(units)}};
+}
+
+std::string comparison_text(const Simulation& result) {
+  const IterationComparison& comparison = *result.comparison;
+  const std::string_view figures = figures_of(result.measured.back());
+  std::string text = fmt::format("{:<10}{:12.6f} s  {:+.2f} % of the replayed time, mean of {} iterations\n", figures,
+                                 comparison.measured_s, 100 * (comparison.measured_s / result.timeline.time_s - 1),
+                                 comparison.iterations);
+  Table table({{"stage"},
+               {"kind", Table::Align::left},
+               {"units"},
+               {"replayed s"},
+               {fmt::format("{} s", figures)},
+               {"deviation s"},
+               {"difference"}});
+  for (const UnitComparison& unit : comparison.units) {
+    table.add_row({fmt::to_string(unit.stage), std::string(name(unit.kind)), fmt::to_string(unit.units),
+                   fmt::format("{:.6f}", unit.expected_s), fmt::format("{:.6f}", unit.measured_s),
+                   fmt::format("{:.6f}", unit.deviation_s), fmt::format("{:+.2f} %", unit.difference_pct())});
+  }
+  return text + table.text();
 }
 
 Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
@@ -153,6 +221,7 @@ Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& 
                        {"time_s", result.cluster->time_s},
                        {"energy_j", result.cluster->energy_j_total}};
   }
+  if (result.comparison) json["measured"] = comparison_json(result);
   if (!arguments.trace.empty()) json["trace"] = arguments.trace;
   return json;
 }
@@ -175,15 +244,20 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
     table.add_row({fmt::to_string(rank), fmt::format("{:.6f}", result.timeline.busy_s[rank]),
                    fmt::format("{:.6f}", result.timeline.blocked_s[rank])});
   }
-  return text + table.text();
+  text += table.text();
+  if (result.comparison) text += '\n' + comparison_text(result);
+  return text;
 }
 
 ExitCode run_simulate(const SimulateArguments& arguments, Console& console) {
   require_cluster_without_latency(arguments);
+  if (arguments.iteration && (arguments.measured.empty() || arguments.trace.empty())) {
+    throw InputError("--iteration says which iteration --trace shows beside the plan: give --measured and --trace");
+  }
   const PlannedPipeline planned = load_plan(arguments);
   const Simulation result = simulate(arguments, planned);
   if (!arguments.trace.empty()) {
-    write_file_atomically(arguments.trace, write_trace(arguments, planned, result.timeline));
+    write_file_atomically(arguments.trace, write_trace(arguments, planned, result));
   }
   if (arguments.json) {
     console.print_json(simulation_json(arguments, planned, result));
@@ -217,6 +291,13 @@ VerbAction declare_simulate(CLI::App& app) {
              "One of the pipelines takes this many times as long on all stages, with the same plan");
   app.add_option("--trace", arguments->trace, "Write the timeline for Perfetto and chrome://tracing")
       ->type_name("FILE");
+  app.add_option(
+         "--measured", arguments->measured,
+         "Recording of a run by this plan (lowgear train --recording): its units are compared with the replay's, "
+         "and the trace shows both")
+      ->type_name("RECORDING");
+  add_whole_number(app, "--iteration", {0, kMaxIteration}, into(arguments->iteration),
+                   "The recorded iteration that the trace shows (default the last)");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_simulate(*arguments, console); };
 }

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +12,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/temporary_folder.h"
+#include "plan/plan_json.h"
 #include "schedule/generators.h"
 #include "schedule/torch_csv.h"
 
@@ -90,6 +92,72 @@ TEST_F(Commands, SimulateWritesATrace) {
   const auto slices = std::count_if(json["traceEvents"].begin(), json["traceEvents"].end(),
                                     [](const Json& event) { return event["ph"] == "X"; });
   EXPECT_EQ(slices, 3 * 6 * 2);
+}
+
+/// Writes what the ranks of a pipeline would record in three iterations of a plan, all units a tenth longer.
+void write_recording_of(const Plan& plan, const std::filesystem::path& folder) {
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const std::filesystem::path of_rank = folder / fmt::format("rank-{:05}", rank);
+    std::filesystem::create_directories(of_rank);
+    write_text(
+        of_rank / "recording.json",
+        fmt::format(R"({{"format":"lowgear.recording/1","rank":{},"world_size":{},"gpu":{{"uuid":"G","name":"N"}},)"
+                    R"("simulated":true,"lost_units":0,"boot_id":"b","start_monotonic_s":7}})",
+                    rank, plan.ranks.size()));
+    std::string units = "iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling\n";
+    for (int iteration = 0; iteration < 3; ++iteration) {
+      for (const PlannedOp& op : plan.ranks[rank]) {
+        const double start_s = 1.2 * plan.time_s * iteration + 1.1 * op.start_s;
+        units += fmt::format("{},{},{},{},{},{},{},0\n", iteration, op.stage, name(op.kind), op.microbatch, start_s,
+                             start_s + 1.1 * op.duration_s, op.clock_mhz);
+      }
+    }
+    write_text(of_rank / "units.csv", units);
+    write_text(of_rank / "energy.csv", "time_s,energy_j\n0,100\n0.1,120\n0.2,140\n");
+  }
+}
+
+TEST_F(Commands, SimulateComparesAPlanWithWhatWasMeasured) {
+  const std::string plan = planned();
+  const std::string recording = (folder_ / "recording").string();
+  const std::string trace = (folder_ / "trace.json").string();
+  write_recording_of(read_plan(read_file(plan), plan), recording);
+  const Json json = json_of(simulate(plan, {"--measured", recording, "--trace", trace, "--iteration", "1"}));
+  EXPECT_EQ(json["measured"]["figures"], "simulated");
+  EXPECT_EQ(json["measured"]["iterations"], 1) << "behind two of warm-up";
+  EXPECT_NEAR(json["measured"]["difference_pct"].get<double>(), 10, 1e-3);
+  ASSERT_EQ(json["measured"]["units"].size(), 6U);
+  for (const Json& unit : json["measured"]["units"]) {
+    EXPECT_EQ(unit["units"], 6);
+    EXPECT_NEAR(unit["difference_pct"].get<double>(), 10, 1e-3);
+  }
+  const Json events = parse_json(read_file(trace), trace);
+  EXPECT_EQ(events["otherData"]["measured"]["iteration"], 1);
+  const auto slices = std::count_if(events["traceEvents"].begin(), events["traceEvents"].end(),
+                                    [](const Json& event) { return event["ph"] == "X"; });
+  EXPECT_EQ(slices, 2 * 3 * 6 * 2);
+  const ProgramResult text = run_lowgear(simulate(plan, {"--measured", recording}));
+  EXPECT_THAT(text.out, HasSubstr("simulated s"));
+  EXPECT_THAT(text.out, HasSubstr("+10.00 % of the replayed time, mean of 1 iterations"));
+  EXPECT_THAT(text.out, ::testing::Not(HasSubstr("measured")));
+}
+
+TEST_F(Commands, SimulateRefusesRecordingsThatDoNotFit) {
+  const std::string plan = planned();
+  const std::string recording = (folder_ / "recording").string();
+  write_recording_of(read_plan(read_file(plan), plan), recording);
+  const auto error = [&](std::vector<std::string> others) {
+    const ProgramResult result = run_lowgear(simulate(plan, std::move(others)));
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(lines_of(result.err).size(), 1U);
+    return result.err;
+  };
+  EXPECT_THAT(error({"--iteration", "1"}), HasSubstr("give --measured and --trace"));
+  EXPECT_THAT(error({"--measured", recording, "--trace", (folder_ / "t").string(), "--iteration", "7"}),
+              HasSubstr("--iteration 7: was not recorded completely; there are 3 from 0 to 2"));
+  EXPECT_THAT(error({"--measured", (folder_ / "out").string()}), HasSubstr("holds no recording"));
+  std::filesystem::remove(folder_ / "recording/rank-00001/units.csv");
+  EXPECT_THAT(error({"--measured", recording}), HasSubstr("rank-00001/units.csv"));
 }
 
 TEST_F(Commands, CompareShowsEveryPolicyAgainstTheBaseline) {
