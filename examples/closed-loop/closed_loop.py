@@ -26,7 +26,9 @@ JOB = HERE / "job.yaml"
 STAGES, MICROBATCHES, STEPS = 4, 6, 10
 CLOCKS_MHZ = [1410, 1290, 1155, 1020, 885]
 SETTLE, COUNTED = 1, 5
-MAX_SLOWDOWN = 1.03  # clocks take some 25 ms to change, which the plan does not know, and a busy machine adds its own
+SWITCH_LATENCY_MS = 25  # of the simulated A100s: a call of 10 to 20 ms, then a transition of some 10 ms
+RECORDED = {"first": STEPS - 4, "count": 3}  # steps of the run by the plan, for the trace
+MAX_SLOWDOWN = 1.03  # a busy machine adds its own
 
 
 class Machine:
@@ -112,9 +114,20 @@ def plan(machine, out):
     say("planning")
     summary = json.loads(machine.run(
         "plan", "--profile", out / "profile.csv", "--stages", STAGES, "--microbatches", MICROBATCHES, "--schedule", "1f1b",
-        "--blocking-power", out / "blocking.csv", "--gpu", machine.gpu_name(), "--out", out / "plan", "--json"))
+        "--blocking-power", out / "blocking.csv", "--switch-latency", SWITCH_LATENCY_MS, "--gpu", machine.gpu_name(),
+        "--out", out / "plan", "--json"))
     chosen = summary["shown_plan"]
     return next(row for row in summary["plans"] if row["plan"] == chosen)
+
+
+def trace(machine, out, plan_file):
+    """One trace of the plan and of the run that followed it. Returns by how much units took longer than planned."""
+    result = json.loads(machine.run(
+        "simulate", "--plan", plan_file, "--profile", out / "plan" / "profile.csv", "--blocking-power",
+        out / "blocking.csv", "--switch-latency", SWITCH_LATENCY_MS, "--measured", out / "plan-recording", "--trace",
+        out / "trace.json", "--json"))
+    differences = [unit["difference_pct"] for unit in result["measured"]["units"]]
+    return min(differences), max(differences)
 
 
 def show(baseline, planned, by_plan):
@@ -151,13 +164,20 @@ def main():
         say(f"training {STEPS} steps at the highest clocks")
         baseline = machine.train(out / "baseline")
         say(f"training {STEPS} steps by plan {planned['plan']:05}")
-        by_plan = machine.train(out / "plan-run", "--plan", out / "plan" / "plans" / f"{planned['plan']:05}.json")
+        plan_file = out / "plan" / "plans" / f"{planned['plan']:05}.json"
+        by_plan = machine.train(out / "plan-run", "--plan", plan_file, "--recording", out / "plan-recording",
+                                "--set", f"energy.recorded_steps={json.dumps(RECORDED)}")
+        units = trace(machine, out, plan_file)
 
     show(baseline, planned, by_plan)
     saved = 1 - mean(by_plan, "energy_j") / mean(baseline, "energy_j")
     slowdown = mean(by_plan, "time_s") / mean(baseline, "time_s")
     print(f"\nenergy {-saved:+.1%}, time {slowdown - 1:+.1%} (real training, simulated GPUs)")
+    print(f"against the plan: energy {mean(by_plan, 'energy_j') / planned['energy_j'] - 1:+.1%}, time "
+          f"{mean(by_plan, 'time_s') / planned['time_s'] - 1:+.1%}, units by stage and direction {units[0]:+.1f} to "
+          f"{units[1]:+.1f} %")
     print(f"report: file://{out}/plan/report.html")
+    print(f"plan and run on one time axis (open in ui.perfetto.dev): {out}/trace.json")
     problems = []
     if any(step.get("invalid") for step in baseline + by_plan):
         problems.append("this machine was too slow or too busy for the simulated GPUs: times and energies mean nothing")
