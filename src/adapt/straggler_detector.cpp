@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "core/error.h"
 
@@ -97,6 +98,7 @@ StragglerDetector::StragglerDetector(int ranks, const StragglerOptions& options)
   }
   allowance_ = (std::log(options.appears_at) + std::log(options.disappears_at)) / 2;
   common_noise_ = options.first_noise;
+  common_threshold_ = threshold_at(common_noise_);
   Rank first;
   first.median_difference = kMedianDifference * options.first_noise;
   ranks_.assign(static_cast<std::size_t>(ranks), first);
@@ -106,6 +108,7 @@ std::vector<SlowdownChange> StragglerDetector::observe(std::span<const RankItera
   check(ranks);
   for (const RankIteration& iteration : ranks) add(ranks_[static_cast<std::size_t>(iteration.rank)], iteration);
   follow_noise();
+  absorb_common_shift(ranks);
   std::vector<SlowdownChange> changes;
   for (const RankIteration& iteration : ranks) {
     if (auto change = judge(iteration.rank)) changes.push_back(*change);
@@ -170,6 +173,10 @@ double StragglerDetector::noise_of(const Rank& rank) const {
 
 double StragglerDetector::threshold(const Rank& rank) const {
   const double noise = noise_of(rank);
+  return noise == common_noise_ ? common_threshold_ : threshold_at(noise);
+}
+
+double StragglerDetector::threshold_at(double noise) const {
   const double by_noise = noise * siegmund_threshold(allowance_ / noise, options_.false_alarm_interval);
   return std::max(by_noise, allowance_);
 }
@@ -189,7 +196,7 @@ double StragglerDetector::recent_level(const Rank& rank, int iterations) const {
 
 bool StragglerDetector::is_slower(const Rank& rank) const {
   const double least = rank.level + allowance_;
-  return rank.seen >= 2 && rank.slower.sum > threshold(rank) && latest(rank, 0) > least && latest(rank, 1) > least;
+  return rank.seen >= 2 && latest(rank, 0) > least && latest(rank, 1) > least && rank.slower.sum > threshold(rank);
 }
 
 /// How slow a rank with an alarm is, when that is surely enough to report.
@@ -216,20 +223,27 @@ SlowdownCause StragglerDetector::cause_of(const Rank& rank) const {
   return SlowdownCause::straggler;
 }
 
-/// Whether most ranks have become slower together with this one.
-bool StragglerDetector::is_common(const Rank& alarmed) {
-  if (ranks_.size() < 2) return false;
-  const int iterations = alarmed.slower.iterations;
-  const double least = recent_level(alarmed, iterations) / 2;
+/// Where most ranks have become slower together, it is the common level that has changed.
+void StragglerDetector::absorb_common_shift(std::span<const RankIteration> ranks) {
+  // The least of all alarms: what is common is in every one of them.
+  double least = std::numeric_limits<double>::infinity();
+  int iterations = 0;
+  for (const RankIteration& iteration : ranks) {
+    const Rank& rank = ranks_[static_cast<std::size_t>(iteration.rank)];
+    if (rank.is_slow || !is_slower(rank) || cause_of(rank) != SlowdownCause::straggler) continue;
+    const double level = recent_level(rank, rank.slower.iterations);
+    if (level >= least) continue;
+    least = level;
+    iterations = rank.slower.iterations;
+  }
+  if (iterations == 0) return;
   std::vector<double> levels;
   for (const Rank& rank : ranks_) {
     if (rank.is_slow || rank.seen == 0 || cause_of(rank) != SlowdownCause::straggler) continue;
     const double level = recent_level(rank, iterations);
-    if (level >= least) levels.push_back(level);
+    if (level >= least / 2) levels.push_back(level);
   }
-  if (levels.size() < 2 || levels.size() * 2 <= ranks_.size()) return false;
-  move_common_level(median(levels));
-  return true;
+  if (levels.size() >= 2 && levels.size() * 2 > ranks_.size()) move_common_level(median(levels));
 }
 
 void StragglerDetector::move_common_level(double by) {
@@ -244,7 +258,6 @@ std::optional<SlowdownChange> StragglerDetector::judge(int index) {
   Rank& rank = ranks_[static_cast<std::size_t>(index)];
   if (rank.is_slow) return judge_slow(index);
   if (!is_slower(rank)) return std::nullopt;
-  if (cause_of(rank) == SlowdownCause::straggler && is_common(rank)) return std::nullopt;
   const int iterations = rank.slower.iterations;
   if (const auto level = confirmed_level(rank)) return set_level(index, *level, iterations);
   if (iterations >= kMostAlarmIterations) rank.slower = {};
@@ -293,6 +306,7 @@ void StragglerDetector::follow_noise() {
   noises.reserve(ranks_.size());
   for (const Rank& rank : ranks_) noises.push_back(rank.median_difference / kMedianDifference);
   common_noise_ = median(noises);
+  common_threshold_ = threshold_at(common_noise_);
 }
 
 void StragglerDetector::follow_common_level(std::span<const RankIteration> ranks) {

@@ -115,12 +115,13 @@ class StragglerDetector {
   void add(Rank& rank, const RankIteration& iteration) const;
   [[nodiscard]] double noise_of(const Rank& rank) const;
   [[nodiscard]] double threshold(const Rank& rank) const;
+  [[nodiscard]] double threshold_at(double noise) const;
   [[nodiscard]] double latest(const Rank& rank, std::size_t back) const;
   [[nodiscard]] double recent_level(const Rank& rank, int iterations) const;
   [[nodiscard]] bool is_slower(const Rank& rank) const;
   [[nodiscard]] std::optional<double> confirmed_level(const Rank& rank) const;
   [[nodiscard]] SlowdownCause cause_of(const Rank& rank) const;
-  [[nodiscard]] bool is_common(const Rank& alarmed);
+  void absorb_common_shift(std::span<const RankIteration> ranks);
   void move_common_level(double by);
   [[nodiscard]] std::optional<SlowdownChange> judge(int index);
   [[nodiscard]] std::optional<SlowdownChange> judge_slow(int index);
@@ -134,6 +135,7 @@ class StragglerDetector {
   std::vector<Rank> ranks_;
   double common_ = 0;  ///< log
   double common_noise_ = 0;
+  double common_threshold_ = 0;  ///< h at that noise
   double reported_common_ = 0;
 };
 
