@@ -8,6 +8,7 @@
 #include <functional>
 #include <iterator>
 #include <map>
+#include <ranges>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -45,8 +46,8 @@ std::vector<double> slack_s(const PipelineDag& dag, const Plan& plan, std::vecto
   std::vector<std::vector<int>> followers(dag.ops.size());
   for (const DagEdge& edge : dag.edges) followers[static_cast<std::size_t>(edge.from)].push_back(edge.to);
   std::vector<double> latest_end_s(dag.ops.size(), plan.time_s);
-  for (auto it = dag.topological_order.rbegin(); it != dag.topological_order.rend(); ++it) {
-    const auto op = static_cast<std::size_t>(*it);
+  for (const int index : std::views::reverse(dag.topological_order)) {
+    const auto op = static_cast<std::size_t>(index);
     for (const int follower : followers[op]) {
       const auto next = static_cast<std::size_t>(follower);
       latest_end_s[op] = std::min(latest_end_s[op], latest_end_s[next] - duration_s[next]);
@@ -176,6 +177,7 @@ class ErrorModel {
       add(row, profile, use->second, kind);
     }
     std::vector<KindError> list;
+    list.reserve(kinds.size());
     for (auto& [key, kind] : kinds) list.push_back(std::move(kind));
     return list;
   }

@@ -70,8 +70,8 @@ struct CapSearch {
 [[nodiscard]] CapSearch search_deadlines(const PlanForDeadline& plan_for, const DeadlineRange& range,
                                          const PowerCap& cap);
 
-/// The rows of a profile in which a GPU draws at most `power_w` on average over the op.
-[[nodiscard]] StageProfile within_gpu_power(const StageProfile& profile, double power_w);
+/// The rows of a profile in which a GPU draws at most `limit_w` on average over the op.
+[[nodiscard]] StageProfile within_gpu_power(const StageProfile& profile, double limit_w);
 
 /// A pipeline that runs under a cap.
 struct CappedJob {
