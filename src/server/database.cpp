@@ -138,10 +138,10 @@ std::optional<double> Statement::Rows::optional_number(int column) const {
 
 std::string Statement::Rows::text(int column) const {
   sqlite3_stmt* const statement = statement_->statement_.get();
-  const unsigned char* const begin = sqlite3_column_text(statement, column);
+  // The bytes of a text as they are stored, in UTF-8, without the terminator that column_text would add.
+  const auto* const begin = static_cast<const char*>(sqlite3_column_blob(statement, column));
   const int bytes = sqlite3_column_bytes(statement, column);
-  return begin == nullptr ? std::string()
-                          : std::string(reinterpret_cast<const char*>(begin), static_cast<std::size_t>(bytes));
+  return begin == nullptr ? std::string() : std::string(begin, static_cast<std::size_t>(bytes));
 }
 
 Transaction::Transaction(Database& database) : database_(&database) { database.execute("BEGIN IMMEDIATE"); }

@@ -83,7 +83,7 @@ void parse_retention(TomlTable table, StoreRetention& retention) {
 
 Role parse_role_of(TomlTable& table) {
   const std::optional<std::string> name = table.text("role");
-  if (!name) table.fail("an [[allow]] needs a role: \"read\", \"train\" or \"admin\"");
+  if (!name) table.fail(R"(an [[allow]] needs a role: "read", "train" or "admin")");
   const std::optional<Role> role = parse_role(*name);
   if (!role) table.fail_at("role", fmt::format("there is no role {}; there are read, train and admin", quote(*name)));
   return *role;

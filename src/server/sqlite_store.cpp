@@ -123,7 +123,7 @@ class SqliteStore::Writer {
   void commit(std::vector<Entry>& batch);
   void put_all(std::vector<Entry>& batch);
   void put(Entry& entry);
-  void fail_all(std::vector<Entry>& batch, StoreOutcome outcome, const std::string& why);
+  void fail_all(std::vector<Entry>& batch, StoreOutcome outcome, const std::string& why) const;
   void count(const std::vector<Entry>& batch);
   void expire();
   void refuse(Done done, StoreOutcome outcome);
@@ -241,7 +241,7 @@ void SqliteStore::Writer::put_all(std::vector<Entry>& batch) {
   transaction.commit();
 }
 
-void SqliteStore::Writer::fail_all(std::vector<Entry>& batch, StoreOutcome outcome, const std::string& why) {
+void SqliteStore::Writer::fail_all(std::vector<Entry>& batch, StoreOutcome outcome, const std::string& why) const {
   for (Entry& entry : batch) entry.outcome = outcome;
   const bool known = outcome == StoreOutcome::disk_full && statistics().disk_full;
   if (!known) log(why);
