@@ -17,7 +17,7 @@ Histogram& histogram_of(std::map<std::string, Histogram, std::less<>>& histogram
   return histograms.emplace(std::string(name), Histogram(bounds)).first->second;
 }
 
-MetricLabels job_labels(const JobSnapshot& job) { return {{"job", job.job}, {"model", job.model}}; }
+MetricLabels job_labels(const JobSnapshot& job) { return {{"job_id", job.job}, {"model", job.model}}; }
 
 void add_server(const ServerSnapshot& snapshot, Exposition& exposition) {
   exposition.gauge("build_info", "Version of the server; always 1.").add({{"version", LOWGEAR_VERSION}}, 1.0);
@@ -75,7 +75,7 @@ void add_plans(const std::vector<JobSnapshot>& jobs, Exposition& exposition) {
   MetricFamily& stragglers = exposition.gauge("train_stragglers", "Ranks that are slower than profiled, by cause.");
   for (const JobSnapshot& job : jobs) {
     const MetricLabels labels = job_labels(job);
-    info.add({{"job", job.job},
+    info.add({{"job_id", job.job},
               {"model", job.model},
               {"name", job.name},
               {"gpu", job.gpu},

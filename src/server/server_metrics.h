@@ -103,7 +103,8 @@ struct ServerSnapshot {
   const ServerActivity* activity = nullptr;  ///< null: nothing is counted
 };
 
-/// Prometheus' text format. Times are of the server's clock, energies what ranks report.
+/// Prometheus' text format. A job's id is the label `job_id`: `job` is what Prometheus calls its own targets. Times are
+/// of the server's clock, energies what ranks report.
 [[nodiscard]] std::string server_metrics(const ServerSnapshot& snapshot);
 
 }  // namespace lowgear

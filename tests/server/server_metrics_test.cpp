@@ -33,7 +33,7 @@ TEST(ServerMetrics, TellsOfJobsByState) {
   const std::string text = server_metrics(snapshot);
   EXPECT_THAT(text, HasSubstr("lowgear_server_jobs{state=\"running\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_server_jobs{state=\"failed\"} 0\n"));
-  EXPECT_THAT(text, HasSubstr("lowgear_train_ranks{job=\"j-1\",model=\"llama\",state=\"registered\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_train_ranks{job_id=\"j-1\",model=\"llama\",state=\"registered\"} 3\n"));
   EXPECT_THAT(text, HasSubstr("name=\"llama \\\"1b\\\"\""));
   EXPECT_THAT(text, HasSubstr("lowgear_build_info{version=\""));
 }
@@ -47,11 +47,11 @@ TEST(ServerMetrics, IterationsAreCountedByPhase) {
   snapshot.running = {running_job()};
   snapshot.running[0].activity = &activity;
   const std::string text = server_metrics(snapshot);
-  EXPECT_THAT(text, HasSubstr("lowgear_train_steps_total{job=\"j-1\",model=\"llama\"} 3\n"));
-  EXPECT_THAT(text, HasSubstr("lowgear_train_step_seconds_sum{job=\"j-1\",model=\"llama\"} 7\n"));
-  EXPECT_THAT(text, HasSubstr("lowgear_train_energy_joules_total{job=\"j-1\",model=\"llama\",phase=\"train\"} 80\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_train_steps_total{job_id=\"j-1\",model=\"llama\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_train_step_seconds_sum{job_id=\"j-1\",model=\"llama\"} 7\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_train_energy_joules_total{job_id=\"j-1\",model=\"llama\",phase=\"train\"} 80\n"));
   EXPECT_THAT(text,
-              HasSubstr("lowgear_train_step_energy_joules_count{job=\"j-1\",model=\"llama\",phase=\"baseline\"} 1\n"));
+              HasSubstr("lowgear_train_step_energy_joules_count{job_id=\"j-1\",model=\"llama\",phase=\"baseline\"} 1\n"));
 }
 
 TEST(ServerMetrics, NothingIsSavedWithoutABaselineAndItsError) {
@@ -66,10 +66,10 @@ TEST(ServerMetrics, NothingIsSavedWithoutABaselineAndItsError) {
   EXPECT_THAT(server_metrics(snapshot), Not(HasSubstr("saved")));
   job.saved_error_ratio = 0.01;
   const std::string text = server_metrics(snapshot);
-  EXPECT_THAT(text, HasSubstr("lowgear_train_saved_energy_ratio{job=\"j-1\",model=\"llama\","
+  EXPECT_THAT(text, HasSubstr("lowgear_train_saved_energy_ratio{job_id=\"j-1\",model=\"llama\","
                               "method=\"measured_baseline\"} 0.15\n"));
   EXPECT_THAT(text, HasSubstr("lowgear_train_saved_energy_error_ratio{"));
-  EXPECT_THAT(text, HasSubstr("lowgear_train_baseline_step_joules{job=\"j-1\",model=\"llama\"} 100\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_train_baseline_step_joules{job_id=\"j-1\",model=\"llama\"} 100\n"));
 }
 
 TEST(ServerMetrics, RequestsPlansAndDecisionsAreCounted) {
