@@ -34,6 +34,9 @@ constexpr auto kVerbs = std::to_array<Verb>({
      "lowgear monitor -- python3 train.py --epochs 1", declare_monitor},
     {"agent", "Set the clocks of this machine's GPUs for training processes, and always put them back",
      "lowgear agent --config /etc/lowgear/agent.toml --dry-run", declare_agent},
+    {"serve", "Keep training jobs on their frontier: profile, plan, watch and plan again, with a dashboard",
+     "lowgear serve --state /var/lib/lowgear-server --unix /run/lowgear-server/server.sock --listen 127.0.0.1:7787",
+     declare_serve},
     {"simgpu", "Make a simulated machine with GPUs for programs that use NVML, look into it, break it, load it",
      "lowgear simgpu create --state /dev/shm/simgpu --gpus 2xH100\n"
      "  lowgear simgpu run --state /dev/shm/simgpu --gpu 1 --time 10",

@@ -44,6 +44,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_doctor(CLI::App& app);
 [[nodiscard]] VerbAction declare_monitor(CLI::App& app);
 [[nodiscard]] VerbAction declare_agent(CLI::App& app);
+[[nodiscard]] VerbAction declare_serve(CLI::App& app);
 [[nodiscard]] VerbAction declare_simgpu(CLI::App& app);
 [[nodiscard]] VerbAction declare_train(CLI::App& app);
 [[nodiscard]] VerbAction declare_data(CLI::App& app);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/monotonic_clock.h"
 #include "core/number.h"
 #include "http/error.h"
 #include "http/target.h"
@@ -85,6 +86,33 @@ HttpResponse response_to(const std::exception& error) {
   return error_response(500, "internal", error.what());
 }
 
+/// Counts the answer on its way.
+class CountedReply final : public HttpReply {
+ public:
+  CountedReply(std::shared_ptr<HttpReply> reply, const ApiRoute& route, ServerActivity& activity)
+      : reply_(std::move(reply)), route_(&route), activity_(&activity), start_s_(monotonic_s()) {}
+
+  void send(HttpResponse response) override {
+    // How long a long poll takes says nothing.
+    const bool waits = route_->pattern.ends_with("/plan");
+    activity_->request(route_->method, route_->pattern, response.status,
+                       waits ? std::nullopt : std::optional(monotonic_s() - start_s_));
+    reply_->send(std::move(response));
+  }
+  [[nodiscard]] std::shared_ptr<EventStream> stream(HttpResponse head) override {
+    activity_->request(route_->method, route_->pattern, head.status, std::nullopt);
+    return reply_->stream(std::move(head));
+  }
+  [[nodiscard]] bool closed() const override { return reply_->closed(); }
+  void on_close(std::function<void()> callback) override { reply_->on_close(std::move(callback)); }
+
+ private:
+  std::shared_ptr<HttpReply> reply_;
+  const ApiRoute* route_;
+  ServerActivity* activity_;
+  double start_s_;
+};
+
 }  // namespace
 
 Job& ApiCall::job() const { return control_plane.job(captures.at(0)); }
@@ -143,10 +171,11 @@ Settled ApiCall::answer_when_stored(Json answer, int status) const {
 Api::Api(ControlPlane& control_plane, Authenticator& authenticator, std::function<std::string()> metrics)
     : control_plane_(&control_plane), authenticator_(&authenticator), metrics_(std::move(metrics)) {}
 
-void Api::handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+void Api::handle(const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
   try {
     const HttpTarget target = parse_target(request.path, request.query);
     Found found = find_route(request.method, target);
+    reply = std::make_shared<CountedReply>(std::move(reply), *found.route, control_plane_->activity());
     check_access(*found.route, *authenticator_, request);
     check_parameters(*found.route, target);
     ApiCall call{.request = request,

@@ -17,15 +17,12 @@ class Api {
   Api(ControlPlane& control_plane, Authenticator& authenticator, std::function<std::string()> metrics);
 
   /// Never throws: whatever goes wrong becomes an answer with a JSON error.
-  void handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply);
+  void handle(const HttpRequest& request, std::shared_ptr<HttpReply> reply);
 
  private:
   ControlPlane* control_plane_;
   Authenticator* authenticator_;
   std::function<std::string()> metrics_;
 };
-
-/// The OpenAPI 3.1 document of these requests.
-[[nodiscard]] std::string_view openapi_document();
 
 }  // namespace lowgear

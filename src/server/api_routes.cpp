@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "http/error.h"
-#include "server/api.h"
+#include "server/api_documents.h"
 #include "server/json_members.h"
 
 namespace lowgear {
@@ -187,7 +187,7 @@ void show_health(ApiCall& call) {
 }
 
 void show_openapi(ApiCall& call) {
-  call.reply->send(HttpResponse::with_body(200, "application/json", std::string(openapi_document())));
+  call.reply->send(HttpResponse::with_body(200, "application/json", std::string(api_document("openapi.json"))));
 }
 
 void show_metrics(ApiCall& call) {

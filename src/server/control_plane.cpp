@@ -196,6 +196,7 @@ void ControlPlane::submit(PlanningTask task) {
   environment_.planning->submit(std::move(task), [this, id](PlanningAnswer answer) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return;
+    activity_.plan(answer.verdict ? "profile" : answer.preliminary ? "quick" : "plan", answer.seconds);
     found->second->job->planned(std::move(answer), now_s());
     settle(*found->second->job);
   });
@@ -204,6 +205,10 @@ void ControlPlane::submit(PlanningTask task) {
 void ControlPlane::publish(Job& job, const JobChanges& changes) {
   Entry& of_job = entry(job);
   of_job.summary_due = of_job.summary_due || changes.summary_changed;
+  for (const Json& decision : changes.decisions) {
+    const std::string& kind = decision["kind"].get_ref<const std::string&>();
+    activity_.decision(kind, kind == "failed" ? "failed" : "applied");
+  }
   if (!events_.has_listeners()) return;
   for (const JobIteration& iteration : changes.iterations) {
     Json data = job.iteration_json(iteration);
@@ -302,6 +307,18 @@ void ControlPlane::tick() {
     events_.send("job", id, entry->job->summary());
     for (const int rank : entry->job->take_gpu_changes()) events_.send("gpu", id, entry->job->gpu_json(rank));
   }
+}
+
+ServerSnapshot ControlPlane::snapshot() const {
+  ServerSnapshot snapshot;
+  for (const auto& [id, entry] : entries_) {
+    ++snapshot.jobs[std::string(name(entry->job->state()))];
+    snapshot.waiting_for_plans += entry->waiters.size();
+    if (!entry->job->is_over()) snapshot.running.push_back(entry->job->snapshot());
+  }
+  snapshot.draining = draining_;
+  snapshot.activity = &activity_;
+  return snapshot;
 }
 
 void ControlPlane::drain() {

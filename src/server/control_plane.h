@@ -14,6 +14,7 @@
 #include "server/event_hub.h"
 #include "server/job.h"
 #include "server/planning_service.h"
+#include "server/server_metrics.h"
 #include "server/store.h"
 
 namespace lowgear {
@@ -76,6 +77,9 @@ class ControlPlane {
   void read_decisions(const Job& job, std::int64_t after, int limit,
                       std::function<void(std::vector<StoredDecision>)> done);
   [[nodiscard]] EventHub& events() { return events_; }
+  [[nodiscard]] ServerActivity& activity() { return activity_; }
+  /// What `/metrics` tells of jobs; the rest of it is left to the caller.
+  [[nodiscard]] ServerSnapshot snapshot() const;
 
   /// To be called about ten times a second: ends waits, follows signals, tells those who watch.
   void tick();
@@ -119,6 +123,7 @@ class ControlPlane {
   Job::Profiles profiles_;
   std::map<std::string, Signal> signals_;
   EventHub events_;
+  ServerActivity activity_;
   bool disk_full_ = false;
   bool draining_ = false;
 };

@@ -248,6 +248,8 @@ void Job::report(const RankReports& reports, double now_s) {
   while (const auto iteration = log_.next()) {
     collect(*iteration);
     react(*iteration, now_s);
+    const PlanVersion* plan = version(iteration->plan_version);
+    activity_.iteration(plan == nullptr ? "none" : name(plan->purpose), iteration->time_s, iteration->energy_j);
     changes_.iterations.push_back(history_.back());
     changes_.summary_changed = true;
   }

@@ -20,6 +20,7 @@
 #include "server/profile_sweep.h"
 #include "server/rank_cells.h"
 #include "server/rank_registry.h"
+#include "server/server_metrics.h"
 #include "server/store.h"
 
 namespace lowgear {
@@ -46,6 +47,13 @@ struct Baseline {
   int iterations = 0;
 };
 
+/// The last iterations of a plan for training against the baseline, as shares of it.
+struct Comparison {
+  double slowdown = 0;
+  std::optional<double> saved;
+  double saved_error = 0;
+};
+
 /// A rank that is slower than its profile.
 struct SlowRank {
   double factor = 1;
@@ -68,6 +76,7 @@ struct PlanningAnswer {
   std::uint64_t serial = 0;
   std::string reason;
   bool preliminary = false;  ///< a better one follows
+  double seconds = 0;        ///< that it took
   std::optional<JobPlan> plan;
   std::optional<ProfileVerdict> verdict;
   std::string error;  ///< why there is neither
@@ -147,6 +156,8 @@ class Job {
   [[nodiscard]] Json iterations_json(std::int64_t after, std::size_t limit) const;
   [[nodiscard]] Json iteration_json(const JobIteration& iteration) const;
   [[nodiscard]] Json gpu_json(int rank) const;
+  /// For `/metrics`.
+  [[nodiscard]] JobSnapshot snapshot() const;
 
   static constexpr std::size_t kKeptIterations = 2'000;
   static constexpr std::size_t kKeptVersions = 8;
@@ -191,6 +202,7 @@ class Job {
   void renew_baseline(double now_s);
   [[nodiscard]] std::int64_t next_boundary(double now_s) const;
   [[nodiscard]] Recent recent() const;
+  [[nodiscard]] std::optional<Comparison> comparison() const;
   [[nodiscard]] const PlanVersion* version(int number) const;
   [[nodiscard]] std::map<int, SlowRank> slow_ranks() const;
   [[nodiscard]] std::vector<double> guard_times(const JobPlan& plan) const;
@@ -243,6 +255,7 @@ class Job {
   std::vector<std::pair<double, double>> frontier_;
   std::shared_ptr<const PlanVersion> training_version_;  ///< newest for training
   int first_training_version_ = 0;
+  JobActivity activity_;
   std::int64_t decisions_ = 0;
   JobChanges changes_;
   std::set<int> gpu_changes_;

@@ -27,6 +27,56 @@ Json power_limit_json(const std::optional<PowerLimit>& limit) {
 
 }  // namespace
 
+/// Only against what was measured: a saving against anything else would be a guess.
+std::optional<Comparison> Job::comparison() const {
+  const Recent now = recent();
+  const bool trains = !versions_.empty() && versions_.back()->purpose == PlanPurpose::train && now.iterations > 0;
+  if (!trains || !baseline_) return std::nullopt;
+  Comparison comparison;
+  comparison.slowdown = now.time_s / baseline_->time_s - 1;
+  if (now.energy_j && baseline_->energy_j) {
+    const double ratio = *now.energy_j / *baseline_->energy_j;
+    comparison.saved = 1 - ratio;
+    comparison.saved_error =
+        ratio * std::hypot(now.energy_error_j / *now.energy_j, baseline_->energy_error_j / *baseline_->energy_j);
+  }
+  return comparison;
+}
+
+JobSnapshot Job::snapshot() const {
+  JobSnapshot snapshot{.job = id_,
+                       .name = spec_.name,
+                       .model = spec_.model,
+                       .gpu = spec_.gpu,
+                       .schedule = spec_.schedule_is_csv ? "csv" : spec_.schedule,
+                       .state = std::string(name(state_)),
+                       .simulated = ranks_.simulated(),
+                       .ranks = ranks_.size(),
+                       .registered = ranks_.registered(),
+                       .plan_version = plan_version(),
+                       .slowdown_allowed_ratio = (slowdown_pct_ + guard_pct_) / 100,
+                       .planned_step_s = {},
+                       .planned_step_j = {},
+                       .baseline = {},
+                       .saved_ratio = {},
+                       .saved_error_ratio = {},
+                       .slowdown_ratio = {},
+                       .stragglers = {},
+                       .activity = &activity_};
+  if (training_version_ && training_version_->time_s > 0) {
+    snapshot.planned_step_s = training_version_->time_s;
+    snapshot.planned_step_j = training_version_->energy_j;
+  }
+  if (baseline_) snapshot.baseline = JobSnapshot::Baseline{baseline_->time_s, baseline_->energy_j};
+  if (const auto compared = comparison()) {
+    snapshot.slowdown_ratio = compared->slowdown;
+    snapshot.saved_ratio = compared->saved;
+    if (compared->saved) snapshot.saved_error_ratio = compared->saved_error;
+  }
+  for (const auto& [rank, slow] : slow_ranks()) ++snapshot.stragglers[slow.cause];
+  return snapshot;
+}
+
 Json Job::summary() const {
   const PlanVersion* newest = versions_.empty() ? nullptr : versions_.back().get();
   const Recent now = recent();
@@ -65,16 +115,11 @@ Json Job::summary() const {
                   {"stragglers", std::move(stragglers)},
                   {"power_cap", power_limit_json(power_limit_)},
                   {"settings", {{"slowdown_pct", slowdown_pct_}, {"guard_pct", guard_pct_}}}};
-  // Only against what was measured: a saving against anything else would be a guess.
-  const bool trains = newest != nullptr && newest->purpose == PlanPurpose::train && now.iterations > 0;
-  if (trains && baseline_) {
-    summary["slowdown_pct"] = (now.time_s / baseline_->time_s - 1) * 100;
-    if (now.energy_j && baseline_->energy_j) {
-      const double ratio = *now.energy_j / *baseline_->energy_j;
-      const double error =
-          ratio * std::hypot(now.energy_error_j / *now.energy_j, baseline_->energy_error_j / *baseline_->energy_j);
-      summary["saved_pct"] = (1 - ratio) * 100;
-      summary["saved_error_pct"] = error * 100;
+  if (const auto compared = comparison()) {
+    summary["slowdown_pct"] = compared->slowdown * 100;
+    if (compared->saved) {
+      summary["saved_pct"] = *compared->saved * 100;
+      summary["saved_error_pct"] = compared->saved_error * 100;
     }
   }
   return summary;

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/monotonic_clock.h"
 
 namespace lowgear {
 namespace {
@@ -21,10 +22,14 @@ constexpr std::size_t kKeptJobs = 16;
 
 PlanningAnswer answer_task(JobPlanner& planner, const PlanningTask& task,
                            const std::function<void(PlanningAnswer)>& preliminary) {
-  PlanningAnswer answer{.serial = task.serial, .reason = task.reason, .plan = {}, .verdict = {}, .error = {}};
+  PlanningAnswer answer;
+  answer.serial = task.serial;
+  answer.reason = task.reason;
+  const double start_s = monotonic_s();
   try {
     if (task.kind == PlanningTask::Kind::judge_profile) {
       answer.verdict = planner.judge_profile(task.conditions);
+      answer.seconds = monotonic_s() - start_s;
       return answer;
     }
     if (task.quick_first && preliminary) {
@@ -32,6 +37,7 @@ PlanningAnswer answer_task(JobPlanner& planner, const PlanningTask& task,
         PlanningAnswer first = answer;
         first.preliminary = true;
         first.plan = std::move(quick);
+        first.seconds = monotonic_s() - start_s;
         preliminary(std::move(first));
       }
     }
@@ -39,6 +45,7 @@ PlanningAnswer answer_task(JobPlanner& planner, const PlanningTask& task,
   } catch (const std::exception& error) {
     answer.error = error.what();
   }
+  answer.seconds = monotonic_s() - start_s;
   return answer;
 }
 
@@ -79,7 +86,10 @@ class PlanningThreads::Worker {
     try {
       give(answer_task(planner_for(task), task, give));
     } catch (const std::exception& error) {  // a model for which there is no planner
-      give({.serial = task.serial, .reason = task.reason, .plan = {}, .verdict = {}, .error = error.what()});
+      PlanningAnswer answer;
+      answer.serial = task.serial;
+      answer.error = error.what();
+      give(std::move(answer));
     }
   }
 
