@@ -51,7 +51,7 @@ export class Figures {
     const limit_pct = guardLimit_pct(job);
     const isPast = units.isNumber(job.slowdown_pct) && job.slowdown_pct > limit_pct;
     time.show(`Iteration time, ${basis}`, units.time(job.time_s), [
-      units.isNumber(job.slowdown_pct) ? `${units.signedPercent(job.slowdown_pct, 1)} of the ${basis} baseline` : 'no baseline',
+      units.isNumber(job.slowdown_pct) ? `${units.signedPercent(job.slowdown_pct, 1)} against the ${basis} baseline` : 'no baseline',
       `guard ${units.signedPercent(limit_pct, 1)}`, `planned ${units.time(job.planned_time_s)}`].join(' · '), isPast ? 'bad' : '');
     energy.show(`Energy per iteration, ${basis}`, units.energy(job.energy_j),
       `all ${counted(job.ranks, 'rank')} · planned ${units.energy(job.planned_energy_j)}`);

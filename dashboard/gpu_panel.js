@@ -3,13 +3,14 @@ import shared from './shared.js';
 import {kPowerWindow} from './job_store.js';
 import {serverNow_s} from './api.js';
 import {button, panel, setClass, setText} from './parts.js';
-import {basisOf, counted} from './words.js';
+import {basisOf, counted, duration} from './words.js';
 
 const {element, units} = shared;
 
 const kPerPage = 24;
 const kWidth = 200;
 const kHeight = 44;
+const kShortestWindow_s = 20;
 
 const svgNode = (name, attributes) => {
   const node = document.createElementNS('http://www.w3.org/2000/svg', name);
@@ -29,7 +30,8 @@ class Tile {
     this.node = element('li', {}, [this.name, this.power, this.svg, this.detail]);
   }
 
-  update(row, points, top_w) {
+  // `window_s`: how much time the plot spans; `top_w`: its highest power.
+  update(row, points, {window_s, top_w}) {
     setClass(this.node, row.problems.length ? 'tile attention' : 'tile');
     setText(this.name, `GPU ${row.rank}${row.host ? ` · ${row.host}` : ''}`);
     setText(this.power, units.isNumber(row.now.power_w) ? `${units.fixed(row.now.power_w, 0)}\u00a0W` : units.fixed(null));
@@ -37,7 +39,7 @@ class Tile {
     const heat = units.isNumber(row.now.temperature_c) ? `${units.fixed(row.now.temperature_c, 0)}\u00a0°C` : '– °C';
     setText(this.detail, [`${units.energy(row.report.energy_j)} per iteration`, clock, heat, ...row.problems].join(' · '));
     const end_s = serverNow_s();
-    const x = (time_s) => kWidth * (1 - (end_s - time_s) / kPowerWindow);
+    const x = (time_s) => kWidth * (1 - (end_s - time_s) / window_s);
     const y = (power_w) => kHeight - 2 - (kHeight - 4) * power_w / top_w;
     const line = d3.svg.line().x((point) => x(point.time_s)).y((point) => y(point.power_w)).interpolate('step-after')
       .defined((point) => units.isNumber(point.power_w));
@@ -100,10 +102,12 @@ export class GpuPanel {
     const points = shown.map((row) => this.store.power.get(row.rank) || []);
     const top_w = Math.max(1, ...shown.map((row) => row.power_limit_w || 0),
       ...points.flat().map((point) => point.power_w || 0));
-    shown.forEach((row, i) => this.tiles[i].update(row, points[i], top_w));
+    const first_s = d3.min(points.flat(), (point) => point.time_s) ?? Infinity;
+    const window_s = Math.min(kPowerWindow, Math.max(kShortestWindow_s, serverNow_s() - first_s));
+    shown.forEach((row, i) => this.tiles[i].update(row, points[i], {window_s, top_w}));
     const which = pages > 1 ? `${first + 1} to ${first + shown.length} of ${counted(this.rows.length, 'GPU')}. ` : '';
-    setText(this.caption, `${which}The last ${kPowerWindow / 60} minutes, as far as this page was open; all scales go from 0 ` +
-      `to ${units.fixed(top_w, 0)} W. Dashed: the GPU's power limit.`);
+    setText(this.caption, `${which}The last ${duration(window_s)} (at most ${kPowerWindow / 60} min, since this page was opened), all on one scale ` +
+      `from 0 to ${units.fixed(top_w, 0)} W. Dashed: the GPU's power limit.`);
   }
 
   onTheme() {}

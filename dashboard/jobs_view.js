@@ -44,7 +44,7 @@ const kColumns = [
   {head: 'Iteration', text: (job) => (units.isNumber(job.iteration) ? job.iteration.toLocaleString('en') : units.fixed(null)),
     sort: (job) => job.iteration},
   {head: 'Iteration time', fill: (cell, job) => two(cell, units.time(job.time_s),
-    `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} of plan`), sort: (job) => job.time_s},
+    `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`), sort: (job) => job.time_s},
   {head: 'Energy per iteration', text: (job) => units.energy(job.energy_j), sort: (job) => job.energy_j},
   {head: 'Energy saved', fill: (cell, job) => two(cell, savedText(job),
     units.isNumber(job.saved_pct) ? `of a ${basisOf(job)} baseline` : 'no baseline'), sort: (job) => job.saved_pct},
@@ -104,8 +104,8 @@ export class JobsView {
     });
     this.count = element('p', {class: 'caption'});
     this.panel = panel('Jobs', {tools: [this.search, ...this.choices], css: 'jobs'}, [this.count, this.table.node]);
-    this.none = message('No jobs yet', 'A job appears here when its first rank registers: give the training processes ' +
-      'the address of this server, for example with lowgear train --server. A plan is made once all ranks are there.');
+    this.none = message('No jobs yet', 'A job appears here when its first rank registers with this server. It is planned ' +
+      'for once all its ranks are there.');
     this.container.replaceChildren(element('h1', {class: 'visually-hidden', text: 'Jobs'}), this.panel.node, this.none);
   }
 

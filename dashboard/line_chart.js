@@ -5,7 +5,7 @@ import {button, uniqueId} from './parts.js';
 const {element, interaction, readout, units} = shared;
 
 const kSpans = [[50, '50'], [200, '200'], [1000, '1,000'], [Infinity, 'All']];
-const kMargin = {left: 58, right: 78, top: 12, bottom: 40};
+const kMargin = {left: 66, right: 78, top: 12, bottom: 40};
 const kLabelPx = 14;
 
 const svgNode = (name) => document.createElementNS('http://www.w3.org/2000/svg', name);

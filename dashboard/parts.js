@@ -60,5 +60,10 @@ export class TableBehind {
 
 export const stateChip = (job) => element('span', {class: `chip state-${job.state}`, text: job.state});
 
-// What happens is said aloud, one thing at a time.
-export const announce = (text) => setText(document.getElementById('announcer'), text);
+// What happens is said aloud, one thing after the other.
+export const announce = (text) => {
+  const kKept = 5;
+  const log = document.getElementById('announcer');
+  log.append(element('p', {text}));
+  while (log.children.length > kKept) log.firstChild.remove();
+};

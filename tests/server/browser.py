@@ -126,12 +126,11 @@ class Browser:
         return answer["result"].get("value")
 
     def wait(self, expression, what="", patience_s=15):
-        """Waits until the expression is truthy and returns it."""
+        """Waits until the expression is truthy; one that throws is not yet."""
         end = time.monotonic() + patience_s
         while True:
-            value = self.value(f"(() => {{ try {{ return {expression} }} catch (error) {{ return null }} }})()")
-            if value:
-                return value
+            if self.value(f"(() => {{ try {{ return Boolean({expression}) }} catch {{ return false }} }})()"):
+                return
             if time.monotonic() > end:
                 raise BrowserError(f"waited in vain until {what or expression}")
             time.sleep(0.05)

@@ -63,7 +63,7 @@ class MockJob:
         self.registered, self.reason = self.world, None
         self.settings = {"slowdown_pct": 0, "guard_pct": 2}
         self.stragglers, self.power_cap, self.silent = [], None, set()
-        self.decisions, self.version, self.iterations = [], 0, []
+        self.decisions, self.version, self.from_iteration, self.iterations = [], 0, 0, []
         self.finished_s = None
         self.heard_s = [time.time()] * self.world
         if state != "registering":
@@ -75,7 +75,8 @@ class MockJob:
 
     def decide(self, kind, reason, version=None):
         with self.lock:
-            self.version = version or self.version
+            if version:
+                self.version, self.from_iteration = version, len(self.iterations)
             number = len(self.decisions) + 1
             decision = {"job": self.id, "id": number, "time_s": self.created_s + 2.4 * len(self.iterations), "kind": kind,
                         "plan_version": self.version, "reason": reason}
@@ -91,8 +92,7 @@ class MockJob:
             if number == PROFILE_UNTIL:
                 decisions.append(self.decide("plan", "planned from a profile of 6 clocks: 14.6 % less energy at +0.4 % time", 3))
             planned_time, planned_energy = self.planned(number)
-            slow = max([1.0] + [straggler["factor"] for straggler in self.stragglers])
-            time_s = planned_time * slow * (1.004 + 0.004 * wave(number))
+            time_s = planned_time * (1.004 + 0.004 * wave(number))
             energy = planned_energy * (1.001 + 0.006 * wave(number, 3))
             iteration = {"job": self.id, "iteration": number, "time_s": time_s, "energy_j": energy, "power_w": energy / time_s,
                          "plan_version": self.version, "planned_time_s": planned_time, "planned_energy_j": planned_energy}
@@ -109,6 +109,9 @@ class MockJob:
         if number < PROFILE_UNTIL:
             step = (number - BASELINE_UNTIL) // 6
             return 2.40 * (1 + 0.045 * step), 1525.0 * self.world * (1 - 0.045 * step)
+        if self.stragglers:
+            factor = self.stragglers[0]["factor"]
+            return 2.41 * factor, 1302.6 * self.world * (1 - 0.4 * (factor - 1))
         return 2.41, 1302.6 * self.world
 
     # --- what is answered -----------------------------------------------------------------------------------------------
@@ -137,7 +140,7 @@ class MockJob:
                 "microbatches": 8, "created_s": self.created_s, "finished_s": self.finished_s, "ranks": self.world,
                 "registered": self.registered, "iteration": number - 1 if number else None, "plan_version": self.version,
                 "purpose": "train" if trains else "profile" if has_baseline else "baseline" if self.version else None,
-                "from_iteration": PROFILE_UNTIL if trains else BASELINE_UNTIL if has_baseline else 0,
+                "from_iteration": self.from_iteration,
                 "time_s": time_s, "energy_j": energy, "planned_time_s": planned_time, "planned_energy_j": planned_energy,
                 "baseline": baseline, "saved_pct": 100 * (1 - energy / baseline["energy_j"]) if trains else None,
                 "saved_error_pct": 0.3 if trains else None,

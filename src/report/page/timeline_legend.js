@@ -5,6 +5,7 @@ const timelineLegend = (() => {
     const [width, barsHeight, stripHeight] = [300, 30, 10];
     const svg = d3.select(document.createElementNS('http://www.w3.org/2000/svg', 'svg'))
       .attr({width: width + 40, height: barsHeight + stripHeight + 20, role: 'img',
+        viewBox: `0 0 ${width + 40} ${barsHeight + stripHeight + 20}`,
         'aria-label': `Colours by clock. Busy time of the chosen plan: ${timelineData.describeClocks(ops)}`});
     const x = d3.scale.linear().domain(high > low ? [low, high] : [low - 1, high + 1]).range([16, width]);
     const bars = timelineData.timeByClock(ops);

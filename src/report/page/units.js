@@ -31,11 +31,14 @@ const units = (() => {
       : largest >= 1e4 ? {name: 'kJ', factor: 1e-3}
         : largest >= 1 ? {name: 'J', factor: 1} : {name: 'mJ', factor: 1e3};
 
+  const powerUnit = (largest) =>
+    largest >= 1e6 ? {name: 'MW', factor: 1e-6} : largest >= 1e4 ? {name: 'kW', factor: 1e-3} : {name: 'W', factor: 1};
+
   const withUnit = (value, unit, digits) =>
     isNumber(value) ? `${significant(value * unit.factor, digits)}\u00a0${unit.name}` : kDash;
   const time = (value, digits = 4) => withUnit(value, timeUnit(Math.abs(value)), digits);
   const energy = (value, digits = 4) => withUnit(value, energyUnit(Math.abs(value)), digits);
-  const power = (value) => isNumber(value) ? `${significant(value, 4)}\u00a0W` : kDash;
+  const power = (value) => withUnit(value, powerUnit(Math.abs(value)), 4);
   const percent = (value, digits) => isNumber(value) ? `${fixed(value, digits)}\u00a0%` : kDash;
   const signedPercent = (value, digits) => isNumber(value) ? `${signed(value, digits)}\u00a0%` : kDash;
 

@@ -1,0 +1,446 @@
+"""The dashboard in headless Chromium, with made-up figures of mock_server.py: that it is live, says what is what, can be
+used with keys, on a telephone and with a thousand ranks, and keeps its own security policy."""
+
+import json
+import os
+import re
+import time
+import unittest
+
+from browser import Browser, find_chromium
+from mock_server import MockJob, MockServer, scenario
+
+NEEDED = os.environ.get("LOWGEAR_REQUIRE_BROWSER") == "1"
+SKIP_CODE = 77
+LIVE = "document.documentElement.dataset.connection === 'live'"
+TEXT = "document.getElementById('main').innerText"
+
+# Text whose contrast with what is behind it is below 4.5, as [text, contrast]. Disabled controls are exempt (WCAG 1.4.3).
+WEAK_TEXT = """(() => {
+  const parse = (text) => {
+    const [r, g, b, a = 1] = (text.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
+    return [r, g, b, a];
+  };
+  const over = ([r, g, b, a], below) => [r, g, b].map((v, i) => v * a + below[i] * (1 - a));
+  const behind = (node) => {
+    const layers = [];
+    for (let at = node; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
+    return layers.reverse().reduce((below, layer) => over(layer, below), [255, 255, 255]);
+  };
+  const luminance = (rgb) => rgb.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+    .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const contrast = (a, b) => {
+    const [x, y] = [luminance(a), luminance(b)].sort((p, q) => q - p);
+    return (x + 0.05) / (y + 0.05);
+  };
+  const weak = [];
+  let checked = 0;
+  for (const node of document.querySelectorAll('body *')) {
+    const hasText = [...node.childNodes].some((child) => child.nodeType === 3 && child.textContent.trim());
+    const isHidden = !node.checkVisibility() || node.closest('.visually-hidden, .skip, :disabled, option');
+    if (!hasText || isHidden) continue;
+    const style = getComputedStyle(node);
+    const colour = parse(node instanceof SVGElement ? style.fill : style.color);
+    colour[3] *= Number(style.opacity);
+    const below = behind(node);
+    const value = contrast(over(colour, below), below);
+    ++checked;
+    if (value < 4.5) weak.push([node.textContent.trim().slice(0, 40), value.toFixed(2)]);
+  }
+  return {checked, weak};
+})()"""
+
+
+class DashboardTest(unittest.TestCase):
+    browser = None
+
+    @classmethod
+    def setUpClass(cls):
+        cls.browser = Browser()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.browser.close()
+
+    def setUp(self):
+        self.servers = []
+        self.expected_complaints = None
+        self.browser.resize(1400, 1000)
+        self.browser.set_dark(False)
+
+    def tearDown(self):
+        self.browser.go("about:blank")
+        self.browser.wait("location.href === 'about:blank'")
+        complaints, self.browser.complaints = self.browser.complaints, []
+        for server in self.servers:
+            server.stop()
+        unexpected = [c for c in complaints if not (self.expected_complaints and re.search(self.expected_complaints, c))]
+        self.assertEqual(unexpected, [], "the browser's console")
+
+    def serve(self, jobs, **options):
+        server = MockServer(jobs, **options).start()
+        self.servers.append(server)
+        return server
+
+    def open(self, server, where="#/", until=LIVE):
+        self.browser.go(server.url + where)
+        self.browser.wait(until, f"{where} is shown")
+
+    def open_job(self, job, where="#/jobs/j-1"):
+        server = self.serve([job])
+        self.open(server, where, f"{LIVE} && document.querySelector('.card .value')")
+        return server
+
+    def text(self, selector):
+        return self.browser.value(f"document.querySelector({json.dumps(selector)}).innerText")
+
+    def count(self, selector):
+        return self.browser.value(f"document.querySelectorAll({json.dumps(selector)}).length")
+
+    def wait_text(self, part, selector="#main"):
+        self.browser.wait(f"document.querySelector({json.dumps(selector)}).textContent.includes({json.dumps(part)})",
+                          f"{selector} says {part}")
+
+
+class IsLive(DashboardTest):
+    def test_iterations_arrive(self):
+        job = MockJob(iterations=60)
+        server = self.open_job(job)
+        self.browser.wait("document.documentElement.dataset.iteration === '59'")
+        self.assertEqual(self.browser.value("document.querySelector('.line-chart').dataset.points"), "60")
+        for _ in range(3):
+            server.iterate(job)
+        self.browser.wait("document.documentElement.dataset.iteration === '62'")
+        self.browser.wait("document.querySelector('.line-chart').dataset.points === '63'", "the plot has them")
+        self.wait_text(f"{job.gpu(3, 62)['power_w']:.0f}\u00a0W", ".tile:nth-child(4) .power")
+        self.browser.wait("document.querySelector('.tile .series').getTotalLength() > 0", "power is drawn")
+
+    def test_a_decision_appears_and_is_said_aloud(self):
+        job = MockJob(iterations=60)
+        server = self.open_job(job)
+        before = self.count(".decisions li")
+        server.decide(job, "straggler", "rank 2 is slower by a factor of 1.2")
+        self.wait_text("rank 2 is slower by a factor of 1.2", ".decisions li:first-child")
+        self.assertEqual(self.count(".decisions li"), before + 1)
+        self.assertEqual(self.browser.value("document.getElementById('announcer').lastChild.textContent"),
+                         "Decision: rank 2 is slower by a factor of 1.2")
+
+    def test_comes_back_when_the_server_does_and_asks_for_what_it_missed(self):
+        self.expected_complaints = "ERR_CONNECTION_REFUSED|ERR_INCOMPLETE|ERR_CONNECTION_RESET"
+        job = MockJob(iterations=60)
+        server = self.open_job(job)
+        server.stop()
+        self.servers.clear()
+        self.wait_text("The server does not answer", ".alerts")
+        self.wait_text("Not connected", "#connection")
+        for _ in range(5):
+            job.iterate()
+        job.decide("plan", "decided while nobody looked", 4)
+        server.start()
+        self.servers.append(server)
+        self.browser.wait(LIVE, "it is live again", patience_s=30)
+        self.browser.wait("document.documentElement.dataset.iteration === '64'")
+        self.wait_text("decided while nobody looked", ".decisions li:first-child")
+        server.decide(job, "cap", "decided afterwards")
+        self.wait_text("decided afterwards", ".decisions li:first-child")
+        ids = self.browser.value("[...document.querySelectorAll('.decisions li')].map((line) => Number(line.dataset.id))")
+        self.assertEqual(ids, sorted((d["id"] for d in job.decisions), reverse=True), "each once, newest first")
+        self.assertNotIn("does not answer", self.browser.value(TEXT))
+
+    def test_a_new_plan_brings_frontier_and_timeline(self):
+        job = MockJob(iterations=30)
+        server = self.open_job(job)
+        self.wait_text("There is a timeline once the first plan is computed")
+        self.wait_text("No baseline" if job.summary()["baseline"] is None else "trying out clocks")
+        for _ in range(15):
+            server.iterate(job)
+        self.browser.wait("Number(document.querySelector('.timeline canvas')?.dataset.visibleOps) === 64", "the timeline is drawn")
+        self.browser.wait("document.querySelector('.frontier .curve')?.getTotalLength() > 200", "the frontier is drawn")
+        self.assertEqual(self.count(".frontier .point"), 3)
+
+    def test_the_list_follows_jobs(self):
+        jobs = [MockJob("j-1", name="first"), MockJob("j-2", name="second")]
+        server = self.serve(jobs)
+        self.open(server)
+        server.iterate(jobs[0])
+        self.browser.wait("document.querySelector('.jobs tbody').textContent.includes('60')", "the iteration is counted")
+        jobs[1].state_override = "failed"
+        server.send("job", jobs[1].summary())
+        self.wait_text("failed", ".jobs tbody")
+
+    def test_events_may_be_cut_anywhere(self):
+        self.open(self.serve([]))
+        seen = self.browser.value("""(async () => {
+          const {EventParser} = await import('/assets/event_stream.js');
+          const text = ': hello\\r\\n\\r\\nevent: job\\r\\ndata: {"a":\\ndata: 1}\\n\\ndata: x\\r\\revent: lost\\n\\nevent:job\\ndata:y\\n\\n';
+          const results = new Set();
+          for (let i = 0; i <= text.length; ++i) {
+            for (let j = i; j <= text.length; ++j) {
+              const events = [];
+              const parser = new EventParser((name, data) => events.push([name, data]));
+              [text.slice(0, i), text.slice(i, j), text.slice(j)].forEach((part) => parser.push(part));
+              results.add(JSON.stringify(events));
+            }
+          }
+          return [...results];
+        })()""")
+        self.assertEqual([json.loads(text) for text in seen], [[["job", '{"a":\n1}'], ["message", "x"], ["job", "y"]]])
+
+
+class SaysWhatIsWhat(DashboardTest):
+    def test_a_simulated_job_has_nothing_measured(self):
+        self.open_job(MockJob(simulated=True))
+        self.wait_text("Energy saved, simulated")
+        self.assertNotIn("measured", self.browser.value("document.body.textContent").lower())
+
+    def test_a_measured_job_has_nothing_simulated(self):
+        self.open_job(MockJob(simulated=False))
+        self.wait_text("Energy saved, measured")
+        self.assertNotIn("simulated", self.browser.value(TEXT).lower())
+
+    def test_no_saving_without_a_baseline(self):
+        self.open_job(MockJob(iterations=4))
+        self.wait_text("No baseline has been taken, so no saving is claimed.")
+        self.assertEqual(self.text(".card .value"), "–")
+        self.assertNotRegex(self.browser.value(TEXT), r"saved[^%]*\d %")
+
+    def test_a_saving_stands_with_its_error_and_its_baseline(self):
+        job = MockJob(simulated=False)
+        self.open_job(job)
+        self.assertEqual(self.text(".card .value"), f"{job.summary()['saved_pct']:.1f} ± 0.3\u00a0%")
+        self.assertRegex(self.text(".card .detail"), r"against a measured baseline: 6100.J ± 8\.8.J, 5 iterations at full clocks")
+
+    def test_a_saving_within_its_error_is_not_shown_as_one(self):
+        job = MockJob()
+        summary = job.summary()
+        job.summary = lambda: {**summary, "saved_pct": 0.2, "saved_error_pct": 0.3}
+        self.open_job(job)
+        self.assertEqual(self.browser.value("document.querySelector('.card .value').className.trim()"), "value")
+
+    def test_silent_ranks_and_stragglers_are_alerts(self):
+        job = MockJob()
+        job.silent, job.stragglers = {3}, [{"rank": 2, "factor": 1.2, "cause": "reported"}]
+        self.open_job(job)
+        self.wait_text("Nothing heard from rank 3", ".alerts")
+        self.wait_text("Rank 2 is slower by a factor of 1.20 (reported)", ".alerts")
+        self.assertEqual(self.count(".ranks tr.attention"), 2)
+
+    def test_an_unknown_job(self):
+        self.expected_complaints = "status of 404"
+        self.open(self.serve([]), "#/jobs/j-9", "document.querySelector('.message-title')?.textContent === 'Not found'")
+
+    def test_no_jobs(self):
+        self.open(self.serve([]))
+        self.wait_text("No jobs yet")
+
+    def test_a_job_that_waits_for_ranks(self):
+        job = MockJob(iterations=0, state="registering")
+        job.registered = 2
+        self.open_job(job)
+        self.wait_text("waiting for all ranks to register: 2 of 4 ranks")
+        self.wait_text("No iteration has been reported yet")
+        self.wait_text("Nothing was decided yet")
+
+    def test_hostile_names_are_text(self):
+        hostile = '<img id="injected" src=x onerror="throw 1">'
+        job = MockJob(name=hostile)
+        job.decide(hostile, hostile, 3)
+        server = self.open_job(job)
+        self.assertEqual(self.text("h1"), hostile)
+        self.open(server)
+        self.wait_text(hostile)
+        self.assertEqual(self.count("#injected"), 0)
+
+
+class AsksForAToken(DashboardTest):
+    def test_until_it_is_right(self):
+        self.expected_complaints = "status of 401"
+        server = self.serve([MockJob()], token="right")
+        self.open(server, until="document.activeElement.closest('.sign-in')")
+        self.browser.type("wrong")
+        self.browser.key("Enter")
+        self.wait_text("The token is not known to the server.")
+        self.browser.wait("document.activeElement.closest('.sign-in')")
+        self.browser.type("right")
+        self.browser.key("Enter")
+        self.browser.wait(LIVE)
+        self.wait_text("llama-1b")
+        self.assertEqual(self.browser.value("Object.keys(localStorage).join()"), "", "the token does not outlive the tab")
+        self.browser.value("document.getElementById('sign-out').click()")
+        self.browser.wait("document.querySelector('.sign-in')", "it asks again")
+        self.assertEqual(self.browser.value("sessionStorage.length"), 0)
+
+
+class IsUsable(DashboardTest):
+    def expect_readable(self):
+        seen = self.browser.value(WEAK_TEXT)
+        self.assertGreater(seen["checked"], 30)
+        self.assertEqual(seen["weak"], [])
+
+    def test_contrast_in_both_themes(self):
+        job = MockJob(iterations=60)
+        job.silent, job.stragglers = {3}, [{"rank": 2, "factor": 1.2, "cause": "reported"}]
+        for dark in (False, True):
+            self.browser.set_dark(dark)
+            server = self.open_job(job)
+            self.browser.wait("document.querySelector('.frontier .point')")
+            self.expect_readable()
+            for i, state in enumerate(["failed", "profiling", "finished", "running", "observing"]):
+                server.jobs[f"j-{state}"] = MockJob(f"j-{state}", state=state, simulated=i % 2 == 0)
+            self.open(server)
+            self.browser.wait("document.documentElement.dataset.jobs === '6'")
+            self.expect_readable()
+
+    def test_the_theme_can_be_chosen(self):
+        server = self.open_job(MockJob())
+        background = "getComputedStyle(document.body).backgroundColor"
+        light = self.browser.value(background)
+        self.browser.wait("document.querySelector('.timeline canvas')")
+        self.expected_complaints = "willReadFrequently"  # What this test itself does.
+        lane = "document.querySelector('.timeline canvas').getContext('2d').getImageData(200, 140, 1, 1).data.join()"
+        light_lane = self.browser.value(lane)
+        self.browser.value("document.getElementById('theme').click()")
+        self.assertEqual(self.browser.value(background), light, "light was chosen")
+        self.browser.set_dark(True)
+        self.assertEqual(self.browser.value(background), light, "what was chosen stays")
+        self.browser.value("document.getElementById('theme').click()")
+        dark = self.browser.value(background)
+        self.assertNotEqual(dark, light)
+        self.browser.wait(f"{lane} !== '{light_lane}'", "plots are drawn anew")
+        self.browser.set_dark(False)
+        self.open(server)
+        self.assertEqual(self.browser.value(background), dark, "also when it is loaded again")
+
+    def test_with_keys_alone(self):
+        self.open(self.serve([MockJob()]))
+        self.browser.wait("document.querySelector('.job-link')")
+        for _ in range(20):
+            self.browser.key("Tab")
+            if self.browser.value("document.activeElement.className") == "job-link":
+                break
+        self.assertEqual(self.browser.value("document.activeElement.className"), "job-link")
+        self.assertNotEqual(self.browser.value("getComputedStyle(document.activeElement).outlineStyle"), "none", "focus shows")
+        self.browser.key("Enter")
+        self.browser.wait("document.querySelector('.frontier .point') && document.querySelector('.timeline canvas')")
+        seen = {}
+        for _ in range(60):
+            self.browser.key("Tab")
+            plot = self.browser.value("document.activeElement.getAttribute('aria-roledescription') || ''")
+            label = self.browser.value("(document.activeElement.getAttribute('aria-label') || '').split('.')[0]")
+            if plot and label not in seen:
+                for key in ("ArrowRight", "ArrowLeft"):
+                    self.browser.key(key)
+                seen[label] = self.browser.value("document.getElementById('readout').textContent")
+                self.browser.key("Escape")
+                self.assertTrue(self.browser.value("document.getElementById('readout').hidden"))
+        self.assertEqual(len(seen), 4, seen)
+        self.assertIn("Iteration 5", seen["Iteration time"])
+        self.assertIn("Planned2.410", seen["Iteration time"])
+        self.assertIn("forward, stage 0", next(text for label, text in seen.items() if label.startswith("Timeline")))
+        self.assertIn("Baseline (simulated)", next(text for label, text in seen.items() if "frontier" in label))
+
+    def test_every_control_has_a_name(self):
+        self.open_job(MockJob())
+        nameless = self.browser.value("""[...document.querySelectorAll('button, input, select, a, [tabindex="0"]')]
+          .filter((node) => node.checkVisibility() && !(node.textContent.trim() || node.getAttribute('aria-label') || node.getAttribute('aria-labelledby')))
+          .map((node) => node.outerHTML)""")
+        self.assertEqual(nameless, [])
+
+    def test_tables_stand_behind_plots(self):
+        self.open_job(MockJob(iterations=60))
+        self.browser.wait("document.querySelector('.timeline canvas')")
+        self.browser.value("document.querySelectorAll('.behind summary').forEach((node) => node.click())")
+        self.browser.wait("document.querySelectorAll('.behind table').length === 4")
+        rows = self.browser.value("[...document.querySelectorAll('.behind table')].map((t) => t.querySelectorAll('tbody tr').length)")
+        self.assertEqual(rows, [60, 60, 43, 4])
+
+    def test_dragging_zooms(self):
+        self.open_job(MockJob(iterations=60))
+        points = "Number(document.querySelector('.line-chart').dataset.points)"
+        self.browser.wait(f"{points} === 60")
+        box = self.browser.value("(({left, top, width}) => ({left, top, width}))(document.querySelector('.line-chart').getBoundingClientRect())")
+        y = box["top"] + 100
+        self.browser.mouse("mousePressed", box["left"] + 0.3 * box["width"], y, "left")
+        self.browser.mouse("mouseMoved", box["left"] + 0.5 * box["width"], y, "left")
+        self.browser.mouse("mouseReleased", box["left"] + 0.5 * box["width"], y, "left")
+        self.browser.wait(f"{points} < 30 && {points} > 5", "it shows a part")
+        self.browser.value("document.querySelector('[aria-label=\"All iterations\"]').click()")
+        self.browser.wait(f"{points} === 60", "it shows all again")
+
+    def test_nothing_moves_the_focus(self):
+        job = MockJob()
+        server = self.open_job(job)
+        self.browser.value("document.querySelector('.ranks [aria-sort] button').focus()")
+        for _ in range(3):
+            server.iterate(job)
+        self.browser.wait("document.documentElement.dataset.iteration === '62'")
+        self.assertEqual(self.browser.value("document.activeElement.className"), "sort")
+
+    def test_on_a_telephone_nothing_scrolls_sideways(self):
+        for name, where in (("one", "#/jobs/j-1"), ("thousand", "#/jobs/j-1"), ("hundred", "#/"), ("empty", "#/")):
+            for width in (360, 3840):
+                with self.subTest(name=name, width=width):
+                    self.browser.resize(width, 780)
+                    self.open(self.serve(scenario(name)), where)
+                    self.browser.wait("!document.body.innerText.includes('Asking the server')")
+                    time.sleep(0.3)
+                    self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth - innerWidth"), 0)
+
+    def test_a_hundred_jobs_can_be_searched(self):
+        self.open(self.serve(scenario("hundred")))
+        self.browser.wait("document.documentElement.dataset.jobs === '100'")
+        self.browser.value("document.querySelector('.jobs input').focus()")
+        self.browser.type("gpt2-xl-1")
+        self.browser.wait("document.documentElement.dataset.jobs === '5'", "1, 10, 13, 16 and 19 are left")
+        self.browser.value("document.querySelector('.jobs input').select()")
+        self.browser.type("no such job")
+        self.wait_text("No job matches.")
+
+    def test_a_thousand_ranks(self):
+        [job] = scenario("thousand")
+        server = self.open_job(job)
+        self.browser.wait("document.querySelectorAll('.ranks tbody tr').length === 1024")
+        self.assertEqual(self.count(".tile"), 24)
+        self.wait_text("Nothing heard from ranks 77, 78", ".alerts")
+        server.iterate(job)
+        self.browser.wait("document.documentElement.dataset.iteration === '60'", "events of a thousand GPUs are taken in")
+        press = "[...document.querySelectorAll('.ranks .tools button')].find((b) => b.textContent === 'Needs attention').click()"
+        self.browser.value(press)
+        attention = self.count(".ranks tbody tr")
+        self.assertEqual(attention, self.count(".ranks tbody tr.attention"))
+        self.assertTrue(2 < attention < 40, attention)
+        self.browser.value(press)
+        self.browser.value("[...document.querySelectorAll('.sort')].find((b) => b.textContent.startsWith('Factor')).click()")
+        self.browser.value("[...document.querySelectorAll('.sort')].find((b) => b.textContent.startsWith('Factor')).click()")
+        self.assertEqual(self.text(".ranks tbody tr th"), "300", "the slowest is on top")
+        self.browser.value("document.querySelector('.rank-map canvas').focus()")
+        for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
+            self.browser.key(key)
+        self.wait_text("Rank 17", "#readout")
+        self.browser.key("Enter")
+        self.browser.wait("document.querySelectorAll('.ranks tbody tr').length === 1", "the map finds the rank in the table")
+        self.assertEqual(self.text(".ranks tbody tr th"), "17")
+
+
+class KeepsItsPolicy(DashboardTest):
+    def test_everything_comes_from_this_server_and_nothing_runs_inline(self):
+        server = self.open_job(MockJob())
+        origins = self.browser.value("[...new Set(performance.getEntriesByType('resource').map(({name}) => new URL(name).origin))]")
+        self.assertEqual(origins, [server.url.rstrip("/")])
+        violated = self.browser.value("""new Promise((resolve) => {
+          document.addEventListener('securitypolicyviolation', (event) => resolve(event.effectiveDirective), {once: true});
+          const script = document.createElement('script');
+          try { script.textContent = 'window.ran = true'; } catch {}
+          try { document.head.append(script); } catch {}
+          setTimeout(() => resolve(''), 2000);
+        })""")
+        self.expected_complaints = "Content Security Policy|TrustedScript|requires '"
+        self.assertIn(violated, ("script-src-elem", "require-trusted-types-for"), "the policy is in force")
+        self.assertIsNone(self.browser.value("window.ran"))
+
+
+if __name__ == "__main__":
+    if find_chromium() is None:
+        print("THE DASHBOARD IS NOT LOOKED AT IN A BROWSER: install chromium")
+        raise SystemExit(1 if NEEDED else SKIP_CODE)
+    unittest.main()
