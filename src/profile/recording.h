@@ -77,10 +77,10 @@ struct Recording {
 
 /// The files of one rank's folder `rank-NNNNN`, as text.
 struct RecordingText {
-  std::string folder;               ///< name for messages
-  std::string_view recording_json;  ///< format `lowgear.recording/1`
-  std::string_view units_csv;       ///< iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling
-  std::string_view energy_csv;      ///< time_s,energy_j,power_w,sm_mhz,temperature_c,throttle_reasons
+  std::string folder;                    ///< name for messages
+  std::string_view recording_json;       ///< format `lowgear.recording/1`
+  std::string_view units_csv;            ///< iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling
+  std::string_view energy_csv;           ///< time_s,energy_j,power_w,sm_mhz,temperature_c,throttle_reasons
   std::string_view iterations_csv = {};  ///< iteration,start_s,end_s; empty: not known
 };
 
