@@ -21,13 +21,19 @@ class Figure {
   }
 }
 
-const baselineText = ({baseline}, basis) => {
+const savingText = ({baseline, saved_pct: saved}, basis) => {
   if (!baseline || !units.isNumber(baseline.energy_j)) {
     return 'No baseline has been taken, so no saving is claimed.';
   }
   const error = units.isNumber(baseline.energy_error_j) ? ` ± ${units.energy(baseline.energy_error_j, 2)}` : '';
-  return `the last 20 iterations against a ${basis} baseline: ${units.energy(baseline.energy_j)}${error}, ` +
-    `${counted(baseline.iterations, 'iteration')} at full clocks`;
+  const text = `${units.energy(baseline.energy_j)}${error}, ${counted(baseline.iterations, 'iteration')} at full clocks`;
+  return units.isNumber(saved) ? `the last 20 iterations against a ${basis} baseline: ${text}`
+    : `${basis} baseline: ${text}; savings count from the first plan on`;
+};
+
+const slowdownText = ({baseline, slowdown_pct: slowdown}, basis) => {
+  if (units.isNumber(slowdown)) return `${units.signedPercent(slowdown, 1)} against the ${basis} baseline`;
+  return baseline ? `${basis} baseline ${units.time(baseline.time_s)}` : 'no baseline';
 };
 
 const mood = (job) => {
@@ -47,11 +53,11 @@ export class Figures {
     const {summary: job} = store;
     const basis = basisOf(job);
     const [saved, time, energy, power, plan] = this.figures;
-    saved.show(`Energy saved, ${basis}`, savedText(job), baselineText(job, basis), mood(job));
+    saved.show(`Energy saved, ${basis}`, savedText(job), savingText(job, basis), mood(job));
     const limit_pct = guardLimit_pct(job);
     const isPast = units.isNumber(job.slowdown_pct) && job.slowdown_pct > limit_pct;
     time.show(`Iteration time, ${basis}`, units.time(job.time_s), [
-      units.isNumber(job.slowdown_pct) ? `${units.signedPercent(job.slowdown_pct, 1)} against the ${basis} baseline` : 'no baseline',
+      slowdownText(job, basis),
       `guard ${units.signedPercent(limit_pct, 1)}`, `planned ${units.time(job.planned_time_s)}`].join(' · '), isPast ? 'bad' : '');
     energy.show(`Energy per iteration, ${basis}`, units.energy(job.energy_j),
       `all ${counted(job.ranks, 'rank')} · planned ${units.energy(job.planned_energy_j)}`);

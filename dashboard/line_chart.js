@@ -147,7 +147,7 @@ export class LineChart {
   drawLines(shown) {
     const {left, right, top, bottom} = this.box;
     this.svg.append('clipPath').attr('id', this.clipId).append('rect')
-      .attr({x: left, y: top - 4, width: right - left, height: bottom - top + 8});
+      .attr({x: left - 3, y: top - 4, width: right - left + 6, height: bottom - top + 8});
     const plot = this.svg.append('g').attr('clip-path', `url(#${this.clipId})`);
     for (const {x, text} of this.data.marks || []) {
       if (x < this.x.domain()[0] || x > this.x.domain()[1]) continue;

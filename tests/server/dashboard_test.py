@@ -151,7 +151,8 @@ class IsLive(DashboardTest):
         job = MockJob(iterations=30)
         server = self.open_job(job)
         self.wait_text("There is a timeline once the first plan is computed")
-        self.wait_text("No baseline" if job.summary()["baseline"] is None else "trying out clocks")
+        self.wait_text("Now trying out clocks")
+        self.wait_text("savings count from the first plan on")
         for _ in range(15):
             server.iterate(job)
         self.browser.wait("Number(document.querySelector('.timeline canvas')?.dataset.visibleOps) === 64", "the timeline is drawn")
