@@ -1,0 +1,70 @@
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+#include "server/perseus_protocol.h"
+#include "server/perseus_window.h"
+
+namespace {
+
+using namespace lowgear;
+
+void require(bool condition) {
+  if (!condition) std::abort();
+}
+
+void read_job(std::string_view body) {
+  const PerseusJobInfo job = read_perseus_job(body);
+  require(job.world_size == job.pp_degree * job.dp_degree * job.tp_degree);
+  require(read_perseus_job(to_json(job).dump()) == job);
+  require(perseus_job_name(job, "Lowgear", 0).find_first_of("/?#% \n") == std::string::npos);
+}
+
+void read_rank(std::string_view body, PerseusClient client) {
+  const PerseusRankRegistration registration = read_perseus_rank(body, client);
+  require(!registration.rank.power_states.empty());
+  Json json = to_json(registration.rank);
+  json["job_id"] = "";
+  require(read_perseus_rank(json.dump(), PerseusClient::artifact).rank == registration.rank);
+}
+
+/// Whatever a rank reports can be written down and condensed, or is refused.
+void read_result(std::string_view body) {
+  PerseusResult result = read_perseus_result(body);
+  require(read_perseus_result(to_json(result).dump()) == result);
+  result.rank = 0;
+  const PerseusRankInfo rank = {0, 0, 0, 0, {}, {1}};
+  const PerseusLayout layout = rank_layout({}, {&rank, 1});
+  const std::vector<PerseusWindow> windows = condense(layout, {&result, 1}, 0.1);
+  const Json json = Json::parse(to_json(windows).dump());
+  require(read_perseus_windows(JsonView(json, "windows")) == windows);
+}
+
+}  // namespace
+
+/// The first byte says what the rest is the body of.
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const std::string_view body(reinterpret_cast<const char*>(data) + 1, size - 1);
+  try {
+    switch (data[0]) {
+      case 'j':
+        read_job(body);
+        break;
+      case 'r':
+        read_rank(body, PerseusClient::artifact);
+        break;
+      case 'z':
+        read_rank(body, PerseusClient::zeus);
+        break;
+      default:
+        read_result(body);
+    }
+  } catch (const InputError&) {
+    // What is wrong is refused.
+  }
+  return 0;
+}
