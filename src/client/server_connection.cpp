@@ -59,13 +59,13 @@ std::string read_token(const std::filesystem::path& file) {
   throw InputError(fmt::format("{}: holds no token; expected one word", printable(file.string())));
 }
 
-/// Part of a path as the server named it.
-const std::string& require_path_part(const std::string& text) {
+/// What the server named, as part of a path or of a header.
+const std::string& require_name(const std::string& text, std::string_view what) {
   const auto allowed = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
   };
   if (!text.empty() && text.size() <= 128 && std::ranges::all_of(text, allowed)) return text;
-  throw InputError(fmt::format("the server names the job {}", quote(text)));
+  throw InputError(fmt::format("the server names a {} of {}", what, quote(text)));
 }
 
 std::uint64_t seed() {
@@ -165,10 +165,10 @@ ServerConnection::Session ServerConnection::session(Speaker& speaker) {
   const std::string source = options_.endpoint.text();
   Session session;
   HttpReplyText reply = ask(speaker, "POST", "/v1/jobs", options_.job_json, nullptr, options_.answer_timeout);
-  session.job = require_path_part(answered_text(reply.body, "job", source));
+  session.job = require_name(answered_text(reply.body, "job", source), "job");
   reply = ask(speaker, "POST", fmt::format("/v1/jobs/{}/ranks", session.job), to_text(options_.rank), nullptr,
               options_.answer_timeout);
-  session.rank_key = answered_text(reply.body, "rank_key", source);
+  session.rank_key = require_name(answered_text(reply.body, "rank_key", source), "rank_key");
   start_session(session);
   return session;
 }

@@ -1,0 +1,69 @@
+#include "client/server_messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "core/error_of.h"
+#include "plan/plan_json.h"
+
+namespace lowgear {
+namespace {
+
+using testing::HasSubstr;
+
+Json offered() {
+  Plan plan;
+  plan.policy = "test";
+  plan.schedule = "gpipe";
+  plan.microbatches = 1;
+  plan.time_s = plan.deadline_s = 1;
+  plan.ranks = {{{.clock_mhz = 1200, .duration_s = 1}}};
+  return {{"version", 3},    {"purpose", "profile"},   {"from_iteration", 128},
+          {"iterations", 5}, {"settle_iterations", 1}, {"plan", parse_json(write_plan(plan), "plan")}};
+}
+
+TEST(ServerMessages, ReadAnOfferedPlan) {
+  const OfferedPlan plan = read_offered_plan(offered().dump(), "server");
+  EXPECT_EQ(plan.version, 3);
+  EXPECT_EQ(plan.purpose, "profile");
+  EXPECT_EQ(plan.from_iteration, 128U);
+  EXPECT_EQ(plan.iterations, 5);
+  EXPECT_EQ(plan.settle_iterations, 1);
+  EXPECT_EQ(read_plan(plan.plan_json, "plan").ranks[0][0].clock_mhz, 1200);
+}
+
+TEST(ServerMessages, RefuseWhatIsNoOfferedPlan) {
+  const auto error_with = [](const char* member, const Json& value) {
+    Json wrong = offered();
+    wrong[member] = value;
+    return error_of([&] { (void)read_offered_plan(wrong.dump(), "server"); });
+  };
+  EXPECT_THAT(error_with("version", 0), HasSubstr("$.version"));
+  EXPECT_THAT(error_with("from_iteration", -1), HasSubstr("$.from_iteration"));
+  EXPECT_THAT(error_with("from_iteration", 1e300), HasSubstr("$.from_iteration"));
+  EXPECT_THAT(error_with("iterations", 0), HasSubstr("$.iterations"));
+  EXPECT_THAT(error_with("purpose", 7), HasSubstr("$.purpose"));
+  EXPECT_THAT(error_with("plan", Json::object()), HasSubstr("plan"));
+  EXPECT_THAT(error_with("plan", nullptr), HasSubstr("plan"));
+  EXPECT_NE(error_of([] { (void)read_offered_plan("", "server"); }), "no error");
+}
+
+TEST(ServerMessages, CompleteTheJob) {
+  const auto completed = [](const char* text) { return parse_json(complete_job(text, "slurm-7", "H100"), "job"); };
+  EXPECT_EQ(completed(R"({"name": "n"})"), (Json{{"name", "n"}, {"run", "slurm-7"}, {"gpu", "H100"}}));
+  EXPECT_EQ(completed(R"({"run": "mine", "gpu": "A100"})"), (Json{{"run", "mine"}, {"gpu", "A100"}}));
+  EXPECT_THAT(error_of([] { (void)complete_job("{}", "", ""); }), HasSubstr("LOWGEAR_RUN"));
+  EXPECT_THAT(error_of([] { (void)complete_job("[]", "r", ""); }), HasSubstr("object"));
+  EXPECT_THAT(error_of([] { (void)complete_job("{", "r", ""); }), HasSubstr("job:1"));
+}
+
+TEST(ServerMessages, SayWhatTheServerRefuses) {
+  EXPECT_EQ(refusal_of(409, R"({"error": {"message": "ranks disagree\u001b[31m", "code": "disagrees"}})"),
+            "ranks disagree\\x1b[31m (409)");
+  EXPECT_EQ(refusal_of(502, "<html>"), "the server answers with status 502");
+}
+
+}  // namespace
+}  // namespace lowgear
