@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <random>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +39,7 @@ struct TrainArguments {
   std::string metrics;
   std::string schedule;
   std::string gpus;
+  std::string server;
   std::optional<int> steps;
   std::vector<std::string> settings;
   bool json = false;
@@ -62,6 +64,7 @@ std::vector<std::string> settings_of(const TrainArguments& arguments) {
     if (!value.empty()) settings.push_back(fmt::format("{}={}", name, value));
   };
   const auto path = [](const std::string& text) { return text.empty() ? text : quoted(fs::absolute(text).string()); };
+  if (!arguments.server.empty()) set("server.address", quoted(arguments.server));
   set("energy.plan", path(arguments.plan));
   set("energy.recording", path(arguments.recording));
   set("metrics", path(arguments.metrics));
@@ -191,6 +194,12 @@ class RankMessages {
   throw Error(fmt::format("rank {} {}{}{}{}", failure.rank, failure.how, hint, why.empty() ? "" : ": ", why));
 }
 
+/// Tells this start of a job from every other.
+std::string random_run() {
+  std::random_device device;
+  return fmt::format("train-{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
 std::vector<std::string> trainer_arguments(const TrainArguments& arguments, const std::vector<std::string>& settings) {
   std::vector<std::string> words;
   if (arguments.json) words.emplace_back("--json");
@@ -207,6 +216,9 @@ void run_all_ranks(const TrainArguments& arguments, const std::vector<std::strin
   command.arguments = trainer_arguments(arguments, settings);
   command.world_size = ranks;
   command.threads = threads_per_rank(ranks);
+  if (const char* run = std::getenv("LOWGEAR_RUN"); run == nullptr || *run == '\0') {
+    command.environment["LOWGEAR_RUN"] = random_run();
+  }
   command.environment["LOWGEAR_RENDEZVOUS"] = rendezvous.file().string();
   if (!arguments.gpus.empty()) command.environment["CUDA_VISIBLE_DEVICES"] = arguments.gpus;
 
@@ -267,6 +279,9 @@ VerbAction declare_train(CLI::App& app) {
   app.add_option("--schedule", arguments->schedule,
                  "Schedule in the place of the configuration's; see lowgear schedule")
       ->type_name("NAME");
+  app.add_option("--server", arguments->server,
+                 "Server whose plans are followed (lowgear serve): http://host:port or unix:/path")
+      ->type_name("ADDRESS");
   app.add_option("--gpus", arguments->gpus, "GPUs of the ranks, in their order: 0,1,2,3 or UUIDs")->type_name("LIST");
   add_whole_number(
       app, "--steps", {.low = 1, .high = 1'000'000'000}, [arguments](int steps) { arguments->steps = steps; },

@@ -192,6 +192,30 @@ void read_simulated_gpu(const YamlView& map, TrainConfig& config) {
   config.simulated_gpu = gpu;
 }
 
+void read_server_profile(const YamlView& map, TrainServerConfig& server) {
+  map.require_only({"clocks", "iterations", "settle_iterations", "min_mhz", "max_mhz"});
+  read_optional(map, "clocks", 0, 1000, server.profile_clocks);
+  read_optional(map, "iterations", 1, 100'000, server.profile_iterations);
+  read_optional(map, "settle_iterations", 0, 1000, server.settle_iterations);
+  if (map.has("min_mhz")) server.min_mhz = int_in(map.at("min_mhz"), 1, 100'000);
+  if (map.has("max_mhz")) server.max_mhz = int_in(map.at("max_mhz"), server.min_mhz.value_or(1), 100'000);
+}
+
+void read_server(const YamlView& map, const fs::path& folder, TrainConfig& config) {
+  map.require_only({"address", "token_file", "name", "slowdown_pct", "guard_pct", "profile"});
+  TrainServerConfig server;
+  server.address = map.at("address").text();
+  read_optional(map, "token_file", folder, server.token_file);
+  if (map.has("name")) server.name = map.at("name").text();
+  read_optional(map, "slowdown_pct", 0, 1000, server.slowdown_pct);
+  read_optional(map, "guard_pct", 0, 1000, server.guard_pct);
+  if (map.has("profile")) read_server_profile(map.at("profile"), server);
+  if (config.plan || config.profile) {
+    map.fail("a job that the server plans sets no clocks of its own", "leave out energy.plan and energy.profile");
+  }
+  config.server = std::move(server);
+}
+
 void read_outputs(const YamlView& root, const fs::path& folder, TrainConfig& config) {
   if (root.has("checkpoint")) {
     const YamlView map = root.at("checkpoint");
@@ -228,7 +252,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   const YamlView root = YamlView::parse(text, source, settings);
   root.require_only({"model", "partition", "data", "parallel", "schedule", "microbatches", "microbatch_size", "type",
                      "device", "recompute", "optimizer", "steps", "seed", "checkpoint", "export", "metrics", "energy",
-                     "simulated_gpu"});
+                     "simulated_gpu", "server"});
   TrainConfig config;
   config.steps = root.at("steps").integer_in(1, kMaxSteps);
   read_model(root, folder, config);
@@ -258,6 +282,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   config.seed = static_cast<std::uint64_t>(seed);
   read_outputs(root, folder, config);
   if (root.has("simulated_gpu")) read_simulated_gpu(root.at("simulated_gpu"), config);
+  if (root.has("server")) read_server(root.at("server"), folder, config);
   if (tokens_per_step(config) > kMaxTokensPerStep) root.fail("a step has more than 1e12 tokens");
   return config;
 }

@@ -51,6 +51,20 @@ struct ProfileConfig {
   int iterations = 5;         ///< counted at each clock
 };
 
+/// The server that plans the job (docs/server-api.md).
+struct TrainServerConfig {
+  std::string address;  ///< `http://host:port` or `unix:/path`
+  std::optional<std::filesystem::path> token_file;
+  std::string name;         ///< of the job, for people; empty: the model's
+  double slowdown_pct = 0;  ///< how much longer than the fastest plan an iteration may be planned
+  double guard_pct = 2;     ///< how much longer again the job may take before plans are taken back
+  int profile_clocks = 6;   ///< tried out to begin with; 0: none, but another job's profile is waited for
+  int profile_iterations = 5;
+  int settle_iterations = 1;
+  std::optional<int> min_mhz;
+  std::optional<int> max_mhz;
+};
+
 /// Which steps are recorded.
 struct RecordedSteps {
   std::int64_t first = 0;
@@ -91,6 +105,7 @@ struct TrainConfig {
   std::optional<std::filesystem::path> metrics;  ///< JSON lines, one a step
   std::optional<ProfileConfig> profile;
   std::optional<SimulatedGpuConfig> simulated_gpu;
+  std::optional<TrainServerConfig> server;
 
   [[nodiscard]] std::int64_t tokens_per_step() const {
     return microbatches * microbatch_size * sequence_length * parallel.dp;

@@ -61,7 +61,7 @@ class TrainingRun::Observer final : public UnitObserver {
   /// the same place.
   void wait_for_gpu() const {
     const TrainConfig& config = run_->config_;
-    if (config.plan || config.profile || config.recording) synchronize_computation(run_->device_);
+    if (config.plan || config.profile || config.recording || config.server) synchronize_computation(run_->device_);
   }
 
   TrainingRun* run_;

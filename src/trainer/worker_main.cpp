@@ -19,6 +19,7 @@
 #include "core/number.h"
 #include "launcher/checkpoint_manifest.h"
 #include "launcher/rank_processes.h"
+#include "launcher/server_job.h"
 #include "trainer/backend.h"
 #include "trainer/progress_report.h"
 #include "trainer/training_run.h"
@@ -73,11 +74,23 @@ Rendezvous rendezvous_from(const Environment& environment) {
   return rendezvous;
 }
 
+ClientServerOptions server_options(const TrainConfig& config, const RankPlace& place) {
+  ClientServerOptions options;
+  options.address = config.server->address;
+  if (config.server->token_file) options.token_file = *config.server->token_file;
+  options.job_json = server_job_json(config);
+  options.pp_rank = place.pp;
+  options.dp_rank = place.dp;
+  options.tp_rank = place.tp;
+  return options;
+}
+
 ClientOptions client_options(const TrainConfig& config, const RankInfo& rank, const Environment& environment) {
   ClientOptions options;
   options.agent_socket = environment("LOWGEAR_AGENT_SOCKET").value_or("/run/lowgear/lease.sock");
   options.job = environment("LOWGEAR_JOB").value_or(rank.job);
   options.rank = rank;
+  if (config.server) options.server = server_options(config, RankLayout(config.parallel).place_of(rank.rank));
   if (!config.recording) return options;
   options.recording = *config.recording;
   const bool resumes = config.checkpoint && !complete_checkpoints(*config.checkpoint).empty();
