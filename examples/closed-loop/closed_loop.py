@@ -10,15 +10,13 @@ only if the plan saved energy, kept the time, and left the losses as they were.
 
 import argparse
 import json
-import os
 import shutil
-import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from simulated_machine import Machine  # noqa: E402: the examples are no package
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -31,64 +29,18 @@ RECORDED = {"first": STEPS - 4, "count": 3}  # steps of the run by the plan, for
 MAX_SLOWDOWN = 1.03  # a busy machine adds its own
 
 
-class Machine:
-    """Four simulated GPUs, and the agent that sets their clocks."""
+class Training(Machine):
+    """Runs the job on four of them."""
 
     def __init__(self, build, folder, log, settings=()):
-        self.log = log
+        super().__init__(build, folder, log, STAGES)
         self.settings = settings
-        self.lowgear = str(build / "bin" / "lowgear")
-        self.folder = folder
-        self.agent = None
-        os.environ["LOWGEAR_NVML"] = str(build / "simgpu" / "libnvidia-ml.so.1")
-        os.environ["LOWGEAR_SIMGPU"] = str(folder / "machine")
-        os.environ["LOWGEAR_AGENT_SOCKET"] = str(folder / "lease.sock")
-
-    def __enter__(self):
-        self.run("simgpu", "create", "--gpus", f"{STAGES}xA100", "--any-user")
-        config = self.folder / "agent.toml"
-        config.write_text(
-            f'journal = "{self.folder}/journal"\n[sockets]\nlease_socket = "{self.folder}/lease.sock"\n'
-            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n'
-        )
-        config.chmod(0o600)
-        self.agent = subprocess.Popen([self.lowgear, "agent", "--config", str(config)], stderr=subprocess.PIPE)
-        end = time.monotonic() + 10
-        while not self.answers():
-            if self.agent.poll() is not None or time.monotonic() > end:
-                raise SystemExit("the agent did not start: " + self.agent.stderr.read().decode())
-            time.sleep(0.05)
-        return self
-
-    def answers(self):
-        with socket.socket(socket.AF_UNIX) as connection:
-            try:
-                connection.connect(str(self.folder / "lease.sock"))
-                return True
-            except OSError:
-                return False
-
-    def __exit__(self, *_):
-        self.agent.send_signal(signal.SIGTERM)
-        self.agent.communicate(timeout=20)
-
-    def run(self, *words):
-        """The standard output of a command; its remarks go to a log."""
-        result = subprocess.run([self.lowgear, *map(str, words)], capture_output=True, text=True)
-        with open(self.log, "a", encoding="utf-8") as log:
-            log.write(f"$ lowgear {' '.join(map(str, words))}\n{result.stderr}")
-        if result.returncode != 0:
-            raise SystemExit(f"lowgear {words[0]} failed:\n{result.stderr}")
-        return result.stdout
 
     def train(self, out, *words):
         """Runs the job; its steps, without those in which clocks and memory settle."""
         metrics = out.with_suffix(".jsonl")
         self.run("train", JOB, "--metrics", metrics, *self.settings, *words)
         return [json.loads(line) for line in metrics.read_text().splitlines()]
-
-    def gpu_name(self):
-        return json.loads(self.run("simgpu", "show", "--json"))["gpus"][0]["name"]
 
 
 def say(text):
@@ -158,7 +110,7 @@ def main():
     build, out = arguments.build.resolve(), arguments.out.resolve()
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    with tempfile.TemporaryDirectory(prefix="lg-") as folder, Machine(build, Path(folder), out / "log.txt", scaled(arguments.unit_scale)) as machine:
+    with tempfile.TemporaryDirectory(prefix="lg-") as folder, Training(build, Path(folder), out / "log.txt", scaled(arguments.unit_scale)) as machine:
         profile(machine, out)
         planned = plan(machine, out)
         say(f"training {STEPS} steps at the highest clocks")

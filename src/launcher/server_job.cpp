@@ -62,6 +62,7 @@ std::string server_job_json(const TrainConfig& config) {
                      {"microbatch_size", config.microbatch_size},
                      {"slowdown_pct", server.slowdown_pct},
                      {"guard_pct", server.guard_pct},
+                     {"switch_latency_ms", server.switch_latency_ms},
                      {"profile", profile_json(server)}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

@@ -202,13 +202,14 @@ void read_server_profile(const YamlView& map, TrainServerConfig& server) {
 }
 
 void read_server(const YamlView& map, const fs::path& folder, TrainConfig& config) {
-  map.require_only({"address", "token_file", "name", "slowdown_pct", "guard_pct", "profile"});
+  map.require_only({"address", "token_file", "name", "slowdown_pct", "guard_pct", "switch_latency_ms", "profile"});
   TrainServerConfig server;
   server.address = map.at("address").text();
   read_optional(map, "token_file", folder, server.token_file);
   if (map.has("name")) server.name = map.at("name").text();
   read_optional(map, "slowdown_pct", 0, 1000, server.slowdown_pct);
   read_optional(map, "guard_pct", 0, 1000, server.guard_pct);
+  read_optional(map, "switch_latency_ms", 0, 10'000, server.switch_latency_ms);
   if (map.has("profile")) read_server_profile(map.at("profile"), server);
   if (config.plan || config.profile) {
     map.fail("a job that the server plans sets no clocks of its own", "leave out energy.plan and energy.profile");

@@ -133,6 +133,7 @@ void Job::use_profile(const std::shared_ptr<const MeasuredProfile>& profile) {
                                                                .gpu = spec_.gpu,
                                                                .measured = *profile,
                                                                .clocks_mhz = ranks_.common_clocks(),
+                                                               .switch_latency_s = spec_.switch_latency_ms / 1e3,
                                                                .simulated = ranks_.simulated()});
 }
 

@@ -20,6 +20,7 @@ constexpr int kMaxClock = 20'000;
 constexpr std::size_t kMaxClocks = 2'000;
 constexpr std::size_t kMaxScheduleBytes = 4 << 20;
 constexpr double kMaxSlowdownPct = 1'000;
+constexpr double kMaxSwitchLatencyMs = 10'000;
 constexpr double kMaxPowerW = 100'000;
 
 JobParallel read_parallel(const JsonView& value) {
@@ -127,8 +128,9 @@ std::string JobSpec::profile_key() const {
 }
 
 JobSpec read_job_spec(const JsonView& body) {
-  require_members(body, {"run", "name", "framework", "model", "partition", "gpu", "parallel", "schedule",
-                         "microbatches", "microbatch_size", "slowdown_pct", "guard_pct", "profile"});
+  require_members(body,
+                  {"run", "name", "framework", "model", "partition", "gpu", "parallel", "schedule", "microbatches",
+                   "microbatch_size", "slowdown_pct", "guard_pct", "switch_latency_ms", "profile"});
   JobSpec spec;
   spec.run = name_text(body.at("run"));
   spec.name = body.has("name") ? name_text(body.at("name")) : spec.run;
@@ -142,6 +144,9 @@ JobSpec read_job_spec(const JsonView& body) {
   if (body.has("microbatch_size")) spec.microbatch_size = body.at("microbatch_size").integer_in(1, kMaxMicrobatches);
   if (body.has("slowdown_pct")) spec.slowdown_pct = number_in(body.at("slowdown_pct"), 0, kMaxSlowdownPct);
   if (body.has("guard_pct")) spec.guard_pct = number_in(body.at("guard_pct"), 0, kMaxSlowdownPct);
+  if (body.has("switch_latency_ms")) {
+    spec.switch_latency_ms = number_in(body.at("switch_latency_ms"), 0, kMaxSwitchLatencyMs);
+  }
   if (!body.has("profile")) {
     spec.profiling.emplace();
   } else if (has_value(body, "profile")) {
@@ -163,6 +168,7 @@ Json to_json(const JobSpec& spec) {
           {"microbatch_size", spec.microbatch_size},
           {"slowdown_pct", spec.slowdown_pct},
           {"guard_pct", spec.guard_pct},
+          {"switch_latency_ms", spec.switch_latency_ms},
           {"profile", profiling_json(spec.profiling)}};
 }
 

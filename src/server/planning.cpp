@@ -129,6 +129,12 @@ struct JobPlanner::Impl {
         blocking_w(blocking_by_rank(model->measured, model->schedule)),
         fastest_s(replan({}, 0).fastest_time_s) {}
 
+  [[nodiscard]] PlannerOptions planner_options() const {
+    PlannerOptions options;
+    options.switch_latency_s = model->switch_latency_s;
+    return options;
+  }
+
   [[nodiscard]] Replan replan(std::span<const RankSlowdown> slow, double slowdown_pct) const {
     return lowgear::replan(dag, profile, model->parallel.dp, slow, slowdown_pct);
   }
@@ -146,7 +152,7 @@ struct JobPlanner::Impl {
 
   PipelinePlanner& solve(const ReplicaGroup& group) {
     if (PipelinePlanner* known = find(group.slowdowns)) return *known;
-    auto planner = std::make_unique<PipelinePlanner>(model->schedule, group.profile, blocking_w, PlannerOptions{});
+    auto planner = std::make_unique<PipelinePlanner>(model->schedule, group.profile, blocking_w, planner_options());
     if (group.slowdowns.empty()) {
       solved.push_front({{}, std::move(planner)});
       return *solved.front().planner;
@@ -219,7 +225,7 @@ struct JobPlanner::Impl {
                   .profile = group.profile,
                   .blocking_power_w = blocking_w,
                   .gpus = {},
-                  .planner = {},
+                  .planner = planner_options(),
                   .wanted_deadline_s = deadline_s};
     for (const int replica : group.replicas) {
       for (int rank = 0; rank < model->parallel.pp; ++rank) {
@@ -302,7 +308,7 @@ ProfileVerdict JobPlanner::judge_profile(const PlanningConditions& conditions) c
                            .supported_mhz = clocks_within(model.measured, model.clocks_mhz),
                            .blocking_power_w = impl_->blocking_w,
                            .slowdown_pct = conditions.slowdown_pct,
-                           .planner = {}};
+                           .planner = impl_->planner_options()};
   const ProfilingStep step = next_profiling_step(task, measured_rows(model.measured, model.schedule.stages), errors);
   ProfileVerdict verdict{.more_clocks_mhz = step.next_clocks_mhz,
                          .energy_error_pct = step.energy_error_j / step.energy_j * 100,

@@ -47,6 +47,7 @@ struct PipelineModel {
   std::string gpu;
   MeasuredProfile measured;
   std::vector<int> clocks_mhz;  ///< that every GPU of the job supports, highest first
+  double switch_latency_s = 0;  ///< from asking for a clock until it is in effect
   bool simulated = false;
 };
 

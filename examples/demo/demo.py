@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""Server, agent, training on four simulated GPUs, and the dashboard, by one command.
+
+    examples/demo/demo.py [--straggler] [--iterations N] [--port P] [--out FOLDER] [BUILD_FOLDER]
+
+The server profiles the job while it trains, plans its clocks, and hands the plan to the ranks; open the address that is
+printed and watch. --straggler makes one GPU 1.2 times slower for a while: the server notices, lets the others run
+slower, and takes it back. Ctrl-C ends everything; the GPUs' clocks are restored. The training is real and runs on the
+CPU; the GPUs, which decide how long its units take and what they draw, are simulated. Needs no root.
+"""
+
+import argparse
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from simulated_machine import Machine  # noqa: E402: the examples are no package
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+JOB = ROOT / "examples" / "closed-loop" / "job.yaml"
+STAGES = 4
+PROFILE = {"clocks": 5, "iterations": 3, "settle_iterations": 1, "min_mhz": 885}
+SWITCH_LATENCY_MS = 25  # of the simulated A100s
+SLOW_RANK, SLOW_FACTOR = 1, 1.2
+SETTLED, SLOWED = 8, 10  # iterations by the plan before a GPU is slowed, and until it is fast again
+FOREVER = 1_000_000
+
+
+class Server:
+    """A running `lowgear serve`, and its answers."""
+
+    def __init__(self, lowgear, folder, port):
+        self.socket = str(folder / "server.sock")
+        config = folder / "server.toml"
+        config.write_text(
+            f'state = "{folder}/server"\n[listen]\nunix = "{self.socket}"\ntcp = ["127.0.0.1:{port}"]\nloopback_read = true\n'
+        )
+        config.chmod(0o600)
+        self.process = subprocess.Popen([lowgear, "serve", "--config", str(config), "--json"], stdout=subprocess.PIPE,
+                                        stderr=subprocess.PIPE, text=True)
+        text = ""
+        for line in self.process.stdout:
+            text += line
+            if line.startswith("}"):
+                break
+        else:
+            raise SystemExit("the server did not start: " + self.process.stderr.read())
+        self.url = json.loads(text)["tcp"][0]
+
+    def get(self, path):
+        connection = http.client.HTTPConnection("server")
+        connection.sock = socket.socket(socket.AF_UNIX)
+        connection.sock.settimeout(10)
+        connection.sock.connect(self.socket)
+        connection.request("GET", path)
+        answer = json.loads(connection.getresponse().read())
+        connection.close()
+        return answer
+
+    def end(self):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.communicate(timeout=20)
+
+
+class Demo:
+    def __init__(self, machine, server, arguments):
+        self.machine, self.server, self.arguments = machine, server, arguments
+        self.decision = 0
+        self.seen = -1
+        self.iterations = []
+        self.marks = {}  # what was done before which iteration
+        self.by_plan = 0
+
+    def follow(self, training):
+        """Prints what is decided until the training ends, or enough iterations have run by a plan."""
+        job = None
+        while training.poll() is None:
+            time.sleep(0.2)
+            jobs = self.server.get("/v1/jobs")["jobs"]
+            if not jobs:
+                continue
+            job = jobs[0]
+            self.print_decisions(job["job"])
+            self.collect(job["job"])
+            if self.arguments.straggler:
+                self.disturb(job)
+            if self.arguments.iterations and self.by_plan >= self.arguments.iterations:
+                break
+        return job
+
+    def print_decisions(self, job):
+        for decision in self.server.get(f"/v1/jobs/{job}/decisions?after={self.decision}")["decisions"]:
+            self.decision = decision["id"]
+            say(f"{decision['kind']}: {decision['reason']}")
+
+    def collect(self, job):
+        for iteration in self.server.get(f"/v1/jobs/{job}/iterations?after={self.seen}")["iterations"]:
+            self.seen = iteration["iteration"]
+            self.iterations.append(iteration)
+            self.by_plan += iteration["planned_time_s"] is not None
+
+    def disturb(self, job):
+        if "slow" not in self.marks and self.by_plan >= SETTLED:
+            self.slow(SLOW_FACTOR, "slow")
+        elif "fast" not in self.marks and self.by_plan >= SETTLED + SLOWED:
+            self.slow(1, "fast")
+
+    def slow(self, factor, mark):
+        self.machine.run("simgpu", "slow", "--gpu", SLOW_RANK, "--factor", factor)
+        self.marks[mark] = self.seen + 1
+        say(f"GPU {SLOW_RANK} takes {factor} times as long from iteration {self.seen + 1} on (simulated)")
+
+
+def say(text):
+    print(f"[demo] {text}", flush=True)
+
+
+def start_training(lowgear, server, out, arguments):
+    steps = FOREVER
+    return subprocess.Popen(
+        [lowgear, "train", str(JOB), "--steps", str(steps), "--server", f"unix:{server.socket}", "--metrics",
+         str(out / "metrics.jsonl"), "--set", f"server.profile={json.dumps(PROFILE)}", "--set", "server.name=demo",
+         "--set", f"server.switch_latency_ms={SWITCH_LATENCY_MS}"],
+        stdout=open(out / "training.txt", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
+
+
+def end_training(training):
+    if training.poll() is None:
+        training.send_signal(signal.SIGTERM)
+    try:
+        training.wait(timeout=30)
+    except subprocess.TimeoutExpired:
+        training.kill()
+        training.wait()
+
+
+def summary_text(job):
+    if job is None or job["baseline"] is None or job["saved_pct"] is None:
+        return "ended before there was a plan to compare"
+    return (f"*measured* on simulated GPUs, last iterations by the plan against {job['baseline']['iterations']} at full "
+            f"clocks: energy {-job['saved_pct']:+.1f} % (+-{job['saved_error_pct']:.1f}), time {job['slowdown_pct']:+.1f} %")
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("build", nargs="?", type=Path, default=ROOT / "build" / "release", help="folder of the build")
+    parser.add_argument("--straggler", action="store_true", help="slow one GPU down for a while")
+    parser.add_argument("--iterations", type=int, default=0, help="end after so many by a plan; 0: with Ctrl-C")
+    parser.add_argument("--port", type=int, default=7787, help="of the dashboard; 0: any that is free")
+    parser.add_argument("--out", type=Path, default=ROOT / "out" / "demo", help="folder to write")
+    return parser.parse_args()
+
+
+def main():
+    arguments = parse_arguments()
+    out = arguments.out.resolve()
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    with tempfile.TemporaryDirectory(prefix="lg-") as folder, \
+            Machine(arguments.build.resolve(), Path(folder), out / "log.txt", STAGES) as machine:
+        server = Server(machine.lowgear, Path(folder), arguments.port)
+        say(f"dashboard: {server.url}")
+        training = start_training(machine.lowgear, server, out, arguments)
+        demo = Demo(machine, server, arguments)
+        job = None
+        try:
+            job = demo.follow(training)
+        except KeyboardInterrupt:
+            job = next(iter(server.get("/v1/jobs")["jobs"]), None)
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            end_training(training)
+            server.end()
+    say(summary_text(job))
+    (out / "demo.json").write_text(json.dumps({"job": job, "marks": demo.marks, "iterations": demo.iterations}, indent=1))
+    if training.returncode not in (0, -signal.SIGTERM):
+        print((out / "training.txt").read_text()[-2000:], file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

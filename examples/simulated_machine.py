@@ -1,0 +1,62 @@
+"""Simulated GPUs on this machine, and the agent that sets their clocks: what the examples train on."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+
+
+class Machine:
+    """Simulated A100s and a running agent; LOWGEAR_* of this process point to them."""
+
+    def __init__(self, build, folder, log, gpus):
+        self.log = log
+        self.gpus = gpus
+        self.lowgear = str(build / "bin" / "lowgear")
+        self.folder = folder
+        self.agent = None
+        os.environ["LOWGEAR_NVML"] = str(build / "simgpu" / "libnvidia-ml.so.1")
+        os.environ["LOWGEAR_SIMGPU"] = str(folder / "machine")
+        os.environ["LOWGEAR_AGENT_SOCKET"] = str(folder / "lease.sock")
+
+    def __enter__(self):
+        self.run("simgpu", "create", "--gpus", f"{self.gpus}xA100", "--any-user")
+        config = self.folder / "agent.toml"
+        config.write_text(
+            f'journal = "{self.folder}/journal"\n[sockets]\nlease_socket = "{self.folder}/lease.sock"\n'
+            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n'
+        )
+        config.chmod(0o600)
+        self.agent = subprocess.Popen([self.lowgear, "agent", "--config", str(config)], stderr=subprocess.PIPE)
+        end = time.monotonic() + 10
+        while not self.answers():
+            if self.agent.poll() is not None or time.monotonic() > end:
+                raise SystemExit("the agent did not start: " + self.agent.stderr.read().decode())
+            time.sleep(0.05)
+        return self
+
+    def answers(self):
+        with socket.socket(socket.AF_UNIX) as connection:
+            try:
+                connection.connect(str(self.folder / "lease.sock"))
+                return True
+            except OSError:
+                return False
+
+    def __exit__(self, *_):
+        self.agent.send_signal(signal.SIGTERM)
+        self.agent.communicate(timeout=20)
+
+    def run(self, *words):
+        """The standard output of a command; its remarks go to a log."""
+        result = subprocess.run([self.lowgear, *map(str, words)], capture_output=True, text=True)
+        with open(self.log, "a", encoding="utf-8") as log:
+            log.write(f"$ lowgear {' '.join(map(str, words))}\n{result.stderr}")
+        if result.returncode != 0:
+            raise SystemExit(f"lowgear {words[0]} failed:\n{result.stderr}")
+        return result.stdout
+
+    def gpu_name(self):
+        return json.loads(self.run("simgpu", "show", "--json"))["gpus"][0]["name"]
