@@ -70,6 +70,15 @@ void AgentLease::begin_next() {
   followed_ = agent_ != nullptr;
 }
 
+/// The agent has dropped the plan that was waiting, for a newer one. When its iteration began meanwhile, it is not
+/// known which came first: the iterations up to the newer plan's then count as those of no plan.
+void AgentLease::replace_next() {
+  if (!next_) return;
+  versions_.forget_from(next_->from_iteration);
+  if (begun_.load(std::memory_order_acquire) > next_->from_iteration) versions_.follow(next_->from_iteration, 0);
+  next_.reset();
+}
+
 void AgentLease::load_plan(PlanMessage plan) {
   const std::lock_guard lock(mutex_);
   next_.reset();
@@ -101,7 +110,7 @@ AgentLease::OfferAnswer AgentLease::offer(PlanMessage plan, std::uint64_t from_i
     return {.offer = Offer::refused, .reason = refused->reason};
   }
   if (std::holds_alternative<TooLateMessage>(answer)) return {.offer = Offer::too_late, .reason = {}};
-  begin_next();
+  replace_next();
   versions_.follow(from_iteration, version);
   next_ = HeldPlan{.message = std::move(plan), .from_iteration = from_iteration, .version = version};
   return {.offer = Offer::accepted, .reason = {}};

@@ -92,6 +92,7 @@ class AgentLease {
   [[nodiscard]] PlanAnswer send(const PlanMessage& plan);
   void follow_now(HeldPlan plan);
   void begin_next();
+  void replace_next();
   void hand_over_again();
 
   AgentLeaseOptions options_;

@@ -11,9 +11,11 @@ class PlanVersions {
  public:
   /// From this iteration on; what was said of this and later ones is void.
   void follow(std::uint64_t from_iteration, int version) {
-    from_.erase(from_.lower_bound(from_iteration), from_.end());
+    forget_from(from_iteration);
     from_[from_iteration] = version;
   }
+  /// What was followed before is followed in this and later iterations too.
+  void forget_from(std::uint64_t iteration) { from_.erase(from_.lower_bound(iteration), from_.end()); }
   /// Iterations are asked for in order: what lies before is forgotten.
   [[nodiscard]] int version_of(std::uint64_t iteration) {
     auto after = from_.upper_bound(iteration);
@@ -22,8 +24,6 @@ class PlanVersions {
     from_.erase(from_.begin(), in_force);
     return in_force->second;
   }
-  /// Version of the plan that was followed last, whether its iteration has begun or not.
-  [[nodiscard]] int newest() const { return from_.empty() ? 0 : from_.rbegin()->second; }
 
  private:
   std::map<std::uint64_t, int> from_;

@@ -61,12 +61,14 @@ class AllocationTest : public testing::Test {
     std::filesystem::remove_all(folder_);
   }
 
-  void open() {
+  void open(const char* server = "") {
     const std::string socket = this->socket();
     const std::string recording = (folder_ / "recording").string();
     lowgear_options options = LOWGEAR_OPTIONS_INIT;
     options.agent_socket = socket.c_str();
     options.recording = recording.c_str();
+    options.server = server;
+    options.job_spec = R"({"run": "r"})";
     ASSERT_EQ(lowgear_open(&options, &client_), LOWGEAR_OK) << lowgear_last_error();
   }
   [[nodiscard]] std::string socket() const { return (folder_ / "lease.sock").string(); }
@@ -96,6 +98,13 @@ TEST_F(AllocationTest, MarkingUnitsAllocatesNothingWithAnAgent) {
   TestAgent agent(socket());
   open();
   ASSERT_EQ(status().has_lease, 1) << status().problem;
+  EXPECT_EQ(allocations_of_units(), 0);
+  EXPECT_EQ(status().units, kUnits);
+}
+
+TEST_F(AllocationTest, MarkingUnitsAllocatesNothingWithAServer) {
+  TestAgent agent(socket());
+  open("unix:/no/such/server");
   EXPECT_EQ(allocations_of_units(), 0);
   EXPECT_EQ(status().units, kUnits);
 }

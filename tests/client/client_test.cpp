@@ -339,6 +339,8 @@ TEST_F(ClientTest, MarksUnitsWithoutASystemCall) {
 #endif
   TestAgent agent(options_.agent_socket);
   options_.recording = folder_ / "run";
+  options_.server.address = "unix:/no/such/server";
+  options_.server.job_json = R"({"run": "r"})";
   const pid_t child = fork();
   if (child == 0) {
     const auto client = open();

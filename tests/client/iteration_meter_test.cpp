@@ -105,7 +105,9 @@ TEST(PlanVersions, AreThoseInForce) {
   EXPECT_EQ(versions.version_of(8), 1);
   versions.follow(9, 3);  // in the place of 2
   EXPECT_EQ(versions.version_of(9), 3);
-  versions.follow(10, 0);  // the agent has gone
+  versions.follow(12, 4);
+  versions.forget_from(12);  // replaced before it began
+  versions.follow(10, 0);    // the agent has gone
   EXPECT_EQ(versions.version_of(9), 3);
   EXPECT_EQ(versions.version_of(11), 0);
 }

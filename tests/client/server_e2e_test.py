@@ -1,0 +1,242 @@
+"""The real client library and agent on simulated GPUs, against a small server made here: clocks change where it says."""
+
+import csv
+import json
+import sys
+import threading
+import time
+import unittest
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+sys.path.insert(0, str(Path(__file__).parent.with_name("agent")))
+from agent_test_base import AgentTest, plan_text, wait_until  # noqa: E402
+
+import lowgear  # noqa: E402
+
+UNITS = 3
+UNIT_S = 0.06  # a setter blocks for 10 to 20 ms: clocks are as asked for by the end of a unit
+JOB = {"run": "r", "model": "m"}
+
+
+class FakeServer:
+    """One job and one rank over TCP. Offers a plan until the reports say that it is followed, as the real one does."""
+
+    def __init__(self, port=0):
+        self.changed = threading.Condition()
+        self.offered = None
+        self.offers = 0  # times that a plan was handed out
+        self.reports = {}  # by iteration
+        self.finished = False
+        self.closed = False
+        self.lose_answers = 0  # to the next posts
+        server = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_GET(self):
+                if server.closed:
+                    self.close_connection = True
+                    return
+                server.get(self)
+
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                answer = None if server.closed else server.post(self.path, body)
+                if server.closed:
+                    self.close_connection = True
+                    return
+                if server.lose_answers > 0 and self.path.endswith("/reports"):
+                    server.lose_answers -= 1
+                    self.close_connection = True
+                    return
+                self.answer(200, answer)
+
+            def answer(self, status, body):
+                payload = json.dumps(body).encode() if body is not None else b""
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(payload)))
+                self.end_headers()
+                self.wfile.write(payload)
+
+        class Http(ThreadingHTTPServer):
+            def handle_error(self, *_):
+                pass  # the client has gone, as it may
+
+        self.http = Http(("127.0.0.1", port), Handler)
+        self.http.daemon_threads = True
+        self.thread = threading.Thread(target=self.http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        self.thread.start()
+
+    @property
+    def address(self):
+        return f"http://127.0.0.1:{self.http.server_address[1]}"
+
+    def close(self):
+        self.closed = True
+        self.http.shutdown()
+        self.http.server_close()
+
+    def post(self, path, body):
+        with self.changed:
+            self.changed.notify_all()
+            if path == "/v1/jobs":
+                return {"job": "j-1", "created": True, "state": "registering"}
+            if path.endswith("/ranks"):
+                return {"rank_key": "k", "plan_version": 0}
+            if path.endswith("/reports"):
+                for report in body["reports"]:
+                    self.reports.setdefault(report["iteration"], report)
+            if path.endswith("/finish"):
+                self.finished = True
+            return {}
+
+    def get(self, handler):
+        query = parse_qs(urlsplit(handler.path).query)
+        after = int(query["after"][0])
+        with self.changed:
+            # Short, so that nothing here outlives its test for long.
+            self.changed.wait_for(lambda: self.offered and self.offered["version"] > after, timeout=1)
+            plan = self.offered if self.offered and self.offered["version"] > after else None
+            self.offers += plan is not None
+        handler.answer(200 if plan else 204, plan)
+
+    def offer(self, version, clock_mhz, from_iteration):
+        with self.changed:
+            self.offered = {
+                "version": version,
+                "purpose": "train",
+                "from_iteration": from_iteration,
+                "reason": "test",
+                "time_s": None,
+                "energy_j": None,
+                "iterations": 0,
+                "settle_iterations": 0,
+                "plan": json.loads(plan_text([clock_mhz] * UNITS)),
+            }
+            self.changed.notify_all()
+
+
+class PlansOfTheServer(AgentTest):
+    gpus = "H100"
+
+    def setUp(self):
+        super().setUp()
+        self.agent = self.start_agent()
+        self.server = FakeServer()
+        self.addCleanup(lambda: self.server.close())
+        self.iteration = 0
+        self.client = lowgear.Client(
+            agent_socket=str(self.folder / "lease.sock"),
+            recording=str(self.folder / "run"),
+            server=self.server.address,
+            job_spec=JOB,
+        )
+        self.addCleanup(self.client.close)
+        wait_until(lambda: self.client.status().server_connected, "the server answers")
+
+    def train(self, iterations):
+        for _ in range(iterations):
+            with self.client.iteration():
+                for microbatch in range(UNITS):
+                    with self.client.unit("forward", 0, microbatch):
+                        time.sleep(UNIT_S)
+            self.iteration += 1
+
+    def offer(self, version, clock_mhz, from_iteration):
+        """Offers a plan and waits until the client has got it."""
+        offers = self.server.offers
+        self.server.offer(version, clock_mhz, from_iteration)
+        wait_until(lambda: self.server.offers > offers, "the plan is fetched")
+        time.sleep(0.1)  # for the agent to take it
+
+    def finish(self):
+        """Clocks of the units of each iteration, and the plan version of each report."""
+        self.client.close()
+        self.assertTrue(self.server.finished)
+        clocks = {}
+        with open(self.folder / "run" / "rank-00000" / "units.csv") as file:
+            for row in csv.DictReader(file):
+                clocks.setdefault(int(row["iteration"]), []).append(int(row["frequency"]))
+        versions = {number: report["plan_version"] for number, report in sorted(self.server.reports.items())}
+        self.assertEqual(list(versions), list(range(self.iteration)), "every iteration is reported")
+        return clocks, versions
+
+    def test_begin_with_the_iteration_that_was_agreed(self):
+        self.offer(1, 1305, 2)
+        self.train(4)
+        self.offer(2, 1605, 6)
+        self.train(5)
+        clocks, versions = self.finish()
+        for iteration, in_iteration in clocks.items():
+            expected = 0 if iteration < 2 else 1305 if iteration < 6 else 1605
+            self.assertEqual(in_iteration, [expected] * UNITS, f"iteration {iteration}")
+        self.assertEqual(versions, {i: 0 if i < 2 else 1 if i < 6 else 2 for i in range(9)})
+        report = self.server.reports[5]
+        self.assertAlmostEqual(report["compute_s"], UNITS * UNIT_S, delta=0.1)
+        self.assertGreater(report["energy_j"], 0)
+        self.assertGreater(report["energy_error_j"], 0)
+
+    def test_are_ignored_as_a_whole_when_they_come_too_late(self):
+        self.offer(1, 1305, 1)
+        self.train(3)
+        self.offer(2, 1605, 1)  # two iterations ago
+        self.train(2)
+        self.assertGreater(self.server.offers, 1, "it goes on asking")
+        self.server.offer(2, 1605, 8)
+        self.train(5)
+        clocks, versions = self.finish()
+        for iteration, in_iteration in clocks.items():
+            expected = 0 if iteration < 1 else 1305 if iteration < 8 else 1605
+            self.assertEqual(in_iteration, [expected] * UNITS, f"iteration {iteration}")
+        self.assertEqual(versions, {i: 0 if i < 1 else 1 if i < 8 else 2 for i in range(10)})
+
+    def test_that_come_one_upon_the_other_leave_the_newest(self):
+        self.offer(1, 1305, 2)
+        self.offer(2, 1605, 3)
+        self.train(5)
+        clocks, versions = self.finish()
+        for iteration, in_iteration in clocks.items():
+            self.assertEqual(in_iteration, [0 if iteration < 3 else 1605] * UNITS, f"iteration {iteration}")
+        self.assertEqual(versions, {i: 0 if i < 3 else 2 for i in range(5)})
+
+    def test_go_on_while_the_server_is_away_and_reports_arrive_behind(self):
+        self.offer(1, 1305, 1)
+        self.server.lose_answers = 2
+        self.train(3)
+        self.assertEqual(self.server.lose_answers, 0)
+        reported = self.server.reports
+        port = self.server.http.server_address[1]
+        self.server.close()
+        self.train(3)
+        wait_until(lambda: not self.client.status().server_connected, "the client notices")
+        self.assertEqual(self.client.status().plan_version, 1)
+        self.server = FakeServer(port)
+        self.server.reports = reported
+        self.train(1)
+        wait_until(lambda: len(reported) == self.iteration, "all is reported")
+        clocks, versions = self.finish()
+        self.assertEqual(clocks[6], [1305] * UNITS)
+        self.assertEqual(versions, {i: min(i, 1) for i in range(7)})
+
+    def test_are_followed_again_when_the_agent_comes_back(self):
+        self.offer(1, 1305, 1)
+        self.train(2)
+        self.agent.kill()
+        self.agent.wait()
+        self.train(2)
+        self.start_agent()
+        wait_until(lambda: self.train(1) or self.client.status().plan_version == 1, "the plan is followed again")
+        clocks, versions = self.finish()
+        self.assertIn(0, [versions[i] for i in range(2, 5)], "nobody set clocks")
+        self.assertEqual(clocks[self.iteration - 1], [1305] * UNITS)
+        self.assertEqual(versions[self.iteration - 1], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
