@@ -1,4 +1,4 @@
-#!/ usr / bin / env python3
+#!/usr/bin/env python3
 """perseus_client_test.py PERSEUS_SERVER_FIXTURE: trains as clients of Perseus and Zeus do, against the real server.
 
 Facts, not code, from ml-energy/zeus: perseus/perseus/client/api.py and models.py (branch kronos: paths, members, that
@@ -42,17 +42,14 @@ class Server:
     def kill(self):
         self._process.kill()
         self._process.wait()
-        self._close()
+        self._process.stdin.close()
+        self._process.stdout.close()
 
     def stop(self):
         self._process.stdin.close()
         code = self._process.wait(BARRIER_TIMEOUT_S)
         self._process.stdout.close()
         assert code == 0, f"the server ended with {code}"
-
-    def _close(self):
-        self._process.stdin.close()
-        self._process.stdout.close()
 
     def ask(self, method, path, parameters=None, body=None, timeout_s=POST_TIMEOUT_S):
         """One request on a connection of its own, as httpx' module-level functions send it."""
@@ -114,24 +111,21 @@ def window_of(instructions, states, stage):
                 energies[name].append([])
     busy = sum(times["forward"][0]) + sum(times["backward"][0])
     joules = busy * (100 + 250 * (max(states) / CLOCKS[0]) ** 3) + 0.02 * 80
-    return {
-    "iter_time" : [busy + 0.02] * 3, "iter_energy" : [joules] * 3, "time_breakdown" : times,
-                                                                                      "energy_breakdown" : energies
-  }
+    return {"iter_time": [busy + 0.02] * 3, "iter_energy": [joules] * 3, "time_breakdown": times,
+            "energy_breakdown": energies}
 
-  class Rank(threading.Thread)
-      : ""
-        "One rank of Merak: registers, then runs windows until the server ends training."
-        ""
 
-        def
-        __init__(self, job, rank)
-      : super().__init__(daemon = True) self.job,
-  self.rank = job, rank self.states, self.error, self.ended = [], None, False
+class Rank(threading.Thread):
+    """One rank of Merak: registers, then runs windows until the server ends training."""
 
-                                                                            def
-                                                                            run(self)
-      : try : self._train()
+    def __init__(self, job, rank):
+        super().__init__(daemon=True)
+        self.job, self.rank = job, rank
+        self.states, self.error, self.ended = [], None, False
+
+    def run(self):
+        try:
+            self._train()
         except Exception as error:  # shown by the test
             self.error = error
             self.job.registered.abort()
@@ -245,7 +239,7 @@ class PerseusClient(unittest.TestCase):
         ranks = self.train(Job(server, Layout(pp=3, dp=1, tp=1), windows=8))
         for rank in ranks:
             self.assertEqual(rank.states[5], rank.states[7])
-#The last stage is the slowest and is given no lower clock in its steady state; others have time to spare.
+        # The last stage is the slowest; others have time to spare.
         self.assertLess(min(ranks[0].states[7]), CLOCKS[0])
 
     def test_a_killed_server_goes_on_where_it_was(self):
