@@ -435,6 +435,19 @@ TEST(RankEnvironment, ReadsEveryLauncher) {
   EXPECT_EQ(rank_from_environment(with({})).launcher, "none");
 }
 
+TEST(RankEnvironment, TellsOneStartOfAJobFromTheNext) {
+  const auto run = [](std::map<std::string, std::string> variables) {
+    return rank_from_environment(with(std::move(variables))).run;
+  };
+  EXPECT_EQ(run({}), "");
+  EXPECT_EQ(run({{"LOWGEAR_RUN", "mine"}, {"SLURM_JOB_ID", "77"}}), "mine");
+  EXPECT_EQ(run({{"SLURM_JOB_ID", "77"}, {"SLURM_STEP_ID", "1"}}), "slurm-77-1");
+  EXPECT_EQ(run({{"SLURM_JOB_ID", "77"}, {"SLURM_RESTART_COUNT", "2"}}), "slurm-77.2");
+  EXPECT_EQ(run({{"TORCHELASTIC_RUN_ID", "none"}}), "");
+  EXPECT_EQ(run({{"TORCHELASTIC_RUN_ID", "x"}, {"TORCHELASTIC_RESTART_COUNT", "1"}, {"SLURM_JOB_ID", "77"}}),
+            "slurm-77 torch-x.1");
+}
+
 TEST(RankEnvironment, SaysWhenLaunchersDisagree) {
   const RankInfo info =
       rank_from_environment(with({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "1"}}));

@@ -135,10 +135,12 @@ void TestAgent::answer(int connection, const Frame& frame) {
     case FrameType::hello:
       return give_lease(connection, decode_hello(frame.payload));
     case FrameType::plan: {
+      const PlanMessage plan = decode_plan(frame.payload);
       {
         const std::lock_guard lock(mutex_);
-        plans_.push_back(decode_plan(frame.payload));
+        plans_.push_back(plan);
       }
+      if (behaviour_.plans_are_too_late && plan.from_iteration) return send_all(connection, encode(TooLateMessage{}));
       return send_all(connection, behaviour_.refuse_plan ? encode(RefusedMessage{*behaviour_.refuse_plan})
                                                          : encode_empty(FrameType::accepted));
     }

@@ -19,6 +19,7 @@ namespace lowgear {
 struct TestAgentBehaviour {
   std::optional<std::string> refuse;       ///< refuses leases with this reason
   std::optional<std::string> refuse_plan;  ///< refuses plans with this reason
+  bool plans_are_too_late = false;         ///< those that name an iteration
   bool answers = true;                     ///< false: never says anything
   bool seals = true;                       ///< false: shares memory that it could cut off
   std::uint32_t ring_version = kUnitRingVersion;

@@ -1,0 +1,147 @@
+#include "client/agent_lease.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "client/test_agent.h"
+#include "core/temporary_folder.h"
+
+namespace lowgear {
+namespace {
+
+using namespace std::chrono_literals;
+using Offer = AgentLease::Offer;
+
+class AgentLeaseTest : public testing::Test {
+ protected:
+  void start_agent(TestAgentBehaviour behaviour = {}) {
+    agent_.reset();  // or its end would remove the new one's socket
+    agent_ = std::make_unique<TestAgent>(socket(), std::move(behaviour));
+  }
+  void take_lease() {
+    AgentLeaseOptions options;
+    options.socket = socket();
+    options.hello.gpu = "GPU-1";
+    options.timeout = 2s;
+    options.reconnect_after = 0ms;
+    lease_ = std::make_unique<AgentLease>(std::move(options));
+  }
+  Offer offer(std::uint64_t from_iteration, int version) {
+    PlanMessage plan;
+    plan.plan_json = std::to_string(version);
+    return lease_->offer(std::move(plan), from_iteration, version).offer;
+  }
+  void restart_agent() {
+    agent_.reset();
+    while (lease_->status().has_lease) lease_->keep();
+    start_agent();
+    while (!lease_->status().has_lease) lease_->keep();
+  }
+
+  [[nodiscard]] std::string socket() const { return folder_ / "lease.sock"; }
+
+  TemporaryFolder folder_;
+  std::unique_ptr<TestAgent> agent_;
+  std::unique_ptr<AgentLease> lease_;
+};
+
+TEST_F(AgentLeaseTest, OffersPlansWithTheirIteration) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(3, 1), Offer::accepted);
+  EXPECT_EQ(agent_->plans().at(0).from_iteration, 3U);
+  EXPECT_FALSE(lease_->status().has_plan) << "it waits";
+  for (std::uint64_t i = 0; i < 5; ++i) lease_->iteration_begins(i);
+  EXPECT_TRUE(lease_->status().has_plan);
+  EXPECT_EQ(lease_->plan_version(2), 0);
+  EXPECT_EQ(lease_->plan_version(3), 1);
+  EXPECT_EQ(offer(4, 2), Offer::too_late) << "has begun";
+  EXPECT_EQ(agent_->plans().size(), 1U) << "the agent is not even asked";
+  EXPECT_EQ(lease_->plan_version(4), 1);
+  EXPECT_EQ(offer(std::uint64_t{1} << 40U, 2), Offer::refused);
+}
+
+TEST_F(AgentLeaseTest, CountsNothingForAPlanThatTheAgentDoesNotTake) {
+  start_agent({.refuse = {}, .refuse_plan = {}, .plans_are_too_late = true});
+  take_lease();
+  EXPECT_EQ(offer(3, 1), Offer::too_late);
+  lease_->iteration_begins(3);
+  EXPECT_EQ(lease_->plan_version(3), 0);
+  lease_.reset();
+  start_agent({.refuse = {}, .refuse_plan = "no"});
+  take_lease();
+  EXPECT_EQ(offer(9, 1), Offer::refused);
+  EXPECT_EQ(lease_->plan_version(9), 0);
+}
+
+TEST_F(AgentLeaseTest, HasNoLeaseWithoutAnAgent) {
+  take_lease();
+  EXPECT_EQ(offer(3, 1), Offer::no_lease);
+  EXPECT_FALSE(lease_->status().problem.empty());
+}
+
+TEST_F(AgentLeaseTest, CountsNothingForAPlanThatWasReplacedBeforeItBegan) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(2, 1), Offer::accepted);
+  EXPECT_EQ(offer(4, 2), Offer::accepted);
+  for (std::uint64_t i = 0; i < 6; ++i) lease_->iteration_begins(i);
+  EXPECT_EQ(lease_->plan_version(2), 0);
+  EXPECT_EQ(lease_->plan_version(3), 0);
+  EXPECT_EQ(lease_->plan_version(4), 2);
+}
+
+/// The plan that was followed at once, and the one that waits for its iteration.
+TEST_F(AgentLeaseTest, HandsOverBothPlansWhenTheAgentComesBack) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(0, 1), Offer::accepted);
+  lease_->iteration_begins(0);
+  lease_->iteration_begins(1);
+  EXPECT_EQ(offer(6, 2), Offer::accepted);
+  restart_agent();
+  const std::vector<PlanMessage> plans = agent_->plans();
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_EQ(plans[0].plan_json, "1");
+  EXPECT_FALSE(plans[0].from_iteration);
+  EXPECT_EQ(plans[1].plan_json, "2");
+  EXPECT_EQ(plans[1].from_iteration, 6U);
+  for (std::uint64_t i = 2; i < 8; ++i) lease_->iteration_begins(i);
+  EXPECT_EQ(lease_->plan_version(0), 1);
+  EXPECT_EQ(lease_->plan_version(1), 0) << "the agent was away during a part of it";
+  EXPECT_EQ(lease_->plan_version(2), 1);
+  EXPECT_EQ(lease_->plan_version(6), 2);
+}
+
+TEST_F(AgentLeaseTest, LetsAPlanGoWhoseIterationBeganWhileTheAgentWasAway) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(2, 1), Offer::accepted);
+  agent_.reset();
+  while (lease_->status().has_lease) lease_->keep();
+  for (std::uint64_t i = 0; i < 5; ++i) lease_->iteration_begins(i);
+  EXPECT_EQ(lease_->plan_version(3), 0) << "nobody set clocks";
+  start_agent();
+  while (!lease_->status().has_lease) lease_->keep();
+  EXPECT_EQ(lease_->plan_version(5), 1) << "it is the plan by now";
+  EXPECT_TRUE(lease_->status().has_plan);
+}
+
+TEST_F(AgentLeaseTest, ForgetsVersionsButNotPlans) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(0, 7), Offer::accepted);
+  lease_->iteration_begins(0);
+  lease_->iteration_begins(1);
+  lease_->forget_versions();
+  EXPECT_EQ(lease_->plan_version(2), 0);
+  EXPECT_TRUE(lease_->status().has_plan);
+}
+
+}  // namespace
+}  // namespace lowgear
