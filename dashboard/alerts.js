@@ -1,7 +1,7 @@
 // What somebody should know before trusting the figures, or act on.
 import shared from './shared.js';
 import {announce} from './parts.js';
-import {basisOf, counted, guardLimit_pct, isOver, kStates} from './words.js';
+import {basisOf, counted, guardLimit_pct, isOver, isPastGuard, kStates} from './words.js';
 
 const {element, units} = shared;
 
@@ -27,8 +27,7 @@ const alertsOf = ({summary: job}, rows, connection) => {
   if (job.state === 'failed') add('bad', `The job failed${job.reason ? `: ${job.reason}` : '.'}`);
   const silent = having(rows, 'silent');
   if (silent.length) add('bad', `Nothing heard from ${list(silent)}: their figures are old.`);
-  // Waiting for a straggler is no fault of the plan.
-  if (!job.stragglers.length && units.isNumber(job.slowdown_pct) && job.slowdown_pct > guardLimit_pct(job)) {
+  if (isPastGuard(job)) {
     add('bad', `Iterations take ${units.signedPercent(job.slowdown_pct, 1)} against the ${basisOf(job)} baseline, past the guard ` +
       `of ${units.percent(guardLimit_pct(job), 1)}.`);
   }

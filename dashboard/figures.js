@@ -1,7 +1,7 @@
 // The figures that one looks at first.
 import shared from './shared.js';
 import {setClass, setText} from './parts.js';
-import {basisOf, counted, guardLimit_pct, savedText} from './words.js';
+import {basisOf, counted, guardLimit_pct, isPastGuard, savedText} from './words.js';
 
 const {element, units} = shared;
 
@@ -54,11 +54,9 @@ export class Figures {
     const basis = basisOf(job);
     const [saved, time, energy, power, plan] = this.figures;
     saved.show(`Energy saved, ${basis}`, savedText(job), savingText(job, basis), mood(job));
-    const limit_pct = guardLimit_pct(job);
-    const isPast = units.isNumber(job.slowdown_pct) && job.slowdown_pct > limit_pct;
     time.show(`Iteration time, ${basis}`, units.time(job.time_s), [
       slowdownText(job, basis),
-      `guard ${units.signedPercent(limit_pct, 1)}`, `planned ${units.time(job.planned_time_s)}`].join(' · '), isPast ? 'bad' : '');
+      `guard ${units.signedPercent(guardLimit_pct(job), 1)}`, `planned ${units.time(job.planned_time_s)}`].join(' · '), isPastGuard(job) ? 'bad' : '');
     energy.show(`Energy per iteration, ${basis}`, units.energy(job.energy_j),
       `all ${counted(job.ranks, 'rank')} · planned ${units.energy(job.planned_energy_j)}`);
     const total_w = store.totalPower_w();

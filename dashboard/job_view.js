@@ -21,7 +21,7 @@ const kRedraw_ms = 400;
 // A sign of silence comes without an event.
 const kTick_ms = 2000;
 // What no event brings: the measured point of the frontier, and reports of ranks.
-const kRefresh_ms = 10000;
+const kRefresh_ms = 5000;
 const kRefreshPerRank_ms = 10;
 
 export class JobView {

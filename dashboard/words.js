@@ -54,5 +54,9 @@ export const savedText = (job) => {
 // How much longer than the baseline iterations may take before plans are taken back.
 export const guardLimit_pct = ({settings}) => settings.guard_pct + settings.slowdown_pct;
 
+// Waiting for a straggler is no fault of the plan.
+export const isPastGuard = (job) => !job.stragglers.length && units.isNumber(job.slowdown_pct) &&
+  job.slowdown_pct > guardLimit_pct(job);
+
 export const versusPlan_pct = (time_s, planned_s) =>
   (units.isNumber(time_s) && units.isNumber(planned_s) && planned_s > 0 ? 100 * (time_s / planned_s - 1) : null);

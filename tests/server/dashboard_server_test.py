@@ -1,0 +1,107 @@
+"""The dashboard as the real server serves it, watching a job from its registration to a straggler and past a SIGKILL."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from browser import Browser, find_chromium
+from training_ranks import TrainingRanks
+
+LOWGEAR = os.environ.get("LOWGEAR_BINARY", "lowgear")
+SKIP_CODE = 77
+TOKEN = "a-token-for-tests-only"
+
+
+class RealServer:
+    """lowgear serve on a loopback port of its own choice, the same one when it is started again."""
+
+    def __init__(self, folder):
+        self.folder, self.address = folder, "127.0.0.1:0"
+        tokens = folder / "tokens"
+        tokens.touch(0o600)
+        tokens.write_text(f"admin {TOKEN}\n")
+
+    def start(self):
+        self.process = subprocess.Popen(
+            [LOWGEAR, "serve", "--state", str(self.folder / "state"), "--unix", str(self.folder / "socket"), "--listen",
+             self.address, "--token-file", str(self.folder / "tokens"), "--json"], stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, text=True)
+        text = ""
+        while not text.rstrip().endswith("}"):
+            line = self.process.stdout.readline()
+            if not line:
+                raise AssertionError("the server ended at its start")
+            text += line
+        [self.url] = json.loads(text)["tcp"]
+        self.address = self.url.removeprefix("http://").rstrip("/")
+
+    def end(self, number):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        self.process.wait(20)
+        self.process.stdout.close()
+
+
+class WatchesARealServer(unittest.TestCase):
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="lg-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.server = RealServer(self.folder)
+        self.server.start()
+        self.addCleanup(lambda: self.server.end(signal.SIGTERM))
+        self.browser = Browser()
+        self.addCleanup(self.browser.close)
+
+    def wait_text(self, part, selector="#main"):
+        self.browser.wait(f"document.querySelector({json.dumps(selector)}).textContent.includes({json.dumps(part)})",
+                          f"{selector} says {part}", patience_s=40)
+
+    def test_from_the_first_rank_to_a_straggler_and_past_a_kill(self):
+        browser, server = self.browser, self.server
+        browser.go(server.url)
+        browser.wait("document.activeElement.closest('.sign-in')", "a token is asked for")
+        browser.type(TOKEN)
+        browser.key("Enter")
+        self.wait_text("No jobs yet")
+
+        ranks = TrainingRanks(server.url, TOKEN)
+        self.wait_text("made-up")
+        browser.value("document.querySelector('.job-link').click()")
+        self.wait_text("waiting for all ranks to register: 0 of 4 ranks")
+        for rank in range(4):
+            ranks.register(rank)
+        ranks.train(60)
+        browser.wait("document.documentElement.dataset.iteration === '59'", "all iterations are there", patience_s=40)
+        summary = ranks.call("GET", f"/v1/jobs/{ranks.job}")["job"]
+        self.assertEqual(summary["state"], "running")
+        browser.wait("document.querySelectorAll('.frontier .point').length === 3", "the frontier is drawn", patience_s=40)
+        browser.wait("Number(document.querySelector('.timeline canvas').dataset.visibleOps) === 64", "the timeline is drawn")
+        self.wait_text(f"{summary['saved_pct']:.1f} ± ", ".card .value")
+        self.wait_text("Energy saved, simulated", ".card")
+
+        ranks.call("POST", f"/v1/jobs/{ranks.job}/straggler", {"rank": 2, "factor": 1.2})
+        self.wait_text("Rank 2 is slower by a factor of 1.20", ".alerts")
+
+        server.end(signal.SIGKILL)
+        self.wait_text("The server does not answer", ".alerts")
+        server.start()
+        browser.wait("document.documentElement.dataset.connection === 'live'", "it is live again", patience_s=40)
+        ranks.train(20)
+        browser.wait("document.documentElement.dataset.iteration === '79'", "iterations come again", patience_s=40)
+        known = ranks.call("GET", f"/v1/jobs/{ranks.job}/decisions")["decisions"]
+        browser.wait(f"document.documentElement.dataset.decisions === '{len(known)}'", "no decision is missing or double")
+
+        expected = ("status of 401", "ERR_CONNECTION_REFUSED", "ERR_CONNECTION_RESET", "ERR_INCOMPLETE")
+        self.assertEqual([c for c in browser.complaints if not any(part in c for part in expected)], [])
+
+
+if __name__ == "__main__":
+    if find_chromium() is None:
+        print("THE DASHBOARD IS NOT LOOKED AT IN A BROWSER: install chromium")
+        raise SystemExit(1 if os.environ.get("LOWGEAR_REQUIRE_BROWSER") == "1" else SKIP_CODE)
+    unittest.main()
