@@ -297,6 +297,7 @@ bool ServerConnection::wait_for_reports(Clock::time_point not_before) {
 
 /// Reports come first: the server knows by them that a profile plan has run.
 void ServerConnection::say_all(Speaker& speaker) {
+  (void)session(speaker);  // first, or what is said would be chosen long before
   say_reports(speaker);
   say_profile(speaker);
 }
