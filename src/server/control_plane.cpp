@@ -174,8 +174,11 @@ void ControlPlane::settle(Job& job, Settled settled) {
         // A plan that could not be stored is followed all the same: training goes before the record of it.
         if (const auto found = entries_.find(id); found != entries_.end()) {
           Entry& entry = *found->second;
-          entry.committed_version = std::max(entry.committed_version, version);
-          answer_waiters(entry);
+          // Nobody waits for anything but a newer plan: thousands of commits of reports need not look at all who wait.
+          if (version > entry.committed_version) {
+            entry.committed_version = version;
+            answer_waiters(entry);
+          }
         }
         if (settled) settled(outcome);
       });
