@@ -5,36 +5,42 @@ import {basisOf, counted, guardLimit_pct, isOver, isPastGuard, kStates} from './
 
 const {element, units} = shared;
 
+const kShownRanks = 8;
+
 const list = (rows) => {
-  const kShown = 8;
-  const names = rows.slice(0, kShown).map((row) => row.rank).join(', ');
-  return `${rows.length === 1 ? 'rank' : 'ranks'} ${names}${rows.length > kShown ? ` and ${rows.length - kShown} more` : ''}`;
+  const names = rows.slice(0, kShownRanks).map((row) => row.rank).join(', ');
+  const more = rows.length > kShownRanks ? ` and ${rows.length - kShownRanks} more` : '';
+  return `${rows.length === 1 ? 'rank' : 'ranks'} ${names}${more}`;
 };
 
 const having = (rows, problem) => rows.filter((row) => row.problems.includes(problem));
 
 const capText = ({scope, watts, swing_w: swing}) => 'Power cap: ' + [
   ...(units.isNumber(watts) ? [`at most ${units.power(watts)} per ${scope === 'gpu' ? 'GPU' : scope}`] : []),
-  ...(units.isNumber(swing) ? [`a swing of at most ${units.power(swing)} between pipeline phases`] : [])].join(', ') + '.';
+  ...(units.isNumber(swing) ? [`a swing of at most ${units.power(swing)} between pipeline phases`] : [])].join(', ') +
+    '.';
 
 // [[severity, text]], the most severe first.
 const alertsOf = ({summary: job}, rows, connection) => {
   const alerts = [];
   const add = (severity, text) => alerts.push([severity, text]);
   if (connection.state === 'away') {
-    add('bad', 'The server does not answer: everything on this page is as old as its last answer. Training goes on with its last plan.');
+    add('bad', 'The server does not answer: everything on this page is as old as its last answer. ' +
+      'Training goes on with its last plan.');
   }
   if (job.state === 'failed') add('bad', `The job failed${job.reason ? `: ${job.reason}` : '.'}`);
   const silent = having(rows, 'silent');
   if (silent.length) add('bad', `Nothing heard from ${list(silent)}: their figures are old.`);
   if (isPastGuard(job)) {
-    add('bad', `Iterations take ${units.signedPercent(job.slowdown_pct, 1)} against the ${basisOf(job)} baseline, past the guard ` +
-      `of ${units.percent(guardLimit_pct(job), 1)}.`);
+    add('bad', `Iterations take ${units.signedPercent(job.slowdown_pct, 1)} against the ${basisOf(job)} baseline, ` +
+      `past the guard of ${units.percent(guardLimit_pct(job), 1)}.`);
   }
-  for (const {rank, factor, cause} of job.stragglers.slice(0, 8)) {
-    add('warn', `Rank ${rank} is slower by a factor of ${units.fixed(factor, 2)} (${cause}): the others wait for it, so their clocks may fall.`);
+  for (const {rank, factor, cause} of job.stragglers.slice(0, kShownRanks)) {
+    add('warn', `Rank ${rank} is slower by a factor of ${units.fixed(factor, 2)} (${cause}): ` +
+      'the others wait for it, so their clocks may fall.');
   }
-  if (job.stragglers.length > 8) add('warn', `${counted(job.stragglers.length - 8, 'more rank is', 'more ranks are')} slower.`);
+  const more = job.stragglers.length - kShownRanks;
+  if (more > 0) add('warn', `${counted(more, 'more rank is', 'more ranks are')} slower.`);
   const hot = having(rows, 'hot');
   if (hot.length) add('warn', `Heat holds clocks down on ${list(hot)}.`);
   const limited = having(rows, 'power-throttled');
@@ -84,8 +90,8 @@ export class Progress {
     this.node.hidden = at < 0 || job.state === 'running';
     if (this.node.hidden || this.shown === JSON.stringify([job.state, job.registered, job.reason])) return;
     this.shown = JSON.stringify([job.state, job.registered, job.reason]);
-    this.steps.replaceChildren(...kPath.map((state, i) => element('li', {class: i < at ? 'done' : i === at ? 'current' : '',
-      ...(i === at ? {'aria-current': 'step'} : {}), text: state})));
+    this.steps.replaceChildren(...kPath.map((state, i) => element('li', {text: state,
+      class: i < at ? 'done' : i === at ? 'current' : '', ...(i === at ? {'aria-current': 'step'} : {})})));
     const ranks = job.state === 'registering' ? `: ${job.registered} of ${counted(job.ranks, 'rank')}` : '';
     this.detail.textContent = `Now ${kStates[job.state]}${ranks}.${job.reason ? ` ${job.reason}` : ''}`;
   }

@@ -9,7 +9,8 @@ const kFirst = 100;
 
 const line = (decision) => {
   const today = new Date().toDateString() === new Date(1000 * decision.time_s).toDateString();
-  const version = Number.isInteger(decision.plan_version) && decision.plan_version > 0 ? `v${decision.plan_version}` : '';
+  const {plan_version: plan} = decision;
+  const version = Number.isInteger(plan) && plan > 0 ? `v${plan}` : '';
   return element('li', {'data-id': String(decision.id)}, [
     element('time', {datetime: new Date(1000 * decision.time_s).toISOString(), title: dateTime(decision.time_s),
       text: today ? clockTime(decision.time_s) : dateTime(decision.time_s)}),
@@ -23,7 +24,8 @@ export class DecisionsPanel {
     this.limit = kFirst;
     this.decisions = [];
     this.kinds = [];
-    this.kind = element('select', {'aria-label': 'Kind of decision'}, [element('option', {value: '', text: 'all kinds'})]);
+    this.kind = element('select', {'aria-label': 'Kind of decision'},
+      [element('option', {value: '', text: 'all kinds'})]);
     this.search = element('input', {type: 'search', placeholder: 'Reason …', 'aria-label': 'Filter decisions'});
     this.list = element('ol', {class: 'decisions', tabindex: '0', 'aria-label': 'Decisions, newest first'});
     this.more = button('Show more', () => { this.limit += kFirst; this.draw(); });

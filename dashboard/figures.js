@@ -26,7 +26,8 @@ const savingText = ({baseline, saved_pct: saved}, basis) => {
     return 'No baseline has been taken, so no saving is claimed.';
   }
   const error = units.isNumber(baseline.energy_error_j) ? ` ± ${units.energy(baseline.energy_error_j, 2)}` : '';
-  const text = `${units.energy(baseline.energy_j)}${error}, ${counted(baseline.iterations, 'iteration')} at full clocks`;
+  const text = `${units.energy(baseline.energy_j)}${error}, ` +
+    `${counted(baseline.iterations, 'iteration')} at full clocks`;
   return units.isNumber(saved) ? `the last 20 iterations against a ${basis} baseline: ${text}`
     : `${basis} baseline: ${text}; savings count from the first plan on`;
 };
@@ -56,13 +57,15 @@ export class Figures {
     saved.show(`Energy saved, ${basis}`, savedText(job), savingText(job, basis), mood(job));
     time.show(`Iteration time, ${basis}`, units.time(job.time_s), [
       slowdownText(job, basis),
-      `guard ${units.signedPercent(guardLimit_pct(job), 1)}`, `planned ${units.time(job.planned_time_s)}`].join(' · '), isPastGuard(job) ? 'bad' : '');
+      `guard ${units.signedPercent(guardLimit_pct(job), 1)}`, `planned ${units.time(job.planned_time_s)}`].join(' · '),
+    isPastGuard(job) ? 'bad' : '');
     energy.show(`Energy per iteration, ${basis}`, units.energy(job.energy_j),
       `all ${counted(job.ranks, 'rank')} · planned ${units.energy(job.planned_energy_j)}`);
     const total_w = store.totalPower_w();
     power.show(`Power now, ${basis}`, units.power(total_w), total_w === null
       ? 'not every GPU has reported' : `${units.power(total_w / store.ranks.size)} per GPU on average`);
-    const purposes = {baseline: 'full clocks, for the baseline', profile: 'one clock, to try it out', train: 'for training'};
+    const purposes = {baseline: 'full clocks, for the baseline', profile: 'one clock, to try it out',
+      train: 'for training'};
     plan.show('Plan', job.plan_version ? `v${job.plan_version}` : 'none yet', job.plan_version
       ? `${purposes[job.purpose] || job.purpose} · from iteration ${(job.from_iteration ?? 0).toLocaleString('en')}` +
         ` · now at ${(job.iteration ?? 0).toLocaleString('en')}` : 'ranks run as they please');

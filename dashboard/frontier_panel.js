@@ -16,14 +16,17 @@ const modelOf = ({vertices, operating_point: planned, measured}, summary) => {
     ? {time_s: baseline.time_s, energy_j: baseline.energy_j / parallel.dp / parallel.tp} : null;
   const points = [
     ...(ofPipeline ? [{...ofPipeline, type: 'baseline', name: 'Baseline', label: `Baseline (${basis})`, basis}] : []),
-    ...(planned ? [{...planned, type: 'plan', name: 'Operating point', label: 'Planned', basis: 'planned', chosen: true}] : []),
-    ...(measured ? [{...measured, type: 'measured', name: 'Last iterations', label: title(basis), basis, isTarget: true}] : []),
+    ...(planned ? [{...planned, type: 'plan', name: 'Operating point', label: 'Planned', basis: 'planned',
+      chosen: true}] : []),
+    ...(measured ? [{...measured, type: 'measured', name: 'Last iterations', label: title(basis), basis,
+      isTarget: true}] : []),
   ];
   return {
     curve: vertices.map(([time_s, energy_j]) => ({time_s, energy_j})), separateBound: [], points, baseline: ofPipeline,
     boundName: 'Frontier', boundBasis: 'planned', regionLabel: '',
-    summary: `Time and energy of one iteration of one pipeline: frontier of ${counted(vertices.length, 'vertex', 'vertices')} and ` +
-      `${counted(points.length, 'point')}. Arrow keys walk through the points, plus and minus zoom, 0 shows all.`,
+    summary: `Time and energy of one iteration of one pipeline: frontier of ` +
+      `${counted(vertices.length, 'vertex', 'vertices')} and ${counted(points.length, 'point')}. ` +
+      'Arrow keys walk through the points, plus and minus zoom, 0 shows all.',
   };
 };
 
@@ -33,7 +36,8 @@ export class FrontierPanel {
     this.box = element('div', {class: 'plot marks frontier'});
     this.empty = element('p', {class: 'empty'});
     this.legend = element('ul', {class: 'legend marks', 'aria-label': 'Legend'});
-    this.caption = element('p', {class: 'caption', text: 'All GPUs of one pipeline. The frontier is computed from the ' +
+    this.caption = element('p', {class: 'caption',
+      text: 'All GPUs of one pipeline. The frontier is computed from the ' +
       'profile; neither axis starts at zero. Drag to move; click, then scroll to zoom (or Ctrl + scroll).'});
     this.table = new TableBehind('Points as a table', () => this.pointTable());
     this.tools = zoomTools('the frontier', (factor) => this.plot && this.plot.zoomBy(factor));
@@ -72,7 +76,8 @@ export class FrontierPanel {
   pointTable() {
     const curve = this.model.curve.map((point, i) => ({...point, name: `Frontier, vertex ${i + 1}`, basis: 'planned'}));
     return dataTable([{head: ['Point'], text: (row) => row.name}, {head: ['What it is'], text: (row) => row.basis},
-      {head: ['Iteration time'], text: (row) => units.time(row.time_s, 5)}, {head: ['Energy'], text: (row) => units.energy(row.energy_j, 5)}],
+      {head: ['Iteration time'], text: (row) => units.time(row.time_s, 5)},
+      {head: ['Energy'], text: (row) => units.energy(row.energy_j, 5)}],
     [...this.model.points, ...curve.slice(0, 500)]);
   }
 

@@ -3,7 +3,7 @@ import shared from './shared.js';
 import {kPowerWindow} from './job_store.js';
 import {serverNow_s} from './api.js';
 import {button, panel, setClass, setText} from './parts.js';
-import {basisOf, counted, duration} from './words.js';
+import {basisOf, counted, duration, temperature} from './words.js';
 
 const {element, units} = shared;
 
@@ -11,6 +11,8 @@ const kPerPage = 24;
 const kWidth = 200;
 const kHeight = 44;
 const kShortestWindow_s = 20;
+const kOrders = [['rank', 'by rank'], ['attention', 'needing attention first'], ['power', 'highest power first'],
+  ['heat', 'hottest first']];
 
 const svgNode = (name, attributes) => {
   const node = document.createElementNS('http://www.w3.org/2000/svg', name);
@@ -25,7 +27,8 @@ class Tile {
     this.detail = element('p', {class: 'detail'});
     this.limit = svgNode('line', {class: 'limit', x1: 0, x2: kWidth});
     this.path = svgNode('path', {class: 'series'});
-    this.svg = svgNode('svg', {viewBox: `0 0 ${kWidth} ${kHeight}`, preserveAspectRatio: 'none', 'aria-hidden': 'true'});
+    this.svg = svgNode('svg', {viewBox: `0 0 ${kWidth} ${kHeight}`, preserveAspectRatio: 'none',
+      'aria-hidden': 'true'});
     this.svg.append(this.limit, this.path);
     this.node = element('li', {}, [this.name, this.power, this.svg, this.detail]);
   }
@@ -34,10 +37,11 @@ class Tile {
   update(row, points, {window_s, top_w}) {
     setClass(this.node, row.problems.length ? 'tile attention' : 'tile');
     setText(this.name, `GPU ${row.rank}${row.host ? ` · ${row.host}` : ''}`);
-    setText(this.power, units.isNumber(row.now.power_w) ? `${units.fixed(row.now.power_w, 0)}\u00a0W` : units.fixed(null));
+    setText(this.power, units.isNumber(row.now.power_w) ? `${units.fixed(row.now.power_w, 0)}\u00a0W`
+      : units.fixed(null));
     const clock = units.isNumber(row.now.sm_clock_mhz) ? `${units.fixed(row.now.sm_clock_mhz, 0)}\u00a0MHz` : '– MHz';
-    const heat = units.isNumber(row.now.temperature_c) ? `${units.fixed(row.now.temperature_c, 0)}\u00a0°C` : '– °C';
-    setText(this.detail, [`${units.energy(row.report.energy_j)} per iteration`, clock, heat, ...row.problems].join(' · '));
+    setText(this.detail, [`${units.energy(row.report.energy_j)} per iteration`, clock,
+      temperature(row.now.temperature_c), ...row.problems].join(' · '));
     const end_s = serverNow_s();
     const x = (time_s) => kWidth * (1 - (end_s - time_s) / window_s);
     const y = (power_w) => kHeight - 2 - (kHeight - 4) * power_w / top_w;
@@ -57,8 +61,8 @@ export class GpuPanel {
     this.tiles = [];
     this.previous = button('‹', () => this.turn(-1), {'aria-label': 'Previous GPUs'});
     this.next = button('›', () => this.turn(1), {'aria-label': 'Next GPUs'});
-    this.order = element('select', {'aria-label': 'Order of GPUs'}, [['rank', 'by rank'], ['attention', 'needing attention first'],
-      ['power', 'highest power first'], ['heat', 'hottest first']].map(([value, text]) => element('option', {value, text})));
+    this.order = element('select', {'aria-label': 'Order of GPUs'},
+      kOrders.map(([value, text]) => element('option', {value, text})));
     this.order.addEventListener('change', () => { this.page = 0; this.draw(); });
     this.caption = element('p', {class: 'caption'});
     this.list = element('ul', {class: 'tiles', 'aria-label': 'Power of each GPU'});
@@ -80,7 +84,8 @@ export class GpuPanel {
   }
 
   ordered() {
-    const value = {rank: (row) => row.rank, attention: (row) => -row.problems.length, power: (row) => -(row.now.power_w || 0),
+    const value = {rank: (row) => row.rank, attention: (row) => -row.problems.length,
+      power: (row) => -(row.now.power_w || 0),
       heat: (row) => -(row.now.temperature_c || 0)}[this.order.value];
     return [...this.rows].sort((a, b) => value(a) - value(b));
   }
@@ -106,8 +111,8 @@ export class GpuPanel {
     const window_s = Math.min(kPowerWindow, Math.max(kShortestWindow_s, serverNow_s() - first_s));
     shown.forEach((row, i) => this.tiles[i].update(row, points[i], {window_s, top_w}));
     const which = pages > 1 ? `${first + 1} to ${first + shown.length} of ${counted(this.rows.length, 'GPU')}. ` : '';
-    setText(this.caption, `${which}The last ${duration(window_s)} (at most ${kPowerWindow / 60} min, since this page was opened), all on one scale ` +
-      `from 0 to ${units.fixed(top_w, 0)} W. Dashed: the GPU's power limit.`);
+    setText(this.caption, `${which}The last ${duration(window_s)} (at most ${kPowerWindow / 60} min, since this ` +
+      `page was opened), all on one scale from 0 to ${units.fixed(top_w, 0)} W. Dashed: the GPU's power limit.`);
   }
 
   onTheme() {}

@@ -35,7 +35,8 @@ class IterationPanel {
     this.basis = '';
     this.chart = new LineChart({name: title, axis, unitOf, describe: (point) => this.describe(point.iteration)});
     this.empty = element('p', {class: 'empty', text: 'No iteration has been reported yet.'});
-    this.caption = element('p', {class: 'caption', text: `${note} The axis does not start at zero; drag over the plot to zoom.`});
+    this.caption = element('p', {class: 'caption',
+      text: `${note} The axis does not start at zero; drag over the plot to zoom.`});
     this.legend = element('ul', {class: 'legend', 'aria-label': 'Legend'});
     this.table = new TableBehind(`The last ${kTableRows} iterations as a table`, () => this.iterationTable());
     const {node, setBasis} = panel(title, {tools: this.chart.tools},
@@ -109,7 +110,8 @@ export const timePanel = () => new IterationPanel({
 });
 
 export const energyPanel = () => new IterationPanel({
-  title: 'Energy per iteration', axis: 'Energy', member: 'energy_j', plannedMember: 'planned_energy_j', unitOf: units.energyUnit,
+  title: 'Energy per iteration', axis: 'Energy', member: 'energy_j', plannedMember: 'planned_energy_j',
+    unitOf: units.energyUnit,
   format: (value) => units.energy(value), note: 'All ranks together.',
   levelsOf: ({baseline}) => (isSet(baseline, 'energy_j')
     ? [{name: 'baseline', css: 'baseline', y: baseline.energy_j, value: units.energy(baseline.energy_j)}] : []),

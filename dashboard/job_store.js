@@ -79,7 +79,8 @@ export class JobStore {
 
   takeGpu({rank, power_w, sm_clock_mhz, temperature_c, energy_j}) {
     const known = this.ranks.get(rank) || {rank};
-    this.ranks.set(rank, {...known, gpu_now: {power_w, sm_clock_mhz, temperature_c}, report: {...known.report, energy_j}});
+    this.ranks.set(rank, {...known, gpu_now: {power_w, sm_clock_mhz, temperature_c},
+      report: {...known.report, energy_j}});
     this.heard_s.set(rank, serverNow_s());
     this.addPower(rank, power_w);
   }

@@ -116,7 +116,8 @@ export class JobView {
   build() {
     this.title = element('h1');
     this.state = element('span');
-    this.simulated = element('span', {class: 'chip simulated', text: 'simulated', title: 'The GPUs of this job are simulated'});
+    this.simulated = element('span', {class: 'chip simulated', text: 'simulated',
+      title: 'The GPUs of this job are simulated'});
     this.facts = element('ul', {class: 'facts', 'aria-label': 'About this job'});
     const head = element('div', {class: 'job-head'}, [
       element('a', {href: '#/', class: 'back', text: '‹ Jobs'}),
@@ -126,7 +127,8 @@ export class JobView {
     this.figures = new Figures();
     this.ranksPanel = new RanksPanel();
     this.gpuPanel = new GpuPanel();
-    this.panels = [timePanel(), energyPanel(), new FrontierPanel(), new DecisionsPanel(), this.gpuPanel, new TimelinePanel(),
+    this.panels = [timePanel(), energyPanel(), new FrontierPanel(), new DecisionsPanel(), this.gpuPanel,
+      new TimelinePanel(),
       this.ranksPanel];
     this.container.replaceChildren(head, this.progress.node, this.alerts.node, this.figures.node,
       element('div', {class: 'panels'}, this.panels.map(({node}) => node)));
@@ -161,7 +163,8 @@ export class JobView {
     const text = JSON.stringify(facts);
     if (text === this.factsText) return;
     this.factsText = text;
-    this.facts.replaceChildren(...facts.map(([key, value]) => element('li', {}, [`${key} `, element('b', {text: value})])));
+    this.facts.replaceChildren(...facts.map(([key, value]) => element('li', {},
+      [`${key} `, element('b', {text: value})])));
   }
 
   onTheme() {

@@ -38,13 +38,16 @@ const two = (cell, first, second) => {
 const kColumns = [
   {head: 'Job', css: 'text', fill: fillName, sort: (job) => job.name},
   {head: 'State', css: 'text', fill: fillState, sort: (job) => job.state},
-  {head: 'Model', css: 'text', fill: (cell, job) => two(cell, job.model || '', job.gpu || ''), sort: (job) => job.model},
+  {head: 'Model', css: 'text', fill: (cell, job) => two(cell, job.model || '', job.gpu || ''),
+    sort: (job) => job.model},
   {head: 'Ranks', text: (job) => (job.registered < job.ranks ? `${job.registered} of ${job.ranks}` : String(job.ranks)),
     sort: (job) => job.ranks},
-  {head: 'Iteration', text: (job) => (units.isNumber(job.iteration) ? job.iteration.toLocaleString('en') : units.fixed(null)),
+  {head: 'Iteration',
+    text: (job) => (units.isNumber(job.iteration) ? job.iteration.toLocaleString('en') : units.fixed(null)),
     sort: (job) => job.iteration},
   {head: 'Iteration time', fill: (cell, job) => two(cell, units.time(job.time_s),
-    `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`), sort: (job) => job.time_s},
+    `${units.signedPercent(versusPlan_pct(job.time_s, job.planned_time_s), 1)} against plan`),
+    sort: (job) => job.time_s},
   {head: 'Energy per iteration', text: (job) => units.energy(job.energy_j), sort: (job) => job.energy_j},
   {head: 'Energy saved', fill: (cell, job) => two(cell, savedText(job),
     units.isNumber(job.saved_pct) ? `of a ${basisOf(job)} baseline` : 'no baseline'), sort: (job) => job.saved_pct},
@@ -52,7 +55,8 @@ const kColumns = [
     sort: (job) => job.created_s},
 ];
 
-const kFilters = [['all', 'All', () => true], ['active', 'Active', (job) => !isOver(job)], ['over', 'Finished', isOver]];
+const kFilters = [['all', 'All', () => true], ['active', 'Active', (job) => !isOver(job)],
+  ['over', 'Finished', isOver]];
 
 export class JobsView {
   constructor(container, {onState, onRefused}) {
@@ -104,8 +108,8 @@ export class JobsView {
     });
     this.count = element('p', {class: 'caption'});
     this.panel = panel('Jobs', {tools: [this.search, ...this.choices], css: 'jobs'}, [this.count, this.table.node]);
-    this.none = message('No jobs yet', 'A job appears here when its first rank registers with this server. It is planned ' +
-      'for once all its ranks are there.');
+    this.none = message('No jobs yet', 'A job appears here when its first rank registers with this server. ' +
+      'It is planned for once all its ranks are there.');
     this.container.replaceChildren(element('h1', {class: 'visually-hidden', text: 'Jobs'}), this.panel.node, this.none);
   }
 
@@ -117,7 +121,8 @@ export class JobsView {
     const wanted = this.search.value.trim().toLowerCase();
     const [, , inFilter] = kFilters.find(([key]) => key === this.filter);
     const matches = (job) => inFilter(job) &&
-      [job.name, job.run, job.job, job.model, job.gpu, job.state].some((text) => (text || '').toLowerCase().includes(wanted));
+      [job.name, job.run, job.job, job.model, job.gpu, job.state]
+        .some((text) => (text || '').toLowerCase().includes(wanted));
     const shown = all.filter(matches);
     const active = all.filter((job) => !isOver(job)).length;
     setText(this.count, `${counted(all.length, 'job')}, ${active} active` +

@@ -88,7 +88,8 @@ export class KeyedTable {
     let node = this.nodes.get(key);
     if (!node) {
       node = element('tr', {role: 'row'}, this.columns.map(({head, css}, i) => element(i === 0 ? 'th' : 'td', {
-        role: i === 0 ? 'rowheader' : 'cell', class: css || '', 'data-label': head, ...(i === 0 ? {scope: 'row'} : {})})));
+        role: i === 0 ? 'rowheader' : 'cell', class: css || '', 'data-label': head,
+        ...(i === 0 ? {scope: 'row'} : {})})));
       this.nodes.set(key, node);
     }
     this.columns.forEach((column, i) => {

@@ -82,11 +82,12 @@ export class LineChart {
     this.redraw();
   }
 
-  // `points`: [{x, y, ...}] by x; `steps`: [{x, y}], levels that change; `levels`: [{name, css, y}]; `marks`: [{x, text}].
+  // `points`: [{x, y, ...}] by x; `steps`: [{x, y}], levels that change; `levels`: [{name, css, y}]; `marks`:
+  // [{x, text}]; `summary`: a sentence for those who do not see the plot.
   update(data) {
     this.data = data;
-    this.svg.attr('aria-label', `${this.name}. ${data.summary || ''} Left and right walk through the iterations, plus ` +
-      'and minus zoom, 0 shows all. The table below holds the same numbers.');
+    this.svg.attr('aria-label', `${this.name}. ${data.summary || ''} Left and right walk through the iterations, ` +
+      'plus and minus zoom, 0 shows all. The table below holds the same numbers.');
     this.redraw();
   }
 
@@ -117,7 +118,8 @@ export class LineChart {
     const {left, right, top, bottom} = this.box;
     const first = shown[0].x;
     const last = Math.max(first + 1, shown[shown.length - 1].x);
-    this.shownSteps = this.data.steps.filter(({x}, i, all) => x <= last && (i + 1 === all.length || all[i + 1].x >= first));
+    this.shownSteps = this.data.steps.filter(({x}, i, all) => x <= last &&
+      (i + 1 === all.length || all[i + 1].x >= first));
     const values = [...shown, ...this.shownSteps, ...this.data.levels].map(({y}) => y).filter(units.isNumber);
     const [low, high] = d3.extent(values);
     const pad = (high - low || high || 1) * 0.08;
@@ -160,7 +162,8 @@ export class LineChart {
     const {shownSteps: steps} = this;
     const line = d3.svg.line().x(({x}) => this.x(x)).y(({y}) => this.toY(y));
     const end = steps.length ? [{...steps[steps.length - 1], x: this.x.domain()[1]}] : [];
-    plot.append('path').attr({class: 'level planned', d: line.interpolate('step-after').defined(({y}) => units.isNumber(y))(
+    plot.append('path').attr({class: 'level planned',
+      d: line.interpolate('step-after').defined(({y}) => units.isNumber(y))(
       [...steps, ...end]) || ''});
     const path = d3.svg.line().x(({x}) => this.x(x)).y(({y}) => this.toY(y)).defined(({y}) => units.isNumber(y));
     plot.append('path').attr({class: 'series', d: path(thinned(shown, right - left)) || ''});
@@ -219,7 +222,8 @@ export class LineChart {
     readout.hide();
     this.cursor.selectAll('*').remove();
     const [low, high] = d3.extent([this.x(from), this.x(to)]);
-    this.cursor.append('rect').attr({x: low, width: high - low, y: this.box.top, height: this.box.bottom - this.box.top});
+    this.cursor.append('rect').attr({x: low, width: high - low, y: this.box.top,
+      height: this.box.bottom - this.box.top});
   }
 
   select(point) {

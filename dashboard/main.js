@@ -16,7 +16,8 @@ let connection = {state: 'connecting'};
 const drawConnection = () => {
   const node = byId('connection');
   const wait_s = Math.max(0, Math.ceil((connection.retryAt_ms - Date.now()) / 1000));
-  const texts = {connecting: 'Connecting …', live: 'Live', away: `Not connected: ${connection.message}; next try in ${wait_s} s`,
+  const texts = {connecting: 'Connecting …', live: 'Live',
+    away: `Not connected: ${connection.message}; next try in ${wait_s} s`,
     none: ''};
   setClass(node, `connection ${connection.state}`);
   setText(node, texts[connection.state]);

@@ -40,8 +40,10 @@ export const panel = (title, {basis = '', tools = [], css = ''} = {}, children =
 export const message = (title, text, actions = []) => element('div', {class: 'message'}, [
   element('p', {class: 'message-title', text: title}), element('p', {text}), ...actions]);
 
-export const zoomTools = (name, zoomBy) => element('div', {class: 'tools', role: 'group', 'aria-label': `Zoom of ${name}`}, [
-  button('+', () => zoomBy(2), {'aria-label': 'Zoom in'}), button('\u2212', () => zoomBy(0.5), {'aria-label': 'Zoom out'}),
+export const zoomTools = (name, zoomBy) => element('div', {class: 'tools', role: 'group',
+  'aria-label': `Zoom of ${name}`}, [
+  button('+', () => zoomBy(2), {'aria-label': 'Zoom in'}), button('\u2212', () => zoomBy(0.5),
+    {'aria-label': 'Zoom out'}),
   button('All', () => zoomBy(0))]);
 
 // A table behind a plot, made only once somebody opens it.
@@ -57,8 +59,6 @@ export class TableBehind {
     if (this.node.open) this.box.replaceChildren(this.makeTable());
   }
 }
-
-export const stateChip = (job) => element('span', {class: `chip state-${job.state}`, text: job.state});
 
 // What happens is said aloud, one thing after the other.
 export const announce = (text) => {

@@ -1,10 +1,12 @@
 // All ranks at a glance: a row for each pipeline (dp, tp), a cell for each of its ranks.
 import shared from './shared.js';
+import {temperature} from './words.js';
 
 const {element, interaction, palette, readout, units} = shared;
 
 const kLargestCell_px = 22;
 const kGutter_px = 64;
+const kColours = ['accent', 'bad', 'lane', 'muted', 'ink'];
 
 export class RankMap {
   // `onChoose(rank)` when a cell is chosen.
@@ -15,7 +17,8 @@ export class RankMap {
     this.selected = -1;
     this.canvas = element('canvas', {tabindex: '0', role: 'application', 'aria-roledescription': 'map'});
     this.legend = element('p', {class: 'caption map-legend'}, [element('span', {class: 'cell fine'}), 'as planned ',
-      element('span', {class: 'cell attention'}), 'needs attention ', element('span', {class: 'cell silent'}), 'silent ',
+      element('span', {class: 'cell attention'}), 'needs attention ',
+      element('span', {class: 'cell silent'}), 'silent ',
       element('span', {class: 'cell unknown'}), 'nothing known']);
     this.node = element('div', {class: 'plot rank-map'}, [this.canvas, this.legend]);
     this.canvas.addEventListener('mousemove', (event) => this.onMove(event));
@@ -33,7 +36,8 @@ export class RankMap {
     const lines = new Map();
     this.cells = rows.map((row) => {
       const name = `${row.dp_rank ?? 0}/${row.tp_rank ?? 0}`;
-      if (!lines.has(name)) lines.set(name, {index: lines.size, label: `dp ${row.dp_rank ?? 0}` + (parallel.tp > 1 ? `.${row.tp_rank}` : '')});
+      const label = `dp ${row.dp_rank ?? 0}${parallel.tp > 1 ? `.${row.tp_rank}` : ''}`;
+      if (!lines.has(name)) lines.set(name, {index: lines.size, label});
       return {row, column: row.pp_rank ?? row.rank % this.columns, line: lines.get(name).index};
     });
     this.lines = [...lines.values()];
@@ -71,7 +75,7 @@ export class RankMap {
     if (!this.cells.length || !this.node.clientWidth) return;
     this.layout();
     const {context, cell} = this;
-    const css = Object.fromEntries(['accent', 'bad', 'lane', 'muted', 'ink'].map((name) => [name, palette.css(`--${name}`)]));
+    const css = Object.fromEntries(kColours.map((name) => [name, palette.css(`--${name}`)]));
     context.clearRect(0, 0, this.node.clientWidth, this.height);
     context.font = `11px ${getComputedStyle(document.body).fontFamily}`;
     context.textBaseline = 'middle';
@@ -134,7 +138,7 @@ export class RankMap {
       ['Host', row.host || units.fixed(null)], ['Attention', row.problems.join(', ') || 'no'],
       ['Factor', units.isNumber(row.factor) ? units.fixed(row.factor, 3) : units.fixed(null)],
       ['Power', units.power(row.now.power_w)],
-      ['Temperature', units.isNumber(row.now.temperature_c) ? `${units.fixed(row.now.temperature_c, 0)}\u00a0°C` : units.fixed(null)]]});
+      ['Temperature', temperature(row.now.temperature_c)]]});
   }
 
   clear() { this.select(-1); }
@@ -146,7 +150,8 @@ export class RankMap {
   step(columns, lines) {
     const from = this.cells[Math.max(0, this.selected)];
     if (this.selected < 0) return void this.select(0);
-    const index = this.cells.findIndex(({column, line}) => column === from.column + columns && line === from.line + lines);
+    const index = this.cells.findIndex(({column, line}) =>
+      column === from.column + columns && line === from.line + lines);
     if (index >= 0) this.select(index);
   }
 

@@ -13,7 +13,7 @@ const kReporting = ['baseline', 'profiling', 'planning', 'running', 'observing']
 // A rank reports with every iteration: several of them without a word are silence.
 const silentAfter_s = (summary) => Math.max(kSilentAtLeast_s, kSilentIterations * (summary.time_s || 0));
 
-export const rankRow = (store, rank) => {
+const rankRow = (store, rank) => {
   const {summary} = store;
   const report = rank.report || {};
   const heard_s = store.heard_s.get(rank.rank) ?? null;

@@ -15,7 +15,8 @@ export const signIn = (container, reason, onDone) => {
     element('p', {id: `${id}-reason`, role: 'alert', text: reason}),
     element('label', {for: id, text: 'Token'}), field,
     element('button', {type: 'submit', text: 'Sign in'}),
-    element('p', {class: 'caption', text: 'A token of role read is enough. It stays in this tab until it is closed.'})]);
+    element('p', {class: 'caption',
+      text: 'A token of role read is enough. It stays in this tab until it is closed.'})]);
   form.addEventListener('submit', (event) => {
     event.preventDefault();
     token.set(field.value.trim());

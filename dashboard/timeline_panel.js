@@ -24,8 +24,10 @@ export class TimelinePanel {
     this.overview = element('div', {class: 'overview'});
     this.box = element('div', {class: 'plot timeline'});
     this.empty = element('p', {class: 'empty', text: 'There is a timeline once the first plan is computed.'});
-    this.caption = element('p', {class: 'caption', text: 'Colour is the clock an op runs at, its number the microbatch. ' +
-      'Point at an op, or walk with the arrow keys, to see it and follow its microbatch. Drag to move; click, then scroll to zoom.'});
+    this.caption = element('p', {class: 'caption',
+      text: 'Colour is the clock an op runs at, its number the microbatch. ' +
+      'Point at an op, or walk with the arrow keys, to see it and follow its microbatch. ' +
+      'Drag to move; click, then scroll to zoom.'});
     this.table = new TableBehind('Ranks of the plan as a table', () => this.rankTable());
     this.tools = zoomTools('the timeline', (factor) => this.timeline && this.timeline.zoomBy(factor));
     this.keys = element('div', {class: 'timeline-keys'}, [this.clocks, this.legend]);
@@ -37,7 +39,8 @@ export class TimelinePanel {
 
   update(store) {
     const {plan} = store;
-    for (const node of [this.keys, this.overview, this.box, this.caption, this.table.node, this.tools]) node.hidden = !plan;
+    const drawn = [this.keys, this.overview, this.box, this.caption, this.table.node, this.tools];
+    for (const node of drawn) node.hidden = !plan;
     this.empty.hidden = Boolean(plan);
     if (!plan || plan === this.plan) return;
     this.plan = plan;

@@ -32,6 +32,8 @@ export const duration = (time_s) => {
   return `${Math.max(0, Math.floor(time_s / size))}\u00a0${name}`;
 };
 
+export const temperature = (value_c) => (units.isNumber(value_c) ? `${units.fixed(value_c, 0)}\u00a0°C` : '– °C');
+
 export const age_s = (time_s) => (units.isNumber(time_s) ? Math.max(0, serverNow_s() - time_s) : null);
 
 const pad = (number) => String(number).padStart(2, '0');

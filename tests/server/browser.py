@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 
 FLAGS = [
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--hide-scrollbars", "--remote-debugging-pipe",
+    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage",
+    "--hide-scrollbars", "--remote-debugging-pipe",
 ]
 COMMAND_S = 30
 
@@ -37,7 +38,8 @@ class Browser:
         script = f'exec "$0" "$@" 3<&{to_browser} 4>&{from_browser}'
         self.process = subprocess.Popen(
             ["bash", "-c", script, find_chromium(), *FLAGS, f"--user-data-dir={self.profile}", "about:blank"],
-            pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+            pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            start_new_session=True)
         os.close(to_browser)
         os.close(from_browser)
         self.buffer, self.last_id, self.session, self.complaints, self.answers = b"", 0, None, [], {}
@@ -65,7 +67,7 @@ class Browser:
     def __exit__(self, *_):
         self.close()
 
-    # --- protocol -------------------------------------------------------------------------------------------------------
+    # --- protocol -----------------------------------------------------------------------------------------------------
 
     def command(self, method, **parameters):
         self.last_id += 1
@@ -105,10 +107,11 @@ class Browser:
             entry = parameters["entry"]
             self.complaints.append(f"{entry['text']} {entry.get('url', '')}".strip())
 
-    # --- what a person does ---------------------------------------------------------------------------------------------
+    # --- what a person does -------------------------------------------------------------------------------------------
 
     def resize(self, width, height, mobile=False):
-        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+        self.command("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1,
+            mobile=mobile)
 
     def set_dark(self, dark):
         self.command("Emulation.setEmulatedMedia",
@@ -119,7 +122,8 @@ class Browser:
 
     def value(self, expression):
         """Value of a JavaScript expression, which may be a promise."""
-        answer = self.command("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True)
+        answer = self.command("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True,
+            userGesture=True)
         if "exceptionDetails" in answer:
             details = answer["exceptionDetails"]
             raise BrowserError(details.get("exception", {}).get("description", details["text"]))
@@ -141,18 +145,21 @@ class Browser:
         text = texts.get(key, key if len(key) == 1 else "")
         virtual = codes.get(key, ord(key.upper()) if len(key) == 1 else 0)
         for kind in ("keyDown", "keyUp"):
-            self.command("Input.dispatchKeyEvent", type=kind, key=key, code=code or key, text=text if kind == "keyDown" else "",
+            self.command("Input.dispatchKeyEvent", type=kind, key=key, code=code or key,
+                text=text if kind == "keyDown" else "",
                          windowsVirtualKeyCode=virtual, modifiers=modifiers)
 
     def type(self, text):
         self.command("Input.insertText", text=text)
 
     def mouse(self, kind, x, y, button="none"):
-        self.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, buttons=int(button == "left"), clickCount=1)
+        self.command("Input.dispatchMouseEvent", type=kind, x=x, y=y, button=button, buttons=int(button == "left"),
+            clickCount=1)
 
     def screenshot(self, path, whole=False):
         options = {}
         if whole:
             size = self.command("Page.getLayoutMetrics")["cssContentSize"]
-            options = {"captureBeyondViewport": True, "clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
+            options = {"captureBeyondViewport": True, "clip": {"x": 0, "y": 0, "width": size["width"],
+                "height": size["height"], "scale": 1}}
         Path(path).write_bytes(base64.b64decode(self.command("Page.captureScreenshot", **options)["data"]))

@@ -1,5 +1,5 @@
-"""The dashboard in headless Chromium, with made-up figures of mock_server.py: that it is live, says what is what, can be
-used with keys, on a telephone and with a thousand ranks, and keeps its own security policy."""
+"""The dashboard in headless Chromium, with made-up figures of mock_server.py: that it is live, says what is what, can
+be used with keys, on a telephone and with a thousand ranks, and keeps its own security policy."""
 
 import json
 import os
@@ -15,7 +15,8 @@ SKIP_CODE = 77
 LIVE = "document.documentElement.dataset.connection === 'live'"
 TEXT = "document.getElementById('main').innerText"
 
-# Text whose contrast with what is behind it is below 4.5, as [text, contrast]. Disabled controls are exempt (WCAG 1.4.3).
+# Text whose contrast with what is behind it is below 4.5, as [text, contrast]. Disabled controls are exempt (WCAG
+# 1.4.3).
 WEAK_TEXT = """(() => {
   const parse = (text) => {
     const [r, g, b, a = 1] = (text.match(/[\\d.]+/g) || [0, 0, 0, 0]).map(Number);
@@ -27,7 +28,8 @@ WEAK_TEXT = """(() => {
     for (let at = node; at; at = at.parentElement) layers.push(parse(getComputedStyle(at).backgroundColor));
     return layers.reverse().reduce((below, layer) => over(layer, below), [255, 255, 255]);
   };
-  const luminance = (rgb) => rgb.map((v) => v / 255).map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4))
+  const linear = (v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+  const luminance = (rgb) => rgb.map((v) => linear(v / 255))
     .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
   const contrast = (a, b) => {
     const [x, y] = [luminance(a), luminance(b)].sort((p, q) => q - p);
@@ -74,7 +76,8 @@ class DashboardTest(unittest.TestCase):
         complaints, self.browser.complaints = self.browser.complaints, []
         for server in self.servers:
             server.stop()
-        unexpected = [c for c in complaints if not (self.expected_complaints and re.search(self.expected_complaints, c))]
+        expected = self.expected_complaints
+        unexpected = [text for text in complaints if not (expected and re.search(expected, text))]
         self.assertEqual(unexpected, [], "the browser's console")
 
     def serve(self, jobs, **options):
@@ -143,7 +146,8 @@ class IsLive(DashboardTest):
         self.wait_text("decided while nobody looked", ".decisions li:first-child")
         server.decide(job, "cap", "decided afterwards")
         self.wait_text("decided afterwards", ".decisions li:first-child")
-        ids = self.browser.value("[...document.querySelectorAll('.decisions li')].map((line) => Number(line.dataset.id))")
+        lines = "[...document.querySelectorAll('.decisions li')]"
+        ids = self.browser.value(f"{lines}.map((line) => Number(line.dataset.id))")
         self.assertEqual(ids, sorted((d["id"] for d in job.decisions), reverse=True), "each once, newest first")
         self.assertNotIn("does not answer", self.browser.value(TEXT))
 
@@ -155,7 +159,8 @@ class IsLive(DashboardTest):
         self.wait_text("savings count from the first plan on")
         for _ in range(15):
             server.iterate(job)
-        self.browser.wait("Number(document.querySelector('.timeline canvas')?.dataset.visibleOps) === 64", "the timeline is drawn")
+        self.browser.wait("Number(document.querySelector('.timeline canvas')?.dataset.visibleOps) === 64",
+            "the timeline is drawn")
         self.browser.wait("document.querySelector('.frontier .curve')?.getTotalLength() > 200", "the frontier is drawn")
         self.assertEqual(self.count(".frontier .point"), 3)
 
@@ -164,7 +169,8 @@ class IsLive(DashboardTest):
         server = self.serve(jobs)
         self.open(server)
         server.iterate(jobs[0])
-        self.browser.wait("document.querySelector('.jobs tbody').textContent.includes('60')", "the iteration is counted")
+        self.browser.wait("document.querySelector('.jobs tbody').textContent.includes('60')",
+            "the iteration is counted")
         jobs[1].state_override = "failed"
         server.send("job", jobs[1].summary())
         self.wait_text("failed", ".jobs tbody")
@@ -173,7 +179,8 @@ class IsLive(DashboardTest):
         self.open(self.serve([]))
         seen = self.browser.value("""(async () => {
           const {EventParser} = await import('/assets/event_stream.js');
-          const text = ': hello\\r\\n\\r\\nevent: job\\r\\ndata: {"a":\\ndata: 1}\\n\\ndata: x\\r\\revent: lost\\n\\nevent:job\\ndata:y\\n\\n';
+          const text = ': hello\\r\\n\\r\\nevent: job\\r\\ndata: {"a":\\ndata: 1}\\n\\ndata: x\\r\\r' +
+            'event: lost\\n\\nevent:job\\ndata:y\\n\\n';
           const results = new Set();
           for (let i = 0; i <= text.length; ++i) {
             for (let j = i; j <= text.length; ++j) {
@@ -209,7 +216,8 @@ class SaysWhatIsWhat(DashboardTest):
         job = MockJob(simulated=False)
         self.open_job(job)
         self.assertEqual(self.text(".card .value"), f"{job.summary()['saved_pct']:.1f} ± 0.3\u00a0%")
-        self.assertRegex(self.text(".card .detail"), r"against a measured baseline: 6100.J ± 8\.8.J, 5 iterations at full clocks")
+        self.assertRegex(self.text(".card .detail"),
+            r"against a measured baseline: 6100.J ± 8\.8.J, 5 iterations at full clocks")
 
     def test_a_saving_within_its_error_is_not_shown_as_one(self):
         job = MockJob()
@@ -266,7 +274,8 @@ class AsksForAToken(DashboardTest):
         self.browser.key("Enter")
         self.browser.wait(LIVE)
         self.wait_text("llama-1b")
-        self.assertEqual(self.browser.value("Object.keys(localStorage).join()"), "", "the token does not outlive the tab")
+        self.assertEqual(self.browser.value("Object.keys(localStorage).join()"), "",
+            "the token does not outlive the tab")
         self.browser.value("document.getElementById('sign-out').click()")
         self.browser.wait("document.querySelector('.sign-in')", "it asks again")
         self.assertEqual(self.browser.value("sessionStorage.length"), 0)
@@ -320,7 +329,8 @@ class IsUsable(DashboardTest):
             if self.browser.value("document.activeElement.className") == "job-link":
                 break
         self.assertEqual(self.browser.value("document.activeElement.className"), "job-link")
-        self.assertNotEqual(self.browser.value("getComputedStyle(document.activeElement).outlineStyle"), "none", "focus shows")
+        self.assertNotEqual(self.browser.value("getComputedStyle(document.activeElement).outlineStyle"), "none",
+            "focus shows")
         self.browser.key("Enter")
         self.browser.wait("document.querySelector('.frontier .point') && document.querySelector('.timeline canvas')")
         seen = {}
@@ -343,7 +353,8 @@ class IsUsable(DashboardTest):
     def test_every_control_has_a_name(self):
         self.open_job(MockJob())
         nameless = self.browser.value("""[...document.querySelectorAll('button, input, select, a, [tabindex="0"]')]
-          .filter((node) => node.checkVisibility() && !(node.textContent.trim() || node.getAttribute('aria-label') || node.getAttribute('aria-labelledby')))
+          .filter((node) => node.checkVisibility() && !node.textContent.trim() && !node.getAttribute('aria-label') &&
+            !node.getAttribute('aria-labelledby'))
           .map((node) => node.outerHTML)""")
         self.assertEqual(nameless, [])
 
@@ -352,14 +363,15 @@ class IsUsable(DashboardTest):
         self.browser.wait("document.querySelector('.timeline canvas')")
         self.browser.value("document.querySelectorAll('.behind summary').forEach((node) => node.click())")
         self.browser.wait("document.querySelectorAll('.behind table').length === 4")
-        rows = self.browser.value("[...document.querySelectorAll('.behind table')].map((t) => t.querySelectorAll('tbody tr').length)")
+        tables = "[...document.querySelectorAll('.behind table')]"
+        rows = self.browser.value(f"{tables}.map((table) => table.querySelectorAll('tbody tr').length)")
         self.assertEqual(rows, [60, 60, 43, 4])
 
     def test_dragging_zooms(self):
         self.open_job(MockJob(iterations=60))
         points = "Number(document.querySelector('.line-chart').dataset.points)"
         self.browser.wait(f"{points} === 60")
-        box = self.browser.value("(({left, top, width}) => ({left, top, width}))(document.querySelector('.line-chart').getBoundingClientRect())")
+        box = self.browser.value("document.querySelector('.line-chart').getBoundingClientRect().toJSON()")
         y = box["top"] + 100
         self.browser.mouse("mousePressed", box["left"] + 0.3 * box["width"], y, "left")
         self.browser.mouse("mouseMoved", box["left"] + 0.5 * box["width"], y, "left")
@@ -404,32 +416,37 @@ class IsUsable(DashboardTest):
         self.assertEqual(self.count(".tile"), 24)
         self.wait_text("Nothing heard from ranks 77, 78", ".alerts")
         server.iterate(job)
-        self.browser.wait("document.documentElement.dataset.iteration === '60'", "events of a thousand GPUs are taken in")
-        press = "[...document.querySelectorAll('.ranks .tools button')].find((b) => b.textContent === 'Needs attention').click()"
+        self.browser.wait("document.documentElement.dataset.iteration === '60'",
+            "events of a thousand GPUs are taken in")
+        press = "document.querySelector('.ranks .tools button').click()"
         self.browser.value(press)
         attention = self.count(".ranks tbody tr")
         self.assertEqual(attention, self.count(".ranks tbody tr.attention"))
         self.assertTrue(2 < attention < 40, attention)
         self.browser.value(press)
-        self.browser.value("[...document.querySelectorAll('.sort')].find((b) => b.textContent.startsWith('Factor')).click()")
-        self.browser.value("[...document.querySelectorAll('.sort')].find((b) => b.textContent.startsWith('Factor')).click()")
+        factor = "[...document.querySelectorAll('.sort')].find((head) => head.textContent.startsWith('Factor'))"
+        self.browser.value(f"{factor}.click()")
+        self.browser.value(f"{factor}.click()")
         self.assertEqual(self.text(".ranks tbody tr th"), "300", "the slowest is on top")
         self.browser.value("document.querySelector('.rank-map canvas').focus()")
         for key in ("ArrowRight", "ArrowRight", "ArrowDown"):
             self.browser.key(key)
         self.wait_text("Rank 17", "#readout")
         self.browser.key("Enter")
-        self.browser.wait("document.querySelectorAll('.ranks tbody tr').length === 1", "the map finds the rank in the table")
+        self.browser.wait("document.querySelectorAll('.ranks tbody tr').length === 1",
+            "the map finds the rank in the table")
         self.assertEqual(self.text(".ranks tbody tr th"), "17")
 
 
 class KeepsItsPolicy(DashboardTest):
     def test_everything_comes_from_this_server_and_nothing_runs_inline(self):
         server = self.open_job(MockJob())
-        origins = self.browser.value("[...new Set(performance.getEntriesByType('resource').map(({name}) => new URL(name).origin))]")
+        loaded = "performance.getEntriesByType('resource')"
+        origins = self.browser.value(f"[...new Set({loaded}.map((entry) => new URL(entry.name).origin))]")
         self.assertEqual(origins, [server.url.rstrip("/")])
         violated = self.browser.value("""new Promise((resolve) => {
-          document.addEventListener('securitypolicyviolation', (event) => resolve(event.effectiveDirective), {once: true});
+          document.addEventListener('securitypolicyviolation', (event) => resolve(event.effectiveDirective),
+              {once: true});
           const script = document.createElement('script');
           try { script.textContent = 'window.ran = true'; } catch {}
           try { document.head.append(script); } catch {}

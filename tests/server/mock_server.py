@@ -54,7 +54,8 @@ def wave(*numbers):
 
 
 class MockJob:
-    def __init__(self, job="j-1", pp=4, dp=1, tp=1, simulated=True, iterations=60, state=None, name="llama-1b", created_s=None):
+    def __init__(self, job="j-1", pp=4, dp=1, tp=1, simulated=True, iterations=60, state=None, name="llama-1b",
+        created_s=None):
         self.lock = threading.RLock()
         self.id, self.name, self.state_override = job, name, state
         self.parallel = {"pp": pp, "dp": dp, "tp": tp, "chunks": 1}
@@ -71,14 +72,15 @@ class MockJob:
         for _ in range(iterations):
             self.iterate()
 
-    # --- what happens ---------------------------------------------------------------------------------------------------
+    # --- what happens -------------------------------------------------------------------------------------------------
 
     def decide(self, kind, reason, version=None):
         with self.lock:
             if version:
                 self.version, self.from_iteration = version, len(self.iterations)
             number = len(self.decisions) + 1
-            decision = {"job": self.id, "id": number, "time_s": self.created_s + 2.4 * len(self.iterations), "kind": kind,
+            decision = {"job": self.id, "id": number, "time_s": self.created_s + 2.4 * len(self.iterations),
+                "kind": kind,
                         "plan_version": self.version, "reason": reason}
             self.decisions.append(decision)
             return decision
@@ -90,12 +92,15 @@ class MockJob:
             if number == BASELINE_UNTIL:
                 decisions.append(self.decide("profile", "baseline taken over 5 iterations; trying out 6 clocks", 2))
             if number == PROFILE_UNTIL:
-                decisions.append(self.decide("plan", "planned from a profile of 6 clocks: 14.6 % less energy at +0.4 % time", 3))
+                decisions.append(self.decide("plan",
+                    "planned from a profile of 6 clocks: 14.6 % less energy at +0.4 % time", 3))
             planned_time, planned_energy = self.planned(number)
             time_s = planned_time * (1.004 + 0.004 * wave(number))
             energy = planned_energy * (1.001 + 0.006 * wave(number, 3))
-            iteration = {"job": self.id, "iteration": number, "time_s": time_s, "energy_j": energy, "power_w": energy / time_s,
-                         "plan_version": self.version, "planned_time_s": planned_time, "planned_energy_j": planned_energy}
+            iteration = {"job": self.id, "iteration": number, "time_s": time_s, "energy_j": energy,
+                "power_w": energy / time_s,
+                         "plan_version": self.version, "planned_time_s": planned_time,
+                "planned_energy_j": planned_energy}
             self.iterations.append(iteration)
             now = time.time()
             for rank in range(self.world):
@@ -114,7 +119,7 @@ class MockJob:
             return 2.41 * factor, 1302.6 * self.world * (1 - 0.4 * (factor - 1))
         return 2.41, 1302.6 * self.world
 
-    # --- what is answered -----------------------------------------------------------------------------------------------
+    # --- what is answered ---------------------------------------------------------------------------------------------
 
     def state(self):
         if self.state_override:
@@ -138,10 +143,12 @@ class MockJob:
                 "state": self.state(), "reason": self.reason, "simulated": self.simulated,
                 "gpu": "NVIDIA A100-SXM4-80GB", "model": "llama 24x2048", "parallel": self.parallel, "schedule": "1f1b",
                 "microbatches": 8, "created_s": self.created_s, "finished_s": self.finished_s, "ranks": self.world,
-                "registered": self.registered, "iteration": number - 1 if number else None, "plan_version": self.version,
+                "registered": self.registered, "iteration": number - 1 if number else None,
+                "plan_version": self.version,
                 "purpose": "train" if trains else "profile" if has_baseline else "baseline" if self.version else None,
                 "from_iteration": self.from_iteration,
-                "time_s": time_s, "energy_j": energy, "planned_time_s": planned_time, "planned_energy_j": planned_energy,
+                "time_s": time_s, "energy_j": energy, "planned_time_s": planned_time,
+                "planned_energy_j": planned_energy,
                 "baseline": baseline, "saved_pct": 100 * (1 - energy / baseline["energy_j"]) if trains else None,
                 "saved_error_pct": 0.3 if trains else None,
                 "slowdown_pct": 100 * (time_s / 2.40 - 1) if trains else None,
@@ -167,15 +174,19 @@ class MockJob:
                       "throttled_thermal": 0.12 if rank % 211 == 17 else 0.0}
         return {"rank": rank, "pp_rank": rank % pp, "dp_rank": rank // pp % dp, "tp_rank": rank // (pp * dp),
                 "host": f"node-{rank // 8 + 1}", "gpu_uuid": f"GPU-{rank:08x}", "gpu": "NVIDIA A100-SXM4-80GB",
-                "simulated": self.simulated, "power_limit_w": 400, "follows_plans": True, "finished": bool(self.finished_s),
-                "heard_s": self.heard_s[rank] - (900 if rank in self.silent else 0), "last_iteration": number if report else None,
-                "gpu_now": self.gpu(rank, number) if report else {"power_w": None, "sm_clock_mhz": None, "temperature_c": None},
+                "simulated": self.simulated, "power_limit_w": 400, "follows_plans": True,
+                "finished": bool(self.finished_s),
+                "heard_s": self.heard_s[rank] - (900 if rank in self.silent else 0),
+                "last_iteration": number if report else None,
+                "gpu_now": self.gpu(rank, number) if report else {"power_w": None, "sm_clock_mhz": None,
+                    "temperature_c": None},
                 "report": report, "factor": self.factor(rank) if report else None}
 
     def gpu_events(self):
         number = len(self.iterations) - 1
         return [{"job": self.id, "rank": rank, "gpu_uuid": f"GPU-{rank:08x}", **self.gpu(rank, number),
-                 "energy_j": self.iterations[-1]["energy_j"] / self.world} for rank in range(self.world) if rank not in self.silent]
+                 "energy_j": self.iterations[-1]["energy_j"] / self.world}
+                for rank in range(self.world) if rank not in self.silent]
 
     def frontier(self):
         summary, pp = self.summary(), self.parallel["pp"]
@@ -193,8 +204,8 @@ class MockJob:
         for stage in range(pp):
             # Not 1F1B to the letter: every op where it fits behind its neighbours, for something to draw.
             ops = [("forward", m, stage * forward_s + m * (forward_s + backward_s)) for m in range(microbatches)]
-            ops += [("backward", m, (2 * pp - stage) * forward_s + (pp - 1 - stage) * 0.07 + m * (forward_s + backward_s))
-                    for m in range(microbatches)]
+            first_s = (2 * pp - stage) * forward_s + (pp - 1 - stage) * 0.07
+            ops += [("backward", m, first_s + m * (forward_s + backward_s)) for m in range(microbatches)]
             ops.sort(key=lambda op: op[2])
             end, placed = 0.0, []
             for kind, microbatch, start in ops:
@@ -217,11 +228,13 @@ def scenario(name):
         return [MockJob()]
     if name == "hundred":
         states = ["finished", "running", "failed", "observing", "registering", "profiling"]
+        names = ["llama-1b", "gpt2-xl", "llama-7b-long-context-continued-pretraining"]
         jobs = []
         for i in range(100):
             state = states[i % 6 if i < 12 else 0]
-            job = MockJob(f"j-{i}", simulated=i % 3 == 0, iterations=0 if state == "registering" else 20 if state == "profiling" else 60,
-                          state=state, name=f"{['llama-1b', 'gpt2-xl', 'llama-7b-long-context-continued-pretraining'][i % 3]}-{i}",
+            job = MockJob(f"j-{i}", simulated=i % 3 == 0,
+                iterations=0 if state == "registering" else 20 if state == "profiling" else 60,
+                          state=state, name=f"{names[i % 3]}-{i}",
                           created_s=1.79e9 - 3600 * i)
             job.finished_s = job.created_s + 1800 if state in ("finished", "failed") else None
             jobs.append(job)
@@ -311,7 +324,8 @@ class MockHandler(BaseHTTPRequestHandler):
         mock.requests.append(path)
         found = asset(path)
         if found:
-            self.answer(200, found[0], found[1], {"Content-Security-Policy": mock.policy, "X-Content-Type-Options": "nosniff"})
+            self.answer(200, found[0], found[1], {"Content-Security-Policy": mock.policy,
+                "X-Content-Type-Options": "nosniff"})
         elif path == "/healthz":
             self.answer_json(200, {"status": "ok"})
         elif mock.token and self.headers.get("Authorization") != f"Bearer {mock.token}":

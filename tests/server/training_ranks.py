@@ -1,5 +1,5 @@
-"""Ranks of a job that does not train: they do over HTTP what docs/server-api.md asks of ranks, with units whose time and
-energy follow from the clock."""
+"""Ranks of a job that does not train: they do over HTTP what docs/server-api.md asks of ranks, with units whose time
+and energy follow from the clock."""
 
 import json
 import urllib.error
@@ -67,7 +67,8 @@ class TrainingRanks:
 
     def follow(self, rank):
         newest = self.next_plans[rank] or self.plans[rank] or {"version": 0}
-        answer = self.call("GET", f"/v1/jobs/{self.job}/plan?rank={rank}&after={newest['version']}&wait_s=0", key=self.keys[rank])
+        answer = self.call("GET", f"/v1/jobs/{self.job}/plan?rank={rank}&after={newest['version']}&wait_s=0",
+            key=self.keys[rank])
         self.next_plans[rank] = answer or self.next_plans[rank]
         upcoming = self.next_plans[rank]
         if upcoming and self.iteration >= upcoming["from_iteration"]:
@@ -95,7 +96,8 @@ class TrainingRanks:
     def post_cells(self, rank, plan):
         mhz = plan["plan"]["stages"][0]["ops"][0]["mhz"]
         cells = [{"stage": rank, "instruction": kind, "clock_mhz": mhz, "units": 24, "time_s": unit_time_s(kind, mhz),
-                  "time_error_s": 1e-5, "energy_j": unit_energy_j(kind, mhz), "energy_error_j": 0.01} for kind in UNIT_S]
+                  "time_error_s": 1e-5, "energy_j": unit_energy_j(kind, mhz), "energy_error_j": 0.01}
+                 for kind in UNIT_S]
         self.call("POST", f"/v1/jobs/{self.job}/profile", {
             "rank": rank, "plan_version": plan["version"], "cells": cells,
             "blocking": [{"stage": rank, "power_w": BLOCKING_W, "error_w": 0.3}]}, self.keys[rank])
