@@ -54,7 +54,7 @@ export const savedText = (job) => {
 };
 
 // How much longer than the baseline iterations may take before plans are taken back.
-export const guardLimit_pct = ({settings}) => settings.guard_pct + settings.slowdown_pct;
+export const guardLimit_pct = (job) => job.guard_limit_pct;
 
 // Waiting for a straggler is no fault of the plan.
 export const isPastGuard = (job) => !job.stragglers.length && units.isNumber(job.slowdown_pct) &&

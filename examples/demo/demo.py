@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Server, agent, training on four simulated GPUs, and the dashboard, by one command.
 
-    examples/demo/demo.py [--straggler] [--iterations N] [--port P] [--out FOLDER] [BUILD_FOLDER]
+    examples/demo/demo.py [--straggler] [--iterations N] [--set KEY=VALUE]... [--port P] [--out FOLDER] [BUILD_FOLDER]
 
 The server profiles the job while it trains, plans its clocks, and hands the plan to the ranks; open the address that is
 printed and watch. --straggler makes one GPU 1.2 times slower for a while: the server notices, lets the others run
@@ -38,7 +38,8 @@ FOREVER = 1_000_000
 class Server:
     """A running `lowgear serve`, and its answers."""
 
-    def __init__(self, lowgear, folder, port):
+    def __init__(self, lowgear, folder, port, log):
+        self.log = log
         self.socket = str(folder / "server.sock")
         config = folder / "server.toml"
         config.write_text(
@@ -46,14 +47,14 @@ class Server:
         )
         config.chmod(0o600)
         self.process = subprocess.Popen([lowgear, "serve", "--config", str(config), "--json"], stdout=subprocess.PIPE,
-                                        stderr=subprocess.PIPE, text=True)
+                                        stderr=open(log, "w", encoding="utf-8"), text=True)
         text = ""
         for line in self.process.stdout:
             text += line
             if line.startswith("}"):
                 break
         else:
-            raise SystemExit("the server did not start: " + self.process.stderr.read())
+            raise SystemExit("the server did not start: " + log.read_text())
         self.url = json.loads(text)["tcp"][0]
 
     def get(self, path):
@@ -67,7 +68,8 @@ class Server:
         return answer
 
     def end(self):
-        self.process.send_signal(signal.SIGTERM)
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
         self.process.communicate(timeout=20)
 
 
@@ -85,6 +87,8 @@ class Demo:
         job = None
         while training.poll() is None:
             time.sleep(0.2)
+            if self.server.process.poll() is not None:
+                raise SystemExit("the server has ended: " + self.server.log.read_text())
             jobs = self.server.get("/v1/jobs")["jobs"]
             if not jobs:
                 continue
@@ -125,11 +129,11 @@ def say(text):
 
 
 def start_training(lowgear, server, out, arguments):
-    steps = FOREVER
     return subprocess.Popen(
-        [lowgear, "train", str(JOB), "--steps", str(steps), "--server", f"unix:{server.socket}", "--metrics",
+        [lowgear, "train", str(JOB), "--steps", str(FOREVER), "--server", f"unix:{server.socket}", "--metrics",
          str(out / "metrics.jsonl"), "--set", f"server.profile={json.dumps(PROFILE)}", "--set", "server.name=demo",
-         "--set", f"server.switch_latency_ms={SWITCH_LATENCY_MS}"],
+         "--set", f"server.switch_latency_ms={SWITCH_LATENCY_MS}",
+         *(word for setting in arguments.set for word in ("--set", setting))],
         stdout=open(out / "training.txt", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
 
 
@@ -155,6 +159,8 @@ def parse_arguments():
     parser.add_argument("build", nargs="?", type=Path, default=ROOT / "build" / "release", help="folder of the build")
     parser.add_argument("--straggler", action="store_true", help="slow one GPU down for a while")
     parser.add_argument("--iterations", type=int, default=0, help="end after so many by a plan; 0: with Ctrl-C")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE",
+                        help="of the training's configuration: --set parallel.pp=2 --set parallel.dp=2")
     parser.add_argument("--port", type=int, default=7787, help="of the dashboard; 0: any that is free")
     parser.add_argument("--out", type=Path, default=ROOT / "out" / "demo", help="folder to write")
     return parser.parse_args()
@@ -168,7 +174,7 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="lg-") as folder, \
             Machine(arguments.build.resolve(), Path(folder), out / "log.txt", STAGES) as machine:
-        server = Server(machine.lowgear, Path(folder), arguments.port)
+        server = Server(machine.lowgear, Path(folder), arguments.port, out / "server.txt")
         say(f"dashboard: {server.url}")
         training = start_training(machine.lowgear, server, out, arguments)
         demo = Demo(machine, server, arguments)

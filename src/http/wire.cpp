@@ -1,5 +1,6 @@
 #include "http/wire.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +9,7 @@
 #include <boost/beast/http/rfc7230.hpp>
 #include <boost/beast/http/status.hpp>
 #include <boost/beast/http/string_body.hpp>
+#include <ctime>
 #include <iterator>
 #include <utility>
 
@@ -107,8 +109,9 @@ HttpRequest HttpRequestParser::take() {
 
 std::string serialize_head(const HttpResponse& response, AfterResponse after, ResponseLength length) {
   std::string text =
-      fmt::format("HTTP/1.1 {} {}\r\nServer: lowgear\r\n", response.status,
-                  to_std(http::obsolete_reason(http::int_to_status(static_cast<unsigned>(response.status)))));
+      fmt::format("HTTP/1.1 {} {}\r\nServer: lowgear\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\n", response.status,
+                  to_std(http::obsolete_reason(http::int_to_status(static_cast<unsigned>(response.status)))),
+                  fmt::gmtime(std::time(nullptr)));
   const auto add = [&text](std::string_view name, std::string_view value) {
     fmt::format_to(std::back_inserter(text), "{}: {}\r\n", name, value);
   };

@@ -99,6 +99,8 @@ TEST(SerializeHead, SaysLengthTypeAndWhatBecomesOfTheConnection) {
   const std::string text = serialize_head(response, AfterResponse::keep_alive, ResponseLength::known);
   EXPECT_THAT(text, StartsWith("HTTP/1.1 405 Method Not Allowed\r\n"));
   EXPECT_THAT(text, HasSubstr("Allow: GET, HEAD\r\n"));
+  EXPECT_THAT(text,
+              ::testing::ContainsRegex("\r\nDate: [A-Z][a-z]{2}, [0-9]{2} [A-Z][a-z]{2} 20[0-9]{2} [0-9:]{8} GMT\r\n"));
   EXPECT_THAT(text, HasSubstr("Content-Type: application/json\r\n"));
   EXPECT_THAT(text, HasSubstr("Content-Length: 3\r\n"));
   EXPECT_THAT(text, ::testing::EndsWith("Connection: keep-alive\r\n\r\n"));

@@ -153,6 +153,7 @@ class MockJob:
                 "saved_error_pct": 0.3 if trains else None,
                 "slowdown_pct": 100 * (time_s / 2.40 - 1) if trains else None,
                 "stragglers": self.stragglers, "power_cap": self.power_cap, "settings": self.settings,
+                "guard_limit_pct": self.settings["guard_pct"] + self.settings["slowdown_pct"],
             }
 
     def gpu(self, rank, number):
