@@ -22,8 +22,8 @@ import tempfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "examples" / "closed-loop"))
-from closed_loop import Machine  # noqa: E402
+sys.path.insert(0, str(ROOT / "examples"))
+from simulated_machine import Machine  # noqa: E402
 
 REACH = 0.005
 WARM_UP_STEPS = 3
@@ -81,7 +81,7 @@ def main():
     off, on = [], []
     with tempfile.TemporaryDirectory(prefix="lg-") as name:
         folder = Path(name)
-        with Machine(arguments.build.resolve(), folder, folder / "log.txt"):
+        with Machine(arguments.build.resolve(), folder, folder / "log.txt", gpus=2):
             study = Study(arguments.build.resolve(), folder, arguments.steps)
             for number in range(arguments.runs):
                 for hooks in (False, True) if number % 2 == 0 else (True, False):
