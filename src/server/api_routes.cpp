@@ -127,8 +127,15 @@ void stream_job_events(ApiCall& call) { stream_events(call, call.job().id()); }
 
 // What they change.
 
-void set_straggler(ApiCall& call) {
+/// The job, to be told something: throws HttpError 409 when it is over.
+Job& open_job(ApiCall& call) {
   Job& job = call.job();
+  if (job.is_over()) throw HttpError(409, "job_over", "this job is over: nothing can be changed any more");
+  return job;
+}
+
+void set_straggler(ApiCall& call) {
+  Job& job = open_job(call);
   const JsonView body = call.body();
   require_members(body, {"rank", "factor"});
   const int rank = body.at("rank").integer_in(0, job.spec().parallel.world_size() - 1);
@@ -139,7 +146,7 @@ void set_straggler(ApiCall& call) {
 }
 
 void set_power_cap(ApiCall& call) {
-  Job& job = call.job();
+  Job& job = open_job(call);
   const JsonView body = call.body();
   require_members(body, {"scope", "watts", "swing_w"});
   PowerLimit limit;
@@ -153,7 +160,7 @@ void set_power_cap(ApiCall& call) {
 }
 
 void set_settings(ApiCall& call) {
-  Job& job = call.job();
+  Job& job = open_job(call);
   const JsonView body = call.body();
   require_members(body, {"slowdown_pct", "guard_pct"});
   const auto optional = [&](std::string_view name) {

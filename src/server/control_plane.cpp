@@ -13,6 +13,9 @@ namespace lowgear {
 namespace {
 
 constexpr double kSummaryPeriodS = 0.2;
+/// After which the store is given again what it has refused.
+constexpr double kShortestRetryS = 1;
+constexpr double kLongestRetryS = 60;
 constexpr std::string_view kProfilePrefix = "profile/";
 constexpr std::string_view kSignalPrefix = "signal/";
 
@@ -36,6 +39,8 @@ SignalPolicy read_signal(const std::string& name, const JsonView& body) {
   }
   return {name, std::move(values), std::move(thresholds)};
 }
+
+HttpError job_is_over() { return {409, "job_over", "this job is over: start another run"}; }
 
 /// The rows of one job, of each kind.
 std::map<std::string, StoreContents> by_job(StoreContents all) {
@@ -137,6 +142,7 @@ ControlPlane::Registered ControlPlane::register_job(const JobSpec& spec) {
 }
 
 RankRegistration ControlPlane::register_rank(Job& job, const RankSpec& rank) {
+  if (job.is_over() && !job.has_rank(rank.rank)) throw job_is_over();
   return job.register_rank(rank, environment_.new_key(), profiles_, now_s());
 }
 
@@ -155,34 +161,64 @@ void ControlPlane::forget_old_jobs() {
 }
 
 void ControlPlane::settle(Job& job, Settled settled) {
+  if (Entry& of_job = entry(job); settled || now_s() >= of_job.retry_s) job.retry_refused();
   JobChanges changes = job.take_changes();
   publish(job, changes);
   if (changes.planning) submit(std::move(*changes.planning));
   const bool new_profile = std::ranges::any_of(
       changes.store.documents, [](const StoredDocument& row) { return row.key.starts_with(kProfilePrefix); });
-  if (changes.store.empty()) {
-    if (settled) settled(StoreOutcome::committed);
+  write(job, std::move(changes.store), std::move(settled));
+  if (new_profile) share_profile(job);
+}
+
+void ControlPlane::write(Job& job, StoreChange change, Settled settled) {
+  Entry& of_job = entry(job);
+  if (change.empty()) {
+    if (!settled) return;
+    if (of_job.answers == of_job.writes) return settled(StoreOutcome::committed);
+    of_job.behind.push_back({of_job.writes, of_job.refusals, std::move(settled)});
     return;
   }
-  const int version = job.plan_version();
-  environment_.store->write(
-      std::move(changes.store), [this, id = job.id(), version, settled = std::move(settled)](StoreOutcome outcome) {
-        if (disk_full_ != (outcome == StoreOutcome::disk_full)) {
-          disk_full_ = !disk_full_;
-          log(disk_full_ ? "the disk is full: running jobs go on, new ones are refused" : "the disk has room again");
-        }
-        // A plan that could not be stored is followed all the same: training goes before the record of it.
-        if (const auto found = entries_.find(id); found != entries_.end()) {
-          Entry& entry = *found->second;
-          // Nobody waits for anything but a newer plan: thousands of commits of reports need not look at all who wait.
-          if (version > entry.committed_version) {
-            entry.committed_version = version;
-            answer_waiters(entry);
-          }
-        }
-        if (settled) settled(outcome);
-      });
-  if (new_profile) share_profile(job);
+  ++of_job.writes;
+  StoreChange kept = change;
+  for (StoredReports& reports : kept.reports) reports.document = {};
+  environment_.store->write(std::move(change),
+                            [this, id = job.id(), version = job.plan_version(), kept = std::move(kept),
+                             settled = std::move(settled)](StoreOutcome outcome) {
+                              note_disk(outcome);
+                              const auto found = entries_.find(id);
+                              if (found != entries_.end()) written(*found->second, version, kept, outcome);
+                              if (settled) settled(outcome);
+                            });
+}
+
+void ControlPlane::written(Entry& entry, int version, const StoreChange& change, StoreOutcome outcome) {
+  ++entry.answers;
+  if (outcome == StoreOutcome::committed) {
+    entry.retry_period_s = 0;
+  } else {
+    ++entry.refusals;
+    entry.retry_period_s = std::clamp(2 * entry.retry_period_s, kShortestRetryS, kLongestRetryS);
+    entry.retry_s = now_s() + entry.retry_period_s;
+    entry.job->refused(change);
+  }
+  for (; !entry.behind.empty() && entry.behind.front().writes <= entry.answers; entry.behind.pop_front()) {
+    const Behind& waits = entry.behind.front();
+    waits.settled(waits.refusals == entry.refusals     ? StoreOutcome::committed
+                  : outcome == StoreOutcome::committed ? StoreOutcome::busy
+                                                       : outcome);
+  }
+  // A plan that could not be stored is followed all the same: training goes before the record of it. Nobody waits for
+  // anything but a newer plan: thousands of commits of reports need not look at all who wait.
+  if (version <= entry.committed_version) return;
+  entry.committed_version = version;
+  answer_waiters(entry);
+}
+
+void ControlPlane::note_disk(StoreOutcome outcome) {
+  if (disk_full_ == (outcome == StoreOutcome::disk_full)) return;
+  disk_full_ = !disk_full_;
+  log(disk_full_ ? "the disk is full: running jobs go on, new ones are refused" : "the disk has room again");
 }
 
 void ControlPlane::share_profile(const Job& job) {
@@ -200,8 +236,12 @@ void ControlPlane::submit(PlanningTask task) {
     const auto found = entries_.find(id);
     if (found == entries_.end()) return;
     activity_.plan(answer.verdict ? "profile" : answer.preliminary ? "quick" : "plan", answer.seconds);
-    found->second->job->planned(std::move(answer), now_s());
-    settle(*found->second->job);
+    try {
+      found->second->job->planned(std::move(answer), now_s());
+      settle(*found->second->job);
+    } catch (const Error& error) {
+      log(fmt::format("job {}: {}", id, error.what()));
+    }
   });
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -98,15 +100,30 @@ class ControlPlane {
     double until_s = 0;
     std::shared_ptr<HttpReply> reply;
   };
+  /// Somebody whose request changes nothing as an earlier one has said the same: it is told what comes of that.
+  struct Behind {
+    std::uint64_t writes = 0;
+    std::uint64_t refusals = 0;
+    Settled settled;
+  };
   struct Entry {
     std::unique_ptr<Job> job;
-    int committed_version = 0;  ///< newest plan that is on disk: only that one is handed out
+    int committed_version = 0;   ///< newest plan that is on disk: only that one is handed out
+    std::uint64_t writes = 0;    ///< changes that the store was given
+    std::uint64_t answers = 0;   ///< and those of them whose outcome is known
+    std::uint64_t refusals = 0;  ///< and those of them that it has refused
+    std::deque<Behind> behind;   ///< in the order in which they came
+    double retry_s = 0;          ///< when what was refused is written again, whoever asks
+    double retry_period_s = 0;
     std::vector<Waiter> waiters;
     bool summary_due = false;
     double summary_s = 0;  ///< when one was sent last
   };
 
   [[nodiscard]] Entry& entry(const Job& job) { return *entries_.at(job.id()); }
+  void write(Job& job, StoreChange change, Settled settled);
+  void written(Entry& entry, int version, const StoreChange& change, StoreOutcome outcome);
+  void note_disk(StoreOutcome outcome);
   void answer_waiters(Entry& entry);
   [[nodiscard]] bool answer(Entry& entry, const Waiter& waiter);
   void publish(Job& job, const JobChanges& changes);

@@ -1,8 +1,11 @@
 #include "server/iteration_log.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
 #include "server/json_members.h"
 
 namespace lowgear {
@@ -93,19 +96,32 @@ Json to_json(const JobIteration& iteration) {
 IterationLog::IterationLog(int ranks)
     : ranks_(ranks), last_(static_cast<std::size_t>(ranks), -1), finished_(static_cast<std::size_t>(ranks), false) {}
 
-std::size_t IterationLog::add(const RankReports& reports) {
+void IterationLog::require_plausible(const RankReports& reports, double now_s) const {
+  if (reports.reports.empty() || (latest_ < 0 && open_.empty()) || now_s - advanced_s_ > kStandstillS) return;
+  const std::int64_t reached = latest_ >= 0 ? latest_ : open_.begin()->first;
+  const std::int64_t iteration = reports.reports.back().iteration;
+  if (iteration <= reached + kMaxLead) return;
+  throw InputError(fmt::format("$.reports: iteration {} of rank {}, and other ranks have reached {}: ranks count alike",
+                               iteration, reports.rank, reached));
+}
+
+std::size_t IterationLog::add(const RankReports& reports, double now_s) {
+  require_plausible(reports, now_s);
   const auto rank = static_cast<std::size_t>(reports.rank);
+  const auto enough = static_cast<std::size_t>(std::clamp(ranks_ - finished_ranks_, 1, 2));
   std::size_t added = 0;
   for (const IterationReport& report : reports.reports) {
     if (report.iteration <= last_.at(rank)) continue;
     last_[rank] = report.iteration;
-    latest_ = std::max(latest_, report.iteration);
     ++added;
     if (report.iteration < next_) continue;  // given up
     Open& open = open_[report.iteration];
-    open.reports.resize(static_cast<std::size_t>(ranks_));
-    open.reports[rank] = report;
-    ++open.reported;
+    if (open.reports.empty()) open.since_s = now_s;
+    open.reports.emplace_back(reports.rank, report);
+    ++open_reports_;
+    if (open.reports.size() < enough || report.iteration <= latest_) continue;
+    latest_ = report.iteration;
+    advanced_s_ = now_s;
   }
   return added;
 }
@@ -117,21 +133,29 @@ void IterationLog::finish(int rank) {
 }
 
 bool IterationLog::complete(const Open& open) const {
-  if (open.reported == ranks_) return true;
-  if (open.reported + finished_ranks_ < ranks_) return false;
-  for (std::size_t rank = 0; rank < open.reports.size(); ++rank) {
-    if (!open.reports[rank] && !finished_[rank]) return false;
-  }
-  return true;
+  const auto ranks = static_cast<std::size_t>(ranks_);
+  if (open.reports.size() == ranks) return true;
+  if (open.reports.size() + static_cast<std::size_t>(finished_ranks_) < ranks) return false;
+  const auto unfinished = std::ranges::count_if(
+      open.reports, [this](const auto& entry) { return !finished_[static_cast<std::size_t>(entry.first)]; });
+  return unfinished + finished_ranks_ == ranks_;
 }
 
-std::optional<JobIteration> IterationLog::next() {
+bool IterationLog::given_up(std::int64_t iteration, const Open& open, double now_s) const {
+  const auto whole = static_cast<std::size_t>(kOpenIterations) * static_cast<std::size_t>(ranks_);
+  if (open_reports_ > std::max(kOpenReports, whole)) return true;
+  return latest_ >= iteration + kOpenIterations && now_s - open.since_s >= kPatienceS;
+}
+
+std::optional<JobIteration> IterationLog::next(double now_s) {
   if (open_.empty()) return std::nullopt;
   const auto first = open_.begin();
-  if (!complete(first->second) && open_.size() <= kOpenIterations) return std::nullopt;
+  if (!complete(first->second) && !given_up(first->first, first->second, now_s)) return std::nullopt;
   JobIteration whole;
   whole.iteration = first->first;
-  whole.reports = std::move(first->second.reports);
+  whole.reports.resize(static_cast<std::size_t>(ranks_));
+  for (const auto& [rank, report] : first->second.reports) whole.reports[static_cast<std::size_t>(rank)] = report;
+  open_reports_ -= first->second.reports.size();
   open_.erase(first);
   next_ = whole.iteration + 1;
   double energy_j = 0;

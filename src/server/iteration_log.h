@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/json.h"
@@ -59,42 +60,56 @@ inline constexpr int kMixedPlans = -1;
 
 [[nodiscard]] Json to_json(const JobIteration& iteration);
 
-/// Puts the reports of all ranks of a job together, iteration by iteration.
+/// Puts the reports of all ranks of a job together, iteration by iteration. Ranks of a job train in step: what one of
+/// them alone says to have reached does not count.
 class IterationLog {
  public:
   explicit IterationLog(int ranks);
 
-  /// Adds what a rank reported, but what it had reported before. Returns how many were new.
-  std::size_t add(const RankReports& reports);
+  /// Adds what a rank reported, but what it had reported before. Returns how many were new. Throws InputError, and adds
+  /// nothing, when an iteration is more than kMaxLead ahead while other ranks go on.
+  std::size_t add(const RankReports& reports, double now_s);
   /// No more reports will come from this rank.
   void finish(int rank);
 
   /// The next iteration in order that every unfinished rank has reported, or that is given up because some rank is
-  /// kOpenIterations behind; empty when there is none yet.
-  [[nodiscard]] std::optional<JobIteration> next();
+  /// kOpenIterations behind for kPatienceS; empty when there is none yet.
+  [[nodiscard]] std::optional<JobIteration> next(double now_s);
 
   /// Newest iteration that `rank` has reported; -1: none.
   [[nodiscard]] std::int64_t last_iteration(int rank) const { return last_.at(static_cast<std::size_t>(rank)); }
-  /// Newest iteration that any rank has reported; -1: none.
+  /// Newest iteration that two ranks have reported, or the only one that trains; -1: none.
   [[nodiscard]] std::int64_t latest() const { return latest_; }
 
-  /// Iterations that wait for reports at most, so that a rank that went silent does not hold the job's memory.
-  static constexpr std::size_t kOpenIterations = 32;
+  /// Iterations that wait for a rank that went silent.
+  static constexpr std::int64_t kOpenIterations = 32;
+  /// How long they do at least: ranks that could not reach the server for a while report many at once, one by one.
+  static constexpr double kPatienceS = 10;
+  /// Reports that are kept at most while they wait, or kOpenIterations of all ranks where that is more.
+  static constexpr std::size_t kOpenReports = 200'000;
+  /// How far a rank may be ahead of `latest()`, or of the lowest iteration before there is one.
+  static constexpr std::int64_t kMaxLead = 100'000;
+  /// When nobody else has gone on for so long a rank may be anywhere: all may have trained on unheard.
+  static constexpr double kStandstillS = 60;
 
  private:
   struct Open {
-    std::vector<std::optional<IterationReport>> reports;
-    int reported = 0;
+    std::vector<std::pair<int, IterationReport>> reports;  ///< with the rank; in the order in which they came
+    double since_s = 0;
   };
+  void require_plausible(const RankReports& reports, double now_s) const;
   [[nodiscard]] bool complete(const Open& open) const;
+  [[nodiscard]] bool given_up(std::int64_t iteration, const Open& open, double now_s) const;
 
   int ranks_;
   std::vector<std::int64_t> last_;
   std::vector<bool> finished_;
   int finished_ranks_ = 0;
   std::int64_t latest_ = -1;
+  double advanced_s_ = 0;  ///< when `latest_` rose
   std::int64_t next_ = 0;  ///< iterations below are closed
   std::map<std::int64_t, Open> open_;
+  std::size_t open_reports_ = 0;  ///< in all of them
 };
 
 }  // namespace lowgear

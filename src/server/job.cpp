@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <iterator>
 #include <utility>
 
 #include "adapt/switch_boundary.h"
@@ -20,6 +21,8 @@ constexpr auto kStates = std::to_array<std::string_view>(
 
 /// In which all ranks get a new plan: a round trip, and a server that is busy with 10,000 of them.
 constexpr double kDeliveryBudgetS = 0.1;
+/// Shortest iteration that is reckoned with: reports of no time at all must not put plans off for ever.
+constexpr double kShortestIterationS = 1e-3;
 /// Time of an iteration as long as none has been reported.
 constexpr double kUnknownIterationS = 0.05;
 /// After which a plan is made with what is known: where training itself is uneven, no measurement makes it certain.
@@ -84,6 +87,7 @@ Job::Job(std::string id, JobSpec spec, double created_s)
     : id_(std::move(id)),
       spec_(std::move(spec)),
       schedule_(make_schedule(spec_)),
+      rank_of_stage_(rank_of_stage(schedule_)),
       created_s_(created_s),
       ranks_(spec_.parallel),
       heard_s_(created_s),
@@ -161,11 +165,13 @@ void Job::profile_next_clock(double now_s) {
   const auto clock = sweep_.clock_mhz();
   if (!clock) {
     // All that was wanted is there: is it enough?
-    own_profile_ = std::make_shared<const MeasuredProfile>([&] {
+    try {
       MeasuredProfile profile = merge_cells(sweep_.cells(), schedule_.stages);
       profile.simulated = ranks_.simulated();
-      return profile;
-    }());
+      own_profile_ = std::make_shared<const MeasuredProfile>(std::move(profile));
+    } catch (const InputError& error) {
+      return observe(error.what(), now_s);
+    }
     use_profile(own_profile_);
     return ask(PlanningTask::Kind::judge_profile, "the clocks that were wanted have been measured", false);
   }
@@ -214,6 +220,7 @@ std::int64_t Job::next_boundary(double now_s) const {
     const std::size_t begin = history_.size() - std::min(history_.size(), kRecentIterations);
     shortest_s = history_[begin].time_s;
     for (std::size_t i = begin; i < history_.size(); ++i) shortest_s = std::min(shortest_s, history_[i].time_s);
+    shortest_s = std::max(shortest_s, kShortestIterationS);
   }
   return switch_boundary({.latest_complete = log_.latest(),
                           .since_complete_s = std::clamp(now_s - latest_s_, 0.0, shortest_s),
@@ -240,13 +247,21 @@ void Job::report(const RankReports& reports, double now_s) {
   rank.heard_s = heard_s_ = now_s;
   rank.gpu = reports.gpu;
   if (gpu_changes_.size() < kGpuChanges) gpu_changes_.insert(reports.rank);
+  if (is_over() || reports.reports.empty()) return;
   const std::int64_t latest = log_.latest();
-  if (is_over() || log_.add(reports) == 0) return;
+  const bool is_new = log_.add(reports, now_s) > 0;
+  if (!is_new && !unstored_.contains(reports.rank)) return;
+  unstored_.erase(reports.rank);
+  changes_.store.reports.push_back({.job = id_,
+                                    .rank = reports.rank,
+                                    .first_iteration = reports.reports.front().iteration,
+                                    .last_iteration = reports.reports.back().iteration,
+                                    .document = to_json(reports).dump(),
+                                    .reached = std::max<std::int64_t>(log_.latest(), 0)});
+  if (!is_new) return;
   rank.last = reports.reports.back();
   if (log_.latest() > latest) latest_s_ = now_s;
-  changes_.store.reports.push_back({id_, reports.rank, reports.reports.front().iteration,
-                                    reports.reports.back().iteration, to_json(reports).dump()});
-  while (const auto iteration = log_.next()) {
+  while (const auto iteration = log_.next(now_s)) {
     collect(*iteration);
     react(*iteration, now_s);
     const PlanVersion* plan = version(iteration->plan_version);
@@ -351,6 +366,7 @@ void Job::add_cells(RankCells cells, double now_s) {
   if (plan == nullptr || plan->purpose != PlanPurpose::profile) {
     throw InputError(fmt::format("$.plan_version: {} is no version that was issued to profile", cells.plan_version));
   }
+  require_own_stages(cells);
   ranks_.find(cells.rank)->heard_s = heard_s_ = now_s;
   const Json document = to_json(cells);
   const int rank = cells.rank;
@@ -361,6 +377,16 @@ void Job::add_cells(RankCells cells, double now_s) {
   if (sweep_.posted() < ranks_.followers()) return;
   sweep_.advance();
   profile_next_clock(now_s);
+}
+
+void Job::require_own_stages(const RankCells& cells) const {
+  const int own = ranks_.find(cells.rank)->spec.pp_rank;
+  const auto require = [&](std::string_view list, std::size_t index, int stage) {
+    if (rank_of_stage_.at(static_cast<std::size_t>(stage)) == own) return;
+    throw InputError(fmt::format("$.{}[{}].stage: stage {} is not on pp_rank {}", list, index, stage, own));
+  };
+  for (std::size_t i = 0; i < cells.cells.size(); ++i) require("cells", i, cells.cells[i].stage);
+  for (std::size_t i = 0; i < cells.blocking.size(); ++i) require("blocking", i, cells.blocking[i].stage);
 }
 
 void Job::take_verdict(const ProfileVerdict& verdict, double now_s) {
@@ -585,6 +611,28 @@ Job::Recent Job::recent() const {
 std::vector<int> Job::take_gpu_changes() {
   const std::set<int> ranks = std::exchange(gpu_changes_, {});
   return {ranks.begin(), ranks.end()};
+}
+
+void Job::refused(StoreChange change) {
+  store_state_ = true;
+  const auto keep = [](auto& kept, auto& rows) { std::ranges::move(rows, std::back_inserter(kept)); };
+  keep(refused_.ranks, change.ranks);
+  keep(refused_.plans, change.plans);
+  keep(refused_.cells, change.cells);
+  keep(refused_.decisions, change.decisions);
+  keep(refused_.documents, change.documents);
+  for (const StoredReports& reports : change.reports) unstored_.insert(reports.rank);
+}
+
+void Job::retry_refused() {
+  StoreChange& next = changes_.store;
+  const StoreChange again = std::exchange(refused_, {});
+  for (const StoredRank& rank : again.ranks) store_rank(*ranks_.find(rank.rank));
+  // In front: a newer row of the same key is written behind the older one.
+  next.plans.insert(next.plans.begin(), again.plans.begin(), again.plans.end());
+  next.cells.insert(next.cells.begin(), again.cells.begin(), again.cells.end());
+  next.decisions.insert(next.decisions.begin(), again.decisions.begin(), again.decisions.end());
+  next.documents.insert(next.documents.begin(), again.documents.begin(), again.documents.end());
 }
 
 JobChanges Job::take_changes() {

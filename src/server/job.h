@@ -132,6 +132,10 @@ class Job {
   void planned(PlanningAnswer answer, double now_s);
 
   [[nodiscard]] JobChanges take_changes();
+  /// What the store has refused: it goes with the changes that are taken after `retry_refused`, as it is by then. But
+  /// for reports: whoever sent them has not had an answer, and sends them again.
+  void refused(StoreChange change);
+  void retry_refused();
   /// Ranks whose GPU was heard of since the last call; at most kGpuChanges, as nobody looks at more.
   [[nodiscard]] std::vector<int> take_gpu_changes();
 
@@ -200,6 +204,7 @@ class Job {
   void watch_ranks(const JobIteration& iteration, double now_s);
   void watch_slowdown(const JobIteration& iteration, double now_s);
   void renew_baseline(double now_s);
+  void require_own_stages(const RankCells& cells) const;
   [[nodiscard]] std::int64_t next_boundary(double now_s) const;
   [[nodiscard]] Recent recent() const;
   [[nodiscard]] std::optional<Comparison> comparison() const;
@@ -219,6 +224,7 @@ class Job {
   std::string id_;
   JobSpec spec_;
   Schedule schedule_;
+  std::vector<int> rank_of_stage_;
   double created_s_;
   std::optional<double> finished_s_;
   JobState state_ = JobState::registering;
@@ -258,6 +264,8 @@ class Job {
   JobActivity activity_;
   std::int64_t decisions_ = 0;
   JobChanges changes_;
+  StoreChange refused_;
+  std::set<int> unstored_;  ///< ranks whose reports were refused
   std::set<int> gpu_changes_;
   bool store_state_ = true;  ///< it has changed since it was stored
 };

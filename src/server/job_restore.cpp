@@ -145,8 +145,8 @@ void Job::restore_progress(const StoreContents& rows) {
   }
   for (const StoredReports& row : rows.reports) {
     const Json document = parse_json(row.document, "reports");
-    (void)log_.add(read_rank_reports(JsonView(document, "reports")));
-    while (const auto iteration = log_.next()) collect(*iteration);
+    (void)log_.add(read_rank_reports(JsonView(document, "reports")), 0);
+    while (const auto iteration = log_.next(0)) collect(*iteration);
   }
 }
 

@@ -14,6 +14,7 @@
 #include <random>
 #include <utility>
 
+#include "core/monotonic_clock.h"
 #include "core/user_database.h"
 #include "http/server.h"
 #include "ipc/service_notification.h"
@@ -33,8 +34,12 @@ namespace asio = boost::asio;
 constexpr std::chrono::milliseconds kTick{100};
 constexpr std::chrono::milliseconds kDrainPatience{5'000};
 
-double system_time_s() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+/// Seconds since 1970: what the system's clock said when the server started, and what has passed since. When that clock
+/// is set, nobody waits longer for it and no job is taken to be silent.
+double server_time_s() {
+  static const double kStartS =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count() - monotonic_s();
+  return kStartS + monotonic_s();
 }
 
 /// A connection is a file: as many as the system lets this process have.
@@ -87,7 +92,7 @@ class PerseusFront final : public HttpHandler {
 
  private:
   static PerseusSurroundings surroundings() {
-    return {.now_s = system_time_s,
+    return {.now_s = server_time_s,
             .random_bits =
                 [] {
                   std::random_device device;
@@ -116,7 +121,7 @@ class Server {
         planning_(options.config.planning_threads, poster()),
         control_plane_({.store = &store_,
                         .planning = &planning_,
-                        .now_s = system_time_s,
+                        .now_s = server_time_s,
                         .new_key = new_secret,
                         .log = messages.warn},
                        limits_of(options.config)),
@@ -152,7 +157,7 @@ class Server {
 
   [[nodiscard]] SqliteStoreOptions store_options(const ServerConfig& config) const {
     return {.retention = config.retention,
-            .now_s = system_time_s,
+            .now_s = server_time_s,
             .log = [warn = messages_.warn](const std::string& text) { warn(text); }};
   }
 

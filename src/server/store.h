@@ -33,6 +33,9 @@ struct StoredReports {
   std::int64_t first_iteration = 0;
   std::int64_t last_iteration = 0;
   std::string document;
+  /// The iteration that the job has reached, by which old reports are dropped; empty: the last of these. One rank that
+  /// reports an iteration far ahead of the others must not cost them theirs.
+  std::optional<std::int64_t> reached = std::nullopt;
 };
 
 struct StoredPlan {

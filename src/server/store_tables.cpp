@@ -62,7 +62,7 @@ void StoreTables::put(const StoredJob& job) {
 
 void StoreTables::put(const StoredReports& reports) {
   put_reports_.execute(reports.job, reports.first_iteration, reports.rank, reports.last_iteration, reports.document);
-  drop_reports_.execute(reports.job, reports.last_iteration - retention_.iterations);
+  drop_reports_.execute(reports.job, reports.reached.value_or(reports.last_iteration) - retention_.iterations);
 }
 
 void StoreTables::put(const StoredPlan& plan) {
