@@ -412,7 +412,7 @@ void Job::ask(PlanningTask::Kind kind, std::string reason, bool quick_first) {
 }
 
 void Job::replan(const std::string& reason) {
-  if (model_ && state_ == JobState::running) ask(PlanningTask::Kind::plan, reason, spec_.parallel.dp > 1);
+  if (model_ && state_ == JobState::running) ask(PlanningTask::Kind::plan, reason, true);
 }
 
 std::map<int, SlowRank> Job::slow_ranks() const {

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <deque>
+#include <mutex>
 #include <numeric>
 #include <span>
 
@@ -116,11 +118,34 @@ struct JobPlanner::Impl {
   std::vector<double> blocking_w;
   double fastest_s = 0;  ///< of the job when no rank is slow
 
-  struct Solved {
-    std::vector<StageSlowdown> slowdowns;
-    std::unique_ptr<PipelinePlanner> planner;
+  /// A pipeline with these slow stages.
+  class Solved {
+   public:
+    Solved(const Impl& of, const ReplicaGroup& group)
+        : slowdowns_(group.slowdowns),
+          planner_(of.model->schedule, group.profile, of.blocking_w, of.planner_options()) {}
+
+    [[nodiscard]] const std::vector<StageSlowdown>& slowdowns() const { return slowdowns_; }
+    [[nodiscard]] const Frontier& frontier() const { return planner_.frontier(); }
+    /// Whether another plan takes milliseconds: the first one prepares those for all deadlines.
+    [[nodiscard]] bool is_prepared() const { return is_prepared_; }
+    [[nodiscard]] Plan plan(double deadline_s) {
+      const std::lock_guard lock(mutex_);
+      Plan plan = planner_.plan(std::max(deadline_s, planner_.fastest_s()));
+      is_prepared_ = true;
+      return plan;
+    }
+
+   private:
+    std::vector<StageSlowdown> slowdowns_;
+    std::mutex mutex_;  ///< of the planner
+    PipelinePlanner planner_;
+    std::atomic<bool> is_prepared_ = false;
   };
-  std::deque<Solved> solved;  ///< newest last; the first is that without slow ranks, once it has been needed
+
+  std::mutex mutex;  ///< of what follows
+  /// Newest last; the first is that without slow ranks, once it has been needed.
+  std::deque<std::shared_ptr<Solved>> solved;
 
   explicit Impl(std::shared_ptr<const PipelineModel> of)
       : model(std::move(of)),
@@ -139,27 +164,32 @@ struct JobPlanner::Impl {
     return lowgear::replan(dag, profile, model->parallel.dp, slow, slowdown_pct);
   }
 
-  [[nodiscard]] PipelinePlanner* find(const std::vector<StageSlowdown>& slowdowns) {
-    for (const Solved& entry : solved) {
-      if (std::ranges::equal(entry.slowdowns, slowdowns, [](const StageSlowdown& a, const StageSlowdown& b) {
-            return a.stage == b.stage && a.factor == b.factor;
-          })) {
-        return entry.planner.get();
-      }
-    }
-    return nullptr;
+  [[nodiscard]] std::shared_ptr<Solved> find(const std::vector<StageSlowdown>& slowdowns) {
+    const auto same = [](const StageSlowdown& a, const StageSlowdown& b) {
+      return a.stage == b.stage && a.factor == b.factor;
+    };
+    const std::lock_guard lock(mutex);
+    const auto found = std::ranges::find_if(
+        solved, [&](const auto& entry) { return std::ranges::equal(entry->slowdowns(), slowdowns, same); });
+    return found == solved.end() ? nullptr : *found;
   }
 
-  PipelinePlanner& solve(const ReplicaGroup& group) {
-    if (PipelinePlanner* known = find(group.slowdowns)) return *known;
-    auto planner = std::make_unique<PipelinePlanner>(model->schedule, group.profile, blocking_w, planner_options());
+  [[nodiscard]] std::shared_ptr<Solved> find_prepared(const std::vector<StageSlowdown>& slowdowns) {
+    std::shared_ptr<Solved> known = find(slowdowns);
+    return known && known->is_prepared() ? known : nullptr;
+  }
+
+  [[nodiscard]] std::shared_ptr<Solved> solve(const ReplicaGroup& group) {
+    if (auto known = find(group.slowdowns)) return known;
+    auto fresh = std::make_shared<Solved>(*this, group);  // takes long: not under the lock
+    const std::lock_guard lock(mutex);
     if (group.slowdowns.empty()) {
-      solved.push_front({{}, std::move(planner)});
-      return *solved.front().planner;
+      solved.push_front(fresh);
+      return fresh;
     }
-    if (solved.size() >= kKeptPlanners) solved.erase(solved.begin() + (solved.front().slowdowns.empty() ? 1 : 0));
-    solved.push_back({group.slowdowns, std::move(planner)});
-    return *solved.back().planner;
+    if (solved.size() >= kKeptPlanners) solved.erase(solved.begin() + (solved.front()->slowdowns().empty() ? 1 : 0));
+    solved.push_back(fresh);
+    return fresh;
   }
 
   [[nodiscard]] Plan full_clocks(const ReplicaGroup& group) const {
@@ -191,7 +221,7 @@ struct JobPlanner::Impl {
     return times_s;
   }
 
-  [[nodiscard]] JobPlan assembled(const Replan& replan, std::vector<Plan> plans) const {
+  [[nodiscard]] JobPlan assembled(const Replan& replan, std::vector<Plan> plans) {
     JobPlan job;
     const double blocking_of_pipeline_w = std::accumulate(blocking_w.begin(), blocking_w.end(), 0.0);
     const PipelineFigures figures = job_figures(replan, plans, blocking_of_pipeline_w);
@@ -210,8 +240,10 @@ struct JobPlanner::Impl {
       job.expected_compute_s.push_back(expected_compute(plan));
     }
     job.plans = std::move(plans);
-    if (!solved.empty()) {
-      const Frontier& frontier = solved.front().planner->frontier();
+    // Of the pipelines as they are, where all are alike; else of those that no slow rank is in.
+    const bool all_alike = replan.groups.size() == 1;
+    if (const auto shown = find(all_alike ? replan.groups.front().slowdowns : std::vector<StageSlowdown>())) {
+      const Frontier& frontier = shown->frontier();
       for (const FrontierVertex& vertex : frontier.vertices()) {
         job.frontier.emplace_back(s_from_ps(vertex.time_ps), frontier.energy_j(vertex));
       }
@@ -273,25 +305,29 @@ JobPlan JobPlanner::plan(const PlanningConditions& conditions) {
   (void)impl_->solve(impl_->replan({}, 0).groups.front());
   std::vector<Plan> plans;
   for (const ReplicaGroup& group : split.groups) {
-    PipelinePlanner& planner = impl_->solve(group);
-    plans.push_back(planner.plan(std::max(split.deadline_s, planner.fastest_s())));
+    plans.push_back(impl_->solve(group)->plan(split.deadline_s));
   }
   return impl_->assembled(split, std::move(plans));
 }
 
-std::optional<JobPlan> JobPlanner::quick_plan(const PlanningConditions& conditions) {
-  PipelinePlanner* planner = impl_->find({});
-  if (planner == nullptr || conditions.power) return std::nullopt;
+std::optional<QuickPlan> JobPlanner::quick_plan(const PlanningConditions& conditions) {
+  if (conditions.power || !impl_->find_prepared({})) return std::nullopt;
   const Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);
-  const bool others_wait = split.groups.size() > 1 &&
-                           std::ranges::any_of(split.groups, [](const auto& group) { return group.slowdowns.empty(); });
-  if (!others_wait) return std::nullopt;
+  QuickPlan quick{.plan = {}, .is_best = true};
+  bool is_useful = false;
   std::vector<Plan> plans;
   for (const ReplicaGroup& group : split.groups) {
-    plans.push_back(group.slowdowns.empty() ? planner->plan(std::max(split.deadline_s, planner->fastest_s()))
-                                            : impl_->full_clocks(group));
+    if (const auto known = impl_->find_prepared(group.slowdowns)) {
+      is_useful = true;
+      plans.push_back(known->plan(split.deadline_s));
+    } else {
+      quick.is_best = false;
+      plans.push_back(impl_->full_clocks(group));
+    }
   }
-  return impl_->assembled(split, std::move(plans));
+  if (!is_useful) return std::nullopt;  // full clocks for all save nothing
+  quick.plan = impl_->assembled(split, std::move(plans));
+  return quick;
 }
 
 ProfileVerdict JobPlanner::judge_profile(const PlanningConditions& conditions) const {

@@ -61,7 +61,8 @@ struct JobPlan {
   double fastest_time_s = 0;                            ///< of an iteration under the same conditions
   /// How many times as long an iteration at full clocks takes as it would if no rank were slow.
   double full_clock_scale = 1;
-  std::vector<std::pair<double, double>> frontier;  ///< (time_s, energy_j) of one pipeline at profiled speed
+  std::vector<std::pair<double, double>> frontier;  ///< (time_s, energy_j) of one pipeline: with its slow ranks where
+                                                    ///< all pipelines have the same, else without
   std::string note;                                 ///< what a person should know; may be empty
 };
 
@@ -72,7 +73,14 @@ struct ProfileVerdict {
   std::string reason;
 };
 
-/// Plans for one job; keeps what it has solved. Pure but for that, not thread-safe.
+/// A plan that was had in milliseconds.
+struct QuickPlan {
+  JobPlan plan;
+  bool is_best = false;  ///< `JobPlanner::plan` knows none better
+};
+
+/// Plans for one job; keeps what it has solved. Pure but for that. `quick_plan` may be called while another thread is
+/// in `plan` or `judge_profile`.
 class JobPlanner {
  public:
   /// Throws InputError when the profile does not have what the schedule needs.
@@ -84,9 +92,10 @@ class JobPlanner {
   /// The best plan known for these conditions. Throws InputError when there is none (a power cap below what the
   /// slowest plan needs), saying what would do.
   [[nodiscard]] JobPlan plan(const PlanningConditions& conditions);
-  /// A plan that keeps the conditions and takes milliseconds to make: replicas that wait for a straggler slow down,
-  /// and the straggler's own runs at full clocks. None when nothing can be had so quickly.
-  [[nodiscard]] std::optional<JobPlan> quick_plan(const PlanningConditions& conditions);
+  /// A plan that keeps the conditions and takes milliseconds to make: with what has been solved already, pipelines with
+  /// a straggler that is new run at full clocks, and the replicas that wait for it slow down. None when nothing can be
+  /// had so quickly, or nothing saved by it.
+  [[nodiscard]] std::optional<QuickPlan> quick_plan(const PlanningConditions& conditions);
   [[nodiscard]] ProfileVerdict judge_profile(const PlanningConditions& conditions) const;
 
  private:

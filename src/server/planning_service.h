@@ -11,13 +11,14 @@ class PlanningService {
  public:
   virtual ~PlanningService() = default;
   using Done = std::function<void(PlanningAnswer)>;
-  /// Calls `done` on the server's thread: once, or twice where a preliminary answer comes first. Tasks of one job are
-  /// done one after the other; of those that wait only the newest is.
+  /// Calls `done` on the server's thread: once, or twice where a preliminary answer comes first. Of the tasks of one
+  /// job that wait only the newest is done; an older one that is under way may be answered behind a newer one.
   virtual void submit(PlanningTask task, Done done) = 0;
 };
 
 /// The answer to a task, by a planner that was made for the task's model. Never throws: what goes wrong is in the
-/// answer. `preliminary` is called before, with a first answer, where the task wants one and there is one; may be empty.
+/// answer. `preliminary` is called before, with a first answer, where the task wants one and there is one; may be
+/// empty.
 [[nodiscard]] PlanningAnswer answer_task(JobPlanner& planner, const PlanningTask& task,
                                          const std::function<void(PlanningAnswer)>& preliminary);
 

@@ -2,13 +2,13 @@
 
 #include <functional>
 #include <memory>
-#include <vector>
 
 #include "server/planning_service.h"
 
 namespace lowgear {
 
-/// Plans on threads of its own. A job stays on one of them, where what was solved for it is kept.
+/// Plans on threads of its own. A job stays on one of them, so that its tasks are done one after the other; what can be
+/// had in milliseconds is answered by one more, which never waits for the others. What was solved for a job is kept.
 class PlanningThreads final : public PlanningService {
  public:
   /// `post` runs a function on the server's thread; it is called from any thread.
@@ -21,8 +21,8 @@ class PlanningThreads final : public PlanningService {
   void submit(PlanningTask task, Done done) override;
 
  private:
-  class Worker;
-  std::vector<std::unique_ptr<Worker>> workers_;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace lowgear
