@@ -350,6 +350,7 @@ void ControlPlane::tick() {
     events_.send("job", id, entry->job->summary());
     for (const int rank : entry->job->take_gpu_changes()) events_.send("gpu", id, entry->job->gpu_json(rank));
   }
+  events_.flush();
 }
 
 ServerSnapshot ControlPlane::snapshot() const {

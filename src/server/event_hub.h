@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -13,10 +14,12 @@ namespace lowgear {
 /// Sends events to those who watch: pages and programs, each one job or all.
 class EventHub {
  public:
-  /// `job` empty: all jobs.
+  /// Of all jobs when `job` is empty; from now on.
   void add(std::shared_ptr<EventStream> stream, std::string job);
-  /// To all who watch this job.
+  /// To all who watch this job, with the next `flush`: sent one by one, events would cost each watcher a system call.
   void send(std::string_view event, const std::string& job, const Json& data);
+  /// To be called some times a second.
+  void flush();
   [[nodiscard]] bool has_listeners() const { return !listeners_.empty(); }
 
  private:
@@ -24,7 +27,16 @@ class EventHub {
     std::shared_ptr<EventStream> stream;
     std::string job;
   };
+  struct Event {
+    std::string job;
+    std::string text;
+  };
+
+  [[nodiscard]] std::shared_ptr<const std::string> texts_of(const std::string& job) const;
+
   std::vector<Listener> listeners_;
+  std::vector<Event> waiting_;
+  std::size_t waiting_bytes_ = 0;
 };
 
 }  // namespace lowgear
