@@ -316,7 +316,9 @@ class StragglerEvents {
       versions_[rank] = version;
       latest_s_ = seconds_since(begin);
       if (is_first_new) ++with_new_;
-      if (answer.body.find("a better one follows") == std::string_view::npos) ++with_final_;
+      // Its version, purpose and reason come before the ops.
+      const std::string_view head = answer.body.substr(0, answer.body.find("\"plan\":"));
+      if (head.find("a better one follows") == std::string_view::npos) ++with_final_;
       ranks_.ask_for_plan(rank, version, 60);
     });
   }
