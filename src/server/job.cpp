@@ -175,8 +175,10 @@ void Job::profile_next_clock(double now_s) {
     use_profile(own_profile_);
     return ask(PlanningTask::Kind::judge_profile, "the clocks that were wanted have been measured", false);
   }
-  const auto left = sweep_.waiting_clocks_mhz().size();
-  issue_uniform(PlanPurpose::profile, *clock, fmt::format("measures units at {} MHz, {} clocks to go", *clock, left),
+  const std::size_t behind = sweep_.waiting_clocks_mhz().size() - 1;
+  issue_uniform(PlanPurpose::profile, *clock,
+                behind == 0 ? fmt::format("measures units at {} MHz", *clock)
+                            : fmt::format("measures units at {} MHz, {} more behind it", *clock, behind),
                 now_s);
   sweep_.begin(plan_version());
   if (baseline_version_ == 0 && *clock == ranks_.common_clocks().front()) baseline_version_ = plan_version();
@@ -203,12 +205,12 @@ void Job::issue(PlanVersion version, double now_s) {
   version.version = plan_version() + 1;
   version.from_iteration = next_boundary(now_s);
   changes_.store.plans.push_back({id_, version.version, write_plan_version(version)});
-  auto issued = std::make_shared<const PlanVersion>(std::move(version));
-  decide("plan", fmt::format("{}; from iteration {}", issued->reason, issued->from_iteration), now_s);
-  texts_.emplace(*issued);
-  late_boundary_.reset();
-  versions_.push_back(std::move(issued));
+  versions_.push_back(std::make_shared<const PlanVersion>(std::move(version)));
   if (versions_.size() > kKeptVersions) versions_.pop_front();
+  const PlanVersion& issued = *versions_.back();
+  texts_.emplace(issued);
+  late_boundary_.reset();
+  decide("plan", fmt::format("{}; from iteration {}", issued.reason, issued.from_iteration), now_s);
   changes_.new_plan = true;
   changes_.summary_changed = true;
 }
@@ -461,7 +463,7 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   full_clock_scale_ = plan.full_clock_scale;
   if (!guard_ && baseline_) {
     guard_.emplace(IterationBaseline{baseline_->time_s, baseline_->time_error_s, baseline_->time_spread_s},
-                   GuardOptions{.limit_pct = guard_pct_ + std::max(slowdown_pct_, signal_slowdown_pct_)});
+                   GuardOptions{.limit_pct = guard_limit_pct()});
   }
   if (guard_) guard_->set_plans(guard_times(plan));
   change_state(JobState::running, "follows a plan");

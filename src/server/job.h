@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -208,6 +209,8 @@ class Job {
   [[nodiscard]] std::int64_t next_boundary(double now_s) const;
   [[nodiscard]] Recent recent() const;
   [[nodiscard]] std::optional<Comparison> comparison() const;
+  /// How much longer than the baseline the job may take.
+  [[nodiscard]] double guard_limit_pct() const { return guard_pct_ + std::max(slowdown_pct_, signal_slowdown_pct_); }
   [[nodiscard]] const PlanVersion* version(int number) const;
   [[nodiscard]] std::map<int, SlowRank> slow_ranks() const;
   [[nodiscard]] std::vector<double> guard_times(const JobPlan& plan) const;

@@ -112,6 +112,7 @@ Json Job::summary() const {
                   {"saved_pct", nullptr},
                   {"saved_error_pct", nullptr},
                   {"slowdown_pct", nullptr},
+                  {"guard_limit_pct", guard_limit_pct()},
                   {"stragglers", std::move(stragglers)},
                   {"power_cap", power_limit_json(power_limit_)},
                   {"settings", {{"slowdown_pct", slowdown_pct_}, {"guard_pct", guard_pct_}}}};
