@@ -9,6 +9,7 @@
 #include <chrono>
 #include <future>
 #include <memory>
+#include <optional>
 #include <random>
 #include <span>
 #include <thread>
@@ -109,8 +110,8 @@ void study() {
     GpuWorker worker(nullptr, std::make_unique<NotingWriter>(writes), {});
     worker.begin_lease(ring).get();
     std::promise<void> ready;
-    worker.follow_plan([] { return std::make_unique<AlternatingClocks>(); },
-                       [&ready](const std::string&) { ready.set_value(); });
+    worker.follow_plan([] { return std::make_unique<AlternatingClocks>(); }, std::nullopt,
+                       [&ready](const auto&) { ready.set_value(); });
     ready.get_future().get();
     const double before_s = processor_time_s();
     const std::uint64_t begin_ns = now_ns();
