@@ -139,7 +139,7 @@ class WithoutAgent(unittest.TestCase):
             rank = Path(folder) / "rank-00003"
             self.assertEqual(json.loads((rank / "recording.json").read_text())["iterations"], 2)
             rows = (rank / "units.csv").read_text().splitlines()
-            self.assertEqual(rows[0], "iteration,stage,instruction,microbatch,start_s,end_s,frequency")
+            self.assertEqual(rows[0], "iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling")
             self.assertEqual([row.split(",")[:4] for row in rows[1:4]],
                              [["0", "3", "forward", "0"], ["0", "3", "forward", "1"], ["0", "3", "backward", "0"]])
             with self.assertRaises(lowgear.InvalidUse):

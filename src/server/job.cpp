@@ -378,6 +378,7 @@ void Job::add_cells(RankCells cells, double now_s) {
   if (state_ != JobState::profiling || !sweep_.clock_mhz() || number != sweep_.plan_version()) return;
   if (sweep_.posted() < ranks_.followers()) return;
   sweep_.advance();
+  store_state_ = true;  // a server that is started again has to know that nobody posts for this clock any more
   profile_next_clock(now_s);
 }
 
@@ -461,7 +462,7 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   const JobPlan& plan = *answer.plan;
   frontier_ = plan.frontier;
   full_clock_scale_ = plan.full_clock_scale;
-  if (!guard_ && baseline_) {
+  if (!guard_ && baseline_ && !power_limit_) {
     guard_.emplace(IterationBaseline{baseline_->time_s, baseline_->time_error_s, baseline_->time_spread_s},
                    GuardOptions{.limit_pct = guard_limit_pct()});
   }
@@ -518,6 +519,7 @@ std::int64_t Job::set_straggler(int rank, double factor, double now_s) {
 
 std::int64_t Job::set_power_limit(const std::optional<PowerLimit>& limit, double now_s) {
   power_limit_ = limit;
+  guard_.reset();  // a cap may cost time, and full clocks would break it
   const std::string reason = describe(limit);
   const std::int64_t id = decide("power_cap", reason, now_s);
   changes_.summary_changed = true;
