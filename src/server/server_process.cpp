@@ -25,6 +25,7 @@
 #include "server/secret.h"
 #include "server/server_metrics.h"
 #include "server/sqlite_store.h"
+#include "server/work_thread.h"
 
 namespace lowgear {
 namespace {
@@ -76,7 +77,9 @@ class PerseusFront final : public HttpHandler {
  public:
   PerseusFront(asio::io_context& io, const PerseusPort& port, Store& store, const StoreContents& contents,
                const HttpServerOptions& http)
-      : service_({.settings = port.settings}, surroundings(), store, contents), http_(io, *this, http) {
+      : worker_([&io](std::function<void()> function) { asio::post(io, std::move(function)); }),
+        service_({.settings = port.settings}, surroundings(), store, contents),
+        http_(io, *this, http) {
     port_ = http_.listen_tcp(port.listen.address, port.listen.port);
   }
 
@@ -91,21 +94,19 @@ class PerseusFront final : public HttpHandler {
   [[nodiscard]] const PerseusService& service() const { return service_; }
 
  private:
-  static PerseusSurroundings surroundings() {
+  [[nodiscard]] PerseusSurroundings surroundings() {
     return {.now_s = server_time_s,
             .random_bits =
                 [] {
                   std::random_device device;
                   return (std::uint64_t{device()} << 32U) | device();
                 },
-            .run =
-                [](const std::function<void()>& work, const std::function<void()>& done) {
-                  work();
-                  done();
-                },
+            .run = [this](std::function<void()> work,
+                          std::function<void()> done) { worker_.run(std::move(work), std::move(done)); },
             .dump = {}};
   }
 
+  WorkThread worker_;  ///< before the service, which gives it work from its first moment on
   PerseusService service_;
   HttpServer http_;
   std::uint16_t port_ = 0;
