@@ -1,0 +1,245 @@
+"""The real server when the machine runs out of disk, when it is ended and started again, and when its place is taken:
+jobs go on."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import threading
+import time
+import unittest
+
+from api_test import Ranks
+from served import LOWGEAR, TOKENS, Events, ServerTest, wait_until
+
+JOB = {"run": "r", "model": "m", "gpu": "g", "parallel": {"pp": 2}, "schedule": "1f1b", "microbatches": 4}
+
+
+def may_mount():
+    command = ["unshare", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]
+    if os.geteuid() != 0 or not shutil.which("unshare"):
+        return False
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+@unittest.skipUnless(may_mount(), "a disk of our own needs the right to mount")
+class FullDisk(ServerTest):
+    """The server's state on a disk of 4 MiB, in a mount namespace of the server's own."""
+
+    def command(self):
+        self.state.mkdir(mode=0o700)
+        return ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=4m,mode=0700 none {self.state} && "
+                f"exec {LOWGEAR} serve --config {self.write_config()} --json"]
+
+    def fill(self):
+        self.filler = f"/proc/{self.process.pid}/root{self.state}/filler"
+        try:
+            with open(self.filler, "ab", buffering=0) as file:
+                while True:
+                    file.write(b"x" * 4096)
+        except OSError:
+            pass  # full now
+
+    def report(self, ranks, rank, iteration):
+        body = {"rank": rank, "reports": [{"iteration": iteration, "plan_version": 0, "time_s": 1, "compute_s": 1}]}
+        return self.request("POST", f"/v1/jobs/{ranks.job}/reports", body, key=ranks.keys[rank])
+
+    def test_running_jobs_go_on_and_new_ones_wait(self):
+        self.start()
+        ranks = Ranks(self, pp=2)
+        for rank in range(2):
+            ranks.register(rank)
+        ranks.train_to_state("running")
+        ranks.train(2)
+        self.fill()
+        # What is already allocated takes a few changes more.
+        iteration = ranks.iteration
+        while (answer := self.report(ranks, 0, iteration)).status == 200:
+            self.assertLess(iteration, ranks.iteration + 20_000)
+            self.report(ranks, 1, iteration)
+            iteration += 1
+        self.assertEqual((answer.status, answer.code), (503, "disk_full"))
+        self.assertIsNotNone(answer.headers["Retry-After"])
+        # Sent again it is not acknowledged either: it is on no disk.
+        self.assertEqual(self.report(ranks, 0, iteration).code, "disk_full")
+        self.assertEqual(self.request("GET", "/healthz").json, {"status": "disk_full"})
+        self.assertEqual(self.request("POST", "/v1/jobs", {**JOB, "run": "new"}).code, "disk_full")
+        self.assertEqual(self.ok("GET", f"/v1/jobs/{ranks.job}")["job"]["state"], "running")
+        self.ok("GET", f"/v1/jobs/{ranks.job}/timeline")
+        os.remove(self.filler)
+        # By itself, without anybody who sends anything.
+        wait_until(lambda: self.request("GET", "/healthz").status == 200, "the server notices that there is room")
+        self.assertEqual(self.report(ranks, 0, iteration).status, 200)
+        self.ok("POST", "/v1/jobs", {**JOB, "run": "new"})
+
+    def test_a_job_that_was_refused_is_registered_when_there_is_room(self):
+        self.start()
+        self.ok("POST", "/v1/jobs", {**JOB, "run": "first"})
+        self.fill()
+        number = 0
+        while (answer := self.register(number)).status == 201:
+            number += 1
+        self.assertEqual(answer.code, "disk_full")
+        self.assertEqual(self.register(number).code, "disk_full")
+        os.remove(self.filler)
+        wait_until(lambda: self.request("GET", "/healthz").status == 200, "the server notices that there is room")
+        self.assertIn(self.register(number).status, (200, 201))
+
+    def register(self, number):
+        return self.request("POST", "/v1/jobs", {**JOB, "run": f"run-{number}", "name": "n" * 200})
+
+
+class Restarts(ServerTest):
+    def restart(self, number):
+        self.end(number)
+        self.start()
+
+    def test_in_every_state_the_job_goes_on(self):
+        for number, signal_number in enumerate((signal.SIGKILL, signal.SIGTERM)):
+            with self.subTest(signal_number):
+                if number == 0:
+                    self.start()
+                states = self.go_through_all_states(number, signal_number)
+                self.assertLessEqual({"registering", "profiling", "running", "finished"}, states)
+
+    def go_through_all_states(self, number, signal_number):
+        ranks = RunRanks(self, f"run-{number}")
+        states = set()
+        for rank in range(ranks.pp):
+            states.add(self.restarted(ranks, signal_number))
+            ranks.register(rank)
+        for _ in range(60):
+            states.add(self.restarted(ranks, signal_number))
+            if ranks.summary()["state"] == "running" and (ranks.summary()["iteration"] or 0) > 40:
+                break
+            ranks.train(3)
+        ranks.train_to_state("running")
+        ranks.decide("straggler", {"rank": 1, "factor": 1.2})
+        ranks.decide("power_cap", {"scope": "gpu", "watts": 300, "swing_w": None})
+        self.restarted(ranks, signal_number)
+        self.assertEqual(ranks.summary()["stragglers"][0]["factor"], 1.2)
+        self.assertEqual(ranks.summary()["power_cap"]["watts"], 300)
+        for rank in range(ranks.pp):
+            ranks.call("POST", f"/v1/jobs/{ranks.job}/finish", {"rank": rank}, ranks.keys[rank])
+            states.add(self.restarted(ranks, signal_number))
+        self.assertEqual(ranks.summary()["state"], "finished")
+        return states
+
+    def restarted(self, ranks, signal_number):
+        before = ranks.summary()
+        iterations = ranks.show("/iterations")["iterations"]
+        self.restart(signal_number)
+        after = ranks.summary()
+        for name in ("state", "run", "baseline", "stragglers", "power_cap", "settings"):
+            self.assertEqual(after[name], before[name], name)
+        if after["state"] != "finished":  # of those no ranks and reports are loaded
+            self.assertEqual(after["registered"], before["registered"])
+            self.assertGreaterEqual(after["plan_version"], before["plan_version"])
+            self.assertEqual([each["iteration"] for each in ranks.show("/iterations")["iterations"]],
+                             [each["iteration"] for each in iterations])
+        return before["state"]
+
+
+class RunRanks(Ranks):
+    """Ranks of a run with a name of its own."""
+
+    def __init__(self, test, run):
+        self.run = run
+        super().__init__(test, pp=2)
+
+    def call(self, method, path, body=None, key=None):
+        if method == "POST" and path == "/v1/jobs":
+            body = {**body, "run": self.run, "model": self.run}
+        return super().call(method, path, body, key)
+
+
+class Ends(ServerTest):
+    def wait_for_a_plan(self, answers):
+        """In a thread: a long poll that nothing but the server's end ends."""
+        def ask():
+            answers.append(self.request("GET", self.poll, key=self.key, checked=False))
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        self.addCleanup(thread.join, 70)
+        return thread
+
+    def register(self):
+        job = self.ok("POST", "/v1/jobs", JOB)["job"]
+        body = {"rank": 0, "pp_rank": 0, "dp_rank": 0, "tp_rank": 0, "instance": "i", "host": "h"}
+        self.key = self.ok("POST", f"/v1/jobs/{job}/ranks", body)["rank_key"]
+        self.poll = f"/v1/jobs/{job}/plan?rank=0&wait_s=60"
+
+    def test_waiting_ranks_are_answered_and_streams_end(self):
+        self.start()
+        self.register()
+        answers = []
+        polls = [self.wait_for_a_plan(answers) for _ in range(10)]
+        streams = [Events(self) for _ in range(10)]
+        wait_until(lambda: self.waiting() == 10, "all of them wait")
+        before = time.monotonic()
+        self.assertEqual(self.end(), 0)
+        self.assertLess(time.monotonic() - before, 4)
+        for poll in polls:
+            poll.join(10)
+        self.assertEqual([answer.status for answer in answers], [204] * 10)
+        wait_until(lambda: all(stream.ended for stream in streams), "the streams end")
+
+    def waiting(self):
+        text = self.request("GET", "/metrics").text
+        return sum(float(line.split()[-1]) for line in text.splitlines()
+                   if not line.startswith("#") and "waiting" in line and "perseus" not in line)
+
+    def test_asked_twice_it_ends_at_once(self):
+        self.start()
+        with self.connect() as connection:
+            # A request at hand.
+            connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+            time.sleep(0.2)
+            self.process.send_signal(signal.SIGTERM)
+            time.sleep(0.3)
+            self.assertIsNone(self.process.poll())
+            before = time.monotonic()
+            self.assertEqual(self.end(), 0)
+            self.assertLess(time.monotonic() - before, 3)
+
+    def test_a_request_at_hand_is_finished(self):
+        self.start()
+        body = json.dumps(JOB).encode()
+        with self.connect() as connection:
+            connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
+                               b"Content-Length: %d\r\n\r\n%s" % (TOKENS["admin"].encode(), len(body), body[:10]))
+            time.sleep(0.2)
+            self.process.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+            connection.sendall(body[10:])
+            self.assertIn(b"503", connection.recv(4096).partition(b"\r\n")[0])  # draining: no new job
+        self.assertEqual(self.process.wait(10), 0)
+
+
+class TakenPlaces(ServerTest):
+    def refused_start(self, config, text):
+        path = self.folder / "second.toml"
+        path.touch(0o600)
+        path.write_text(config)
+        ended = subprocess.run([LOWGEAR, "serve", "--config", str(path)], capture_output=True, text=True, timeout=20)
+        self.assertNotEqual(ended.returncode, 0)
+        self.assertEqual(len(ended.stderr.strip().splitlines()), 1, ended.stderr)
+        self.assertIn(text, ended.stderr)
+
+    def test_state_port_and_socket_of_another_server(self):
+        self.start()
+        other = self.folder / "other"
+        self.refused_start(f'state = "{self.state}"\n[listen]\nunix = "{self.folder}/socket2"\n', str(self.state))
+        self.refused_start(f'state = "{other}"\n[listen]\nunix = "{self.folder}/socket2"\n'
+                           f'tcp = ["127.0.0.1:{self.port}"]\n', str(self.port))
+        self.refused_start(f'state = "{other}"\n[listen]\nunix = "{self.folder}/socket"\n', "socket")
+        self.ok("GET", "/healthz")
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.connect(str(self.folder / "socket"))  # still its own
+
+
+if __name__ == "__main__":
+    unittest.main()
