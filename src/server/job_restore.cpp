@@ -152,6 +152,7 @@ void Job::restore_progress(const StoreContents& rows) {
 
 /// What was under way when the server ended.
 void Job::resume(const Profiles& profiles) {
+  if (state_ == JobState::registering) return;  // profiles are looked at once all ranks are there
   const bool swept = !sweep_.cells().empty() && !sweep_.clock_mhz();
   const auto known = profiles.find(spec_.profile_key());
   if (swept) {

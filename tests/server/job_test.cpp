@@ -108,6 +108,19 @@ TEST(Job, LetsTheOtherReplicasWaitSlowlyForAReportedStraggler) {
   EXPECT_GT(slow_j, before_j);
 }
 
+TEST(Job, BeginsThoughTheServerWasStartedAgainWhileRanksRegistered) {
+  SimulatedJob first(small_job(2));
+  first.register_all();
+  ASSERT_TRUE(first.run_until(JobState::running));
+  SimulatedJob training(small_job(2));
+  training.know({{small_job(2).profile_key(), first.job().measured()}});
+  (void)training.job().register_rank(training.rank_spec(0), "key-0", {}, training.now_s());
+  training.settle();
+  training.restart_server();
+  training.register_all();
+  EXPECT_TRUE(training.run_until(JobState::running));
+}
+
 TEST(Job, KeepsAPowerCap) {
   SimulatedJob training(small_job(2));
   training.register_all();
