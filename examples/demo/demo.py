@@ -79,6 +79,7 @@ class Demo:
         self.decision = 0
         self.seen = -1
         self.iterations = []
+        self.decisions = []
         self.marks = {}  # what was done before which iteration
         self.by_plan = 0
 
@@ -104,6 +105,7 @@ class Demo:
     def print_decisions(self, job):
         for decision in self.server.get(f"/v1/jobs/{job}/decisions?after={self.decision}")["decisions"]:
             self.decision = decision["id"]
+            self.decisions.append(decision)
             say(f"{decision['kind']}: {decision['reason']}")
 
     def collect(self, job):
@@ -188,7 +190,8 @@ def main():
             end_training(training)
             server.end()
     say(summary_text(job))
-    (out / "demo.json").write_text(json.dumps({"job": job, "marks": demo.marks, "iterations": demo.iterations}, indent=1))
+    (out / "demo.json").write_text(json.dumps({"job": job, "marks": demo.marks, "decisions": demo.decisions,
+                                               "iterations": demo.iterations}, indent=1))
     if training.returncode not in (0, -signal.SIGTERM):
         print((out / "training.txt").read_text()[-2000:], file=sys.stderr)
         return 1
