@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "server/perseus_protocol.h"
-#include "server/perseus_window.h"
+#include "server/perseus/protocol.h"
+#include "server/perseus/window.h"
 
 namespace {
 

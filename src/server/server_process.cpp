@@ -19,7 +19,7 @@
 #include "http/server.h"
 #include "ipc/service_notification.h"
 #include "server/control_plane.h"
-#include "server/perseus_service.h"
+#include "server/perseus/service.h"
 #include "server/planning_threads.h"
 #include "server/request_router.h"
 #include "server/secret.h"

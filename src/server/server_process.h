@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/perseus_settings.h"
+#include "server/perseus/settings.h"
 #include "server/server_config.h"
 
 namespace lowgear {
