@@ -95,6 +95,8 @@ struct JobChanges {
 
 /// One training job: who its ranks are, what they have measured, which plan they follow, and why. Knows no clock, no
 /// network and no disk: it is told the time (`now_s`, seconds since 1970) and says what it wants done (`take_changes`).
+/// In job_profiling.cpp clocks are tried out, in job_planning.cpp plans are asked for and handed out, in job_watch.cpp
+/// iterations are judged; job_restore.cpp stores and restores, job_documents.cpp shows.
 class Job {
  public:
   /// Profiles by key, of jobs that ran before.
@@ -167,6 +169,7 @@ class Job {
   static constexpr std::size_t kKeptIterations = 2'000;
   static constexpr std::size_t kKeptVersions = 8;
   static constexpr std::size_t kGpuChanges = 64;
+  static constexpr std::size_t kRecentIterations = 20;  ///< that present figures are means of
 
  private:
   /// Means of iterations as they come in.
@@ -268,6 +271,7 @@ class Job {
   std::int64_t decisions_ = 0;
   JobChanges changes_;
   StoreChange refused_;
+  bool state_refused_ = false;
   std::set<int> unstored_;  ///< ranks whose reports were refused
   std::set<int> gpu_changes_;
   bool store_state_ = true;  ///< it has changed since it was stored

@@ -1,0 +1,75 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "server/job.h"
+
+/// A job that runs: what its iterations give reason to.
+namespace lowgear {
+void Job::watch_ranks(const JobIteration& iteration, double now_s) {
+  std::vector<RankIteration> measured;
+  for (std::size_t rank = 0; rank < iteration.reports.size(); ++rank) {
+    const auto& report = iteration.reports[rank];
+    const PlanVersion* plan = report ? version(report->plan_version) : nullptr;
+    if (plan == nullptr || plan->expected_compute_s.empty() || !(report->compute_s > 0)) continue;
+    const RankSpec& spec = ranks_.find(static_cast<int>(rank))->spec;
+    const auto index = static_cast<std::size_t>(plan->plan_of_replica.at(static_cast<std::size_t>(spec.dp_rank)));
+    measured.push_back(
+        {.rank = static_cast<int>(rank),
+         .compute_time_s = report->compute_s,
+         .expected_time_s = plan->expected_compute_s.at(index).at(static_cast<std::size_t>(spec.pp_rank)),
+         .power_throttled_share = report->throttled_power,
+         .thermal_throttled_share = report->throttled_thermal});
+  }
+  if (measured.empty()) return;
+  if (!detector_) detector_.emplace(spec_.parallel.world_size());
+  std::vector<std::string> reasons;
+  for (const SlowdownChange& change : detector_->observe(measured)) {
+    if (!change.rank) {
+      decide("drift", fmt::format("all ranks take {:.3g} times as long as profiled", change.factor), now_s);
+      if (spec_.profiling && std::abs(change.factor - 1) > 0.05) return begin_profile(now_s);
+      continue;
+    }
+    if (change.cause == SlowdownCause::none) {
+      detected_slow_.erase(*change.rank);
+      reasons.push_back(fmt::format("rank {} is as fast as profiled again", *change.rank));
+    } else {
+      detected_slow_[*change.rank] = {change.factor, std::string(name(change.cause))};
+      reasons.push_back(fmt::format("rank {} takes {:.3g} times as long as profiled ({}, seen in {} iterations)",
+                                    *change.rank, change.factor, name(change.cause), change.iterations));
+      if (guard_ && !history_.empty() && training_version_) {
+        guard_->excuse(std::max(0.0, (iteration.time_s - training_version_->time_s) * change.iterations));
+      }
+    }
+    decide("straggler", reasons.back(), now_s);
+  }
+  if (!reasons.empty()) replan(fmt::format("{}", fmt::join(reasons, "; ")));
+}
+
+void Job::watch_slowdown(const JobIteration& iteration, double now_s) {
+  // What ran before the first plan was meant to be slow: clocks were being tried out.
+  if (!guard_ || iteration.plan_version < first_training_version_) return;
+  const auto decision = guard_->observe(now_s, iteration.time_s, full_clock_scale_);
+  if (!decision) return;
+  decide("guard", decision->reason, now_s);
+  if (decision->action == GuardAction::stale_baseline) return renew_baseline(now_s);
+  if (decision->action == GuardAction::full_clocks) {
+    ++planning_serial_;  // whatever is being planned is too late
+    return issue_uniform(PlanPurpose::train, ranks_.common_clocks().front(), "full clocks: " + decision->reason, now_s);
+  }
+  replan(decision->reason);
+}
+
+/// From the iterations at full clocks that have just shown the old one to be wrong.
+void Job::renew_baseline(double now_s) {
+  Sums sums;
+  for (auto it = history_.rbegin(); it != history_.rend() && it->plan_version == plan_version(); ++it) sums.add(*it);
+  if (sums.count < 2) return;
+  baseline_ = sums.baseline();
+  guard_->set_baseline({baseline_->time_s, baseline_->time_error_s, baseline_->time_spread_s});
+  decide("baseline", fmt::format("full clocks take {:.4g} s an iteration by now", baseline_->time_s), now_s);
+}
+
+}  // namespace lowgear
