@@ -8,7 +8,6 @@
 #include <functional>
 #include <iterator>
 #include <map>
-#include <ranges>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -46,8 +45,8 @@ std::vector<double> slack_s(const PipelineDag& dag, const Plan& plan, std::vecto
   std::vector<std::vector<int>> followers(dag.ops.size());
   for (const DagEdge& edge : dag.edges) followers[static_cast<std::size_t>(edge.from)].push_back(edge.to);
   std::vector<double> latest_end_s(dag.ops.size(), plan.time_s);
-  for (const int index : std::views::reverse(dag.topological_order)) {
-    const auto op = static_cast<std::size_t>(index);
+  for (std::size_t left = dag.topological_order.size(); left > 0; --left) {
+    const auto op = static_cast<std::size_t>(dag.topological_order[left - 1]);
     for (const int follower : followers[op]) {
       const auto next = static_cast<std::size_t>(follower);
       latest_end_s[op] = std::min(latest_end_s[op], latest_end_s[next] - duration_s[next]);
