@@ -338,9 +338,9 @@ void ControlPlane::tick() {
   for (const auto& [id, entry] : entries_) {
     entry->job->end_if_silent(now, limits_.silence_s);
     settle(*entry->job);
-    std::erase_if(entry->waiters, [&](const Waiter& waiter) {
+    std::erase_if(entry->waiters, [now, over = entry->job->is_over()](const Waiter& waiter) {
       if (waiter.reply->closed()) return true;
-      if (waiter.until_s > now && !entry->job->is_over()) return false;
+      if (waiter.until_s > now && !over) return false;
       waiter.reply->send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}});
       return true;
     });

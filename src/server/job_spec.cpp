@@ -111,7 +111,7 @@ std::vector<int> read_clocks(const JsonView& value) {
   std::vector<int> clocks;
   for (std::size_t i = 0; i < value.size(); ++i) clocks.push_back(value.at(i).integer_in(1, kMaxClock));
   std::ranges::sort(clocks, std::greater<>());
-  clocks.erase(std::ranges::unique(clocks).begin(), clocks.end());
+  clocks.erase(std::unique(clocks.begin(), clocks.end()), clocks.end());
   return clocks;
 }
 

@@ -1,0 +1,110 @@
+#include "server/rank_cells.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "core/error_of.h"
+#include "server/profile_sweep.h"
+
+namespace lowgear {
+namespace {
+
+using Members = std::vector<std::pair<std::string, Json>>;
+
+using testing::HasSubstr;
+
+RankCells cells(int rank, int version, double time_s, double energy_j, long long units = 10) {
+  RankCells cells{.rank = rank, .plan_version = version, .cells = {}, .blocking = {}};
+  cells.cells.push_back({.stage = 0,
+                         .kind = OpKind::forward,
+                         .clock_mhz = 1410,
+                         .units = units,
+                         .time_s = time_s,
+                         .time_error_s = 0.1,
+                         .energy_j = energy_j,
+                         .energy_error_j = 3});
+  cells.blocking.push_back({.stage = 0, .power_w = 70.0 + rank, .error_w = 1});
+  return cells;
+}
+
+TEST(MergeCells, TakesTheSlowestRanksTimeAndTheMeanEnergy) {
+  const std::vector<RankCells> ranks{cells(0, 1, 1.0, 10), cells(1, 1, 2.0, 30)};
+  const MeasuredProfile profile = merge_cells(ranks, 1);
+  ASSERT_EQ(profile.cells.size(), 1U);
+  EXPECT_EQ(profile.cells[0].time_s, 2.0);
+  EXPECT_EQ(profile.cells[0].energy_j, 20);
+  EXPECT_DOUBLE_EQ(profile.cells[0].energy_error_j, std::sqrt(18.0) / 2);
+  EXPECT_EQ(profile.cells[0].units, 20);
+  EXPECT_EQ(profile.blocking.at(0).power_w, 70.5);
+  EXPECT_DOUBLE_EQ(profile.blocking.at(0).error_w, std::sqrt(2.0) / 2);
+}
+
+TEST(MergeCells, PoolsWhatOneRankMeasuredUnderTwoPlansByItsUnits) {
+  const std::vector<RankCells> ranks{cells(0, 1, 1.0, 10, 30), cells(0, 2, 2.0, 30, 10)};
+  const MeasuredProfile profile = merge_cells(ranks, 1);
+  EXPECT_DOUBLE_EQ(profile.cells.at(0).time_s, 1.25);
+  EXPECT_DOUBLE_EQ(profile.cells.at(0).energy_j, 15);
+  EXPECT_DOUBLE_EQ(profile.cells.at(0).time_error_s, std::hypot(0.075, 0.025));
+}
+
+TEST(MergeCells, NeedsABlockingPowerOfEachStage) {
+  EXPECT_THAT(error_of([] { (void)merge_cells(std::vector<RankCells>{cells(0, 1, 1, 1)}, 2); }), HasSubstr("stage 1"));
+}
+
+TEST(ReadRankCells, RefusesWhatIsNoCell) {
+  const Json good = to_json(cells(0, 1, 1, 1));
+  EXPECT_EQ(to_json(read_rank_cells(JsonView(good, "body"), 1)), good);
+  for (const auto& [member, value] : Members{
+           {"stage", 1}, {"stage", -1}, {"clock_mhz", 0}, {"units", 0}, {"time_s", 0}, {"energy_j", -1}, {"more", 1}}) {
+    Json wrong = good;
+    wrong["cells"][0][member] = value;
+    EXPECT_THAT(error_of([&] { (void)read_rank_cells(JsonView(wrong, "body"), 1); }), HasSubstr("$.cells[0]"))
+        << member;
+  }
+}
+
+TEST(MeasuredProfile, ReadsBackWhatItWrites) {
+  MeasuredProfile profile = merge_cells(std::vector<RankCells>{cells(0, 1, 1.5, 10)}, 1);
+  profile.simulated = true;
+  const std::string text = write_measured_profile(profile);
+  EXPECT_EQ(write_measured_profile(read_measured_profile(text)), text);
+  EXPECT_THROW((void)read_measured_profile(R"({"format":"lowgear.measured_profile/2"})"), InputError);
+}
+
+TEST(ProfileSweep, TakesOneClockAfterTheOther) {
+  ProfileSweep sweep;
+  sweep.want({1410, 900});
+  EXPECT_EQ(sweep.clock_mhz(), 1410);
+  sweep.begin(1);
+  EXPECT_TRUE(sweep.add(cells(0, 1, 1, 1)));
+  EXPECT_FALSE(sweep.add(cells(0, 1, 2, 2)));  // the same again
+  EXPECT_EQ(sweep.posted(), 1U);
+  EXPECT_EQ(sweep.cells().size(), 1U);
+  sweep.advance();
+  EXPECT_EQ(sweep.clock_mhz(), 900);
+  sweep.begin(2);
+  EXPECT_TRUE(sweep.add(cells(1, 1, 1, 1)));  // late for the first clock: it counts there
+  EXPECT_EQ(sweep.posted(), 0U);
+  sweep.advance();
+  EXPECT_FALSE(sweep.clock_mhz());
+  EXPECT_EQ(sweep.rounds(), 1);
+  sweep.want({});
+  EXPECT_EQ(sweep.rounds(), 1);
+  sweep.want({800});
+  EXPECT_EQ(sweep.rounds(), 2);
+}
+
+TEST(ProfileSweep, KnowsWhoHasPostedWhenItIsBegunAgain) {
+  ProfileSweep sweep;
+  sweep.want({1410});
+  (void)sweep.add(cells(0, 4, 1, 1));
+  sweep.begin(4);
+  EXPECT_EQ(sweep.posted(), 1U);
+  EXPECT_EQ(sweep.measured_clocks(), 1U);
+}
+
+}  // namespace
+}  // namespace lowgear
