@@ -78,24 +78,24 @@ class ApiTest : public testing::Test {
     return rules;
   }
 
-  std::shared_ptr<FakeReply> ask(std::string method, std::string path, std::string body = {}, int role = 2) {
+  std::shared_ptr<HeldReply> ask(std::string method, std::string path, std::string body = {}, int role = 2) {
     HttpRequest request;
     request.method = std::move(method);
     request.path = std::move(path);
     request.body = std::move(body);
     if (role >= 0) request.headers["authorization"] = "Bearer " + kTokens[role];
-    const auto reply = std::make_shared<FakeReply>();
+    const auto reply = std::make_shared<HeldReply>();
     api.handle(request, reply);
     store.answer_all(StoreOutcome::committed);
     return reply;
   }
 
-  static std::string code(const FakeReply& reply) {
+  static std::string code(const HeldReply& reply) {
     return Json::parse(reply.response->text())["error"]["code"].get<std::string>();
   }
 
-  FakeStore store;
-  FakePlanning planning;
+  HeldStore store;
+  HeldPlanning planning;
   ControlPlane plane{{.store = &store,
                       .planning = &planning,
                       .now_s = [] { return 1e9; },
@@ -137,18 +137,18 @@ TEST_F(ApiTest, AnswersOnceItIsStored) {
   request.path = "/v1/jobs";
   request.body = R"({"run":"r","model":"m","gpu":"g","parallel":{},"schedule":"1f1b","microbatches":2})";
   request.headers["authorization"] = "Bearer " + kTokens[1];
-  const auto reply = std::make_shared<FakeReply>();
+  const auto reply = std::make_shared<HeldReply>();
   api.handle(request, reply);
   EXPECT_EQ(reply->status(), 0);
   store.answer(StoreOutcome::busy);
   EXPECT_EQ(reply->status(), 503);
   EXPECT_EQ(code(*reply), "busy");
   EXPECT_THAT(reply->response->headers, testing::Contains(testing::Pair("Retry-After", "1")));
-  const auto again = std::make_shared<FakeReply>();
+  const auto again = std::make_shared<HeldReply>();
   api.handle(request, again);
   store.answer(StoreOutcome::failed);
   EXPECT_EQ(again->status(), 500);
-  const auto third = std::make_shared<FakeReply>();
+  const auto third = std::make_shared<HeldReply>();
   api.handle(request, third);
   store.answer(StoreOutcome::committed);
   EXPECT_EQ(third->status(), 200);

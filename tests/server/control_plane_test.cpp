@@ -53,8 +53,8 @@ class ControlPlaneTest : public testing::Test {
   double now_s = 1e9;
   int keys = 0;
   std::vector<std::string> log;
-  FakeStore store;
-  FakePlanning planning;
+  HeldStore store;
+  HeldPlanning planning;
   ControlPlane plane{{.store = &store,
                       .planning = &planning,
                       .now_s = [this] { return now_s; },
@@ -67,12 +67,12 @@ TEST_F(ControlPlaneTest, HandsAPlanOutOnlyOnceItIsStored) {
   Job& job = *plane.register_job(spec()).job;
   plane.settle(job);
   store.answer_all(StoreOutcome::committed);
-  const auto early = std::make_shared<FakeReply>();
+  const auto early = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 0, 30, early);
   (void)plane.register_rank(job, rank());
   plane.settle(job);
   ASSERT_EQ(job.plan_version(), 1);
-  const auto late = std::make_shared<FakeReply>();
+  const auto late = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 0, 30, late);
   EXPECT_EQ(early->status(), 0);
   EXPECT_EQ(late->status(), 0);
@@ -84,7 +84,7 @@ TEST_F(ControlPlaneTest, HandsAPlanOutOnlyOnceItIsStored) {
 
 TEST_F(ControlPlaneTest, EndsWaitsWhenTheirTimeIsOver) {
   Job& job = running_job();
-  const auto reply = std::make_shared<FakeReply>();
+  const auto reply = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 30, reply);
   now_s += 29;
   plane.tick();
@@ -96,10 +96,10 @@ TEST_F(ControlPlaneTest, EndsWaitsWhenTheirTimeIsOver) {
 
 TEST_F(ControlPlaneTest, AnswersAtOnceWithoutAWaitAndWhileItEnds) {
   Job& job = running_job();
-  const auto no_wait = std::make_shared<FakeReply>();
+  const auto no_wait = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 0, no_wait);
   EXPECT_EQ(no_wait->status(), 204);
-  const auto waiting = std::make_shared<FakeReply>();
+  const auto waiting = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 60, waiting);
   plane.drain();
   EXPECT_EQ(waiting->status(), 204);
@@ -190,7 +190,7 @@ TEST_F(ControlPlaneTest, FollowsAPlanThatCouldNotBeStored) {
   store.answer_all(StoreOutcome::committed);
   (void)plane.register_rank(job, rank());
   plane.settle(job);
-  const auto reply = std::make_shared<FakeReply>();
+  const auto reply = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 0, 30, reply);
   store.answer_all(StoreOutcome::disk_full);
   EXPECT_EQ(reply->status(), 200);
@@ -264,7 +264,7 @@ TEST_F(ControlPlaneTest, EndsAJobOfWhichNobodyIsHeard) {
 
 TEST_F(ControlPlaneTest, SurvivesAClockThatGoesBack) {
   Job& job = running_job();
-  const auto reply = std::make_shared<FakeReply>();
+  const auto reply = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 1, reply);
   now_s -= 1e6;
   plane.tick();

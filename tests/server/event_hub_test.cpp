@@ -10,8 +10,8 @@ namespace {
 TEST(EventHub, SendsEachOneWhatItWatches) {
   EventHub hub;
   EXPECT_FALSE(hub.has_listeners());
-  const auto all = std::make_shared<FakeStream>();
-  const auto one = std::make_shared<FakeStream>();
+  const auto all = std::make_shared<HeldStream>();
+  const auto one = std::make_shared<HeldStream>();
   hub.add(all, "");
   hub.add(one, "j-1");
   EXPECT_TRUE(hub.has_listeners());
@@ -27,7 +27,7 @@ TEST(EventHub, SendsEachOneWhatItWatches) {
 
 TEST(EventHub, ForgetsThoseWhoHaveGone) {
   EventHub hub;
-  const auto stream = std::make_shared<FakeStream>();
+  const auto stream = std::make_shared<HeldStream>();
   hub.add(stream, "");
   stream->is_closed = true;
   hub.send("job", "j", {});
@@ -39,7 +39,7 @@ TEST(EventHub, ForgetsThoseWhoHaveGone) {
 
 TEST(EventHub, KeepsAnEventOnOneLineWhateverItsTextHolds) {
   EventHub hub;
-  const auto stream = std::make_shared<FakeStream>();
+  const auto stream = std::make_shared<HeldStream>();
   hub.add(stream, "");
   hub.send("decision", "j", {{"reason", "a\n\ndata: b\xff"}});
   hub.flush();

@@ -14,7 +14,7 @@
 namespace lowgear {
 
 /// A store that tells outcomes when the test says so.
-class FakeStore final : public Store {
+class HeldStore final : public Store {
  public:
   [[nodiscard]] StoreContents load() override { return {}; }
   void write(StoreChange change, std::function<void(StoreOutcome)> done) override {
@@ -47,7 +47,7 @@ class FakeStore final : public Store {
 };
 
 /// Keeps tasks for the test to answer.
-class FakePlanning final : public PlanningService {
+class HeldPlanning final : public PlanningService {
  public:
   void submit(PlanningTask task, Done done) override { tasks.emplace_back(std::move(task), std::move(done)); }
   /// Answers all with what a planner says to them.
@@ -63,7 +63,7 @@ class FakePlanning final : public PlanningService {
   std::deque<std::pair<PlanningTask, Done>> tasks;
 };
 
-class FakeStream final : public EventStream {
+class HeldStream final : public EventStream {
  public:
   void push(std::shared_ptr<const std::string> event) override { text += *event; }
   [[nodiscard]] bool closed() const override { return is_closed; }
@@ -73,14 +73,14 @@ class FakeStream final : public EventStream {
 };
 
 /// Remembers the answer.
-class FakeReply final : public HttpReply {
+class HeldReply final : public HttpReply {
  public:
   void send(HttpResponse sent) override {
     if (!response) response = std::move(sent);
   }
   [[nodiscard]] std::shared_ptr<EventStream> stream(HttpResponse head) override {
     response = std::move(head);
-    events = std::make_shared<FakeStream>();
+    events = std::make_shared<HeldStream>();
     return events;
   }
   [[nodiscard]] bool closed() const override { return gone || response.has_value(); }
@@ -89,7 +89,7 @@ class FakeReply final : public HttpReply {
   [[nodiscard]] int status() const { return response ? response->status : 0; }
 
   std::optional<HttpResponse> response;
-  std::shared_ptr<FakeStream> events;
+  std::shared_ptr<HeldStream> events;
   bool gone = false;
 };
 
