@@ -1,0 +1,158 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "server/simulated_job.h"
+
+namespace lowgear {
+namespace {
+
+using testing::IsEmpty;
+using testing::Not;
+
+class JobWatch : public testing::Test {
+ protected:
+  void train_until_running() {
+    training.register_all();
+    ASSERT_TRUE(training.run_until(JobState::running));
+    training.run(5);
+  }
+
+  SimulatedJob training{small_job(2)};
+};
+
+TEST_F(JobWatch, FollowsASignalAndBack) {
+  train_until_running();
+  const double usual_s = training.time_s();
+  const double usual_j = training.energy_j();
+  training.job().set_signal(10, "carbon is high", training.now_s());
+  training.settle();
+  training.run(5);
+  EXPECT_LT(training.energy_j(), usual_j);
+  EXPECT_GT(training.time_s(), usual_s);
+  EXPECT_LT(training.time_s(), usual_s * 1.105);
+  training.job().set_signal(0, "carbon is low", training.now_s());
+  training.job().set_signal(0, "carbon is low", training.now_s());
+  training.settle();
+  training.run(5);
+  EXPECT_NEAR(training.energy_j(), usual_j, usual_j * 1e-6);
+  EXPECT_THAT(training.reasons("signal"), testing::ElementsAre("carbon is high", "carbon is low"));
+}
+
+TEST_F(JobWatch, MeasuresTheProfileAgainWhenAllRanksDrift) {
+  train_until_running();
+  const double usual_s = training.time_s();
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.25);
+  ASSERT_TRUE(training.run_until(JobState::profiling, 60));
+  EXPECT_THAT(training.reasons("drift"), Not(IsEmpty()));
+  EXPECT_THAT(training.job().summary()["stragglers"], IsEmpty());
+  ASSERT_TRUE(training.run_until(JobState::running));
+  // The guard sees iterations beyond the old baseline, holds full clocks, and finds by them that it is the baseline.
+  training.run(60);
+  EXPECT_THAT(training.reasons("baseline"), Not(IsEmpty()));
+  EXPECT_GT(training.job().summary()["baseline"]["time_s"].get<double>(), usual_s * 1.2);
+}
+
+TEST_F(JobWatch, HasARankCountForNothingThatLeapsAhead) {
+  train_until_running();
+  const int version = training.version_of(0);
+  RankReports leap;
+  leap.rank = 1;
+  leap.reports.push_back(
+      {.iteration = 1'000'000'000'000, .plan_version = version, .time_s = 1, .compute_s = 1, .energy_j = {}});
+  EXPECT_THROW(training.job().report(leap, training.now_s()), InputError);
+  (void)training.job().set_settings(10, std::nullopt, training.now_s());
+  training.settle();
+  training.run(5);
+  EXPECT_GT(training.version_of(0), version);
+  EXPECT_GT(training.version_of(1), version);
+}
+
+TEST_F(JobWatch, PutsNoPlanOffForIterationsOfNoTime) {
+  training.register_all();
+  for (int iteration = 0; iteration < 3; ++iteration) {
+    for (int rank = 0; rank < 2; ++rank) {
+      RankReports reports;
+      reports.rank = rank;
+      reports.reports.push_back(
+          {.iteration = iteration, .plan_version = 0, .time_s = 1e-9, .compute_s = 0, .energy_j = {}});
+      training.job().report(reports, training.now_s());
+    }
+  }
+  const Json plan = Json::parse(*training.job().plan_after(0, 0, training.now_s()));
+  EXPECT_LT(plan["from_iteration"].get<std::int64_t>(), 1'000);
+}
+
+TEST_F(JobWatch, RefusesCellsOfAnotherRanksStage) {
+  training.register_all();
+  const auto posted = [](int rank, int stage) {
+    RankCells cells{.rank = rank, .plan_version = 1, .cells = {}, .blocking = {}};
+    cells.blocking.push_back({.stage = stage, .power_w = 70, .error_w = 1});
+    return cells;
+  };
+  EXPECT_THROW(training.job().add_cells(posted(0, 1), training.now_s()), InputError);
+  EXPECT_NO_THROW(training.job().add_cells(posted(0, 0), training.now_s()));
+}
+
+TEST_F(JobWatch, GivesAProfileUpThatNobodyMeasures) {
+  training.register_all();
+  while (training.job().state() == JobState::profiling) {
+    const int version = training.job().plan_version();
+    for (int rank = 0; rank < 2; ++rank) {
+      training.job().add_cells({.rank = rank, .plan_version = version, .cells = {}, .blocking = {}}, training.now_s());
+    }
+    ASSERT_LT(version, 50);
+  }
+  EXPECT_EQ(training.job().state(), JobState::observing);
+  EXPECT_THAT(training.reasons("failed"), IsEmpty());
+}
+
+TEST_F(JobWatch, GoesOnWhenTheServerEndsWhileAProfileIsJudged) {
+  training.register_all();
+  Job& job = training.job();
+  StoreContents stored = training.stored();
+  JobChanges last;
+  for (int clock = 0; clock < 100 && !last.planning; ++clock) {
+    const int version = job.plan_version();
+    const Json plan = Json::parse(*job.plan_after(0, 0, training.now_s()));
+    const int mhz = plan["plan"]["stages"][0]["ops"][0]["mhz"].get<int>();
+    for (int rank = 0; rank < 2; ++rank) {
+      RankCells cells{.rank = rank, .plan_version = version, .cells = {}, .blocking = {}};
+      for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+        cells.cells.push_back({.stage = rank,
+                               .kind = kind,
+                               .clock_mhz = mhz,
+                               .units = 4,
+                               .time_s = 100.0 / mhz,
+                               .time_error_s = 0,
+                               .energy_j = 0.01 * mhz,
+                               .energy_error_j = 0});
+      }
+      cells.blocking.push_back({.stage = rank, .power_w = 70, .error_w = 1});
+      job.add_cells(std::move(cells), training.now_s());
+      last = job.take_changes();
+      for (StoredCells& row : last.store.cells) stored.cells.push_back(std::move(row));
+      for (StoredPlan& row : last.store.plans) stored.plans.push_back(std::move(row));
+      if (!last.store.jobs.empty()) stored.jobs = last.store.jobs;
+    }
+  }
+  ASSERT_TRUE(last.planning);
+  const auto restored = Job::restore(stored.jobs.at(0), stored, {}, training.now_s());
+  const JobChanges changes = restored->take_changes();
+  ASSERT_TRUE(changes.planning);  // no rank will post again
+  EXPECT_EQ(changes.planning->kind, PlanningTask::Kind::judge_profile);
+}
+
+TEST_F(JobWatch, IsNotDisturbedByReportsThatComeAgain) {
+  train_until_running();
+  const Json before = training.job().summary();
+  RankReports again;
+  again.rank = 0;
+  again.reports.push_back({.iteration = 0, .plan_version = 1, .time_s = 500, .compute_s = 500, .energy_j = 1e6});
+  training.job().report(again, training.now_s());
+  EXPECT_TRUE(training.job().take_changes().store.empty());
+  EXPECT_EQ(training.job().summary(), before);
+}
+
+}  // namespace
+}  // namespace lowgear
