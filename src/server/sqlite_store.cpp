@@ -329,16 +329,18 @@ void SqliteStore::write(StoreChange change, std::function<void(StoreOutcome)> do
 void SqliteStore::read_decisions(std::string job, std::int64_t after, int limit,
                                  std::function<void(std::vector<StoredDecision>)> done) {
   Writer& writer = *writer_;
-  const bool added = writer.add([&writer, job = std::move(job), after, limit, done](StoreFile& file) {
+  // Handed on, not copied: the store's thread must not be the one that drops what the callback holds.
+  const auto shared_done = std::make_shared<std::function<void(std::vector<StoredDecision>)>>(std::move(done));
+  const bool added = writer.add([&writer, job = std::move(job), after, limit, shared_done](StoreFile& file) {
     std::vector<StoredDecision> decisions;
     try {
       decisions = file.tables().decisions(job, after, limit);
     } catch (const std::exception& error) {
       writer.log(error.what());
     }
-    writer.post([done, decisions = std::move(decisions)] { done(decisions); });
+    writer.post([done = std::move(*shared_done), decisions = std::move(decisions)] { done(decisions); });
   });
-  if (!added) writer.post([done] { done({}); });
+  if (!added) writer.post([done = std::move(*shared_done)] { done({}); });
 }
 
 void SqliteStore::close() { writer_->close(); }
