@@ -224,7 +224,7 @@ class Job {
   void restore_state(const JsonView& state);
   void restore_rank(const StoredRank& row, double now_s);
   void restore_progress(const StoreContents& rows);
-  void resume(const Profiles& profiles);
+  void resume(const Profiles& profiles, double now_s);
   void store_rank(const RegisteredRank& rank);
 
   std::string id_;

@@ -151,7 +151,7 @@ void Job::restore_progress(const StoreContents& rows) {
 }
 
 /// What was under way when the server ended.
-void Job::resume(const Profiles& profiles) {
+void Job::resume(const Profiles& profiles, double now_s) {
   if (state_ == JobState::registering) return;  // profiles are looked at once all ranks are there
   const bool swept = !sweep_.cells().empty() && !sweep_.clock_mhz();
   const auto known = profiles.find(spec_.profile_key());
@@ -161,6 +161,8 @@ void Job::resume(const Profiles& profiles) {
     own_profile_ = std::make_shared<const MeasuredProfile>(std::move(profile));
     use_profile(own_profile_);
   } else if (known != profiles.end()) {
+    // It may have become known in the moment in which the server ended.
+    if (state_ == JobState::observing) return profile_found(known->second, now_s);
     use_profile(known->second);
   }
   if (!model_) return;
@@ -191,8 +193,8 @@ std::unique_ptr<Job> Job::restore(const StoredJob& stored, const StoreContents& 
   for (const auto& version : job->versions_) {
     if (version->version == training) job->training_version_ = version;
   }
-  if (!job->is_over()) job->resume(profiles);
   job->store_state_ = false;
+  if (!job->is_over()) job->resume(profiles, now_s);
   return job;
 }
 

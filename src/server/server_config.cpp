@@ -111,6 +111,7 @@ PeerRule parse_allow(TomlTable table, const NameLookup& lookup) {
 HttpServerOptions default_http_options() {
   HttpServerOptions options;
   options.limits.body_bytes = std::size_t{16} << 20U;
+  options.max_connections = 32'768;  // a rank has two, one of which waits for plans: a job of 10,000 ranks fits
   return options;
 }
 

@@ -194,6 +194,21 @@ TEST(Job, UsesAProfileThatIsKnown) {
   EXPECT_GT(training.job().summary()["saved_pct"].get<double>(), 2.0);
 }
 
+TEST(Job, BeginsWithAProfileThatBecameKnownAsTheServerEnded) {
+  SimulatedJob first(small_job(2));
+  first.register_all();
+  ASSERT_TRUE(first.run_until(JobState::running));
+  JobSpec spec = small_job(2);
+  spec.profiling.reset();
+  SimulatedJob training(spec);
+  training.register_all();
+  ASSERT_EQ(training.job().state(), JobState::observing);
+  training.know({{training.job().spec().profile_key(), first.job().measured()}});
+  training.restart_server();
+  EXPECT_EQ(training.job().state(), JobState::baseline);
+  EXPECT_TRUE(training.run_until(JobState::running, 12));
+}
+
 TEST(Job, ObservesWhereNothingSetsClocks) {
   SimulatedJob training(small_job(1));
   RankSpec rank = training.rank_spec(0);
