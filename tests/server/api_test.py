@@ -2,6 +2,7 @@
 docs/server-api.md names the same routes."""
 
 import re
+import time
 import unittest
 from pathlib import Path
 
@@ -33,12 +34,13 @@ class Ranks(TrainingRanks):
     def decide(self, what, body):
         return self.test.ok("POST", f"/v1/jobs/{self.job}/{what}", body)["decision"]
 
-    def train_until(self, condition, what, iterations=600):
-        for _ in range(iterations):
-            if condition():
-                return
+    def train_until(self, condition, what, patience_s=60):
+        """Trains as long as it takes: the server plans meanwhile, in its own time."""
+        end = time.monotonic() + patience_s
+        while not condition():
+            if time.monotonic() > end:
+                raise AssertionError(f"not within {patience_s} s: {what}; {self.summary()}")
             self.train(1)
-        raise AssertionError(f"not within {iterations} iterations: {what}; {self.summary()}")
 
     def train_to_state(self, state):
         self.train_until(lambda: self.summary()["state"] == state, state)

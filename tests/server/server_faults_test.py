@@ -26,11 +26,11 @@ def may_mount():
 
 @unittest.skipUnless(may_mount(), "a disk of our own needs the right to mount")
 class FullDisk(ServerTest):
-    """The server's state on a disk of 4 MiB, in a mount namespace of the server's own."""
+    """The server's state on a disk of 32 MiB, in a mount namespace of the server's own."""
 
     def command(self):
         self.state.mkdir(mode=0o700)
-        return ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=4m,mode=0700 none {self.state} && "
+        return ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs -o size=32m,mode=0700 none {self.state} && "
                 f"exec {LOWGEAR} serve --config {self.write_config()} --json"]
 
     def fill(self):
