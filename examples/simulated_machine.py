@@ -29,7 +29,9 @@ class Machine:
             f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = "all"\n[[allow]]\neverybody = true\n'
         )
         config.chmod(0o600)
-        self.agent = subprocess.Popen([self.lowgear, "agent", "--config", str(config)], stderr=subprocess.PIPE)
+        # In a group of its own: Ctrl-C is for the example, which ends it in order.
+        self.agent = subprocess.Popen([self.lowgear, "agent", "--config", str(config)], stderr=subprocess.PIPE,
+                                      process_group=0)
         end = time.monotonic() + 10
         while not self.answers():
             if self.agent.poll() is not None or time.monotonic() > end:

@@ -47,7 +47,7 @@ class Server:
         )
         config.chmod(0o600)
         self.process = subprocess.Popen([lowgear, "serve", "--config", str(config), "--json"], stdout=subprocess.PIPE,
-                                        stderr=open(log, "w", encoding="utf-8"), text=True)
+                                        stderr=open(log, "w", encoding="utf-8"), text=True, process_group=0)
         text = ""
         for line in self.process.stdout:
             text += line
@@ -136,7 +136,7 @@ def start_training(lowgear, server, out, arguments):
          str(out / "metrics.jsonl"), "--set", f"server.profile={json.dumps(PROFILE)}", "--set", "server.name=demo",
          "--set", f"server.switch_latency_ms={SWITCH_LATENCY_MS}",
          *(word for setting in arguments.set for word in ("--set", setting))],
-        stdout=open(out / "training.txt", "w", encoding="utf-8"), stderr=subprocess.STDOUT)
+        stdout=open(out / "training.txt", "w", encoding="utf-8"), stderr=subprocess.STDOUT, process_group=0)
 
 
 def end_training(training):
