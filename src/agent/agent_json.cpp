@@ -5,11 +5,6 @@
 namespace lowgear {
 namespace {
 
-template <typename Value>
-Json or_null(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json to_json(const ThrottleReasons& reasons) {
   Json names = Json::array();
   if (reasons.power_cap()) names.push_back("power_cap");

@@ -14,11 +14,6 @@ namespace {
 constexpr std::int64_t kMaxIterationNumber = std::int64_t{1} << 52;
 constexpr int kMaxProfileIterations = 1'000'000;
 
-template <typename Value>
-Json or_null(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json();
-}
-
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 /// Share of the iteration's time; 0 where the GPU does not say.

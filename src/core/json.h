@@ -2,12 +2,19 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
 namespace lowgear {
 
 using Json = nlohmann::ordered_json;
+
+/// The value, or null for one that is not there: a member that always stands, so that readers need not ask for it.
+template <typename Value>
+[[nodiscard]] Json or_null(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
 
 /// Deepest nesting of arrays and objects that is read, so that a hostile file cannot exhaust the stack of those who
 /// walk the document.

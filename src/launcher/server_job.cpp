@@ -10,11 +10,6 @@ namespace {
 
 constexpr std::size_t kMaxScheduleBytes = std::size_t{32} << 20U;
 
-template <typename Value>
-Json or_null(const std::optional<Value>& value) {
-  return value ? Json(*value) : Json();
-}
-
 Json profile_json(const TrainServerConfig& server) {
   if (server.profile_clocks == 0) return {};
   return {{"clocks", server.profile_clocks},

@@ -44,8 +44,6 @@ GpuNow read_gpu(const JsonView& value) {
           .temperature_c = optional("temperature_c", -273.15, 1e4)};
 }
 
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
 }  // namespace
 
 RankReports read_rank_reports(const JsonView& body) {

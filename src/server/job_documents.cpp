@@ -8,7 +8,6 @@
 namespace lowgear {
 namespace {
 
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 Json positive_or_null(double value) { return value > 0 ? Json(value) : Json(nullptr); }
 
 Json baseline_json(const std::optional<Baseline>& baseline) {

@@ -11,8 +11,6 @@ namespace {
 
 constexpr int kMaxNumber = 1 << 30;
 
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
-
 std::optional<double> optional_number(const JsonView& object, std::string_view key) {
   return has_value(object, key) ? std::optional(object.at(key).number()) : std::nullopt;
 }

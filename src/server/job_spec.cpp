@@ -80,11 +80,6 @@ Json parallel_json(const JobParallel& parallel) {
   return {{"pp", parallel.pp}, {"dp", parallel.dp}, {"tp", parallel.tp}, {"chunks", parallel.chunks}};
 }
 
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
-}
-
 Json profiling_json(const std::optional<JobProfiling>& profiling) {
   if (!profiling) return nullptr;
   return {{"clocks", profiling->clocks},
