@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lowgear {
+
+enum class DataType : unsigned char { fp32, tf32, fp16, bf16, fp8 };
+
+/// Bytes of one element as activations and weights are stored (tf32 as fp32; fp8 as the one byte that matrices read).
+[[nodiscard]] int bytes_of(DataType type);
+
+/// SM clocks that a GPU can be locked to: every `step_mhz` from `max_mhz` down to `min_mhz`.
+struct ClockRange {
+  int min_mhz = 0;
+  int max_mhz = 0;
+  int step_mhz = 15;
+};
+
+/// How fast kernels run as a share of what the data sheet says. Fitted on measurements of operators (never on measured
+/// iterations); gpu_catalogue.cpp names the data of each GPU.
+struct KernelEfficiency {
+  double matmul_peak = 0.8;         ///< of tensor FLOP/s, large matrices
+  double matmul_half_flops = 0;     ///< FLOPs of a matrix product that reaches half of matmul_peak
+  double memory_peak = 0.85;        ///< of memory bandwidth, large tensors
+  double memory_half_bytes = 0;     ///< bytes of a kernel that reaches half of memory_peak
+  double attention_forward = 0.5;   ///< of tensor FLOP/s, fused attention
+  double attention_backward = 0.4;  ///< the same, backward
+  double launch_s = 3e-6;           ///< least time of a kernel
+};
+
+/// Power of one GPU: P = idle + (how busy tensor cores and memory are) x dynamic parts, which fall with the clock.
+struct PowerModel {
+  double idle_w = 0;            ///< nothing runs for seconds
+  double blocking_w = 0;        ///< spins in a collective that waits for a peer, at the highest clock
+  double compute_w = 0;         ///< dynamic power of tensor cores at full rate and the highest clock
+  double memory_w = 0;          ///< dynamic power of memory at full bandwidth
+  double limit_w = 0;           ///< default power limit (TDP)
+  double voltage_exponent = 0;  ///< compute_w scales with (clock / max)^(1 + voltage_exponent)
+};
+
+/// A GPU as its data sheet states it, and as it was measured to run.
+struct GpuModel {
+  std::string name;       ///< as users write it: `h100-sxm`
+  double fp16_flops = 0;  ///< dense tensor FLOP/s of fp16 and bf16 at boost clock
+  double fp8_flops = 0;   ///< 0 where there are none
+  double tf32_flops = 0;  ///< 0 where there are none
+  double fp32_flops = 0;  ///< outside the tensor cores
+  double memory_bytes = 0;
+  double memory_bytes_per_s = 0;
+  double l2_bytes = 0;
+  int multiprocessors = 0;
+  ClockRange clocks;
+  double link_bytes_per_s = 0;  ///< NVLink (or PCIe) of one GPU, one direction, all links
+  KernelEfficiency efficiency;
+  PowerModel power;
+};
+
+/// Peak FLOP/s of matrix products whose inputs have the type. Throws InputError where the GPU has none.
+[[nodiscard]] double peak_flops(const GpuModel& gpu, DataType type);
+
+/// A GPU of the catalogue: v100-sxm, a40, a100-40gb-sxm, a100-80gb-pcie, a100-80gb-sxm (also `a100`), h100-pcie,
+/// h100-sxm (also `h100`), h200-sxm (also `h200`), gh200, b200. Throws InputError naming the nearest name there is.
+[[nodiscard]] const GpuModel& named_gpu(std::string_view name);
+
+[[nodiscard]] std::vector<std::string> gpu_names();
+
+}  // namespace lowgear

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "estimator/gpu_model.h"
+#include "estimator/work_cost.h"
+
+namespace lowgear {
+
+/// Kinds of computation that training a transformer is made of, as they are sampled and predicted. `dims` says what an
+/// Operator's numbers are.
+enum class OperatorKind : unsigned char {
+  embedding,         ///< {tokens, vocabulary of this rank, hidden}
+  layer_norm,        ///< {batch, sequence, width}
+  rms_norm,          ///< {batch, sequence, width}
+  residual_add,      ///< {batch, sequence, width}
+  linear,            ///< {tokens, inputs, outputs}; backward is input and weight gradient
+  rotary,            ///< {batch, sequence, heads, head_dim}
+  attention_scores,  ///< {batch * heads, sequence, head_dim, sequence}: Q K^T
+  attention_values,  ///< {batch * heads, sequence, sequence, head_dim}: P V
+  attention_mask,    ///< {batch, heads, sequence, sequence}
+  softmax,           ///< {batch, heads, sequence, sequence}
+  fused_softmax,     ///< the same: scale, causal mask and softmax in one kernel
+  fused_attention,   ///< {batch, sequence, heads, head_dim}, causal
+  gelu,              ///< {batch, sequence, width}
+  swiglu,            ///< {batch, sequence, width}: of the product's output
+  cross_entropy,     ///< {batch, sequence, vocabulary of this rank}
+  optimizer,         ///< {parameters of this rank}: AdamW with fp32 master weights
+};
+[[nodiscard]] std::string_view name(OperatorKind kind);
+
+enum class Pass : unsigned char { forward, backward };
+
+/// One kernel, or the few that always run together, of one GPU.
+struct Operator {
+  OperatorKind kind = OperatorKind::linear;
+  Pass pass = Pass::forward;
+  std::int64_t dims[4] = {1, 1, 1, 1};  ///< see OperatorKind; those that a kind has no use for are 1
+  DataType dtype = DataType::bf16;
+
+  friend bool operator==(const Operator&, const Operator&) = default;
+};
+
+/// Floating-point operations (a multiply-add is two), and bytes that have to be read from and written to device memory
+/// at least once. Both above 0 for valid dims.
+[[nodiscard]] double flops(const Operator& op);
+[[nodiscard]] double memory_bytes(const Operator& op);
+
+/// Where the time of an operator comes from: the data sheet (RooflineCosts) or measurements (MeasuredCosts).
+class OperatorCosts {
+ public:
+  virtual ~OperatorCosts() = default;
+  /// Throws InputError where the source has nothing for this kind.
+  [[nodiscard]] virtual WorkCost cost(const Operator& op) const = 0;
+};
+
+/// Collectives of a training job. Sizes are those of the whole message: what each rank contributes to an all-reduce,
+/// what each ends up with in an all-gather or puts into a reduce-scatter or all-to-all, what one sends to another.
+enum class CollectiveKind : unsigned char { all_reduce, all_gather, reduce_scatter, all_to_all, send };
+[[nodiscard]] std::string_view name(CollectiveKind kind);
+
+/// The ranks of a collective: `ranks` in all, `ranks_per_node` of them on each node. Other groups use the other GPUs of
+/// the nodes at the same time, each with its GPUs' own adapters.
+struct RankGroup {
+  int ranks = 1;
+  int ranks_per_node = 1;
+
+  friend bool operator==(const RankGroup&, const RankGroup&) = default;
+};
+
+class CollectiveCosts {
+ public:
+  virtual ~CollectiveCosts() = default;
+  /// Of one rank; nothing for a group of one. Throws InputError where the source has nothing for this kind or group.
+  [[nodiscard]] virtual WorkCost cost(CollectiveKind kind, double bytes, const RankGroup& group) const = 0;
+};
+
+}  // namespace lowgear

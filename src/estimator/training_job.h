@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "estimator/gpu_model.h"
+#include "estimator/transformer_shape.h"
+
+namespace lowgear {
+
+/// One kind of connection, as one GPU sees it.
+struct Link {
+  double bytes_per_s = 0;  ///< one direction
+  double latency_s = 0;    ///< of a message of no bytes
+};
+
+/// GPUs in nodes: those of a node reach each other by `intra_node`, others by `inter_node` (each GPU's share of the
+/// node's network adapters).
+struct Cluster {
+  int gpus_per_node = 8;
+  Link intra_node;
+  Link inter_node;
+};
+
+/// How a job is divided. Ranks are laid out as Megatron does: tensor parallel innermost, then context, then data (with
+/// expert parallel groups inside it), then pipeline.
+struct ParallelLayout {
+  int dp = 1;                      ///< replicas
+  int tp = 1;                      ///< ranks that share every layer
+  int pp = 1;                      ///< pipeline stages (ranks)
+  int virtual_stages = 1;          ///< chunks of layers per rank (interleaved 1F1B)
+  int ep = 1;                      ///< ranks that share the experts of a layer; divides dp * cp
+  int cp = 1;                      ///< ranks that share a sequence
+  bool sequence_parallel = false;  ///< norms and residuals are split along the sequence among tp ranks
+
+  [[nodiscard]] int gpus() const { return dp * tp * pp * cp; }
+  friend bool operator==(const ParallelLayout&, const ParallelLayout&) = default;
+};
+
+struct BatchShape {
+  std::int64_t global = 0;           ///< sequences in an iteration, all replicas
+  std::int64_t micro = 1;            ///< sequences in a microbatch
+  std::int64_t sequence_length = 0;  ///< tokens
+};
+
+enum class Recompute : unsigned char {
+  none,       ///< all activations are kept
+  selective,  ///< attention scores are computed again (Korthikanti et al. 2022); nothing to do with fused attention
+  full,       ///< each layer keeps its input alone
+};
+
+enum class AttentionKind : unsigned char {
+  fused,    ///< scores never reach memory (FlashAttention)
+  unfused,  ///< scores, softmax and dropout as kernels of their own (Megatron before 2023)
+};
+
+/// What communication runs beside computation instead of after it.
+struct Overlap {
+  bool gradients = true;  ///< sums of dp beside the last backward
+  bool tensor = false;    ///< tp collectives beside matrix products
+  bool pipeline = false;  ///< messages between stages beside computation
+};
+
+/// A training job before it has a GPU.
+struct TrainingJob {
+  TransformerShape model;
+  GpuModel gpu;
+  Cluster cluster;
+  ParallelLayout parallel;
+  BatchShape batch;
+  Recompute recompute = Recompute::none;
+  AttentionKind attention = AttentionKind::fused;
+  int zero =
+      1;  ///< ZeRO stage: 0 nothing is sharded among replicas, 1 optimizer states, 2 and gradients, 3 and weights
+  DataType dtype = DataType::bf16;
+  Overlap overlap;
+  std::string schedule = "1f1b";  ///< a name of schedule/generators.h; `interleaved` when there are virtual stages
+  double dropout = 0;             ///< above 0: masks are kept (memory) and applied (time)
+
+  /// Of one replica and iteration.
+  [[nodiscard]] std::int64_t microbatches() const { return batch.global / (batch.micro * parallel.dp); }
+};
+
+/// The cluster that is assumed for a GPU when nothing else is said: nodes of eight with the GPU's own links, and one
+/// network adapter per GPU of the rate that was usual with it (job_defaults.cpp names sources).
+[[nodiscard]] Cluster default_cluster(const GpuModel& gpu);
+
+/// Throws InputError, naming the two members that do not fit, unless the layout divides heads, key/value heads, widths,
+/// vocabulary (after padding to 128 * tp), experts and sequence; stages have a layer each; the global batch is a
+/// multiple of dp * micro; ZeRO, dtype and schedule exist and go together; counts are positive and bounded.
+void require_valid(const TrainingJob& job);
+
+/// Layers of each virtual stage, in the order of the model: as even as possible, later stages (which have no embedding)
+/// first to get one more, none to the last, which has the head, unless there is no other.
+[[nodiscard]] std::vector<std::int64_t> layers_of_stages(const TrainingJob& job);
+
+}  // namespace lowgear
