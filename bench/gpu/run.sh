@@ -10,7 +10,7 @@ build=build/gpu
 build_trainer() {
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLOWGEAR_WERROR=OFF -DLOWGEAR_BUILD_TESTS=OFF \
     -DLOWGEAR_BUILD_BENCH=OFF "-DCMAKE_PREFIX_PATH=$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')" \
-    "-DLOWGEAR_ONLY_MODULES=core;model;schedule;plan;gpu;measure;ipc;client;tensorfile;dataset;launcher;trainer" >"$build.log" 2>&1 ||
+    -DLOWGEAR_ONLY_MODULES=trainer >"$build.log" 2>&1 ||
     { tail -n 30 "$build.log"; return 1; }
   cmake --build "$build" --target lowgear_trainer_program gradient_dump >>"$build.log" 2>&1 || { grep -E 'error|FAILED' "$build.log" | head -n 40; return 1; }
   echo "built $build/bin/lowgear-trainer"
