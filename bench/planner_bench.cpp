@@ -98,7 +98,7 @@ void discrete_plan(benchmark::State& state) {
 
 void replay_of_plan(benchmark::State& state) {
   const Pipeline pipeline = example_pipeline(state);
-  const std::vector<int> clocks_mhz(pipeline.dag().ops.size(), GpuModel{}.max_clock_mhz);
+  const std::vector<int> clocks_mhz(pipeline.dag().ops.size(), ExampleGpu{}.max_clock_mhz);
   for ([[maybe_unused]] auto _ : state) {
     const auto costs = costs_at_clocks(pipeline.dag(), pipeline.profile(), clocks_mhz);
     benchmark::DoNotOptimize(replay(pipeline.dag(), costs, pipeline.blocking_power_w()));

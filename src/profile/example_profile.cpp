@@ -44,7 +44,7 @@ double stage_memory_bytes(const TransformerModel& model) {
 }
 
 /// t = a + b / f for `passes` times the forward's matrix products and memory traffic.
-double pass_time_s(const GpuModel& gpu, const TransformerModel& model, int stage, int clock_mhz, double passes) {
+double pass_time_s(const ExampleGpu& gpu, const TransformerModel& model, int stage, int clock_mhz, double passes) {
   const double clock_share = static_cast<double>(clock_mhz) / gpu.max_clock_mhz;
   const double products_s = passes * stage_flop(model, stage) / (gpu.peak_flop_s * gpu.matrix_efficiency * clock_share);
   const double memory_s = passes * stage_memory_bytes(model) / gpu.memory_byte_s;
@@ -61,27 +61,27 @@ bool same_measurement(const Measurement& a, const Measurement& b) {
 
 }  // namespace
 
-double relative_voltage(const GpuModel& gpu, int clock_mhz) {
+double relative_voltage(const ExampleGpu& gpu, int clock_mhz) {
   const double along =
       static_cast<double>(clock_mhz - gpu.voltage_knee_mhz) / (gpu.max_clock_mhz - gpu.voltage_knee_mhz);
   return gpu.voltage_floor + (1 - gpu.voltage_floor) * std::clamp(along, 0.0, 1.0);
 }
 
-double power_w(const GpuModel& gpu, int clock_mhz) {
+double power_w(const ExampleGpu& gpu, int clock_mhz) {
   const double clock_share = static_cast<double>(clock_mhz) / gpu.max_clock_mhz;
   const double voltage = relative_voltage(gpu, clock_mhz);
   return gpu.static_power_w + (gpu.power_at_max_clock_w - gpu.static_power_w) * clock_share * voltage * voltage;
 }
 
-double forward_time_s(const GpuModel& gpu, const TransformerModel& model, int stage, int clock_mhz) {
+double forward_time_s(const ExampleGpu& gpu, const TransformerModel& model, int stage, int clock_mhz) {
   return pass_time_s(gpu, model, stage, clock_mhz, 1);
 }
 
-double backward_time_s(const GpuModel& gpu, const TransformerModel& model, int stage, int clock_mhz) {
+double backward_time_s(const ExampleGpu& gpu, const TransformerModel& model, int stage, int clock_mhz) {
   return pass_time_s(gpu, model, stage, clock_mhz, 2);
 }
 
-StageProfile modelled_profile(const GpuModel& gpu, const TransformerModel& model) {
+StageProfile modelled_profile(const ExampleGpu& gpu, const TransformerModel& model) {
   StageProfile profile(model.stages);
   for (int stage = 0; stage < model.stages; ++stage) {
     for (int clock = gpu.max_clock_mhz; clock >= gpu.min_clock_mhz; clock -= gpu.clock_step_mhz) {
@@ -94,7 +94,7 @@ StageProfile modelled_profile(const GpuModel& gpu, const TransformerModel& model
   return profile;
 }
 
-StageProfile example_profile() { return modelled_profile(GpuModel{}, TransformerModel{}); }
+StageProfile example_profile() { return modelled_profile(ExampleGpu{}, TransformerModel{}); }
 
 bool is_example_profile(const StageProfile& profile) {
   const StageProfile example = example_profile();

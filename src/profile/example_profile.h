@@ -7,7 +7,7 @@
 namespace lowgear {
 
 /// A GPU for a time and power model. Values and sources in docs/example.md.
-struct GpuModel {
+struct ExampleGpu {
   int max_clock_mhz = 1410;
   int min_clock_mhz = 210;
   int clock_step_mhz = 15;
@@ -36,18 +36,18 @@ struct TransformerModel {
 };
 
 /// Supply voltage as a share of that at the highest clock.
-[[nodiscard]] double relative_voltage(const GpuModel& gpu, int clock_mhz);
+[[nodiscard]] double relative_voltage(const ExampleGpu& gpu, int clock_mhz);
 
 /// P = p0 + p1 f V(f)^2 in watts.
-[[nodiscard]] double power_w(const GpuModel& gpu, int clock_mhz);
+[[nodiscard]] double power_w(const ExampleGpu& gpu, int clock_mhz);
 
 /// Seconds of one forward of a stage: t = a + b / f. `a` is what memory and links take, `b / f` the matrix products.
-[[nodiscard]] double forward_time_s(const GpuModel& gpu, const TransformerModel& model, int stage, int clock_mhz);
+[[nodiscard]] double forward_time_s(const ExampleGpu& gpu, const TransformerModel& model, int stage, int clock_mhz);
 /// The same of a backward: twice the matrix products and memory traffic, as many all-reduces.
-[[nodiscard]] double backward_time_s(const GpuModel& gpu, const TransformerModel& model, int stage, int clock_mhz);
+[[nodiscard]] double backward_time_s(const ExampleGpu& gpu, const TransformerModel& model, int stage, int clock_mhz);
 
 /// A profile of every stage at every clock of the GPU, energy being power x time. *Modelled*, not measured.
-[[nodiscard]] StageProfile modelled_profile(const GpuModel& gpu, const TransformerModel& model);
+[[nodiscard]] StageProfile modelled_profile(const ExampleGpu& gpu, const TransformerModel& model);
 
 /// The one that comes with Lowgear: GPT-3 175B on eight stages of A100-like GPUs.
 [[nodiscard]] StageProfile example_profile();

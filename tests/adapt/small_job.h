@@ -14,7 +14,7 @@ inline StageProfile small_profile() {
   TransformerModel model;
   model.layers = 48;
   model.stages = 4;
-  const StageProfile all = modelled_profile(GpuModel{}, model);
+  const StageProfile all = modelled_profile(ExampleGpu{}, model);
   StageProfile some(4);
   for (int stage = 0; stage < 4; ++stage) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {

@@ -22,7 +22,7 @@ TEST(ExampleProfile, HasEveryClockOfEveryStage) {
 
 TEST(ExampleProfile, TimesFollowTheModel) {
   // t = a + b / f: with x = 1410 / f, equal steps in x are equal steps in t.
-  const GpuModel gpu;
+  const ExampleGpu gpu;
   const TransformerModel model;
   const double full_s = forward_time_s(gpu, model, 0, 1410);
   const double half_s = forward_time_s(gpu, model, 0, 705);
@@ -37,7 +37,7 @@ TEST(ExampleProfile, TimesFollowTheModel) {
 }
 
 TEST(ExampleProfile, TheHeadMakesTheLastStageHeavier) {
-  const GpuModel gpu;
+  const ExampleGpu gpu;
   const TransformerModel model;
   EXPECT_EQ(forward_time_s(gpu, model, 0, 1410), forward_time_s(gpu, model, 6, 1410));
   // 2 x 2048 x 12288 x 50257 / 8 = 3.1619e11 FLOP at 0.75 x 312 TFLOP/s.
@@ -46,7 +46,7 @@ TEST(ExampleProfile, TheHeadMakesTheLastStageHeavier) {
 }
 
 TEST(ExampleProfile, PowerIsTheStatedOneAtTheHighestClockAndFallsWithVoltage) {
-  const GpuModel gpu;
+  const ExampleGpu gpu;
   EXPECT_DOUBLE_EQ(power_w(gpu, 1410), 360);
   EXPECT_DOUBLE_EQ(relative_voltage(gpu, 1410), 1);
   EXPECT_DOUBLE_EQ(relative_voltage(gpu, 810), 0.72);
@@ -70,10 +70,10 @@ TEST(ExampleProfile, IsKnownAgainAfterReadingIt) {
   EXPECT_TRUE(is_example_profile(read));
   TransformerModel other;
   other.sequence = 4096;
-  EXPECT_FALSE(is_example_profile(modelled_profile(GpuModel{}, other)));
+  EXPECT_FALSE(is_example_profile(modelled_profile(ExampleGpu{}, other)));
   other = {};
   other.stages = 4;
-  EXPECT_FALSE(is_example_profile(modelled_profile(GpuModel{}, other)));
+  EXPECT_FALSE(is_example_profile(modelled_profile(ExampleGpu{}, other)));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ constexpr std::chrono::milliseconds kAgain{5};
 /// Of an iteration, what the units of a rank take at full clocks when it never waits.
 constexpr double kBusyShare = 0.5;
 
-StageProfile profile_of(int pp) { return modelled_profile(GpuModel{}, TransformerModel{.stages = pp}); }
+StageProfile profile_of(int pp) { return modelled_profile(ExampleGpu{}, TransformerModel{.stages = pp}); }
 
 std::vector<int> clocks_of(const StageProfile& profile) {
   std::vector<int> clocks;

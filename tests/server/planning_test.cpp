@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 /// Cells of the profile that a simulated job's stages have, at some clocks.
 std::shared_ptr<const PipelineModel> model(int pp, int dp, std::size_t clocks, double error = 1e-4) {
-  const StageProfile truth = modelled_profile(GpuModel{}, TransformerModel{.stages = pp});
+  const StageProfile truth = modelled_profile(ExampleGpu{}, TransformerModel{.stages = pp});
   PipelineModel model;
   model.parallel = {.pp = pp, .dp = dp, .tp = 1, .chunks = 1};
   model.schedule = make_schedule(small_job(pp, dp));

@@ -40,7 +40,7 @@ SimulatedJob::SimulatedJob(JobSpec spec)
     : spec_(std::move(spec)),
       schedule_(make_schedule(spec_)),
       dag_(build_dag(schedule_)),
-      truth_(modelled_profile(GpuModel{}, TransformerModel{.stages = spec_.parallel.pp})),
+      truth_(modelled_profile(ExampleGpu{}, TransformerModel{.stages = spec_.parallel.pp})),
       factors_(static_cast<std::size_t>(spec_.parallel.world_size()), 1.0),
       job_(std::make_unique<Job>("j-1", spec_, now_s_)),
       followed_(factors_.size()),
