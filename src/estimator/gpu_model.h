@@ -9,11 +9,14 @@ namespace lowgear {
 
 enum class DataType : unsigned char { fp32, tf32, fp16, bf16, fp8 };
 
+/// As users write it: `bf16`.
+[[nodiscard]] std::string_view name(DataType type);
+
 /// Bytes of one element as activations and weights are stored (tf32 as fp32; fp8 as the one byte that matrices read).
 [[nodiscard]] int bytes_of(DataType type);
 
 /// SM clocks that a GPU can be locked to: every `step_mhz` from `max_mhz` down to `min_mhz`.
-struct ClockRange {
+struct ClockSteps {
   int min_mhz = 0;
   int max_mhz = 0;
   int step_mhz = 15;
@@ -32,7 +35,7 @@ struct KernelEfficiency {
 };
 
 /// Power of one GPU: P = idle + (how busy tensor cores and memory are) x dynamic parts, which fall with the clock.
-struct PowerModel {
+struct GpuPowerModel {
   double idle_w = 0;            ///< nothing runs for seconds
   double blocking_w = 0;        ///< spins in a collective that waits for a peer, at the highest clock
   double compute_w = 0;         ///< dynamic power of tensor cores at full rate and the highest clock
@@ -43,28 +46,31 @@ struct PowerModel {
 
 /// A GPU as its data sheet states it, and as it was measured to run.
 struct GpuModel {
-  std::string name;       ///< as users write it: `h100-sxm`
-  double fp16_flops = 0;  ///< dense tensor FLOP/s of fp16 and bf16 at boost clock
-  double fp8_flops = 0;   ///< 0 where there are none
-  double tf32_flops = 0;  ///< 0 where there are none
-  double fp32_flops = 0;  ///< outside the tensor cores
-  double memory_bytes = 0;
+  std::string name;         ///< as users write it: `h100-sxm`
+  double fp16_flops = 0;    ///< dense tensor FLOP/s of fp16 at the data sheet's clock, and of bf16 where there is any
+  bool bf16 = true;         ///< tensor cores take bf16 (from Ampere on)
+  double fp8_flops = 0;     ///< 0 where there are none
+  double tf32_flops = 0;    ///< 0 where there are none
+  double fp32_flops = 0;    ///< outside the tensor cores
+  double memory_bytes = 0;  ///< in all; memory_estimate.h says what of it the driver and CUDA keep
   double memory_bytes_per_s = 0;
   double l2_bytes = 0;
   int multiprocessors = 0;
-  ClockRange clocks;
+  ClockSteps clocks;
   double link_bytes_per_s = 0;  ///< NVLink (or PCIe) of one GPU, one direction, all links
   KernelEfficiency efficiency;
-  PowerModel power;
+  GpuPowerModel power;
 };
 
 /// Peak FLOP/s of matrix products whose inputs have the type. Throws InputError where the GPU has none.
 [[nodiscard]] double peak_flops(const GpuModel& gpu, DataType type);
 
-/// A GPU of the catalogue: v100-sxm, a40, a100-40gb-sxm, a100-80gb-pcie, a100-80gb-sxm (also `a100`), h100-pcie,
-/// h100-sxm (also `h100`), h200-sxm (also `h200`), gh200, b200. Throws InputError naming the nearest name there is.
-[[nodiscard]] const GpuModel& named_gpu(std::string_view name);
+/// A GPU of the catalogue: v100-16gb-sxm, v100-sxm (32 GB; also `v100`), a40, a100-40gb-sxm, a100-80gb-pcie,
+/// a100-80gb-sxm (also `a100`), h100-pcie, h100-sxm (also `h100`), h200-sxm (also `h200`), gh200, b200. Case, `_` and
+/// spaces do not matter. Throws InputError naming the nearest name there is.
+[[nodiscard]] GpuModel named_gpu(std::string_view name);
 
+/// Names of the catalogue without aliases, oldest GPU first.
 [[nodiscard]] std::vector<std::string> gpu_names();
 
 }  // namespace lowgear

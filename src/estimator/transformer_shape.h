@@ -45,6 +45,8 @@ struct TransformerShape {
   bool tied_embeddings = false;  ///< the output matrix is the token embedding
   bool biases = false;           ///< of all linear layers (GPT-2, BLOOM, Pythia)
   bool qkv_biases = false;       ///< of the query, key and value projections alone (Qwen 2)
+  bool qk_norms = false;         ///< queries and keys pass an RMS norm of head_dim weights each (Qwen 3)
+  bool embedding_norm = false;   ///< a layer norm follows the embedding (BLOOM)
   /// Attention and MLP read the same input and are summed (GPT-NeoX, Pythia): one all-reduce of tensor parallelism
   /// instead of two.
   bool parallel_residual = false;
@@ -63,22 +65,27 @@ struct TransformerShape {
 /// named).
 [[nodiscard]] TransformerShape parse_transformer_shape(std::string_view json, const std::string& source);
 
-/// A model of the catalogue by name, as `llama-3-70b`, `gpt3-175b`, `mixtral-8x7b`; case, `_` and spaces do not matter.
+/// A model of the catalogue by name, as `llama-3-70b`, `gpt3-175b`, `mixtral-8x7b`; case, `-`, `_` and spaces do not
+/// matter.
 /// Sizes come from the published config.json or paper of each (transformer_catalogue.cpp names the source). Throws
 /// InputError naming the nearest name there is.
 [[nodiscard]] TransformerShape named_transformer(std::string_view name);
 
-/// Names of the catalogue, sorted as help texts show them.
+/// Names of the catalogue as help texts show them: by family, then size.
 [[nodiscard]] std::vector<std::string> transformer_names();
 
-/// Throws InputError, naming the member, unless sizes are positive and within the bounds of model/model_config.h,
-/// kv_heads divides heads and experts_per_token is at most experts.
+/// Most parameters of a model: a thousand times the largest, and such that their bytes fit into 64 bits.
+inline constexpr double kMaxParameters = 1e16;
+
+/// Throws InputError, naming the model and the member, unless sizes are positive and within the bounds of
+/// model/model_config.h, kv_heads divides heads, experts_per_token is at most experts, and the parameters are at most
+/// kMaxParameters.
 void require_valid(const TransformerShape& shape);
 
 /// Parameters by where they are. All of one copy of the model, before any sharding; tied embeddings count once, in
 /// `embedding`.
 struct ParameterCounts {
-  std::int64_t embedding = 0;            ///< tokens and learned positions
+  std::int64_t embedding = 0;            ///< tokens, learned positions and their norm
   std::int64_t attention_per_layer = 0;  ///< projections with biases
   std::int64_t mlp_per_layer = 0;        ///< without experts; with them the shared expert and the router
   std::int64_t experts_per_layer = 0;    ///< of all experts of a layer
@@ -92,6 +99,10 @@ struct ParameterCounts {
 [[nodiscard]] ParameterCounts parameter_counts(const TransformerShape& shape);
 /// Of the whole model.
 [[nodiscard]] std::int64_t parameter_count(const TransformerShape& shape);
+
+/// Weights of the matrices that one token is multiplied with: parameters without embeddings looked up, norms and
+/// biases, and of the experts only those that a token uses. The output matrix counts, tied or not.
+[[nodiscard]] double active_matrix_parameters(const TransformerShape& shape);
 
 /// Floating-point operations to train on one token: model/model_config.h's training_flops_per_token for any shape; with
 /// experts only those count that a token uses.
