@@ -34,14 +34,19 @@ struct KernelEfficiency {
   double launch_s = 3e-6;           ///< least time of a kernel
 };
 
-/// Power of one GPU: P = idle + (how busy tensor cores and memory are) x dynamic parts, which fall with the clock.
+/// Power of one GPU by what it does (power_model.h has the formulas). "At V = 1" means at the voltage of the highest
+/// clock: dynamic energy of the cores goes with the square of the voltage.
 struct GpuPowerModel {
-  double idle_w = 0;            ///< nothing runs for seconds
+  double idle_w = 0;            ///< no process uses it
+  double static_w = 0;          ///< awake at the highest clock while nothing runs
+  double clock_tree_w = 0;      ///< the part of static_w that goes with clock x voltage^2
   double blocking_w = 0;        ///< spins in a collective that waits for a peer, at the highest clock
-  double compute_w = 0;         ///< dynamic power of tensor cores at full rate and the highest clock
-  double memory_w = 0;          ///< dynamic power of memory at full bandwidth
+  double compute_w = 0;         ///< what tensor cores would add at the data sheet's fp16 rate, at V = 1
+  double memory_w = 0;          ///< what memory adds at full bandwidth
+  double link_w = 0;            ///< what links add at full rate
   double limit_w = 0;           ///< default power limit (TDP)
-  double voltage_exponent = 0;  ///< compute_w scales with (clock / max)^(1 + voltage_exponent)
+  double voltage_floor = 1;     ///< lowest voltage as a share of that at the highest clock
+  double voltage_knee_mhz = 0;  ///< clock up to which the voltage is at its floor; above it rises in a line
 };
 
 /// A GPU as its data sheet states it, and as it was measured to run.

@@ -1,0 +1,75 @@
+#include "estimator/power_model.h"
+
+#include <algorithm>
+
+namespace lowgear {
+namespace {
+
+/// Enough to find a clock to a millionth of the range.
+constexpr int kBisections = 20;
+
+/// The highest value in [low, high] for which the rising `power_w` is within the limit; `low` when there is none.
+template <typename Power>
+double highest_within(double low, double high, double limit_w, Power power_w) {
+  if (power_w(high) <= limit_w) return high;
+  for (int i = 0; i < kBisections; ++i) {
+    const double middle = (low + high) / 2;
+    (power_w(middle) <= limit_w ? low : high) = middle;
+  }
+  return low;
+}
+
+double share(double amount, double per_s) { return per_s > 0 ? amount / per_s : 0; }
+
+}  // namespace
+
+double relative_voltage(const GpuModel& gpu, double clock_mhz) {
+  const GpuPowerModel& power = gpu.power;
+  const double above_mhz = clock_mhz - power.voltage_knee_mhz;
+  if (above_mhz <= 0) return power.voltage_floor;
+  return power.voltage_floor + (1 - power.voltage_floor) * above_mhz / (gpu.clocks.max_mhz - power.voltage_knee_mhz);
+}
+
+WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work)
+    : gpu_(&gpu),
+      work_(work),
+      fixed_j_(gpu.power.memory_w * share(work.memory_bytes, gpu.memory_bytes_per_s) +
+               gpu.power.link_w * share(work.link_bytes, gpu.link_bytes_per_s) +
+               (gpu.power.blocking_w - gpu.power.static_w) * work.link_s),
+      compute_j_(gpu.power.compute_w * share(work.flops, gpu.fp16_flops)),
+      sustained_mhz_(sustained_clock()) {}
+
+double WorkEnergy::sustained_clock() const {
+  const double knee_mhz = std::clamp<double>(gpu_->power.voltage_knee_mhz, gpu_->clocks.min_mhz, gpu_->clocks.max_mhz);
+  const double time_s = work_.time_s();
+  if (!(time_s > 0) || !(gpu_->power.limit_w > 0)) return gpu_->clocks.max_mhz;
+  return highest_within(knee_mhz, gpu_->clocks.max_mhz, gpu_->power.limit_w,
+                        [&](double clock_mhz) { return energy_j(clock_mhz, time_s) / time_s; });
+}
+
+double WorkEnergy::time_s(double clock_mhz) const {
+  return work_.core_s * std::max(1.0, sustained_mhz_ / clock_mhz) + work_.memory_s + work_.link_s;
+}
+
+double WorkEnergy::energy_j(double clock_mhz, double time_s) const {
+  const GpuPowerModel& power = gpu_->power;
+  const double voltage = relative_voltage(*gpu_, clock_mhz);
+  const double switching = voltage * voltage;
+  const double static_w = power.static_w - power.clock_tree_w * (1 - switching * clock_mhz / gpu_->clocks.max_mhz);
+  return static_w * time_s + compute_j_ * switching + fixed_j_;
+}
+
+TimedEnergy WorkEnergy::at_clock(double clock_mhz) const {
+  const double runs_mhz = std::min(clock_mhz, sustained_mhz_);
+  const double taken_s = time_s(runs_mhz);
+  double used_j = energy_j(runs_mhz, taken_s);
+  if (gpu_->power.limit_w > 0) used_j = std::min(used_j, gpu_->power.limit_w * taken_s);
+  return {taken_s, used_j};
+}
+
+TimedEnergy WorkEnergy::at_power_limit(double limit_w) const {
+  return at_clock(highest_within(gpu_->clocks.min_mhz, sustained_mhz_, limit_w,
+                                 [this](double clock_mhz) { return at_clock(clock_mhz).power_w(); }));
+}
+
+}  // namespace lowgear

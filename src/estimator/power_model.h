@@ -1,0 +1,53 @@
+#pragma once
+
+#include "estimator/gpu_model.h"
+#include "estimator/work_cost.h"
+
+namespace lowgear {
+
+/// Core voltage at a clock as a share of that at the highest: at its floor up to the knee, then a line.
+[[nodiscard]] double relative_voltage(const GpuModel& gpu, double clock_mhz);
+
+/// What some work takes at some clock on one GPU.
+struct TimedEnergy {
+  double time_s = 0;
+  double energy_j = 0;
+
+  [[nodiscard]] double power_w() const { return time_s > 0 ? energy_j / time_s : 0; }
+};
+
+/// Time and energy of one piece of work (a forward of a stage) on one GPU as functions of the SM clock:
+///   t(f) = core_s f_s / f + memory_s + link_s             for f <= f_s, and t(f_s) above
+///   E(f) = (static_w - clock_tree_w + clock_tree_w f V^2 / f_max) t(f)
+///        + compute_w (flops / fp16_flops) V(f)^2
+///        + memory_w (memory_bytes / memory_bytes_per_s) + link_w (link_bytes / link_bytes_per_s)
+///        + (blocking_w - static_w) link_s
+/// f_s is the clock that the GPU sustains: the highest at which its mean power is within its power limit. A WorkCost
+/// states times as they are measured on a GPU that may clock as high as it can, so what the limit takes off is in them
+/// already and f_s / f counts from there. Where even at the lowest voltage the work draws more than the limit, the GPU
+/// clocks below the knee by an amount that times cannot tell: then f_s is the knee, and power is the limit.
+class WorkEnergy {
+ public:
+  WorkEnergy(const GpuModel& gpu, const WorkCost& work);
+
+  /// f_s. The highest clock where no power limit is met.
+  [[nodiscard]] double sustained_clock_mhz() const { return sustained_mhz_; }
+  /// At a clock that is set.
+  [[nodiscard]] TimedEnergy at_clock(double clock_mhz) const;
+  /// With no clock set and a power limit: at the highest clock whose mean power is within it. At the lowest clock
+  /// where none is.
+  [[nodiscard]] TimedEnergy at_power_limit(double limit_w) const;
+
+ private:
+  [[nodiscard]] double time_s(double clock_mhz) const;
+  [[nodiscard]] double energy_j(double clock_mhz, double time_s) const;
+  [[nodiscard]] double sustained_clock() const;
+
+  const GpuModel* gpu_;
+  WorkCost work_;
+  double fixed_j_ = 0;    ///< energy that depends neither on clock nor time
+  double compute_j_ = 0;  ///< energy of the cores at V = 1
+  double sustained_mhz_ = 0;
+};
+
+}  // namespace lowgear
