@@ -64,6 +64,9 @@ struct Overlap {
   bool pipeline = false;  ///< messages between stages beside computation
 };
 
+[[nodiscard]] std::string_view name(Recompute recompute);  ///< `none`, `selective`, `full`
+[[nodiscard]] std::string_view name(AttentionKind attention);
+
 /// A training job before it has a GPU.
 struct TrainingJob {
   TransformerShape model;
@@ -73,25 +76,45 @@ struct TrainingJob {
   BatchShape batch;
   Recompute recompute = Recompute::none;
   AttentionKind attention = AttentionKind::fused;
-  int zero =
-      1;  ///< ZeRO stage: 0 nothing is sharded among replicas, 1 optimizer states, 2 and gradients, 3 and weights
+  /// ZeRO stage: 0 nothing is sharded among replicas, 1 optimizer states, 2 and gradients, 3 and weights.
+  int zero = 1;
   DataType dtype = DataType::bf16;
   Overlap overlap;
-  std::string schedule = "1f1b";  ///< a name of schedule/generators.h; `interleaved` when there are virtual stages
-  double dropout = 0;             ///< above 0: masks are kept (memory) and applied (time)
+  /// A name of schedule/generators.h but `envpipe`, which needs the times of stages; `interleaved` for virtual stages.
+  std::string schedule = "1f1b";
+  double dropout = 0;  ///< above 0: masks are kept (memory) and applied (time)
 
   /// Of one replica and iteration.
   [[nodiscard]] std::int64_t microbatches() const { return batch.global / (batch.micro * parallel.dp); }
 };
 
-/// The cluster that is assumed for a GPU when nothing else is said: nodes of eight with the GPU's own links, and one
-/// network adapter per GPU of the rate that was usual with it (job_defaults.cpp names sources).
+/// The cluster that is assumed for a GPU when nothing else is said: nodes of eight with the GPU's own links (GH200: of
+/// four), and one network adapter per GPU of the rate that was usual with it (job_defaults.cpp names sources).
 [[nodiscard]] Cluster default_cluster(const GpuModel& gpu);
 
-/// Throws InputError, naming the two members that do not fit, unless the layout divides heads, key/value heads, widths,
-/// vocabulary (after padding to 128 * tp), experts and sequence; stages have a layer each; the global batch is a
-/// multiple of dp * micro; ZeRO, dtype and schedule exist and go together; counts are positive and bounded.
+/// Most GPUs of a job, and the most of each other count of it.
+inline constexpr int kMaxJobGpus = 1 << 20;
+inline constexpr std::int64_t kMaxBatch = std::int64_t{1} << 32;
+
+/// Why a job cannot be run as it is described.
+struct JobFault {
+  std::string_view member;  ///< as a job file names it: `parallel.tp`
+  std::string what;
+  std::string fix;  ///< may be empty
+};
+
+/// The first fault, if any. None means: the layout divides heads, key/value heads, widths, experts and sequence (the
+/// vocabulary is padded, see padded_vocabulary); it has an expert parallel group within dp * cp; GPUs are less than a
+/// node or whole nodes; stages have a layer each; the global batch is a multiple of dp * micro; ZeRO, dtype, GPU and
+/// schedule exist and go together; counts are positive and bounded. Does not look at the sizes of the model itself,
+/// which require_valid(TransformerShape) does.
+[[nodiscard]] std::optional<JobFault> find_fault(const TrainingJob& job);
+
+/// Throws InputError with the fault, and where the model itself is not valid.
 void require_valid(const TrainingJob& job);
+
+/// Tokens of the vocabulary as it is divided among tp ranks: padded to a multiple of 128 * tp, as Megatron does.
+[[nodiscard]] std::int64_t padded_vocabulary(const TrainingJob& job);
 
 /// Layers of each virtual stage, in the order of the model: as even as possible, later stages (which have no embedding)
 /// first to get one more, none to the last, which has the head, unless there is no other.
