@@ -1,0 +1,106 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace lowgear {
+
+/// Types of elements that are sampled.
+enum class SampleType : unsigned char { bf16, fp16, fp32 };
+/// `bf16`, `fp16`, `fp32`: as options and names of files have it.
+[[nodiscard]] std::string_view name(SampleType type);
+[[nodiscard]] std::optional<SampleType> sample_type(std::string_view name);
+[[nodiscard]] int bytes_of(SampleType type);
+
+/// What is sampled: the kernels of one rank of a transformer that tensor parallelism divides by `tp`. Names of files
+/// and columns are those of the published "Distributed Training Estimator of LLMs" (arXiv 2509.22832) where it has the
+/// operator; swiglu and optimizer are Lowgear's own.
+enum class SampledOperator : unsigned char {
+  embedding,         ///< `embedding`
+  layer_norm,        ///< `layernorm`
+  rms_norm,          ///< `RMSlayernorm`
+  residual_add,      ///< `res_add`
+  linear_qkv,        ///< `linear1`: hidden to 3 hidden / tp
+  linear_out,        ///< `linear2`: hidden / tp to hidden
+  linear_up,         ///< `linear3`: hidden to 4 hidden / tp
+  linear_down,       ///< `linear4`: 4 hidden / tp to hidden
+  linear_head,       ///< `linear_final`: hidden to the vocabulary of one rank
+  rotary,            ///< `RoPE`: of queries and keys
+  attention_scores,  ///< `baddbmm`: Q K^T
+  attention_values,  ///< `bmm`: P V
+  fused_attention,   ///< `flash_atten`: causal
+  attention_mask,    ///< `fillmask`
+  softmax,           ///< `softmax`
+  gelu,              ///< `gelu`, of width 4 hidden / tp
+  swiglu,            ///< `swiglu`, of outputs of width `dim`
+  cross_entropy,     ///< `parallel_cross_entropy_128`, without its all-reduces
+  optimizer,         ///< `optimizer`: AdamW, fp32 states, and the copy of the weights in the type
+};
+inline constexpr int kSampledOperators = 19;
+
+/// Columns that say what was sampled.
+enum class ShapeColumn : unsigned char { tp, microbatch, heads, sequence, hidden, parameters };
+/// `mp`, `b`, `h`, `l`, `dim`, `params`
+[[nodiscard]] std::string_view name(ShapeColumn column);
+
+/// An operator as users and files know it.
+struct OperatorDescription {
+  SampledOperator op;
+  std::string_view name;    ///< in the name of its file
+  std::string_view family;  ///< several that are chosen by one word: `linear`, `norm`, ...
+  std::span<const ShapeColumn> columns;
+  int passes;  ///< 2: forward and backward; 1: the optimizer has one
+};
+/// All of them, in the order of the enumeration.
+[[nodiscard]] std::span<const OperatorDescription> sampled_operators();
+[[nodiscard]] const OperatorDescription& describe(SampledOperator op);
+
+/// The operators that a list of names or families means, `linear,norm,gelu`, in the order of the enumeration; all of
+/// them for `all`. Throws InputError that names `option` and the nearest word there is.
+[[nodiscard]] std::vector<SampledOperator> operators_named(std::string_view list, std::string_view option);
+
+/// One set of sizes; what an operator has no use for is 1.
+struct OperatorShape {
+  std::int64_t tp = 1;
+  std::int64_t microbatch = 1;
+  std::int64_t heads = 1;  ///< of the whole model
+  std::int64_t sequence = 1;
+  std::int64_t hidden = 1;
+  std::int64_t parameters = 1;  ///< of this rank
+
+  [[nodiscard]] std::int64_t tokens() const { return microbatch * sequence; }
+  [[nodiscard]] std::int64_t at(ShapeColumn column) const;
+  friend bool operator==(const OperatorShape&, const OperatorShape&) = default;
+};
+
+/// Sizes as the kernels of one rank see them; unused ones are 1.
+///
+/// | operators | sizes |
+/// |---|---|
+/// | embedding | tokens, vocabulary of the rank, hidden |
+/// | norms, residual_add, gelu, swiglu | tokens, width |
+/// | linear | tokens, inputs, outputs |
+/// | rotary, fused_attention | microbatch, sequence, heads of the rank, head_dim |
+/// | attention_scores, attention_values | microbatch * heads of the rank, sequence, head_dim |
+/// | attention_mask, softmax | microbatch * heads of the rank, sequence |
+/// | cross_entropy | tokens, vocabulary of the rank |
+/// | optimizer | parameters |
+///
+/// The vocabulary is the published sampler's: 50257 tokens, padded to a multiple of 128 on each rank.
+using KernelSizes = std::array<std::int64_t, 4>;
+[[nodiscard]] KernelSizes kernel_sizes(SampledOperator op, const OperatorShape& shape);
+
+/// About what one forward and one backward pass take: what bounds the default grid and chooses where energy is
+/// measured.
+struct SampleWork {
+  double flops = 0;
+  double traffic_bytes = 0;    ///< read and written
+  double footprint_bytes = 0;  ///< allocated at once
+};
+[[nodiscard]] SampleWork work_of(SampledOperator op, const OperatorShape& shape, SampleType type);
+
+}  // namespace lowgear
