@@ -167,24 +167,6 @@ const std::vector<Route>& own_routes() {
   return routes;
 }
 
-/// What stands for each `{}`, when the path is one of the pattern's.
-std::optional<std::vector<std::string>> match(std::string_view pattern, const std::vector<std::string>& segments) {
-  std::vector<std::string> captures;
-  for (const std::string& segment : segments) {
-    if (pattern.empty()) return std::nullopt;
-    pattern.remove_prefix(1);
-    const std::string_view expected = pattern.substr(0, pattern.find('/'));
-    pattern.remove_prefix(expected.size());
-    if (expected == "{}") {
-      captures.push_back(segment);
-    } else if (expected != segment) {
-      return std::nullopt;
-    }
-  }
-  if (!pattern.empty()) return std::nullopt;
-  return captures;
-}
-
 void require_access(const Route& route, const RouteCall& call) {
   if (route.access == Access::anybody) return;
   const std::optional<Peer>& who = call.request.peer;
@@ -220,7 +202,7 @@ RouteAnswer dispatch(const HttpRequest& request, const RouteContext& context) {
   std::vector<std::string_view> allowed;
   for (const std::span<const Route> routes : {std::span<const Route>(own_routes()), zeusd_routes()}) {
     for (const Route& route : routes) {
-      std::optional<std::vector<std::string>> captures = match(route.pattern, target.segments);
+      std::optional<std::vector<std::string>> captures = match_path(route.pattern, target.segments);
       if (!captures) continue;
       if (route.method != method) {
         allowed.push_back(route.method);

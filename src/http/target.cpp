@@ -77,4 +77,21 @@ HttpTarget parse_target(std::string_view path, std::string_view query) {
   return target;
 }
 
+std::optional<std::vector<std::string>> match_path(std::string_view pattern, std::span<const std::string> segments) {
+  std::vector<std::string> captures;
+  for (const std::string& segment : segments) {
+    if (pattern.empty()) return std::nullopt;
+    pattern.remove_prefix(1);
+    const std::string_view expected = pattern.substr(0, pattern.find('/'));
+    pattern.remove_prefix(expected.size());
+    if (expected == "{}") {
+      captures.push_back(segment);
+    } else if (expected != segment) {
+      return std::nullopt;
+    }
+  }
+  if (!pattern.empty()) return std::nullopt;
+  return captures;
+}
+
 }  // namespace lowgear

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -15,5 +17,10 @@ struct HttpTarget {
 
 /// Throws InputError for a path that is not absolute, a wrong percent-encoding, or a parameter that comes twice.
 [[nodiscard]] HttpTarget parse_target(std::string_view path, std::string_view query);
+
+/// What stands for each `{}` of the pattern, in order, when the path is one of the pattern's: `/v1/jobs/{}/ranks`
+/// stands for {`v1`, `jobs`, `7`, `ranks`} with `7`.
+[[nodiscard]] std::optional<std::vector<std::string>> match_path(std::string_view pattern,
+                                                                 std::span<const std::string> segments);
 
 }  // namespace lowgear

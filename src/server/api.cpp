@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -18,26 +19,6 @@
 namespace lowgear {
 namespace {
 
-/// Whether the path has the pattern's form; what stands for `{}` is put into `captures`.
-bool matches(std::string_view pattern, const std::vector<std::string>& segments, std::vector<std::string>& captures) {
-  captures.clear();
-  std::size_t position = 0;
-  while (!pattern.empty()) {
-    pattern.remove_prefix(1);  // the slash
-    const std::size_t end = std::min(pattern.find('/'), pattern.size());
-    const std::string_view part = pattern.substr(0, end);
-    pattern.remove_prefix(end);
-    if (position == segments.size()) return false;
-    const std::string& segment = segments[position++];
-    if (part == "{}") {
-      captures.push_back(segment);
-    } else if (part != segment) {
-      return false;
-    }
-  }
-  return position == segments.size();
-}
-
 struct Found {
   const ApiRoute* route = nullptr;
   std::vector<std::string> captures;
@@ -46,9 +27,9 @@ struct Found {
 Found find_route(std::string_view method, const HttpTarget& target) {
   std::string allowed;
   for (const ApiRoute& route : api_routes()) {
-    std::vector<std::string> captures;
-    if (!matches(route.pattern, target.segments, captures)) continue;
-    if (route.method == method || (method == "HEAD" && route.method == "GET")) return {&route, std::move(captures)};
+    std::optional<std::vector<std::string>> captures = match_path(route.pattern, target.segments);
+    if (!captures) continue;
+    if (route.method == method || (method == "HEAD" && route.method == "GET")) return {&route, std::move(*captures)};
     allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", route.method);
   }
   if (allowed.empty()) throw HttpError(404, "no_such_path", "there is nothing here; /openapi.json lists what there is");

@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
+using ::testing::Optional;
 using ::testing::Pair;
 
 TEST(ParseTarget, SegmentsAndParametersAreDecoded) {
@@ -36,6 +37,18 @@ TEST(ParseTarget, WhatIsWrongIsAnInputError) {
   std::string many;
   for (int i = 0; i < 100; ++i) many += "p" + std::to_string(i) + "&";
   EXPECT_THROW((void)parse_target("/", many), InputError);
+}
+
+TEST(MatchPath, BracesStandForOnePartEach) {
+  const auto captures = [](std::string_view pattern, std::string_view path) {
+    return match_path(pattern, parse_target(path, "").segments);
+  };
+  EXPECT_THAT(captures("/v1/jobs", "/v1/jobs"), Optional(IsEmpty()));
+  EXPECT_THAT(captures("/v1/jobs/{}/ranks/{}", "/v1/jobs/7/ranks/a%2Fb"), Optional(ElementsAre("7", "a/b")));
+  EXPECT_THAT(captures("/{}", "/"), Optional(ElementsAre("")));
+  for (const char* path : {"/v1", "/v1/jobs", "/v1/jobs/7/plan", "/v1/job/7", "/"}) {
+    EXPECT_EQ(captures("/v1/jobs/{}", path), std::nullopt) << path;
+  }
 }
 
 }  // namespace
