@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "estimator/operators.h"
@@ -11,7 +13,7 @@ namespace lowgear {
 
 /// One line of where the time goes.
 struct CostItem {
-  std::string name;  ///< `linear`, `attention`, `tensor parallel`, ... for reports
+  std::string_view name;  ///< `linear`, `attention`, `tensor parallel`, ... (stage_work.h) for reports
   WorkCost cost;
 };
 

@@ -27,7 +27,11 @@ enum class OperatorKind : unsigned char {
   swiglu,            ///< {batch, sequence, width}: of the product's output
   cross_entropy,     ///< {batch, sequence, vocabulary of this rank}
   optimizer,         ///< {parameters of this rank}: AdamW with fp32 master weights
+  dropout,           ///< {batch, sequence, width}, or {batch, heads, sequence, sequence} of attention
+  permute,           ///< {batch, sequence, width}: rows to and from the experts that they go to
 };
+inline constexpr int kOperatorKindCount = 18;
+
 [[nodiscard]] std::string_view name(OperatorKind kind);
 
 enum class Pass : unsigned char { forward, backward };
@@ -41,6 +45,9 @@ struct Operator {
 
   friend bool operator==(const Operator&, const Operator&) = default;
 };
+
+/// Tensor cores do these: `linear`, `attention_scores`, `attention_values`, `fused_attention`.
+[[nodiscard]] bool is_matrix_product(OperatorKind kind);
 
 /// Floating-point operations (a multiply-add is two), and bytes that have to be read from and written to device memory
 /// at least once. Both above 0 for valid dims.

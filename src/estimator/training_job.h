@@ -60,7 +60,9 @@ enum class AttentionKind : unsigned char {
 /// What communication runs beside computation instead of after it.
 struct Overlap {
   bool gradients = true;  ///< sums of dp beside the last backward
-  bool tensor = false;    ///< tp collectives beside matrix products
+  /// The tp collective of an input gradient beside the product of the weight gradient (Megatron since 2022).
+  bool tensor_gradients = true;
+  bool tensor = false;    ///< all tp collectives beside matrix products, cut into pieces
   bool pipeline = false;  ///< messages between stages beside computation
 };
 
@@ -83,6 +85,9 @@ struct TrainingJob {
   /// A name of schedule/generators.h but `envpipe`, which needs the times of stages; `interleaved` for virtual stages.
   std::string schedule = "1f1b";
   double dropout = 0;  ///< above 0: masks are kept (memory) and applied (time)
+  /// Each of the tp ranks sends its share of the activations between stages and gathers the rest from its node, as
+  /// Megatron does; otherwise every rank sends all of them, as DeepSpeed does. Always with sequence parallelism.
+  bool split_messages = true;
 
   /// Of one replica and iteration.
   [[nodiscard]] std::int64_t microbatches() const { return batch.global / (batch.micro * parallel.dp); }

@@ -1,0 +1,289 @@
+#include "estimator/iteration_estimate.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "estimator/pipeline_times.h"
+#include "estimator/stage_work.h"
+
+namespace lowgear {
+namespace {
+
+/// What a collective that runs beside computation hides of itself: both slow each other down, since NCCL's kernels take
+/// multiprocessors and memory bandwidth.
+constexpr double kHiddenShare = 0.9;
+
+/// Work of one pass by what it is for.
+struct PassCost {
+  WorkCost total;
+  std::array<WorkCost, kWorkPartCount> parts;
+
+  void add(WorkPart part, const WorkCost& cost) {
+    parts[static_cast<std::size_t>(part)] += cost;
+    total += cost;
+  }
+  void add(double times, const PassCost& other) {
+    for (std::size_t i = 0; i < parts.size(); ++i) parts[i] += times * other.parts[i];
+    total += times * other.total;
+  }
+};
+
+/// Cost of a block: forward, backward with what is computed again, and the weight gradients in it.
+struct BlockCost {
+  PassCost forward;
+  PassCost backward;
+  WorkCost weight_gradient;
+};
+
+/// Leaves of a collective's time what cannot run beside computation of `seconds`, which is used up.
+void hide(WorkCost& collective, double& seconds) {
+  const double hidden_s = std::min(collective.link_s * kHiddenShare, seconds);
+  collective.link_s -= hidden_s;
+  collective.error_s *= collective.link_s > 0 ? collective.link_s / (collective.link_s + hidden_s) : 0;
+  seconds -= hidden_s;
+}
+
+PassCost cost_of(const PassWork& work, const CostSources& sources) {
+  PassCost pass;
+  std::vector<double> operator_s;
+  operator_s.reserve(work.operators.size());
+  for (const OperatorUse& use : work.operators) {
+    const WorkCost cost = use.times * sources.operators.cost(use.op);
+    operator_s.push_back(cost.time_s());
+    pass.add(use.part, cost);
+  }
+  double pass_s = pass.total.time_s();
+  for (const CollectiveUse& use : work.collectives) {
+    WorkCost cost = sources.collectives.cost(use.kind, use.bytes, use.group);
+    if (use.beside == kWholePass) {
+      hide(cost, pass_s);
+    } else if (use.beside != kNothing) {
+      double& beside_s = operator_s[static_cast<std::size_t>(use.beside)];
+      double available_s = beside_s * use.beside_share;
+      const double before_s = available_s;
+      hide(cost, available_s);
+      beside_s -= before_s - available_s;
+    }
+    pass.add(use.part, cost);
+  }
+  return pass;
+}
+
+/// Half of a product's backward is the gradient of its weights.
+WorkCost weight_gradient_of(const PassWork& backward, const CostSources& sources) {
+  WorkCost sum;
+  for (const OperatorUse& use : backward.operators) {
+    if (use.op.kind == OperatorKind::linear) sum += 0.5 * use.times * sources.operators.cost(use.op);
+  }
+  return sum;
+}
+
+BlockCost cost_of(const BlockWork& work, const CostSources& sources) {
+  BlockCost block;
+  block.forward = cost_of(work.forward, sources);
+  block.backward = cost_of(work.backward, sources);
+  block.weight_gradient = weight_gradient_of(work.backward, sources);
+  block.backward.add(WorkPart::recomputation, cost_of(work.recomputed, sources).total);
+  return block;
+}
+
+std::vector<CostItem> items_of(const PassCost& pass) {
+  std::vector<CostItem> items;
+  for (std::size_t part = 0; part < pass.parts.size(); ++part) {
+    const WorkCost& cost = pass.parts[part];
+    if (cost.time_s() > 0 || cost.link_bytes > 0) items.push_back({name(static_cast<WorkPart>(part)), cost});
+  }
+  return items;
+}
+
+/// Costs that all stages are made of.
+struct JobBlocks {
+  BlockCost layer;
+  BlockCost embedding;
+  BlockCost head;
+};
+
+StageEstimate stage_of(const JobBlocks& blocks, std::int64_t layers, bool first, bool last) {
+  PassCost forward;
+  PassCost backward;
+  StageEstimate stage;
+  stage.layers = layers;
+  const auto add = [&](double times, const BlockCost& block) {
+    forward.add(times, block.forward);
+    backward.add(times, block.backward);
+    stage.weight_gradient += times * block.weight_gradient;
+  };
+  add(static_cast<double>(layers), blocks.layer);
+  if (first) add(1, blocks.embedding);
+  if (last) add(1, blocks.head);
+  stage.forward = forward.total;
+  stage.backward = backward.total;
+  stage.forward_items = items_of(forward);
+  stage.backward_items = items_of(backward);
+  return stage;
+}
+
+std::vector<StageEstimate> stages_of(const TrainingJob& job, const std::vector<std::int64_t>& layers,
+                                     const CostSources& sources) {
+  const JobBlocks blocks{cost_of(layer_work(job), sources), cost_of(embedding_work(job), sources),
+                         cost_of(head_work(job), sources)};
+  std::vector<StageEstimate> stages;
+  stages.reserve(layers.size());
+  for (std::size_t stage = 0; stage < layers.size(); ++stage) {
+    const bool first = stage == 0;
+    const bool last = stage + 1 == layers.size();
+    const bool inner_repeats = stage >= 2 && !last && layers[stage] == layers[stage - 1];
+    stages.push_back(inner_repeats ? stages.back() : stage_of(blocks, layers[stage], first, last));
+  }
+  return stages;
+}
+
+PipelineCosts pipeline_costs(const TrainingJob& job, const std::vector<StageEstimate>& stages,
+                             const CostSources& sources) {
+  PipelineCosts costs;
+  costs.ranks = job.parallel.pp;
+  costs.chunks = job.parallel.virtual_stages;
+  costs.microbatches = static_cast<int>(job.microbatches());
+  for (const StageEstimate& stage : stages) {
+    costs.forward_s.push_back(stage.forward.time_s());
+    costs.backward_s.push_back(stage.backward.time_s());
+    costs.weight_gradient_s.push_back(stage.weight_gradient.time_s());
+  }
+  for (int stage = 0; stage + 1 < costs.stages(); ++stage) {
+    const RankGroup pair = neighbour_group(job, stage);
+    const double send_s = sources.collectives.cost(CollectiveKind::send, message_bytes(job), pair).link_s;
+    costs.activation_send_s.push_back(send_s);
+    costs.gradient_send_s.push_back(send_s);
+  }
+  return costs;
+}
+
+/// Bytes of a gradient when replicas sum them: Megatron and DeepSpeed sum fp16 as it is, bf16 in fp32.
+double gradient_bytes(DataType type) { return type == DataType::fp16 ? 2 : 4; }
+
+/// What one pipeline rank does after its last backward.
+struct RankTail {
+  double gradients_s = 0;
+  double optimizer_s = 0;
+};
+
+class Tail {
+ public:
+  Tail(const TrainingJob& job, const std::vector<StageEstimate>& stages, const CostSources& sources)
+      : job_(job), stages_(stages), sources_(sources), replicas_(replica_group(job)) {}
+
+  [[nodiscard]] RankTail of_rank(int rank) const {
+    const Held held = held_by(rank);
+    RankTail tail;
+    tail.gradients_s = gradients_s(rank, held);
+    const double shards = job_.zero >= 1 ? replicas_.ranks : 1;
+    const Operator update{OperatorKind::optimizer,
+                          Pass::forward,
+                          {std::max<std::int64_t>(1, static_cast<std::int64_t>(held.parameters / shards)), 1, 1, 1},
+                          job_.dtype};
+    tail.optimizer_s = sources_.operators.cost(update).time_s() + weights_s(rank, held);
+    return tail;
+  }
+
+ private:
+  struct Held {
+    double parameters = 0;
+    std::int64_t layers = 0;
+  };
+
+  [[nodiscard]] Held held_by(int rank) const {
+    Held held;
+    for (int stage = rank; stage < static_cast<int>(stages_.size()); stage += job_.parallel.pp) {
+      const std::int64_t layers = stages_[static_cast<std::size_t>(stage)].layers;
+      const StageParameters parameters = stage_parameters(job_, stage, layers);
+      held.parameters += parameters.dense + parameters.experts;
+      held.layers += layers;
+    }
+    return held;
+  }
+
+  /// Time of a collective over the replicas that the pass of one microbatch does not hide; the last bucket never is.
+  [[nodiscard]] double exposed_s(CollectiveKind kind, double bytes, const Held& held, double pass_s) const {
+    const double time_s = sources_.collectives.cost(kind, bytes, replicas_).link_s;
+    if (!job_.overlap.gradients) return time_s;
+    const double last_bucket_s = time_s / static_cast<double>(std::max<std::int64_t>(1, held.layers));
+    return std::max(last_bucket_s, time_s - kHiddenShare * pass_s);
+  }
+
+  [[nodiscard]] double pass_s(int rank, WorkCost StageEstimate::*pass) const {
+    double sum = 0;
+    for (int stage = rank; stage < static_cast<int>(stages_.size()); stage += job_.parallel.pp) {
+      sum += (stages_[static_cast<std::size_t>(stage)].*pass).time_s();
+    }
+    return sum;
+  }
+
+  [[nodiscard]] double gradients_s(int rank, const Held& held) const {
+    if (replicas_.ranks == 1 || job_.zero >= 3) return 0;
+    const auto kind = job_.zero >= 1 ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+    return exposed_s(kind, held.parameters * gradient_bytes(job_.dtype), held, pass_s(rank, &StageEstimate::backward));
+  }
+
+  /// Gathering the updated weights where ZeRO shards the update.
+  [[nodiscard]] double weights_s(int rank, const Held& held) const {
+    if (replicas_.ranks == 1 || job_.zero < 1 || job_.zero >= 3) return 0;
+    const double bytes = held.parameters * bytes_of(job_.dtype);
+    return exposed_s(CollectiveKind::all_gather, bytes, held, pass_s(rank, &StageEstimate::forward));
+  }
+
+  const TrainingJob& job_;
+  const std::vector<StageEstimate>& stages_;
+  const CostSources& sources_;
+  RankGroup replicas_;
+};
+
+/// Sums of gradients end when the last rank's do; then all update together, since the gradients' norm is theirs.
+void add_tail(const TrainingJob& job, const CostSources& sources, const PipelineTimes& times,
+              IterationEstimate& estimate) {
+  const Tail tail(job, estimate.stages, sources);
+  double summed_s = 0;
+  for (int rank = 0; rank < job.parallel.pp; ++rank) {
+    const RankTail of_rank = tail.of_rank(rank);
+    summed_s = std::max(summed_s, times.end_s[static_cast<std::size_t>(rank)] + of_rank.gradients_s);
+    estimate.optimizer_s = std::max(estimate.optimizer_s, of_rank.optimizer_s);
+  }
+  estimate.gradients_s = std::max(0.0, summed_s - estimate.pipeline_s);
+}
+
+double bubble_share(const PipelineTimes& times, double pipeline_s) {
+  double busy_s = 0;
+  for (const double rank_s : times.busy_s) busy_s += rank_s;
+  return 1 - busy_s / (pipeline_s * static_cast<double>(times.busy_s.size()));
+}
+
+/// The error of a busy rank's work, over the whole pipeline.
+double relative_error(const std::vector<StageEstimate>& stages) {
+  WorkCost sum;
+  for (const StageEstimate& stage : stages) sum += stage.forward + stage.backward;
+  return sum.time_s() > 0 ? sum.error_s / sum.time_s() : 0;
+}
+
+}  // namespace
+
+double IterationEstimate::tokens_per_s(const TrainingJob& job) const {
+  return static_cast<double>(job.batch.global * job.batch.sequence_length) / time_s;
+}
+
+IterationEstimate estimate_iteration(const TrainingJob& job, const CostSources& sources) {
+  require_valid(job);
+  IterationEstimate estimate;
+  estimate.stages = stages_of(job, layers_of_stages(job), sources);
+  const PipelineTimes times = pipeline_times(job.schedule, pipeline_costs(job, estimate.stages, sources));
+  estimate.pipeline_s = times.time_s();
+  estimate.bubble_share = bubble_share(times, estimate.pipeline_s);
+  add_tail(job, sources, times, estimate);
+  estimate.time_s = estimate.pipeline_s + estimate.gradients_s + estimate.optimizer_s;
+  estimate.error_s = estimate.time_s * relative_error(estimate.stages);
+  const double flops = training_flops_per_token(job.model, job.batch.sequence_length) *
+                       static_cast<double>(job.batch.global * job.batch.sequence_length);
+  estimate.model_flops_per_gpu_s = flops / (estimate.time_s * job.parallel.gpus());
+  return estimate;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,23 @@
+#pragma once
+
+#include "estimator/gpu_model.h"
+#include "estimator/operators.h"
+
+namespace lowgear {
+
+/// Times of operators from what a GPU can do at most and how much of that its kernels reach (GpuModel::efficiency): the
+/// longer of computation and memory traffic, plus the launch. Matrix products run in tiles, a wave of them at a time,
+/// on the multiprocessors: what does not fill the last wave is lost.
+class RooflineCosts final : public OperatorCosts {
+ public:
+  explicit RooflineCosts(GpuModel gpu);
+  [[nodiscard]] WorkCost cost(const Operator& op) const override;
+
+ private:
+  [[nodiscard]] double matrix_s(const Operator& op) const;
+  [[nodiscard]] double memory_s(const Operator& op) const;
+
+  GpuModel gpu_;
+};
+
+}  // namespace lowgear
