@@ -30,13 +30,30 @@ double relative_voltage(const GpuModel& gpu, double clock_mhz) {
   return power.voltage_floor + (1 - power.voltage_floor) * above_mhz / (gpu.clocks.max_mhz - power.voltage_knee_mhz);
 }
 
+EnergySplit& EnergySplit::operator+=(const EnergySplit& other) {
+  static_j += other.static_j;
+  compute_j += other.compute_j;
+  memory_j += other.memory_j;
+  link_j += other.link_j;
+  waiting_j += other.waiting_j;
+  return *this;
+}
+
+EnergySplit operator*(double factor, const EnergySplit& energy) {
+  return {.static_j = factor * energy.static_j,
+          .compute_j = factor * energy.compute_j,
+          .memory_j = factor * energy.memory_j,
+          .link_j = factor * energy.link_j,
+          .waiting_j = factor * energy.waiting_j};
+}
+
 WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work)
     : gpu_(&gpu),
       work_(work),
-      fixed_j_(gpu.power.memory_w * share(work.memory_bytes, gpu.memory_bytes_per_s) +
-               gpu.power.link_w * share(work.link_bytes, gpu.link_bytes_per_s) +
-               (gpu.power.blocking_w - gpu.power.static_w) * work.link_s),
       compute_j_(gpu.power.compute_w * share(work.flops, gpu.fp16_flops)),
+      memory_j_(gpu.power.memory_w * share(work.memory_bytes, gpu.memory_bytes_per_s)),
+      link_j_(gpu.power.link_w * share(work.link_bytes, gpu.link_bytes_per_s) +
+              (gpu.power.blocking_w - gpu.power.static_w) * work.link_s),
       sustained_mhz_(sustained_clock()) {}
 
 double WorkEnergy::sustained_clock() const {
@@ -44,27 +61,35 @@ double WorkEnergy::sustained_clock() const {
   const double time_s = work_.time_s();
   if (!(time_s > 0) || !(gpu_->power.limit_w > 0)) return gpu_->clocks.max_mhz;
   return highest_within(knee_mhz, gpu_->clocks.max_mhz, gpu_->power.limit_w,
-                        [&](double clock_mhz) { return energy_j(clock_mhz, time_s) / time_s; });
+                        [&](double clock_mhz) { return unlimited_split(clock_mhz, time_s).total_j() / time_s; });
 }
 
 double WorkEnergy::time_s(double clock_mhz) const {
   return work_.core_s * std::max(1.0, sustained_mhz_ / clock_mhz) + work_.memory_s + work_.link_s;
 }
 
-double WorkEnergy::energy_j(double clock_mhz, double time_s) const {
+EnergySplit WorkEnergy::unlimited_split(double clock_mhz, double time_s) const {
   const GpuPowerModel& power = gpu_->power;
   const double voltage = relative_voltage(*gpu_, clock_mhz);
   const double switching = voltage * voltage;
   const double static_w = power.static_w - power.clock_tree_w * (1 - switching * clock_mhz / gpu_->clocks.max_mhz);
-  return static_w * time_s + compute_j_ * switching + fixed_j_;
+  return {.static_j = static_w * time_s,
+          .compute_j = compute_j_ * switching,
+          .memory_j = memory_j_,
+          .link_j = link_j_,
+          .waiting_j = 0};
+}
+
+EnergySplit WorkEnergy::split_at(double clock_mhz) const {
+  const double runs_mhz = std::min(clock_mhz, sustained_mhz_);
+  const double taken_s = time_s(runs_mhz);
+  const EnergySplit split = unlimited_split(runs_mhz, taken_s);
+  const double limit_j = gpu_->power.limit_w * taken_s;
+  return limit_j > 0 && split.total_j() > limit_j ? limit_j / split.total_j() * split : split;
 }
 
 TimedEnergy WorkEnergy::at_clock(double clock_mhz) const {
-  const double runs_mhz = std::min(clock_mhz, sustained_mhz_);
-  const double taken_s = time_s(runs_mhz);
-  double used_j = energy_j(runs_mhz, taken_s);
-  if (gpu_->power.limit_w > 0) used_j = std::min(used_j, gpu_->power.limit_w * taken_s);
-  return {taken_s, used_j};
+  return {time_s(std::min(clock_mhz, sustained_mhz_)), split_at(clock_mhz).total_j()};
 }
 
 TimedEnergy WorkEnergy::at_power_limit(double limit_w) const {

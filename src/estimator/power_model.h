@@ -16,6 +16,19 @@ struct TimedEnergy {
   [[nodiscard]] double power_w() const { return time_s > 0 ? energy_j / time_s : 0; }
 };
 
+/// Energy by what draws it.
+struct EnergySplit {
+  double static_j = 0;   ///< being awake while work runs, clock tree included
+  double compute_j = 0;  ///< tensor cores
+  double memory_j = 0;   ///< traffic of device memory
+  double link_j = 0;     ///< traffic between GPUs
+  double waiting_j = 0;  ///< blocked while nothing runs
+
+  [[nodiscard]] double total_j() const { return static_j + compute_j + memory_j + link_j + waiting_j; }
+  EnergySplit& operator+=(const EnergySplit& other);
+  friend EnergySplit operator*(double factor, const EnergySplit& energy);
+};
+
 /// Time and energy of one piece of work (a forward of a stage) on one GPU as functions of the SM clock:
 ///   t(f) = core_s f_s / f + memory_s + link_s             for f <= f_s, and t(f_s) above
 ///   E(f) = (static_w - clock_tree_w + clock_tree_w f V^2 / f_max) t(f)
@@ -34,19 +47,22 @@ class WorkEnergy {
   [[nodiscard]] double sustained_clock_mhz() const { return sustained_mhz_; }
   /// At a clock that is set.
   [[nodiscard]] TimedEnergy at_clock(double clock_mhz) const;
+  /// Where the energy at a clock goes. Where the power limit holds, what lies above it is taken off all parts alike.
+  [[nodiscard]] EnergySplit split_at(double clock_mhz) const;
   /// With no clock set and a power limit: at the highest clock whose mean power is within it. At the lowest clock
   /// where none is.
   [[nodiscard]] TimedEnergy at_power_limit(double limit_w) const;
 
  private:
   [[nodiscard]] double time_s(double clock_mhz) const;
-  [[nodiscard]] double energy_j(double clock_mhz, double time_s) const;
+  [[nodiscard]] EnergySplit unlimited_split(double clock_mhz, double time_s) const;
   [[nodiscard]] double sustained_clock() const;
 
   const GpuModel* gpu_;
   WorkCost work_;
-  double fixed_j_ = 0;    ///< energy that depends neither on clock nor time
-  double compute_j_ = 0;  ///< energy of the cores at V = 1
+  double compute_j_ = 0;  ///< at V = 1
+  double memory_j_ = 0;
+  double link_j_ = 0;
   double sustained_mhz_ = 0;
 };
 
