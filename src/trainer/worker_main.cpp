@@ -145,6 +145,8 @@ void train(const Arguments& arguments) {
 }  // namespace
 
 int main(int count, char** words) {
+  // Gloo writes to connections whose other end may have died. The error that it then gets names the lost rank.
+  std::signal(SIGPIPE, SIG_IGN);
   try {
     train(parse_arguments(count, words));
     return EXIT_SUCCESS;
