@@ -72,14 +72,32 @@ void apply_setting(YamlNode& document, const std::string& setting) {
 
 YamlView YamlView::parse(std::string_view text, const std::string& source) { return parse(text, source, {}); }
 
-YamlView YamlView::parse(std::string_view text, const std::string& source, std::span<const std::string> settings) {
+std::shared_ptr<YamlNode> YamlView::parse_map(std::string_view text, const std::string& source) {
   if (text.starts_with(kUtf8ByteOrderMark)) text.remove_prefix(kUtf8ByteOrderMark.size());
-  const auto document = std::make_shared<YamlNode>(
+  auto document = std::make_shared<YamlNode>(
       parse_yaml(std::make_shared<const YamlSource>(YamlSource{source, std::string(text), true})));
-  YamlView view(document, "");
+  const YamlView view(document, "");
   if (!view.is_map()) view.fail("this is no map of settings", "write lines such as \"steps: 100\"");
+  return document;
+}
+
+YamlView YamlView::parse(std::string_view text, const std::string& source, std::span<const std::string> settings) {
+  const std::shared_ptr<YamlNode> document = parse_map(text, source);
   for (const std::string& setting : settings) apply_setting(*document, setting);
-  return view;
+  return {document, ""};
+}
+
+YamlView YamlView::parse_with(std::string_view text, const std::string& source, std::span<const YamlSetting> settings) {
+  const std::shared_ptr<YamlNode> document = parse_map(text, source);
+  for (const YamlSetting& setting : settings) {
+    const YamlPlace place{std::make_shared<const YamlSource>(YamlSource{setting.origin, setting.value, false}), 0};
+    YamlNode scalar;
+    scalar.kind = Kind::scalar;
+    scalar.place = place;
+    scalar.scalar = setting.value;
+    value_at(*document, setting.path, place) = std::move(scalar);
+  }
+  return {document, ""};
 }
 
 void YamlView::fail(std::string_view what, std::string_view fix) const {

@@ -13,6 +13,13 @@
 
 namespace lowgear {
 
+/// A value that is put into a document from elsewhere, such as an option of the command line.
+struct YamlSetting {
+  std::string origin;  ///< what messages call it: `--tp 8`
+  std::string path;    ///< of the value in the document: `parallel.tp`
+  std::string value;   ///< as it is: a scalar, whatever stands in it
+};
+
 /// A value of a YAML document that knows where it stands, so that a wrong one is reported as
 /// `train.yaml:12:9: parallel.pp: expected a whole number from 1 to 1024, not "four"`. Keeps the document alive.
 class YamlView {
@@ -26,6 +33,9 @@ class YamlView {
   /// something that is no map.
   [[nodiscard]] static YamlView parse(std::string_view text, const std::string& source,
                                       std::span<const std::string> settings);
+  /// The same with settings that were taken apart. A wrong value is reported at its origin.
+  [[nodiscard]] static YamlView parse_with(std::string_view text, const std::string& source,
+                                           std::span<const YamlSetting> settings);
 
   /// Whether this map has the member, and not as null.
   [[nodiscard]] bool has(std::string_view key) const;
@@ -48,6 +58,7 @@ class YamlView {
   [[noreturn]] void fail(std::string_view what, std::string_view fix = {}) const;
 
  private:
+  static std::shared_ptr<YamlNode> parse_map(std::string_view text, const std::string& source);
   YamlView(std::shared_ptr<const YamlNode> node, std::string path) : node_(std::move(node)), path_(std::move(path)) {}
   [[nodiscard]] std::string joined(std::string_view key) const;
   [[nodiscard]] std::string scalar(std::string_view expected) const;

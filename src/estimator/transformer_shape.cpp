@@ -9,8 +9,6 @@
 namespace lowgear {
 namespace {
 
-constexpr std::int64_t kMaxExperts = 1 << 16;
-
 /// Throws at a member of the shape.
 class Checker {
  public:

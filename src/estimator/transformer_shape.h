@@ -74,6 +74,8 @@ struct TransformerShape {
 /// Names of the catalogue as help texts show them: by family, then size.
 [[nodiscard]] std::vector<std::string> transformer_names();
 
+/// Most experts of a layer.
+inline constexpr std::int64_t kMaxExperts = 1 << 16;
 /// Most parameters of a model: a thousand times the largest, and such that their bytes fit into 64 bits.
 inline constexpr double kMaxParameters = 1e16;
 

@@ -220,5 +220,19 @@ TEST(YamlSettings, RefusesWhatIsNoSetting) {
   EXPECT_THAT(parse_error("a: 1\n", {"a=&x [*x]"}), HasSubstr("aliases are not read"));
 }
 
+TEST(YamlOrigins, TakeScalarsAsTheyAreAndReportWhereTheyCameFrom) {
+  const std::vector<YamlSetting> settings = {{"--tp 8", "parallel.tp", "8"}, {"--model 'a: b'", "model", "a: b #c"}};
+  const YamlView view = YamlView::parse_with("parallel: {tp: 2, pp: 4}\n", "job.yaml", settings);
+  EXPECT_EQ(view.at("parallel").at("tp").integer_in(1, 9), 8);
+  EXPECT_EQ(view.at("parallel").at("pp").integer_in(1, 9), 4);
+  EXPECT_EQ(view.at("model").text(), "a: b #c");
+  EXPECT_EQ(error_of([&] { (void)view.at("parallel").at("tp").integer_in(1, 4); }),
+            "--tp 8: parallel.tp: expected a whole number from 1 to 4, not \"8\"");
+  EXPECT_EQ(error_of([&] { (void)view.at("parallel").at("pp").integer_in(1, 3); }),
+            "job.yaml:1:23: parallel.pp: expected a whole number from 1 to 3, not \"4\"");
+  EXPECT_THAT(error_of([&] { (void)YamlView::parse_with("parallel: 2\n", "job.yaml", settings); }),
+              StartsWith("--tp 8: what \"tp\" is to be in is no map"));
+}
+
 }  // namespace
 }  // namespace lowgear

@@ -1,0 +1,45 @@
+/// Reads any text as the description of a job, whose model is in it: files are not read. What is accepted is valid, and
+/// its memory is a number.
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+#include "estimator/job_file.h"
+#include "estimator/memory_estimate.h"
+
+namespace {
+
+/// Schedules of more stages and microbatches take long to make, and nothing more is to be learnt from them.
+constexpr std::int64_t kMostSteps = 4096;
+
+void require(bool holds) {
+  if (!holds) std::abort();
+}
+
+std::string refuse_file(const std::string& path) { throw lowgear::InputError(path + " is not read"); }
+
+void check(const lowgear::TrainingJob& job) {
+  require(!lowgear::find_fault(job));
+  require(job.parallel.gpus() >= 1 && job.microbatches() >= 1);
+  if (std::int64_t{job.parallel.pp} * job.parallel.virtual_stages * job.microbatches() > kMostSteps) return;
+  const lowgear::MemoryEstimate memory = lowgear::estimate_memory(job);
+  require(memory.ranks.size() == static_cast<std::size_t>(job.parallel.pp));
+  const double total = memory.ranks[memory.fullest_rank()].total();
+  require(std::isfinite(total) && total > 0);
+  require(memory.fits() != lowgear::explain_overflow(job, memory).has_value());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    check(lowgear::parse_training_job({reinterpret_cast<const char*>(data), size}, "job.yaml", {}, refuse_file));
+  } catch (const lowgear::InputError&) {
+    return 0;
+  }
+  return 0;
+}

@@ -1,0 +1,21 @@
+/// Reads any text as a config.json of a transformer. What is accepted is valid, and its parameters can be counted.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "core/error.h"
+#include "estimator/transformer_shape.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  try {
+    const lowgear::TransformerShape shape =
+        lowgear::parse_transformer_shape({reinterpret_cast<const char*>(data), size}, "config.json");
+    lowgear::require_valid(shape);
+    if (lowgear::parameter_count(shape) <= 0) std::abort();
+    if (!(lowgear::training_flops_per_token(shape, shape.max_positions) > 0)) std::abort();
+  } catch (const lowgear::InputError&) {
+    return 0;
+  }
+  return 0;
+}

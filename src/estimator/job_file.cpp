@@ -1,0 +1,244 @@
+#include "estimator/job_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <optional>
+#include <vector>
+
+#include "core/error.h"
+#include "core/suggestion.h"
+#include "estimator/sampled_job.h"
+#include "estimator/transformer_config.h"
+
+namespace lowgear {
+namespace {
+
+constexpr double kGiga = 1e9;
+constexpr double kMicro = 1e-6;
+constexpr double kMaxGigabytesPerS = 1e6;
+constexpr double kMaxLatencyUs = 1e6;
+constexpr int kMaxGpusPerNode = 4096;
+constexpr int kMaxZero = 3;
+
+constexpr auto kDataTypes =
+    std::to_array({DataType::fp32, DataType::tf32, DataType::fp16, DataType::bf16, DataType::fp8});
+constexpr auto kRecomputes = std::to_array({Recompute::none, Recompute::selective, Recompute::full});
+constexpr auto kAttentions = std::to_array({AttentionKind::fused, AttentionKind::unfused});
+
+/// A config.json that is written out in the job file.
+class YamlMembers final : public ConfigMembers {
+ public:
+  explicit YamlMembers(const YamlView& map) : map_(map) {}
+
+  [[nodiscard]] bool has(std::string_view key) const override { return map_.has(key); }
+  [[nodiscard]] std::int64_t integer(std::string_view key) const override {
+    constexpr std::int64_t kLargest = std::int64_t{1} << 53;
+    return map_.at(key).integer_in(-kLargest, kLargest);
+  }
+  [[nodiscard]] std::string text(std::string_view key) const override { return map_.at(key).text(); }
+  [[nodiscard]] bool boolean(std::string_view key) const override { return map_.at(key).boolean(); }
+  [[noreturn]] void fail(std::string_view key, std::string_view what, std::string_view fix) const override {
+    map_.at(key).fail(what, fix);
+  }
+
+ private:
+  YamlView map_;
+};
+
+int int_in(const YamlView& value, int low, int high) { return static_cast<int>(value.integer_in(low, high)); }
+
+void read_optional(const YamlView& map, std::string_view key, int low, int high, int& value) {
+  if (map.has(key)) value = int_in(map.at(key), low, high);
+}
+
+void read_optional(const YamlView& map, std::string_view key, bool& value) {
+  if (map.has(key)) value = map.at(key).boolean();
+}
+
+void read_optional(const YamlView& map, std::string_view key, double highest, double unit, double& value) {
+  if (!map.has(key)) return;
+  const YamlView given = map.at(key);
+  value = given.number_in(0, highest) * unit;
+}
+
+/// One of `values` by its name.
+template <typename Values>
+auto choice_of(const YamlView& view, const Values& values) {
+  const std::string text = view.text();
+  std::vector<std::string_view> names;
+  for (const auto value : values) names.push_back(name(value));
+  const auto found = std::ranges::find(names, text);
+  if (found != names.end()) return values[static_cast<std::size_t>(found - names.begin())];
+  const auto meant = nearest_name(text, names);
+  view.fail(fmt::format("expected {}, not {}", fmt::join(names, " or "), quote(text)),
+            meant ? fmt::format("did you mean {}?", *meant) : "");
+}
+
+/// What a catalogue says of a name, at the place where the name stands.
+template <typename Look>
+auto looked_up(const YamlView& view, const Look& look) {
+  try {
+    return look(view.text());
+  } catch (const InputError& error) {
+    view.fail(error.what());
+  }
+}
+
+TransformerShape read_model(const YamlView& model, const ConfigText& read_config) {
+  if (model.is_map()) return read_transformer_shape(YamlMembers(model), "model");
+  const std::string text = model.text();
+  const bool path = text.ends_with(".json") || text.find('/') != std::string::npos;
+  if (path) return parse_transformer_shape(read_config(text), text);
+  return looked_up(model, [](const std::string& name) { return named_transformer(name); });
+}
+
+void read_cluster(const YamlView& root, Cluster& cluster) {
+  if (!root.has("cluster")) return;
+  const YamlView map = root.at("cluster");
+  map.require_only({"gpus", "nodes", "gpus_per_node", "intra_node_gb_per_s", "intra_node_latency_us",
+                    "inter_node_gb_per_s", "inter_node_latency_us"});
+  read_optional(map, "gpus_per_node", 1, kMaxGpusPerNode, cluster.gpus_per_node);
+  read_optional(map, "intra_node_gb_per_s", kMaxGigabytesPerS, kGiga, cluster.intra_node.bytes_per_s);
+  read_optional(map, "intra_node_latency_us", kMaxLatencyUs, kMicro, cluster.intra_node.latency_s);
+  read_optional(map, "inter_node_gb_per_s", kMaxGigabytesPerS, kGiga, cluster.inter_node.bytes_per_s);
+  read_optional(map, "inter_node_latency_us", kMaxLatencyUs, kMicro, cluster.inter_node.latency_s);
+  for (const char* const key : {"intra_node_gb_per_s", "inter_node_gb_per_s"}) {
+    if (map.has(key) && !(map.at(key).number_in(0, kMaxGigabytesPerS) > 0)) map.at(key).fail("expected more than 0");
+  }
+}
+
+/// Takes the number of GPUs that is given; what is not used for anything else is for replicas.
+void derive_replicas(const YamlView& given, std::int64_t gpus, bool dp_given, ParallelLayout& parallel) {
+  const std::int64_t one_replica = std::int64_t{parallel.tp} * parallel.pp * parallel.cp;
+  if (gpus % one_replica != 0) {
+    given.fail(fmt::format("{} GPUs are no multiple of {} (tp {} x pp {} x cp {})", gpus, one_replica, parallel.tp,
+                           parallel.pp, parallel.cp),
+               fmt::format("give {} GPUs, or another layout", (gpus / one_replica + 1) * one_replica));
+  }
+  const auto dp = static_cast<int>(gpus / one_replica);
+  if (dp_given && parallel.dp != dp) {
+    given.fail(fmt::format("{} GPUs leave a dp of {}, not {}", gpus, dp, parallel.dp), "leave one of them out");
+  }
+  parallel.dp = dp;
+}
+
+void read_gpu_count(const YamlView& root, const Cluster& cluster, bool dp_given, ParallelLayout& parallel) {
+  if (!root.has("cluster")) return;
+  const YamlView map = root.at("cluster");
+  if (map.has("nodes")) {
+    const YamlView nodes = map.at("nodes");
+    derive_replicas(nodes, nodes.integer_in(1, kMaxJobGpus) * cluster.gpus_per_node, dp_given, parallel);
+    dp_given = true;  // said twice, they have to agree
+  }
+  if (map.has("gpus")) {
+    const YamlView gpus = map.at("gpus");
+    derive_replicas(gpus, gpus.integer_in(1, kMaxJobGpus), dp_given, parallel);
+  }
+}
+
+void read_parallel(const YamlView& root, TrainingJob& job) {
+  ParallelLayout& parallel = job.parallel;
+  bool dp_given = false;
+  bool sequence_given = false;
+  if (root.has("parallel")) {
+    const YamlView map = root.at("parallel");
+    map.require_only({"dp", "tp", "pp", "virtual_stages", "ep", "cp", "sequence_parallel"});
+    read_optional(map, "dp", 1, kMaxJobGpus, parallel.dp);
+    read_optional(map, "tp", 1, kMaxJobGpus, parallel.tp);
+    read_optional(map, "pp", 1, kMaxJobGpus, parallel.pp);
+    read_optional(map, "virtual_stages", 1, kMaxJobGpus, parallel.virtual_stages);
+    read_optional(map, "ep", 1, kMaxJobGpus, parallel.ep);
+    read_optional(map, "cp", 1, kMaxJobGpus, parallel.cp);
+    read_optional(map, "sequence_parallel", parallel.sequence_parallel);
+    dp_given = map.has("dp");
+    sequence_given = map.has("sequence_parallel");
+  }
+  const std::int64_t sharers = std::int64_t{parallel.tp} * parallel.cp;
+  if (std::int64_t{parallel.tp} * parallel.pp > kMaxJobGpus || sharers * parallel.pp > kMaxJobGpus) return;
+  if (!sequence_given) parallel.sequence_parallel = parallel.tp > 1 && job.batch.sequence_length % sharers == 0;
+  read_gpu_count(root, job.cluster, dp_given, parallel);
+}
+
+void read_batch(const YamlView& root, BatchShape& batch) {
+  if (root.has("batch")) {
+    const YamlView map = root.at("batch");
+    map.require_only({"global", "micro", "sequence"});
+    if (map.has("global")) batch.global = map.at("global").integer_in(1, kMaxBatch);
+    if (map.has("micro")) batch.micro = map.at("micro").integer_in(1, kMaxBatch);
+    if (map.has("sequence")) batch.sequence_length = map.at("sequence").integer_in(1, kMaxPositions);
+  }
+  // Said where they are missing.
+  if (batch.global == 0) (void)root.at("batch").at("global");
+  if (batch.sequence_length == 0) (void)root.at("batch").at("sequence");
+}
+
+void read_overlap(const YamlView& root, Overlap& overlap) {
+  if (!root.has("overlap")) return;
+  const YamlView map = root.at("overlap");
+  map.require_only({"gradients", "tensor", "pipeline"});
+  read_optional(map, "gradients", overlap.gradients);
+  read_optional(map, "tensor", overlap.tensor);
+  read_optional(map, "pipeline", overlap.pipeline);
+}
+
+void read_execution(const YamlView& root, TrainingJob& job) {
+  if (root.has("recompute")) job.recompute = choice_of(root.at("recompute"), kRecomputes);
+  if (root.has("attention")) job.attention = choice_of(root.at("attention"), kAttentions);
+  if (root.has("dtype")) job.dtype = choice_of(root.at("dtype"), kDataTypes);
+  read_optional(root, "zero", 0, kMaxZero, job.zero);
+  read_optional(root, "dropout", 1, 1, job.dropout);
+  if (root.has("schedule")) {
+    job.schedule = root.at("schedule").text();
+  } else if (job.parallel.virtual_stages > 1) {
+    job.schedule = "interleaved";
+  }
+  read_overlap(root, job.overlap);
+}
+
+void read_gpu(const YamlView& root, TrainingJob& job) {
+  if (!root.has("gpu") && !job.gpu.name.empty()) return;
+  job.gpu = looked_up(root.at("gpu"), [](const std::string& name) { return named_gpu(name); });
+  job.cluster = default_cluster(job.gpu);
+  job.dtype = job.gpu.bf16 ? DataType::bf16 : DataType::fp16;
+}
+
+/// At the value that the fault names, or as near to it as the text goes.
+[[noreturn]] void fail_at(const YamlView& root, const JobFault& fault) {
+  const std::size_t dot = fault.member.find('.');
+  const std::string_view group = fault.member.substr(0, dot);
+  if (!root.has(group)) root.fail(fmt::format("{}: {}", fault.member, fault.what), fault.fix);
+  const YamlView view = root.at(group);
+  if (dot == std::string_view::npos) view.fail(fault.what, fault.fix);
+  const std::string_view key = fault.member.substr(dot + 1);
+  if (view.is_map() && view.has(key)) view.at(key).fail(fault.what, fault.fix);
+  view.fail(fmt::format("{}: {}", key, fault.what), fault.fix);
+}
+
+/// What the text says, over what `job` has.
+TrainingJob read_job(const YamlView& root, TrainingJob job, const ConfigText& read_config) {
+  root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "dtype", "overlap",
+                     "schedule", "attention", "dropout"});
+  if (root.has("model") || job.model.layers == 0) job.model = read_model(root.at("model"), read_config);
+  read_gpu(root, job);
+  read_cluster(root, job.cluster);
+  read_batch(root, job.batch);
+  read_parallel(root, job);
+  read_execution(root, job);
+  if (const std::optional<JobFault> fault = find_fault(job)) fail_at(root, *fault);
+  return job;
+}
+
+}  // namespace
+
+TrainingJob parse_training_job(std::string_view yaml, const std::string& source, std::span<const YamlSetting> settings,
+                               const ConfigText& read_config) {
+  if (!is_sampled_job(yaml, source)) return read_job(YamlView::parse_with(yaml, source, settings), {}, read_config);
+  const TrainingJob sampled = training_job_of(parse_sampled_job(yaml, source));
+  return read_job(YamlView::parse_with("{}", source, settings), sampled, read_config);
+}
+
+}  // namespace lowgear
