@@ -1,0 +1,96 @@
+#include "estimator/gradient_boosted_trees.h"
+
+#include <fmt/format.h>
+#include <xgboost/c_api.h>
+
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+#include <utility>
+
+#include "core/error.h"
+
+namespace lowgear {
+namespace {
+
+void check(int status) {
+  if (status != 0) throw Error(fmt::format("XGBoost: {}", printable(XGBGetLastError())));
+}
+
+struct FreeMatrix {
+  void operator()(void* handle) const noexcept { XGDMatrixFree(handle); }
+};
+using Matrix = std::unique_ptr<void, FreeMatrix>;
+
+Matrix matrix_of(const FeatureTable& features) {
+  DMatrixHandle handle = nullptr;
+  check(XGDMatrixCreateFromMat_omp(features.values().data(), features.rows(), features.columns(),
+                                   std::numeric_limits<float>::quiet_NaN(), &handle, 1));
+  return Matrix(handle);
+}
+
+}  // namespace
+
+void FeatureTable::add(std::span<const float> row) {
+  if (row.size() != columns_) throw std::invalid_argument("a row of features has another number of columns");
+  values_.insert(values_.end(), row.begin(), row.end());
+}
+
+std::span<const float> FeatureTable::row(std::size_t index) const {
+  return std::span(values_).subspan(index * columns_, columns_);
+}
+
+void GradientBoostedTrees::FreeBooster::operator()(void* handle) const noexcept { XGBoosterFree(handle); }
+
+GradientBoostedTrees::GradientBoostedTrees(const FeatureTable& features, std::span<const float> targets,
+                                           const BoostingParameters& parameters)
+    : columns_(features.columns()) {
+  if (targets.size() != features.rows() || targets.empty()) {
+    throw std::invalid_argument("boosted trees need a target for each row");
+  }
+  const Matrix matrix = matrix_of(features);
+  check(XGDMatrixSetFloatInfo(matrix.get(), "label", targets.data(), targets.size()));
+  const DMatrixHandle matrices[] = {matrix.get()};
+  BoosterHandle handle = nullptr;
+  check(XGBoosterCreate(matrices, 1, &handle));
+  booster_.reset(handle);
+  const std::pair<const char*, std::string> settings[] = {
+      {"verbosity", "0"},
+      {"nthread", "1"},
+      {"objective", "reg:squarederror"},
+      {"tree_method", parameters.tree_method},
+      {"max_bin", std::to_string(parameters.max_bin)},
+      {"seed", std::to_string(parameters.seed)},
+      {"max_depth", std::to_string(parameters.max_depth)},
+      {"learning_rate", fmt::format("{}", parameters.learning_rate)},
+      {"min_child_weight", fmt::format("{}", parameters.min_child_weight)},
+      {"gamma", fmt::format("{}", parameters.gamma)},
+      {"reg_lambda", fmt::format("{}", parameters.reg_lambda)},
+      {"subsample", fmt::format("{}", parameters.subsample)},
+      {"colsample_bytree", fmt::format("{}", parameters.colsample_bytree)},
+      {"base_score", fmt::format("{}", parameters.base_score)},
+  };
+  for (const auto& [name, value] : settings) check(XGBoosterSetParam(handle, name, value.c_str()));
+  for (int round = 0; round < parameters.n_estimators; ++round) {
+    check(XGBoosterUpdateOneIter(handle, round, matrix.get()));
+  }
+}
+
+double GradientBoostedTrees::predict(std::span<const float> features) const {
+  FeatureTable table(columns_);
+  table.add(features);
+  return predict(table).front();
+}
+
+std::vector<float> GradientBoostedTrees::predict(const FeatureTable& features) const {
+  const Matrix matrix = matrix_of(features);
+  constexpr const char* kConfig =
+      R"({"type": 0, "training": false, "iteration_begin": 0, "iteration_end": 0, "strict_shape": false})";
+  const bst_ulong* shape = nullptr;
+  bst_ulong dimensions = 0;
+  const float* result = nullptr;
+  check(XGBoosterPredictFromDMatrix(booster_.get(), matrix.get(), kConfig, &shape, &dimensions, &result));
+  return {result, result + features.rows()};
+}
+
+}  // namespace lowgear

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lowgear {
+
+/// Inputs of a regression, row by row.
+class FeatureTable {
+ public:
+  explicit FeatureTable(std::size_t columns) : columns_(columns) {}
+
+  /// Throws std::invalid_argument unless `row` has a value for each column.
+  void add(std::span<const float> row);
+  [[nodiscard]] std::size_t rows() const { return values_.size() / columns_; }
+  [[nodiscard]] std::size_t columns() const { return columns_; }
+  [[nodiscard]] std::span<const float> row(std::size_t index) const;
+  [[nodiscard]] std::span<const float> values() const { return values_; }
+
+ private:
+  std::size_t columns_;
+  std::vector<float> values_;
+};
+
+/// Parameters of XGBoost by its own names.
+struct BoostingParameters {
+  int n_estimators = 100;
+  int max_depth = 6;
+  double learning_rate = 0.3;
+  double min_child_weight = 1;
+  double gamma = 0;
+  double reg_lambda = 1;
+  double subsample = 1;
+  double colsample_bytree = 1;
+  double base_score = 0.5;  ///< prediction before the first tree
+  std::string tree_method = "exact";
+  int max_bin = 256;  ///< of tree_method `hist`
+  int seed = 42;
+};
+
+/// Gradient-boosted regression trees of XGBoost (Chen and Guestrin 2016; squared error), on the calling thread. The
+/// same samples and parameters give the same trees.
+class GradientBoostedTrees {
+ public:
+  /// Throws std::invalid_argument unless there is a target for each row and at least one, and Error with XGBoost's
+  /// message when it fails.
+  GradientBoostedTrees(const FeatureTable& features, std::span<const float> targets,
+                       const BoostingParameters& parameters);
+
+  [[nodiscard]] double predict(std::span<const float> features) const;
+  [[nodiscard]] std::vector<float> predict(const FeatureTable& features) const;
+
+ private:
+  struct FreeBooster {
+    void operator()(void* handle) const noexcept;
+  };
+  std::size_t columns_;
+  std::unique_ptr<void, FreeBooster> booster_;
+};
+
+}  // namespace lowgear
