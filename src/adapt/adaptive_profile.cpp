@@ -229,28 +229,9 @@ class ErrorModel {
   std::map<std::tuple<int, OpKind, int>, MeasuredError> errors_;
 };
 
-/// Calls `visit` with the rows of every (stage, kind) that has some.
-template <typename Visit>
-void for_each_cell(const StageProfile& profile, const Visit& visit) {
-  for (int stage = 0; stage < profile.stages(); ++stage) {
-    for (int kind = 0; kind < kOpKindCount; ++kind) {
-      const auto rows = profile.measurements(stage, static_cast<OpKind>(kind));
-      if (!rows.empty()) visit(stage, static_cast<OpKind>(kind), rows);
-    }
-  }
-}
-
-/// The supported clocks between the lowest and the highest that everything was measured at.
-std::vector<int> clocks_within(const StageProfile& measured, const std::vector<int>& supported_mhz) {
-  int lowest_mhz = 0;
-  int highest_mhz = kMaxClockMhz;
-  for_each_cell(measured, [&](int, OpKind, std::span<const Measurement> rows) {
-    lowest_mhz = std::max(lowest_mhz, rows.back().clock_mhz);
-    highest_mhz = std::min(highest_mhz, rows.front().clock_mhz);
-  });
-  std::vector<int> clocks_mhz;
-  std::ranges::copy_if(supported_mhz, std::back_inserter(clocks_mhz),
-                       [&](int clock_mhz) { return clock_mhz >= lowest_mhz && clock_mhz <= highest_mhz; });
+/// Highest first, each once.
+std::vector<int> predicted_clocks(const StageProfile& measured, const std::vector<int>& supported_mhz) {
+  std::vector<int> clocks_mhz = predictable_clocks(measured, supported_mhz);
   std::ranges::sort(clocks_mhz, std::greater<>());
   clocks_mhz.erase(std::unique(clocks_mhz.begin(), clocks_mhz.end()), clocks_mhz.end());
   return clocks_mhz;
@@ -258,11 +239,11 @@ std::vector<int> clocks_within(const StageProfile& measured, const std::vector<i
 
 StageProfile without_clock(const StageProfile& profile, int clock_mhz) {
   StageProfile rest(profile.stages());
-  for_each_cell(profile, [&](int stage, OpKind kind, std::span<const Measurement> rows) {
+  for (const auto& [stage, kind, rows] : profile.ops()) {
     for (const Measurement& row : rows) {
       if (row.clock_mhz != clock_mhz) rest.add(stage, kind, row);
     }
-  });
+  }
   return rest;
 }
 
@@ -272,11 +253,12 @@ std::vector<int> clocks_to_predict(const StageProfile& measured) {
   std::map<int, int> inner_cells;
   int cells = 0;
   bool are_enough = true;
-  for_each_cell(measured, [&](int, OpKind, std::span<const Measurement> rows) {
+  for (const StageOp& op : measured.ops()) {
+    const std::span<const Measurement> rows = op.measurements;
     ++cells;
     are_enough = are_enough && static_cast<int>(rows.size()) > kMinMeasuredClocks;
     for (std::size_t i = 1; i + 1 < rows.size(); ++i) ++inner_cells[rows[i].clock_mhz];
-  });
+  }
   std::vector<int> clocks_mhz;
   for (const auto& [clock_mhz, count] : inner_cells) {
     if (are_enough && count == cells) clocks_mhz.push_back(clock_mhz);
@@ -346,7 +328,7 @@ ProfilingStep next_profiling_step(const ProfilingTask& task, const StageProfile&
     throw InputError(fmt::format("{} blocking powers for {} ranks; give one for each", task.blocking_power_w.size(),
                                  task.schedule.ranks.size()));
   }
-  const std::vector<int> clocks_mhz = clocks_within(measured, task.supported_mhz);
+  const std::vector<int> clocks_mhz = predicted_clocks(measured, task.supported_mhz);
   const FewClockFit fit = fit_few_clocks(measured, clocks_mhz);
   ProfilingStep step;
   step.profile = fit.profile();

@@ -56,17 +56,6 @@ class Tightest {
 
 double power_w(const Measurement& row) { return row.energy_j / row.time_s; }
 
-/// Calls `visit` with the rows of every (stage, kind) that has some.
-template <typename Visit>
-void for_each_cell(const StageProfile& profile, const Visit& visit) {
-  for (int stage = 0; stage < profile.stages(); ++stage) {
-    for (int kind = 0; kind < kOpKindCount; ++kind) {
-      const auto rows = profile.measurements(stage, static_cast<OpKind>(kind));
-      if (!rows.empty()) visit(stage, static_cast<OpKind>(kind), rows);
-    }
-  }
-}
-
 struct PowerRange {
   double least_w = 0;  ///< what every op can do with
   double most_w = 0;
@@ -74,11 +63,11 @@ struct PowerRange {
 
 PowerRange power_range(const StageProfile& profile) {
   PowerRange range;
-  for_each_cell(profile, [&range](int, OpKind, std::span<const Measurement> rows) {
-    const auto [low, high] = std::ranges::minmax(rows, {}, power_w);
+  for (const StageOp& op : profile.ops()) {
+    const auto [low, high] = std::ranges::minmax(op.measurements, {}, power_w);
     range.least_w = std::max(range.least_w, power_w(low));
     range.most_w = std::max(range.most_w, power_w(high));
-  });
+  }
   return range;
 }
 
@@ -188,11 +177,11 @@ CapSearch search_deadlines(const PlanForDeadline& plan_for, const DeadlineRange&
 
 StageProfile within_gpu_power(const StageProfile& profile, double limit_w) {
   StageProfile rest(profile.stages());
-  for_each_cell(profile, [&](int stage, OpKind kind, std::span<const Measurement> rows) {
+  for (const auto& [stage, kind, rows] : profile.ops()) {
     for (const Measurement& row : rows) {
       if (power_w(row) <= limit_w * (1 + kPowerTolerance)) rest.add(stage, kind, row);
     }
-  });
+  }
   return rest;
 }
 

@@ -71,13 +71,11 @@ StageProfile slowed_profile(const StageProfile& profile, std::span<const StageSl
     factor[static_cast<std::size_t>(slowdown.stage)] *= slowdown.factor;
   }
   StageProfile slowed(profile.stages());
-  for (int stage = 0; stage < profile.stages(); ++stage) {
-    for (int kind = 0; kind < kOpKindCount; ++kind) {
-      for (Measurement row : profile.measurements(stage, static_cast<OpKind>(kind))) {
-        row.time_s *= factor[static_cast<std::size_t>(stage)];
-        row.energy_j *= factor[static_cast<std::size_t>(stage)];
-        slowed.add(stage, static_cast<OpKind>(kind), row);
-      }
+  for (const auto& [stage, kind, rows] : profile.ops()) {
+    for (Measurement row : rows) {
+      row.time_s *= factor[static_cast<std::size_t>(stage)];
+      row.energy_j *= factor[static_cast<std::size_t>(stage)];
+      slowed.add(stage, kind, row);
     }
   }
   return slowed;

@@ -61,32 +61,13 @@ void check(const ProfileArguments& arguments) {
   }
 }
 
-/// Supported clocks between those that were measured: nothing is extrapolated.
-std::vector<int> clocks_within(const StageProfile& profile, const std::vector<int>& clocks_mhz) {
-  int lowest_mhz = 0;
-  int highest_mhz = kMaxClockMhz;
-  for (int stage = 0; stage < profile.stages(); ++stage) {
-    for (int kind = 0; kind < kOpKindCount; ++kind) {
-      const auto rows = profile.measurements(stage, static_cast<OpKind>(kind));
-      if (rows.empty()) continue;
-      highest_mhz = std::min(highest_mhz, rows.front().clock_mhz);
-      lowest_mhz = std::max(lowest_mhz, rows.back().clock_mhz);
-    }
-  }
-  std::vector<int> within;
-  for (const int clock_mhz : clocks_mhz) {
-    if (clock_mhz >= lowest_mhz && clock_mhz <= highest_mhz) within.push_back(clock_mhz);
-  }
-  return within;
-}
-
 std::string errors_path(const ProfileArguments& arguments) {
   return arguments.errors_out.empty() ? arguments.out + ".errors.csv" : arguments.errors_out;
 }
 
 FewClockFit fill(const StageProfile& profile, const ProfileArguments& arguments, Console& console) {
   const std::vector<int> supported = parse_clocks(arguments.clocks);
-  const std::vector<int> within = clocks_within(profile, supported);
+  const std::vector<int> within = predictable_clocks(profile, supported);
   if (within.size() < supported.size()) {
     console.note(
         fmt::format("{} supported clocks are outside of those measured and get no row: nothing is extrapolated",

@@ -29,17 +29,12 @@ struct Cell {
 
 std::vector<Cell> cells_of(const StageProfile& profile) {
   std::vector<Cell> cells;
-  for (int stage = 0; stage < profile.stages(); ++stage) {
-    for (int kind = 0; kind < kOpKindCount; ++kind) {
-      const auto op_kind = static_cast<OpKind>(kind);
-      const auto rows = profile.measurements(stage, op_kind);
-      if (rows.empty()) continue;
-      if (static_cast<int>(rows.size()) < kMinMeasuredClocks) {
-        throw InputError(fmt::format("stage {} {} was measured at {} clocks; measure at least {} to predict others",
-                                     stage, name(op_kind), rows.size(), kMinMeasuredClocks));
-      }
-      cells.push_back({stage, op_kind, {rows.rbegin(), rows.rend()}});
+  for (const auto& [stage, kind, rows] : profile.ops()) {
+    if (static_cast<int>(rows.size()) < kMinMeasuredClocks) {
+      throw InputError(fmt::format("stage {} {} was measured at {} clocks; measure at least {} to predict others",
+                                   stage, name(kind), rows.size(), kMinMeasuredClocks));
     }
+    cells.push_back({stage, kind, {rows.rbegin(), rows.rend()}});
   }
   return cells;
 }
@@ -284,6 +279,19 @@ FewClockFit fit_few_clocks(const StageProfile& measured, std::span<const int> cl
     for (const int clock_mhz : clocks_of(cells[i], clocks_mhz)) fit.rows.push_back(predictor.row(i, clock_mhz));
   }
   return fit;
+}
+
+std::vector<int> predictable_clocks(const StageProfile& measured, std::span<const int> clocks_mhz) {
+  int lowest_mhz = 0;
+  int highest_mhz = kMaxClockMhz;
+  for (const StageOp& op : measured.ops()) {
+    lowest_mhz = std::max(lowest_mhz, op.measurements.back().clock_mhz);
+    highest_mhz = std::min(highest_mhz, op.measurements.front().clock_mhz);
+  }
+  std::vector<int> predictable_mhz;
+  std::ranges::copy_if(clocks_mhz, std::back_inserter(predictable_mhz),
+                       [=](int clock_mhz) { return clock_mhz >= lowest_mhz && clock_mhz <= highest_mhz; });
+  return predictable_mhz;
 }
 
 std::vector<int> choose_clocks(std::span<const int> supported_mhz, int lowest_mhz, int highest_mhz, int count) {

@@ -65,6 +65,10 @@ struct FewClockFit {
 /// outside of those that were measured: nothing is extrapolated.
 [[nodiscard]] FewClockFit fit_few_clocks(const StageProfile& measured, std::span<const int> clocks_mhz);
 
+/// Those of `clocks_mhz` that fit_few_clocks can predict: from the highest of the lowest clocks that a (stage, kind)
+/// was measured at, to the lowest of the highest. In the order given.
+[[nodiscard]] std::vector<int> predictable_clocks(const StageProfile& measured, std::span<const int> clocks_mhz);
+
 /// Which `count` of the supported clocks in [lowest_mhz, highest_mhz] to measure: both ends, and the rest as evenly
 /// between them as there are supported clocks. Where power bends and where throttling sets in is not known beforehand,
 /// and even spacing makes the widest unmeasured gap smallest. Highest first; all of them when there are no more than

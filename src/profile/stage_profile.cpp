@@ -69,6 +69,17 @@ std::span<const Measurement> StageProfile::measurements(int stage, OpKind kind) 
   return cells_[static_cast<std::size_t>(stage)][static_cast<std::size_t>(kind)];
 }
 
+std::vector<StageOp> StageProfile::ops() const {
+  std::vector<StageOp> ops;
+  for (int stage = 0; stage < stages(); ++stage) {
+    for (int kind = 0; kind < kOpKindCount; ++kind) {
+      const auto rows = measurements(stage, static_cast<OpKind>(kind));
+      if (!rows.empty()) ops.push_back({stage, static_cast<OpKind>(kind), rows});
+    }
+  }
+  return ops;
+}
+
 const Measurement& StageProfile::at_max_clock(int stage, OpKind kind) const {
   const std::span<const Measurement> found = measurements(stage, kind);
   if (found.empty()) throw InputError(fmt::format("the profile has no measurement of {}", describe(stage, kind)));
@@ -124,11 +135,10 @@ StageProfile with_virtual_stages(const StageProfile& profile, int chunks) {
                                  profile.stages(), chunks, kMaxStages));
   }
   StageProfile virtual_profile(profile.stages() * chunks);
-  for (int stage = 0; stage < virtual_profile.stages(); ++stage) {
-    for (int kind = 0; kind < kOpKindCount; ++kind) {
-      const auto op_kind = static_cast<OpKind>(kind);
-      for (const auto& [clock_mhz, time_s, energy_j] : profile.measurements(stage % profile.stages(), op_kind)) {
-        virtual_profile.add(stage, op_kind, {clock_mhz, time_s / chunks, energy_j / chunks});
+  for (const StageOp& op : profile.ops()) {
+    for (int stage = op.stage; stage < virtual_profile.stages(); stage += profile.stages()) {
+      for (const auto& [clock_mhz, time_s, energy_j] : op.measurements) {
+        virtual_profile.add(stage, op.kind, {clock_mhz, time_s / chunks, energy_j / chunks});
       }
     }
   }
@@ -291,12 +301,10 @@ StageProfile read_stage_profile(std::string_view text, const std::string& source
 
 std::string write_stage_profile(const StageProfile& profile) {
   std::string text = "stage,instruction,frequency,time,energy\n";
-  for (int stage = 0; stage < profile.stages(); ++stage) {
-    for (int kind = 0; kind < kOpKindCount; ++kind) {
-      const auto op_kind = static_cast<OpKind>(kind);
-      for (const auto& [clock_mhz, time_s, energy_j] : profile.measurements(stage, op_kind)) {
-        fmt::format_to(std::back_inserter(text), "{},{},{},{},{}\n", stage, name(op_kind), clock_mhz, time_s, energy_j);
-      }
+  for (const StageOp& op : profile.ops()) {
+    for (const auto& [clock_mhz, time_s, energy_j] : op.measurements) {
+      fmt::format_to(std::back_inserter(text), "{},{},{},{},{}\n", op.stage, name(op.kind), clock_mhz, time_s,
+                     energy_j);
     }
   }
   return text;

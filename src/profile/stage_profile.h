@@ -24,6 +24,13 @@ struct Measurement {
   double energy_j = 0;  ///< mean energy of one GPU over that time
 };
 
+/// The rows of one (stage, kind) of a profile.
+struct StageOp {
+  int stage = 0;
+  OpKind kind = OpKind::forward;
+  std::span<const Measurement> measurements;  ///< highest clock first, never empty
+};
+
 /// Time and energy of every (stage, kind) of a pipeline at every profiled clock. Stages are virtual stages when the
 /// schedule interleaves.
 class StageProfile {
@@ -36,6 +43,8 @@ class StageProfile {
   [[nodiscard]] bool has(int stage, OpKind kind) const;
   /// Highest clock first, each clock once. Empty when the profile has no such rows.
   [[nodiscard]] std::span<const Measurement> measurements(int stage, OpKind kind) const;
+  /// Every (stage, kind) that has rows, stage by stage. Good until the profile changes.
+  [[nodiscard]] std::vector<StageOp> ops() const;
   /// The measurement at the highest clock: what an unplanned run at full speed takes. Throws InputError when there is
   /// none.
   [[nodiscard]] const Measurement& at_max_clock(int stage, OpKind kind) const;

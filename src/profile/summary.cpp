@@ -69,14 +69,8 @@ std::vector<OpProfileSummary> summarise(const StageProfile& profile, std::span<c
                                  blocking_power_w.size()));
   }
   std::vector<OpProfileSummary> summaries;
-  for (int stage = 0; stage < profile.stages(); ++stage) {
-    for (int kind = 0; kind < kOpKindCount; ++kind) {
-      const auto op_kind = static_cast<OpKind>(kind);
-      const std::span<const Measurement> measurements = profile.measurements(stage, op_kind);
-      if (measurements.empty()) continue;
-      summaries.push_back(
-          summarise_op(stage, op_kind, measurements, blocking_power_w[static_cast<std::size_t>(stage)]));
-    }
+  for (const auto& [stage, kind, measurements] : profile.ops()) {
+    summaries.push_back(summarise_op(stage, kind, measurements, blocking_power_w[static_cast<std::size_t>(stage)]));
   }
   return summaries;
 }

@@ -34,28 +34,13 @@ StageProfile measured_rows(const MeasuredProfile& measured, int stages) {
   return profile;
 }
 
-/// Clocks between the lowest and the highest that every cell was measured at.
-std::vector<int> clocks_within(const MeasuredProfile& measured, std::span<const int> clocks_mhz) {
-  std::map<std::pair<int, OpKind>, std::pair<int, int>> ranges;
-  for (const ProfileCell& cell : measured.cells) {
-    auto& range = ranges.try_emplace({cell.stage, cell.kind}, cell.clock_mhz, cell.clock_mhz).first->second;
-    range = {std::min(range.first, cell.clock_mhz), std::max(range.second, cell.clock_mhz)};
-  }
-  std::vector<int> within;
-  std::ranges::copy_if(clocks_mhz, std::back_inserter(within), [&](int clock) {
-    return std::ranges::all_of(
-        ranges, [clock](const auto& entry) { return clock >= entry.second.first && clock <= entry.second.second; });
-  });
-  return within;
-}
-
 StageProfile filled_profile(const MeasuredProfile& measured, int stages, std::span<const int> clocks_mhz) {
   StageProfile rows = measured_rows(measured, stages);
   const bool enough = std::ranges::all_of(measured.cells, [&](const ProfileCell& cell) {
     return rows.measurements(cell.stage, cell.kind).size() >= kMinMeasuredClocks;
   });
   if (!enough) return rows;
-  return fit_few_clocks(rows, clocks_within(measured, clocks_mhz)).profile();
+  return fit_few_clocks(rows, predictable_clocks(rows, clocks_mhz)).profile();
 }
 
 std::vector<double> blocking_by_rank(const MeasuredProfile& measured, const Schedule& schedule) {
@@ -341,7 +326,7 @@ ProfileVerdict JobPlanner::judge_profile(const PlanningConditions& conditions) c
                       .energy_error_j = cell.energy_error_j});
   }
   const ProfilingTask task{.schedule = model.schedule,
-                           .supported_mhz = clocks_within(model.measured, model.clocks_mhz),
+                           .supported_mhz = model.clocks_mhz,
                            .blocking_power_w = impl_->blocking_w,
                            .slowdown_pct = conditions.slowdown_pct,
                            .planner = impl_->planner_options()};

@@ -56,6 +56,14 @@ struct Truth {
   }
 };
 
+TEST(PredictableClocks, LieBetweenThoseThatEverythingWasMeasuredAt) {
+  StageProfile profile(2);
+  for (const int clock_mhz : {1410, 1200, 900}) profile.add(0, OpKind::forward, {clock_mhz, 1, 100});
+  for (const int clock_mhz : {1350, 855}) profile.add(1, OpKind::backward, {clock_mhz, 1, 100});
+  const std::vector<int> clocks_mhz = {855, 900, 1350, 1365, 1000};
+  EXPECT_THAT(predictable_clocks(profile, clocks_mhz), ElementsAre(900, 1350, 1000));
+}
+
 TEST(FitFewClocks, FindsTheCurvesOfAnExactModel) {
   const Truth truth(1410);
   const FewClockFit fit =

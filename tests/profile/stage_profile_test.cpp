@@ -284,5 +284,20 @@ TEST(WithVirtualStages, RefusesTooManyStages) {
               HasSubstr("the most stages are 65536"));
 }
 
+TEST(StageProfileOps, AreThoseThatHaveRowsStageByStage) {
+  StageProfile profile(3);
+  profile.add(2, OpKind::forward, {900, 2, 100});
+  profile.add(0, OpKind::backward, {1200, 1, 100});
+  profile.add(2, OpKind::forward, {1200, 1, 100});
+  const std::vector<StageOp> ops = profile.ops();
+  ASSERT_EQ(ops.size(), 2u);
+  EXPECT_EQ(ops[0].stage, 0);
+  EXPECT_EQ(ops[0].kind, OpKind::backward);
+  EXPECT_EQ(ops[1].stage, 2);
+  EXPECT_EQ(ops[1].kind, OpKind::forward);
+  ASSERT_EQ(ops[1].measurements.size(), 2u);
+  EXPECT_EQ(ops[1].measurements[0].clock_mhz, 1200);
+}
+
 }  // namespace
 }  // namespace lowgear
