@@ -1,19 +1,29 @@
 #!/usr/bin/env bash
 # Builds the trainer against the PyTorch that is installed here, checks it against Hugging Face transformers, and times it
-# beside torch.distributed.pipelining. Reads GPUs' counters; changes no setting of any GPU.
+# beside torch.distributed.pipelining; or samples operators and collectives for the estimator. Reads GPUs' counters;
+# changes no setting of any GPU.
 #
 #   bench/gpu/run.sh [build|check|time GPUS]...      all of it, on all GPUs, when nothing is named
+#   bench/gpu/run.sh build-sampler [operators SECONDS]... [collectives GPUS SECONDS]...
+#
+# Samples go on where those in build/gpu/samples end, and stop behind a row after SECONDS. They are kept packed as
+# samples.tar.gz in $OUT (build/ when that is not set), anew every 15 seconds, should the run be cut off.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=build/gpu
+samples=$build/samples
+out=${OUT:-build}
 
-build_trainer() {
+configure() {
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLOWGEAR_WERROR=OFF -DLOWGEAR_BUILD_TESTS=OFF \
     -DLOWGEAR_BUILD_BENCH=OFF "-DCMAKE_PREFIX_PATH=$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')" \
-    -DLOWGEAR_ONLY_MODULES=trainer >"$build.log" 2>&1 ||
-    { tail -n 30 "$build.log"; return 1; }
-  cmake --build "$build" --target lowgear_trainer_program gradient_dump >>"$build.log" 2>&1 || { grep -E 'error|FAILED' "$build.log" | head -n 40; return 1; }
-  echo "built $build/bin/lowgear-trainer"
+    "-DLOWGEAR_ONLY_MODULES=trainer" >"$build.log" 2>&1 || { tail -n 30 "$build.log"; return 1; }
+}
+
+build_targets() {
+  configure
+  cmake --build "$build" --target "$@" >>"$build.log" 2>&1 || { grep -E 'error|FAILED' "$build.log" | head -n 40; return 1; }
+  echo "built $* in $SECONDS s"
 }
 
 check() { python3 bench/gpu/compare_transformers.py "$build/bin/gradient_dump" cuda; }
@@ -28,15 +38,47 @@ time_both() {
   done
 }
 
+pack() {
+  [ -d "$samples" ] || return 0
+  tar -C "$build" -czf "$build/samples.tar.gz.part" samples && mv "$build/samples.tar.gz.part" "$out/samples.tar.gz"
+}
+
+# sampled COMMAND...: runs it, packing what there is from time to time; shows its last progress line and all others.
+sampled() {
+  local status=0 packer
+  (while sleep 15; do pack; done) &
+  packer=$!
+  "$@" 2>"$build/samples.err" || status=$?
+  kill "$packer" 2>/dev/null || true
+  wait "$packer" 2>/dev/null || true
+  grep -v '^progress ' "$build/samples.err" || true
+  grep '^progress ' "$build/samples.err" | tail -n 1 || true
+  pack
+  return "$status"
+}
+
+sample_operators() { sampled "$build/bin/lowgear-sampler" operators --out "$samples" --time-limit "$1"; }
+
+sample_collectives() {
+  sampled torchrun --standalone --nproc-per-node "$1" --no-python "$build/bin/lowgear-sampler" collectives \
+    --out "$samples" --energy 3 --time-limit "$2"
+}
+
 mkdir -p build
 nvidia-smi --query-gpu=name,driver_version,clocks.sm,power.limit --format=csv,noheader || true
 [ $# -gt 0 ] || set -- build check time "$(nvidia-smi -L | wc -l)"
 while [ $# -gt 0 ]; do
   case $1 in
-    build) build_trainer ;;
+    build) build_targets lowgear_trainer_program gradient_dump ;;
+    build-sampler) build_targets lowgear_sampler_program ;;
     check) check ;;
     time) time_both "$2"; shift ;;
-    *) echo "usage: bench/gpu/run.sh [build|check|time GPUS]..." >&2; exit 2 ;;
+    operators) sample_operators "$2"; shift ;;
+    collectives) sample_collectives "$2" "$3"; shift 2 ;;
+    *)
+      echo "usage: bench/gpu/run.sh [build|build-sampler|check|time GPUS|operators SECONDS|collectives GPUS SECONDS]..." >&2
+      exit 2
+      ;;
   esac
   shift
 done

@@ -93,10 +93,10 @@ std::vector<std::int64_t> shape_cells(SampledOperator op, const OperatorShape& s
 
 ResumePoint resume(const SampleFormat& format, std::string_view text, const std::string& source,
                    std::span<const std::vector<std::int64_t>> plan) {
-  const std::size_t last_end = text.rfind('\n');
-  if (last_end == std::string_view::npos) return {};
-  const std::string_view kept = text.substr(0, last_end + 1);
-  if (!kept.starts_with(format.header())) {
+  const std::string header = format.header();
+  if (header.starts_with(text)) return {};  // not even the header is whole, or it alone is there
+  const std::string_view kept = text.substr(0, text.rfind('\n') + 1);
+  if (!kept.starts_with(header)) {
     throw_input_error({source, 1, 0}, "has other columns than these samples",
                       "give another folder, or move the file away");
   }

@@ -60,7 +60,7 @@ class SampleFormat {
 
 /// Where an interrupted file goes on.
 struct ResumePoint {
-  std::size_t kept_bytes = 0;  ///< of the file: complete rows; what comes behind was not finished
+  std::size_t kept_bytes = 0;  ///< of the file: header and complete rows; 0: no rows, so the header is written again
   std::size_t rows = 0;        ///< in them
   std::size_t next = 0;        ///< of the plan: behind the last row
 };

@@ -84,6 +84,12 @@ class GlooCollective final : public Collective {
     talking_to(name_, [&] { return group_->allgather(outputs, inputs)->wait(); });
   }
 
+  /// Gloo has none: every rank sums everything.
+  void reduce_scatter(const at::Tensor& part, const at::Tensor& all) override {
+    all_reduce(all);
+    part.copy_(all.chunk(size_)[static_cast<std::size_t>(rank_)]);
+  }
+
   void broadcast(const at::Tensor& tensor, int root) override {
     std::vector<at::Tensor> tensors = {bits_of(tensor)};
     talking_to(name_, [&] { return group_->broadcast(tensors, compat::broadcast_options(root))->wait(); });

@@ -181,6 +181,11 @@ class InProcessGroup final : public Collective {
     hub_->wait(*meeting);
     copy(all, at::cat(meeting->given));
   }
+  void reduce_scatter(const at::Tensor& part, const at::Tensor& all) override {
+    const auto meeting = arrive(all);
+    hub_->wait(*meeting);
+    copy(part, reduced(*meeting, Reduction::sum).chunk(size_)[static_cast<std::size_t>(rank_)]);
+  }
   void broadcast(const at::Tensor& tensor, int root) override {
     const auto meeting = arrive(tensor);
     hub_->wait(*meeting);

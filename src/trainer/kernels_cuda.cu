@@ -3,6 +3,7 @@
 #include <c10/cuda/CUDAException.h>
 #include <cublas_v2.h>
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <type_traits>
 #include <vector>
@@ -33,6 +34,12 @@ struct Pair<__nv_bfloat16> {
   static __device__ void store(__nv_bfloat16* to, float2 value) {
     *reinterpret_cast<__nv_bfloat162*>(to) = __float22bfloat162_rn(value);
   }
+};
+
+template <>
+struct Pair<__half> {
+  static __device__ float2 load(const __half* from) { return __half22float2(*reinterpret_cast<const __half2*>(from)); }
+  static __device__ void store(__half* to, float2 value) { *reinterpret_cast<__half2*>(to) = __float22half2_rn(value); }
 };
 
 /// Where the elements of one head at one time stand, apart and together.
@@ -137,13 +144,15 @@ __global__ void adamw_kernel(float* master, float* mean, float* variance, const 
   master[i] = value - factors.step_size * m / (sqrtf(v * factors.variance_factor) + factors.epsilon);
 }
 
-/// Calls with the element's type of `tensor`: float or bf16.
+/// Calls with the element's type of `tensor`: float, bf16 or fp16.
 template <typename Call>
 void with_element(const at::Tensor& tensor, Call&& call) {
   if (tensor.scalar_type() == at::kBFloat16) {
     call(static_cast<__nv_bfloat16*>(nullptr));
+  } else if (tensor.scalar_type() == at::kHalf) {
+    call(static_cast<__half*>(nullptr));
   } else {
-    TORCH_CHECK(tensor.scalar_type() == at::kFloat, "kernels take fp32 and bf16");
+    TORCH_CHECK(tensor.scalar_type() == at::kFloat, "kernels take fp32, bf16 and fp16");
     call(static_cast<float*>(nullptr));
   }
   C10_CUDA_KERNEL_LAUNCH_CHECK();

@@ -81,6 +81,13 @@ class NcclCollective final : public Collective {
     if (!gathered.is_same(all)) all.copy_(gathered);
   }
 
+  void reduce_scatter(const at::Tensor& part, const at::Tensor& all) override {
+    at::Tensor own = part.to(device_);
+    at::Tensor given = all.to(device_);
+    talking_to(name_, [&] { return group_->_reduce_scatter_base(own, given)->wait(); });
+    if (!own.is_same(part)) part.copy_(own);
+  }
+
   void broadcast(const at::Tensor& tensor, int root) override {
     const at::Tensor buffer = tensor.to(device_);
     std::vector<at::Tensor> tensors = {buffer};

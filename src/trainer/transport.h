@@ -57,6 +57,9 @@ class Collective {
   }
   /// `all` is one-dimensional and `size()` times as long as `part`; part r of it comes from rank r.
   virtual void all_gather(const at::Tensor& all, const at::Tensor& part) = 0;
+  /// `all` is one-dimensional and `size()` times as long as `part`, which becomes the sum over the ranks of this rank's
+  /// part of it. `all` may be overwritten with anything.
+  virtual void reduce_scatter(const at::Tensor& part, const at::Tensor& all) = 0;
   virtual void broadcast(const at::Tensor& tensor, int root) = 0;
 };
 

@@ -16,12 +16,12 @@
 #include "client/client.h"
 #include "client/rank_environment.h"
 #include "core/error.h"
-#include "core/number.h"
 #include "launcher/checkpoint_manifest.h"
 #include "launcher/rank_processes.h"
 #include "launcher/server_job.h"
 #include "trainer/backend.h"
 #include "trainer/progress_report.h"
+#include "trainer/rendezvous.h"
 #include "trainer/training_run.h"
 
 namespace {
@@ -55,23 +55,6 @@ Arguments parse_arguments(int count, char** words) {
   }
   if (arguments.config.empty()) throw InputError("usage: lowgear-trainer [--json] [--set PATH=VALUE]... CONFIG.yaml");
   return arguments;
-}
-
-Rendezvous rendezvous_from(const Environment& environment) {
-  Rendezvous rendezvous;
-  rendezvous.file = environment("LOWGEAR_RENDEZVOUS").value_or("");
-  if (!rendezvous.file.empty()) return rendezvous;
-  const auto host = environment("MASTER_ADDR");
-  const auto port = parse_integer(environment("MASTER_PORT").value_or(""));
-  if (!host || !port || *port < 1 || *port > UINT16_MAX) {
-    throw InputError(
-        "the ranks do not know where to meet: set MASTER_ADDR to the host of rank 0 and MASTER_PORT to a free port, as "
-        "torchrun does, or start the job with lowgear train");
-  }
-  rendezvous.host = *host;
-  rendezvous.port = static_cast<std::uint16_t>(*port);
-  rendezvous.hosted_elsewhere = environment("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  return rendezvous;
 }
 
 ClientServerOptions server_options(const TrainConfig& config, const RankPlace& place) {

@@ -42,6 +42,7 @@ class RecordingGroup final : public Collective {
     return start(tensor, root);
   }
   void all_gather(const at::Tensor& /*all*/, const at::Tensor& /*part*/) override {}
+  void reduce_scatter(const at::Tensor& /*part*/, const at::Tensor& /*all*/) override {}
   void broadcast(const at::Tensor& /*tensor*/, int /*root*/) override {}
 
   std::vector<Started> started;
