@@ -205,6 +205,8 @@ std::optional<Operator> operator_of(const SampledFunction& function, const Sampl
       if (function.name == "linear_final") set(tokens, shape.hidden, sampled_vocabulary(ranks));
       break;
     case OperatorKind::rotary:
+      set(shape.batch, shape.sequence, 2 * rank_heads, head_dim);
+      break;  // queries and keys
     case OperatorKind::fused_attention:
       set(shape.batch, shape.sequence, rank_heads, head_dim);
       break;

@@ -1,0 +1,121 @@
+#include "estimator/measured_costs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "core/error.h"
+#include "estimator/sample_cleaning.h"
+
+namespace lowgear {
+namespace {
+
+/// A published file of this name has other columns and states no unit.
+constexpr std::string_view kUnusable = "num_layers,";
+
+bool samples_operator(const SampleFile& file) {
+  return find_sampled_function(file.name.function) != nullptr && !file.text.starts_with(kUnusable);
+}
+
+std::string_view name(Pass pass) { return pass == Pass::forward ? "forward" : "backward"; }
+
+/// Splits a time by what limits the operator.
+WorkCost cost_of(const Operator& op, const GpuModel& gpu, const OperatorPrediction& prediction) {
+  WorkCost cost{.memory_bytes = memory_bytes(op), .error_s = prediction.error_s};
+  if (is_matrix_product(op.kind)) cost.flops = flops(op);
+  const bool computes = cost.flops / peak_flops(gpu, op.dtype) > cost.memory_bytes / gpu.memory_bytes_per_s;
+  (computes ? cost.core_s : cost.memory_s) = prediction.time_s;
+  return cost;
+}
+
+}  // namespace
+
+MeasuredOperatorCosts::MeasuredOperatorCosts(std::vector<SampleFile> files, GpuModel gpu,
+                                             const OperatorCosts& otherwise)
+    : gpu_(std::move(gpu)), otherwise_(otherwise) {
+  std::ranges::copy_if(std::make_move_iterator(files.begin()), std::make_move_iterator(files.end()),
+                       std::back_inserter(files_), samples_operator);
+  if (files_.empty()) {
+    throw InputError(
+        "no sampling file is one of an operator; their names are like NVIDIAA100-SXM4-80GB_linear1_fp16.csv");
+  }
+}
+
+void MeasuredOperatorCosts::read(const SampleFile& file, Kind& kind) const {
+  const SampledFunction* const function = find_sampled_function(file.name.function);
+  const OperatorSamples samples = parse_operator_samples(file.text, file.source, *function, file.name.dtype);
+  const CleanSamples clean = clean_samples(samples, gpu_);
+  for (const DiscardedSamples& discarded : clean.discarded) kind.notes.push_back(to_string(discarded));
+  if (samples.uncausal) {
+    kind.notes.push_back(fmt::format("{}: sampled without a causal mask; half of the time is taken", file.source));
+  }
+  kind.samples[0].insert(kind.samples[0].end(), clean.forward.begin(), clean.forward.end());
+  kind.samples[1].insert(kind.samples[1].end(), clean.backward.begin(), clean.backward.end());
+}
+
+MeasuredOperatorCosts::Kind MeasuredOperatorCosts::read(OperatorKind kind, DataType dtype) const {
+  std::vector<const SampleFile*> files;
+  for (const SampleFile& file : files_) {
+    if (find_sampled_function(file.name.function)->kind == kind) files.push_back(&file);
+  }
+  Kind result;
+  for (const SampleFile* const file : files_of_type(files, dtype)) {
+    if (file->name.dtype != dtype) {
+      result.notes.push_back(fmt::format("{}: sampled in {}, taken for {}", file->source,
+                                         lowgear::name(file->name.dtype), lowgear::name(dtype)));
+    }
+    read(*file, result);
+  }
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    const bool has_pass = kind != OperatorKind::optimizer || pass == Pass::forward;
+    if (has_pass && result.samples[static_cast<std::size_t>(pass)].empty()) {
+      result.notes.push_back(
+          fmt::format("{} {}: no samples; taken from the GPU's data sheet", lowgear::name(kind), name(pass)));
+    }
+  }
+  return result;
+}
+
+MeasuredOperatorCosts::Kind& MeasuredOperatorCosts::kind_of(const Operator& op) const {
+  const std::pair key{op.kind, op.dtype};
+  const auto at = kinds_.find(key);
+  return at != kinds_.end() ? at->second : kinds_.emplace(key, read(op.kind, op.dtype)).first->second;
+}
+
+WorkCost MeasuredOperatorCosts::predict(const Operator& op) const {
+  Kind& kind = kind_of(op);
+  const auto pass = static_cast<std::size_t>(op.pass);
+  if (kind.samples[pass].empty()) return otherwise_.cost(op);
+  std::optional<OperatorRegressor>& regressor = kind.regressors[pass];
+  if (!regressor) regressor.emplace(kind.samples[pass], gpu_);
+  const OperatorPrediction prediction = regressor->predict(op);
+  if (kind.outside.empty() && !prediction.outside.empty()) {
+    kind.outside = fmt::format("{} {}: {} lies outside of the samples; carried on by its trend", lowgear::name(op.kind),
+                               name(op.pass), prediction.outside);
+  }
+  return cost_of(op, gpu_, prediction);
+}
+
+WorkCost MeasuredOperatorCosts::cost(const Operator& op) const {
+  const Key key{static_cast<std::int64_t>(op.kind),
+                static_cast<std::int64_t>(op.pass),
+                op.dims[0],
+                op.dims[1],
+                op.dims[2],
+                op.dims[3],
+                static_cast<std::int64_t>(op.dtype)};
+  const auto at = known_.find(key);
+  return at != known_.end() ? at->second : known_.emplace(key, predict(op)).first->second;
+}
+
+std::vector<std::string> MeasuredOperatorCosts::notes() const {
+  std::vector<std::string> notes;
+  for (const auto& [key, kind] : kinds_) {
+    notes.insert(notes.end(), kind.notes.begin(), kind.notes.end());
+    if (!kind.outside.empty()) notes.push_back(kind.outside);
+  }
+  return notes;
+}
+
+}  // namespace lowgear
