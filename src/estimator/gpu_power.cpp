@@ -8,24 +8,23 @@ namespace {
 
 /// What each number rests on:
 /// [h100]    docs/hardware.md, measured with Lowgear: an H100 SXM idle 68 W, with a context 114-121 W, in a kernel that
-///           only waits 116 W, copying memory at 3.0 TB/s 378 W, in bf16 products of 8192^3 698 W at 1378 MHz and 618
-///           products (680 TFLOP/s) a second; an H200 idle 78 W.
+///           only waits 116 W, copying memory at 3.0 TB/s 378 W, in bf16 products of 8192^3 698 W at 1378 MHz; an H200
+///           idle 78 W.
 /// [limits]  artifact of Perseus (SOSP'24): whole iterations of gpt3-xl on A100 PCIe under power limits of 175-300 W,
-///           and times of its instructions from 1050 to 1260 MHz (`zeus/A100`, `runs/gpt3-xl_A100_pp4_mbs8_nmb128`).
-///           The time of a microbatch that does not follow the clock, 0.185 s, is taken for memory at 80 % of its
-///           bandwidth. Then 60-65 W x time, 24 J of memory and a rest make up the energy, where the rest is the same
-///           from 522 to 1050 MHz (within 2 %), 15 % more at 1130 and 28 % more at 1215 MHz: the square of the voltage.
+///           and times of its instructions from 1050 to 1260 MHz (`zeus/A100`, `runs/gpt3-xl_A100_pp4_mbs8_nmb128`). Of
+///           a microbatch, 0.185 s do not follow the clock, and are taken for memory at 80 % of its bandwidth; the rest
+///           is 0.229 s at 1410 MHz. Energy is 62-65 W x time, 24 J of memory, and a rest that is the same from 522 to
+///           1050 MHz (within 2 %), 15 % more at 1130 and 28 % more at 1215 MHz: the square of the voltage.
 /// [bloom]   the same artifact's stage profile of Bloom 176B on A40, backward, 855-1440 MHz (above, its limit of 300 W
-///           holds the clock), read the same way: 61 W x time, 7 J of memory, and a rest that is the same from 855 to
-///           1140 MHz and 44 % more at 1440 MHz. Its microbatch is taken for one sequence.
+///           holds the clock), read the same way: 61 W x time, 7 J of memory, 0.126 s that follow the clock, and a rest
+///           that is the same from 855 to 1140 MHz and 44 % more at 1440 MHz.
 /// [waiting] the same artifact: a GPU that waits for a peer draws 83.64 W (A100) and 70.38 W (A40).
-/// [hpl]     glennklockwood.com/garden/peak-FLOPS: an A100 SXM in HPL sustains 1305 MHz at its limit of 400 W; taken
-/// for
-///           90 % of its rate, and 30 W of memory.
 /// [scaled]  from the H100's: memory per byte, links as memory that is read and written; from the A100's: the voltage
-///           curve, stretched to another highest clock, and the energy of an operation at the voltage that this means.
+///           curve, stretched to another highest clock.
 /// [assumed] no measurement was found; the order of magnitude is that of the neighbouring models.
-/// Nothing was fitted on the artifact's profile of GPT-3 175B on A100 SXM, which bench/accuracy checks against.
+/// Nothing was fitted on the artifact's profile of GPT-3 175B on A100 SXM, which bench/accuracy checks against. That an
+/// A100 SXM in HPL sustains 1305 MHz at its limit of 400 W (glennklockwood.com/garden/peak-FLOPS) agrees with [limits]
+/// within 15 %.
 struct Entry {
   std::string_view name;
   double idle_w;
@@ -41,22 +40,21 @@ struct Entry {
 
 constexpr auto kPowers = std::to_array<Entry>({
     // [assumed], voltage [scaled]
-    {"v100-16gb-sxm", 40, 60, 15, 62, 290, 90, 40, 0.78, 1140},
-    {"v100-sxm", 40, 60, 15, 62, 290, 90, 40, 0.78, 1140},
+    {"v100-16gb-sxm", 40, 60, 15, 62, 330, 90, 40, 0.78, 1140},
+    {"v100-sxm", 40, 60, 15, 62, 330, 90, 40, 0.78, 1140},
     // static power, compute and voltage [bloom], blocking [waiting], the rest [assumed]
-    {"a40", 30, 68, 15, 70.38, 415, 90, 15, 0.72, 1150},
-    // static power and voltage [limits], compute [hpl], blocking [waiting], memory and links [scaled], the rest
-    // [assumed]
-    {"a100-40gb-sxm", 52, 75, 20, 83.64, 403, 145, 60, 0.78, 1050},
-    {"a100-80gb-pcie", 45, 75, 20, 83.64, 403, 165, 15, 0.78, 1050},
-    {"a100-80gb-sxm", 52, 75, 20, 83.64, 403, 175, 60, 0.78, 1050},
+    {"a40", 30, 68, 15, 70.38, 514, 90, 15, 0.72, 1150},
+    // static power, compute and voltage [limits], blocking [waiting], memory and links [scaled], the rest [assumed]
+    {"a100-40gb-sxm", 52, 75, 20, 83.64, 465, 145, 60, 0.78, 1050},
+    {"a100-80gb-pcie", 45, 75, 20, 83.64, 465, 165, 15, 0.78, 1050},
+    {"a100-80gb-sxm", 52, 75, 20, 83.64, 465, 175, 60, 0.78, 1050},
     // [h100] but for links and the voltage curve, which are [scaled]; that 34 W follow the clock is [assumed]
-    {"h100-pcie", 50, 85, 25, 88, 864, 175, 25, 0.865, 1475},
-    {"h100-sxm", 68, 114, 34, 116, 1390, 290, 90, 0.78, 1475},
-    {"h200-sxm", 78, 120, 34, 122, 1390, 390, 90, 0.78, 1475},
-    {"gh200", 80, 125, 34, 128, 1390, 340, 90, 0.78, 1475},
+    {"h100-pcie", 50, 85, 25, 88, 855, 175, 25, 0.865, 1475},
+    {"h100-sxm", 68, 114, 34, 116, 1373, 290, 90, 0.78, 1475},
+    {"h200-sxm", 78, 120, 34, 122, 1373, 390, 90, 0.78, 1475},
+    {"gh200", 80, 125, 34, 128, 1373, 340, 90, 0.78, 1475},
     // [assumed]: half the energy per operation of the H100; voltage [scaled]
-    {"b200", 140, 200, 60, 205, 1580, 520, 140, 0.78, 1463},
+    {"b200", 140, 200, 60, 205, 1440, 520, 140, 0.78, 1463},
 });
 
 }  // namespace

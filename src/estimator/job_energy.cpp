@@ -2,39 +2,57 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 namespace lowgear {
 namespace {
 
-/// Clocks that the quick plan looks at, as shares of the sustained clock.
-constexpr std::array kQuickClocks{1.0, 0.97, 0.94, 0.91, 0.88, 0.85, 0.82, 0.79, 0.76, 0.73, 0.70, 0.65, 0.60};
+/// Share of the memory's bandwidth that the optimizer keeps busy.
+constexpr double kOptimizerBandwidth = 0.85;
 
-/// What a pipeline rank does for one microbatch, all its virtual stages.
-std::vector<WorkCost> work_of_ranks(const TrainingJob& job, const IterationEstimate& estimate) {
-  std::vector<WorkCost> work(static_cast<std::size_t>(job.parallel.pp));
-  for (std::size_t stage = 0; stage < estimate.stages.size(); ++stage) {
-    work[stage % work.size()] += estimate.stages[stage].forward + estimate.stages[stage].backward;
-  }
-  return work;
-}
+/// Clocks that the quick plan looks at, as shares of the sustained clock.
+constexpr std::array kQuickShares{1.0, 0.94, 0.88, 0.82, 0.76, 0.70, 0.64, 0.58};
 
 double gpus_per_rank(const TrainingJob& job) { return job.parallel.tp * job.parallel.cp * job.parallel.dp; }
 
-/// Least energy beyond blocking power of one microbatch on a rank that may take `deadline_s` for it.
-TimedEnergy slowed(const GpuModel& gpu, const WorkCost& work, double deadline_s) {
-  const WorkEnergy energy(gpu, work);
-  TimedEnergy best = energy.at_clock(energy.sustained_clock_mhz());
-  double least_j = best.energy_j - gpu.power.blocking_w * best.time_s;
-  for (const double share : kQuickClocks) {
-    const TimedEnergy slower = energy.at_clock(share * energy.sustained_clock_mhz());
-    const double effective_j = slower.energy_j - gpu.power.blocking_w * slower.time_s;
-    if (slower.time_s > deadline_s || effective_j >= least_j) continue;
-    best = slower;
-    least_j = effective_j;
+/// What a pipeline rank does for one microbatch: forward and backward of all its virtual stages.
+class RankWork {
+ public:
+  void add(const GpuModel& gpu, const WorkCost& work) {
+    works_.emplace_back(gpu, work);
+    core_s_ += work.core_s;
+    time_s_ += work.time_s();
   }
-  return best;
-}
+
+  [[nodiscard]] double time_s() const { return time_s_; }
+
+  /// Least energy beyond blocking power that it can use within `deadline_s`, all at one share of its sustained clocks.
+  [[nodiscard]] TimedEnergy slowed(double blocking_w, double deadline_s) const {
+    const double other_s = time_s_ - core_s_;
+    const double in_time = core_s_ > 0 ? std::min(1.0, core_s_ / std::max(deadline_s - other_s, core_s_)) : 1;
+    TimedEnergy best = at_share(in_time);
+    for (const double share : kQuickShares) {
+      if (share <= in_time) break;
+      const TimedEnergy taken = at_share(share);
+      if (taken.energy_j - blocking_w * taken.time_s < best.energy_j - blocking_w * best.time_s) best = taken;
+    }
+    return best;
+  }
+
+ private:
+  [[nodiscard]] TimedEnergy at_share(double share) const {
+    TimedEnergy sum;
+    for (const WorkEnergy& work : works_) {
+      const TimedEnergy taken = work.at_clock(share * work.sustained_clock_mhz());
+      sum.time_s += taken.time_s;
+      sum.energy_j += taken.energy_j;
+    }
+    return sum;
+  }
+
+  std::vector<WorkEnergy> works_;
+  double core_s_ = 0;
+  double time_s_ = 0;
+};
 
 }  // namespace
 
@@ -48,7 +66,7 @@ EnergySplit rest_energy(const GpuModel& gpu, const IterationEstimate& estimate) 
   const GpuPowerModel& power = gpu.power;
   return {.static_j = power.static_w * (estimate.gradients_s + estimate.optimizer_s),
           .compute_j = 0,
-          .memory_j = power.memory_w * gpu.efficiency.memory_peak * estimate.optimizer_s,
+          .memory_j = power.memory_w * kOptimizerBandwidth * estimate.optimizer_s,
           .link_j = (power.blocking_w - power.static_w + power.link_w) * estimate.gradients_s,
           .waiting_j = 0};
 }
@@ -74,12 +92,16 @@ JobEnergy estimate_energy(const TrainingJob& job, const IterationEstimate& estim
 }
 
 double quick_planned_energy_j(const TrainingJob& job, const IterationEstimate& estimate) {
-  const std::vector<WorkCost> work = work_of_ranks(job, estimate);
-  const double slowest_s = std::ranges::max(work, {}, &WorkCost::time_s).time_s();
+  std::vector<RankWork> ranks(static_cast<std::size_t>(job.parallel.pp));
+  for (std::size_t stage = 0; stage < estimate.stages.size(); ++stage) {
+    ranks[stage % ranks.size()].add(job.gpu, estimate.stages[stage].forward);
+    ranks[stage % ranks.size()].add(job.gpu, estimate.stages[stage].backward);
+  }
+  const double slowest_s = std::ranges::max_element(ranks, {}, &RankWork::time_s)->time_s();
   const auto microbatches = static_cast<double>(job.microbatches());
   double one_gpu_each_j = job.parallel.pp * rest_energy(job.gpu, estimate).total_j();
-  for (const WorkCost& rank : work) {
-    const TimedEnergy taken = slowed(job.gpu, rank, slowest_s);
+  for (const RankWork& rank : ranks) {
+    const TimedEnergy taken = rank.slowed(job.gpu.power.blocking_w, slowest_s);
     const double waiting_s = std::max(0.0, estimate.pipeline_s - microbatches * taken.time_s);
     one_gpu_each_j += microbatches * taken.energy_j + job.gpu.power.blocking_w * waiting_s;
   }

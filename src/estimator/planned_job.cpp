@@ -1,6 +1,7 @@
 #include "estimator/planned_job.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "estimator/emitted_profile.h"
 #include "estimator/job_energy.h"
@@ -49,10 +50,11 @@ PlannedJob::PlannedJob(const TrainingJob& job, const IterationEstimate& estimate
                        Progress* progress)
     : PlannedJob(job, estimate, estimated_pipeline(job, estimate), options, progress) {}
 
-PlannedJob::PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, const EstimatedPipeline& pipeline,
+PlannedJob::PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, EstimatedPipeline pipeline,
                        const PlannerOptions& options, Progress* progress)
-    : planner_(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options, {}, progress),
-      baseline_(replay_at_full_clocks(pipeline, planner_.dag())),
+    : pipeline_(std::move(pipeline)),
+      planner_(pipeline_.schedule, pipeline_.profile, pipeline_.blocking_power_w, options, {}, progress),
+      baseline_(replay_at_full_clocks(pipeline_, planner_.dag())),
       scale_(job, estimate, baseline_.time_s),
       full_clocks_(scale_.job(baseline_.time_s, baseline_.energy_j_total)) {}
 
@@ -68,6 +70,17 @@ JobFigures PlannedJob::plan(double time_s) {
   const double deadline_s = std::clamp(scale_.pipeline_s(time_s), planner_.fastest_s(), planner_.slowest_s());
   const Plan plan = planner_.plan(deadline_s);
   return scale_.job(plan.time_s, plan.energy_j);
+}
+
+PolicyFigures PlannedJob::plan_with(const Policy& policy, std::optional<double> time_s) const {
+  const PlanningProblem problem{&pipeline_.schedule, &planner_.dag(), &pipeline_.profile, pipeline_.blocking_power_w};
+  std::optional<double> deadline_s;
+  if (time_s) deadline_s = scale_.pipeline_s(*time_s);
+  const PolicyPlan answer = policy.plan(problem, deadline_s);
+  const PipelineDag dag = answer.schedule ? build_dag(*answer.schedule) : planner_.dag();
+  const Timeline timeline =
+      replay(dag, costs_at_clocks(dag, pipeline_.profile, answer.clocks_mhz), pipeline_.blocking_power_w);
+  return {scale_.job(timeline.time_s, timeline.energy_j_total), answer.note};
 }
 
 double PlannedJob::fastest_s() const { return scale_.job(planner_.fastest_s(), 0).time_s; }

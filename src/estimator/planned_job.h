@@ -1,11 +1,14 @@
 #pragma once
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/progress.h"
 #include "estimator/iteration_estimate.h"
 #include "estimator/training_job.h"
 #include "planner/pipeline_planner.h"
+#include "planner/policy.h"
 #include "profile/stage_profile.h"
 #include "schedule/schedule.h"
 #include "simulator/replay.h"
@@ -47,6 +50,12 @@ class JobScale {
   double gpus_per_rank_ = 1;
 };
 
+/// What a policy's clocks take when replayed.
+struct PolicyFigures {
+  JobFigures figures;
+  std::string note;  ///< of the policy; may be empty
+};
+
 /// A job planned from its estimate: what clocks would save before there is a GPU. *Planned* on *estimated* values.
 class PlannedJob {
  public:
@@ -61,13 +70,18 @@ class PlannedJob {
   [[nodiscard]] JobFigures plan(double time_s);
   /// The plan that takes no longer than full clocks.
   [[nodiscard]] JobFigures plan_in_time() { return plan(full_clocks_.time_s); }
+  /// The clocks of another policy, replayed; for an iteration of at most `time_s` where it can aim at one. Throws what
+  /// the policy throws.
+  [[nodiscard]] PolicyFigures plan_with(const Policy& policy, std::optional<double> time_s) const;
+  /// T_min and T* of the job.
   [[nodiscard]] double fastest_s() const;
   [[nodiscard]] double slowest_s() const;
 
  private:
-  PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, const EstimatedPipeline& pipeline,
+  PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, EstimatedPipeline pipeline,
              const PlannerOptions& options, Progress* progress);
 
+  EstimatedPipeline pipeline_;
   PipelinePlanner planner_;
   Timeline baseline_;  ///< everything at its highest clock
   JobScale scale_;

@@ -50,31 +50,31 @@ EnergySplit operator*(double factor, const EnergySplit& energy) {
 WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work)
     : gpu_(&gpu),
       work_(work),
-      compute_j_(gpu.power.compute_w * share(work.flops, gpu.fp16_flops)),
       memory_j_(gpu.power.memory_w * share(work.memory_bytes, gpu.memory_bytes_per_s)),
       link_j_(gpu.power.link_w * share(work.link_bytes, gpu.link_bytes_per_s) +
               (gpu.power.blocking_w - gpu.power.static_w) * work.link_s),
       sustained_mhz_(sustained_clock()) {}
 
 double WorkEnergy::sustained_clock() const {
-  const double knee_mhz = std::clamp<double>(gpu_->power.voltage_knee_mhz, gpu_->clocks.min_mhz, gpu_->clocks.max_mhz);
   const double time_s = work_.time_s();
   if (!(time_s > 0) || !(gpu_->power.limit_w > 0)) return gpu_->clocks.max_mhz;
-  return highest_within(knee_mhz, gpu_->clocks.max_mhz, gpu_->power.limit_w,
-                        [&](double clock_mhz) { return unlimited_split(clock_mhz, time_s).total_j() / time_s; });
+  return highest_within(gpu_->clocks.min_mhz, gpu_->clocks.max_mhz, gpu_->power.limit_w, [&](double clock_mhz) {
+    return split(clock_mhz, work_.core_s * clock_mhz / gpu_->clocks.max_mhz, time_s).total_j() / time_s;
+  });
 }
 
 double WorkEnergy::time_s(double clock_mhz) const {
   return work_.core_s * std::max(1.0, sustained_mhz_ / clock_mhz) + work_.memory_s + work_.link_s;
 }
 
-EnergySplit WorkEnergy::unlimited_split(double clock_mhz, double time_s) const {
+/// `cycles_s`: cycles that the multiprocessors are busy for, in seconds at the highest clock.
+EnergySplit WorkEnergy::split(double clock_mhz, double cycles_s, double time_s) const {
   const GpuPowerModel& power = gpu_->power;
   const double voltage = relative_voltage(*gpu_, clock_mhz);
   const double switching = voltage * voltage;
   const double static_w = power.static_w - power.clock_tree_w * (1 - switching * clock_mhz / gpu_->clocks.max_mhz);
   return {.static_j = static_w * time_s,
-          .compute_j = compute_j_ * switching,
+          .compute_j = power.compute_w * cycles_s * switching,
           .memory_j = memory_j_,
           .link_j = link_j_,
           .waiting_j = 0};
@@ -82,10 +82,7 @@ EnergySplit WorkEnergy::unlimited_split(double clock_mhz, double time_s) const {
 
 EnergySplit WorkEnergy::split_at(double clock_mhz) const {
   const double runs_mhz = std::min(clock_mhz, sustained_mhz_);
-  const double taken_s = time_s(runs_mhz);
-  const EnergySplit split = unlimited_split(runs_mhz, taken_s);
-  const double limit_j = gpu_->power.limit_w * taken_s;
-  return limit_j > 0 && split.total_j() > limit_j ? limit_j / split.total_j() * split : split;
+  return split(runs_mhz, work_.core_s * sustained_mhz_ / gpu_->clocks.max_mhz, time_s(runs_mhz));
 }
 
 TimedEnergy WorkEnergy::at_clock(double clock_mhz) const {

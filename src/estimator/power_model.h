@@ -19,7 +19,7 @@ struct TimedEnergy {
 /// Energy by what draws it.
 struct EnergySplit {
   double static_j = 0;   ///< being awake while work runs, clock tree included
-  double compute_j = 0;  ///< tensor cores
+  double compute_j = 0;  ///< multiprocessors at work
   double memory_j = 0;   ///< traffic of device memory
   double link_j = 0;     ///< traffic between GPUs
   double waiting_j = 0;  ///< blocked while nothing runs
@@ -31,14 +31,16 @@ struct EnergySplit {
 
 /// Time and energy of one piece of work (a forward of a stage) on one GPU as functions of the SM clock:
 ///   t(f) = core_s f_s / f + memory_s + link_s             for f <= f_s, and t(f_s) above
-///   E(f) = (static_w - clock_tree_w + clock_tree_w f V^2 / f_max) t(f)
-///        + compute_w (flops / fp16_flops) V(f)^2
+///   E(f) = (static_w - clock_tree_w + clock_tree_w f V(f)^2 / f_max) t(f)
+///        + compute_w core_s f_s / f_max V(f)^2
 ///        + memory_w (memory_bytes / memory_bytes_per_s) + link_w (link_bytes / link_bytes_per_s)
 ///        + (blocking_w - static_w) link_s
+/// Multiprocessors draw power while they are busy, and hardly less when their tensor cores are: on all GPUs measured,
+/// products near the peak and training at a third of it draw alike. So energy goes with cycles, not with FLOPs.
+///
 /// f_s is the clock that the GPU sustains: the highest at which its mean power is within its power limit. A WorkCost
 /// states times as they are measured on a GPU that may clock as high as it can, so what the limit takes off is in them
-/// already and f_s / f counts from there. Where even at the lowest voltage the work draws more than the limit, the GPU
-/// clocks below the knee by an amount that times cannot tell: then f_s is the knee, and power is the limit.
+/// already and f_s / f counts from there.
 class WorkEnergy {
  public:
   WorkEnergy(const GpuModel& gpu, const WorkCost& work);
@@ -47,7 +49,7 @@ class WorkEnergy {
   [[nodiscard]] double sustained_clock_mhz() const { return sustained_mhz_; }
   /// At a clock that is set.
   [[nodiscard]] TimedEnergy at_clock(double clock_mhz) const;
-  /// Where the energy at a clock goes. Where the power limit holds, what lies above it is taken off all parts alike.
+  /// Where the energy at a clock goes.
   [[nodiscard]] EnergySplit split_at(double clock_mhz) const;
   /// With no clock set and a power limit: at the highest clock whose mean power is within it. At the lowest clock
   /// where none is.
@@ -55,12 +57,11 @@ class WorkEnergy {
 
  private:
   [[nodiscard]] double time_s(double clock_mhz) const;
-  [[nodiscard]] EnergySplit unlimited_split(double clock_mhz, double time_s) const;
+  [[nodiscard]] EnergySplit split(double clock_mhz, double cycles_s, double time_s) const;
   [[nodiscard]] double sustained_clock() const;
 
   const GpuModel* gpu_;
   WorkCost work_;
-  double compute_j_ = 0;  ///< at V = 1
   double memory_j_ = 0;
   double link_j_ = 0;
   double sustained_mhz_ = 0;

@@ -27,7 +27,7 @@ GpuModel simple_gpu() {
   return gpu;
 }
 
-/// A second of matrix products at half the peak, with some memory traffic.
+/// A second of products with some memory traffic.
 constexpr WorkCost kProducts{.core_s = 1, .flops = 50e12, .memory_bytes = 0.2e12};
 
 TEST(RelativeVoltage, IsFlatUpToItsKneeAndThenRisesInALine) {
@@ -44,21 +44,21 @@ TEST(WorkEnergy, AtTheHighestClockIsTheSumOfItsParts) {
   EXPECT_DOUBLE_EQ(energy.sustained_clock_mhz(), 1000);
   const TimedEnergy taken = energy.at_clock(1000);
   EXPECT_DOUBLE_EQ(taken.time_s, 1);
-  EXPECT_DOUBLE_EQ(taken.energy_j, 50 + 400 * 0.5 + 100 * 0.2);
+  EXPECT_DOUBLE_EQ(taken.energy_j, 50 + 400 + 100 * 0.2);
   const EnergySplit split = energy.split_at(1000);
   EXPECT_DOUBLE_EQ(split.static_j, 50);
-  EXPECT_DOUBLE_EQ(split.compute_j, 200);
+  EXPECT_DOUBLE_EQ(split.compute_j, 400);
   EXPECT_DOUBLE_EQ(split.memory_j, 20);
   EXPECT_DOUBLE_EQ(split.total_j(), taken.energy_j);
 }
 
-TEST(WorkEnergy, AtAQuarterOfThePowerOfTheCoresBelowTheKneeOnlyTimeChanges) {
+TEST(WorkEnergy, BelowTheKneeOnlyTimeChanges) {
   const GpuModel gpu = simple_gpu();
   const WorkEnergy energy(gpu, kProducts);
   const TimedEnergy at_knee = energy.at_clock(500);
   EXPECT_DOUBLE_EQ(at_knee.time_s, 2);
   // Clock tree: half the clock, a quarter of V^2.
-  EXPECT_DOUBLE_EQ(at_knee.energy_j, (40 + 10 * 0.125) * 2 + 200 * 0.25 + 20);
+  EXPECT_DOUBLE_EQ(at_knee.energy_j, (40 + 10 * 0.125) * 2 + 400 * 0.25 + 20);
   const TimedEnergy below = energy.at_clock(250);
   EXPECT_DOUBLE_EQ(below.time_s, 4);
   EXPECT_DOUBLE_EQ(energy.split_at(250).compute_j, energy.split_at(500).compute_j);
@@ -77,34 +77,33 @@ TEST(WorkEnergy, OnlyWhatTheCoresLimitTakesLongerAtALowerClock) {
 
 TEST(WorkEnergy, TakesTheTimeOfWorkThatMeetsThePowerLimitAsMeasuredUnderIt) {
   GpuModel gpu = simple_gpu();
-  gpu.power.limit_w = 200;
+  gpu.power.limit_w = 300;
   const WorkEnergy energy(gpu, kProducts);
   const double sustained_mhz = energy.sustained_clock_mhz();
   EXPECT_LT(sustained_mhz, 1000);
   EXPECT_GT(sustained_mhz, 500);
   EXPECT_DOUBLE_EQ(energy.at_clock(1000).time_s, 1) << "what full clocks take is what was measured";
-  EXPECT_NEAR(energy.at_clock(1000).power_w(), 200, 0.01);
+  EXPECT_NEAR(energy.at_clock(1000).power_w(), 300, 0.01);
   EXPECT_DOUBLE_EQ(energy.at_clock(1000).energy_j, energy.at_clock(sustained_mhz).energy_j);
   EXPECT_NEAR(energy.at_clock(sustained_mhz / 2).time_s, 2, 1e-9) << "slower clocks count from the sustained one";
 }
 
-TEST(WorkEnergy, NeverDrawsMoreThanTheLimit) {
+TEST(WorkEnergy, NeverDrawsMoreThanTheLimitAlsoBelowTheKnee) {
   GpuModel gpu = simple_gpu();
-  gpu.power.limit_w = 100;  // less than the products draw at the lowest voltage
+  gpu.power.limit_w = 100;  // 120 W at the knee
   const WorkEnergy energy(gpu, kProducts);
-  EXPECT_DOUBLE_EQ(energy.sustained_clock_mhz(), 500);
-  EXPECT_DOUBLE_EQ(energy.at_clock(1000).power_w(), 100);
-  EXPECT_NEAR(energy.split_at(1000).total_j(), 100, 1e-9);
+  EXPECT_LT(energy.sustained_clock_mhz(), 500);
+  EXPECT_GT(energy.sustained_clock_mhz(), 250);
   for (int clock_mhz = 100; clock_mhz <= 1000; clock_mhz += 50) {
-    EXPECT_LE(energy.at_clock(clock_mhz).power_w(), 100 * (1 + 1e-12)) << clock_mhz;
+    EXPECT_LE(energy.at_clock(clock_mhz).power_w(), 100 * (1 + 1e-9)) << clock_mhz;
   }
 }
 
 TEST(WorkEnergy, FindsTheClockForALowerPowerLimit) {
   const GpuModel gpu = simple_gpu();
   const WorkEnergy energy(gpu, kProducts);
-  const TimedEnergy capped = energy.at_power_limit(150);
-  EXPECT_NEAR(capped.power_w(), 150, 0.01);
+  const TimedEnergy capped = energy.at_power_limit(250);
+  EXPECT_NEAR(capped.power_w(), 250, 0.01);
   EXPECT_GT(capped.time_s, 1);
   const TimedEnergy free = energy.at_power_limit(900);
   EXPECT_DOUBLE_EQ(free.time_s, 1);
@@ -136,11 +135,11 @@ TEST_P(PowerOfCatalogue, IsCompleteAndInOrder) {
   EXPECT_LT(power.voltage_knee_mhz, gpu.clocks.max_mhz);
 }
 
-TEST_P(PowerOfCatalogue, ProductsThatFillTheTensorCoresComeToThePowerLimit) {
+TEST_P(PowerOfCatalogue, BusyMultiprocessorsComeToThePowerLimit) {
   const GpuModel gpu = named_gpu(GetParam());
-  const WorkCost work{.core_s = 1, .flops = 0.75 * gpu.fp16_flops, .memory_bytes = 0.15 * gpu.memory_bytes_per_s};
+  const WorkCost work{.core_s = 1, .memory_bytes = 0.15 * gpu.memory_bytes_per_s};
   const double power_w = WorkEnergy(gpu, work).at_clock(gpu.clocks.max_mhz).power_w();
-  EXPECT_GT(power_w, 0.75 * gpu.power.limit_w) << "as every GPU measured so far does";
+  EXPECT_GT(power_w, 0.9 * gpu.power.limit_w) << "as every GPU measured so far does";
   EXPECT_LE(power_w, gpu.power.limit_w * (1 + 1e-9));
 }
 
@@ -154,10 +153,10 @@ INSTANTIATE_TEST_SUITE_P(AllGpus, PowerOfCatalogue, testing::ValuesIn(gpu_names(
 
 TEST(PowerOfH100, IsWhatWasMeasured) {
   const GpuModel gpu = named_gpu("h100-sxm");
-  // docs/hardware.md: 618 products of 8192^3 a second at the limit of 700 W; copying at 3.0 TB/s draws 378 W.
-  const WorkCost products{.core_s = 1, .flops = 618 * 2 * 8192.0 * 8192 * 8192, .memory_bytes = 0.25e12};
+  // docs/hardware.md: products of 8192^3 draw 698 W at 1378 MHz; copying at 3.0 TB/s draws 378 W.
+  const WorkCost products{.core_s = 1, .memory_bytes = 0.25e12};
   EXPECT_NEAR(WorkEnergy(gpu, products).at_clock(1980).power_w(), 698, 10);
-  EXPECT_NEAR(WorkEnergy(gpu, products).sustained_clock_mhz(), 1378, 110);
+  EXPECT_NEAR(WorkEnergy(gpu, products).sustained_clock_mhz(), 1378, 20);
   const WorkCost copy{.memory_s = 1, .memory_bytes = 3.0e12};
   EXPECT_NEAR(WorkEnergy(gpu, copy).at_clock(1980).power_w(), 378, 10);
 }
