@@ -1,9 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "estimator/operator_kind.h"
 
 namespace lowgear {
 
@@ -22,26 +25,29 @@ struct ClockSteps {
   int step_mhz = 15;
 };
 
-/// How fast kernels run as a share of what the data sheet says. Fitted on measurements of operators (never on measured
-/// iterations); gpu_catalogue.cpp names the data of each GPU.
-struct KernelEfficiency {
-  double matmul_peak = 0.8;         ///< of tensor FLOP/s, large matrices
-  double matmul_half_flops = 0;     ///< FLOPs of a matrix product that reaches half of matmul_peak
-  double memory_peak = 0.85;        ///< of memory bandwidth, large tensors
-  double memory_half_bytes = 0;     ///< bytes of a kernel that reaches half of memory_peak
-  double attention_forward = 0.5;   ///< of tensor FLOP/s, fused attention
-  double attention_backward = 0.4;  ///< the same, backward
-  double launch_s = 3e-6;           ///< least time of a kernel
+/// A share of what the data sheet says, in each direction.
+struct PassShares {
+  double forward = 0.8;
+  double backward = 0.8;
 };
 
-/// Power of one GPU by what it does (power_model.h has the formulas). "At V = 1" means at the voltage of the highest
-/// clock: dynamic energy of the cores goes with the square of the voltage.
+/// How fast kernels run as a share of what the data sheet says. Fitted on measurements of operators (never on measured
+/// iterations); gpu_efficiency.cpp names the data of each GPU.
+struct KernelEfficiency {
+  double matmul_peak = 0.8;        ///< of tensor FLOP/s, products whose tiles fill all multiprocessors
+  double batched_product = 0.65;   ///< of memory bandwidth, products of unfused attention
+  PassShares attention{0.5, 0.4};  ///< of tensor FLOP/s, fused attention
+  std::array<PassShares, kOperatorKindCount> memory{};  ///< of memory bandwidth, large tensors, by kind
+  double launch_s = 3e-6;                               ///< least time of a kernel
+};
+
+/// Power of one GPU by what it does (power_model.h has the formulas).
 struct GpuPowerModel {
   double idle_w = 0;            ///< no process uses it
   double static_w = 0;          ///< awake at the highest clock while nothing runs
   double clock_tree_w = 0;      ///< the part of static_w that goes with clock x voltage^2
   double blocking_w = 0;        ///< spins in a collective that waits for a peer, at the highest clock
-  double compute_w = 0;         ///< what tensor cores would add at the data sheet's fp16 rate, at V = 1
+  double compute_w = 0;         ///< what busy multiprocessors add at the highest clock
   double memory_w = 0;          ///< what memory adds at full bandwidth
   double link_w = 0;            ///< what links add at full rate
   double limit_w = 0;           ///< default power limit (TDP)

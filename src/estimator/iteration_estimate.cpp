@@ -139,8 +139,38 @@ std::vector<StageEstimate> stages_of(const TrainingJob& job, const std::vector<s
   return stages;
 }
 
+WorkCost message_cost(const TrainingJob& job, int stage, const CostSources& sources) {
+  WorkCost sum;
+  for (const CollectiveUse& use : message_work(job, stage)) {
+    sum += sources.collectives.cost(use.kind, use.bytes, use.group);
+  }
+  return sum;
+}
+
+/// Messages from each virtual stage to the next.
+std::vector<WorkCost> message_costs(const TrainingJob& job, const CostSources& sources) {
+  std::vector<WorkCost> costs;
+  const int stages = job.parallel.pp * job.parallel.virtual_stages;
+  for (int stage = 0; stage + 1 < stages && job.parallel.pp > 1; ++stage) {
+    costs.push_back(message_cost(job, stage, sources));
+  }
+  return costs;
+}
+
+/// Ranks that do not communicate beside computation wait for their messages: an activation is part of the forward that
+/// it ends, a gradient of the backward.
+void add_messages(std::vector<StageEstimate>& stages, const std::vector<WorkCost>& messages) {
+  const std::string_view part = name(WorkPart::pipeline);
+  for (std::size_t stage = 0; stage < messages.size(); ++stage) {
+    stages[stage].forward += messages[stage];
+    stages[stage].forward_items.push_back({part, messages[stage]});
+    stages[stage + 1].backward += messages[stage];
+    stages[stage + 1].backward_items.push_back({part, messages[stage]});
+  }
+}
+
 PipelineCosts pipeline_costs(const TrainingJob& job, const std::vector<StageEstimate>& stages,
-                             const CostSources& sources) {
+                             const std::vector<WorkCost>& messages) {
   PipelineCosts costs;
   costs.ranks = job.parallel.pp;
   costs.chunks = job.parallel.virtual_stages;
@@ -150,9 +180,8 @@ PipelineCosts pipeline_costs(const TrainingJob& job, const std::vector<StageEsti
     costs.backward_s.push_back(stage.backward.time_s());
     costs.weight_gradient_s.push_back(stage.weight_gradient.time_s());
   }
-  for (int stage = 0; stage + 1 < costs.stages(); ++stage) {
-    const RankGroup pair = neighbour_group(job, stage);
-    const double send_s = sources.collectives.cost(CollectiveKind::send, message_bytes(job), pair).link_s;
+  for (std::size_t stage = 0; stage + 1 < stages.size(); ++stage) {
+    const double send_s = job.overlap.pipeline && job.parallel.pp > 1 ? messages[stage].time_s() : 0;
     costs.activation_send_s.push_back(send_s);
     costs.gradient_send_s.push_back(send_s);
   }
@@ -274,7 +303,9 @@ IterationEstimate estimate_iteration(const TrainingJob& job, const CostSources& 
   require_valid(job);
   IterationEstimate estimate;
   estimate.stages = stages_of(job, layers_of_stages(job), sources);
-  const PipelineTimes times = pipeline_times(job.schedule, pipeline_costs(job, estimate.stages, sources));
+  const std::vector<WorkCost> messages = message_costs(job, sources);
+  if (!job.overlap.pipeline) add_messages(estimate.stages, messages);
+  const PipelineTimes times = pipeline_times(job.schedule, pipeline_costs(job, estimate.stages, messages));
   estimate.pipeline_s = times.time_s();
   estimate.bubble_share = bubble_share(times, estimate.pipeline_s);
   add_tail(job, sources, times, estimate);

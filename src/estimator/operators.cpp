@@ -44,11 +44,15 @@ ElementWork element_work(OperatorKind kind, Pass pass) {
     case OperatorKind::swiglu:
       return forward ? ElementWork{6, 3, 0} : ElementWork{12, 5, 0};
     case OperatorKind::cross_entropy:
-      return forward ? ElementWork{6, 1, 36} : ElementWork{3, 1, 20};
+      return forward ? ElementWork{6, 1, 30} : ElementWork{3, 1, 8};
     case OperatorKind::dropout:
       return forward ? ElementWork{2, 2, 1} : ElementWork{1, 2, 1};
     case OperatorKind::permute:
       return forward ? ElementWork{1, 2, 0} : ElementWork{1, 2, 0};
+    case OperatorKind::bias_gradient:
+      return {1, 1, 0};
+    case OperatorKind::gradient_sum:
+      return {1, 1, 8};
     default:
       return {};
   }
@@ -87,10 +91,12 @@ double embedding_bytes(const Operator& op) {
 }  // namespace
 
 std::string_view name(OperatorKind kind) {
-  constexpr auto kNames = std::to_array<std::string_view>(
-      {"embedding", "layer_norm", "rms_norm", "residual_add", "linear", "rotary", "attention_scores",
-       "attention_values", "attention_mask", "softmax", "fused_softmax", "fused_attention", "gelu", "swiglu",
-       "cross_entropy", "optimizer", "dropout", "permute"});
+  constexpr auto kNames =
+      std::to_array<std::string_view>({"embedding",      "layer_norm", "rms_norm",         "residual_add",
+                                       "linear",         "rotary",     "attention_scores", "attention_values",
+                                       "attention_mask", "softmax",    "fused_softmax",    "fused_attention",
+                                       "gelu",           "swiglu",     "cross_entropy",    "optimizer",
+                                       "dropout",        "permute",    "bias_gradient",    "gradient_sum"});
   static_assert(kNames.size() == kOperatorKindCount);
   return kNames[static_cast<std::size_t>(kind)];
 }

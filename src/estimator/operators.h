@@ -4,37 +4,10 @@
 #include <string_view>
 
 #include "estimator/gpu_model.h"
+#include "estimator/operator_kind.h"
 #include "estimator/work_cost.h"
 
 namespace lowgear {
-
-/// Kinds of computation that training a transformer is made of, as they are sampled and predicted. `dims` says what an
-/// Operator's numbers are.
-enum class OperatorKind : unsigned char {
-  embedding,         ///< {tokens, vocabulary of this rank, hidden}
-  layer_norm,        ///< {batch, sequence, width}
-  rms_norm,          ///< {batch, sequence, width}
-  residual_add,      ///< {batch, sequence, width}
-  linear,            ///< {tokens, inputs, outputs}; backward is input and weight gradient
-  rotary,            ///< {batch, sequence, heads, head_dim}
-  attention_scores,  ///< {batch * heads, sequence, head_dim, sequence}: Q K^T
-  attention_values,  ///< {batch * heads, sequence, sequence, head_dim}: P V
-  attention_mask,    ///< {batch, heads, sequence, sequence}
-  softmax,           ///< {batch, heads, sequence, sequence}
-  fused_softmax,     ///< the same: scale, causal mask and softmax in one kernel
-  fused_attention,   ///< {batch, sequence, heads, head_dim}, causal
-  gelu,              ///< {batch, sequence, width}
-  swiglu,            ///< {batch, sequence, width}: of the product's output
-  cross_entropy,     ///< {batch, sequence, vocabulary of this rank}
-  optimizer,         ///< {parameters of this rank}: AdamW with fp32 master weights
-  dropout,           ///< {batch, sequence, width}, or {batch, heads, sequence, sequence} of attention
-  permute,           ///< {batch, sequence, width}: rows to and from the experts that they go to
-};
-inline constexpr int kOperatorKindCount = 18;
-
-[[nodiscard]] std::string_view name(OperatorKind kind);
-
-enum class Pass : unsigned char { forward, backward };
 
 /// One kernel, or the few that always run together, of one GPU.
 struct Operator {

@@ -14,8 +14,14 @@ class RooflineCosts final : public OperatorCosts {
   [[nodiscard]] WorkCost cost(const Operator& op) const override;
 
  private:
-  [[nodiscard]] double matrix_s(const Operator& op) const;
+  /// By what limits the work.
+  struct Split {
+    double core_s = 0;
+    double memory_s = 0;
+  };
   [[nodiscard]] double memory_s(const Operator& op) const;
+  [[nodiscard]] Split linear_s(const Operator& op) const;
+  [[nodiscard]] Split batched_s(const Operator& op) const;
 
   GpuModel gpu_;
 };

@@ -122,6 +122,7 @@ void add_norm(BlockBuilder& block, const TrainingJob& job, const RankShape& shap
 void add_residual(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
   const std::array<std::int64_t, 4> dims{shape.batch, shape.norm_sequence, shape.hidden, 1};
   block.add(WorkPart::elementwise, OperatorKind::residual_add, dims);
+  if (job.model.biases) block.backward(WorkPart::elementwise, OperatorKind::bias_gradient, dims);
   if (job.dropout > 0) block.backward(WorkPart::elementwise, OperatorKind::dropout, dims);
 }
 
@@ -136,12 +137,25 @@ void add_unfused_attention(BlockBuilder& block, const TrainingJob& job, const Ra
   block.add(WorkPart::attention, OperatorKind::attention_values, {pairs, shape.sequence, keys, shape.head_dim});
 }
 
+/// Heads are put side by side again after unfused attention; backward, the gradients of queries, keys and values, too.
+void add_head_copies(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
+  if (job.attention != AttentionKind::unfused) return;
+  const std::int64_t width = shape.heads * shape.head_dim;
+  block.add(WorkPart::attention, OperatorKind::permute, {shape.batch, shape.sequence, width, 1});
+  block.backward(WorkPart::attention, OperatorKind::permute,
+                 {shape.batch, shape.sequence, width + 2 * shape.kv_heads * shape.head_dim, 1});
+}
+
 void add_attention(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
   const std::int64_t width = shape.heads * shape.head_dim;
   const TensorCollectives tensor(job, shape.activation_bytes);
   const int qkv = block.add(WorkPart::linear, OperatorKind::linear,
                             {shape.tokens, shape.hidden, width + 2 * shape.kv_heads * shape.head_dim, 1});
   tensor.column(block, qkv, last_index(block.work().backward));
+  if (job.model.biases || job.model.qkv_biases) {
+    block.backward(WorkPart::elementwise, OperatorKind::bias_gradient,
+                   {shape.batch, shape.sequence, width + 2 * shape.kv_heads * shape.head_dim, 1});
+  }
   if (job.model.positions == PositionKind::rotary) {
     block.add(WorkPart::attention, OperatorKind::rotary,
               {shape.batch, shape.sequence, shape.heads + shape.kv_heads, shape.head_dim});
@@ -173,6 +187,7 @@ void add_attention(BlockBuilder& block, const TrainingJob& job, const RankShape&
     block.communicate(&BlockWork::backward, again);
     block.communicate(&BlockWork::backward, gradients);
   }
+  add_head_copies(block, job, shape);
   const int output = block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, width, shape.hidden, 1});
   tensor.row(block, output, last_index(block.work().backward));
 }
@@ -231,15 +246,31 @@ void add_experts(BlockBuilder& block, const TrainingJob& job, const RankShape& s
   if (experts.shared_intermediate > 0) add_dense_mlp(block, job, shape, experts.shared_intermediate);
 }
 
+/// Sums gradients of the block's weights over microbatches in fp32. A product that does so at its end reads and writes
+/// the sums, 8 of the 10 bytes that a kernel of its own moves; tiles of a wave end together, so nothing hides it.
+void add_gradient_sums(BlockBuilder& block, const TrainingJob& job, double weights) {
+  if (!job.fused_gradient_sums && job.microbatches() == 1) return;
+  constexpr double kFusedShare = 0.8;
+  block.backward(WorkPart::gradient_sums, OperatorKind::gradient_sum, {static_cast<std::int64_t>(weights), 1, 1, 1},
+                 job.fused_gradient_sums ? kFusedShare : 1);
+}
+
+double layer_weights(const TrainingJob& job) {
+  const ParameterCounts counts = parameter_counts(job.model);
+  return static_cast<double>(counts.attention_per_layer + counts.mlp_per_layer) / job.parallel.tp +
+         static_cast<double>(counts.norms_per_layer) +
+         static_cast<double>(counts.experts_per_layer) / (job.parallel.tp * job.parallel.ep);
+}
+
+double table_weights(const TrainingJob& job) {
+  return static_cast<double>(padded_vocabulary(job)) / job.parallel.tp * static_cast<double>(job.model.hidden);
+}
+
 /// With ZeRO 3 each layer's weights are gathered before either pass and its gradients scattered after the backward,
 /// beside the layer's own computation.
 void add_sharded_weights(BlockBuilder& block, const TrainingJob& job) {
   if (job.zero < 3) return;
-  const ParameterCounts counts = parameter_counts(job.model);
-  const double weights = static_cast<double>(counts.attention_per_layer + counts.mlp_per_layer) / job.parallel.tp +
-                         static_cast<double>(counts.norms_per_layer) +
-                         static_cast<double>(counts.experts_per_layer) / (job.parallel.tp * job.parallel.ep);
-  const double bytes = weights * bytes_of(type_of(job, OperatorKind::linear));
+  const double bytes = layer_weights(job) * bytes_of(type_of(job, OperatorKind::linear));
   CollectiveUse gather{CollectiveKind::all_gather, bytes, replica_group(job), WorkPart::sharded_weights, -1, 1};
   if (job.overlap.gradients) gather.beside = kWholePass;
   CollectiveUse scatter = gather;
@@ -258,8 +289,8 @@ RankGroup strided_group(const TrainingJob& job, int ranks, int stride) {
 
 std::string_view name(WorkPart part) {
   constexpr auto kNames = std::to_array<std::string_view>(
-      {"linear", "attention", "normalisation", "elementwise", "experts", "embedding", "cross entropy", "recomputation",
-       "tensor parallel", "context parallel", "expert parallel", "sharded weights"});
+      {"linear", "attention", "normalisation", "elementwise", "experts", "embedding", "cross entropy", "gradient sums",
+       "recomputation", "tensor parallel", "context parallel", "expert parallel", "sharded weights", "pipeline"});
   static_assert(kNames.size() == kWorkPartCount);
   return kNames[static_cast<std::size_t>(part)];
 }
@@ -278,6 +309,7 @@ BlockWork layer_work(const TrainingJob& job) {
   }
   add_residual(block, job, shape);
   if (job.recompute == Recompute::full) block.work().recomputed = block.work().forward;
+  add_gradient_sums(block, job, layer_weights(job));
   add_sharded_weights(block, job);
   return block.work();
 }
@@ -290,6 +322,7 @@ BlockWork embedding_work(const TrainingJob& job) {
   const std::array<std::int64_t, 4> dims{shape.batch, shape.norm_sequence, shape.hidden, 1};
   if (job.model.positions == PositionKind::learned) block.add(WorkPart::embedding, OperatorKind::residual_add, dims);
   if (job.dropout > 0) block.add(WorkPart::embedding, OperatorKind::dropout, dims);
+  add_gradient_sums(block, job, table_weights(job));
   const bool split = job.parallel.sequence_parallel;
   const CollectiveUse sum{split ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
                           shape.activation_bytes,
@@ -314,6 +347,7 @@ BlockWork head_work(const TrainingJob& job) {
   const int product = block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, shape.hidden, vocabulary, 1});
   TensorCollectives(job, shape.activation_bytes).column(block, product, last_index(block.work().backward));
   block.add(WorkPart::cross_entropy, OperatorKind::cross_entropy, {shape.batch, shape.sequence, vocabulary, 1});
+  add_gradient_sums(block, job, table_weights(job));
   // The loss over parts of the vocabulary: maximum, sum of exponentials and the logit of the target, each in fp32.
   const CollectiveUse scalars{CollectiveKind::all_reduce,
                               4.0 * static_cast<double>(shape.tokens),
@@ -343,9 +377,16 @@ RankGroup neighbour_group(const TrainingJob& job, int stage) {
   return {2, same_node ? 2 : 1};
 }
 
-double message_bytes(const TrainingJob& job) {
-  const bool split = job.split_messages || job.parallel.sequence_parallel;
-  return RankShape(job).activation_bytes / (split ? job.parallel.tp : 1);
+std::vector<CollectiveUse> message_work(const TrainingJob& job, int stage) {
+  const double bytes = RankShape(job).activation_bytes;
+  const bool split = job.parallel.tp > 1 && (job.split_messages || job.parallel.sequence_parallel);
+  CollectiveUse send{CollectiveKind::send, split ? bytes / job.parallel.tp : bytes, neighbour_group(job, stage),
+                     WorkPart::pipeline};
+  std::vector<CollectiveUse> work{send};
+  if (split && !job.parallel.sequence_parallel) {
+    work.push_back({CollectiveKind::all_gather, bytes, tensor_group(job), WorkPart::pipeline});
+  }
+  return work;
 }
 
 StageParameters stage_parameters(const TrainingJob& job, int stage, std::int64_t layers) {

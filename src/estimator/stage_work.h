@@ -18,13 +18,15 @@ enum class WorkPart : unsigned char {
   experts,
   embedding,
   cross_entropy,
+  gradient_sums,
   recomputation,
   tensor_parallel,
   context_parallel,
   expert_parallel,
   sharded_weights,
+  pipeline,
 };
-inline constexpr int kWorkPartCount = 12;
+inline constexpr int kWorkPartCount = 14;
 /// As reports write it: `tensor parallel`.
 [[nodiscard]] std::string_view name(WorkPart part);
 
@@ -77,8 +79,8 @@ struct BlockWork {
 /// Two ranks that pass activations from virtual stage `stage` to the next one.
 [[nodiscard]] RankGroup neighbour_group(const TrainingJob& job, int stage);
 
-/// Bytes of the activations of one microbatch that one rank sends to the next stage.
-[[nodiscard]] double message_bytes(const TrainingJob& job);
+/// What passes the activations of one microbatch from virtual stage `stage` to the next, or their gradients back.
+[[nodiscard]] std::vector<CollectiveUse> message_work(const TrainingJob& job, int stage);
 
 /// Parameters that one rank holds of a virtual stage before any ZeRO, experts counted apart since fewer ranks share
 /// them.

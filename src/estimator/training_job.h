@@ -85,9 +85,12 @@ struct TrainingJob {
   /// A name of schedule/generators.h but `envpipe`, which needs the times of stages; `interleaved` for virtual stages.
   std::string schedule = "1f1b";
   double dropout = 0;  ///< above 0: masks are kept (memory) and applied (time)
-  /// Each of the tp ranks sends its share of the activations between stages and gathers the rest from its node, as
-  /// Megatron does; otherwise every rank sends all of them, as DeepSpeed does. Always with sequence parallelism.
+  /// Each of the tp ranks sends its share of the activations between stages, and their node gathers them, as Megatron
+  /// and DeepSpeed do; otherwise every rank sends all of them. Always with sequence parallelism.
   bool split_messages = true;
+  /// Products of weight gradients add to the sum over microbatches themselves (Megatron since 2022); otherwise a kernel
+  /// of its own does, for every microbatch.
+  bool fused_gradient_sums = true;
 
   /// Of one replica and iteration.
   [[nodiscard]] std::int64_t microbatches() const { return batch.global / (batch.micro * parallel.dp); }
