@@ -46,7 +46,7 @@ pack() {
 # sampled COMMAND...: runs it, packing what there is from time to time; shows its last progress line and all others.
 sampled() {
   local status=0 packer
-  (while sleep 15; do pack; done) &
+  (while sleep 15; do pack; done) >/dev/null 2>&1 &
   packer=$!
   "$@" 2>"$build/samples.err" || status=$?
   kill "$packer" 2>/dev/null || true

@@ -1,23 +1,16 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <random>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "cli/interrupt.h"
 #include "cli/options.h"
+#include "cli/rank_programs.h"
 #include "cli/verbs.h"
 #include "client/rank_environment.h"
 #include "core/error.h"
@@ -74,126 +67,6 @@ std::vector<std::string> settings_of(const TrainArguments& arguments) {
   return settings;
 }
 
-/// The program beside this one, as both are installed and built together.
-fs::path trainer_program() {
-  std::error_code error;
-  const fs::path own = fs::read_symlink("/proc/self/exe", error);
-  fs::path program = own.parent_path() / kTrainer;
-  if (!fs::exists(program)) {
-    throw InputError(fmt::format("{} is not there: this build has no trainer; build with libtorch", program.string()));
-  }
-  return program;
-}
-
-/// A file in which the ranks find each other, in a folder that nobody else may write to.
-class RendezvousFolder {
- public:
-  RendezvousFolder() {
-    std::string name = (fs::temp_directory_path() / "lowgear-train-XXXXXX").string();
-    if (::mkdtemp(name.data()) == nullptr) throw Error(fmt::format("{}: cannot be made", name));
-    path_ = name;
-  }
-  ~RendezvousFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  RendezvousFolder(const RendezvousFolder&) = delete;
-  RendezvousFolder& operator=(const RendezvousFolder&) = delete;
-  [[nodiscard]] fs::path file() const { return path_ / "rendezvous"; }
-
- private:
-  fs::path path_;
-};
-
-/// Whether torchrun, srun or mpirun started this process as one rank of several. A batch script of Slurm has a rank
-/// too, but is in no step.
-bool is_one_rank_of_many(const Environment& environment) {
-  const RankInfo rank = rank_from_environment(environment);
-  return rank.world_size > 1 && (rank.launcher != "Slurm" || environment("SLURM_STEP_ID"));
-}
-
-/// Goes on as the trainer, in this process.
-[[noreturn]] void become_rank(std::vector<std::string> words) {
-  const std::string program = trainer_program().string();
-  words.insert(words.begin(), program);
-  std::vector<char*> pointers;
-  pointers.reserve(words.size() + 1);
-  for (std::string& word : words) pointers.push_back(word.data());
-  pointers.push_back(nullptr);
-  ::execv(program.c_str(), pointers.data());
-  throw Error(fmt::format("{}: cannot be started: {}", program, ::strerrordesc_np(errno)));
-}
-
-/// Whether a signal has asked the program to end; keeps which, and says so once.
-class EndRequest {
- public:
-  explicit EndRequest(std::function<void()> say) : say_(std::move(say)) {}
-
-  [[nodiscard]] bool asked() {
-    if (interrupted_) return true;
-    try {
-      throw_if_interrupted();
-    } catch (const Interrupted& interrupted) {
-      interrupted_ = interrupted;
-      say_();
-    }
-    return interrupted_.has_value();
-  }
-  void rethrow() const {
-    if (interrupted_) throw Interrupted(*interrupted_);
-  }
-
- private:
-  std::function<void()> say_;
-  std::optional<Interrupted> interrupted_;
-};
-
-/// What ranks write to standard error, for a reader who wants to see everything once.
-class RankMessages {
- public:
-  explicit RankMessages(Console& console) : console_(&console) {}
-
-  void add(int rank, std::string_view line) {
-    // All ranks of a job warn of the same things. What one says again, it means.
-    const int first = ranks_.size() < kMostLines ? ranks_.emplace(line, rank).first->second : rank;
-    if (first != rank) return;
-    if (line.starts_with(kError))
-      errors_.emplace_back(rank, line);
-    else
-      show(rank, line);
-  }
-  /// The errors, which are held back until it is known which of them ended the job: that one is told last.
-  void show_errors_but(std::string_view why) {
-    for (const auto& [rank, line] : errors_) {
-      if (line != why) show(rank, line);
-    }
-  }
-  /// An error without the word that it begins with.
-  [[nodiscard]] static std::string_view text_of(std::string_view line) {
-    return line.substr(line.starts_with(kError) ? kError.size() : 0);
-  }
-
- private:
-  static constexpr std::string_view kError = "error: ";
-  static constexpr std::size_t kMostLines = 10'000;
-
-  void show(int rank, std::string_view line) {
-    console_->warn(fmt::format("rank {}: {}", rank, printable(text_of(line), kLongestLine)));
-  }
-
-  static constexpr std::size_t kLongestLine = 1000;
-  Console* console_;
-  std::map<std::string, int, std::less<>> ranks_;  ///< that said a line first
-  std::vector<std::pair<int, std::string>> errors_;
-};
-
-[[noreturn]] void throw_failure(const RankFailure& failure) {
-  const std::string why = printable(RankMessages::text_of(failure.why), 1000);
-  if (failure.exit_code == static_cast<int>(ExitCode::bad_usage) && !why.empty()) throw InputError(why);
-  const std::string_view hint = failure.signal == SIGKILL ? "; the system does that when memory runs out" : "";
-  throw Error(fmt::format("rank {} {}{}{}{}", failure.rank, failure.how, hint, why.empty() ? "" : ": ", why));
-}
-
 /// Tells this start of a job from every other.
 std::string random_run() {
   std::random_device device;
@@ -212,7 +85,7 @@ void run_all_ranks(const TrainArguments& arguments, const std::vector<std::strin
                    Console& console) {
   const RendezvousFolder rendezvous;
   RankCommand command;
-  command.program = trainer_program();
+  command.program = sibling_program(kTrainer);
   command.arguments = trainer_arguments(arguments, settings);
   command.world_size = ranks;
   command.threads = threads_per_rank(ranks);
@@ -222,14 +95,7 @@ void run_all_ranks(const TrainArguments& arguments, const std::vector<std::strin
   command.environment["LOWGEAR_RENDEZVOUS"] = rendezvous.file().string();
   if (!arguments.gpus.empty()) command.environment["CUDA_VISIBLE_DEVICES"] = arguments.gpus;
 
-  EndRequest end([&console] { console.note("ending behind this step; once more ends at once"); });
-  RankMessages messages(console);
-  const auto failure = run_ranks(
-      command, [&messages](int rank, std::string_view line) { messages.add(rank, line); },
-      [&end] { return end.asked(); });
-  messages.show_errors_but(failure ? failure->why : "");
-  end.rethrow();
-  if (failure) throw_failure(*failure);
+  run_watched(command, {.ending = "ending behind this step; once more ends at once"}, console);
 }
 
 std::string started_text(const TrainConfig& config, const Schedule& schedule) {
@@ -254,7 +120,7 @@ ExitCode run_train(const TrainArguments& arguments, Console& console) {
   const TrainConfig config = read_train_config(arguments.config, settings);
   const Schedule schedule = training_schedule(config);
   if (!arguments.dry_run) {
-    if (is_one_rank_of_many(process_environment())) become_rank(trainer_arguments(arguments, settings));
+    if (is_one_rank_of_many(process_environment())) become_program(kTrainer, trainer_arguments(arguments, settings));
     run_all_ranks(arguments, settings, config.parallel.world_size(), console);
   } else if (arguments.json) {
     console.print_json(started_json(config, schedule));

@@ -43,6 +43,10 @@ constexpr auto kVerbs = std::to_array<Verb>({
      declare_simgpu},
     {"train", "Train a model on several ranks of this machine, with clocks that follow a plan",
      "lowgear train examples/training/llama-4-stages.yaml --plan out/plans/00000.json", declare_train},
+    {"sample", "Time operators and collectives on this machine, and their energy, for the estimator",
+     "lowgear sample operators --out samples\n"
+     "  lowgear sample collectives --ranks 4 --out samples",
+     declare_sample},
     {"data", "Turn text into the token files that training reads, make up a text, look into a token file",
      "lowgear data tokenize --tokenizer tokenizer.json --out train.bin part1.txt part2.txt\n"
      "  lowgear data synthetic --tokens 1000000 --seed 1 --out synthetic.bin\n"

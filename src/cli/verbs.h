@@ -47,6 +47,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_serve(CLI::App& app);
 [[nodiscard]] VerbAction declare_simgpu(CLI::App& app);
 [[nodiscard]] VerbAction declare_train(CLI::App& app);
+[[nodiscard]] VerbAction declare_sample(CLI::App& app);
 [[nodiscard]] VerbAction declare_data(CLI::App& app);
 [[nodiscard]] VerbAction declare_completion(CLI::App& app);
 [[nodiscard]] VerbAction declare_man(CLI::App& app);
