@@ -12,9 +12,8 @@ namespace {
 constexpr double kLeastTimeS = 1e-9;
 constexpr double kLeastEnergyJ = 1e-9;
 
-void add_rows(StageProfile& profile, int stage, OpKind kind, const GpuModel& gpu, const WorkCost& work,
+void add_rows(StageProfile& profile, int stage, OpKind kind, const WorkEnergy& energy,
               std::span<const int> clocks_mhz) {
-  const WorkEnergy energy(gpu, work);
   for (const int clock_mhz : clocks_mhz) {
     const TimedEnergy taken = energy.at_clock(clock_mhz);
     profile.add(stage, kind, {clock_mhz, std::max(taken.time_s, kLeastTimeS), std::max(taken.energy_j, kLeastEnergyJ)});
@@ -37,11 +36,13 @@ StageProfile emitted_profile(const GpuModel& gpu, const IterationEstimate& estim
   StageProfile profile(static_cast<int>(estimate.stages.size()));
   for (int stage = 0; stage < profile.stages(); ++stage) {
     const StageEstimate& costs = estimate.stages[static_cast<std::size_t>(stage)];
-    add_rows(profile, stage, OpKind::forward, gpu, costs.forward, clocks_mhz);
-    add_rows(profile, stage, OpKind::backward, gpu, costs.backward, clocks_mhz);
+    add_rows(profile, stage, OpKind::forward, WorkEnergy(gpu, costs.forward), clocks_mhz);
+    const WorkEnergy backward(gpu, costs.backward);
+    add_rows(profile, stage, OpKind::backward, backward, clocks_mhz);
     if (!(costs.weight_gradient.time_s() > 0)) continue;
-    add_rows(profile, stage, OpKind::weight_gradient, gpu, costs.weight_gradient, clocks_mhz);
-    add_rows(profile, stage, OpKind::input_gradient, gpu, costs.backward + -1 * costs.weight_gradient, clocks_mhz);
+    const auto part = [&](const WorkCost& work) { return WorkEnergy(gpu, work, backward.sustained_clock_mhz()); };
+    add_rows(profile, stage, OpKind::weight_gradient, part(costs.weight_gradient), clocks_mhz);
+    add_rows(profile, stage, OpKind::input_gradient, part(costs.backward + -1 * costs.weight_gradient), clocks_mhz);
   }
   return profile;
 }

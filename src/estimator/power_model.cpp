@@ -47,13 +47,17 @@ EnergySplit operator*(double factor, const EnergySplit& energy) {
           .waiting_j = factor * energy.waiting_j};
 }
 
-WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work)
+WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work) : WorkEnergy(gpu, work, 0) {
+  sustained_mhz_ = sustained_clock();
+}
+
+WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustained_clock_mhz)
     : gpu_(&gpu),
       work_(work),
       memory_j_(gpu.power.memory_w * share(work.memory_bytes, gpu.memory_bytes_per_s)),
       link_j_(gpu.power.link_w * share(work.link_bytes, gpu.link_bytes_per_s) +
               (gpu.power.blocking_w - gpu.power.static_w) * work.link_s),
-      sustained_mhz_(sustained_clock()) {}
+      sustained_mhz_(sustained_clock_mhz) {}
 
 double WorkEnergy::sustained_clock() const {
   const double time_s = work_.time_s();

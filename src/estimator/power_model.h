@@ -44,6 +44,8 @@ struct EnergySplit {
 class WorkEnergy {
  public:
   WorkEnergy(const GpuModel& gpu, const WorkCost& work);
+  /// Part of longer work, whose sustained clock it shares: power limits hold for means over tens of milliseconds.
+  WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustained_clock_mhz);
 
   /// f_s. The highest clock where no power limit is met.
   [[nodiscard]] double sustained_clock_mhz() const { return sustained_mhz_; }
