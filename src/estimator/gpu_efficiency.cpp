@@ -6,10 +6,11 @@
 namespace lowgear {
 namespace {
 
-/// Shares of memory bandwidth that large tensors reach, by kind, from the operators sampled by the ICICLE project on
-/// A100-SXM4-80GB (Perlmutter) and GH200 (Vista): github.com/DebarghaG/estimate-train-time, median of the largest
-/// shapes. What is not in them is taken to run as what does the same: dropout as GELU; copies, sums of gradients and of
-/// biases as a residual's addition; rotary embeddings, which were sampled unfused, and RMS norm as layer norm.
+/// Shares of memory bandwidth that large tensors reach, by kind. Ampere: operators sampled by the ICICLE project on
+/// A100-SXM4-80GB (Perlmutter; github.com/DebarghaG/estimate-train-time), median of the largest shapes. Hopper: what
+/// bench/gpu/kernel_rates.py measured on an H100 SXM, and for softmax and cross entropy the same project's samples of
+/// GH200 (Vista). What is in neither is taken to run as what does the same: dropout on Ampere as on Hopper; copies and
+/// rotary embeddings, which were sampled unfused, as additions; RMS norm as layer norm.
 struct MemoryShares {
   PassShares norm;
   PassShares addition;
@@ -20,6 +21,8 @@ struct MemoryShares {
   PassShares cross_entropy;
   PassShares embedding;
   PassShares optimizer;
+  PassShares dropout;
+  PassShares gradient_sum;
 };
 
 constexpr MemoryShares kAmpere{.norm = {0.52, 0.24},
@@ -30,17 +33,21 @@ constexpr MemoryShares kAmpere{.norm = {0.52, 0.24},
                                .mask = {0.50, 0.13},
                                .cross_entropy = {0.88, 0.82},
                                .embedding = {0.15, 0.20},
-                               .optimizer = {0.83, 0.83}};
+                               .optimizer = {0.83, 0.83},
+                               .dropout = {0.74, 0.90},
+                               .gradient_sum = {0.73, 0.73}};
 
-constexpr MemoryShares kHopper{.norm = {0.57, 0.57},
+constexpr MemoryShares kHopper{.norm = {0.55, 0.35},
                                .addition = {0.90, 0.90},
-                               .activation = {0.61, 0.71},
+                               .activation = {0.89, 0.90},
                                .softmax = {0.30, 0.38},
                                .fused_softmax = {0.56, 0.46},
                                .mask = {0.45, 0.12},
                                .cross_entropy = {0.92, 0.87},
-                               .embedding = {0.15, 0.20},
-                               .optimizer = {0.83, 0.83}};
+                               .embedding = {0.85, 0.25},
+                               .optimizer = {0.80, 0.80},
+                               .dropout = {0.74, 0.90},
+                               .gradient_sum = {0.73, 0.73}};
 
 std::array<PassShares, kOperatorKindCount> by_kind(const MemoryShares& shares) {
   std::array<PassShares, kOperatorKindCount> table;
@@ -50,10 +57,10 @@ std::array<PassShares, kOperatorKindCount> by_kind(const MemoryShares& shares) {
   };
   set(OperatorKind::layer_norm, shares.norm);
   set(OperatorKind::rms_norm, shares.norm);
-  set(OperatorKind::rotary, shares.norm);
   set(OperatorKind::gelu, shares.activation);
   set(OperatorKind::swiglu, shares.activation);
-  set(OperatorKind::dropout, shares.activation);
+  set(OperatorKind::dropout, shares.dropout);
+  set(OperatorKind::gradient_sum, shares.gradient_sum);
   set(OperatorKind::softmax, shares.softmax);
   set(OperatorKind::fused_softmax, shares.fused_softmax);
   set(OperatorKind::attention_mask, shares.mask);
@@ -71,7 +78,7 @@ bool is_hopper_or_later(std::string_view gpu) {
 /// less power than those of training). H100, H200: bf16 products of 8192 x 8192 sustained at the power limit, as
 /// docs/hardware.md has measured: 680 and 663 TFLOP/s, which are 0.72 and 0.70 of the peak when the last wave is full.
 double matmul_peak(std::string_view gpu) {
-  if (gpu == "h100-sxm") return 0.72;
+  if (gpu == "h100-sxm") return 0.725;
   if (gpu == "h200-sxm") return 0.70;
   if (gpu == "gh200") return 0.86;
   return gpu.starts_with("a100") ? 0.87 : 0.75;
@@ -84,9 +91,9 @@ KernelEfficiency kernel_efficiency(std::string_view gpu) {
   KernelEfficiency efficiency;
   efficiency.matmul_peak = matmul_peak(gpu);
   efficiency.batched_product = hopper ? 0.80 : 0.65;
-  // FlashAttention 2 on A100 (the same samples). H100: cuDNN's as measured in the paper of FlashAttention 3 (Shah et
-  // al. 2024, causal, head width 128, sequences of 4k).
-  efficiency.attention = hopper ? PassShares{0.45, 0.38} : PassShares{0.55, 0.46};
+  // FlashAttention 2 on A100 (the same samples); cuDNN's on an H100 (bench/gpu/kernel_rates.py): causal, head width
+  // 128, sequences of 4k.
+  efficiency.attention = hopper ? PassShares{0.48, 0.38} : PassShares{0.55, 0.46};
   efficiency.memory = by_kind(hopper ? kHopper : kAmpere);
   return efficiency;
 }

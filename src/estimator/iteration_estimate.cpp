@@ -18,6 +18,7 @@ constexpr double kHiddenShare = 0.9;
 struct PassCost {
   WorkCost total;
   std::array<WorkCost, kWorkPartCount> parts;
+  double host_s = 0;  ///< what the CPU takes to issue it
 
   void add(WorkPart part, const WorkCost& cost) {
     parts[static_cast<std::size_t>(part)] += cost;
@@ -26,6 +27,12 @@ struct PassCost {
   void add(double times, const PassCost& other) {
     for (std::size_t i = 0; i < parts.size(); ++i) parts[i] += times * other.parts[i];
     total += times * other.total;
+    host_s += times * other.host_s;
+  }
+  /// The GPU waits where the CPU takes longer.
+  void wait_for_host() {
+    const double waiting_s = host_s - total.time_s();
+    if (waiting_s > 0) add(WorkPart::host, {.memory_s = waiting_s});
   }
 };
 
@@ -44,8 +51,10 @@ void hide(WorkCost& collective, double& seconds) {
   seconds -= hidden_s;
 }
 
-PassCost cost_of(const PassWork& work, const CostSources& sources) {
+PassCost cost_of(const PassWork& work, const HostCosts& host, const CostSources& sources) {
   PassCost pass;
+  pass.host_s = work.checkpoint_s + host.operator_s * static_cast<double>(work.operators.size()) +
+                host.collective_s * static_cast<double>(work.collectives.size());
   std::vector<double> operator_s;
   operator_s.reserve(work.operators.size());
   for (const OperatorUse& use : work.operators) {
@@ -79,12 +88,14 @@ WorkCost weight_gradient_of(const PassWork& backward, const CostSources& sources
   return sum;
 }
 
-BlockCost cost_of(const BlockWork& work, const CostSources& sources) {
+BlockCost cost_of(const BlockWork& work, const HostCosts& host, const CostSources& sources) {
   BlockCost block;
-  block.forward = cost_of(work.forward, sources);
-  block.backward = cost_of(work.backward, sources);
+  block.forward = cost_of(work.forward, host, sources);
+  block.backward = cost_of(work.backward, host, sources);
   block.weight_gradient = weight_gradient_of(work.backward, sources);
-  block.backward.add(WorkPart::recomputation, cost_of(work.recomputed, sources).total);
+  const PassCost recomputed = cost_of(work.recomputed, host, sources);
+  block.backward.add(WorkPart::recomputation, recomputed.total);
+  block.backward.host_s += recomputed.host_s;
   return block;
 }
 
@@ -117,6 +128,8 @@ StageEstimate stage_of(const JobBlocks& blocks, std::int64_t layers, bool first,
   add(static_cast<double>(layers), blocks.layer);
   if (first) add(1, blocks.embedding);
   if (last) add(1, blocks.head);
+  forward.wait_for_host();
+  backward.wait_for_host();
   stage.forward = forward.total;
   stage.backward = backward.total;
   stage.forward_items = items_of(forward);
@@ -126,8 +139,8 @@ StageEstimate stage_of(const JobBlocks& blocks, std::int64_t layers, bool first,
 
 std::vector<StageEstimate> stages_of(const TrainingJob& job, const std::vector<std::int64_t>& layers,
                                      const CostSources& sources) {
-  const JobBlocks blocks{cost_of(layer_work(job), sources), cost_of(embedding_work(job), sources),
-                         cost_of(head_work(job), sources)};
+  const JobBlocks blocks{cost_of(layer_work(job), job.host, sources), cost_of(embedding_work(job), job.host, sources),
+                         cost_of(head_work(job), job.host, sources)};
   std::vector<StageEstimate> stages;
   stages.reserve(layers.size());
   for (std::size_t stage = 0; stage < layers.size(); ++stage) {

@@ -288,9 +288,10 @@ RankGroup strided_group(const TrainingJob& job, int ranks, int stride) {
 }  // namespace
 
 std::string_view name(WorkPart part) {
-  constexpr auto kNames = std::to_array<std::string_view>(
-      {"linear", "attention", "normalisation", "elementwise", "experts", "embedding", "cross entropy", "gradient sums",
-       "recomputation", "tensor parallel", "context parallel", "expert parallel", "sharded weights", "pipeline"});
+  constexpr auto kNames =
+      std::to_array<std::string_view>({"linear", "attention", "normalisation", "elementwise", "experts", "embedding",
+                                       "cross entropy", "gradient sums", "recomputation", "tensor parallel",
+                                       "context parallel", "expert parallel", "sharded weights", "pipeline", "host"});
   static_assert(kNames.size() == kWorkPartCount);
   return kNames[static_cast<std::size_t>(part)];
 }
@@ -308,7 +309,11 @@ BlockWork layer_work(const TrainingJob& job) {
     add_dense_mlp(block, job, shape, job.model.intermediate);
   }
   add_residual(block, job, shape);
-  if (job.recompute == Recompute::full) block.work().recomputed = block.work().forward;
+  if (job.recompute == Recompute::full) {
+    block.work().recomputed = block.work().forward;
+    block.work().forward.checkpoint_s = job.host.checkpoint_forward_s;
+    block.work().recomputed.checkpoint_s = job.host.checkpoint_backward_s;
+  }
   add_gradient_sums(block, job, layer_weights(job));
   add_sharded_weights(block, job);
   return block.work();

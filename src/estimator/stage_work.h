@@ -25,8 +25,9 @@ enum class WorkPart : unsigned char {
   expert_parallel,
   sharded_weights,
   pipeline,
+  host,
 };
-inline constexpr int kWorkPartCount = 14;
+inline constexpr int kWorkPartCount = 15;
 /// As reports write it: `tensor parallel`.
 [[nodiscard]] std::string_view name(WorkPart part);
 
@@ -55,6 +56,7 @@ struct CollectiveUse {
 struct PassWork {
   std::vector<OperatorUse> operators;
   std::vector<CollectiveUse> collectives;
+  double checkpoint_s = 0;  ///< on the CPU, for recomputation (HostCosts)
 };
 
 /// Something that is done forward and backward: a layer, the embedding, the head.

@@ -69,6 +69,15 @@ struct Overlap {
 [[nodiscard]] std::string_view name(Recompute recompute);  ///< `none`, `selective`, `full`
 [[nodiscard]] std::string_view name(AttentionKind attention);
 
+/// Time that the framework takes on the CPU to issue work, which passes when the GPU would be done sooner. Defaults are
+/// those of a transformer layer in eager PyTorch 2.11 (bench/gpu/host_costs.py, measured on the host of an H100).
+struct HostCosts {
+  double operator_s = 35e-6;               ///< of an Operator: some calls of the framework
+  double collective_s = 110e-6;            ///< of a collective
+  double checkpoint_forward_s = 0.35e-3;   ///< of keeping a layer's input alone, beside what the layer takes
+  double checkpoint_backward_s = 1.05e-3;  ///< of preparing to compute a layer again
+};
+
 /// A training job before it has a GPU.
 struct TrainingJob {
   TransformerShape model;
@@ -91,6 +100,7 @@ struct TrainingJob {
   /// Products of weight gradients add to the sum over microbatches themselves (Megatron since 2022); otherwise a kernel
   /// of its own does, for every microbatch.
   bool fused_gradient_sums = true;
+  HostCosts host;
 
   /// Of one replica and iteration.
   [[nodiscard]] std::int64_t microbatches() const { return batch.global / (batch.micro * parallel.dp); }

@@ -211,6 +211,7 @@ std::vector<PublishedRun> turing_nlg_runs() {
     job.parallel.dp = row.dp;
     job.batch.global = 1920;
     job.batch.micro = 1;
+    job.dtype = DataType::bf16;
     runs.push_back({fmt::format("530B on {}", job.parallel.gpus()), job, row.measured_s});
   }
   return runs;
@@ -251,7 +252,6 @@ std::vector<PublishedRun> vtrain_cluster_runs(std::string_view text, const std::
 
 std::vector<PublishedRun> vtrain_node_runs(std::string_view text, const std::string& source) {
   TrainingJob job = megatron_a100(gpt(1024, 1, 16, kMegatronVocabulary, 1024));
-  job.gpu = named_gpu("a100-40gb-sxm");
   return vtrain_runs(CsvTable(text, source), job);
 }
 
