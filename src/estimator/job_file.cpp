@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <optional>
 #include <vector>
 
@@ -143,7 +142,6 @@ void read_gpu_count(const YamlView& root, const Cluster& cluster, bool dp_given,
 void read_parallel(const YamlView& root, TrainingJob& job) {
   ParallelLayout& parallel = job.parallel;
   bool dp_given = false;
-  bool sequence_given = false;
   if (root.has("parallel")) {
     const YamlView map = root.at("parallel");
     map.require_only({"dp", "tp", "pp", "virtual_stages", "ep", "cp", "sequence_parallel"});
@@ -155,12 +153,18 @@ void read_parallel(const YamlView& root, TrainingJob& job) {
     read_optional(map, "cp", 1, kMaxJobGpus, parallel.cp);
     read_optional(map, "sequence_parallel", parallel.sequence_parallel);
     dp_given = map.has("dp");
-    sequence_given = map.has("sequence_parallel");
   }
+  // What exceeds the largest job is said by find_fault.
   const std::int64_t sharers = std::int64_t{parallel.tp} * parallel.cp;
-  if (std::int64_t{parallel.tp} * parallel.pp > kMaxJobGpus || sharers * parallel.pp > kMaxJobGpus) return;
-  if (!sequence_given) parallel.sequence_parallel = parallel.tp > 1 && job.batch.sequence_length % sharers == 0;
+  if (sharers > kMaxJobGpus || sharers * parallel.pp > kMaxJobGpus) return;
   read_gpu_count(root, job.cluster, dp_given, parallel);
+}
+
+/// As usual with tensor parallelism since it exists.
+void assume_sequence_parallel(const YamlView& root, TrainingJob& job) {
+  if (root.has("parallel") && root.at("parallel").has("sequence_parallel")) return;
+  const std::int64_t sharers = std::int64_t{job.parallel.tp} * job.parallel.cp;
+  job.parallel.sequence_parallel = job.parallel.tp > 1 && job.batch.sequence_length % sharers == 0;
 }
 
 void read_batch(const YamlView& root, BatchShape& batch) {
@@ -206,11 +210,15 @@ void read_gpu(const YamlView& root, TrainingJob& job) {
   job.dtype = job.gpu.bf16 ? DataType::bf16 : DataType::fp16;
 }
 
-/// At the value that the fault names, or as near to it as the text goes.
-[[noreturn]] void fail_at(const YamlView& root, const JobFault& fault) {
+/// At the value that the fault names, or as near to it as the text goes; nowhere where settings alone make the job.
+[[noreturn]] void fail_at(const YamlView& root, const std::string& source, const JobFault& fault) {
   const std::size_t dot = fault.member.find('.');
   const std::string_view group = fault.member.substr(0, dot);
-  if (!root.has(group)) root.fail(fmt::format("{}: {}", fault.member, fault.what), fault.fix);
+  if (!root.has(group)) {
+    const std::string what = fmt::format("{}: {}", fault.member, fault.what);
+    if (!source.empty()) root.fail(what, fault.fix);
+    throw InputError(fault.fix.empty() ? what : fmt::format("{}; {}", what, fault.fix));
+  }
   const YamlView view = root.at(group);
   if (dot == std::string_view::npos) view.fail(fault.what, fault.fix);
   const std::string_view key = fault.member.substr(dot + 1);
@@ -219,16 +227,18 @@ void read_gpu(const YamlView& root, TrainingJob& job) {
 }
 
 /// What the text says, over what `job` has.
-TrainingJob read_job(const YamlView& root, TrainingJob job, const ConfigText& read_config) {
+TrainingJob read_job(const YamlView& root, const std::string& source, TrainingJob job, const ConfigText& read_config) {
   root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "dtype", "overlap",
                      "schedule", "attention", "dropout"});
-  if (root.has("model") || job.model.layers == 0) job.model = read_model(root.at("model"), read_config);
+  const bool described = job.model.layers > 0;
+  if (root.has("model") || !described) job.model = read_model(root.at("model"), read_config);
   read_gpu(root, job);
   read_cluster(root, job.cluster);
   read_batch(root, job.batch);
   read_parallel(root, job);
+  if (!described) assume_sequence_parallel(root, job);
   read_execution(root, job);
-  if (const std::optional<JobFault> fault = find_fault(job)) fail_at(root, *fault);
+  if (const std::optional<JobFault> fault = find_fault(job)) fail_at(root, source, *fault);
   return job;
 }
 
@@ -236,9 +246,10 @@ TrainingJob read_job(const YamlView& root, TrainingJob job, const ConfigText& re
 
 TrainingJob parse_training_job(std::string_view yaml, const std::string& source, std::span<const YamlSetting> settings,
                                const ConfigText& read_config) {
-  if (!is_sampled_job(yaml, source)) return read_job(YamlView::parse_with(yaml, source, settings), {}, read_config);
+  if (!is_sampled_job(yaml, source))
+    return read_job(YamlView::parse_with(yaml, source, settings), source, {}, read_config);
   const TrainingJob sampled = training_job_of(parse_sampled_job(yaml, source));
-  return read_job(YamlView::parse_with("{}", source, settings), sampled, read_config);
+  return read_job(YamlView::parse_with("{}", source, settings), source, sampled, read_config);
 }
 
 }  // namespace lowgear

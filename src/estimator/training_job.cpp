@@ -215,9 +215,9 @@ std::string_view name(AttentionKind attention) { return attention == AttentionKi
 
 std::optional<JobFault> find_fault(const TrainingJob& job) {
   const auto check = [&job](Fault (*find)(const TrainingJob&)) { return [&job, find] { return find(job); }; };
-  return first_of(check(find_count_fault), check(find_cluster_fault), check(find_tensor_fault),
-                  check(find_expert_fault), check(find_stage_fault), check(find_batch_fault),
-                  check(find_sequence_fault), check(find_schedule_fault), check(find_numeric_fault));
+  return first_of(check(find_count_fault), check(find_tensor_fault), check(find_expert_fault), check(find_stage_fault),
+                  check(find_cluster_fault), check(find_batch_fault), check(find_sequence_fault),
+                  check(find_schedule_fault), check(find_numeric_fault));
 }
 
 void require_valid(const TrainingJob& job) {

@@ -180,6 +180,12 @@ TEST(ParseTrainingJob, SaysWhereWhatIsWrong) {
   EXPECT_EQ(error_of("model: llama-3-8b\n", {{"--tp 3", "parallel.tp", "3"}}), "job.yaml:1:1: \"gpu\" is missing");
   EXPECT_THAT(error_of(kLeast, {{"--tp 3", "parallel.tp", "3"}}),
               testing::StartsWith("--tp 3: parallel.tp: 3 does not divide the 32 heads"));
+  try {
+    (void)parse_training_job(kLeast, "", std::vector<YamlSetting>{{"--pp 9", "parallel.pp", "9"}}, no_files);
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("cluster.gpus_per_node: 9 GPUs do not fill nodes of 8"));
+  }
   EXPECT_THAT(error_of("- 1\n"), testing::HasSubstr("this is no map of settings"));
   EXPECT_THAT(error_of("{model: there/is/none.json}"), testing::HasSubstr("there are no files here"));
 }
@@ -223,6 +229,7 @@ TEST(ParseTrainingJob, TakesWhatItCanFromAPublishedFile) {
   EXPECT_EQ(job.recompute, Recompute::full);
   EXPECT_EQ(job.attention, AttentionKind::fused);
   EXPECT_EQ(job.batch.global, 64);
+  EXPECT_FALSE(job.parallel.sequence_parallel);
   EXPECT_EQ(parse(kSampled, {{"--zero 0", "zero", "0"}}).zero, 0);
   EXPECT_EQ(parse(kSampled, {{"--gpu a100", "gpu", "a100"}}).gpu.name, "a100-80gb-sxm");
 }

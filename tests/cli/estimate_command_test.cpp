@@ -1,0 +1,119 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "cli/run_lowgear.h"
+#include "core/json.h"
+#include "core/temporary_folder.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+ProgramResult run_estimate(const std::vector<std::string>& others) {
+  std::vector<std::string> arguments = {"estimate",       "--model", "llama-3-70b", "--gpu", "h100-sxm",
+                                        "--global-batch", "512",     "--seq",       "8192"};
+  arguments.insert(arguments.end(), others.begin(), others.end());
+  return run_lowgear(arguments);
+}
+
+TEST(Estimate, NeedsNoOtherFile) {
+  const ProgramResult result = run_estimate({"--gpus", "64", "--tp", "8", "--pp", "4"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out, StartsWith("llama-3-70b, 70.55 billion parameters, on 64 h100-sxm in nodes of 8\n"
+                                     "dp 2 x tp 8 x pp 4, sequence parallel, ZeRO 1, no recomputation"));
+  EXPECT_THAT(result.out, HasSubstr("\nestimated iteration  "));
+  EXPECT_THAT(result.out, HasSubstr("MFU "));
+  EXPECT_THAT(result.out, HasSubstr("\nestimated memory in GiB"));
+}
+
+TEST(Estimate, SaysFirstThatAJobDoesNotFitAndWhatWouldHelp) {
+  const ProgramResult result = run_estimate({"--gpus", "64", "--tp", "8", "--pp", "4", "--no-sequence-parallel"});
+  EXPECT_EQ(result.exit_code, 0) << "it is an answer";
+  EXPECT_THAT(result.out, StartsWith("OUT OF MEMORY: pipeline rank 0 needs "));
+  EXPECT_THAT(lines_of(result.out).at(0), testing::EndsWith("of it activations"));
+  EXPECT_THAT(result.out, HasSubstr("\n  with --recompute full "));
+  EXPECT_THAT(result.out, HasSubstr("\n  with --sequence-parallel "));
+  EXPECT_THAT(result.out, HasSubstr("GiB, which fits\n"));
+}
+
+TEST(Estimate, WritesOneObjectThatAddsUp) {
+  const ProgramResult result = run_estimate({"--gpus", "64", "--tp", "8", "--pp", "4", "--json"});
+  EXPECT_EQ(result.exit_code, 0);
+  const Json json = parse_json(result.out, "out");
+  EXPECT_EQ(json.begin().key(), "fits");
+  EXPECT_EQ(json["fits"], true);
+  EXPECT_TRUE(json["overflow"].is_null());
+  EXPECT_EQ(json["job"]["parameters"], 70'553'706'496);
+  EXPECT_EQ(json["job"]["parallel"]["dp"], 2);
+  const double time_s = json["iteration"]["time_s"];
+  EXPECT_GT(time_s, 0);
+  EXPECT_NEAR(512 * 8192 / time_s, json["iteration"]["tokens_per_s"], 1e-6);
+  double parts_s = 0;
+  for (const Json& part : json["iteration"]["breakdown"]["parts"]) parts_s += part["time_s"].get<double>();
+  EXPECT_NEAR(parts_s, time_s, 1e-6);
+  EXPECT_EQ(json["memory"]["ranks"].size(), 4U);
+  for (const Json& rank : json["memory"]["ranks"]) {
+    const double total = rank["total_bytes"];
+    EXPECT_LE(total, json["memory"]["capacity_bytes"].get<double>());
+    double sum = 0;
+    for (const char* part : {"weights", "gradients", "optimizer", "activations", "buffers", "fragmentation"}) {
+      sum += rank[std::string(part) + "_bytes"].get<double>();
+    }
+    EXPECT_DOUBLE_EQ(sum, total);
+  }
+}
+
+TEST(Estimate, TakesAJobFileAConfigBesideItAndOptionsBeforeBoth) {
+  const TemporaryFolder folder;
+  write_text(folder.path() / "config.json",
+             R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1600, "n_layer": 48, "n_head": 25,
+                 "n_positions": 1024})");
+  const std::string job = write_text(folder.path() / "job.yaml",
+                                     "model: config.json\ngpu: a100\ncluster: {gpus: 8}\nparallel: {pp: 4}\n"
+                                     "batch: {global: 64, sequence: 1024}\n");
+  const ProgramResult result = run_lowgear({"estimate", "--job", job, "--pp", "2", "--micro-batch", "4"});
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out, HasSubstr("config.json, 1.56 billion parameters, on 8 a100-80gb-sxm"));
+  EXPECT_THAT(result.out, HasSubstr("dp 4 x tp 1 x pp 2, ZeRO 1"));
+  EXPECT_THAT(result.out, HasSubstr("4 microbatches of 4"));
+  const std::string config = (folder.path() / "config.json").string();
+  EXPECT_EQ(run_lowgear({"estimate", "--model", config, "--gpu", "a100", "--global-batch", "8", "--seq", "128"}).err,
+            "");
+}
+
+/// What stands on standard error, of a run that ends with 2 and says nothing else.
+std::string refusal(const ProgramResult& result) {
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(lines_of(result.err).size(), 1U) << result.err;
+  return result.err;
+}
+
+TEST(Estimate, RefusesBadInputWithOneLine) {
+  EXPECT_THAT(refusal(run_estimate({"--tp", "7"})), HasSubstr("--tp 7: parallel.tp: 7 does not divide the 64 heads"));
+  EXPECT_THAT(refusal(run_estimate({"--tp", "seven"})), HasSubstr("--tp seven: parallel.tp: expected a whole number"));
+  EXPECT_THAT(refusal(run_estimate({"--gpus", "60", "--tp", "8"})), HasSubstr("60 GPUs are no multiple of 8"));
+  EXPECT_THAT(refusal(run_estimate({"--pp", "81"})), HasSubstr("81 stages are more than the 80 layers"));
+  EXPECT_THAT(refusal(run_estimate({"--schedule", "1f1c"})), HasSubstr("did you mean 1f1b?"));
+  EXPECT_THAT(refusal(run_estimate({"--dp", "99999999999999999999"})), HasSubstr("parallel.dp: expected a whole"));
+  EXPECT_THAT(refusal(run_lowgear({"estimate", "--gpu", "h100"})), HasSubstr("--model is missing"));
+  EXPECT_THAT(refusal(run_lowgear(
+                  {"estimate", "--model", "llama-3-80b", "--gpu", "h100", "--global-batch", "8", "--seq", "128"})),
+              HasSubstr("did you mean llama-3-8b?"));
+  EXPECT_THAT(refusal(run_lowgear({"estimate", "--job", "/nonexistent/job.yaml"})), HasSubstr("/nonexistent/job.yaml"));
+}
+
+TEST(Estimate, SaysWhereAJobFileIsWrong) {
+  const TemporaryFolder folder;
+  const std::string job = write_text(folder.path() / "job.yaml", "model: llama-3-8b\nGPU: a100\n");
+  EXPECT_THAT(refusal(run_lowgear({"estimate", "--job", job})), HasSubstr("job.yaml:2:1: \"GPU\" is no setting"));
+}
+
+}  // namespace
+}  // namespace lowgear
