@@ -28,20 +28,6 @@ ReportTimeline report_timeline(std::string label, const PipelineDag& dag, const 
   return result;
 }
 
-Plan plan_of_replay(std::string policy, const PlanningProblem& problem, const Timeline& timeline,
-                    std::span<const int> clocks_mhz) {
-  Plan plan;
-  plan.policy = std::move(policy);
-  plan.schedule = problem.schedule->name;
-  plan.microbatches = problem.dag->microbatches;
-  plan.deadline_s = timeline.time_s;
-  plan.time_s = timeline.time_s;
-  plan.energy_j = timeline.energy_j_total;
-  plan.ranks = planned_ops(*problem.dag, timeline, clocks_mhz);
-  plan.switches = count_switches(plan.ranks);
-  return plan;
-}
-
 Schedule schedule_of(const Plan& plan) {
   Schedule schedule{plan.schedule, 0, plan.microbatches, {}};
   for (const auto& ops : plan.ranks) {

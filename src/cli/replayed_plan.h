@@ -26,10 +26,6 @@ struct ReplayConditions {
 [[nodiscard]] ReportTimeline report_timeline(std::string label, const PipelineDag& dag, const Timeline& timeline,
                                              std::span<const int> clocks_mhz);
 
-/// A replay with its clocks as a plan whose deadline is its own time.
-[[nodiscard]] Plan plan_of_replay(std::string policy, const PlanningProblem& problem, const Timeline& timeline,
-                                  std::span<const int> clocks_mhz);
-
 /// The schedule that a plan follows, read off its ops.
 [[nodiscard]] Schedule schedule_of(const Plan& plan);
 

@@ -53,6 +53,21 @@ std::map<std::string, StoreContents> by_job(StoreContents all) {
   return sorted;
 }
 
+/// What Job::refused looks at: the documents of reports, nearly all of what is written, are not kept a second time.
+StoreChange needed_if_refused(const StoreChange& change) {
+  StoreChange kept{.jobs = {},
+                   .ranks = change.ranks,
+                   .reports = {},
+                   .plans = change.plans,
+                   .cells = change.cells,
+                   .decisions = change.decisions,
+                   .documents = change.documents};
+  for (const StoredReports& reports : change.reports) {
+    kept.reports.push_back({.job = reports.job, .rank = reports.rank, .document = {}});
+  }
+  return kept;
+}
+
 }  // namespace
 
 ControlPlane::ControlPlane(ControlPlaneEnvironment environment, ControlPlaneLimits limits)
@@ -180,8 +195,7 @@ void ControlPlane::write(Job& job, StoreChange change, Settled settled) {
     return;
   }
   ++of_job.writes;
-  StoreChange kept = change;
-  for (StoredReports& reports : kept.reports) reports.document = {};
+  StoreChange kept = needed_if_refused(change);
   environment_.store->write(std::move(change),
                             [this, id = job.id(), version = job.plan_version(), kept = std::move(kept),
                              settled = std::move(settled)](StoreOutcome outcome) {

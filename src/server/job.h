@@ -86,7 +86,6 @@ struct PlanningAnswer {
 /// What a call on a job has brought about, for its owner to carry out.
 struct JobChanges {
   StoreChange store;
-  bool new_plan = false;                 ///< ranks that wait for one are to be answered
   std::vector<JobIteration> iterations;  ///< completed; without reports
   std::vector<Json> decisions;
   bool summary_changed = false;

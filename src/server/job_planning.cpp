@@ -48,7 +48,6 @@ void Job::issue(PlanVersion version, double now_s) {
   texts_.emplace(issued);
   late_boundary_.reset();
   decide("plan", fmt::format("{}; from iteration {}", issued.reason, issued.from_iteration), now_s);
-  changes_.new_plan = true;
   changes_.summary_changed = true;
 }
 

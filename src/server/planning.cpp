@@ -101,7 +101,7 @@ struct JobPlanner::Impl {
   PipelineDag dag;
   StageProfile profile;
   std::vector<double> blocking_w;
-  double fastest_s = 0;  ///< of the job when no rank is slow
+  Replan unslowed;  ///< no rank is slow
 
   /// A pipeline with these slow stages.
   class Solved {
@@ -137,7 +137,7 @@ struct JobPlanner::Impl {
         dag(build_dag(model->schedule)),
         profile(filled_profile(model->measured, model->schedule.stages, model->clocks_mhz)),
         blocking_w(blocking_by_rank(model->measured, model->schedule)),
-        fastest_s(replan({}, 0).fastest_time_s) {}
+        unslowed(replan({}, 0)) {}
 
   [[nodiscard]] PlannerOptions planner_options() const {
     PlannerOptions options;
@@ -182,18 +182,7 @@ struct JobPlanner::Impl {
         .schedule = &model->schedule, .dag = &dag, .profile = &group.profile, .blocking_power_w = blocking_w};
     const std::vector<int> clocks_mhz = max_clocks_mhz(problem);
     const Timeline timeline = replay_clocks(problem, clocks_mhz);
-    Plan plan{.policy = "max",
-              .schedule = model->schedule.name,
-              .gpu_name = {},
-              .microbatches = model->schedule.microbatches,
-              .deadline_s = timeline.time_s,
-              .time_s = timeline.time_s,
-              .energy_j = timeline.energy_j_total,
-              .lower_bound_j = {},
-              .switches = 0,
-              .ranks = planned_ops(dag, timeline, clocks_mhz)};
-    plan.switches = count_switches(plan.ranks);
-    return plan;
+    return plan_of_replay("max", problem, timeline, clocks_mhz);
   }
 
   [[nodiscard]] std::vector<double> expected_compute(const Plan& plan) const {
@@ -213,7 +202,7 @@ struct JobPlanner::Impl {
     job.time_s = figures.time_s;
     job.energy_j = figures.energy_j * model->parallel.tp;
     job.fastest_time_s = replan.fastest_time_s;
-    job.full_clock_scale = replan.fastest_time_s / fastest_s;
+    job.full_clock_scale = replan.fastest_time_s / unslowed.fastest_time_s;
     job.plan_of_replica.assign(static_cast<std::size_t>(model->parallel.dp), 0);
     for (std::size_t group = 0; group < replan.groups.size(); ++group) {
       for (const int replica : replan.groups[group].replicas) {
@@ -274,7 +263,7 @@ struct JobPlanner::Impl {
       if (split.groups.size() == 1 || slowest_s <= deadline_s) break;
       deadline_s = slowest_s;
     }
-    (void)solve(replan({}, 0).groups.front());  // for the frontier
+    (void)solve(unslowed.groups.front());  // for the frontier
     JobPlan job = assembled(split, std::move(plans));
     job.note = std::move(note);
     return job;
@@ -287,7 +276,7 @@ JobPlanner::~JobPlanner() = default;
 JobPlan JobPlanner::plan(const PlanningConditions& conditions) {
   if (conditions.power) return impl_->within_cap(conditions);
   const Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);
-  (void)impl_->solve(impl_->replan({}, 0).groups.front());
+  (void)impl_->solve(impl_->unslowed.groups.front());
   std::vector<Plan> plans;
   for (const ReplicaGroup& group : split.groups) {
     plans.push_back(impl_->solve(group)->plan(split.deadline_s));

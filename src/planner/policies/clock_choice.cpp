@@ -78,6 +78,20 @@ Timeline replay_clocks(const PlanningProblem& problem, std::span<const int> cloc
   return replay(*problem.dag, costs_at_clocks(*problem.dag, *problem.profile, clocks_mhz), problem.blocking_power_w);
 }
 
+Plan plan_of_replay(std::string policy, const PlanningProblem& problem, const Timeline& timeline,
+                    std::span<const int> clocks_mhz) {
+  Plan plan;
+  plan.policy = std::move(policy);
+  plan.schedule = problem.schedule->name;
+  plan.microbatches = problem.dag->microbatches;
+  plan.deadline_s = timeline.time_s;
+  plan.time_s = timeline.time_s;
+  plan.energy_j = timeline.energy_j_total;
+  plan.ranks = planned_ops(*problem.dag, timeline, clocks_mhz);
+  plan.switches = count_switches(plan.ranks);
+  return plan;
+}
+
 CheapestInTime::CheapestInTime(const PlanningProblem& problem, std::optional<double> deadline_s)
     : problem_(&problem),
       graph_(*problem.dag),

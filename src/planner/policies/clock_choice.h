@@ -2,9 +2,11 @@
 
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
+#include "plan/plan.h"
 #include "planner/policy.h"
 #include "simulator/replay.h"
 
@@ -22,6 +24,10 @@ namespace lowgear {
 
 /// The replay of `clocks_mhz` (by op) on the problem's profile.
 [[nodiscard]] Timeline replay_clocks(const PlanningProblem& problem, std::span<const int> clocks_mhz);
+
+/// A replay of `clocks_mhz` as a plan whose deadline is its own time.
+[[nodiscard]] Plan plan_of_replay(std::string policy, const PlanningProblem& problem, const Timeline& timeline,
+                                  std::span<const int> clocks_mhz);
 
 /// Picks among whole-iteration candidates, given one by one, the one of least replayed energy that keeps a deadline.
 class CheapestInTime {
