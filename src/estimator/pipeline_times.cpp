@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "estimator/interleaved_times.h"
 #include "schedule/dag.h"
 #include "schedule/generators.h"
 #include "simulator/timing_graph.h"
@@ -139,6 +140,11 @@ class OneFOneB {
   std::vector<double> sent_s_;  ///< by rank: end of its last forward
 };
 
+/// Whether the interleaved schedule takes this many microbatches.
+bool has_equal_rounds(const PipelineCosts& costs) {
+  return costs.microbatches % std::max(1, costs.microbatches / costs.ranks) == 0;
+}
+
 }  // namespace
 
 double PipelineTimes::time_s() const { return *std::ranges::max_element(end_s); }
@@ -159,6 +165,9 @@ PipelineTimes replayed_times(const Schedule& schedule, const PipelineCosts& cost
 PipelineTimes pipeline_times(const std::string& schedule, const PipelineCosts& costs) {
   const bool plain = schedule == "1f1b" || (schedule == "interleaved" && costs.chunks == 1);
   if (plain) return OneFOneB(costs).run();
+  if (schedule == "interleaved" && costs.ranks > 1 && has_equal_rounds(costs)) {
+    return {interleaved_end_s(costs), busy_s(costs)};
+  }
   ScheduleRequest request{schedule, costs.ranks, costs.microbatches, costs.chunks, {}};
   for (int stage = 0; stage < costs.stages() && schedule == "envpipe"; ++stage) {
     const auto at = static_cast<std::size_t>(stage);

@@ -90,5 +90,34 @@ TEST(PipelineTimes, SteppingIsWhatReplayingGives) {
   }
 }
 
+TEST(PipelineTimes, SteppingInterleavedIsWhatReplayingGives) {
+  std::mt19937 random(11);
+  for (int trial = 0; trial < 200; ++trial) {
+    const int ranks = std::uniform_int_distribution(2, 7)(random);
+    const int chunks = std::uniform_int_distribution(2, 4)(random);
+    const int rounds = std::uniform_int_distribution(1, 20)(random);
+    const bool partial = trial % 5 == 0;
+    const int microbatches = partial ? std::uniform_int_distribution(1, ranks)(random) : rounds * ranks;
+    const PipelineCosts costs = random_costs(random, ranks, chunks, microbatches);
+    SCOPED_TRACE(testing::Message() << ranks << " ranks, " << chunks << " chunks, " << microbatches << " microbatches");
+    expect_same(pipeline_times("interleaved", costs),
+                replayed_times(interleaved_schedule(ranks, microbatches, chunks), costs));
+  }
+}
+
+TEST(PipelineTimes, EqualInterleavedStagesRepeatForLong) {
+  std::mt19937 random(3);
+  PipelineCosts costs = random_costs(random, 4, 3, 4000);
+  costs.forward_s.assign(12, 0.7);
+  costs.backward_s.assign(12, 1.9);
+  expect_same(pipeline_times("interleaved", costs), replayed_times(interleaved_schedule(4, 4000, 3), costs));
+}
+
+TEST(PipelineTimes, SchedulesWithoutAShortcutAreReplayed) {
+  const double time_s = pipeline_times("gpipe", equal_stages(4, 8, 1, 2)).time_s();
+  EXPECT_NEAR(time_s, 3.0 * (8 + 3), 1e-9);
+  EXPECT_LT(pipeline_times("zb-h1", equal_stages(4, 8, 1, 2)).time_s(), time_s);
+}
+
 }  // namespace
 }  // namespace lowgear
