@@ -76,7 +76,8 @@ bool is_hopper_or_later(std::string_view gpu) {
 
 /// Products. A100, GH200: forward products of the same samples (their backward ran on gradients near zero, which cost
 /// less power than those of training). H100, H200: bf16 products of 8192 x 8192 sustained at the power limit, as
-/// docs/hardware.md has measured: 680 and 663 TFLOP/s, which are 0.72 and 0.70 of the peak when the last wave is full.
+/// docs/hardware.md has measured: 680 and 663 TFLOP/s, and
+/// bench/gpu/kernel_rates.py the 60 products of transformers' shapes that the H100's share is the mean of.
 double matmul_peak(std::string_view gpu) {
   if (gpu == "h100-sxm") return 0.725;
   if (gpu == "h200-sxm") return 0.70;
@@ -92,8 +93,8 @@ KernelEfficiency kernel_efficiency(std::string_view gpu) {
   efficiency.matmul_peak = matmul_peak(gpu);
   efficiency.batched_product = hopper ? 0.80 : 0.65;
   // FlashAttention 2 on A100 (the same samples); cuDNN's on an H100 (bench/gpu/kernel_rates.py): causal, head width
-  // 128, sequences of 4k.
-  efficiency.attention = hopper ? PassShares{0.48, 0.38} : PassShares{0.55, 0.46};
+  // 128, sequences of 4k and 8k.
+  efficiency.attention = hopper ? PassShares{0.48, 0.37} : PassShares{0.55, 0.46};
   efficiency.memory = by_kind(hopper ? kHopper : kAmpere);
   return efficiency;
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 
 #include "estimator/pipeline_times.h"
+#include "estimator/rank_parameters.h"
 #include "estimator/stage_work.h"
 
 namespace lowgear {
@@ -213,71 +214,57 @@ struct RankTail {
 class Tail {
  public:
   Tail(const TrainingJob& job, const std::vector<StageEstimate>& stages, const CostSources& sources)
-      : job_(job), stages_(stages), sources_(sources), replicas_(replica_group(job)) {}
+      : job_(job),
+        stages_(stages),
+        sources_(sources),
+        parameters_(rank_parameters(job)),
+        replicas_(replica_group(job)),
+        expert_replicas_(expert_replica_group(job)) {}
 
-  [[nodiscard]] RankTail of_rank(int rank) const {
-    const Held held = held_by(rank);
-    RankTail tail;
-    tail.gradients_s = gradients_s(rank, held);
-    const double shards = job_.zero >= 1 ? replicas_.ranks : 1;
-    const Operator update{OperatorKind::optimizer,
-                          Pass::forward,
-                          {std::max<std::int64_t>(1, static_cast<std::int64_t>(held.parameters / shards)), 1, 1, 1},
-                          job_.dtype};
-    tail.optimizer_s = sources_.operators.cost(update).time_s() + weights_s(rank, held);
+  [[nodiscard]] RankTail of_rank(std::size_t rank) const {
+    const bool sharded = job_.zero >= 1;
+    const double updated =
+        sharded ? parameters_[rank].dense / replicas_.ranks + parameters_[rank].experts / expert_replicas_.ranks
+                : parameters_[rank].total();
+    const auto whole = std::max<std::int64_t>(1, static_cast<std::int64_t>(updated));
+    const Operator update{OperatorKind::optimizer, Pass::forward, {whole, 1, 1, 1}, job_.dtype};
+    RankTail tail{0, sources_.operators.cost(update).time_s()};
+    if (job_.zero >= 3) return tail;  // summed and gathered layer by layer, in the passes
+    tail.gradients_s = exposed_s(sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+                                 gradient_bytes(job_.dtype), rank, &StageEstimate::backward);
+    if (sharded) {
+      tail.optimizer_s += exposed_s(CollectiveKind::all_gather, bytes_of(job_.dtype), rank, &StageEstimate::forward);
+    }
     return tail;
   }
 
  private:
-  struct Held {
-    double parameters = 0;
-    std::int64_t layers = 0;
-  };
-
-  [[nodiscard]] Held held_by(int rank) const {
-    Held held;
-    for (int stage = rank; stage < static_cast<int>(stages_.size()); stage += job_.parallel.pp) {
-      const std::int64_t layers = stages_[static_cast<std::size_t>(stage)].layers;
-      const StageParameters parameters = stage_parameters(job_, stage, layers);
-      held.parameters += parameters.dense + parameters.experts;
-      held.layers += layers;
-    }
-    return held;
-  }
-
-  /// Time of a collective over the replicas that the pass of one microbatch does not hide; the last bucket never is.
-  [[nodiscard]] double exposed_s(CollectiveKind kind, double bytes, const Held& held, double pass_s) const {
-    const double time_s = sources_.collectives.cost(kind, bytes, replicas_).link_s;
+  /// Time of a collective over all replicas of the rank's parameters that its passes of one microbatch do not hide. The
+  /// last bucket, taken to be a layer's, is never hidden.
+  [[nodiscard]] double exposed_s(CollectiveKind kind, double bytes_each, std::size_t rank,
+                                 WorkCost StageEstimate::*pass) const {
+    const auto collective_s = [&](double parameters, const RankGroup& group) {
+      return sources_.collectives.cost(kind, parameters * bytes_each, group).link_s;
+    };
+    const double time_s =
+        collective_s(parameters_[rank].dense, replicas_) + collective_s(parameters_[rank].experts, expert_replicas_);
     if (!job_.overlap.gradients) return time_s;
-    const double last_bucket_s = time_s / static_cast<double>(std::max<std::int64_t>(1, held.layers));
-    return std::max(last_bucket_s, time_s - kHiddenShare * pass_s);
-  }
-
-  [[nodiscard]] double pass_s(int rank, WorkCost StageEstimate::*pass) const {
-    double sum = 0;
-    for (int stage = rank; stage < static_cast<int>(stages_.size()); stage += job_.parallel.pp) {
-      sum += (stages_[static_cast<std::size_t>(stage)].*pass).time_s();
+    double passes_s = 0;
+    std::int64_t layers = 0;
+    for (std::size_t stage = rank; stage < stages_.size(); stage += parameters_.size()) {
+      passes_s += (stages_[stage].*pass).time_s();
+      layers += stages_[stage].layers;
     }
-    return sum;
-  }
-
-  [[nodiscard]] double gradients_s(int rank, const Held& held) const {
-    if (replicas_.ranks == 1 || job_.zero >= 3) return 0;
-    const auto kind = job_.zero >= 1 ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
-    return exposed_s(kind, held.parameters * gradient_bytes(job_.dtype), held, pass_s(rank, &StageEstimate::backward));
-  }
-
-  /// Gathering the updated weights where ZeRO shards the update.
-  [[nodiscard]] double weights_s(int rank, const Held& held) const {
-    if (replicas_.ranks == 1 || job_.zero < 1 || job_.zero >= 3) return 0;
-    const double bytes = held.parameters * bytes_of(job_.dtype);
-    return exposed_s(CollectiveKind::all_gather, bytes, held, pass_s(rank, &StageEstimate::forward));
+    const double last_bucket_s = time_s / static_cast<double>(std::max<std::int64_t>(1, layers));
+    return std::max(last_bucket_s, time_s - kHiddenShare * passes_s);
   }
 
   const TrainingJob& job_;
   const std::vector<StageEstimate>& stages_;
   const CostSources& sources_;
+  std::vector<RankParameters> parameters_;
   RankGroup replicas_;
+  RankGroup expert_replicas_;
 };
 
 /// Sums of gradients end when the last rank's do; then all update together, since the gradients' norm is theirs.
@@ -285,9 +272,9 @@ void add_tail(const TrainingJob& job, const CostSources& sources, const Pipeline
               IterationEstimate& estimate) {
   const Tail tail(job, estimate.stages, sources);
   double summed_s = 0;
-  for (int rank = 0; rank < job.parallel.pp; ++rank) {
+  for (std::size_t rank = 0; rank < times.end_s.size(); ++rank) {
     const RankTail of_rank = tail.of_rank(rank);
-    summed_s = std::max(summed_s, times.end_s[static_cast<std::size_t>(rank)] + of_rank.gradients_s);
+    summed_s = std::max(summed_s, times.end_s[rank] + of_rank.gradients_s);
     estimate.optimizer_s = std::max(estimate.optimizer_s, of_rank.optimizer_s);
   }
   estimate.gradients_s = std::max(0.0, summed_s - estimate.pipeline_s);

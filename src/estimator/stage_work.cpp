@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 
+#include "estimator/rank_parameters.h"
+
 namespace lowgear {
 namespace {
 
@@ -255,22 +257,11 @@ void add_gradient_sums(BlockBuilder& block, const TrainingJob& job, double weigh
                  job.fused_gradient_sums ? kFusedShare : 1);
 }
 
-double layer_weights(const TrainingJob& job) {
-  const ParameterCounts counts = parameter_counts(job.model);
-  return static_cast<double>(counts.attention_per_layer + counts.mlp_per_layer) / job.parallel.tp +
-         static_cast<double>(counts.norms_per_layer) +
-         static_cast<double>(counts.experts_per_layer) / (job.parallel.tp * job.parallel.ep);
-}
-
-double table_weights(const TrainingJob& job) {
-  return static_cast<double>(padded_vocabulary(job)) / job.parallel.tp * static_cast<double>(job.model.hidden);
-}
-
 /// With ZeRO 3 each layer's weights are gathered before either pass and its gradients scattered after the backward,
 /// beside the layer's own computation.
 void add_sharded_weights(BlockBuilder& block, const TrainingJob& job) {
   if (job.zero < 3) return;
-  const double bytes = layer_weights(job) * bytes_of(type_of(job, OperatorKind::linear));
+  const double bytes = layer_parameters(job).total() * bytes_of(type_of(job, OperatorKind::linear));
   CollectiveUse gather{CollectiveKind::all_gather, bytes, replica_group(job), WorkPart::sharded_weights, -1, 1};
   if (job.overlap.gradients) gather.beside = kWholePass;
   CollectiveUse scatter = gather;
@@ -314,7 +305,7 @@ BlockWork layer_work(const TrainingJob& job) {
     block.work().forward.checkpoint_s = job.host.checkpoint_forward_s;
     block.work().recomputed.checkpoint_s = job.host.checkpoint_backward_s;
   }
-  add_gradient_sums(block, job, layer_weights(job));
+  add_gradient_sums(block, job, layer_parameters(job).total());
   add_sharded_weights(block, job);
   return block.work();
 }
@@ -327,7 +318,7 @@ BlockWork embedding_work(const TrainingJob& job) {
   const std::array<std::int64_t, 4> dims{shape.batch, shape.norm_sequence, shape.hidden, 1};
   if (job.model.positions == PositionKind::learned) block.add(WorkPart::embedding, OperatorKind::residual_add, dims);
   if (job.dropout > 0) block.add(WorkPart::embedding, OperatorKind::dropout, dims);
-  add_gradient_sums(block, job, table_weights(job));
+  add_gradient_sums(block, job, token_matrix_parameters(job));
   const bool split = job.parallel.sequence_parallel;
   const CollectiveUse sum{split ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
                           shape.activation_bytes,
@@ -352,7 +343,7 @@ BlockWork head_work(const TrainingJob& job) {
   const int product = block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, shape.hidden, vocabulary, 1});
   TensorCollectives(job, shape.activation_bytes).column(block, product, last_index(block.work().backward));
   block.add(WorkPart::cross_entropy, OperatorKind::cross_entropy, {shape.batch, shape.sequence, vocabulary, 1});
-  add_gradient_sums(block, job, table_weights(job));
+  add_gradient_sums(block, job, token_matrix_parameters(job));
   // The loss over parts of the vocabulary: maximum, sum of exponentials and the logit of the target, each in fp32.
   const CollectiveUse scalars{CollectiveKind::all_reduce,
                               4.0 * static_cast<double>(shape.tokens),
@@ -374,6 +365,10 @@ RankGroup replica_group(const TrainingJob& job) {
   return strided_group(job, job.parallel.dp * job.parallel.cp, job.parallel.tp);
 }
 
+RankGroup expert_replica_group(const TrainingJob& job) {
+  return strided_group(job, job.parallel.dp * job.parallel.cp / job.parallel.ep, job.parallel.tp * job.parallel.ep);
+}
+
 RankGroup neighbour_group(const TrainingJob& job, int stage) {
   const std::int64_t per_stage = std::int64_t{job.parallel.tp} * job.parallel.cp * job.parallel.dp;
   const std::int64_t from = stage % job.parallel.pp * per_stage;
@@ -392,25 +387,6 @@ std::vector<CollectiveUse> message_work(const TrainingJob& job, int stage) {
     work.push_back({CollectiveKind::all_gather, bytes, tensor_group(job), WorkPart::pipeline});
   }
   return work;
-}
-
-StageParameters stage_parameters(const TrainingJob& job, int stage, std::int64_t layers) {
-  const ParameterCounts counts = parameter_counts(job.model);
-  const int tp = job.parallel.tp;
-  const auto of_layers = [layers](std::int64_t count) {
-    return static_cast<double>(layers) * static_cast<double>(count);
-  };
-  StageParameters held;
-  held.dense = of_layers(counts.attention_per_layer + counts.mlp_per_layer) / tp + of_layers(counts.norms_per_layer);
-  held.experts = of_layers(counts.experts_per_layer) / (tp * job.parallel.ep);
-  const int last = job.parallel.pp * job.parallel.virtual_stages - 1;
-  if (stage == 0) held.dense += static_cast<double>(counts.embedding) / tp;
-  if (stage == last) {
-    held.dense += static_cast<double>(counts.head) / tp;
-    // A tied output matrix has a copy of its own on the last stage.
-    if (job.model.tied_embeddings && last > 0) held.dense += static_cast<double>(counts.embedding) / tp;
-  }
-  return held;
 }
 
 }  // namespace lowgear

@@ -78,18 +78,12 @@ struct BlockWork {
 [[nodiscard]] RankGroup expert_group(const TrainingJob& job);
 /// Replicas of the same weights: dp times cp.
 [[nodiscard]] RankGroup replica_group(const TrainingJob& job);
+/// Replicas of the same experts: dp times cp over ep.
+[[nodiscard]] RankGroup expert_replica_group(const TrainingJob& job);
 /// Two ranks that pass activations from virtual stage `stage` to the next one.
 [[nodiscard]] RankGroup neighbour_group(const TrainingJob& job, int stage);
 
 /// What passes the activations of one microbatch from virtual stage `stage` to the next, or their gradients back.
 [[nodiscard]] std::vector<CollectiveUse> message_work(const TrainingJob& job, int stage);
-
-/// Parameters that one rank holds of a virtual stage before any ZeRO, experts counted apart since fewer ranks share
-/// them.
-struct StageParameters {
-  double dense = 0;
-  double experts = 0;
-};
-[[nodiscard]] StageParameters stage_parameters(const TrainingJob& job, int stage, std::int64_t layers);
 
 }  // namespace lowgear
