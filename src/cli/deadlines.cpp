@@ -16,7 +16,7 @@ constexpr double kPercent = 100;
 
 }  // namespace
 
-void add_deadline_options(CLI::App& app, DeadlineArguments& arguments) {
+void add_single_deadline_options(CLI::App& app, DeadlineArguments& arguments) {
   CLI::Option* deadline = add_number(app, "--deadline", {0, kMaxTimeS}, into(arguments.deadline_s),
                                      "One plan, for an iteration time of at most this many seconds");
   CLI::Option* slowdown =
@@ -25,13 +25,17 @@ void add_deadline_options(CLI::App& app, DeadlineArguments& arguments) {
   CLI::Option* straggler =
       add_number(app, "--straggler", {1, kMaxFactor}, into(arguments.straggler_factor),
                  "One plan, for waiting for a straggler that takes FACTOR x T_min: deadline min(FACTOR x T_min, T*)");
+  straggler->type_name("FACTOR");
+  deadline->type_name("SECONDS")->excludes(slowdown)->excludes(straggler);
+  slowdown->type_name("PERCENT")->excludes(straggler);
+}
+
+void add_deadline_options(CLI::App& app, DeadlineArguments& arguments) {
+  add_single_deadline_options(app, arguments);
   CLI::Option* plans =
       add_whole_number(app, "--plans", {1, kMaxPlans}, into(arguments.plans),
                        "So many plans, evenly from T_min to T*, the time of least energy (default 20)");
-  straggler->type_name("FACTOR");
-  deadline->type_name("SECONDS")->excludes(slowdown)->excludes(straggler)->excludes(plans);
-  slowdown->type_name("PERCENT")->excludes(straggler)->excludes(plans);
-  straggler->excludes(plans);
+  for (const char* single : {"--deadline", "--slowdown", "--straggler"}) app.get_option(single)->excludes(plans);
 }
 
 std::optional<double> single_deadline_s(const DeadlineArguments& arguments, double fastest_s, double slowest_s) {

@@ -15,6 +15,8 @@ struct DeadlineArguments {
   std::optional<int> plans;
 };
 
+/// `--deadline`, `--slowdown` and `--straggler`, which exclude each other.
+void add_single_deadline_options(CLI::App& app, DeadlineArguments& arguments);
 /// `--deadline`, `--slowdown`, `--straggler` and `--plans`, which exclude each other.
 void add_deadline_options(CLI::App& app, DeadlineArguments& arguments);
 

@@ -37,6 +37,7 @@ struct Verb {
 [[nodiscard]] VerbAction declare_simulate(CLI::App& app);
 [[nodiscard]] VerbAction declare_compare(CLI::App& app);
 [[nodiscard]] VerbAction declare_estimate(CLI::App& app);
+[[nodiscard]] VerbAction declare_search(CLI::App& app);
 [[nodiscard]] VerbAction declare_inspect(CLI::App& app);
 [[nodiscard]] VerbAction declare_schedule(CLI::App& app);
 [[nodiscard]] VerbAction declare_report(CLI::App& app);

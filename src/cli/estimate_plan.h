@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/deadlines.h"
+#include "cli/price_arguments.h"
+#include "core/json.h"
+#include "core/progress.h"
+#include "estimator/iteration_estimate.h"
+#include "estimator/planned_job.h"
+#include "estimator/training_job.h"
+
+namespace lowgear {
+
+/// What `lowgear estimate --plan` is asked for.
+struct EstimatePlanArguments {
+  DeadlineArguments deadline;  ///< `plans` is not used
+  std::string policy;          ///< empty: Lowgear's own planner
+  PriceArguments prices;
+};
+
+/// `--deadline`, `--slowdown`, `--straggler`, `--policy`, `--gpu-hour`, `--kwh`, `--co2`; all go with `--plan`.
+void add_estimate_plan_options(CLI::App& app, EstimatePlanArguments& arguments, CLI::Option* plan);
+
+/// One way to clock the job.
+struct ClockedJob {
+  std::string name;   ///< `full clocks`, `no later`, ...
+  std::string basis;  ///< `estimated`, `planned`, `replayed`
+  JobFigures figures;
+};
+
+/// What clocks make of a job, from estimates alone. One iteration of all GPUs.
+struct PlannedEstimate {
+  std::vector<ClockedJob> rows;      ///< full clocks first
+  std::vector<JobFigures> frontier;  ///< vertices, fastest first
+  std::string note;                  ///< of the policy; may be empty
+};
+
+/// Throws InputError when the deadline cannot be met, or where there is no such policy.
+[[nodiscard]] PlannedEstimate plan_estimate(const TrainingJob& job, const IterationEstimate& estimate,
+                                            const EstimatePlanArguments& arguments, Progress& progress);
+
+/// What to do with an emitted profile: the command that plans on it.
+[[nodiscard]] std::string emitted_profile_note(const TrainingJob& job, const std::string& path);
+
+[[nodiscard]] std::string planned_text(const PlannedEstimate& planned, int gpus, const PriceArguments& prices);
+[[nodiscard]] Json planned_json(const PlannedEstimate& planned, int gpus, const PriceArguments& prices);
+
+}  // namespace lowgear

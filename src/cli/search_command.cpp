@@ -1,0 +1,100 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <thread>
+
+#include "cli/job_input.h"
+#include "cli/options.h"
+#include "cli/progress_bar.h"
+#include "cli/search_run.h"
+#include "cli/search_text.h"
+#include "cli/verbs.h"
+#include "core/error.h"
+
+namespace lowgear {
+namespace {
+
+constexpr auto kObjectives = std::to_array<std::string_view>({"time", "energy", "cost"});
+constexpr int kMaxTop = 1000;
+constexpr int kMaxThreads = 1024;
+constexpr int kMaxVirtualStages = 1024;
+constexpr int kMaxMicroBatch = 1 << 20;
+
+struct SearchArguments {
+  JobArguments job;
+  PriceArguments prices;
+  std::optional<int> gpus;
+  SearchLimits limits;
+  SearchObjective objective = SearchObjective::time;
+  int top = 10;
+  std::optional<int> threads;
+  bool json = false;
+};
+
+/// Options of a job that a search chooses, or takes as its own.
+constexpr auto kChosenOptions = std::to_array<const char*>(
+    {"--gpus", "--nodes", "--tp", "--pp", "--dp", "--virtual-stages", "--ep", "--cp", "--micro-batch", "--recompute",
+     "--zero", "--schedule", "--sequence-parallel", "--no-sequence-parallel"});
+
+void require_prices(const SearchArguments& arguments) {
+  if (arguments.objective != SearchObjective::cost || arguments.prices.any_cost()) return;
+  throw InputError("--objective cost: say what a GPU hour (--gpu-hour) or a kWh (--kwh) costs");
+}
+
+SearchRequest request_of(const SearchArguments& arguments) {
+  require_prices(arguments);
+  if (!arguments.gpus) throw InputError("--gpus is missing: how many GPUs there are");
+  SearchRequest request;
+  request.job = load_job(arguments.job);
+  request.limits = arguments.limits;
+  request.limits.gpus = *arguments.gpus;
+  request.objective = arguments.objective;
+  request.prices = arguments.prices.prices();
+  request.top = arguments.top;
+  request.threads = arguments.threads.value_or(static_cast<int>(std::max(1U, std::thread::hardware_concurrency())));
+  return request;
+}
+
+ExitCode run_search_command(const SearchArguments& arguments, Console& console) {
+  const SearchRequest request = request_of(arguments);
+  std::optional<ProgressBar> progress(std::in_place);
+  const SearchReportData found = run_search(request, *progress);
+  progress.reset();
+  if (arguments.json) {
+    console.print_json(search_json(request, arguments.prices, found));
+  } else {
+    console.print(search_text(request, arguments.prices, found));
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+VerbAction declare_search(CLI::App& app) {
+  auto arguments = std::make_shared<SearchArguments>();
+  add_job_options(app, arguments->job);
+  for (const char* option : kChosenOptions) app.remove_option(app.get_option(option));
+  add_whole_number(app, "--gpus", {1, kMaxJobGpus}, into(arguments->gpus), "GPUs to divide the job among");
+  add_choice(
+      app, "--objective", kObjectives,
+      [arguments](std::size_t place) { arguments->objective = static_cast<SearchObjective>(place); },
+      "What is to be least: time, energy of a plan that costs no time, or its cost (default time)");
+  add_whole_number(app, "--top", {1, kMaxTop}, into(arguments->top), "Layouts to plan and show (default 10)");
+  add_price_options(app, arguments->prices);
+  app.add_flag("--tp-across-nodes", arguments->limits.tensor_across_nodes,
+               "Also try more tensor parallel ranks than a node has GPUs");
+  add_whole_number(app, "--max-virtual-stages", {1, kMaxVirtualStages}, into(arguments->limits.max_virtual_stages),
+                   "Most virtual stages of a rank to try (default 8)");
+  add_whole_number(app, "--max-cp", {1, kMaxJobGpus}, into(arguments->limits.max_context_parallel),
+                   "Most context parallel ranks to try (default 8)");
+  add_whole_number(app, "--max-micro-batch", {1, kMaxMicroBatch}, into(arguments->limits.max_micro_batch),
+                   "Most sequences of a microbatch to try (default 16)");
+  add_whole_number(app, "--threads", {1, kMaxThreads}, into(arguments->threads),
+                   "Threads to estimate on (default all cores)");
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_search_command(*arguments, console); };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/price_arguments.h"
+#include "core/progress.h"
+#include "estimator/planned_job.h"
+#include "estimator/search.h"
+
+namespace lowgear {
+
+/// What `lowgear search` looks for.
+struct SearchRequest {
+  TrainingJob job;  ///< its layout is not looked at
+  SearchLimits limits;
+  SearchObjective objective = SearchObjective::time;
+  Prices prices;
+  int top = 10;
+  int threads = 1;
+};
+
+/// A layout among the best, planned in full.
+struct PlannedLayout {
+  SearchResult result;
+  JobFigures full_clocks;
+  JobFigures no_later;      ///< the plan that takes no longer
+  JobFigures least_energy;  ///< the plan at T*
+};
+
+/// What a search has found. All of it is *estimated*; plans are *planned* on estimated values.
+struct SearchReportData {
+  std::vector<SearchResult> results;  ///< that fit, best first
+  std::vector<std::size_t> pareto;    ///< indices into `results`, fastest first
+  std::vector<PlannedLayout> best;    ///< the first of `results`
+  std::size_t rival = 0;              ///< index of the best with another tp or pp than the winner; 0: there is none
+  std::vector<TimeDifference> why;    ///< the winner's time against the rival's
+  std::int64_t layouts = 0;           ///< that the job's rules allow
+  std::int64_t invalid = 0;           ///< that they do not
+  std::int64_t too_large = 0;         ///< that do not fit into memory
+  double evaluate_s = 0;              ///< wall clock, all threads
+};
+
+/// Evaluates every layout on `threads` threads, and plans the best. Throws InputError where no layout fits, and what
+/// `progress` throws to stop.
+[[nodiscard]] SearchReportData run_search(const SearchRequest& request, Progress& progress);
+
+}  // namespace lowgear
