@@ -1,6 +1,7 @@
 #include "trainer/sampler/gpu_observer.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "client/gpu_choice.h"
 #include "core/monotonic_clock.h"
@@ -14,7 +15,7 @@ constexpr double kSettle_s = 0.3;
 
 long runs_in(double time_s, double run_s) {
   constexpr double kMostRuns = 1e7;
-  return static_cast<long>(std::clamp(time_s / std::max(run_s, 1e-9), 1.0, kMostRuns));
+  return static_cast<long>(std::clamp(std::ceil(time_s / std::max(run_s, 1e-9)), 1.0, kMostRuns));
 }
 
 /// Seconds that so many runs take.

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/error.h"
 #include "trainer/sampler/operator_workload.h"
 #include "trainer/sampler/sampling_run.h"
 
@@ -27,6 +28,12 @@ struct OperatorSamples {
 OperatorSamples open_samples(const SamplingRun& run, SampledOperator op) {
   const SamplingOptions& options = run.options;
   const auto whole = plan_samples(op, options.type, options.grid, options.energy_points);
+  if (whole.empty()) {
+    throw InputError(fmt::format(
+        "{}: no sizes of the grid can be divided and are within bounds (docs/sampling.md); give others, or other "
+        "operators",
+        describe(op).name));
+  }
   std::vector<PlannedSample> plan = part_of<PlannedSample>(whole, options.part);
   std::vector<std::vector<std::int64_t>> cells;
   for (const PlannedSample& sample : plan) cells.push_back(shape_cells(op, sample.shape));

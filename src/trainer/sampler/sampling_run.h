@@ -24,7 +24,7 @@ struct SamplingRun {
   std::function<bool()> asked_to_end;  ///< a signal, or the time limit
 
   /// The median of the repeats of one pass, timed behind `before_each`. As many repeats as `options` say at most, fewer
-  /// where they take long.
+  /// where they take long. `agree` gives the largest of what the ranks say, so that all repeat as often.
   [[nodiscard]] PassSample time_pass(const TimedWork& work, const std::function<double(double)>& agree) const;
 };
 
