@@ -125,7 +125,10 @@ double layer_workspace_bytes(const TrainingJob& job) {
 }
 
 double head_workspace_bytes(const TrainingJob& job) {
-  return (activation_bytes(job.dtype) + kFp32Bytes) * logits_of_rank(job);
+  // PyTorch's own loss, which goes with its FSDP, makes the gradients of the loss's and of the softmax's input one
+  // after the other; Megatron's writes one over the probabilities.
+  const double gradients = job.zero == 3 ? 2 : 1;
+  return (activation_bytes(job.dtype) + gradients * kFp32Bytes) * logits_of_rank(job);
 }
 
 }  // namespace lowgear
