@@ -14,7 +14,7 @@
 namespace lowgear {
 
 /// What a window in which something ran again and again says about one run of it. Nothing flushes the cache there.
-struct EnergySample {
+struct SampledEnergy {
   double energy_j = 0;
   double error_j = 0;    ///< of the energy, as +-: what the counter's steps leave open
   double window_us = 0;  ///< time of a run: the window's by the number of runs
@@ -27,7 +27,7 @@ struct PassSample {
   double spread_us = 0;    ///< distance between the quartiles
   int repeats = 0;
   std::optional<double> clock_mhz;  ///< SM clock while the repeats ran
-  std::optional<EnergySample> energy;
+  std::optional<SampledEnergy> energy;
 };
 
 struct SampleRow {

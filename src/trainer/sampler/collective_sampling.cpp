@@ -111,14 +111,14 @@ class CollectiveSampler {
       done_ += begins.back();
     }
     for (std::size_t i = 0; i < plans.size(); ++i) {
-      SampleFile* file = files.empty() ? nullptr : &files[i].file;
+      SampleWriter* file = files.empty() ? nullptr : &files[i].file;
       sample_rest(run_->options.collectives[i], std::span(plans[i]).subspan(begins[i]), file);
     }
     return files;
   }
 
  private:
-  [[nodiscard]] SampleFile open_file(SampledCollective collective, const std::vector<PlannedMessage>& plan) const {
+  [[nodiscard]] SampleWriter open_file(SampledCollective collective, const std::vector<PlannedMessage>& plan) const {
     std::vector<std::vector<std::int64_t>> cells;
     for (const PlannedMessage& message : plan) cells.push_back({message.elements, nodes_, gpus_per_node_});
     const std::string_view library = run_->options.gpu ? "nccl" : "gloo";
@@ -129,7 +129,7 @@ class CollectiveSampler {
   }
 
   /// All ranks go through the same messages and end behind the same one.
-  void sample_rest(SampledCollective collective, std::span<const PlannedMessage> plan, SampleFile* file) {
+  void sample_rest(SampledCollective collective, std::span<const PlannedMessage> plan, SampleWriter* file) {
     for (const PlannedMessage& message : plan) {
       if (ranks_->largest(run_->asked_to_end() ? 1 : 0) > 0) return;
       const PassSample sample = sample_message(collective, message);

@@ -45,7 +45,7 @@ std::optional<double> GpuObserver::clock_mhz() {
   }
 }
 
-std::optional<EnergySample> GpuObserver::energy_of(const RepeatedWork& work, double run_s, double window_s) {
+std::optional<SampledEnergy> GpuObserver::energy_of(const RepeatedWork& work, double run_s, double window_s) {
   const long settling_runs = runs_in(kSettle_s, run_s);
   const double settled_run_s = work.agree(run_all(work, settling_runs) / static_cast<double>(settling_runs));
   const long runs = runs_in(window_s, settled_run_s);
@@ -54,10 +54,10 @@ std::optional<EnergySample> GpuObserver::energy_of(const RepeatedWork& work, dou
   const double time_s = run_all(work, runs);
   const GpuMeasurement measured = meter_.end(window).gpus.front();
   if (!measured.energy_j) return std::nullopt;
-  return EnergySample{.energy_j = *measured.energy_j / count,
-                      .error_j = measured.energy_uncertainty_j.value_or(0) / count,
-                      .window_us = time_s / count * 1e6,
-                      .clock_mhz = measured.mean_sm_clock_mhz};
+  return SampledEnergy{.energy_j = *measured.energy_j / count,
+                       .error_j = measured.energy_uncertainty_j.value_or(0) / count,
+                       .window_us = time_s / count * 1e6,
+                       .clock_mhz = measured.mean_sm_clock_mhz};
 }
 
 }  // namespace lowgear

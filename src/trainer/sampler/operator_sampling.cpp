@@ -18,7 +18,7 @@ double itself(double value) { return value; }
 struct OperatorSamples {
   SampledOperator op;
   std::vector<PlannedSample> plan;
-  SampleFile file;
+  SampleWriter file;
 
   [[nodiscard]] double done_share() const {
     return static_cast<double>(file.next()) / static_cast<double>(file.planned());
@@ -39,7 +39,7 @@ OperatorSamples open_samples(const SamplingRun& run, SampledOperator op) {
   for (const PlannedSample& sample : plan) cells.push_back(shape_cells(op, sample.shape));
   const auto path =
       std::filesystem::path(options.folder) / operator_file(run.device.name(), op, options.type, options.part);
-  return {op, std::move(plan), SampleFile(path, SampleFormat::of(op), std::move(cells))};
+  return {op, std::move(plan), SampleWriter(path, SampleFormat::of(op), std::move(cells))};
 }
 
 PassSample sample_pass(const SamplingRun& run, const OperatorWorkload& workload, int pass, bool energy) {

@@ -53,7 +53,7 @@ void write_record(const std::filesystem::path& folder, const SamplingRecord& rec
 std::string summary_text(const std::vector<SampledFile>& files) {
   std::string text;
   for (const SampledFile& sampled : files) {
-    const SampleFile& file = sampled.file;
+    const SampleWriter& file = sampled.file;
     text += fmt::format("{:<28} {:>5} of {} rows, {} new", sampled.name, file.rows(), file.planned(), file.new_rows());
     if (file.skipped() > 0) text += fmt::format(", {} did not fit into memory", file.skipped());
     text += fmt::format("  {}\n", file.path().string());
@@ -66,7 +66,7 @@ Json summary_json(const SamplingRecord& record, const std::vector<SampledFile>& 
   json["complete"] = std::ranges::all_of(files, [](const SampledFile& sampled) { return sampled.file.done(); });
   json["files"] = Json::array();
   for (const SampledFile& sampled : files) {
-    const SampleFile& file = sampled.file;
+    const SampleWriter& file = sampled.file;
     json["files"].push_back({{"name", sampled.name},
                              {"path", file.path().string()},
                              {"planned", file.planned()},

@@ -10,7 +10,7 @@
 #include "client/rank_environment.h"
 #include "sampling/sampling_options.h"
 #include "trainer/sampler/gpu_observer.h"
-#include "trainer/sampler/sample_file.h"
+#include "trainer/sampler/sample_writer.h"
 #include "trainer/sampler/sampling_device.h"
 
 namespace lowgear {
@@ -31,7 +31,7 @@ struct SamplingRun {
 /// A file that a run wrote, and what became of it.
 struct SampledFile {
   std::string name;  ///< of the operator or collective
-  SampleFile file;
+  SampleWriter file;
 };
 
 /// Samples operators in this process. `on_row` is called behind each row, or a point that was skipped, with what is

@@ -1,4 +1,4 @@
-#include "trainer/sampler/sample_file.h"
+#include "trainer/sampler/sample_writer.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,9 +17,9 @@ using ::testing::HasSubstr;
 
 using Plan = std::vector<std::vector<std::int64_t>>;
 
-class SampleFileTest : public ::testing::Test {
+class SampleWriterTest : public ::testing::Test {
  protected:
-  [[nodiscard]] SampleFile open() const { return {path, SampleFormat::of(SampledOperator::optimizer), plan}; }
+  [[nodiscard]] SampleWriter open() const { return {path, SampleFormat::of(SampledOperator::optimizer), plan}; }
   static std::vector<PassSample> passes() {
     return {{.duration_us = 5, .spread_us = 1, .repeats = 3, .clock_mhz = {}, .energy = {}}};
   }
@@ -33,14 +33,14 @@ class SampleFileTest : public ::testing::Test {
   Plan plan = {{10}, {20}, {30}};
 };
 
-TEST_F(SampleFileTest, GoesOnWhereItWasClosed) {
+TEST_F(SampleWriterTest, GoesOnWhereItWasClosed) {
   {
-    SampleFile file = open();
+    SampleWriter file = open();
     EXPECT_EQ(file.next(), 0U);
     file.append(passes());
   }
   {
-    SampleFile file = open();
+    SampleWriter file = open();
     EXPECT_EQ(file.next(), 1U);
     EXPECT_EQ(file.rows(), 1U);
     EXPECT_EQ(file.new_rows(), 0U);
@@ -54,9 +54,9 @@ TEST_F(SampleFileTest, GoesOnWhereItWasClosed) {
   EXPECT_EQ(lines(), 3U);
 }
 
-TEST_F(SampleFileTest, CutsOffALineThatWasNotFinished) {
+TEST_F(SampleWriterTest, CutsOffALineThatWasNotFinished) {
   {
-    SampleFile file = open();
+    SampleWriter file = open();
     file.append(passes());
   }
   const std::string whole = read_file(path);
@@ -65,22 +65,22 @@ TEST_F(SampleFileTest, CutsOffALineThatWasNotFinished) {
   EXPECT_TRUE(read_file(path).starts_with(whole + "20,5,"));
 }
 
-TEST_F(SampleFileTest, BeginsAnewWhenTheHeaderWasNotFinished) {
+TEST_F(SampleWriterTest, BeginsAnewWhenTheHeaderWasNotFinished) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream(path) << "params,dur(";
   EXPECT_EQ(open().next(), 0U);
   EXPECT_EQ(read_file(path), SampleFormat::of(SampledOperator::optimizer).header());
 }
 
-TEST_F(SampleFileTest, LeavesAnothersFileAsItIs) {
+TEST_F(SampleWriterTest, LeavesAnothersFileAsItIs) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream(path) << "no samples";
   EXPECT_THROW((void)open(), InputError);
   EXPECT_EQ(read_file(path), "no samples");
 }
 
-TEST_F(SampleFileTest, IsWrittenByOneAlone) {
-  std::optional<SampleFile> first(open());
+TEST_F(SampleWriterTest, IsWrittenByOneAlone) {
+  std::optional<SampleWriter> first(open());
   try {
     (void)open();
     FAIL();
@@ -91,7 +91,7 @@ TEST_F(SampleFileTest, IsWrittenByOneAlone) {
   EXPECT_NO_THROW((void)open());
 }
 
-TEST_F(SampleFileTest, SaysWhatCannotBeWritten) {
+TEST_F(SampleWriterTest, SaysWhatCannotBeWritten) {
   path = "/dev/null/operator/samples.csv";
   EXPECT_THROW((void)open(), InputError);
 }

@@ -10,14 +10,14 @@ namespace lowgear {
 
 /// A file of samples that is written row by row and goes on where it was left. Rows are whole whenever the process
 /// ends.
-class SampleFile {
+class SampleWriter {
  public:
   /// Opens the file, or makes it with its folders; a last line that was not finished is cut off. Throws InputError when
   /// another process writes it, when it cannot be written, and as resume() does.
-  SampleFile(const std::filesystem::path& path, SampleFormat format, std::vector<std::vector<std::int64_t>> plan);
-  ~SampleFile();
-  SampleFile(SampleFile&& other) noexcept;
-  SampleFile& operator=(SampleFile&&) = delete;
+  SampleWriter(const std::filesystem::path& path, SampleFormat format, std::vector<std::vector<std::int64_t>> plan);
+  ~SampleWriter();
+  SampleWriter(SampleWriter&& other) noexcept;
+  SampleWriter& operator=(SampleWriter&&) = delete;
 
   [[nodiscard]] const std::filesystem::path& path() const { return path_; }
   [[nodiscard]] std::size_t planned() const { return plan_.size(); }

@@ -1,4 +1,4 @@
-#include "trainer/sampler/sample_file.h"
+#include "trainer/sampler/sample_writer.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -48,7 +48,7 @@ void write_all(int descriptor, const fs::path& path, std::string_view text) {
 
 }  // namespace
 
-SampleFile::SampleFile(const fs::path& path, SampleFormat format, std::vector<std::vector<std::int64_t>> plan)
+SampleWriter::SampleWriter(const fs::path& path, SampleFormat format, std::vector<std::vector<std::int64_t>> plan)
     : path_(path), format_(std::move(format)), plan_(std::move(plan)), descriptor_(open_alone(path)) {
   try {
     const ResumePoint point = resume(format_, read_file(path), path.string(), plan_);
@@ -63,11 +63,11 @@ SampleFile::SampleFile(const fs::path& path, SampleFormat format, std::vector<st
   }
 }
 
-SampleFile::~SampleFile() {
+SampleWriter::~SampleWriter() {
   if (descriptor_ >= 0) ::close(descriptor_);
 }
 
-SampleFile::SampleFile(SampleFile&& other) noexcept
+SampleWriter::SampleWriter(SampleWriter&& other) noexcept
     : path_(std::move(other.path_)),
       format_(std::move(other.format_)),
       plan_(std::move(other.plan_)),
@@ -77,14 +77,14 @@ SampleFile::SampleFile(SampleFile&& other) noexcept
       new_rows_(other.new_rows_),
       skipped_(other.skipped_) {}
 
-void SampleFile::append(std::vector<PassSample> passes) {
+void SampleWriter::append(std::vector<PassSample> passes) {
   write_all(descriptor_, path_, format_.row({.shape = plan_.at(next_), .passes = std::move(passes)}));
   ++next_;
   ++rows_;
   ++new_rows_;
 }
 
-void SampleFile::skip() {
+void SampleWriter::skip() {
   ++next_;
   ++skipped_;
 }
