@@ -70,12 +70,12 @@ struct Overlap {
 [[nodiscard]] std::string_view name(AttentionKind attention);
 
 /// Time that the framework takes on the CPU to issue work, which passes when the GPU would be done sooner. Defaults are
-/// those of a transformer layer in eager PyTorch 2.11 (bench/gpu/host_costs.py, measured on the host of an H100).
+/// those of a transformer layer in eager PyTorch 2.11: means of two runs of bench/gpu/host_costs.py on hosts of H100s.
 struct HostCosts {
-  double operator_s = 35e-6;               ///< of an Operator: some calls of the framework
-  double collective_s = 110e-6;            ///< of a collective
-  double checkpoint_forward_s = 0.35e-3;   ///< of keeping a layer's input alone, beside what the layer takes
-  double checkpoint_backward_s = 1.05e-3;  ///< of preparing to compute a layer again
+  double operator_s = 45e-6;               ///< of an Operator: some calls of the framework
+  double collective_s = 90e-6;             ///< of a collective
+  double checkpoint_forward_s = 0.22e-3;   ///< of keeping a layer's input alone, beside what the layer takes
+  double checkpoint_backward_s = 0.73e-3;  ///< of preparing to compute a layer again
 };
 
 /// A training job before it has a GPU.
