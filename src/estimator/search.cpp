@@ -142,7 +142,8 @@ std::string options_of(const SearchLayout& layout) {
   if (parallel.virtual_stages > 1) text += fmt::format(" --virtual-stages {}", parallel.virtual_stages);
   if (parallel.ep > 1) text += fmt::format(" --ep {}", parallel.ep);
   if (parallel.cp > 1) text += fmt::format(" --cp {}", parallel.cp);
-  if (parallel.sequence_parallel) text += " --sequence-parallel";
+  // With tensor parallelism a job has it unless told otherwise.
+  if (parallel.tp > 1) text += parallel.sequence_parallel ? " --sequence-parallel" : " --no-sequence-parallel";
   return text + fmt::format(" --micro-batch {} --recompute {} --zero {}", layout.micro_batch, name(layout.recompute),
                             layout.zero);
 }
