@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <optional>
+#include <algorithm>
+#include <iterator>
+#include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "core/suggestion.h"
@@ -20,10 +23,18 @@ std::string catalogue_key(std::string_view name) {
 }
 
 void throw_unknown_name(std::string_view kind, std::string_view name, std::span<const std::string_view> names) {
-  const std::optional<std::string_view> meant = nearest_name(name, names);
-  throw InputError(fmt::format(
-      "there is no {} {}; {}", kind, quote(name),
-      meant ? fmt::format("did you mean {}?", *meant) : fmt::format("there are {}", fmt::join(names, ", "))));
+  const std::string key = catalogue_key(name);
+  std::vector<std::string_view> meant;
+  if (!key.empty()) {
+    std::ranges::copy_if(names, std::back_inserter(meant),
+                         [&key](std::string_view known) { return catalogue_key(known).starts_with(key); });
+  }
+  if (meant.empty()) {
+    if (const auto nearest = nearest_name(name, names)) meant = {*nearest};
+  }
+  throw InputError(fmt::format("there is no {} {}; {}", kind, quote(name),
+                               meant.empty() ? fmt::format("there are {}", fmt::join(names, ", "))
+                                             : fmt::format("did you mean {}?", fmt::join(meant, " or "))));
 }
 
 }  // namespace lowgear

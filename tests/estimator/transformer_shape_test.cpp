@@ -87,6 +87,9 @@ TEST(NamedTransformer, DoesNotMindCaseAndSeparators) {
 TEST(NamedTransformer, SuggestsTheNearestName) {
   EXPECT_EQ(error_of([] { (void)named_transformer("lama-3-70b"); }),
             "there is no model \"lama-3-70b\"; did you mean llama-3-70b?");
+  EXPECT_EQ(error_of([] { (void)named_transformer("GPT2"); }),
+            "there is no model \"GPT2\"; did you mean gpt2-small or gpt2-medium or gpt2-large or gpt2-xl?");
+  EXPECT_THAT(error_of([] { (void)named_transformer(""); }), testing::HasSubstr("there are gpt2-small, "));
   EXPECT_THAT(error_of([] { (void)named_transformer("claude"); }), testing::HasSubstr("there are gpt2-small, "));
 }
 
