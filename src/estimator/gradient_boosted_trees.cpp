@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "core/error.h"
@@ -13,8 +14,11 @@
 namespace lowgear {
 namespace {
 
+/// Throws the first line of XGBoost's message; a stack trace follows it.
 void check(int status) {
-  if (status != 0) throw Error(fmt::format("XGBoost: {}", printable(XGBGetLastError())));
+  if (status == 0) return;
+  const std::string_view message = XGBGetLastError();
+  throw Error(fmt::format("XGBoost: {}", printable(message.substr(0, message.find('\n')))));
 }
 
 struct FreeMatrix {
@@ -45,8 +49,8 @@ void GradientBoostedTrees::FreeBooster::operator()(void* handle) const noexcept 
 GradientBoostedTrees::GradientBoostedTrees(const FeatureTable& features, std::span<const float> targets,
                                            const BoostingParameters& parameters)
     : columns_(features.columns()) {
-  if (targets.size() != features.rows() || targets.empty()) {
-    throw std::invalid_argument("boosted trees need a target for each row");
+  if (targets.size() != features.rows() || targets.empty() || parameters.n_estimators < 1) {
+    throw std::invalid_argument("boosted trees need a tree, and a target for each row");
   }
   const Matrix matrix = matrix_of(features);
   check(XGDMatrixSetFloatInfo(matrix.get(), "label", targets.data(), targets.size()));

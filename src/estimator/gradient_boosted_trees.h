@@ -45,7 +45,7 @@ struct BoostingParameters {
 /// same samples and parameters give the same trees.
 class GradientBoostedTrees {
  public:
-  /// Throws std::invalid_argument unless there is a target for each row and at least one, and Error with XGBoost's
+  /// Throws std::invalid_argument unless there is a tree to grow and a target for each row, and Error with XGBoost's
   /// message when it fails.
   GradientBoostedTrees(const FeatureTable& features, std::span<const float> targets,
                        const BoostingParameters& parameters);

@@ -42,6 +42,7 @@ MeasuredCollectiveCosts::MeasuredCollectiveCosts(std::vector<SampleFile> files, 
   std::ranges::copy_if(std::make_move_iterator(files.begin()), std::make_move_iterator(files.end()),
                        std::back_inserter(files_),
                        [](const SampleFile& file) { return sampled_collective(file.name.function).has_value(); });
+  std::ranges::sort(files_, {}, &SampleFile::source);
 }
 
 void MeasuredCollectiveCosts::note(std::string text) const {
@@ -100,7 +101,7 @@ void MeasuredCollectiveCosts::note_slow_links(CollectiveKind kind, const Curve& 
   const Point& largest = curve.points.back();
   const double factor = largest.time_s / otherwise_.cost(kind, largest.bytes, curve.group).time_s();
   if (!(factor > kSlowLink)) return;
-  note(fmt::format("{} of {}: sampled {:.0f} times slower than the links are; was it run over TCP?", name(kind),
+  note(fmt::format("{} of {}: {:.0f} times slower in the samples than the links allow; kept as sampled", name(kind),
                    to_string(curve.group), factor));
 }
 

@@ -36,6 +36,7 @@ MeasuredOperatorCosts::MeasuredOperatorCosts(std::vector<SampleFile> files, GpuM
     : gpu_(std::move(gpu)), otherwise_(otherwise) {
   std::ranges::copy_if(std::make_move_iterator(files.begin()), std::make_move_iterator(files.end()),
                        std::back_inserter(files_), samples_operator);
+  std::ranges::sort(files_, {}, &SampleFile::source);
   if (files_.empty()) {
     throw InputError(
         "no sampling file is one of an operator; their names are like NVIDIAA100-SXM4-80GB_linear1_fp16.csv");
@@ -48,10 +49,29 @@ void MeasuredOperatorCosts::read(const SampleFile& file, Kind& kind) const {
   const CleanSamples clean = clean_samples(samples, gpu_);
   for (const DiscardedSamples& discarded : clean.discarded) kind.notes.push_back(to_string(discarded));
   if (samples.uncausal) {
-    kind.notes.push_back(fmt::format("{}: sampled without a causal mask; half of the time is taken", file.source));
+    kind.notes.push_back(fmt::format("{}: sampled without a causal mask; half of the time is taken", function->name));
   }
   kind.samples[0].insert(kind.samples[0].end(), clean.forward.begin(), clean.forward.end());
   kind.samples[1].insert(kind.samples[1].end(), clean.backward.begin(), clean.backward.end());
+  for (const OperatorSample& row : samples.rows) kind.ranks[std::string(function->name)].insert(row.shape.ranks);
+}
+
+void MeasuredOperatorCosts::note_gaps(OperatorKind kind, Kind& samples) const {
+  std::set<std::int64_t> all;
+  for (const auto& [function, ranks] : samples.ranks) all.insert(ranks.begin(), ranks.end());
+  for (const auto& [function, ranks] : samples.ranks) {
+    if (ranks.size() > 1 || all.size() == 1) continue;
+    samples.notes.push_back(
+        fmt::format("{}: sampled for {} tensor parallel rank{} only; its other shapes rest on those of "
+                    "other functions",
+                    function, *ranks.begin(), *ranks.begin() == 1 ? "" : "s"));
+  }
+  const bool has_backward = kind != OperatorKind::optimizer;
+  const bool no_forward = samples.samples[0].empty();
+  const bool no_backward = has_backward && samples.samples[1].empty();
+  if (!no_forward && !no_backward) return;
+  const std::string_view pass = no_forward && no_backward ? "" : no_forward ? " forward" : " backward";
+  samples.notes.push_back(fmt::format("{}{}: no samples; taken from the GPU's data sheet", lowgear::name(kind), pass));
 }
 
 MeasuredOperatorCosts::Kind MeasuredOperatorCosts::read(OperatorKind kind, DataType dtype) const {
@@ -60,20 +80,13 @@ MeasuredOperatorCosts::Kind MeasuredOperatorCosts::read(OperatorKind kind, DataT
     if (find_sampled_function(file.name.function)->kind == kind) files.push_back(&file);
   }
   Kind result;
-  for (const SampleFile* const file : files_of_type(files, dtype)) {
-    if (file->name.dtype != dtype) {
-      result.notes.push_back(fmt::format("{}: sampled in {}, taken for {}", file->source,
-                                         lowgear::name(file->name.dtype), lowgear::name(dtype)));
-    }
-    read(*file, result);
+  const std::vector<const SampleFile*> of_type = files_of_type(files, dtype);
+  if (!of_type.empty() && of_type.front()->name.dtype != dtype) {
+    result.notes.push_back(fmt::format("{}: sampled in {}, taken for {}", lowgear::name(kind),
+                                       lowgear::name(of_type.front()->name.dtype), lowgear::name(dtype)));
   }
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    const bool has_pass = kind != OperatorKind::optimizer || pass == Pass::forward;
-    if (has_pass && result.samples[static_cast<std::size_t>(pass)].empty()) {
-      result.notes.push_back(
-          fmt::format("{} {}: no samples; taken from the GPU's data sheet", lowgear::name(kind), name(pass)));
-    }
-  }
+  for (const SampleFile* const file : of_type) read(*file, result);
+  note_gaps(kind, result);
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -36,13 +37,16 @@ class MeasuredOperatorCosts final : public OperatorCosts {
     std::array<std::vector<TimedOperator>, 2> samples;  ///< by Pass
     std::array<std::optional<OperatorRegressor>, 2> regressors;
     std::vector<std::string> notes;
-    std::string outside;  ///< the first shape that was
+    std::map<std::string, std::set<std::int64_t>> ranks;  ///< tensor parallel ranks that a function was sampled for
+    std::string outside;                                  ///< the first shape that was
   };
   using Key = std::array<std::int64_t, 7>;
 
   [[nodiscard]] Kind& kind_of(const Operator& op) const;
   [[nodiscard]] Kind read(OperatorKind kind, DataType dtype) const;
   void read(const SampleFile& file, Kind& kind) const;
+  /// Notes what the samples of a kind lack.
+  void note_gaps(OperatorKind kind, Kind& samples) const;
   [[nodiscard]] WorkCost predict(const Operator& op) const;
 
   std::vector<SampleFile> files_;

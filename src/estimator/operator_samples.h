@@ -74,7 +74,7 @@ struct OperatorSamples {
   /// Attention without a causal mask, which does twice the work that OperatorKind::fused_attention states: so the
   /// published files have it, which lack the column `F_spread(us)`.
   bool uncausal = false;
-  std::vector<OperatorSample> rows;  ///< at least one
+  std::vector<OperatorSample> rows = {};  ///< at least one
 };
 
 /// Reads a sampling file. Columns may stand in any order and others beside them; whole numbers may be written as `4.0`.
@@ -95,7 +95,7 @@ struct CollectiveSamples {
   std::string source;
   CollectiveKind kind = CollectiveKind::all_reduce;
   DataType dtype = DataType::fp16;
-  std::vector<CollectiveSample> rows;  ///< at least one
+  std::vector<CollectiveSample> rows = {};  ///< at least one
 };
 
 /// The collective that a sampled function is (`allreduce`, `allreduce_large`, `p2p`, ...); nothing where it is none.

@@ -14,10 +14,10 @@ namespace lowgear {
 /// collectives, the file `{GPU}.csv` that says which regressor it uses.
 struct PeerSamples {
   std::vector<SampleFile> files;
-  std::string operator_settings;         ///< text of the CSV
-  std::string operator_settings_source;  ///< its path, for messages
-  std::string collective_settings;
-  std::string collective_settings_source;
+  std::string operator_settings = {};         ///< text of the CSV
+  std::string operator_settings_source = {};  ///< its path, for messages
+  std::string collective_settings = {};
+  std::string collective_settings_source = {};
 };
 
 /// A time that one of its regressors predicted.

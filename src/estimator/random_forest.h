@@ -10,7 +10,7 @@ namespace lowgear {
 /// Parameters of scikit-learn's RandomForestRegressor by its own names. All features are tried at every split.
 struct ForestParameters {
   int n_estimators = 100;
-  std::optional<int> max_depth;  ///< nothing: until leaves are pure
+  std::optional<int> max_depth = std::nullopt;  ///< nothing: until leaves are pure
   int min_samples_split = 2;
   int min_samples_leaf = 1;
   int random_state = 42;

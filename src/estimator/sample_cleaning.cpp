@@ -100,7 +100,7 @@ void discard_fast_backward(const OperatorSamples& samples, PassSamples& forward,
   std::map<int, bool> is_fast;
   for (const OperatorSample& row : samples.rows) is_fast[row.line] = row.backward_s < row.forward_s;
   const auto fast = [&is_fast](const TimedOperator& row) { return is_fast[row.line]; };
-  if (backward.discard(fast, "backward is faster than forward, which does half the work,")) return;
+  if (backward.discard(fast, "backward is faster than forward, which does half the work")) return;
   forward.forget(fast);
 }
 
@@ -153,9 +153,10 @@ double plateau_s(std::span<const CollectiveSample> rows) {
 
 std::string to_string(const DiscardedSamples& discarded) {
   constexpr std::size_t kShown = 5;
+  const std::string_view file = std::string_view(discarded.source).substr(discarded.source.rfind('/') + 1);
   const std::span<const int> lines(discarded.lines.data(), std::min(discarded.lines.size(), kShown));
-  return fmt::format("{}: {} of {} samples thrown out: {} (line{} {}{})", discarded.source, discarded.lines.size(),
-                     discarded.of, discarded.reason, discarded.lines.size() == 1 ? "" : "s", fmt::join(lines, ", "),
+  return fmt::format("{}: {} of {} samples thrown out: {} (line{} {}{})", file, discarded.lines.size(), discarded.of,
+                     discarded.reason, discarded.lines.size() == 1 ? "" : "s", fmt::join(lines, ", "),
                      discarded.lines.size() > kShown ? ", ..." : "");
 }
 

@@ -18,7 +18,7 @@ struct DiscardedSamples {
   std::size_t of = 0;      ///< samples that were looked at
 };
 
-/// In words: source, how many of how many, the reason, and the first lines.
+/// In words: the file's name, how many of how many, the reason, and the first lines.
 [[nodiscard]] std::string to_string(const DiscardedSamples& discarded);
 
 /// What can be believed of a sampling file of an operator.
