@@ -94,7 +94,7 @@ KernelEfficiency kernel_efficiency(std::string_view gpu) {
   efficiency.batched_product = hopper ? 0.80 : 0.65;
   // FlashAttention 2 on A100 (the same samples); cuDNN's on an H100 (bench/gpu/kernel_rates.py): causal, head width
   // 128, sequences of 4k and 8k.
-  efficiency.attention = hopper ? PassShares{0.48, 0.37} : PassShares{0.55, 0.46};
+  efficiency.attention = hopper ? PassShares{0.48, 0.40} : PassShares{0.55, 0.46};
   efficiency.memory = by_kind(hopper ? kHopper : kAmpere);
   return efficiency;
 }

@@ -245,7 +245,10 @@ void add_experts(BlockBuilder& block, const TrainingJob& job, const RankShape& s
   const TensorCollectives tensor(job, shape.activation_bytes * static_cast<double>(experts.experts_per_token));
   tensor.column(block, products.first, products.first_backward);
   tensor.row(block, products.second, products.second_backward);
-  if (experts.shared_intermediate > 0) add_dense_mlp(block, job, shape, experts.shared_intermediate);
+  if (experts.shared_intermediate > 0) {
+    block.add(WorkPart::experts, OperatorKind::linear, {shape.tokens, shape.hidden, 1, 1});  // its gate
+    add_dense_mlp(block, job, shape, experts.shared_intermediate);
+  }
 }
 
 /// Sums gradients of the block's weights over microbatches in fp32. A product that does so at its end reads and writes

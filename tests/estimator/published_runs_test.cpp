@@ -1,0 +1,49 @@
+#include "estimator/published_runs.h"
+
+#include <gtest/gtest.h>
+
+#include <cstddef>
+
+#include "simulator/shared_data.h"
+
+/// How far estimates are from published iterations. Nothing is fitted on any of these rows: costs come from data
+/// sheets, from sampled operators and from microbenchmarks (gpu_efficiency.cpp, link_costs.cpp, HostCosts). Limits are
+/// what is reached, rounded up; bench/ACCURACY.md has the rows.
+namespace lowgear {
+namespace {
+
+void expect_within(const std::vector<PublishedRun>& runs, std::size_t rows, double mean_pct, double largest_pct) {
+  ASSERT_EQ(runs.size(), rows);
+  const std::vector<Comparison> comparisons = compare(runs);
+  EXPECT_LE(mean_absolute_pct(comparisons), mean_pct);
+  EXPECT_LE(largest_absolute_pct(comparisons), largest_pct);
+}
+
+TEST(PublishedRuns, MegatronOnA100) { expect_within(sc21_runs(), 10, 7, 11); }
+
+TEST(PublishedRuns, MegatronOnA100InManySizes) { expect_within(sc21_scaling_runs(), 6, 3, 5); }
+
+TEST(PublishedRuns, MegatronCoreOnH100) { expect_within(megatron_core_runs(), 9, 8.2, 25); }
+
+TEST(PublishedRuns, RecomputationAndSequenceParallelism) { expect_within(korthikanti_runs(), 8, 2.6, 8); }
+
+/// The same model on the same machine took 21 % less for a sequence in the SC'21 paper's table 2, which is estimated
+/// well: DeepSpeed's pipeline of 2021 lost what no publication explains.
+TEST(PublishedRuns, TuringNlg) { expect_within(turing_nlg_runs(), 3, 23, 25); }
+
+TEST(PublishedRuns, VtrainOnManyNodes) {
+  const std::string file = "vtrain/ground_truth_multi.csv";
+  const auto text = read_shared(file);
+  if (!text) GTEST_SKIP() << kNoSharedData;
+  expect_within(vtrain_cluster_runs(*text, file), 59, 7.5, 40);
+}
+
+TEST(PublishedRuns, VtrainOnOneNode) {
+  const std::string file = "vtrain/ground_truth_single.csv";
+  const auto text = read_shared(file);
+  if (!text) GTEST_SKIP() << kNoSharedData;
+  expect_within(vtrain_node_runs(*text, file), 850, 9.5, 32);
+}
+
+}  // namespace
+}  // namespace lowgear
