@@ -14,7 +14,8 @@ namespace lowgear {
 namespace {
 
 constexpr double kMicrosecond = 1e-6;
-/// A day: no sample takes longer.
+/// A nanosecond and a day: no sample takes less or more.
+constexpr double kMinSampleUs = 1e-3;
 constexpr double kMaxSampleUs = 86'400e6;
 /// Keeps every product of a shape's numbers within 63 bits.
 constexpr long long kMaxShape = 1 << 20;
@@ -113,9 +114,9 @@ class SampleReader {
 
   [[nodiscard]] double seconds(std::size_t row, std::size_t column) const {
     const double us = table_.number(row, column);
-    if (us > 0 && us <= kMaxSampleUs) return us * kMicrosecond;
+    if (us >= kMinSampleUs && us <= kMaxSampleUs) return us * kMicrosecond;
     throw_input_error(table_.where(row, column), fmt::format("a time of {} us cannot have been measured", us),
-                      "times are above 0 and at most a day; remove the row");
+                      "samples take a nanosecond to a day; remove the row");
   }
 
   [[nodiscard]] long long count(std::size_t row, std::size_t column, long long max) const {
@@ -234,6 +235,7 @@ std::optional<Operator> operator_of(const SampledFunction& function, const Sampl
       set(shape.batch, shape.sequence, shape.hidden);
       break;
   }
+  if (std::ranges::any_of(op.dims, [](std::int64_t dim) { return dim < 1; })) return std::nullopt;
   return op;
 }
 
