@@ -86,8 +86,8 @@ GpuModel named_gpu(std::string_view name) {
     return catalogue_key(gpu.name) == key || (!gpu.alias.empty() && gpu.alias == key);
   });
   if (entry == kGpus.end()) {
-    std::vector<std::string_view> names;
-    for (const Entry& gpu : kGpus) names.push_back(gpu.name);
+    std::array<std::string_view, kGpus.size()> names;
+    std::ranges::transform(kGpus, names.begin(), &Entry::name);
     throw_unknown_name("GPU", name, names);
   }
   return model_of(*entry);
@@ -95,6 +95,7 @@ GpuModel named_gpu(std::string_view name) {
 
 std::vector<std::string> gpu_names() {
   std::vector<std::string> names;
+  names.reserve(kGpus.size());
   for (const Entry& gpu : kGpus) names.emplace_back(gpu.name);
   return names;
 }

@@ -6,7 +6,8 @@
 #include <algorithm>
 #include <array>
 #include <optional>
-#include <vector>
+#include <tuple>
+#include <utility>
 
 #include "core/error.h"
 #include "core/suggestion.h"
@@ -31,7 +32,7 @@ constexpr auto kAttentions = std::to_array({AttentionKind::fused, AttentionKind:
 /// A config.json that is written out in the job file.
 class YamlMembers final : public ConfigMembers {
  public:
-  explicit YamlMembers(const YamlView& map) : map_(map) {}
+  explicit YamlMembers(YamlView map) : map_(std::move(map)) {}
 
   [[nodiscard]] bool has(std::string_view key) const override { return map_.has(key); }
   [[nodiscard]] std::int64_t integer(std::string_view key) const override {
@@ -68,8 +69,8 @@ void read_optional(const YamlView& map, std::string_view key, double highest, do
 template <typename Values>
 auto choice_of(const YamlView& view, const Values& values) {
   const std::string text = view.text();
-  std::vector<std::string_view> names;
-  for (const auto value : values) names.push_back(name(value));
+  std::array<std::string_view, std::tuple_size_v<Values>> names;
+  std::ranges::transform(values, names.begin(), [](auto value) { return name(value); });
   const auto found = std::ranges::find(names, text);
   if (found != names.end()) return values[static_cast<std::size_t>(found - names.begin())];
   const auto meant = nearest_name(text, names);

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <tuple>
 #include <utility>
 
@@ -58,9 +59,13 @@ std::vector<Change> changes_of(const TrainingJob& job) {
 }
 
 std::pair<std::string_view, double> largest_part(const RankMemory& memory) {
-  const std::pair<std::string_view, double> parts[] = {
-      {"weights", memory.weights},         {"gradients", memory.gradients}, {"optimizer", memory.optimizer},
-      {"activations", memory.activations}, {"buffers", memory.buffers},     {"fragmentation", memory.fragmentation}};
+  using Part = std::pair<std::string_view, double>;
+  const auto parts = std::to_array<Part>({{"weights", memory.weights},
+                                          {"gradients", memory.gradients},
+                                          {"optimizer", memory.optimizer},
+                                          {"activations", memory.activations},
+                                          {"buffers", memory.buffers},
+                                          {"fragmentation", memory.fragmentation}});
   return *std::ranges::max_element(parts, {}, [](const auto& part) { return part.second; });
 }
 

@@ -49,6 +49,6 @@ struct SampledJob {
 /// more, an MLP of four times the width, biases, and the vocabulary of 50257 that the published estimator knows), ZeRO
 /// 1 and full recomputation, which it assumes. Throws InputError on a GPU that has no sampling files, and on heads that
 /// do not divide the width.
-[[nodiscard]] TrainingJob training_job_of(const SampledJob& job);
+[[nodiscard]] TrainingJob training_job_of(const SampledJob& sampled);
 
 }  // namespace lowgear

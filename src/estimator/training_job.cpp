@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "core/error.h"
@@ -43,10 +44,13 @@ Fault first_of(const Checks&... checks) {
 
 Fault find_count_fault(const TrainingJob& job) {
   const ParallelLayout& parallel = job.parallel;
-  const std::pair<std::string_view, int> counts[] = {
-      {"parallel.dp", parallel.dp}, {"parallel.tp", parallel.tp},
-      {"parallel.pp", parallel.pp}, {"parallel.virtual_stages", parallel.virtual_stages},
-      {"parallel.ep", parallel.ep}, {"parallel.cp", parallel.cp}};
+  using Count = std::pair<std::string_view, int>;
+  const auto counts = std::to_array<Count>({{"parallel.dp", parallel.dp},
+                                            {"parallel.tp", parallel.tp},
+                                            {"parallel.pp", parallel.pp},
+                                            {"parallel.virtual_stages", parallel.virtual_stages},
+                                            {"parallel.ep", parallel.ep},
+                                            {"parallel.cp", parallel.cp}});
   for (const auto& [member, count] : counts) {
     if (Fault fault = out_of_range(member, count, 1, kMaxJobGpus)) return fault;
   }

@@ -286,8 +286,8 @@ TransformerShape named_transformer(std::string_view name) {
   const auto* const entry =
       std::ranges::find_if(kModels, [&key](const Entry& model) { return catalogue_key(model.name) == key; });
   if (entry == kModels.end()) {
-    std::vector<std::string_view> names;
-    for (const Entry& model : kModels) names.push_back(model.name);
+    std::array<std::string_view, kModels.size()> names;
+    std::ranges::transform(kModels, names.begin(), &Entry::name);
     throw_unknown_name("model", name, names);
   }
   TransformerShape shape = entry->make();
@@ -297,6 +297,7 @@ TransformerShape named_transformer(std::string_view name) {
 
 std::vector<std::string> transformer_names() {
   std::vector<std::string> names;
+  names.reserve(kModels.size());
   for (const Entry& model : kModels) names.emplace_back(model.name);
   return names;
 }

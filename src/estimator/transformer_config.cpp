@@ -20,7 +20,7 @@ constexpr std::size_t kMaxValues = std::size_t{1} << 16;
 
 class JsonMembers final : public ConfigMembers {
  public:
-  explicit JsonMembers(const JsonView& object) : object_(object) {}
+  explicit JsonMembers(JsonView object) : object_(std::move(object)) {}
 
   [[nodiscard]] bool has(std::string_view key) const override {
     return object_.has(key) && !object_.at(key).json().is_null();
@@ -224,8 +224,8 @@ TransformerShape read_transformer_shape(const ConfigMembers& members, std::strin
   const std::string type = members.text(kType);
   const auto* const family = std::ranges::find(kFamilies, type, &Family::model_type);
   if (family == kFamilies.end()) {
-    std::vector<std::string_view> types;
-    for (const Family& known : kFamilies) types.push_back(known.model_type);
+    std::array<std::string_view, kFamilies.size()> types;
+    std::ranges::transform(kFamilies, types.begin(), &Family::model_type);
     const auto meant = nearest_name(type, types);
     members.fail(kType, fmt::format("{} is not supported", quote(type)),
                  meant ? fmt::format("did you mean {}?", *meant) : fmt::format("there are {}", fmt::join(types, ", ")));
