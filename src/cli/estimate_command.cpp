@@ -2,7 +2,9 @@
 #include <optional>
 #include <utility>
 
+#include "cli/command_line.h"
 #include "cli/cost_sources.h"
+#include "cli/estimate_page.h"
 #include "cli/estimate_plan.h"
 #include "cli/estimate_text.h"
 #include "cli/job_input.h"
@@ -23,6 +25,8 @@ struct EstimateArguments {
   bool plan = false;
   EstimatePlanArguments planning;
   std::string profile;  ///< to write, or empty
+  std::string report;   ///< page to write, or empty
+  std::string command;  ///< the command line, for the page
   bool json = false;
 };
 
@@ -53,7 +57,7 @@ void emit_profile(const EstimateArguments& arguments, const JobEstimate& estimat
 }
 
 std::optional<PlannedEstimate> plan_if_asked(const EstimateArguments& arguments, const JobEstimate& estimate) {
-  if (!arguments.plan) return std::nullopt;
+  if (!arguments.plan && arguments.report.empty()) return std::nullopt;
   ProgressBar progress;
   return plan_estimate(estimate.job, estimate.iteration, arguments.planning, progress);
 }
@@ -64,6 +68,10 @@ ExitCode run_estimate(const EstimateArguments& arguments, Console& console) {
   const JobEstimate result = estimate(load_job(arguments.job), arguments.samples);
   const std::optional<PlannedEstimate> planned = plan_if_asked(arguments, result);
   emit_profile(arguments, result, console);
+  if (!arguments.report.empty()) {
+    const EstimateReport page = estimate_page(result, *planned, arguments.planning.prices, arguments.command);
+    write_file_atomically(arguments.report, render_estimate_report(page));
+  }
   const int gpus = result.job.parallel.gpus();
   if (arguments.json) {
     Json json = estimate_json(result);
@@ -92,8 +100,14 @@ VerbAction declare_estimate(CLI::App& app) {
   add_estimate_plan_options(app, arguments->planning, plan);
   app.add_option("--emit-profile", arguments->profile, "Write a stage profile over the GPU's clocks for lowgear plan")
       ->type_name("FILE");
+  app.add_option("--report", arguments->report,
+                 "Write a page: where time, energy and memory go, and the frontier of a plan")
+      ->type_name("FILE");
   add_json_flag(app, arguments->json);
-  return [arguments](Console& console) { return run_estimate(*arguments, console); };
+  return [arguments, &app](Console& console) {
+    arguments->command = command_line(app);
+    return run_estimate(*arguments, console);
+  };
 }
 
 }  // namespace lowgear

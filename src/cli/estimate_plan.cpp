@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "cli/amount_text.h"
 #include "cli/command_line.h"
 #include "cli/comparison.h"
 #include "cli/table.h"
@@ -10,23 +11,9 @@
 namespace lowgear {
 namespace {
 
-constexpr double kGramsPerKg = 1000;
-
 double saving_pct(const PlannedEstimate& planned, const JobFigures& figures) {
   const double full_j = planned.rows.front().figures.energy_j;
   return 100 * (full_j - figures.energy_j) / full_j;
-}
-
-/// Joules as people read them.
-std::string energy_text(double energy_j) {
-  if (energy_j >= 1e9) return fmt::format("{:.4g} GJ", energy_j / 1e9);
-  if (energy_j >= 1e6) return fmt::format("{:.4g} MJ", energy_j / 1e6);
-  if (energy_j >= 1e3) return fmt::format("{:.4g} kJ", energy_j / 1e3);
-  return fmt::format("{:.4g} J", energy_j);
-}
-
-std::string power_text(double power_w) {
-  return power_w >= 1e6 ? fmt::format("{:.4g} MW", power_w / 1e6) : fmt::format("{:.4g} kW", power_w / 1e3);
 }
 
 void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlanArguments& arguments) {
@@ -87,7 +74,7 @@ std::string planned_text(const PlannedEstimate& planned, int gpus, const PriceAr
                                      {"saved %"},
                                      {"mean power"}};
   if (prices.any_cost()) columns.push_back({"cost $"});
-  if (prices.co2_g_per_kwh) columns.push_back({"CO2 kg"});
+  if (prices.co2_g_per_kwh) columns.push_back({"CO2"});
   Table table(std::move(columns));
   const JobFigures& full = planned.rows.front().figures;
   for (const ClockedJob& row : planned.rows) {
@@ -103,7 +90,7 @@ std::string planned_text(const PlannedEstimate& planned, int gpus, const PriceAr
       cells.push_back(fmt::format("{:.4g}", prices.prices().cost_usd(figures.time_s, figures.energy_j, gpus)));
     }
     if (prices.co2_g_per_kwh) {
-      cells.push_back(fmt::format("{:.4g}", prices.prices().co2_g(figures.energy_j) / kGramsPerKg));
+      cells.push_back(mass_text(prices.prices().co2_g(figures.energy_j)));
     }
     table.add_row(std::move(cells));
   }

@@ -5,13 +5,16 @@
 #include <optional>
 #include <thread>
 
+#include "cli/command_line.h"
 #include "cli/job_input.h"
 #include "cli/options.h"
 #include "cli/progress_bar.h"
+#include "cli/search_page.h"
 #include "cli/search_run.h"
 #include "cli/search_text.h"
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "core/file.h"
 
 namespace lowgear {
 namespace {
@@ -30,6 +33,8 @@ struct SearchArguments {
   SearchObjective objective = SearchObjective::time;
   int top = 10;
   std::optional<int> threads;
+  std::string report;   ///< page to write, or empty
+  std::string command;  ///< the command line, for the page
   bool json = false;
 };
 
@@ -62,6 +67,10 @@ ExitCode run_search_command(const SearchArguments& arguments, Console& console) 
   std::optional<ProgressBar> progress(std::in_place);
   const SearchReportData found = run_search(request, *progress);
   progress.reset();
+  if (!arguments.report.empty()) {
+    const EstimateReport page = search_page(request, arguments.prices, found, arguments.command);
+    write_file_atomically(arguments.report, render_estimate_report(page));
+  }
   if (arguments.json) {
     console.print_json(search_json(request, arguments.prices, found));
   } else {
@@ -93,8 +102,13 @@ VerbAction declare_search(CLI::App& app) {
                    "Most sequences of a microbatch to try (default 16)");
   add_whole_number(app, "--threads", {1, kMaxThreads}, into(arguments->threads),
                    "Threads to estimate on (default all cores)");
+  app.add_option("--report", arguments->report, "Write a page: the layouts by time and energy, and why the winner wins")
+      ->type_name("FILE");
   add_json_flag(app, arguments->json);
-  return [arguments](Console& console) { return run_search_command(*arguments, console); };
+  return [arguments, &app](Console& console) {
+    arguments->command = command_line(app);
+    return run_search_command(*arguments, console);
+  };
 }
 
 }  // namespace lowgear

@@ -148,6 +148,10 @@ std::string options_of(const SearchLayout& layout) {
                             layout.zero);
 }
 
+SearchLayout layout_of(const TrainingJob& job) {
+  return {.parallel = job.parallel, .micro_batch = job.batch.micro, .recompute = job.recompute, .zero = job.zero};
+}
+
 void apply(const SearchLayout& layout, TrainingJob& job) {
   job.parallel = layout.parallel;
   job.batch.micro = layout.micro_batch;

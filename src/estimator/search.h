@@ -39,6 +39,9 @@ struct SearchLayout {
 /// The options of `lowgear estimate` that ask for the layout: `--dp 2 --tp 8 --pp 4 ...`.
 [[nodiscard]] std::string options_of(const SearchLayout& layout);
 
+/// The layout that a job has.
+[[nodiscard]] SearchLayout layout_of(const TrainingJob& job);
+
 /// The job with a layout. A schedule for virtual stages is put in where there are any and taken out where not.
 void apply(const SearchLayout& layout, TrainingJob& job);
 

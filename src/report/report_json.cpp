@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "core/json.h"
+#include "report/page_template.h"
 
 namespace lowgear {
 
@@ -117,28 +118,6 @@ Json timeline_object(const ReportTimeline& timeline) {
           {"cost_fields", Json::array({"stage", "kind", "clock_mhz", "duration_ticks", "energy_j"})},
           {"costs", costs.rows()},
           {"ranks", std::move(ranks)}};
-}
-
-std::string escaped_for_script(std::string_view json) {
-  // Outside of its strings JSON has none of these characters, and inside \uXXXX means the same.
-  std::string out;
-  out.reserve(json.size() + json.size() / 64);
-  for (std::size_t i = 0; i < json.size(); ++i) {
-    const std::string_view rest = json.substr(i, 3);
-    if (json[i] == '<') {
-      out += "\\u003c";
-    } else if (json[i] == '>') {
-      out += "\\u003e";
-    } else if (json[i] == '&') {
-      out += "\\u0026";
-    } else if (rest == "\xe2\x80\xa8" || rest == "\xe2\x80\xa9") {
-      out += rest.back() == '\xa8' ? "\\u2028" : "\\u2029";
-      i += 2;
-    } else {
-      out += json[i];
-    }
-  }
-  return out;
 }
 
 /// Height of the chord from `from` to `to` above the curve at `at`.

@@ -1,0 +1,77 @@
+// Puts a page of estimates together.
+(() => {
+  const report = JSON.parse(document.getElementById('report-data').textContent);
+  const byId = (id) => document.getElementById(id);
+
+  const drawHead = () => {
+    byId('title').textContent = report.title;
+    document.title = `${report.title} – Lowgear`;
+    byId('facts').replaceChildren(...report.facts.map(([name, text]) =>
+      element('li', {}, [`${name} `, element('b', {text})])));
+    byId('cards').replaceChildren(...report.cards.map((card) => element('div', {class: 'card'}, [
+      element('h3', {text: card.name}), element('p', {class: 'value', text: card.value}),
+      element('p', {class: 'detail', text: card.detail})])));
+    byId('warnings').replaceChildren(...report.warnings.map((text) => element('li', {text})));
+    byId('warnings').hidden = report.warnings.length === 0;
+  };
+
+  const plotModel = ({curve, curve_name, marks, title}) => {
+    const baseline = marks.find((mark) => mark.type === 'baseline') || null;
+    return {curve, separateBound: [], baseline, points: marks.map((mark) => ({...mark, isTarget: mark.chosen && baseline})),
+      boundName: curve_name, boundBasis: 'estimated', regionLabel: '',
+      summary: `${title}: ${marks.length} points. Arrow keys walk through them, plus and minus zoom, 0 shows all. ` +
+        'The tables below hold the same numbers.'};
+  };
+
+  const plotLegend = ({curve, curve_name, marks, mark_names}) => {
+    const has = (type, chosen) => marks.some((mark) => mark.type === type && mark.chosen === chosen);
+    const items = [
+      ...(curve.length ? [[frontierPlot.lineSample('curve'), curve_name]] : []),
+      ...(has('policy', false) ? [[frontierPlot.pointSample('policy', 'policy'), mark_names.candidate]] : []),
+      ...(has('plan', false) ? [[frontierPlot.pointSample('plan', 'plan'), mark_names.plan]] : []),
+      ...(has('plan', true) ? [[frontierPlot.pointSample('plan', 'plan chosen'), mark_names.chosen]] : []),
+      ...(has('baseline', false) ? [[frontierPlot.pointSample('baseline', 'baseline'), mark_names.baseline]] : []),
+    ];
+    return items.map(([node, text]) => element('li', {}, [node, text]));
+  };
+
+  const drawPlot = () => {
+    if (!report.plot) return 0;
+    byId('plot-panel').hidden = false;
+    byId('plot-title').textContent = report.plot.title;
+    byId('plot-caption').textContent = report.plot.caption;
+    byId('plot-legend').replaceChildren(...plotLegend(report.plot));
+    const plot = new frontierPlot.Plot(byId('plot'), plotModel(report.plot));
+    interaction.attachButtons(byId('plot-panel'), (factor) => plot.zoomBy(factor));
+    interaction.onResize(byId('plot'), () => plot.layout());
+    return plot.points.length;
+  };
+
+  const drawTables = () => report.tables.forEach(({title, basis, columns, rows, chosen}) => {
+    const isText = (i) => i > 0 && rows.every((row) => /^[a-z]/i.test(row[i]));
+    const table = dataTable(columns.map((name, i) => ({head: [name], text: (row) => row.cells[i],
+      ...(isText(i) ? {css: 'text'} : {})})), rows.map((cells, index) => ({cells, index})),
+    (row) => (row.index === chosen ? 'chosen' : ''));
+    byId('numbers').append(element('section', {class: 'panel', 'aria-label': title}, [
+      element('h2', {}, [`${title} `, element('span', {class: 'basis', text: basis})]),
+      element('div', {class: 'table-box', tabindex: '0', role: 'region', 'aria-label': title}, [table])]));
+  });
+
+  const drawReading = () => {
+    byId('reading').replaceChildren(...report.reading.flatMap(([name, text]) =>
+      [element('dt', {text: name}), element('dd', {text})]));
+    byId('footer').replaceChildren(
+      element('p', {text: `Lowgear ${report.lowgear_version}`}),
+      ...(report.command ? [element('p', {}, ['Made by ', element('code', {text: report.command})])] : []),
+      element('p', {text: 'Plots use D3 (© 2010–2016 Michael Bostock, BSD-3-Clause; its licence is in the source of ' +
+        'this page). The page holds all its data and loads nothing.'}));
+  };
+
+  drawHead();
+  const points = drawPlot();
+  report.bars.forEach((bars) => stackedBars.panel(byId('bars'), bars));
+  drawTables();
+  drawReading();
+  Object.assign(document.documentElement.dataset, {ready: '1', points, bars: report.bars.length,
+    tables: report.tables.length});
+})();
