@@ -19,10 +19,10 @@ constexpr std::size_t kLeastForTrees = 40;
 /// Few trees: a fit takes some ten milliseconds, and more or deeper ones lower the errors on samples kept out by a few
 /// hundredths of a per cent at most (bench/operator_holdout_study).
 BoostingParameters boosting_parameters() {
-  return {.n_estimators = 60,
+  return {.n_estimators = 40,
           .max_depth = 6,
-          .learning_rate = 0.25,
-          .min_child_weight = 2,
+          .learning_rate = 0.35,
+          .min_child_weight = 4,
           .reg_lambda = 0.3,
           .base_score = 0,
           .tree_method = "hist",
@@ -66,8 +66,9 @@ float alignment(std::int64_t dim) {
 
 /// What trees divide by: logarithms of the shape and of the work, and what decides which kernel runs and how well it
 /// fills the GPU.
-std::array<float, 10> features(const Operator& op, const GpuModel& gpu) {
-  std::array<float, 10> values{};
+using Features = std::array<float, 10>;
+Features features(const Operator& op, const GpuModel& gpu) {
+  Features values{};
   for (std::size_t i = 0; i < 4; ++i) values[i] = static_cast<float>(std::log2(static_cast<double>(op.dims[i])));
   const double flops = lowgear::flops(op);
   values[4] = static_cast<float>(std::log2(flops));
@@ -140,17 +141,30 @@ OperatorRegressor::OperatorRegressor(std::span<const TimedOperator> samples, con
 }
 
 void OperatorRegressor::grow_trees(std::span<const TimedOperator> samples) {
-  FeatureTable table(features(samples.front().op, gpu_).size());
+  const Features first = features(samples.front().op, gpu_);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const auto varies = [&](const TimedOperator& sample) { return features(sample.op, gpu_)[i] != first[i]; };
+    if (std::ranges::any_of(samples, varies)) columns_.push_back(i);
+  }
+  if (columns_.empty()) return;
+  FeatureTable table(columns_.size());
   std::vector<float> targets;
   for (const TimedOperator& sample : samples) {
-    table.add(features(sample.op, gpu_));
+    table.add(tree_input(sample.op));
     targets.push_back(static_cast<float>(std::log(sample.time_s / trend_.time_s(sample.op))));
   }
   trees_.emplace(table, targets, boosting_parameters());
 }
 
+std::vector<float> OperatorRegressor::tree_input(const Operator& op) const {
+  const Features all = features(op, gpu_);
+  std::vector<float> input;
+  for (const std::size_t column : columns_) input.push_back(all[column]);
+  return input;
+}
+
 double OperatorRegressor::time_s(const Operator& op) const {
-  const double residual = trees_ ? trees_->predict(features(op, gpu_)) : 0;
+  const double residual = trees_ ? trees_->predict(tree_input(op)) : 0;
   return std::max(trend_.time_s(op) * std::exp(residual), least_time_s(op, gpu_));
 }
 

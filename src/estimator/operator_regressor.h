@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "estimator/gpu_model.h"
 #include "estimator/gradient_boosted_trees.h"
@@ -36,12 +37,14 @@ class OperatorRegressor {
   };
 
   [[nodiscard]] double time_s(const Operator& op) const;
+  [[nodiscard]] std::vector<float> tree_input(const Operator& op) const;
   void grow_trees(std::span<const TimedOperator> samples);
   void measure_errors(std::span<const TimedOperator> samples);
   [[nodiscard]] std::string outside(const Operator& op) const;
 
   GpuModel gpu_;
   OperatorTrend trend_;
+  std::vector<std::size_t> columns_;  ///< features that differ among the samples: what trees see
   std::optional<GradientBoostedTrees> trees_;
   std::array<Range, 4> ranges_;
   double least_flops_ = 0;

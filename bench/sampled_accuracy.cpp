@@ -1,0 +1,275 @@
+#include "sampled_accuracy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <numeric>
+#include <set>
+#include <span>
+
+#include "core/file.h"
+#include "core/random.h"
+#include "estimator/iteration_estimate.h"
+#include "estimator/link_costs.h"
+#include "estimator/measured_collectives.h"
+#include "estimator/measured_costs.h"
+#include "estimator/operator_regressor.h"
+#include "estimator/peer_formula.h"
+#include "estimator/roofline_costs.h"
+#include "estimator/sample_cleaning.h"
+#include "measurement.h"
+
+namespace lowgear::bench {
+namespace {
+
+struct Cluster {
+  std::string_view name;
+  std::string_view folder;
+  std::string_view gpu;
+  std::string_view gpu_files;  ///< beginning of the names of its files
+  int gpus_per_node;
+};
+constexpr auto kClusters = std::to_array<Cluster>({
+    {"Perlmutter", "perlmutter", "a100", "NVIDIAA100-SXM4-80GB", 4},
+    {"Vista", "vista", "gh200", "NVIDIAGH200120GB", 1},
+});
+
+/// Of the ten operators; flash_atten and linear2 have known defects.
+constexpr auto kTen =
+    std::to_array<std::string_view>({"embedding", "RMSlayernorm", "linear1", "RoPE", "linear3", "gelu", "linear4",
+                                     "linear_final", "parallel_cross_entropy_128", "res_add"});
+
+std::filesystem::path samples_folder() {
+  return std::filesystem::path(LOWGEAR_SOURCE_DIR) / "../shared/data/operators";
+}
+
+std::vector<SampleFile> files_of(const Cluster& cluster) {
+  std::vector<SampleFile> files;
+  for (const char* const below : {"operator", "nccl"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(samples_folder() / cluster.folder / below)) {
+      const std::string name = entry.path().filename().string();
+      if (const auto parts = parse_sample_file_name(name)) files.push_back({name, *parts, read_file(entry.path())});
+    }
+  }
+  return files;
+}
+
+/// One file and pass, and which of its samples are kept out.
+struct SplitFile {
+  HoldoutRow row;
+  OperatorKind kind = OperatorKind::linear;
+  std::vector<TimedOperator> samples;
+};
+
+struct Parts {
+  std::vector<TimedOperator> fitted;
+  std::vector<TimedOperator> kept;
+};
+
+Parts split(const SplitFile& file, Holdout holdout) {
+  std::vector<std::size_t> order(file.samples.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, {}, [&](std::size_t i) {
+    return holdout == Holdout::largest ? flops(file.samples[i].op)
+                                       : static_cast<double>(random_bits(random_bits(kHoldoutSeed) + i));
+  });
+  Parts parts;
+  const std::size_t fitted = order.size() - order.size() / 5;
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    (i < fitted ? parts.fitted : parts.kept).push_back(file.samples[order[i]]);
+  }
+  return parts;
+}
+
+struct Score {
+  double mape_pct = 0;
+  double covered_pct = 0;
+};
+
+Score score(const OperatorRegressor& regressor, std::span<const TimedOperator> kept) {
+  Score sum;
+  for (const TimedOperator& sample : kept) {
+    const OperatorPrediction prediction = regressor.predict(sample.op);
+    sum.mape_pct += 100 * std::abs(prediction.time_s / sample.time_s - 1);
+    sum.covered_pct += std::abs(prediction.time_s - sample.time_s) <= prediction.error_s ? 100 : 0;
+  }
+  const auto count = static_cast<double>(kept.size());
+  return {sum.mape_pct / count, sum.covered_pct / count};
+}
+
+/// Fits and scores all files of one kind and pass.
+void score_kind(std::span<SplitFile*> files, Holdout holdout, const GpuModel& gpu) {
+  std::vector<TimedOperator> pooled;
+  std::vector<Parts> parts;
+  for (const SplitFile* const file : files) {
+    parts.push_back(split(*file, holdout));
+    pooled.insert(pooled.end(), parts.back().fitted.begin(), parts.back().fitted.end());
+  }
+  const OperatorRegressor together(pooled, gpu);
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const Score in_pool = score(together, parts[i].kept);
+    HoldoutErrors& errors = holdout == Holdout::random ? files[i]->row.random : files[i]->row.largest;
+    errors.own_mape_pct = score(OperatorRegressor(parts[i].fitted, gpu), parts[i].kept).mape_pct;
+    errors.pooled_mape_pct = in_pool.mape_pct;
+    errors.covered_pct = in_pool.covered_pct;
+  }
+}
+
+std::optional<double> repeats_mape_pct(std::span<const TimedOperator> samples) {
+  std::map<std::array<std::int64_t, 4>, std::vector<double>> same;
+  for (const TimedOperator& sample : samples) {
+    const std::array<std::int64_t, 4> shape{sample.op.dims[0], sample.op.dims[1], sample.op.dims[2], sample.op.dims[3]};
+    same[shape].push_back(sample.time_s);
+  }
+  constexpr double kLeast = 100;
+  double sum = 0;
+  double count = 0;
+  for (const auto& [shape, times] : same) {
+    if (times.size() < 2) continue;
+    const double total = std::accumulate(times.begin(), times.end(), 0.0);
+    for (const double time_s : times) {
+      const double others_s = (total - time_s) / static_cast<double>(times.size() - 1);
+      sum += 100 * std::abs(others_s / time_s - 1);
+      count += 1;
+    }
+  }
+  return count < kLeast ? std::nullopt : std::optional(sum / count);
+}
+
+std::vector<SplitFile> believed_files(const Cluster& cluster, const GpuModel& gpu, HoldoutTable& table) {
+  std::vector<SplitFile> files;
+  for (const SampledFunction& function : sampled_functions()) {
+    const std::string name = fmt::format("{}_{}_fp16.csv", cluster.gpu_files, function.name);
+    const auto path = samples_folder() / cluster.folder / "operator" / name;
+    if (function.kind == OperatorKind::optimizer || !std::filesystem::exists(path)) continue;
+    const OperatorSamples samples = parse_operator_samples(read_file(path), name, function, DataType::fp16);
+    const CleanSamples clean = clean_samples(samples, gpu);
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      const std::vector<TimedOperator>& rows = pass == Pass::forward ? clean.forward : clean.backward;
+      if (rows.empty()) {
+        table.left_out.push_back(fmt::format("{} {}", function.name, pass == Pass::forward ? "forward" : "backward"));
+        continue;
+      }
+      HoldoutRow row{.function = std::string(function.name), .pass = pass, .samples = samples.rows.size()};
+      row.thrown_out = samples.rows.size() - rows.size();
+      row.repeats_mape_pct = repeats_mape_pct(rows);
+      files.push_back({row, function.kind, rows});
+    }
+  }
+  return files;
+}
+
+HoldoutTable holdout_of(const Cluster& cluster) {
+  const GpuModel gpu = named_gpu(cluster.gpu);
+  HoldoutTable table{.cluster = std::string(cluster.name), .rows = {}, .left_out = {}};
+  std::vector<SplitFile> files = believed_files(cluster, gpu, table);
+  std::set<std::pair<OperatorKind, Pass>> kinds;
+  for (const SplitFile& file : files) kinds.insert({file.kind, file.row.pass});
+  for (const auto& [kind, pass] : kinds) {
+    std::vector<SplitFile*> same;
+    for (SplitFile& file : files) {
+      if (file.kind == kind && file.row.pass == pass) same.push_back(&file);
+    }
+    for (const Holdout holdout : {Holdout::random, Holdout::largest}) score_kind(same, holdout, gpu);
+  }
+  for (const SplitFile& file : files) table.rows.push_back(file.row);
+  return table;
+}
+
+template <typename Predicate>
+HoldoutMeans means(const HoldoutTable& table, Predicate counts) {
+  HoldoutMeans sum;
+  double rows = 0;
+  const auto add = [](HoldoutErrors& to, const HoldoutErrors& from, double weight) {
+    to.own_mape_pct += weight * from.own_mape_pct;
+    to.pooled_mape_pct += weight * from.pooled_mape_pct;
+    to.covered_pct += weight * from.covered_pct;
+  };
+  for (const HoldoutRow& row : table.rows) rows += counts(row) ? 1 : 0;
+  for (const HoldoutRow& row : table.rows) {
+    if (!counts(row)) continue;
+    add(sum.random, row.random, 1 / rows);
+    add(sum.largest, row.largest, 1 / rows);
+  }
+  return sum;
+}
+
+double peer_time_s(const std::string& config) {
+  const auto path = samples_folder() / "configs" / (config + ".yml");
+  const SampledJob job = parse_sampled_job(read_file(path), config);
+  const Cluster& cluster = kClusters[config.ends_with("P") ? 0 : 1];
+  PeerSamples samples{.files = files_of(cluster)};
+  const auto settings = [&](const char* below) {
+    return (samples_folder() / cluster.folder / below / (job.gpu_name + ".csv")).string();
+  };
+  samples.operator_settings_source = settings("operator");
+  samples.operator_settings = read_file(samples.operator_settings_source);
+  samples.collective_settings_source = settings("nccl");
+  samples.collective_settings = read_file(samples.collective_settings_source);
+  return peer_estimate(job, samples).time_s;
+}
+
+TrainingJob example_job(const Cluster& cluster) {
+  TrainingJob job;
+  job.model = named_transformer("llama-2-7b");
+  job.gpu = named_gpu(cluster.gpu);
+  job.cluster = default_cluster(job.gpu);
+  job.cluster.gpus_per_node = cluster.gpus_per_node;
+  job.parallel = {.dp = 2, .tp = 2, .pp = 4};
+  job.batch = {.global = 64, .micro = 4, .sequence_length = 4096};
+  job.recompute = Recompute::full;
+  return job;
+}
+
+}  // namespace
+
+bool samples_present() { return std::filesystem::exists(samples_folder() / "perlmutter/operator"); }
+
+std::vector<HoldoutTable> operator_holdout() {
+  std::vector<HoldoutTable> tables;
+  for (const Cluster& cluster : kClusters) tables.push_back(holdout_of(cluster));
+  return tables;
+}
+
+HoldoutMeans means_of_all(const HoldoutTable& table) {
+  return means(table, [](const HoldoutRow&) { return true; });
+}
+
+HoldoutMeans means_of_ten(const HoldoutTable& table) {
+  return means(table, [](const HoldoutRow& row) { return std::ranges::find(kTen, row.function) != kTen.end(); });
+}
+
+std::vector<PeerRun> peer_runs() {
+  std::vector<PeerRun> runs{{"llemma_7b_4_2_2_P", 9.5088100905}, {"llemma_7b_4_2_2_V", 4.7599400279},
+                            {"gpt20b_4_4_8_P", 15.624},          {"gpt20b_4_4_8_V", 6.461},
+                            {"gpt20b_4_8_4_P", 43.832},          {"gpt20b_4_8_4_V", 5.377},
+                            {"gpt20b_8_4_4_P", 8.509},           {"gpt20b_8_4_4_V", 3.915},
+                            {"llama13b_4_8_2_P", 45.214},        {"llama13b_4_8_2_V", 6.139}};
+  for (PeerRun& run : runs) run.reproduced_s = peer_time_s(run.config);
+  return runs;
+}
+
+std::vector<ColdStart> cold_starts() {
+  std::vector<ColdStart> starts;
+  for (const Cluster& cluster : kClusters) {
+    const TrainingJob job = example_job(cluster);
+    ColdStart start{.cluster = std::string(cluster.name)};
+    std::vector<SampleFile> files;
+    start.reading_s = seconds_of([&] { files = files_of(cluster); });
+    start.estimating_s = seconds_of([&] {
+      const RooflineCosts data_sheet(job.gpu);
+      const LinkCosts links(job.cluster);
+      const MeasuredOperatorCosts operators(files, job.gpu, data_sheet);
+      const MeasuredCollectiveCosts collectives(files, job.gpu, links);
+      (void)estimate_iteration(job, {operators, collectives});
+    });
+    starts.push_back(start);
+  }
+  return starts;
+}
+
+}  // namespace lowgear::bench
