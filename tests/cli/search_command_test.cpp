@@ -1,0 +1,109 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "cli/run_lowgear.h"
+#include "core/file.h"
+#include "core/json.h"
+#include "core/temporary_folder.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<std::string> search(std::vector<std::string> others = {}) {
+  std::vector<std::string> command{"search",         "--model", "llama-2-7b", "--gpu", "a100",  "--gpus", "8",
+                                   "--global-batch", "32",      "--seq",      "4096",  "--top", "3"};
+  command.insert(command.end(), others.begin(), others.end());
+  return command;
+}
+
+Json searched(std::vector<std::string> others = {}) {
+  others.emplace_back("--json");
+  const ProgramResult result = run_lowgear(search(std::move(others)));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return parse_json(result.out, "stdout");
+}
+
+TEST(SearchCommand, ShowsTheBestAndWhy) {
+  const ProgramResult result = run_lowgear(search());
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("llama-2-7b on 8 a100"), HasSubstr("best by time"), HasSubstr("why it wins"),
+                                HasSubstr("estimate the first with: lowgear estimate ... --dp")));
+}
+
+TEST(SearchCommand, RanksByWhatIsAskedFor) {
+  const Json by_time = searched();
+  const Json by_energy = searched({"--objective", "energy"});
+  const Json& fastest = by_time["best"][0];
+  const Json& leanest = by_energy["best"][0];
+  EXPECT_LE(fastest["time_s"].get<double>(), leanest["time_s"].get<double>());
+  EXPECT_LE(leanest["quick_planned_energy_j"].get<double>(), fastest["quick_planned_energy_j"].get<double>());
+  ASSERT_EQ(by_time["best"].size(), 3U);
+  EXPECT_LE(by_time["best"][0]["time_s"].get<double>(), by_time["best"][1]["time_s"].get<double>());
+  EXPECT_EQ(by_time["pareto"][0]["layout"], fastest["layout"]) << "the fastest is where the Pareto front begins";
+}
+
+TEST(SearchCommand, FindsTheSameOnAnyNumberOfThreads) {
+  Json one = searched({"--threads", "1"});
+  Json four = searched({"--threads", "4"});
+  one.erase("evaluate_s");
+  four.erase("evaluate_s");
+  EXPECT_EQ(one, four);
+}
+
+TEST(SearchCommand, ItsLayoutCanBeEstimatedByItsOptions) {
+  const Json found = searched();
+  std::vector<std::string> command{"estimate", "--model",        "llama-2-7b", "--gpu", "a100", "--gpus",
+                                   "8",        "--global-batch", "32",         "--seq", "4096", "--json"};
+  std::string word;
+  for (const char letter : found["best"][0]["options"].get<std::string>() + " ") {
+    if (letter != ' ') {
+      word += letter;
+      continue;
+    }
+    command.push_back(std::exchange(word, {}));
+  }
+  const ProgramResult result = run_lowgear(command);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json estimated = parse_json(result.out, "stdout");
+  EXPECT_TRUE(estimated["fits"].get<bool>());
+  EXPECT_DOUBLE_EQ(estimated["iteration"]["time_s"].get<double>(), found["best"][0]["time_s"].get<double>());
+}
+
+TEST(SearchCommand, WritesAPage) {
+  const TemporaryFolder folder;
+  const auto page = folder / "search.html";
+  const ProgramResult result = run_lowgear(search({"--report", page.string(), "--gpu-hour", "2"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(read_file(page.string()),
+              AllOf(HasSubstr("lowgear.estimate_report/1"), HasSubstr("Why the winner wins")));
+}
+
+TEST(SearchCommand, RefusesWhatMakesNoSense) {
+  const auto error_of = [](std::vector<std::string> others) {
+    const ProgramResult result = run_lowgear(std::move(others));
+    EXPECT_EQ(result.exit_code, 2) << result.out;
+    return result.err;
+  };
+  EXPECT_THAT(error_of(search({"--objective", "cost"})), HasSubstr("--gpu-hour"));
+  EXPECT_THAT(error_of(search({"--objective", "joy"})), HasSubstr("--objective"));
+  EXPECT_THAT(error_of(search({"--tp", "4"})), HasSubstr("--tp")) << "the search chooses it";
+  EXPECT_THAT(error_of({"search", "--model", "llama-2-7b", "--gpu", "a100", "--global-batch", "32", "--seq", "4096"}),
+              HasSubstr("--gpus is missing"));
+  EXPECT_THAT(error_of({"search", "--model", "llama-3-70b", "--gpu", "a100", "--gpus", "2", "--global-batch", "32",
+                        "--seq", "4096"}),
+              HasSubstr("does not fit 2 a100"));
+  EXPECT_THAT(error_of({"search", "--model", "llama-2-7b", "--gpu", "a100", "--gpus", "37", "--global-batch", "1",
+                        "--seq", "4096"}),
+              HasSubstr("no way to divide"));
+  EXPECT_THAT(error_of(search({"--gpus", "0"})), HasSubstr("--gpus"));
+}
+
+}  // namespace
+}  // namespace lowgear
