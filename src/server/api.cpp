@@ -124,6 +124,7 @@ long long ApiCall::integer(std::string_view name, long long fallback, long long 
 
 void ApiCall::require_rank(const Job& of, int rank) const {
   if (of.owns(rank, request.header("lowgear-rank-key"))) return;
+  if (of.is_over()) throw job_is_over();  // a server that starts anew keeps no keys of such jobs
   throw HttpError(403, "not_your_rank",
                   fmt::format("the header Lowgear-Rank-Key is not that of rank {} of this job", rank));
 }

@@ -40,8 +40,6 @@ SignalPolicy read_signal(const std::string& name, const JsonView& body) {
   return {name, std::move(values), std::move(thresholds)};
 }
 
-HttpError job_is_over() { return {409, "job_over", "this job is over: start another run"}; }
-
 /// The rows of one job, of each kind.
 std::map<std::string, StoreContents> by_job(StoreContents all) {
   std::map<std::string, StoreContents> sorted;
@@ -76,6 +74,8 @@ ControlPlane::ControlPlane(ControlPlaneEnvironment environment, ControlPlaneLimi
 void ControlPlane::log(std::string_view text) const {
   if (environment_.log) environment_.log(text);
 }
+
+HttpError job_is_over() { return {409, "job_over", "this job is over: start another run"}; }
 
 void ControlPlane::restore(StoreContents contents) {
   for (const StoredDocument& row : contents.documents) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "adapt/signal_policy.h"
+#include "http/error.h"
 #include "http/reply.h"
 #include "server/event_hub.h"
 #include "server/job.h"
@@ -46,6 +47,9 @@ struct Signal {
 
 /// Called once what was asked for is on disk, or is not.
 using Settled = std::function<void(StoreOutcome)>;
+
+/// The answer to whoever wants something of a job that is over.
+[[nodiscard]] HttpError job_is_over();
 
 /// All jobs, and what connects them: profiles, signals, those who wait for plans and those who watch. Runs on one
 /// thread.

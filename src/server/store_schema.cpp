@@ -14,7 +14,8 @@ constexpr std::int64_t kApplicationId = 0x4C774772;
 
 // Reports of one iteration lie beside each other: all ranks of a job report the same iteration at about the same time,
 // which then touches few pages, and the oldest are removed by range.
-constexpr std::array<const char*, 1> kSteps = {R"(
+constexpr std::array<const char*, 2> kSteps = {
+    R"(
 CREATE TABLE jobs (
   id TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL UNIQUE, spec TEXT NOT NULL, state TEXT NOT NULL,
   created_s REAL NOT NULL, finished_s REAL
@@ -38,6 +39,17 @@ CREATE TABLE decisions (
   job TEXT NOT NULL, id INTEGER NOT NULL, time_s REAL NOT NULL, document TEXT NOT NULL, PRIMARY KEY (job, id)
 ) WITHOUT ROWID;
 CREATE TABLE documents (key TEXT PRIMARY KEY NOT NULL, document TEXT NOT NULL);
+)",
+    // A run's name may come again once its job is over and no longer shown.
+    R"(
+CREATE TABLE jobs_2 (
+  id TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL, spec TEXT NOT NULL, state TEXT NOT NULL,
+  created_s REAL NOT NULL, finished_s REAL
+) WITHOUT ROWID;
+INSERT INTO jobs_2 SELECT id, run, spec, state, created_s, finished_s FROM jobs;
+DROP TABLE jobs;
+ALTER TABLE jobs_2 RENAME TO jobs;
+CREATE INDEX jobs_by_end ON jobs (finished_s, created_s);
 )"};
 
 }  // namespace

@@ -209,6 +209,8 @@ class Misuse(ServerTest):
         self.assertEqual(self.reports(job, keys[0], 0, [0]).status, 200, "ranks that do not know yet are let be")
         poll = f"/v1/jobs/{job}/plan?rank=0&after=1000000&wait_s=60"
         self.assertEqual(self.request("GET", poll, key=keys[0]).status, 204)
+        answer = self.reports(job, "a key that nobody keeps any more", 0, [1])
+        self.assertEqual((answer.status, answer.code), (409, "job_over"))
 
     def test_paths_and_parameters_that_are_none(self):
         job, keys = self.register()
