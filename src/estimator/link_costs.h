@@ -13,8 +13,8 @@ class LinkCosts final : public CollectiveCosts {
   [[nodiscard]] WorkCost cost(CollectiveKind kind, double bytes, const RankGroup& group) const override;
 
  private:
-  [[nodiscard]] double ring_bytes_per_s(const RankGroup& group) const;
-  [[nodiscard]] double ring_s(double steps, double sent_bytes, const RankGroup& group) const;
+  [[nodiscard]] double ring_bytes_per_s(CollectiveKind kind, const RankGroup& group) const;
+  [[nodiscard]] double ring_s(CollectiveKind kind, double steps, double sent_bytes, const RankGroup& group) const;
   [[nodiscard]] double tree_s(double bytes, const RankGroup& group) const;
   [[nodiscard]] double all_to_all_s(double bytes, const RankGroup& group) const;
 

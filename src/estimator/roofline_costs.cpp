@@ -98,9 +98,11 @@ WorkCost RooflineCosts::cost(const Operator& op) const {
       split = batched_s(op);
       break;
     case OperatorKind::fused_attention: {
-      const PassShares& shares = gpu_.efficiency.attention;
-      const double share = op.pass == Pass::forward ? shares.forward : shares.backward;
-      split.core_s = flops(op) / (peak_flops(gpu_, op.dtype) * share);
+      const KernelEfficiency& efficiency = gpu_.efficiency;
+      const bool forward = op.pass == Pass::forward;
+      const double share = forward ? efficiency.attention.forward : efficiency.attention.backward;
+      split.core_s = flops(op) / (peak_flops(gpu_, op.dtype) * share) +
+                     (forward ? efficiency.attention_start_forward_s : efficiency.attention_start_backward_s);
       break;
     }
     default:

