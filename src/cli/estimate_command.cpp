@@ -12,6 +12,7 @@
 #include "cli/peer_estimate_text.h"
 #include "cli/progress_bar.h"
 #include "cli/verbs.h"
+#include "core/error.h"
 #include "core/file.h"
 #include "estimator/emitted_profile.h"
 
@@ -41,6 +42,10 @@ JobEstimate estimate(TrainingJob job, const std::string& samples) {
 }
 
 ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console) {
+  if (!arguments.job.settings.empty()) {
+    throw InputError("--peer-formula takes its job from the file of --job as it is; leave " +
+                     arguments.job.settings.front().origin + " out");
+  }
   const PeerEstimate estimate = estimate_as_published(arguments.job.file, arguments.samples);
   if (arguments.json) {
     console.print_json(peer_estimate_json(estimate));
@@ -91,7 +96,7 @@ VerbAction declare_estimate(CLI::App& app) {
   app.add_option("--operators", arguments->samples,
                  "Folder of sampling files, as `lowgear sample` writes them: times come from them where they can")
       ->type_name("DIR");
-  app.add_flag(
+  CLI::Option* peer = app.add_flag(
       "--peer-formula", arguments->peer_formula,
       "Estimate as the published estimator does, with its formula and regressors; the job is a file of its own");
   CLI::Option* plan = app.add_flag("--plan", arguments->plan,
@@ -99,10 +104,13 @@ VerbAction declare_estimate(CLI::App& app) {
                                    "and on its frontier");
   add_estimate_plan_options(app, arguments->planning, plan);
   app.add_option("--emit-profile", arguments->profile, "Write a stage profile over the GPU's clocks for lowgear plan")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->excludes(peer);
   app.add_option("--report", arguments->report,
                  "Write a page: where time, energy and memory go, and the frontier of a plan")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->excludes(peer);
+  plan->excludes(peer);
   add_json_flag(app, arguments->json);
   return [arguments, &app](Console& console) {
     arguments->command = command_line(app);
