@@ -1,0 +1,51 @@
+/// How far estimates are from what was published and sampled: writes ACCURACY.md and its plots into a folder.
+#include <fmt/format.h>
+
+#include <exception>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include "core/file.h"
+#include "section.h"
+
+namespace lowgear::bench {
+namespace {
+
+constexpr std::string_view kHeading =
+    "# How accurate estimates are\n\nWritten by `accuracy_study` (`./dev bench accuracy_study`). *Estimated* is what "
+    "Lowgear says without a GPU, *measured* what the named publications state. Errors are (estimated - measured) / "
+    "measured; means are of their absolute values.\n\n| check | reached | reach | |\n|---|---|---|---|\n";
+
+void write(const std::filesystem::path& folder) {
+  std::string text(kHeading);
+  std::string body;
+  std::filesystem::create_directories(folder / "accuracy");
+  for (const AccuracySection& section : {iteration_section(), memory_section(), operator_section(), peer_section(),
+                                         saving_section(), search_section()}) {
+    for (const AccuracyTarget& target : section.targets) {
+      text += fmt::format("| {} | {} | {} | {} |\n", target.check, target.figure, target.reach,
+                          target.reached ? "yes" : "**no**");
+      fmt::print("target: | {} | {} | {} | {} |\n", target.check, target.figure, target.reach,
+                 target.reached ? "yes" : "**no**");
+    }
+    for (const PlotFile& plot : section.plots) write_file_atomically(folder / "accuracy" / plot.name, plot.svg);
+    body += "\n" + section.markdown;
+  }
+  write_file_atomically(folder / "ACCURACY.md", text + body);
+}
+
+}  // namespace
+}  // namespace lowgear::bench
+
+int main(int argc, char** argv) {
+  const std::filesystem::path folder =
+      argc > 1 ? std::filesystem::path(argv[1]) : std::filesystem::path(LOWGEAR_SOURCE_DIR) / "bench";
+  try {
+    lowgear::bench::write(folder);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "accuracy_study: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}
