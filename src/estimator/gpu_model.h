@@ -51,7 +51,8 @@ struct GpuPowerModel {
   double clock_tree_w = 0;      ///< the part of static_w that goes with clock x voltage^2
   double blocking_w = 0;        ///< spins in a collective that waits for a peer, at the highest clock
   double compute_w = 0;         ///< what busy multiprocessors add at the highest clock
-  double memory_w = 0;          ///< what memory adds at full bandwidth
+  double memory_w = 0;          ///< what kernels limited by memory add, whatever the clock
+  double memory_sm_w = 0;       ///< and what their multiprocessors add at the highest clock
   double link_w = 0;            ///< what links add at full rate
   double limit_w = 0;           ///< default power limit (TDP)
   double voltage_floor = 1;     ///< lowest voltage as a share of that at the highest clock

@@ -6,9 +6,6 @@
 namespace lowgear {
 namespace {
 
-/// Share of the memory's bandwidth that the optimizer keeps busy.
-constexpr double kOptimizerBandwidth = 0.85;
-
 /// Clocks that the quick plan looks at, as shares of the sustained clock.
 constexpr std::array kQuickShares{1.0, 0.94, 0.88, 0.82, 0.76, 0.70, 0.64, 0.58};
 
@@ -66,7 +63,7 @@ EnergySplit rest_energy(const GpuModel& gpu, const IterationEstimate& estimate) 
   const GpuPowerModel& power = gpu.power;
   return {.static_j = power.static_w * (estimate.gradients_s + estimate.optimizer_s),
           .compute_j = 0,
-          .memory_j = power.memory_w * kOptimizerBandwidth * estimate.optimizer_s,
+          .memory_j = (power.memory_w + power.memory_sm_w) * estimate.optimizer_s,
           .link_j = (power.blocking_w - power.static_w + power.link_w) * estimate.gradients_s,
           .waiting_j = 0};
 }

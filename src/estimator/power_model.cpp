@@ -54,7 +54,6 @@ WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work) : WorkEnergy(g
 WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustained_clock_mhz)
     : gpu_(&gpu),
       work_(work),
-      memory_j_(gpu.power.memory_w * share(work.memory_bytes, gpu.memory_bytes_per_s)),
       link_j_(gpu.power.link_w * share(work.link_bytes, gpu.link_bytes_per_s) +
               (gpu.power.blocking_w - gpu.power.static_w) * work.link_s),
       sustained_mhz_(sustained_clock_mhz) {}
@@ -76,10 +75,10 @@ EnergySplit WorkEnergy::split(double clock_mhz, double cycles_s, double time_s) 
   const GpuPowerModel& power = gpu_->power;
   const double voltage = relative_voltage(*gpu_, clock_mhz);
   const double switching = voltage * voltage;
-  const double static_w = power.static_w - power.clock_tree_w * (1 - switching * clock_mhz / gpu_->clocks.max_mhz);
-  return {.static_j = static_w * time_s,
+  const double rate = switching * clock_mhz / gpu_->clocks.max_mhz;
+  return {.static_j = (power.static_w - power.clock_tree_w * (1 - rate)) * time_s,
           .compute_j = power.compute_w * cycles_s * switching,
-          .memory_j = memory_j_,
+          .memory_j = (power.memory_w + power.memory_sm_w * rate) * work_.memory_s,
           .link_j = link_j_,
           .waiting_j = 0};
 }

@@ -33,10 +33,11 @@ struct EnergySplit {
 ///   t(f) = core_s f_s / f + memory_s + link_s             for f <= f_s, and t(f_s) above
 ///   E(f) = (static_w - clock_tree_w + clock_tree_w f V(f)^2 / f_max) t(f)
 ///        + compute_w core_s f_s / f_max V(f)^2
-///        + memory_w (memory_bytes / memory_bytes_per_s) + link_w (link_bytes / link_bytes_per_s)
-///        + (blocking_w - static_w) link_s
-/// Multiprocessors draw power while they are busy, and hardly less when their tensor cores are: on all GPUs measured,
-/// products near the peak and training at a third of it draw alike. So energy goes with cycles, not with FLOPs.
+///        + (memory_w + memory_sm_w f V(f)^2 / f_max) memory_s
+///        + link_w (link_bytes / link_bytes_per_s) + (blocking_w - static_w) link_s
+/// Multiprocessors draw power while they are busy, and hardly less when their tensor cores are idle; kernels limited by
+/// memory draw alike whether they reach 60 or 90 % of its bandwidth. So energy goes with cycles and time, not with
+/// FLOPs and bytes (data/README.md: powers of the operators of an H100).
 ///
 /// f_s is the clock that the GPU sustains: the highest at which its mean power is within its power limit. A WorkCost
 /// states times as they are measured on a GPU that may clock as high as it can, so what the limit takes off is in them
@@ -64,7 +65,6 @@ class WorkEnergy {
 
   const GpuModel* gpu_;
   WorkCost work_;
-  double memory_j_ = 0;
   double link_j_ = 0;
   double sustained_mhz_ = 0;
 };
