@@ -20,7 +20,10 @@ class Rounds {
         total_(chunks_ * per_round_ * static_cast<std::size_t>(rounds)),
         forward_end_s_(ranks_ * total_),
         backward_end_s_(ranks_ * total_),
-        progress_(ranks_) {}
+        progress_(ranks_) {
+    chunk_of_.reserve(total_);
+    for (std::size_t number = 0; number < total_; ++number) chunk_of_.push_back(number / per_round_ % chunks_);
+  }
 
   void run() {
     std::size_t done = 0;
@@ -73,7 +76,6 @@ class Rounds {
   [[nodiscard]] std::size_t warmup(std::size_t rank) const {
     return std::min(total_, (chunks_ - 1) * per_round_ + 2 * (ranks_ - 1 - rank));
   }
-  [[nodiscard]] std::size_t chunk_of(std::size_t number) const { return number / per_round_ % chunks_; }
 
   /// Runs what the rank can run by now.
   void advance(std::size_t rank) {
@@ -87,7 +89,7 @@ class Rounds {
 
   bool run_forward(std::size_t rank, Progress& progress) {
     const std::size_t number = progress.forwards;
-    const std::size_t chunk = chunk_of(number);
+    const std::size_t chunk = chunk_of_[number];
     const std::size_t stage = chunk * ranks_ + rank;
     double ready_s = 0;
     if (rank > 0 || chunk > 0) {
@@ -104,7 +106,7 @@ class Rounds {
 
   bool run_backward(std::size_t rank, Progress& progress) {
     const std::size_t number = progress.backwards;
-    const std::size_t chunk = chunks_ - 1 - chunk_of(number);
+    const std::size_t chunk = chunks_ - 1 - chunk_of_[number];
     const std::size_t stage = chunk * ranks_ + rank;
     double ready_s = 0;
     if (rank + 1 < ranks_ || chunk + 1 < chunks_) {
@@ -127,6 +129,7 @@ class Rounds {
   std::vector<double> forward_end_s_;   ///< by rank and number
   std::vector<double> backward_end_s_;  ///< by rank and number
   std::vector<Progress> progress_;      ///< by rank
+  std::vector<std::size_t> chunk_of_;   ///< by number: of a forward; of a backward, counted from the last
 };
 
 }  // namespace
@@ -134,8 +137,8 @@ class Rounds {
 std::vector<double> interleaved_end_s(const PipelineCosts& costs) {
   const int rounds = std::max(1, costs.microbatches / costs.ranks);
   const int per_round = costs.microbatches / rounds;
-  // Enough for two rounds to compare beside the warmup, doubled until they agree or all rounds are run.
-  for (int tried = 5; tried < rounds; tried *= 2) {
+  // Enough for two rounds to compare beside the warmup; then many more, or all.
+  for (int tried = 4; tried < rounds; tried *= 4) {
     Rounds part(costs, per_round, tried);
     part.run();
     const std::optional<double> shift_s = part.repeating_shift_s();
