@@ -27,6 +27,7 @@ constexpr int kMaxMicroBatch = 1 << 20;
 
 struct SearchArguments {
   JobArguments job;
+  std::string samples;  ///< a folder, or empty
   PriceArguments prices;
   std::optional<int> gpus;
   SearchLimits limits;
@@ -53,6 +54,7 @@ SearchRequest request_of(const SearchArguments& arguments) {
   if (!arguments.gpus) throw InputError("--gpus is missing: how many GPUs there are");
   SearchRequest request;
   request.job = load_job(arguments.job);
+  request.samples = arguments.samples;
   request.limits = arguments.limits;
   request.limits.gpus = *arguments.gpus;
   request.objective = arguments.objective;
@@ -91,6 +93,9 @@ VerbAction declare_search(CLI::App& app) {
       [arguments](std::size_t place) { arguments->objective = static_cast<SearchObjective>(place); },
       "What is to be least: time, energy of a plan that costs no time, or its cost (default time)");
   add_whole_number(app, "--top", {1, kMaxTop}, into(arguments->top), "Layouts to plan and show (default 10)");
+  app.add_option("--operators", arguments->samples,
+                 "Folder of sampling files, as `lowgear sample` writes them: times come from them where they can")
+      ->type_name("DIR");
   add_price_options(app, arguments->prices);
   app.add_flag("--tp-across-nodes", arguments->limits.tensor_across_nodes,
                "Also try more tensor parallel ranks than a node has GPUs");

@@ -6,11 +6,10 @@
 #include <utility>
 
 #include "cli/amount_text.h"
+#include "cli/cost_sources.h"
 #include "cli/estimate_page.h"
 #include "cli/version.h"
-#include "estimator/link_costs.h"
 #include "estimator/memory_estimate.h"
-#include "estimator/roofline_costs.h"
 
 namespace lowgear {
 namespace {
@@ -108,9 +107,8 @@ ReportBars rival_bars(const SearchReportData& found) {
 std::vector<ReportBars> bars_of(const SearchRequest& request, const SearchReportData& found) {
   TrainingJob winner = request.job;
   apply(found.results.front().layout, winner);
-  const RooflineCosts operators(winner.gpu);
-  const LinkCosts collectives(winner.cluster);
-  const IterationEstimate iteration = estimate_iteration(winner, {operators, collectives});
+  const JobCosts costs(winner, request.samples);
+  const IterationEstimate iteration = estimate_iteration(winner, costs.sources());
   std::vector<ReportBars> bars;
   if (found.rival > 0) bars.push_back(rival_bars(found));
   bars.push_back(energy_bars(winner, iteration));

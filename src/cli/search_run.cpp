@@ -10,9 +10,8 @@
 #include <span>
 #include <thread>
 
+#include "cli/cost_sources.h"
 #include "core/error.h"
-#include "estimator/link_costs.h"
-#include "estimator/roofline_costs.h"
 
 namespace lowgear {
 namespace {
@@ -24,8 +23,8 @@ constexpr std::chrono::milliseconds kProgressPeriod{50};
 /// Threads that take slices of the layouts until none is left, somebody failed, or they are stopped.
 class SliceThreads {
  public:
-  SliceThreads(const SearchRequest& request, std::span<const SearchLayout> layouts, const CostSources& sources)
-      : request_(request), layouts_(layouts), sources_(sources) {
+  SliceThreads(const SearchRequest& request, std::span<const SearchLayout> layouts)
+      : request_(request), layouts_(layouts) {
     for (int i = 0; i < request.threads; ++i) {
       threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
     }
@@ -47,10 +46,11 @@ class SliceThreads {
   void work(const std::stop_token& stop) {
     SearchOutcome mine;
     try {
+      const JobCosts costs(request_.job, request_.samples);  // not shared: samples are fitted when first asked for
       for (std::size_t begin = next_.fetch_add(kSliceLayouts); begin < layouts_.size() && !stop.stop_requested();
            begin = next_.fetch_add(kSliceLayouts)) {
         const auto slice = layouts_.subspan(begin, std::min(kSliceLayouts, layouts_.size() - begin));
-        mine.append(evaluate(request_.job, slice, sources_));
+        mine.append(evaluate(request_.job, slice, costs.sources()));
       }
     } catch (...) {
       const std::scoped_lock lock(mutex_);
@@ -64,7 +64,6 @@ class SliceThreads {
 
   const SearchRequest& request_;
   std::span<const SearchLayout> layouts_;
-  const CostSources& sources_;
   std::atomic<std::size_t> next_ = 0;
   std::atomic<int> running_ = request_.threads;
   std::mutex mutex_;
@@ -102,15 +101,14 @@ std::size_t rival_of_first(const std::vector<SearchResult>& results) {
 }  // namespace
 
 SearchReportData run_search(const SearchRequest& request, Progress& progress) {
-  const RooflineCosts operators(request.job.gpu);
-  const LinkCosts collectives(request.job.cluster);
-  const CostSources sources{operators, collectives};
+  const JobCosts costs(request.job, request.samples);
+  const CostSources sources = costs.sources();
   const SearchSpace space = enumerate_layouts(request.job, request.limits);
   SearchReportData found;
   found.layouts = static_cast<std::int64_t>(space.layouts.size());
   found.invalid = space.invalid;
   const auto begin = std::chrono::steady_clock::now();
-  SearchOutcome outcome = SliceThreads(request, space.layouts, sources).finish(progress);
+  SearchOutcome outcome = SliceThreads(request, space.layouts).finish(progress);
   found.evaluate_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   found.results = std::move(outcome.results);
   found.too_large = outcome.too_large;

@@ -13,7 +13,8 @@ namespace lowgear {
 
 /// What `lowgear search` looks for.
 struct SearchRequest {
-  TrainingJob job;  ///< its layout is not looked at
+  TrainingJob job;      ///< its layout is not looked at
+  std::string samples;  ///< a folder of sampling files, or empty
   SearchLimits limits;
   SearchObjective objective = SearchObjective::time;
   Prices prices;
