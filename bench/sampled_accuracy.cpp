@@ -122,8 +122,7 @@ void score_kind(std::span<SplitFile*> files, Holdout holdout, const GpuModel& gp
 std::optional<double> repeats_mape_pct(std::span<const TimedOperator> samples) {
   std::map<std::array<std::int64_t, 4>, std::vector<double>> same;
   for (const TimedOperator& sample : samples) {
-    const std::array<std::int64_t, 4> shape{sample.op.dims[0], sample.op.dims[1], sample.op.dims[2], sample.op.dims[3]};
-    same[shape].push_back(sample.time_s);
+    same[sample.op.dims].push_back(sample.time_s);
   }
   constexpr double kLeast = 100;
   double sum = 0;

@@ -19,6 +19,7 @@ class JobCosts {
  public:
   /// `folder` is empty without samples. Throws InputError where it has none of the job's GPU.
   JobCosts(const TrainingJob& job, const std::string& folder);
+  ~JobCosts() = default;
   JobCosts(const JobCosts&) = delete;
   JobCosts& operator=(const JobCosts&) = delete;
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <xgboost/c_api.h>
 
-#include <cmath>
+#include <array>
 #include <limits>
 #include <stdexcept>
 #include <string_view>
@@ -54,11 +54,11 @@ GradientBoostedTrees::GradientBoostedTrees(const FeatureTable& features, std::sp
   }
   const Matrix matrix = matrix_of(features);
   check(XGDMatrixSetFloatInfo(matrix.get(), "label", targets.data(), targets.size()));
-  const DMatrixHandle matrices[] = {matrix.get()};
+  const std::array<DMatrixHandle, 1> matrices{matrix.get()};
   BoosterHandle handle = nullptr;
-  check(XGBoosterCreate(matrices, 1, &handle));
+  check(XGBoosterCreate(matrices.data(), matrices.size(), &handle));
   booster_.reset(handle);
-  const std::pair<const char*, std::string> settings[] = {
+  const auto settings = std::to_array<std::pair<const char*, std::string>>({
       {"verbosity", "0"},
       {"nthread", "1"},
       {"objective", "reg:squarederror"},
@@ -73,7 +73,7 @@ GradientBoostedTrees::GradientBoostedTrees(const FeatureTable& features, std::sp
       {"subsample", fmt::format("{}", parameters.subsample)},
       {"colsample_bytree", fmt::format("{}", parameters.colsample_bytree)},
       {"base_score", fmt::format("{}", parameters.base_score)},
-  };
+  });
   for (const auto& [name, value] : settings) check(XGBoosterSetParam(handle, name, value.c_str()));
   for (int round = 0; round < parameters.n_estimators; ++round) {
     check(XGBoosterUpdateOneIter(handle, round, matrix.get()));

@@ -93,6 +93,7 @@ std::vector<MeasuredCollectiveCosts::Curve> MeasuredCollectiveCosts::read(Collec
     }
   }
   std::vector<Curve> curves;
+  curves.reserve(groups.size());
   for (auto& [group, points] : groups) curves.push_back(curve_of({group.first, group.second}, std::move(points)));
   return curves;
 }

@@ -56,7 +56,7 @@ void MeasuredOperatorCosts::read(const SampleFile& file, Kind& kind) const {
   for (const OperatorSample& row : samples.rows) kind.ranks[std::string(function->name)].insert(row.shape.ranks);
 }
 
-void MeasuredOperatorCosts::note_gaps(OperatorKind kind, Kind& samples) const {
+void MeasuredOperatorCosts::note_gaps(OperatorKind kind, Kind& samples) {
   std::set<std::int64_t> all;
   for (const auto& [function, ranks] : samples.ranks) all.insert(ranks.begin(), ranks.end());
   for (const auto& [function, ranks] : samples.ranks) {

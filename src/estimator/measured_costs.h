@@ -46,7 +46,7 @@ class MeasuredOperatorCosts final : public OperatorCosts {
   [[nodiscard]] Kind read(OperatorKind kind, DataType dtype) const;
   void read(const SampleFile& file, Kind& kind) const;
   /// Notes what the samples of a kind lack.
-  void note_gaps(OperatorKind kind, Kind& samples) const;
+  static void note_gaps(OperatorKind kind, Kind& samples);
   [[nodiscard]] WorkCost predict(const Operator& op) const;
 
   std::vector<SampleFile> files_;

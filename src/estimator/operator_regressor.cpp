@@ -6,6 +6,7 @@
 #include <bit>
 #include <cmath>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/random.h"
@@ -52,8 +53,8 @@ double wave_excess(const Operator& op, int multiprocessors) {
   constexpr double kTile = 128;
   const bool batched = op.kind != OperatorKind::linear;
   const double batch = batched ? static_cast<double>(op.dims[0]) : 1;
-  const double rows = static_cast<double>(op.dims[batched ? 1 : 0]);
-  const double columns = static_cast<double>(op.dims[batched ? 3 : 2]);
+  const auto rows = static_cast<double>(op.dims[batched ? 1 : 0]);
+  const auto columns = static_cast<double>(op.dims[batched ? 3 : 2]);
   const double waves = batch * std::ceil(rows / kTile) * std::ceil(columns / kTile) / multiprocessors;
   return std::ceil(waves) / waves;
 }
@@ -121,8 +122,8 @@ std::string_view dim_name(OperatorKind kind, std::size_t dim) {
 
 }  // namespace
 
-OperatorRegressor::OperatorRegressor(std::span<const TimedOperator> samples, const GpuModel& gpu)
-    : gpu_(gpu), trend_(samples) {
+OperatorRegressor::OperatorRegressor(std::span<const TimedOperator> samples, GpuModel gpu)
+    : gpu_(std::move(gpu)), trend_(samples) {
   const Split parts = split(samples);
   if (!parts.kept.empty()) {
     trend_ = OperatorTrend(parts.fitted);

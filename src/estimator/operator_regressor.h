@@ -26,7 +26,7 @@ class OperatorRegressor {
  public:
   /// Some of the samples are kept out of the fit; their errors are the interval's. Few samples get no trees. All of one
   /// kind and pass. Throws std::invalid_argument without samples.
-  OperatorRegressor(std::span<const TimedOperator> samples, const GpuModel& gpu);
+  OperatorRegressor(std::span<const TimedOperator> samples, GpuModel gpu);
 
   [[nodiscard]] OperatorPrediction predict(const Operator& op) const;
 

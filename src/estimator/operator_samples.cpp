@@ -192,7 +192,7 @@ std::optional<Operator> operator_of(const SampledFunction& function, const Sampl
   const std::int64_t rank_hidden = shape.hidden / ranks;
   Operator op{.kind = function.kind, .pass = pass, .dtype = dtype};
   const auto set = [&op](std::int64_t a, std::int64_t b = 1, std::int64_t c = 1, std::int64_t d = 1) {
-    op.dims[0] = a, op.dims[1] = b, op.dims[2] = c, op.dims[3] = d;
+    op.dims = {a, b, c, d};
   };
   switch (function.kind) {
     case OperatorKind::embedding:

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string_view>
 
@@ -13,7 +14,7 @@ namespace lowgear {
 struct Operator {
   OperatorKind kind = OperatorKind::linear;
   Pass pass = Pass::forward;
-  std::int64_t dims[4] = {1, 1, 1, 1};  ///< see OperatorKind; those that a kind has no use for are 1
+  std::array<std::int64_t, 4> dims = {1, 1, 1, 1};  ///< see OperatorKind; those that a kind has no use for are 1
   DataType dtype = DataType::bf16;
 
   friend bool operator==(const Operator&, const Operator&) = default;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <span>
@@ -19,7 +20,7 @@ constexpr DataType kType = DataType::fp16;
 
 /// What its regressors see of an operator.
 std::vector<float> peer_features(const SampledFunction& function, const SampledShape& shape, const Operator& op) {
-  std::vector<std::int64_t> values(op.dims, op.dims + 4);
+  std::vector<std::int64_t> values(std::begin(op.dims), std::end(op.dims));
   if (function.kind == OperatorKind::optimizer) values = {shape.ranks, shape.hidden, shape.layers};
   if (function.kind == OperatorKind::attention_mask) values[3] = shape.hidden;
   if (function.kind == OperatorKind::fused_softmax) values = {op.dims[0] * op.dims[1], op.dims[2], op.dims[3]};

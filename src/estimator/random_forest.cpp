@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "core/random.h"
@@ -25,8 +26,8 @@ class Node {
  public:
   /// `orders`: for each feature the rows by its value. `weights`: how often the bootstrap drew each row.
   Node(const FeatureTable& features, std::span<const double> targets, std::span<const double> weights,
-       const std::vector<std::vector<std::uint32_t>>& orders)
-      : features_(features), targets_(targets), weights_(weights), orders_(orders) {
+       std::vector<std::vector<std::uint32_t>> orders)
+      : features_(features), targets_(targets), weights_(weights), orders_(std::move(orders)) {
     for (std::vector<std::uint32_t>& order : orders_) {
       std::erase_if(order, [&](std::uint32_t row) { return weights_[row] == 0; });
     }

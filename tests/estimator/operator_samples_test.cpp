@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iterator>
+#include <vector>
+
 #include "core/error_of.h"
 
 namespace lowgear {
@@ -20,7 +23,7 @@ std::string error_of_samples(const std::string& function, const std::string& csv
 std::vector<std::int64_t> dims_of(const std::string& function, const SampledShape& shape) {
   const std::optional<Operator> op =
       operator_of(*find_sampled_function(function), shape, Pass::forward, DataType::fp16);
-  return op ? std::vector<std::int64_t>(op->dims, op->dims + 4) : std::vector<std::int64_t>{};
+  return op ? std::vector<std::int64_t>(std::begin(op->dims), std::end(op->dims)) : std::vector<std::int64_t>{};
 }
 
 TEST(SampleFileNames, SayGpuFunctionAndType) {
