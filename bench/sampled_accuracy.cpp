@@ -105,6 +105,7 @@ Score score(const OperatorRegressor& regressor, std::span<const TimedOperator> k
 void score_kind(std::span<SplitFile*> files, Holdout holdout, const GpuModel& gpu) {
   std::vector<TimedOperator> pooled;
   std::vector<Parts> parts;
+  parts.reserve(files.size());
   for (const SplitFile* const file : files) {
     parts.push_back(split(*file, holdout));
     pooled.insert(pooled.end(), parts.back().fitted.begin(), parts.back().fitted.end());
@@ -230,6 +231,7 @@ bool samples_present() { return std::filesystem::exists(samples_folder() / "perl
 
 std::vector<HoldoutTable> operator_holdout() {
   std::vector<HoldoutTable> tables;
+  tables.reserve(kClusters.size());
   for (const Cluster& cluster : kClusters) tables.push_back(holdout_of(cluster));
   return tables;
 }

@@ -13,9 +13,8 @@
 #include "estimator/sample_cleaning.h"
 #include "estimator/tuned_regressors.h"
 
+namespace lowgear {
 namespace {
-
-using namespace lowgear;
 
 /// Trees take long to grow, and nothing more is to be learnt from them.
 constexpr std::size_t kMostRows = 30;
@@ -63,14 +62,15 @@ void check(std::string_view name, std::string_view text) {
 }
 
 }  // namespace
+}  // namespace lowgear
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   const std::size_t line = input.find('\n');
   if (line == std::string_view::npos) return 0;
   try {
-    check(input.substr(0, line), input.substr(line + 1));
-  } catch (const InputError&) {
+    lowgear::check(input.substr(0, line), input.substr(line + 1));
+  } catch (const lowgear::InputError&) {
   }
   return 0;
 }

@@ -92,6 +92,52 @@ std::int64_t stage_parameters(std::string_view function, const SampledShape& sha
   return layers + (has_vocabulary ? sampled_vocabulary(shape.ranks) * shape.hidden : 0);
 }
 
+using Dims = std::array<std::int64_t, 4>;
+
+Dims linear_dims(std::string_view function, const SampledShape& shape, std::int64_t ranks) {
+  const std::int64_t tokens = shape.batch * shape.sequence;
+  const std::int64_t hidden = shape.hidden;
+  if (function == "linear1") return {tokens, hidden, 3 * hidden / ranks, 1};
+  if (function == "linear2") return {tokens, hidden / ranks, hidden, 1};
+  if (function == "linear3") return {tokens, hidden, 4 * hidden / ranks, 1};
+  if (function == "linear4") return {tokens, 4 * hidden / ranks, hidden, 1};
+  return {tokens, hidden, sampled_vocabulary(ranks), 1};
+}
+
+/// What one rank runs, as OperatorKind says; below 1 where the shape leaves it nothing.
+Dims dims_of(const SampledFunction& function, const SampledShape& shape, std::int64_t ranks) {
+  const std::int64_t batch = shape.batch;
+  const std::int64_t length = shape.sequence;
+  const std::int64_t heads = shape.heads / ranks;
+  const std::int64_t head_dim = shape.hidden / std::max<std::int64_t>(shape.heads, 1);
+  switch (function.kind) {
+    case OperatorKind::embedding:
+      return {batch * length, sampled_vocabulary(ranks), shape.hidden, 1};
+    case OperatorKind::linear:
+      return linear_dims(function.name, shape, ranks);
+    case OperatorKind::rotary:
+      return {batch, length, 2 * heads, head_dim};  // of queries and keys
+    case OperatorKind::fused_attention:
+      return {batch, length, heads, head_dim};
+    case OperatorKind::attention_scores:
+      return {batch * heads, length, head_dim, length};
+    case OperatorKind::attention_values:
+      return {batch * heads, length, length, head_dim};
+    case OperatorKind::attention_mask:
+    case OperatorKind::softmax:
+    case OperatorKind::fused_softmax:
+      return {batch, heads, length, length};
+    case OperatorKind::gelu:
+      return {batch, length, 4 * shape.hidden / ranks, 1};
+    case OperatorKind::cross_entropy:
+      return {batch, length, sampled_vocabulary(ranks), 1};
+    case OperatorKind::optimizer:
+      return {stage_parameters(function.name, shape), 1, 1, 1};
+    default:
+      return {batch, length, shape.hidden, 1};
+  }
+}
+
 bool has_word(std::string_view words, std::string_view word) {
   while (!words.empty()) {
     const std::size_t end = std::min(words.find(','), words.size());
@@ -183,58 +229,10 @@ const SampledFunction* find_sampled_function(std::string_view name) {
 std::optional<Operator> operator_of(const SampledFunction& function, const SampledShape& shape, Pass pass,
                                     DataType dtype) {
   const std::int64_t ranks = std::max<std::int64_t>(shape.ranks, 1);
-  const std::int64_t heads = std::max<std::int64_t>(shape.heads, 1);
-  if (shape.heads > 0 && (shape.heads % ranks != 0 || shape.hidden % heads != 0)) return std::nullopt;
-  if (shape.heads == 0 && function.kind != OperatorKind::optimizer && shape.hidden % ranks != 0) return std::nullopt;
-  const std::int64_t tokens = shape.batch * shape.sequence;
-  const std::int64_t rank_heads = heads / ranks;
-  const std::int64_t head_dim = shape.hidden / heads;
-  const std::int64_t rank_hidden = shape.hidden / ranks;
-  Operator op{.kind = function.kind, .pass = pass, .dtype = dtype};
-  const auto set = [&op](std::int64_t a, std::int64_t b = 1, std::int64_t c = 1, std::int64_t d = 1) {
-    op.dims = {a, b, c, d};
-  };
-  switch (function.kind) {
-    case OperatorKind::embedding:
-      set(tokens, sampled_vocabulary(ranks), shape.hidden);
-      break;
-    case OperatorKind::linear:
-      if (function.name == "linear1") set(tokens, shape.hidden, 3 * shape.hidden / ranks);
-      if (function.name == "linear2") set(tokens, rank_hidden, shape.hidden);
-      if (function.name == "linear3") set(tokens, shape.hidden, 4 * rank_hidden);
-      if (function.name == "linear4") set(tokens, 4 * rank_hidden, shape.hidden);
-      if (function.name == "linear_final") set(tokens, shape.hidden, sampled_vocabulary(ranks));
-      break;
-    case OperatorKind::rotary:
-      set(shape.batch, shape.sequence, 2 * rank_heads, head_dim);
-      break;  // queries and keys
-    case OperatorKind::fused_attention:
-      set(shape.batch, shape.sequence, rank_heads, head_dim);
-      break;
-    case OperatorKind::attention_scores:
-      set(shape.batch * rank_heads, shape.sequence, head_dim, shape.sequence);
-      break;
-    case OperatorKind::attention_values:
-      set(shape.batch * rank_heads, shape.sequence, shape.sequence, head_dim);
-      break;
-    case OperatorKind::attention_mask:
-    case OperatorKind::softmax:
-    case OperatorKind::fused_softmax:
-      set(shape.batch, rank_heads, shape.sequence, shape.sequence);
-      break;
-    case OperatorKind::gelu:
-      set(shape.batch, shape.sequence, 4 * rank_hidden);
-      break;
-    case OperatorKind::cross_entropy:
-      set(shape.batch, shape.sequence, sampled_vocabulary(ranks));
-      break;
-    case OperatorKind::optimizer:
-      set(stage_parameters(function.name, shape));
-      break;
-    default:
-      set(shape.batch, shape.sequence, shape.hidden);
-      break;
-  }
+  if (shape.heads > 0 && (shape.heads % ranks != 0 || shape.hidden % shape.heads != 0)) return std::nullopt;
+  const bool splits_hidden = shape.heads == 0 && function.kind != OperatorKind::optimizer;
+  if (splits_hidden && shape.hidden % ranks != 0) return std::nullopt;
+  const Operator op{.kind = function.kind, .pass = pass, .dims = dims_of(function, shape, ranks), .dtype = dtype};
   if (std::ranges::any_of(op.dims, [](std::int64_t dim) { return dim < 1; })) return std::nullopt;
   return op;
 }
