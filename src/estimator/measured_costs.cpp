@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "core/error.h"
 #include "estimator/sample_cleaning.h"
 
 namespace lowgear {
@@ -37,10 +36,6 @@ MeasuredOperatorCosts::MeasuredOperatorCosts(std::vector<SampleFile> files, GpuM
   std::ranges::copy_if(std::make_move_iterator(files.begin()), std::make_move_iterator(files.end()),
                        std::back_inserter(files_), samples_operator);
   std::ranges::sort(files_, {}, &SampleFile::source);
-  if (files_.empty()) {
-    throw InputError(
-        "no sampling file is one of an operator; their names are like NVIDIAA100-SXM4-80GB_linear1_fp16.csv");
-  }
 }
 
 void MeasuredOperatorCosts::read(const SampleFile& file, Kind& kind) const {

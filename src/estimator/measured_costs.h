@@ -20,8 +20,8 @@ namespace lowgear {
 /// was not sampled, or not in a way that can be believed, costs what another source says. Not for several threads.
 class MeasuredOperatorCosts final : public OperatorCosts {
  public:
-  /// `files` are of one GPU; those that sample no operator are left alone. `otherwise` must outlive this. Throws
-  /// InputError where no file samples an operator.
+  /// `files` are of one GPU; those that sample no operator are left alone (there may be no others). `otherwise` must
+  /// outlive this.
   MeasuredOperatorCosts(std::vector<SampleFile> files, GpuModel gpu, const OperatorCosts& otherwise);
 
   /// Throws InputError on a sampling file that cannot be read.

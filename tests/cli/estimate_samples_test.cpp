@@ -14,10 +14,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-ProgramResult estimate_from(const std::string& folder, const std::vector<std::string>& others = {}) {
-  std::vector<std::string> arguments = {"estimate", "--model",        "llama-2-7b", "--gpu", "a100", "--gpus",
-                                        "8",        "--global-batch", "8",          "--seq", "2048", "--operators",
-                                        folder};
+ProgramResult estimate_from(const std::string& folder, const std::vector<std::string>& others = {"--gpu", "a100"}) {
+  std::vector<std::string> arguments = {"estimate", "--model", "llama-2-7b", "--gpus",      "8",   "--global-batch",
+                                        "8",        "--seq",   "2048",       "--operators", folder};
   arguments.insert(arguments.end(), others.begin(), others.end());
   return run_lowgear(arguments);
 }
@@ -38,7 +37,7 @@ TEST(EstimateFromSamples, TakesTimesFromThemAndSaysWhatIsNotInThem) {
   const TemporaryFolder folder;
   std::filesystem::create_directory(folder / "operator");
   write_text(folder / "operator/NVIDIAA100-SXM4-80GB_RMSlayernorm_bf16.csv", slow_norm());
-  const ProgramResult sampled = estimate_from(folder.path().string(), {"--json"});
+  const ProgramResult sampled = estimate_from(folder.path().string(), {"--gpu", "a100", "--json"});
   ASSERT_EQ(sampled.exit_code, 0) << sampled.err;
   const Json json = parse_json(sampled.out, "out");
   const Json plain = parse_json(run_lowgear({"estimate", "--model", "llama-2-7b", "--gpu", "a100", "--gpus", "8",
@@ -49,6 +48,16 @@ TEST(EstimateFromSamples, TakesTimesFromThemAndSaysWhatIsNotInThem) {
   const std::string text = estimate_from(folder.path().string()).out;
   EXPECT_THAT(text, HasSubstr("note: linear: no samples; taken from the GPU's data sheet"));
   EXPECT_THAT(text, Not(HasSubstr("rms_norm: no samples")));
+}
+
+TEST(EstimateFromSamples, ReadsTheProjectsOwn) {
+  const std::filesystem::path data = std::filesystem::path(LOWGEAR_SOURCE_DIR) / "data";
+  const std::string operators = estimate_from((data / "h100-sxm").string(), {"--gpu", "h100-sxm"}).out;
+  EXPECT_THAT(operators, HasSubstr("estimated iteration"));
+  EXPECT_THAT(operators, Not(HasSubstr("note: linear: no samples")));
+  const std::string collectives = estimate_from((data / "h200-sxm").string(), {"--gpu", "h200-sxm", "--tp", "2"}).out;
+  EXPECT_THAT(collectives, HasSubstr("note: linear: no samples"));
+  EXPECT_THAT(collectives, Not(HasSubstr("all_reduce of 1 x 2 GPUs: no samples")));
 }
 
 TEST(EstimateFromSamples, RefusesWrongColumnsWithTheirLine) {

@@ -114,10 +114,11 @@ TEST(MeasuredOperatorCosts, ReadFilesOnlyWhenAsked) {
               HasSubstr("dir/NVIDIAA100-SXM4-80GB_gelu_fp16.csv:1: there is no column \"dim\""));
 }
 
-TEST(MeasuredOperatorCosts, NeedSamplesOfOperators) {
+TEST(MeasuredOperatorCosts, LeaveAllToTheOtherSourceWhereOnlyCollectivesWereSampled) {
   const SampleFile collective = file("X_allreduce_fp16_1_2.csv", "shape,nodes,GPUsPerNode,dur(us)\n8,1,2,5\n");
-  EXPECT_THAT(error_of([&] { MeasuredOperatorCosts({collective}, named_gpu("a100"), kOtherwise); }),
-              HasSubstr("no sampling file is one of an operator"));
+  const MeasuredOperatorCosts costs({collective}, named_gpu("a100"), kOtherwise);
+  EXPECT_DOUBLE_EQ(costs.cost(product(8192)).time_s(), 1);
+  EXPECT_THAT(costs.notes(), ElementsAre("linear: no samples; taken from the GPU's data sheet"));
 }
 
 TEST(SampleFiles, AreThoseOfTheGpu) {
