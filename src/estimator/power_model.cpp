@@ -47,9 +47,8 @@ EnergySplit operator*(double factor, const EnergySplit& energy) {
           .waiting_j = factor * energy.waiting_j};
 }
 
-WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work) : WorkEnergy(gpu, work, 0) {
-  sustained_mhz_ = sustained_clock();
-}
+WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work)
+    : WorkEnergy(gpu, work, WorkEnergy(gpu, work, gpu.clocks.max_mhz).within_default_limit_mhz()) {}
 
 WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustained_clock_mhz)
     : gpu_(&gpu),
@@ -58,7 +57,7 @@ WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustain
               (gpu.power.blocking_w - gpu.power.static_w) * work.link_s),
       sustained_mhz_(sustained_clock_mhz) {}
 
-double WorkEnergy::sustained_clock() const {
+double WorkEnergy::within_default_limit_mhz() const {
   const double time_s = work_.time_s();
   if (!(time_s > 0) || !(gpu_->power.limit_w > 0)) return gpu_->clocks.max_mhz;
   return highest_within(gpu_->clocks.min_mhz, gpu_->clocks.max_mhz, gpu_->power.limit_w, [&](double clock_mhz) {

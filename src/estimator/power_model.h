@@ -61,7 +61,8 @@ class WorkEnergy {
  private:
   [[nodiscard]] double time_s(double clock_mhz) const;
   [[nodiscard]] EnergySplit split(double clock_mhz, double cycles_s, double time_s) const;
-  [[nodiscard]] double sustained_clock() const;
+  /// The highest clock at which the work, in the time that it states, draws no more than the default limit.
+  [[nodiscard]] double within_default_limit_mhz() const;
 
   const GpuModel* gpu_;
   WorkCost work_;

@@ -31,7 +31,7 @@ std::vector<std::int64_t> divisors(std::int64_t number, std::int64_t most) {
 /// Walks through all combinations, one member of the layout after the other.
 class Enumeration {
  public:
-  Enumeration(const TrainingJob& job, const SearchLimits& limits) : job_(job), limits_(limits) {}
+  Enumeration(TrainingJob job, const SearchLimits& limits) : job_(std::move(job)), limits_(limits) {}
 
   SearchSpace run() {
     const int most_tp = limits_.tensor_across_nodes ? limits_.gpus : job_.cluster.gpus_per_node;
