@@ -17,8 +17,8 @@ namespace {
 /// Fewer samples say no more than the trend does.
 constexpr std::size_t kLeastForTrees = 40;
 
-/// Few trees: a fit takes some ten milliseconds, and more or deeper ones lower the errors on samples kept out by a few
-/// hundredths of a per cent at most (bench/operator_holdout_study).
+/// Few trees, so that a fit takes some ten milliseconds: half as many again lowered errors on samples kept out of the
+/// fit by less than a tenth of a per cent.
 BoostingParameters boosting_parameters() {
   return {.n_estimators = 40,
           .max_depth = 6,

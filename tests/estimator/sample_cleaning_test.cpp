@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/random.h"
 #include "estimator/shared_samples.h"
 
 namespace lowgear {
