@@ -25,7 +25,7 @@ class LargestPoints {
     points_ = std::max(points_, std::abs(estimated_pct - measured_pct));
   }
   [[nodiscard]] AccuracyTarget target(std::string check) const {
-    return {std::move(check), fmt::format("{:.1f} points", points_), fmt::format("≤ {} points", kReachPoints),
+    return {std::move(check), fmt::format("{:.2f} points", points_), fmt::format("≤ {} points", kReachPoints),
             points_ <= kReachPoints};
   }
 
