@@ -1,5 +1,7 @@
 #include "estimator/iteration_estimate.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstddef>
@@ -293,6 +295,35 @@ double relative_error(const std::vector<StageEstimate>& stages) {
   return sum.time_s() > 0 ? sum.error_s / sum.time_s() : 0;
 }
 
+double item_s(const std::vector<CostItem>& items, WorkPart part) {
+  const auto found = std::ranges::find(items, name(part), &CostItem::name);
+  return found == items.end() ? 0 : found->cost.time_s();
+}
+
+/// What the user may not expect of the job.
+std::vector<std::string> notes_on(const TrainingJob& job, const std::vector<StageEstimate>& stages) {
+  constexpr double kNotableShare = 0.05;
+  std::vector<std::string> notes;
+  if (job.parallel.tp > job.cluster.gpus_per_node) {
+    notes.push_back(fmt::format("tensor parallelism among {} ranks crosses nodes of {} GPUs, whose network is slower",
+                                job.parallel.tp, job.cluster.gpus_per_node));
+  }
+  double waiting_s = 0;
+  double passes_s = 0;
+  for (const StageEstimate& stage : stages) {
+    waiting_s += item_s(stage.forward_items, WorkPart::host) + item_s(stage.backward_items, WorkPart::host);
+    passes_s += (stage.forward + stage.backward).time_s();
+  }
+  if (waiting_s > kNotableShare * passes_s) {
+    notes.push_back(
+        fmt::format("{:.0f} % of a microbatch's time the GPU waits for the host, which issues kernels more slowly than "
+                    "they run; larger microbatches, fewer tp ranks or CUDA graphs help",
+                    100 * waiting_s / passes_s));
+  }
+  if (job.model.experts) notes.emplace_back("experts are taken to get equal shares of the tokens");
+  return notes;
+}
+
 }  // namespace
 
 double IterationEstimate::tokens_per_s(const TrainingJob& job) const {
@@ -311,6 +342,7 @@ IterationEstimate estimate_iteration(const TrainingJob& job, const CostSources& 
   add_tail(job, sources, times, estimate);
   estimate.time_s = estimate.pipeline_s + estimate.gradients_s + estimate.optimizer_s;
   estimate.error_s = estimate.time_s * relative_error(estimate.stages);
+  estimate.notes = notes_on(job, estimate.stages);
   const double flops = training_flops_per_token(job.model, job.batch.sequence_length) *
                        static_cast<double>(job.batch.global * job.batch.sequence_length);
   estimate.model_flops_per_gpu_s = flops / (estimate.time_s * job.parallel.gpus());

@@ -30,11 +30,11 @@ ElementWork element_work(OperatorKind kind, Pass pass) {
     case OperatorKind::rms_norm:
       return forward ? ElementWork{8, 2, 0} : ElementWork{16, 3, 0};
     case OperatorKind::residual_add:
-      return forward ? ElementWork{1, 3, 0} : ElementWork{1, 3, 0};
+      return ElementWork{1, 3, 0};
     case OperatorKind::rotary:
-      return forward ? ElementWork{6, 2, 0} : ElementWork{6, 2, 0};
+      return ElementWork{6, 2, 0};
     case OperatorKind::attention_mask:
-      return forward ? ElementWork{1, 2, 1} : ElementWork{1, 2, 1};
+      return ElementWork{1, 2, 1};
     case OperatorKind::softmax:
       return forward ? ElementWork{5, 2, 0} : ElementWork{4, 3, 0};
     case OperatorKind::fused_softmax:
@@ -48,7 +48,7 @@ ElementWork element_work(OperatorKind kind, Pass pass) {
     case OperatorKind::dropout:
       return forward ? ElementWork{2, 2, 1} : ElementWork{1, 2, 1};
     case OperatorKind::permute:
-      return forward ? ElementWork{1, 2, 0} : ElementWork{1, 2, 0};
+      return ElementWork{1, 2, 0};
     case OperatorKind::bias_gradient:
       return {1, 1, 0};
     case OperatorKind::gradient_sum:
@@ -64,18 +64,18 @@ constexpr double kOptimizerBytes = 48;
 constexpr double kOptimizerFlops = 16;
 
 double linear_bytes(const Operator& op) {
-  const double tokens = static_cast<double>(op.dims[0]);
-  const double inputs = static_cast<double>(op.dims[1]);
-  const double outputs = static_cast<double>(op.dims[2]);
+  const auto tokens = static_cast<double>(op.dims[0]);
+  const auto inputs = static_cast<double>(op.dims[1]);
+  const auto outputs = static_cast<double>(op.dims[2]);
   const double once = tokens * inputs + inputs * outputs + tokens * outputs;
   return (op.pass == Pass::forward ? 1 : 2) * once * bytes_of(op.dtype);
 }
 
 /// A batched product of [m, k] and [k, n]: backward is two of them, of the same size.
 double batched_product_bytes(const Operator& op) {
-  const double m = static_cast<double>(op.dims[1]);
-  const double k = static_cast<double>(op.dims[2]);
-  const double n = static_cast<double>(op.dims[3]);
+  const auto m = static_cast<double>(op.dims[1]);
+  const auto k = static_cast<double>(op.dims[2]);
+  const auto n = static_cast<double>(op.dims[3]);
   const double once = static_cast<double>(op.dims[0]) * (m * k + k * n + m * n);
   return (op.pass == Pass::forward ? 1 : 2) * once * bytes_of(op.dtype);
 }

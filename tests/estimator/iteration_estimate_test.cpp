@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
 
 #include "core/error.h"
@@ -41,17 +42,19 @@ double item_s(const std::vector<CostItem>& items, std::string_view name) {
   return found == items.end() ? 0 : found->cost.time_s();
 }
 
+void expect_parts_add_up(const StageEstimate& stage) {
+  EXPECT_NEAR(sum_of(stage.forward_items), stage.forward.time_s(), 1e-9);
+  EXPECT_NEAR(sum_of(stage.backward_items), stage.backward.time_s(), 1e-9);
+  EXPECT_GT(stage.weight_gradient.time_s(), 0);
+  EXPECT_LT(stage.weight_gradient.time_s(), stage.backward.time_s());
+}
+
 TEST(EstimateIteration, PartsAddUp) {
   for (const TrainingJob& job : {job_on(1, 1, 1), job_on(8, 2, 4), job_on(2, 8, 2)}) {
     const IterationEstimate it = estimate(job);
     EXPECT_NEAR(it.time_s, it.pipeline_s + it.gradients_s + it.optimizer_s, 1e-12);
     EXPECT_EQ(it.stages.size(), static_cast<std::size_t>(job.parallel.pp));
-    for (const StageEstimate& stage : it.stages) {
-      EXPECT_NEAR(sum_of(stage.forward_items), stage.forward.time_s(), 1e-9);
-      EXPECT_NEAR(sum_of(stage.backward_items), stage.backward.time_s(), 1e-9);
-      EXPECT_GT(stage.weight_gradient.time_s(), 0);
-      EXPECT_LT(stage.weight_gradient.time_s(), stage.backward.time_s());
-    }
+    for (const StageEstimate& stage : it.stages) expect_parts_add_up(stage);
     EXPECT_GT(it.error_s, 0);
     EXPECT_NEAR(it.tokens_per_s(job) * it.time_s, static_cast<double>(job.batch.global) * 4096, 1e-3);
   }
@@ -146,6 +149,18 @@ TEST(EstimateIteration, ASmallModelWaitsForTheHost) {
   EXPECT_GT(item_s(it.stages[0].forward_items, "host"), 0);
   job.host = {0, 0, 0, 0};
   EXPECT_EQ(item_s(estimate(job).stages[0].forward_items, "host"), 0);
+}
+
+TEST(EstimateIteration, SaysWhatTheUserMayNotExpect) {
+  EXPECT_TRUE(estimate(job_on(1, 8, 1)).notes.empty());
+  TrainingJob job = job_on(1, 16, 1);
+  ASSERT_EQ(estimate(job).notes.size(), 1U);
+  EXPECT_NE(estimate(job).notes[0].find("16 ranks"), std::string::npos) << estimate(job).notes[0];
+  job = job_on(1, 1, 1);
+  job.model = named_transformer("gpt2-small");
+  job.batch.sequence_length = 128;
+  ASSERT_EQ(estimate(job).notes.size(), 1U);
+  EXPECT_NE(estimate(job).notes[0].find("waits for the host"), std::string::npos);
 }
 
 TEST(EstimateIteration, FasterGpusAndLinksAreFaster) {
