@@ -279,6 +279,24 @@ RankGroup strided_group(const TrainingJob& job, int ranks, int stride) {
   return {ranks, std::clamp(job.cluster.gpus_per_node / stride, 1, ranks)};
 }
 
+/// Over parts of the vocabulary, maximum, sum of exponentials and the target's logit are summed, each in fp32;
+/// otherwise all logits are gathered.
+void add_loss(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
+  const std::int64_t vocabulary = padded_vocabulary(job);
+  const bool split = job.split_loss;
+  block.add(WorkPart::cross_entropy, OperatorKind::cross_entropy,
+            {shape.batch, shape.sequence, split ? vocabulary / job.parallel.tp : vocabulary, 1});
+  const auto tokens = static_cast<double>(shape.tokens);
+  if (!split) {
+    const double bytes = tokens * static_cast<double>(vocabulary) * bytes_of(type_of(job, OperatorKind::cross_entropy));
+    block.communicate(&BlockWork::forward,
+                      {CollectiveKind::all_gather, bytes, tensor_group(job), WorkPart::tensor_parallel});
+    return;
+  }
+  const CollectiveUse scalars{CollectiveKind::all_reduce, 4 * tokens, tensor_group(job), WorkPart::tensor_parallel};
+  for (int sum = 0; sum < 3; ++sum) block.communicate(&BlockWork::forward, scalars);
+}
+
 }  // namespace
 
 std::string_view name(WorkPart part) {
@@ -345,16 +363,8 @@ BlockWork head_work(const TrainingJob& job) {
   const std::int64_t vocabulary = padded_vocabulary(job) / job.parallel.tp;
   const int product = block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, shape.hidden, vocabulary, 1});
   TensorCollectives(job, shape.activation_bytes).column(block, product, last_index(block.work().backward));
-  block.add(WorkPart::cross_entropy, OperatorKind::cross_entropy, {shape.batch, shape.sequence, vocabulary, 1});
   add_gradient_sums(block, job, token_matrix_parameters(job));
-  // The loss over parts of the vocabulary: maximum, sum of exponentials and the logit of the target, each in fp32.
-  const CollectiveUse scalars{CollectiveKind::all_reduce,
-                              4.0 * static_cast<double>(shape.tokens),
-                              tensor_group(job),
-                              WorkPart::tensor_parallel,
-                              -1,
-                              1};
-  for (int sum = 0; sum < 3; ++sum) block.communicate(&BlockWork::forward, scalars);
+  add_loss(block, job, shape);
   return block.work();
 }
 

@@ -100,6 +100,9 @@ struct TrainingJob {
   /// Products of weight gradients add to the sum over microbatches themselves (Megatron since 2022); otherwise a kernel
   /// of its own does, for every microbatch.
   bool fused_gradient_sums = true;
+  /// Each tp rank computes the loss from its part of the vocabulary, as Megatron does; otherwise every rank gathers all
+  /// logits and computes it whole, as Hugging Face transformers' models do when they are divided from outside.
+  bool split_loss = true;
   HostCosts host;
 
   /// Of one replica and iteration.

@@ -183,6 +183,22 @@ TEST(LayerWork, GathersShardedWeightsBeforeBothPasses) {
                    2.0 * static_cast<double>(parameter_counts(job.model).per_layer()));
 }
 
+TEST(HeadWork, GathersLogitsWhereTheLossIsWhole) {
+  TrainingJob job = job_of(gpt());
+  job.parallel.tp = 4;
+  const auto loss_elements = [&job] {
+    for (const OperatorUse& use : head_work(job).forward.operators) {
+      if (use.op.kind == OperatorKind::cross_entropy) return use.op.dims[0] * use.op.dims[1] * use.op.dims[2];
+    }
+    return std::int64_t{0};
+  };
+  EXPECT_EQ(loss_elements(), 2 * 256 * 1024 / 4);
+  job.split_loss = false;
+  EXPECT_EQ(loss_elements(), 2 * 256 * 1024);
+  ASSERT_EQ(head_work(job).forward.collectives.size(), 1U);
+  EXPECT_DOUBLE_EQ(head_work(job).forward.collectives[0].bytes, 2.0 * 256 * 1024 * 2);
+}
+
 TEST(RankGroups, FollowTheLayoutOfRanks) {
   TrainingJob job = job_of(gpt());
   job.cluster.gpus_per_node = 8;
