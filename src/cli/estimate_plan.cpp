@@ -5,6 +5,7 @@
 #include "cli/amount_text.h"
 #include "cli/command_line.h"
 #include "cli/comparison.h"
+#include "cli/memory.h"
 #include "cli/table.h"
 #include "core/error.h"
 
@@ -55,7 +56,9 @@ std::string emitted_profile_note(const TrainingJob& job, const std::string& path
 
 PlannedEstimate plan_estimate(const TrainingJob& job, const IterationEstimate& estimate,
                               const EstimatePlanArguments& arguments, Progress& progress) {
-  PlannedJob planner(job, estimate, {}, &progress);
+  require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()), job.parallel.virtual_stages,
+                          available_memory_bytes());
+  PlannedJob planner(job, estimate, kEstimatePlannerOptions, &progress);
   PlannedEstimate planned;
   planned.frontier = planner.frontier();
   planned.rows.push_back({"full clocks", "estimated", planner.full_clocks()});

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "cli/cost_sources.h"
+#include "cli/memory.h"
 #include "core/error.h"
 
 namespace lowgear {
@@ -76,7 +77,9 @@ PlannedLayout planned(const SearchRequest& request, const SearchResult& result, 
                       Progress& progress) {
   TrainingJob job = request.job;
   apply(result.layout, job);
-  PlannedJob planner(job, estimate_iteration(job, sources), {}, &progress);
+  require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()), job.parallel.virtual_stages,
+                          available_memory_bytes());
+  PlannedJob planner(job, estimate_iteration(job, sources), kEstimatePlannerOptions, &progress);
   return {result, planner.full_clocks(), planner.plan_in_time(), planner.plan(planner.slowest_s())};
 }
 
