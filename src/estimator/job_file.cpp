@@ -21,6 +21,7 @@ constexpr double kGiga = 1e9;
 constexpr double kMicro = 1e-6;
 constexpr double kMaxGigabytesPerS = 1e6;
 constexpr double kMaxLatencyUs = 1e6;
+constexpr double kMaxHostUs = 1e6;
 constexpr int kMaxGpusPerNode = 4096;
 constexpr int kMaxZero = 3;
 
@@ -184,10 +185,21 @@ void read_batch(const YamlView& root, BatchShape& batch) {
 void read_overlap(const YamlView& root, Overlap& overlap) {
   if (!root.has("overlap")) return;
   const YamlView map = root.at("overlap");
-  map.require_only({"gradients", "tensor", "pipeline"});
+  map.require_only({"gradients", "tensor_gradients", "tensor", "pipeline"});
   read_optional(map, "gradients", overlap.gradients);
+  read_optional(map, "tensor_gradients", overlap.tensor_gradients);
   read_optional(map, "tensor", overlap.tensor);
   read_optional(map, "pipeline", overlap.pipeline);
+}
+
+void read_host(const YamlView& root, HostCosts& host) {
+  if (!root.has("host")) return;
+  const YamlView map = root.at("host");
+  map.require_only({"operator_us", "collective_us", "checkpoint_forward_us", "checkpoint_backward_us"});
+  read_optional(map, "operator_us", kMaxHostUs, kMicro, host.operator_s);
+  read_optional(map, "collective_us", kMaxHostUs, kMicro, host.collective_s);
+  read_optional(map, "checkpoint_forward_us", kMaxHostUs, kMicro, host.checkpoint_forward_s);
+  read_optional(map, "checkpoint_backward_us", kMaxHostUs, kMicro, host.checkpoint_backward_s);
 }
 
 void read_execution(const YamlView& root, TrainingJob& job) {
@@ -202,6 +214,10 @@ void read_execution(const YamlView& root, TrainingJob& job) {
     job.schedule = "interleaved";
   }
   read_overlap(root, job.overlap);
+  read_optional(root, "split_messages", job.split_messages);
+  read_optional(root, "fused_gradient_sums", job.fused_gradient_sums);
+  read_optional(root, "split_loss", job.split_loss);
+  read_host(root, job.host);
 }
 
 void read_gpu(const YamlView& root, TrainingJob& job) {
@@ -230,7 +246,8 @@ void read_gpu(const YamlView& root, TrainingJob& job) {
 /// What the text says, over what `job` has.
 TrainingJob read_job(const YamlView& root, const std::string& source, TrainingJob job, const ConfigText& read_config) {
   root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "dtype", "overlap",
-                     "schedule", "attention", "dropout"});
+                     "schedule", "attention", "dropout", "split_messages", "fused_gradient_sums", "split_loss",
+                     "host"});
   const bool described = job.model.layers > 0;
   if (root.has("model") || !described) job.model = read_model(root.at("model"), read_config);
   read_gpu(root, job);

@@ -50,10 +50,14 @@ batch:
 recompute: selective
 zero: 2
 dtype: fp16
-overlap: {gradients: false, tensor: true, pipeline: true}
+overlap: {gradients: false, tensor_gradients: false, tensor: true, pipeline: true}
 schedule: interleaved
 attention: unfused
 dropout: 0.1
+split_messages: false
+fused_gradient_sums: false
+split_loss: false
+host: {operator_us: 20, collective_us: 30, checkpoint_forward_us: 100, checkpoint_backward_us: 0}
 )";
 
 TEST(ParseTrainingJob, ReadsEveryKey) {
@@ -80,6 +84,18 @@ TEST(ParseTrainingJob, ReadsEveryKey) {
   EXPECT_EQ(job.schedule, "interleaved");
   EXPECT_EQ(job.attention, AttentionKind::unfused);
   EXPECT_DOUBLE_EQ(job.dropout, 0.1);
+}
+
+TEST(ParseTrainingJob, ReadsWhatFrameworksDoDifferently) {
+  const TrainingJob job = parse(kWhole);
+  EXPECT_FALSE(job.overlap.tensor_gradients);
+  EXPECT_FALSE(job.split_messages);
+  EXPECT_FALSE(job.fused_gradient_sums);
+  EXPECT_FALSE(job.split_loss);
+  EXPECT_DOUBLE_EQ(job.host.operator_s, 20e-6);
+  EXPECT_DOUBLE_EQ(job.host.collective_s, 30e-6);
+  EXPECT_DOUBLE_EQ(job.host.checkpoint_forward_s, 100e-6);
+  EXPECT_EQ(job.host.checkpoint_backward_s, 0);
 }
 
 constexpr std::string_view kLeast = "{model: llama-3-8b, gpu: h100, batch: {global: 8, sequence: 1024}}";
