@@ -18,6 +18,7 @@ constexpr double kStartS = 10e-6;
 /// NCCL's protocols: LL128 is soon under way but carries less, Simple the other way round (the same samples).
 constexpr double kLowLatencyShare = 0.55;
 constexpr double kFullRateStartS = 12e-6;
+/// Half the width of a 90 % interval: what the samples above are off by from these curves.
 constexpr double kRelativeError = 0.15;
 
 /// The better protocol for bytes that pass each link of a rate.
