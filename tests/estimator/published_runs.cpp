@@ -223,6 +223,64 @@ std::vector<PublishedRun> turing_nlg_runs() {
 
 namespace {
 
+/// bench/gpu/pipeline.yaml.
+TrainingJob trainer_job() {
+  TrainingJob job;
+  TransformerShape& model = job.model;
+  model.name = "llama-24x2048";
+  model.vocabulary = 32000;
+  model.hidden = 2048;
+  model.layers = 24;
+  model.heads = 16;
+  model.kv_heads = 16;
+  model.head_dim = 128;
+  model.intermediate = 5632;
+  model.max_positions = 2048;
+  job.gpu = named_gpu("h200-sxm");
+  job.cluster = default_cluster(job.gpu);
+  job.cluster.gpus_per_node = 4;
+  job.batch = {.global = 64, .micro = 4, .sequence_length = 2048};
+  job.zero = 0;
+  return job;
+}
+
+}  // namespace
+
+std::vector<PublishedRun> trainer_runs() {
+  constexpr double kTokens = 64 * 2048;
+  const auto changed = [](auto&& change) {
+    TrainingJob job = trainer_job();
+    job.parallel.pp = 4;
+    change(job);
+    return job;
+  };
+  return {
+      {"1F1B", changed([](TrainingJob&) {}), 0.6952},
+      {"ZB-H1", changed([](TrainingJob& job) { job.schedule = "zb-h1"; }), kTokens / 200'200},
+      {"interleaved", changed([](TrainingJob& job) { interleave(job, 2); }), kTokens / 198'400},
+      {"layers recomputed", changed([](TrainingJob& job) { job.recompute = Recompute::full; }), kTokens / 149'700},
+      {"tp 2", changed([](TrainingJob& job) {
+         job.parallel.pp = 2;
+         job.parallel.tp = 2;
+       }),
+       kTokens / 172'700},
+      {"dp 2", changed([](TrainingJob& job) {
+         job.parallel.pp = 2;
+         job.parallel.dp = 2;
+         job.batch.global = 32;
+       }),
+       0.3456},
+      {"dp 4", changed([](TrainingJob& job) {
+         job.parallel.pp = 1;
+         job.parallel.dp = 4;
+         job.batch.global = 16;
+       }),
+       0.1676},
+  };
+}
+
+namespace {
+
 std::vector<PublishedRun> vtrain_runs(const CsvTable& table, const TrainingJob& base) {
   std::vector<PublishedRun> runs;
   const auto integer = [&table](std::size_t row, std::string_view column) {

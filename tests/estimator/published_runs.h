@@ -35,6 +35,10 @@ struct PublishedRun {
 /// Smith et al., "Using DeepSpeed and Megatron to Train Megatron-Turing NLG 530B" (2022), section 2.4.
 [[nodiscard]] std::vector<PublishedRun> turing_nlg_runs();
 
+/// The trainer's own runs on four H200 of one host (bench/RESULTS.md, "On GPUs"): bench/gpu/pipeline.yaml, a Llama of
+/// 1.36 billion parameters with sequences of 2048, and other settings of it.
+[[nodiscard]] std::vector<PublishedRun> trainer_runs();
+
 /// VIA-Research/vTrain, data/ground_truth_multi.csv and ground_truth_single.csv: Megatron-DeepSpeed on A100. `text` is
 /// the file.
 [[nodiscard]] std::vector<PublishedRun> vtrain_cluster_runs(std::string_view text, const std::string& source);

@@ -31,6 +31,8 @@ TEST(PublishedRuns, RecomputationAndSequenceParallelism) { expect_within(korthik
 /// well: DeepSpeed's pipeline of 2021 lost what no publication explains.
 TEST(PublishedRuns, TuringNlg) { expect_within(turing_nlg_runs(), 3, 23, 25); }
 
+TEST(PublishedRuns, TrainerOnH200) { expect_within(trainer_runs(), 7, 5.5, 9); }
+
 TEST(PublishedRuns, VtrainOnManyNodes) {
   const std::string file = "vtrain/ground_truth_multi.csv";
   const auto text = read_shared(file);
