@@ -87,6 +87,24 @@ TEST(Estimate, TakesAJobFileAConfigBesideItAndOptionsBeforeBoth) {
             "");
 }
 
+TEST(Estimate, TakesNetworkAndOverlapAsOptions) {
+  const auto time_s = [](const std::vector<std::string>& options) {
+    std::vector<std::string> arguments = {"--gpus", "64", "--tp", "8", "--pp", "4", "--json"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const ProgramResult result = run_estimate(arguments);
+    EXPECT_EQ(result.err, "");
+    return parse_json(result.out, "out")["iteration"]["time_s"].get<double>();
+  };
+  const double usual_s = time_s({});
+  EXPECT_GT(time_s({"--intra-node-gb-per-s", "100"}), usual_s);
+  EXPECT_GT(time_s({"--inter-node-gb-per-s", "5"}), usual_s);
+  EXPECT_GT(time_s({"--intra-node-latency-us", "500"}), usual_s);
+  EXPECT_GT(time_s({"--inter-node-latency-us", "5000"}), usual_s);
+  EXPECT_GT(time_s({"--overlap-gradients", "false"}), usual_s);
+  EXPECT_LT(time_s({"--overlap-tensor", "true"}), usual_s);
+  EXPECT_LT(time_s({"--overlap-pipeline", "true"}), usual_s);
+}
+
 /// What stands on standard error, of a run that ends with 2 and says nothing else.
 std::string refusal(const ProgramResult& result) {
   EXPECT_EQ(result.exit_code, 2);
