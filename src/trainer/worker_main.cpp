@@ -4,9 +4,6 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,10 +14,10 @@
 #include "client/rank_environment.h"
 #include "core/error.h"
 #include "launcher/checkpoint_manifest.h"
-#include "launcher/rank_processes.h"
 #include "launcher/server_job.h"
 #include "trainer/backend.h"
 #include "trainer/progress_report.h"
+#include "trainer/rank_program.h"
 #include "trainer/rendezvous.h"
 #include "trainer/training_run.h"
 
@@ -30,8 +27,6 @@ using namespace lowgear;  // NOLINT(google-build-using-namespace): the program i
 
 /// A rank that nothing is heard of for so long is taken for dead.
 constexpr std::chrono::seconds kTimeout{300};
-
-volatile std::sig_atomic_t asked_to_end = 0;
 
 struct Arguments {
   std::string config;
@@ -93,16 +88,6 @@ std::unique_ptr<SimulatedGpu> simulated_gpu_for(const TrainConfig& config, Clien
   return std::make_unique<SimulatedGpu>(environment("LOWGEAR_NVML").value_or("libnvidia-ml.so.1"), status.gpu_uuid);
 }
 
-/// From now on SIGTERM, and Ctrl-C where no launcher catches it, end training behind a step. Before, and the second
-/// time, they end the process.
-void end_behind_a_step_when_told() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { asked_to_end = 1; };
-  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
-  sigemptyset(&action.sa_mask);
-  for (const int signal_number : {SIGTERM, SIGINT}) ::sigaction(signal_number, &action, nullptr);
-}
-
 void train(const Arguments& arguments) {
   const Environment environment = process_environment();
   const TrainConfig config = read_train_config(arguments.config, arguments.settings);
@@ -119,8 +104,8 @@ void train(const Arguments& arguments) {
   TrainingRun run(config, rank.rank, std::move(backend), client, std::move(simulated_gpu));
   std::optional<ProgressReport> report;
   if (rank.rank == 0) report.emplace(config, arguments.output, run.first_step());
-  end_behind_a_step_when_told();
-  run.run([] { return asked_to_end != 0; }, [&](const StepResult& result) { report->add(result); });
+  end_in_order_when_told();
+  run.run(asked_to_end, [&](const StepResult& result) { report->add(result); });
   if (report) report->finish();
   run.finish();
 }
@@ -128,20 +113,5 @@ void train(const Arguments& arguments) {
 }  // namespace
 
 int main(int count, char** words) {
-  // Gloo writes to connections whose other end may have died. The error that it then gets names the lost rank.
-  std::signal(SIGPIPE, SIG_IGN);
-  try {
-    train(parse_arguments(count, words));
-    return EXIT_SUCCESS;
-  } catch (const InputError& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return 2;
-  } catch (const PeerLost& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return kPeerLostExitCode;
-  } catch (const std::exception& error) {
-    const std::string_view text = error.what();  // libtorch's go on with a stack trace
-    fmt::print(stderr, "error: {}\n", text.substr(0, text.find('\n')));
-    return EXIT_FAILURE;
-  }
+  return run_rank([&] { train(parse_arguments(count, words)); });
 }

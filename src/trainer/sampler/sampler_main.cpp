@@ -4,9 +4,7 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,28 +14,16 @@
 #include "client/rank_environment.h"
 #include "core/error.h"
 #include "core/monotonic_clock.h"
-#include "launcher/rank_processes.h"
 #include "sampling/sampling_options.h"
+#include "trainer/rank_program.h"
 #include "trainer/rendezvous.h"
 #include "trainer/sampler/collective_sampling.h"
 #include "trainer/sampler/sampling_record.h"
 #include "trainer/sampler/sampling_run.h"
-#include "trainer/transport.h"
 
 namespace {
 
 using namespace lowgear;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
-
-volatile std::sig_atomic_t asked_to_end = 0;
-
-/// From now on SIGTERM and SIGINT end the run behind a row; the second time they end the process.
-void end_behind_a_row_when_told() {
-  struct sigaction action = {};
-  action.sa_handler = [](int) { asked_to_end = 1; };
-  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
-  sigemptyset(&action.sa_mask);
-  for (const int signal_number : {SIGTERM, SIGINT}) ::sigaction(signal_number, &action, nullptr);
-}
 
 /// Lines on standard error, which `lowgear sample` draws as a bar: `progress 12 345 linear1`.
 class ProgressLines {
@@ -79,7 +65,7 @@ void run_sampler(const SamplingOptions& options) {
   const SamplingRun run = {.options = options, .rank = rank, .device = *device, .gpu = gpu.get(), .asked_to_end = [&] {
                              const bool late =
                                  options.time_limit_s > 0 && monotonic_s() - begin_s > options.time_limit_s;
-                             return asked_to_end != 0 || late;
+                             return asked_to_end() || late;
                            }};
   const SamplingRecord record = {.device = device->name(),
                                  .driver = gpu ? gpu->driver_version() : "",
@@ -91,7 +77,7 @@ void run_sampler(const SamplingOptions& options) {
   const SamplingEvents events = {.on_row = [&](std::string_view what, std::size_t done,
                                                std::size_t planned) { progress.update(what, done, planned); },
                                  .on_warning = [](const std::string& warning) { fmt::print(stderr, "{}\n", warning); }};
-  end_behind_a_row_when_told();
+  end_in_order_when_told();
   const std::vector<SampledFile> files = options.subject == SamplingSubject::operators
                                              ? sample_operators(run, events)
                                              : sample_collectives(run, rendezvous_from(environment), events);
@@ -102,21 +88,5 @@ void run_sampler(const SamplingOptions& options) {
 }  // namespace
 
 int main(int count, char** words) {
-  // Gloo writes to connections whose other end may have died. The error that it then gets names the lost rank.
-  std::signal(SIGPIPE, SIG_IGN);
-  try {
-    const std::vector<std::string> arguments(words + 1, words + count);
-    run_sampler(parse_sampling_options(arguments));
-    return EXIT_SUCCESS;
-  } catch (const InputError& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return 2;
-  } catch (const PeerLost& error) {
-    fmt::print(stderr, "error: {}\n", error.what());
-    return kPeerLostExitCode;
-  } catch (const std::exception& error) {
-    const std::string_view text = error.what();  // libtorch's go on with a stack trace
-    fmt::print(stderr, "error: {}\n", text.substr(0, text.find('\n')));
-    return EXIT_FAILURE;
-  }
+  return run_rank([&] { run_sampler(parse_sampling_options(std::vector<std::string>(words + 1, words + count))); });
 }

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <functional>
+
+namespace lowgear {
+
+/// Runs the work of a program that is one rank, and tells on standard error why it could not go on, as `error: ...`.
+/// Returns the exit status: 0, 2 for bad input, kPeerLostExitCode for having lost another rank, 1 for all else. Ignores
+/// SIGPIPE from then on: Gloo writes to connections whose other end may have died, and the error that it then gets
+/// names the lost rank.
+[[nodiscard]] int run_rank(const std::function<void()>& work);
+
+/// From now on SIGTERM, and Ctrl-C where no launcher catches it, ask the process to end in order. Before, and the
+/// second time, they end it.
+void end_in_order_when_told();
+/// Whether such a signal has come.
+[[nodiscard]] bool asked_to_end();
+
+}  // namespace lowgear
