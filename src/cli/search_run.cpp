@@ -12,6 +12,7 @@
 
 #include "cli/cost_sources.h"
 #include "cli/memory.h"
+#include "cli/stopwatch.h"
 #include "core/error.h"
 
 namespace lowgear {
@@ -110,9 +111,9 @@ SearchReportData run_search(const SearchRequest& request, Progress& progress) {
   SearchReportData found;
   found.layouts = static_cast<std::int64_t>(space.layouts.size());
   found.invalid = space.invalid;
-  const auto begin = std::chrono::steady_clock::now();
+  const Stopwatch stopwatch;
   SearchOutcome outcome = SliceThreads(request, space.layouts).finish(progress);
-  found.evaluate_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  found.evaluate_s = stopwatch.elapsed_s();
   found.results = std::move(outcome.results);
   found.too_large = outcome.too_large;
   if (found.results.empty()) throw_nothing_fits(request, found);
