@@ -1,7 +1,6 @@
 #include "estimator/gradient_boosted_trees.h"
 
 #include <fmt/format.h>
-#include <xgboost/c_api.h>
 
 #include <array>
 #include <limits>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "estimator/xgboost_library.h"
 
 namespace lowgear {
 namespace {
@@ -17,20 +17,17 @@ namespace {
 /// Throws the first line of XGBoost's message; a stack trace follows it.
 void check(int status) {
   if (status == 0) return;
-  const std::string_view message = XGBGetLastError();
+  const std::string_view message = xgboost().last_error();
   throw Error(fmt::format("XGBoost: {}", printable(message.substr(0, message.find('\n')))));
 }
 
-struct FreeMatrix {
-  void operator()(void* handle) const noexcept { XGDMatrixFree(handle); }
-};
-using Matrix = std::unique_ptr<void, FreeMatrix>;
+using Matrix = std::unique_ptr<void, decltype(XgboostFunctions::matrix_free)>;
 
 Matrix matrix_of(const FeatureTable& features) {
   DMatrixHandle handle = nullptr;
-  check(XGDMatrixCreateFromMat_omp(features.values().data(), features.rows(), features.columns(),
-                                   std::numeric_limits<float>::quiet_NaN(), &handle, 1));
-  return Matrix(handle);
+  check(xgboost().matrix_create(features.values().data(), features.rows(), features.columns(),
+                                std::numeric_limits<float>::quiet_NaN(), &handle, 1));
+  return {handle, xgboost().matrix_free};
 }
 
 }  // namespace
@@ -44,19 +41,17 @@ std::span<const float> FeatureTable::row(std::size_t index) const {
   return std::span(values_).subspan(index * columns_, columns_);
 }
 
-void GradientBoostedTrees::FreeBooster::operator()(void* handle) const noexcept { XGBoosterFree(handle); }
-
 GradientBoostedTrees::GradientBoostedTrees(const FeatureTable& features, std::span<const float> targets,
                                            const BoostingParameters& parameters)
-    : columns_(features.columns()) {
+    : columns_(features.columns()), booster_(nullptr, xgboost().booster_free) {
   if (targets.size() != features.rows() || targets.empty() || parameters.n_estimators < 1) {
     throw std::invalid_argument("boosted trees need a tree, and a target for each row");
   }
   const Matrix matrix = matrix_of(features);
-  check(XGDMatrixSetFloatInfo(matrix.get(), "label", targets.data(), targets.size()));
+  check(xgboost().matrix_set_float_info(matrix.get(), "label", targets.data(), targets.size()));
   const std::array<DMatrixHandle, 1> matrices{matrix.get()};
   BoosterHandle handle = nullptr;
-  check(XGBoosterCreate(matrices.data(), matrices.size(), &handle));
+  check(xgboost().booster_create(matrices.data(), matrices.size(), &handle));
   booster_.reset(handle);
   const auto settings = std::to_array<std::pair<const char*, std::string>>({
       {"verbosity", "0"},
@@ -74,9 +69,9 @@ GradientBoostedTrees::GradientBoostedTrees(const FeatureTable& features, std::sp
       {"colsample_bytree", fmt::format("{}", parameters.colsample_bytree)},
       {"base_score", fmt::format("{}", parameters.base_score)},
   });
-  for (const auto& [name, value] : settings) check(XGBoosterSetParam(handle, name, value.c_str()));
+  for (const auto& [name, value] : settings) check(xgboost().booster_set_param(handle, name, value.c_str()));
   for (int round = 0; round < parameters.n_estimators; ++round) {
-    check(XGBoosterUpdateOneIter(handle, round, matrix.get()));
+    check(xgboost().booster_update_one_iteration(handle, round, matrix.get()));
   }
 }
 
@@ -93,7 +88,7 @@ std::vector<float> GradientBoostedTrees::predict(const FeatureTable& features) c
   const bst_ulong* shape = nullptr;
   bst_ulong dimensions = 0;
   const float* result = nullptr;
-  check(XGBoosterPredictFromDMatrix(booster_.get(), matrix.get(), kConfig, &shape, &dimensions, &result));
+  check(xgboost().booster_predict(booster_.get(), matrix.get(), kConfig, &shape, &dimensions, &result));
   return {result, result + features.rows()};
 }
 

@@ -45,8 +45,8 @@ struct BoostingParameters {
 /// same samples and parameters give the same trees.
 class GradientBoostedTrees {
  public:
-  /// Throws std::invalid_argument unless there is a tree to grow and a target for each row, and Error with XGBoost's
-  /// message when it fails.
+  /// Throws std::invalid_argument unless there is a tree to grow and a target for each row, and Error when XGBoost is
+  /// not installed or fails, with its message.
   GradientBoostedTrees(const FeatureTable& features, std::span<const float> targets,
                        const BoostingParameters& parameters);
 
@@ -54,11 +54,8 @@ class GradientBoostedTrees {
   [[nodiscard]] std::vector<float> predict(const FeatureTable& features) const;
 
  private:
-  struct FreeBooster {
-    void operator()(void* handle) const noexcept;
-  };
   std::size_t columns_;
-  std::unique_ptr<void, FreeBooster> booster_;
+  std::unique_ptr<void, int (*)(void*)> booster_;  ///< freed by XGBoost
 };
 
 }  // namespace lowgear
