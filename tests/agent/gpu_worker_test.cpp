@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "agent/fake_policy.h"
+#include "core/eventually.h"
 #include "gpu/fake_gpu.h"
 
 namespace lowgear {
@@ -42,15 +43,6 @@ class GpuWorkerTest : public ::testing::Test {
   void begin_unit(OpKind kind) {
     write_unit(ring_->ring(),
                {.time_ns = 1, .type = UnitEventType::unit_begin, .kind = static_cast<std::uint8_t>(kind)});
-  }
-  template <typename Condition>
-  [[nodiscard]] static bool eventually(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + 20s;
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(1ms);
-    }
-    return true;
   }
   [[nodiscard]] RingState ring_state() const { return static_cast<RingState>(ring_->ring().state.load()); }
 

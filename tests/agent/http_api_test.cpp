@@ -7,20 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
-#include <filesystem>
-#include <future>
 #include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "agent/fake_agent_service.h"
 #include "core/error.h"
-#include "http/raw_client.h"
+#include "core/eventually.h"
+#include "http/looped_server.h"
 
 namespace lowgear {
 namespace {
@@ -31,71 +25,23 @@ using ::testing::StartsWith;
 
 using namespace std::chrono_literals;
 
-class HttpApiTest : public ::testing::Test {
+class HttpApiTest : public LoopedServer<HttpApi> {
  protected:
-  template <typename Work>
-  auto on_loop(Work task) {
-    std::packaged_task<decltype(task())()> packaged(std::move(task));
-    auto result = packaged.get_future();
-    boost::asio::post(io, [&packaged] { packaged(); });
-    return result.get();
-  }
-
   void SetUp() override {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lowgear-http-XXXXXX").string();
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr);
-    folder = pattern;
-    path = folder / "agent.sock";
     options.telemetry_period = 5ms;
     options.server.warn = [this](std::string_view) { warnings.fetch_add(1); };
-  }
-  void TearDown() override {
-    if (thread.joinable()) {
-      on_loop([&] { server.reset(); });
-      work.reset();
-      thread.join();
-    }
-    std::filesystem::remove_all(folder);
   }
 
   void serve() {
     server = std::make_unique<HttpApi>(io, service, &cpu_meter, options);
     server->listen_unix(path, 0600);
     port = server->listen_tcp(0);
-    thread = std::thread([this] { io.run(); });
-  }
-  template <typename Condition>
-  bool eventually(Condition condition) {
-    const auto deadline = std::chrono::steady_clock::now() + kPatience;
-    while (!condition()) {
-      if (std::chrono::steady_clock::now() > deadline) return false;
-      std::this_thread::sleep_for(2ms);
-    }
-    return true;
-  }
-  std::size_t streams() {
-    return on_loop([&] { return server->streams(); });
-  }
-  std::size_t connections() {
-    return on_loop([&] { return server->connections(); });
-  }
-  std::string ask(std::string_view request) {
-    RawClient client(path);
-    client.send(request);
-    return client.read_response();
+    run();
   }
 
-  std::filesystem::path folder;
-  std::filesystem::path path;
   FakeAgentService service;
   FakeCpuMeter cpu_meter;
   HttpApiOptions options;
-  std::atomic<int> warnings = 0;
-  boost::asio::io_context io;
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work = boost::asio::make_work_guard(io);
-  std::unique_ptr<HttpApi> server;
-  std::uint16_t port = 0;
-  std::thread thread;
 };
 
 TEST_F(HttpApiTest, WhoAsksIsAttestedByTheKernel) {

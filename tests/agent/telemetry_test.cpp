@@ -3,10 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <functional>
 #include <memory>
-#include <thread>
 
+#include "core/eventually.h"
 #include "gpu/fake_gpu.h"
 
 namespace lowgear {
@@ -59,16 +58,6 @@ TEST(ReadSettings, LeavesEmptyWhatTheGpuDoesNotSay) {
   gpu.fail("persistence_mode", GpuErrorCode::gpu_lost, -1);
   EXPECT_FALSE(read_settings(gpu).power_limits);
   EXPECT_FALSE(read_settings(gpu).persistence_mode);
-}
-
-/// Waits until the condition holds; false when it does not within a time that nothing should take.
-bool eventually(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
 }
 
 TEST(Telemetry, SamplesEveryGpu) {

@@ -17,12 +17,10 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -30,6 +28,7 @@
 #include "client/test_agent.h"
 #include "core/csv.h"
 #include "core/error.h"
+#include "core/eventually.h"
 #include "core/file.h"
 #include "core/monotonic_clock.h"
 #include "plan/plan_json.h"
@@ -40,16 +39,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
-
-/// Waits until the condition holds, at most twenty seconds.
-bool eventually(const std::function<bool()>& condition) {
-  const auto end = std::chrono::steady_clock::now() + 20s;
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > end) return false;
-    std::this_thread::sleep_for(1ms);
-  }
-  return true;
-}
 
 /// A folder, and two simulated GPUs.
 class ClientTest : public testing::Test {
