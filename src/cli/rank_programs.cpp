@@ -97,7 +97,8 @@ fs::path sibling_program(std::string_view name) {
   const fs::path own = fs::read_symlink("/proc/self/exe", error);
   fs::path program = own.parent_path() / name;
   if (!fs::exists(program)) {
-    throw InputError(fmt::format("{} is not there: this build has no trainer; build with libtorch", program.string()));
+    throw InputError(
+        fmt::format("{} is not there; install the package lowgear-trainer, or build with libtorch", program.string()));
   }
   return program;
 }

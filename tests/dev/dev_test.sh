@@ -10,7 +10,7 @@ output=''
 status=0
 
 # Only these commands can be found: neither sudo nor a real apt-get of this machine.
-real_commands="awk bash cat dirname env find grep mkdir nproc sed sort tail tee xargs"
+real_commands="awk bash cat dirname env find grep ls mkdir nproc rm sed sort tail tee xargs"
 bin=$work/bin
 log=$work/calls
 
@@ -150,12 +150,28 @@ exits 0 "$what"
 calls "cmake --build --preset fuzz --target csv_fuzzer --parallel 2" "$what"
 grep -q '^csv_fuzzer -max_total_time=5 .* build/fuzz/found/csv/corpus fuzz/corpus/csv$' "$log" || fail "$what: not run"
 
+what="packages"
+fresh; installed_except dpkg-dev libgtest-dev
+stand_in cpack 'mkdir -p build/package/packages/_CPack_Packages && : >build/package/packages/lowgear_2_amd64.deb'
+mkdir -p "$work/project/build/package/packages" && touch "$work/project/build/package/packages/lowgear_1_amd64.deb"
+run package
+exits 0 "$what"
+calls "apt-get $apt_options install --no-install-recommends dpkg-dev" "$what"
+calls "cmake --build --preset package --parallel 2" "$what"
+says "lowgear_2_amd64.deb" "$what"
+[ "$(ls "$work/project/build/package/packages")" = lowgear_2_amd64.deb ] || fail "$what: other files are left"
+
+what="packages that cannot be made"
+fresh; stand_in cpack 'echo "CPack Error: reason"; exit 1'; run package
+exits 1 "$what"
+says "CPack Error: reason" "$what"
+
 what="as many processes as the machine carries"
 fresh; jobs='' run build
 grep -qE '^cmake --build --preset release --parallel [1-9][0-9]*$' "$log" || fail "$what: no bound on the processes"
 
 for arguments in "" "nonsense" "build nonsense" "build debug asan" "test fuzz" "fuzz nonsense" "fuzz csv soon" \
-                 "fuzz csv 5 6" "bench nonsense" "quickstart now" "lint now" "format now"; do
+                 "fuzz csv 5 6" "bench nonsense" "quickstart now" "package now" "lint now" "format now"; do
   # shellcheck disable=SC2086  # a list of words
   fresh && run $arguments
   exits 2 "bad usage: ./dev $arguments"

@@ -1,0 +1,129 @@
+# What is installed beside the programs, and the Debian packages that all of it is cut into: docs/installing.md says what
+# is where and why. A component of install() is a package. `./dev package` builds them by the preset of that name.
+#
+# What only a package may put in place is EXCLUDE_FROM_ALL: `cmake --install` of a whole build leaves /etc alone.
+include(GNUInstallDirs)
+
+set(lowgear_deploy ${PROJECT_SOURCE_DIR}/deploy)
+set(lowgear_packaging ${PROJECT_BINARY_DIR}/packaging)
+set(lowgear_data ${CMAKE_INSTALL_DATADIR}/lowgear)
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+# Units name the program where it is installed; deploy/ has them as they are below /usr.
+foreach(service lowgear-agent lowgear-server)
+  set(unit ${lowgear_deploy}/systemd/${service}.service)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${unit})
+  file(READ ${unit} text)
+  string(REPLACE "=/usr/bin/" "=${CMAKE_INSTALL_FULL_BINDIR}/" text "${text}")
+  file(WRITE ${lowgear_packaging}/${service}.service "${text}")
+  install(FILES ${lowgear_packaging}/${service}.service DESTINATION lib/systemd/system COMPONENT lowgear)
+endforeach()
+install(FILES ${lowgear_deploy}/systemd/lowgear-server.sysusers DESTINATION lib/sysusers.d RENAME lowgear-server.conf
+        COMPONENT lowgear)
+install(FILES ${lowgear_deploy}/agent.toml ${lowgear_deploy}/server.toml DESTINATION /etc/lowgear COMPONENT lowgear
+        EXCLUDE_FROM_ALL)
+install(DIRECTORY ${lowgear_deploy}/prometheus DESTINATION ${lowgear_data} COMPONENT lowgear)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/data DESTINATION ${lowgear_data} COMPONENT lowgear)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/ DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT lowgear
+        FILES_MATCHING PATTERN *.md)
+install(FILES ${PROJECT_SOURCE_DIR}/examples/training/llama-4-stages.yaml DESTINATION ${lowgear_data}/examples
+        COMPONENT trainer)
+# Where Debian's interpreter looks; elsewhere, pip installs python/.
+file(GLOB lowgear_python CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/python/lowgear/*.py)
+install(FILES ${lowgear_python} DESTINATION lib/python3/dist-packages/lowgear COMPONENT python EXCLUDE_FROM_ALL)
+
+# --- packages ---------------------------------------------------------------------------------------------------------
+
+# lowgear_package(COMPONENT PACKAGE SECTION section DESCRIPTION text [FIELD value]...)
+# FIELD: what CPack calls CPACK_DEBIAN_<COMPONENT>_PACKAGE_FIELD (DEPENDS, RECOMMENDS, CONTROL_EXTRA...). The first line
+# of the description is what lists of packages show; it has no semicolons, which are CMake's.
+macro(lowgear_package component package)
+  list(APPEND CPACK_COMPONENTS_ALL ${component})
+  string(TOUPPER ${component} key)
+  cmake_parse_arguments(ARG "" "DESCRIPTION" "SECTION;ARCHITECTURE;DEPENDS;RECOMMENDS;SUGGESTS;CONTROL_EXTRA" ${ARGN})
+  set(CPACK_DEBIAN_${key}_PACKAGE_NAME ${package})
+  set(CPACK_DEBIAN_${key}_DESCRIPTION "${ARG_DESCRIPTION}")
+  foreach(field SECTION ARCHITECTURE CONTROL_EXTRA)
+    if(ARG_${field})
+      set(CPACK_DEBIAN_${key}_PACKAGE_${field} "${ARG_${field}}")
+    endif()
+  endforeach()
+  foreach(field DEPENDS RECOMMENDS SUGGESTS)
+    list(JOIN ARG_${field} ", " packages)
+    set(CPACK_DEBIAN_${key}_PACKAGE_${field} "${packages}")
+  endforeach()
+  install(FILES ${lowgear_deploy}/debian/copyright ${lowgear_packaging}/changelog.gz
+          DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/${package} COMPONENT ${component} EXCLUDE_FROM_ALL)
+endmacro()
+
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
+set(CPACK_PACKAGE_VENDOR Lowgear)
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "")  # each package has its own
+set(CPACK_PACKAGING_INSTALL_PREFIX ${CMAKE_INSTALL_PREFIX})
+set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ
+                                                WORLD_EXECUTE)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_VERBATIM_VARIABLES ON)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+# As Debian's own tools have it.
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER "Lowgear contributors <lowgear@localhost>")
+if(DEFINED ENV{DEBEMAIL})
+  set(CPACK_DEBIAN_PACKAGE_MAINTAINER "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
+endif()
+string(TIMESTAMP lowgear_date "%a, %d %b %Y %H:%M:%S +0000" UTC)
+configure_file(${lowgear_deploy}/debian/changelog.in ${lowgear_packaging}/changelog @ONLY)
+execute_process(COMMAND gzip -9nf ${lowgear_packaging}/changelog COMMAND_ERROR_IS_FATAL ANY)
+
+set(same_version "(= ${PROJECT_VERSION})")
+set(debian ${lowgear_deploy}/debian)
+
+lowgear_package(lowgear lowgear SECTION science
+  RECOMMENDS libxgboost0
+  SUGGESTS lowgear-trainer lowgear-simgpu libnvidia-ml1 prometheus
+  CONTROL_EXTRA ${debian}/lowgear/conffiles ${debian}/lowgear/postinst ${debian}/lowgear/prerm ${debian}/lowgear/postrm
+  DESCRIPTION "less energy for large-model training, without finishing later
+Plans the GPU clock of every computation of a training job, estimates jobs
+before they have a GPU, and measures energy. Holds the agent, which sets clocks
+and puts them back, and the server, which keeps jobs on their plans. Neither is
+started before somebody enables it.")
+lowgear_package(trainer lowgear-trainer SECTION science
+  DEPENDS "lowgear ${same_version}"
+  RECOMMENDS libopenblas0-openmp
+  DESCRIPTION "programs of the ranks that Lowgear trains and samples with
+What lowgear train and lowgear sample run on every rank, on Debian's libtorch:
+CPUs and simulated GPUs. For real GPUs they are built with a PyTorch that has
+CUDA.")
+lowgear_package(simgpu lowgear-simgpu SECTION science
+  DEPENDS "lowgear ${same_version}"
+  DESCRIPTION "simulated GPUs for programs that use NVML
+A look-alike of NVML's library, for trying agent, server and training without
+a GPU. It is in a folder of its own, where no program finds it that has not been
+told to look there.")
+# The interface is that of lowgear.h: a program that is built against one version runs with this one or a newer.
+file(WRITE ${lowgear_packaging}/shlibs "liblowgear 1 liblowgear1 (>= ${PROJECT_VERSION})\n")
+lowgear_package(library liblowgear1 SECTION libs
+  SUGGESTS lowgear libnvidia-ml1
+  CONTROL_EXTRA ${lowgear_packaging}/shlibs
+  DESCRIPTION "clocks that follow a plan, for training processes
+The library that a training process marks its units with: its GPU's clocks
+follow a plan through Lowgear's agent, time and energy are recorded. Needs
+nothing but the C library.")
+lowgear_package(development liblowgear-dev SECTION libdevel
+  DEPENDS "liblowgear1 ${same_version}"
+  DESCRIPTION "clocks that follow a plan, for training processes (header)
+What a C or C++ program is built with that uses liblowgear.")
+lowgear_package(python python3-lowgear SECTION python
+  ARCHITECTURE all
+  DEPENDS "python3:any (>= 3.8)" "liblowgear1 (>= ${PROJECT_VERSION})"
+  CONTROL_EXTRA ${debian}/python3-lowgear/postinst ${debian}/python3-lowgear/prerm
+  DESCRIPTION "clocks that follow a plan, for training processes (Python)
+A Python package for training loops on top of liblowgear, without any other
+dependency.")
+
+include(CPack)
