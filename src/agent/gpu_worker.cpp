@@ -2,12 +2,12 @@
 
 #include <pthread.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
 #include <atomic>
 #include <condition_variable>
+#include <ctime>
 #include <deque>
 #include <exception>
 #include <mutex>

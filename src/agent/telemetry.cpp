@@ -1,10 +1,9 @@
 #include "agent/telemetry.h"
 
-#include <time.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <ctime>
 #include <mutex>
 #include <optional>
 #include <utility>

@@ -1,7 +1,6 @@
 #include "core/monotonic_clock.h"
 
-#include <time.h>
-
+#include <ctime>
 #include <fstream>
 
 namespace lowgear {

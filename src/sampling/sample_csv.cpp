@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <stdexcept>
 #include <utility>
 
 #include "core/csv.h"
@@ -72,6 +73,9 @@ std::string SampleFormat::header() const {
 }
 
 std::string SampleFormat::row(const SampleRow& row) const {
+  if (row.shape.size() != shape_columns_.size() || row.passes.size() != passes_.size()) {
+    throw std::invalid_argument("a row of samples has other columns than its file");
+  }
   std::vector<std::string> cells;
   for (const std::int64_t value : row.shape) cells.push_back(fmt::to_string(value));
   std::vector<std::array<std::string, kOwnColumns.size()>> own;

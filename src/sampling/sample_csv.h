@@ -44,6 +44,7 @@ class SampleFormat {
 
   /// With the line's end, as are rows.
   [[nodiscard]] std::string header() const;
+  /// Throws std::invalid_argument unless the row has the format's sizes and passes.
   [[nodiscard]] std::string row(const SampleRow& row) const;
   [[nodiscard]] std::size_t shape_columns() const { return shape_columns_.size(); }
 

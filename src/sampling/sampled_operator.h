@@ -13,7 +13,7 @@ namespace lowgear {
 enum class SampleType : unsigned char { bf16, fp16, fp32 };
 /// `bf16`, `fp16`, `fp32`: as options and names of files have it.
 [[nodiscard]] std::string_view name(SampleType type);
-[[nodiscard]] std::optional<SampleType> sample_type(std::string_view name);
+[[nodiscard]] std::optional<SampleType> sample_type(std::string_view text);
 [[nodiscard]] int bytes_of(SampleType type);
 
 /// What is sampled: the kernels of one rank of a transformer that tensor parallelism divides by `tp`. Names of files

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <set>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/random.h"
@@ -58,32 +59,44 @@ bool is_within(const SampleWork& work, const SampleBounds& bounds) {
          work.footprint_bytes <= bounds.footprint_bytes;
 }
 
+using GridAxes = std::array<std::vector<std::int64_t>, 6>;
+using GridPosition = std::array<std::size_t, std::tuple_size_v<GridAxes>>;
+
+/// The next combination, the last axis varying fastest; false behind the last one.
+bool advance(GridPosition& position, const GridAxes& axes) {
+  for (std::size_t axis = axes.size(); axis-- > 0;) {
+    if (++position[axis] < axes[axis].size()) return true;
+    position[axis] = 0;
+  }
+  return false;
+}
+
 /// Calls with every combination of the grid that the operator can have.
 template <typename Call>
-void each_combination(const OperatorDescription& description, const OperatorGrid& grid, Call&& call) {
+void each_combination(const OperatorDescription& description, const OperatorGrid& grid, const Call& call) {
   using enum ShapeColumn;
   const bool has_heads = uses(description, heads);
   // Scores have heads and no width: a hidden size stands for its number of heads.
-  const std::vector<std::int64_t> widths = has_heads ? grid.hidden : values_of(description, hidden, grid.hidden);
-  for (const std::int64_t width : widths) {
-    for (const std::int64_t ranks : values_of(description, tp, grid.tp)) {
-      for (const std::int64_t batch : values_of(description, microbatch, grid.microbatch)) {
-        for (const std::int64_t length : values_of(description, sequence, grid.sequence)) {
-          for (const std::int64_t head_dim : values_of(description, heads, grid.head_dim)) {
-            for (const std::int64_t count : values_of(description, parameters, grid.parameters)) {
-              const OperatorShape shape = {.tp = ranks,
-                                           .microbatch = batch,
-                                           .heads = has_heads ? width / head_dim : 1,
-                                           .sequence = length,
-                                           .hidden = width,
-                                           .parameters = count};
-              if (divides(description, shape, head_dim)) call(shape);
-            }
-          }
-        }
-      }
-    }
-  }
+  const GridAxes axes = {has_heads ? grid.hidden : values_of(description, hidden, grid.hidden),
+                         values_of(description, tp, grid.tp),
+                         values_of(description, microbatch, grid.microbatch),
+                         values_of(description, sequence, grid.sequence),
+                         values_of(description, heads, grid.head_dim),
+                         values_of(description, parameters, grid.parameters)};
+  if (std::ranges::any_of(axes, &std::vector<std::int64_t>::empty)) return;
+  GridPosition position{};
+  do {
+    const auto value = [&](std::size_t axis) { return axes[axis][position[axis]]; };
+    const std::int64_t width = value(0);
+    const std::int64_t head_dim = value(4);
+    const OperatorShape shape = {.tp = value(1),
+                                 .microbatch = value(2),
+                                 .heads = has_heads ? width / head_dim : 1,
+                                 .sequence = value(3),
+                                 .hidden = width,
+                                 .parameters = value(5)};
+    if (divides(description, shape, head_dim)) call(shape);
+  } while (advance(position, axes));
 }
 
 /// Seconds on some GPU of today, to compare points by.
@@ -94,11 +107,11 @@ double rough_time_s(const SampleWork& work) {
 }
 
 void mark_energy(std::vector<PlannedSample>& plan, SampledOperator op, SampleType type, int points) {
-  constexpr double kLongEnough_s = 3e-4;
+  constexpr double kLongEnoughS = 3e-4;
   std::vector<std::pair<double, std::size_t>> long_ones;
   for (std::size_t i = 0; i < plan.size(); ++i) {
     const double time_s = rough_time_s(work_of(op, plan[i].shape, type));
-    if (time_s >= kLongEnough_s) long_ones.emplace_back(time_s, i);
+    if (time_s >= kLongEnoughS) long_ones.emplace_back(time_s, i);
   }
   std::ranges::sort(long_ones);
   const std::size_t count = std::min(static_cast<std::size_t>(points), long_ones.size());
@@ -154,9 +167,11 @@ std::vector<PlannedSample> plan_samples(SampledOperator op, SampleType type, con
     }
   });
   std::vector<std::pair<std::uint64_t, std::size_t>> order;
+  order.reserve(plan.size());
   for (std::size_t i = 0; i < plan.size(); ++i) order.emplace_back(random_bits(i), i);
   std::ranges::sort(order);
   std::vector<PlannedSample> mixed;
+  mixed.reserve(plan.size());
   for (const auto& [rank, i] : order) mixed.push_back(plan[i]);
   mark_energy(mixed, op, type, energy_points);
   return mixed;
@@ -187,7 +202,7 @@ std::vector<SampledCollective> collectives_named(std::string_view list, std::str
 std::vector<PlannedMessage> plan_messages(SampledCollective collective, SampleType type, int ranks,
                                           const MessageSizes& sizes, int energy_points) {
   const bool shared = collective == SampledCollective::all_gather || collective == SampledCollective::reduce_scatter;
-  const std::int64_t element_bytes = bytes_of(type) * (shared ? ranks : 1);
+  const std::int64_t element_bytes = std::int64_t{bytes_of(type)} * (shared ? ranks : 1);
   std::vector<PlannedMessage> plan;
   for (std::int64_t bytes = sizes.smallest; bytes <= sizes.largest; bytes *= 2) {
     plan.push_back({.elements = std::max<std::int64_t>(bytes / element_bytes, 1)});

@@ -60,8 +60,7 @@ struct PlannedSample {
 template <typename Element>
 [[nodiscard]] std::vector<Element> part_of(std::span<const Element> all, const SamplePart& part) {
   std::vector<Element> result;
-  for (std::size_t i = static_cast<std::size_t>(part.index - 1); i < all.size();
-       i += static_cast<std::size_t>(part.count)) {
+  for (auto i = static_cast<std::size_t>(part.index - 1); i < all.size(); i += static_cast<std::size_t>(part.count)) {
     result.push_back(all[i]);
   }
   return result;
