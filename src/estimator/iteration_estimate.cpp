@@ -204,9 +204,6 @@ PipelineCosts pipeline_costs(const TrainingJob& job, const std::vector<StageEsti
   return costs;
 }
 
-/// Bytes of a gradient when replicas sum them: Megatron and DeepSpeed sum fp16 as it is, bf16 in fp32.
-double gradient_bytes(DataType type) { return type == DataType::fp16 ? 2 : 4; }
-
 /// What one pipeline rank does after its last backward.
 struct RankTail {
   double gradients_s = 0;
@@ -231,9 +228,11 @@ class Tail {
     const auto whole = std::max<std::int64_t>(1, static_cast<std::int64_t>(updated));
     const Operator update{OperatorKind::optimizer, Pass::forward, {whole, 1, 1, 1}, job_.dtype};
     RankTail tail{0, sources_.operators.cost(update).time_s()};
-    if (job_.zero >= 3) return tail;  // summed and gathered layer by layer, in the passes
-    tail.gradients_s = exposed_s(sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
-                                 gradient_bytes(job_.dtype), rank, &StageEstimate::backward);
+    if (job_.zero == 3) return tail;  // summed and gathered in the passes
+    if (job_.zero < 2) {              // otherwise summed in the passes, as each microbatch has them
+      tail.gradients_s = exposed_s(sharded ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+                                   summed_gradient_bytes(job_), rank, &StageEstimate::backward);
+    }
     if (sharded) {
       tail.optimizer_s += exposed_s(CollectiveKind::all_gather, bytes_of(job_.dtype), rank, &StageEstimate::forward);
     }
@@ -285,7 +284,7 @@ void add_tail(const TrainingJob& job, const CostSources& sources, const Pipeline
 double bubble_share(const PipelineTimes& times, double pipeline_s) {
   double busy_s = 0;
   for (const double rank_s : times.busy_s) busy_s += rank_s;
-  return 1 - busy_s / (pipeline_s * static_cast<double>(times.busy_s.size()));
+  return std::max(0.0, 1 - busy_s / (pipeline_s * static_cast<double>(times.busy_s.size())));
 }
 
 /// The error of a busy rank's work, over the whole pipeline.

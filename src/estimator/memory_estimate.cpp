@@ -20,8 +20,8 @@ constexpr double kContextBytes = 1024 * kMiB;
 constexpr double kCommunicatorBytes = 256 * kMiB;
 /// Share of what is handed out and given back in turn that lies in holes of the allocator. An assumption.
 constexpr double kFragmentationShare = 0.05;
-/// Layers whose weights and gradients ZeRO 3 holds whole: one in use, the next on its way.
-constexpr double kGatheredLayers = 2;
+/// Layers whose gradients ZeRO 2 holds whole, and ZeRO 3 their weights, too: one in use, the next on its way.
+constexpr double kWholeLayers = 2;
 /// Activations and gradients on their way to and from other stages.
 constexpr double kMessages = 4;
 
@@ -53,14 +53,9 @@ void add_states(const TrainingJob& job, const RankParameters& parameters, RankMe
   const double whole = parameters.dense + parameters.experts;
   memory.gradients += bytes.gradient * (job.zero >= 2 ? divided : whole);
   memory.optimizer += bytes.optimizer * (job.zero >= 1 ? divided : whole);
-  if (job.zero < 3) {
-    memory.weights += bytes.weight * whole;
-    return;
-  }
-  const RankParameters layer = layer_parameters(job);
-  const double gathered = std::min(whole, kGatheredLayers * (layer.dense + layer.experts));
-  memory.weights += bytes.weight * gathered;
-  memory.buffers += bytes.weight * gathered;  // their gradients before they are divided
+  const double at_once = std::min(whole, kWholeLayers * layer_parameters(job).total());
+  memory.weights += bytes.weight * (job.zero == 3 ? at_once : whole);
+  if (job.zero >= 2) memory.buffers += bytes.weight * at_once;  // gradients before they are divided
 }
 
 /// Microbatches with which the schedule reaches the same peak as with all of the job's: the first of its pattern.

@@ -260,18 +260,21 @@ void add_gradient_sums(BlockBuilder& block, const TrainingJob& job, double weigh
                  job.fused_gradient_sums ? kFusedShare : 1);
 }
 
-/// With ZeRO 3 each layer's weights are gathered before either pass and its gradients scattered after the backward,
-/// beside the layer's own computation.
-void add_sharded_weights(BlockBuilder& block, const TrainingJob& job) {
-  if (job.zero < 3) return;
-  const double bytes = layer_parameters(job).total() * bytes_of(type_of(job, OperatorKind::linear));
-  CollectiveUse gather{CollectiveKind::all_gather, bytes, replica_group(job), WorkPart::sharded_weights, -1, 1};
-  if (job.overlap.gradients) gather.beside = kWholePass;
-  CollectiveUse scatter = gather;
-  scatter.kind = CollectiveKind::reduce_scatter;
-  block.communicate(&BlockWork::forward, gather);
-  block.communicate(&BlockWork::backward, gather);
-  block.communicate(&BlockWork::backward, scatter);
+/// With ZeRO 2 replicas scatter the gradients of every microbatch, since none has room to sum them whole; with ZeRO 3
+/// they gather the weights before the forward, too, and before the backward where `gathered_again`. All of it runs
+/// beside the block's own computation.
+void add_sharding(BlockBuilder& block, const TrainingJob& job, double parameters, const RankGroup& replicas,
+                  bool gathered_again) {
+  if (job.zero < 2 || parameters == 0) return;
+  const int beside = job.overlap.gradients ? kWholePass : kNothing;
+  if (job.zero == 3) {
+    const double bytes = parameters * bytes_of(type_of(job, OperatorKind::linear));
+    const CollectiveUse gather{CollectiveKind::all_gather, bytes, replicas, WorkPart::sharded_weights, beside, 1};
+    block.communicate(&BlockWork::forward, gather);
+    if (gathered_again) block.communicate(&BlockWork::backward, gather);
+  }
+  block.communicate(&BlockWork::backward, {CollectiveKind::reduce_scatter, parameters * summed_gradient_bytes(job),
+                                           replicas, WorkPart::sharded_gradients, beside, 1});
 }
 
 /// Ranks whose numbers are `stride` apart.
@@ -299,11 +302,13 @@ void add_loss(BlockBuilder& block, const TrainingJob& job, const RankShape& shap
 
 }  // namespace
 
+double summed_gradient_bytes(const TrainingJob& job) { return job.dtype == DataType::fp16 ? 2 : 4; }
+
 std::string_view name(WorkPart part) {
-  constexpr auto kNames =
-      std::to_array<std::string_view>({"linear", "attention", "normalisation", "elementwise", "experts", "embedding",
-                                       "cross entropy", "gradient sums", "recomputation", "tensor parallel",
-                                       "context parallel", "expert parallel", "sharded weights", "pipeline", "host"});
+  constexpr auto kNames = std::to_array<std::string_view>(
+      {"linear", "attention", "normalisation", "elementwise", "experts", "embedding", "cross entropy", "gradient sums",
+       "recomputation", "tensor parallel", "context parallel", "expert parallel", "sharded weights",
+       "sharded gradients", "pipeline", "host"});
   static_assert(kNames.size() == kWorkPartCount);
   return kNames[static_cast<std::size_t>(part)];
 }
@@ -326,8 +331,10 @@ BlockWork layer_work(const TrainingJob& job) {
     block.work().forward.checkpoint_s = job.host.checkpoint_forward_s;
     block.work().recomputed.checkpoint_s = job.host.checkpoint_backward_s;
   }
-  add_gradient_sums(block, job, layer_parameters(job).total());
-  add_sharded_weights(block, job);
+  const RankParameters parameters = layer_parameters(job);
+  add_gradient_sums(block, job, parameters.total());
+  add_sharding(block, job, parameters.dense, replica_group(job), true);
+  add_sharding(block, job, parameters.experts, expert_replica_group(job), true);
   return block.work();
 }
 
@@ -340,6 +347,9 @@ BlockWork embedding_work(const TrainingJob& job) {
   if (job.model.positions == PositionKind::learned) block.add(WorkPart::embedding, OperatorKind::residual_add, dims);
   if (job.dropout > 0) block.add(WorkPart::embedding, OperatorKind::dropout, dims);
   add_gradient_sums(block, job, token_matrix_parameters(job));
+  // One rank has tied weights once: its head moves them.
+  const bool head_moves = job.model.tied_embeddings && job.parallel.pp == 1;
+  if (!head_moves) add_sharding(block, job, token_matrix_parameters(job), replica_group(job), false);
   const bool split = job.parallel.sequence_parallel;
   const CollectiveUse sum{split ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
                           shape.activation_bytes,
@@ -364,6 +374,7 @@ BlockWork head_work(const TrainingJob& job) {
   const int product = block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, shape.hidden, vocabulary, 1});
   TensorCollectives(job, shape.activation_bytes).column(block, product, last_index(block.work().backward));
   add_gradient_sums(block, job, token_matrix_parameters(job));
+  add_sharding(block, job, token_matrix_parameters(job), replica_group(job), false);  // its backward follows at once
   add_loss(block, job, shape);
   return block.work();
 }

@@ -24,10 +24,11 @@ enum class WorkPart : unsigned char {
   context_parallel,
   expert_parallel,
   sharded_weights,
+  sharded_gradients,
   pipeline,
   host,
 };
-inline constexpr int kWorkPartCount = 15;
+inline constexpr int kWorkPartCount = 16;
 /// As reports write it: `tensor parallel`.
 [[nodiscard]] std::string_view name(WorkPart part);
 
@@ -71,6 +72,9 @@ struct BlockWork {
 [[nodiscard]] BlockWork layer_work(const TrainingJob& job);
 [[nodiscard]] BlockWork embedding_work(const TrainingJob& job);
 [[nodiscard]] BlockWork head_work(const TrainingJob& job);
+
+/// Bytes of a gradient when replicas sum them: Megatron and DeepSpeed sum fp16 as it is, bf16 in fp32.
+[[nodiscard]] double summed_gradient_bytes(const TrainingJob& job);
 
 /// Groups of ranks that work together, with where they sit on nodes (ParallelLayout says how ranks are laid out).
 [[nodiscard]] RankGroup tensor_group(const TrainingJob& job);

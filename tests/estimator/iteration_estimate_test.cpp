@@ -111,6 +111,21 @@ TEST(EstimateIteration, ShardingDividesTheUpdateAmongReplicas) {
   EXPECT_GT(fully.stages[0].forward.link_bytes, 0);
 }
 
+TEST(EstimateIteration, ShardedGradientsAreSummedForEveryMicrobatch) {
+  TrainingJob job = job_on(8, 1, 1);
+  job.overlap.gradients = false;
+  job.zero = 2;
+  const IterationEstimate sharded = estimate(job);
+  EXPECT_EQ(sharded.gradients_s, 0);
+  const double each_s = item_s(sharded.stages[0].backward_items, "sharded gradients");
+  job.zero = 1;
+  const IterationEstimate summed = estimate(job);
+  ASSERT_GT(job.microbatches(), 1);
+  EXPECT_NEAR(each_s, summed.gradients_s, 0.2 * summed.gradients_s);
+  const auto sums = static_cast<double>(job.microbatches());
+  EXPECT_NEAR(sharded.time_s - summed.time_s, (sums - 1) * each_s, 0.2 * sums * each_s);
+}
+
 TEST(EstimateIteration, OverlapHidesSumsOfGradients) {
   TrainingJob job = job_on(8, 1, 1);
   const double hidden_s = estimate(job).gradients_s;

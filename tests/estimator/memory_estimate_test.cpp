@@ -181,6 +181,8 @@ TEST(EstimateMemory, DividesStatesAmongReplicasByZeroStage) {
   EXPECT_DOUBLE_EQ(memory(2).states(), (2 + 16.0 / 16) * parameters);
   EXPECT_DOUBLE_EQ(memory(3).gradients + memory(3).optimizer, parameters);
   EXPECT_LT(memory(3).weights, 2 * parameters / 30) << "two of 80 layers";
+  EXPECT_DOUBLE_EQ(memory(1).buffers, memory(0).buffers);
+  EXPECT_NEAR(memory(2).buffers - memory(1).buffers, memory(3).weights, 1) << "their gradients";
 }
 
 TEST(EstimateMemory, DividesExpertsAmongFewerReplicasThanTheRest) {

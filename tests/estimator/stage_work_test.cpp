@@ -183,6 +183,67 @@ TEST(LayerWork, GathersShardedWeightsBeforeBothPasses) {
                    2.0 * static_cast<double>(parameter_counts(job.model).per_layer()));
 }
 
+TEST(LayerWork, ScattersGradientsOfEveryMicrobatchOnceTheyAreSharded) {
+  TrainingJob job = job_of(llama());
+  job.parallel.dp = 8;
+  job.zero = 1;
+  EXPECT_TRUE(layer_work(job).backward.collectives.empty()) << "summed once, at the end";
+  job.zero = 2;
+  const BlockWork work = layer_work(job);
+  EXPECT_TRUE(work.forward.collectives.empty());
+  ASSERT_EQ(work.backward.collectives.size(), 1U);
+  EXPECT_EQ(work.backward.collectives[0].kind, CollectiveKind::reduce_scatter);
+  EXPECT_DOUBLE_EQ(work.backward.collectives[0].bytes,
+                   4.0 * static_cast<double>(parameter_counts(job.model).per_layer()))
+      << "bf16 is summed in fp32";
+}
+
+TEST(LayerWork, ShardsExpertsAmongTheirOwnReplicas) {
+  TrainingJob job = job_of(mixture());
+  job.parallel.dp = 8;
+  job.parallel.ep = 4;
+  job.zero = 3;
+  const ParameterCounts counts = parameter_counts(job.model);
+  double dense = 0;
+  double experts = 0;
+  for (const CollectiveUse& use : layer_work(job).forward.collectives) {
+    if (use.kind != CollectiveKind::all_gather) continue;
+    (use.group == expert_replica_group(job) ? experts : dense) += use.bytes;
+  }
+  EXPECT_DOUBLE_EQ(experts, 2.0 * static_cast<double>(counts.experts_per_layer) / 4);
+  EXPECT_DOUBLE_EQ(dense, 2.0 * static_cast<double>(counts.per_layer() - counts.experts_per_layer));
+}
+
+/// What a microbatch gathers or scatters of sharded weights, in elements of `bytes_each`.
+double moved(const PassWork& pass, CollectiveKind kind, double bytes_each) {
+  double sum = 0;
+  for (const CollectiveUse& use : pass.collectives) {
+    if (use.kind == kind) sum += use.bytes / bytes_each;
+  }
+  return sum;
+}
+
+TEST(Sharding, MovesEveryWeightOfTheModel) {
+  for (const bool tied : {false, true}) {
+    TrainingJob job = job_of(llama());
+    job.model.tied_embeddings = tied;
+    job.parallel.dp = 8;
+    job.zero = 3;
+    double gathered = 0;
+    double scattered = 0;
+    const auto add = [&](const BlockWork& block, double times) {
+      gathered += times * moved(block.forward, CollectiveKind::all_gather, 2);
+      scattered += times * moved(block.backward, CollectiveKind::reduce_scatter, 4);
+    };
+    add(embedding_work(job), 1);
+    add(layer_work(job), static_cast<double>(job.model.layers));
+    add(head_work(job), 1);
+    const auto parameters = static_cast<double>(parameter_count(job.model) - job.model.hidden);  // less the last norm
+    EXPECT_DOUBLE_EQ(gathered, parameters) << "tied " << tied;
+    EXPECT_DOUBLE_EQ(scattered, parameters) << "tied " << tied;
+  }
+}
+
 TEST(HeadWork, GathersLogitsWhereTheLossIsWhole) {
   TrainingJob job = job_of(gpt());
   job.parallel.tp = 4;
