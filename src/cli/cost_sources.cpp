@@ -1,5 +1,7 @@
 #include "cli/cost_sources.h"
 
+#include <fmt/format.h>
+
 #include "cli/sample_folder.h"
 
 namespace lowgear {
@@ -7,6 +9,11 @@ namespace lowgear {
 JobCosts::JobCosts(const TrainingJob& job, const std::string& folder) : data_sheet_(job.gpu), links_(job.cluster) {
   if (folder.empty()) return;
   const std::vector<SampleFile> files = files_of_gpu(read_sample_folder(folder), job.gpu, folder);
+  const std::string& device = files.front().name.gpu;
+  if (!gpu_of_driver_name(device)) {
+    notes_.push_back(fmt::format("{}: its samples are of {}, which is no GPU of the catalogue, and stand for {}",
+                                 folder, device, job.gpu.name));
+  }
   operators_.emplace(files, job.gpu, data_sheet_);
   collectives_.emplace(files, job.gpu, links_);
 }
@@ -18,9 +25,10 @@ CostSources JobCosts::sources() const {
 
 std::vector<std::string> JobCosts::notes() const {
   if (!operators_) return {};
-  std::vector<std::string> notes = operators_->notes();
-  const std::vector<std::string>& collectives = collectives_->notes();
-  notes.insert(notes.end(), collectives.begin(), collectives.end());
+  std::vector<std::string> notes = notes_;
+  for (const auto& more : {operators_->notes(), collectives_->notes()}) {
+    notes.insert(notes.end(), more.begin(), more.end());
+  }
   return notes;
 }
 

@@ -32,6 +32,7 @@ class JobCosts {
   LinkCosts links_;
   std::optional<MeasuredOperatorCosts> operators_;
   std::optional<MeasuredCollectiveCosts> collectives_;
+  std::vector<std::string> notes_;  ///< on the folder
 };
 
 }  // namespace lowgear

@@ -60,6 +60,15 @@ TEST(EstimateFromSamples, ReadsTheProjectsOwn) {
   EXPECT_THAT(collectives, Not(HasSubstr("all_reduce of 1 x 2 GPUs: no samples")));
 }
 
+TEST(EstimateFromSamples, SaysWhereSamplesAreOfNoKnownGpu) {
+  const TemporaryFolder folder;
+  const auto note = folder.path().string() + ": its samples are of CPU, which is no GPU of the catalogue";
+  write_text(folder / "CPU_RMSlayernorm_bf16.csv", slow_norm());
+  EXPECT_THAT(estimate_from(folder.path().string()).out, HasSubstr(note));
+  write_text(folder / "NVIDIAA100-SXM4-80GB_RMSlayernorm_bf16.csv", slow_norm());
+  EXPECT_THAT(estimate_from(folder.path().string()).out, Not(HasSubstr(note))) << "those of the GPU are taken";
+}
+
 TEST(EstimateFromSamples, RefusesWrongColumnsWithTheirLine) {
   const TemporaryFolder folder;
   const std::string path =
