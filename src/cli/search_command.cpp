@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "cli/command_line.h"
@@ -44,19 +45,47 @@ constexpr auto kChosenOptions = std::to_array<const char*>(
     {"--gpus", "--nodes", "--tp", "--pp", "--dp", "--virtual-stages", "--ep", "--cp", "--micro-batch", "--recompute",
      "--zero", "--schedule", "--sequence-parallel", "--no-sequence-parallel"});
 
+constexpr auto kRecomputes = std::to_array({Recompute::none, Recompute::selective, Recompute::full});
+
+/// What layouts are to have in common.
+void add_fixed_options(CLI::App& app, FixedLayout& fixed) {
+  const auto add = [&app](const char* option, NumberRange<int> range, std::optional<int>& count, const char* what) {
+    add_whole_number(app, option, range, into(count), fmt::format("Only layouts with so many {}", what));
+  };
+  constexpr NumberRange<int> kRanks{1, kMaxJobGpus};
+  add("--tp", kRanks, fixed.tp, "tensor parallel ranks");
+  add("--pp", kRanks, fixed.pp, "pipeline ranks");
+  add("--dp", kRanks, fixed.dp, "replicas");
+  add("--virtual-stages", kRanks, fixed.virtual_stages, "chunks of layers of a pipeline rank");
+  add("--ep", kRanks, fixed.ep, "ranks that share the experts of a layer");
+  add("--cp", kRanks, fixed.cp, "context parallel ranks");
+  add("--micro-batch", {1, kMaxMicroBatch}, fixed.micro_batch, "sequences of a microbatch");
+  add_whole_number(app, "--zero", {0, 3}, into(fixed.zero), "Only layouts with this stage of ZeRO");
+  static constexpr std::array<std::string_view, kRecomputes.size()> kNames{"none", "selective", "full"};
+  add_choice(
+      app, "--recompute", kNames, [&fixed](std::size_t place) { fixed.recompute = kRecomputes[place]; },
+      "Only layouts that compute these activations again: none, selective or full");
+}
+
 void require_prices(const SearchArguments& arguments) {
   if (arguments.objective != SearchObjective::cost || arguments.prices.any_cost()) return;
   throw InputError("--objective cost: say what a GPU hour (--gpu-hour) or a kWh (--kwh) costs");
 }
 
+/// Those that are said, else those of the job file.
+int gpus_of(const SearchArguments& arguments, const TrainingJob& job) {
+  const int gpus = arguments.gpus.value_or(job.parallel.gpus());
+  if (!arguments.gpus && gpus == 1) throw InputError("--gpus is missing: how many GPUs there are");
+  return gpus;
+}
+
 SearchRequest request_of(const SearchArguments& arguments) {
   require_prices(arguments);
-  if (!arguments.gpus) throw InputError("--gpus is missing: how many GPUs there are");
   SearchRequest request;
   request.job = load_job(arguments.job);
   request.samples = arguments.samples;
   request.limits = arguments.limits;
-  request.limits.gpus = *arguments.gpus;
+  request.limits.gpus = gpus_of(arguments, request.job);
   request.objective = arguments.objective;
   request.prices = arguments.prices.prices();
   request.top = arguments.top;
@@ -87,7 +116,9 @@ VerbAction declare_search(CLI::App& app) {
   auto arguments = std::make_shared<SearchArguments>();
   add_job_options(app, arguments->job);
   for (const char* option : kChosenOptions) app.remove_option(app.get_option(option));
-  add_whole_number(app, "--gpus", {1, kMaxJobGpus}, into(arguments->gpus), "GPUs to divide the job among");
+  add_whole_number(app, "--gpus", {1, kMaxJobGpus}, into(arguments->gpus),
+                   "GPUs to divide the job among (default those of the job file)");
+  add_fixed_options(app, arguments->limits.fixed);
   add_choice(
       app, "--objective", kObjectives,
       [arguments](std::size_t place) { arguments->objective = static_cast<SearchObjective>(place); },

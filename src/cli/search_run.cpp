@@ -93,11 +93,14 @@ std::size_t rival_of_first(const std::vector<SearchResult>& results) {
   return rival == results.end() ? 0 : static_cast<std::size_t>(rival - results.begin());
 }
 
+[[noreturn]] void throw_no_layout(const SearchRequest& request, const SearchSpace& space) {
+  std::string what = fmt::format("there is no way to divide {} among {} GPUs with a global batch of {}",
+                                 request.job.model.name, request.limits.gpus, request.job.batch.global);
+  if (space.fault) what += fmt::format(": {}: {}", space.fault->member, space.fault->what);
+  throw InputError(what);
+}
+
 [[noreturn]] void throw_nothing_fits(const SearchRequest& request, const SearchReportData& found) {
-  if (found.layouts == 0) {
-    throw InputError(fmt::format("there is no way to divide {} among {} GPUs with a global batch of {}",
-                                 request.job.model.name, request.limits.gpus, request.job.batch.global));
-  }
   throw InputError(fmt::format("{} does not fit {} {}: all {} layouts need more memory than there is; take more GPUs",
                                request.job.model.name, request.limits.gpus, request.job.gpu.name, found.too_large));
 }
@@ -108,6 +111,7 @@ SearchReportData run_search(const SearchRequest& request, Progress& progress) {
   const JobCosts costs(request.job, request.samples);
   const CostSources sources = costs.sources();
   const SearchSpace space = enumerate_layouts(request.job, request.limits);
+  if (space.layouts.empty()) throw_no_layout(request, space);
   SearchReportData found;
   found.layouts = static_cast<std::int64_t>(space.layouts.size());
   found.invalid = space.invalid;

@@ -28,6 +28,12 @@ std::vector<std::int64_t> divisors(std::int64_t number, std::int64_t most) {
   return found;
 }
 
+/// What to try of a count that divides `number`.
+std::vector<std::int64_t> choices(std::int64_t number, std::int64_t most, std::optional<int> fixed) {
+  if (!fixed) return divisors(number, most);
+  return number % *fixed == 0 ? std::vector<std::int64_t>{*fixed} : std::vector<std::int64_t>{};
+}
+
 /// Walks through all combinations, one member of the layout after the other.
 class Enumeration {
  public:
@@ -35,9 +41,10 @@ class Enumeration {
 
   SearchSpace run() {
     const int most_tp = limits_.tensor_across_nodes ? limits_.gpus : job_.cluster.gpus_per_node;
-    for (const auto tp : divisors(limits_.gpus, most_tp)) {
-      for (const auto cp : divisors(limits_.gpus / tp, limits_.max_context_parallel)) {
-        for (const auto pp : divisors(limits_.gpus / (tp * cp), job_.model.layers)) {
+    const FixedLayout& fixed = limits_.fixed;
+    for (const auto tp : choices(limits_.gpus, most_tp, fixed.tp)) {
+      for (const auto cp : choices(limits_.gpus / tp, limits_.max_context_parallel, fixed.cp)) {
+        for (const auto pp : choices(limits_.gpus / (tp * cp), job_.model.layers, fixed.pp)) {
           layout_.parallel = {.dp = static_cast<int>(limits_.gpus / (tp * cp * pp)),
                               .tp = static_cast<int>(tp),
                               .pp = static_cast<int>(pp),
@@ -55,11 +62,12 @@ class Enumeration {
  private:
   void choose_micro_batch() {
     const int dp = layout_.parallel.dp;
+    if (limits_.fixed.dp && dp != *limits_.fixed.dp) return;
     if (job_.batch.global % dp != 0) {
       ++space_.invalid;
       return;
     }
-    for (const auto micro : divisors(job_.batch.global / dp, limits_.max_micro_batch)) {
+    for (const auto micro : choices(job_.batch.global / dp, limits_.max_micro_batch, limits_.fixed.micro_batch)) {
       layout_.micro_batch = micro;
       choose_virtual_stages();
     }
@@ -69,9 +77,12 @@ class Enumeration {
     const std::int64_t layers = job_.model.layers;
     const int pp = layout_.parallel.pp;
     const std::int64_t microbatches = job_.batch.global / (layout_.micro_batch * layout_.parallel.dp);
-    for (int chunks = 1; chunks <= limits_.max_virtual_stages; ++chunks) {
-      const bool runs = chunks == 1 || (pp > 1 && layers % (std::int64_t{pp} * chunks) == 0 && microbatches % pp == 0);
-      if (!runs) continue;
+    const std::optional<int> fixed = limits_.fixed.virtual_stages;
+    for (int chunks = fixed.value_or(1); chunks <= fixed.value_or(limits_.max_virtual_stages); ++chunks) {
+      const std::int64_t stages = std::int64_t{pp} * chunks;
+      // Layers that pp ranks cannot have equally many of (126 of Llama 3.1 405B) are not evener without virtual stages.
+      const bool even = layers % stages == 0 || (layers % pp != 0 && stages <= layers) || fixed;
+      if (chunks > 1 && !(pp > 1 && even && microbatches % pp == 0)) continue;
       layout_.parallel.virtual_stages = chunks;
       choose_expert_parallel();
     }
@@ -79,7 +90,7 @@ class Enumeration {
 
   void choose_expert_parallel() {
     const std::int64_t most = job_.model.experts ? job_.model.experts->experts : 1;
-    for (const auto ep : divisors(std::int64_t{layout_.parallel.dp} * layout_.parallel.cp, most)) {
+    for (const auto ep : choices(std::int64_t{layout_.parallel.dp} * layout_.parallel.cp, most, limits_.fixed.ep)) {
       layout_.parallel.ep = static_cast<int>(ep);
       for (const bool sequence_parallel : {false, true}) {
         if (sequence_parallel && layout_.parallel.tp == 1) continue;
@@ -93,18 +104,27 @@ class Enumeration {
   void keep_if_valid() {
     const int most_zero = layout_.parallel.dp * layout_.parallel.cp > 1 ? 3 : 0;
     for (int zero = 0; zero <= most_zero; ++zero) {
+      if (limits_.fixed.zero && zero != std::min(most_zero, *limits_.fixed.zero)) continue;
       layout_.zero = zero;
       layout_.recompute = Recompute::none;
       apply(layout_, job_);
-      if (find_fault(job_)) {
+      if (std::optional<JobFault> fault = find_fault(job_)) {
         ++space_.invalid;
+        if (!space_.fault) space_.fault = std::move(fault);
         continue;
       }
-      for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
-        if (recompute == Recompute::selective && job_.attention == AttentionKind::fused) continue;
-        layout_.recompute = recompute;
-        space_.layouts.push_back(layout_);
-      }
+      choose_recompute();
+    }
+  }
+
+  void choose_recompute() {
+    const std::optional<Recompute> fixed = limits_.fixed.recompute;
+    for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+      // Selective recomputation of fused attention is none.
+      const bool differs = recompute != Recompute::selective || job_.attention != AttentionKind::fused;
+      if (fixed ? recompute != *fixed : !differs) continue;
+      layout_.recompute = recompute;
+      space_.layouts.push_back(layout_);
     }
   }
 

@@ -14,9 +14,23 @@
 
 namespace lowgear {
 
-/// How far a search goes.
+/// What all layouts have in common, such as what a framework can do. The search varies what is empty.
+struct FixedLayout {
+  std::optional<int> dp;
+  std::optional<int> tp;
+  std::optional<int> pp;
+  std::optional<int> virtual_stages;
+  std::optional<int> ep;
+  std::optional<int> cp;
+  std::optional<int> micro_batch;
+  std::optional<Recompute> recompute;
+  std::optional<int> zero;  ///< of layouts with replicas
+};
+
+/// How far a search goes. Bounds do not hold for what is fixed.
 struct SearchLimits {
   int gpus = 1;
+  FixedLayout fixed = {};
   bool tensor_across_nodes = false;  ///< tp may be more than a node has GPUs
   int max_virtual_stages = 8;
   int max_context_parallel = 8;
@@ -48,14 +62,15 @@ void apply(const SearchLayout& layout, TrainingJob& job);
 /// The layouts that are worth estimating, and what was left out before.
 struct SearchSpace {
   std::vector<SearchLayout> layouts;
-  std::int64_t invalid = 0;  ///< combinations that the job's rules forbid (find_fault)
+  std::int64_t invalid = 0;       ///< combinations that the job's rules forbid (find_fault)
+  std::optional<JobFault> fault;  ///< of the first of them
 };
 
 /// All combinations of tp, cp, pp and dp whose product is the number of GPUs, of ep, sequence parallelism, virtual
-/// stages (that divide the layers, with microbatches in whole rounds), micro-batches that divide a replica's batch,
-/// recomputation and ZeRO, as far as they differ: no ZeRO without replicas, no sequence parallelism without tp, no
-/// selective recomputation of fused attention. `job` gives model, GPU, cluster, global batch and sequence. Throws
-/// InputError unless GPUs are positive and at most kMaxJobGpus.
+/// stages (with microbatches in whole rounds; that divide the layers, where pp does), micro-batches that divide a
+/// replica's batch, recomputation and ZeRO, as far as they differ: no ZeRO without replicas, no sequence parallelism
+/// without tp, no selective recomputation of fused attention. `job` gives model, GPU, cluster, global batch and
+/// sequence. Throws InputError unless GPUs are positive and at most kMaxJobGpus.
 [[nodiscard]] SearchSpace enumerate_layouts(const TrainingJob& job, const SearchLimits& limits);
 
 /// A layout that fits, estimated. One iteration of the whole job.

@@ -49,6 +49,29 @@ TEST(SearchCommand, RanksByWhatIsAskedFor) {
   EXPECT_EQ(by_time["pareto"][0]["layout"], fastest["layout"]) << "the fastest is where the Pareto front begins";
 }
 
+TEST(SearchCommand, KeepsWhatIsFixed) {
+  const Json found = searched({"--tp", "2", "--zero", "1", "--recompute", "full", "--micro-batch", "2", "--cp", "1"});
+  ASSERT_FALSE(found["best"].empty());
+  for (const Json& row : found["best"]) {
+    const Json& layout = row["layout"];
+    EXPECT_EQ(layout["tp"], 2);
+    EXPECT_EQ(layout["zero"], layout["dp"] == 1 ? 0 : 1);
+    EXPECT_EQ(layout["recompute"], "full");
+    EXPECT_EQ(layout["micro_batch"], 2);
+    EXPECT_EQ(layout["cp"], 1);
+  }
+}
+
+TEST(SearchCommand, TakesGpusFromTheJobFile) {
+  const TemporaryFolder folder;
+  const auto file = folder / "job.yaml";
+  write_file_atomically(file.string(),
+                        "model: llama-2-7b\ngpu: a100\ncluster: {gpus: 8}\nbatch: {global: 32, sequence: 4096}\n");
+  const ProgramResult result = run_lowgear({"search", "--job", file.string(), "--top", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("llama-2-7b on 8 a100"));
+}
+
 TEST(SearchCommand, FindsTheSameOnAnyNumberOfThreads) {
   Json one = searched({"--threads", "1"});
   Json four = searched({"--threads", "4"});
@@ -93,7 +116,9 @@ TEST(SearchCommand, RefusesWhatMakesNoSense) {
   };
   EXPECT_THAT(error_of(search({"--objective", "cost"})), HasSubstr("--gpu-hour"));
   EXPECT_THAT(error_of(search({"--objective", "joy"})), HasSubstr("--objective"));
-  EXPECT_THAT(error_of(search({"--tp", "4"})), HasSubstr("--tp")) << "the search chooses it";
+  EXPECT_THAT(error_of(search({"--tp", "0"})), HasSubstr("--tp"));
+  EXPECT_THAT(error_of(search({"--tp", "3"})), HasSubstr("no way to divide"));
+  EXPECT_THAT(error_of(search({"--gpus-per-node", "3"})), HasSubstr("8 GPUs do not fill nodes of 3"));
   EXPECT_THAT(error_of({"search", "--model", "llama-2-7b", "--gpu", "a100", "--global-batch", "32", "--seq", "4096"}),
               HasSubstr("--gpus is missing"));
   EXPECT_THAT(error_of({"search", "--model", "llama-3-70b", "--gpu", "a100", "--gpus", "2", "--global-batch", "32",

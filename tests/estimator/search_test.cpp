@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <optional>
 #include <random>
+#include <set>
 #include <span>
 #include <string>
 
@@ -58,7 +59,7 @@ std::vector<SearchResult> brute_force(const TrainingJob& base, int gpus) {
                           {dp, tp, pp, chunks, ep, cp, sequence_parallel}, micro, recompute, zero};
                       apply(layout, job);
                       const bool uneven =
-                          chunks > 1 && (job.model.layers % (pp * chunks) != 0 ||
+                          chunks > 1 && ((job.model.layers % pp == 0 && job.model.layers % (pp * chunks) != 0) ||
                                          job.batch.global % (micro * dp) != 0 || job.microbatches() % pp != 0);
                       const bool nothing_to_share = (zero > 0 && dp * cp == 1) || (sequence_parallel && tp == 1);
                       if (uneven || nothing_to_share || find_fault(job)) continue;
@@ -147,6 +148,48 @@ TEST(EnumerateLayouts, KeepsTensorParallelismWithinANodeUnlessAsked) {
   };
   EXPECT_EQ(most_tp(false), 4);
   EXPECT_EQ(most_tp(true), 16);
+}
+
+TEST(EnumerateLayouts, TriesVirtualStagesOfUnequalSizeWhereRanksCannotBeEqual) {
+  TrainingJob job = base_job("llama-3.1-405b", "h100");  // 126 layers
+  job.batch.global = 64;
+  const auto virtual_stages = [&job](int pp) {
+    std::set<int> found;
+    SearchLimits limits{.gpus = 8 * pp};
+    limits.fixed.tp = 8;
+    limits.fixed.pp = pp;
+    for (const SearchLayout& layout : enumerate_layouts(job, limits).layouts) {
+      found.insert(layout.parallel.virtual_stages);
+    }
+    return found;
+  };
+  EXPECT_EQ(virtual_stages(2), (std::set<int>{1, 3, 7}));
+  EXPECT_EQ(virtual_stages(16), (std::set<int>{1, 2, 3, 4, 5, 6, 7})) << "8 x 16 stages are more than the layers";
+}
+
+TEST(EnumerateLayouts, KeepsToWhatIsFixedWhateverTheBounds) {
+  TrainingJob job = base_job("mixtral-8x7b", "h100");
+  job.batch.global = 256;
+  const FixedLayout fixed{.dp = 1,
+                          .tp = 2,
+                          .pp = 2,
+                          .virtual_stages = 16,
+                          .ep = 4,
+                          .cp = 16,
+                          .micro_batch = 32,
+                          .recompute = Recompute::selective,
+                          .zero = 1};
+  const SearchSpace space = enumerate_layouts(job, {.gpus = 64, .fixed = fixed});
+  ASSERT_EQ(space.layouts.size(), 2U) << "with and without sequence parallelism";
+  const SearchLayout whole{{1, 2, 2, 16, 4, 16, false}, 32, Recompute::selective, 1};
+  EXPECT_EQ(space.layouts.front(), whole);
+}
+
+TEST(EnumerateLayouts, SaysWhatIsWrongWithTheFirst) {
+  const SearchSpace space = enumerate_layouts(base_job(), {.gpus = 12});
+  EXPECT_TRUE(space.layouts.empty());
+  ASSERT_TRUE(space.fault);
+  EXPECT_EQ(space.fault->what, "12 GPUs do not fill nodes of 8");
 }
 
 TEST(EnumerateLayouts, RefusesImpossibleCountsOfGpus) {
