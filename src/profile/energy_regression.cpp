@@ -157,6 +157,7 @@ void add_share(std::vector<EnergyWindow::Share>& shares, std::size_t cell, doubl
 
 std::vector<int> clocks_of(const std::vector<CellKey>& cells) {
   std::vector<int> clocks_mhz;
+  clocks_mhz.reserve(cells.size());
   for (const CellKey& cell : cells) clocks_mhz.push_back(cell.clock_mhz);
   std::ranges::sort(clocks_mhz);
   clocks_mhz.erase(std::unique(clocks_mhz.begin(), clocks_mhz.end()), clocks_mhz.end());
