@@ -1,7 +1,8 @@
 # What is installed beside the programs, and the Debian packages that all of it is cut into: docs/installing.md says what
 # is where and why. A component of install() is a package. `./dev package` builds them by the preset of that name.
 #
-# What only a package may put in place is EXCLUDE_FROM_ALL: `cmake --install` of a whole build leaves /etc alone.
+# What only a package may put in place is EXCLUDE_FROM_ALL: `cmake --install` of a whole build leaves /etc alone. The
+# units name /etc and /var as they are, whatever the prefix: so does the program.
 include(GNUInstallDirs)
 
 set(lowgear_deploy ${PROJECT_SOURCE_DIR}/deploy)
@@ -71,9 +72,9 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
-# As Debian's own tools have it.
-set(CPACK_DEBIAN_PACKAGE_MAINTAINER "Lowgear contributors <lowgear@localhost>")
-if(DEFINED ENV{DEBEMAIL})
+# Whoever builds packages answers for them, and says so as for Debian's own tools.
+set(CPACK_DEBIAN_PACKAGE_MAINTAINER "Lowgear contributors <nobody@lowgear.invalid>")
+if(DEFINED ENV{DEBFULLNAME} AND DEFINED ENV{DEBEMAIL})
   set(CPACK_DEBIAN_PACKAGE_MAINTAINER "$ENV{DEBFULLNAME} <$ENV{DEBEMAIL}>")
 endif()
 string(TIMESTAMP lowgear_date "%a, %d %b %Y %H:%M:%S +0000" UTC)
@@ -103,13 +104,14 @@ lowgear_package(simgpu lowgear-simgpu SECTION science
   DEPENDS "lowgear ${same_version}"
   DESCRIPTION "simulated GPUs for programs that use NVML
 A look-alike of NVML's library, for trying agent, server and training without
-a GPU. It is in a folder of its own, where no program finds it that has not been
-told to look there.")
+a GPU. It is in a folder of its own, where no program finds it that has not
+been told to look there.")
 # The interface is that of lowgear.h: a program that is built against one version runs with this one or a newer.
 file(WRITE ${lowgear_packaging}/shlibs "liblowgear 1 liblowgear1 (>= ${PROJECT_VERSION})\n")
+file(WRITE ${lowgear_packaging}/triggers "activate-noawait ldconfig\n")
 lowgear_package(library liblowgear1 SECTION libs
   SUGGESTS lowgear libnvidia-ml1
-  CONTROL_EXTRA ${lowgear_packaging}/shlibs
+  CONTROL_EXTRA ${lowgear_packaging}/shlibs ${lowgear_packaging}/triggers
   DESCRIPTION "clocks that follow a plan, for training processes
 The library that a training process marks its units with: its GPU's clocks
 follow a plan through Lowgear's agent, time and energy are recorded. Needs

@@ -219,9 +219,10 @@ class Installed(unittest.TestCase):
         self.assertIn("[liblowgear.so.1]", run(os.environ["READELF"], "--dynamic", self.lib / "liblowgear.so").stdout)
 
     def test_notices_of_what_is_compiled_in_are_there(self):
-        notices = " ".join((SOURCE / "deploy/debian/copyright").read_text().split())
+        # An empty line is a lone dot in Debian's format.
+        notices = " ".join(re.sub(r"(?m)^ \.$", "", (SOURCE / "deploy/debian/copyright").read_text()).split())
         d3 = " ".join((SOURCE / "src/report/page/d3_license.txt").read_text().split())
-        self.assertIn(d3[d3.index("Redistribution and use"):d3.index("*")].strip(), notices)
+        self.assertIn(d3[d3.index("Redistribution and use"):], notices)
         self.assertIn("Michael Bostock", notices)
 
     def test_python_has_the_version_of_the_project(self):
