@@ -1,0 +1,59 @@
+"""What the tests of installing share: how commands are run, and which files belong to which component."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+BUILD, SOURCE, PREFIX = (Path(os.environ[name]) for name in ("BUILD", "SOURCE", "PREFIX"))
+LIBDIR, VERSION = os.environ["LIBDIR"], os.environ["VERSION"]
+PATIENCE_S = 60
+PACKAGES = {
+    "lowgear": "lowgear",
+    "trainer": "lowgear-trainer",
+    "simgpu": "lowgear-simgpu",
+    "library": "liblowgear1",
+    "development": "liblowgear-dev",
+    "python": "python3-lowgear",
+}
+
+
+def run(*words, environment=None, check=True):
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("LOWGEAR_", "PYTHONPATH"))}
+    result = subprocess.run([str(word) for word in words], capture_output=True, text=True, timeout=PATIENCE_S,
+                            env=clean | {"OMP_NUM_THREADS": "1"} | (environment or {}))
+    if check and result.returncode != 0:
+        raise AssertionError(f"{words} ended with {result.returncode}:\n{result.stdout}{result.stderr}")
+    return result
+
+
+def verbs():
+    text = run(BUILD / "bin" / "lowgear", "--help").stdout
+    return re.findall(r"^  ([a-z]+)  ", text.partition("Subcommands:")[2], re.MULTILINE)
+
+
+def expected_files():
+    share, lib = PREFIX / "share", PREFIX / LIBDIR
+    zsh = "vendor-completions" if PREFIX == Path("/usr") else "site-functions"
+    data = [path.relative_to(SOURCE) for path in (SOURCE / "data").rglob("*") if path.is_file()]
+    lowgear = [PREFIX / "bin/lowgear", Path("/etc/lowgear/agent.toml"), Path("/etc/lowgear/server.toml")]
+    lowgear += [PREFIX / f"lib/systemd/system/lowgear-{name}.service" for name in ("agent", "server")]
+    lowgear += [PREFIX / "lib/sysusers.d/lowgear-server.conf"]
+    lowgear += [share / "man/man1/lowgear.1.gz"] + [share / f"man/man1/lowgear-{verb}.1.gz" for verb in verbs()]
+    lowgear += [share / "bash-completion/completions/lowgear", share / f"zsh/{zsh}/_lowgear"]
+    lowgear += [share / "lowgear/prometheus" / path.name for path in (SOURCE / "deploy/prometheus").iterdir()]
+    lowgear += [share / "lowgear" / path for path in data]
+    lowgear += [share / "doc/lowgear" / path.name for path in (SOURCE / "docs").glob("*.md")]
+    python = (SOURCE / "python/lowgear").glob("*.py")
+    files = {
+        "lowgear": lowgear,
+        "trainer": [PREFIX / "bin/lowgear-trainer", PREFIX / "bin/lowgear-sampler",
+                    share / "lowgear/examples/llama-4-stages.yaml"],
+        "simgpu": [lib / "lowgear/simgpu/libnvidia-ml.so.1", PREFIX / "include/lowgear_simgpu.h"],
+        "library": [lib / "liblowgear.so.1", lib / "liblowgear.so.1.0.0"],
+        "development": [lib / "liblowgear.so", PREFIX / "include/lowgear.h"],
+        "python": [PREFIX / "lib/python3/dist-packages/lowgear" / path.name for path in python],
+    }
+    for component, package in PACKAGES.items():
+        files[component] += [share / "doc" / package / name for name in ("copyright", "changelog.gz")]
+    return {component: {str(path) for path in paths} for component, paths in files.items()}
