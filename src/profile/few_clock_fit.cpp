@@ -78,7 +78,8 @@ Candidate fit_with(const Cell& cell, double transition_mhz, double throttle_mhz)
 /// so that throttling needs evidence.
 Candidate fit_cell(const Cell& cell, double transition_mhz) {
   const double top_mhz = cell.rows.back().clock_mhz;
-  const double bottom_mhz = cell.rows[cell.rows.size() / 2].clock_mhz;
+  const std::size_t middle = cell.rows.size() / 2;
+  const double bottom_mhz = cell.rows[middle].clock_mhz;
   Candidate best;
   for (int step = 0; step <= kThrottleSteps; ++step) {
     const double throttle_mhz = top_mhz - (top_mhz - bottom_mhz) * step / kThrottleSteps;
