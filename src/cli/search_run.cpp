@@ -3,15 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <exception>
-#include <mutex>
+#include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
-#include <thread>
+#include <utility>
 
 #include "cli/cost_sources.h"
 #include "cli/memory.h"
+#include "cli/parallel_tasks.h"
 #include "cli/stopwatch.h"
 #include "core/error.h"
 
@@ -20,68 +20,58 @@ namespace {
 
 /// Layouts that a thread takes at a time.
 constexpr std::size_t kSliceLayouts = 64;
-constexpr std::chrono::milliseconds kProgressPeriod{50};
 
-/// Threads that take slices of the layouts until none is left, somebody failed, or they are stopped.
-class SliceThreads {
- public:
-  SliceThreads(const SearchRequest& request, std::span<const SearchLayout> layouts)
-      : request_(request), layouts_(layouts) {
-    for (int i = 0; i < request.threads; ++i) {
-      threads_.emplace_back([this](const std::stop_token& stop) { work(stop); });
-    }
-  }
+SearchOutcome evaluate_all(const SearchRequest& request, std::span<const SearchLayout> layouts, Progress& progress) {
+  const auto threads = static_cast<std::size_t>(request.threads);
+  std::vector<std::unique_ptr<const JobCosts>> costs(threads);  // not shared: samples are fitted when first asked for
+  std::vector<SearchOutcome> outcomes(threads);
+  run_parallel((layouts.size() + kSliceLayouts - 1) / kSliceLayouts, threads, "estimating layouts", progress,
+               [&](const ParallelTask& task) {
+                 std::unique_ptr<const JobCosts>& mine = costs[task.thread];
+                 if (!mine) mine = std::make_unique<const JobCosts>(request.job, request.samples);
+                 const std::size_t begin = task.index * kSliceLayouts;
+                 const auto slice = layouts.subspan(begin, std::min(kSliceLayouts, layouts.size() - begin));
+                 outcomes[task.thread].append(evaluate(request.job, slice, mine->sources()));
+               });
+  SearchOutcome all;
+  for (SearchOutcome& outcome : outcomes) all.append(std::move(outcome));
+  return all;
+}
 
-  /// Waits for all. Throws what a thread threw.
-  SearchOutcome finish(Progress& progress) {
-    while (running_ > 0) {
-      const auto done = std::min(next_.load(), layouts_.size());
-      progress.update("estimating layouts", static_cast<double>(done) / static_cast<double>(layouts_.size()));
-      std::this_thread::sleep_for(kProgressPeriod);
-    }
-    threads_.clear();
-    if (failure_) std::rethrow_exception(failure_);
-    return std::move(outcome_);
-  }
-
- private:
-  void work(const std::stop_token& stop) {
-    SearchOutcome mine;
-    try {
-      const JobCosts costs(request_.job, request_.samples);  // not shared: samples are fitted when first asked for
-      for (std::size_t begin = next_.fetch_add(kSliceLayouts); begin < layouts_.size() && !stop.stop_requested();
-           begin = next_.fetch_add(kSliceLayouts)) {
-        const auto slice = layouts_.subspan(begin, std::min(kSliceLayouts, layouts_.size() - begin));
-        mine.append(evaluate(request_.job, slice, costs.sources()));
-      }
-    } catch (...) {
-      const std::scoped_lock lock(mutex_);
-      failure_ = std::current_exception();
-      next_ = layouts_.size();
-    }
-    const std::scoped_lock lock(mutex_);
-    outcome_.append(std::move(mine));
-    --running_;
-  }
-
-  const SearchRequest& request_;
-  std::span<const SearchLayout> layouts_;
-  std::atomic<std::size_t> next_ = 0;
-  std::atomic<int> running_ = request_.threads;
-  std::mutex mutex_;
-  SearchOutcome outcome_;
-  std::exception_ptr failure_;
-  std::vector<std::jthread> threads_;  ///< last: they use the rest
-};
-
-PlannedLayout planned(const SearchRequest& request, const SearchResult& result, const CostSources& sources,
-                      Progress& progress) {
+/// Fewer threads where memory does not hold so many plans at a time. Throws InputError where it does not hold one.
+std::size_t planning_threads(const SearchRequest& request, std::span<const SearchResult> results) {
+  const std::optional<std::uint64_t> available = available_memory_bytes();
+  double most = 0;
   TrainingJob job = request.job;
-  apply(result.layout, job);
-  require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()), job.parallel.virtual_stages,
-                          available_memory_bytes());
-  PlannedJob planner(job, estimate_iteration(job, sources), kEstimatePlannerOptions, &progress);
-  return {result, planner.full_clocks(), planner.plan_in_time(), planner.plan(planner.slowest_s())};
+  for (const SearchResult& result : results) {
+    apply(result.layout, job);
+    const auto microbatches = static_cast<int>(job.microbatches());
+    require_planning_memory(job.parallel.pp, microbatches, job.parallel.virtual_stages, available);
+    constexpr double kPasses = 2;
+    most =
+        std::max(most, planning_memory_bytes(kPasses * microbatches * job.parallel.pp * job.parallel.virtual_stages));
+  }
+  const auto threads = static_cast<double>(request.threads);
+  return static_cast<std::size_t>(available ? std::clamp(static_cast<double>(*available) / most, 1.0, threads)
+                                            : threads);
+}
+
+std::vector<PlannedLayout> plan_all(const SearchRequest& request, std::span<const SearchResult> results,
+                                    const CostSources& sources, Progress& progress) {
+  std::vector<TrainingJob> jobs(results.size(), request.job);
+  std::vector<IterationEstimate> estimates;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    apply(results[i].layout, jobs[i]);
+    estimates.push_back(estimate_iteration(jobs[i], sources));
+  }
+  std::vector<PlannedLayout> planned(results.size());
+  run_parallel(
+      results.size(), planning_threads(request, results), "planning the best", progress, [&](const ParallelTask& task) {
+        const std::size_t i = task.index;
+        PlannedJob planner(jobs[i], estimates[i], kEstimatePlannerOptions, &task.progress);
+        planned[i] = {results[i], planner.full_clocks(), planner.plan_in_time(), planner.plan(planner.slowest_s())};
+      });
+  return planned;
 }
 
 /// The next layouts often are the winner with one detail changed: what is told is how it beats another kind.
@@ -116,7 +106,7 @@ SearchReportData run_search(const SearchRequest& request, Progress& progress) {
   found.layouts = static_cast<std::int64_t>(space.layouts.size());
   found.invalid = space.invalid;
   const Stopwatch stopwatch;
-  SearchOutcome outcome = SliceThreads(request, space.layouts).finish(progress);
+  SearchOutcome outcome = evaluate_all(request, space.layouts, progress);
   found.evaluate_s = stopwatch.elapsed_s();
   found.results = std::move(outcome.results);
   found.too_large = outcome.too_large;
@@ -124,10 +114,7 @@ SearchReportData run_search(const SearchRequest& request, Progress& progress) {
   rank(found.results, request.objective, request.prices);
   found.pareto = pareto_front(found.results);
   const auto best = std::min(found.results.size(), static_cast<std::size_t>(request.top));
-  for (std::size_t i = 0; i < best; ++i) {
-    progress.update("planning the best", static_cast<double>(i) / static_cast<double>(best));
-    found.best.push_back(planned(request, found.results[i], sources, progress));
-  }
+  found.best = plan_all(request, std::span(found.results).first(best), sources, progress);
   found.rival = rival_of_first(found.results);
   if (found.rival > 0) {
     found.why = compare_times(request.job, found.results[0].layout, found.results[found.rival].layout, sources);
