@@ -79,6 +79,17 @@ int gpus_of(const SearchArguments& arguments, const TrainingJob& job) {
   return gpus;
 }
 
+/// Options that make the job again; layouts come behind them.
+std::string estimate_command(const SearchArguments& arguments, int gpus) {
+  std::string command = "lowgear estimate";
+  if (!arguments.job.file.empty()) command += " --job " + shell_word(arguments.job.file);
+  for (const YamlSetting& setting : arguments.job.settings) {
+    command += fmt::format(" {} {}", setting.origin.substr(0, setting.origin.find(' ')), shell_word(setting.value));
+  }
+  if (!arguments.samples.empty()) command += " --operators " + shell_word(arguments.samples);
+  return command + fmt::format(" --gpus {}", gpus);
+}
+
 SearchRequest request_of(const SearchArguments& arguments) {
   require_prices(arguments);
   SearchRequest request;
@@ -86,6 +97,7 @@ SearchRequest request_of(const SearchArguments& arguments) {
   request.samples = arguments.samples;
   request.limits = arguments.limits;
   request.limits.gpus = gpus_of(arguments, request.job);
+  request.estimate_command = estimate_command(arguments, request.limits.gpus);
   request.objective = arguments.objective;
   request.prices = arguments.prices.prices();
   request.top = arguments.top;

@@ -20,6 +20,7 @@ struct SearchRequest {
   Prices prices;
   int top = 10;
   int threads = 1;
+  std::string estimate_command;  ///< that estimates the job, but for its layout: `lowgear estimate --model ...`
 };
 
 /// A layout among the best, planned in full.

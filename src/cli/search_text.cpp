@@ -4,13 +4,13 @@
 
 #include <cmath>
 
+#include "cli/amount_text.h"
 #include "cli/table.h"
 
 namespace lowgear {
 namespace {
 
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-constexpr double kMegajoule = 1e6;
 /// Differences below this share of the iteration explain nothing.
 constexpr double kTellingShare = 0.002;
 constexpr std::size_t kMaxReasons = 5;
@@ -33,9 +33,11 @@ std::string head_text(const SearchRequest& request, const SearchReportData& foun
 }
 
 std::string best_text(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found) {
-  std::vector<Table::Column> columns{
-      {"#"},      {"layout", Table::Align::left}, {"time s"}, {"+- s"}, {"MFU %"}, {"GiB"}, {"MJ full"}, {"MJ planned"},
-      {"saved %"}};
+  std::vector<Table::Column> columns{{"#"},           {"layout", Table::Align::left},
+                                     {"time s"},      {"+- s"},
+                                     {"MFU %"},       {"GiB"},
+                                     {"full clocks"}, {"planned"},
+                                     {"saved %"}};
   if (prices.any_cost()) columns.push_back({"cost $"});
   Table table(std::move(columns));
   for (std::size_t i = 0; i < found.best.size(); ++i) {
@@ -46,8 +48,8 @@ std::string best_text(const SearchRequest& request, const PriceArguments& prices
                                    fmt::format("{:.3f}", layout.result.error_s),
                                    fmt::format("{:.1f}", 100 * utilization(request, layout.result)),
                                    fmt::format("{:.1f}", layout.result.memory_bytes / kGiB),
-                                   fmt::format("{:.4f}", layout.full_clocks.energy_j / kMegajoule),
-                                   fmt::format("{:.4f}", layout.no_later.energy_j / kMegajoule),
+                                   energy_text(layout.full_clocks.energy_j),
+                                   energy_text(layout.no_later.energy_j),
                                    fmt::format("{:.2f}", saving_pct(layout.full_clocks, layout.no_later))};
     if (prices.any_cost()) {
       cells.push_back(fmt::format(
@@ -63,10 +65,11 @@ std::string reasons_text(const SearchReportData& found) {
   const SearchResult& winner = found.results.front();
   const SearchResult& rival = found.results[found.rival];
   std::string text = fmt::format(
-      "\nwhy it wins: against the best of another kind, number {} ({}),\n{:+.3f} s in time and {:+.4f} MJ with clocks "
-      "that cost no time\n",
+      "\nwhy it wins: against the best of another kind, number {} ({}),\n{:+.3f} s in time and {} {} with clocks that "
+      "cost no time\n",
       found.rival + 1, describe(rival.layout), winner.time_s - rival.time_s,
-      (winner.planned_energy_j - rival.planned_energy_j) / kMegajoule);
+      energy_text(std::abs(winner.planned_energy_j - rival.planned_energy_j)),
+      winner.planned_energy_j > rival.planned_energy_j ? "more" : "less");
   std::size_t reasons = 0;
   for (const TimeDifference& part : found.why) {
     const double change_s = part.winner_s - part.runner_up_s;
@@ -82,10 +85,18 @@ std::string front_text(const SearchReportData& found) {
   const SearchResult& fastest = found.results[found.pareto.front()];
   const SearchResult& leanest = found.results[found.pareto.back()];
   return fmt::format(
-      "\n{} layouts have no better in both time and energy, from {:.3f} s and {:.4f} MJ ({})\n"
-      "to {:.3f} s and {:.4f} MJ ({})\n",
-      found.pareto.size(), fastest.time_s, fastest.planned_energy_j / kMegajoule, describe(fastest.layout),
-      leanest.time_s, leanest.planned_energy_j / kMegajoule, describe(leanest.layout));
+      "\n{} layouts have no better in both time and energy, from {:.3f} s and {} ({})\n"
+      "to {:.3f} s and {} ({})\n",
+      found.pareto.size(), fastest.time_s, energy_text(fastest.planned_energy_j), describe(fastest.layout),
+      leanest.time_s, energy_text(leanest.planned_energy_j), describe(leanest.layout));
+}
+
+/// A schedule is asked for where the layout needs another than the job has.
+std::string estimate_text(const SearchRequest& request, const SearchLayout& layout) {
+  TrainingJob job = request.job;
+  apply(layout, job);
+  return fmt::format("\nestimate the first with: {} {}{}\n", request.estimate_command, options_of(layout),
+                     job.schedule == request.job.schedule ? "" : " --schedule " + job.schedule);
 }
 
 Json layout_json(const SearchLayout& layout) {
@@ -119,7 +130,7 @@ Json figures_json(const JobFigures& figures) { return {{"time_s", figures.time_s
 
 std::string search_text(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found) {
   return head_text(request, found) + best_text(request, prices, found) + reasons_text(found) + front_text(found) +
-         fmt::format("\nestimate the first with: lowgear estimate ... {}\n", options_of(found.results.front().layout));
+         estimate_text(request, found.results.front().layout);
 }
 
 Json search_json(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found) {

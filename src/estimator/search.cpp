@@ -158,14 +158,12 @@ std::string describe(const SearchLayout& layout) {
 
 std::string options_of(const SearchLayout& layout) {
   const ParallelLayout& parallel = layout.parallel;
-  std::string text = fmt::format("--dp {} --tp {} --pp {}", parallel.dp, parallel.tp, parallel.pp);
-  if (parallel.virtual_stages > 1) text += fmt::format(" --virtual-stages {}", parallel.virtual_stages);
-  if (parallel.ep > 1) text += fmt::format(" --ep {}", parallel.ep);
-  if (parallel.cp > 1) text += fmt::format(" --cp {}", parallel.cp);
-  // With tensor parallelism a job has it unless told otherwise.
-  if (parallel.tp > 1) text += parallel.sequence_parallel ? " --sequence-parallel" : " --no-sequence-parallel";
-  return text + fmt::format(" --micro-batch {} --recompute {} --zero {}", layout.micro_batch, name(layout.recompute),
-                            layout.zero);
+  // All of them: a job file may have others.
+  return fmt::format(
+      "--dp {} --tp {} --pp {} --virtual-stages {} --ep {} --cp {} {} --micro-batch {} --recompute {} --zero {}",
+      parallel.dp, parallel.tp, parallel.pp, parallel.virtual_stages, parallel.ep, parallel.cp,
+      parallel.sequence_parallel ? "--sequence-parallel" : "--no-sequence-parallel", layout.micro_batch,
+      name(layout.recompute), layout.zero);
 }
 
 SearchLayout layout_of(const TrainingJob& job) {

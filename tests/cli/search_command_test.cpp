@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -33,8 +34,11 @@ Json searched(std::vector<std::string> others = {}) {
 TEST(SearchCommand, ShowsTheBestAndWhy) {
   const ProgramResult result = run_lowgear(search());
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.out, AllOf(HasSubstr("llama-2-7b on 8 a100"), HasSubstr("best by time"), HasSubstr("why it wins"),
-                                HasSubstr("estimate the first with: lowgear estimate ... --dp")));
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("llama-2-7b on 8 a100"), HasSubstr("best by time"), HasSubstr("why it wins"),
+            HasSubstr("estimate the first with: lowgear estimate --model llama-2-7b --gpu a100 --global-batch 32 "
+                      "--seq 4096 --gpus 8 --dp")));
 }
 
 TEST(SearchCommand, RanksByWhatIsAskedFor) {
@@ -80,23 +84,44 @@ TEST(SearchCommand, FindsTheSameOnAnyNumberOfThreads) {
   EXPECT_EQ(one, four);
 }
 
-TEST(SearchCommand, ItsLayoutCanBeEstimatedByItsOptions) {
-  const Json found = searched();
-  std::vector<std::string> command{"estimate", "--model",        "llama-2-7b", "--gpu", "a100", "--gpus",
-                                   "8",        "--global-batch", "32",         "--seq", "4096", "--json"};
-  std::string word;
-  for (const char letter : found["best"][0]["options"].get<std::string>() + " ") {
-    if (letter != ' ') {
-      word += letter;
-      continue;
-    }
-    command.push_back(std::exchange(word, {}));
-  }
-  const ProgramResult result = run_lowgear(command);
+/// The words of the command that a search ends with, without the program.
+std::vector<std::string> estimate_command(const std::string& text) {
+  const std::string start = "estimate the first with: lowgear ";
+  const std::size_t begin = text.find(start);
+  EXPECT_NE(begin, std::string::npos);
+  std::vector<std::string> words;
+  std::istringstream line(text.substr(begin + start.size()));
+  for (std::string word; line >> word;) words.push_back(word);
+  return words;
+}
+
+void expect_estimated_as_found(const std::vector<std::string>& command) {
+  const ProgramResult text = run_lowgear(command);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  std::vector<std::string> again = estimate_command(text.out);
+  again.emplace_back("--json");
+  const ProgramResult result = run_lowgear(again);
   ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::vector<std::string> as_json = command;
+  as_json.emplace_back("--json");
+  const Json found = parse_json(run_lowgear(as_json).out, "stdout");
   const Json estimated = parse_json(result.out, "stdout");
   EXPECT_TRUE(estimated["fits"].get<bool>());
   EXPECT_DOUBLE_EQ(estimated["iteration"]["time_s"].get<double>(), found["best"][0]["time_s"].get<double>());
+}
+
+TEST(SearchCommand, EndsWithTheCommandThatEstimatesTheFirst) { expect_estimated_as_found(search()); }
+
+TEST(SearchCommand, ItsCommandStandsBeforeWhatTheJobFileSays) {
+  const TemporaryFolder folder;
+  const auto file = folder / "job.yaml";
+  write_file_atomically(
+      file.string(),
+      "model: llama-2-7b\ngpu: a100\ncluster: {gpus: 16}\nbatch: {global: 32, sequence: 4096, micro: 2}\n"
+      "parallel: {tp: 2, pp: 2, cp: 2, virtual_stages: 2}\nrecompute: full\nzero: 2\n");
+  for (const char* pp : {"1", "2"}) {
+    expect_estimated_as_found({"search", "--job", file.string(), "--cp", "1", "--pp", pp, "--virtual-stages", pp});
+  }
 }
 
 TEST(SearchCommand, WritesAPage) {
