@@ -56,7 +56,7 @@ void require_planning_memory(int ranks, int microbatches, int chunks, std::optio
   if (!available_bytes || needed <= static_cast<double>(*available_bytes)) return;
   throw InputError(fmt::format(
       "{} stages x {} microbatches are {:.3g} computations, which take about {:.3g} GiB to plan, and {:.3g} "
-      "GiB are available: lower --stages or --microbatches",
+      "GiB are available: plan fewer stages or microbatches",
       static_cast<double>(ranks) * chunks, microbatches, computations, needed / kGib,
       static_cast<double>(*available_bytes) / kGib));
 }

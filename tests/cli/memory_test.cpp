@@ -17,7 +17,7 @@ TEST(Memory, RefusesWhatDoesNotFitWithTheEstimate) {
   EXPECT_NO_THROW(require_planning_memory(8, 96, 1, kGib));
   const std::string error = error_of([] { require_planning_memory(1024, 100000, 2, 4 * kGib); });
   EXPECT_THAT(error, AllOf(HasSubstr("2048 stages x 100000 microbatches"), HasSubstr("4 GiB are available"),
-                           HasSubstr("lower --stages or --microbatches")));
+                           HasSubstr("plan fewer stages or microbatches")));
 }
 
 TEST(Memory, AnUnknownAmountIsNotChecked) { EXPECT_NO_THROW(require_planning_memory(1024, 100000, 2, std::nullopt)); }
