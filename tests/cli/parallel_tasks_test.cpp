@@ -20,6 +20,22 @@ class Stopping final : public Progress {
   void update(std::string_view /*activity*/, double /*fraction*/) override { throw std::runtime_error("stopped"); }
 };
 
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>& ended) : ended_(ended) {}
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  ~Counted() { ++ended_; }
+
+ private:
+  std::atomic<int>& ended_;
+};
+
+void run_until_stopped(const ParallelTask& task, std::atomic<int>& ended) {
+  const Counted counted(ended);
+  while (true) task.progress.update("", 0);
+}
+
 TEST(RunParallel, RunsEveryTaskOnce) {
   for (const std::size_t threads : {std::size_t{1}, std::size_t{3}, std::size_t{64}}) {
     std::vector<std::atomic<int>> runs(50);
@@ -52,13 +68,7 @@ TEST(RunParallel, ThrowsWhatATaskThrew) {
 TEST(RunParallel, EndsTasksThatTellTheirProgressWhenItIsStopped) {
   Stopping progress;
   std::atomic<int> ended = 0;
-  const auto endless = [&ended](const ParallelTask& task) {
-    const struct Count {
-      std::atomic<int>& ended;
-      ~Count() { ++ended; }
-    } count{ended};
-    while (true) task.progress.update("", 0);
-  };
+  const auto endless = [&ended](const ParallelTask& task) { run_until_stopped(task, ended); };
   EXPECT_THROW(run_parallel(2, 2, "", progress, endless), std::runtime_error);
   EXPECT_EQ(ended, 2);
 }

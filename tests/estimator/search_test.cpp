@@ -1,6 +1,5 @@
 #include "estimator/search.h"
 
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -18,8 +17,6 @@
 
 namespace lowgear {
 namespace {
-
-using ::testing::HasSubstr;
 
 TrainingJob base_job(const std::string& model = "llama-2-7b", const std::string& gpu = "a100") {
   TrainingJob job;
