@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Kind = HttpClientError::Kind;
 
-constexpr std::size_t kReceiveBytes = 16 * 1024;
+constexpr std::size_t kReceiveBytes = std::size_t{16} * 1024;
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
@@ -263,7 +263,7 @@ HttpReplyText HttpClient::request(std::string_view method, std::string_view targ
 void HttpClient::cancel() noexcept {
   const std::uint64_t one = 1;
   // Fails only when it has been cancelled 2^64 times.
-  (void)!::write(cancelled_.get(), &one, sizeof(one));
+  [[maybe_unused]] const ssize_t written = ::write(cancelled_.get(), &one, sizeof(one));
 }
 
 }  // namespace lowgear

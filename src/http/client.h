@@ -33,7 +33,7 @@ class HttpClientError : public Error {
 
 struct HttpClientOptions {
   std::chrono::milliseconds connect_timeout{5'000};
-  HttpLimits limits{.header_bytes = 16 * 1024, .body_bytes = std::size_t{64} << 20U};  ///< of an answer
+  HttpLimits limits{.header_bytes = std::size_t{16} << 10U, .body_bytes = std::size_t{64} << 20U};  ///< of an answer
 };
 
 struct HttpReplyText {

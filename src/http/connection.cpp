@@ -16,9 +16,9 @@ namespace lowgear {
 namespace {
 
 constexpr std::chrono::milliseconds kLingerTimeout{1000};
-constexpr std::size_t kMaxDiscarded = 1024 * 1024;
+constexpr std::size_t kMaxDiscarded = std::size_t{1024} * 1024;
 /// Of requests that came before the one at hand was answered; the rest waits in the kernel.
-constexpr std::size_t kMaxPipelinedBytes = 64 * 1024;
+constexpr std::size_t kMaxPipelinedBytes = std::size_t{64} * 1024;
 /// Kept by a connection that waits for its next request.
 constexpr std::size_t kMaxIdleBytes = 2048;
 /// Pieces that one system call sends.

@@ -12,7 +12,7 @@ namespace lowgear {
 class HttpConnection;
 
 /// The reply to one request of a connection, which it does not keep alive.
-class ConnectionReply : public HttpReply {
+class ConnectionReply final : public HttpReply {
  public:
   ConnectionReply(std::weak_ptr<HttpConnection> connection, std::uint64_t request)
       : connection_(std::move(connection)), request_(request) {}

@@ -15,8 +15,8 @@ namespace lowgear {
 
 /// What a request may measure; more is refused before it is stored.
 struct HttpLimits {
-  std::size_t header_bytes = 8 * 1024;  ///< request line and headers together
-  std::size_t body_bytes = 64 * 1024;
+  std::size_t header_bytes = std::size_t{8} * 1024;  ///< request line and headers together
+  std::size_t body_bytes = std::size_t{64} * 1024;
 };
 
 /// Header names in lower case, with the last value of several of one name.

@@ -19,6 +19,8 @@ class HttpResponseParser {
  public:
   HttpResponseParser(HttpLimits limits, ResponseBody body);
   ~HttpResponseParser();
+  HttpResponseParser(const HttpResponseParser&) = delete;
+  HttpResponseParser& operator=(const HttpResponseParser&) = delete;
   HttpResponseParser(HttpResponseParser&&) noexcept;
   HttpResponseParser& operator=(HttpResponseParser&&) noexcept;
 

@@ -36,7 +36,7 @@ using StreamProtocol = boost::asio::generic::stream_protocol;
 using Acceptor = boost::asio::basic_socket_acceptor<StreamProtocol>;
 
 constexpr std::chrono::milliseconds kAcceptRetry{100};
-constexpr std::size_t kReceiveBytes = 64 * 1024;
+constexpr std::size_t kReceiveBytes = std::size_t{64} * 1024;
 
 bool out_of_resources(const boost::system::error_code& error) {
   const int code = error.value();
@@ -272,6 +272,7 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
 HttpServer::HttpServer(boost::asio::io_context& io, HttpHandler& handler, HttpServerOptions options)
     : impl_(std::make_shared<Impl>(io, handler, std::move(options))) {}
 
+// NOLINTNEXTLINE(bugprone-exception-escape): cancelling a timer throws nothing on Linux
 HttpServer::~HttpServer() { impl_->stop(); }
 
 void HttpServer::listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group) {

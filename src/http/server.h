@@ -38,7 +38,7 @@ struct HttpServerOptions {
   std::size_t max_connections_per_client = 0;
   std::size_t max_streams = 1024;
   /// A stream that has this much waiting to be read is closed.
-  std::size_t max_stream_backlog_bytes = 256 * 1024;
+  std::size_t max_stream_backlog_bytes = std::size_t{256} * 1024;
   std::chrono::milliseconds request_timeout{10'000};  ///< for a whole request to come in, and for an answer to be read
   std::chrono::milliseconds idle_timeout{60'000};     ///< between the requests of a connection
   /// Told to clients of streams as `retry:`, the time after which they come back; 0: not told.
@@ -58,7 +58,7 @@ class HttpServer {
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
   /// Stops. Functions that are still queued in the io_context then do nothing.
-  ~HttpServer();
+  ~HttpServer();  // NOLINT(bugprone-exception-escape): see its definition
 
   /// Listens on a Unix socket with this mode and group. A socket on which nobody listens any more is replaced; throws
   /// InputError when somebody does, when the path is something else than a socket, or too long, or cannot be made.

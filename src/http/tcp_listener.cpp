@@ -56,12 +56,12 @@ std::uint16_t port_of(const sockaddr_storage& storage) {
 /// deadline: only the kernel's probes tell.
 void set_up_connections(const FileDescriptor& socket) {
   constexpr int kEnabled = 1;
-  constexpr int kIdle_s = 30;
-  constexpr int kInterval_s = 10;
+  constexpr int kIdleS = 30;
+  constexpr int kIntervalS = 10;
   constexpr int kProbes = 3;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &kEnabled, sizeof(kEnabled));
-  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, &kIdle_s, sizeof(kIdle_s));
-  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPINTVL, &kInterval_s, sizeof(kInterval_s));
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, &kIdleS, sizeof(kIdleS));
+  ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPINTVL, &kIntervalS, sizeof(kIntervalS));
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPCNT, &kProbes, sizeof(kProbes));
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &kEnabled, sizeof(kEnabled));
 }

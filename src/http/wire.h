@@ -15,6 +15,8 @@ class HttpRequestParser {
  public:
   explicit HttpRequestParser(HttpLimits limits);
   ~HttpRequestParser();
+  HttpRequestParser(const HttpRequestParser&) = delete;
+  HttpRequestParser& operator=(const HttpRequestParser&) = delete;
   HttpRequestParser(HttpRequestParser&&) noexcept;
   HttpRequestParser& operator=(HttpRequestParser&&) noexcept;
 

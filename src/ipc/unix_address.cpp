@@ -37,9 +37,6 @@ UnixAddress UnixAddress::of_abstract_name(std::string_view name) {
   return {name, 1};  // behind a zero byte, which tells it from a path
 }
 
-const sockaddr* UnixAddress::get() const {
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): how sockets take addresses of any family
-  return reinterpret_cast<const sockaddr*>(&address_);
-}
+const sockaddr* UnixAddress::get() const { return reinterpret_cast<const sockaddr*>(&address_); }
 
 }  // namespace lowgear

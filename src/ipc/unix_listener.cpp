@@ -47,7 +47,7 @@ void remove_stale(const std::filesystem::path& path, const UnixAddress& address)
 }  // namespace
 
 FileDescriptor listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group) {
-  constexpr uid_t kSameUser = static_cast<uid_t>(-1);
+  constexpr auto kSameUser = static_cast<uid_t>(-1);
   const UnixAddress address = UnixAddress::of_path(path);
   remove_stale(path, address);
   FileDescriptor socket = new_socket(path);
