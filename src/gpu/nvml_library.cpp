@@ -54,7 +54,6 @@ template <typename... Parameters>
 void find(void* library, NvmlFunction<Parameters...>& function, std::initializer_list<const char*> names) {
   function.symbol = *names.begin();
   for (const char* name : names) {
-    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): what dlsym is for
     function.pointer = reinterpret_cast<nvml::Return (*)(Parameters...)>(dlsym(library, name));
     if (!function) continue;
     function.symbol = name;
@@ -138,7 +137,6 @@ void NvmlLibrary::find_functions() {
   NvmlFunctions& f = functions_;
   find(library, f.init, {"nvmlInit_v2", "nvmlInit"});
   find(library, f.shutdown, {"nvmlShutdown"});
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): what dlsym is for
   f.error_string = reinterpret_cast<const char* (*)(nvml::Return)>(dlsym(library, "nvmlErrorString"));
   find(library, f.system_get_driver_version, {"nvmlSystemGetDriverVersion"});
   find(library, f.device_get_count, {"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"});

@@ -46,7 +46,7 @@ std::vector<fs::path> folders_in(const fs::path& root) {
 
 }  // namespace
 
-Rapl::Rapl(fs::path root) {
+Rapl::Rapl(const fs::path& root) {
   for (const fs::path& folder : folders_in(root)) {
     // Top zones are `intel-rapl:0`, their parts `intel-rapl:0:0`; `intel-rapl-mmio` shows the same counters again.
     const std::string name = folder.filename().string();

@@ -22,7 +22,7 @@ class Rapl {
  public:
   /// `root` is where powercap's zones are; another one in tests. Zones that cannot be read are left out, and `problem`
   /// says why.
-  explicit Rapl(std::filesystem::path root = "/sys/class/powercap");
+  explicit Rapl(const std::filesystem::path& root = "/sys/class/powercap");
 
   /// Must be called more often than the counters wrap around (a minute at full load, on the smallest).
   [[nodiscard]] std::vector<RaplReading> read();

@@ -48,7 +48,7 @@ class SpawnSettings {
 
   [[nodiscard]] pid_t spawn(std::span<const std::string> words) const {
     std::vector<char*> arguments;
-    // NOLINTNEXTLINE(cppcoreguidelines-pro-type-const-cast): posix_spawn changes nothing and says otherwise
+    // posix_spawn changes nothing and says otherwise
     for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
     arguments.push_back(nullptr);
     pid_t child = 0;
