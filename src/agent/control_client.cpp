@@ -48,7 +48,7 @@ void send_all(const FileDescriptor& connection, std::string_view text, const std
 std::string receive_all(const FileDescriptor& connection, Clock::time_point deadline,
                         const std::filesystem::path& path) {
   std::string answer;
-  std::array<char, 16 * 1024> buffer{};
+  std::array<char, std::size_t{16} * 1024> buffer{};
   while (true) {
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
     pollfd readable{.fd = connection.get(), .events = POLLIN, .revents = 0};

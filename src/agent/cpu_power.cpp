@@ -5,8 +5,8 @@
 namespace lowgear {
 namespace {
 
-constexpr std::int64_t kShortest_ns = 100'000'000;
-constexpr std::int64_t kLongest_ns = 1'000'000'000;
+constexpr std::int64_t kShortestNs = 100'000'000;
+constexpr std::int64_t kLongestNs = 1'000'000'000;
 
 double watts(std::uint64_t from_uj, std::uint64_t to_uj, std::int64_t duration_ns) {
   if (to_uj <= from_uj) return 0;
@@ -26,11 +26,11 @@ std::string CpuPower::problem() const {
 std::optional<std::vector<CpuPackagePower>> CpuPower::power() {
   const std::int64_t now_ns = now_ns_();
   // An older sample would tell what the CPUs drew long ago.
-  const bool stale = later_ && now_ns - later_->time_ns > kLongest_ns;
+  const bool stale = later_ && now_ns - later_->time_ns > kLongestNs;
   if (!later_ || stale) {
     earlier_.reset();
     later_ = Sample{now_ns, energy()};
-  } else if (now_ns - later_->time_ns >= kShortest_ns) {
+  } else if (now_ns - later_->time_ns >= kShortestNs) {
     earlier_ = std::exchange(later_, Sample{now_ns, energy()});
   }
   if (!earlier_) return std::nullopt;

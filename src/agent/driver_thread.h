@@ -18,6 +18,8 @@ class DriverThread {
   explicit DriverThread(std::function<void()> run);
   /// Whoever owns this has told `run` to end. Waits for that `kPatience` at most.
   ~DriverThread();
+  DriverThread(const DriverThread&) = delete;
+  DriverThread& operator=(const DriverThread&) = delete;
   DriverThread(DriverThread&&) = default;
   DriverThread& operator=(DriverThread&&) = delete;
 

@@ -74,9 +74,15 @@ class GpuWorker::Loop {
     std::uint32_t from_iteration = 0;
     std::unique_ptr<UnitClocks> clocks;
   };
-  struct PublishAtEnd {
-    Loop& loop;
-    ~PublishAtEnd() { loop.publish(); }
+  class PublishAtEnd {
+   public:
+    explicit PublishAtEnd(Loop& loop) : loop_(loop) {}
+    PublishAtEnd(const PublishAtEnd&) = delete;
+    PublishAtEnd& operator=(const PublishAtEnd&) = delete;
+    ~PublishAtEnd() { loop_.publish(); }
+
+   private:
+    Loop& loop_;
   };
   [[nodiscard]] bool run_tasks();
   void wait_for_task();

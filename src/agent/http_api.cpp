@@ -29,7 +29,7 @@ HttpServerOptions agent_server_options() {
   HttpServerOptions options;
   options.max_connections = 512;
   options.max_streams = 256;
-  options.max_stream_backlog_bytes = 64 * 1024;
+  options.max_stream_backlog_bytes = std::size_t{64} * 1024;
   options.stream_retry = std::chrono::milliseconds(0);
   return options;
 }
@@ -144,6 +144,7 @@ class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<Ht
 HttpApi::HttpApi(boost::asio::io_context& io, AgentService& service, CpuMeter* cpu_meter, HttpApiOptions options)
     : impl_(std::make_shared<Impl>(io, service, cpu_meter, std::move(options))) {}
 
+// NOLINTNEXTLINE(bugprone-exception-escape): cancelling a timer throws nothing on Linux
 HttpApi::~HttpApi() { impl_->stop(); }
 
 void HttpApi::listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group) {

@@ -37,7 +37,7 @@ class HttpApi {
   HttpApi(const HttpApi&) = delete;
   HttpApi& operator=(const HttpApi&) = delete;
   /// Stops. Functions that are still queued in the io_context then do nothing.
-  ~HttpApi();
+  ~HttpApi();  // NOLINT(bugprone-exception-escape): see its definition
 
   /// As HttpServer's.
   void listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group = std::nullopt);

@@ -15,8 +15,8 @@
 namespace lowgear {
 namespace {
 
-constexpr int kMaxClock_mhz = 100'000;
-constexpr double kMaxPower_w = 100'000;
+constexpr int kMaxClockMhz = 100'000;
+constexpr double kMaxPowerW = 100'000;
 constexpr std::size_t kMaxBodyValues = 64;
 
 JsonView body_view(const Json& body) { return {body, "body"}; }
@@ -94,8 +94,8 @@ RouteAnswer get_power(const RouteCall& call) {
 RouteAnswer post_clocks(const RouteCall& call) {
   const Json body = parse_body(call);
   require_members(body, {"min_mhz", "max_mhz"});
-  const int min_mhz = body_view(body).at("min_mhz").integer_in(1, kMaxClock_mhz);
-  const int max_mhz = body_view(body).at("max_mhz").integer_in(1, kMaxClock_mhz);
+  const int min_mhz = body_view(body).at("min_mhz").integer_in(1, kMaxClockMhz);
+  const int max_mhz = body_view(body).at("max_mhz").integer_in(1, kMaxClockMhz);
   if (min_mhz > max_mhz) {
     body_view(body).at("min_mhz").fail(fmt::format("{} MHz is above max_mhz, {} MHz", min_mhz, max_mhz));
   }
@@ -113,7 +113,7 @@ RouteAnswer post_power_limit(const RouteCall& call) {
   require_members(body, {"power_limit_w"});
   const JsonView limit = body_view(body).at("power_limit_w");
   const double power_limit_w = limit.number();
-  if (power_limit_w <= 0 || power_limit_w > kMaxPower_w) {
+  if (power_limit_w <= 0 || power_limit_w > kMaxPowerW) {
     limit.fail(fmt::format("{} W is no power limit", power_limit_w), "GET /v1/gpus tells the GPU's range");
   }
   call.context.service.set_power_limit_w(peer(call), call.captures[0], power_limit_w);
@@ -206,7 +206,7 @@ RouteAnswer dispatch(const HttpRequest& request, const RouteContext& context) {
       if (!captures) continue;
       if (route.method != method) {
         allowed.push_back(route.method);
-        if (route.method == "GET") allowed.push_back("HEAD");
+        if (route.method == "GET") allowed.emplace_back("HEAD");
         continue;
       }
       const RouteCall call{request, target, context, std::move(*captures)};

@@ -58,7 +58,7 @@ class LeaseServer {
  public:
   /// Listens. Throws InputError when the socket cannot be made, or somebody else listens there.
   LeaseServer(boost::asio::io_context& io, LeaseGranter& granter, LeaseServerOptions options);
-  ~LeaseServer();
+  ~LeaseServer();  // NOLINT(bugprone-exception-escape): see its definition
   LeaseServer(const LeaseServer&) = delete;
   LeaseServer& operator=(const LeaseServer&) = delete;
 

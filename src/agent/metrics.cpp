@@ -126,14 +126,14 @@ void add_cpus(const std::vector<CpuEnergy>& cpus, Exposition& exposition) {
 }  // namespace
 
 void Metrics::observe(const std::vector<GpuStatus>& gpus) {
-  constexpr double kLongestGap_s = 1;
+  constexpr double kLongestGapS = 1;
   for (const GpuStatus& gpu : gpus) {
     const GpuReading& reading = gpu.reading;
     if (!gpu.healthy || !reading.throttle_reasons) continue;
     ThrottleSeconds& sum = throttled_[gpu.identity.uuid];
     const std::int64_t last_ns = std::exchange(sum.last_reading_ns, reading.time_ns);
     if (last_ns == 0 || reading.time_ns <= last_ns) continue;
-    const double gap_s = std::min(static_cast<double>(reading.time_ns - last_ns) * 1e-9, kLongestGap_s);
+    const double gap_s = std::min(static_cast<double>(reading.time_ns - last_ns) * 1e-9, kLongestGapS);
     if (reading.throttle_reasons->power_cap()) sum.power_cap_s += gap_s;
     if (reading.throttle_reasons->thermal()) sum.thermal_s += gap_s;
     if (reading.throttle_reasons->hardware_slowdown()) sum.hardware_slowdown_s += gap_s;

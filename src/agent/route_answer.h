@@ -20,6 +20,7 @@ struct PowerStream {
   Format format = Format::lowgear;
   std::vector<int> ids;  ///< GPU indices or CPU packages, ascending; empty for all
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): the 0 of a comparison is no pointer
   friend auto operator<=>(const PowerStream&, const PowerStream&) = default;
 };
 

@@ -26,7 +26,7 @@ SharedUnitRing::SharedUnitRing() : descriptor_(::memfd_create("lowgear-unit-ring
   if (::ftruncate(descriptor_.get(), sizeof(UnitRing)) != 0) throw_ring_error("ftruncate");
   void* memory = ::mmap(nullptr, sizeof(UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_.get(), 0);
   if (memory == MAP_FAILED) throw_ring_error("mmap");
-  ring_ = new (memory) UnitRing;
+  ring_ = new (memory) UnitRing;  // NOLINT(cppcoreguidelines-owning-memory): the mapping's
   if (::fcntl(descriptor_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     ::munmap(memory, sizeof(UnitRing));
     throw_ring_error("sealing");

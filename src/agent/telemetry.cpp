@@ -100,7 +100,8 @@ struct Telemetry::Sampler {
   }
 };
 
-Telemetry::Telemetry(std::shared_ptr<GpuSystem> system, double rate_hz, std::chrono::milliseconds settings_period) {
+Telemetry::Telemetry(const std::shared_ptr<GpuSystem>& system, double rate_hz,
+                     std::chrono::milliseconds settings_period) {
   const auto period = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / rate_hz));
   for (const std::unique_ptr<Gpu>& gpu : system->gpus()) {
     auto sampler = std::make_shared<Sampler>();

@@ -27,7 +27,7 @@ struct GpuSettings {
 class Telemetry {
  public:
   /// The GPUs outlive this, and a thread that the driver never returns to outlives both: hence shared ownership.
-  Telemetry(std::shared_ptr<GpuSystem> system, double rate_hz, std::chrono::milliseconds settings_period);
+  Telemetry(const std::shared_ptr<GpuSystem>& system, double rate_hz, std::chrono::milliseconds settings_period);
   /// Waits for threads that are within the driver, `DriverThread::kPatience` for all of them together.
   ~Telemetry();
   Telemetry(const Telemetry&) = delete;

@@ -17,8 +17,8 @@
 namespace lowgear {
 namespace {
 
-constexpr int kMaxClock_mhz = 100'000;
-constexpr long long kMaxPower_mw = 100'000'000;
+constexpr int kMaxClockMhz = 100'000;
+constexpr long long kMaxPowerMw = 100'000'000;
 constexpr int kMaxIds = 1024;
 constexpr std::chrono::milliseconds kCpuSamplePeriod{100};
 
@@ -108,8 +108,8 @@ struct ClockRange {
 };
 
 ClockRange clock_range(const RouteCall& call) {
-  const ClockRange range{static_cast<int>(call.integer("min_clock_mhz", 0, kMaxClock_mhz)),
-                         static_cast<int>(call.integer("max_clock_mhz", 0, kMaxClock_mhz))};
+  const ClockRange range{static_cast<int>(call.integer("min_clock_mhz", 0, kMaxClockMhz)),
+                         static_cast<int>(call.integer("max_clock_mhz", 0, kMaxClockMhz))};
   if (range.min_mhz > range.max_mhz) {
     throw InputError(fmt::format("min_clock_mhz, {}, is above max_clock_mhz, {}", range.min_mhz, range.max_mhz));
   }
@@ -143,7 +143,7 @@ RouteAnswer reset_mem_locked_clocks(const RouteCall& call) {
 }
 
 RouteAnswer set_power_limit(const RouteCall& call) {
-  const long long power_limit_mw = call.integer("power_limit_mw", 1, kMaxPower_mw);
+  const long long power_limit_mw = call.integer("power_limit_mw", 1, kMaxPowerMw);
   return set_each(call, [&](AgentService& service, const Peer& peer, const std::string& gpu) {
     service.set_power_limit_w(peer, gpu, static_cast<double>(power_limit_mw) * 1e-3);
   });
@@ -222,7 +222,7 @@ Json gpu_power(const std::vector<GpuStatus>& gpus, const std::vector<int>& ids) 
 }
 
 RouteAnswer get_power(const RouteCall& call) {
-  const RouteAnswer checked = read_each(call, "power", [](const GpuStatus& gpu) -> std::optional<Json> {
+  RouteAnswer checked = read_each(call, "power", [](const GpuStatus& gpu) -> std::optional<Json> {
     if (!gpu.reading.power_w) return std::nullopt;
     return Json();
   });
