@@ -59,13 +59,31 @@ std::string groups_of(const std::vector<Comparison>& comparisons) {
   return text;
 }
 
-void append(const RunSet& set, AccuracySection& section, std::vector<ErrorSeries>& errors) {
+/// How many of all rows lie within the interval that is printed for them.
+struct Coverage {
+  std::ptrdiff_t within = 0;
+  std::ptrdiff_t rows = 0;
+
+  [[nodiscard]] AccuracyTarget target() const {
+    constexpr double kReachPct = 90;
+    const double pct = 100.0 * static_cast<double>(within) / static_cast<double>(rows);
+    return {"rows of all sets within their 90 % interval", fmt::format("{} of {}, {:.0f} %", within, rows, pct),
+            fmt::format("≥ {} %", kReachPct), pct >= kReachPct};
+  }
+};
+
+void append(const RunSet& set, AccuracySection& section, std::vector<ErrorSeries>& errors, Coverage& coverage) {
   const std::vector<Comparison> comparisons = compare(set.runs);
   const double mean_pct = mean_absolute_pct(comparisons);
   const double largest_pct = largest_absolute_pct(comparisons);
+  const auto within = std::ranges::count_if(comparisons, &Comparison::is_within_interval);
+  coverage.within += within;
+  coverage.rows += std::ssize(comparisons);
   section.markdown += fmt::format(
-      "\n### {}\n\n{}\n\n{}\nMean absolute error {:.2f} %, largest {:.1f} %. {}\n", set.title, set.source,
-      set.rows_may_be_shown ? rows_of(comparisons) : groups_of(comparisons), mean_pct, largest_pct, set.residuals);
+      "\n### {}\n\n{}\n\n{}\nMean absolute error {:.2f} %, largest {:.1f} %; {} of {} rows lie within their interval. "
+      "{}\n",
+      set.title, set.source, set.rows_may_be_shown ? rows_of(comparisons) : groups_of(comparisons), mean_pct,
+      largest_pct, within, comparisons.size(), set.residuals);
   const bool limited = set.reach_largest_pct > 0;
   section.targets.push_back({fmt::format("{}, {} rows", set.title, set.runs.size()),
                              fmt::format("mean {:.2f} %, largest {:.1f} %", mean_pct, largest_pct),
@@ -175,7 +193,9 @@ AccuracySection iteration_section() {
   std::vector<RunSet> sets = quoted_sets();
   const std::vector<RunSet> given = vtrain_sets();
   sets.insert(sets.end(), given.begin(), given.end());
-  for (const RunSet& set : sets) append(set, section, errors);
+  Coverage coverage;
+  for (const RunSet& set : sets) append(set, section, errors, coverage);
+  section.targets.push_back(coverage.target());
   if (given.size() < 2)
     section.markdown += "\nNOT CHECKED against vTrain: its files are not in ../shared/data/vtrain.\n";
   section.plots.push_back({"iterations.svg", error_plot("estimated over measured time of an iteration", errors)});

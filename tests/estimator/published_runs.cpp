@@ -322,7 +322,8 @@ std::vector<Comparison> compare(const std::vector<PublishedRun>& runs) {
   for (const PublishedRun& run : runs) {
     const RooflineCosts operators(run.job.gpu);
     const LinkCosts collectives(run.job.cluster);
-    comparisons.push_back({&run, estimate_iteration(run.job, {operators, collectives}).time_s});
+    const IterationEstimate estimate = estimate_iteration(run.job, {operators, collectives});
+    comparisons.push_back({&run, estimate.time_s, estimate.error_s});
   }
   return comparisons;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,8 +49,10 @@ struct PublishedRun {
 struct Comparison {
   const PublishedRun* run = nullptr;
   double estimated_s = 0;
+  double error_s = 0;  ///< half the width of the estimate's interval
 
   [[nodiscard]] double error_pct() const { return (estimated_s / run->measured_s - 1) * 100; }
+  [[nodiscard]] bool is_within_interval() const { return std::abs(estimated_s - run->measured_s) <= error_s; }
 };
 /// With analytic costs: RooflineCosts of the job's GPU and LinkCosts of its cluster.
 [[nodiscard]] std::vector<Comparison> compare(const std::vector<PublishedRun>& runs);
