@@ -20,6 +20,7 @@ void Histogram::observe(double value) {
 
 std::vector<double> geometric_bounds(double first, double factor, int count) {
   std::vector<double> bounds;
+  bounds.reserve(static_cast<std::size_t>(std::max(count, 0)));
   for (int i = 0; i < count; ++i) bounds.push_back(first * std::pow(factor, i));
   return bounds;
 }

@@ -19,6 +19,7 @@ struct CellKey {
   OpKind kind = OpKind::forward;
   int clock_mhz = 0;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): the 0 of a comparison is no pointer
   auto operator<=>(const CellKey&) const = default;
 };
 

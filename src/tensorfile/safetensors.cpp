@@ -187,7 +187,6 @@ SafetensorsContent parse_safetensors(std::span<const std::byte> bytes, const std
   if (header_bytes > rest.size()) {
     throw_input_error(where, fmt::format("a header of {} bytes in a file of {}", header_bytes, bytes.size()), kDamaged);
   }
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): bytes
   const std::string_view header(reinterpret_cast<const char*>(rest.data()), header_bytes);
   // A byte order mark or blanks, which JSON readers skip, are not of the format.
   if (!header.starts_with('{')) throw_input_error(where, "its header does not begin with {", "name a safetensors file");

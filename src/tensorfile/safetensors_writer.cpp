@@ -18,7 +18,6 @@ namespace {
 constexpr std::size_t kAlignmentBytes = 8;
 
 std::string_view chars_of(std::span<const std::byte> bytes) {
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): bytes
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
