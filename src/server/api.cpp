@@ -24,6 +24,17 @@ struct Found {
   std::vector<std::string> captures;
 };
 
+/// The path is known, the method is not one of its own.
+class WrongMethod : public HttpError {
+ public:
+  explicit WrongMethod(std::string allowed)
+      : HttpError(405, "wrong_method", fmt::format("this path takes {}", allowed)), allowed_(std::move(allowed)) {}
+  [[nodiscard]] const std::string& allowed() const { return allowed_; }
+
+ private:
+  std::string allowed_;
+};
+
 Found find_route(std::string_view method, const HttpTarget& target) {
   std::string allowed;
   for (const ApiRoute& route : api_routes()) {
@@ -33,7 +44,7 @@ Found find_route(std::string_view method, const HttpTarget& target) {
     allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", route.method);
   }
   if (allowed.empty()) throw HttpError(404, "no_such_path", "there is nothing here; /openapi.json lists what there is");
-  throw HttpError(405, "wrong_method", fmt::format("this path takes {}", allowed));
+  throw WrongMethod(std::move(allowed));
 }
 
 void check_parameters(const ApiRoute& route, const HttpTarget& target) {
@@ -60,6 +71,11 @@ void check_access(const ApiRoute& route, Authenticator& authenticator, const Htt
 }
 
 HttpResponse response_to(const std::exception& error) {
+  if (const auto* wrong = dynamic_cast<const WrongMethod*>(&error)) {
+    HttpResponse response = error_response(wrong->status(), wrong->code(), wrong->what());
+    response.headers.emplace_back("Allow", wrong->allowed());
+    return response;
+  }
   if (const auto* http = dynamic_cast<const HttpError*>(&error)) {
     return error_response(http->status(), http->code(), http->what());
   }

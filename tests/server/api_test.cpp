@@ -127,6 +127,7 @@ TEST_F(ApiTest, SaysWhatIsWrongWithAPath) {
   const auto wrong_method = ask("PATCH", "/v1/jobs");
   EXPECT_EQ(wrong_method->status(), 405);
   EXPECT_THAT(std::string(wrong_method->response->text()), testing::HasSubstr("POST, GET"));
+  EXPECT_THAT(wrong_method->response->headers, testing::Contains(testing::Pair("Allow", "POST, GET")));
   EXPECT_EQ(ask("HEAD", "/v1/jobs")->status(), 200);
   EXPECT_EQ(ask("GET", "/%")->status(), 400);
 }
