@@ -7,6 +7,7 @@
 
 #include "cli/amount_text.h"
 #include "cli/version.h"
+#include "estimator/custom_gpu.h"
 #include "estimator/job_energy.h"
 #include "estimator/search.h"
 #include "estimator/time_breakdown.h"
@@ -125,7 +126,7 @@ std::vector<std::string> warnings_of(const JobEstimate& estimate) {
 }  // namespace
 
 std::string job_title(const TrainingJob& job, int gpus) {
-  return fmt::format("{} on {} {}", job.model.name, gpus, job.gpu.name);
+  return fmt::format("{} on {} {}", job.model.name, gpus, describe(job.gpu));
 }
 
 ReportBars time_bars(const TrainingJob& job, const IterationEstimate& iteration) {

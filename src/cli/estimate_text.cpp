@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/table.h"
+#include "estimator/custom_gpu.h"
 #include "estimator/time_breakdown.h"
 
 namespace lowgear {
@@ -56,7 +57,7 @@ std::string job_text(const TrainingJob& job) {
   const BatchShape& batch = job.batch;
   return fmt::format(
       "{}, {} parameters, on {} {} in nodes of {}\n{}\nglobal batch {} x {} tokens: {} microbatches of {}, {}\n\n",
-      job.model.name, parameters_text(parameters), job.parallel.gpus(), job.gpu.name, job.cluster.gpus_per_node,
+      job.model.name, parameters_text(parameters), job.parallel.gpus(), describe(job.gpu), job.cluster.gpus_per_node,
       layout_text(job), batch.global, batch.sequence_length, job.microbatches(), batch.micro, job.schedule);
 }
 
@@ -139,6 +140,9 @@ Json job_json(const TrainingJob& job) {
       {"model", job.model.name},
       {"parameters", parameter_count(job.model)},
       {"gpu", job.gpu.name},
+      {"power_limit_w", job.gpu.power.limit_w},
+      {"memory_bytes", job.gpu.memory_bytes},
+      {"memory_bytes_per_s", job.gpu.memory_bytes_per_s},
       {"gpus_per_node", job.cluster.gpus_per_node},
       {"parallel", layout_json(job)},
       {"batch", {{"global", job.batch.global}, {"micro", job.batch.micro}, {"sequence", job.batch.sequence_length}}},

@@ -26,6 +26,9 @@ struct JobOption {
 constexpr auto kOptions = std::to_array<JobOption>({
     {"--model", "model", "NAME|FILE", "A model's name, such as llama-3-70b, or a config.json of Hugging Face"},
     {"--gpu", "gpu", "NAME", "A GPU's name, such as h100-sxm, a100-80gb-sxm, gh200"},
+    {"--power-limit-w", "gpu.power_limit_w", "X", "The GPU's power limit in W (default as its data sheet)"},
+    {"--memory-gb", "gpu.memory_gb", "X", "Its memory in GB (default as its data sheet)"},
+    {"--memory-gb-per-s", "gpu.memory_gb_per_s", "X", "Its memory's bandwidth in GB/s (default as its data sheet)"},
     {"--gpus", "cluster.gpus", "N", "GPUs in all: what tp, pp and cp leave of them is dp"},
     {"--nodes", "cluster.nodes", "N", "Nodes, in place of --gpus"},
     {"--gpus-per-node", "cluster.gpus_per_node", "N", "GPUs of a node (default as the GPU's usual system)"},

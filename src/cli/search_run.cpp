@@ -14,6 +14,7 @@
 #include "cli/parallel_tasks.h"
 #include "cli/stopwatch.h"
 #include "core/error.h"
+#include "estimator/custom_gpu.h"
 
 namespace lowgear {
 namespace {
@@ -92,7 +93,8 @@ std::size_t rival_of_first(const std::vector<SearchResult>& results) {
 
 [[noreturn]] void throw_nothing_fits(const SearchRequest& request, const SearchReportData& found) {
   throw InputError(fmt::format("{} does not fit {} {}: all {} layouts need more memory than there is; take more GPUs",
-                               request.job.model.name, request.limits.gpus, request.job.gpu.name, found.too_large));
+                               request.job.model.name, request.limits.gpus, describe(request.job.gpu),
+                               found.too_large));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "cli/amount_text.h"
 #include "cli/table.h"
+#include "estimator/custom_gpu.h"
 
 namespace lowgear {
 namespace {
@@ -27,7 +28,7 @@ std::string head_text(const SearchRequest& request, const SearchReportData& foun
   return fmt::format(
       "{} on {} {}, global batch {} x {} tokens: best by {}\n"
       "{} layouts estimated of {} that divide evenly; {} do not fit into memory. {:.2f} s, {:.0f} layouts a second\n\n",
-      request.job.model.name, request.limits.gpus, request.job.gpu.name, request.job.batch.global,
+      request.job.model.name, request.limits.gpus, describe(request.job.gpu), request.job.batch.global,
       request.job.batch.sequence_length, name(request.objective), found.results.size(), found.layouts, found.too_large,
       found.evaluate_s, static_cast<double>(found.layouts) / found.evaluate_s);
 }

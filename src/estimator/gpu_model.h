@@ -54,7 +54,8 @@ struct GpuPowerModel {
   double memory_w = 0;          ///< what kernels limited by memory add, whatever the clock
   double memory_sm_w = 0;       ///< and what their multiprocessors add at the highest clock
   double link_w = 0;            ///< what links add at full rate
-  double limit_w = 0;           ///< default power limit (TDP)
+  double limit_w = 0;           ///< power limit; in the catalogue the default (TDP)
+  double kernel_limit_w = 0;    ///< limit under which kernels take the times of KernelEfficiency; 0: limit_w
   double voltage_floor = 1;     ///< lowest voltage as a share of that at the highest clock
   double voltage_knee_mhz = 0;  ///< clock up to which the voltage is at its floor; above it rises in a line
 };

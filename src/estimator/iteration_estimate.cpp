@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <utility>
 
 #include "estimator/pipeline_times.h"
+#include "estimator/power_model.h"
 #include "estimator/rank_parameters.h"
 #include "estimator/stage_work.h"
 
@@ -16,6 +18,9 @@ namespace {
 /// What a collective that runs beside computation hides of itself: both slow each other down, since NCCL's kernels take
 /// multiprocessors and memory bandwidth.
 constexpr double kHiddenShare = 0.9;
+
+/// A mean power up to this share of the limit is within it: clocks are found to within a millionth.
+constexpr double kHeldShare = 1.001;
 
 /// Half the width of a 90 % interval of what the CPU takes: two runs of bench/gpu/host_costs.py on machines of one kind
 /// differed by as much.
@@ -190,6 +195,56 @@ void add_messages(std::vector<StageEstimate>& stages, const std::vector<WorkCost
   }
 }
 
+void slow_down(WorkCost& cost, double cores, double all) {
+  cost.core_s *= cores;
+  cost.error_s *= all;
+}
+
+/// What a pass takes under the GPU's power limit, and each of its parts alike: limits hold for means over longer than a
+/// kernel. Returns how much longer the multiprocessors take.
+double limit_power(const GpuModel& gpu, WorkCost& pass, std::vector<CostItem>& items) {
+  const WorkCost limited = under_power_limit(gpu, pass);
+  if (!(pass.core_s > 0)) return 1;
+  const double cores = limited.core_s / pass.core_s;
+  for (CostItem& item : items) slow_down(item.cost, cores, limited.time_s() / pass.time_s());
+  pass = limited;
+  return cores;
+}
+
+bool has_own_power_limit(const GpuModel& gpu) {
+  return gpu.power.kernel_limit_w > 0 && gpu.power.kernel_limit_w != gpu.power.limit_w;
+}
+
+double passes_s(const std::vector<StageEstimate>& stages) {
+  double sum_s = 0;
+  for (const StageEstimate& stage : stages) sum_s += stage.forward.time_s() + stage.backward.time_s();
+  return sum_s;
+}
+
+/// What communication hides beside computation stays what it is under the limit that kernels were measured under.
+void limit_power(const GpuModel& gpu, IterationEstimate& estimate) {
+  if (!has_own_power_limit(gpu)) return;
+  const double measured_s = passes_s(estimate.stages);
+  bool held = true;
+  for (StageEstimate& stage : estimate.stages) {
+    (void)limit_power(gpu, stage.forward, stage.forward_items);
+    const double cores = limit_power(gpu, stage.backward, stage.backward_items);
+    slow_down(stage.weight_gradient, cores, cores);
+    for (const WorkCost* const pass : {&stage.forward, &stage.backward}) {
+      held = held && WorkEnergy(gpu, *pass).at_clock(gpu.clocks.max_mhz).power_w() <= kHeldShare * gpu.power.limit_w;
+    }
+  }
+  estimate.notes.push_back(
+      fmt::format("a power limit of {} W, not the data sheet's {} W, changes the time of passes by "
+                  "{:+.1f} %",
+                  gpu.power.limit_w, gpu.power.kernel_limit_w, 100 * (passes_s(estimate.stages) / measured_s - 1)));
+  if (held) return;
+  estimate.notes.push_back(
+      fmt::format("some passes draw more than {} W at the lowest clock: memory and links are not "
+                  "slowed down by it",
+                  gpu.power.limit_w));
+}
+
 PipelineCosts pipeline_costs(const TrainingJob& job, const std::vector<StageEstimate>& stages,
                              const std::vector<WorkCost>& messages) {
   PipelineCosts costs;
@@ -340,13 +395,14 @@ IterationEstimate estimate_iteration(const TrainingJob& job, const CostSources& 
   estimate.stages = stages_of(job, layers_of_stages(job), sources);
   const std::vector<WorkCost> messages = message_costs(job, sources);
   if (!job.overlap.pipeline) add_messages(estimate.stages, messages);
+  limit_power(job.gpu, estimate);
   const PipelineTimes times = pipeline_times(job.schedule, pipeline_costs(job, estimate.stages, messages));
   estimate.pipeline_s = times.time_s();
   estimate.bubble_share = bubble_share(times, estimate.pipeline_s);
   add_tail(job, sources, times, estimate);
   estimate.time_s = estimate.pipeline_s + estimate.gradients_s + estimate.optimizer_s;
   estimate.error_s = estimate.time_s * relative_error(estimate.stages);
-  estimate.notes = notes_on(job, estimate.stages);
+  for (std::string& note : notes_on(job, estimate.stages)) estimate.notes.push_back(std::move(note));
   const double flops = training_flops_per_token(job.model, job.batch.sequence_length) *
                        static_cast<double>(job.batch.global * job.batch.sequence_length);
   estimate.model_flops_per_gpu_s = flops / (estimate.time_s * job.parallel.gpus());

@@ -60,12 +60,11 @@ double JobEnergy::total_j() const {
 }
 
 EnergySplit rest_energy(const GpuModel& gpu, const IterationEstimate& estimate) {
-  const GpuPowerModel& power = gpu.power;
-  return {.static_j = power.static_w * (estimate.gradients_s + estimate.optimizer_s),
-          .compute_j = 0,
-          .memory_j = (power.memory_w + power.memory_sm_w) * estimate.optimizer_s,
-          .link_j = (power.blocking_w - power.static_w + power.link_w) * estimate.gradients_s,
-          .waiting_j = 0};
+  const WorkCost gradients{.link_s = estimate.gradients_s, .link_bytes = gpu.link_bytes_per_s * estimate.gradients_s};
+  const WorkCost update{.memory_s = estimate.optimizer_s};
+  EnergySplit energy = WorkEnergy(gpu, gradients).split_at(gpu.clocks.max_mhz);
+  energy += WorkEnergy(gpu, update).split_at(gpu.clocks.max_mhz);
+  return energy;
 }
 
 JobEnergy estimate_energy(const TrainingJob& job, const IterationEstimate& estimate) {

@@ -8,9 +8,11 @@
 #include <optional>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "core/error.h"
 #include "core/suggestion.h"
+#include "estimator/custom_gpu.h"
 #include "estimator/sampled_job.h"
 #include "estimator/transformer_config.h"
 
@@ -18,6 +20,7 @@ namespace lowgear {
 namespace {
 
 constexpr double kGiga = 1e9;
+constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kMicro = 1e-6;
 constexpr double kMaxGigabytesPerS = 1e6;
 constexpr double kMaxLatencyUs = 1e6;
@@ -82,8 +85,9 @@ auto choice_of(const YamlView& view, const Values& values) {
 /// What a catalogue says of a name, at the place where the name stands.
 template <typename Look>
 auto looked_up(const YamlView& view, const Look& look) {
+  const std::string name = view.text();
   try {
-    return look(view.text());
+    return look(name);
   } catch (const InputError& error) {
     view.fail(error.what());
   }
@@ -220,11 +224,45 @@ void read_execution(const YamlView& root, TrainingJob& job) {
   read_host(root, job.host);
 }
 
-void read_gpu(const YamlView& root, TrainingJob& job) {
-  if (!root.has("gpu") && !job.gpu.name.empty()) return;
-  job.gpu = looked_up(root.at("gpu"), [](const std::string& name) { return named_gpu(name); });
-  job.cluster = default_cluster(job.gpu);
-  job.dtype = job.gpu.bf16 ? DataType::bf16 : DataType::fp16;
+/// An amount in the key's unit, of which the data sheet says `usual`; both ends and `usual` in the unit of the model.
+double amount_within(const YamlView& value, const AllowedRange& range, double unit, std::string_view unit_name,
+                     double usual) {
+  constexpr double kAnyNumber = 1e12;
+  const double number = value.number_in(0, kAnyNumber);
+  if (number * unit >= range.lowest && number * unit <= range.highest) return number * unit;
+  value.fail(
+      fmt::format("{} {} are not from {:.6g} to {:.6g}", number, unit_name, range.lowest / unit, range.highest / unit),
+      fmt::format("the data sheet says {:.6g}", usual / unit));
+}
+
+/// What a GPU has otherwise than its data sheet.
+void read_gpu_changes(const YamlView& map, GpuModel& gpu) {
+  map.require_only({"name", "power_limit_w", "memory_gb", "memory_gb_per_s"});
+  const GpuModel usual = named_gpu(gpu.name);
+  if (map.has("power_limit_w")) {
+    set_power_limit(gpu,
+                    amount_within(map.at("power_limit_w"), allowed_power_limit_w(gpu), 1, "W", usual.power.limit_w));
+  }
+  if (map.has("memory_gb")) {
+    gpu.memory_bytes = amount_within(map.at("memory_gb"), allowed_memory_bytes(), kGiB, "GB", usual.memory_bytes);
+  }
+  if (map.has("memory_gb_per_s")) {
+    set_memory_bandwidth(gpu, amount_within(map.at("memory_gb_per_s"), allowed_memory_bytes_per_s(gpu), kGiga, "GB/s",
+                                            usual.memory_bytes_per_s));
+  }
+}
+
+/// `gpu` is a name or a map. `changes` are those of settings, which stand before it.
+void read_gpu(const YamlView& root, const YamlView& changes, TrainingJob& job) {
+  if (root.has("gpu") || job.gpu.name.empty()) {
+    const YamlView gpu = root.at("gpu");
+    const YamlView name = gpu.is_map() ? gpu.at("name") : gpu;
+    job.gpu = looked_up(name, [](const std::string& text) { return named_gpu(text); });
+    if (gpu.is_map()) read_gpu_changes(gpu, job.gpu);
+    job.cluster = default_cluster(job.gpu);
+    job.dtype = job.gpu.bf16 ? DataType::bf16 : DataType::fp16;
+  }
+  if (changes.has("gpu")) read_gpu_changes(changes.at("gpu"), job.gpu);
 }
 
 /// At the value that the fault names, or as near to it as the text goes; nowhere where settings alone make the job.
@@ -243,14 +281,22 @@ void read_gpu(const YamlView& root, TrainingJob& job) {
   view.fail(fmt::format("{}: {}", key, fault.what), fault.fix);
 }
 
-/// What the text says, over what `job` has.
-TrainingJob read_job(const YamlView& root, const std::string& source, TrainingJob job, const ConfigText& read_config) {
+/// What the text and the settings say, over what `job` has. Settings within `gpu` are kept apart: the text, and another
+/// setting, may have a plain name there.
+TrainingJob read_job(std::string_view yaml, const std::string& source, std::span<const YamlSetting> settings,
+                     TrainingJob job, const ConfigText& read_config) {
+  std::vector<YamlSetting> of_gpu;
+  std::vector<YamlSetting> others;
+  for (const YamlSetting& setting : settings) {
+    (setting.path.starts_with("gpu.") ? of_gpu : others).push_back(setting);
+  }
+  const YamlView root = YamlView::parse_with(yaml, source, others);
   root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "dtype", "overlap",
                      "schedule", "attention", "dropout", "split_messages", "fused_gradient_sums", "split_loss",
                      "host"});
   const bool described = job.model.layers > 0;
   if (root.has("model") || !described) job.model = read_model(root.at("model"), read_config);
-  read_gpu(root, job);
+  read_gpu(root, YamlView::parse_with("{}", source, of_gpu), job);
   read_cluster(root, job.cluster);
   read_batch(root, job.batch);
   read_parallel(root, job);
@@ -264,10 +310,8 @@ TrainingJob read_job(const YamlView& root, const std::string& source, TrainingJo
 
 TrainingJob parse_training_job(std::string_view yaml, const std::string& source, std::span<const YamlSetting> settings,
                                const ConfigText& read_config) {
-  if (!is_sampled_job(yaml, source))
-    return read_job(YamlView::parse_with(yaml, source, settings), source, {}, read_config);
-  const TrainingJob sampled = training_job_of(parse_sampled_job(yaml, source));
-  return read_job(YamlView::parse_with("{}", source, settings), source, sampled, read_config);
+  if (!is_sampled_job(yaml, source)) return read_job(yaml, source, settings, {}, read_config);
+  return read_job("{}", source, settings, training_job_of(parse_sampled_job(yaml, source)), read_config);
 }
 
 }  // namespace lowgear

@@ -15,7 +15,8 @@ using ConfigText = std::function<std::string(const std::string& path)>;
 
 /// Reads a description of a job (docs/estimating.md lists its keys), or one of the published estimator (sampled_job.h)
 /// as far as it can be estimated without its sampling files. `settings` stand before what the text says; their paths
-/// are those of the keys, `parallel.tp`. Without a file they make a job alone: the text is `{}`, and `source` is empty.
+/// are those of the keys, `parallel.tp`; those within `gpu` also change a GPU that is a plain name. Without a file they
+/// make a job alone: the text is `{}`, and `source` is empty.
 ///
 /// What is not said: the cluster is default_cluster; dp is what GPUs remain for it where their number is given, else 1;
 /// sequence parallelism is used with tensor parallelism where it divides the sequence; the schedule is 1f1b, or

@@ -48,7 +48,11 @@ EnergySplit operator*(double factor, const EnergySplit& energy) {
 }
 
 WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work)
-    : WorkEnergy(gpu, work, WorkEnergy(gpu, work, gpu.clocks.max_mhz).within_default_limit_mhz()) {}
+    : WorkEnergy(measured_under(gpu.power.limit_w, gpu, work)) {}
+
+WorkEnergy WorkEnergy::measured_under(double limit_w, const GpuModel& gpu, const WorkCost& work) {
+  return {gpu, work, WorkEnergy(gpu, work, gpu.clocks.max_mhz).clock_of_stated_time_mhz(limit_w)};
+}
 
 WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustained_clock_mhz)
     : gpu_(&gpu),
@@ -57,10 +61,10 @@ WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustain
               (gpu.power.blocking_w - gpu.power.static_w) * work.link_s),
       sustained_mhz_(sustained_clock_mhz) {}
 
-double WorkEnergy::within_default_limit_mhz() const {
+double WorkEnergy::clock_of_stated_time_mhz(double limit_w) const {
   const double time_s = work_.time_s();
-  if (!(time_s > 0) || !(gpu_->power.limit_w > 0)) return gpu_->clocks.max_mhz;
-  return highest_within(gpu_->clocks.min_mhz, gpu_->clocks.max_mhz, gpu_->power.limit_w, [&](double clock_mhz) {
+  if (!(time_s > 0) || !(limit_w > 0)) return gpu_->clocks.max_mhz;
+  return highest_within(gpu_->clocks.min_mhz, gpu_->clocks.max_mhz, limit_w, [&](double clock_mhz) {
     return split(clock_mhz, work_.core_s * clock_mhz / gpu_->clocks.max_mhz, time_s).total_j() / time_s;
   });
 }
@@ -91,9 +95,30 @@ TimedEnergy WorkEnergy::at_clock(double clock_mhz) const {
   return {time_s(std::min(clock_mhz, sustained_mhz_)), split_at(clock_mhz).total_j()};
 }
 
-TimedEnergy WorkEnergy::at_power_limit(double limit_w) const {
-  return at_clock(highest_within(gpu_->clocks.min_mhz, sustained_mhz_, limit_w,
-                                 [this](double clock_mhz) { return at_clock(clock_mhz).power_w(); }));
+double WorkEnergy::sustained_clock_mhz(double limit_w) const {
+  const double cycles_s = work_.core_s * sustained_mhz_ / gpu_->clocks.max_mhz;
+  const auto power_w = [&](double clock_mhz) {
+    const double time_s = work_.core_s * sustained_mhz_ / clock_mhz + work_.memory_s + work_.link_s;
+    return time_s > 0 ? split(clock_mhz, cycles_s, time_s).total_j() / time_s : 0;
+  };
+  const bool higher = power_w(sustained_mhz_) <= limit_w;
+  return highest_within(higher ? sustained_mhz_ : gpu_->clocks.min_mhz, higher ? gpu_->clocks.max_mhz : sustained_mhz_,
+                        limit_w, power_w);
+}
+
+TimedEnergy WorkEnergy::at_power_limit(double limit_w) const { return at_clock(sustained_clock_mhz(limit_w)); }
+
+WorkCost under_power_limit(const GpuModel& gpu, const WorkCost& work) {
+  const double measured_w = gpu.power.kernel_limit_w;
+  const double limit_w = gpu.power.limit_w;
+  if (!(measured_w > 0) || measured_w == limit_w || !(work.time_s() > 0)) return work;
+  const WorkEnergy measured = WorkEnergy::measured_under(measured_w, gpu, work);
+  const double slowdown = measured.sustained_clock_mhz() / measured.sustained_clock_mhz(limit_w);
+  WorkCost limited = work;
+  // Both clocks are found to within a millionth: that must not make a lower limit faster.
+  limited.core_s *= limit_w < measured_w ? std::max(1.0, slowdown) : std::min(1.0, slowdown);
+  limited.error_s *= limited.time_s() / work.time_s();
+  return limited;
 }
 
 }  // namespace lowgear

@@ -8,6 +8,11 @@ namespace lowgear {
 /// Core voltage at a clock as a share of that at the highest: at its floor up to the knee, then a line.
 [[nodiscard]] double relative_voltage(const GpuModel& gpu, double clock_mhz);
 
+/// Work whose times were measured under the limit that its kernels were measured under (GpuPowerModel), as it runs
+/// under the limit that the GPU has: what the multiprocessors limit takes longer or shorter by as much as the clock
+/// that the GPU sustains is lower or higher. Its error stays the same share of its time.
+[[nodiscard]] WorkCost under_power_limit(const GpuModel& gpu, const WorkCost& work);
+
 /// What some work takes at some clock on one GPU.
 struct TimedEnergy {
   double time_s = 0;
@@ -47,9 +52,14 @@ class WorkEnergy {
   WorkEnergy(const GpuModel& gpu, const WorkCost& work);
   /// Part of longer work, whose sustained clock it shares: power limits hold for means over tens of milliseconds.
   WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustained_clock_mhz);
+  /// Work whose time was measured under a power limit that is not the GPU's.
+  [[nodiscard]] static WorkEnergy measured_under(double limit_w, const GpuModel& gpu, const WorkCost& work);
 
   /// f_s. The highest clock where no power limit is met.
   [[nodiscard]] double sustained_clock_mhz() const { return sustained_mhz_; }
+  /// The same work under another limit, which may be higher: the highest clock at which its mean power is within it;
+  /// the lowest clock where none is.
+  [[nodiscard]] double sustained_clock_mhz(double limit_w) const;
   /// At a clock that is set.
   [[nodiscard]] TimedEnergy at_clock(double clock_mhz) const;
   /// Where the energy at a clock goes.
@@ -61,8 +71,8 @@ class WorkEnergy {
  private:
   [[nodiscard]] double time_s(double clock_mhz) const;
   [[nodiscard]] EnergySplit split(double clock_mhz, double cycles_s, double time_s) const;
-  /// The highest clock at which the work, in the time that it states, draws no more than the default limit.
-  [[nodiscard]] double within_default_limit_mhz() const;
+  /// The highest clock at which the work, in the time that it states, draws no more than the limit.
+  [[nodiscard]] double clock_of_stated_time_mhz(double limit_w) const;
 
   const GpuModel* gpu_;
   WorkCost work_;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cli/run_lowgear.h"
+#include "core/file.h"
 #include "core/json.h"
 #include "core/temporary_folder.h"
 
@@ -105,6 +106,43 @@ TEST(Estimate, TakesNetworkAndOverlapAsOptions) {
   EXPECT_LT(time_s({"--overlap-pipeline", "true"}), usual_s);
 }
 
+TEST(Estimate, TakesAGpuThatIsNotQuiteTheCatalogues) {
+  const auto json_with = [](const std::vector<std::string>& options) {
+    std::vector<std::string> arguments = {"--gpus", "64", "--tp", "8", "--pp", "4", "--plan", "--json"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const ProgramResult result = run_estimate(arguments);
+    EXPECT_EQ(result.err, "");
+    return parse_json(result.out, "out");
+  };
+  const Json usual = json_with({});
+  EXPECT_EQ(json_with({"--power-limit-w", "700", "--memory-gb", "80", "--memory-gb-per-s", "3350"}), usual);
+  const Json limited = json_with({"--power-limit-w", "500"});
+  EXPECT_EQ(limited["job"]["power_limit_w"], 500);
+  EXPECT_GT(limited["iteration"]["time_s"], usual["iteration"]["time_s"]);
+  EXPECT_LT(limited["plan"]["rows"][0]["mean_power_w"], usual["plan"]["rows"][0]["mean_power_w"]);
+  EXPECT_GT(json_with({"--memory-gb", "96"})["memory"]["capacity_bytes"], usual["memory"]["capacity_bytes"]);
+  EXPECT_GT(json_with({"--memory-gb-per-s", "2400"})["iteration"]["time_s"], usual["iteration"]["time_s"]);
+  EXPECT_THAT(run_estimate({"--power-limit-w", "500", "--memory-gb", "96"}).out,
+              HasSubstr("on 1 h100-sxm (500 W, 96 GB) in nodes of 8"));
+}
+
+TEST(Estimate, EmitsAProfileUnderThePowerLimit) {
+  const TemporaryFolder folder;
+  const std::string usual = (folder.path() / "usual.csv").string();
+  const std::string limited = (folder.path() / "limited.csv").string();
+  EXPECT_EQ(run_estimate({"--tp", "8", "--emit-profile", usual}).exit_code, 0);
+  EXPECT_EQ(run_estimate({"--tp", "8", "--power-limit-w", "500", "--emit-profile", limited}).exit_code, 0);
+  // The first row of each is the forward at the highest clock: stage,instruction,frequency,time,energy.
+  const auto power_w = [](const std::string& path) {
+    const std::string row = lines_of(read_file(path)).at(1);
+    const std::size_t energy = row.rfind(',');
+    const std::size_t time = row.rfind(',', energy - 1);
+    return std::stod(row.substr(energy + 1)) / std::stod(row.substr(time + 1));
+  };
+  EXPECT_GT(power_w(usual), 510);
+  EXPECT_NEAR(power_w(limited), 500, 1);
+}
+
 /// What stands on standard error, of a run that ends with 2 and says nothing else.
 std::string refusal(const ProgramResult& result) {
   EXPECT_EQ(result.exit_code, 2);
@@ -115,6 +153,9 @@ std::string refusal(const ProgramResult& result) {
 
 TEST(Estimate, RefusesBadInputWithOneLine) {
   EXPECT_THAT(refusal(run_estimate({"--tp", "7"})), HasSubstr("--tp 7: parallel.tp: 7 does not divide the 64 heads"));
+  EXPECT_THAT(refusal(run_estimate({"--power-limit-w", "1000"})),
+              HasSubstr("--power-limit-w 1000: gpu.power_limit_w: 1000 W are not from 350 to 875"));
+  EXPECT_THAT(refusal(run_estimate({"--memory-gb", "much"})), HasSubstr("--memory-gb much: gpu.memory_gb: expected"));
   EXPECT_THAT(refusal(run_estimate({"--tp", "seven"})), HasSubstr("--tp seven: parallel.tp: expected a whole number"));
   EXPECT_THAT(refusal(run_estimate({"--gpus", "60", "--tp", "8"})), HasSubstr("60 GPUs are no multiple of 8"));
   EXPECT_THAT(refusal(run_estimate({"--pp", "81"})), HasSubstr("81 stages are more than the 80 layers"));

@@ -53,6 +53,20 @@ TEST(SearchCommand, RanksByWhatIsAskedFor) {
   EXPECT_EQ(by_time["pareto"][0]["layout"], fastest["layout"]) << "the fastest is where the Pareto front begins";
 }
 
+TEST(SearchCommand, TakesAGpuThatIsNotQuiteTheCatalogues) {
+  const Json usual = searched();
+  const Json limited = searched({"--power-limit-w", "250"});
+  EXPECT_GT(limited["best"][0]["time_s"], usual["best"][0]["time_s"]);
+  EXPECT_EQ(searched({"--power-limit-w", "400"})["best"], usual["best"]);
+  EXPECT_GT(searched({"--memory-gb", "40"})["too_large"], usual["too_large"]);
+  const ProgramResult result = run_lowgear(search({"--power-limit-w", "250"}));
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("on 8 a100-80gb-sxm (250 W), global"),
+            HasSubstr("lowgear estimate --model llama-2-7b --gpu a100 --power-limit-w 250 --global-batch 32 --seq "
+                      "4096 --gpus 8")));
+}
+
 TEST(SearchCommand, KeepsWhatIsFixed) {
   const Json found = searched({"--tp", "2", "--zero", "1", "--recompute", "full", "--micro-batch", "2", "--cp", "1"});
   ASSERT_FALSE(found["best"].empty());

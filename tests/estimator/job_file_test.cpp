@@ -127,6 +127,65 @@ TEST(ParseTrainingJob, LetsSettingsMakeAWholeJob) {
   EXPECT_EQ(job.microbatches(), 256);
 }
 
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+constexpr std::string_view kOwnGpu = R"(model: llama-3-8b
+gpu: {name: h100, power_limit_w: 500, memory_gb: 96, memory_gb_per_s: 2400}
+batch: {global: 8, sequence: 1024}
+)";
+
+TEST(ParseTrainingJob, TakesAGpuThatIsNotQuiteTheCatalogues) {
+  const GpuModel gpu = parse(kOwnGpu).gpu;
+  EXPECT_EQ(gpu.name, "h100-sxm");
+  EXPECT_EQ(gpu.power.limit_w, 500);
+  EXPECT_EQ(gpu.power.kernel_limit_w, 700);
+  EXPECT_EQ(gpu.memory_bytes, 96 * kGiB);
+  EXPECT_EQ(gpu.memory_bytes_per_s, 2400e9);
+  const TrainingJob plain = parse("{model: llama-3-8b, gpu: {name: v100}, batch: {global: 8, sequence: 1024}}");
+  EXPECT_EQ(plain.gpu.name, "v100-sxm");
+  EXPECT_EQ(plain.gpu.power.limit_w, named_gpu("v100").power.limit_w);
+  EXPECT_EQ(plain.dtype, DataType::fp16);
+}
+
+TEST(ParseTrainingJob, ChangesAGpuByItsNameOrWithinIt) {
+  const YamlSetting limit{"--power-limit-w 400", "gpu.power_limit_w", "400"};
+  const YamlSetting other{"--gpu h200", "gpu", "h200"};
+  EXPECT_EQ(parse(kLeast, {limit}).gpu.power.limit_w, 400);
+  const GpuModel both = parse(kOwnGpu, {limit}).gpu;
+  EXPECT_EQ(both.power.limit_w, 400) << "the option stands before the file";
+  EXPECT_EQ(both.memory_bytes, 96 * kGiB);
+  for (const std::vector<YamlSetting>& settings : {std::vector{limit, other}, std::vector{other, limit}}) {
+    const GpuModel gpu = parse(kOwnGpu, settings).gpu;
+    EXPECT_EQ(gpu.name, "h200-sxm");
+    EXPECT_EQ(gpu.power.limit_w, 400);
+    EXPECT_EQ(gpu.memory_bytes, 141 * kGiB) << "what the file says is of another GPU";
+  }
+}
+
+TEST(ParseTrainingJob, SaysWhatAGpuCannotBe) {
+  const auto error_with = [](std::string_view gpu) {
+    return error_of(std::string("model: llama-3-8b\ngpu: ").append(gpu).append("\n"));
+  };
+  EXPECT_EQ(error_with("{name: h100, power_limit_w: 349}"),
+            "job.yaml:2:34: gpu.power_limit_w: 349 W are not from 350 to 875; the data sheet says 700");
+  EXPECT_EQ(error_with("{name: h100, power_limit_w: 876}"),
+            "job.yaml:2:34: gpu.power_limit_w: 876 W are not from 350 to 875; the data sheet says 700");
+  EXPECT_EQ(error_with("{name: h100, memory_gb: 0}"),
+            "job.yaml:2:30: gpu.memory_gb: 0 GB are not from 1 to 1024; the data sheet says 80");
+  EXPECT_EQ(error_with("{name: h100, memory_gb_per_s: 2.4}"),
+            "job.yaml:2:36: gpu.memory_gb_per_s: 2.4 GB/s are not from 1675 to 6700; the data sheet says 3350");
+  EXPECT_THAT(error_with("{name: h100, memory_gb: nan}"),
+              testing::StartsWith("job.yaml:2:30: gpu.memory_gb: expected a number"));
+  EXPECT_EQ(error_with("{name: h100, power_limit: 500}"),
+            "job.yaml:2:19: gpu: \"power_limit\" is no setting; did you mean power_limit_w?");
+  EXPECT_EQ(error_with("{name: h100-sx}"),
+            "job.yaml:2:13: gpu.name: there is no GPU \"h100-sx\"; did you mean h100-sxm?");
+  EXPECT_EQ(error_with("{power_limit_w: 500}"), "job.yaml:2:6: gpu: \"name\" is missing");
+  EXPECT_THAT(error_with("[h100]"), testing::StartsWith("job.yaml:2:6: gpu: expected a text, not a list"));
+  EXPECT_EQ(error_of(kLeast, {{"--power-limit-w 1000", "gpu.power_limit_w", "1000"}}),
+            "--power-limit-w 1000: gpu.power_limit_w: 1000 W are not from 350 to 875; the data sheet says 700");
+}
+
 TEST(ParseTrainingJob, DerivesReplicasFromGpusOrNodes) {
   EXPECT_EQ(parse(kLeast, {{"", "cluster.gpus", "8"}, {"", "parallel.tp", "2"}}).parallel.dp, 4);
   EXPECT_EQ(parse(kLeast, {{"", "cluster.nodes", "1"}, {"", "parallel.cp", "4"}}).parallel.dp, 2);
@@ -247,6 +306,7 @@ TEST(ParseTrainingJob, TakesWhatItCanFromAPublishedFile) {
   EXPECT_EQ(job.batch.global, 64);
   EXPECT_FALSE(job.parallel.sequence_parallel);
   EXPECT_EQ(parse(kSampled, {{"--zero 0", "zero", "0"}}).zero, 0);
+  EXPECT_EQ(parse(kSampled, {{"", "gpu.power_limit_w", "600"}}).gpu.power.limit_w, 600);
   EXPECT_EQ(parse(kSampled, {{"--gpu a100", "gpu", "a100"}}).gpu.name, "a100-80gb-sxm");
 }
 
