@@ -206,7 +206,7 @@ void show_metrics(ApiCall& call) {
 
 std::span<const ApiRoute> api_routes() {
   using enum ApiAccess;
-  static const std::vector<ApiRoute> kRoutes{
+  static const std::vector<ApiRoute> routes{
       {"POST", "/v1/jobs", ranks, {}, register_job},
       {"POST", "/v1/jobs/{}/ranks", ranks, {}, register_rank},
       {"GET", "/v1/jobs/{}/plan", ranks, {"rank", "after", "wait_s"}, give_plan},
@@ -231,7 +231,7 @@ std::span<const ApiRoute> api_routes() {
       {"GET", "/openapi.json", anybody, {}, show_openapi},
       {"GET", "/metrics", readers, {}, show_metrics},
   };
-  return kRoutes;
+  return routes;
 }
 
 }  // namespace lowgear

@@ -263,7 +263,7 @@ void ControlPlane::publish(Job& job, const JobChanges& changes) {
   Entry& of_job = entry(job);
   of_job.summary_due = of_job.summary_due || changes.summary_changed;
   for (const Json& decision : changes.decisions) {
-    const std::string& kind = decision["kind"].get_ref<const std::string&>();
+    const auto& kind = decision["kind"].get_ref<const std::string&>();
     activity_.decision(kind, kind == "failed" ? "failed" : "applied");
   }
   if (!events_.has_listeners()) return;
@@ -278,7 +278,7 @@ void ControlPlane::publish(Job& job, const JobChanges& changes) {
   }
 }
 
-bool ControlPlane::answer(Entry& entry, const Waiter& waiter) {
+bool ControlPlane::answer(Entry& entry, const Waiter& waiter) const {
   if (waiter.reply->closed()) return true;
   if (entry.committed_version < entry.job->plan_version()) return false;
   const auto text = entry.job->plan_after(waiter.rank, waiter.after, now_s());
@@ -305,7 +305,7 @@ void ControlPlane::wait_for_plan(Job& job, int rank, int after, double wait_s, s
 }
 
 void ControlPlane::read_decisions(const Job& job, std::int64_t after, int limit,
-                                  std::function<void(std::vector<StoredDecision>)> done) {
+                                  std::function<void(std::vector<StoredDecision>)> done) const {
   environment_.store->read_decisions(job.id(), after, limit, std::move(done));
 }
 

@@ -81,7 +81,7 @@ class ControlPlane {
   /// Answers once the rank has a plan newer than `after`, or after `wait_s` with 204.
   void wait_for_plan(Job& job, int rank, int after, double wait_s, std::shared_ptr<HttpReply> reply);
   void read_decisions(const Job& job, std::int64_t after, int limit,
-                      std::function<void(std::vector<StoredDecision>)> done);
+                      std::function<void(std::vector<StoredDecision>)> done) const;
   [[nodiscard]] EventHub& events() { return events_; }
   [[nodiscard]] ServerActivity& activity() { return activity_; }
   /// What `/metrics` tells of jobs; the rest of it is left to the caller.
@@ -129,7 +129,7 @@ class ControlPlane {
   void written(Entry& entry, int version, const StoreChange& change, StoreOutcome outcome);
   void note_disk(StoreOutcome outcome);
   void answer_waiters(Entry& entry);
-  [[nodiscard]] bool answer(Entry& entry, const Waiter& waiter);
+  [[nodiscard]] bool answer(Entry& entry, const Waiter& waiter) const;
   void publish(Job& job, const JobChanges& changes);
   void submit(PlanningTask task);
   void share_profile(const Job& job);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,21 +15,32 @@ namespace lowgear {
 namespace {
 
 /// Files of dashboard/; index.html is at `/`, all others are in `/assets/`.
-constexpr std::string_view kOwn[] = {
+constexpr auto kOwn = std::to_array<std::string_view>({
     "alerts.js",           "api.js",         "dashboard.css",     "decisions_panel.js", "event_stream.js",
     "favicon.svg",         "figures.js",     "frontier_panel.js", "gpu_panel.js",       "index.html",
     "iteration_panels.js", "job_store.js",   "job_view.js",       "jobs_view.js",       "keyed_table.js",
     "line_chart.js",       "live.js",        "main.js",           "parts.js",           "rank_map.js",
     "rank_state.js",       "ranks_panel.js", "shared.js",         "sign_in.js",         "theme.js",
     "timeline_panel.js",   "words.js",
-};
+});
 
 /// What it shares with the report.
-constexpr std::string_view kShared[] = {
-    "components.css", "d3.min.js",        "d3_license.txt",     "dark.css",   "data_table.js",
-    "frontier.js",    "interaction.js",   "light.css",          "palette.js", "readout.js",
-    "timeline.js",    "timeline_data.js", "timeline_legend.js", "units.js",
-};
+constexpr auto kShared = std::to_array<std::string_view>({
+    "components.css",
+    "d3.min.js",
+    "d3_license.txt",
+    "dark.css",
+    "data_table.js",
+    "frontier.js",
+    "interaction.js",
+    "light.css",
+    "palette.js",
+    "readout.js",
+    "timeline.js",
+    "timeline_data.js",
+    "timeline_legend.js",
+    "units.js",
+});
 
 std::string_view content_type_of(std::string_view name) {
   if (name.ends_with(".html")) return "text/html; charset=utf-8";

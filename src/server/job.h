@@ -215,7 +215,7 @@ class Job {
   [[nodiscard]] double guard_limit_pct() const { return guard_pct_ + std::max(slowdown_pct_, signal_slowdown_pct_); }
   [[nodiscard]] const PlanVersion* version(int number) const;
   [[nodiscard]] std::map<int, SlowRank> slow_ranks() const;
-  [[nodiscard]] std::vector<double> guard_times(const JobPlan& plan) const;
+  [[nodiscard]] static std::vector<double> guard_times(const JobPlan& plan);
   std::int64_t decide(std::string_view kind, const std::string& reason, double now_s);
   void change_state(JobState state, std::string reason);
   [[nodiscard]] Json state_json() const;

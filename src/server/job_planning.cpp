@@ -168,7 +168,7 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
 }
 
 /// Planned times of the plan in force and of those that the guard would go back to.
-std::vector<double> Job::guard_times(const JobPlan& plan) const {
+std::vector<double> Job::guard_times(const JobPlan& plan) {
   std::vector<double> times{plan.time_s};
   const double fastest_s = plan.fastest_time_s;
   for (const double share : kGuardShares) {

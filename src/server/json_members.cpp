@@ -22,7 +22,7 @@ void require_members(const JsonView& object, std::initializer_list<std::string_v
 }
 
 std::string name_text(const JsonView& value) {
-  const std::string text = value.text();
+  std::string text = value.text();
   if (text.empty() || text.size() > kMaxNameBytes) {
     value.fail(fmt::format("expected a text of 1 to {} bytes, not one of {}", kMaxNameBytes, text.size()));
   }

@@ -59,6 +59,7 @@ class RankPlanTexts {
     int plan;
     int pp_rank;
     std::int64_t from_iteration;
+    // NOLINTNEXTLINE(modernize-use-nullptr): the 0 of a comparison is no pointer
     friend auto operator<=>(const Key&, const Key&) = default;
   };
   const PlanVersion* version_;

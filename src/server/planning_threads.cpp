@@ -168,7 +168,8 @@ class PlanningThreads::Impl {
       thorough(task).drop(task.job);  // it is out of date
       return quick_->submit(std::move(task), std::move(done));
     }
-    thorough(task).submit(std::move(task), std::move(done));
+    Lane& lane = thorough(task);
+    lane.submit(std::move(task), std::move(done));
   }
 
  private:
@@ -190,7 +191,8 @@ class PlanningThreads::Impl {
       }
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the thorough plan fails alike, and says so
     }
-    thorough(task).submit(std::move(task), std::move(done));
+    Lane& lane = thorough(task);
+    lane.submit(std::move(task), std::move(done));
   }
 
   void plan_thoroughly(const PlanningTask& task, const Done& done) {

@@ -19,7 +19,8 @@ RankRegistry::RankRegistry(const JobParallel& parallel)
       place_taken_(static_cast<std::size_t>(parallel.world_size()), false) {}
 
 std::size_t RankRegistry::place(const RankSpec& rank) const {
-  return static_cast<std::size_t>((rank.pp_rank * parallel_.dp + rank.dp_rank) * parallel_.tp + rank.tp_rank);
+  const int place = (rank.pp_rank * parallel_.dp + rank.dp_rank) * parallel_.tp + rank.tp_rank;
+  return static_cast<std::size_t>(place);
 }
 
 RankRegistration RankRegistry::add(const RankSpec& rank, std::string key, double now_s) {
@@ -40,7 +41,7 @@ RankRegistration RankRegistry::add(const RankSpec& rank, std::string key, double
 }
 
 RegisteredRank* RankRegistry::find(int rank) {
-  return const_cast<RegisteredRank*>(std::as_const(*this).find(rank));  // NOLINT: the const overload's answer is ours
+  return const_cast<RegisteredRank*>(std::as_const(*this).find(rank));  // the answer is of our own table
 }
 
 const RegisteredRank* RankRegistry::find(int rank) const {

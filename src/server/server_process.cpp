@@ -38,9 +38,9 @@ constexpr std::chrono::milliseconds kDrainPatience{5'000};
 /// Seconds since 1970: what the system's clock said when the server started, and what has passed since. When that clock
 /// is set, nobody waits longer for it and no job is taken to be silent.
 double server_time_s() {
-  static const double kStartS =
+  static const double start_s =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count() - monotonic_s();
-  return kStartS + monotonic_s();
+  return start_s + monotonic_s();
 }
 
 /// A connection is a file: as many as the system lets this process have.
@@ -79,13 +79,12 @@ class PerseusFront final : public HttpHandler {
                const HttpServerOptions& http)
       : worker_([&io](std::function<void()> function) { asio::post(io, std::move(function)); }),
         service_({.settings = port.settings}, surroundings(), store, contents),
-        http_(io, *this, http) {
-    port_ = http_.listen_tcp(port.listen.address, port.listen.port);
-  }
+        http_(io, *this, http),
+        port_(http_.listen_tcp(port.listen.address, port.listen.port)) {}
 
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
     if (service_.handle(request, reply)) return;
-    reply->send(HttpResponse::with_body(404, "application/json", "{\"detail\":\"Not Found\"}"));
+    reply->send(HttpResponse::with_body(404, "application/json", R"({"detail":"Not Found"})"));
   }
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
@@ -109,7 +108,7 @@ class PerseusFront final : public HttpHandler {
   WorkThread worker_;  ///< before the service, which gives it work from its first moment on
   PerseusService service_;
   HttpServer http_;
-  std::uint16_t port_ = 0;
+  std::uint16_t port_;
 };
 
 /// All parts of a server that runs.

@@ -70,8 +70,10 @@ void end_window(PerseusWork& work) {
 
 }  // namespace
 
-PerseusJob::PerseusJob(std::string job_id, PerseusJobInfo job_info) : id(std::move(job_id)), info(std::move(job_info)) {
-  client = info.num_microbatches > 0 ? PerseusClient::artifact : PerseusClient::zeus;
+PerseusJob::PerseusJob(std::string job_id, PerseusJobInfo job_info)
+    : id(std::move(job_id)),
+      info(std::move(job_info)),
+      client(info.num_microbatches > 0 ? PerseusClient::artifact : PerseusClient::zeus) {
   const auto world = static_cast<std::size_t>(info.world_size);
   ranks.resize(world);
   waiting.resize(world);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <utility>
 
@@ -11,8 +12,9 @@
 namespace lowgear {
 namespace {
 
-constexpr std::pair<OpKind, std::optional<PerseusUnit> PerseusWindow::*> kKinds[] = {
-    {OpKind::forward, &PerseusWindow::forward}, {OpKind::backward, &PerseusWindow::backward}};
+using UnitOfWindow = std::pair<OpKind, std::optional<PerseusUnit> PerseusWindow::*>;
+constexpr std::array<UnitOfWindow, 2> kKinds = {
+    {{OpKind::forward, &PerseusWindow::forward}, {OpKind::backward, &PerseusWindow::backward}}};
 
 }  // namespace
 

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "plan/perseus_plan.h"
@@ -12,7 +13,7 @@ namespace lowgear {
 /// AllMaxFrequency, AllMaxPowerLimit: the highest power state for `num_iters` windows, then stops.
 class AllMaxScheduler final : public PerseusScheduler {
  public:
-  AllMaxScheduler(const PerseusLayout& layout, int windows) : layout_(layout), left_(windows) {}
+  AllMaxScheduler(PerseusLayout layout, int windows) : layout_(std::move(layout)), left_(windows) {}
   [[nodiscard]] PerseusStep schedule() const override;
   void end_window(std::span<const PerseusWindow> window) override;
 

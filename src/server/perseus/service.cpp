@@ -89,12 +89,12 @@ class PerseusService::Impl : public std::enable_shared_from_this<Impl> {
   [[nodiscard]] std::string new_id(const PerseusJobInfo& info) const;
   void begin(const JobPointer& job, PerseusReplay replayed, bool released);
   void end_window_if_reported(const JobPointer& job);
-  void start(const JobPointer& job, std::shared_ptr<PerseusWork> work, bool released);
+  void start(const JobPointer& job, const std::shared_ptr<PerseusWork>& work, bool released);
   void take(const JobPointer& job, PerseusWork& work, bool released);
   void keep_window(PerseusJob& job, const PerseusWork& work);
   void release_if_all_ask(const JobPointer& job);
-  void give(const JobPointer& job);
-  void end(const JobPointer& job, PerseusEnd end);
+  static void give(const JobPointer& job);
+  static void end(const JobPointer& job, PerseusEnd over);
   /// Writes documents and then calls `then`, unless the service is gone by then.
   void write(std::vector<StoredDocument> documents, std::function<void(StoreOutcome)> then);
 
@@ -183,7 +183,7 @@ std::string PerseusService::Impl::new_id(const PerseusJobInfo& info) const {
 
 void PerseusService::Impl::register_job(const HttpRequest& request, const ReplyPointer& reply) {
   PerseusJobInfo info = read_perseus_job(request.body);
-  std::size_t ranks = static_cast<std::size_t>(info.world_size);
+  auto ranks = static_cast<std::size_t>(info.world_size);
   for (const auto& [id, job] : jobs_) ranks += job->ranks.size();
   if (jobs_.size() >= options_.max_jobs || ranks > options_.max_ranks) {
     throw HttpError(503, "full", fmt::format("the server has {} jobs and takes no more of this size", jobs_.size()));
@@ -307,7 +307,7 @@ void PerseusService::Impl::begin(const JobPointer& job, PerseusReplay replayed, 
     }
     surroundings_.dump(job->id, {"ranks.json", ranks.dump()});
   }
-  start(job, std::move(work), released);
+  start(job, work, released);
 }
 
 void PerseusService::Impl::end_window_if_reported(const JobPointer& job) {
@@ -324,10 +324,10 @@ void PerseusService::Impl::end_window_if_reported(const JobPointer& job) {
   for (std::optional<PerseusResult>& result : job->results) work->results.push_back(std::move(*result));
   job->results.assign(job->results.size(), std::nullopt);
   job->reported = 0;
-  start(job, std::move(work), false);
+  start(job, work, false);
 }
 
-void PerseusService::Impl::start(const JobPointer& job, std::shared_ptr<PerseusWork> work, bool released) {
+void PerseusService::Impl::start(const JobPointer& job, const std::shared_ptr<PerseusWork>& work, bool released) {
   job->state = PerseusJob::State::preparing;
   surroundings_.run([work] { do_work(*work); },
                     [weak = weak_from_this(), job, work, released] {
@@ -376,7 +376,7 @@ void PerseusService::Impl::release_if_all_ask(const JobPointer& job) {
   job->state = PerseusJob::State::running;
   // So that a server that starts anew knows that ranks have begun. They are given the schedule also when it cannot be
   // written down: a disk that is full is no reason to stop training.
-  write({{perseus_key(job->id, "job"), write_perseus_job_document(*job)}}, [this, job](StoreOutcome) { give(job); });
+  write({{perseus_key(job->id, "job"), write_perseus_job_document(*job)}}, [job](StoreOutcome) { give(job); });
 }
 
 void PerseusService::Impl::give(const JobPointer& job) {

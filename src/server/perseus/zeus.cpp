@@ -67,8 +67,8 @@ std::vector<PerseusFile> ZeusGlobalPowerLimit::files() const {
   return {{"ZeusGlobalPowerLimit.json", json.dump()}};
 }
 
-ZeusLocalPowerState::ZeusLocalPowerState(const PerseusLayout& layout, const PerseusArguments& arguments)
-    : layout_(layout), arguments_(arguments), index_(layout.positions.size(), 0) {}
+ZeusLocalPowerState::ZeusLocalPowerState(const PerseusLayout& layout, PerseusArguments arguments)
+    : layout_(layout), arguments_(std::move(arguments)), index_(layout.positions.size(), 0) {}
 
 std::vector<int> ZeusLocalPowerState::states() const {
   std::vector<int> states;

@@ -50,7 +50,7 @@ class ZeusGlobalPowerLimit final : public PerseusScheduler {
 /// backwards) take as long as its; then stops. One position for every stage.
 class ZeusLocalPowerState final : public PerseusScheduler {
  public:
-  ZeusLocalPowerState(const PerseusLayout& layout, const PerseusArguments& arguments);
+  ZeusLocalPowerState(const PerseusLayout& layout, PerseusArguments arguments);
   [[nodiscard]] PerseusStep schedule() const override;
   [[nodiscard]] bool observes() const override { return phase_ == Phase::balancing; }
   /// Throws InputError when the balanced phase was not measured.
