@@ -94,7 +94,6 @@ int give(const Struct& value, Struct* target) {
   if (target == nullptr) throw InputError("a pointer for the answer is null");
   if (target->struct_size < sizeof target->struct_size) throw InputError("struct_size of the answer is not set");
   const std::size_t size = std::min(target->struct_size, sizeof value);
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): a structure of C, in part
   std::memcpy(reinterpret_cast<char*>(target) + sizeof target->struct_size,
               reinterpret_cast<const char*>(&value) + sizeof target->struct_size, size - sizeof target->struct_size);
   return LOWGEAR_OK;
@@ -148,9 +147,8 @@ ClientOptions client_options(const lowgear_options& options, const lowgear::Envi
 
 bool is_kind(std::uint32_t kind) { return kind <= LOWGEAR_WEIGHT_GRADIENT; }
 
-// NOLINTNEXTLINE(modernize-avoid-c-arrays,cppcoreguidelines-avoid-c-arrays): members of a structure of C
 template <std::size_t kSize>
-void copy_text(char (&target)[kSize], const std::string& text) {
+void copy_text(char (&target)[kSize], const std::string& text) {  // NOLINT(*-avoid-c-arrays): of a structure of C
   const std::size_t size = std::min(text.size(), kSize - 1);
   std::memcpy(target, text.data(), size);
   target[size] = '\0';

@@ -15,10 +15,10 @@ template <std::size_t kCapacity>
 class FixedText {
  public:
   constexpr FixedText() = default;
-  constexpr FixedText(std::string_view text) {
+  constexpr FixedText(std::string_view text) {  // NOLINT(google-explicit-constructor): taken as std::string takes it
     std::copy_n(text.begin(), std::min(text.size(), kCapacity - 1), bytes_.begin());
   }
-  constexpr FixedText(const char* text) : FixedText(std::string_view(text)) {}
+  constexpr FixedText(const char* text) : FixedText(std::string_view(text)) {}  // NOLINT(google-explicit-constructor)
 
   [[nodiscard]] constexpr std::string_view view() const {
     return {bytes_.data(), static_cast<std::size_t>(std::find(bytes_.begin(), bytes_.end(), '\0') - bytes_.begin())};

@@ -8,6 +8,7 @@
  * Every function may be called from any thread. Those that return int answer one of the codes below; a message for a
  * person is then kept for the calling thread. None ends the process. */
 
+/* NOLINTBEGIN: this header is C */
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -54,5 +55,6 @@ int lowgear_simgpu_now_s(double* time_s);
 #ifdef __cplusplus
 }
 #endif
+/* NOLINTEND */
 
 #endif

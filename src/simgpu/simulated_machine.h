@@ -31,7 +31,8 @@ inline constexpr double kMaxAdvanceS = 1e8;
 
 /// How the simulated machine tells the time.
 enum class SimulatedClock : std::uint32_t {
-  real,     ///< CLOCK_MONOTONIC; kernels block until they are done
+  real,  ///< CLOCK_MONOTONIC; kernels block until they are done
+  // NOLINTNEXTLINE(readability-identifier-naming): without the underscore it is a keyword
   virtual_  ///< stands still but for `advance` and for kernels, which advance it: deterministic tests
 };
 

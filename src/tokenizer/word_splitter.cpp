@@ -26,9 +26,7 @@ std::string pcre2_message(int code) {
 }
 
 /// The text as PCRE2 takes it.
-PCRE2_SPTR pcre2_text(std::string_view text) {
-  return reinterpret_cast<PCRE2_SPTR>(text.data());  // NOLINT(cppcoreguidelines-pro-type-reinterpret-cast): bytes
-}
+PCRE2_SPTR pcre2_text(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
 
 /// PCRE2 takes U+180E for white space, as Unicode did before 6.3, and the libraries that these patterns come from do
 /// not. The property is what they mean by \s.

@@ -37,7 +37,7 @@ struct ProcessEntry {
   std::uint32_t gpu_instance_id;
   std::uint32_t compute_instance_id;
   std::uint64_t used_protected_memory;
-  char name[4096];
+  std::array<char, 4096> name;
 };
 static_assert(sizeof(ProcessEntry) == 4128);
 
@@ -57,7 +57,9 @@ Return list_processes(Device device, std::uint32_t* count, ProcessEntry* entries
     entry.used_gpu_memory = infos[i].used_gpu_memory;
     entry.gpu_instance_id = entry.compute_instance_id = lowgear::nvml::kNoInstance;
     entry.used_protected_memory = 0;
-    if (nvmlSystemGetProcessName(entry.pid, entry.name, sizeof entry.name) != Return::success) entry.name[0] = '\0';
+    if (nvmlSystemGetProcessName(entry.pid, entry.name.data(), sizeof entry.name) != Return::success) {
+      entry.name[0] = '\0';
+    }
   }
   return Return::success;
 }
@@ -92,6 +94,7 @@ std::array<Slot, kSlots> slots(std::index_sequence<kIndices...>) {
 const void* export_table() {
   static const std::array<Slot, kSlots> table = [] {
     std::array<Slot, kSlots> filled = slots(std::make_index_sequence<kSlots>());
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): the first slot states the size of the table
     filled[0] = reinterpret_cast<Slot>(kStatedBytes);
     return filled;
   }();
