@@ -219,7 +219,8 @@ std::string estimate_text(const JobEstimate& estimate) {
 }
 
 Json estimate_json(const JobEstimate& estimate) {
-  return {{"fits", !estimate.overflow.has_value()},
+  return {{"format", "lowgear.estimate/1"},
+          {"fits", !estimate.overflow.has_value()},
           {"overflow", overflow_json(estimate.overflow)},
           {"job", job_json(estimate.job)},
           {"iteration", iteration_json(estimate)},

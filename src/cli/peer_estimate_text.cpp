@@ -38,11 +38,9 @@ std::string peer_estimate_text(const PeerEstimate& estimate) {
 }
 
 Json peer_estimate_json(const PeerEstimate& estimate) {
-  Json json{{"time_s", estimate.time_s},
-            {"pipeline_s", estimate.pipeline_s},
-            {"gradients_s", estimate.gradients_s},
-            {"update_s", estimate.update_s},
-            {"message_s", estimate.message_s}};
+  Json json{
+      {"format", "lowgear.published_estimate/1"}, {"time_s", estimate.time_s},     {"pipeline_s", estimate.pipeline_s},
+      {"gradients_s", estimate.gradients_s},      {"update_s", estimate.update_s}, {"message_s", estimate.message_s}};
   for (std::size_t i = 0; i < kStages.size(); ++i) {
     json["stages"][kStages[i]] = {
         {"layers", estimate.layers[i]}, {"forward_s", estimate.forward_s[i]}, {"backward_s", estimate.backward_s[i]}};

@@ -153,7 +153,8 @@ Json search_json(const SearchRequest& request, const PriceArguments& prices, con
   for (const TimeDifference& part : found.why) {
     why.push_back({{"part", part.part}, {"winner_s", part.winner_s}, {"runner_up_s", part.runner_up_s}});
   }
-  return {{"figures", "estimated; full_clocks, no_later and least_energy planned on estimated values"},
+  return {{"format", "lowgear.search/1"},
+          {"figures", "estimated; full_clocks, no_later and least_energy planned on estimated values"},
           {"objective", name(request.objective)},
           {"gpus", request.limits.gpus},
           {"layouts", found.layouts},

@@ -47,7 +47,8 @@ TEST(Estimate, WritesOneObjectThatAddsUp) {
   const ProgramResult result = run_estimate({"--gpus", "64", "--tp", "8", "--pp", "4", "--json"});
   EXPECT_EQ(result.exit_code, 0);
   const Json json = parse_json(result.out, "out");
-  EXPECT_EQ(json.begin().key(), "fits");
+  EXPECT_EQ(json.begin().key(), "format");
+  EXPECT_EQ(json["format"], "lowgear.estimate/1");
   EXPECT_EQ(json["fits"], true);
   EXPECT_TRUE(json["overflow"].is_null());
   EXPECT_EQ(json["job"]["parameters"], 70'553'706'496);
