@@ -103,6 +103,7 @@ class EstimatePage : public ::testing::TestWithParam<bool> {
     }
     chromium_ = *chromium;
   }
+  [[nodiscard]] const std::string& chromium() const { return chromium_; }
   [[nodiscard]] std::string drawn(const EstimateReport& report) const {
     return testing::dump_dom(chromium_, render_estimate_report(report), {.dark = GetParam()});
   }
@@ -132,6 +133,48 @@ TEST_P(EstimatePage, DrawsWithoutPlotAndBars) {
   const std::string dom = drawn(report);
   EXPECT_THAT(dom, HasSubstr(R"(data-ready="1")"));
   EXPECT_THAT(dom, Not(HasSubstr("data-error")));
+}
+
+/// Counts, when the page is drawn, labels that something is drawn over: totals of bars by a limit, labels of the plot
+/// by points or by the curve.
+constexpr std::string_view kCountCovered = R"(<script>
+  const boxes = (css) => [...document.querySelectorAll(css)].map((node) => node.getBoundingClientRect());
+  const meet = (a, b) => a.left < b.right && a.right > b.left && a.top < b.bottom && a.bottom > b.top;
+  const covered = (labels, others) => labels.filter((label) => others.some((other) => meet(label, other))).length;
+  const curve = document.querySelector('.curve');
+  const from = curve.ownerSVGElement.getBoundingClientRect();
+  const dots = d3.range(curve.getTotalLength()).map((length) => curve.getPointAtLength(length))
+    .map(({x, y}) => ({left: from.left + x, right: from.left + x + 1, top: from.top + y, bottom: from.top + y + 1}));
+  Object.assign(document.documentElement.dataset, {
+    totals: boxes('text.total').length, labels: boxes('text.point-label').length,
+    coveredTotals: covered(boxes('text.total'), boxes('line.limit')),
+    coveredLabels: covered(boxes('text.point-label'), [...boxes('.point'), ...dots])});
+</script>)";
+
+TEST_P(EstimatePage, CoversNoLabelWhereThereIsLittleRoom) {
+  constexpr int kPoints = 400;
+  EstimateReport report = sample_estimate();
+  report.plot->marks = {{ReportMark::Kind::plan, "1", "estimated", "1, the winner", true, {1.5, 100}}};
+  for (int i = 1; i < kPoints; ++i) {
+    const double time_s = 1.5 + 0.3 * i / kPoints;
+    report.plot->marks.push_back({ReportMark::Kind::candidate,
+                                  "other",
+                                  "estimated",
+                                  "",
+                                  false,
+                                  {time_s, 100 * (time_s / 1.5 + 0.002 * (i % 17))}});
+  }
+  // Ends just before, at and beyond the limit.
+  report.bars[1].rows = {
+      {"rank 0", {8e9, 60e9}}, {"rank 1", {8e9, 50e9}}, {"rank 2", {8e9, 72e9}}, {"rank 3", {8e9, 90e9}}};
+  std::string page = render_estimate_report(report);
+  page.insert(page.rfind("</body>"), kCountCovered);
+  // Headless Chromium makes no window narrower than this.
+  const std::string dom = testing::dump_dom(chromium(), page, {.width_px = 500, .height_px = 900, .dark = GetParam()});
+  EXPECT_THAT(dom, HasSubstr(R"(data-totals="6")"));
+  EXPECT_THAT(dom, HasSubstr(R"(data-labels="1")"));
+  EXPECT_THAT(dom, HasSubstr(R"(data-covered-totals="0")"));
+  EXPECT_THAT(dom, HasSubstr(R"(data-covered-labels="0")"));
 }
 
 INSTANTIATE_TEST_SUITE_P(Themes, EstimatePage, ::testing::Bool(),

@@ -25,18 +25,29 @@ const frontierPlot = (() => {
     return a.energy_j + (b.energy_j - a.energy_j) * (time_s - a.time_s) / (b.time_s - a.time_s);
   };
 
-  // Puts each label where it covers no point, no other label and no border, and where no other labelled point is
+  // Points every few pixels along a line.
+  const along = (points) => points.flatMap((point, i) => {
+    const kStepPx = 8;
+    const kMaxSteps = 400;
+    const next = points[i + 1] || point;
+    const steps = Math.min(kMaxSteps, Math.ceil(Math.hypot(next.x - point.x, next.y - point.y) / kStepPx)) || 1;
+    return d3.range(steps).map((step) => ({x: point.x + (next.x - point.x) * step / steps,
+      y: point.y + (next.y - point.y) * step / steps}));
+  });
+
+  // Puts each label where it covers no obstacle, no other label and no border, and where no other labelled point is
   // nearer than its own; failing that farther off, with a leader line; one that finds no place is left out.
   const placeLabels = (labels, obstacles, [left, top, right, bottom]) => {
     const kHeight = 14;
     const kNearPx = [10, 18];
-    const kLeaderPx = [30, 46, 64];
+    const kLeaderPx = [30, 46, 64, 90, 120, 150];
     const taken = obstacles.map(({x, y}) => [x - 6, y - 6, x + 6, y + 6]);
     const spotsAt = ({x, y, width}, distance) => [
       [x + distance, y - kHeight / 2], [x - width / 2, y - distance - kHeight + 2], [x - width / 2, y + distance - 2],
       [x - distance - width, y - kHeight / 2], [x + distance, y - distance - kHeight / 2],
       [x + distance, y + distance - kHeight / 2], [x - distance - width, y - distance - kHeight / 2],
-      [x - distance - width, y + distance - kHeight / 2],
+      [x - distance - width, y + distance - kHeight / 2], [x, y - distance - kHeight], [x, y + distance],
+      [x - width, y - distance - kHeight], [x - width, y + distance],
     ].map(([x0, y0]) => [x0, y0, x0 + width, y0 + kHeight]);
     const isInside = ([x0, y0, x1, y1]) => x0 >= left && x1 <= right && y0 >= top && y1 <= bottom;
     const isFree = (a) => !taken.some((b) => a[0] < b[2] && a[2] > b[0] && a[1] < b[3] && a[3] > b[1]);
@@ -206,8 +217,8 @@ const frontierPlot = (() => {
       const probe = plot.append('text').attr('class', 'label');
       for (const label of wanted) label.width = probe.text(label.text).node().getComputedTextLength() + 4;
       probe.remove();
-      const obstacles = [...placed.filter((point) => point.label),
-        ...this.curve.map((point) => this.place(point)), ...this.dropPoints(placed)];
+      const curve = along(this.curve.map((point) => this.place(point))).filter(isVisible);
+      const obstacles = [...placed.filter(isVisible), ...curve, ...this.dropPoints(placed)];
       const labels = placeLabels(wanted, obstacles, [left, top, right, bottom]);
       plot.selectAll('.leader').data(labels.filter((label) => label.leader)).enter().append('path')
         .attr({class: 'leader', d: (label) => polyline([label, label.leader])});

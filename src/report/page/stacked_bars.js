@@ -1,6 +1,6 @@
 // Amounts that add up, one bar a row, with the same numbers as a table below.
 const stackedBars = (() => {
-  const kParts = 13;
+  const kParts = 18;
   const kRowHeight = 30;
   const kBarHeight = 20;
   const isWaiting = (name) => name.startsWith('waiting');
@@ -57,11 +57,12 @@ const stackedBars = (() => {
       svg.append('g').attr({class: 'grid', transform: `translate(0,${bottom})`}).call(d3.svg.axis().scale(x)
         .orient('bottom').ticks(Math.max(2, Math.floor(width / 130))).innerTickSize(margin.top - bottom).outerTickSize(0)
         .tickPadding(8).tickFormat((value) => `${value} ${this.unit.name}`));
-      bars.rows.forEach((row, i) => this.drawRow(row, x, margin.top + kRowHeight * i));
+      bars.rows.forEach((row, i) => this.drawRow(row, x, margin.top + kRowHeight * i, width));
       if (bars.limit) this.drawLimit(x(bars.limit * this.unit.factor), margin.top, bottom);
     }
 
-    drawRow(row, x, top) {
+    // Totals stand in a column beside the plot, where no limit crosses them.
+    drawRow(row, x, top, width) {
       const middle = top + kRowHeight / 2 + 4;
       this.svg.append('text').attr({class: 'name', x: 2, y: middle}).text(row.name);
       let sum = 0;
@@ -78,7 +79,7 @@ const stackedBars = (() => {
           [row.name, amountText(amount, this.unit)],
           ['share', units.percent(100 * amount / total(row), 1)]]})).on('mouseleave', () => readout.hide());
       }
-      this.svg.append('text').attr({class: 'total', x: x(sum * this.unit.factor) + 7, y: middle})
+      this.svg.append('text').attr({class: 'total', x: width - 2, y: middle, 'text-anchor': 'end'})
         .text(amountText(sum, this.unit));
     }
 
