@@ -74,6 +74,7 @@ at::Tensor CheckpointReader::read(const Parameter& parameter, std::string_view m
     return read_part(sources, split ? parameter.shard.rank : 0, moment, begin, end);
   }
   std::vector<at::Tensor> parts;
+  parts.reserve(static_cast<std::size_t>(cut.parts));
   const std::vector<std::int64_t> shape = part_shape(cut);
   for (int part = 0; part < cut.parts; ++part) {
     parts.push_back(read_part(sources, part, moment, 0, part_elements(cut, path_.string())).view(shape));

@@ -55,7 +55,7 @@ at::Tensor PipelineEngine::run(std::span<const Microbatch> microbatches, UnitObs
   }
   group.close();
   for (const Outgoing& sent : outgoing_) sent.transfer->wait();
-  const at::Tensor loss = std::move(loss_);
+  at::Tensor loss = std::move(loss_);
   forget();
   return loss;
 }

@@ -65,7 +65,7 @@ class PipelineEngine {
   void transfer(const Action& action);
   void send(at::Tensor tensor, int stage);
   void receive(std::map<Key, Incoming>& inbox, const Action& action);
-  [[nodiscard]] at::Tensor take(std::map<Key, at::Tensor>& here, std::map<Key, Incoming>& inbox, const Key& key);
+  [[nodiscard]] static at::Tensor take(std::map<Key, at::Tensor>& here, std::map<Key, Incoming>& inbox, const Key& key);
   void forget();
 
   const std::vector<Action>* actions_;

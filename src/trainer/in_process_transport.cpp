@@ -70,7 +70,7 @@ class InProcessHub::State {
       meeting = std::make_shared<Meeting>();
       meeting->given.resize(static_cast<std::size_t>(size));
     }
-    const std::shared_ptr<Meeting> joined = meeting;
+    std::shared_ptr<Meeting> joined = meeting;
     joined->given[static_cast<std::size_t>(rank)] = tensor.detach().clone();
     if (++joined->arrived == size) {
       meetings_.erase({group, number});

@@ -30,6 +30,7 @@ class ModelPart {
             const ModelPartOptions& options, const Communicators& ranks);
   ModelPart(const ModelPart&) = delete;
   ModelPart& operator=(const ModelPart&) = delete;
+  ~ModelPart() = default;
 
   [[nodiscard]] std::map<int, Stage*> stages();
   [[nodiscard]] ParameterStore& store() { return store_; }

@@ -17,6 +17,7 @@ std::int64_t rounded_up(std::int64_t count, std::int64_t multiple) {
 
 }  // namespace
 
+// NOLINTNEXTLINE(readability-make-member-function-const): it changes the gradient
 void Parameter::accumulate(const at::Tensor& addend) {
   gradient.add_(addend);
   store->gradient_added(gradient);

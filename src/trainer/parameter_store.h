@@ -57,6 +57,7 @@ class ParameterStore {
   ParameterStore() = default;
   ParameterStore(const ParameterStore&) = delete;
   ParameterStore& operator=(const ParameterStore&) = delete;
+  ~ParameterStore() = default;
 
   /// Parameters come after one another in memory in the order of their declaration, decaying ones and others apart, so
   /// that neighbours may be used as one tensor. References stay valid.

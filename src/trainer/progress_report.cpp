@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -18,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kLineEvery{1};
 
 std::string duration_text(double time_s) {
-  const auto whole = static_cast<std::int64_t>(time_s + 0.5);
+  const std::int64_t whole = std::llround(time_s);
   return whole < 3600 ? fmt::format("{}:{:02}", whole / 60, whole % 60)
                       : fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }

@@ -15,7 +15,7 @@
 namespace lowgear {
 namespace {
 
-volatile std::sig_atomic_t end_was_asked_for = 0;
+volatile std::sig_atomic_t end_was_asked_for = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 }  // namespace
 

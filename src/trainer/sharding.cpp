@@ -2,6 +2,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 
@@ -18,10 +19,7 @@ std::uint64_t hash(std::string_view text, std::uint64_t seed) {
 }
 
 bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> endings) {
-  for (const std::string_view ending : endings) {
-    if (name.ends_with(ending)) return true;
-  }
-  return false;
+  return std::ranges::any_of(endings, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
 at::Tensor initial_values(const Parameter& parameter, std::int64_t layers, std::uint64_t seed) {
@@ -46,6 +44,7 @@ at::Tensor part_of(const at::Tensor& whole, const TensorShard& shard) {
   const std::int64_t group = whole.size(shard.dimension) / shard.groups;
   const std::int64_t width = group / shard.ranks;
   std::vector<at::Tensor> pieces;
+  pieces.reserve(static_cast<std::size_t>(shard.groups));
   for (int i = 0; i < shard.groups; ++i) {
     pieces.push_back(whole.narrow(shard.dimension, i * group + shard.rank * width, width));
   }

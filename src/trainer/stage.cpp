@@ -46,9 +46,8 @@ void run_backward(const at::Tensor& output, const at::Tensor& gradient) {
 }  // namespace
 
 Stage::Stage(const BlockContext& context, const StageRange& range, StageOptions options)
-    : context_(context), range_(range), options_(options) {
+    : context_(context), range_(range), options_(options), first_parameter_(context_.store->parameters().size()) {
   context_.queue = &queue_;
-  first_parameter_ = context_.store->parameters().size();
   const ModelConfig& config = *context_.config;
   const PartNames names = names_of(config.architecture);
   if (range_.first) {
@@ -120,7 +119,7 @@ at::Tensor Stage::forward(int microbatch, const at::Tensor& input, const at::Ten
     for (const auto& block : blocks_) activations = block->forward(activations);
     pass.output = leave(activations, targets);
   }
-  const at::Tensor output = pass.output.detach();
+  at::Tensor output = pass.output.detach();
   passes_[microbatch] = std::move(pass);
   return output;
 }

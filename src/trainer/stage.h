@@ -37,6 +37,7 @@ class Stage {
   Stage(const BlockContext& context, const StageRange& range, StageOptions options);
   Stage(const Stage&) = delete;
   Stage& operator=(const Stage&) = delete;
+  ~Stage() = default;
 
   /// To be called once the store is allocated and before anything else.
   void bind();
@@ -85,7 +86,7 @@ class Stage {
   at::Tensor anchor_;
   std::map<int, Pass> passes_;
   std::map<int, WeightGradientQueue::Deferred> deferred_;
-  std::size_t first_parameter_ = 0;
+  std::size_t first_parameter_;
   std::size_t end_parameter_ = 0;
 };
 

@@ -14,6 +14,7 @@ std::int64_t handle(Object& object) {
 
 template <typename Object>
 Object& object_of(const at::IValue& value) {
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): autograd keeps numbers, so that is how a pointer goes through it
   return *reinterpret_cast<Object*>(static_cast<std::uintptr_t>(value.toInt()));
 }
 
@@ -31,7 +32,7 @@ struct EnterParallel : torch::autograd::Function<EnterParallel> {
 
 struct LeaveParallel : torch::autograd::Function<LeaveParallel> {
   static at::Tensor forward(AutogradContext*, const at::Tensor& input, std::int64_t group) {
-    const at::Tensor sum = input.contiguous().clone();
+    at::Tensor sum = input.contiguous().clone();
     object_of<Collective>(at::IValue(group)).all_reduce(sum);
     return sum;
   }
@@ -55,7 +56,7 @@ struct Embed : torch::autograd::Function<Embed> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& /*anchor*/, const at::Tensor& ids,
                             std::int64_t table, std::int64_t group) {
     const auto& parameter = object_of<Parameter>(at::IValue(table));
-    Collective& ranks = object_of<Collective>(at::IValue(group));
+    auto& ranks = object_of<Collective>(at::IValue(group));
     const LocalIds local = local_ids(ids, parameter.value.size(0), ranks);
     context->saved_data["table"] = table;
     context->save_for_backward({local.ids, local.foreign});
@@ -81,7 +82,7 @@ struct Embed : torch::autograd::Function<Embed> {
 struct SplitCrossEntropy : torch::autograd::Function<SplitCrossEntropy> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& logits, const at::Tensor& targets,
                             std::int64_t group) {
-    Collective& ranks = object_of<Collective>(at::IValue(group));
+    auto& ranks = object_of<Collective>(at::IValue(group));
     const at::Tensor values = logits.to(at::kFloat);
     const at::Tensor largest = values.amax(-1, true);
     ranks.all_reduce(largest, Reduction::maximum);
@@ -104,7 +105,7 @@ struct SplitCrossEntropy : torch::autograd::Function<SplitCrossEntropy> {
     at::Tensor hit = at::ones(saved[1].sizes(), probabilities.options());
     if (saved[2].defined()) hit = hit.masked_fill(saved[2].unsqueeze(-1), 0);
     const at::Tensor difference = probabilities.scatter_add(-1, saved[1], hit.neg());
-    const double rows = static_cast<double>(probabilities.size(0));
+    const auto rows = static_cast<double>(probabilities.size(0));
     const auto type = static_cast<at::ScalarType>(context->saved_data["type"].toInt());
     return {difference.mul_(gradients.front() / rows).to(type), {}, {}};
   }

@@ -85,7 +85,7 @@ struct TrainingRun::Totals {
                                             &without_energy, &simulated,    &invalid,
                                             &peak_flop_s,    &without_peak, &end};
     const at::Tensor sum = at::empty({static_cast<std::int64_t>(members.size())}, at::kDouble);
-    double* values = sum.data_ptr<double>();
+    auto* values = sum.data_ptr<double>();
     for (std::size_t i = 0; i < members.size(); ++i) values[i] = *members[i];
     world.all_reduce(sum);
     for (std::size_t i = 0; i < members.size(); ++i) *members[i] = values[i];
@@ -104,9 +104,9 @@ struct TrainingRun::Totals {
   }
 };
 
-TrainingRun::TrainingRun(const TrainConfig& config, int rank, Backend backend, Client& client,
+TrainingRun::TrainingRun(TrainConfig config, int rank, Backend backend, Client& client,
                          std::unique_ptr<SimulatedGpu> simulated_gpu)
-    : config_(config),
+    : config_(std::move(config)),
       layout_(config_.parallel),
       rank_(rank),
       place_(layout_.place_of(rank)),

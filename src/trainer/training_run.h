@@ -49,8 +49,10 @@ class TrainingRun {
  public:
   /// `client` tells the agent about units and measures energy; it outlives the run. Throws InputError when
   /// configuration, files and schedule do not fit together.
-  TrainingRun(const TrainConfig& config, int rank, Backend backend, Client& client,
+  TrainingRun(TrainConfig config, int rank, Backend backend, Client& client,
               std::unique_ptr<SimulatedGpu> simulated_gpu);
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
   ~TrainingRun();
 
   /// Steps that were done before, as the checkpoint says that this run goes on from.

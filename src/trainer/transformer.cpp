@@ -185,7 +185,7 @@ class Gpt2Block final : public TransformerBlock {
 
 }  // namespace
 
-LinearLayer::LinearLayer(const BlockContext& context, Shape shape) : context_(context) {
+LinearLayer::LinearLayer(const BlockContext& context, const Shape& shape) : context_(context) {
   const int ranks = context.tensor_group->size();
   const bool by_columns = shape.split == Split::columns;
   const bool by_rows = shape.split == Split::rows;

@@ -49,7 +49,7 @@ class LinearLayer {
     bool transposed_in_files = false;
   };
 
-  LinearLayer(const BlockContext& context, Shape shape);
+  LinearLayer(const BlockContext& context, const Shape& shape);
   void bind();
   [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const { return linear(input, weight_); }
   /// The bias of a layer split by rows, which is added once, behind the sum; undefined when there is none.

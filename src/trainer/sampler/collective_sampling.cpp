@@ -91,10 +91,11 @@ class Message {
 class CollectiveSampler {
  public:
   CollectiveSampler(const SamplingRun& run, const Ranks& ranks, const SamplingEvents& events)
-      : run_(&run), ranks_(&ranks), events_(&events) {
-    gpus_per_node_ = static_cast<int>(ranks.largest(run.rank.local_rank)) + 1;
-    nodes_ = std::max(run.rank.world_size / gpus_per_node_, 1);
-  }
+      : run_(&run),
+        ranks_(&ranks),
+        events_(&events),
+        gpus_per_node_(static_cast<int>(ranks.largest(run.rank.local_rank)) + 1),
+        nodes_(std::max(run.rank.world_size / gpus_per_node_, 1)) {}
 
   [[nodiscard]] std::vector<SampledFile> sample_all() {
     std::vector<SampledFile> files;
@@ -120,6 +121,7 @@ class CollectiveSampler {
  private:
   [[nodiscard]] SampleWriter open_file(SampledCollective collective, const std::vector<PlannedMessage>& plan) const {
     std::vector<std::vector<std::int64_t>> cells;
+    cells.reserve(plan.size());
     for (const PlannedMessage& message : plan) cells.push_back({message.elements, nodes_, gpus_per_node_});
     const std::string_view library = run_->options.gpu ? "nccl" : "gloo";
     const auto path =
@@ -160,8 +162,8 @@ class CollectiveSampler {
   const SamplingRun* run_;
   const Ranks* ranks_;
   const SamplingEvents* events_;
-  int gpus_per_node_ = 1;
-  int nodes_ = 1;
+  int gpus_per_node_;
+  int nodes_;
   std::size_t planned_ = 0;
   std::size_t done_ = 0;
 };

@@ -11,7 +11,7 @@ namespace lowgear {
 namespace {
 
 /// Power of a GPU follows its load within some 100 ms.
-constexpr double kSettle_s = 0.3;
+constexpr double kSettleS = 0.3;
 
 long runs_in(double time_s, double run_s) {
   constexpr double kMostRuns = 1e7;
@@ -46,7 +46,7 @@ std::optional<double> GpuObserver::clock_mhz() {
 }
 
 std::optional<SampledEnergy> GpuObserver::energy_of(const RepeatedWork& work, double run_s, double window_s) {
-  const long settling_runs = runs_in(kSettle_s, run_s);
+  const long settling_runs = runs_in(kSettleS, run_s);
   const double settled_run_s = work.agree(run_all(work, settling_runs) / static_cast<double>(settling_runs));
   const long runs = runs_in(window_s, settled_run_s);
   const auto count = static_cast<double>(runs);

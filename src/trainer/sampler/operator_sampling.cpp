@@ -36,6 +36,7 @@ OperatorSamples open_samples(const SamplingRun& run, SampledOperator op) {
   }
   std::vector<PlannedSample> plan = part_of<PlannedSample>(whole, options.part);
   std::vector<std::vector<std::int64_t>> cells;
+  cells.reserve(plan.size());
   for (const PlannedSample& sample : plan) cells.push_back(shape_cells(op, sample.shape));
   const auto path =
       std::filesystem::path(options.folder) / operator_file(run.device.name(), op, options.type, options.part);
@@ -56,6 +57,7 @@ PassSample sample_pass(const SamplingRun& run, const OperatorWorkload& workload,
 std::vector<PassSample> sample_point(const SamplingRun& run, SampledOperator op, const PlannedSample& point) {
   const OperatorWorkload workload(op, point.shape, run.options.type, run.options.gpu, run.rank.local_rank);
   std::vector<PassSample> passes;
+  passes.reserve(static_cast<std::size_t>(workload.passes()));
   for (int pass = 0; pass < workload.passes(); ++pass) {
     passes.push_back(sample_pass(run, workload, pass, point.energy));
   }
@@ -107,6 +109,7 @@ std::vector<SampledFile> sample_operators(const SamplingRun& run, const Sampling
     events.on_row(describe(least->op).name, ++done, planned);
   }
   std::vector<SampledFile> files;
+  files.reserve(all.size());
   for (OperatorSamples& samples : all) {
     files.push_back({std::string(describe(samples.op).name), std::move(samples.file)});
   }

@@ -16,6 +16,8 @@ class SampleWriter {
   /// another process writes it, when it cannot be written, and as resume() does.
   SampleWriter(const std::filesystem::path& path, SampleFormat format, std::vector<std::vector<std::int64_t>> plan);
   ~SampleWriter();
+  SampleWriter(const SampleWriter&) = delete;
+  SampleWriter& operator=(const SampleWriter&) = delete;
   SampleWriter(SampleWriter&& other) noexcept;
   SampleWriter& operator=(SampleWriter&&) = delete;
 

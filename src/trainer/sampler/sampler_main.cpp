@@ -31,8 +31,8 @@ class ProgressLines {
   void update(std::string_view what, std::size_t done, std::size_t planned) {
     const double now_s = monotonic_s();
     if (now_s < next_s_ && done < planned) return;
-    constexpr double kBetween_s = 0.5;
-    next_s_ = now_s + kBetween_s;
+    constexpr double kBetweenS = 0.5;
+    next_s_ = now_s + kBetweenS;
     fmt::print(stderr, "progress {} {} {}\n", done, planned, what);
   }
 

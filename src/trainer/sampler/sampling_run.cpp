@@ -6,7 +6,7 @@ namespace lowgear {
 namespace {
 
 /// Repeats of one pass may take so long together.
-constexpr double kPassTime_s = 0.03;
+constexpr double kPassTimeS = 0.03;
 constexpr int kFewestRepeats = 5;
 
 }  // namespace
@@ -16,7 +16,7 @@ PassSample SamplingRun::time_pass(const TimedWork& work, const std::function<dou
   trial.meanwhile = {};
   (void)device.time_s(trial, 1);  // libraries choose their kernels
   const double trial_s = agree(device.time_s(trial, 1).front());
-  const double affordable = std::min(kPassTime_s / std::max(trial_s, 1e-9), 1e6);
+  const double affordable = std::min(kPassTimeS / std::max(trial_s, 1e-9), 1e6);
   const int fewest = std::min(kFewestRepeats, options.repeats);
   PassSample sample;
   sample.repeats = std::clamp(static_cast<int>(affordable), fewest, options.repeats);
