@@ -53,6 +53,7 @@ std::unique_ptr<GpuSystem> open_gpus(const MonitorArguments& arguments, Console&
 
 std::vector<Gpu*> chosen_gpus(const GpuSystem& system, const std::vector<std::string>& names) {
   std::vector<Gpu*> gpus;
+  gpus.reserve(names.size());
   for (const std::string& name : names) gpus.push_back(&find_gpu(system, name));
   return gpus;
 }

@@ -17,7 +17,6 @@ namespace {
 
 template <typename Function>
 void find(void* library, const char* symbol, Function& function) {
-  // NOLINTNEXTLINE(cppcoreguidelines-pro-type-reinterpret-cast): what dlsym is for
   function = reinterpret_cast<Function>(dlsym(library, symbol));
   if (function == nullptr) throw_missing();
 }
@@ -41,8 +40,8 @@ XgboostFunctions load_xgboost(const char* file) {
 }
 
 const XgboostFunctions& xgboost() {
-  static const XgboostFunctions kFunctions = load_xgboost("libxgboost.so.0");
-  return kFunctions;
+  static const XgboostFunctions functions = load_xgboost("libxgboost.so.0");
+  return functions;
 }
 
 }  // namespace lowgear
