@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "agent/journal.h"
-#include "core/trusted_path.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/trusted_path.h"
 #include "ipc/file_descriptor.h"
 
 namespace lowgear {
