@@ -201,6 +201,7 @@ std::vector<MeasuredTimeline> measured_timelines(std::span<const Recording> reco
         "give the plan of the run that was recorded");
   }
   std::vector<MeasuredTimeline> result;
+  result.reserve(timelines.size());
   for (auto& [iteration, timeline] : timelines) result.push_back(std::move(timeline));
   return result;
 }
