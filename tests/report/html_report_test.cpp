@@ -39,8 +39,10 @@ std::string without_library(std::string page) {
 
 TEST(HtmlReport, HoldsItsPartsAndItsData) {
   const std::string page = render_html_report(sample_report(4, 8));
-  for (const char* part : {"light.css", "dark.css", "components.css", "report.css", "units.js", "palette.js", "readout.js", "interaction.js", "frontier.js",
-                           "timeline_data.js", "timeline.js", "timeline_legend.js", "data_table.js", "tables.js", "main.js", "d3.min.js", "d3_license.txt"}) {
+  for (const char* part :
+       {"light.css", "dark.css", "components.css", "report.css", "units.js", "palette.js", "readout.js",
+        "interaction.js", "frontier.js", "timeline_data.js", "timeline.js", "timeline_legend.js", "data_table.js",
+        "tables.js", "main.js", "d3.min.js", "d3_license.txt"}) {
     EXPECT_EQ(count(page, page_file(part)), 1) << part;
   }
   EXPECT_EQ(data_of(page)["format"], "lowgear.report/1");
