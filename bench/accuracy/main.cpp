@@ -39,6 +39,11 @@ void write(const std::filesystem::path& folder) {
 }  // namespace lowgear::bench
 
 int main(int argc, char** argv) {
+  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+    fmt::print(stderr,
+               "usage: accuracy_study [FOLDER]\nwrites ACCURACY.md and its plots into FOLDER, or into bench/\n");
+    return 2;
+  }
   const std::filesystem::path folder =
       argc > 1 ? std::filesystem::path(argv[1]) : std::filesystem::path(LOWGEAR_SOURCE_DIR) / "bench";
   try {
