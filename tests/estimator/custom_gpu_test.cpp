@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -47,29 +48,42 @@ double pass_power_w(const GpuModel& gpu, const WorkCost& pass) {
   return WorkEnergy(gpu, pass).at_clock(gpu.clocks.max_mhz).power_w();
 }
 
-class PowerLimit : public testing::TestWithParam<std::string> {};
+/// What a job takes under a limit.
+struct Limited {
+  double limit_w = 0;
+  double time_s = 0;
+  double power_w = 0;       ///< mean of the iteration, of a GPU
+  double pass_power_w = 0;  ///< of a backward
+};
 
-TEST_P(PowerLimit, LowerIsNeverFasterAndNeverDrawsMore) {
-  TrainingJob job = job_on(GetParam());
+/// From the lowest limit to the highest.
+std::vector<Limited> under_all_limits(TrainingJob job) {
   const AllowedRange range = allowed_power_limit_w(job.gpu);
-  double slower_s = 0;
-  double lower_w = 0;
-  double lower_pass_w = 0;
+  std::vector<Limited> all;
   for (int i = 0; i < kLimits; ++i) {
     const double limit_w = range.lowest + (range.highest - range.lowest) * i / (kLimits - 1);
     const IterationEstimate iteration = estimate_under(job, limit_w);
-    const double power_w = mean_power_w(job, iteration);
-    const double pass_w = pass_power_w(job.gpu, iteration.stages[1].backward);
-    EXPECT_LE(pass_w, limit_w * (1 + kTolerance));
-    if (i > 0) {
-      EXPECT_LE(iteration.time_s, slower_s * (1 + 1e-12)) << limit_w;
-      EXPECT_GE(power_w, lower_w * (1 - kTolerance)) << limit_w;
-      EXPECT_GE(pass_w, lower_pass_w * (1 - kTolerance)) << limit_w;
-    }
-    slower_s = iteration.time_s;
-    lower_w = power_w;
-    lower_pass_w = pass_w;
+    all.push_back(
+        {limit_w, iteration.time_s, mean_power_w(job, iteration), pass_power_w(job.gpu, iteration.stages[1].backward)});
   }
+  return all;
+}
+
+class PowerLimit : public testing::TestWithParam<std::string> {};
+
+TEST_P(PowerLimit, LowerIsNeverFasterAndNeverDrawsMore) {
+  const std::vector<Limited> all = under_all_limits(job_on(GetParam()));
+  const auto slower = std::ranges::adjacent_find(
+      all, [](const Limited& lower, const Limited& higher) { return higher.time_s > lower.time_s * (1 + 1e-12); });
+  EXPECT_EQ(slower, all.end());
+  for (const auto power : {&Limited::power_w, &Limited::pass_power_w}) {
+    const auto hungrier = std::ranges::adjacent_find(all, [power](const Limited& lower, const Limited& higher) {
+      return lower.*power > higher.*power * (1 + kTolerance);
+    });
+    EXPECT_EQ(hungrier, all.end());
+  }
+  EXPECT_TRUE(std::ranges::all_of(
+      all, [](const Limited& limited) { return limited.pass_power_w <= limited.limit_w * (1 + kTolerance); }));
 }
 
 TEST_P(PowerLimit, OfTheDataSheetChangesNothing) {
@@ -132,15 +146,19 @@ TEST(UnderPowerLimit, LeavesWhatMemoryAndLinksLimitAsItIs) {
   EXPECT_EQ(under_power_limit(gpu, {}).time_s(), 0);
 }
 
+double sum_of(const std::vector<CostItem>& items) {
+  double sum_s = 0;
+  for (const CostItem& item : items) sum_s += item.cost.time_s();
+  return sum_s;
+}
+
 TEST(EstimateIteration, PartsAddUpUnderAPowerLimit) {
   TrainingJob job = job_on("h100-sxm");
   const IterationEstimate usual = estimate(job);
   const IterationEstimate limited = estimate_under(job, 500);
   for (std::size_t i = 0; i < limited.stages.size(); ++i) {
     const StageEstimate& stage = limited.stages[i];
-    double forward_s = 0;
-    for (const CostItem& item : stage.forward_items) forward_s += item.cost.time_s();
-    EXPECT_NEAR(forward_s, stage.forward.time_s(), 1e-9);
+    EXPECT_NEAR(sum_of(stage.forward_items), stage.forward.time_s(), 1e-9);
     EXPECT_GT(stage.backward.time_s(), usual.stages[i].backward.time_s());
     EXPECT_GT(stage.weight_gradient.time_s(), usual.stages[i].weight_gradient.time_s());
     EXPECT_LT(stage.weight_gradient.time_s(), stage.backward.time_s());
