@@ -15,4 +15,10 @@ HttpResponse error_response(int status, std::string_view code, std::string_view 
   return json_response(body, status);
 }
 
+HttpResponse error_response(const HttpError& error) {
+  HttpResponse response = error_response(error.status(), error.code(), error.what());
+  response.headers = error.headers();
+  return response;
+}
+
 }  // namespace lowgear

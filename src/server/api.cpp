@@ -24,17 +24,6 @@ struct Found {
   std::vector<std::string> captures;
 };
 
-/// The path is known, the method is not one of its own.
-class WrongMethod : public HttpError {
- public:
-  explicit WrongMethod(std::string allowed)
-      : HttpError(405, "wrong_method", fmt::format("this path takes {}", allowed)), allowed_(std::move(allowed)) {}
-  [[nodiscard]] const std::string& allowed() const { return allowed_; }
-
- private:
-  std::string allowed_;
-};
-
 Found find_route(std::string_view method, const HttpTarget& target) {
   std::string allowed;
   for (const ApiRoute& route : api_routes()) {
@@ -44,7 +33,7 @@ Found find_route(std::string_view method, const HttpTarget& target) {
     allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", route.method);
   }
   if (allowed.empty()) throw HttpError(404, "no_such_path", "there is nothing here; /openapi.json lists what there is");
-  throw WrongMethod(std::move(allowed));
+  throw HttpError(405, "wrong_method", fmt::format("this path takes {}", allowed), {{"Allow", allowed}});
 }
 
 void check_parameters(const ApiRoute& route, const HttpTarget& target) {
@@ -71,14 +60,7 @@ void check_access(const ApiRoute& route, Authenticator& authenticator, const Htt
 }
 
 HttpResponse response_to(const std::exception& error) {
-  if (const auto* wrong = dynamic_cast<const WrongMethod*>(&error)) {
-    HttpResponse response = error_response(wrong->status(), wrong->code(), wrong->what());
-    response.headers.emplace_back("Allow", wrong->allowed());
-    return response;
-  }
-  if (const auto* http = dynamic_cast<const HttpError*>(&error)) {
-    return error_response(http->status(), http->code(), http->what());
-  }
+  if (const auto* http = dynamic_cast<const HttpError*>(&error)) return error_response(*http);
   if (dynamic_cast<const InputError*>(&error) != nullptr) return error_response(400, "wrong_input", error.what());
   return error_response(500, "internal", error.what());
 }

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
 namespace lowgear {
 namespace {
 
@@ -24,6 +27,16 @@ TEST(HttpErrorTest, CarriesStatusAndCode) {
   EXPECT_EQ(error.status(), 409);
   EXPECT_EQ(error.code(), "conflict");
   EXPECT_STREQ(error.what(), "somebody else has it");
+  EXPECT_TRUE(error.headers().empty());
+}
+
+TEST(HttpErrorTest, IsAnsweredWithItsHeaders) {
+  const HttpResponse response =
+      error_response(HttpError(405, "wrong_method", "this path takes GET", {{"Allow", "GET"}}));
+  EXPECT_EQ(response.status, 405);
+  EXPECT_EQ(response.text(), error_response(405, "wrong_method", "this path takes GET").text());
+  ASSERT_EQ(response.headers.size(), 1U);
+  EXPECT_EQ(response.headers.front(), std::pair(std::string("Allow"), std::string("GET")));
 }
 
 }  // namespace
