@@ -17,6 +17,11 @@ namespace {
 constexpr double kBytesPerComputation = 8192;
 constexpr double kGib = 1024.0 * 1024 * 1024;
 
+double computations_of(int ranks, int microbatches, int chunks) {
+  constexpr double kComputationsEach = 2;
+  return static_cast<double>(ranks) * microbatches * chunks * kComputationsEach;
+}
+
 std::optional<std::uint64_t> available_on_machine() {
   std::ifstream file("/proc/meminfo");
   std::string key;
@@ -47,17 +52,17 @@ std::optional<std::uint64_t> available_memory_bytes() {
   return machine ? machine : group;
 }
 
-double planning_memory_bytes(double computations) { return computations * kBytesPerComputation; }
+double planning_memory_bytes(int ranks, int microbatches, int chunks) {
+  return computations_of(ranks, microbatches, chunks) * kBytesPerComputation;
+}
 
 void require_planning_memory(int ranks, int microbatches, int chunks, std::optional<std::uint64_t> available_bytes) {
-  constexpr double kComputationsEach = 2;
-  const double computations = static_cast<double>(ranks) * microbatches * chunks * kComputationsEach;
-  const double needed = planning_memory_bytes(computations);
+  const double needed = planning_memory_bytes(ranks, microbatches, chunks);
   if (!available_bytes || needed <= static_cast<double>(*available_bytes)) return;
   throw InputError(fmt::format(
       "{} stages x {} microbatches are {:.3g} computations, which take about {:.3g} GiB to plan, and {:.3g} "
       "GiB are available: plan fewer stages or microbatches",
-      static_cast<double>(ranks) * chunks, microbatches, computations, needed / kGib,
+      static_cast<double>(ranks) * chunks, microbatches, computations_of(ranks, microbatches, chunks), needed / kGib,
       static_cast<double>(*available_bytes) / kGib));
 }
 

@@ -10,11 +10,10 @@ namespace lowgear {
 /// Empty when the system does not say.
 [[nodiscard]] std::optional<std::uint64_t> available_memory_bytes();
 
-/// What `lowgear plan` takes for so many computations, rounded up.
-[[nodiscard]] double planning_memory_bytes(double computations);
+/// What planning `ranks` x `microbatches` x `chunks` takes, rounded up.
+[[nodiscard]] double planning_memory_bytes(int ranks, int microbatches, int chunks);
 
-/// Throws InputError with the estimate when planning for `ranks` x `microbatches` x `chunks` microbatches would not fit
-/// into `available_bytes` (unknown: not checked).
+/// Throws InputError with the estimate when that would not fit into `available_bytes` (unknown: not checked).
 void require_planning_memory(int ranks, int microbatches, int chunks, std::optional<std::uint64_t> available_bytes);
 
 }  // namespace lowgear

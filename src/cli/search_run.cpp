@@ -48,9 +48,7 @@ std::size_t planning_threads(const SearchRequest& request, std::span<const Searc
     apply(result.layout, job);
     const auto microbatches = static_cast<int>(job.microbatches());
     require_planning_memory(job.parallel.pp, microbatches, job.parallel.virtual_stages, available);
-    constexpr double kPasses = 2;
-    most =
-        std::max(most, planning_memory_bytes(kPasses * microbatches * job.parallel.pp * job.parallel.virtual_stages));
+    most = std::max(most, planning_memory_bytes(job.parallel.pp, microbatches, job.parallel.virtual_stages));
   }
   const auto threads = static_cast<double>(request.threads);
   return static_cast<std::size_t>(available ? std::clamp(static_cast<double>(*available) / most, 1.0, threads)
