@@ -211,10 +211,6 @@ double limit_power(const GpuModel& gpu, WorkCost& pass, std::vector<CostItem>& i
   return cores;
 }
 
-bool has_own_power_limit(const GpuModel& gpu) {
-  return gpu.power.kernel_limit_w > 0 && gpu.power.kernel_limit_w != gpu.power.limit_w;
-}
-
 double passes_s(const std::vector<StageEstimate>& stages) {
   double sum_s = 0;
   for (const StageEstimate& stage : stages) sum_s += stage.forward.time_s() + stage.backward.time_s();
@@ -368,16 +364,14 @@ std::vector<std::string> notes_on(const TrainingJob& job, const std::vector<Stag
                                 job.parallel.tp, job.cluster.gpus_per_node));
   }
   double waiting_s = 0;
-  double passes_s = 0;
   for (const StageEstimate& stage : stages) {
     waiting_s += item_s(stage.forward_items, WorkPart::host) + item_s(stage.backward_items, WorkPart::host);
-    passes_s += (stage.forward + stage.backward).time_s();
   }
-  if (waiting_s > kNotableShare * passes_s) {
+  if (waiting_s > kNotableShare * passes_s(stages)) {
     notes.push_back(
         fmt::format("{:.0f} % of a microbatch's time the GPU waits for the host, which issues kernels more slowly than "
                     "they run; larger microbatches, fewer tp ranks or CUDA graphs help",
-                    100 * waiting_s / passes_s));
+                    100 * waiting_s / passes_s(stages)));
   }
   if (job.model.experts) notes.emplace_back("experts are taken to get equal shares of the tokens");
   return notes;

@@ -108,10 +108,14 @@ double WorkEnergy::sustained_clock_mhz(double limit_w) const {
 
 TimedEnergy WorkEnergy::at_power_limit(double limit_w) const { return at_clock(sustained_clock_mhz(limit_w)); }
 
+bool has_own_power_limit(const GpuModel& gpu) {
+  return gpu.power.kernel_limit_w > 0 && gpu.power.kernel_limit_w != gpu.power.limit_w;
+}
+
 WorkCost under_power_limit(const GpuModel& gpu, const WorkCost& work) {
+  if (!has_own_power_limit(gpu) || !(work.time_s() > 0)) return work;
   const double measured_w = gpu.power.kernel_limit_w;
   const double limit_w = gpu.power.limit_w;
-  if (!(measured_w > 0) || measured_w == limit_w || !(work.time_s() > 0)) return work;
   const WorkEnergy measured = WorkEnergy::measured_under(measured_w, gpu, work);
   const double slowdown = measured.sustained_clock_mhz() / measured.sustained_clock_mhz(limit_w);
   WorkCost limited = work;

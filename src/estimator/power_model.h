@@ -8,6 +8,9 @@ namespace lowgear {
 /// Core voltage at a clock as a share of that at the highest: at its floor up to the knee, then a line.
 [[nodiscard]] double relative_voltage(const GpuModel& gpu, double clock_mhz);
 
+/// Whether its power limit is not the one that its kernels were measured under.
+[[nodiscard]] bool has_own_power_limit(const GpuModel& gpu);
+
 /// Work whose times were measured under the limit that its kernels were measured under (GpuPowerModel), as it runs
 /// under the limit that the GPU has: what the multiprocessors limit takes longer or shorter by as much as the clock
 /// that the GPU sustains is lower or higher. Its error stays the same share of its time.
