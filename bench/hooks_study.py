@@ -14,9 +14,7 @@ hooks on, each with its smallest and largest.
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
@@ -24,9 +22,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "examples"))
 from simulated_machine import Machine  # noqa: E402
+from training_runs import train, without_gpus  # noqa: E402
 
 REACH = 0.005
-WARM_UP_STEPS = 3
 CLOCK_MHZ = 1410  # an A100's highest
 JOB = """
 model: {vocabulary: 256, hidden: 256, layers: 4, heads: 4}
@@ -47,21 +45,14 @@ class Study:
     def step_time_s(self, hooks):
         """The median step time of a run."""
         self.runs += 1
-        metrics = self.folder / f"{self.runs}.jsonl"
-        command = [self.lowgear, "train", str(self.folder / "job.yaml"), "--steps", str(self.steps), "--json",
-                   "--metrics", str(metrics)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+        options, environment = [], without_gpus(self.folder)
         if hooks:
             sweep = {"clocks_mhz": [CLOCK_MHZ], "settle_iterations": 0, "iterations": self.steps}
-            command += ["--recording", str(self.folder / f"recording-{self.runs}"),
-                        "--set", f"energy.profile={json.dumps(sweep)}"]
-        else:
-            environment["LOWGEAR_NVML"] = str(self.folder / "none")
-            environment["LOWGEAR_AGENT_SOCKET"] = str(self.folder / "none")
-        result = subprocess.run(command, env=environment, capture_output=True, text=True)
-        if result.returncode != 0:
-            raise SystemExit(result.stderr)
-        steps = [json.loads(line) for line in metrics.read_text().splitlines()][WARM_UP_STEPS:]
+            options = ["--recording", str(self.folder / f"recording-{self.runs}"),
+                       "--set", f"energy.profile={json.dumps(sweep)}"]
+            environment = {}
+        steps = train(self.lowgear, self.folder / "job.yaml", self.steps, self.folder / f"{self.runs}.jsonl", options,
+                      environment)
         if any(("energy_j" in step) != hooks for step in steps):
             raise SystemExit("a run measured energy without hooks, or none with them")
         return statistics.median(step["time_s"] for step in steps)

@@ -13,36 +13,22 @@ import csv
 import json
 import os
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections import defaultdict
 from pathlib import Path
 
+from training_runs import WARM_UP_STEPS, train, without_gpus
+
 ROOT = Path(__file__).resolve().parent.parent
 REACH = 1.10
-STAGES, MICROBATCHES, WARM_UP_STEPS = 4, 8, 3
+STAGES, MICROBATCHES = 4, 8
 JOB = f"""
 model: {{vocabulary: 512, hidden: 384, layers: 8, heads: 6}}
 data: {{synthetic_tokens: 200000, sequence_length: 128}}
 parallel: {{pp: {STAGES}}}
 microbatches: {MICROBATCHES}
 """
-
-
-def train(lowgear, folder, steps):
-    """Times of the steps, and the folder of the recording."""
-    (folder / "job.yaml").write_text(JOB)
-    nothing = str(folder / "none")
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "LOWGEAR_NVML": nothing,
-                   "LOWGEAR_AGENT_SOCKET": nothing}
-    command = [lowgear, "train", str(folder / "job.yaml"), "--steps", str(steps), "--json", "--metrics",
-               str(folder / "metrics.jsonl"), "--recording", str(folder / "recording")]
-    result = subprocess.run(command, env=environment, capture_output=True, text=True)
-    if result.returncode != 0:
-        raise SystemExit(result.stderr)
-    steps_of_run = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [step["time_s"] for step in steps_of_run][WARM_UP_STEPS:], folder / "recording"
 
 
 def read_units(recording):
@@ -58,7 +44,10 @@ def read_units(recording):
 
 def measure(lowgear, folder, steps):
     """Step, pipeline and ideal in seconds."""
-    step_times_s, recording = train(lowgear, folder, steps)
+    (folder / "job.yaml").write_text(JOB)
+    recording = folder / "recording"
+    run = train(lowgear, folder / "job.yaml", steps, folder / "metrics.jsonl", ["--recording", str(recording)],
+                without_gpus(folder))
     durations_s, spans = defaultdict(list), defaultdict(lambda: [float("inf"), 0.0])
     for stage, instruction, iteration, begin_s, end_s in read_units(recording):
         durations_s[stage, instruction].append(end_s - begin_s)
@@ -67,7 +56,7 @@ def measure(lowgear, folder, steps):
     slowest_s = max(sum(statistics.median(durations_s[stage, kind]) for kind in ("forward", "backward"))
                     for stage in range(STAGES))
     pipeline_s = statistics.median(end_s - begin_s for begin_s, end_s in spans.values())
-    return statistics.median(step_times_s), pipeline_s, (MICROBATCHES + STAGES - 1) * slowest_s
+    return statistics.median(step["time_s"] for step in run), pipeline_s, (MICROBATCHES + STAGES - 1) * slowest_s
 
 
 def main():

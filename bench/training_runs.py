@@ -1,0 +1,22 @@
+"""Runs of `lowgear train` whose steps are studied: on one thread a rank."""
+
+import json
+import os
+import subprocess
+
+WARM_UP_STEPS = 3
+
+
+def without_gpus(folder):
+    """An environment in which ranks find neither an agent nor a GPU."""
+    return {"LOWGEAR_NVML": str(folder / "none"), "LOWGEAR_AGENT_SOCKET": str(folder / "none")}
+
+
+def train(lowgear, job, steps, metrics, options=(), environment=None):
+    """What the run wrote of each of its steps behind the warm-up. Ends the study when the run fails."""
+    command = [lowgear, "train", str(job), "--steps", str(steps), "--json", "--metrics", str(metrics), *options]
+    surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **(environment or {})}
+    result = subprocess.run(command, env=surroundings, capture_output=True, text=True)
+    if result.returncode != 0:
+        raise SystemExit(result.stderr)
+    return [json.loads(line) for line in metrics.read_text().splitlines()][WARM_UP_STEPS:]
