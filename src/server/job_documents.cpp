@@ -53,7 +53,7 @@ JobSnapshot Job::snapshot() const {
                        .ranks = ranks_.size(),
                        .registered = ranks_.registered(),
                        .plan_version = plan_version(),
-                       .slowdown_allowed_ratio = (slowdown_pct_ + guard_pct_) / 100,
+                       .slowdown_allowed_ratio = guard_limit_pct() / 100,
                        .planned_step_s = {},
                        .planned_step_j = {},
                        .baseline = {},

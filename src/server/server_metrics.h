@@ -65,7 +65,7 @@ struct JobSnapshot {
   int ranks = 0;
   int registered = 0;
   int plan_version = 0;
-  double slowdown_allowed_ratio = 0;  ///< of settings, 0.02 for 2 %; the guard
+  double slowdown_allowed_ratio = 0;  ///< by the guard, signals included; 0.02 for 2 %
   std::optional<double> planned_step_s;
   std::optional<double> planned_step_j;
   /// Measured at full clocks; without it nothing is said to be saved.

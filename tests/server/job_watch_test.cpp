@@ -39,6 +39,14 @@ TEST_F(JobWatch, FollowsASignalAndBack) {
   EXPECT_THAT(training.reasons("signal"), testing::ElementsAre("carbon is high", "carbon is low"));
 }
 
+TEST_F(JobWatch, AllowsInItsMetricsWhatTheGuardAllows) {
+  train_until_running();
+  EXPECT_DOUBLE_EQ(training.job().snapshot().slowdown_allowed_ratio, 0.02);
+  training.job().set_signal(10, "carbon is high", training.now_s());
+  EXPECT_DOUBLE_EQ(training.job().snapshot().slowdown_allowed_ratio, 0.12);
+  EXPECT_EQ(training.job().summary()["guard_limit_pct"], 12);
+}
+
 TEST_F(JobWatch, MeasuresTheProfileAgainWhenAllRanksDrift) {
   train_until_running();
   const double usual_s = training.time_s();
