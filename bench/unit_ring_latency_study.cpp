@@ -50,6 +50,7 @@ class NotingWriter final : public GpuWriter {
   void reset_memory_clocks() override {}
   void set_power_limit_w(double) override {}
   void set_persistence_mode(bool) override {}
+  void suspend() noexcept override {}
   void restore() noexcept override {}
   [[nodiscard]] GpuWriterStatus status() const override { return {}; }
 

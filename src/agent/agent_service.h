@@ -82,7 +82,7 @@ struct LeaseStatus {
   std::string job;
   std::uint32_t rank = 0;
   bool has_plan = false;
-  bool suspended = false;  ///< no unit came for longer than the limit: clocks are at their default meanwhile
+  bool suspended = false;  ///< no unit came for longer than the limit: the SM clock goes to its default meanwhile
   double age_s = 0;
   std::uint64_t units = 0;  ///< unit starts seen
   std::uint64_t lost = 0;   ///< events overwritten before they were read

@@ -52,7 +52,9 @@ void ClockGovernor::require_own() const {
 
 bool ClockGovernor::follow(int clock_mhz) {
   if (status_.clock_state == ClockState::foreign) return false;
-  if (status_.requested_min_mhz == clock_mhz && status_.requested_max_mhz == clock_mhz) return false;
+  // After a call that failed it is not known what the GPU runs at.
+  const bool known = status_.clock_state != ClockState::failed;
+  if (known && status_.requested_min_mhz == clock_mhz && status_.requested_max_mhz == clock_mhz) return false;
   if (retry_at_ && options_.now() < *retry_at_) return false;
   try {
     lock_sm_clocks(clock_mhz, clock_mhz);
@@ -101,6 +103,30 @@ void ClockGovernor::set_persistence_mode(bool enabled) {
   require_own();
   write(enabled ? "enable persistence mode" : "disable persistence mode",
         [&] { control_->set_persistence_mode(enabled); });
+}
+
+bool ClockGovernor::may_hold_sm_clock() const {
+  if (status_.clock_state == ClockState::foreign) return false;
+  if (!options_.dry_run && !journal_->changed(control_->gpu().identity().uuid)) return false;
+  return status_.requested_max_mhz || status_.clock_state == ClockState::failed;
+}
+
+void ClockGovernor::suspend() noexcept {
+  try {
+    if (!may_hold_sm_clock()) return;
+    write("reset SM clocks", [&] {
+      try {
+        control_->reset_sm_clocks();
+      } catch (const GpuError& error) {
+        if (error.code() != GpuErrorCode::not_supported) throw;  // such a GPU holds no clock
+      }
+    });
+    status_.requested_min_mhz.reset();
+    status_.requested_max_mhz.reset();
+    retry_at_.reset();
+  } catch (const std::exception& error) {
+    status_.problem = error.what();
+  }
 }
 
 void ClockGovernor::restore() noexcept {

@@ -39,6 +39,7 @@ class ClockGovernor final : public GpuWriter {
   void reset_memory_clocks() override;
   void set_power_limit_w(double power_limit_w) override;
   void set_persistence_mode(bool enabled) override;
+  void suspend() noexcept override;
   void restore() noexcept override;
   void observe(const GpuReading& reading) override;
   [[nodiscard]] GpuWriterStatus status() const override { return status_; }
@@ -49,6 +50,8 @@ class ClockGovernor final : public GpuWriter {
   /// Journals and writes; counts, and keeps what went wrong. Throws Error.
   void write(std::string_view what, const std::function<void()>& call);
   void require_own() const;
+  /// Whether the SM clock may be another than the driver's own choice.
+  [[nodiscard]] bool may_hold_sm_clock() const;
 
   std::unique_ptr<GpuControl> control_;
   std::shared_ptr<Journal> journal_;

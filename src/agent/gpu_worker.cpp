@@ -91,6 +91,7 @@ class GpuWorker::Loop {
   void iteration_began(std::uint32_t iteration);
   void apply_newest();
   void suspend();
+  void let_go_of_clock();
   void sleep_until_next_look();
 
   std::shared_ptr<GpuSystem> system_;
@@ -119,6 +120,7 @@ class GpuWorker::Loop {
   std::uint64_t lost_ = 0;
   std::int64_t last_unit_ns_ = 0;
   bool suspended_ = false;
+  std::optional<std::int64_t> let_go_again_ns_;  // suspended, and the driver has refused: when it is asked again
 };
 
 void GpuWorker::Loop::run() {
@@ -199,6 +201,7 @@ void GpuWorker::Loop::begin_lease(std::shared_ptr<SharedUnitRing> ring) {
   lost_ = 0;
   last_unit_ns_ = monotonic_ns();
   suspended_ = false;
+  let_go_again_ns_.reset();
   ring_->ring().state.store(static_cast<std::uint32_t>(RingState::active), std::memory_order_release);
 }
 
@@ -241,6 +244,7 @@ void GpuWorker::Loop::look_at_ring() {
   lost_ += batch.lost;
   if (batch.events == 0) {
     if (!suspended_ && now_ns - last_unit_ns_ > to_ns(options_.suspend_after)) suspend();
+    if (suspended_ && let_go_again_ns_ && now_ns >= *let_go_again_ns_) let_go_of_clock();
     return;
   }
   std::uint64_t begun = 0;
@@ -254,6 +258,7 @@ void GpuWorker::Loop::look_at_ring() {
   last_unit_ns_ = now_ns;
   if (suspended_) {
     suspended_ = false;
+    let_go_again_ns_.reset();
     ring_->ring().state.store(static_cast<std::uint32_t>(RingState::active), std::memory_order_release);
   }
   apply_newest();
@@ -289,13 +294,21 @@ void GpuWorker::Loop::suspend() {
   suspended_ = true;
   wanted_clock_mhz_.reset();
   schedule_.pause();
-  UnitRing& ring = ring_->ring();
-  ring.state.store(static_cast<std::uint32_t>(RingState::suspended), std::memory_order_release);
+  ring_->ring().state.store(static_cast<std::uint32_t>(RingState::suspended), std::memory_order_release);
+  let_go_of_clock();
+}
+
+/// Tells the client that the clock is the driver's choice once it is: a driver that refuses is asked again.
+void GpuWorker::Loop::let_go_of_clock() {
   {
     const BusyMark busy(busy_since_ns_);
-    writer_->restore();
+    writer_->suspend();
   }
-  ring.requested_clock_mhz.store(0, std::memory_order_relaxed);
+  const GpuWriterStatus writer = writer_->status();
+  const auto clock_mhz = static_cast<std::uint32_t>(writer.requested_max_mhz.value_or(0));
+  ring_->ring().requested_clock_mhz.store(clock_mhz, std::memory_order_relaxed);
+  let_go_again_ns_.reset();
+  if (writer.clock_state == ClockState::failed) let_go_again_ns_ = monotonic_ns() + to_ns(options_.retry_after);
   publish();
 }
 

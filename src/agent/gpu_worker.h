@@ -29,9 +29,9 @@ struct GpuWorkerStatus {
 };
 
 struct GpuWorkerOptions {
-  /// Without any unit for so long, clocks go back to their default until the next one.
+  /// Without any unit for so long, the SM clock goes back to its default until the next one.
   std::chrono::milliseconds suspend_after{30'000};
-  /// Between attempts to restore a GPU whose driver refused.
+  /// Between attempts to restore a GPU, or to suspend its clock, whose driver refused.
   std::chrono::milliseconds retry_after{1'000};
 };
 

@@ -36,6 +36,9 @@ class GpuWriter {
   virtual void reset_memory_clocks() = 0;
   virtual void set_power_limit_w(double power_limit_w) = 0;
   virtual void set_persistence_mode(bool enabled) = 0;
+  /// Back to the driver's own choice of the SM clock; what was asked for otherwise (power limit, memory clocks,
+  /// persistence mode) stays. Throws nothing: a failure shows in the status, which then goes on to name the clock.
+  virtual void suspend() noexcept = 0;
   /// Back to how the GPU was before the first write. Throws nothing: a failure shows in the status, and is tried again.
   virtual void restore() noexcept = 0;
   /// Is shown what the GPU does, about once a second, to notice that somebody else writes to it.

@@ -98,6 +98,55 @@ TEST_F(ClockGovernorTest, RestoresEverythingAndStrikesItOut) {
   EXPECT_EQ(gpu_.control_calls().size(), calls) << "there is nothing to restore";
 }
 
+TEST_F(ClockGovernorTest, SuspendsTheSmClockAndKeepsEverythingElse) {
+  const auto governor = make();
+  ASSERT_TRUE(governor->follow(1005));
+  governor->lock_memory_clocks(1593, 1593);
+  governor->set_power_limit_w(400);
+  governor->suspend();
+  EXPECT_EQ(gpu_.settings().max_sm_clock_mhz, FakeSettings{}.max_sm_clock_mhz);
+  EXPECT_EQ(gpu_.settings().max_memory_clock_mhz, 1593);
+  EXPECT_EQ(gpu_.settings().power_limit_w, 400);
+  EXPECT_FALSE(governor->status().requested_max_mhz);
+  EXPECT_TRUE(journal_->changed(gpu_.identity().uuid)) << "the rest is still to be put back";
+  const std::size_t calls = gpu_.control_calls().size();
+  governor->suspend();
+  EXPECT_EQ(gpu_.control_calls().size(), calls) << "no clock is locked";
+  EXPECT_TRUE(governor->follow(1005));
+  governor->restore();
+  EXPECT_EQ(gpu_.settings(), FakeSettings{});
+}
+
+TEST_F(ClockGovernorTest, NamesTheClockThatItCouldNotSuspend) {
+  const auto governor = make();
+  ASSERT_TRUE(governor->follow(1005));
+  gpu_.fail("reset_sm_clocks", GpuErrorCode::driver_error);
+  governor->suspend();
+  EXPECT_EQ(governor->status().clock_state, ClockState::failed);
+  EXPECT_EQ(governor->status().requested_max_mhz, 1005);
+  EXPECT_FALSE(governor->status().problem.empty());
+  governor->suspend();
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased);
+  EXPECT_FALSE(governor->status().requested_max_mhz);
+  EXPECT_TRUE(governor->status().problem.empty());
+}
+
+TEST_F(ClockGovernorTest, LocksAgainAfterASuspensionThatFailed) {
+  const auto governor = make();
+  ASSERT_TRUE(governor->follow(1005));
+  gpu_.fail("reset_sm_clocks", GpuErrorCode::driver_error);
+  governor->suspend();
+  EXPECT_TRUE(governor->follow(1005)) << "what the driver made of the call is not known";
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased);
+}
+
+TEST_F(ClockGovernorTest, SuspendsNothingThatItDidNotWrite) {
+  const auto governor = make();
+  governor->suspend();
+  EXPECT_TRUE(gpu_.control_calls().empty());
+  EXPECT_EQ(governor->status().clock_state, ClockState::untouched);
+}
+
 TEST_F(ClockGovernorTest, DoesNotTouchAGpuThatItNeverWroteTo) {
   const auto governor = make();
   governor->restore();
@@ -154,6 +203,7 @@ TEST_F(ClockGovernorTest, LeavesTheClocksOfSomebodyElseAlone) {
   EXPECT_THAT(governor->status().problem, HasSubstr("another program sets its clocks"));
   EXPECT_FALSE(governor->follow(1500));
   EXPECT_THROW(governor->lock_sm_clocks(345, 345), GpuBusy);
+  governor->suspend();
   EXPECT_EQ(gpu_.control_calls().size(), 1U);
   governor->restore();
   EXPECT_EQ(gpu_.settings(), FakeSettings{}) << "the lease's end puts everything back";

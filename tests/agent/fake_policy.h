@@ -42,6 +42,7 @@ class WriterLog {
   }
 
   std::atomic<int> failing_restores{0};
+  std::atomic<int> failing_suspends{0};
 
   /// Holds up the next calls of the writer until `let_go`.
   void hang() { hanging_ = true; }
@@ -65,7 +66,7 @@ class WriterLog {
   std::atomic<bool> held_{false};
 };
 
-/// Writes nothing but its log: `follow 1305`, `lock 345 1005`, `restore`.
+/// Writes nothing but its log: `follow 1305`, `lock 345 1005`, `suspend`, `restore`.
 class FakeWriter final : public GpuWriter {
  public:
   explicit FakeWriter(std::shared_ptr<WriterLog> log) : log_(std::move(log)) {}
@@ -89,6 +90,17 @@ class FakeWriter final : public GpuWriter {
     write("power " + std::to_string(static_cast<int>(power_limit_w)));
   }
   void set_persistence_mode(bool enabled) override { write(enabled ? "persistence on" : "persistence off"); }
+  void suspend() noexcept override {
+    log_->pass();
+    const bool fails = log_->failing_suspends.load() > 0;
+    if (fails) --log_->failing_suspends;
+    status_.clock_state = fails ? ClockState::failed : ClockState::leased;
+    if (!fails) {
+      status_.requested_min_mhz.reset();
+      status_.requested_max_mhz.reset();
+    }
+    log_->add(fails ? "suspend failed" : "suspend");
+  }
   void restore() noexcept override {
     log_->pass();
     const bool fails = log_->failing_restores.load() > 0;

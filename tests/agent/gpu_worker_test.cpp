@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 
 #include "agent/fake_policy.h"
@@ -105,11 +106,38 @@ TEST_F(GpuWorkerTest, SuspendsALeaseWithoutUnitsAndResumes) {
   start({.suspend_after = 5ms});
   begin_lease_with_plan();
   begin_unit(OpKind::forward);
-  ASSERT_TRUE(log_->wait_for_last("restore"));
+  ASSERT_TRUE(log_->wait_for_last("suspend"));
   ASSERT_TRUE(eventually([this] { return ring_state() == RingState::suspended; }));
+  ASSERT_TRUE(eventually([this] { return ring_->ring().requested_clock_mhz.load() == 0; }));
   ASSERT_TRUE(eventually([this] { return worker_->status().suspended; }));
   begin_unit(OpKind::backward);
   ASSERT_TRUE(log_->wait_for("follow 1500"));
+}
+
+TEST_F(GpuWorkerTest, TriesAgainToSuspendAndNamesTheClockUntilThen) {
+  log_->failing_suspends = 1'000'000;
+  start({.suspend_after = 5ms, .retry_after = 1ms});
+  begin_lease_with_plan();
+  begin_unit(OpKind::forward);
+  ASSERT_TRUE(log_->wait_for("follow 1005"));
+  ASSERT_TRUE(log_->wait_for_last("suspend failed"));
+  worker_->post([](GpuWriter&) {}).get();
+  EXPECT_EQ(ring_->ring().requested_clock_mhz.load(), 1005U) << "the GPU is still locked";
+  log_->failing_suspends = 0;
+  ASSERT_TRUE(log_->wait_for_last("suspend"));
+  ASSERT_TRUE(eventually([this] { return ring_->ring().requested_clock_mhz.load() == 0; }));
+}
+
+TEST_F(GpuWorkerTest, ASuspensionLeavesAloneWhatWasAskedForByName) {
+  start({.suspend_after = 5ms});
+  begin_lease_with_plan();
+  worker_->post([](GpuWriter& writer) { writer.set_power_limit_w(400); }).get();
+  begin_unit(OpKind::forward);
+  ASSERT_TRUE(log_->wait_for_last("suspend"));
+  begin_unit(OpKind::backward);
+  ASSERT_TRUE(log_->wait_for("follow 1500"));
+  const std::vector<std::string> calls = log_->calls();
+  EXPECT_EQ(std::ranges::count(calls, "restore"), 0);
 }
 
 TEST_F(GpuWorkerTest, TriesAgainToRestore) {
