@@ -399,6 +399,19 @@ class IsUsable(DashboardTest):
                     time.sleep(0.3)
                     self.assertLessEqual(self.browser.value("document.documentElement.scrollWidth - innerWidth"), 0)
 
+    def test_a_long_model_name_hides_no_column(self):
+        job = MockJob()
+        job.model = "Llama, 8 layers of 256, 4 heads (2 for keys), vocabulary 4096; uniform; bf16, sequences of 128; " * 2
+        self.open(self.serve([job]))
+        self.browser.wait("document.documentElement.dataset.jobs === '1'")
+        for width in (1280, 1920):
+            with self.subTest(width=width):
+                self.browser.resize(width, 780)
+                self.assertLessEqual(self.browser.value(
+                    "(() => { const cells = document.querySelectorAll('.jobs tbody td');"
+                    " const card = document.querySelector('.jobs table').parentElement.getBoundingClientRect();"
+                    " return cells[cells.length - 1].getBoundingClientRect().right - card.right; })()"), 1)
+
     def test_a_hundred_jobs_can_be_searched(self):
         self.open(self.serve(scenario("hundred")))
         self.browser.wait("document.documentElement.dataset.jobs === '100'")

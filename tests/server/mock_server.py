@@ -62,6 +62,7 @@ class MockJob:
         self.world = pp * dp * tp
         self.simulated, self.created_s = simulated, created_s or time.time() - 2.4 * iterations
         self.registered, self.reason = self.world, None
+        self.model = "llama 24x2048"
         self.settings = {"slowdown_pct": 0, "guard_pct": 2}
         self.stragglers, self.power_cap, self.silent = [], None, set()
         self.decisions, self.version, self.from_iteration, self.iterations = [], 0, 0, []
@@ -141,7 +142,7 @@ class MockJob:
             return {
                 "job": self.id, "run": f"slurm-{4700 + len(self.id)}", "name": self.name, "framework": "lowgear",
                 "state": self.state(), "reason": self.reason, "simulated": self.simulated,
-                "gpu": "NVIDIA A100-SXM4-80GB", "model": "llama 24x2048", "parallel": self.parallel, "schedule": "1f1b",
+                "gpu": "NVIDIA A100-SXM4-80GB", "model": self.model, "parallel": self.parallel, "schedule": "1f1b",
                 "microbatches": 8, "created_s": self.created_s, "finished_s": self.finished_s, "ranks": self.world,
                 "registered": self.registered, "iteration": number - 1 if number else None,
                 "plan_version": self.version,
