@@ -49,6 +49,9 @@ class LateStore final : public Store {
 class SmallPlanning final : public PlanningService {
  public:
   void submit(PlanningTask task, Done done) override { waiting_.emplace_back(std::move(task), std::move(done)); }
+  void forget(const std::string& job) override {
+    std::erase_if(waiting_, [&](const auto& entry) { return entry.first.job == job; });
+  }
   void answer(bool really) {
     for (int left = 4; left > 0 && !waiting_.empty(); --left) {
       auto [task, done] = std::move(waiting_.front());

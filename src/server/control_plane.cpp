@@ -181,6 +181,7 @@ void ControlPlane::settle(Job& job, Settled settled) {
   publish(job, changes);
   if (changes.planning) submit(std::move(*changes.planning));
   const bool new_profile = std::ranges::any_of(
+  if (job.is_over() && std::exchange(entry(job).is_planned_for, false)) environment_.planning->forget(job.id());
       changes.store.documents, [](const StoredDocument& row) { return row.key.starts_with(kProfilePrefix); });
   write(job, std::move(changes.store), std::move(settled));
   if (new_profile) share_profile(job);

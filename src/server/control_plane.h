@@ -123,6 +123,7 @@ class ControlPlane {
     bool summary_due = false;
     double summary_s = 0;  ///< when one was sent last
   };
+    bool is_planned_for = true;  ///< until it is over
 
   [[nodiscard]] Entry& entry(const Job& job) { return *entries_.at(job.id()); }
   void write(Job& job, StoreChange change, Settled settled);

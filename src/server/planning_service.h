@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 #include "server/job.h"
 
@@ -14,6 +15,8 @@ class PlanningService {
   /// Calls `done` on the server's thread: once, or twice where a preliminary answer comes first. Of the tasks of one
   /// job that wait only the newest is done; an older one that is under way may be answered behind a newer one.
   virtual void submit(PlanningTask task, Done done) = 0;
+  /// The job is over: what waits for it is dropped without an answer, and so is what was kept of it.
+  virtual void forget(const std::string& job) = 0;
 };
 
 /// The answer to a task, by a planner that was made for the task's model. Never throws: what goes wrong is in the

@@ -17,9 +17,6 @@
 namespace lowgear {
 namespace {
 
-/// Jobs whose solved pipelines are kept; the one that was planned longest ago goes first.
-constexpr std::size_t kKeptJobs = 16;
-
 PlanningAnswer answer_to(const PlanningTask& task) {
   PlanningAnswer answer;
   answer.serial = task.serial;
@@ -100,7 +97,7 @@ class Lane {
   std::jthread thread_;  ///< last: it uses everything above
 };
 
-/// The planners of all jobs, with what they have solved.
+/// The planners of jobs, with what they have solved. The job that was planned longest ago goes first.
 class Planners {
  public:
   /// Null when there is none for the task's model yet.
@@ -117,22 +114,38 @@ class Planners {
     if (auto known = find(task)) return known;
     auto planner = std::make_shared<JobPlanner>(task.model);
     const std::lock_guard lock(mutex_);
-    planners_[task.job] = {.model = task.model, .planner = planner, .used = ++uses_};
-    if (planners_.size() > kKeptJobs) {
-      planners_.erase(std::ranges::min_element(planners_, {}, [](const auto& entry) { return entry.second.used; }));
+    drop(planners_.find(task.job));
+    const std::size_t actions = action_count(task.model->schedule);
+    planners_[task.job] = {.model = task.model, .planner = planner, .actions = actions, .used = ++uses_};
+    actions_ += actions;
+    while (actions_ > kKeptActions && planners_.size() > 1) {
+      drop(std::ranges::min_element(planners_, {}, [](const auto& entry) { return entry.second.used; }));
     }
     return planner;
+  }
+
+  void forget(const std::string& job) {
+    const std::lock_guard lock(mutex_);
+    drop(planners_.find(job));
   }
 
  private:
   struct Kept {
     std::shared_ptr<const PipelineModel> model;
     std::shared_ptr<JobPlanner> planner;
+    std::size_t actions = 0;  ///< of its schedule
     std::uint64_t used = 0;
   };
 
+  void drop(std::map<std::string, Kept>::iterator entry) {
+    if (entry == planners_.end()) return;
+    actions_ -= entry->second.actions;
+    planners_.erase(entry);
+  }
+
   std::mutex mutex_;
   std::map<std::string, Kept> planners_;
+  std::size_t actions_ = 0;  ///< of all
   std::uint64_t uses_ = 0;
 };
 
@@ -165,16 +178,22 @@ class PlanningThreads::Impl {
 
   void submit(PlanningTask task, Done done) {
     if (task.kind == PlanningTask::Kind::plan && task.quick_first) {
-      thorough(task).drop(task.job);  // it is out of date
+      thorough(task.job).drop(task.job);  // it is out of date
       return quick_->submit(std::move(task), std::move(done));
     }
-    Lane& lane = thorough(task);
+    Lane& lane = thorough(task.job);
     lane.submit(std::move(task), std::move(done));
   }
 
+  void forget(const std::string& job) {
+    quick_->drop(job);
+    thorough(job).drop(job);
+    planners_.forget(job);
+  }
+
  private:
-  [[nodiscard]] Lane& thorough(const PlanningTask& task) {
-    return *thorough_[std::hash<std::string>{}(task.job) % thorough_.size()];
+  [[nodiscard]] Lane& thorough(const std::string& job) {
+    return *thorough_[std::hash<std::string>{}(job) % thorough_.size()];
   }
 
   void give(const Done& done, PlanningAnswer answer) const {
@@ -191,7 +210,7 @@ class PlanningThreads::Impl {
       }
     } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the thorough plan fails alike, and says so
     }
-    Lane& lane = thorough(task);
+    Lane& lane = thorough(task.job);
     lane.submit(std::move(task), std::move(done));
   }
 
@@ -215,5 +234,7 @@ PlanningThreads::PlanningThreads(int threads, std::function<void(std::function<v
 PlanningThreads::~PlanningThreads() = default;
 
 void PlanningThreads::submit(PlanningTask task, Done done) { impl_->submit(std::move(task), std::move(done)); }
+
+void PlanningThreads::forget(const std::string& job) { impl_->forget(job); }
 
 }  // namespace lowgear

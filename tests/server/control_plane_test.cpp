@@ -257,9 +257,12 @@ TEST_F(ControlPlaneTest, EndsAJobOfWhichNobodyIsHeard) {
   now_s += 99;
   plane.tick();
   EXPECT_FALSE(job.is_over());
+  EXPECT_TRUE(planning.forgotten.empty());
   now_s += 2;
   plane.tick();
   EXPECT_TRUE(job.is_over());
+  plane.tick();
+  EXPECT_THAT(planning.forgotten, testing::ElementsAre(job.id()));
 }
 
 TEST_F(ControlPlaneTest, SurvivesAClockThatGoesBack) {

@@ -189,6 +189,34 @@ TEST(PlanningThreads, DoTheNewestOfAJobsTasks) {
   EXPECT_LT(serials.size(), 50U);
 }
 
+/// Whether a straggler that is new gets a preliminary plan: that takes what was solved for the job before.
+bool has_quick_plan(TestLoop& loop, PlanningThreads& threads, const std::string& job, double factor,
+                    const std::shared_ptr<const PipelineModel>& of) {
+  PlanningTask straggler = task(job, 2, of);
+  straggler.conditions.slow = {{.replica = 0, .rank = 1, .factor = factor}};
+  straggler.quick_first = true;
+  std::vector<bool> preliminary;
+  threads.submit(std::move(straggler),
+                 [&](const PlanningAnswer& answer) { preliminary.push_back(answer.preliminary); });
+  EXPECT_TRUE(loop.run_until([&] { return !preliminary.empty() && !preliminary.back(); }));
+  return preliminary.size() == 2;
+}
+
+TEST(PlanningThreads, KeepWhatWasSolvedForManyJobsUntilTheyAreOver) {
+  TestLoop loop;
+  PlanningThreads threads(2, loop.post());
+  const auto of = model(4, 2, 6);
+  int planned = 0;
+  for (int job = 0; job < 40; ++job) {
+    threads.submit(task(std::to_string(job), 1, of), [&](const PlanningAnswer&) { ++planned; });
+  }
+  ASSERT_TRUE(loop.run_until([&] { return planned == 40; }));
+  EXPECT_TRUE(has_quick_plan(loop, threads, "0", 1.3, of));
+  EXPECT_TRUE(has_quick_plan(loop, threads, "39", 1.3, of));
+  threads.forget("39");
+  EXPECT_FALSE(has_quick_plan(loop, threads, "39", 1.4, of));
+}
+
 TEST(PlanningThreads, EndWhileTasksWait) {
   TestLoop loop;
   const auto of = model(4, 1, 6);

@@ -50,6 +50,7 @@ class HeldStore final : public Store {
 class HeldPlanning final : public PlanningService {
  public:
   void submit(PlanningTask task, Done done) override { tasks.emplace_back(std::move(task), std::move(done)); }
+  void forget(const std::string& job) override { forgotten.push_back(job); }
   /// Answers all with what a planner says to them.
   void plan() {
     while (!tasks.empty()) {
@@ -61,6 +62,7 @@ class HeldPlanning final : public PlanningService {
   }
 
   std::deque<std::pair<PlanningTask, Done>> tasks;
+  std::vector<std::string> forgotten;  ///< jobs
 };
 
 class HeldStream final : public EventStream {
