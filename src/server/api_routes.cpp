@@ -186,6 +186,11 @@ void put_signal(ApiCall& call) {
   call.control_plane.put_signal(name, call.body(), call.answer_when_stored({{"signal", name}}));
 }
 
+void delete_signal(ApiCall& call) {
+  const std::string& name = call.captures.at(0);
+  call.control_plane.remove_signal(name, call.answer_when_stored({{"signal", name}}));
+}
+
 // What tells nothing about jobs.
 
 void show_health(ApiCall& call) {
@@ -227,6 +232,7 @@ std::span<const ApiRoute> api_routes() {
       {"POST", "/v1/jobs/{}/settings", admins, {}, set_settings},
       {"DELETE", "/v1/jobs/{}", admins, {}, delete_job},
       {"PUT", "/v1/signals/{}", admins, {}, put_signal},
+      {"DELETE", "/v1/signals/{}", admins, {}, delete_signal},
       {"GET", "/healthz", anybody, {}, show_health},
       {"GET", "/openapi.json", anybody, {}, show_openapi},
       {"GET", "/metrics", readers, {}, show_metrics},

@@ -59,7 +59,8 @@ StoreChange needed_if_refused(const StoreChange& change) {
                    .plans = change.plans,
                    .cells = change.cells,
                    .decisions = change.decisions,
-                   .documents = change.documents};
+                   .documents = change.documents,
+                   .removed_documents = {}};
   for (const StoredReports& reports : change.reports) {
     kept.reports.push_back({.job = reports.job, .rank = reports.rank, .document = {}});
   }
@@ -180,8 +181,8 @@ void ControlPlane::settle(Job& job, Settled settled) {
   JobChanges changes = job.take_changes();
   publish(job, changes);
   if (changes.planning) submit(std::move(*changes.planning));
-  const bool new_profile = std::ranges::any_of(
   if (job.is_over() && std::exchange(entry(job).is_planned_for, false)) environment_.planning->forget(job.id());
+  const bool new_profile = std::ranges::any_of(
       changes.store.documents, [](const StoredDocument& row) { return row.key.starts_with(kProfilePrefix); });
   write(job, std::move(changes.store), std::move(settled));
   if (new_profile) share_profile(job);
@@ -311,12 +312,35 @@ void ControlPlane::read_decisions(const Job& job, std::int64_t after, int limit,
 }
 
 void ControlPlane::put_signal(const std::string& name, const JsonView& body, Settled settled) {
-  Signal signal{body.json().dump(), read_signal(name, body), {}};
+  auto signal = std::make_shared<Signal>(Signal{body.json().dump(), read_signal(name, body), {}});
   StoreChange change;
-  change.documents.push_back({std::string(kSignalPrefix) + name, signal.document});
-  signals_.insert_or_assign(name, std::move(signal));
-  follow_signals();
-  environment_.store->write(std::move(change), std::move(settled));
+  change.documents.push_back({std::string(kSignalPrefix) + name, signal->document});
+  write_signals(
+      std::move(change), [this, name, signal] { signals_.insert_or_assign(name, std::move(*signal)); },
+      std::move(settled));
+}
+
+void ControlPlane::remove_signal(const std::string& name, Settled settled) {
+  if (!signals_.contains(name)) {
+    throw HttpError(404, "no_such_signal",
+                    fmt::format("there is no signal {}; GET /v1/signals lists them", quote(name)));
+  }
+  StoreChange change;
+  change.removed_documents.push_back(std::string(kSignalPrefix) + name);
+  write_signals(
+      std::move(change), [this, name] { signals_.erase(name); }, std::move(settled));
+}
+
+void ControlPlane::write_signals(StoreChange change, std::function<void()> committed, Settled settled) {
+  environment_.store->write(
+      std::move(change), [this, committed = std::move(committed), settled = std::move(settled)](StoreOutcome outcome) {
+        note_disk(outcome);
+        if (outcome == StoreOutcome::committed) {
+          committed();
+          follow_signals();
+        }
+        if (settled) settled(outcome);
+      });
 }
 
 Json ControlPlane::signals_json() const {

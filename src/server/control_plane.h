@@ -72,7 +72,10 @@ class ControlPlane {
   /// Throws HttpError 409 when the run is known with another specification, 503 when there is no room, and InputError.
   [[nodiscard]] Registered register_job(const JobSpec& spec);
   [[nodiscard]] RankRegistration register_rank(Job& job, const RankSpec& rank);
+  /// Jobs follow the signal once it is on disk. Throws InputError.
   void put_signal(const std::string& name, const JsonView& body, Settled settled);
+  /// Jobs follow it no more once that is on disk. Throws HttpError 404 when there is no such signal.
+  void remove_signal(const std::string& name, Settled settled);
   [[nodiscard]] Json signals_json() const;
 
   /// Carries out what calls on the job have brought about. To be called behind each of them.
@@ -120,10 +123,10 @@ class ControlPlane {
     double retry_s = 0;          ///< when what was refused is written again, whoever asks
     double retry_period_s = 0;
     std::vector<Waiter> waiters;
+    bool is_planned_for = true;  ///< until it is over
     bool summary_due = false;
     double summary_s = 0;  ///< when one was sent last
   };
-    bool is_planned_for = true;  ///< until it is over
 
   [[nodiscard]] Entry& entry(const Job& job) { return *entries_.at(job.id()); }
   void write(Job& job, StoreChange change, Settled settled);
@@ -135,6 +138,7 @@ class ControlPlane {
   void submit(PlanningTask task);
   void share_profile(const Job& job);
   void follow_signals();
+  void write_signals(StoreChange change, std::function<void()> committed, Settled settled);
   void forget_old_jobs();
   void log(std::string_view text) const;
 

@@ -46,6 +46,7 @@ std::size_t bytes_of(const StoreChange& change) {
   add(change.cells);
   add(change.decisions);
   add(change.documents);
+  for (const std::string& key : change.removed_documents) bytes += kRowBytes + key.size();
   return bytes;
 }
 

@@ -74,10 +74,11 @@ struct StoreChange {
   std::vector<StoredCells> cells;
   std::vector<StoredDecision> decisions;
   std::vector<StoredDocument> documents;
+  std::vector<std::string> removed_documents;  ///< their keys
 
   [[nodiscard]] bool empty() const {
     return jobs.empty() && ranks.empty() && reports.empty() && plans.empty() && cells.empty() && decisions.empty() &&
-           documents.empty();
+           documents.empty() && removed_documents.empty();
   }
 };
 

@@ -23,6 +23,7 @@ StoreTables::StoreTables(Database& database, const StoreRetention& retention)
       put_cells_(database, "REPLACE INTO cells (job, rank, plan_version, document) VALUES (?1, ?2, ?3, ?4)"),
       put_decision_(database, "REPLACE INTO decisions (job, id, time_s, document) VALUES (?1, ?2, ?3, ?4)"),
       put_document_(database, "REPLACE INTO documents (key, document) VALUES (?1, ?2)"),
+      remove_document_(database, "DELETE FROM documents WHERE key = ?1"),
       drop_reports_(database, "DELETE FROM reports WHERE job = ?1 AND first_iteration <= ?2 AND last_iteration <= ?2"),
       drop_plans_(database, "DELETE FROM plans WHERE job = ?1 AND version <= ?2"),
       select_jobs_(database,
@@ -82,6 +83,7 @@ void StoreTables::put(const StoreChange& change) {
     put_decision_.execute(decision.job, decision.id, decision.time_s, decision.document);
   }
   for (const StoredDocument& document : change.documents) put_document_.execute(document.key, document.document);
+  for (const std::string& key : change.removed_documents) remove_document_.execute(key);
 }
 
 void StoreTables::load_jobs(StoreContents& contents) {

@@ -51,6 +51,7 @@ class StoreTables {
   Statement put_cells_;
   Statement put_decision_;
   Statement put_document_;
+  Statement remove_document_;
   Statement drop_reports_;
   Statement drop_plans_;
   Statement select_jobs_;

@@ -87,6 +87,8 @@ class Life(ServerTest):
         ranks.train_until(lambda: any("carbon" in reason for reason in ranks.reasons("signal")), "a signal is followed")
         ranks.train(5)
         self.show_all(ranks)
+        self.ok("DELETE", "/v1/signals/carbon")
+        self.assertEqual(self.ok("GET", "/v1/signals")["signals"], [])
 
         for rank in range(ranks.pp):
             self.assertEqual(ranks.summary()["state"], "running")

@@ -295,6 +295,34 @@ TEST_F(ControlPlaneTest, FollowsASignalAndSaysSo) {
   EXPECT_THROW(plane.put_signal("x", JsonView(wrong, "body"), {}), InputError);
 }
 
+TEST_F(ControlPlaneTest, FollowsNoSignalThatIsNotStored) {
+  running_job();
+  const Json body = Json::parse(R"({"points":[[0,500],[4e9,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
+  std::optional<StoreOutcome> outcome;
+  plane.put_signal("carbon", JsonView(body, "body"), into(outcome));
+  EXPECT_TRUE(plane.signals_json()["signals"].empty());
+  store.answer_all(StoreOutcome::disk_full);
+  EXPECT_EQ(outcome, StoreOutcome::disk_full);
+  EXPECT_TRUE(plane.signals_json()["signals"].empty());
+  EXPECT_TRUE(plane.disk_full());
+}
+
+TEST_F(ControlPlaneTest, RemovesASignalOnceThatIsStored) {
+  Job& job = running_job();
+  const Json body = Json::parse(R"({"points":[[0,500],[4e9,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
+  EXPECT_THROW(plane.remove_signal("carbon", {}), HttpError);
+  plane.put_signal("carbon", JsonView(body, "body"), {});
+  store.answer_all(StoreOutcome::committed);
+  std::optional<StoreOutcome> outcome;
+  plane.remove_signal("carbon", into(outcome));
+  EXPECT_EQ(plane.signals_json()["signals"].size(), 1);
+  EXPECT_EQ(job.summary()["guard_limit_pct"], 12);
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_EQ(outcome, StoreOutcome::committed);
+  EXPECT_TRUE(plane.signals_json()["signals"].empty());
+  EXPECT_EQ(job.summary()["guard_limit_pct"], 2);
+}
+
 TEST_F(ControlPlaneTest, AnswersForAJobThatWasForgottenMeanwhile) {
   Job& job = running_job();
   std::optional<StoreOutcome> outcome;

@@ -97,6 +97,19 @@ TEST_F(SqliteStoreTest, KeepsEverythingOfAChange) {
   EXPECT_EQ(contents.documents[0].key, "profile/a");
 }
 
+TEST_F(SqliteStoreTest, RemovesDocuments) {
+  open();
+  StoreChange change;
+  change.documents = {{"signal/a", "a"}, {"signal/b", "b"}};
+  EXPECT_EQ(write(change), StoreOutcome::committed);
+  StoreChange removal;
+  removal.removed_documents = {"signal/a", "signal/never"};
+  EXPECT_EQ(write(removal), StoreOutcome::committed);
+  const StoreContents contents = open().load();
+  ASSERT_THAT(contents.documents, SizeIs(1));
+  EXPECT_EQ(contents.documents[0].key, "signal/b");
+}
+
 TEST_F(SqliteStoreTest, ReplacesRowsOfTheSameKey) {
   open();
   StoreChange change;
