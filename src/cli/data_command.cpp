@@ -42,7 +42,6 @@ constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
     {name(Action::show), "--first"},
 });
 
-constexpr auto kTokenTypes = std::to_array<TokenType>({TokenType::uint16, TokenType::uint32});
 constexpr auto kTokenTypeNames = std::to_array<std::string_view>({"uint16", "uint32"});
 
 /// Every id that a file can hold.

@@ -21,16 +21,16 @@ void require_range(std::string_view what, std::int64_t value, std::int64_t high)
   throw InputError(fmt::format("{} is {}; give 1 to {}", what, value, high));
 }
 
-std::int64_t count_windows(const TokenView& tokens, const BatchSamplerOptions& options) {
+std::int64_t count_windows(const TokenText& text, const BatchSamplerOptions& options) {
   require_range("the sequence length", options.sequence_length, kMaxSequenceLength);
   require_range("the global batch", options.global_batch, kMaxGlobalBatch);
-  if (tokens.token_count() <= options.sequence_length) {
-    throw_input_error({tokens.source(), 0, 0},
-                      fmt::format("{} tokens are too few for a sequence of {} and its last target",
-                                  tokens.token_count(), options.sequence_length),
+  if (text.token_count() <= options.sequence_length) {
+    throw_input_error({text.source(), 0, 0},
+                      fmt::format("{} tokens are too few for a sequence of {} and its last target", text.token_count(),
+                                  options.sequence_length),
                       "take shorter sequences or a longer text");
   }
-  return (tokens.token_count() - 1) / options.sequence_length;
+  return (text.token_count() - 1) / options.sequence_length;
 }
 
 }  // namespace
@@ -57,8 +57,8 @@ BatchSlice microbatch_slice(std::int64_t global_batch, const MicrobatchPlace& pl
   return {.first = part * count, .count = count};
 }
 
-BatchSampler::BatchSampler(TokenView tokens, BatchSamplerOptions options)
-    : tokens_(std::move(tokens)), options_(options), windows_(count_windows(tokens_, options)) {}
+BatchSampler::BatchSampler(TokenText text, BatchSamplerOptions options)
+    : text_(std::move(text)), options_(options), windows_(count_windows(text_, options)) {}
 
 std::int64_t BatchSampler::first_sample(std::int64_t step) const {
   if (step < 0 || step > std::numeric_limits<std::int64_t>::max() / options_.global_batch - 1) {
@@ -87,7 +87,7 @@ void BatchSampler::read(std::int64_t step, const BatchSlice& slice, std::span<st
   }
   for (std::int64_t i = 0; i < slice.count; ++i) {
     const std::int64_t first = window(step, slice.first + i) * options_.sequence_length;
-    tokens_.read(first, out.subspan(static_cast<std::size_t>(i) * tokens, tokens));
+    text_.read(first, out.subspan(static_cast<std::size_t>(i) * tokens, tokens));
   }
 }
 

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "dataset/token_file.h"
+#include "dataset/token_text.h"
 
 namespace lowgear {
 
@@ -32,17 +32,17 @@ struct BatchSamplerOptions {
   std::uint64_t seed = 0;
 };
 
-/// Which samples a training step takes. The tokens are cut into windows of `sequence_length`, each with the first token
-/// of the next one as the last target; an epoch takes every window once, in a random order of its own. What is left
-/// over at the end (less than a window) is not used.
+/// Which samples a training step takes. The text, of one file or several, is cut into windows of `sequence_length`,
+/// each with the first token of the next one as the last target; an epoch takes every window once, in a random order of
+/// its own. What is left over at the end (less than a window) is not used.
 ///
-/// Sample number `step * global_batch + index` is a pure function of tokens, options and number. So the step is all the
+/// Sample number `step * global_batch + index` is a pure function of text, options and number. So the step is all the
 /// state there is: training that is resumed, or cut differently over ranks and micro-batches, sees the same batches.
 class BatchSampler {
  public:
-  /// `tokens` must stay valid. Throws InputError when there are too few tokens for one window and its last target, or
-  /// an option is below 1 or absurd.
-  BatchSampler(TokenView tokens, BatchSamplerOptions options);
+  /// What `text` views must stay valid. Throws InputError when there are too few tokens for one window and its last
+  /// target, or an option is below 1 or absurd.
+  BatchSampler(TokenText text, BatchSamplerOptions options);
 
   [[nodiscard]] const BatchSamplerOptions& options() const { return options_; }
   /// Windows of an epoch.
@@ -61,7 +61,7 @@ class BatchSampler {
  private:
   [[nodiscard]] std::int64_t first_sample(std::int64_t step) const;
 
-  TokenView tokens_;
+  TokenText text_;
   BatchSamplerOptions options_;
   std::int64_t windows_;
 };

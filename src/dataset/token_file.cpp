@@ -73,7 +73,8 @@ void TokenView::read_header(std::string_view bytes) {
   const HeaderFormat* const format = header_format(bytes);
   if (format == nullptr) {
     fail("no header of a token file",
-         "make one with `lowgear data tokenize`, or name the type of a file without header");
+         "make one with `lowgear data tokenize`, or name the type of a file without header (data.token_type of a "
+         "training, --token-type of `lowgear data show`)");
   }
   if (bytes.size() < kTokenHeaderBytes) {
     fail(fmt::format("{} bytes, fewer than its header of {}", bytes.size(), kTokenHeaderBytes),

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -24,6 +25,7 @@ enum class TokenType {
 };
 
 [[nodiscard]] constexpr std::size_t token_bytes(TokenType type) { return type == TokenType::uint16 ? 2 : 4; }
+inline constexpr auto kTokenTypes = std::to_array<TokenType>({TokenType::uint16, TokenType::uint32});
 /// `uint16`, `uint32`.
 [[nodiscard]] std::string_view name(TokenType type);
 /// The smallest type that holds every id of a vocabulary.

@@ -100,18 +100,42 @@ void read_model(const YamlView& root, const fs::path& folder, TrainConfig& confi
   if (root.has("partition")) config.partition = root.at("partition").text();
 }
 
+/// One path or a list of them.
+std::vector<fs::path> paths_at(const YamlView& view, const fs::path& folder) {
+  if (!view.is_list()) return {path_at(view, folder)};
+  if (view.size() == 0 || view.size() > kMaxTextFiles) {
+    view.fail(fmt::format("a text of {} files", view.size()), fmt::format("name 1 to {}", kMaxTextFiles));
+  }
+  std::vector<fs::path> paths;
+  for (std::size_t i = 0; i < view.size(); ++i) paths.push_back(path_at(view.at(i), folder));
+  return paths;
+}
+
+TokenType token_type_at(const YamlView& view) {
+  const std::string text = view.text();
+  const auto* const type = std::ranges::find(kTokenTypes, text, [](TokenType known) { return name(known); });
+  if (type == kTokenTypes.end()) {
+    view.fail(fmt::format("unknown type of tokens {}", quote(text)), "there are uint16, uint32");
+  }
+  return *type;
+}
+
 void read_data(const YamlView& root, const fs::path& folder, TrainConfig& config) {
   const YamlView map = root.at("data");
-  map.require_only({"tokens", "synthetic_tokens", "sequence_length"});
+  map.require_only({"tokens", "token_type", "synthetic_tokens", "sequence_length"});
   config.sequence_length = map.at("sequence_length").integer_in(1, kMaxPositions);
   if (config.model.max_positions == 0) config.model.max_positions = config.sequence_length;
   if (config.sequence_length > config.model.max_positions) {
     map.at("sequence_length").fail(fmt::format("the model has {} positions", config.model.max_positions));
   }
-  read_optional(map, "tokens", folder, config.tokens);
+  if (map.has("tokens")) config.tokens = paths_at(map.at("tokens"), folder);
+  if (map.has("token_type")) config.token_type = token_type_at(map.at("token_type"));
   read_optional(map, "synthetic_tokens", 1, kMaxSyntheticTokens, config.synthetic_tokens);
-  if (config.tokens.has_value() == (config.synthetic_tokens != 0)) {
+  if (config.tokens.empty() == (config.synthetic_tokens == 0)) {
     map.fail("give either tokens or synthetic_tokens", "tokens: FILE.bin, or synthetic_tokens: 1000000");
+  }
+  if (config.token_type && config.tokens.empty()) {
+    map.at("token_type").fail("made-up text is in no file", "leave it out");
   }
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dataset/token_text.h"
 #include "model/model_config.h"
 
 namespace lowgear {
@@ -79,7 +80,8 @@ struct TrainConfig {
   std::optional<std::filesystem::path> weights;     ///< folder or file to begin with; else random
   std::string partition = "uniform";
 
-  std::optional<std::filesystem::path> tokens;  ///< token file; else synthetic text
+  std::vector<std::filesystem::path> tokens;  ///< token files, one text in their order; none: synthetic text
+  std::optional<TokenType> token_type;        ///< of token files without header; empty: they have one
   std::int64_t synthetic_tokens = 0;
   std::int64_t sequence_length = 0;
 

@@ -29,9 +29,9 @@ TrainingData::TrainingData(const TrainConfig& config) : config_(&config) {
   const BatchSamplerOptions options{.sequence_length = config.sequence_length,
                                     .global_batch = config.microbatches * config.microbatch_size * config.parallel.dp,
                                     .seed = config.seed};
-  if (config.tokens) {
-    file_ = TokenFile::open(*config.tokens, config.model.vocabulary);
-    sampler_.emplace(file_->tokens(), options);
+  if (!config.tokens.empty()) {
+    files_ = TokenFiles::open(config.tokens, config.model.vocabulary, config.token_type);
+    sampler_.emplace(files_->text(), options);
     return;
   }
   if (config.model.vocabulary < kByteVocabulary) {

@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "dataset/batch_sampler.h"
-#include "dataset/token_file.h"
+#include "dataset/token_text.h"
 #include "launcher/train_config.h"
 #include "trainer/engine.h"
 
 namespace lowgear {
 
-/// The tokens of a job, a file's or made up, and the microbatches that they make.
+/// The tokens of a job, its files' or made up, and the microbatches that they make.
 class TrainingData {
  public:
-  /// Throws InputError when the file is none, holds tokens outside the vocabulary's range, or is too short.
+  /// Throws InputError when a file is none, holds tokens outside the vocabulary's range, or is too short.
   explicit TrainingData(const TrainConfig& config);
 
   /// The microbatches of a replica in a step, on `device`.
@@ -25,7 +25,7 @@ class TrainingData {
 
  private:
   const TrainConfig* config_;
-  std::optional<TokenFile> file_;
+  std::optional<TokenFiles> files_;
   std::string made_up_;
   std::optional<BatchSampler> sampler_;
 };

@@ -181,6 +181,20 @@ class Output(TrainTest):
         self.assertEqual((json.loads(out)["ranks"], json.loads(out)["schedule"]), (1, "gpipe"))
         self.assertFalse((self.folder / "metrics.jsonl").exists())
 
+    def test_tokens_without_header_in_several_files(self):
+        text = [token % 200 for token in range(5000)]
+        whole = self.folder / "whole.bin"
+        whole.write_bytes(struct.pack("<iii", 20240520, 1, 5000).ljust(1024, b"\0") + struct.pack("<5000H", *text))
+        (self.folder / "1.bin").write_bytes(struct.pack("<1234H", *text[:1234]))
+        (self.folder / "2.bin").write_bytes(struct.pack("<3766H", *text[1234:]))
+        losses = []
+        for data in ("{tokens: whole.bin", "{tokens: [1.bin, 2.bin], token_type: uint16"):
+            code, _, err = self.train("--set", f"data={data}, sequence_length: 32}}", "--set", "parallel.pp=2")
+            self.assertEqual((code, err), (0, ""))
+            losses.append([line["loss"] for line in self.metrics()])
+        self.assertEqual(len(losses[0]), 8)
+        self.assertEqual(losses[0], losses[1])
+
     def test_options_stand_before_the_file_and_paths_where_they_are_given(self):
         (self.folder / "sub").mkdir()
         self.config = self.config.rename(self.folder / "sub" / "train.yaml")

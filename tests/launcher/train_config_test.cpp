@@ -72,7 +72,8 @@ TEST(TrainConfig, ReadsEverySection) {
       "                backward_factor: 1.5, memory_share: 0.25, load: 0.5}\n");
   EXPECT_EQ(config.model.architecture, Architecture::gpt2);
   EXPECT_TRUE(config.model.tied_embeddings && config.model.attention_bias && config.model.mlp_bias);
-  EXPECT_EQ(config.tokens, "/jobs/tokens.bin");
+  EXPECT_THAT(config.tokens, ElementsAre("/jobs/tokens.bin"));
+  EXPECT_FALSE(config.token_type);
   EXPECT_EQ(config.checkpoint, "/jobs/out");
   EXPECT_EQ(config.checkpoint_every, 5);
   EXPECT_EQ(config.metrics, "/tmp/metrics.jsonl");
@@ -88,6 +89,21 @@ TEST(TrainConfig, ReadsEverySection) {
   ASSERT_TRUE(config.simulated_gpu);
   EXPECT_EQ(config.simulated_gpu->backward_factor, 1.5);
   EXPECT_EQ(config.seed, 7);
+}
+
+TEST(TrainConfig, TakesTokensOfOneFileOrSeveral) {
+  constexpr const char* kNoMadeUp = "data.synthetic_tokens=";
+  EXPECT_THAT(parse(kSmallest, {kNoMadeUp, "data.tokens=a.bin"}).tokens, ElementsAre("/jobs/a.bin"));
+  const TrainConfig config = parse(kSmallest, {kNoMadeUp, "data.tokens=[b.bin, /a.bin]", "data.token_type=uint32"});
+  EXPECT_THAT(config.tokens, ElementsAre("/jobs/b.bin", "/a.bin"));
+  EXPECT_EQ(config.token_type, TokenType::uint32);
+  EXPECT_EQ(error_when({kNoMadeUp, "data.tokens=[]"}),
+            "--set \"data.tokens=[]\": data.tokens: a text of 0 files; name 1 to 4096");
+  EXPECT_THAT(error_when({kNoMadeUp, "data.tokens=[a.bin, {b: c}]"}), HasSubstr("data.tokens[1]: expected a text"));
+  EXPECT_THAT(error_when({kNoMadeUp, "data.tokens=a.bin", "data.token_type=int16"}),
+              HasSubstr("data.token_type: unknown type of tokens \"int16\"; there are uint16, uint32"));
+  EXPECT_THAT(error_when({"data.token_type=uint16"}),
+              HasSubstr("data.token_type: made-up text is in no file; leave it out"));
 }
 
 TEST(TrainConfig, FindsAScheduleFileBesideTheConfiguration) {
