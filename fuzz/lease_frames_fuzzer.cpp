@@ -32,6 +32,8 @@ void read_frame(const lowgear::Frame& frame) {
       return check_round_trip(frame, lowgear::decode_plan);
     case lowgear::FrameType::too_late:
       return check_round_trip(frame, lowgear::decode_too_late);
+    case lowgear::FrameType::ended:
+      return check_round_trip(frame, lowgear::decode_ended);
     case lowgear::FrameType::accepted:
     case lowgear::FrameType::release:
       return;

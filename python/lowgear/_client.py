@@ -135,6 +135,8 @@ class Client:
     def load_plan(self, path, plan_rank: int = -1, nearest_below: bool = False):
         """Hands a plan over. `plan_rank` is this process' rank in the pipeline; -1: its rank, modulo the plan's ranks.
 
+        A lease that the administrator has ended is taken again by this call alone.
+
         Raises Refused when the agent does not take it, AgentUnavailable when there is none (the plan is kept for when
         there is), InvalidUse when the file is no plan.
         """

@@ -63,7 +63,7 @@ std::vector<std::string> Agent::stop() {
 std::vector<std::string> Agent::restore_every_gpu() {
   while (!leases_.all().empty()) {
     const std::uint64_t id = leases_.all().begin()->first;
-    if (lease_server_) lease_server_->close(id);
+    if (lease_server_) lease_server_->end(id, "the administrator has restored every GPU");
     (void)end_lease(id, "every GPU is being restored");
   }
   std::vector<std::pair<const Managed*, std::future<void>>> restores;
@@ -276,8 +276,9 @@ void Agent::release(const Peer& peer, std::uint64_t lease_id) {
   if (peer.uid != 0 && peer.uid != lease->owner.uid) {
     throw AccessDenied(fmt::format("lease {} is of user {}", lease_id, user_name(lease->owner.uid)));
   }
-  if (lease_server_) lease_server_->close(lease_id);
-  (void)end_lease(lease_id, fmt::format("released by user {}", user_name(peer.uid)));
+  const std::string why = fmt::format("released by user {}", user_name(peer.uid));
+  if (lease_server_) lease_server_->end(lease_id, why);
+  (void)end_lease(lease_id, why);
 }
 
 void Agent::restore_all(const Peer& peer) {

@@ -65,6 +65,7 @@ class LeaseServer::Impl : public std::enable_shared_from_this<LeaseServer::Impl>
 
   void accept();
   void close(std::uint64_t lease_id);
+  void end(std::uint64_t lease_id, std::string_view reason);
   void stop();
   [[nodiscard]] std::size_t connections() const { return connections_.size(); }
 
@@ -75,6 +76,8 @@ class LeaseServer::Impl : public std::enable_shared_from_this<LeaseServer::Impl>
   bool make_room();
   void refuse_for_lack_of_descriptors();
   void remove(Connection& connection);
+  /// Null when no connection holds it.
+  [[nodiscard]] std::shared_ptr<Connection> holder_of(std::uint64_t lease_id) const;
   void warn(std::string_view text) const {
     if (options_.warn) options_.warn(text);
   }
@@ -115,6 +118,11 @@ class LeaseServer::Impl::Connection : public std::enable_shared_from_this<Connec
   void refuse(std::string_view reason) {
     (void)send_frame(socket_.native_handle(), encode(RefusedMessage{.reason = one_line(reason)}));
   }
+  /// A client that is too old to know the message takes the end of the connection for that of the agent.
+  void say_ended(std::string_view reason) {
+    if (client_version_ < kFirstLeaseProtocolVersionWithEnded) return;
+    (void)send_frame(socket_.native_handle(), encode(EndedMessage{.reason = one_line(reason)}));
+  }
 
  private:
   void read();
@@ -134,6 +142,7 @@ class LeaseServer::Impl::Connection : public std::enable_shared_from_this<Connec
   FrameReader reader_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kReadBytes);
   std::optional<std::uint64_t> lease_id_;
+  std::uint32_t client_version_ = 0;
   bool plan_pending_ = false;
   bool within_frame_ = false;
 };
@@ -200,6 +209,7 @@ void LeaseServer::Impl::Connection::handle_hello(const Frame& frame) {
   }
   const LeaseGranter::Grant grant = server_->granter_.open_lease(peer_, hello);
   lease_id_ = grant.lease.lease_id;
+  client_version_ = hello.version;
   reader_ = FrameReader(server_->options_.max_frame_bytes);
   if (!send_frame(socket_.native_handle(), encode(grant.lease), grant.ring->descriptor())) end();
 }
@@ -307,12 +317,22 @@ void LeaseServer::Impl::remove(Connection& connection) {
   std::erase_if(connections_, [&connection](const auto& each) { return each.get() == &connection; });
 }
 
-void LeaseServer::Impl::close(std::uint64_t lease_id) {
-  const auto leased =
+std::shared_ptr<LeaseServer::Impl::Connection> LeaseServer::Impl::holder_of(std::uint64_t lease_id) const {
+  const auto holder =
       std::ranges::find_if(connections_, [lease_id](const auto& each) { return each->lease_id() == lease_id; });
-  if (leased == connections_.end()) return;
-  (*leased)->drop();
-  connections_.erase(leased);
+  return holder != connections_.end() ? *holder : nullptr;
+}
+
+void LeaseServer::Impl::close(std::uint64_t lease_id) {
+  const std::shared_ptr<Connection> connection = holder_of(lease_id);
+  if (!connection) return;
+  connection->drop();
+  remove(*connection);
+}
+
+void LeaseServer::Impl::end(std::uint64_t lease_id, std::string_view reason) {
+  if (const std::shared_ptr<Connection> connection = holder_of(lease_id)) connection->say_ended(reason);
+  close(lease_id);
 }
 
 void LeaseServer::Impl::stop() {
@@ -334,6 +354,7 @@ LeaseServer::LeaseServer(asio::io_context& io, LeaseGranter& granter, LeaseServe
 // NOLINTNEXTLINE(bugprone-exception-escape): cancelling a timer throws nothing on Linux
 LeaseServer::~LeaseServer() { impl_->stop(); }
 void LeaseServer::close(std::uint64_t lease_id) { impl_->close(lease_id); }
+void LeaseServer::end(std::uint64_t lease_id, std::string_view reason) { impl_->end(lease_id, reason); }
 void LeaseServer::stop() { impl_->stop(); }
 std::size_t LeaseServer::connections() const { return impl_->connections(); }
 

@@ -64,6 +64,9 @@ class LeaseServer {
 
   /// Closes the connection of a lease that has ended otherwise; the granter is not told.
   void close(std::uint64_t lease_id);
+  /// The same for a lease that a person has ended: the client is told why, and does not ask for the GPU again by
+  /// itself.
+  void end(std::uint64_t lease_id, std::string_view reason);
   /// Closes every connection and removes the socket. The granter is not told.
   void stop();
   [[nodiscard]] std::size_t connections() const;

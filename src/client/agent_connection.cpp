@@ -22,6 +22,10 @@ namespace {
   throw Error(fmt::format("{}: {}", what, std::generic_category().message(errno)));
 }
 
+void throw_if_ended(const Frame& frame) {
+  if (frame.type == FrameType::ended) throw LeaseEnded(decode_ended(frame.payload).reason);
+}
+
 }  // namespace
 
 MappedUnitRing::MappedUnitRing(const FileDescriptor& memory) {
@@ -93,7 +97,10 @@ void AgentConnection::send_all(const std::vector<std::byte>& bytes, Deadline dea
 
 Frame AgentConnection::receive(Deadline deadline) {
   for (;;) {
-    if (auto frame = reader_.next()) return *std::move(frame);
+    if (auto frame = reader_.next()) {
+      throw_if_ended(*frame);
+      return *std::move(frame);
+    }
     wait_for(POLLIN, deadline);
     receive_some();
   }
@@ -123,7 +130,12 @@ void AgentConnection::receive_some() {
 
 PlanAnswer AgentConnection::send_plan(const PlanMessage& plan, std::chrono::milliseconds timeout) {
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
-  send_all(encode(plan), deadline);
+  try {
+    send_all(encode(plan), deadline);
+  } catch (const Error&) {
+    check();  // the agent may have said why it has closed the connection
+    throw;
+  }
   const Frame frame = receive(deadline);
   if (frame.type == FrameType::accepted) return AcceptedMessage{};
   if (frame.type == FrameType::refused) return decode_refused(frame.payload);
@@ -131,10 +143,15 @@ PlanAnswer AgentConnection::send_plan(const PlanMessage& plan, std::chrono::mill
   throw Error("the agent answers a plan with something else");
 }
 
-bool AgentConnection::alive() const {
+void AgentConnection::check() {
   pollfd entry{.fd = socket_.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
-  // The agent says nothing of its own accord: whatever comes is the end.
-  return ::poll(&entry, 1, 0) == 0;
+  while (::poll(&entry, 1, 0) > 0) {
+    receive_some();
+    const std::optional<Frame> frame = reader_.next();
+    if (!frame) continue;
+    throw_if_ended(*frame);
+    throw Error("the agent says what nobody has asked for");
+  }
 }
 
 void AgentConnection::release() noexcept {

@@ -35,6 +35,12 @@ class LeaseRefused : public Error {
   using Error::Error;
 };
 
+/// A person has ended the lease; the message says who.
+class LeaseEnded : public Error {
+ public:
+  using Error::Error;
+};
+
 /// A lease on a GPU: lasts as long as this does, or until the agent ends it. Not safe from several threads.
 class AgentConnection {
  public:
@@ -44,11 +50,11 @@ class AgentConnection {
 
   [[nodiscard]] const LeaseMessage& lease() const { return lease_; }
   [[nodiscard]] const std::shared_ptr<MappedUnitRing>& ring() const { return ring_; }
-  /// Hands over a plan and waits for the answer. Throws Error when the agent is gone or does not answer: the connection
-  /// is then of no more use.
+  /// Hands over a plan and waits for the answer. Throws LeaseEnded, and Error when the agent is gone or does not
+  /// answer: the connection is then of no more use.
   [[nodiscard]] PlanAnswer send_plan(const PlanMessage& plan, std::chrono::milliseconds timeout);
-  /// Whether the agent still holds the other end. Does not wait.
-  [[nodiscard]] bool alive() const;
+  /// Throws LeaseEnded, and Error when the agent no longer holds the other end. Does not wait.
+  void check();
   /// Gives the GPU back at once, politely; the destructor does so by closing.
   void release() noexcept;
 

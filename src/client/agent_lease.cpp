@@ -35,6 +35,11 @@ void AgentLease::connect() {
   }
 }
 
+void AgentLease::connect_again() {
+  connect();
+  if (agent_) ++reconnects_;
+}
+
 /// The agent has gone, or says what nobody understands: clocks go back, and the iteration under way follows no plan.
 void AgentLease::lose(std::string problem) {
   begin_next();
@@ -46,9 +51,20 @@ void AgentLease::lose(std::string problem) {
   problem_ = std::move(problem);
 }
 
+/// What the program has loaded before is not to come back with a plan that it loads for a lease to come.
+void AgentLease::give_up(std::string_view reason) {
+  lose(fmt::format("the lease was ended: {}; the GPU is asked for again when the program loads a plan", reason));
+  current_.reset();
+  next_.reset();
+  given_up_ = true;
+}
+
 PlanAnswer AgentLease::send(const PlanMessage& plan) {
   try {
     return agent_->send_plan(plan, options_.timeout);
+  } catch (const LeaseEnded& ended) {
+    give_up(ended.what());
+    throw LeaseRefused(problem_);
   } catch (const Error& error) {
     // Whether it has the plan is not known, nor which answer comes next.
     lose(error.what());
@@ -84,6 +100,7 @@ void AgentLease::load_plan(PlanMessage plan) {
   next_.reset();
   followed_ = false;
   current_ = HeldPlan{.message = std::move(plan), .from_iteration = 0, .version = 0};
+  if (std::exchange(given_up_, false)) connect_again();
   if (!agent_) throw Error(problem_);
   const PlanAnswer answer = send(current_->message);
   if (const auto* refused = std::get_if<RefusedMessage>(&answer)) throw LeaseRefused(refused->reason);
@@ -119,16 +136,25 @@ AgentLease::OfferAnswer AgentLease::offer(PlanMessage plan, std::uint64_t from_i
 void AgentLease::keep() {
   const std::lock_guard lock(mutex_);
   begin_next();
-  if (agent_ && agent_->alive()) return;
-  if (agent_) lose("the agent has gone; asking for the GPU again");
+  if (agent_) look_after_agent();
+  if (agent_ || given_up_) return;
   if (std::chrono::steady_clock::now() - asked_at_ < options_.reconnect_after) return;
-  connect();
+  connect_again();
   if (!agent_) return;
-  ++reconnects_;
   try {
     hand_over_again();
   } catch (const Error& error) {
     problem_ = error.what();
+  }
+}
+
+void AgentLease::look_after_agent() {
+  try {
+    agent_->check();
+  } catch (const LeaseEnded& ended) {
+    give_up(ended.what());
+  } catch (const Error&) {
+    lose("the agent has gone; asking for the GPU again");
   }
 }
 

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/agent_connection.h"
@@ -35,7 +36,8 @@ struct AgentLeaseStatus {
 };
 
 /// A training process' lease on its GPU and the plan that the agent follows, both taken again when the agent comes
-/// back. Safe from any thread; `ring` and `iteration_begins` are the training thread's and never wait.
+/// back. A lease that a person has ended is taken again by `load_plan` alone: the program has to want it. Safe from any
+/// thread; `ring` and `iteration_begins` are the training thread's and never wait.
 class AgentLease {
  public:
   /// What becomes of a plan that is to begin with an iteration.
@@ -62,13 +64,14 @@ class AgentLease {
   /// To be called before the ring is told.
   void iteration_begins(std::uint64_t iteration) noexcept { begun_.store(iteration + 1, std::memory_order_release); }
 
-  /// Follows a plan at once. Throws LeaseRefused when the agent does not take it, Error when there is none: the plan is
-  /// then handed over once there is one.
+  /// Follows a plan at once. Throws LeaseRefused when the agent does not take it or has ended the lease, Error when
+  /// there is none: the plan is then handed over once there is one.
   void load_plan(PlanMessage plan);
   /// Has the agent follow a plan of the server from an iteration on. The agent decides whether that has begun, as it
   /// alone knows which units it has seen.
   [[nodiscard]] OfferAnswer offer(PlanMessage plan, std::uint64_t from_iteration, int version);
-  /// Takes the lease again, and hands over the plans that it had, when the agent has gone.
+  /// Takes the lease again, and hands over the plans that it had, when the agent has gone, unless a person has ended
+  /// it.
   void keep();
 
   /// From now on no plan counts as one of the server's.
@@ -88,7 +91,10 @@ class AgentLease {
   };
 
   void connect();
+  void connect_again();
+  void look_after_agent();
   void lose(std::string problem);
+  void give_up(std::string_view reason);
   [[nodiscard]] PlanAnswer send(const PlanMessage& plan);
   void follow_now(HeldPlan plan);
   void begin_next();
@@ -105,6 +111,7 @@ class AgentLease {
   std::optional<HeldPlan> current_;
   std::optional<HeldPlan> next_;  ///< accepted, and its iteration had not begun when it was last looked at
   bool followed_ = false;         ///< the agent has the current plan
+  bool given_up_ = false;         ///< a person has ended the lease, and no plan was loaded since
   PlanVersions versions_;
   std::uint64_t reconnects_ = 0;
   std::string problem_;

@@ -113,7 +113,8 @@ LOWGEAR_API int lowgear_close(lowgear_client* client);
 #define LOWGEAR_PLAN_NEAREST_BELOW 1u
 
 /* Hands a plan (lowgear.plan/1) to the agent. `plan_rank` is which rank of the pipeline this process is; -1: its rank
- * among as many as the plan has, rank modulo ranks of the plan. May be called again for another plan. */
+ * among as many as the plan has, rank modulo ranks of the plan. May be called again for another plan. A lease
+ * that the administrator has ended is taken again by this call alone. */
 LOWGEAR_API int lowgear_load_plan(lowgear_client* client, const char* path, int32_t plan_rank, uint32_t flags);
 
 LOWGEAR_API int lowgear_iteration_begin(lowgear_client* client);
@@ -158,7 +159,7 @@ typedef struct lowgear_status {
   uint64_t units;               /* units recorded or counted so far */
   uint64_t mismatched;          /* begins and ends that did not match */
   uint64_t lost;                /* units that could not be recorded as the disk was too slow */
-  uint64_t reconnects;          /* leases taken again after the agent had gone */
+  uint64_t reconnects;          /* leases taken again after they had ended */
   char gpu_uuid[96];            /* empty: no GPU */
   char problem[256];            /* what does not work, for a person; empty: nothing */
   /* Since 1.1. */

@@ -101,8 +101,7 @@ class PayloadReader {
 };
 
 bool is_known(std::uint32_t type) {
-  return type >= static_cast<std::uint32_t>(FrameType::hello) &&
-         type <= static_cast<std::uint32_t>(FrameType::too_late);
+  return type >= static_cast<std::uint32_t>(FrameType::hello) && type <= static_cast<std::uint32_t>(FrameType::ended);
 }
 
 }  // namespace
@@ -143,6 +142,10 @@ std::vector<std::byte> encode(const AcceptedMessage& /*message*/) { return encod
 
 std::vector<std::byte> encode(const TooLateMessage& message) {
   return FrameWriter(FrameType::too_late).number(message.begun_iteration).finish();
+}
+
+std::vector<std::byte> encode(const EndedMessage& message) {
+  return FrameWriter(FrameType::ended).text(message.reason).finish();
 }
 
 std::vector<std::byte> encode(const PlanAnswer& answer) {
@@ -197,6 +200,13 @@ PlanMessage decode_plan(std::span<const std::byte> payload) {
 TooLateMessage decode_too_late(std::span<const std::byte> payload) {
   PayloadReader reader(payload);
   TooLateMessage message{.begun_iteration = reader.u32()};
+  reader.finish();
+  return message;
+}
+
+EndedMessage decode_ended(std::span<const std::byte> payload) {
+  PayloadReader reader(payload);
+  EndedMessage message{.reason = reader.text(kMaxStringBytes)};
   reader.finish();
   return message;
 }

@@ -22,17 +22,21 @@ namespace lowgear {
 ///         iteration}
 ///                                      <---  accepted {}, refused {reason} or too_late {iteration}
 ///   release {}                         --->  (closes)
+///                                      <---  ended {reason}, at any time after the lease (closes)
 ///
 /// All integers little endian. Strings are UTF-8, length-prefixed. The agent takes clients from
 /// kOldestLeaseProtocolVersion on. Since version 2 a plan may name the iteration that it begins with, and is then
-/// answered with too_late when that one has begun.
+/// answered with too_late when that one has begun. Since version 3 the agent says `ended` before it closes a lease that
+/// a person has ended: a client does not ask for that GPU again by itself. A connection that closes without it has lost
+/// its agent.
 inline constexpr std::uint32_t kFrameMagic = 0x4c474631;  // "LGF1"
 inline constexpr std::size_t kFrameHeaderBytes = 12;      ///< magic, type, payload length: 4 bytes each
 inline constexpr std::size_t kMaxFrameBytes = std::size_t{64}
                                               << 20U;  ///< a plan of 64 stages x 4,096 microbatches fits
 inline constexpr std::size_t kMaxStringBytes = 4096;   ///< of every string but a plan's text
-inline constexpr std::uint32_t kLeaseProtocolVersion = 2;
+inline constexpr std::uint32_t kLeaseProtocolVersion = 3;
 inline constexpr std::uint32_t kOldestLeaseProtocolVersion = 1;
+inline constexpr std::uint32_t kFirstLeaseProtocolVersionWithEnded = 3;
 
 enum class FrameType : std::uint32_t {
   hello = 1,
@@ -42,6 +46,7 @@ enum class FrameType : std::uint32_t {
   accepted = 5,
   release = 6,
   too_late = 7,
+  ended = 8,
 };
 
 struct HelloMessage {
@@ -75,6 +80,10 @@ struct AcceptedMessage {};
 struct TooLateMessage {
   std::uint32_t begun_iteration = 0;  ///< the newest that the agent has seen begin
 };
+/// A person has ended the lease.
+struct EndedMessage {
+  std::string reason;  ///< one line: who, and with what
+};
 /// What the agent says to a plan.
 using PlanAnswer = std::variant<AcceptedMessage, RefusedMessage, TooLateMessage>;
 
@@ -94,6 +103,7 @@ struct Frame {
 [[nodiscard]] std::vector<std::byte> encode(const PlanMessage& message);
 [[nodiscard]] std::vector<std::byte> encode(const AcceptedMessage& message);
 [[nodiscard]] std::vector<std::byte> encode(const TooLateMessage& message);
+[[nodiscard]] std::vector<std::byte> encode(const EndedMessage& message);
 [[nodiscard]] std::vector<std::byte> encode(const PlanAnswer& answer);
 [[nodiscard]] std::vector<std::byte> encode_empty(FrameType type);  ///< accepted, release
 
@@ -103,6 +113,7 @@ struct Frame {
 [[nodiscard]] RefusedMessage decode_refused(std::span<const std::byte> payload);
 [[nodiscard]] PlanMessage decode_plan(std::span<const std::byte> payload);
 [[nodiscard]] TooLateMessage decode_too_late(std::span<const std::byte> payload);
+[[nodiscard]] EndedMessage decode_ended(std::span<const std::byte> payload);
 
 /// Puts frames together from the pieces that a socket delivers.
 class FrameReader {

@@ -91,6 +91,14 @@ class AgentTest : public ::testing::Test {
     }
   }
 
+  static void expect_told(TestTrainer& trainer, const std::string& reason) {
+    const std::optional<Frame> frame = trainer.receive();
+    ASSERT_TRUE(frame);
+    ASSERT_EQ(frame->type, FrameType::ended);
+    EXPECT_NE(decode_ended(frame->payload).reason.find(reason), std::string::npos);
+    EXPECT_FALSE(trainer.receive());
+  }
+
   std::filesystem::path folder_;
   AgentOptions options_;
   std::shared_ptr<FakeGpuSystem> gpus_;
@@ -317,8 +325,34 @@ TEST_F(AgentTest, OnlyRootRestoresEverything) {
   EXPECT_EQ(leases(), 1U);
   on_agent([](Agent& agent) { agent.restore_all({.uid = 0, .gid = 0, .pid = 1}); });
   EXPECT_EQ(leases(), 0U);
-  EXPECT_FALSE(trainer.receive());
+  expect_told(trainer, "restored every GPU");
   for (const std::size_t gpu : {0U, 1U}) EXPECT_TRUE(log(gpu).wait_for("restore"));
+}
+
+TEST_F(AgentTest, TellsAClientWhoseLeaseAPersonHasEnded) {
+  start();
+  TestTrainer trainer(socket());
+  const std::uint64_t id = trainer.take_lease(uuid(0)).lease_id;
+  on_agent([id](Agent& agent) { agent.release({.uid = 0, .gid = 0, .pid = 1}, id); });
+  expect_told(trainer, "released by user root");
+}
+
+TEST_F(AgentTest, SaysToOldClientsNothingThatTheyDoNotKnow) {
+  start();
+  TestTrainer old(socket());
+  old.send(encode(HelloMessage{.version = 2, .gpu = uuid(0), .rank = 0, .job = {}}));
+  EXPECT_EQ(old.receive().value().type, FrameType::lease);
+  on_agent([](Agent& agent) { agent.restore_all({.uid = 0, .gid = 0, .pid = 1}); });
+  EXPECT_FALSE(old.receive());
+}
+
+/// A client takes its lease again when the agent is back.
+TEST_F(AgentTest, EndsWithoutAWordToItsClients) {
+  start();
+  TestTrainer trainer(socket());
+  trainer.take_lease(uuid(0));
+  on_agent([](Agent& agent) { agent.stop(); });
+  EXPECT_FALSE(trainer.receive());
 }
 
 TEST_F(AgentTest, ReportsAHungDriver) {

@@ -15,6 +15,8 @@ namespace lowgear {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::IsEmpty;
 using Offer = AgentLease::Offer;
 
 class AgentLeaseTest : public testing::Test {
@@ -31,10 +33,13 @@ class AgentLeaseTest : public testing::Test {
     options.reconnect_after = 0ms;
     lease_ = std::make_unique<AgentLease>(std::move(options));
   }
-  Offer offer(std::uint64_t from_iteration, int version) {
+  static PlanMessage plan(std::string text) {
     PlanMessage plan;
-    plan.plan_json = std::to_string(version);
-    return lease_->offer(std::move(plan), from_iteration, version).offer;
+    plan.plan_json = std::move(text);
+    return plan;
+  }
+  Offer offer(std::uint64_t from_iteration, int version) {
+    return lease_->offer(plan(std::to_string(version)), from_iteration, version).offer;
   }
   void restart_agent() {
     agent_.reset();
@@ -130,6 +135,55 @@ TEST_F(AgentLeaseTest, LetsAPlanGoWhoseIterationBeganWhileTheAgentWasAway) {
   while (!lease_->status().has_lease) lease_->keep();
   EXPECT_EQ(lease_->plan_version(5), 1) << "it is the plan by now";
   EXPECT_TRUE(lease_->status().has_plan);
+}
+
+TEST_F(AgentLeaseTest, LeavesALeaseAloneThatAPersonHasEndedUntilAPlanIsLoaded) {
+  start_agent();
+  take_lease();
+  lease_->load_plan(plan("loaded"));
+  EXPECT_EQ(offer(3, 1), Offer::accepted);
+  agent_->end_lease("released by root");
+  lease_->keep();
+  EXPECT_FALSE(lease_->status().has_lease);
+  EXPECT_FALSE(lease_->status().has_plan);
+  EXPECT_THAT(lease_->status().problem, HasSubstr("the lease was ended: released by root"));
+  lease_->keep();
+  EXPECT_EQ(offer(5, 2), Offer::no_lease) << "what a server plans does not count";
+  lease_->keep();
+  EXPECT_EQ(agent_->hellos().size(), 1U);
+
+  lease_->load_plan(plan("anew"));
+  EXPECT_TRUE(lease_->status().has_plan);
+  EXPECT_EQ(lease_->status().reconnects, 1U);
+  EXPECT_THAT(lease_->status().problem, IsEmpty());
+  EXPECT_EQ(agent_->plans().size(), 3U);
+  EXPECT_EQ(agent_->plans().back().plan_json, "anew");
+  EXPECT_EQ(offer(5, 2), Offer::accepted);
+}
+
+TEST_F(AgentLeaseTest, HearsThatItsLeaseWasEndedWhenItHandsOverAPlan) {
+  start_agent();
+  take_lease();
+  agent_->end_lease("released by root");
+  EXPECT_THROW(lease_->load_plan(plan("1")), LeaseRefused);
+  EXPECT_THAT(lease_->status().problem, HasSubstr("released by root"));
+  lease_->keep();
+  EXPECT_EQ(agent_->hellos().size(), 1U);
+}
+
+/// The agent is away when the program asks again: its plan, and no older one, is handed over once it is back.
+TEST_F(AgentLeaseTest, AsksAgainForAnEndedLeaseOnceTheAgentIsThere) {
+  start_agent();
+  take_lease();
+  lease_->load_plan(plan("old"));
+  agent_->end_lease("released by root");
+  lease_->keep();
+  agent_.reset();
+  EXPECT_THROW(lease_->load_plan(plan("new")), Error);
+  start_agent();
+  lease_->keep();
+  ASSERT_EQ(agent_->plans().size(), 1U);
+  EXPECT_EQ(agent_->plans()[0].plan_json, "new");
 }
 
 TEST_F(AgentLeaseTest, ForgetsVersionsButNotPlans) {

@@ -102,15 +102,30 @@ void TestAgent::set_requested_clock(std::uint32_t clock_mhz) {
   if (ring_) ring_->ring->requested_clock_mhz = clock_mhz;
 }
 
+std::optional<std::string> TestAgent::ending() const {
+  const std::lock_guard lock(mutex_);
+  return ending_;
+}
+
+void TestAgent::end_lease(std::string reason) {
+  std::unique_lock lock(mutex_);
+  ending_ = std::move(reason);
+  ended_.wait(lock, [this] { return !ending_; });
+}
+
 void TestAgent::serve(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     if (!readable(listener_.get(), 5)) continue;
-    const FileDescriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    FileDescriptor connection(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     try {
       talk(connection.get(), stop);
     } catch (const Error&) {
       // The client has gone: the next may come.
     }
+    connection.reset();
+    const std::lock_guard lock(mutex_);
+    ending_.reset();
+    ended_.notify_all();
   }
 }
 
@@ -119,6 +134,7 @@ void TestAgent::talk(int connection, const std::stop_token& stop) {
   std::array<std::byte, 65536> bytes{};
   while (!stop.stop_requested()) {
     read_units();
+    if (const auto reason = ending()) return send_all(connection, encode(EndedMessage{.reason = *reason}));
     if (!readable(connection, 1)) continue;
     const ssize_t size = ::recv(connection, bytes.data(), bytes.size(), 0);
     if (size <= 0) break;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -43,6 +44,8 @@ class TestAgent {
   [[nodiscard]] int released() const { return released_; }
   /// What the agent has asked the driver for.
   void set_requested_clock(std::uint32_t clock_mhz);
+  /// Ends the lease of the client that is connected, as a person does. Returns when the connection is closed.
+  void end_lease(std::string reason);
 
  private:
   struct Ring;
@@ -52,15 +55,18 @@ class TestAgent {
   void answer(int connection, const Frame& frame);
   void give_lease(int connection, const HelloMessage& hello);
   void read_units();
+  [[nodiscard]] std::optional<std::string> ending() const;
 
   std::string path_;
   TestAgentBehaviour behaviour_;
   FileDescriptor listener_;
   mutable std::mutex mutex_;
+  std::condition_variable ended_;
   std::vector<PlanMessage> plans_;
   std::vector<HelloMessage> hellos_;
   std::vector<UnitEvent> units_;
   std::shared_ptr<Ring> ring_;
+  std::optional<std::string> ending_;  ///< why the lease is to end
   std::atomic<std::uint64_t> events_{0};
   std::atomic<int> released_{0};
   std::jthread thread_;

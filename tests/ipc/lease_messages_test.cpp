@@ -74,6 +74,8 @@ TEST(LeaseMessages, ComeBackAsTheyWere) {
   EXPECT_EQ(decode_too_late(frame_of(encode(answer)).payload).begun_iteration, 9U);
   EXPECT_EQ(frame_of(encode(PlanAnswer(AcceptedMessage{}))).type, FrameType::accepted);
 
+  EXPECT_EQ(decode_ended(frame_of(encode(EndedMessage{.reason = "by root"})).payload).reason, "by root");
+
   EXPECT_EQ(frame_of(encode_empty(FrameType::release)).type, FrameType::release);
   EXPECT_TRUE(frame_of(encode_empty(FrameType::accepted)).payload.empty());
 }
