@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <system_error>
+#include <utility>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -264,6 +267,40 @@ void read_outputs(const YamlView& root, const fs::path& folder, TrainConfig& con
   if (config.recorded_steps) map.at("recorded_steps").fail("a run that profiles records all its steps", "leave it out");
 }
 
+/// As other names of the same place have it: absolute, without links, dots and a trailing slash.
+fs::path resolved(const fs::path& path) {
+  std::error_code error;
+  fs::path result = fs::weakly_canonical(fs::absolute(path, error), error);
+  if (error) result = path;
+  result = result.lexically_normal();
+  return result.has_filename() ? result : result.parent_path();
+}
+
+/// Whether one of them is the other or lies in it.
+bool overlap(const fs::path& a, const fs::path& b) {
+  const fs::path first = resolved(a);
+  const fs::path second = resolved(b);
+  const auto [in_first, in_second] = std::ranges::mismatch(first, second);
+  return in_first == first.end() || in_second == second.end();
+}
+
+/// An export replaces its folder as a whole.
+void require_separate_export(const YamlView& root, const TrainConfig& config) {
+  if (!config.export_folder) return;
+  const std::array<std::pair<std::string_view, const std::optional<fs::path>*>, 5> others = {
+      {{"checkpoint.folder", &config.checkpoint},
+       {"metrics", &config.metrics},
+       {"energy.recording", &config.recording},
+       {"model.weights", &config.weights},
+       {"model.config", &config.model_file}}};
+  for (const auto& [name, path] : others) {
+    if (!*path || !overlap(*config.export_folder, **path)) continue;
+    root.at("export").fail(
+        fmt::format("{} and {}, which is {}, overlap", config.export_folder->string(), (*path)->string(), name),
+        "name a folder for the export alone");
+  }
+}
+
 /// As a double, which cannot overflow.
 double tokens_per_step(const TrainConfig& config) {
   return static_cast<double>(config.microbatches) * static_cast<double>(config.microbatch_size) *
@@ -306,6 +343,7 @@ TrainConfig parse_train_config(std::string_view text, const std::string& source,
   read_optional(root, "seed", 0, std::int64_t{1} << 52, seed);
   config.seed = static_cast<std::uint64_t>(seed);
   read_outputs(root, folder, config);
+  require_separate_export(root, config);
   if (root.has("simulated_gpu")) read_simulated_gpu(root.at("simulated_gpu"), config);
   if (root.has("server")) read_server(root.at("server"), folder, config);
   if (tokens_per_step(config) > kMaxTokensPerStep) root.fail("a step has more than 1e12 tokens");

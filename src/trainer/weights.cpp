@@ -32,6 +32,8 @@ namespace fs = std::filesystem;
 using torch::autograd::AutoGradMode;
 
 constexpr std::string_view kConfigName = "config.json";
+constexpr std::string_view kWholeName = "model.safetensors";
+constexpr std::string_view kIndexName = "model.safetensors.index.json";
 
 /// What transformers has saved beside the parameters: masks and rotary frequencies, which follow from the model.
 constexpr std::array<std::string_view, 3> kBuffers = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
@@ -116,7 +118,7 @@ at::Tensor gathered(const Parameter& parameter, Collective& group) {
 }
 
 std::string file_name(const PipelinePosition& position) {
-  if (position.count == 1) return "model.safetensors";
+  if (position.count == 1) return std::string(kWholeName);
   return fmt::format("model-{:05}-of-{:05}.safetensors", position.index + 1, position.count);
 }
 
@@ -156,6 +158,22 @@ void write_part(const fs::path& path, const ParameterStore& store, Collective& g
   if (failure) std::rethrow_exception(failure);
 }
 
+/// Whether it is a name that file_name gives with several pipeline ranks.
+bool is_part_name(std::string_view name) {
+  constexpr std::string_view kPattern = "model-00000-of-00000.safetensors";
+  return std::ranges::equal(name, kPattern, [](char actual, char expected) {
+    return expected == '0' ? '0' <= actual && actual <= '9' : actual == expected;
+  });
+}
+
+/// Whether an export of any number of pipeline ranks may have written it.
+bool is_of_an_export(const fs::directory_entry& entry) {
+  const std::string name = entry.path().filename().string();
+  std::error_code error;
+  if (entry.symlink_status(error).type() != fs::file_type::regular) return false;
+  return name == kConfigName || name == kWholeName || name == kIndexName || is_part_name(name);
+}
+
 /// Which tensor is in which file, from the files themselves.
 std::string index_text(const fs::path& folder, int count) {
   Json map = Json::object();
@@ -191,11 +209,12 @@ void export_weights(const fs::path& folder, const ModelConfig& config, const Par
     write_part(temporary / file_name(position), store, *ranks.tensor);
   };
   const auto finish = [&](const fs::path& temporary) {
-    require_export_folder(folder);
     if (position.count > 1) {
-      write_file_atomically(temporary / "model.safetensors.index.json", index_text(temporary, position.count));
+      write_file_atomically(temporary / kIndexName, index_text(temporary, position.count));
     }
     write_file_atomically(temporary / kConfigName, to_json(config));
+    // The folder goes as a whole: what has come to stand there while the job trained must not go with it.
+    require_export_folder(folder);
   };
   write_together(*ranks.world, {.target = folder, .write = write, .finish = finish});
 }
@@ -205,9 +224,23 @@ void require_export_folder(const fs::path& folder) {
   const SourceLocation where{folder.string(), 0, 0};
   if (!fs::exists(folder, error)) return;
   if (!fs::is_directory(folder, error)) throw_input_error(where, "is there and is no folder", "name a folder");
-  if (fs::is_empty(folder, error) || fs::exists(folder / kConfigName, error)) return;
-  throw_input_error(where, "is not empty and holds no config.json, so that it is no earlier export",
-                    "name a new or an empty folder");
+  bool has_weights = false;
+  bool has_config = false;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!is_of_an_export(*entry)) {
+      throw_input_error(where, fmt::format("holds {}, which is no export's, so that it is not replaced", quote(name)),
+                        "name a new or an empty folder");
+    }
+    has_config = has_config || name == kConfigName;
+    has_weights = has_weights || name != kConfigName;
+  }
+  if (error) throw_input_error(where, fmt::format("cannot be read: {}", error.message()), "name another folder");
+  if (has_weights == has_config) return;
+  throw_input_error(
+      where, fmt::format("holds {} alone, so that it is no earlier export", has_config ? "a config.json" : "weights"),
+      "name a new or an empty folder");
 }
 
 }  // namespace lowgear

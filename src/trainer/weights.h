@@ -22,11 +22,13 @@ struct PipelinePosition {
 
 /// Writes the weights of all ranks, in the store's type, as a folder that Hugging Face transformers loads: a
 /// config.json and a model.safetensors, or with several pipeline ranks a file of each and an index. An earlier export
-/// is replaced; the folder is complete or what it was. A meeting of all ranks; all throw Error when one cannot write.
+/// is replaced; the folder is complete or what it was. A meeting of all ranks; all throw Error when one cannot write,
+/// and what require_export_folder throws.
 void export_weights(const std::filesystem::path& folder, const ModelConfig& config, const ParameterStore& store,
                     PipelinePosition position, const Communicators& ranks);
 
-/// Throws InputError when `folder` is there and is neither empty nor an earlier export.
+/// Throws InputError when `folder` is there and is neither empty nor an earlier export: a config.json and weights, as
+/// export_weights names them, and nothing else.
 void require_export_folder(const std::filesystem::path& folder);
 
 }  // namespace lowgear

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -229,6 +230,29 @@ TEST(TrainConfig, RefusesContradictions) {
   EXPECT_THAT(error_with("energy: {recording: r, profile: {clocks_mhz: []}}"), HasSubstr("name at least one clock"));
   EXPECT_EQ(error_with("energy: {recording: r, profile: {clocks_mhz: [2, 1]}}"),
             "train.yaml:4:33: energy.profile: 2 clocks take 12 steps, and there are 10; steps: 12");
+}
+
+TEST(TrainConfig, RefusesAnExportOverWhatElseTheRunWritesOrReads) {
+  EXPECT_EQ(error_when({"export=out", "checkpoint.folder=out/ckpt"}),
+            "--set \"export=out\": export: /jobs/out and /jobs/out/ckpt, which is checkpoint.folder, overlap; name a "
+            "folder for the export alone");
+  EXPECT_THAT(error_when({"export=out/", "checkpoint.folder=./out"}), HasSubstr("which is checkpoint.folder, overlap"));
+  EXPECT_THAT(error_when({"export=ckpt/out", "checkpoint.folder=a/../ckpt"}), HasSubstr("which is checkpoint.folder"));
+  EXPECT_THAT(error_when({"export=out", "metrics=out/metrics.jsonl"}), HasSubstr("which is metrics, overlap"));
+  EXPECT_THAT(error_when({"export=out", "energy.recording=/jobs/out"}), HasSubstr("which is energy.recording"));
+  EXPECT_THAT(error_when({"export=out", "model.weights=out/model.safetensors"}), HasSubstr("which is model.weights"));
+  const TrainConfig config =
+      parse(kSmallest, {"export=out", "checkpoint.folder=out2", "metrics=out.jsonl", "energy.recording=rec/out"});
+  EXPECT_EQ(config.export_folder, "/jobs/out");
+}
+
+TEST(TrainConfig, RefusesAnExportThatALinkLeadsBackTo) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "ckpt");
+  std::filesystem::create_directory_symlink(folder / "ckpt", folder / "link");
+  EXPECT_THAT(
+      error_when({"export=" + (folder / "link/out").string(), "checkpoint.folder=" + (folder / "ckpt").string()}),
+      HasSubstr("which is checkpoint.folder, overlap"));
 }
 
 TEST(TrainConfig, RefusesAStepThatNoCounterHolds) {

@@ -205,7 +205,7 @@ TEST_F(WrongWeights, AreOfALargerModel) {
   EXPECT_THAT(error(), AllOf(HasSubstr("model.layers.8.input_layernorm.weight"), HasSubstr("none of this name")));
 }
 
-TEST(Export, ReplacesAnEarlierOneAndNothingElse) {
+TEST(Export, ReplacesAnEarlierOne) {
   const TemporaryFolder folder;
   const TrainConfig config = config_of(tiny_llama(), {.pp = 2});
   write(folder / "model.safetensors", random_weights(tiny_llama()));
@@ -213,11 +213,58 @@ TEST(Export, ReplacesAnEarlierOneAndNothingElse) {
   EXPECT_THAT(folder.names(),
               ElementsAre("model.safetensors", "out", "out/config.json", "out/model-00001-of-00002.safetensors",
                           "out/model-00002-of-00002.safetensors", "out/model.safetensors.index.json"));
-  fs::create_directory(folder / "mine");
-  write_file_atomically(folder / "mine/thesis.tex", "");
-  EXPECT_THAT(error_of([&] { loaded_and_exported(config, folder / "model.safetensors", folder / "mine"); }),
-              AllOf(HasSubstr((folder / "mine").string()), HasSubstr("no earlier export")));
-  EXPECT_TRUE(fs::exists(folder / "mine/thesis.tex"));
+}
+
+class ExportIntoAFolderOfOthers : public testing::Test {
+ protected:
+  ExportIntoAFolderOfOthers() { write(folder_ / "model.safetensors", random_weights(tiny_llama())); }
+  /// What an export to `out` is refused with, after which the folder is as it was.
+  [[nodiscard]] std::string refusal() {
+    const std::vector<std::string> before = folder_.names();
+    const std::string error =
+        error_of([&] { loaded_and_exported(config_of(tiny_llama(), {.pp = 2}), folder_ / "model.safetensors", out_); });
+    EXPECT_EQ(folder_.names(), before);
+    EXPECT_EQ(error_of([&] { require_export_folder(out_); }), error.substr(std::string("rank 0: ").size()));
+    return error;
+  }
+  void export_once() { loaded_and_exported(config_of(tiny_llama()), folder_ / "model.safetensors", out_); }
+  void add(const std::string& name) {
+    fs::create_directories((out_ / name).parent_path());
+    write_file_atomically(out_ / name, "");
+  }
+
+  TemporaryFolder folder_;
+  fs::path out_ = folder_ / "out";
+};
+
+TEST_F(ExportIntoAFolderOfOthers, RemovesNothingBesideAnEarlierExport) {
+  export_once();
+  for (const std::string name : {"tokenizer.json", "ckpt/step-00000004/checkpoint.json", "model-final.safetensors",
+                                 "model-00001-of-2.safetensors", ".hidden"}) {
+    add(name);
+    EXPECT_THAT(refusal(), AllOf(HasSubstr(out_.string()), HasSubstr('"' + name.substr(0, name.find('/')) + '"'),
+                                 HasSubstr("not replaced")));
+    fs::remove_all(out_ / name.substr(0, name.find('/')));
+  }
+  fs::rename(out_ / "config.json", folder_ / "elsewhere.json");
+  fs::create_symlink(folder_ / "elsewhere.json", out_ / "config.json");
+  EXPECT_THAT(refusal(), HasSubstr("\"config.json\", which is no export's"));
+}
+
+TEST_F(ExportIntoAFolderOfOthers, RemovesNoPartOfAnExport) {
+  add("config.json");
+  EXPECT_THAT(refusal(), HasSubstr("holds a config.json alone"));
+  fs::remove(out_ / "config.json");
+  add("model.safetensors");
+  EXPECT_THAT(refusal(), HasSubstr("holds weights alone"));
+}
+
+TEST_F(ExportIntoAFolderOfOthers, ReplacesOneOfAnotherNumberOfRanks) {
+  export_once();
+  loaded_and_exported(config_of(tiny_llama(), {.pp = 2}), folder_ / "model.safetensors", out_);
+  EXPECT_FALSE(fs::exists(out_ / "model.safetensors"));
+  export_once();
+  EXPECT_THAT(folder_.names(), ElementsAre("model.safetensors", "out", "out/config.json", "out/model.safetensors"));
 }
 
 }  // namespace
