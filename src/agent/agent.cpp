@@ -60,18 +60,22 @@ std::vector<std::string> Agent::stop() {
   return restore_every_gpu();
 }
 
-std::vector<std::string> Agent::restore_every_gpu() {
+void Agent::end_every_lease() {
   while (!leases_.all().empty()) {
     const std::uint64_t id = leases_.all().begin()->first;
     if (lease_server_) lease_server_->end(id, "the administrator has restored every GPU");
     (void)end_lease(id, "every GPU is being restored");
   }
+}
+
+std::vector<std::string> Agent::restore_every_gpu() {
+  end_every_lease();
   std::vector<std::pair<const Managed*, std::future<void>>> restores;
   for (const Managed& managed : gpus_) {
     if (managed.worker) restores.emplace_back(&managed, managed.worker->end_lease());
   }
   const Clock::time_point deadline = Clock::now() + options_.driver_timeout;
-  std::vector<std::string> failures;
+  std::vector<std::string> failures = restore_unattended_gpus(deadline);
   for (const auto& [managed, done] : restores) {
     const std::string& uuid = managed->gpu->identity().uuid;
     if (done.wait_until(deadline) != std::future_status::ready) {
@@ -79,6 +83,16 @@ std::vector<std::string> Agent::restore_every_gpu() {
     } else if (managed->worker->status().writer.clock_state == ClockState::failed) {
       failures.push_back(fmt::format("{}: {}", uuid, managed->worker->status().writer.problem));
     }
+  }
+  return failures;
+}
+
+std::vector<std::string> Agent::restore_unattended_gpus(Clock::time_point deadline) {
+  if (!environment_.unattended) return {};
+  (void)environment_.unattended->restore().wait_until(deadline);
+  std::vector<std::string> failures;
+  for (const UnattendedGpu& gpu : environment_.unattended->list()) {
+    if (gpu.left_changed) failures.push_back(describe(gpu));
   }
   return failures;
 }
@@ -149,6 +163,10 @@ std::vector<GpuStatus> Agent::gpus() {
   std::vector<GpuStatus> statuses;
   for (std::size_t index = 0; index < gpus_.size(); ++index) statuses.push_back(status_of(index));
   return statuses;
+}
+
+std::vector<UnattendedGpu> Agent::unattended_gpus() {
+  return environment_.unattended ? environment_.unattended->list() : std::vector<UnattendedGpu>{};
 }
 
 std::vector<LeaseStatus> Agent::leases() {

@@ -16,6 +16,7 @@
 #include "agent/lease_table.h"
 #include "agent/process_watch.h"
 #include "agent/telemetry.h"
+#include "agent/unattended_gpus.h"
 
 namespace lowgear {
 
@@ -32,6 +33,7 @@ struct AgentOptions {
 struct AgentEnvironment {
   std::shared_ptr<GpuSystem> gpus;
   std::shared_ptr<AgentPolicy> policy;
+  std::shared_ptr<UnattendedGpus> unattended;  ///< may be null: there are none
   std::shared_ptr<const ProcessTable> processes = std::make_shared<SystemProcessTable>();
   std::function<void(std::string_view)> note;  ///< told what goes on; may be empty
   std::function<void(std::string_view)> warn;  ///< told what should not; may be empty
@@ -63,6 +65,7 @@ class Agent final : public AgentService, private LeaseGranter {
   [[nodiscard]] bool dry_run() const override;
   [[nodiscard]] std::string driver_version() const override;
   [[nodiscard]] std::vector<GpuStatus> gpus() override;
+  [[nodiscard]] std::vector<UnattendedGpu> unattended_gpus() override;
   [[nodiscard]] std::vector<LeaseStatus> leases() override;
   void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) override;
   void reset_sm_clocks(const Peer& peer, std::string_view gpu) override;
@@ -99,6 +102,8 @@ class Agent final : public AgentService, private LeaseGranter {
   void write(const Peer& peer, std::string_view gpu, const std::function<void(const AllowedRange&)>& check,
              GpuWorker::Task task);
   [[nodiscard]] std::vector<std::string> restore_every_gpu();
+  void end_every_lease();
+  [[nodiscard]] std::vector<std::string> restore_unattended_gpus(std::chrono::steady_clock::time_point deadline);
   [[nodiscard]] bool hangs(const Managed& managed) const;
   /// Says what goes wrong with a GPU when that changes.
   void report_problem(Managed& managed);

@@ -58,6 +58,13 @@ Json to_json(const GpuStatus& gpu) {
           {"reading", to_json(gpu.reading)}};
 }
 
+Json to_json(const UnattendedGpu& gpu) {
+  return {{"gpu", gpu.name.empty() ? Json(nullptr) : Json(gpu.name)},
+          {"configured", gpu.configured},
+          {"left_changed", gpu.left_changed},
+          {"problem", gpu.problem}};
+}
+
 Json to_json(const LeaseStatus& lease) {
   return {{"id", lease.id},
           {"gpu_uuid", lease.gpu_uuid},

@@ -74,6 +74,18 @@ struct GpuStatus {
   GpuReading reading;
 };
 
+/// A GPU that the configuration or the journal names and that no thread of the agent looks after, mostly because it did
+/// not answer when the agent started.
+struct UnattendedGpu {
+  std::string name;           ///< UUID, or as the configuration names it; empty when not known
+  bool configured = false;    ///< the configuration names it for control
+  bool left_changed = false;  ///< an earlier agent changed it, and it is not as it was yet; the agent goes on trying
+  std::string problem;        ///< what is wrong, and what to do
+};
+
+/// `GPU-...: problem` in one line, or the problem alone.
+[[nodiscard]] std::string describe(const UnattendedGpu& gpu);
+
 struct LeaseStatus {
   std::uint64_t id = 0;
   std::string gpu_uuid;
@@ -98,6 +110,7 @@ class AgentService {
   [[nodiscard]] virtual bool dry_run() const = 0;
   [[nodiscard]] virtual std::string driver_version() const = 0;
   [[nodiscard]] virtual std::vector<GpuStatus> gpus() = 0;
+  [[nodiscard]] virtual std::vector<UnattendedGpu> unattended_gpus() = 0;
   [[nodiscard]] virtual std::vector<LeaseStatus> leases() = 0;
 
   /// Locks clocks for a process: the first call takes a lease that lasts until the process ends or releases it. Throws
@@ -110,7 +123,8 @@ class AgentService {
   virtual void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled) = 0;
   /// Ends a lease: its owner's own, or anybody's for root. Throws AccessDenied, NotFound.
   virtual void release(const Peer& peer, std::uint64_t lease_id) = 0;
-  /// The kill switch: ends every lease and restores every GPU. Root only.
+  /// The kill switch: ends every lease and restores every GPU, also those that no thread looks after. Root only. Throws
+  /// GpuError naming those that are still changed.
   virtual void restore_all(const Peer& peer) = 0;
   /// Whether this peer may read telemetry.
   [[nodiscard]] virtual bool may_read(const Peer& peer) const = 0;

@@ -9,12 +9,13 @@ namespace lowgear {
 
 std::vector<std::string> controlled_gpus(const AgentConfig& config, const GpuSystem& system) {
   std::vector<std::string> uuids;
-  if (config.all_gpus) {
-    for (const auto& gpu : system.gpus()) uuids.push_back(gpu->identity().uuid);
+  for (const auto& gpu : system.gpus()) {
+    const GpuIdentity& identity = gpu->identity();
+    const bool named =
+        std::ranges::any_of(config.gpus, [&](const std::string& name) { return is_called(identity, name); });
+    if (config.all_gpus || named) uuids.push_back(identity.uuid);
   }
-  for (const std::string& name : config.gpus) uuids.push_back(find_gpu(system, name).identity().uuid);
   std::ranges::sort(uuids);
-  uuids.erase(std::unique(uuids.begin(), uuids.end()), uuids.end());
   return uuids;
 }
 

@@ -15,13 +15,12 @@
 
 namespace lowgear {
 
-/// UUIDs of the GPUs that a configuration names for control. Throws InputError when one is not there.
+/// UUIDs of the GPUs that a configuration names for control, as far as they are there.
 [[nodiscard]] std::vector<std::string> controlled_gpus(const AgentConfig& config, const GpuSystem& system);
 
 /// What the configuration says, carried out through NVML with a journal.
 class ConfiguredPolicy final : public AgentPolicy {
  public:
-  /// Throws InputError when the configuration names a GPU that is not there.
   ConfiguredPolicy(const AgentConfig& config, std::shared_ptr<GpuControlSystem> system,
                    std::shared_ptr<Journal> journal, ClockGovernorOptions governor);
 

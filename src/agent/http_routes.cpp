@@ -58,6 +58,8 @@ RouteAnswer get_gpus(const RouteCall& call) {
   body["driver_version"] = call.context.service.driver_version();
   body["gpus"] = Json::array();
   for (const GpuStatus& gpu : call.context.service.gpus()) body["gpus"].push_back(to_json(gpu));
+  body["unattended"] = Json::array();
+  for (const UnattendedGpu& gpu : call.context.service.unattended_gpus()) body["unattended"].push_back(to_json(gpu));
   return json_response(body);
 }
 
@@ -137,10 +139,16 @@ RouteAnswer get_version(const RouteCall& call) {
 RouteAnswer get_health(const RouteCall& call) {
   const std::vector<GpuStatus> gpus = call.context.service.gpus();
   const auto healthy = std::ranges::count_if(gpus, &GpuStatus::healthy);
+  Json problems = Json::array();
+  for (const GpuStatus& gpu : gpus) {
+    if (!gpu.healthy) problems.push_back(fmt::format("{}: {}", gpu.identity.uuid, gpu.problem));
+  }
+  for (const UnattendedGpu& gpu : call.context.service.unattended_gpus()) problems.push_back(describe(gpu));
   Json body = answer(call.context.service);
-  body["status"] = static_cast<std::size_t>(healthy) == gpus.size() ? "ok" : "degraded";
+  body["status"] = problems.empty() ? "ok" : "degraded";
   body["gpus"] = gpus.size();
   body["healthy_gpus"] = healthy;
+  body["problems"] = std::move(problems);
   return json_response(body);
 }
 

@@ -10,6 +10,7 @@
 #include "agent/configured_policy.h"
 #include "agent/rapl_cpu_meter.h"
 #include "agent/restore.h"
+#include "agent/unattended_gpus.h"
 #include "gpu/nvml_control.h"
 
 namespace lowgear {
@@ -20,7 +21,7 @@ void require_rights(const GpuSystem& system, AgentMode mode) {
   throw InputError("clocks and limits are for root alone: sudo lowgear agent; --dry-run needs no rights");
 }
 
-/// As the configuration names them: one that is missing must not keep the others from being restored.
+/// As the configuration names them, also those that are missing: they have to be restored, too.
 std::vector<std::string> names_to_restore(const AgentConfig& config, const GpuSystem& system) {
   std::vector<std::string> names = config.gpus;
   if (config.all_gpus) {
@@ -29,13 +30,14 @@ std::vector<std::string> names_to_restore(const AgentConfig& config, const GpuSy
   return names;
 }
 
-std::vector<std::string> recover_and_tell(Journal& journal, GpuControlSystem& system, const AgentConfig& config,
-                                          const AgentMessages& messages) {
-  for (const OriginalGpuState& state : journal.changed()) {
-    messages.note(fmt::format("GPU {} was left changed; it is restored", state.uuid));
-  }
-  if (journal.damaged()) messages.warn("the journal is damaged; every GPU that may be changed is restored");
-  return recover(journal, system, names_to_restore(config, system));
+std::shared_ptr<UnattendedGpus> attend_to_the_rest(const AgentConfig& config, const GpuSystem& system,
+                                                   std::shared_ptr<Journal> journal, const AgentMessages& messages) {
+  std::vector<UnattendedGpu> gpus = find_unattended_gpus(config, system, *journal);
+  for (const UnattendedGpu& gpu : gpus) messages.warn(describe(gpu));
+  UnattendedGpusOptions options;
+  options.open = open_nvml_control;
+  options.note = messages.note;
+  return std::make_shared<UnattendedGpus>(std::move(gpus), std::move(journal), std::move(options));
 }
 
 /// Messages come from the threads of the GPUs too.
@@ -59,7 +61,9 @@ std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, c
   for (const std::string& problem : system->problems()) messages.warn(problem);
   const bool dry_run = mode == AgentMode::dry_run;
   auto journal = std::make_shared<Journal>(dry_run ? forgetful_journal() : open_journal_folder(config.journal));
-  for (const std::string& failure : recover_and_tell(*journal, *system, config, messages)) messages.warn(failure);
+  for (const std::string& failure : recover(*journal, *system, names_to_restore(config, *system), messages.note)) {
+    messages.warn(failure);
+  }
 
   ClockGovernorOptions governor;
   governor.dry_run = dry_run;
@@ -67,6 +71,7 @@ std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, c
   AgentEnvironment environment;
   environment.gpus = system;
   environment.policy = std::make_shared<ConfiguredPolicy>(config, system, journal, std::move(governor));
+  environment.unattended = attend_to_the_rest(config, *system, journal, messages);
   environment.note = messages.note;
   environment.warn = messages.warn;
   RaplCpuMeter cpu_meter;
@@ -81,7 +86,7 @@ std::vector<std::string> restore_node(const AgentConfig& config, const AgentMess
   if (journal.changed().empty() && !journal.damaged()) return {};
   const std::unique_ptr<GpuControlSystem> system = open_nvml_control();
   require_rights(*system, AgentMode::write);
-  return recover_and_tell(journal, *system, config, messages);
+  return recover(journal, *system, names_to_restore(config, *system), messages.note);
 }
 
 }  // namespace lowgear

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <optional>
@@ -40,22 +41,16 @@ void restore_persistence_mode(GpuControl& control, bool enabled) {
   if (control.gpu().persistence_mode() != enabled) control.set_persistence_mode(enabled);
 }
 
-bool is_gone(const GpuSystem& system, const OriginalGpuState& state) {
-  for (const auto& gpu : system.gpus()) {
-    if (gpu->identity().uuid == state.uuid) return false;
-  }
-  // A lost GPU is not in the list either: it may come back, and then has to be restored.
-  return system.problems().empty();
+bool is_there(const GpuSystem& system, const OriginalGpuState& state) {
+  return std::ranges::any_of(system.gpus(), [&](const auto& gpu) { return gpu->identity().uuid == state.uuid; });
 }
 
-std::optional<std::string> restore_recorded(Journal& journal, GpuControlSystem& system, const OriginalGpuState& state) {
-  try {
-    if (!is_gone(system, state)) restore_gpu(*system.control(state.uuid), state);
-    journal.record_restored(state.uuid);
-    return std::nullopt;
-  } catch (const Error& error) {
-    return error.what();
-  }
+/// Puts back a GPU of which only is known that it may have been changed.
+void restore_unrecorded(GpuControl& control) {
+  // What its power limit was is lost with the journal; the driver's default is the best guess.
+  OriginalGpuState state = original_state(control);
+  if (state.power_limit_w) state.power_limit_w = control.gpu().power_limits().default_w;
+  restore_gpu(control, state);
 }
 
 }  // namespace
@@ -85,22 +80,41 @@ void restore_gpu(GpuControl& control, const OriginalGpuState& original) {
   if (first) throw GpuError(*first);
 }
 
-std::vector<std::string> recover(Journal& journal, GpuControlSystem& system, std::span<const std::string> controlled) {
-  std::vector<std::string> failures;
-  for (const OriginalGpuState& state : journal.changed()) {
-    if (auto failure = restore_recorded(journal, system, state)) failures.push_back(*std::move(failure));
+std::string restore_recorded(Journal& journal, GpuControlSystem& system, const OriginalGpuState& state) {
+  const bool there = is_there(system, state);
+  // A lost GPU is not in the list either: it may come back, and then has to be restored.
+  if (const std::vector<std::string> problems = system.problems(); !there && !problems.empty()) {
+    throw GpuError(GpuErrorCode::gpu_lost,
+                   fmt::format("GPU {}: was left changed and does not answer, so that it is not restored ({})",
+                               state.uuid, fmt::join(problems, "; ")));
   }
-  if (!journal.damaged()) return failures;
-  for (const std::string& name : controlled) {
+  if (there) restore_gpu(*system.control(state.uuid), state);
+  journal.record_restored(state.uuid);
+  return fmt::format("GPU {}: {}", state.uuid,
+                     there ? "restored" : "is no longer in this machine; there is nothing to restore");
+}
+
+std::vector<std::string> recover(Journal& journal, GpuControlSystem& system, std::span<const std::string> controlled,
+                                 const std::function<void(std::string_view)>& note) {
+  std::vector<std::string> failures;
+  const auto attempt = [&](const std::function<std::string()>& restore) {
     try {
-      const std::unique_ptr<GpuControl> control = system.control(name);
-      // What its power limit was is lost with the journal; the driver's default is the best guess.
-      OriginalGpuState state = original_state(*control);
-      if (state.power_limit_w) state.power_limit_w = control->gpu().power_limits().default_w;
-      restore_gpu(*control, state);
+      note(restore());
     } catch (const Error& error) {
       failures.emplace_back(error.what());
     }
+  };
+  for (const OriginalGpuState& state : journal.changed()) {
+    note(fmt::format("GPU {}: was left changed; restoring it", state.uuid));
+    attempt([&] { return restore_recorded(journal, system, state); });
+  }
+  if (!journal.damaged()) return failures;
+  note("the journal is damaged; restoring every GPU that may be changed");
+  for (const std::string& name : controlled) {
+    attempt([&] {
+      restore_unrecorded(*system.control(name));
+      return fmt::format("GPU {}: restored, its power limit to the driver's default", name);
+    });
   }
   if (failures.empty()) journal.clear();
   return failures;

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "agent/journal.h"
@@ -17,10 +19,16 @@ namespace lowgear {
 /// GpuError with the first failure.
 void restore_gpu(GpuControl& control, const OriginalGpuState& original);
 
+/// Restores a GPU that the journal names, and strikes it out; one that is no longer in the machine is only struck out.
+/// Returns what has been done, in one line. Throws GpuError when the GPU does not answer or refuses, and Error when the
+/// journal cannot be written; the journal then keeps it.
+[[nodiscard]] std::string restore_recorded(Journal& journal, GpuControlSystem& system, const OriginalGpuState& state);
+
 /// What an agent does first: restores every GPU that the journal names, and after damage also every GPU of `controlled`
-/// (UUIDs or PCI addresses). A GPU that is no longer in the machine is struck out. Returns what could not be restored,
-/// one line each; the journal keeps it.
+/// (UUIDs or PCI addresses). Tells `note` what it is at and what it has done. Returns what could not be restored, one
+/// line each; the journal keeps it.
 [[nodiscard]] std::vector<std::string> recover(Journal& journal, GpuControlSystem& system,
-                                               std::span<const std::string> controlled);
+                                               std::span<const std::string> controlled,
+                                               const std::function<void(std::string_view)>& note);
 
 }  // namespace lowgear

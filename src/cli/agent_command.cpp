@@ -86,6 +86,9 @@ std::string status_text(const Json& gpus, const Json& leases) {
   }
   std::string text = gpus.value("simulated", false) ? "simulated GPUs\n" : "";
   text += table.text();
+  for (const Json& gpu : gpus["unattended"]) {
+    text += fmt::format("not attended to: GPU {}: {}\n", text_of(gpu, "gpu"), text_of(gpu, "problem"));
+  }
   for (const Json& lease : leases["leases"]) {
     text += fmt::format("lease {}: GPU {}, user {}, job {}, rank {}, {} units\n", text_of(lease, "id"),
                         text_of(lease, "gpu_uuid"), text_of(lease, "user"), text_of(lease, "job"),

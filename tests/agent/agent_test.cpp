@@ -65,6 +65,7 @@ class AgentTest : public ::testing::Test {
     AgentEnvironment environment;
     environment.gpus = gpus_;
     environment.policy = policy_;
+    environment.unattended = unattended_;
     return environment;
   }
   [[nodiscard]] std::size_t leases() {
@@ -103,6 +104,7 @@ class AgentTest : public ::testing::Test {
   AgentOptions options_;
   std::shared_ptr<FakeGpuSystem> gpus_;
   std::shared_ptr<FakePolicy> policy_;
+  std::shared_ptr<UnattendedGpus> unattended_;
   boost::asio::io_context io_;
   std::unique_ptr<Agent> agent_;
   std::thread thread_;
@@ -353,6 +355,29 @@ TEST_F(AgentTest, EndsWithoutAWordToItsClients) {
   trainer.take_lease(uuid(0));
   on_agent([](Agent& agent) { agent.stop(); });
   EXPECT_FALSE(trainer.receive());
+}
+
+TEST_F(AgentTest, DoesNotSayThatAGpuIsRestoredThatNobodyCanReach) {
+  auto journal = std::make_shared<Journal>(forgetful_journal());
+  journal->record_change({.uuid = "GPU-lost", .pci_address = "", .power_limit_w = {}, .persistence_mode = {}});
+  const auto answers = std::make_shared<std::atomic<bool>>(false);
+  UnattendedGpusOptions options;
+  options.open = [answers]() -> std::unique_ptr<GpuControlSystem> {
+    if (!*answers) throw GpuError(GpuErrorCode::gpu_lost, "it is lost");
+    return std::make_unique<FakeGpuSystem>(1);
+  };
+  options.retry_after = 24h;
+  unattended_ = std::make_shared<UnattendedGpus>(
+      std::vector<UnattendedGpu>{{.name = "GPU-lost", .configured = false, .left_changed = true, .problem = "?"}},
+      journal, options);
+  start();
+  const auto restore = [](Agent& agent) { agent.restore_all({.uid = 0, .gid = 0, .pid = 1}); };
+  expect_refusal([&] { on_agent(restore); }, "GPU-lost: it is lost");
+  EXPECT_TRUE(log(0).wait_for("restore")) << "the others are restored all the same";
+  EXPECT_EQ(on_agent([](Agent& agent) { return agent.unattended_gpus().size(); }), 1U);
+  *answers = true;
+  EXPECT_NO_THROW(on_agent(restore));
+  EXPECT_TRUE(on_agent([](Agent& agent) { return agent.unattended_gpus().empty(); }));
 }
 
 TEST_F(AgentTest, ReportsAHungDriver) {

@@ -238,25 +238,5 @@ TEST_F(ClockGovernorTest, ADryRunOnlyTalks) {
   EXPECT_THAT(notes_[2], HasSubstr("would restore"));
 }
 
-TEST(Restore, GoesOnWhenAStepFails) {
-  FakeGpu gpu;
-  FakeGpuControl control(gpu);
-  const OriginalGpuState original = original_state(control);
-  control.lock_sm_clocks(345, 1005);
-  control.lock_memory_clocks(1593, 1593);
-  control.set_power_limit_w(300);
-  gpu.fail("reset_sm_clocks", GpuErrorCode::driver_error);
-  EXPECT_THROW(restore_gpu(control, original), GpuError);
-  EXPECT_EQ(gpu.settings().max_memory_clock_mhz, 0);
-  EXPECT_EQ(gpu.settings().power_limit_w, 700);
-}
-
-TEST(Restore, TakesWhatIsNotSupportedForRestored) {
-  FakeGpu gpu;
-  FakeGpuControl control(gpu);
-  gpu.fail("reset_memory_clocks", GpuErrorCode::not_supported);
-  EXPECT_NO_THROW(restore_gpu(control, original_state(control)));
-}
-
 }  // namespace
 }  // namespace lowgear

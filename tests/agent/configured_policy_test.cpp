@@ -51,8 +51,9 @@ TEST_F(ConfiguredPolicyTest, ControlsTheGpusThatAreNamed) {
   EXPECT_THAT(policy()->controlled_gpus(), IsEmpty());
   config_.all_gpus = true;
   EXPECT_THAT(policy()->controlled_gpus(), ElementsAre(uuid(0), uuid(1), uuid(2)));
-  config_.gpus = {"GPU-none"};
-  EXPECT_THROW((void)policy(), InputError);
+  config_.all_gpus = false;
+  config_.gpus = {"GPU-none", uuid(2)};
+  EXPECT_THAT(policy()->controlled_gpus(), ElementsAre(uuid(2))) << "one that is missing takes no other with it";
 }
 
 TEST_F(ConfiguredPolicyTest, AllowsWhatTheRulesSay) {

@@ -48,6 +48,7 @@ class FakeAgentService : public AgentService {
   bool dry_run() const override { return is_dry_run; }
   std::string driver_version() const override { return "580.159.04"; }
   std::vector<GpuStatus> gpus() override { return gpu_list; }
+  std::vector<UnattendedGpu> unattended_gpus() override { return unattended_list; }
   std::vector<LeaseStatus> leases() override { return lease_list; }
 
   void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) override {
@@ -94,6 +95,7 @@ class FakeAgentService : public AgentService {
   bool is_simulated = true;
   bool is_dry_run = false;
   std::vector<GpuStatus> gpu_list;
+  std::vector<UnattendedGpu> unattended_list;
   std::vector<LeaseStatus> lease_list;
   std::vector<std::string> calls;
   std::function<void()> before_call;  ///< throws what the service is to throw

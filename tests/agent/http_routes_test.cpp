@@ -259,6 +259,20 @@ TEST_F(HttpRoutes, HealthTellsOfGpusThatDoNotAnswer) {
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(json(response)["status"], "degraded");
   EXPECT_EQ(json(response)["healthy_gpus"], 1);
+  EXPECT_THAT(json(response)["problems"].dump(), HasSubstr(kFakeUuid1));
+}
+
+TEST_F(HttpRoutes, GpusThatNobodyLooksAfterAreNamed) {
+  EXPECT_EQ(json(ask("GET", "/v1/gpus"))["unattended"], Json::array());
+  service.unattended_list = {{.name = "GPU-lost", .configured = true, .left_changed = true, .problem = "is lost"},
+                             {.name = "", .configured = true, .left_changed = false, .problem = "one is missing"}};
+  const Json unattended = json(ask("GET", "/v1/gpus"))["unattended"];
+  EXPECT_EQ(unattended[0],
+            Json({{"gpu", "GPU-lost"}, {"configured", true}, {"left_changed", true}, {"problem", "is lost"}}));
+  EXPECT_TRUE(unattended[1]["gpu"].is_null());
+  const Json health = json(ask("GET", "/healthz"));
+  EXPECT_EQ(health["status"], "degraded");
+  EXPECT_EQ(health["problems"], Json({"GPU-lost: is lost", "one is missing"}));
 }
 
 TEST_F(HttpRoutes, MetricsSayTheirFormat) {

@@ -200,11 +200,15 @@ class FakeGpuSystem final : public GpuControlSystem {
     for (int index = 0; index < count; ++index) gpus_.push_back(std::make_unique<FakeGpu>(index));
   }
 
+  /// What it says of GPUs that it counts and does not list.
+  void set_problems(std::vector<std::string> problems) { problems_ = std::move(problems); }
+
   [[nodiscard]] FakeGpu& fake(int index) { return static_cast<FakeGpu&>(*gpus_.at(static_cast<std::size_t>(index))); }
 
   [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_; }
   [[nodiscard]] const std::string& driver_version() const override { return driver_version_; }
   [[nodiscard]] bool simulated() const override { return false; }
+  [[nodiscard]] std::vector<std::string> problems() const override { return problems_; }
   [[nodiscard]] std::unique_ptr<GpuControl> control(std::string_view uuid_or_pci_address) override {
     return std::make_unique<FakeGpuControl>(static_cast<FakeGpu&>(find_gpu(*this, uuid_or_pci_address)));
   }
@@ -212,6 +216,7 @@ class FakeGpuSystem final : public GpuControlSystem {
  private:
   std::vector<std::unique_ptr<Gpu>> gpus_;
   std::string driver_version_ = "580.159.04";
+  std::vector<std::string> problems_;
 };
 
 }  // namespace lowgear

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "agent/journal.h"
+
+namespace lowgear {
+
+/// The storage of a journal in which something else was written.
+class DamagedStorage final : public JournalStorage {
+ public:
+  [[nodiscard]] std::string read() override { return content_; }
+  void append(std::string_view bytes) override { content_ += bytes; }
+  void sync() override {}
+  void truncate(std::size_t bytes) override { content_.resize(bytes); }
+  void replace(std::string_view bytes) override { content_ = bytes; }
+
+ private:
+  std::string content_ = "this is none of the records that a journal has";
+};
+
+[[nodiscard]] inline std::unique_ptr<JournalStorage> damaged_journal() { return std::make_unique<DamagedStorage>(); }
+
+}  // namespace lowgear

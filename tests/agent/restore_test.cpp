@@ -1,0 +1,104 @@
+#include "agent/restore.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "agent/damaged_journal.h"
+#include "core/error.h"
+#include "gpu/fake_gpu.h"
+
+namespace lowgear {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TEST(Restore, GoesOnWhenAStepFails) {
+  FakeGpu gpu;
+  FakeGpuControl control(gpu);
+  const OriginalGpuState original = original_state(control);
+  control.lock_sm_clocks(345, 1005);
+  control.lock_memory_clocks(1593, 1593);
+  control.set_power_limit_w(300);
+  gpu.fail("reset_sm_clocks", GpuErrorCode::driver_error);
+  EXPECT_THROW(restore_gpu(control, original), GpuError);
+  EXPECT_EQ(gpu.settings().max_memory_clock_mhz, 0);
+  EXPECT_EQ(gpu.settings().power_limit_w, 700);
+}
+
+TEST(Restore, TakesWhatIsNotSupportedForRestored) {
+  FakeGpu gpu;
+  FakeGpuControl control(gpu);
+  gpu.fail("reset_memory_clocks", GpuErrorCode::not_supported);
+  EXPECT_NO_THROW(restore_gpu(control, original_state(control)));
+}
+
+/// A journal that names the GPU 1, which is locked to 345-1005 MHz.
+class RecoverTest : public testing::Test {
+ protected:
+  RecoverTest() {
+    FakeGpuControl control(system_.fake(1));
+    journal_.record_change(original_state(control));
+    control.lock_sm_clocks(345, 1005);
+  }
+
+  [[nodiscard]] std::vector<std::string> recover(GpuControlSystem& system) {
+    return lowgear::recover(journal_, system, {}, [this](std::string_view text) { notes_.emplace_back(text); });
+  }
+  [[nodiscard]] std::string uuid() { return system_.fake(1).identity().uuid; }
+
+  FakeGpuSystem system_{2};
+  Journal journal_{forgetful_journal()};
+  std::vector<std::string> notes_;
+};
+
+TEST_F(RecoverTest, SaysWhatItIsAtAndWhatItHasDone) {
+  EXPECT_THAT(recover(system_), IsEmpty());
+  EXPECT_THAT(notes_,
+              ElementsAre("GPU " + uuid() + ": was left changed; restoring it", "GPU " + uuid() + ": restored"));
+  EXPECT_EQ(system_.fake(1).settings(), FakeSettings{});
+  EXPECT_THAT(journal_.changed(), IsEmpty());
+}
+
+TEST_F(RecoverTest, DoesNotSayThatAGpuIsRestoredThatRefuses) {
+  system_.fake(1).fail("reset_sm_clocks", GpuErrorCode::driver_error);
+  EXPECT_THAT(recover(system_), ElementsAre(HasSubstr("reset_sm_clocks")));
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("restoring it")));
+  EXPECT_TRUE(journal_.changed(uuid()));
+}
+
+TEST_F(RecoverTest, KeepsAGpuThatDoesNotAnswer) {
+  FakeGpuSystem without(1);
+  without.set_problems({"GPU number 1: handle: GPU is lost"});
+  EXPECT_THAT(recover(without), ElementsAre(HasSubstr("number 1: handle: GPU is lost")));
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("restoring it")));
+  EXPECT_TRUE(journal_.changed(uuid()));
+}
+
+TEST_F(RecoverTest, StrikesOutAGpuThatIsNotInTheMachine) {
+  FakeGpuSystem without(1);
+  EXPECT_THAT(recover(without), IsEmpty());
+  EXPECT_THAT(notes_, ElementsAre(HasSubstr("restoring it"), HasSubstr("no longer in this machine")));
+  EXPECT_FALSE(journal_.changed(uuid()));
+}
+
+TEST(Recover, RestoresEveryGpuOfTheConfigurationAfterDamage) {
+  FakeGpuSystem system(2);
+  FakeGpuControl(system.fake(1)).set_power_limit_w(300);
+  Journal journal(damaged_journal());
+  const std::vector<std::string> controlled = {system.fake(1).identity().uuid, "GPU-none"};
+  EXPECT_THAT(recover(journal, system, controlled, [](std::string_view) {}), ElementsAre(HasSubstr("GPU-none")));
+  EXPECT_TRUE(journal.damaged());
+  EXPECT_EQ(system.fake(1).settings().power_limit_w, 700);
+  EXPECT_THAT(recover(journal, system, std::span(controlled).first(1), [](std::string_view) {}), IsEmpty());
+  EXPECT_FALSE(journal.damaged());
+}
+
+}  // namespace
+}  // namespace lowgear
