@@ -86,6 +86,8 @@ class SlowdownGuard {
   void set_baseline(const IterationBaseline& baseline);
 
   [[nodiscard]] GuardLevel level() const { return level_; }
+  /// Of its options.
+  [[nodiscard]] double limit_pct() const { return options_.limit_pct; }
   /// Time beyond baseline x (1 + limit) since the start; below 0 when there is some left.
   [[nodiscard]] double lost_s() const { return lost_s_; }
   /// How much it may become.

@@ -84,6 +84,7 @@ void Job::begin(const Profiles& profiles, double now_s) {
 
 void Job::observe(std::string reason, double now_s) {
   decide("observe", reason, now_s);
+  plan_failed_ = false;
   change_state(JobState::observing, std::move(reason));
 }
 

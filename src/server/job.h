@@ -30,7 +30,7 @@ enum class JobState : unsigned char {
   registering,  ///< until all ranks are there
   baseline,     ///< full clocks, to compare with
   profiling,    ///< one clock after the other
-  planning,     ///< for the first time
+  planning,     ///< no plan for training is there yet
   running,      ///< a plan is followed, watched and renewed
   observing,    ///< there is nothing to plan for, or with
   finished,
@@ -201,6 +201,8 @@ class Job {
   void take_verdict(const ProfileVerdict& verdict, double now_s);
   void ask(PlanningTask::Kind kind, std::string reason, bool quick_first);
   void replan(const std::string& reason);
+  void give_plan_up(const std::string& error, double now_s);
+  void renew_guard();
   [[nodiscard]] PlanningConditions conditions() const;
   void collect(const JobIteration& iteration);
   void react(const JobIteration& iteration, double now_s);
@@ -213,6 +215,8 @@ class Job {
   [[nodiscard]] std::optional<Comparison> comparison() const;
   /// How much longer than the baseline the job may take.
   [[nodiscard]] double guard_limit_pct() const { return guard_pct_ + std::max(slowdown_pct_, signal_slowdown_pct_); }
+  /// Whether the guard counts by what is wanted now; otherwise the next plan is given a new one, or none under a cap.
+  [[nodiscard]] bool guard_holds() const { return guard_ && !power_limit_ && guard_->limit_pct() == guard_limit_pct(); }
   [[nodiscard]] const PlanVersion* version(int number) const;
   [[nodiscard]] std::map<int, SlowRank> slow_ranks() const;
   [[nodiscard]] static std::vector<double> guard_times(const JobPlan& plan);
@@ -263,6 +267,7 @@ class Job {
   double full_clock_scale_ = 1;
 
   std::uint64_t planning_serial_ = 0;
+  bool plan_failed_ = false;  ///< the job observes because its conditions could not be planned for
   std::vector<std::pair<double, double>> frontier_;
   std::shared_ptr<const PlanVersion> training_version_;  ///< newest for training
   int first_training_version_ = 0;

@@ -91,7 +91,9 @@ void Job::ask(PlanningTask::Kind kind, std::string reason, bool quick_first) {
 }
 
 void Job::replan(const std::string& reason) {
-  if (model_ && state_ == JobState::running) ask(PlanningTask::Kind::plan, reason, true);
+  if (!model_) return;  // the first plan is asked for with the conditions of then
+  if (state_ == JobState::observing && plan_failed_) change_state(JobState::planning, "plans");
+  if (state_ == JobState::planning || state_ == JobState::running) ask(PlanningTask::Kind::plan, reason, true);
 }
 
 std::map<int, SlowRank> Job::slow_ranks() const {
@@ -103,7 +105,7 @@ std::map<int, SlowRank> Job::slow_ranks() const {
 PlanningConditions Job::conditions() const {
   PlanningConditions conditions;
   conditions.slowdown_pct = std::max(slowdown_pct_, signal_slowdown_pct_);
-  if (guard_ && !guard_->level().is_full_clocks) {
+  if (guard_holds() && !guard_->level().is_full_clocks) {
     const auto step =
         std::min<std::size_t>(static_cast<std::size_t>(guard_->level().steps_back), kGuardShares.size() - 1);
     conditions.slowdown_pct *= kGuardShares[step];
@@ -125,23 +127,35 @@ PlanningConditions Job::conditions() const {
 
 void Job::planned(PlanningAnswer answer, double now_s) {
   if (answer.serial != planning_serial_ || is_over()) return;
-  if (!answer.error.empty()) {
-    decide("failed", answer.error, now_s);
-    if (state_ != JobState::running) observe(answer.error, now_s);
-    return;
-  }
+  if (!answer.error.empty()) return give_plan_up(answer.error, now_s);
   if (answer.verdict) take_verdict(*answer.verdict, now_s);
   if (answer.plan) issue_plan(answer, now_s);
+}
+
+/// A job that follows a plan keeps it, and its guard.
+void Job::give_plan_up(const std::string& error, double now_s) {
+  decide("failed", error, now_s);
+  if (state_ == JobState::profiling) return observe(error, now_s);  // by a verdict: there is no profile to plan from
+  const std::string reason =
+      power_limit_ ? fmt::format("the power cap ({}) is not kept: {}", describe(power_limit_), error) : error;
+  if (state_ == JobState::running) return change_state(JobState::running, reason);
+  observe(reason, now_s);
+  plan_failed_ = true;
+}
+
+/// The account is kept as long as the limit is: plans come and go.
+void Job::renew_guard() {
+  if (power_limit_) return guard_.reset();  // a cap may cost time, and full clocks would break it
+  if (guard_holds() || !baseline_) return;
+  guard_.emplace(IterationBaseline{baseline_->time_s, baseline_->time_error_s, baseline_->time_spread_s},
+                 GuardOptions{.limit_pct = guard_limit_pct()});
 }
 
 void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   const JobPlan& plan = *answer.plan;
   frontier_ = plan.frontier;
   full_clock_scale_ = plan.full_clock_scale;
-  if (!guard_ && baseline_ && !power_limit_) {
-    guard_.emplace(IterationBaseline{baseline_->time_s, baseline_->time_error_s, baseline_->time_spread_s},
-                   GuardOptions{.limit_pct = guard_limit_pct()});
-  }
+  renew_guard();
   if (guard_) guard_->set_plans(guard_times(plan));
   change_state(JobState::running, "follows a plan");
   if (guard_ && guard_->level().is_full_clocks) {
@@ -195,7 +209,6 @@ std::int64_t Job::set_straggler(int rank, double factor, double now_s) {
 
 std::int64_t Job::set_power_limit(const std::optional<PowerLimit>& limit, double now_s) {
   power_limit_ = limit;
-  guard_.reset();  // a cap may cost time, and full clocks would break it
   const std::string reason = describe(limit);
   const std::int64_t id = decide("power_cap", reason, now_s);
   changes_.summary_changed = true;
@@ -209,7 +222,6 @@ std::int64_t Job::set_settings(std::optional<double> slowdown_pct, std::optional
   const std::string reason = fmt::format("plans may be {:.4g} % slower than the fastest, the guard allows {:.4g} %",
                                          slowdown_pct_, guard_pct_);
   const std::int64_t id = decide("settings", reason, now_s);
-  guard_.reset();  // counts from now on, by the new limit
   changes_.summary_changed = true;
   replan(reason);
   return id;
@@ -219,7 +231,6 @@ void Job::set_signal(double slowdown_pct, std::string_view why, double now_s) {
   if (is_over() || slowdown_pct == signal_slowdown_pct_) return;
   signal_slowdown_pct_ = slowdown_pct;
   decide("signal", std::string(why), now_s);
-  guard_.reset();
   replan(std::string(why));
 }
 

@@ -60,6 +60,7 @@ StoredJob Job::stored() const {
 Json Job::state_json() const {
   Json state = {{"state", name(state_)},
                 {"reason", reason_},
+                {"plan_failed", plan_failed_},
                 {"decisions", decisions_},
                 {"slowdown_pct", slowdown_pct_},
                 {"guard_pct", guard_pct_},
@@ -91,6 +92,7 @@ Json Job::state_json() const {
 void Job::restore_state(const JsonView& state) {
   state_ = read_state(state.at("state"));
   reason_ = state.at("reason").text();
+  plan_failed_ = has_value(state, "plan_failed") && state.at("plan_failed").boolean();
   decisions_ = state.at("decisions").integer();
   slowdown_pct_ = state.at("slowdown_pct").number();
   guard_pct_ = state.at("guard_pct").number();
@@ -160,14 +162,14 @@ void Job::resume(const Profiles& profiles, double now_s) {
     use_profile(own_profile_);
   } else if (known != profiles.end()) {
     // It may have become known in the moment in which the server ended.
-    if (state_ == JobState::observing) return profile_found(known->second, now_s);
+    if (state_ == JobState::observing && !plan_failed_) return profile_found(known->second, now_s);
     use_profile(known->second);
   }
   if (!model_) return;
   if (state_ == JobState::profiling && swept) {
     ask(PlanningTask::Kind::judge_profile, "the clocks that were wanted have been measured", false);
-  } else if (state_ == JobState::planning || state_ == JobState::running) {
-    ask(PlanningTask::Kind::plan, "the server was started again", false);
+  } else {
+    replan("the server was started again");
   }
 }
 

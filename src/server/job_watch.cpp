@@ -56,7 +56,6 @@ void Job::watch_slowdown(const JobIteration& iteration, double now_s) {
   decide("guard", decision->reason, now_s);
   if (decision->action == GuardAction::stale_baseline) return renew_baseline(now_s);
   if (decision->action == GuardAction::full_clocks) {
-    ++planning_serial_;  // whatever is being planned is too late
     return issue_uniform(PlanPurpose::train, ranks_.common_clocks().front(), "full clocks: " + decision->reason, now_s);
   }
   replan(decision->reason);

@@ -80,24 +80,35 @@ void SimulatedJob::remember(StoreChange change) {
   }
 }
 
+void SimulatedJob::take_changes() {
+  JobChanges changes = job_->take_changes();
+  for (Json& decision : changes.decisions) decisions_.push_back(std::move(decision));
+  remember(std::move(changes.store));
+  if (changes.planning) tasks_.push_back(*std::move(changes.planning));
+}
+
+void SimulatedJob::plan(const PlanningTask& task) {
+  if (model_ != task.model) {
+    planner_ = std::make_unique<JobPlanner>(task.model);
+    model_ = task.model;
+  }
+  job_->planned(answer_task(*planner_, task, [this](PlanningAnswer first) { job_->planned(std::move(first), now_s_); }),
+                now_s_);
+}
+
 void SimulatedJob::settle() {
-  for (;;) {
-    JobChanges changes = job_->take_changes();
-    for (Json& decision : changes.decisions) decisions_.push_back(std::move(decision));
-    remember(std::move(changes.store));
-    if (!changes.planning) return;
-    if (model_ != changes.planning->model) {
-      planner_ = std::make_unique<JobPlanner>(changes.planning->model);
-      model_ = changes.planning->model;
-    }
-    job_->planned(answer_task(*planner_, *changes.planning,
-                              [this](PlanningAnswer first) { job_->planned(std::move(first), now_s_); }),
-                  now_s_);
+  take_changes();
+  while (!tasks_.empty() && !(plans_wait && tasks_.front().kind == PlanningTask::Kind::plan)) {
+    const PlanningTask task = std::move(tasks_.front());
+    tasks_.pop_front();
+    plan(task);
+    take_changes();
   }
 }
 
 void SimulatedJob::restart_server() {
   const StoredJob stored = stored_.jobs.at(0);
+  tasks_.clear();
   job_ = Job::restore(stored, stored_, profiles_, now_s_);
   settle();
 }

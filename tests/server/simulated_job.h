@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,7 +17,8 @@ namespace lowgear {
 /// A specification of a small job: 1F1B on `pp` stages.
 [[nodiscard]] JobSpec small_job(int pp, int dp = 1, int microbatches = 6);
 
-/// A job and its ranks, which train as a profile says. Plans are made at once, in the calls that ask for them.
+/// A job and its ranks, which train as a profile says. Plans are made at once, in the calls that ask for them, unless
+/// the test says otherwise.
 class SimulatedJob {
  public:
   explicit SimulatedJob(JobSpec spec);
@@ -53,6 +55,8 @@ class SimulatedJob {
 
   /// Ranks that do not ask for plans for the time being.
   std::vector<bool> deaf;
+  /// Plans that are asked for wait until this is false again, and `settle` is called.
+  bool plans_wait = false;
 
  private:
   struct Followed {
@@ -71,6 +75,8 @@ class SimulatedJob {
   [[nodiscard]] std::vector<int> clocks_of_replica(int dp_rank) const;
   void train_once();
   void post_cells(int rank);
+  void take_changes();
+  void plan(const PlanningTask& task);
   void remember(StoreChange change);
 
   JobSpec spec_;
@@ -82,6 +88,7 @@ class SimulatedJob {
   std::unique_ptr<Job> job_;
   std::unique_ptr<JobPlanner> planner_;
   std::shared_ptr<const PipelineModel> model_;
+  std::deque<PlanningTask> tasks_;  ///< that wait
   Job::Profiles profiles_;
   std::vector<Followed> followed_;
   std::vector<std::optional<Pending>> pending_;

@@ -1,0 +1,140 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "plan/plan_json.h"
+#include "server/simulated_job.h"
+
+namespace lowgear {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::StartsWith;
+
+constexpr PowerLimit kKept{.scope = CapScope::gpu, .watts = 200, .swing_w = {}};
+constexpr PowerLimit kBelowAnyPlan{.scope = CapScope::gpu, .watts = 5, .swing_w = {}};
+
+class JobPlanning : public testing::Test {
+ protected:
+  void train_until_running() {
+    training.register_all();
+    ASSERT_TRUE(training.run_until(JobState::running));
+    training.run(5);
+  }
+  void cap(const std::optional<PowerLimit>& limit) {
+    (void)training.job().set_power_limit(limit, training.now_s());
+    training.settle();
+  }
+  /// Plans that have been asked for are made.
+  void end_planning() {
+    training.plans_wait = false;
+    training.settle();
+  }
+  [[nodiscard]] std::string reason() { return training.job().summary()["reason"].get<std::string>(); }
+  /// What a unit of the plan for training draws at most.
+  [[nodiscard]] double peak_w() {
+    const Plan plan = read_plan(training.job().timeline_json()["plan"].dump(), "plan");
+    double peak_w = 0;
+    for (const auto& ops : plan.ranks) {
+      for (const PlannedOp& op : ops) {
+        const Measurement& row = training.truth().at_clock(op.stage, op.kind, op.clock_mhz);
+        peak_w = std::max(peak_w, row.energy_j / row.time_s);
+      }
+    }
+    return peak_w;
+  }
+
+  SimulatedJob training{small_job(2)};
+};
+
+TEST_F(JobPlanning, KeepsACapThatCameWhileTheFirstPlanWasMade) {
+  training.register_all();
+  training.plans_wait = true;
+  ASSERT_TRUE(training.run_until(JobState::planning));
+  cap(kKept);
+  end_planning();
+  ASSERT_EQ(training.job().state(), JobState::running);
+  EXPECT_LE(peak_w(), *kKept.watts * 1.01);
+}
+
+TEST_F(JobPlanning, FollowsSettingsAndSignalsThatCameWhileTheFirstPlanWasMade) {
+  training.register_all();
+  training.plans_wait = true;
+  ASSERT_TRUE(training.run_until(JobState::planning));
+  (void)training.job().set_settings(5, std::nullopt, training.now_s());
+  training.job().set_signal(20, "carbon is high", training.now_s());
+  training.settle();
+  end_planning();
+  training.run(6);
+  EXPECT_GT(training.job().summary()["slowdown_pct"].get<double>(), 15);
+}
+
+TEST_F(JobPlanning, PlansOnceACapHasGoneThatNoPlanCouldKeep) {
+  training.register_all();
+  cap(kBelowAnyPlan);
+  ASSERT_TRUE(training.run_until(JobState::observing));
+  EXPECT_THAT(reason(), StartsWith("the power cap (5 W a gpu at most) is not kept: "));
+  training.restart_server();
+  ASSERT_EQ(training.job().state(), JobState::observing);
+  cap(std::nullopt);
+  EXPECT_EQ(training.job().state(), JobState::running);
+  training.run(6);
+  EXPECT_GT(training.job().summary()["saved_pct"].get<double>(), 1);
+}
+
+TEST_F(JobPlanning, PlansForTheCapThatTakesThePlaceOfOneThatNoPlanCouldKeep) {
+  training.register_all();
+  cap(kBelowAnyPlan);
+  ASSERT_TRUE(training.run_until(JobState::observing));
+  training.plans_wait = true;
+  cap(kKept);
+  EXPECT_EQ(training.job().state(), JobState::planning);
+  end_planning();
+  ASSERT_EQ(training.job().state(), JobState::running);
+  EXPECT_LE(peak_w(), *kKept.watts * 1.01);
+}
+
+TEST_F(JobPlanning, SaysAsLongAsACapIsNotKept) {
+  train_until_running();
+  cap(kBelowAnyPlan);
+  EXPECT_EQ(training.job().state(), JobState::running);
+  EXPECT_THAT(reason(), StartsWith("the power cap (5 W a gpu at most) is not kept: "));
+  cap(kKept);
+  EXPECT_EQ(reason(), "follows a plan");
+}
+
+TEST_F(JobPlanning, KeepsTheGuardWhileACapIsNotKept) {
+  train_until_running();
+  cap(kBelowAnyPlan);
+  training.job().set_signal(1, "carbon is high", training.now_s());
+  training.settle();
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.025);
+  training.run(60);
+  EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
+}
+
+TEST_F(JobPlanning, RestsTheGuardOnceACapIsKept) {
+  train_until_running();
+  cap(kKept);
+  training.run(60);
+  EXPECT_GT(training.job().summary()["slowdown_pct"].get<double>(), 2);
+  EXPECT_THAT(training.reasons("guard"), IsEmpty());
+}
+
+TEST_F(JobPlanning, KeepsACapThoughTheGuardTakesFullClocksWhileItIsPlannedFor) {
+  train_until_running();
+  training.plans_wait = true;
+  cap(kKept);
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.025);
+  training.run(60);
+  ASSERT_THAT(training.reasons("guard"), Not(IsEmpty()));
+  end_planning();
+  EXPECT_LE(peak_w(), *kKept.watts * 1.01);
+}
+
+}  // namespace
+}  // namespace lowgear
