@@ -60,17 +60,16 @@ Client::~Client() {
   if (recording_) recording_->finish(log_->lost());
 }
 
-// Without a driver the rest works all the same; a GPU that was asked for and is not there is a mistake.
+// Without a GPU the rest works all the same; one that was asked for and is not there is a mistake.
 void Client::open_gpu(const Environment& environment) {
   try {
     system_ = open_nvml();
+    gpu_ = options_.gpu.empty() ? &choose_gpu(*system_, options_.rank.local_rank, environment)
+                                : &find_gpu(*system_, options_.gpu);
   } catch (const GpuError& error) {
     if (!options_.gpu.empty()) throw InputError(error.what());
     gpu_problem_ = error.what();
-    return;
   }
-  gpu_ = options_.gpu.empty() ? &choose_gpu(*system_, options_.rank.local_rank, environment)
-                              : &find_gpu(*system_, options_.gpu);
 }
 
 void Client::open_recording() {

@@ -31,8 +31,23 @@ bool all_of_one_model(const GpuSystem& system) {
       system.gpus(), [&](const auto& gpu) { return gpu->identity().name == system.gpus().front()->identity().name; });
 }
 
+bool hides_all_that_follows(const std::string& word) {
+  return word.empty() || word == "-1" || word == "NoDevFiles";  // the last is Slurm's
+}
+
+/// The words of CUDA_VISIBLE_DEVICES that CUDA goes by: those in front of the first that names no GPU.
+std::vector<std::string> visible_gpus(std::string_view list) {
+  std::vector<std::string> words = split(list);
+  words.erase(std::ranges::find_if(words, hides_all_that_follows), words.end());
+  return words;
+}
+
 /// GPUs by PCI address, as CUDA numbers them.
 std::vector<Gpu*> in_pci_order(const GpuSystem& system, const Environment& environment) {
+  if (const std::vector<std::string> problems = system.problems(); !problems.empty()) {
+    throw GpuError(GpuErrorCode::gpu_lost, fmt::format("{}; which number each of the others has now cannot be known{}",
+                                                       problems.front(), kFix));
+  }
   if (environment("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" && !all_of_one_model(system)) {
     throw InputError(
         "CUDA numbers GPUs of different models by their speed, which cannot be known here; set "
@@ -54,8 +69,11 @@ Gpu& by_uuid(const GpuSystem& system, const std::string& beginning) {
     }
     found = gpu.get();
   }
-  if (found == nullptr) throw InputError(fmt::format("CUDA_VISIBLE_DEVICES: there is no GPU {}", quote(beginning)));
-  return *found;
+  if (found != nullptr) return *found;
+  const std::vector<std::string> problems = system.problems();
+  const std::string missing = fmt::format("CUDA_VISIBLE_DEVICES: there is no GPU {}", quote(beginning));
+  if (problems.empty()) throw InputError(missing);
+  throw GpuError(GpuErrorCode::gpu_lost, fmt::format("{}; {}", missing, problems.front()));
 }
 
 Gpu& by_word(const GpuSystem& system, const std::string& word, const Environment& environment) {
@@ -78,17 +96,20 @@ Gpu& by_word(const GpuSystem& system, const std::string& word, const Environment
 }  // namespace
 
 Gpu& choose_gpu(const GpuSystem& system, int local_rank, const Environment& environment) {
-  if (system.gpus().empty()) throw InputError("this machine has no GPU");
   const std::optional<std::string> visible = environment("CUDA_VISIBLE_DEVICES");
   if (!visible) {
     const std::vector<Gpu*> gpus = in_pci_order(system, environment);
+    if (gpus.empty()) throw GpuError(GpuErrorCode::not_supported, "this machine has no GPU");
     if (gpus.size() == 1) return *gpus.front();
     if (static_cast<std::size_t>(local_rank) < gpus.size()) return *gpus[static_cast<std::size_t>(local_rank)];
     throw InputError(
         fmt::format("local rank {} is not below the {} GPUs of this machine{}", local_rank, gpus.size(), kFix));
   }
-  const std::vector<std::string> words = split(*visible);
-  if (words.empty()) throw InputError("CUDA_VISIBLE_DEVICES is empty: this process sees no GPU");
+  const std::vector<std::string> words = visible_gpus(*visible);
+  if (words.empty()) {
+    throw GpuError(GpuErrorCode::no_permission, fmt::format("CUDA_VISIBLE_DEVICES is {}: this process sees no GPU",
+                                                            visible->empty() ? "empty" : printable(*visible, 60)));
+  }
   const std::size_t device = words.size() == 1 ? 0 : static_cast<std::size_t>(local_rank);
   if (device >= words.size()) {
     throw InputError(fmt::format("local rank {} is not below the {} GPUs of CUDA_VISIBLE_DEVICES={}{}", local_rank,

@@ -351,6 +351,21 @@ TEST_F(ClientTest, ChecksItsGpu) {
   EXPECT_THROW((void)open(), InputError);
 }
 
+TEST_F(ClientTest, GoesOnWhereItIsShownNoGpu) {
+  TestAgent agent(options_.agent_socket);
+  for (const char* shown : {"", "-1"}) {
+    Client client(options_, [shown](std::string_view name) {
+      return name == "CUDA_VISIBLE_DEVICES" ? std::optional<std::string>(shown) : std::nullopt;
+    });
+    EXPECT_THAT(client.status().problem, HasSubstr("sees no GPU"));
+    EXPECT_EQ(client.status().gpu_uuid, "");
+    EXPECT_FALSE(client.status().has_lease);
+    EXPECT_THROW((void)client.window_begin("none"), Error);
+    run_units(client, 2);
+    EXPECT_EQ(client.status().units, 2U);
+  }
+}
+
 TEST_F(ClientTest, AChildLeavesTheParentsLeaseAlone) {
   TestAgent agent(options_.agent_socket);
   const std::string socket = options_.agent_socket.string();

@@ -202,6 +202,11 @@ class FakeGpuSystem final : public GpuControlSystem {
 
   /// What it says of GPUs that it counts and does not list.
   void set_problems(std::vector<std::string> problems) { problems_ = std::move(problems); }
+  /// A GPU has fallen off the bus before this process looked: the driver counts it and shows no more of it.
+  void lose(int index) {
+    problems_.push_back(fmt::format("GPU number {}: handle: GPU is lost", index));
+    std::erase_if(gpus_, [index](const auto& gpu) { return gpu->identity().index == index; });
+  }
 
   [[nodiscard]] FakeGpu& fake(int index) { return static_cast<FakeGpu&>(*gpus_.at(static_cast<std::size_t>(index))); }
 
