@@ -62,16 +62,23 @@ void report(const MonitorArguments& arguments, const WindowMeasurement& measurem
             Console& console) {
   Json json = measurement_json(measurement);
   json["exit_status"] = result.shell_status();
-  if (!arguments.out.empty()) write_file_atomically(arguments.out, json.dump(2) + "\n");
   if (arguments.json) {
     console.print_json(json);
   } else {
     console.print_aside(measurement_text(measurement));
   }
+  if (arguments.out.empty()) return;
+  // The status that counts is the command's.
+  try {
+    write_file_atomically(arguments.out, json.dump(2) + "\n");
+  } catch (const Error& error) {
+    console.warn(fmt::format("{}; the measurement is nowhere but in what is printed above", error.what()));
+  }
 }
 
 ExitCode run_monitor(const MonitorArguments& arguments, Console& console) {
-  const SignalGuard guard;
+  if (!arguments.out.empty()) check_writable(arguments.out);
+  SignalGuard guard;
   const std::unique_ptr<GpuSystem> system = open_gpus(arguments, console);
   EnergyMeter meter(*system, chosen_gpus(*system, arguments.gpus), {.period_s = arguments.period_ms / 1e3},
                     std::make_unique<Rapl>());

@@ -212,6 +212,17 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
   file.commit();
 }
 
+void check_writable(const fs::path& path) {
+  const fs::path target = resolve(path);
+  struct stat status = {};
+  const bool is_device = ::stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+  if (!is_device) {
+    const StagedFile probe(path);
+  } else if (::access(target.c_str(), W_OK) != 0) {
+    throw_write_error(path, errno);
+  }
+}
+
 StagedFile::StagedFile(const fs::path& target) : name_(target) {
   if (target.empty()) throw InputError("cannot write a file without a name");
   target_ = resolve(target);

@@ -24,6 +24,10 @@ void flush_directory(const std::filesystem::path& path);
 /// removed.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
+/// Whether `write_file_atomically` can begin to write there, for results that take long to come by. Throws InputError
+/// as that does.
+void check_writable(const std::filesystem::path& path);
+
 /// A file that is written piece by piece in a temporary beside its target and appears there complete on `commit`, or
 /// not at all: the destructor removes what was not committed. For content too large to hold in memory.
 class StagedFile {

@@ -22,16 +22,15 @@ sigset_t set_of(std::initializer_list<int> signals) {
   return set;
 }
 
-sigset_t guarded_signals() { return set_of({SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD}); }
-
-/// What a child starts with, whatever this process made of its signals and output.
+/// What a child starts with, whatever this process made of its signals and output. What was ignored when this process
+/// started (`nohup`) stays so.
 class SpawnSettings {
  public:
   explicit SpawnSettings(CommandOutput output) {
     posix_spawn_file_actions_init(&actions_);
     posix_spawnattr_init(&attributes_);
     const sigset_t none = set_of({});
-    const sigset_t by_default = set_of({SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD, SIGPIPE});
+    const sigset_t by_default = set_of({SIGCHLD, SIGPIPE});
     posix_spawnattr_setsigmask(&attributes_, &none);
     posix_spawnattr_setsigdefault(&attributes_, &by_default);
     posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
@@ -62,36 +61,18 @@ class SpawnSettings {
   posix_spawnattr_t attributes_{};
 };
 
-/// Passes a signal on, unless the terminal sent it: then the whole process group has it.
-void pass_on(const siginfo_t& signal, pid_t child) {
-  const bool from_terminal = signal.si_code == SI_KERNEL;
-  if (!from_terminal) kill(child, signal.si_signo);
-}
-
 }  // namespace
 
-SignalGuard::SignalGuard() {
-  const sigset_t signals = guarded_signals();
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-}
-
-SignalGuard::~SignalGuard() {
-  const sigset_t signals = guarded_signals();
-  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
-}
-
-CommandResult run_command(std::span<const std::string> words, CommandOutput output, const SignalGuard& /*guard*/) {
+CommandResult run_command(std::span<const std::string> words, CommandOutput output, SignalGuard& guard) {
   if (words.empty()) throw InputError("there is no command to run; give one after --");
   const pid_t child = SpawnSettings(output).spawn(words);
-  const sigset_t signals = guarded_signals();
   for (;;) {
     int status = 0;
     const pid_t ended = waitpid(child, &status, WNOHANG);
     if (ended == child && WIFSIGNALED(status)) return {.exit_code = 0, .signal = WTERMSIG(status)};
     if (ended == child) return {.exit_code = WEXITSTATUS(status), .signal = 0};
-    siginfo_t signal{};
-    if (sigwaitinfo(&signals, &signal) < 0) continue;  // interrupted by a signal that is not ours
-    if (signal.si_signo != SIGCHLD) pass_on(signal, child);
+    const int signal = guard.next();
+    if (signal != SIGCHLD && !guard.sent_to_all(signal)) kill(child, signal);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <span>
 #include <string>
 
+#include "measure/signal_guard.h"
+
 namespace lowgear {
 
 /// How a command ended.
@@ -17,21 +19,9 @@ struct CommandResult {
 /// Where a command's standard output goes.
 enum class CommandOutput : unsigned char { standard_output, standard_error };
 
-/// Keeps the signals that end programs from ending this one while it lives: SIGINT, SIGQUIT, SIGTERM and SIGHUP wait
-/// for `run_command`, which passes them on. Threads that are started meanwhile leave them alone too, so this comes
-/// first.
-class SignalGuard {
- public:
-  SignalGuard();
-  ~SignalGuard();
-  SignalGuard(const SignalGuard&) = delete;
-  SignalGuard& operator=(const SignalGuard&) = delete;
-};
-
-/// Runs a program, found as a shell finds it, and waits for it. It gets every signal that would have ended this process
-/// (those from a terminal it has got already, being in the same process group), so it ends as it would alone. Throws
-/// InputError when the program cannot be started, naming the reason.
-[[nodiscard]] CommandResult run_command(std::span<const std::string> words, CommandOutput output,
-                                        const SignalGuard& guard);
+/// Runs a program, found as a shell finds it, and waits for it. It gets every signal that `guard` keeps from this
+/// process, once: those that were sent to both it has already. So it ends as it would alone. Throws InputError when the
+/// program cannot be started, naming the reason.
+[[nodiscard]] CommandResult run_command(std::span<const std::string> words, CommandOutput output, SignalGuard& guard);
 
 }  // namespace lowgear

@@ -169,6 +169,16 @@ TEST_F(FileTest, TellsWhyAFileCannotBeWritten) {
   EXPECT_THAT(folder_.names(), ElementsAre("f"));
 }
 
+TEST_F(FileTest, TellsBeforehandWhetherAFileCanBeWritten) {
+  check_writable(make_file("f", "kept"));
+  check_writable(folder_ / "new.json");
+  check_writable("/dev/null");
+  EXPECT_THAT(error_of([&] { check_writable(folder_ / "missing" / "out.json"); }), HasSubstr("No such file"));
+  EXPECT_THAT(error_of([&] { check_writable(folder_.path()); }), HasSubstr("Is a directory"));
+  EXPECT_THAT(folder_.names(), ElementsAre("f"));
+  EXPECT_EQ(read_file(folder_ / "f"), "kept");
+}
+
 TEST_F(FileTest, RefusesAFolderWithoutPermission) {
   if (::geteuid() == 0) GTEST_SKIP() << "root may write to every folder";
   fs::permissions(folder_.path(), fs::perms::owner_read | fs::perms::owner_exec);

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <bitset>
+#include <csignal>
+
+namespace lowgear {
+
+/// Keeps the signals that end programs or tell them something (SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2,
+/// SIGALRM, SIGXCPU, SIGCONT) from this one while it lives; they wait for `next`. Threads that are started meanwhile
+/// leave them alone too, so this comes first.
+///
+/// Schedulers signal one process, its group, or all processes of a job one by one, and a terminal signals the group. A
+/// command in the same group then has the signal already. No signal says how it was sent, so a second process waits
+/// beside this one, in the same group and job: a signal that it got too was sent to all.
+class SignalGuard {
+ public:
+  /// Throws Error when no process can be started.
+  SignalGuard();
+  ~SignalGuard();
+  SignalGuard(const SignalGuard&) = delete;
+  SignalGuard& operator=(const SignalGuard&) = delete;
+
+  /// Waits for the next of these signals, or SIGCHLD.
+  [[nodiscard]] int next();
+  /// Whether the signal that `next` gave was sent to other processes of the group or job too. Takes 50 ms, within which
+  /// all of them are taken to have got it.
+  [[nodiscard]] bool sent_to_all(int signal);
+
+ private:
+  void read_reports();
+
+  pid_t witness_ = -1;
+  int reports_ = -1;             ///< a byte for every signal that the witness got
+  std::bitset<_NSIG> reported_;  ///< and that `sent_to_all` has not told yet
+};
+
+}  // namespace lowgear
