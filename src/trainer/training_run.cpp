@@ -155,6 +155,7 @@ void TrainingRun::load_state() {
   if (!config_.checkpoint) return;
   checkpoints_.emplace(config_, TrainingState{&part_->store(), optimizer_.get()}, ranks_);
   first_step_ = checkpoints_->resume();
+  steps_done_ = first_step_;
 }
 
 void TrainingRun::load_plan(const std::filesystem::path& plan) {
@@ -211,16 +212,16 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
 }
 
 void TrainingRun::run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report) {
-  for (std::int64_t number = first_step_; number < config_.steps; ++number) {
-    follow_profile_clock(number);
-    bool end = false;
-    const StepResult result = step(number, asked_to_end, end);
+  bool end = false;
+  while (!all_steps_done() && !end) {
+    follow_profile_clock(steps_done_);
+    const StepResult result = step(steps_done_, asked_to_end, end);
     if (rank_ == 0) report(result);
     require_finite(result);
-    if (checkpoints_) checkpoints_->after_step(number + 1, end || number + 1 == config_.steps);
-    if (end) return;
+    ++steps_done_;
+    if (checkpoints_) checkpoints_->after_step(steps_done_, end || all_steps_done());
   }
-  if (config_.export_folder) {
+  if (config_.export_folder && all_steps_done()) {
     export_weights(*config_.export_folder, config_.model, part_->store(), {place_.pp, config_.parallel.pp}, ranks_);
   }
 }

@@ -58,9 +58,12 @@ class TrainingRun {
   /// Steps that were done before, as the checkpoint says that this run goes on from.
   [[nodiscard]] std::int64_t first_step() const { return first_step_; }
   /// Runs all further steps, or until `asked_to_end` says so on any rank (all ranks then stop behind the same step),
-  /// saving checkpoints on the way and the last step's; then exports the weights when all steps are done. `report`
-  /// is called on rank 0 after each. Throws Diverged, and Error when another rank has gone.
+  /// saving checkpoints on the way and the last step's. Exports the weights when all steps are done, also where
+  /// `asked_to_end` said so in the last. `report` is called on rank 0 after each. Throws Diverged, and Error when
+  /// another rank has gone.
   void run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report);
+  /// Whether no step is left, the same on all ranks.
+  [[nodiscard]] bool all_steps_done() const { return steps_done_ >= config_.steps; }
   /// Meets all ranks once more and ends the connections. To be called when all has gone well.
   void finish();
   [[nodiscard]] ParameterStore& store() { return part_->store(); }
@@ -95,6 +98,7 @@ class TrainingRun {
   std::unique_ptr<AdamW> optimizer_;
   std::optional<Checkpoints> checkpoints_;
   std::int64_t first_step_ = 0;
+  std::int64_t steps_done_ = 0;  ///< those before this run included
   std::unique_ptr<Observer> observer_;
 };
 

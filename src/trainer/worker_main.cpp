@@ -88,6 +88,14 @@ std::unique_ptr<SimulatedGpu> simulated_gpu_for(const TrainConfig& config, Clien
   return std::make_unique<SimulatedGpu>(environment("LOWGEAR_NVML").value_or("libnvidia-ml.so.1"), status.gpu_uuid);
 }
 
+void warn_of_what_is_not_saved(const TrainConfig& config) {
+  if (!config.export_folder || config.checkpoint) return;
+  fmt::print(
+      stderr,
+      "the export is written when all steps are done; if the training ends before, nothing is saved, as there is "
+      "no checkpoint.folder\n");
+}
+
 void train(const Arguments& arguments) {
   const Environment environment = process_environment();
   const TrainConfig config = read_train_config(arguments.config, arguments.settings);
@@ -103,10 +111,16 @@ void train(const Arguments& arguments) {
       connect_backend(config.cuda, layout, rank.rank, rank.local_rank, rendezvous_from(environment), kTimeout);
   TrainingRun run(config, rank.rank, std::move(backend), client, std::move(simulated_gpu));
   std::optional<ProgressReport> report;
-  if (rank.rank == 0) report.emplace(config, arguments.output, run.first_step());
+  if (rank.rank == 0) {
+    warn_of_what_is_not_saved(config);
+    report.emplace(config, arguments.output, run.first_step());
+  }
   end_in_order_when_told();
   run.run(asked_to_end, [&](const StepResult& result) { report->add(result); });
   if (report) report->finish();
+  if (report && !run.all_steps_done() && !config.checkpoint) {
+    fmt::print(stderr, "nothing was saved: there is no checkpoint.folder\n");
+  }
   run.finish();
 }
 

@@ -242,6 +242,23 @@ class Ends(TrainTest):
         self.assertTrue((self.folder / "metrics.jsonl").read_text().endswith("}\n"))
         self.assertIn(f"{steps} steps: loss", out)
 
+    def test_ended_early_without_checkpoints_it_says_that_nothing_was_saved(self):
+        process = self.start_endless("--set", "export=out")
+        process.terminate()
+        code, out, err = self.end_of(process)
+        self.assertEqual(code, -signal.SIGTERM)
+        self.assertIn("the export is written when all steps are done", err)
+        self.assertIn("nothing was saved: there is no checkpoint.folder", err)
+        self.assertFalse((self.folder / "out").exists())
+
+    def test_ended_early_with_checkpoints_it_does_not(self):
+        process = self.start_endless("--set", "export=out", "--set", "checkpoint.folder=ckpt")
+        process.terminate()
+        code, out, err = self.end_of(process)
+        self.assertEqual(code, -signal.SIGTERM)
+        self.assertNotIn("saved", err)
+        self.assertEqual(len(list(self.folder.glob("ckpt/step-*/checkpoint.json"))), 1)
+
     def test_the_ranks_end_with_their_launcher(self):
         process = self.start_endless("--set", "parallel.pp=2")
         ranks = children_of(process.pid)

@@ -147,6 +147,16 @@ TEST(Training, BeginsWithExportedWeights) {
   EXPECT_EQ(train(random).losses.front(), first.losses.front());
 }
 
+TEST(Training, ExportsWhenAllStepsAreDoneWhateverAskedItToEnd) {
+  const TemporaryFolder folder;
+  TrainConfig config = small_job({.pp = 2});
+  config.export_folder = folder / "exported";
+  EXPECT_EQ(train(config, config.steps - 2).losses.size(), 5);
+  EXPECT_FALSE(std::filesystem::exists(folder / "exported"));
+  EXPECT_EQ(train(config, config.steps - 1).losses.size(), 6);
+  EXPECT_TRUE(std::filesystem::exists(folder / "exported/config.json"));
+}
+
 TEST(Training, ThatDivergesKeepsTheLastGoodCheckpoint) {
   const TemporaryFolder folder;
   TrainConfig config = small_job({.pp = 2});
