@@ -39,14 +39,26 @@ void ServedRank::add(const UnitRecord& record) {
   if (record.type == RecordType::iteration_end) {
     const int version = lease_ != nullptr ? lease_->plan_version(record.iteration) : 0;
     plan_version_.store(version, std::memory_order_relaxed);
-    const auto& request = profile_.request();
-    if (request && record.iteration >= request->from_iteration && version != request->plan_version) profile_.cancel();
+    follow_profile_plan(record.iteration, version);
   }
   const std::optional<MeasuredIteration> measured = iterations_.add(record);
   if (measured) {
     server_.report({.measured = *measured, .plan_version = plan_version_.load(std::memory_order_relaxed)}, gpu_now_);
   }
   if (std::optional<ProfileResult> result = profile_.add(record)) server_.post(*std::move(result));
+}
+
+/// Units that ran while the agent was away had no clock held for them: what is measured begins anew once it is back.
+void ServedRank::follow_profile_plan(std::uint64_t iteration, int version) {
+  const std::lock_guard lock(mutex_);
+  const auto& request = profile_.request();
+  if (request && iteration >= request->from_iteration && version != request->plan_version) {
+    interrupted_ = request;
+    profile_.cancel();
+  } else if (interrupted_ && version == interrupted_->plan_version) {
+    interrupted_->from_iteration = iteration;
+    profile_.begin(*std::exchange(interrupted_, std::nullopt));
+  }
 }
 
 void ServedRank::lose_records() {
@@ -59,8 +71,10 @@ AgentLease::OfferAnswer ServedRank::offer(const OfferedPlan& plan) {
   AgentLease::OfferAnswer answer =
       lease_->offer({.plan_rank = 0, .nearest_below = false, .plan_json = plan.plan_json, .from_iteration = {}},
                     plan.from_iteration, plan.version);
-  if (answer.offer == AgentLease::Offer::accepted && plan.purpose == "profile") {
-    const std::lock_guard lock(mutex_);
+  if (answer.offer != AgentLease::Offer::accepted) return answer;
+  const std::lock_guard lock(mutex_);
+  interrupted_.reset();
+  if (plan.purpose == "profile") {
     asked_ = {.plan_version = plan.version,
               .from_iteration = plan.from_iteration,
               .settle_iterations = plan.settle_iterations,

@@ -52,6 +52,7 @@ class ServedRank final : private PlanTaker {
  private:
   [[nodiscard]] AgentLease::OfferAnswer offer(const OfferedPlan& plan) override;
   void forget_versions() override;
+  void follow_profile_plan(std::uint64_t iteration, int version);
 
   AgentLease* lease_;
   IterationMeter iterations_;
@@ -59,9 +60,10 @@ class ServedRank final : private PlanTaker {
   GpuNow gpu_now_;
   std::atomic<int> plan_version_{0};
 
-  std::mutex mutex_;  ///< of the two below
+  std::mutex mutex_;  ///< of the three below
   std::vector<GpuSample> new_samples_;
-  std::optional<ProfileRequest> asked_;  ///< a profile plan that the agent has taken
+  std::optional<ProfileRequest> asked_;        ///< a profile plan that the agent has taken
+  std::optional<ProfileRequest> interrupted_;  ///< one that was being measured when the agent went
 
   ServerConnection server_;  ///< last: its threads use the above
 };

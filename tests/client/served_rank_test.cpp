@@ -1,0 +1,140 @@
+#include "client/served_rank.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "client/fake_server.h"
+#include "client/test_agent.h"
+#include "core/eventually.h"
+#include "core/temporary_folder.h"
+#include "plan/plan_json.h"
+
+namespace lowgear {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Counted iterations after which a rank posts what it has, though no GPU tells energies.
+constexpr int kEnoughIterations = 20;
+
+Json offered_profile_plan(int version, std::int64_t from_iteration) {
+  Plan plan;
+  plan.policy = "test";
+  plan.schedule = "gpipe";
+  plan.microbatches = 1;
+  plan.time_s = plan.deadline_s = 1;
+  plan.ranks = {{{.clock_mhz = 1200, .duration_s = 1}}};
+  return {{"version", version}, {"purpose", "profile"}, {"from_iteration", from_iteration},
+          {"reason", "test"},   {"iterations", 1},      {"settle_iterations", 0},
+          {"time_s", nullptr},  {"energy_j", nullptr},  {"plan", parse_json(write_plan(plan), "plan")}};
+}
+
+class ServedRankTest : public testing::Test {
+ protected:
+  ServedRankTest() {
+    start_agent();
+    AgentLeaseOptions lease;
+    lease.socket = agent_socket();
+    lease.timeout = 2s;
+    lease.reconnect_after = 0ms;
+    lease_ = std::make_unique<AgentLease>(std::move(lease));
+    ServedRankOptions options;
+    options.server.endpoint = HttpEndpoint::parse("unix:" + server_socket());
+    options.server.job_json = R"({"run": "r"})";
+    options.server.first_backoff = 1ms;
+    options.server.report_period = 1ms;
+    rank_ = std::make_unique<ServedRank>(std::move(options), lease_.get());
+  }
+
+  [[nodiscard]] std::string agent_socket() const { return folder_ / "lease.sock"; }
+  [[nodiscard]] std::string server_socket() const { return folder_ / "server.sock"; }
+  void start_agent() { agent_ = std::make_unique<TestAgent>(agent_socket()); }
+  void end_agent() {
+    agent_.reset();
+    while (lease_->status().has_lease) lease_->keep();
+  }
+  void restart_agent() {
+    start_agent();
+    while (!lease_->status().has_lease) lease_->keep();
+  }
+  /// Until the rank has taken it and asks for a newer one.
+  void offer_profile_plan(int version, std::int64_t from_iteration) {
+    server_.offer(offered_profile_plan(version, from_iteration));
+    const std::string newer = "after=" + std::to_string(version);
+    ASSERT_TRUE(eventually(
+        [&] { return testing::Value(server_.plan_queries(), testing::Contains(testing::HasSubstr(newer))); }));
+  }
+  void train(int iterations) {
+    for (int i = 0; i < iterations; ++i, ++iteration_) {
+      lease_->iteration_begins(iteration_);
+      rank_->take_samples();
+      const std::uint64_t begin_ns = iteration_ * 1'000'000;
+      for (const RecordType type : {RecordType::iteration_begin, RecordType::unit, RecordType::iteration_end}) {
+        rank_->add({.begin_ns = begin_ns,
+                    .end_ns = type == RecordType::iteration_begin ? begin_ns : begin_ns + 500'000,
+                    .iteration = iteration_,
+                    .clock_mhz = 1200,
+                    .type = type});
+      }
+    }
+  }
+  [[nodiscard]] bool posts_profile() {
+    return eventually([this] { return server_.count("/profile") == 1; });
+  }
+
+  TemporaryFolder folder_;
+  FakeServer server_{server_socket()};
+  std::unique_ptr<TestAgent> agent_;
+  std::unique_ptr<AgentLease> lease_;
+  std::unique_ptr<ServedRank> rank_;
+  std::uint64_t iteration_ = 0;
+};
+
+TEST_F(ServedRankTest, PostsWhatItMeasuredUnderAProfilePlan) {
+  offer_profile_plan(1, 0);
+  train(kEnoughIterations);
+  EXPECT_TRUE(posts_profile());
+}
+
+TEST_F(ServedRankTest, MeasuresAnewWhenTheAgentWasAwayMeanwhile) {
+  offer_profile_plan(1, 0);
+  train(kEnoughIterations - 5);
+  end_agent();
+  train(10);
+  EXPECT_EQ(rank_->status().plan_version, 0) << "no clock was held";
+  restart_agent();
+  train(kEnoughIterations);
+  ASSERT_EQ(rank_->status().plan_version, 1);
+  EXPECT_EQ(server_.count("/profile"), 0U) << "the first iteration with the agent tells only that it is back";
+  train(1);
+  EXPECT_TRUE(posts_profile());
+}
+
+TEST_F(ServedRankTest, MeasuresWhenTheAgentWasAwayAsThePlanBegan) {
+  offer_profile_plan(1, 3);
+  train(1);
+  end_agent();
+  train(10);
+  restart_agent();
+  train(kEnoughIterations + 1);
+  EXPECT_TRUE(posts_profile());
+}
+
+TEST_F(ServedRankTest, MeasuresNoOlderPlanOnceANewerOneIsTaken) {
+  offer_profile_plan(1, 0);
+  train(5);
+  end_agent();
+  train(5);
+  restart_agent();
+  offer_profile_plan(2, 12);
+  train(2 + kEnoughIterations);
+  ASSERT_TRUE(posts_profile());
+  EXPECT_EQ(server_.bodies("/profile").at(0)["plan_version"], 2);
+}
+
+}  // namespace
+}  // namespace lowgear
