@@ -44,6 +44,14 @@ GpuNow read_gpu(const JsonView& value) {
           .temperature_c = optional("temperature_c", -273.15, 1e4)};
 }
 
+/// A rank without a plan says nothing of those that follow one.
+void count_plan(JobIteration& whole, int version) {
+  if (version == 0) return;
+  if (whole.plan_version == 0) whole.plan_version = version;
+  if (whole.plan_version != version) whole.plan_version = kMixedPlans;
+  whole.newest_version = std::max(whole.newest_version, version);
+}
+
 }  // namespace
 
 RankReports read_rank_reports(const JsonView& body) {
@@ -160,8 +168,7 @@ std::optional<JobIteration> IterationLog::next(double now_s) {
   int measured = 0;
   for (const auto& report : whole.reports) {
     if (!report) continue;
-    if (whole.ranks == 0) whole.plan_version = report->plan_version;
-    if (report->plan_version != whole.plan_version) whole.plan_version = kMixedPlans;
+    count_plan(whole, report->plan_version);
     ++whole.ranks;
     whole.time_s = std::max(whole.time_s, report->time_s);
     if (!report->energy_j) continue;

@@ -47,7 +47,8 @@ inline constexpr std::size_t kMaxReportsPerRequest = 1'000;
 /// One iteration of the whole job.
 struct JobIteration {
   std::int64_t iteration = 0;
-  int plan_version = 0;            ///< of all ranks; kMixedPlans when they differ
+  int plan_version = 0;            ///< of all ranks that follow one, 0: none does; kMixedPlans when they differ
+  int newest_version = 0;          ///< that any rank follows; 0: none does
   int ranks = 0;                   ///< that reported it
   double time_s = 0;               ///< of the slowest rank
   std::optional<double> energy_j;  ///< sum; empty unless every rank of the job measured it

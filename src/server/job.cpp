@@ -126,10 +126,24 @@ void Job::collect(const JobIteration& iteration) {
       if (baseline_sums_.count >= std::max(2, plan->iterations)) baseline_ = baseline_sums_.baseline();
     }
   }
+  note_followers(iteration);
   JobIteration kept = iteration;
   kept.reports.clear();
   history_.push_back(std::move(kept));
   if (history_.size() > kKeptIterations) history_.pop_front();
+}
+
+void Job::note_followers(const JobIteration& iteration) {
+  not_following_ = {};
+  const auto due = std::ranges::find_if(versions_.rbegin(), versions_.rend(), [&](const auto& version) {
+    return version->from_iteration <= iteration.iteration;
+  });
+  if (due == versions_.rend()) return;
+  for (std::size_t rank = 0; rank < iteration.reports.size(); ++rank) {
+    const auto& report = iteration.reports[rank];
+    if (!report || report->plan_version >= (*due)->version) continue;
+    if (not_following_.ranks++ == 0) not_following_.first_rank = static_cast<int>(rank);
+  }
 }
 
 void Job::react(const JobIteration& iteration, double now_s) {

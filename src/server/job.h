@@ -182,6 +182,11 @@ class Job {
     void add(const JobIteration& iteration);
     [[nodiscard]] Baseline baseline() const;
   };
+  /// Ranks that have reported an iteration without following the plan that was due in it.
+  struct NotFollowing {
+    int ranks = 0;
+    int first_rank = 0;
+  };
   struct Recent {
     int iterations = 0;
     double time_s = 0;
@@ -205,6 +210,7 @@ class Job {
   void renew_guard();
   [[nodiscard]] PlanningConditions conditions() const;
   void collect(const JobIteration& iteration);
+  void note_followers(const JobIteration& iteration);
   void react(const JobIteration& iteration, double now_s);
   void watch_ranks(const JobIteration& iteration, double now_s);
   void watch_slowdown(const JobIteration& iteration, double now_s);
@@ -213,6 +219,7 @@ class Job {
   [[nodiscard]] std::int64_t next_boundary(double now_s) const;
   [[nodiscard]] Recent recent() const;
   [[nodiscard]] std::optional<Comparison> comparison() const;
+  [[nodiscard]] std::string reason() const;
   /// How much longer than the baseline the job may take.
   [[nodiscard]] double guard_limit_pct() const { return guard_pct_ + std::max(slowdown_pct_, signal_slowdown_pct_); }
   /// Whether the guard counts by what is wanted now; otherwise the next plan is given a new one, or none under a cap.
@@ -244,6 +251,7 @@ class Job {
   IterationLog log_;
   std::deque<JobIteration> history_;  ///< without the ranks' reports
   double latest_s_ = 0;               ///< when the newest iteration was reported
+  NotFollowing not_following_;        ///< in the newest iteration
 
   std::deque<std::shared_ptr<const PlanVersion>> versions_;  ///< the last ones, newest last
   std::optional<RankPlanTexts> texts_;                       ///< of the newest version

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <utility>
@@ -76,6 +78,17 @@ JobSnapshot Job::snapshot() const {
   return snapshot;
 }
 
+/// Of the state, and which ranks have no part in it.
+std::string Job::reason() const {
+  const bool has_plans = state_ == JobState::profiling || state_ == JobState::baseline ||
+                         state_ == JobState::planning || state_ == JobState::running;
+  const auto& [ranks, first_rank] = not_following_;
+  if (!has_plans || ranks == 0) return reason_;
+  if (ranks == 1) return fmt::format("{}; rank {} does not follow the plan", reason_, first_rank);
+  return fmt::format("{}; rank {} and {} {} do not follow the plan", reason_, first_rank, ranks - 1,
+                     ranks == 2 ? "other" : "others");
+}
+
 Json Job::summary() const {
   const PlanVersion* newest = versions_.empty() ? nullptr : versions_.back().get();
   const Recent now = recent();
@@ -88,7 +101,7 @@ Json Job::summary() const {
                   {"name", spec_.name},
                   {"framework", spec_.framework},
                   {"state", name(state_)},
-                  {"reason", reason_.empty() ? Json(nullptr) : Json(reason_)},
+                  {"reason", reason_.empty() ? Json(nullptr) : Json(reason())},
                   {"simulated", ranks_.simulated()},
                   {"gpu", spec_.gpu},
                   {"model", spec_.model},

@@ -50,7 +50,7 @@ void Job::watch_ranks(const JobIteration& iteration, double now_s) {
 
 void Job::watch_slowdown(const JobIteration& iteration, double now_s) {
   // What ran before the first plan was meant to be slow: clocks were being tried out.
-  if (!guard_ || iteration.plan_version < first_training_version_) return;
+  if (!guard_ || iteration.newest_version < first_training_version_) return;
   const auto decision = guard_->observe(now_s, iteration.time_s, full_clock_scale_);
   if (!decision) return;
   decide("guard", decision->reason, now_s);

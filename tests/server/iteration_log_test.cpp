@@ -54,6 +54,24 @@ TEST(IterationLog, KnowsNoEnergyUnlessAllHaveMeasuredIt) {
   EXPECT_TRUE(to_json(*iteration)["plan_version"].is_null());
 }
 
+TEST(IterationLog, CountsByThePlanOfTheRanksThatFollowOne) {
+  IterationLog log(3);
+  const std::vector<std::vector<int>> versions{{0, 0, 0}, {0, 4, 4}, {4, 0, 0}, {4, 0, 5}};
+  for (std::size_t iteration = 0; iteration < versions.size(); ++iteration) {
+    for (int rank = 0; rank < 3; ++rank) {
+      RankReports of_rank = reports(rank, static_cast<std::int64_t>(iteration));
+      of_rank.reports[0].plan_version = versions[iteration][static_cast<std::size_t>(rank)];
+      (void)log.add(of_rank, 0);
+    }
+  }
+  EXPECT_EQ(log.next(0)->plan_version, 0);
+  EXPECT_EQ(log.next(0)->plan_version, 4);
+  EXPECT_EQ(log.next(0)->plan_version, 4);
+  const auto mixed = log.next(0);
+  EXPECT_EQ(mixed->plan_version, kMixedPlans);
+  EXPECT_EQ(mixed->newest_version, 5);
+}
+
 TEST(IterationLog, IgnoresWhatWasReportedBefore) {
   IterationLog log(1);
   EXPECT_EQ(log.add(reports(0, 5, 3), 0), 3U);

@@ -7,6 +7,9 @@
 namespace lowgear {
 namespace {
 
+using testing::Contains;
+using testing::EndsWith;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
@@ -45,6 +48,51 @@ TEST_F(JobWatch, AllowsInItsMetricsWhatTheGuardAllows) {
   training.job().set_signal(10, "carbon is high", training.now_s());
   EXPECT_DOUBLE_EQ(training.job().snapshot().slowdown_allowed_ratio, 0.12);
   EXPECT_EQ(training.job().summary()["guard_limit_pct"], 12);
+}
+
+TEST(JobWatchOfReplicas, PlansBesideRanksWithoutAnAgent) {
+  SimulatedJob training(small_job(2, 4));
+  for (const int rank : {1, 2, 3}) training.lose_agent(rank);  // of the first stage; one is left
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(6);
+  const Json summary = training.job().summary();
+  EXPECT_FALSE(summary["baseline"].is_null());
+  EXPECT_GT(summary["saved_pct"].get<double>(), 0);
+  EXPECT_EQ(summary["reason"], "follows a plan; rank 1 and 2 others do not follow the plan");
+}
+
+TEST(JobWatchOfReplicas, MeasuresTheBaselineBesideARankWithoutAnAgent) {
+  SimulatedJob first(small_job(2, 2));
+  first.register_all();
+  ASSERT_TRUE(first.run_until(JobState::running));
+  SimulatedJob training(small_job(2, 2));
+  training.know({{training.job().spec().profile_key(), first.job().measured()}});
+  training.lose_agent(1);
+  training.register_all();
+  ASSERT_EQ(training.job().state(), JobState::baseline);
+  training.run(3);
+  EXPECT_THAT(training.job().summary()["reason"].get<std::string>(), EndsWith("; rank 1 does not follow the plan"));
+  EXPECT_TRUE(training.run_until(JobState::running, 12));
+}
+
+TEST_F(JobWatch, GuardsAJobOneOfWhoseRanksHasLostItsAgent) {
+  train_until_running();
+  training.lose_agent(1);
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.025);
+  training.run(60);
+  EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
+  EXPECT_FALSE(training.job().summary()["slowdown_pct"].is_null());
+}
+
+TEST_F(JobWatch, GuardsAJobWhoseRanksFollowDifferentPlans) {
+  train_until_running();
+  training.deaf[1] = true;
+  (void)training.job().set_settings(0.5, std::nullopt, training.now_s());
+  training.settle();
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.028);
+  training.run(60);
+  EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
 }
 
 TEST_F(JobWatch, MeasuresTheProfileAgainWhenAllRanksDrift) {

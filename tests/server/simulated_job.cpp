@@ -42,6 +42,7 @@ SimulatedJob::SimulatedJob(JobSpec spec)
       dag_(build_dag(schedule_)),
       truth_(modelled_profile(ExampleGpu{}, TransformerModel{.stages = spec_.parallel.pp})),
       factors_(static_cast<std::size_t>(spec_.parallel.world_size()), 1.0),
+      has_agent_(factors_.size(), true),
       job_(std::make_unique<Job>("j-1", spec_, now_s_)),
       followed_(factors_.size()),
       pending_(factors_.size()) {
@@ -57,9 +58,16 @@ RankSpec SimulatedJob::rank_spec(int rank) const {
   spec.instance = "process-" + std::to_string(rank);
   spec.host = "node-" + std::to_string(rank / 4);
   spec.gpu = spec_.gpu;
-  spec.follows_plans = true;
+  spec.follows_plans = has_agent_.at(static_cast<std::size_t>(rank));
   for (const Measurement& row : truth_.measurements(0, OpKind::forward)) spec.clocks_mhz.push_back(row.clock_mhz);
   return spec;
+}
+
+void SimulatedJob::lose_agent(int rank) {
+  const auto index = static_cast<std::size_t>(rank);
+  has_agent_.at(index) = false;
+  followed_[index] = {};
+  pending_[index].reset();
 }
 
 void SimulatedJob::register_all() {
@@ -115,7 +123,7 @@ void SimulatedJob::restart_server() {
 
 void SimulatedJob::ask_for_plans() {
   for (std::size_t rank = 0; rank < followed_.size(); ++rank) {
-    if (deaf[rank]) continue;
+    if (deaf[rank] || !has_agent_[rank]) continue;
     const int known = pending_[rank] ? pending_[rank]->envelope["version"].get<int>() : followed_[rank].version;
     const auto text = job_->plan_after(static_cast<int>(rank), known, now_s_);
     if (!text) continue;

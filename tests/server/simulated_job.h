@@ -31,6 +31,8 @@ class SimulatedJob {
 
   /// From now on units of this rank take so many times as long.
   void slow_down(int rank, double factor) { factors_.at(static_cast<std::size_t>(rank)) = factor; }
+  /// From now on the rank follows no plan, as one without an agent.
+  void lose_agent(int rank);
   /// Carries out what calls on the job have asked for; to be called behind calls of the test's own.
   void settle();
   /// The server ends and starts again from what it has stored.
@@ -85,6 +87,7 @@ class SimulatedJob {
   StageProfile truth_;
   double blocking_w_ = 75;
   std::vector<double> factors_;
+  std::vector<bool> has_agent_;
   std::unique_ptr<Job> job_;
   std::unique_ptr<JobPlanner> planner_;
   std::shared_ptr<const PipelineModel> model_;
