@@ -31,18 +31,30 @@ class Service : public AgentService {
   std::string driver_version() const override { return "580"; }
   std::vector<GpuStatus> gpus() override { return gpus_; }
   std::vector<LeaseStatus> leases() override { return {}; }
-  void lock_sm_clocks(const Peer&, std::string_view gpu, int min_mhz, int max_mhz) override {
+  void lock_sm_clocks(const Peer&, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override {
     check(gpu, 0 <= min_mhz && min_mhz <= max_mhz);
+    done(nullptr);
   }
-  void reset_sm_clocks(const Peer&, std::string_view gpu) override { check(gpu, true); }
-  void lock_memory_clocks(const Peer&, std::string_view gpu, int min_mhz, int max_mhz) override {
+  void reset_sm_clocks(const Peer&, std::string_view gpu, WriteDone done) override {
+    check(gpu, true);
+    done(nullptr);
+  }
+  void lock_memory_clocks(const Peer&, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override {
     check(gpu, 0 <= min_mhz && min_mhz <= max_mhz);
+    done(nullptr);
   }
-  void reset_memory_clocks(const Peer&, std::string_view gpu) override { check(gpu, true); }
-  void set_power_limit_w(const Peer&, std::string_view gpu, double power_limit_w) override {
+  void reset_memory_clocks(const Peer&, std::string_view gpu, WriteDone done) override {
+    check(gpu, true);
+    done(nullptr);
+  }
+  void set_power_limit_w(const Peer&, std::string_view gpu, double power_limit_w, WriteDone done) override {
     check(gpu, power_limit_w > 0 && power_limit_w <= 1e5);
+    done(nullptr);
   }
-  void set_persistence_mode(const Peer&, std::string_view gpu, bool) override { check(gpu, true); }
+  void set_persistence_mode(const Peer&, std::string_view gpu, bool, WriteDone done) override {
+    check(gpu, true);
+    done(nullptr);
+  }
   void release(const Peer&, std::uint64_t) override { throw NotFound("no lease"); }
   void restore_all(const Peer&) override { throw AccessDenied("root only"); }
   bool may_read(const Peer& peer) const override { return peer.uid < 1000; }
@@ -76,7 +88,8 @@ void answer(const HttpRequest& request) {
        {std::optional<Peer>(), std::optional<Peer>(Peer{0, 0, 1}), std::optional<Peer>(Peer{1000, 1000, 2})}) {
     HttpRequest asked = request;
     asked.peer = peer;
-    const RouteAnswer response = handle(asked, context);
+    RouteAnswer response = handle(asked, context);
+    if (const auto later = response.later) later([&response](HttpResponse answer) { response = std::move(answer); });
     if (!peer && request.method != "GET" && request.method != "HEAD" && response.status < 400) std::abort();
     check_answer(response);
     (void)serialize_head(response, AfterResponse::keep_alive, ResponseLength::known);

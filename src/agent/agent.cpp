@@ -37,7 +37,10 @@ void require_power(double power_limit_w, const AllowedRange& allowed) {
 }  // namespace
 
 Agent::Agent(boost::asio::io_context& io, AgentOptions options, AgentEnvironment environment)
-    : io_(io), options_(std::move(options)), environment_(std::move(environment)) {
+    : io_(io),
+      options_(std::move(options)),
+      environment_(std::move(environment)),
+      pending_writes_(io, options_.driver_timeout) {
   for (const std::unique_ptr<Gpu>& gpu : environment_.gpus->gpus()) {
     gpus_.push_back({.gpu = gpu.get(), .worker = nullptr, .hung = false, .problem = {}});
   }
@@ -325,57 +328,57 @@ Lease& Agent::lease_for_request(const Peer& peer, std::size_t gpu) {
 }
 
 void Agent::write(const Peer& peer, std::string_view gpu, const std::function<void(const AllowedRange&)>& check,
-                  GpuWorker::Task task) {
+                  GpuWorker::Task task, WriteDone done) {
   const std::size_t index = controlled_gpu(gpu);
   const Managed& managed = gpus_[index];
   check(environment_.policy->allow(peer, managed.gpu->identity()));
   (void)lease_for_request(peer, index);
-  std::future<void> done = managed.worker->post(std::move(task));
-  if (done.wait_for(options_.driver_timeout) != std::future_status::ready) {
-    throw GpuError(GpuErrorCode::timeout,
-                   fmt::format("{}: the driver has not answered yet", managed.gpu->identity().uuid));
-  }
-  done.get();
-  telemetry_->settings_changed(index);
+  const GpuError too_late(GpuErrorCode::timeout,
+                          fmt::format("{}: the driver has not answered yet", managed.gpu->identity().uuid));
+  const auto tell = [this, index, done = std::move(done)](const std::exception_ptr& error) {
+    telemetry_->settings_changed(index);
+    done(error);
+  };
+  managed.worker->post(std::move(task), pending_writes_.add(tell, std::make_exception_ptr(too_late)));
 }
 
-void Agent::lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) {
+void Agent::lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) {
   write(
       peer, gpu, [=](const AllowedRange& allowed) { require_range(min_mhz, max_mhz, allowed); },
-      [=](GpuWriter& writer) { writer.lock_sm_clocks(min_mhz, max_mhz); });
+      [=](GpuWriter& writer) { writer.lock_sm_clocks(min_mhz, max_mhz); }, std::move(done));
 }
 
-void Agent::reset_sm_clocks(const Peer& peer, std::string_view gpu) {
+void Agent::reset_sm_clocks(const Peer& peer, std::string_view gpu, WriteDone done) {
   write(
-      peer, gpu, [](const AllowedRange&) {}, [](GpuWriter& writer) { writer.reset_sm_clocks(); });
+      peer, gpu, [](const AllowedRange&) {}, [](GpuWriter& writer) { writer.reset_sm_clocks(); }, std::move(done));
 }
 
-void Agent::lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) {
+void Agent::lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) {
   write(
       peer, gpu,
       [=](const AllowedRange& allowed) {
         require_right(allowed.memory_clocks, "memory_clocks");
         require_order(min_mhz, max_mhz);
       },
-      [=](GpuWriter& writer) { writer.lock_memory_clocks(min_mhz, max_mhz); });
+      [=](GpuWriter& writer) { writer.lock_memory_clocks(min_mhz, max_mhz); }, std::move(done));
 }
 
-void Agent::reset_memory_clocks(const Peer& peer, std::string_view gpu) {
+void Agent::reset_memory_clocks(const Peer& peer, std::string_view gpu, WriteDone done) {
   write(
       peer, gpu, [](const AllowedRange& allowed) { require_right(allowed.memory_clocks, "memory_clocks"); },
-      [](GpuWriter& writer) { writer.reset_memory_clocks(); });
+      [](GpuWriter& writer) { writer.reset_memory_clocks(); }, std::move(done));
 }
 
-void Agent::set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w) {
+void Agent::set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w, WriteDone done) {
   write(
       peer, gpu, [=](const AllowedRange& allowed) { require_power(power_limit_w, allowed); },
-      [=](GpuWriter& writer) { writer.set_power_limit_w(power_limit_w); });
+      [=](GpuWriter& writer) { writer.set_power_limit_w(power_limit_w); }, std::move(done));
 }
 
-void Agent::set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled) {
+void Agent::set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled, WriteDone done) {
   write(
       peer, gpu, [](const AllowedRange& allowed) { require_right(allowed.persistence, "persistence"); },
-      [=](GpuWriter& writer) { writer.set_persistence_mode(enabled); });
+      [=](GpuWriter& writer) { writer.set_persistence_mode(enabled); }, std::move(done));
 }
 
 }  // namespace lowgear

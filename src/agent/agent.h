@@ -14,6 +14,7 @@
 #include "agent/gpu_writer.h"
 #include "agent/lease_server.h"
 #include "agent/lease_table.h"
+#include "agent/pending_writes.h"
 #include "agent/process_watch.h"
 #include "agent/telemetry.h"
 #include "agent/unattended_gpus.h"
@@ -67,12 +68,12 @@ class Agent final : public AgentService, private LeaseGranter {
   [[nodiscard]] std::vector<GpuStatus> gpus() override;
   [[nodiscard]] std::vector<UnattendedGpu> unattended_gpus() override;
   [[nodiscard]] std::vector<LeaseStatus> leases() override;
-  void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) override;
-  void reset_sm_clocks(const Peer& peer, std::string_view gpu) override;
-  void lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) override;
-  void reset_memory_clocks(const Peer& peer, std::string_view gpu) override;
-  void set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w) override;
-  void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled) override;
+  void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override;
+  void reset_sm_clocks(const Peer& peer, std::string_view gpu, WriteDone done) override;
+  void lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override;
+  void reset_memory_clocks(const Peer& peer, std::string_view gpu, WriteDone done) override;
+  void set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w, WriteDone done) override;
+  void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled, WriteDone done) override;
   void release(const Peer& peer, std::uint64_t lease_id) override;
   void restore_all(const Peer& peer) override;
   [[nodiscard]] bool may_read(const Peer& peer) const override;
@@ -100,7 +101,7 @@ class Agent final : public AgentService, private LeaseGranter {
   /// Takes it from the table and lets the GPU's thread restore.
   std::future<void> end_lease(std::uint64_t lease_id, std::string_view why);
   void write(const Peer& peer, std::string_view gpu, const std::function<void(const AllowedRange&)>& check,
-             GpuWorker::Task task);
+             GpuWorker::Task task, WriteDone done);
   [[nodiscard]] std::vector<std::string> restore_every_gpu();
   void end_every_lease();
   [[nodiscard]] std::vector<std::string> restore_unattended_gpus(std::chrono::steady_clock::time_point deadline);
@@ -122,6 +123,7 @@ class Agent final : public AgentService, private LeaseGranter {
   LeaseTable leases_;
   std::unique_ptr<Telemetry> telemetry_;
   std::unique_ptr<LeaseServer> lease_server_;
+  PendingWrites pending_writes_;
 };
 
 }  // namespace lowgear

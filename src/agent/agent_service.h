@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <optional>
 #include <string>
@@ -100,8 +101,11 @@ struct LeaseStatus {
   std::uint64_t lost = 0;   ///< events overwritten before they were read
 };
 
-/// The agent as its HTTP side sees it. Calls return quickly (setters wait for the driver at most for the configured
-/// time) and are made from the agent's main thread only.
+/// Told once, on the agent's main thread, what the driver has said to a write: null when it took it; GpuError, which is
+/// a timeout when it has not answered within the configured time; GpuBusy when another program sets the GPU's clocks.
+using WriteDone = std::function<void(std::exception_ptr error)>;
+
+/// The agent as its HTTP side sees it. Calls return at once and are made from the agent's main thread only.
 class AgentService {
  public:
   virtual ~AgentService() = default;
@@ -114,13 +118,14 @@ class AgentService {
   [[nodiscard]] virtual std::vector<LeaseStatus> leases() = 0;
 
   /// Locks clocks for a process: the first call takes a lease that lasts until the process ends or releases it. Throws
-  /// AccessDenied, GpuBusy, NotFound, InputError (a clock outside the range), GpuError.
-  virtual void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) = 0;
-  virtual void reset_sm_clocks(const Peer& peer, std::string_view gpu) = 0;
-  virtual void lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) = 0;
-  virtual void reset_memory_clocks(const Peer& peer, std::string_view gpu) = 0;
-  virtual void set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w) = 0;
-  virtual void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled) = 0;
+  /// AccessDenied, GpuBusy, NotFound, InputError (a clock outside the range), GpuError (the driver is known to hang);
+  /// the driver is then not asked, and `done` not told.
+  virtual void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) = 0;
+  virtual void reset_sm_clocks(const Peer& peer, std::string_view gpu, WriteDone done) = 0;
+  virtual void lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) = 0;
+  virtual void reset_memory_clocks(const Peer& peer, std::string_view gpu, WriteDone done) = 0;
+  virtual void set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w, WriteDone done) = 0;
+  virtual void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled, WriteDone done) = 0;
   /// Ends a lease: its owner's own, or anybody's for root. Throws AccessDenied, NotFound.
   virtual void release(const Peer& peer, std::uint64_t lease_id) = 0;
   /// The kill switch: ends every lease and restores every GPU, also those that no thread looks after. Root only. Throws

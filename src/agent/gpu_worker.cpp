@@ -346,6 +346,19 @@ std::future<void> GpuWorker::post(Task task) {
   return loop_->post([task = std::move(task)](Loop& loop) { task(loop.writer()); });
 }
 
+void GpuWorker::post(Task task, std::function<void(std::exception_ptr)> done) {
+  (void)loop_->post([task = std::move(task), done = std::move(done)](Loop& loop) {
+    std::exception_ptr error;
+    try {
+      task(loop.writer());
+    } catch (const std::exception&) {
+      error = std::current_exception();
+    }
+    loop.publish();
+    done(error);
+  });
+}
+
 std::future<void> GpuWorker::begin_lease(std::shared_ptr<SharedUnitRing> ring) {
   return loop_->post([ring = std::move(ring)](Loop& loop) { loop.begin_lease(ring); });
 }

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <future>
 #include <memory>
@@ -51,6 +52,8 @@ class GpuWorker {
 
   /// Runs the task on the thread. What it throws comes out of the future.
   std::future<void> post(Task task);
+  /// The same; `done` is told on the thread, with what the task threw or null, when the status shows what it did.
+  void post(Task task, std::function<void(std::exception_ptr)> done);
   /// Follows the units of a lease from now on.
   std::future<void> begin_lease(std::shared_ptr<SharedUnitRing> ring);
   /// Clocks for the units of the lease, at once or from the begin of an iteration on; they then take the place of

@@ -78,6 +78,9 @@ class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<Ht
       }
       return answer_later(answer.ask_again_after, request, std::move(reply), attempt + 1);
     }
+    if (answer.later) {
+      return answer.later([reply](HttpResponse response) { reply->send(std::move(response)); });
+    }
     if (!answer.stream) return reply->send(std::move(answer));
     PowerStream wanted = std::move(*answer.stream);
     if (auto stream = reply->stream(std::move(answer))) streams_.push_back({std::move(wanted), std::move(stream)});

@@ -17,6 +17,8 @@ struct ErrorKind {
   std::string code = "internal";
 };
 [[nodiscard]] ErrorKind kind_of(const std::exception& error);
+/// The response to it, with a JSON error.
+[[nodiscard]] HttpResponse refusal_for(const std::exception& error);
 
 /// A request on its way to the function that answers it.
 struct RouteCall {

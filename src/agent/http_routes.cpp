@@ -37,20 +37,40 @@ void require_members(const Json& body, std::initializer_list<std::string_view> k
 
 const Peer& peer(const RouteCall& call) { return *call.request.peer; }
 
-std::optional<GpuStatus> find(const RouteCall& call, std::string_view gpu) {
-  std::vector<GpuStatus> gpus = call.context.service.gpus();
+std::optional<GpuStatus> find(AgentService& service, std::string_view gpu) {
+  std::vector<GpuStatus> gpus = service.gpus();
   const auto found = std::ranges::find_if(
       gpus, [&](const GpuStatus& each) { return each.identity.uuid == gpu || each.identity.pci_address == gpu; });
   if (found == gpus.end()) return std::nullopt;
   return std::move(*found);
 }
 
-RouteAnswer gpu_answer(const RouteCall& call) {
-  const std::optional<GpuStatus> gpu = find(call, call.captures[0]);
-  if (!gpu) throw NotFound(fmt::format("no GPU {} here; GET /v1/gpus lists them", quote(call.captures[0])));
-  Json body = answer(call.context.service);
+HttpResponse gpu_response(AgentService& service, const std::string& name) {
+  const std::optional<GpuStatus> gpu = find(service, name);
+  if (!gpu) throw NotFound(fmt::format("no GPU {} here; GET /v1/gpus lists them", quote(name)));
+  Json body = answer(service);
   body["gpu"] = to_json(*gpu);
   return json_response(body);
+}
+
+RouteAnswer gpu_answer(const RouteCall& call) { return gpu_response(call.context.service, call.captures[0]); }
+
+/// Answers once the driver has, with the GPU as it is then.
+RouteAnswer answer_when_written(const RouteCall& call,
+                                std::function<void(AgentService&, const std::string& gpu, WriteDone)> write) {
+  RouteAnswer answer;
+  answer.later = [&service = call.context.service, gpu = call.captures[0],
+                  write = std::move(write)](const RouteAnswer::Send& send) {
+    write(service, gpu, [&service, gpu, send](const std::exception_ptr& error) {
+      try {
+        if (error) std::rethrow_exception(error);
+        send(gpu_response(service, gpu));
+      } catch (const std::exception& failure) {
+        send(refusal_for(failure));
+      }
+    });
+  };
+  return answer;
 }
 
 RouteAnswer get_gpus(const RouteCall& call) {
@@ -101,13 +121,16 @@ RouteAnswer post_clocks(const RouteCall& call) {
   if (min_mhz > max_mhz) {
     body_view(body).at("min_mhz").fail(fmt::format("{} MHz is above max_mhz, {} MHz", min_mhz, max_mhz));
   }
-  call.context.service.lock_sm_clocks(peer(call), call.captures[0], min_mhz, max_mhz);
-  return gpu_answer(call);
+  return answer_when_written(call,
+                             [=, who = peer(call)](AgentService& service, const std::string& gpu, WriteDone done) {
+                               service.lock_sm_clocks(who, gpu, min_mhz, max_mhz, std::move(done));
+                             });
 }
 
 RouteAnswer delete_clocks(const RouteCall& call) {
-  call.context.service.reset_sm_clocks(peer(call), call.captures[0]);
-  return gpu_answer(call);
+  return answer_when_written(call, [who = peer(call)](AgentService& service, const std::string& gpu, WriteDone done) {
+    service.reset_sm_clocks(who, gpu, std::move(done));
+  });
 }
 
 RouteAnswer post_power_limit(const RouteCall& call) {
@@ -118,8 +141,10 @@ RouteAnswer post_power_limit(const RouteCall& call) {
   if (power_limit_w <= 0 || power_limit_w > kMaxPowerW) {
     limit.fail(fmt::format("{} W is no power limit", power_limit_w), "GET /v1/gpus tells the GPU's range");
   }
-  call.context.service.set_power_limit_w(peer(call), call.captures[0], power_limit_w);
-  return gpu_answer(call);
+  return answer_when_written(call,
+                             [=, who = peer(call)](AgentService& service, const std::string& gpu, WriteDone done) {
+                               service.set_power_limit_w(who, gpu, power_limit_w, std::move(done));
+                             });
 }
 
 RouteAnswer post_restore(const RouteCall& call) {
@@ -228,6 +253,14 @@ RouteAnswer dispatch(const HttpRequest& request, const RouteContext& context) {
                         fmt::format("nothing at {}; docs/agent-api.md lists the paths", quote(request.path)));
 }
 
+/// Also where the body cannot say it: zeusd's replies are maps from GPU to value, and metrics are text.
+std::vector<std::pair<std::string, std::string>> machine_headers(const AgentService& service) {
+  std::vector<std::pair<std::string, std::string>> headers;
+  if (service.simulated()) headers.emplace_back("Lowgear-Simulated", "true");
+  if (service.dry_run()) headers.emplace_back("Lowgear-Dry-Run", "true");
+  return headers;
+}
+
 int status_of(GpuErrorCode code) {
   switch (code) {
     case GpuErrorCode::not_supported:
@@ -284,17 +317,34 @@ ErrorKind kind_of(const std::exception& error) {
   return {500, "internal"};
 }
 
+HttpResponse refusal_for(const std::exception& error) {
+  const ErrorKind kind = kind_of(error);
+  return error_response(kind.status, kind.code, error.what());
+}
+
 RouteAnswer handle(const HttpRequest& request, const RouteContext& context) {
   RouteAnswer response;
   try {
     response = dispatch(request, context);
   } catch (const std::exception& error) {
-    const ErrorKind kind = kind_of(error);
-    response = error_response(kind.status, kind.code, error.what());
+    response = refusal_for(error);
   }
-  // Also where the body cannot say it: zeusd's replies are maps from GPU to value, and metrics are text.
-  if (context.service.simulated()) response.headers.emplace_back("Lowgear-Simulated", "true");
-  if (context.service.dry_run()) response.headers.emplace_back("Lowgear-Dry-Run", "true");
+  const auto complete = [headers = machine_headers(context.service)](HttpResponse& answer) {
+    answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
+  };
+  complete(response);
+  if (!response.later) return response;
+  response.later = [later = std::move(response.later), complete](const RouteAnswer::Send& send) {
+    const auto send_complete = [send, complete](HttpResponse answer) {
+      complete(answer);
+      send(std::move(answer));
+    };
+    try {
+      later(send_complete);
+    } catch (const std::exception& error) {
+      send_complete(refusal_for(error));
+    }
+  };
   return response;
 }
 

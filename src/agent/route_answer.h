@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <compare>
+#include <functional>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -29,6 +30,10 @@ struct RouteAnswer : HttpResponse {
   RouteAnswer() = default;
   RouteAnswer(HttpResponse response) : HttpResponse(std::move(response)) {}  // NOLINT(google-explicit-constructor)
 
+  using Send = std::function<void(HttpResponse)>;
+  /// Asks for the answer where this is none yet: called once, it hands the response to `send`, at once or later on the
+  /// same thread. Empty when this is the answer.
+  std::function<void(const Send& send)> later;
   /// The events that follow; the body is then empty.
   std::optional<PowerStream> stream;
   /// The answer is not known yet: ask the same again after this time. Zero when this is the answer.

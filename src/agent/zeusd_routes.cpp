@@ -6,6 +6,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <exception>
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -85,21 +88,54 @@ class DeviceErrors {
   std::string code_;
 };
 
-/// Sets each of the GPUs and waits for it, whether or not the client would: an error must not be lost.
+/// The GPUs of one request that are being set. Answers when the last of them is, or has failed.
+class SettingRound {
+ public:
+  SettingRound(std::size_t gpus, RouteAnswer::Send send) : waiting_for_(gpus), send_(std::move(send)) {}
+
+  void add(int id, const std::exception_ptr& error) {
+    errors_[id] = error;
+    if (errors_.size() == waiting_for_) send_(response());
+  }
+
+ private:
+  [[nodiscard]] HttpResponse response() const {
+    DeviceErrors failed;
+    for (const auto& [id, error] : errors_) {
+      try {
+        if (error) std::rethrow_exception(error);
+      } catch (const std::exception& failure) {
+        failed.add(id, kind_of(failure), failure.what());
+      }
+    }
+    return failed.empty() ? HttpResponse() : failed.response();
+  }
+
+  std::size_t waiting_for_;
+  RouteAnswer::Send send_;
+  std::map<int, std::exception_ptr> errors_;  ///< by index; null where the GPU was set
+};
+
+/// Sets all of the GPUs at once and answers when that is done, whether or not the client would wait: an error must not
+/// be lost.
 template <typename Set>
 RouteAnswer set_each(const RouteCall& call, Set set) {
   (void)call.boolean("block");
   (void)call.parameter("gpu_ids");
-  DeviceErrors errors;
-  for (const GpuStatus& gpu : selected_gpus(call)) {
-    try {
-      set(call.context.service, *call.request.peer, gpu.identity.uuid);
-    } catch (const std::exception& error) {
-      errors.add(gpu.identity.index, kind_of(error), error.what());
+  RouteAnswer answer;
+  answer.later = [&service = call.context.service, who = *call.request.peer, gpus = selected_gpus(call),
+                  set](const RouteAnswer::Send& send) {
+    const auto round = std::make_shared<SettingRound>(gpus.size(), send);
+    for (const GpuStatus& gpu : gpus) {
+      const auto done = [round, id = gpu.identity.index](const std::exception_ptr& error) { round->add(id, error); };
+      try {
+        set(service, who, gpu.identity.uuid, done);
+      } catch (const std::exception&) {
+        done(std::current_exception());
+      }
     }
-  }
-  if (!errors.empty()) return errors.response();
-  return {};
+  };
+  return answer;
 }
 
 struct ClockRange {
@@ -118,41 +154,41 @@ ClockRange clock_range(const RouteCall& call) {
 
 RouteAnswer set_gpu_locked_clocks(const RouteCall& call) {
   const ClockRange range = clock_range(call);
-  return set_each(call, [&](AgentService& service, const Peer& peer, const std::string& gpu) {
-    service.lock_sm_clocks(peer, gpu, range.min_mhz, range.max_mhz);
+  return set_each(call, [=](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
+    service.lock_sm_clocks(peer, gpu, range.min_mhz, range.max_mhz, std::move(done));
   });
 }
 
 RouteAnswer set_mem_locked_clocks(const RouteCall& call) {
   const ClockRange range = clock_range(call);
-  return set_each(call, [&](AgentService& service, const Peer& peer, const std::string& gpu) {
-    service.lock_memory_clocks(peer, gpu, range.min_mhz, range.max_mhz);
+  return set_each(call, [=](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
+    service.lock_memory_clocks(peer, gpu, range.min_mhz, range.max_mhz, std::move(done));
   });
 }
 
 RouteAnswer reset_gpu_locked_clocks(const RouteCall& call) {
-  return set_each(call, [](AgentService& service, const Peer& peer, const std::string& gpu) {
-    service.reset_sm_clocks(peer, gpu);
+  return set_each(call, [](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
+    service.reset_sm_clocks(peer, gpu, std::move(done));
   });
 }
 
 RouteAnswer reset_mem_locked_clocks(const RouteCall& call) {
-  return set_each(call, [](AgentService& service, const Peer& peer, const std::string& gpu) {
-    service.reset_memory_clocks(peer, gpu);
+  return set_each(call, [](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
+    service.reset_memory_clocks(peer, gpu, std::move(done));
   });
 }
 
 RouteAnswer set_power_limit(const RouteCall& call) {
   const long long power_limit_mw = call.integer("power_limit_mw", 1, kMaxPowerMw);
-  return set_each(call, [&](AgentService& service, const Peer& peer, const std::string& gpu) {
-    service.set_power_limit_w(peer, gpu, static_cast<double>(power_limit_mw) * 1e-3);
+  return set_each(call, [=](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
+    service.set_power_limit_w(peer, gpu, static_cast<double>(power_limit_mw) * 1e-3, std::move(done));
   });
 }
 
 RouteAnswer set_persistence_mode(const RouteCall& call) {
   const bool enabled = call.boolean("enabled");
-  return set_each(call, [&](AgentService& service, const Peer& peer, const std::string& gpu) {
-    service.set_persistence_mode(peer, gpu, enabled);
+  return set_each(call, [=](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
+    service.set_persistence_mode(peer, gpu, enabled, std::move(done));
   });
 }
 

@@ -61,6 +61,14 @@ class AgentTest : public ::testing::Test {
     boost::asio::post(io_, [&task] { task(); });
     return result.get();
   }
+  /// Asks for a write, waits until it is done, and throws what went wrong.
+  void write(const std::function<void(Agent&, WriteDone)>& ask) {
+    std::promise<void> written;
+    on_agent([&](Agent& agent) {
+      ask(agent, [&](const std::exception_ptr& error) { error ? written.set_exception(error) : written.set_value(); });
+    });
+    written.get_future().get();
+  }
   [[nodiscard]] AgentEnvironment environment() const {
     AgentEnvironment environment;
     environment.gpus = gpus_;
@@ -279,8 +287,8 @@ TEST_F(AgentTest, SurvivesTheLackOfDescriptors) {
 
 TEST_F(AgentTest, RequestsTakeALeaseThatTheirProcessHolds) {
   start();
-  on_agent([](Agent& agent) { agent.lock_sm_clocks(self(), uuid(0), 345, 1005); });
-  on_agent([](Agent& agent) { agent.lock_sm_clocks(self(), uuid(0), 345, 1500); });
+  write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(0), 345, 1005, std::move(done)); });
+  write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(0), 345, 1500, std::move(done)); });
   EXPECT_EQ(log(0).calls(), (std::vector<std::string>{"lock 345 1005", "lock 345 1500"}));
   EXPECT_EQ(leases(), 1U);
   TestTrainer trainer(socket());
@@ -298,7 +306,7 @@ TEST_F(AgentTest, ARequestersEndEndsItsLease) {
     while (true) ::pause();
   }
   const Peer peer{.uid = ::getuid(), .gid = ::getgid(), .pid = process};
-  on_agent([&](Agent& agent) { agent.lock_sm_clocks(peer, uuid(0), 345, 1005); });
+  write([&](Agent& agent, WriteDone done) { agent.lock_sm_clocks(peer, uuid(0), 345, 1005, std::move(done)); });
   EXPECT_EQ(leases(), 1U);
   ::kill(process, SIGKILL);
   EXPECT_TRUE(log(0).wait_for("restore"));
@@ -308,13 +316,22 @@ TEST_F(AgentTest, ARequestersEndEndsItsLease) {
 
 TEST_F(AgentTest, RefusesRequestsOutOfRangeAndFromAfar) {
   start();
-  EXPECT_THROW(on_agent([](Agent& agent) { agent.lock_sm_clocks(self(), uuid(0), 100, 1005); }), InputError);
-  EXPECT_THROW(on_agent([](Agent& agent) { agent.lock_sm_clocks(self(), uuid(0), 1500, 1005); }), InputError);
-  EXPECT_THROW(on_agent([](Agent& agent) { agent.set_power_limit_w(self(), uuid(0), 900); }), InputError);
-  EXPECT_THROW(on_agent([](Agent& agent) { agent.reset_sm_clocks(self(), uuid(2)); }), AccessDenied);
-  EXPECT_THROW(on_agent([](Agent& agent) { agent.reset_sm_clocks(self(), "GPU-none"); }), NotFound);
+  EXPECT_THROW(
+      write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(0), 100, 1005, std::move(done)); }),
+      InputError);
+  EXPECT_THROW(
+      write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(0), 1500, 1005, std::move(done)); }),
+      InputError);
+  EXPECT_THROW(
+      write([](Agent& agent, WriteDone done) { agent.set_power_limit_w(self(), uuid(0), 900, std::move(done)); }),
+      InputError);
+  EXPECT_THROW(write([](Agent& agent, WriteDone done) { agent.reset_sm_clocks(self(), uuid(2), std::move(done)); }),
+               AccessDenied);
+  EXPECT_THROW(write([](Agent& agent, WriteDone done) { agent.reset_sm_clocks(self(), "GPU-none", std::move(done)); }),
+               NotFound);
   const Peer afar{.uid = ::getuid(), .gid = ::getgid(), .pid = 0};
-  EXPECT_THROW(on_agent([&](Agent& agent) { agent.reset_sm_clocks(afar, uuid(0)); }), AccessDenied);
+  EXPECT_THROW(write([&](Agent& agent, WriteDone done) { agent.reset_sm_clocks(afar, uuid(0), std::move(done)); }),
+               AccessDenied);
   EXPECT_THROW(on_agent([](Agent& agent) { agent.release(self(), 99); }), NotFound);
   EXPECT_EQ(leases(), 0U);
 }
@@ -380,17 +397,38 @@ TEST_F(AgentTest, DoesNotSayThatAGpuIsRestoredThatNobodyCanReach) {
   EXPECT_TRUE(on_agent([](Agent& agent) { return agent.unattended_gpus().empty(); }));
 }
 
+TEST_F(AgentTest, ASlowDriverHoldsUpNobodyButItsAsker) {
+  options_.hung_after = 1h;
+  start();
+  log(0).hang();
+  std::promise<bool> written;
+  on_agent([&](Agent& agent) {
+    agent.lock_sm_clocks(self(), uuid(0), 345, 1005,
+                         [&](const std::exception_ptr& error) { written.set_value(error == nullptr); });
+  });
+  std::future<bool> done = written.get_future();
+  EXPECT_EQ(on_agent([](Agent& agent) { return agent.gpus().size(); }), 3U);
+  write([](Agent& agent, WriteDone told) { agent.lock_sm_clocks(self(), uuid(1), 345, 1005, std::move(told)); });
+  EXPECT_EQ(log(1).calls(), std::vector<std::string>{"lock 345 1005"});
+  EXPECT_EQ(done.wait_for(0s), std::future_status::timeout);
+  log(0).let_go();
+  EXPECT_TRUE(done.get());
+  EXPECT_EQ(log(0).calls(), std::vector<std::string>{"lock 345 1005"});
+}
+
 TEST_F(AgentTest, ReportsAHungDriver) {
   options_.hung_after = 1ms;
   options_.driver_timeout = 20ms;
   start();
   log(0).hang();
-  EXPECT_THROW(on_agent([](Agent& agent) { agent.lock_sm_clocks(self(), uuid(0), 345, 1005); }), GpuError);
+  EXPECT_THROW(
+      write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(0), 345, 1005, std::move(done)); }),
+      GpuError);
   const auto statuses = on_agent([](Agent& agent) { return agent.gpus(); });
   EXPECT_FALSE(statuses.at(0).healthy);
   EXPECT_TRUE(statuses.at(1).healthy);
   EXPECT_FALSE(statuses.at(2).controlled);
-  on_agent([](Agent& agent) { agent.lock_sm_clocks(self(), uuid(1), 345, 1005); });
+  write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(1), 345, 1005, std::move(done)); });
   EXPECT_EQ(on_agent([](Agent& agent) { return agent.stop(); }).size(), 1U);
   log(0).let_go();
 }

@@ -51,31 +51,37 @@ class FakeAgentService : public AgentService {
   std::vector<UnattendedGpu> unattended_gpus() override { return unattended_list; }
   std::vector<LeaseStatus> leases() override { return lease_list; }
 
-  void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz) override {
+  void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override {
     GpuStatus& status = find(gpu);
     note(fmt::format("lock_sm {} {} {} by {}", status.identity.index, min_mhz, max_mhz, peer.uid));
     status.requested_min_mhz = min_mhz;
     status.requested_max_mhz = max_mhz;
     status.clock_state = ClockState::leased;
+    finish(std::move(done));
   }
-  void reset_sm_clocks(const Peer& peer, std::string_view gpu) override {
+  void reset_sm_clocks(const Peer& peer, std::string_view gpu, WriteDone done) override {
     GpuStatus& status = find(gpu);
     note(fmt::format("reset_sm {} by {}", status.identity.index, peer.uid));
     status.requested_min_mhz.reset();
     status.requested_max_mhz.reset();
     status.clock_state = ClockState::restored;
+    finish(std::move(done));
   }
-  void lock_memory_clocks(const Peer&, std::string_view gpu, int min_mhz, int max_mhz) override {
+  void lock_memory_clocks(const Peer&, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override {
     note(fmt::format("lock_memory {} {} {}", find(gpu).identity.index, min_mhz, max_mhz));
+    finish(std::move(done));
   }
-  void reset_memory_clocks(const Peer&, std::string_view gpu) override {
+  void reset_memory_clocks(const Peer&, std::string_view gpu, WriteDone done) override {
     note(fmt::format("reset_memory {}", find(gpu).identity.index));
+    finish(std::move(done));
   }
-  void set_power_limit_w(const Peer&, std::string_view gpu, double power_limit_w) override {
+  void set_power_limit_w(const Peer&, std::string_view gpu, double power_limit_w, WriteDone done) override {
     note(fmt::format("power_limit {} {}", find(gpu).identity.index, power_limit_w));
+    finish(std::move(done));
   }
-  void set_persistence_mode(const Peer&, std::string_view gpu, bool enabled) override {
+  void set_persistence_mode(const Peer&, std::string_view gpu, bool enabled, WriteDone done) override {
     note(fmt::format("persistence {} {}", find(gpu).identity.index, enabled));
+    finish(std::move(done));
   }
   void release(const Peer&, std::uint64_t lease_id) override {
     for (auto lease = lease_list.begin(); lease != lease_list.end(); ++lease) {
@@ -99,6 +105,8 @@ class FakeAgentService : public AgentService {
   std::vector<LeaseStatus> lease_list;
   std::vector<std::string> calls;
   std::function<void()> before_call;  ///< throws what the service is to throw
+  bool holds_writes = false;          ///< writes wait in `held` instead of ending at once
+  std::vector<WriteDone> held;
 
  private:
   GpuStatus& find(std::string_view gpu) {
@@ -106,6 +114,10 @@ class FakeAgentService : public AgentService {
       if (status.identity.uuid == gpu) return status;
     }
     throw NotFound(fmt::format("no GPU {}", gpu));
+  }
+  void finish(WriteDone done) {
+    if (holds_writes) return held.push_back(std::move(done));
+    done(nullptr);
   }
   void note(std::string call) {
     if (before_call) before_call();

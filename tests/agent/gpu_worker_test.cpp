@@ -156,6 +156,21 @@ TEST_F(GpuWorkerTest, HandsOnWhatATaskThrows) {
   EXPECT_EQ(log_->calls(), std::vector<std::string>{"lock 345 1005"});
 }
 
+TEST_F(GpuWorkerTest, TellsHowATaskEndedWhenTheStatusShowsIt) {
+  start();
+  std::promise<std::uint64_t> writes;
+  worker_->post([](GpuWriter& writer) { writer.lock_sm_clocks(345, 1005); },
+                [&](const std::exception_ptr& error) {
+                  EXPECT_FALSE(error);
+                  writes.set_value(worker_->status().writer.clock_writes);
+                });
+  EXPECT_EQ(writes.get_future().get(), 1U);
+  std::promise<void> failed;
+  worker_->post([](GpuWriter& writer) { writer.set_power_limit_w(666); },
+                [&](const std::exception_ptr& error) { failed.set_exception(error); });
+  EXPECT_THROW(failed.get_future().get(), GpuError);
+}
+
 TEST_F(GpuWorkerTest, RefusesAPlanThatCannotBeRead) {
   start();
   worker_->begin_lease(ring_).get();

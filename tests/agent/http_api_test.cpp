@@ -78,6 +78,20 @@ TEST_F(HttpApiTest, AnAnswerThatTakesTimeHoldsUpNobody) {
   EXPECT_THAT(cpu.read_response(), HasSubstr("\"power_mw\""));
 }
 
+TEST_F(HttpApiTest, AWriteThatTakesTimeHoldsUpNobody) {
+  service.holds_writes = true;
+  serve();
+  RawClient slow(path);
+  slow.send(fmt::format("DELETE /v1/gpus/{}/clocks HTTP/1.1\r\nHost: agent\r\n\r\n", kFakeUuid0));
+  ASSERT_TRUE(eventually([&] { return on_loop([&] { return service.held.size(); }) == 1; }));
+  EXPECT_THAT(ask("GET /healthz HTTP/1.1\r\nHost: agent\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  on_loop([&] { service.held.at(0)(nullptr); });
+  const std::string answer = slow.read_response();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(answer, HasSubstr("\"restored\""));
+  EXPECT_THAT(answer, HasSubstr("Lowgear-Simulated: true"));
+}
+
 TEST_F(HttpApiTest, SixtyFourClientsAndTwoHundredStreamsAreServedAtOnce) {
   serve();
   std::vector<std::unique_ptr<RawClient>> readers;

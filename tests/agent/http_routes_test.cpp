@@ -22,8 +22,9 @@ constexpr Peer kRoot{0, 0, 1};
 
 class HttpRoutes : public ::testing::Test {
  protected:
-  RouteAnswer ask(const std::string& method, const std::string& target, const std::string& body = {},
-                  std::optional<Peer> peer = kUser) {
+  /// The answer, which may be one that comes later.
+  RouteAnswer begin(const std::string& method, const std::string& target, const std::string& body = {},
+                    std::optional<Peer> peer = kUser) {
     const std::size_t question = target.find('?');
     const std::string query = question == std::string::npos ? "" : target.substr(question + 1);
     return handle({.method = method,
@@ -34,6 +35,12 @@ class HttpRoutes : public ::testing::Test {
                    .peer = peer,
                    .remote = {}},
                   RouteContext{service, cpu_power, metrics});
+  }
+  RouteAnswer ask(const std::string& method, const std::string& target, const std::string& body = {},
+                  std::optional<Peer> peer = kUser) {
+    RouteAnswer answer = begin(method, target, body, peer);
+    if (const auto later = answer.later) later([&answer](HttpResponse response) { answer = std::move(response); });
+    return answer;
   }
   static Json json(const RouteAnswer& response) { return parse_json(response.text(), "reply"); }
   static std::string error_code(const RouteAnswer& response) { return json(response)["error"]["code"]; }
@@ -214,6 +221,19 @@ TEST_F(HttpRoutes, WhatTheServiceThrowsBecomesAStatus) {
     EXPECT_EQ(response.status, status) << code;
     EXPECT_EQ(error_code(response), code);
   }
+}
+
+TEST_F(HttpRoutes, WhatTheDriverSaysLaterBecomesAStatus) {
+  service.holds_writes = true;
+  const RouteAnswer waiting = begin("DELETE", gpu_path("/clocks"));
+  ASSERT_TRUE(waiting.later) << "no answer yet";
+  std::optional<RouteAnswer> answer;
+  waiting.later([&](HttpResponse response) { answer = std::move(response); });
+  service.held.at(0)(std::make_exception_ptr(GpuError(GpuErrorCode::timeout, "has not answered")));
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 504);
+  EXPECT_EQ(error_message(*answer), "has not answered");
+  EXPECT_THAT(answer->headers, ElementsAre(Pair("Lowgear-Simulated", "true")));
 }
 
 TEST_F(HttpRoutes, UnknownPathsAreNotFound) {

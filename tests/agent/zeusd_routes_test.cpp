@@ -16,7 +16,8 @@ using ::testing::IsEmpty;
 
 class ZeusdRoutes : public ::testing::Test {
  protected:
-  RouteAnswer ask(const std::string& method, const std::string& path, const std::string& query = {}) {
+  /// The answer, which may be one that comes later.
+  RouteAnswer begin(const std::string& method, const std::string& path, const std::string& query) {
     return handle({.method = method,
                    .path = path,
                    .query = query,
@@ -25,6 +26,11 @@ class ZeusdRoutes : public ::testing::Test {
                    .peer = Peer{1000, 1000, 77},
                    .remote = {}},
                   RouteContext{service, cpu_power, metrics});
+  }
+  RouteAnswer ask(const std::string& method, const std::string& path, const std::string& query = {}) {
+    RouteAnswer answer = begin(method, path, query);
+    if (const auto later = answer.later) later([&answer](HttpResponse response) { answer = std::move(response); });
+    return answer;
   }
   Json read(const std::string& path, const std::string& query = {}) {
     const RouteAnswer response = ask("GET", path, query);
@@ -79,6 +85,21 @@ TEST_F(ZeusdRoutes, SettersAnswerWithAnEmptyBody) {
 TEST_F(ZeusdRoutes, ASetterReachesEachGpuOnce) {
   EXPECT_EQ(ask("POST", "/gpu/reset_mem_locked_clocks", "gpu_ids=1,0,1&block=false").status, 200);
   EXPECT_THAT(service.calls, ElementsAre("reset_memory 0", "reset_memory 1"));
+}
+
+TEST_F(ZeusdRoutes, AllGpusAreAskedBeforeAnyIsWaitedFor) {
+  service.holds_writes = true;
+  const RouteAnswer waiting = begin("POST", "/gpu/reset_gpu_locked_clocks", "gpu_ids=0,1&block=true");
+  ASSERT_TRUE(waiting.later);
+  std::vector<HttpResponse> answers;
+  waiting.later([&](HttpResponse response) { answers.push_back(std::move(response)); });
+  EXPECT_THAT(service.calls, ElementsAre("reset_sm 0 by 1000", "reset_sm 1 by 1000"));
+  service.held.at(1)(std::make_exception_ptr(GpuError(GpuErrorCode::timeout, "has not answered")));
+  EXPECT_TRUE(answers.empty());
+  service.held.at(0)(nullptr);
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].status, 504);
+  EXPECT_EQ(parse_json(answers[0].text(), "reply")["errors"].dump(), R"({"1":"has not answered"})");
 }
 
 TEST_F(ZeusdRoutes, ErrorsAreToldForEachGpuWithTheWorstStatus) {
