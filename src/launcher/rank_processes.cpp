@@ -231,7 +231,10 @@ class RankSet {
   /// None for a rank that ended well, or as it was told to.
   [[nodiscard]] std::optional<Reason> reason_of(int status) const {
     if (status == 0) return std::nullopt;
-    if (WIFEXITED(status)) return WEXITSTATUS(status) == kPeerLostExitCode ? Reason::lost_another : Reason::gave_up;
+    if (WIFEXITED(status)) {
+      if (kill_at_ && WEXITSTATUS(status) == kEndedEarlyExitCode) return std::nullopt;
+      return WEXITSTATUS(status) == kPeerLostExitCode ? Reason::lost_another : Reason::gave_up;
+    }
     const int signal = WTERMSIG(status);
     const bool by_us = (kill_at_ && signal == SIGTERM) || (killed_ && signal == SIGKILL);
     return by_us ? std::nullopt : std::optional(Reason::was_killed);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -13,6 +14,9 @@ namespace lowgear {
 
 /// With this a rank ends that has lost another one: that one is the reason, not this.
 inline constexpr int kPeerLostExitCode = 3;
+/// With this a rank ends that stopped in order before its work was done, because it was asked to: as a shell tells of a
+/// program that SIGTERM ended.
+inline constexpr int kEndedEarlyExitCode = 128 + SIGTERM;
 
 /// How the ranks of this machine are started.
 struct RankCommand {
@@ -38,8 +42,9 @@ struct RankFailure {
 
 /// Runs all ranks as child processes until they have ended. Rank 0 has this process' standard output; lines that ranks
 /// write to standard error (and the others to standard output) go to `error_line` with their rank. When a rank fails,
-/// or `asked_to_end` says so, all are asked to end (SIGTERM), and killed if they take longer than the grace. No rank
-/// outlives this process. Returns the rank that the job failed for, or nothing: of those that failed, one that a signal
+/// or `asked_to_end` says so, all are asked to end (SIGTERM), and killed if they take longer than the grace; then they
+/// may end with kEndedEarlyExitCode, which nobody may before. No rank outlives this process. Returns the rank that the
+/// job failed for, or nothing: of those that failed, one that a signal
 /// killed comes before one that gave up by itself, and that before one that lost another (kPeerLostExitCode). Throws
 /// Error when a rank cannot be started; none runs then.
 [[nodiscard]] std::optional<RankFailure> run_ranks(const RankCommand& command,

@@ -15,15 +15,20 @@
 namespace lowgear {
 namespace {
 
-volatile std::sig_atomic_t end_was_asked_for = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+/// 0: none.
+volatile std::sig_atomic_t received_signal = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+bool is_ignored(int signal_number) {
+  struct sigaction action = {};
+  return ::sigaction(signal_number, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
 
 }  // namespace
 
-int run_rank(const std::function<void()>& work) {
+int run_rank(const std::function<int()>& work) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    work();
-    return EXIT_SUCCESS;
+    return work();
   } catch (const InputError& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return 2;
@@ -39,12 +44,17 @@ int run_rank(const std::function<void()>& work) {
 
 void end_in_order_when_told() {
   struct sigaction action = {};
-  action.sa_handler = [](int) { end_was_asked_for = 1; };
+  action.sa_handler = [](int signal_number) { received_signal = signal_number; };
   action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
   sigemptyset(&action.sa_mask);
-  for (const int signal_number : {SIGTERM, SIGINT}) ::sigaction(signal_number, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);  // also where a parent ignores it: a launcher asks by it
+  for (const int signal_number : {SIGINT, SIGHUP}) {
+    if (!is_ignored(signal_number)) ::sigaction(signal_number, &action, nullptr);
+  }
 }
 
-bool asked_to_end() { return end_was_asked_for != 0; }
+bool asked_to_end() { return received_signal != 0; }
+
+int ended_early_exit_code() { return asked_to_end() ? 128 + received_signal : kEndedEarlyExitCode; }
 
 }  // namespace lowgear

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -96,7 +97,8 @@ void warn_of_what_is_not_saved(const TrainConfig& config) {
       "no checkpoint.folder\n");
 }
 
-void train(const Arguments& arguments) {
+/// Returns the exit status.
+int train(const Arguments& arguments) {
   const Environment environment = process_environment();
   const TrainConfig config = read_train_config(arguments.config, arguments.settings);
   const RankInfo rank = rank_from_environment(environment);
@@ -122,10 +124,11 @@ void train(const Arguments& arguments) {
     fmt::print(stderr, "nothing was saved: there is no checkpoint.folder\n");
   }
   run.finish();
+  return run.all_steps_done() ? EXIT_SUCCESS : ended_early_exit_code();
 }
 
 }  // namespace
 
 int main(int count, char** words) {
-  return run_rank([&] { train(parse_arguments(count, words)); });
+  return run_rank([&] { return train(parse_arguments(count, words)); });
 }

@@ -242,6 +242,14 @@ class Ends(TrainTest):
         self.assertTrue((self.folder / "metrics.jsonl").read_text().endswith("}\n"))
         self.assertIn(f"{steps} steps: loss", out)
 
+    def test_a_rank_that_somebody_else_ends_fails_the_job_behind_a_checkpoint(self):
+        process = self.start_endless("--set", "parallel.pp=2", "--set", "checkpoint.folder=ckpt")
+        os.kill(children_of(process.pid)[1], signal.SIGTERM)
+        code, _, err = self.end_of(process)
+        self.assertEqual(code, 1)
+        self.assertRegex(err.splitlines()[-1], r"rank [01] ended with 143$")
+        self.assertEqual(len(list(self.folder.glob("ckpt/step-*/checkpoint.json"))), 1)
+
     def test_ended_early_without_checkpoints_it_says_that_nothing_was_saved(self):
         process = self.start_endless("--set", "export=out")
         process.terminate()
@@ -284,21 +292,41 @@ class Ends(TrainTest):
 class OtherLaunchers(TrainTest):
     SETTINGS = ("--set", "parallel.pp=2")
 
-    def meet(self, variables_of_rank, program):
+    def start_both(self, variables_of_rank, program, *arguments):
         """Starts both ranks as another launcher would."""
         meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(unused_port())}
-        ranks = [
-            self.start(*self.SETTINGS, program=program, environment={**meeting, **variables_of_rank(rank)})
+        return [
+            self.start(*self.SETTINGS, *arguments, program=program, environment={**meeting, **variables_of_rank(rank)})
             for rank in range(2)
         ]
+
+    def meet(self, variables_of_rank, program):
+        ranks = self.start_both(variables_of_rank, program)
         ends = [self.end_of(rank) for rank in ranks]
         self.assertEqual([(code, err) for code, _, err in ends], [(0, ""), (0, "")])
         self.assertEqual(len(self.metrics()), 8)
         self.assertIn("8 steps: loss", ends[0][1])
         self.assertEqual(ends[1][1], "")
 
+    @staticmethod
+    def as_torchrun(rank):
+        return {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}
+
     def test_torchrun(self):
-        self.meet(lambda rank: {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": "2"}, (TRAINER,))
+        self.meet(self.as_torchrun, (TRAINER,))
+
+    def test_ended_early_every_rank_says_so_by_its_status(self):
+        for asked in (0, 1), (1,):
+            with self.subTest(asked):
+                endless = (*ENDLESS, "--set", "checkpoint.folder=ckpt")
+                ranks = self.start_both(self.as_torchrun, (LOWGEAR, "train"), *endless)
+                before = len(self.metrics())
+                self.wait_until(lambda: len(self.metrics()) > before, "it trains")
+                for rank in asked:
+                    ranks[rank].terminate()
+                self.assertEqual([self.end_of(rank)[0] for rank in ranks], [128 + signal.SIGTERM] * 2)
+                newest = max(int(path.name[5:]) for path in self.folder.glob("ckpt/step-*"))
+                self.assertEqual(newest, len(self.metrics()))
 
     def test_slurm(self):
         self.meet(

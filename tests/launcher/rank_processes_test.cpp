@@ -212,6 +212,21 @@ TEST(RunRanks, RanksThatDieOfTheRequestToEndDidNotFail) {
   EXPECT_FALSE(run(shell("exec sleep 60", 2), [] { return true; }).failure);
 }
 
+TEST(RunRanks, RanksThatSayThatTheyEndedEarlyDidNotFail) {
+  const TemporaryFolder folder;
+  const std::string ready = (folder / "ready").string();
+  const Outcome outcome = run(shell("trap 'kill $!; exit 143' TERM; : >" + ready + "; sleep 60 & wait", 1),
+                              [&] { return fs::exists(ready); });
+  EXPECT_FALSE(outcome.failure);
+}
+
+TEST(RunRanks, ARankThatEndedEarlyBeforeAnybodyWasAskedToEndFailed) {
+  const Outcome outcome = run(shell("[ $RANK = 1 ] || exec sleep 60; exit 143", 2));
+  ASSERT_TRUE(outcome.failure);
+  EXPECT_EQ(outcome.failure->rank, 1);
+  EXPECT_EQ(outcome.failure->exit_code, kEndedEarlyExitCode);
+}
+
 TEST(RunRanks, AFailureWhileEndingIsAFailure) {
   const TemporaryFolder folder;
   const std::string ready = (folder / "ready").string();

@@ -24,12 +24,16 @@ class LoneRankTest(unittest.TestCase):
         self.folder = Path(tempfile.mkdtemp(prefix="lg-"))
         self.addCleanup(shutil.rmtree, self.folder)
         (self.folder / "job.yaml").write_text(CONFIG)
+
+    def start(self, hang_up=signal.SIG_DFL):
+        """Starts the rank, which inherits what is to become of SIGHUP."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1",
                        "LOWGEAR_RENDEZVOUS": str(self.folder / "meeting")}
         self.rank = subprocess.Popen([TRAINER, "--set", f"metrics={self.folder / 'metrics.jsonl'}",
+                                      "--set", f"checkpoint.folder={self.folder / 'ckpt'}",
                                       str(self.folder / "job.yaml")],
                                      env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                                     restore_signals=True)
+                                     restore_signals=True, preexec_fn=lambda: signal.signal(signal.SIGHUP, hang_up))
         self.addCleanup(self.rank.communicate)
         self.addCleanup(self.rank.kill)
 
@@ -45,13 +49,36 @@ class LoneRankTest(unittest.TestCase):
             self.assertLess(time.monotonic(), end, "it did not train")
             time.sleep(0.005)
 
+    def end_by(self, number):
+        """Ends it with a signal; what it wrote to standard error."""
+        self.rank.send_signal(number)
+        return self.rank.communicate(timeout=PATIENCE_S)[1]
+
     def test_a_connection_that_closes_as_it_writes_does_not_end_it(self):
+        self.start()
         self.wait_for_steps(1)
         self.rank.send_signal(signal.SIGPIPE)
         self.wait_for_steps(self.steps() + 3)
-        self.rank.send_signal(signal.SIGTERM)
-        self.rank.communicate(timeout=PATIENCE_S)
-        self.assertEqual(self.rank.returncode, 0)
+        self.end_by(signal.SIGTERM)
+        self.assertEqual(self.rank.returncode, 128 + signal.SIGTERM)
+
+    def test_ended_early_it_saves_the_step_and_says_so_by_its_status(self):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            with self.subTest(number):
+                self.start()
+                self.wait_for_steps(self.steps() + 1)
+                err = self.end_by(number)
+                self.assertEqual((self.rank.returncode, err), (128 + number, ""))
+                newest = sorted((self.folder / "ckpt").glob("step-*/checkpoint.json"))[-1]
+                self.assertEqual(int(newest.parent.name[5:]), self.steps())
+
+    def test_started_to_ignore_hanging_up_it_goes_on(self):
+        self.start(hang_up=signal.SIG_IGN)
+        self.wait_for_steps(1)
+        self.rank.send_signal(signal.SIGHUP)
+        self.wait_for_steps(self.steps() + 3)
+        self.end_by(signal.SIGTERM)
+        self.assertEqual(self.rank.returncode, 128 + signal.SIGTERM)
 
 
 if __name__ == "__main__":

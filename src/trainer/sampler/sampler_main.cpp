@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
@@ -88,5 +89,8 @@ void run_sampler(const SamplingOptions& options) {
 }  // namespace
 
 int main(int count, char** words) {
-  return run_rank([&] { run_sampler(parse_sampling_options(std::vector<std::string>(words + 1, words + count))); });
+  return run_rank([&] {
+    run_sampler(parse_sampling_options(std::vector<std::string>(words + 1, words + count)));
+    return EXIT_SUCCESS;
+  });
 }
