@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/json.h"
 #include "launcher/rank_processes.h"
+#include "launcher/training_check.h"
 #include "launcher/training_schedule.h"
 
 namespace lowgear {
@@ -81,6 +82,15 @@ std::vector<std::string> trainer_arguments(const TrainArguments& arguments, cons
   return words;
 }
 
+/// Only the trainer knows what its libtorch computes on.
+void check_device(const TrainArguments& arguments, const std::vector<std::string>& settings, Console& console) {
+  RankCommand command;
+  command.program = sibling_program(kTrainer);
+  command.arguments = trainer_arguments(arguments, settings);
+  command.arguments.emplace_back("--check-device");
+  run_watched(command, {.ending = "ending"}, console);
+}
+
 void run_all_ranks(const TrainArguments& arguments, const std::vector<std::string>& settings, int ranks,
                    Console& console) {
   const RendezvousFolder rendezvous;
@@ -119,10 +129,17 @@ ExitCode run_train(const TrainArguments& arguments, Console& console) {
   const std::vector<std::string> settings = settings_of(arguments);
   const TrainConfig config = read_train_config(arguments.config, settings);
   const Schedule schedule = training_schedule(config);
+  if (!arguments.dry_run && is_one_rank_of_many(process_environment())) {
+    // It looks at what it reads by itself, and what other ranks write may be on other machines.
+    become_program(kTrainer, trainer_arguments(arguments, settings));
+  }
+  check_training(config);
   if (!arguments.dry_run) {
-    if (is_one_rank_of_many(process_environment())) become_program(kTrainer, trainer_arguments(arguments, settings));
     run_all_ranks(arguments, settings, config.parallel.world_size(), console);
-  } else if (arguments.json) {
+    return ExitCode::ok;
+  }
+  check_device(arguments, settings, console);
+  if (arguments.json) {
     console.print_json(started_json(config, schedule));
   } else {
     console.print(started_text(config, schedule));
@@ -156,7 +173,8 @@ VerbAction declare_train(CLI::App& app) {
                  "Any setting of the configuration: optimizer.learning_rate=1e-4; repeatable")
       ->type_name("PATH=VALUE")
       ->allow_extra_args(false);
-  app.add_flag("--dry-run", arguments->dry_run, "Check everything and say what would be started");
+  app.add_flag("--dry-run", arguments->dry_run,
+               "Check the configuration and the files and folders that it names, and say what would be started");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_train(*arguments, console); };
 }

@@ -16,6 +16,10 @@ struct Backend {
   std::string gpu_name = {};  ///< as CUDA calls it; empty on the CPU
 };
 
+/// Throws InputError when this build cannot compute on GPUs (`gpu`), or on the CPU. Whether there are GPUs is not
+/// looked at.
+void require_device(bool gpu);
+
 /// With `gpu`: CUDA device `local_rank` and NCCL; else the CPU and Gloo. Throws InputError when this build or this
 /// machine has no such thing, and as connect_gloo and connect_nccl do.
 [[nodiscard]] Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int local_rank,

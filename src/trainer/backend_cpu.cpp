@@ -6,14 +6,17 @@
 
 namespace lowgear {
 
+void require_device(bool gpu) {
+  if (!gpu) return;
+  throw InputError(
+      "device: cuda needs a build with a libtorch that has CUDA: configure with CMAKE_PREFIX_PATH set to what "
+      "python3 -c "
+      "'import torch; print(torch.utils.cmake_prefix_path)' prints");
+}
+
 Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int /*local_rank*/, const Rendezvous& rendezvous,
                         std::chrono::seconds timeout) {
-  if (gpu) {
-    throw InputError(
-        "device: cuda needs a build with a libtorch that has CUDA: configure with CMAKE_PREFIX_PATH set to what "
-        "python3 -c "
-        "'import torch; print(torch.utils.cmake_prefix_path)' prints");
-  }
+  require_device(gpu);
   return {at::kCPU, connect_gloo(layout, rank, rendezvous, timeout)};
 }
 

@@ -12,9 +12,13 @@
 
 namespace lowgear {
 
+void require_device(bool gpu) {
+  if (!gpu) throw InputError("device: cpu needs a build with Debian's libtorch: PyTorch's own has no Gloo for C++");
+}
+
 Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int local_rank, const Rendezvous& rendezvous,
                         std::chrono::seconds timeout) {
-  if (!gpu) throw InputError("device: cpu needs a build with Debian's libtorch: PyTorch's own has no Gloo for C++");
+  require_device(gpu);
   const int devices = c10::cuda::device_count();
   if (local_rank >= devices) {
     throw InputError(

@@ -2,56 +2,20 @@
 
 #include <span>
 
-#include "core/error.h"
-#include "dataset/synthetic_corpus.h"
-
 namespace lowgear {
-namespace {
-
-/// Made-up text as a token file without a header holds it.
-std::string synthetic_token_bytes(std::int64_t tokens, std::uint64_t seed) {
-  SyntheticCorpus corpus(seed);
-  const auto size = static_cast<std::size_t>(2 * tokens);
-  std::string bytes;
-  while (bytes.size() < size) {
-    for (const char c : corpus.next_sentence()) {
-      bytes += c;
-      bytes += '\0';
-    }
-  }
-  bytes.resize(size);
-  return bytes;
-}
-
-}  // namespace
-
-TrainingData::TrainingData(const TrainConfig& config) : config_(&config) {
-  const BatchSamplerOptions options{.sequence_length = config.sequence_length,
-                                    .global_batch = config.microbatches * config.microbatch_size * config.parallel.dp,
-                                    .seed = config.seed};
-  if (!config.tokens.empty()) {
-    files_ = TokenFiles::open(config.tokens, config.model.vocabulary, config.token_type);
-    sampler_.emplace(files_->text(), options);
-    return;
-  }
-  if (config.model.vocabulary < kByteVocabulary) {
-    throw InputError("model.vocabulary: made-up text has 256 tokens, one for every byte; set it to 256 or more");
-  }
-  made_up_ = synthetic_token_bytes(config.synthetic_tokens, config.seed);
-  sampler_.emplace(TokenView(made_up_, "made-up text", config.model.vocabulary, TokenType::uint16), options);
-}
 
 std::vector<Microbatch> TrainingData::microbatches(std::int64_t step, int replica, at::Device device) const {
-  const std::int64_t width = sampler_->sample_tokens();
+  const BatchSampler& sampler = text_.sampler();
+  const std::int64_t width = sampler.sample_tokens();
   std::vector<Microbatch> result;
   for (int i = 0; i < config_->microbatches; ++i) {
     const BatchSlice slice =
-        microbatch_slice(sampler_->options().global_batch, {.data_parallel_size = config_->parallel.dp,
-                                                            .data_parallel_rank = replica,
-                                                            .microbatches = config_->microbatches,
-                                                            .microbatch = i});
+        microbatch_slice(sampler.options().global_batch, {.data_parallel_size = config_->parallel.dp,
+                                                          .data_parallel_rank = replica,
+                                                          .microbatches = config_->microbatches,
+                                                          .microbatch = i});
     const at::Tensor samples = at::empty({slice.count, width}, at::kLong);
-    sampler_->read(step, slice, {samples.data_ptr<std::int64_t>(), static_cast<std::size_t>(samples.numel())});
+    sampler.read(step, slice, {samples.data_ptr<std::int64_t>(), static_cast<std::size_t>(samples.numel())});
     result.push_back({samples.narrow(1, 0, width - 1).contiguous().to(device),
                       samples.narrow(1, 1, width - 1).contiguous().to(device)});
   }

@@ -33,7 +33,11 @@ struct Arguments {
   std::string config;
   std::vector<std::string> settings;
   ProgressReport::Output output = ProgressReport::Output::lines;
+  bool only_checks_device = false;
 };
+
+constexpr std::string_view kUsage =
+    "usage: lowgear-trainer [--json] [--check-device] [--set PATH=VALUE]... CONFIG.yaml";
 
 Arguments parse_arguments(int count, char** words) {
   Arguments arguments;
@@ -43,13 +47,14 @@ Arguments parse_arguments(int count, char** words) {
       arguments.settings.emplace_back(words[++i]);
     else if (word == "--json")
       arguments.output = ProgressReport::Output::summary_json;
+    else if (word == "--check-device")
+      arguments.only_checks_device = true;
     else if (arguments.config.empty() && !word.starts_with("-"))
       arguments.config = word;
     else
-      throw InputError(fmt::format(
-          "{} is not understood; usage: lowgear-trainer [--json] [--set PATH=VALUE]... CONFIG.yaml", quote(word)));
+      throw InputError(fmt::format("{} is not understood; {}", quote(word), kUsage));
   }
-  if (arguments.config.empty()) throw InputError("usage: lowgear-trainer [--json] [--set PATH=VALUE]... CONFIG.yaml");
+  if (arguments.config.empty()) throw InputError(std::string(kUsage));
   return arguments;
 }
 
@@ -101,6 +106,10 @@ void warn_of_what_is_not_saved(const TrainConfig& config) {
 int train(const Arguments& arguments) {
   const Environment environment = process_environment();
   const TrainConfig config = read_train_config(arguments.config, arguments.settings);
+  if (arguments.only_checks_device) {
+    require_device(config.cuda);
+    return EXIT_SUCCESS;
+  }
   const RankInfo rank = rank_from_environment(environment);
   const RankLayout layout(config.parallel);
   if (rank.world_size != layout.world_size()) {

@@ -181,6 +181,13 @@ class Output(TrainTest):
         self.assertEqual((json.loads(out)["ranks"], json.loads(out)["schedule"]), (1, "gpipe"))
         self.assertFalse((self.folder / "metrics.jsonl").exists())
 
+    def test_dry_run_writes_nothing(self):
+        outputs = ("checkpoint.folder=new/checkpoints", "export=out", "energy.recording=rec")
+        before = sorted(self.folder.rglob("*"))
+        code, _, err = self.train("--dry-run", *(word for output in outputs for word in ("--set", output)))
+        self.assertEqual((code, err), (0, ""))
+        self.assertEqual(sorted(self.folder.rglob("*")), before)
+
     def test_tokens_without_header_in_several_files(self):
         text = [token % 200 for token in range(5000)]
         whole = self.folder / "whole.bin"
@@ -422,6 +429,23 @@ class BadInput(TrainTest):
         data = "data={tokens: absent.bin, sequence_length: 32}"
         self.assertIn("absent.bin", self.refused_with(data, "parallel.pp=2"))
         self.assertIn("absent.json", self.refused("--plan", "absent.json", "--set", "parallel.pp=2"))
+
+    def test_inputs_are_looked_at_before_ranks_start(self):
+        for setting, message in (
+            ("data={tokens: absent.bin, sequence_length: 32}", "absent.bin: cannot be read"),
+            ("data.synthetic_tokens=5", "made-up text: 5 tokens are too few"),
+            ("model.vocabulary=200", "model.vocabulary: made-up text has 256 tokens"),
+            ("model.weights=absent", "absent: cannot be read"),
+            ("checkpoint.folder=/proc/y", "/proc/y: the kernel's own folders"),
+            ("export=/proc/y", "/proc/y: the kernel's own folders"),
+            ("metrics=absent/metrics.jsonl", "there is no folder"),
+        ):
+            for mode in ((), ("--dry-run",)):
+                with self.subTest(setting, mode=mode):
+                    self.assertIn(message, self.refused(*mode, "--set", setting, "--set", "parallel.pp=2"))
+
+    def test_a_dry_run_asks_the_trainer_for_its_device(self):
+        self.assertIn("device: cuda needs a build", self.refused("--dry-run", "--set", "device=cuda"))
 
     def test_a_model_larger_than_memory_is_one_line(self):
         huge = ("--set", "model.hidden=4194304", "--set", "model.intermediate=4194304", "--set", "model.vocabulary=16777216")

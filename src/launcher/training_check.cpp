@@ -1,0 +1,110 @@
+#include "launcher/training_check.h"
+
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "core/error.h"
+#include "launcher/checkpoint_manifest.h"
+#include "launcher/export_folder.h"
+#include "launcher/model_weights.h"
+#include "launcher/training_text.h"
+
+namespace lowgear {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A path within a message, however long.
+std::string text_of(const fs::path& path) { return printable(path.string(), std::string_view::npos); }
+
+[[noreturn]] void fail(const fs::path& path, std::string_view what, std::string_view fix) {
+  throw_input_error({path.string(), 0, 0}, what, fix);
+}
+
+/// Where `path` is to appear; a trailing slash leaves no name.
+fs::path folder_of(const fs::path& path) {
+  const fs::path whole = fs::absolute(path);
+  return (whole.has_filename() ? whole : whole.parent_path()).parent_path();
+}
+
+/// Whether something has the name, be it a link that leads nowhere.
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+/// The path itself or the nearest folder above it that is there.
+fs::path nearest(const fs::path& path) {
+  fs::path place = fs::absolute(path);
+  while (!is_there(place) && place.has_relative_path()) place = place.parent_path();
+  return place;
+}
+
+/// Where nobody can make a file, and root is told otherwise by access().
+bool is_of_the_kernel(const fs::path& folder) {
+  struct statfs status = {};
+  if (::statfs(folder.c_str(), &status) != 0) return false;
+  return status.f_type == PROC_SUPER_MAGIC || status.f_type == SYSFS_MAGIC;
+}
+
+/// That files can be made in `folder`, which `path`, what the job is to write, lies in.
+void require_writable(const fs::path& folder, const fs::path& path, std::string_view fix) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) fail(path, fmt::format("{} is no folder", text_of(folder)), fix);
+  if (is_of_the_kernel(folder)) fail(path, "the kernel's own folders hold no files of others", fix);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    fail(path, fmt::format("cannot be written: {}: {}", text_of(folder), std::generic_category().message(errno)), fix);
+  }
+}
+
+/// That `folder` can be written to, or be made with those above it.
+void require_folder(const fs::path& folder, std::string_view fix) { require_writable(nearest(folder), folder, fix); }
+
+/// A file that is written to, or made in a folder that is there.
+void require_file(const fs::path& file, std::string_view fix) {
+  std::error_code error;
+  if (fs::is_directory(file, error)) fail(file, "is a folder", fix);
+  if (!fs::exists(file, error)) {
+    const fs::path folder = folder_of(file);
+    if (!is_there(folder)) fail(file, fmt::format("there is no folder {}", text_of(folder)), fix);
+    require_writable(folder, file, fix);
+  } else if (::access(file.c_str(), W_OK) != 0) {
+    fail(file, fmt::format("cannot be written: {}", std::generic_category().message(errno)), fix);
+  }
+}
+
+void check_checkpoints(const fs::path& folder, const TrainConfig& config) {
+  require_folder(folder, "name another folder for checkpoints");
+  const std::vector<std::int64_t> steps = complete_checkpoints(folder);
+  if (steps.empty()) return;
+  const fs::path newest = folder / checkpoint_folder_name(steps.back());
+  require_same_training(read_manifest(newest), config, newest);
+}
+
+void check_export(const fs::path& folder) {
+  require_export_folder(folder);
+  // It is written beside its folder and put in its place.
+  require_writable(nearest(folder_of(folder)), folder, "name another folder for the export");
+}
+
+}  // namespace
+
+void check_training(const TrainConfig& config) {
+  const TrainingText text(config);
+  if (config.weights) (void)ModelWeights::open(*config.weights, config.model);
+  if (config.checkpoint) check_checkpoints(*config.checkpoint, config);
+  if (config.export_folder) check_export(*config.export_folder);
+  if (config.metrics) require_file(*config.metrics, "name another file for the metrics");
+  if (config.recording) require_folder(*config.recording, "name another folder for the recording");
+}
+
+}  // namespace lowgear
