@@ -9,8 +9,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
+#include "agent/lock_file.h"
 #include "core/error.h"
 
 namespace lowgear {
@@ -57,12 +59,18 @@ class JournalStorage {
 /// Another agent uses the journal.
 class JournalHeld : public InputError {
  public:
-  using InputError::InputError;
+  JournalHeld(const std::string& message, LockHolder holder) : InputError(message), holder_(std::move(holder)) {}
+  [[nodiscard]] const LockHolder& holder() const { return holder_; }
+
+ private:
+  LockHolder holder_;
 };
 
-/// A journal in a folder of its own, which is made if need be and held as long as this lives. Throws JournalHeld, and
-/// InputError when somebody else could have changed it (core/trusted_path.h).
-[[nodiscard]] std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder);
+/// A journal in a folder of its own, which is made if need be and held as long as this lives, by a process that answers
+/// at `control_socket` (empty: nowhere). Throws JournalHeld, and InputError when somebody else could have changed it
+/// (core/trusted_path.h).
+[[nodiscard]] std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder,
+                                                                  const std::filesystem::path& control_socket = {});
 /// A journal that forgets, for a dry run, which changes nothing.
 [[nodiscard]] std::unique_ptr<JournalStorage> forgetful_journal();
 

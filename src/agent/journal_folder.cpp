@@ -1,10 +1,10 @@
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -32,15 +32,18 @@ FileDescriptor open_trusted(const std::filesystem::path& path, int flags) {
 
 class JournalFolder final : public JournalStorage {
  public:
-  explicit JournalFolder(const std::filesystem::path& folder) : folder_(folder), file_path_(folder / "journal") {
+  JournalFolder(const std::filesystem::path& folder, const std::filesystem::path& control_socket)
+      : folder_(folder), file_path_(folder / "journal") {
     if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
       throw InputError(fmt::format("{}: {}", printable(folder.string()), std::generic_category().message(errno)));
     }
     require_trusted_folder(folder);
-    lock_ = open_trusted(folder / "lock", O_RDWR);
-    if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-      throw JournalHeld(fmt::format("{}: another agent uses this journal; there is one agent on a machine",
-                                    printable(folder.string())));
+    lock_.emplace(folder / "lock");
+    require_trusted_file(folder / "lock");
+    if (const auto holder = lock_->take({.pid = ::getpid(), .control_socket = control_socket})) {
+      throw JournalHeld(fmt::format("{}: {} uses this journal, and there is one agent on a machine; end that one first",
+                                    printable(folder.string()), describe(*holder)),
+                        *holder);
     }
     open_file();
     sync_folder();
@@ -83,7 +86,7 @@ class JournalFolder final : public JournalStorage {
 
   std::filesystem::path folder_;
   std::filesystem::path file_path_;
-  FileDescriptor lock_;
+  std::optional<LockFile> lock_;
   FileDescriptor file_;
 };
 
@@ -100,8 +103,9 @@ class ForgetfulJournal final : public JournalStorage {
 
 std::unique_ptr<JournalStorage> forgetful_journal() { return std::make_unique<ForgetfulJournal>(); }
 
-std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder) {
-  return std::make_unique<JournalFolder>(folder);
+std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder,
+                                                    const std::filesystem::path& control_socket) {
+  return std::make_unique<JournalFolder>(folder, control_socket);
 }
 
 }  // namespace lowgear

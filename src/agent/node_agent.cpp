@@ -5,9 +5,11 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 
 #include "agent/configured_policy.h"
+#include "agent/machine_lock.h"
 #include "agent/rapl_cpu_meter.h"
 #include "agent/restore.h"
 #include "agent/unattended_gpus.h"
@@ -60,7 +62,11 @@ std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, c
   require_rights(*system, mode);
   for (const std::string& problem : system->problems()) messages.warn(problem);
   const bool dry_run = mode == AgentMode::dry_run;
-  auto journal = std::make_shared<Journal>(dry_run ? forgetful_journal() : open_journal_folder(config.journal));
+  const std::filesystem::path control_socket = std::filesystem::absolute(config.process.http_socket);
+  std::optional<LockFile> machine;
+  if (!dry_run) machine.emplace(hold_machine(machine_lock_path(*system), control_socket));
+  auto journal =
+      std::make_shared<Journal>(dry_run ? forgetful_journal() : open_journal_folder(config.journal, control_socket));
   for (const std::string& failure : recover(*journal, *system, names_to_restore(config, *system), messages.note)) {
     messages.warn(failure);
   }
@@ -86,6 +92,7 @@ std::vector<std::string> restore_node(const AgentConfig& config, const AgentMess
   if (journal.changed().empty() && !journal.damaged()) return {};
   const std::unique_ptr<GpuControlSystem> system = open_nvml_control();
   require_rights(*system, AgentMode::write);
+  const LockFile machine = hold_machine(machine_lock_path(*system), {});
   return recover(journal, *system, names_to_restore(config, *system), messages.note);
 }
 

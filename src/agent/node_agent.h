@@ -22,7 +22,7 @@ struct AgentMessages {
 
 /// Runs the agent of this machine until a signal ends it: takes the journal, restores what the last agent left changed,
 /// serves, and restores everything. Returns what could not be restored, one line each. Throws InputError when it cannot
-/// start, JournalHeld when another agent runs, and GpuError without a driver.
+/// start, MachineHeld or JournalHeld when another agent runs, and GpuError without a driver.
 [[nodiscard]] std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode,
                                                   const AgentMessages& unguarded);
 

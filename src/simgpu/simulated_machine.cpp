@@ -56,11 +56,16 @@ std::unique_ptr<SimulatedMachine> SimulatedMachine::open(const std::filesystem::
   return std::make_unique<MappedMachine>(SharedState::open(path));
 }
 
-std::unique_ptr<SimulatedMachine> SimulatedMachine::from_environment() {
+std::filesystem::path SimulatedMachine::path_from_environment() {
   const char* const path = std::getenv("LOWGEAR_SIMGPU");
   if (path == nullptr || *path == '\0') {
     throw InputError("LOWGEAR_SIMGPU is not set; set it to the file of the simulated machine, e.g. /dev/shm/simgpu");
   }
+  return path;
+}
+
+std::unique_ptr<SimulatedMachine> SimulatedMachine::from_environment() {
+  const std::filesystem::path path = path_from_environment();
   if (!std::filesystem::exists(path)) {
     const char* const gpus = std::getenv("LOWGEAR_SIMGPU_GPUS");
     const SimulatedMachineConfig config{.gpus = gpu_models_from_text(gpus == nullptr || *gpus == '\0' ? "H100" : gpus)};

@@ -140,6 +140,8 @@ class SimulatedMachine {
   /// Maps a file that `create` made. Throws InputError when there is none, or it is of another version, damaged, or
   /// from before the last reboot.
   static std::unique_ptr<SimulatedMachine> open(const std::filesystem::path& path);
+  /// The file that LOWGEAR_SIMGPU names. Throws InputError when it is unset.
+  static std::filesystem::path path_from_environment();
   /// The machine that the environment names: LOWGEAR_SIMGPU=FILE, made on first use as LOWGEAR_SIMGPU_GPUS says
   /// (`2xH100`, `A100,H200`; one H100 when unset). Safe when several processes do so at once. Throws InputError when
   /// LOWGEAR_SIMGPU is unset.

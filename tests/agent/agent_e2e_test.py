@@ -213,6 +213,31 @@ class Refuses(AgentTest):
         second = self.lowgear("agent", "--config", str(self.config), code=2)
         self.assertIn("another agent", second.stderr)
 
+    def test_a_second_agent_with_a_journal_of_its_own(self):
+        agent = self.start_agent()
+        other = self.folder / "other"
+        other.mkdir(mode=0o700)
+        config = other / "agent.toml"
+        config.write_text(self.config.read_text().replace(str(self.folder), str(other)))
+        config.chmod(0o600)
+        (other / "machine").symlink_to(self.folder / "machine")
+        os.environ["LOWGEAR_SIMGPU"] = str(other / "machine")
+        second = self.lowgear("agent", "--config", str(config), code=2)
+        self.assertIn(f"process {agent.pid}", second.stderr)
+        self.assertIn("end that one first", second.stderr)
+        self.assertFalse((other / "journal").exists())
+        self.lowgear("simgpu", "create", "--state", str(other / "machine2"), "--gpus", self.gpus, "--any-user")
+        os.environ["LOWGEAR_SIMGPU"] = str(other / "machine2")
+        third = self.start([LOWGEAR, "agent", "--config", str(config)])
+        wait_until(lambda: third.poll() is not None or (other / "agent.sock").exists(), "it serves another machine")
+        self.assertIsNone(third.poll())
+        self.kill(third, signal.SIGTERM)
+        self.kill(agent)
+        os.environ["LOWGEAR_SIMGPU"] = str(self.folder / "machine")
+        fourth = self.start([LOWGEAR, "agent", "--config", str(config)])
+        wait_until(lambda: fourth.poll() is not None or (other / "agent.sock").exists(), "it follows one that was killed")
+        self.assertIsNone(fourth.poll())
+
     def test_a_configuration_that_others_may_change(self):
         self.config.chmod(0o666)
         self.assertIn("chmod go-w", self.lowgear("agent", "--config", str(self.config), code=2).stderr)
