@@ -13,7 +13,7 @@ _NEAREST_BELOW = 1
 
 
 class Measurement(NamedTuple):
-    """What the GPU used during a window; None where it does not report it."""
+    """What the GPU used during a window; None where it does not report it, or its energy not all the time."""
 
     time_s: float
     energy_j: Optional[float]

@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <vector>
+
 #include "cli/table.h"
 
 namespace lowgear {
@@ -17,6 +22,7 @@ Json gpu_json(const GpuMeasurement& gpu) {
   if (gpu.energy_j) json["energy_source"] = std::string(name(gpu.source));
   set(json, "energy_j", gpu.energy_j);
   set(json, "energy_uncertainty_j", gpu.energy_uncertainty_j);
+  json["covered_s"] = gpu.covered_s;
   set(json, "integrated_power_j", gpu.integrated_power_j);
   set(json, "mean_power_w", gpu.mean_power_w);
   set(json, "peak_power_w", gpu.peak_power_w);
@@ -41,6 +47,26 @@ std::string energy_cell(const GpuMeasurement& gpu) {
   if (!gpu.energy_j) return "-";
   if (!gpu.energy_uncertainty_j) return fmt::format("{:.1f} J", *gpu.energy_j);
   return fmt::format("{:.1f} +-{:.1f} J", *gpu.energy_j, *gpu.energy_uncertainty_j);
+}
+
+/// `, 410.7 J on 2 GPUs (+- unknown for 1, 1 not read all the time)`; empty when no GPU reported.
+std::string total_text(const WindowMeasurement& measurement) {
+  const std::optional<double> energy_j = measurement.gpu_energy_j();
+  if (!energy_j) return "";
+  const auto count = [&](const auto& is) { return std::ranges::count_if(measurement.gpus, is); };
+  const auto without_energy = count([](const GpuMeasurement& gpu) { return !gpu.energy_j; });
+  const auto without_error = count([](const GpuMeasurement& gpu) { return gpu.energy_j && !gpu.energy_uncertainty_j; });
+  const auto partly_read = count([](const GpuMeasurement& gpu) { return gpu.energy_j && !gpu.covers_all(); });
+  const auto gpus = static_cast<std::ptrdiff_t>(measurement.gpus.size());
+  const std::optional<double> uncertainty_j = measurement.gpu_energy_uncertainty_j();
+  std::vector<std::string> remarks;
+  if (without_error > 0) remarks.push_back(fmt::format("+- unknown for {}", without_error));
+  if (partly_read > 0) remarks.push_back(fmt::format("{} not read all the time", partly_read));
+  return fmt::format(", {:.1f}{} J on {}{} {}GPU{}{}", *energy_j,
+                     uncertainty_j ? fmt::format(" +-{:.1f}", *uncertainty_j) : "",
+                     without_energy > 0 ? fmt::format("{} of ", gpus - without_energy) : "", gpus,
+                     measurement.simulated ? "simulated " : "", gpus == 1 ? "" : "s",
+                     remarks.empty() ? "" : fmt::format(" ({})", fmt::join(remarks, ", ")));
 }
 
 std::string throttled_cell(const GpuMeasurement& gpu, double time_s) {
@@ -82,25 +108,25 @@ Json measurement_json(const WindowMeasurement& measurement) {
   }
   if (const std::optional<double> energy_j = measurement.gpu_energy_j()) {
     json["gpu_energy_j"] = *energy_j;
-    json["gpu_energy_uncertainty_j"] = measurement.gpu_energy_uncertainty_j();
+    json["gpu_energy_covers_all"] = measurement.gpu_energy_covers_all();
+    set(json, "gpu_energy_uncertainty_j", measurement.gpu_energy_uncertainty_j());
   }
   return json;
 }
 
 std::string measurement_text(const WindowMeasurement& measurement) {
   std::string text = fmt::format("{}: {:.3f} s", measurement.name, measurement.time_s);
-  if (const std::optional<double> energy_j = measurement.gpu_energy_j()) {
-    text += fmt::format(", {:.1f} +-{:.1f} J on {} {}GPU{}", *energy_j, measurement.gpu_energy_uncertainty_j(),
-                        measurement.gpus.size(), measurement.simulated ? "simulated " : "",
-                        measurement.gpus.size() == 1 ? "" : "s");
-  }
-  text += '\n';
+  text += total_text(measurement) + '\n';
   if (!measurement.gpus.empty()) text += gpu_table(measurement);
   for (const CpuMeasurement& cpu : measurement.cpus) {
     text += fmt::format("CPU {}: {:.1f} J, {:.1f} W\n", cpu.zone, cpu.energy_j,
                         measurement.time_s > 0 ? cpu.energy_j / measurement.time_s : 0);
   }
   for (const GpuMeasurement& gpu : measurement.gpus) {
+    if (gpu.energy_j && !gpu.covers_all()) {
+      text += fmt::format("GPU {}: its energy is that of {:.3f} s of {:.3f} s: it could not be read all the time\n",
+                          gpu.identity.pci_address, gpu.covered_s, gpu.time_s);
+    }
     if (!gpu.problem.empty()) text += fmt::format("GPU {}: {}\n", gpu.identity.pci_address, gpu.problem);
   }
   return text;

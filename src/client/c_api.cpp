@@ -160,8 +160,10 @@ lowgear_measurement measurement_of(const lowgear::WindowMeasurement& window) {
   result.simulated = window.simulated ? 1 : 0;
   if (window.gpus.empty()) return result;
   const lowgear::GpuMeasurement& gpu = window.gpus.front();
-  result.energy_j = gpu.energy_j.value_or(-1);
-  result.energy_uncertainty_j = gpu.energy_uncertainty_j.value_or(-1);
+  if (gpu.covers_all()) {
+    result.energy_j = *gpu.energy_j;
+    result.energy_uncertainty_j = gpu.energy_uncertainty_j.value_or(-1);
+  }
   result.mean_power_w = gpu.mean_power_w.value_or(-1);
   result.peak_power_w = gpu.peak_power_w.value_or(-1);
   result.mean_sm_clock_mhz = gpu.mean_sm_clock_mhz.value_or(-1);

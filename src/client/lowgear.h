@@ -124,7 +124,8 @@ LOWGEAR_API int lowgear_iteration_end(lowgear_client* client);
 LOWGEAR_API int lowgear_unit_begin(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch);
 LOWGEAR_API int lowgear_unit_end(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch);
 
-/* What the GPU used between two moments. Values that it does not report are negative. */
+/* What the GPU used between two moments. Values that it does not report are negative, as is the energy when it did not
+ * report it all the time. */
 typedef struct lowgear_measurement {
   size_t struct_size; /* set by the caller */
   double time_s;

@@ -15,14 +15,14 @@ constexpr std::size_t kRememberedPowers = 10;
 }  // namespace
 
 void EnergyTrack::add(double time_s, double energy_j) {
-  if (last_reading_ && energy_j < last_reading_->energy_j) interrupt();
+  if (last_reading_ && energy_j < last_reading_->energy_j) start_over();
   if (last_reading_ && energy_j > last_reading_->energy_j) {
     add_step({.low = last_reading_->time_s, .high = time_s}, energy_j);
   }
   last_reading_ = Reading{.time_s = time_s, .energy_j = energy_j};
 }
 
-void EnergyTrack::interrupt() {
+void EnergyTrack::start_over() {
   const int run = run_ + 1;
   *this = {};
   run_ = run;
@@ -31,11 +31,14 @@ void EnergyTrack::interrupt() {
 void EnergyTrack::add_step(Range time_s, double energy_j) {
   // Slow readings miss steps: what they see is the last of them, less than a period ago.
   if (steps_.size() > 1) time_s.low = std::max(time_s.low, time_s.high - period_s_.high);
-  const long passed = steps_.empty() ? 0 : periods_since_last(time_s);
+  const bool is_first = steps_.empty();
+  const long passed = is_first ? 0 : periods_since_last(time_s);
+  // Over so many periods, those before no longer say when this step was.
+  if (passed > static_cast<long>(kRememberedSteps)) steps_.clear();
   steps_.push_back({.index = steps_.empty() ? 0 : steps_.back().index + passed, .time_s = time_s});
   if (steps_.size() > kRememberedSteps) steps_.pop_front();
   narrow_down();
-  if (steps_.size() > 1) {
+  if (!is_first) {
     powers_w_.push_back((energy_j - last_step_energy_j_) / (static_cast<double>(passed) * period_s_.middle()));
     if (powers_w_.size() > kRememberedPowers) powers_w_.pop_front();
   }
@@ -100,6 +103,7 @@ std::optional<EnergyEstimate> EnergyTrack::at(double time_s) const {
   const double power_w = powers_w_.back();
   const double since_step_s = std::max(0.0, time_s - last_step_s_.middle());
   return EnergyEstimate{
+      .time_s = time_s,
       .energy_j = last_step_energy_j_ + power_w * since_step_s,
       .uncertainty_j = power_w * last_step_s_.half_width() + power_spread_w() / 2 * since_step_s,
       .run = run_,

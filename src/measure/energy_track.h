@@ -7,6 +7,7 @@ namespace lowgear {
 
 /// An energy with how far off it may be.
 struct EnergyEstimate {
+  double time_s = 0;  ///< the moment that it is told of
   double energy_j = 0;
   double uncertainty_j = 0;  ///< half the width of what the readings leave open
   int run = 0;               ///< how often the counter had started over: energies of different runs do not compare
@@ -21,11 +22,9 @@ struct EnergyEstimate {
 /// begins or ends with a window: the power just before a window's edge is the power up to it.
 class EnergyTrack {
  public:
-  /// A reading of the counter, taken at `time_s`. Times rise. A counter that falls (the driver was loaded anew) starts
-  /// the track over.
+  /// A reading of the counter, taken at `time_s`. Times rise; a reading that is missing makes for a longer step. A
+  /// counter that falls (the driver was loaded anew) starts the track over.
   void add(double time_s, double energy_j);
-  /// The counter could not be read: what it says next is another run.
-  void interrupt();
 
   /// Two steps have been seen, so that `at` has something to go by.
   [[nodiscard]] bool ready() const { return !powers_w_.empty(); }
@@ -52,6 +51,7 @@ class EnergyTrack {
     Range time_s;
   };
 
+  void start_over();
   void add_step(Range time_s, double energy_j);
   [[nodiscard]] double power_spread_w() const;
   [[nodiscard]] long periods_since_last(const Range& time_s) const;

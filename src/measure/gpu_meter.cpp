@@ -6,6 +6,10 @@
 namespace lowgear {
 namespace {
 
+/// A counter that could not be read for the rest of a window is still worth more than power readings, which say
+/// nothing of how far off they are, unless they cover clearly more.
+constexpr double kCounterPreferredShare = 0.9;
+
 template <typename Value>
 void raise(std::optional<Value>& highest, Value value) {
   highest = highest ? std::max(*highest, value) : value;
@@ -45,19 +49,34 @@ void GpuWindow::add(const GpuSample& sample) {
   }
 }
 
+/// What the counter says: nothing when it started over, or was not read since the window's begin.
+GpuWindow::CoveredEnergy GpuWindow::counted(const std::optional<EnergyEstimate>& end) const {
+  if (!start_ || !end || start_->run != end->run || end->time_s <= start_->time_s) return {};
+  return {.energy_j = std::max(0.0, end->energy_j - start_->energy_j), .covered_s = end->time_s - start_->time_s};
+}
+
+/// What the power readings say; the last one goes on to the end.
+GpuWindow::CoveredEnergy GpuWindow::integrated(double end_time_s) const {
+  const double rest_s = last_power_w_ ? std::max(0.0, end_time_s - last_time_s_) : 0;
+  return {.energy_j = power_.sum + last_power_w_.value_or(0) * rest_s, .covered_s = power_.time_s + rest_s};
+}
+
 GpuMeasurement GpuWindow::measure(double end_time_s, std::optional<EnergyEstimate> end) const {
-  const double time_s = end_time_s - start_time_s_;
   GpuMeasurement result;
-  if (const std::optional<double> power_w = power_.mean()) result.integrated_power_j = *power_w * time_s;
-  if (start_ && end && start_->run == end->run) {
-    result.source = EnergySource::counter;
-    result.energy_j = std::max(0.0, end->energy_j - start_->energy_j);
-    result.energy_uncertainty_j = end->uncertainty_j + start_->uncertainty_j;
-  } else {
-    result.source = EnergySource::integrated_power;
-    result.energy_j = result.integrated_power_j;
+  result.time_s = end_time_s - start_time_s_;
+  const CoveredEnergy by_counter = counted(end);
+  const CoveredEnergy by_power = integrated(end_time_s);
+  const bool counter_serves =
+      by_counter.covered_s > 0 && by_counter.covered_s >= kCounterPreferredShare * by_power.covered_s;
+  const CoveredEnergy& energy = counter_serves ? by_counter : by_power;
+  result.source = counter_serves ? EnergySource::counter : EnergySource::integrated_power;
+  result.covered_s = energy.covered_s;
+  if (by_power.covered_s > 0) result.integrated_power_j = by_power.energy_j;
+  if (energy.covered_s > 0) {
+    result.energy_j = energy.energy_j;
+    result.mean_power_w = energy.energy_j / energy.covered_s;
   }
-  if (result.energy_j && time_s > 0) result.mean_power_w = *result.energy_j / time_s;
+  if (counter_serves) result.energy_uncertainty_j = end->uncertainty_j + start_->uncertainty_j;
   result.peak_power_w = peak_power_w_;
   result.mean_sm_clock_mhz = clock_.mean();
   result.min_sm_clock_mhz = min_clock_mhz_;
@@ -104,19 +123,18 @@ GpuMeter::GpuMeter(GpuIdentity identity, const GpuFeatures& features)
 void GpuMeter::add(const GpuSample& sample) {
   if (!sample.problem.empty()) problem_ = sample.problem;
   if (!counter_.works) return;
-  if (sample.counter) {
-    track_.add(sample.counter->time_s, sample.counter->energy_j);
-  } else {
-    track_.interrupt();
-  }
+  counter_answers_ = sample.counter.has_value();
+  if (!counter_answers_) return;
+  counter_time_s_ = sample.counter->time_s;
+  track_.add(counter_time_s_, sample.counter->energy_j);
 }
 
 bool GpuMeter::ready() const { return track_.ready() || !counter_.works || !problem_.empty(); }
 
-GpuWindow GpuMeter::begin(double time_s) const { return {time_s, track_.at(time_s)}; }
+GpuWindow GpuMeter::begin(double time_s) const { return {time_s, counter_answers_ ? track_.at(time_s) : std::nullopt}; }
 
 GpuMeasurement GpuMeter::measure(const GpuWindow& window, double time_s) const {
-  GpuMeasurement result = window.measure(time_s, track_.at(time_s));
+  GpuMeasurement result = window.measure(time_s, track_.at(counter_answers_ ? time_s : counter_time_s_));
   result.identity = identity_;
   result.problem = problem_.empty() ? counter_.reason : problem_;
   return result;

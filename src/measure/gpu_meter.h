@@ -40,10 +40,19 @@ class GpuWindow {
   /// A sample stands for the time since the one before it, or since the window's begin.
   void add(const GpuSample& sample);
 
-  /// The window up to `end_time_s`. Does not end it.
+  /// The window up to `end_time_s`. Does not end it. `end` is the counter's estimate there, or earlier when it has not
+  /// been read since.
   [[nodiscard]] GpuMeasurement measure(double end_time_s, std::optional<EnergyEstimate> end) const;
 
  private:
+  /// An energy, and the time over which it was read.
+  struct CoveredEnergy {
+    double energy_j = 0;
+    double covered_s = 0;
+  };
+  [[nodiscard]] CoveredEnergy counted(const std::optional<EnergyEstimate>& end) const;
+  [[nodiscard]] CoveredEnergy integrated(double end_time_s) const;
+
   /// A quantity added up over time.
   struct TimeIntegral {
     double sum = 0;
@@ -87,6 +96,8 @@ class GpuMeter {
   GpuIdentity identity_;
   GpuFeatureStatus counter_;
   EnergyTrack track_;
+  double counter_time_s_ = 0;    ///< of its last reading
+  bool counter_answers_ = true;  ///< in the last sample
   std::string problem_;
 };
 

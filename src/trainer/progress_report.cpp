@@ -112,7 +112,7 @@ void ProgressReport::write_metrics(const StepResult& result) {
                {"tokens", config_->tokens_per_step()}};
   if (result.energy_j) {
     json["energy_j"] = *result.energy_j;
-    json["energy_uncertainty_j"] = result.energy_uncertainty_j;
+    if (result.energy_uncertainty_j) json["energy_uncertainty_j"] = *result.energy_uncertainty_j;
     json["energy"] = result.simulated ? "simulated" : "measured";
   }
   if (result.mfu) json["mfu"] = *result.mfu;

@@ -73,7 +73,8 @@ struct TrainingRun::Totals {
   double loss = 0;
   double energy_j = 0;
   double energy_uncertainty_j = 0;
-  double without_energy = 0;  ///< ranks whose GPU did not report it
+  double without_energy = 0;       ///< ranks whose GPU did not report it
+  double without_uncertainty = 0;  ///< ranks that cannot tell how far off theirs is
   double simulated = 0;
   double invalid = 0;
   double peak_flop_s = 0;
@@ -81,9 +82,9 @@ struct TrainingRun::Totals {
   double end = 0;
 
   void add_up(Collective& world) {
-    const std::array<double*, 9> members = {&loss,           &energy_j,     &energy_uncertainty_j,
-                                            &without_energy, &simulated,    &invalid,
-                                            &peak_flop_s,    &without_peak, &end};
+    const std::array<double*, 10> members = {
+        &loss,      &energy_j, &energy_uncertainty_j, &without_energy, &without_uncertainty,
+        &simulated, &invalid,  &peak_flop_s,          &without_peak,   &end};
     const at::Tensor sum = at::empty({static_cast<std::int64_t>(members.size())}, at::kDouble);
     auto* values = sum.data_ptr<double>();
     for (std::size_t i = 0; i < members.size(); ++i) values[i] = *members[i];
@@ -94,7 +95,7 @@ struct TrainingRun::Totals {
   void describe(const TrainConfig& config, StepResult& result) const {
     result.loss = loss;
     if (without_energy == 0) result.energy_j = energy_j;
-    result.energy_uncertainty_j = energy_uncertainty_j;
+    if (without_uncertainty == 0) result.energy_uncertainty_j = energy_uncertainty_j;
     result.simulated = simulated > 0;
     result.invalid = invalid > 0;
     if (without_peak > 0) return;
@@ -197,8 +198,9 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   Totals totals;
   if (place_.tp == 0) totals.loss = loss.item<double>() / (config_.microbatches * config_.parallel.dp);
   totals.energy_j = measured.gpu_energy_j().value_or(0);
-  totals.energy_uncertainty_j = measured.gpu_energy_uncertainty_j();
-  totals.without_energy = measured.gpu_energy_j() ? 0 : 1;
+  totals.energy_uncertainty_j = measured.gpu_energy_uncertainty_j().value_or(0);
+  totals.without_energy = measured.gpu_energy_j() && measured.gpu_energy_covers_all() ? 0 : 1;
+  totals.without_uncertainty = measured.gpu_energy_uncertainty_j() ? 0 : 1;
   totals.simulated = measured.simulated ? 1 : 0;
   totals.invalid = simulated_gpu_ && simulated_gpu_->times().invalid() ? 1 : 0;
   totals.peak_flop_s = peak_flop_s_.value_or(0);

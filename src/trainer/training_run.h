@@ -30,9 +30,9 @@ struct StepResult {
   double gradient_norm = 0;  ///< before clipping
   double learning_rate = 0;
   double time_s = 0;
-  std::optional<double> energy_j;   ///< of all GPUs; empty when not all report it
-  double energy_uncertainty_j = 0;  ///< +-
-  bool simulated = false;           ///< the GPUs are Lowgear's simulation
+  std::optional<double> energy_j;              ///< of all GPUs; empty when not all report it all the time
+  std::optional<double> energy_uncertainty_j;  ///< +-; empty when that of a GPU is not known
+  bool simulated = false;                      ///< the GPUs are Lowgear's simulation
   /// Model FLOPs utilisation (training_flops_per_token) of all GPUs, 0 to 1; empty unless the peak of each is known.
   std::optional<double> mfu;
   bool invalid = false;  ///< on simulated GPUs: real computation took longer than the simulated one

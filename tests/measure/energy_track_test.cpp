@@ -87,11 +87,20 @@ TEST(EnergyTrack, StartsOverWhenTheCounterFalls) {
   EXPECT_NEAR(track.at(0.7).value().energy_j, 28, 1e-9) << "the step came half a reading ago";
 }
 
-TEST(EnergyTrack, AnInterruptionIsAnotherRun) {
-  EnergyTrack track;
-  for (int i = 0; i < 5; ++i) track.add(0.1 * i, 10.0 * i);
-  track.interrupt();
-  EXPECT_FALSE(track.at(0.5));
+TEST(EnergyTrack, CountsOnOverReadingsThatAreMissing) {
+  const StepCounter counter(500, 0.1, 0.03);
+  for (const double gap_s : {0.4, 3.0, 30.0, 3000.0}) {
+    EnergyTrack track;
+    double time_s = 0.2;
+    for (int i = 0; i < 40; ++i, time_s += 0.047) track.add(time_s, counter.shown_j(time_s));
+    const EnergyEstimate before = track.at(time_s).value();
+    time_s += gap_s;
+    for (int i = 0; i < 10; ++i, time_s += 0.047) track.add(time_s, counter.shown_j(time_s));
+    const EnergyEstimate after = track.at(time_s).value();
+    EXPECT_EQ(after.run, before.run);
+    EXPECT_NEAR(after.energy_j, counter.true_j(time_s), after.uncertainty_j + 0.011 * 500 * 0.2) << gap_s;
+    EXPECT_LT(after.uncertainty_j, 500 * 0.1);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 namespace lowgear {
 namespace {
@@ -130,6 +131,80 @@ TEST(GpuMeter, DoesNotTakeACounterThatStartedOverForEnergy) {
   const GpuMeasurement result = meter.measure(window, time_s);
   EXPECT_EQ(result.source, EnergySource::integrated_power);
   EXPECT_NEAR(result.energy_j.value(), gpu.energy_j(time_s) - gpu.energy_j(1), 40);
+}
+
+/// Measures from 1 s to `end_s`. Each sample goes through `spoil` first.
+GpuMeasurement measure_spoilt(double end_s, const std::function<void(GpuSample&)>& spoil) {
+  GpuMeter meter(identity(), all_features());
+  const LoadedGpu gpu{.load_start_s = 0, .load_end_s = 100};
+  double time_s = 0.02;
+  for (; time_s < 1; time_s += 0.047) meter.add(gpu.sample(time_s));
+  GpuWindow window = meter.begin(1);
+  for (; time_s < end_s; time_s += 0.047) {
+    GpuSample sample = gpu.sample(time_s);
+    spoil(sample);
+    meter.add(sample);
+    window.add(sample);
+  }
+  return meter.measure(window, end_s);
+}
+
+TEST(GpuMeter, KeepsTheCounterWhenAReadingFails) {
+  const GpuMeasurement result = measure_spoilt(8, [](GpuSample& sample) {
+    if (sample.time_s > 4 && sample.time_s < 4.2) sample.counter.reset();
+  });
+  EXPECT_EQ(result.source, EnergySource::counter);
+  EXPECT_TRUE(result.covers_all());
+  EXPECT_EQ(result.covered_s, 7);
+  EXPECT_NEAR(result.energy_j.value(), 4900, result.energy_uncertainty_j.value() + 10);
+  EXPECT_LT(result.energy_uncertainty_j.value(), 40);
+}
+
+TEST(GpuMeter, MakesUpNoEnergyForTheTimeAfterAGpuWasLost) {
+  const GpuMeasurement result = measure_spoilt(8, [](GpuSample& sample) {
+    if (sample.time_s <= 4) return;
+    sample.counter.reset();
+    sample.power_w.reset();
+    sample.problem = "GPU-1 is lost";
+  });
+  EXPECT_EQ(result.source, EnergySource::counter);
+  EXPECT_FALSE(result.covers_all());
+  EXPECT_NEAR(result.covered_s, 3, 0.05);
+  EXPECT_NEAR(result.energy_j.value(), 700 * result.covered_s, result.energy_uncertainty_j.value() + 10);
+  EXPECT_NEAR(result.integrated_power_j.value(), 700 * 3, 700 * 0.05);
+  EXPECT_NEAR(result.mean_power_w.value(), 700, 10);
+}
+
+TEST(GpuMeter, TakesPowerReadingsWhereTheCounterStoppedAnswering) {
+  const GpuMeasurement result = measure_spoilt(8, [](GpuSample& sample) {
+    if (sample.time_s > 4) sample.counter.reset();
+  });
+  EXPECT_EQ(result.source, EnergySource::integrated_power);
+  EXPECT_TRUE(result.covers_all());
+  EXPECT_NEAR(result.energy_j.value(), 4900, 1e-6);
+  EXPECT_FALSE(result.energy_uncertainty_j);
+}
+
+TEST(WindowMeasurement, HasNoUncertaintyWhenOneOfItsPartsHasNone) {
+  GpuMeasurement counted;
+  counted.time_s = counted.covered_s = 2;
+  counted.energy_j = 100;
+  counted.energy_uncertainty_j = 1;
+  GpuMeasurement lost = counted;
+  lost.covered_s = 1;
+  GpuMeasurement integrated = counted;
+  integrated.energy_uncertainty_j.reset();
+  WindowMeasurement window;
+  window.gpus = {counted, lost};
+  EXPECT_EQ(window.gpu_energy_uncertainty_j(), 2);
+  EXPECT_FALSE(window.gpu_energy_covers_all());
+  window.gpus = {counted, integrated};
+  EXPECT_EQ(window.gpu_energy_j(), 200);
+  EXPECT_FALSE(window.gpu_energy_uncertainty_j());
+  EXPECT_TRUE(window.gpu_energy_covers_all());
+  window.gpus = {counted, GpuMeasurement{}};
+  EXPECT_EQ(window.gpu_energy_uncertainty_j(), 1);
+  EXPECT_FALSE(window.gpu_energy_covers_all()) << "one reports nothing";
 }
 
 TEST(GpuMeter, SaysWhatFailedAndGoesOn) {

@@ -53,7 +53,7 @@ std::optional<SampledEnergy> GpuObserver::energy_of(const RepeatedWork& work, do
   const EnergyMeter::WindowId window = meter_.begin("sample");
   const double time_s = run_all(work, runs);
   const GpuMeasurement measured = meter_.end(window).gpus.front();
-  if (!measured.energy_j) return std::nullopt;
+  if (!measured.covers_all()) return std::nullopt;
   return SampledEnergy{.energy_j = *measured.energy_j / count,
                        .error_j = measured.energy_uncertainty_j.value_or(0) / count,
                        .window_us = time_s / count * 1e6,
