@@ -118,6 +118,14 @@ std::vector<SlowdownChange> StragglerDetector::observe(std::span<const RankItera
   return changes;
 }
 
+void StragglerDetector::assume(int rank, double factor, SlowdownCause cause) {
+  begin_at(ranks_.at(static_cast<std::size_t>(rank)), std::log(factor), cause);
+}
+
+void StragglerDetector::forget(int rank) {
+  begin_at(ranks_.at(static_cast<std::size_t>(rank)), 0, SlowdownCause::none);
+}
+
 double StragglerDetector::factor(int rank) const { return std::exp(ranks_.at(static_cast<std::size_t>(rank)).level); }
 
 double StragglerDetector::common_factor() const { return std::exp(common_); }
@@ -292,13 +300,19 @@ std::optional<SlowdownChange> StragglerDetector::judge_slow(int index) {
 
 SlowdownChange StragglerDetector::set_level(int index, double level, int iterations) {
   Rank& rank = ranks_[static_cast<std::size_t>(index)];
-  rank.is_slow = level > std::log(options_.disappears_at);
-  rank.level = rank.is_slow ? level : 0;
-  rank.cause = rank.is_slow ? cause_of(rank) : SlowdownCause::none;
+  const bool is_slow = level > std::log(options_.disappears_at);
+  begin_at(rank, is_slow ? level : 0, is_slow ? cause_of(rank) : SlowdownCause::none);
+  return {index, std::exp(rank.level), rank.cause, iterations};
+}
+
+/// What came before counts no more, for or against it.
+void StragglerDetector::begin_at(Rank& rank, double level, SlowdownCause cause) {
+  rank.is_slow = cause != SlowdownCause::none;
+  rank.level = level;
+  rank.cause = cause;
   rank.iterations_at_level = 0;
   rank.slower = {};
   rank.faster = {};
-  return {index, std::exp(rank.level), rank.cause, iterations};
 }
 
 void StragglerDetector::follow_noise() {

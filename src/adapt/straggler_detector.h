@@ -81,6 +81,12 @@ class StragglerDetector {
   /// 1].
   [[nodiscard]] std::vector<SlowdownChange> observe(std::span<const RankIteration> ranks);
 
+  /// What is known of a rank already, as of a detector before this one: it is tested around this factor, above 1, as if
+  /// it had been found here.
+  void assume(int rank, double factor, SlowdownCause cause);
+  /// Takes a rank for one that is not slow. What its iterations show from now on is reported anew.
+  void forget(int rank);
+
   /// The present factor of a rank; 1 when it is not slow.
   [[nodiscard]] double factor(int rank) const;
   /// Compute time over expected time that all ranks have in common.
@@ -126,6 +132,7 @@ class StragglerDetector {
   [[nodiscard]] std::optional<SlowdownChange> judge(int index);
   [[nodiscard]] std::optional<SlowdownChange> judge_slow(int index);
   [[nodiscard]] SlowdownChange set_level(int index, double level, int iterations);
+  static void begin_at(Rank& rank, double level, SlowdownCause cause);
   void follow_noise();
   void follow_common_level(std::span<const RankIteration> ranks);
   [[nodiscard]] std::optional<SlowdownChange> judge_common_level();

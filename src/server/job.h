@@ -212,6 +212,7 @@ class Job {
   void collect(const JobIteration& iteration);
   void note_followers(const JobIteration& iteration);
   void react(const JobIteration& iteration, double now_s);
+  [[nodiscard]] StragglerDetector& detector();
   void watch_ranks(const JobIteration& iteration, double now_s);
   void watch_slowdown(const JobIteration& iteration, double now_s);
   void renew_baseline(double now_s);

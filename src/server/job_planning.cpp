@@ -196,6 +196,7 @@ std::int64_t Job::set_straggler(int rank, double factor, double now_s) {
   if (factor == 1) {
     reported_slow_.erase(rank);
     detected_slow_.erase(rank);
+    if (detector_) detector_->forget(rank);
   } else {
     reported_slow_[rank] = {factor, "reported"};
   }

@@ -2,12 +2,33 @@
 
 #include <algorithm>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "server/job.h"
 
 /// A job that runs: what its iterations give reason to.
 namespace lowgear {
+namespace {
+
+/// Of a rank that the detector has found.
+SlowdownCause cause_named(std::string_view text) {
+  for (const SlowdownCause cause : {SlowdownCause::power_throttle, SlowdownCause::thermal_throttle}) {
+    if (text == name(cause)) return cause;
+  }
+  return SlowdownCause::straggler;
+}
+
+}  // namespace
+
+/// A new one goes on from what was known when the server ended.
+StragglerDetector& Job::detector() {
+  if (detector_) return *detector_;
+  detector_.emplace(spec_.parallel.world_size());
+  for (const auto& [rank, slow] : detected_slow_) detector_->assume(rank, slow.factor, cause_named(slow.cause));
+  return *detector_;
+}
+
 void Job::watch_ranks(const JobIteration& iteration, double now_s) {
   std::vector<RankIteration> measured;
   for (std::size_t rank = 0; rank < iteration.reports.size(); ++rank) {
@@ -24,9 +45,8 @@ void Job::watch_ranks(const JobIteration& iteration, double now_s) {
          .thermal_throttled_share = report->throttled_thermal});
   }
   if (measured.empty()) return;
-  if (!detector_) detector_.emplace(spec_.parallel.world_size());
   std::vector<std::string> reasons;
-  for (const SlowdownChange& change : detector_->observe(measured)) {
+  for (const SlowdownChange& change : detector().observe(measured)) {
     if (!change.rank) {
       decide("drift", fmt::format("all ranks take {:.3g} times as long as profiled", change.factor), now_s);
       if (spec_.profiling && std::abs(change.factor - 1) > 0.05) return begin_profile(now_s);

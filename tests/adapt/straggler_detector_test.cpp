@@ -76,6 +76,38 @@ TEST(StragglerDetector, SeesAFifthWithinTwoIterationsAndItsEndToo) {
   }
 }
 
+TEST(StragglerDetector, FindsARankAgainThatItWasToldToForget) {
+  NoisyJob job(4, 0.02, 3);
+  StragglerDetector detector(4);
+  run(detector, job, 20);
+  job.factors[2] = 1.3;
+  run(detector, job, 20);
+  detector.forget(2);
+  EXPECT_EQ(detector.factor(2), 1);
+  int iterations = 0;
+  const auto again = next_change(detector, job, 3, iterations);
+  ASSERT_TRUE(again);
+  EXPECT_EQ(again->rank, 2);
+  EXPECT_NEAR(again->factor, 1.3, 0.07);
+}
+
+TEST(StragglerDetector, GoesOnFromWhatAnotherOneKnew) {
+  NoisyJob job(4, 0.005, 4);
+  StragglerDetector detector(4);
+  detector.assume(2, 1.3, SlowdownCause::power_throttle);
+  job.factors[2] = 1.3;
+  for (int i = 0; i < 40; ++i) {
+    for (const SlowdownChange& change : detector.observe(job.iteration())) EXPECT_NEAR(change.factor, 1.3, 0.01);
+  }
+  EXPECT_NEAR(detector.factor(2), 1.3, 0.01);
+  job.factors[2] = 1;
+  int iterations = 0;
+  const auto gone = next_change(detector, job, 3, iterations);
+  ASSERT_TRUE(gone);
+  EXPECT_EQ(gone->rank, 2);
+  EXPECT_EQ(gone->cause, SlowdownCause::none);
+}
+
 TEST(StragglerDetector, ActsOnTheFirstTwoIterationsOfAJob) {
   NoisyJob job(4, 0.005, 5);
   job.factors[1] = 1.3;

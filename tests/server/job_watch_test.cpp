@@ -12,6 +12,7 @@ using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
+using testing::SizeIs;
 
 class JobWatch : public testing::Test {
  protected:
@@ -48,6 +49,42 @@ TEST_F(JobWatch, AllowsInItsMetricsWhatTheGuardAllows) {
   training.job().set_signal(10, "carbon is high", training.now_s());
   EXPECT_DOUBLE_EQ(training.job().snapshot().slowdown_allowed_ratio, 0.12);
   EXPECT_EQ(training.job().summary()["guard_limit_pct"], 12);
+}
+
+TEST_F(JobWatch, KnowsAStragglerWhenTheServerIsStartedAgain) {
+  train_until_running();
+  training.slow_down(1, 1.3);
+  training.run(6);
+  ASSERT_THAT(training.job().summary()["stragglers"], SizeIs(1));
+  const std::size_t known = training.reasons("straggler").size();
+  const int version = training.version_of(0);
+  training.restart_server();
+  training.run(6);
+  EXPECT_THAT(training.job().summary()["stragglers"], SizeIs(1));
+  EXPECT_THAT(training.reasons("straggler"), SizeIs(known));
+  EXPECT_EQ(training.version_of(0), version);
+}
+
+TEST_F(JobWatch, SeesThatAStragglerHasRecoveredWhileTheServerWasAway) {
+  train_until_running();
+  training.slow_down(1, 1.3);
+  training.run(6);
+  ASSERT_THAT(training.job().summary()["stragglers"], SizeIs(1));
+  training.slow_down(1, 1);
+  training.restart_server();
+  training.run(3);
+  EXPECT_THAT(training.job().summary()["stragglers"], IsEmpty());
+}
+
+TEST_F(JobWatch, FindsAStragglerAgainThatWasRemovedWhileItIsSlow) {
+  train_until_running();
+  training.slow_down(1, 1.3);
+  training.run(6);
+  (void)training.job().set_straggler(1, 1, training.now_s());
+  training.settle();
+  ASSERT_THAT(training.job().summary()["stragglers"], IsEmpty());
+  training.run(3);
+  EXPECT_THAT(training.job().summary()["stragglers"], SizeIs(1));
 }
 
 TEST(JobWatchOfReplicas, PlansBesideRanksWithoutAnAgent) {
