@@ -71,6 +71,9 @@ class JournalHeld : public InputError {
 /// (core/trusted_path.h).
 [[nodiscard]] std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder,
                                                                   const std::filesystem::path& control_socket = {});
+/// What the journal in a folder says, whoever holds it; nothing is written. Throws InputError when there is none, and
+/// as `open_journal_folder`.
+[[nodiscard]] JournalContent read_journal_folder(const std::filesystem::path& folder);
 /// A journal that forgets, for a dry run, which changes nothing.
 [[nodiscard]] std::unique_ptr<JournalStorage> forgetful_journal();
 

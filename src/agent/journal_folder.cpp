@@ -18,6 +18,7 @@ namespace lowgear {
 namespace {
 
 constexpr std::size_t kMaxJournalBytes = std::size_t{16} << 20U;
+constexpr const char* kFileName = "journal";
 
 [[noreturn]] void throw_errno(const std::filesystem::path& path, std::string_view what) {
   throw Error(fmt::format("{}: {}: {}", printable(path.string()), what, std::generic_category().message(errno)));
@@ -33,7 +34,7 @@ FileDescriptor open_trusted(const std::filesystem::path& path, int flags) {
 class JournalFolder final : public JournalStorage {
  public:
   JournalFolder(const std::filesystem::path& folder, const std::filesystem::path& control_socket)
-      : folder_(folder), file_path_(folder / "journal") {
+      : folder_(folder), file_path_(folder / kFileName) {
     if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST) {
       throw InputError(fmt::format("{}: {}", printable(folder.string()), std::generic_category().message(errno)));
     }
@@ -100,6 +101,20 @@ class ForgetfulJournal final : public JournalStorage {
 };
 
 }  // namespace
+
+JournalContent read_journal_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / kFileName;
+  std::error_code error;
+  if (!std::filesystem::exists(std::filesystem::symlink_status(file, error))) {
+    const bool absent = !error || error == std::errc::no_such_file_or_directory;
+    throw InputError(fmt::format(
+        "{}: {}; name the folder that `journal` in the agent's configuration names", printable(folder.string()),
+        absent ? "there is no journal of an agent here" : "the journal cannot be looked at: " + error.message()));
+  }
+  require_trusted_folder(folder);
+  require_trusted_file(file);
+  return parse_journal(read_file(file, kMaxJournalBytes));
+}
 
 std::unique_ptr<JournalStorage> forgetful_journal() { return std::make_unique<ForgetfulJournal>(); }
 

@@ -88,8 +88,12 @@ std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, c
 }
 
 std::vector<std::string> restore_node(const AgentConfig& config, const AgentMessages& messages) {
+  (void)read_journal_folder(config.journal);  // a folder that was mistyped is not made
   Journal journal(open_journal_folder(config.journal));
-  if (journal.changed().empty() && !journal.damaged()) return {};
+  if (journal.changed().empty() && !journal.damaged()) {
+    messages.note("the journal names no GPU that was left changed; nothing was changed");
+    return {};
+  }
   const std::unique_ptr<GpuControlSystem> system = open_nvml_control();
   require_rights(*system, AgentMode::write);
   const LockFile machine = hold_machine(machine_lock_path(*system), {});

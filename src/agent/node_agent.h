@@ -26,7 +26,8 @@ struct AgentMessages {
 [[nodiscard]] std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode,
                                                   const AgentMessages& unguarded);
 
-/// Restores what the journal says, without serving. Returns what could not be restored. Throws as `serve_node`.
+/// Restores what the journal says, without serving, and tells what it has done. Returns what could not be restored.
+/// Throws as `serve_node`, and InputError when there is no journal.
 [[nodiscard]] std::vector<std::string> restore_node(const AgentConfig& config, const AgentMessages& messages);
 
 }  // namespace lowgear

@@ -19,6 +19,16 @@ namespace {
 
 enum class Action : unsigned char { serve, restore, status, check };
 constexpr auto kActions = std::to_array<std::string_view>({"serve", "restore", "status", "check"});
+constexpr std::string_view name(Action action) { return kActions[static_cast<std::size_t>(action)]; }
+
+/// Which options go with which action, beside --config.
+constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
+    {name(Action::serve), "--dry-run"},
+    {name(Action::restore), "--dry-run"},
+    {name(Action::restore), "--journal"},
+    {name(Action::status), "--json"},
+    {name(Action::check), "--json"},
+});
 
 struct AgentArguments {
   Action action = Action::serve;
@@ -39,9 +49,19 @@ ExitCode told(const std::vector<std::string>& failures, Console& console) {
   return failures.empty() ? ExitCode::ok : ExitCode::failed;
 }
 
-ExitCode ask_to_restore(const AgentConfig& config, Console& console) {
-  const auto answer = ask_agent(config.process.http_socket, "POST", "/v1/restore");
-  if (!answer) throw Error("an agent holds the journal and does not answer; end it, and the next start restores");
+/// Through the agent that holds the journal, wherever that answers.
+ExitCode ask_to_restore(const LockHolder& holder, Console& console) {
+  const std::string who = describe(holder);
+  if (holder.control_socket.empty()) {
+    throw Error(
+        fmt::format("{} holds the journal and takes no requests; wait until it has restored, or end it and "
+                    "restore again",
+                    who));
+  }
+  const auto answer = ask_agent(holder.control_socket, "POST", "/v1/restore");
+  if (!answer) {
+    throw Error(fmt::format("{} holds the journal and does not answer; end it, and restore again", who));
+  }
   if (answer->status >= 300)
     throw Error(fmt::format("the agent answers {}: {}", answer->status, printable(answer->body)));
   console.note("the running agent has ended every lease and restored every GPU");
@@ -53,9 +73,30 @@ ExitCode run_restore(const AgentConfig& config, Console& console) {
     const std::vector<std::string> failures = restore_node(config, messages_to(console));
     if (failures.empty()) console.note("every GPU is as it was before the agent");
     return told(failures, console);
-  } catch (const JournalHeld&) {
-    return ask_to_restore(config, console);
+  } catch (const JournalHeld& held) {
+    return ask_to_restore(held.holder(), console);
   }
+}
+
+std::string preview_of(const OriginalGpuState& state) {
+  std::string text = fmt::format("GPU {}: would reset its clocks to the driver's own choice", state.uuid);
+  if (state.power_limit_w) text += fmt::format(", its power limit to {} W", *state.power_limit_w);
+  if (state.persistence_mode) text += fmt::format(", persistence mode to {}", *state.persistence_mode ? "on" : "off");
+  return text + "\n";
+}
+
+/// Says what `restore` would do, from the journal alone.
+ExitCode preview_restore(const AgentConfig& config, Console& console) {
+  const JournalContent journal = read_journal_folder(config.journal);
+  std::string text;
+  for (const auto& [uuid, state] : journal.changed) text += preview_of(state);
+  if (journal.damaged) {
+    text += "the journal is damaged: would restore every GPU that may be changed, its power limit to the default\n";
+  }
+  if (text.empty()) text = "the journal names no GPU that was left changed: nothing would be changed\n";
+  console.print(text +
+                "An agent that runs would be asked to do it, and would end every lease first. Nothing was done.\n");
+  return ExitCode::ok;
 }
 
 Json ask_json(const AgentConfig& config, std::string_view path) {
@@ -125,26 +166,26 @@ ExitCode run_check(const AgentConfig& config, const AgentArguments& arguments, C
   return ExitCode::ok;
 }
 
-/// Puts GPUs back whatever the configuration is like: this is what runs when everything else has failed.
-ExitCode run_restore_of(const std::string& journal, Console& console) {
+/// With a journal GPUs are put back whatever the configuration is like: this is what runs when everything else has
+/// failed.
+AgentConfig config_of(const AgentArguments& arguments) {
+  if (arguments.journal.empty()) return load_agent_config(arguments.config);
   AgentConfig config;
-  config.journal = journal;
+  config.journal = arguments.journal;
   config.all_gpus = true;
-  return told(restore_node(config, messages_to(console)), console);
+  return config;
 }
 
-ExitCode run_agent_verb(const AgentArguments& arguments, Console& console) {
-  if (arguments.action == Action::restore && !arguments.journal.empty()) {
-    return run_restore_of(arguments.journal, console);
-  }
-  const AgentConfig config = load_agent_config(arguments.config);
+ExitCode run_agent_verb(const AgentArguments& arguments, const CLI::App& app, Console& console) {
+  refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfActions);
+  const AgentConfig config = config_of(arguments);
   switch (arguments.action) {
     case Action::serve: {
       const AgentMode mode = arguments.dry_run ? AgentMode::dry_run : AgentMode::write;
       return told(serve_node(config, mode, messages_to(console)), console);
     }
     case Action::restore:
-      return run_restore(config, console);
+      return arguments.dry_run ? preview_restore(config, console) : run_restore(config, console);
     case Action::status:
       return run_status(config, arguments, console);
     case Action::check:
@@ -162,14 +203,15 @@ VerbAction declare_agent(CLI::App& app) {
       "serve until a signal comes; restore every GPU, with or without a running agent; show the status of the running "
       "agent; check a configuration")
       ->default_str("serve");
-  app.add_option("--config", arguments->config, "Configuration; see deploy/agent.toml")
-      ->type_name("FILE")
-      ->default_str(kDefaultAgentConfig);
-  app.add_option("--journal", arguments->journal, "restore: from this journal, without a configuration")
-      ->type_name("FOLDER");
-  app.add_flag("--dry-run", arguments->dry_run, "serve: say what would be written to GPUs, and write nothing");
+  CLI::Option* const config = app.add_option("--config", arguments->config, "Configuration; see deploy/agent.toml")
+                                  ->type_name("FILE")
+                                  ->default_str(kDefaultAgentConfig);
+  app.add_option("--journal", arguments->journal, "restore: what this journal names, without a configuration")
+      ->type_name("FOLDER")
+      ->excludes(config);
+  app.add_flag("--dry-run", arguments->dry_run, "serve, restore: say what would be written to GPUs, and write nothing");
   add_json_flag(app, arguments->json);
-  return [arguments](Console& console) { return run_agent_verb(*arguments, console); };
+  return [arguments, &app](Console& console) { return run_agent_verb(*arguments, app, console); };
 }
 
 }  // namespace lowgear

@@ -111,8 +111,17 @@ class Restores(AgentTest):
         client = self.lock()
         self.kill(agent)
         self.kill(client)
-        self.lowgear("agent", "restore", "--config", str(self.config))
+        preview = self.lowgear("agent", "restore", "--dry-run", "--config", str(self.config)).stdout
+        self.assertIn(self.machine()[0]["uuid"] + ": would reset its clocks", preview)
+        self.assertIn("power limit to 700 W", preview)
+        self.assertNotIn(self.machine()[1]["uuid"], preview)
+        self.assertIsNotNone(self.locked(), "a dry run writes nothing")
+        said = self.lowgear("agent", "restore", "--config", str(self.config)).stderr
+        self.assertIn(self.machine()[0]["uuid"] + ": restored", said)
         self.assertIsNone(self.locked())
+        self.assertIn("nothing was changed", self.lowgear("agent", "restore", "--config", str(self.config)).stderr)
+        self.assertIn("nothing would be changed",
+                      self.lowgear("agent", "restore", "--dry-run", "--config", str(self.config)).stdout)
 
     def test_whatever_became_of_the_configuration(self):
         agent = self.start_agent()
@@ -170,8 +179,21 @@ class Restores(AgentTest):
         if os.geteuid() != 0:
             self.skipTest("the kill switch is for root")
         client.send_signal(signal.SIGSTOP)
+        self.lowgear("agent", "restore", "--dry-run", "--config", str(self.config))
+        self.assertEqual(len(self.http("GET", "/v1/leases")[1]["leases"]), 1, "a dry run ends no lease")
         self.lowgear("agent", "restore", "--config", str(self.config))
         self.expect_default()
+
+    def test_by_the_kill_switch_with_an_agent_and_without_its_configuration(self):
+        self.start_agent()
+        client = self.lock()
+        if os.geteuid() != 0:
+            self.skipTest("the kill switch is for root")
+        client.send_signal(signal.SIGSTOP)
+        said = self.lowgear("agent", "restore", "--journal", str(self.folder / "journal")).stderr
+        self.assertIn("the running agent has", said)
+        self.expect_default()
+        self.assertEqual(self.http("GET", "/v1/leases")[1]["leases"], [])
 
     def test_when_training_hangs_and_goes_on(self):
         self.start_agent()
@@ -237,6 +259,17 @@ class Refuses(AgentTest):
         fourth = self.start([LOWGEAR, "agent", "--config", str(config)])
         wait_until(lambda: fourth.poll() is not None or (other / "agent.sock").exists(), "it follows one that was killed")
         self.assertIsNone(fourth.poll())
+
+    def test_options_that_mean_nothing(self):
+        for words in (("serve", "--journal", "x"), ("status", "--dry-run"), ("check", "--journal", "x"),
+                      ("restore", "--json"), ("restore", "--journal", "x", "--config", str(self.config))):
+            self.lowgear("agent", *words, code=2)
+
+    def test_a_journal_that_is_not_there(self):
+        for words in ((), ("--dry-run",)):
+            refused = self.lowgear("agent", "restore", "--journal", str(self.folder / "typo"), *words, code=2)
+            self.assertIn("there is no journal", refused.stderr)
+            self.assertFalse((self.folder / "typo").exists())
 
     def test_a_configuration_that_others_may_change(self):
         self.config.chmod(0o666)

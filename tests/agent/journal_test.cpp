@@ -12,6 +12,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "core/error_of.h"
 
 namespace lowgear {
 namespace {
@@ -262,6 +263,34 @@ TEST_F(JournalFolderTest, KeepsItsContent) {
 TEST_F(JournalFolderTest, IsHeldByOneAgent) {
   const auto first = open_journal_folder(root_ / "j");
   EXPECT_THROW((void)open_journal_folder(root_ / "j"), JournalHeld);
+}
+
+TEST_F(JournalFolderTest, NamesWhoHoldsIt) {
+  const auto first = open_journal_folder(root_ / "j", "/somewhere/agent.sock");
+  try {
+    (void)open_journal_folder(root_ / "j");
+    FAIL() << "an error was expected";
+  } catch (const JournalHeld& held) {
+    EXPECT_EQ(held.holder().pid, ::getpid());
+    EXPECT_EQ(held.holder().control_socket, "/somewhere/agent.sock");
+  }
+}
+
+TEST_F(JournalFolderTest, IsReadWhoeverHoldsIt) {
+  Journal journal(open_journal_folder(root_ / "j"));
+  EXPECT_TRUE(read_journal_folder(root_ / "j").changed.empty());
+  journal.record_change(gpu(1));
+  EXPECT_TRUE(read_journal_folder(root_ / "j").changed.contains("GPU-1"));
+  ::chmod((root_ / "j" / "journal").c_str(), 0666);
+  EXPECT_THROW((void)read_journal_folder(root_ / "j"), InputError);
+}
+
+TEST_F(JournalFolderTest, IsNotMadeByReadingIt) {
+  EXPECT_THAT(error_of([&] { (void)read_journal_folder(root_ / "j"); }), HasSubstr("there is no journal"));
+  EXPECT_FALSE(fs::exists(root_ / "j"));
+  fs::create_directory(root_ / "empty");
+  EXPECT_THAT(error_of([&] { (void)read_journal_folder(root_ / "empty"); }), HasSubstr("there is no journal"));
+  EXPECT_TRUE(fs::is_empty(root_ / "empty"));
 }
 
 TEST_F(JournalFolderTest, RefusesWhatOthersCouldChange) {
