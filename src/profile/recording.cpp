@@ -1,6 +1,7 @@
 #include "profile/recording.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -258,21 +259,38 @@ std::vector<RecordedUnit> read_merak_units(std::string_view text, const std::str
   return units;
 }
 
+/// What would fit so many units of a kind instead of what was named.
+std::string what_fits(std::size_t units, const MerakRun& run) {
+  const std::size_t windows = run.clocks_mhz.size() + kMerakWarmUpWindows;
+  const std::size_t window_units = units / windows;
+  const auto microbatches = static_cast<std::size_t>(run.microbatches);
+  const auto iterations = static_cast<std::size_t>(run.iterations);
+  std::vector<std::string> fits;
+  if (units % windows == 0 && window_units % microbatches == 0) {
+    fits.push_back(fmt::format("{} iterations", window_units / microbatches));
+  }
+  if (units % windows == 0 && window_units % iterations == 0) {
+    fits.push_back(fmt::format("{} microbatches", window_units / iterations));
+  }
+  if (units % (microbatches * iterations) == 0 && units / (microbatches * iterations) > kMerakWarmUpWindows) {
+    fits.push_back(fmt::format("{} clocks", units / (microbatches * iterations) - kMerakWarmUpWindows));
+  }
+  if (fits.empty()) return "nothing like it fits: the run was cut short, or several of these numbers are others";
+  return fmt::format("{} would fit", fmt::join(fits, ", or "));
+}
+
 /// Iterations, microbatches and clocks of the units of one kind, in the order of time.
 void label_merak_units(std::vector<RecordedUnit>& units, const std::string& source, const MerakRun& run) {
   const auto window_units = static_cast<std::size_t>(run.microbatches) * static_cast<std::size_t>(run.iterations);
-  const std::size_t windows = units.size() / window_units;
-  const std::size_t expected = run.clocks_mhz.size() + kMerakWarmUpWindows;
-  if (units.size() > expected * window_units) {
+  const std::size_t windows = run.clocks_mhz.size() + kMerakWarmUpWindows;
+  if (units.size() != windows * window_units) {
     throw_input_error(
         {source, 0, 0},
-        fmt::format("holds {} {}s: {} windows of {} iterations x {} microbatches, but {} clocks and {} "
-                    "warm-up windows were named",
-                    units.size(), name(units.front().kind), (units.size() + window_units - 1) / window_units,
-                    run.iterations, run.microbatches, run.clocks_mhz.size(), kMerakWarmUpWindows),
-        "check the numbers of iterations and microbatches and the clocks");
+        fmt::format("holds {} {}s, but {} clocks and {} warm-up windows of {} iterations x {} microbatches have {}",
+                    units.size(), name(units.front().kind), run.clocks_mhz.size(), kMerakWarmUpWindows, run.iterations,
+                    run.microbatches, windows * window_units),
+        what_fits(units.size(), run));
   }
-  units.resize(windows * window_units);
   for (std::size_t i = 0; i < units.size(); ++i) {
     const std::size_t window = i / window_units;
     const bool warm_up = window < kMerakWarmUpWindows;

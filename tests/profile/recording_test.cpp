@@ -193,15 +193,20 @@ TEST(ReadMerak, LabelsWindowsRightForEveryNumberOfSteps) {
   }
 }
 
-TEST(ReadMerak, DropsAWindowThatWasNotFinishedAndRefusesOneTooMany) {
-  const std::string text = merak_instructions(5, 2, {1410, 1395});
+TEST(ReadMerak, RefusesMoreOrFewerUnitsThanTheRunHas) {
+  const std::vector<int> clocks_mhz = {1410, 1395, 1380, 1365, 1350, 1335};
+  const std::string text = merak_instructions(5, 4, clocks_mhz);
+  const auto error = [](const std::string& instructions, const MerakRun& run) {
+    return error_of([&] { (void)read_merak(merak_text(instructions, kMerakEnergy), run); });
+  };
+  EXPECT_EQ(error(text, {1, 4, 5, clocks_mhz}), "no error");
+  EXPECT_EQ(error(text, {1, 4, 10, clocks_mhz}),
+            "instructions-5.csv: holds 160 forwards, but 6 clocks and 2 warm-up windows of 10 iterations x 4 "
+            "microbatches have 320; 5 iterations, or 2 microbatches, or 2 clocks would fit");
+  EXPECT_THAT(error(text, {1, 8, 5, clocks_mhz}), HasSubstr("4 microbatches, or 2 clocks would fit"));
+  EXPECT_THAT(error(text, {1, 4, 5, {1410, 1395}}), HasSubstr("or 6 clocks would fit"));
   const std::string cut = text.substr(0, text.rfind("forward_microstep"));
-  const Recording recording = read_merak(merak_text(cut, kMerakEnergy), {1, 2, 5, {1410, 1395}});
-  EXPECT_EQ(recording.units.size(), 4 * 10 + 3 * 10) << "the last window of forwards has lost one";
-  EXPECT_THAT(error_of([&] {
-                (void)read_merak(merak_text(text, kMerakEnergy), {1, 2, 5, {1410}});
-              }),
-              AllOf(HasSubstr("instructions-5.csv"), HasSubstr("1 clocks and 2 warm-up windows")));
+  EXPECT_THAT(error(cut, {1, 4, 5, clocks_mhz}), AllOf(HasSubstr("holds 159 forwards"), HasSubstr("was cut short")));
 }
 
 TEST(ReadMerak, KeepsTimeFromItsStart) {
