@@ -146,7 +146,7 @@ TrainingRun::~TrainingRun() = default;
 
 /// Weights as training begins with them, and what it goes on from where there is a checkpoint.
 void TrainingRun::load_state() {
-  if (config_.export_folder) require_export_folder(*config_.export_folder);
+  if (config_.export_folder) prepare_export(*config_.export_folder, *ranks_.world);
   if (config_.weights) {
     load_weights(*config_.weights, config_.model, part_->store());
   } else {

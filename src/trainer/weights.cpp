@@ -139,4 +139,12 @@ void export_weights(const fs::path& folder, const ModelConfig& config, const Par
   write_together(*ranks.world, {.target = folder, .write = write, .finish = finish});
 }
 
+void prepare_export(const fs::path& folder, Collective& world) {
+  together(world, [&] {
+    if (world.rank() != 0) return;
+    require_export_folder(folder);
+    const StagedDirectory probe(folder, std::string(kExportConfigName));
+  });
+}
+
 }  // namespace lowgear

@@ -19,4 +19,9 @@ void load_weights(const std::filesystem::path& path, const ModelConfig& config, 
 void export_weights(const std::filesystem::path& folder, const ModelConfig& config, const ParameterStore& store,
                     PipelinePosition position, const Communicators& ranks);
 
+/// Proves before a training that export_weights will be able to write to `folder`; leaves nothing behind. A meeting of
+/// all ranks; all throw InputError when the folders above it cannot be made or written to, when nothing can be renamed
+/// over it, and what require_export_folder throws.
+void prepare_export(const std::filesystem::path& folder, Collective& world);
+
 }  // namespace lowgear

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "client/client.h"
+#include "core/error.h"
+#include "core/file.h"
 #include "core/temporary_folder.h"
 #include "launcher/checkpoint_manifest.h"
 #include "trainer/test_models.h"
@@ -155,6 +157,16 @@ TEST(Training, ExportsWhenAllStepsAreDoneWhateverAskedItToEnd) {
   EXPECT_FALSE(std::filesystem::exists(folder / "exported"));
   EXPECT_EQ(train(config, config.steps - 1).losses.size(), 6);
   EXPECT_TRUE(std::filesystem::exists(folder / "exported/config.json"));
+}
+
+TEST(Training, RefusesAnExportThatCannotBeWrittenBeforeTheFirstStep) {
+  const TemporaryFolder folder;
+  TrainConfig config = small_job({.pp = 2});
+  write_file_atomically(folder / "file", "");
+  config.export_folder = folder / "file/exported";
+  config.checkpoint = folder / "checkpoints";
+  EXPECT_THROW(train(config), InputError);
+  EXPECT_FALSE(std::filesystem::exists(folder / "checkpoints"));
 }
 
 TEST(Training, ThatDivergesKeepsTheLastGoodCheckpoint) {

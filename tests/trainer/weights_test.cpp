@@ -24,6 +24,7 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 /// A model's file as tensors, which own their data.
 using Tensors = std::map<std::string, at::Tensor>;
@@ -265,6 +266,36 @@ TEST_F(ExportIntoAFolderOfOthers, ReplacesOneOfAnotherNumberOfRanks) {
   EXPECT_FALSE(fs::exists(out_ / "model.safetensors"));
   export_once();
   EXPECT_THAT(folder_.names(), ElementsAre("model.safetensors", "out", "out/config.json", "out/model.safetensors"));
+}
+
+void prepare(const ParallelConfig& parallel, const fs::path& target) {
+  run_state_job(config_of(tiny_llama(), parallel),
+                [&](StateRank& rank) { prepare_export(target, *rank.ranks().world); });
+}
+
+TEST(PreparedExport, LeavesNothingBehind) {
+  const TemporaryFolder folder;
+  prepare({.pp = 2}, folder / "several/levels/out/");
+  EXPECT_THAT(folder.names(), IsEmpty());
+  fs::create_directory(folder / "in");
+  write(folder / "in/model.safetensors", random_weights(tiny_llama()));
+  loaded_and_exported(config_of(tiny_llama()), folder / "in", folder / "several/levels/out");
+  prepare({.pp = 2}, folder / "several/levels/out");
+  EXPECT_THAT(folder.names(),
+              ElementsAre("in", "in/model.safetensors", "several", "several/levels", "several/levels/out",
+                          "several/levels/out/config.json", "several/levels/out/model.safetensors"));
+}
+
+TEST(PreparedExport, RefusesWhereNoneCanBe) {
+  const TemporaryFolder folder;
+  write_file_atomically(folder / "file", "");
+  fs::create_directory(folder / "mine");
+  write_file_atomically(folder / "mine/thesis.tex", "");
+  EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "file/out"); }),
+              AllOf(HasSubstr((folder / "file/out").string()), HasSubstr("cannot be written: Not a directory")));
+  EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "file"); }), HasSubstr("is there and is no folder"));
+  EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "mine"); }), HasSubstr("holds \"thesis.tex\""));
+  EXPECT_THAT(folder.names(), ElementsAre("file", "mine", "mine/thesis.tex"));
 }
 
 }  // namespace
