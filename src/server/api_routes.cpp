@@ -167,8 +167,10 @@ void set_settings(ApiCall& call) {
   const auto optional = [&](std::string_view name) {
     return has_value(body, name) ? std::optional(number_in(body.at(name), 0, 1'000)) : std::nullopt;
   };
-  const std::int64_t decision =
-      job.set_settings(optional("slowdown_pct"), optional("guard_pct"), call.control_plane.now_s());
+  const auto slowdown_pct = optional("slowdown_pct");
+  const auto guard_pct = optional("guard_pct");
+  if (!slowdown_pct && !guard_pct) body.fail("sets nothing", "give slowdown_pct, guard_pct or both");
+  const std::int64_t decision = job.set_settings(slowdown_pct, guard_pct, call.control_plane.now_s());
   call.control_plane.settle(job, call.answer_when_stored({{"decision", decision}}));
 }
 

@@ -119,7 +119,8 @@ class Job {
   /// The answer to a rank that has version `after`; null when there is nothing newer.
   [[nodiscard]] std::shared_ptr<const std::string> plan_after(int rank, int after, double now_s);
 
-  // By people and controllers.
+  // By people and controllers. Answered with the decision that it leads to; where it is set already, with the one that
+  // set it, and then nothing changes.
   std::int64_t set_straggler(int rank, double factor, double now_s);
   std::int64_t set_power_limit(const std::optional<PowerLimit>& limit, double now_s);
   std::int64_t set_settings(std::optional<double> slowdown_pct, std::optional<double> guard_pct, double now_s);
@@ -187,6 +188,12 @@ class Job {
     int ranks = 0;
     int first_rank = 0;
   };
+  /// Decisions by which people and controllers have set what holds; 0: none.
+  struct SetBy {
+    std::int64_t power_limit = 0;
+    std::int64_t settings = 0;
+    std::map<int, std::int64_t> stragglers;  ///< by rank, also of those that are none any more
+  };
   struct Recent {
     int iterations = 0;
     double time_s = 0;
@@ -227,12 +234,16 @@ class Job {
   [[nodiscard]] bool guard_holds() const { return guard_ && !power_limit_ && guard_->limit_pct() == guard_limit_pct(); }
   [[nodiscard]] const PlanVersion* version(int number) const;
   [[nodiscard]] std::map<int, SlowRank> slow_ranks() const;
+  /// Whether a rank is already known to be so much slower, or with 1 not to be slow.
+  [[nodiscard]] bool is_known(int rank, double factor) const;
   [[nodiscard]] static std::vector<double> guard_times(const JobPlan& plan);
   std::int64_t decide(std::string_view kind, const std::string& reason, double now_s);
   void change_state(JobState state, std::string reason);
   [[nodiscard]] Json state_json() const;
   [[nodiscard]] StoredJob stored() const;
+  [[nodiscard]] Json set_by_json() const;
   void restore_state(const JsonView& state);
+  void restore_set_by(const JsonView& set_by);
   void restore_rank(const StoredRank& row, double now_s);
   void restore_progress(const StoreContents& rows);
   void resume(const Profiles& profiles, double now_s);
@@ -271,6 +282,7 @@ class Job {
   double slowdown_pct_;
   double guard_pct_;
   double signal_slowdown_pct_ = 0;
+  SetBy set_by_;
   std::optional<StragglerDetector> detector_;
   std::optional<SlowdownGuard> guard_;
   double full_clock_scale_ = 1;

@@ -192,7 +192,15 @@ std::vector<double> Job::guard_times(const JobPlan& plan) {
   return times;
 }
 
+bool Job::is_known(int rank, double factor) const {
+  const auto reported = reported_slow_.find(rank);
+  if (factor == 1) return reported == reported_slow_.end() && !detected_slow_.contains(rank);
+  return reported != reported_slow_.end() && reported->second.factor == factor;
+}
+
 std::int64_t Job::set_straggler(int rank, double factor, double now_s) {
+  std::int64_t& set_by = set_by_.stragglers[rank];
+  if (set_by != 0 && is_known(rank, factor)) return set_by;
   if (factor == 1) {
     reported_slow_.erase(rank);
     detected_slow_.erase(rank);
@@ -202,30 +210,35 @@ std::int64_t Job::set_straggler(int rank, double factor, double now_s) {
   }
   const std::string reason = factor == 1 ? fmt::format("rank {} was reported to be no straggler any more", rank)
                                          : fmt::format("rank {} was reported to be {:.3g} times slower", rank, factor);
-  const std::int64_t id = decide("straggler", reason, now_s);
+  set_by = decide("straggler", reason, now_s);
   changes_.summary_changed = true;
   replan(reason);
-  return id;
+  return set_by;
 }
 
 std::int64_t Job::set_power_limit(const std::optional<PowerLimit>& limit, double now_s) {
+  if (set_by_.power_limit != 0 && limit == power_limit_) return set_by_.power_limit;
   power_limit_ = limit;
   const std::string reason = describe(limit);
-  const std::int64_t id = decide("power_cap", reason, now_s);
+  set_by_.power_limit = decide("power_cap", reason, now_s);
   changes_.summary_changed = true;
   replan(reason);
-  return id;
+  return set_by_.power_limit;
 }
 
 std::int64_t Job::set_settings(std::optional<double> slowdown_pct, std::optional<double> guard_pct, double now_s) {
-  slowdown_pct_ = slowdown_pct.value_or(slowdown_pct_);
-  guard_pct_ = guard_pct.value_or(guard_pct_);
+  const double wanted_slowdown_pct = slowdown_pct.value_or(slowdown_pct_);
+  const double wanted_guard_pct = guard_pct.value_or(guard_pct_);
+  const bool is_same = wanted_slowdown_pct == slowdown_pct_ && wanted_guard_pct == guard_pct_;
+  if (set_by_.settings != 0 && is_same) return set_by_.settings;
+  slowdown_pct_ = wanted_slowdown_pct;
+  guard_pct_ = wanted_guard_pct;
   const std::string reason = fmt::format("plans may be {:.4g} % slower than the fastest, the guard allows {:.4g} %",
                                          slowdown_pct_, guard_pct_);
-  const std::int64_t id = decide("settings", reason, now_s);
+  set_by_.settings = decide("settings", reason, now_s);
   changes_.summary_changed = true;
   replan(reason);
-  return id;
+  return set_by_.settings;
 }
 
 void Job::set_signal(double slowdown_pct, std::string_view why, double now_s) {

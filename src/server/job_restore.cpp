@@ -66,6 +66,7 @@ Json Job::state_json() const {
                 {"guard_pct", guard_pct_},
                 {"reported_slow", slow_json(reported_slow_)},
                 {"detected_slow", slow_json(detected_slow_)},
+                {"set_by", set_by_json()},
                 {"power_limit", nullptr},
                 {"baseline_version", baseline_version_},
                 {"baseline", nullptr},
@@ -89,6 +90,23 @@ Json Job::state_json() const {
   return state;
 }
 
+Json Job::set_by_json() const {
+  Json stragglers = Json::array();
+  for (const auto& [rank, decision] : set_by_.stragglers)
+    stragglers.push_back({{"rank", rank}, {"decision", decision}});
+  return {{"power_limit", set_by_.power_limit}, {"settings", set_by_.settings}, {"stragglers", std::move(stragglers)}};
+}
+
+void Job::restore_set_by(const JsonView& set_by) {
+  set_by_.power_limit = set_by.at("power_limit").integer();
+  set_by_.settings = set_by.at("settings").integer();
+  const JsonView stragglers = set_by.at("stragglers");
+  for (std::size_t i = 0; i < stragglers.size(); ++i) {
+    const JsonView straggler = stragglers.at(i);
+    set_by_.stragglers[straggler.at("rank").integer_in(0, kMaxNumber)] = straggler.at("decision").integer();
+  }
+}
+
 void Job::restore_state(const JsonView& state) {
   state_ = read_state(state.at("state"));
   reason_ = state.at("reason").text();
@@ -98,6 +116,7 @@ void Job::restore_state(const JsonView& state) {
   guard_pct_ = state.at("guard_pct").number();
   reported_slow_ = read_slow(state.at("reported_slow"));
   detected_slow_ = read_slow(state.at("detected_slow"));
+  if (has_value(state, "set_by")) restore_set_by(state.at("set_by"));
   if (has_value(state, "power_limit")) {
     const JsonView limit = state.at("power_limit");
     power_limit_ = PowerLimit{.scope = cap_scope_from_name(limit.at("scope")),

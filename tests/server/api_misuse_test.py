@@ -135,6 +135,12 @@ class Misuse(ServerTest):
                 self.assertLess(len(answer.text), 2_000)
             self.refused(400, "wrong_input", "PUT", "/v1/signals/s", body)
 
+    def test_settings_that_set_nothing(self):
+        job, _ = self.register()
+        for body in ({}, {"slowdown_pct": None}, {"slowdown_pct": None, "guard_pct": None}):
+            answer = self.refused(400, "wrong_input", "POST", f"/v1/jobs/{job}/settings", body)
+            self.assertIn("slowdown_pct, guard_pct or both", answer.text)
+
     def test_bodies_that_are_huge(self):
         with self.connect() as connection:
             connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n\r\n")

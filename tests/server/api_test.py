@@ -125,6 +125,9 @@ class Life(ServerTest):
         body = {"rank": 0, "reports": [{"iteration": iteration, **report} for iteration in (0, 1, 2)]}
         self.assertEqual(ranks.call("POST", f"/v1/jobs/{ranks.job}/reports", body, key)["last_iteration"], 2)
         self.assertEqual(len(ranks.show("/iterations")["iterations"]), 3)
+        for what, wanted in (("straggler", {"rank": 1, "factor": 1.2}), ("power_cap", {"scope": "job", "watts": 900}),
+                             ("settings", {"slowdown_pct": 3}), ("straggler", {"rank": 1, "factor": 1})):
+            self.assertEqual(ranks.decide(what, wanted), ranks.decide(what, wanted))
         self.ok("DELETE", f"/v1/jobs/{ranks.job}")
         self.ok("DELETE", f"/v1/jobs/{ranks.job}")
         self.assertEqual(len(ranks.reasons("finish")), 1)

@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "plan/plan_json.h"
 #include "server/simulated_job.h"
@@ -134,6 +138,34 @@ TEST_F(JobPlanning, KeepsACapThoughTheGuardTakesFullClocksWhileItIsPlannedFor) {
   ASSERT_THAT(training.reasons("guard"), Not(IsEmpty()));
   end_planning();
   EXPECT_LE(peak_w(), *kKept.watts * 1.01);
+}
+
+TEST_F(JobPlanning, AnswersWhatIsSetAlreadyWithTheDecisionThatSetIt) {
+  train_until_running();
+  const auto set_all = [&](double factor, const std::optional<PowerLimit>& limit, std::optional<double> slowdown_pct) {
+    Job& job = training.job();
+    const std::vector<std::int64_t> ids{job.set_straggler(1, factor, training.now_s()),
+                                        job.set_power_limit(limit, training.now_s()),
+                                        job.set_settings(slowdown_pct, 4, training.now_s())};
+    training.settle();
+    return ids;
+  };
+  const auto set = set_all(1.2, kKept, 3);
+  const std::size_t decisions = training.decisions().size();
+  EXPECT_EQ(set_all(1.2, kKept, std::nullopt), set);
+  EXPECT_EQ(training.decisions().size(), decisions);
+  training.restart_server();
+  EXPECT_EQ(set_all(1.2, kKept, 3), set);
+  const auto taken_back = set_all(1, std::nullopt, 0);
+  EXPECT_GT(taken_back[0], set[2]);
+  EXPECT_EQ(set_all(1, std::nullopt, 0), taken_back);
+}
+
+TEST_F(JobPlanning, HasADecisionForWhatHasBeenSetFromTheBeginning) {
+  train_until_running();
+  const std::int64_t first = training.job().set_power_limit(std::nullopt, training.now_s());
+  EXPECT_GT(first, 0);
+  EXPECT_EQ(training.job().set_power_limit(std::nullopt, training.now_s()), first);
 }
 
 }  // namespace

@@ -4,8 +4,8 @@ uses, and refuses a document that uses more, so that nothing goes unchecked."""
 import re
 
 WORDS = {"type", "properties", "required", "additionalProperties", "items", "enum", "const", "minimum", "maximum",
-         "minLength", "maxLength", "minItems", "maxItems", "oneOf", "allOf", "$ref", "description", "default",
-         "examples"}
+         "minLength", "maxLength", "minItems", "maxItems", "minProperties", "oneOf", "allOf", "$ref", "description",
+         "default", "examples"}
 KINDS = {"object": dict, "array": list, "string": str, "boolean": bool, "null": type(None)}
 
 
@@ -63,6 +63,8 @@ class OpenApi:
     def object_problems(self, value, schema, where):
         members = schema.get("properties", {})
         found = [f"{where}: lacks {name}" for name in schema.get("required", []) if name not in value]
+        if len(value) < schema.get("minProperties", 0):
+            found.append(f"{where}: has {len(value)} members")
         for name, member in value.items():
             if name in members:
                 found += self.problems(member, members[name], f"{where}.{name}")
