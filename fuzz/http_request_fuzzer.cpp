@@ -30,6 +30,7 @@ class Service : public AgentService {
   bool dry_run() const override { return false; }
   std::string driver_version() const override { return "580"; }
   std::vector<GpuStatus> gpus() override { return gpus_; }
+  std::vector<UnattendedGpu> unattended_gpus() override { return {}; }
   std::vector<LeaseStatus> leases() override { return {}; }
   void lock_sm_clocks(const Peer&, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override {
     check(gpu, 0 <= min_mhz && min_mhz <= max_mhz);
