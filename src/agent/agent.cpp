@@ -187,7 +187,8 @@ std::vector<LeaseStatus> Agent::leases() {
                         .suspended = worker.suspended,
                         .age_s = std::chrono::duration<double>(Clock::now() - lease.since).count(),
                         .units = worker.units,
-                        .lost = worker.lost});
+                        .lost = worker.lost,
+                        .unplanned_units = worker.unplanned_units});
   }
   return statuses;
 }

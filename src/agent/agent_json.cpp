@@ -78,7 +78,8 @@ Json to_json(const LeaseStatus& lease) {
           {"suspended", lease.suspended},
           {"age_s", lease.age_s},
           {"units", lease.units},
-          {"lost", lease.lost}};
+          {"lost", lease.lost},
+          {"unplanned_units", lease.unplanned_units}};
 }
 
 Json answer(const AgentService& service) {

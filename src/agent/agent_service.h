@@ -97,8 +97,9 @@ struct LeaseStatus {
   bool has_plan = false;
   bool suspended = false;  ///< no unit came for longer than the limit: the SM clock goes to its default meanwhile
   double age_s = 0;
-  std::uint64_t units = 0;  ///< unit starts seen
-  std::uint64_t lost = 0;   ///< events overwritten before they were read
+  std::uint64_t units = 0;            ///< unit starts seen
+  std::uint64_t lost = 0;             ///< events overwritten before they were read
+  std::uint64_t unplanned_units = 0;  ///< unit starts that the plan which is followed does not name: no clock was set
 };
 
 /// Told once, on the agent's main thread, what the driver has said to a write: null when it took it; GpuError, which is

@@ -89,6 +89,8 @@ class GpuWorker::Loop {
   void look_at_ring();
   void take(const UnitEvent& event, std::int64_t now_ns);
   void iteration_began(std::uint32_t iteration);
+  /// Follows these clocks from now on, and no others that wait.
+  void use(std::unique_ptr<UnitClocks> clocks);
   void apply_newest();
   void suspend();
   void let_go_of_clock();
@@ -118,6 +120,7 @@ class GpuWorker::Loop {
   std::uint64_t late_units_ = 0;
   std::uint64_t units_ = 0;
   std::uint64_t lost_ = 0;
+  std::uint64_t unplanned_units_ = 0;
   std::int64_t last_unit_ns_ = 0;
   bool suspended_ = false;
   std::optional<std::int64_t> let_go_again_ns_;  // suspended, and the driver has refused: when it is asked again
@@ -199,6 +202,7 @@ void GpuWorker::Loop::begin_lease(std::shared_ptr<SharedUnitRing> ring) {
   wanted_clock_mhz_.reset();
   units_ = 0;
   lost_ = 0;
+  unplanned_units_ = 0;
   last_unit_ns_ = monotonic_ns();
   suspended_ = false;
   let_go_again_ns_.reset();
@@ -219,8 +223,7 @@ void GpuWorker::Loop::end_lease() {
 
 PlanAnswer GpuWorker::Loop::follow(std::unique_ptr<UnitClocks> clocks, std::optional<std::uint32_t> from_iteration) {
   if (!from_iteration) {
-    clocks_ = std::move(clocks);
-    next_clocks_.reset();
+    use(std::move(clocks));
     wanted_clock_mhz_.reset();
     return AcceptedMessage{};
   }
@@ -234,8 +237,7 @@ PlanAnswer GpuWorker::Loop::follow(std::unique_ptr<UnitClocks> clocks, std::opti
 void GpuWorker::Loop::iteration_began(std::uint32_t iteration) {
   iteration_ = iteration;
   if (!next_clocks_ || !has_come(iteration, next_clocks_->from_iteration)) return;
-  clocks_ = std::move(next_clocks_->clocks);
-  next_clocks_.reset();
+  use(std::move(next_clocks_->clocks));
 }
 
 void GpuWorker::Loop::look_at_ring() {
@@ -274,7 +276,20 @@ void GpuWorker::Loop::take(const UnitEvent& event, std::int64_t now_ns) {
   }
   if (event.type == UnitEventType::unit_begin) schedule_.unit_began(time_ns);
   if (!clocks_) return;
-  if (const std::optional<int> clock_mhz = clocks_->clock_mhz(event)) wanted_clock_mhz_ = clock_mhz;
+  if (const std::optional<int> clock_mhz = clocks_->clock_mhz(event)) {
+    wanted_clock_mhz_ = clock_mhz;
+  } else if (event.type == UnitEventType::unit_begin) {
+    ++unplanned_units_;
+    ring_->ring().unplanned_unit.store(pack_unit(event), std::memory_order_relaxed);
+    ring_->ring().unplanned_units.store(unplanned_units_, std::memory_order_release);
+  }
+}
+
+void GpuWorker::Loop::use(std::unique_ptr<UnitClocks> clocks) {
+  clocks_ = std::move(clocks);
+  next_clocks_.reset();
+  unplanned_units_ = 0;
+  if (ring_) ring_->ring().unplanned_units.store(0, std::memory_order_release);
 }
 
 /// Asks the driver for the newest unit's clock, and tells the client what was asked for and when it was taken.
@@ -322,6 +337,7 @@ void GpuWorker::Loop::publish() {
   status_.late_units = late_units_;
   status_.units = units_;
   status_.lost = lost_;
+  status_.unplanned_units = unplanned_units_;
   status_.has_plan = clocks_ != nullptr;
   status_.suspended = suspended_;
 }

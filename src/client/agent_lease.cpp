@@ -5,12 +5,25 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/op_kind.h"
 
 namespace lowgear {
 namespace {
 
 /// The agent counts iterations modulo 2^32: a plan may begin at most half of that ahead.
 constexpr std::uint64_t kMaxIterationsAhead = (std::uint64_t{1} << 31U) - 1;
+
+/// Which units the plan that is followed does not name; empty: it names all that began.
+std::string unplanned_problem(const UnitRing& ring, std::uint32_t rank) {
+  const std::uint64_t units = ring.unplanned_units.load(std::memory_order_acquire);
+  if (units == 0) return {};
+  const UnitEvent unit = unpack_unit(0, ring.unplanned_unit.load(std::memory_order_relaxed));
+  const std::string_view kind = unit.kind < kOpKindCount ? name(static_cast<OpKind>(unit.kind)) : "unit";
+  return fmt::format(
+      "the plan has no {} of stage {}, microbatch {} for rank {}: no clock is set for the units that it does not name, "
+      "{} so far",
+      kind, unit.stage, unit.microbatch, rank, units);
+}
 
 }  // namespace
 
@@ -54,8 +67,10 @@ void AgentLease::lose(std::string problem) {
 /// What the program has loaded before is not to come back with a plan that it loads for a lease to come.
 void AgentLease::give_up(std::string_view reason) {
   lose(fmt::format("the lease was ended: {}; the GPU is asked for again when the program loads a plan", reason));
+  loaded_.reset();
   current_.reset();
   next_.reset();
+  plan_problem_.clear();
   given_up_ = true;
 }
 
@@ -78,6 +93,7 @@ void AgentLease::follow_now(HeldPlan plan) {
   versions_.follow(plan.from_iteration, plan.version);
   current_ = std::move(plan);
   followed_ = true;
+  problem_.clear();
 }
 
 void AgentLease::begin_next() {
@@ -97,14 +113,26 @@ void AgentLease::replace_next() {
 
 void AgentLease::load_plan(PlanMessage plan) {
   const std::lock_guard lock(mutex_);
-  next_.reset();
-  followed_ = false;
-  current_ = HeldPlan{.message = std::move(plan), .from_iteration = 0, .version = 0};
+  begin_next();
+  loaded_ = std::move(plan);
   if (std::exchange(given_up_, false)) connect_again();
   if (!agent_) throw Error(problem_);
-  const PlanAnswer answer = send(current_->message);
-  if (const auto* refused = std::get_if<RefusedMessage>(&answer)) throw LeaseRefused(refused->reason);
-  follow_now(*std::move(current_));
+  if (const std::optional<std::string> refusal = hand_over_loaded()) throw LeaseRefused(*refusal);
+}
+
+/// The plan that the program has loaded takes the place of all others, unless the agent refuses it, for the reason that
+/// is returned: what was followed before is then followed on.
+std::optional<std::string> AgentLease::hand_over_loaded() {
+  const PlanAnswer answer = send(*loaded_);
+  HeldPlan plan{.message = *std::exchange(loaded_, std::nullopt), .from_iteration = 0, .version = 0};
+  if (const auto* refused = std::get_if<RefusedMessage>(&answer)) {
+    plan_problem_ = fmt::format("the plan loaded last was refused: {}", refused->reason);
+    return refused->reason;
+  }
+  plan_problem_.clear();
+  next_.reset();
+  follow_now(std::move(plan));
+  return std::nullopt;
 }
 
 AgentLease::OfferAnswer AgentLease::offer(PlanMessage plan, std::uint64_t from_iteration, int version) {
@@ -127,6 +155,8 @@ AgentLease::OfferAnswer AgentLease::offer(PlanMessage plan, std::uint64_t from_i
     return {.offer = Offer::refused, .reason = refused->reason};
   }
   if (std::holds_alternative<TooLateMessage>(answer)) return {.offer = Offer::too_late, .reason = {}};
+  problem_.clear();
+  plan_problem_.clear();
   replace_next();
   versions_.follow(from_iteration, version);
   next_ = HeldPlan{.message = std::move(plan), .from_iteration = from_iteration, .version = version};
@@ -143,8 +173,8 @@ void AgentLease::keep() {
   if (!agent_) return;
   try {
     hand_over_again();
-  } catch (const Error& error) {
-    problem_ = error.what();
+  } catch (const Error&) {
+    // The lease is lost, and the problem says why.
   }
 }
 
@@ -158,15 +188,19 @@ void AgentLease::look_after_agent() {
   }
 }
 
-/// The plan that was followed begins at once, in the midst of an iteration, and counts from the next; one that waits
-/// for its iteration goes on to.
+/// A plan that was loaded meanwhile comes first. The plan that was followed begins at once, in the midst of an
+/// iteration, and counts from the next; one that waits for its iteration goes on to.
 void AgentLease::hand_over_again() {
   begin_next();
+  if (loaded_ && !hand_over_loaded()) return;
   if (current_) {
     HeldPlan again = *current_;
     again.message.from_iteration.reset();
     const PlanAnswer answer = send(again.message);
-    if (const auto* refused = std::get_if<RefusedMessage>(&answer)) throw LeaseRefused(refused->reason);
+    if (const auto* refused = std::get_if<RefusedMessage>(&answer)) {
+      problem_ = fmt::format("the plan is refused by now: {}", refused->reason);
+      return;
+    }
     follow_now(std::move(again));
   }
   if (!next_) return;
@@ -197,12 +231,13 @@ AgentLeaseStatus AgentLease::status() {
   status.has_lease = agent_ != nullptr;
   status.has_plan = followed_;
   status.reconnects = reconnects_;
-  status.problem = problem_;
+  status.problem = !problem_.empty() ? problem_ : plan_problem_;
   if (!agent_) return status;
   status.dry_run = agent_->lease().dry_run;
   const UnitRing& ring = agent_->ring()->ring();
   status.suspended = ring.state.load() == static_cast<std::uint32_t>(RingState::suspended);
   status.requested_clock_mhz = ring.requested_clock_mhz.load();
+  if (status.problem.empty() && followed_) status.problem = unplanned_problem(ring, options_.hello.rank);
   return status;
 }
 

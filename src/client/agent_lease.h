@@ -64,7 +64,8 @@ class AgentLease {
   /// To be called before the ring is told.
   void iteration_begins(std::uint64_t iteration) noexcept { begun_.store(iteration + 1, std::memory_order_release); }
 
-  /// Follows a plan at once. Throws LeaseRefused when the agent does not take it or has ended the lease, Error when
+  /// Follows a plan at once. Throws LeaseRefused when the agent does not take it (the plan before is then followed on)
+  /// or has ended the lease, Error when
   /// there is none: the plan is then handed over once there is one.
   void load_plan(PlanMessage plan);
   /// Has the agent follow a plan of the server from an iteration on. The agent decides whether that has begun, as it
@@ -96,6 +97,7 @@ class AgentLease {
   void lose(std::string problem);
   void give_up(std::string_view reason);
   [[nodiscard]] PlanAnswer send(const PlanMessage& plan);
+  [[nodiscard]] std::optional<std::string> hand_over_loaded();
   void follow_now(HeldPlan plan);
   void begin_next();
   void replace_next();
@@ -108,13 +110,15 @@ class AgentLease {
   std::mutex mutex_;  ///< of all below
   std::unique_ptr<AgentConnection> agent_;
   std::vector<std::shared_ptr<MappedUnitRing>> rings_;  ///< also of past leases: the training thread may be in one
-  std::optional<HeldPlan> current_;
-  std::optional<HeldPlan> next_;  ///< accepted, and its iteration had not begun when it was last looked at
-  bool followed_ = false;         ///< the agent has the current plan
-  bool given_up_ = false;         ///< a person has ended the lease, and no plan was loaded since
+  std::optional<PlanMessage> loaded_;                   ///< by the program, and no agent has answered yet
+  std::optional<HeldPlan> current_;  ///< the newest that an agent has taken and whose iteration has begun
+  std::optional<HeldPlan> next_;     ///< accepted, and its iteration had not begun when it was last looked at
+  bool followed_ = false;            ///< the agent has the current plan
+  bool given_up_ = false;            ///< a person has ended the lease, and no plan was loaded since
   PlanVersions versions_;
   std::uint64_t reconnects_ = 0;
-  std::string problem_;
+  std::string problem_;       ///< with the lease
+  std::string plan_problem_;  ///< with the plan
   std::chrono::steady_clock::time_point asked_at_;
 };
 

@@ -45,6 +45,10 @@ struct UnitRing {
   alignas(64) std::atomic<std::uint32_t> state{0};    ///< RingState; by the agent
   std::atomic<std::uint32_t> requested_clock_mhz{0};  ///< by the agent; 0: the driver's choice
   std::atomic<std::uint64_t> applied_time_ns{0};      ///< when the driver took the last request; by the agent
+  /// Unit starts that the plan which is followed does not name, so that no clock was set for them, and the newest of
+  /// them, packed; by the agent. An agent that does not know of them leaves 0.
+  std::atomic<std::uint64_t> unplanned_units{0};
+  std::atomic<std::uint64_t> unplanned_unit{0};
   struct Slot {
     std::atomic<std::uint64_t> time_ns{0};
     std::atomic<std::uint64_t> unit{0};  ///< the other fields, packed

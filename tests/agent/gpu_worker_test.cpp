@@ -74,6 +74,39 @@ TEST_F(GpuWorkerTest, WithoutAPlanOnlyCounts) {
   EXPECT_TRUE(log_->calls().empty());
 }
 
+/// A plan that names forwards alone.
+class ForwardClocks final : public UnitClocks {
+ public:
+  [[nodiscard]] std::optional<int> clock_mhz(const UnitEvent& event) override {
+    if (event.type != UnitEventType::unit_begin || event.kind != 0) return std::nullopt;
+    return 1005;
+  }
+};
+
+TEST_F(GpuWorkerTest, CountsUnitsThatThePlanDoesNotNameAndTellsTheClient) {
+  start();
+  worker_->begin_lease(ring_).get();
+  begin_unit(OpKind::backward);
+  ASSERT_TRUE(eventually([this] { return worker_->status().units == 1; }));
+  EXPECT_EQ(worker_->status().unplanned_units, 0U) << "there is no plan";
+  std::promise<void> accepted;
+  worker_->follow_plan([] { return std::make_unique<ForwardClocks>(); }, std::nullopt,
+                       [&accepted](const PlanAnswer&) { accepted.set_value(); });
+  accepted.get_future().get();
+  begin_iteration(1);
+  begin_unit(OpKind::backward);
+  begin_unit(OpKind::forward);
+  begin_unit(OpKind::backward);
+  ASSERT_TRUE(eventually([this] { return worker_->status().unplanned_units == 2; }));
+  EXPECT_EQ(ring_->ring().unplanned_units.load(), 2U);
+  EXPECT_EQ(unpack_unit(0, ring_->ring().unplanned_unit.load()).kind, static_cast<std::uint8_t>(OpKind::backward));
+  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 2)));
+  begin_iteration(2);
+  begin_unit(OpKind::backward);
+  ASSERT_TRUE(log_->wait_for("follow 1500"));
+  EXPECT_EQ(ring_->ring().unplanned_units.load(), 0U) << "this plan names all";
+}
+
 TEST_F(GpuWorkerTest, CountsOvertakenUnitsAndAppliesTheNewest) {
   start();
   begin_lease_with_plan();

@@ -152,11 +152,13 @@ TEST_F(HttpRoutes, LeasesAreListedAndReleased) {
   lease.id = 7;
   lease.gpu_uuid = kFakeUuid0;
   lease.owner = kUser;
+  lease.unplanned_units = 4;
   lease.job = "job \xff";  // the client's bytes need not be UTF-8
   service.lease_list.push_back(lease);
   const Json listed = json(ask("GET", "/v1/leases"));
   EXPECT_EQ(listed["leases"][0]["id"], 7);
   EXPECT_EQ(listed["leases"][0]["pid"], 77);
+  EXPECT_EQ(listed["leases"][0]["unplanned_units"], 4);
   EXPECT_EQ(listed["leases"][0]["job"], "job \xef\xbf\xbd");
   EXPECT_EQ(ask("DELETE", "/v1/leases/7").status, 200);
   EXPECT_EQ(ask("DELETE", "/v1/leases/7").status, 404);

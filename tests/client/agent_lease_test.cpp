@@ -29,6 +29,7 @@ class AgentLeaseTest : public testing::Test {
     AgentLeaseOptions options;
     options.socket = socket();
     options.hello.gpu = "GPU-1";
+    options.hello.rank = 5;
     options.timeout = 2s;
     options.reconnect_after = 0ms;
     lease_ = std::make_unique<AgentLease>(std::move(options));
@@ -184,6 +185,55 @@ TEST_F(AgentLeaseTest, AsksAgainForAnEndedLeaseOnceTheAgentIsThere) {
   lease_->keep();
   ASSERT_EQ(agent_->plans().size(), 1U);
   EXPECT_EQ(agent_->plans()[0].plan_json, "new");
+}
+
+TEST_F(AgentLeaseTest, GoesOnWithThePlanThatItHasWhenAnotherIsRefused) {
+  start_agent();
+  take_lease();
+  lease_->load_plan(plan("good"));
+  EXPECT_EQ(offer(6, 1), Offer::accepted);
+  agent_->refuse_plans("1001 MHz is not supported");
+  EXPECT_THROW(lease_->load_plan(plan("bad")), LeaseRefused);
+  EXPECT_TRUE(lease_->status().has_plan);
+  EXPECT_THAT(lease_->status().problem, HasSubstr("the plan loaded last was refused: 1001 MHz"));
+  restart_agent();
+  const std::vector<PlanMessage> plans = agent_->plans();
+  ASSERT_EQ(plans.size(), 2U);
+  EXPECT_EQ(plans[0].plan_json, "good");
+  EXPECT_EQ(plans[1].from_iteration, 6U) << "the one that waits goes on to";
+  lease_->load_plan(plan("better"));
+  EXPECT_THAT(lease_->status().problem, IsEmpty());
+}
+
+TEST_F(AgentLeaseTest, GoesBackToThePlanThatItHadWhenOneLoadedWithoutAnAgentIsRefused) {
+  start_agent();
+  take_lease();
+  lease_->load_plan(plan("good"));
+  agent_.reset();
+  while (lease_->status().has_lease) lease_->keep();
+  EXPECT_THROW(lease_->load_plan(plan("bad")), Error);
+  start_agent({.refuse = {}, .refuse_plan = "no"});
+  lease_->keep();
+  EXPECT_FALSE(lease_->status().has_plan);
+  ASSERT_EQ(agent_->plans().size(), 2U);
+  EXPECT_EQ(agent_->plans()[0].plan_json, "bad");
+  EXPECT_EQ(agent_->plans()[1].plan_json, "good");
+  EXPECT_THAT(lease_->status().problem, HasSubstr("refused"));
+  restart_agent();
+  ASSERT_EQ(agent_->plans().size(), 1U) << "the refused one is not handed over again";
+  EXPECT_EQ(agent_->plans()[0].plan_json, "good");
+  EXPECT_TRUE(lease_->status().has_plan);
+}
+
+TEST_F(AgentLeaseTest, SaysWhichUnitsThePlanDoesNotName) {
+  start_agent();
+  take_lease();
+  lease_->load_plan(plan("plan"));
+  EXPECT_THAT(lease_->status().problem, IsEmpty());
+  agent_->set_unplanned(12, {.type = UnitEventType::unit_begin, .kind = 1, .stage = 7, .microbatch = 3});
+  EXPECT_THAT(lease_->status().problem,
+              HasSubstr("the plan has no backward of stage 7, microbatch 3 for rank 5: no clock is set"));
+  EXPECT_THAT(lease_->status().problem, HasSubstr("12 so far"));
 }
 
 TEST_F(AgentLeaseTest, ForgetsVersionsButNotPlans) {

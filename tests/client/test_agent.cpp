@@ -102,6 +102,17 @@ void TestAgent::set_requested_clock(std::uint32_t clock_mhz) {
   if (ring_) ring_->ring->requested_clock_mhz = clock_mhz;
 }
 
+void TestAgent::set_unplanned(std::uint64_t units, const UnitEvent& newest) {
+  const std::lock_guard lock(mutex_);
+  ring_->ring->unplanned_unit = pack_unit(newest);
+  ring_->ring->unplanned_units = units;
+}
+
+void TestAgent::refuse_plans(std::optional<std::string> reason) {
+  const std::lock_guard lock(mutex_);
+  behaviour_.refuse_plan = std::move(reason);
+}
+
 std::optional<std::string> TestAgent::ending() const {
   const std::lock_guard lock(mutex_);
   return ending_;
@@ -152,13 +163,14 @@ void TestAgent::answer(int connection, const Frame& frame) {
       return give_lease(connection, decode_hello(frame.payload));
     case FrameType::plan: {
       const PlanMessage plan = decode_plan(frame.payload);
+      std::optional<std::string> refusal;
       {
         const std::lock_guard lock(mutex_);
         plans_.push_back(plan);
+        refusal = behaviour_.refuse_plan;
       }
       if (behaviour_.plans_are_too_late && plan.from_iteration) return send_all(connection, encode(TooLateMessage{}));
-      return send_all(connection, behaviour_.refuse_plan ? encode(RefusedMessage{*behaviour_.refuse_plan})
-                                                         : encode_empty(FrameType::accepted));
+      return send_all(connection, refusal ? encode(RefusedMessage{*refusal}) : encode_empty(FrameType::accepted));
     }
     case FrameType::release:
       ++released_;

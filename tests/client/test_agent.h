@@ -44,6 +44,10 @@ class TestAgent {
   [[nodiscard]] int released() const { return released_; }
   /// What the agent has asked the driver for.
   void set_requested_clock(std::uint32_t clock_mhz);
+  /// Units that the plan does not name, the newest of them this one.
+  void set_unplanned(std::uint64_t units, const UnitEvent& newest);
+  /// Refuses plans from now on, for this reason, or takes them again.
+  void refuse_plans(std::optional<std::string> reason);
   /// Ends the lease of the client that is connected, as a person does. Returns when the connection is closed.
   void end_lease(std::string reason);
 
