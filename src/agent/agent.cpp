@@ -110,8 +110,11 @@ void Agent::check_health() {
     if (!managed.worker) continue;
     const bool hung = hangs(managed);
     if (!hung && leases_.of_gpu(index) != nullptr) {
-      (void)managed.worker->post(
-          [reading = telemetry_->reading(index)](GpuWriter& writer) { writer.observe(reading); });
+      const std::optional<PowerLimits> limits = telemetry_->settings(index).power_limits;
+      const std::optional<double> power_limit_w = limits ? std::optional(limits->current_w) : std::nullopt;
+      (void)managed.worker->post([reading = telemetry_->reading(index), power_limit_w](GpuWriter& writer) {
+        writer.observe(reading, power_limit_w);
+      });
     }
     report_problem(managed);
     if (hung == managed.hung) continue;

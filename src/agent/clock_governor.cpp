@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <utility>
 
 #include "agent/restore.h"
@@ -13,6 +14,8 @@ namespace {
 /// A clock may be one step beside the locked range, as drivers round.
 constexpr int kClockStepMhz = 15;
 constexpr int kBusyPercent = 50;
+/// A power limit may be this much beside what was asked for, as drivers round.
+constexpr double kPowerStepW = 1;
 
 }  // namespace
 
@@ -97,6 +100,9 @@ void ClockGovernor::reset_memory_clocks() {
 void ClockGovernor::set_power_limit_w(double power_limit_w) {
   require_own();
   write(fmt::format("set the power limit to {} W", power_limit_w), [&] { control_->set_power_limit_w(power_limit_w); });
+  power_limit_w_ = power_limit_w;
+  limited_at_ = options_.now();
+  other_limit_since_.reset();
 }
 
 void ClockGovernor::set_persistence_mode(bool enabled) {
@@ -147,6 +153,8 @@ void ClockGovernor::restore() noexcept {
     status_.requested_max_mhz.reset();
     retry_at_.reset();
     outside_since_.reset();
+    power_limit_w_.reset();
+    other_limit_since_.reset();
   } catch (const std::exception& error) {
     ++status_.clock_write_errors;
     status_.clock_state = ClockState::failed;
@@ -154,9 +162,14 @@ void ClockGovernor::restore() noexcept {
   }
 }
 
-// NVML cannot say what is locked, but a busy GPU that nothing holds back runs within its locked range.
-void ClockGovernor::observe(const GpuReading& reading) {
+void ClockGovernor::observe(const GpuReading& reading, std::optional<double> power_limit_w) {
   if (options_.dry_run || status_.clock_state != ClockState::leased) return;
+  observe_clock(reading);
+  if (power_limit_w) observe_power_limit(*power_limit_w);
+}
+
+// NVML cannot say what is locked, but a busy GPU that nothing holds back runs within its locked range.
+void ClockGovernor::observe_clock(const GpuReading& reading) {
   if (!status_.requested_min_mhz || !status_.requested_max_mhz || !reading.sm_clock_mhz) return;
   const bool busy = reading.gpu_utilisation_percent.value_or(0) >= kBusyPercent;
   const bool held_back = !reading.throttle_reasons || reading.throttle_reasons->throttled();
@@ -170,11 +183,28 @@ void ClockGovernor::observe(const GpuReading& reading) {
   }
   if (!outside_since_) outside_since_ = now;
   if (now - *outside_since_ < options_.foreign_after) return;
+  leave_to_others(
+      fmt::format("runs at {} MHz though {}-{} MHz are locked: another program sets its clocks (nvidia-smi -lgc?)",
+                  clock_mhz, *status_.requested_min_mhz, *status_.requested_max_mhz));
+}
+
+void ClockGovernor::observe_power_limit(double power_limit_w) {
+  const Time now = options_.now();
+  const bool own = !power_limit_w_ || std::abs(power_limit_w - *power_limit_w_) <= kPowerStepW;
+  if (own || now - limited_at_ < options_.foreign_after) {
+    other_limit_since_.reset();
+    return;
+  }
+  if (!other_limit_since_) other_limit_since_ = now;
+  if (now - *other_limit_since_ < options_.foreign_after) return;
+  leave_to_others(fmt::format("its power limit is {} W though {} W were set: another program sets it (nvidia-smi -pl?)",
+                              power_limit_w, *power_limit_w_));
+}
+
+void ClockGovernor::leave_to_others(std::string_view what_shows_them) {
   status_.clock_state = ClockState::foreign;
-  status_.problem = fmt::format(
-      "GPU {}: runs at {} MHz though {}-{} MHz are locked: another program sets its clocks (nvidia-smi -lgc?); nothing "
-      "more is written until this lease ends",
-      control_->gpu().identity().uuid, clock_mhz, *status_.requested_min_mhz, *status_.requested_max_mhz);
+  status_.problem = fmt::format("GPU {}: {}; nothing more is written until this lease ends",
+                                control_->gpu().identity().uuid, what_shows_them);
 }
 
 }  // namespace lowgear

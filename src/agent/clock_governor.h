@@ -18,7 +18,8 @@ struct ClockGovernorOptions {
   bool dry_run = false;
   /// After a write of a clock that failed, none is tried for so long.
   std::chrono::milliseconds retry_after{1'000};
-  /// A clock outside the locked range for so long, while the GPU is busy and nothing holds it back, is somebody else's.
+  /// A clock outside the locked range for so long, while the GPU is busy and nothing holds it back, is somebody else's;
+  /// so is a power limit that was not set here.
   std::chrono::milliseconds foreign_after{1'000};
   std::function<void(std::string_view)> note;  ///< told what a dry run would do; may be empty
   std::function<std::chrono::steady_clock::time_point()> now = [] { return std::chrono::steady_clock::now(); };
@@ -41,7 +42,7 @@ class ClockGovernor final : public GpuWriter {
   void set_persistence_mode(bool enabled) override;
   void suspend() noexcept override;
   void restore() noexcept override;
-  void observe(const GpuReading& reading) override;
+  void observe(const GpuReading& reading, std::optional<double> power_limit_w) override;
   [[nodiscard]] GpuWriterStatus status() const override { return status_; }
 
  private:
@@ -50,6 +51,9 @@ class ClockGovernor final : public GpuWriter {
   /// Journals and writes; counts, and keeps what went wrong. Throws Error.
   void write(std::string_view what, const std::function<void()>& call);
   void require_own() const;
+  void observe_clock(const GpuReading& reading);
+  void observe_power_limit(double power_limit_w);
+  void leave_to_others(std::string_view what_shows_them);
   /// Whether the SM clock may be another than the driver's own choice.
   [[nodiscard]] bool may_hold_sm_clock() const;
 
@@ -60,6 +64,9 @@ class ClockGovernor final : public GpuWriter {
   std::optional<Time> retry_at_;
   std::optional<Time> outside_since_;  ///< since when the clock has been outside the locked range
   Time locked_at_;
+  std::optional<double> power_limit_w_;  ///< as it was set here; empty before
+  std::optional<Time> other_limit_since_;
+  Time limited_at_;
 };
 
 }  // namespace lowgear

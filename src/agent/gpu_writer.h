@@ -41,8 +41,9 @@ class GpuWriter {
   virtual void suspend() noexcept = 0;
   /// Back to how the GPU was before the first write. Throws nothing: a failure shows in the status, and is tried again.
   virtual void restore() noexcept = 0;
-  /// Is shown what the GPU does, about once a second, to notice that somebody else writes to it.
-  virtual void observe(const GpuReading& /*reading*/) {}
+  /// Is shown what the GPU does and which power limit was asked of it (empty when not known), about once a second, to
+  /// notice that somebody else writes to it.
+  virtual void observe(const GpuReading& /*reading*/, std::optional<double> /*power_limit_w*/) {}
   [[nodiscard]] virtual GpuWriterStatus status() const = 0;
 };
 

@@ -65,6 +65,16 @@ class FollowsPlans(AgentTest):
         self.assertIn("another program", self.http("GET", "/v1/gpus")[1]["gpus"][0]["problem"])
         self.kill(load)
 
+    def test_a_foreign_power_limit_is_noticed(self):
+        agent = self.start_agent()
+        self.assertEqual(self.http("POST", f"/v1/gpus/{self.machine()[0]['uuid']}/power_limit",
+                                   {"power_limit_w": 300})[0], 200)
+        self.lowgear("simgpu", "reset", "--gpu", "0")
+        gpu = lambda: self.http("GET", "/v1/gpus")[1]["gpus"][0]
+        wait_until(lambda: gpu()["clocks"]["state"] == "foreign", "it is noticed")
+        self.assertIn("power limit is 700 W though 300 W were set", gpu()["problem"])
+        self.kill(agent, signal.SIGTERM)
+
 
 class Restores(AgentTest):
     suspend_after_s = 0.5

@@ -195,10 +195,10 @@ TEST_F(ClockGovernorTest, LeavesTheClocksOfSomebodyElseAlone) {
   const auto governor = make();
   ASSERT_TRUE(governor->follow(1005));
   now_ += 2s;
-  governor->observe(busy_at(1980));
+  governor->observe(busy_at(1980), std::nullopt);
   EXPECT_EQ(governor->status().clock_state, ClockState::leased) << "one reading may be old";
   now_ += 1500ms;
-  governor->observe(busy_at(1980));
+  governor->observe(busy_at(1980), std::nullopt);
   EXPECT_EQ(governor->status().clock_state, ClockState::foreign);
   EXPECT_THAT(governor->status().problem, HasSubstr("another program sets its clocks"));
   EXPECT_FALSE(governor->follow(1500));
@@ -216,14 +216,47 @@ TEST_F(ClockGovernorTest, TakesNothingElseForSomebodyElse) {
   now_ += 2s;
   for (int i = 0; i < 5; ++i) {
     now_ += 1s;
-    governor->observe(busy_at(1500));
-    governor->observe(busy_at(1005, 0x4));  // held down by the power cap
+    governor->observe(busy_at(1500), std::nullopt);
+    governor->observe(busy_at(1005, 0x4), std::nullopt);  // held down by the power cap
     GpuReading idle = busy_at(345);
     idle.gpu_utilisation_percent = 0;
-    governor->observe(idle);
-    governor->observe(GpuReading{});
+    governor->observe(idle, std::nullopt);
+    governor->observe(GpuReading{}, std::nullopt);
   }
   EXPECT_EQ(governor->status().clock_state, ClockState::leased);
+}
+
+TEST_F(ClockGovernorTest, LeavesThePowerLimitOfSomebodyElseAlone) {
+  const auto governor = make();
+  ASSERT_TRUE(governor->follow(1500));
+  now_ += 5s;
+  governor->observe({}, 400);
+  now_ += 5s;
+  governor->observe({}, 400);
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased) << "no limit was set here";
+  governor->set_power_limit_w(300);
+  governor->observe({}, 400);
+  now_ += 500ms;
+  governor->observe({}, 400);  // read before it was set
+  now_ += 5s;
+  governor->observe({}, 300.4);
+  governor->observe({}, std::nullopt);
+  now_ += 5s;
+  governor->observe({}, 400);
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased) << "not after one look";
+  now_ += 1s;
+  governor->observe({}, 400);
+  EXPECT_EQ(governor->status().clock_state, ClockState::foreign);
+  EXPECT_THAT(governor->status().problem, HasSubstr("its power limit is 400 W though 300 W were set"));
+  EXPECT_THROW(governor->set_power_limit_w(300), GpuBusy);
+  governor->restore();
+  EXPECT_EQ(gpu_.settings(), FakeSettings{});
+  ASSERT_TRUE(governor->follow(1005));
+  now_ += 5s;
+  governor->observe({}, 400);
+  now_ += 5s;
+  governor->observe({}, 400);
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased) << "the next lease sets none";
 }
 
 TEST_F(ClockGovernorTest, ADryRunOnlyTalks) {
