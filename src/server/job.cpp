@@ -86,6 +86,9 @@ void Job::observe(std::string reason, double now_s) {
   decide("observe", reason, now_s);
   plan_failed_ = false;
   change_state(JobState::observing, std::move(reason));
+  // Nobody watches what a plan costs from now on.
+  if (versions_.empty() || versions_.back()->purpose == PlanPurpose::baseline) return;
+  issue_uniform(PlanPurpose::train, ranks_.common_clocks().front(), "full clocks: " + reason_, now_s);
 }
 
 void Job::report(const RankReports& reports, double now_s) {
@@ -115,6 +118,7 @@ void Job::report(const RankReports& reports, double now_s) {
     changes_.iterations.push_back(history_.back());
     changes_.summary_changed = true;
   }
+  watch_profile(now_s);
 }
 
 /// What an iteration adds to what is known, with no decision about it.
@@ -161,7 +165,8 @@ void Job::finish_rank(int rank, double now_s) {
   if (!ranks_.finish(rank)) return;
   store_rank(*ranks_.find(rank));
   log_.finish(rank);
-  if (ranks_.all_finished()) finish("all ranks have ended", now_s);
+  if (ranks_.all_finished()) return finish("all ranks have ended", now_s);
+  leave_measured_clock(now_s);
 }
 
 void Job::finish(std::string_view why, double now_s) {

@@ -206,6 +206,12 @@ class Job {
   void begin_profile(double now_s);
   void issue_uniform(PlanPurpose purpose, int clock_mhz, std::string reason, double now_s);
   void profile_next_clock(double now_s);
+  void measure_clock(int clock_mhz, std::string reason, double now_s);
+  void leave_measured_clock(double now_s);
+  void watch_profile(double now_s);
+  void go_on_without(const std::vector<int>& missing, double now_s);
+  [[nodiscard]] std::vector<int> unmeasured_ranks() const;
+  [[nodiscard]] bool stages_are_measured(int pp_rank, int clock_mhz) const;
   void use_profile(const std::shared_ptr<const MeasuredProfile>& profile);
   void observe(std::string reason, double now_s);
   void issue(PlanVersion version, double now_s);

@@ -14,8 +14,20 @@ namespace {
 
 /// After which a plan is made with what is known: where training itself is uneven, no measurement makes it certain.
 constexpr int kMaxProfileRounds = 6;
+/// Iterations, as a multiple of those asked for, after which a rank should have posted: a client measures up to 20
+/// times as many where they are too short for its GPU's energy counter.
+constexpr int kMeasuringPatience = 25;
+/// And the time that it has in any case, to measure and to post.
+constexpr double kMeasuringPatienceS = 10;
+/// Plans that a clock is tried out by, before the job goes on without the ranks that have not measured it.
+constexpr int kMaxAttempts = 2;
 constexpr int kBaselineIterations = 5;
 constexpr int kBaselineSettle = 1;
+
+std::string text_of(const std::vector<int>& ranks) {
+  if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
+  return fmt::format("rank {} and {} {}", ranks.front(), ranks.size() - 1, ranks.size() == 2 ? "other" : "others");
+}
 
 }  // namespace
 
@@ -72,12 +84,16 @@ void Job::profile_next_clock(double now_s) {
     return ask(PlanningTask::Kind::judge_profile, "the clocks that were wanted have been measured", false);
   }
   const std::size_t behind = sweep_.waiting_clocks_mhz().size() - 1;
-  issue_uniform(PlanPurpose::profile, *clock,
+  measure_clock(*clock,
                 behind == 0 ? fmt::format("measures units at {} MHz", *clock)
                             : fmt::format("measures units at {} MHz, {} more behind it", *clock, behind),
                 now_s);
-  sweep_.begin(plan_version());
-  if (baseline_version_ == 0 && *clock == ranks_.common_clocks().front()) baseline_version_ = plan_version();
+}
+
+void Job::measure_clock(int clock_mhz, std::string reason, double now_s) {
+  issue_uniform(PlanPurpose::profile, clock_mhz, std::move(reason), now_s);
+  sweep_.begin(plan_version(), now_s);
+  if (baseline_version_ == 0 && clock_mhz == ranks_.common_clocks().front()) baseline_version_ = plan_version();
 }
 
 void Job::issue_uniform(PlanPurpose purpose, int clock_mhz, std::string reason, double now_s) {
@@ -109,11 +125,73 @@ void Job::add_cells(RankCells cells, double now_s) {
   const int number = cells.plan_version;
   if (!sweep_.add(std::move(cells))) return;
   changes_.store.cells.push_back({id_, rank, number, document.dump()});
-  if (state_ != JobState::profiling || !sweep_.clock_mhz() || number != sweep_.plan_version()) return;
-  if (sweep_.posted() < ranks_.followers()) return;
+  if (number == sweep_.plan_version()) leave_measured_clock(now_s);
+}
+
+/// Takes the next clock up once no rank is waited for.
+void Job::leave_measured_clock(double now_s) {
+  if (state_ != JobState::profiling || !sweep_.clock_mhz()) return;
+  // The first spares a look at all ranks for each of them.
+  if (sweep_.waited() < ranks_.followers() || !unmeasured_ranks().empty()) return;
   sweep_.advance();
   store_state_ = true;  // a server that is started again has to know that nobody posts for this clock any more
   profile_next_clock(now_s);
+}
+
+/// Ranks that are waited for.
+std::vector<int> Job::unmeasured_ranks() const {
+  std::vector<int> unmeasured;
+  for (int number = 0; number < ranks_.size(); ++number) {
+    const RegisteredRank* rank = ranks_.find(number);
+    if (rank == nullptr || !rank->spec.follows_plans || rank->finished || !sweep_.waits_for(number)) continue;
+    unmeasured.push_back(number);
+  }
+  return unmeasured;
+}
+
+bool Job::stages_are_measured(int pp_rank, int clock_mhz) const {
+  return std::ranges::any_of(sweep_.cells(), [&](const RankCells& posted) {
+    if (ranks_.find(posted.rank)->spec.pp_rank != pp_rank) return false;
+    return std::ranges::any_of(posted.cells, [&](const ProfileCell& cell) { return cell.clock_mhz == clock_mhz; });
+  });
+}
+
+/// A rank may never post: its agent has gone, or something of it fails. The job must not stay at a clock for that.
+void Job::watch_profile(double now_s) {
+  if (state_ != JobState::profiling || !sweep_.clock_mhz()) return;
+  const PlanVersion* plan = version(sweep_.plan_version());
+  if (plan == nullptr || now_s - sweep_.begun_s() < kMeasuringPatienceS) return;
+  const std::int64_t iterations = log_.latest() - plan->from_iteration;
+  if (iterations < plan->settle_iterations + kMeasuringPatience * plan->iterations) return;
+  const int clock_mhz = *sweep_.clock_mhz();
+  const std::vector<int> missing = unmeasured_ranks();
+  if (!missing.empty() && sweep_.attempts() < kMaxAttempts) {
+    return measure_clock(clock_mhz,
+                         fmt::format("measures units at {} MHz once more: nothing has come from {} in {} iterations",
+                                     clock_mhz, text_of(missing), iterations),
+                         now_s);
+  }
+  go_on_without(missing, now_s);
+}
+
+void Job::go_on_without(const std::vector<int>& missing, double now_s) {
+  const int clock_mhz = *sweep_.clock_mhz();
+  for (const int rank : missing) {
+    if (stages_are_measured(ranks_.find(rank)->spec.pp_rank, clock_mhz)) continue;
+    return observe(
+        fmt::format("rank {} measures nothing at {} MHz, nor does another rank of its stages: look at the log "
+                    "of its agent, and start the job again",
+                    rank, clock_mhz),
+        now_s);
+  }
+  for (const int rank : missing) sweep_.do_without(rank);
+  if (!missing.empty()) {
+    decide("profile",
+           fmt::format("nothing comes from {} at {} MHz: the profile is made from other ranks of the same stages",
+                       text_of(missing), clock_mhz),
+           now_s);
+  }
+  leave_measured_clock(now_s);
 }
 
 void Job::require_own_stages(const RankCells& cells) const {

@@ -207,7 +207,7 @@ std::unique_ptr<Job> Job::restore(const StoredJob& stored, const StoreContents& 
   for (std::size_t i = 0; i < waiting.size(); ++i) clocks.push_back(waiting.at(i).integer_in(1, kMaxNumber));
   job->sweep_.want(clocks);
   job->restore_progress(rows);
-  job->sweep_.begin(view.at("sweep_version").integer_in(0, kMaxNumber));
+  job->sweep_.begin(view.at("sweep_version").integer_in(0, kMaxNumber), now_s);
   const int training = view.at("training_version").integer_in(0, kMaxNumber);
   for (const auto& version : job->versions_) {
     if (version->version == training) job->training_version_ = version;

@@ -13,8 +13,10 @@ std::optional<int> ProfileSweep::clock_mhz() const {
   return waiting_mhz_.empty() ? std::nullopt : std::optional(waiting_mhz_.front());
 }
 
-void ProfileSweep::begin(int plan_version) {
+void ProfileSweep::begin(int plan_version, double now_s) {
   plan_version_ = plan_version;
+  begun_s_ = now_s;
+  ++attempts_;
   posted_.clear();
   for (const auto& [version, rank] : seen_) {
     if (version == plan_version) posted_.insert(rank);
@@ -24,6 +26,7 @@ void ProfileSweep::begin(int plan_version) {
 bool ProfileSweep::add(RankCells cells) {
   if (!seen_.insert({cells.plan_version, cells.rank}).second) return false;
   if (cells.plan_version == plan_version_) posted_.insert(cells.rank);
+  absent_.erase(cells.rank);
   cells_.push_back(std::move(cells));
   return true;
 }
@@ -31,6 +34,7 @@ bool ProfileSweep::add(RankCells cells) {
 void ProfileSweep::advance() {
   if (!waiting_mhz_.empty()) waiting_mhz_.erase(waiting_mhz_.begin());
   posted_.clear();
+  attempts_ = 0;
 }
 
 std::size_t ProfileSweep::measured_clocks() const {

@@ -16,15 +16,22 @@ class ProfileSweep {
   void want(const std::vector<int>& clocks_mhz);
   /// The clock to be measured now; empty when all have been.
   [[nodiscard]] std::optional<int> clock_mhz() const;
-  /// It is being measured under this version of the plan.
-  void begin(int plan_version);
+  /// It is being measured under this version of the plan, which was issued at `now_s`.
+  void begin(int plan_version, double now_s);
+  [[nodiscard]] double begun_s() const { return begun_s_; }
+  /// How often the clock at hand has been begun.
+  [[nodiscard]] int attempts() const { return attempts_; }
   [[nodiscard]] int rounds() const { return rounds_; }
   [[nodiscard]] int plan_version() const { return plan_version_; }
 
   /// What a rank has measured. What it had posted for the same version before stays. Returns whether it is new.
   bool add(RankCells cells);
-  /// Ranks that have posted for the clock at hand.
-  [[nodiscard]] std::size_t posted() const { return posted_.size(); }
+  /// Neither has the rank posted for the clock at hand, nor is it done without.
+  [[nodiscard]] bool waits_for(int rank) const { return !posted_.contains(rank) && !absent_.contains(rank); }
+  /// How many ranks need not be waited for.
+  [[nodiscard]] std::size_t waited() const { return posted_.size() + absent_.size(); }
+  /// The rank is not waited for at this and later clocks, until it posts again.
+  void do_without(int rank) { absent_.insert(rank); }
   /// The clock at hand is done.
   void advance();
 
@@ -36,8 +43,11 @@ class ProfileSweep {
  private:
   std::vector<int> waiting_mhz_;  ///< the first is at hand
   int plan_version_ = 0;
+  double begun_s_ = 0;
+  int attempts_ = 0;
   int rounds_ = 0;
   std::set<int> posted_;
+  std::set<int> absent_;
   std::set<std::pair<int, int>> seen_;  ///< (version, rank)
   std::vector<RankCells> cells_;
 };

@@ -78,16 +78,18 @@ TEST(ProfileSweep, TakesOneClockAfterTheOther) {
   ProfileSweep sweep;
   sweep.want({1410, 900});
   EXPECT_EQ(sweep.clock_mhz(), 1410);
-  sweep.begin(1);
+  sweep.begin(1, 10);
+  EXPECT_TRUE(sweep.waits_for(0));
   EXPECT_TRUE(sweep.add(cells(0, 1, 1, 1)));
   EXPECT_FALSE(sweep.add(cells(0, 1, 2, 2)));  // the same again
-  EXPECT_EQ(sweep.posted(), 1U);
+  EXPECT_FALSE(sweep.waits_for(0));
+  EXPECT_EQ(sweep.waited(), 1U);
   EXPECT_EQ(sweep.cells().size(), 1U);
   sweep.advance();
   EXPECT_EQ(sweep.clock_mhz(), 900);
-  sweep.begin(2);
+  sweep.begin(2, 20);
   EXPECT_TRUE(sweep.add(cells(1, 1, 1, 1)));  // late for the first clock: it counts there
-  EXPECT_EQ(sweep.posted(), 0U);
+  EXPECT_EQ(sweep.waited(), 0U);
   sweep.advance();
   EXPECT_FALSE(sweep.clock_mhz());
   EXPECT_EQ(sweep.rounds(), 1);
@@ -101,9 +103,33 @@ TEST(ProfileSweep, KnowsWhoHasPostedWhenItIsBegunAgain) {
   ProfileSweep sweep;
   sweep.want({1410});
   (void)sweep.add(cells(0, 4, 1, 1));
-  sweep.begin(4);
-  EXPECT_EQ(sweep.posted(), 1U);
+  sweep.begin(4, 10);
+  EXPECT_EQ(sweep.waited(), 1U);
   EXPECT_EQ(sweep.measured_clocks(), 1U);
+}
+
+TEST(ProfileSweep, CountsTheAttemptsAtAClock) {
+  ProfileSweep sweep;
+  sweep.want({1410, 900});
+  sweep.begin(1, 10);
+  sweep.begin(2, 30);
+  EXPECT_EQ(sweep.attempts(), 2);
+  EXPECT_EQ(sweep.begun_s(), 30);
+  sweep.advance();
+  sweep.begin(3, 40);
+  EXPECT_EQ(sweep.attempts(), 1);
+}
+
+TEST(ProfileSweep, DoesWithoutARankUntilItPostsAgain) {
+  ProfileSweep sweep;
+  sweep.want({1410, 900});
+  sweep.begin(1, 10);
+  sweep.do_without(0);
+  sweep.advance();
+  sweep.begin(2, 20);
+  EXPECT_FALSE(sweep.waits_for(0));
+  (void)sweep.add(cells(0, 1, 1, 1));
+  EXPECT_TRUE(sweep.waits_for(0));
 }
 
 }  // namespace

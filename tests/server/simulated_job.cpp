@@ -47,6 +47,7 @@ SimulatedJob::SimulatedJob(JobSpec spec)
       followed_(factors_.size()),
       pending_(factors_.size()) {
   deaf.assign(factors_.size(), false);
+  measures_nothing.assign(factors_.size(), false);
 }
 
 RankSpec SimulatedJob::rank_spec(int rank) const {
@@ -218,6 +219,7 @@ void SimulatedJob::train_once() {
 void SimulatedJob::post_cells(int rank) {
   Followed& followed = followed_[static_cast<std::size_t>(rank)];
   if (followed.iterations_left == 0 || --followed.iterations_left > 0) return;
+  if (measures_nothing[static_cast<std::size_t>(rank)]) return;
   RankCells cells{.rank = rank, .plan_version = followed.version, .cells = {}, .blocking = {}};
   const int stage = rank / spec_.parallel.dp;
   const int clock = followed.plan.ranks.at(0).at(0).clock_mhz;

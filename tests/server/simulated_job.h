@@ -57,6 +57,8 @@ class SimulatedJob {
 
   /// Ranks that do not ask for plans for the time being.
   std::vector<bool> deaf;
+  /// Ranks that post no cells.
+  std::vector<bool> measures_nothing;
   /// Plans that are asked for wait until this is false again, and `settle` is called.
   bool plans_wait = false;
 
