@@ -20,6 +20,7 @@ constexpr std::uint64_t kThrottleBits = 0x04 | 0x08 | 0x20 | 0x40 | 0x80;
 constexpr double kUnstableVariation = 0.1;
 constexpr double kLargeEnergyError = 0.05;
 constexpr long long kFewUnits = 10;
+constexpr double kLargestBlockingError = 0.2;
 
 /// Mean and spread of many values, one at a time (Welford, Technometrics 4, 1962).
 class RunningMean {
@@ -187,12 +188,21 @@ class ProfileBuilder {
     for (auto& [stage, blocking] : blocking_) {
       blocking.sum.power_w /= blocking.ranks;
       blocking.sum.error_w /= blocking.ranks;
+      blocking.sum.most_computing_w = most_computing_w(stage);
       profile.blocking.push_back(blocking.sum);
     }
     return profile;
   }
 
  private:
+  [[nodiscard]] std::optional<double> most_computing_w(int stage) const {
+    std::optional<double> most_w;
+    for (const auto& [key, cell] : cells_) {
+      if (key.stage == stage && cell.is_identified) most_w = std::max(most_w.value_or(0), cell.power_w);
+    }
+    return most_w;
+  }
+
   std::map<CellKey, RecordedCell> cells_;
   std::map<CellKey, ThrottleCount> throttle_;
   std::map<int, StageBlocking> blocking_;
@@ -224,6 +234,11 @@ void warn_of(const RecordedCell& cell, std::vector<std::string>& warnings) {
     warnings.push_back(fmt::format("{}: energy is only known to {:.0f} %; record more iterations", what,
                                    100 * cell.energy_error_j / cell.energy_j));
   }
+}
+
+void warn_of(const RecordedBlocking& blocking, std::vector<std::string>& warnings) {
+  const std::string doubt = blocking.doubt();
+  if (blocking.is_identified && !doubt.empty()) warnings.push_back(fmt::format("stage {}: {}", blocking.stage, doubt));
 }
 
 /// By rank, each rank's parts in their order.
@@ -264,6 +279,16 @@ void drop_unlabelled(RankProfile& rank, const std::string& source, std::vector<s
 
 }  // namespace
 
+std::string RecordedBlocking::doubt() const {
+  if (!is_identified) return "the power of waiting cannot be told from that of computing";
+  const std::string power = fmt::format("waiting came out to draw {:.0f} +-{:.0f} W", power_w, error_w);
+  if (error_w > kLargestBlockingError * power_w) return power + ", which is too uncertain to plan with";
+  if (most_computing_w && power_w > *most_computing_w) {
+    return fmt::format("{}, but computing draws {:.0f} W at most", power, *most_computing_w);
+  }
+  return "";
+}
+
 StageProfile RecordedProfile::profile() const {
   int stages = 0;
   for (const RecordedCell& cell : cells) stages = std::max(stages, cell.key.stage + 1);
@@ -290,6 +315,7 @@ RecordedProfile profile_recordings(std::span<const Recording> recordings, const 
   RecordedProfile profile = builder.finish();
   profile.simulated = recordings.front().simulated;
   for (const RecordedCell& cell : profile.cells) warn_of(cell, warnings);
+  for (const RecordedBlocking& blocking : profile.blocking) warn_of(blocking, warnings);
   profile.warnings = std::move(warnings);
   return profile;
 }
@@ -297,9 +323,10 @@ RecordedProfile profile_recordings(std::span<const Recording> recordings, const 
 std::string write_blocking_power(std::span<const RecordedBlocking> blocking) {
   std::string text = "stage,blocking_power\n";
   for (const RecordedBlocking& row : blocking) {
-    if (!row.is_identified) {
-      throw InputError(fmt::format(
-          "stage {}: the power of waiting cannot be told from that of computing; measure it apart", row.stage));
+    if (const std::string doubt = row.doubt(); !doubt.empty()) {
+      throw InputError(
+          fmt::format("stage {}: {}; record more iterations, or measure it apart and leave --blocking-power-out out",
+                      row.stage, doubt));
     }
     fmt::format_to(std::back_inserter(text), "{},{}\n", row.stage, row.power_w);
   }

@@ -38,6 +38,11 @@ struct RecordedBlocking {
   double power_w = 0;  ///< mean over ranks
   double error_w = 0;
   bool is_identified = true;
+  std::optional<double> most_computing_w = {};  ///< highest power of the stage's computations, where it is known
+
+  /// Why this is not to be planned with: it cannot be told from that of computing, is known to worse than 20 %, or is
+  /// above what computing draws. Empty when nothing speaks against it.
+  [[nodiscard]] std::string doubt() const;
 };
 
 struct RecordedProfile {
@@ -58,14 +63,14 @@ struct ProfilingOptions {
 /// Puts the recordings of all ranks together, of each rank all its parts: time per cell from its units, energy from
 /// `fit_energy` of each rank. A rank's blocking power counts for the stages that it runs. Units of iterations in which
 /// clocks settled are left out, and with a warning those for which no clock was asked. Warns of throttling, spread, few
-/// units, lost units, large errors and cells that cannot be told apart. Throws InputError when two recordings are of
-/// one rank and part, some are simulated and some not, nothing is left of one, or as `energy_windows` and `fit_energy`
-/// do.
+/// units, lost units, files that were cut off, large errors, powers of waiting that are in doubt and cells that cannot
+/// be told apart. Throws InputError when two recordings are of one rank and part, some are simulated and some not,
+/// nothing is left of one, or as `energy_windows` and `fit_energy` do.
 [[nodiscard]] RecordedProfile profile_recordings(std::span<const Recording> recordings,
                                                  const ProfilingOptions& options);
 
-/// `stage,blocking_power`, as `read_blocking_power` takes it, for stages 0 to the last; stages whose blocking power is
-/// not identified are an InputError.
+/// `stage,blocking_power`, as `read_blocking_power` takes it, for stages 0 to the last. Throws InputError when one is
+/// in doubt.
 [[nodiscard]] std::string write_blocking_power(std::span<const RecordedBlocking> blocking);
 
 }  // namespace lowgear

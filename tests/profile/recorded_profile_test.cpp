@@ -10,6 +10,7 @@
 namespace lowgear {
 namespace {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -156,6 +157,27 @@ TEST(WriteBlockingPower, IsReadBack) {
                 (void)write_blocking_power(std::vector<RecordedBlocking>{{0, 80, 1, false}});
               }),
               HasSubstr("measure it apart"));
+}
+
+TEST(WriteBlockingPower, RefusesAPowerThatCannotBe) {
+  const auto error = [](const RecordedBlocking& blocking) {
+    return error_of([&] { (void)write_blocking_power(std::vector{blocking}); });
+  };
+  EXPECT_THAT(error({0, 14018.26, 6940.71, true, 500}), HasSubstr("waiting came out to draw 14018 +-6941 W"));
+  EXPECT_THAT(error({0, 100, 20.1, true, 500}), HasSubstr("too uncertain"));
+  EXPECT_THAT(error({1, 510, 5, true, 500}), AllOf(HasSubstr("stage 1"), HasSubstr("computing draws 500 W at most")));
+  EXPECT_EQ(error({0, 100, 19.9, true, 500}), "no error");
+}
+
+TEST(ProfileRecordings, WarnsOfAPowerOfWaitingThatCannotBe) {
+  MadeUpProcess process;
+  process.power_w = {{{0, OpKind::forward, 1000}, 300}, {{0, OpKind::backward, 1000}, 350}};
+  process.blocking_w = 700;
+  const RecordedProfile profile = profile_recordings(std::vector{process.record({1000}, 60, 8)}, {});
+  ASSERT_EQ(profile.blocking.size(), 1);
+  EXPECT_NEAR(profile.blocking[0].most_computing_w.value(), 350, 20);
+  EXPECT_THAT(profile.warnings,
+              Contains(AllOf(HasSubstr("stage 0: waiting came out to draw"), HasSubstr("but computing draws"))));
 }
 
 }  // namespace
