@@ -156,9 +156,9 @@ void Job::react(const JobIteration& iteration, double now_s) {
     change_state(JobState::planning, "plans");
     ask(PlanningTask::Kind::plan, "planned from a profile that was known", false);
   }
-  if (state_ != JobState::running) return;
-  watch_ranks(iteration, now_s);
-  watch_slowdown(iteration, now_s);
+  if (state_ == JobState::running) watch_ranks(iteration, now_s);
+  // Not once the ranks have begun to be profiled anew: they would leave those clocks for the guard's.
+  if (state_ == JobState::running) watch_slowdown(iteration, now_s);
 }
 
 void Job::finish_rank(int rank, double now_s) {

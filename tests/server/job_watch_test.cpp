@@ -146,6 +146,14 @@ TEST_F(JobWatch, MeasuresTheProfileAgainWhenAllRanksDrift) {
   EXPECT_GT(training.job().summary()["baseline"]["time_s"].get<double>(), usual_s * 1.2);
 }
 
+TEST_F(JobWatch, MeasuresTheProfileAgainThoughTheGuardActsOnTheSameIteration) {
+  train_until_running();
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.65);
+  ASSERT_TRUE(training.run_until(JobState::profiling, 60));
+  EXPECT_EQ(training.job().summary()["purpose"], "profile");
+  EXPECT_TRUE(training.run_until(JobState::running));
+}
+
 TEST_F(JobWatch, HasARankCountForNothingThatLeapsAhead) {
   train_until_running();
   const int version = training.version_of(0);
