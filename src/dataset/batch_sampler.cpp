@@ -60,20 +60,28 @@ BatchSlice microbatch_slice(std::int64_t global_batch, const MicrobatchPlace& pl
 BatchSampler::BatchSampler(TokenText text, BatchSamplerOptions options)
     : text_(std::move(text)), options_(options), windows_(count_windows(text_, options)) {}
 
-std::int64_t BatchSampler::first_sample(std::int64_t step) const {
-  if (step < 0 || step > std::numeric_limits<std::int64_t>::max() / options_.global_batch - 1) {
-    throw InputError(fmt::format("there is no training step {}", step));
+void BatchSampler::go_on_from(const SamplePosition& position) {
+  if (position.step < 0 || position.samples < 0) {
+    throw InputError(fmt::format("no training goes on from step {} and sample {}", position.step, position.samples));
   }
-  return step * options_.global_batch;
+  position_ = position;
 }
 
-std::int64_t BatchSampler::epochs_done(std::int64_t step) const { return first_sample(step) / windows_; }
+std::int64_t BatchSampler::samples_done(std::int64_t step) const {
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max() - position_.samples;
+  if (step < position_.step || step - position_.step > most / options_.global_batch - 1) {
+    throw InputError(fmt::format("there is no training step {}", step));
+  }
+  return position_.samples + (step - position_.step) * options_.global_batch;
+}
+
+std::int64_t BatchSampler::epochs_done(std::int64_t step) const { return samples_done(step) / windows_; }
 
 std::int64_t BatchSampler::window(std::int64_t step, std::int64_t index) const {
   if (index < 0 || index >= options_.global_batch) {
     throw Error(fmt::format("sample {} of a global batch of {}", index, options_.global_batch));
   }
-  const std::int64_t sample = first_sample(step) + index;
+  const std::int64_t sample = samples_done(step) + index;
   const std::int64_t epoch = sample / windows_;
   const Permutation order(windows_, options_.seed ^ random_bits(static_cast<std::uint64_t>(epoch)));
   return order(sample % windows_);

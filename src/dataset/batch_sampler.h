@@ -32,24 +32,39 @@ struct BatchSamplerOptions {
   std::uint64_t seed = 0;
 };
 
+/// How far a training has come.
+struct SamplePosition {
+  std::int64_t step = 0;     ///< steps done
+  std::int64_t samples = 0;  ///< taken by them, over all data-parallel ranks
+};
+
 /// Which samples a training step takes. The text, of one file or several, is cut into windows of `sequence_length`,
 /// each with the first token of the next one as the last target; an epoch takes every window once, in a random order of
 /// its own. What is left over at the end (less than a window) is not used.
 ///
-/// Sample number `step * global_batch + index` is a pure function of text, options and number. So the step is all the
-/// state there is: training that is resumed, or cut differently over ranks and micro-batches, sees the same batches.
+/// Every sample is a pure function of text, sequence length, seed and its number; a step takes the next `global_batch`
+/// numbers. So the number of samples taken is all the state there is: training that is resumed, or cut differently over
+/// ranks and micro-batches, sees the same batches, and with another global batch it goes on behind the same sample.
 class BatchSampler {
  public:
   /// What `text` views must stay valid. Throws InputError when there are too few tokens for one window and its last
   /// target, or an option is below 1 or absurd.
   BatchSampler(TokenText text, BatchSamplerOptions options);
 
+  /// Takes the samples of later steps from there on; without it, from step and sample 0. Throws InputError when a part
+  /// of the position is negative.
+  void go_on_from(const SamplePosition& position);
+
+  [[nodiscard]] const TokenText& text() const { return text_; }
   [[nodiscard]] const BatchSamplerOptions& options() const { return options_; }
   /// Windows of an epoch.
   [[nodiscard]] std::int64_t window_count() const { return windows_; }
   /// Tokens of a sample: `sequence_length` + 1, inputs and targets overlapping.
   [[nodiscard]] std::int64_t sample_tokens() const { return options_.sequence_length + 1; }
-  /// Epochs that have been seen whole when `step` steps are done.
+  /// Samples that have been taken when `step` steps are done. Throws InputError for a step before the position gone on
+  /// from, and for one whose samples are beyond counting.
+  [[nodiscard]] std::int64_t samples_done(std::int64_t step) const;
+  /// Epochs that have been seen whole when `step` steps are done; errors as `samples_done`.
   [[nodiscard]] std::int64_t epochs_done(std::int64_t step) const;
 
   /// The window of the sample `index` of a step, in [0, window_count()). It starts at token window x sequence_length.
@@ -59,10 +74,9 @@ class BatchSampler {
   void read(std::int64_t step, const BatchSlice& slice, std::span<std::int64_t> out) const;
 
  private:
-  [[nodiscard]] std::int64_t first_sample(std::int64_t step) const;
-
   TokenText text_;
   BatchSamplerOptions options_;
+  SamplePosition position_;
   std::int64_t windows_;
 };
 

@@ -120,6 +120,11 @@ void TokenView::check_vocabulary(std::int64_t first, std::span<const std::int64_
 }
 
 void TokenView::read(std::int64_t first, std::span<std::int64_t> out) const {
+  read_unchecked(first, out);
+  check_vocabulary(first, out);
+}
+
+void TokenView::read_unchecked(std::int64_t first, std::span<std::int64_t> out) const {
   const auto count = static_cast<std::int64_t>(out.size());
   if (first < 0 || count > count_ || first > count_ - count) {
     throw Error(
@@ -131,7 +136,6 @@ void TokenView::read(std::int64_t first, std::span<std::int64_t> out) const {
   } else {
     copy_tokens<std::uint32_t>(tokens_, begin, out);
   }
-  check_vocabulary(first, out);
 }
 
 std::int64_t TokenView::operator[](std::int64_t index) const {

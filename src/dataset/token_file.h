@@ -56,6 +56,8 @@ class TokenView {
   /// Copies the tokens from the `first`-th on; `out` may be empty. Throws InputError naming the position of a token
   /// that is not in the vocabulary, and Error when not all of them are in the file.
   void read(std::int64_t first, std::span<std::int64_t> out) const;
+  /// The same, whatever the vocabulary.
+  void read_unchecked(std::int64_t first, std::span<std::int64_t> out) const;
   /// One token; errors as `read`.
   [[nodiscard]] std::int64_t operator[](std::int64_t index) const;
 

@@ -28,17 +28,34 @@ std::string TokenText::source() const {
   return fmt::format("{} and {} more", parts_.front().source(), parts_.size() - 1);
 }
 
+std::size_t TokenText::part_of(std::int64_t index) const {
+  return static_cast<std::size_t>(std::ranges::upper_bound(ends_, index) - ends_.begin());
+}
+
+std::uint32_t TokenText::fingerprint() const {
+  constexpr std::int64_t kTokens = 1024;
+  const std::int64_t count = std::min(token_count(), kTokens);
+  std::uint32_t hash = 2'166'136'261U;  // FNV-1a
+  for (std::int64_t i = 0; i < count; ++i) {
+    const std::int64_t index = token_count() / count * i;
+    const std::size_t part = part_of(index);
+    std::int64_t token = 0;
+    parts_[part].read_unchecked(index - begin_of(part), {&token, 1});
+    for (const unsigned shift : {0U, 8U, 16U, 24U})
+      hash = (hash ^ static_cast<std::uint8_t>(token >> shift)) * 16'777'619U;
+  }
+  return hash;
+}
+
 void TokenText::read(std::int64_t first, std::span<std::int64_t> out) const {
   const auto count = static_cast<std::int64_t>(out.size());
   if (first < 0 || count > token_count() || first > token_count() - count) {
     throw Error(fmt::format("{}: {} tokens from {} on were asked for; it has {}", printable(source()), count, first,
                             token_count()));
   }
-  auto part = static_cast<std::size_t>(std::ranges::upper_bound(ends_, first) - ends_.begin());
-  for (; !out.empty(); ++part) {
-    const std::int64_t begin = ends_[part] - parts_[part].token_count();
+  for (std::size_t part = part_of(first); !out.empty(); ++part) {
     const auto here = std::min(out.size(), static_cast<std::size_t>(ends_[part] - first));
-    parts_[part].read(first - begin, out.first(here));
+    parts_[part].read(first - begin_of(part), out.first(here));
     first += static_cast<std::int64_t>(here);
     out = out.subspan(here);
   }

@@ -28,11 +28,19 @@ class TokenText {
   /// What messages call it: the file, or the first and how many others.
   [[nodiscard]] std::string source() const;
 
+  /// Tells one text from another: a hash of 1024 tokens that are spread evenly over it, or of all where there are
+  /// fewer, whatever the vocabulary and however the text is cut into files.
+  [[nodiscard]] std::uint32_t fingerprint() const;
+
   /// Copies the tokens from the `first`-th on, over as many parts as they lie in. Throws as TokenView::read does,
   /// naming the part and the position in it.
   void read(std::int64_t first, std::span<std::int64_t> out) const;
 
  private:
+  /// Of the part that has the token `index`, which is one of the text's.
+  [[nodiscard]] std::size_t part_of(std::int64_t index) const;
+  [[nodiscard]] std::int64_t begin_of(std::size_t part) const { return ends_[part] - parts_[part].token_count(); }
+
   std::vector<TokenView> parts_;
   std::vector<std::int64_t> ends_;  ///< of each part, in tokens from the beginning of the text
 };

@@ -81,6 +81,26 @@ std::vector<CheckpointManifest::File> read_files(const JsonView& list) {
   return files;
 }
 
+CheckpointData read_data(const JsonView& map) {
+  // Far beyond any training, and far from overflow when further samples are counted.
+  constexpr std::int64_t kMaxSamples = std::int64_t{1} << 62;
+  constexpr std::int64_t kMaxTokens = std::int64_t{1} << 52;
+  CheckpointData data;
+  data.samples = integer_at(map, "samples", 0, kMaxSamples);
+  data.sequence_length = integer_at(map, "sequence_length", 1, kMaxPositions);
+  data.tokens = integer_at(map, "tokens", 1, kMaxTokens);
+  data.fingerprint =
+      static_cast<std::uint32_t>(integer_at(map, "fingerprint", 0, std::numeric_limits<std::uint32_t>::max()));
+  return data;
+}
+
+Json data_json(const CheckpointData& data) {
+  return {{"samples", data.samples},
+          {"sequence_length", data.sequence_length},
+          {"tokens", data.tokens},
+          {"fingerprint", data.fingerprint}};
+}
+
 /// The step that a folder is named for; empty when it is no checkpoint's name.
 std::optional<std::int64_t> step_of(const std::string& name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
@@ -143,7 +163,7 @@ std::string write_manifest(const CheckpointManifest& manifest) {
   Json files = Json::array();
   for (const auto& file : manifest.files) files.push_back({{"name", file.name}, {"bytes", file.bytes}});
   const ParallelConfig& parallel = manifest.parallel;
-  const Json document = {
+  Json document = {
       {"format", kFormat},
       {"step", manifest.step},
       {"optimizer_steps", manifest.optimizer_steps},
@@ -151,6 +171,7 @@ std::string write_manifest(const CheckpointManifest& manifest) {
       {"parallel", {{"pp", parallel.pp}, {"dp", parallel.dp}, {"tp", parallel.tp}, {"chunks", parallel.chunks}}},
       {"model", Json::parse(to_json(manifest.model))},
       {"files", std::move(files)}};
+  if (manifest.data) document["data"] = data_json(*manifest.data);
   return document.dump(2) + "\n";
 }
 
@@ -168,6 +189,7 @@ CheckpointManifest parse_manifest(std::string_view text, const std::string& sour
                        .dp = int_at(parallel, "dp", 1, kMaxRanks),
                        .tp = int_at(parallel, "tp", 1, kMaxRanks),
                        .chunks = int_at(parallel, "chunks", 1, kMaxRanks)};
+  if (root.has("data")) manifest.data = read_data(root.at("data"));
   manifest.model = parse_model_config(root.at("model").json().dump(), source + ": $.model");
   manifest.files = read_files(root.at("files"));
   return manifest;
@@ -223,6 +245,32 @@ void require_same_training(const CheckpointManifest& manifest, const TrainConfig
   }
   if (manifest.seed != config.seed) {
     fail(path, fmt::format("was begun with seed {}, and the configuration has {}", manifest.seed, config.seed), kFix);
+  }
+}
+
+CheckpointData checkpoint_data(const BatchSampler& sampler, std::int64_t samples) {
+  return {.samples = samples,
+          .sequence_length = sampler.options().sequence_length,
+          .tokens = sampler.text().token_count(),
+          .fingerprint = sampler.text().fingerprint()};
+}
+
+void require_same_data(const CheckpointData& saved, const CheckpointData& here, const fs::path& path) {
+  constexpr std::string_view kFix =
+      "go on with the data that it was trained on, or begin another training with its weights (see docs/training.md)";
+  if (saved.sequence_length != here.sequence_length) {
+    fail(path,
+         fmt::format("was trained on sequences of {} tokens, and the configuration has {}", saved.sequence_length,
+                     here.sequence_length),
+         kFix);
+  }
+  if (saved.tokens != here.tokens) {
+    fail(path,
+         fmt::format("was trained on a text of {} tokens, and the configuration's has {}", saved.tokens, here.tokens),
+         kFix);
+  }
+  if (saved.fingerprint != here.fingerprint) {
+    fail(path, "was trained on another text than the configuration's, of as many tokens", kFix);
   }
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "dataset/batch_sampler.h"
 #include "launcher/train_config.h"
 #include "model/model_config.h"
 
@@ -39,6 +40,16 @@ struct CheckpointPiece {
 /// The file that makes a folder a checkpoint.
 inline constexpr std::string_view kManifestName = "checkpoint.json";
 
+/// How far a training has come in its text, and which text that is.
+struct CheckpointData {
+  std::int64_t samples = 0;          ///< taken so far, by all replicas
+  std::int64_t sequence_length = 0;  ///< tokens of a sample
+  std::int64_t tokens = 0;           ///< of the whole text
+  std::uint32_t fingerprint = 0;     ///< of the text, see TokenText
+
+  friend bool operator==(const CheckpointData&, const CheckpointData&) = default;
+};
+
 /// What a checkpoint is of, and which files make it up: what kManifestName says.
 struct CheckpointManifest {
   struct File {
@@ -51,7 +62,8 @@ struct CheckpointManifest {
   std::int64_t optimizer_steps = 0;
   std::uint64_t seed = 0;
   ModelConfig model;
-  ParallelConfig parallel;  ///< of the ranks that wrote it
+  ParallelConfig parallel;                  ///< of the ranks that wrote it
+  std::optional<CheckpointData> data = {};  ///< empty: every step before took as many samples as the next will
   std::vector<File> files;
 };
 
@@ -72,5 +84,10 @@ struct CheckpointManifest {
 /// first difference.
 void require_same_training(const CheckpointManifest& manifest, const TrainConfig& config,
                            const std::filesystem::path& path);
+/// What the checkpoint of a training says that has taken so many samples.
+[[nodiscard]] CheckpointData checkpoint_data(const BatchSampler& sampler, std::int64_t samples);
+/// Throws InputError when the checkpoint `path`, which `saved` is of, was trained on another text or in other samples
+/// than `here`. How many were taken does not matter.
+void require_same_data(const CheckpointData& saved, const CheckpointData& here, const std::filesystem::path& path);
 
 }  // namespace lowgear

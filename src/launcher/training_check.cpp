@@ -82,12 +82,14 @@ void require_file(const fs::path& file, std::string_view fix) {
   }
 }
 
-void check_checkpoints(const fs::path& folder, const TrainConfig& config) {
+void check_checkpoints(const fs::path& folder, const TrainConfig& config, const BatchSampler& sampler) {
   require_folder(folder, "name another folder for checkpoints");
   const std::vector<std::int64_t> steps = complete_checkpoints(folder);
   if (steps.empty()) return;
   const fs::path newest = folder / checkpoint_folder_name(steps.back());
-  require_same_training(read_manifest(newest), config, newest);
+  const CheckpointManifest manifest = read_manifest(newest);
+  require_same_training(manifest, config, newest);
+  if (manifest.data) require_same_data(*manifest.data, checkpoint_data(sampler, manifest.data->samples), newest);
 }
 
 void check_export(const fs::path& folder) {
@@ -101,7 +103,7 @@ void check_export(const fs::path& folder) {
 void check_training(const TrainConfig& config) {
   const TrainingText text(config);
   if (config.weights) (void)ModelWeights::open(*config.weights, config.model);
-  if (config.checkpoint) check_checkpoints(*config.checkpoint, config);
+  if (config.checkpoint) check_checkpoints(*config.checkpoint, config, text.sampler());
   if (config.export_folder) check_export(*config.export_folder);
   if (config.metrics) require_file(*config.metrics, "name another file for the metrics");
   if (config.recording) require_folder(*config.recording, "name another folder for the recording");

@@ -20,6 +20,7 @@ class TrainingText {
   ~TrainingText() = default;
 
   [[nodiscard]] const BatchSampler& sampler() const { return *sampler_; }
+  [[nodiscard]] BatchSampler& sampler() { return *sampler_; }
 
  private:
   std::optional<TokenFiles> files_;

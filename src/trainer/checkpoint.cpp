@@ -137,6 +137,13 @@ void read_state(const CheckpointReader& reader, const ParameterStore& store, Opt
   }
 }
 
+/// Samples go on behind those that a checkpoint has taken.
+void go_on_behind(const CheckpointManifest& manifest, const fs::path& path, BatchSampler& sampler) {
+  if (!manifest.data) return;
+  require_same_data(*manifest.data, checkpoint_data(sampler, manifest.data->samples), path);
+  sampler.go_on_from({.step = manifest.step, .samples = manifest.data->samples});
+}
+
 /// Steps of the newest checkpoint as rank 0 finds it, so that all agree; -1 when there is none.
 std::int64_t newest_of(const fs::path& folder, Collective& world) {
   const at::Tensor step = at::full({1}, -1, at::kLong);
@@ -176,6 +183,7 @@ void save_checkpoint(const fs::path& folder, std::int64_t step, const TrainConfi
   manifest.seed = config.seed;
   manifest.model = config.model;
   manifest.parallel = config.parallel;
+  manifest.data = checkpoint_data(*state.sampler, state.sampler->samples_done(step));
   Collective& world = *ranks.world;
   together(world, [&] { require_numbers(optimizer); });
   write_together(world, {.target = folder / checkpoint_folder_name(step),
@@ -198,6 +206,7 @@ std::int64_t load_checkpoint(const fs::path& path, const TrainConfig& config, co
   together(*ranks.world, [&] {
     manifest = read_manifest(path);
     require_same_training(manifest, config, path);
+    go_on_behind(manifest, path, *state.sampler);
     read_state(CheckpointReader(path, manifest), *state.store, state.optimizer->state());
   });
   state.optimizer->set_steps(manifest.optimizer_steps);

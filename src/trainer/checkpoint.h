@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "dataset/batch_sampler.h"
 #include "launcher/train_config.h"
 #include "trainer/optimizer.h"
 #include "trainer/parameter_store.h"
@@ -16,6 +17,7 @@ namespace lowgear {
 struct TrainingState {
   ParameterStore* store = nullptr;
   AdamW* optimizer = nullptr;
+  BatchSampler* sampler = nullptr;
 };
 
 /// Saves the training state of all ranks as the folder `step-NNNNNNNN` of `folder`: each rank a safetensors file of the
@@ -26,8 +28,9 @@ void save_checkpoint(const std::filesystem::path& folder, std::int64_t step, con
                      const TrainingState& state, const Communicators& ranks);
 
 /// Takes the training state from the checkpoint `path`, whatever the layout of the ranks that wrote it. Returns the
-/// number of steps done. A meeting of all ranks; all throw InputError naming the file when it is of another model or
-/// seed, damaged or incomplete.
+/// number of steps done. The samples go on behind those that it has taken, also where a step takes another number of
+/// them. A meeting of all ranks; all throw InputError naming the file when it is of another model, seed, text or
+/// sequence length, damaged or incomplete.
 std::int64_t load_checkpoint(const std::filesystem::path& path, const TrainConfig& config, const TrainingState& state,
                              const Communicators& ranks);
 

@@ -18,7 +18,7 @@ class TrainingData {
 
   /// The microbatches of a replica in a step, on `device`.
   [[nodiscard]] std::vector<Microbatch> microbatches(std::int64_t step, int replica, at::Device device) const;
-  [[nodiscard]] const BatchSampler& sampler() const { return text_.sampler(); }
+  [[nodiscard]] BatchSampler& sampler() { return text_.sampler(); }
 
  private:
   const TrainConfig* config_;

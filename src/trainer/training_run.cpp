@@ -154,7 +154,7 @@ void TrainingRun::load_state() {
   }
   optimizer_ = std::make_unique<AdamW>(part_->store(), config_.optimizer, ranks_);
   if (!config_.checkpoint) return;
-  checkpoints_.emplace(config_, TrainingState{&part_->store(), optimizer_.get()}, ranks_);
+  checkpoints_.emplace(config_, TrainingState{&part_->store(), optimizer_.get(), &data_.sampler()}, ranks_);
   first_step_ = checkpoints_->resume();
   steps_done_ = first_step_;
 }

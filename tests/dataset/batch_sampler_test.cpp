@@ -113,6 +113,29 @@ TEST_F(BatchSamplerTest, ResumesWhereItWas) {
   EXPECT_EQ(resumed, through);
 }
 
+TEST_F(BatchSamplerTest, GoesOnBehindTheSameSampleWithAnotherBatch) {
+  const BatchSamplerOptions options{.sequence_length = 7, .global_batch = 5, .seed = 2};
+  const std::vector<std::int64_t> through = firsts(sampler(options), 0, 100);
+  std::vector<std::int64_t> resumed = firsts(sampler(options), 0, 40);
+  BatchSampler larger = sampler({.sequence_length = 7, .global_batch = 20, .seed = 2});
+  larger.go_on_from({.step = 40, .samples = 200});
+  EXPECT_EQ(larger.samples_done(40), 200);
+  EXPECT_EQ(larger.samples_done(41), 220);
+  const std::vector<std::int64_t> rest = firsts(larger, 40, 55);
+  resumed.insert(resumed.end(), rest.begin(), rest.end());
+  EXPECT_EQ(resumed, through);
+}
+
+TEST_F(BatchSamplerTest, RefusesPositionsThatAreNotThere) {
+  BatchSampler batches = sampler({.sequence_length = 10, .global_batch = 4, .seed = 1});
+  EXPECT_THAT(error_of([&] { batches.go_on_from({.step = -1}); }), HasSubstr("goes on from step -1"));
+  EXPECT_THAT(error_of([&] { batches.go_on_from({.samples = -1}); }), HasSubstr("and sample -1"));
+  batches.go_on_from({.step = 3, .samples = INT64_MAX - 8});
+  EXPECT_THAT(error_of([&] { (void)batches.window(2, 0); }), HasSubstr("no training step 2"));
+  EXPECT_GE(batches.window(4, 3), 0);
+  EXPECT_THAT(error_of([&] { (void)batches.window(5, 0); }), HasSubstr("no training step 5"));
+}
+
 TEST_F(BatchSamplerTest, SeedsGiveOtherOrders) {
   const auto order = [&](std::uint64_t seed) {
     return firsts(sampler({.sequence_length = 10, .global_batch = 10, .seed = seed}), 0, 10);

@@ -81,6 +81,32 @@ TEST_F(TokenFilesTest, GiveTheSamplesOfOneFileThatHoldsAll) {
   }
 }
 
+TEST_F(TokenFilesTest, HaveTheFingerprintOfOneFileThatHoldsAll) {
+  const TokenFiles pieces = TokenFiles::open(write_in_pieces(), kVocabulary);
+  const TokenFile whole = TokenFile::open(write("whole.bin", TokenType::uint16, numbers(0, 100)), kVocabulary);
+  EXPECT_EQ(pieces.text().fingerprint(), TokenText(whole.tokens()).fingerprint());
+}
+
+TEST_F(TokenFilesTest, HaveAFingerprintOfTheirOwn) {
+  const auto fingerprint = [this](const std::vector<std::int64_t>& first, const std::vector<std::int64_t>& second) {
+    const std::vector<std::filesystem::path> paths = {write("0.bin", TokenType::uint16, first),
+                                                      write("1.bin", TokenType::uint16, second)};
+    return TokenFiles::open(paths, kVocabulary).text().fingerprint();
+  };
+  const std::uint32_t own = fingerprint(numbers(0, 5000), numbers(100, 5000));
+  EXPECT_EQ(fingerprint(numbers(0, 5000), numbers(100, 5000)), own);
+  EXPECT_NE(fingerprint(numbers(100, 5000), numbers(0, 5000)), own) << "another order";
+  EXPECT_NE(fingerprint(numbers(0, 5000), numbers(200, 5000)), own) << "another second file";
+  EXPECT_EQ(fingerprint({}, {}), 2'166'136'261U) << "nothing hashed";
+  EXPECT_EQ(fingerprint({97}, {12'000}), fingerprint({97, 12'000}, {})) << "whatever the vocabulary";
+}
+
+/// What it is must never change, or checkpoints of another version would be of another text.
+TEST_F(TokenFilesTest, HaveAFixedFingerprint) {
+  const TokenFile file = TokenFile::open(write("0.bin", TokenType::uint16, numbers(0, 3000)), kVocabulary);
+  EXPECT_EQ(TokenText(file.tokens()).fingerprint(), 1663832773U);
+}
+
 TEST_F(TokenFilesTest, MayAllLackAHeader) {
   const std::vector<std::filesystem::path> paths = {write_without_header("0.bin", numbers(0, 3)),
                                                     write_without_header("1.bin", numbers(3, 4))};

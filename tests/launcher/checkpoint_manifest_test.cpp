@@ -17,6 +17,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 ModelConfig small_model() {
   ModelConfig model;
@@ -31,12 +32,17 @@ ModelConfig small_model() {
   return model;
 }
 
+CheckpointData small_data() {
+  return {.samples = 800, .sequence_length = 64, .tokens = 1'000'000, .fingerprint = 0xFFFF'FFFF};
+}
+
 CheckpointManifest small_manifest() {
   return {.step = 100,
           .optimizer_steps = 99,
           .seed = 7,
           .model = small_model(),
           .parallel = {.pp = 2, .dp = 1, .tp = 2, .chunks = 1},
+          .data = small_data(),
           .files = {{"rank-00000.safetensors", 3}, {"rank-00001.safetensors", 5}}};
 }
 
@@ -67,7 +73,16 @@ TEST(CheckpointManifest, IsReadAsItWasWritten) {
   EXPECT_EQ(read.model, manifest.model);
   EXPECT_EQ(read.parallel.pp, 2);
   EXPECT_EQ(read.parallel.tp, 2);
+  EXPECT_EQ(read.data, manifest.data);
   EXPECT_EQ(read.files, manifest.files);
+}
+
+TEST(CheckpointManifest, MaySayNothingOfTheData) {
+  CheckpointManifest manifest = small_manifest();
+  manifest.data.reset();
+  const std::string text = write_manifest(manifest);
+  EXPECT_THAT(text, Not(HasSubstr("data")));
+  EXPECT_FALSE(parse_manifest(text, "checkpoint.json").data);
 }
 
 TEST(CheckpointManifest, NamesTheMemberThatIsWrong) {
@@ -78,6 +93,12 @@ TEST(CheckpointManifest, NamesTheMemberThatIsWrong) {
   EXPECT_THAT(error("\"step\": 100", "\"step\": -1"), HasSubstr("checkpoint.json: $.step"));
   EXPECT_THAT(error("\"step\": 100", "\"stop\": 100"), HasSubstr("step"));
   EXPECT_THAT(error("\"tp\": 2", "\"tp\": 0"), HasSubstr("$.parallel.tp"));
+  EXPECT_THAT(error("\"samples\": 800", "\"samples\": -1"), HasSubstr("$.data.samples"));
+  EXPECT_THAT(error("\"samples\": 800", "\"samples\": 9000000000000000000"), HasSubstr("$.data.samples"));
+  EXPECT_THAT(error("\"sequence_length\": 64", "\"sequence_length\": 0"), HasSubstr("$.data.sequence_length"));
+  EXPECT_THAT(error("\"tokens\": 1000000", "\"tokens\": 0"), HasSubstr("$.data.tokens"));
+  EXPECT_THAT(error("\"fingerprint\": 4294967295", "\"fingerprint\": 4294967296"), HasSubstr("$.data.fingerprint"));
+  EXPECT_THAT(error("\"fingerprint\"", "\"footprint\""), HasSubstr("fingerprint"));
   EXPECT_THAT(error("\"bytes\": 5", "\"bytes\": -5"), HasSubstr("$.files[1].bytes"));
   EXPECT_THAT(error("rank-00001.safetensors", "../rank-00001.safetensors"), HasSubstr("$.files[1].name"));
   EXPECT_THAT(error("\"hidden_size\": 32", "\"hidden_size\": 0"), HasSubstr("hidden_size"));
@@ -173,6 +194,29 @@ TEST(SameTraining, HasTheSameModelAndSeed) {
   config.model.rope_theta = 5e5;
   EXPECT_THAT(error_of([&] { require_same_training(small_manifest(), config, "step-00000100"); }),
               HasSubstr("rope_theta is 10000.0 there, and 500000.0 here"));
+}
+
+TEST(SameData, MayHaveGivenAnyNumberOfSamples) {
+  CheckpointData here = small_data();
+  here.samples = 0;
+  EXPECT_NO_THROW(require_same_data(small_data(), here, "step-00000100"));
+}
+
+TEST(SameData, HasTheSameTextAndSequences) {
+  const auto error = [](const CheckpointData& here) {
+    return error_of([&] { require_same_data(small_data(), here, "step-00000100"); });
+  };
+  const std::string fix =
+      "; go on with the data that it was trained on, or begin another training with its weights (see docs/training.md)";
+  CheckpointData here = small_data();
+  here.fingerprint = 1;
+  EXPECT_EQ(error(here),
+            "step-00000100: was trained on another text than the configuration's, of as many tokens" + fix);
+  here.tokens = 3000;
+  EXPECT_EQ(error(here),
+            "step-00000100: was trained on a text of 1000000 tokens, and the configuration's has 3000" + fix);
+  here.sequence_length = 32;
+  EXPECT_EQ(error(here), "step-00000100: was trained on sequences of 64 tokens, and the configuration has 32" + fix);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,7 @@
 #include "core/temporary_folder.h"
 #include "launcher/checkpoint_manifest.h"
 #include "launcher/saved_weights.h"
+#include "launcher/training_text.h"
 
 namespace lowgear {
 namespace {
@@ -45,11 +47,12 @@ class TrainingCheck : public testing::Test {
     write_file_atomically(folder_ / name, "");
     return folder_ / name;
   }
-  void save_checkpoint(std::int64_t step) const {
+  void save_checkpoint(std::int64_t step, const std::optional<CheckpointData>& data = {}) const {
     CheckpointManifest manifest;
     manifest.step = step;
     manifest.seed = config_.seed;
     manifest.model = config_.model;
+    manifest.data = data;
     const fs::path path = *config_.checkpoint / checkpoint_folder_name(step);
     fs::create_directories(path);
     write_file_atomically(path / kManifestName, write_manifest(manifest));
@@ -106,6 +109,14 @@ TEST_F(TrainingCheck, ReadsTheNewestCheckpoint) {
   expect_accepted();
   write_file_atomically(*config_.checkpoint / "step-00000008" / kManifestName, "{");
   EXPECT_THAT(refusal(), HasSubstr("step-00000008"));
+}
+
+TEST_F(TrainingCheck, RefusesACheckpointOfOtherData) {
+  config_.checkpoint = folder_ / "checkpoints";
+  save_checkpoint(4, checkpoint_data(TrainingText(config_).sampler(), 40));
+  expect_accepted();
+  config_.synthetic_tokens = 2000;
+  EXPECT_THAT(refusal(), AllOf(HasSubstr("step-00000004"), HasSubstr("was trained on a text of 1000 tokens")));
 }
 
 TEST_F(TrainingCheck, RefusesFoldersBelowFiles) {

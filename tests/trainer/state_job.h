@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "dataset/batch_sampler.h"
 #include "launcher/rank_layout.h"
 #include "trainer/checkpoint.h"
 #include "trainer/model_part.h"
@@ -40,7 +41,8 @@ class StateRank {
   [[nodiscard]] Communicators& ranks() { return ranks_; }
   [[nodiscard]] ParameterStore& store() { return part_->store(); }
   [[nodiscard]] AdamW& optimizer() { return *optimizer_; }
-  [[nodiscard]] TrainingState state() { return {&part_->store(), optimizer_.get()}; }
+  [[nodiscard]] BatchSampler& sampler() { return sampler_; }
+  [[nodiscard]] TrainingState state() { return {&part_->store(), optimizer_.get(), &sampler_}; }
 
   /// Calls `action` with every parameter, the rank's stretch of it within its part, and the stretch of each moment.
   void for_each_stretch(const std::function<void(const Parameter& parameter, int moment, std::int64_t begin,
@@ -64,6 +66,8 @@ class StateRank {
   Communicators ranks_;
   std::unique_ptr<ModelPart> part_;
   std::unique_ptr<AdamW> optimizer_;
+  std::string text_ = std::string(2000, '\0');
+  BatchSampler sampler_{TokenView(text_, "text", 64, TokenType::uint16), {.sequence_length = 8, .global_batch = 4}};
 };
 
 /// What a moment of a parameter is made to be: random, by the parameter's name and the moment alone.

@@ -11,8 +11,10 @@
 
 #include "client/client.h"
 #include "core/error.h"
+#include "core/error_of.h"
 #include "core/file.h"
 #include "core/temporary_folder.h"
+#include "dataset/synthetic_corpus.h"
 #include "launcher/checkpoint_manifest.h"
 #include "trainer/test_models.h"
 #include "trainer/thread_ranks.h"
@@ -120,6 +122,86 @@ TEST(ResumedTraining, GoesOnInAnotherLayout) {
   const Outcome second = train(config);
   ASSERT_EQ(second.losses.size(), 3);
   for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(second.losses[i], straight.losses[i + 3], 1e-4);
+}
+
+/// A job whose losses tell its samples apart, as its weights stay what they are.
+TrainConfig still_job() {
+  TrainConfig config = small_job({});
+  config.microbatches = 2;
+  config.steps = 10;
+  config.optimizer.learning_rate = 0;
+  return config;
+}
+
+/// The mean of two neighbouring losses, as one step of twice as many samples has it.
+double pair(const std::vector<double>& losses, std::size_t first) { return (losses[first] + losses[first + 1]) / 2; }
+
+TEST(ResumedTraining, GoesOnBehindTheSamplesThatWereTaken) {
+  const std::vector<double> straight = train(still_job()).losses;
+  TrainConfig more_microbatches = still_job();
+  more_microbatches.microbatches = 4;
+  TrainConfig larger_microbatches = still_job();
+  larger_microbatches.microbatch_size = 2;
+  TrainConfig more_replicas = still_job();
+  more_replicas.parallel.dp = 2;
+  for (TrainConfig config : {more_microbatches, larger_microbatches, more_replicas}) {
+    const TemporaryFolder folder;
+    TrainConfig begun = still_job();
+    begun.checkpoint = folder.path();
+    begun.checkpoint_every = 4;
+    train(begun, 3);
+    config.checkpoint = folder.path();
+    // Also the second time, when not all steps before have taken as many samples.
+    const Outcome second = train(config, 4);
+    ASSERT_EQ(second.losses.size(), 1);
+    EXPECT_NEAR(second.losses[0], pair(straight, 4), 1e-5);
+    config.steps = 7;
+    const Outcome third = train(config);
+    ASSERT_EQ(third.losses.size(), 2);
+    EXPECT_NEAR(third.losses[0], pair(straight, 6), 1e-5);
+    EXPECT_NEAR(third.losses[1], pair(straight, 8), 1e-5);
+    EXPECT_GT(std::abs(pair(straight, 4) - pair(straight, 8)), 1e-4) << "the samples' losses must differ";
+  }
+}
+
+TEST(ResumedTraining, GoesOnByItsStepsWhereTheManifestDoesNotSayWhichSamplesWereTaken) {
+  const std::vector<double> straight = train(still_job()).losses;
+  const TemporaryFolder folder;
+  TrainConfig config = still_job();
+  config.checkpoint = folder.path();
+  train(config, 3);
+  const auto path = folder / checkpoint_folder_name(4);
+  CheckpointManifest manifest = read_manifest(path);
+  ASSERT_TRUE(manifest.data);
+  EXPECT_EQ(manifest.data->samples, 8);
+  manifest.data.reset();
+  write_file_atomically(path / kManifestName, write_manifest(manifest));
+  const Outcome second = train(config);
+  EXPECT_EQ(second.losses, std::vector(straight.begin() + 4, straight.end()));
+}
+
+TEST(ResumedTraining, RefusesOtherData) {
+  const TemporaryFolder folder;
+  TrainConfig config = still_job();
+  config.checkpoint = folder.path();
+  train(config, 3);
+  TrainConfig shorter = config;
+  shorter.sequence_length = 8;
+  EXPECT_THAT(error_of([&] { train(shorter); }),
+              AllOf(HasSubstr("step-00000004"), HasSubstr("trained on sequences of 16 tokens")));
+  TrainConfig longer_text = config;
+  longer_text.synthetic_tokens = 30'000;
+  EXPECT_THAT(error_of([&] { train(longer_text); }), HasSubstr("trained on a text of 20000 tokens"));
+  TrainConfig other_text = config;
+  other_text.tokens = {folder / "other.bin"};
+  other_text.synthetic_tokens = 0;
+  write_synthetic_corpus(other_text.tokens[0], 20'000, config.seed + 1);
+  EXPECT_THAT(error_of([&] { train(other_text); }), HasSubstr("trained on another text"));
+  // Made-up text is what `lowgear data synthetic` writes: going on with the file is going on with the text.
+  TrainConfig same_text = other_text;
+  same_text.tokens = {folder / "same.bin"};
+  write_synthetic_corpus(same_text.tokens[0], 20'000, config.seed);
+  EXPECT_EQ(train(same_text).losses.size(), 6);
 }
 
 TEST(ResumedTraining, HasNothingToDoBehindTheLastStep) {
