@@ -31,4 +31,15 @@ std::vector<int> RankLayout::tensor_group_of(int rank) const {
   return ranks;
 }
 
+std::vector<int> RankLayout::tied_group_of(int rank) const {
+  RankPlace place = place_of(rank);
+  if (ends_.first == ends_.last || (place.pp != ends_.first && place.pp != ends_.last)) return {};
+  std::vector<int> ranks;
+  for (const int position : {ends_.first, ends_.last}) {
+    place.pp = position;
+    ranks.push_back(rank_at(place));
+  }
+  return ranks;
+}
+
 }  // namespace lowgear

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "launcher/rank_layout.h"
 #include "launcher/train_config.h"
 #include "schedule/schedule.h"
 
@@ -10,5 +11,8 @@ namespace lowgear {
 /// has other ranks and microbatches than the configuration, and when the model cannot be divided over its stages and
 /// the ranks of each.
 [[nodiscard]] Schedule training_schedule(const TrainConfig& config);
+
+/// The layout of a job's ranks whose pipelines run `schedule`.
+[[nodiscard]] RankLayout training_layout(const ParallelConfig& parallel, const Schedule& schedule);
 
 }  // namespace lowgear

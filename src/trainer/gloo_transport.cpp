@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <numeric>
 #include <span>
@@ -144,8 +143,7 @@ Communicators connect_gloo(const RankLayout& layout, int rank, const Rendezvous&
   ranks.world = std::make_unique<GlooCollective>(world, "job", rank, size);
   ranks.data = maker.collective("data-parallel group", layout.replicas_of(rank));
   ranks.tensor = maker.collective("tensor-parallel group", layout.tensor_group_of(rank));
-  const std::array<int, 2> ends = {pipeline.front(), pipeline.back()};
-  if (pipeline.size() > 1 && (rank == ends[0] || rank == ends[1])) {
+  if (const std::vector<int> ends = layout.tied_group_of(rank); !ends.empty()) {
     ranks.tied = maker.collective("first and last stage", ends);
   }
   return ranks;

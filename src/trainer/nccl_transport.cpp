@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <memory>
 #include <numeric>
@@ -157,8 +156,7 @@ Communicators connect_nccl(const RankLayout& layout, int rank, int device, const
   ranks.world = maker.collective("job", everybody);
   ranks.data = maker.collective("data-parallel group", layout.replicas_of(rank));
   ranks.tensor = maker.collective("tensor-parallel group", layout.tensor_group_of(rank));
-  const std::array<int, 2> ends = {pipeline.front(), pipeline.back()};
-  if (pipeline.size() > 1 && (rank == ends[0] || rank == ends[1])) {
+  if (const std::vector<int> ends = layout.tied_group_of(rank); !ends.empty()) {
     ranks.tied = maker.collective("first and last stage", ends);
   }
   ranks.close = [groups = maker.groups()] {

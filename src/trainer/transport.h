@@ -68,7 +68,7 @@ struct Communicators {
   std::unique_ptr<PointToPoint> pipeline;  ///< ranks of one pipeline, by position
   std::unique_ptr<Collective> data;        ///< replicas of this part of the model
   std::unique_ptr<Collective> tensor;      ///< ranks that share the layers of this part
-  std::unique_ptr<Collective> tied;        ///< first and last position of the pipeline; null where this rank is neither
+  std::unique_ptr<Collective> tied;        ///< first and last stage; null where this rank has neither or both
   std::unique_ptr<Collective> world;       ///< all ranks
   /// Ends the connections in order, once every rank has finished; may be empty. Nothing can be sent after it.
   std::function<void()> close;

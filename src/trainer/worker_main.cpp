@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "launcher/checkpoint_manifest.h"
 #include "launcher/server_job.h"
+#include "launcher/training_schedule.h"
 #include "trainer/backend.h"
 #include "trainer/progress_report.h"
 #include "trainer/rank_program.h"
@@ -111,7 +112,7 @@ int train(const Arguments& arguments) {
     return EXIT_SUCCESS;
   }
   const RankInfo rank = rank_from_environment(environment);
-  const RankLayout layout(config.parallel);
+  const RankLayout layout = training_layout(config.parallel, training_schedule(config));
   if (rank.world_size != layout.world_size()) {
     throw InputError(fmt::format("{}: parallel: pp x dp x tp is {}, and the job has {} ranks", arguments.config,
                                  layout.world_size(), rank.world_size));

@@ -142,6 +142,14 @@ class Layouts(TrainTest):
                 for loss, expected in zip(self.losses(*settings), alone):
                     self.assertAlmostEqual(loss, expected, delta=1e-3)
 
+    def test_a_tied_embedding_is_where_the_schedule_has_the_first_and_the_last_stage(self):
+        rows = [
+            ",".join(f"{stage}{unit}{microbatch}" for unit in "FB" for microbatch in range(4)) for stage in (2, 0, 1)
+        ]
+        (self.folder / "turned.csv").write_text("\n".join(rows) + "\n")
+        tied = ("model.tied_embeddings=true", "parallel.pp=3")
+        self.assertEqual(self.losses(*tied, "schedule=turned.csv"), self.losses(*tied, "schedule=gpipe"))
+
 
 class Output(TrainTest):
     def test_metrics_tell_every_step(self):

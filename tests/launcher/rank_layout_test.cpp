@@ -11,6 +11,7 @@ namespace {
 
 using testing::Each;
 using testing::ElementsAre;
+using testing::IsEmpty;
 
 TEST(RankLayout, PutsNeighboursIntoATensorGroupThenReplicasThenStages) {
   const RankLayout layout({.pp = 2, .dp = 2, .tp = 2, .chunks = 1});
@@ -26,6 +27,24 @@ TEST(RankLayout, OneRankIsAloneInEveryGroup) {
   EXPECT_THAT(layout.pipeline_of(0), ElementsAre(0));
   EXPECT_THAT(layout.replicas_of(0), ElementsAre(0));
   EXPECT_THAT(layout.tensor_group_of(0), ElementsAre(0));
+}
+
+TEST(RankLayout, TiesTheRanksOfTheFirstAndTheLastStage) {
+  const RankLayout usual({.pp = 3, .dp = 2, .tp = 1, .chunks = 1});
+  EXPECT_THAT(usual.tied_group_of(1), ElementsAre(1, 5));
+  EXPECT_THAT(usual.tied_group_of(3), IsEmpty());
+  EXPECT_THAT(usual.tied_group_of(5), ElementsAre(1, 5));
+  const RankLayout turned({.pp = 3, .dp = 2, .tp = 1, .chunks = 1}, {.first = 2, .last = 1});
+  EXPECT_THAT(turned.tied_group_of(1), IsEmpty());
+  EXPECT_THAT(turned.tied_group_of(3), ElementsAre(5, 3));
+  EXPECT_THAT(turned.tied_group_of(5), ElementsAre(5, 3));
+}
+
+TEST(RankLayout, TiesNoRanksWhereOneHasBothStages) {
+  EXPECT_THAT(RankLayout(ParallelConfig{}).tied_group_of(0), IsEmpty());
+  const RankLayout folded({.pp = 2, .dp = 1, .tp = 1, .chunks = 2}, {.first = 0, .last = 0});
+  EXPECT_THAT(folded.tied_group_of(0), IsEmpty());
+  EXPECT_THAT(folded.tied_group_of(1), IsEmpty());
 }
 
 /// How many distinct groups there are when each rank names its own; every rank must be in its group, at the position of

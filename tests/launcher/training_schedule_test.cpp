@@ -15,7 +15,9 @@
 namespace lowgear {
 namespace {
 
+using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 TrainConfig four_layers(int pp, int microbatches) {
   TrainConfig config;
@@ -97,6 +99,20 @@ TEST_F(TrainingScheduleFile, IsReadAndGetsItsMessages) {
   const Schedule schedule = training_schedule(config_with("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", 2, 2));
   EXPECT_EQ(schedule.stages, 2);
   EXPECT_TRUE(has_communication(schedule));
+}
+
+TEST_F(TrainingScheduleFile, SaysWhichRanksHaveTheEndsOfThePipeline) {
+  const TrainConfig config = config_with("2F0,2B0\n0F0,0B0\n1F0,1B0\n", 3, 1);
+  const RankLayout layout = training_layout(config.parallel, training_schedule(config));
+  EXPECT_THAT(layout.tied_group_of(0), ElementsAre(1, 0));
+  EXPECT_THAT(layout.tied_group_of(2), IsEmpty());
+}
+
+TEST(TrainingSchedule, HasTheEndsOfThePipelineOnTheFirstAndTheLastRank) {
+  TrainConfig config = four_layers(2, 4);
+  config.schedule = "interleaved";
+  config.parallel.chunks = 2;
+  EXPECT_THAT(training_layout(config.parallel, training_schedule(config)).tied_group_of(0), ElementsAre(0, 1));
 }
 
 TEST_F(TrainingScheduleFile, ThatIsMissingIsNamed) {
