@@ -25,7 +25,7 @@ struct ParallelConfig {
 
 struct OptimizerConfig {
   double learning_rate = 3e-4;
-  double min_learning_rate = 0;  ///< at the end of the cosine
+  double min_learning_rate = 0;  ///< behind the last step
   std::int64_t warmup_steps = 0;
   double beta1 = 0.9;
   double beta2 = 0.95;
