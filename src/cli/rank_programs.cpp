@@ -115,7 +115,7 @@ void become_program(std::string_view name, std::vector<std::string> words) {
 }
 
 bool is_one_rank_of_many(const Environment& environment) {
-  const RankInfo rank = rank_from_environment(environment);
+  const RankInfo rank = job_rank_from_environment(environment);
   return rank.world_size > 1 && (rank.launcher != "Slurm" || environment("SLURM_STEP_ID"));
 }
 

@@ -20,7 +20,7 @@ namespace lowgear {
 [[noreturn]] void become_program(std::string_view name, std::vector<std::string> words);
 
 /// Whether torchrun, srun or mpirun started this process as one rank of several. A batch script of Slurm has a rank
-/// too, but is in no step.
+/// too, but is in no step. Throws InputError as job_rank_from_environment.
 [[nodiscard]] bool is_one_rank_of_many(const Environment& environment);
 
 /// A file in which ranks find each other, in a folder that nobody else may write to; both go with this.

@@ -104,4 +104,16 @@ RankInfo rank_from_environment(const Environment& environment) {
   return *chosen;
 }
 
+RankInfo job_rank_from_environment(const Environment& environment) {
+  RankInfo info = rank_from_environment(environment);
+  for (const Launcher& launcher : kLaunchers) {
+    if (info.launcher != launcher.name || number(environment, launcher.world_size)) continue;
+    const bool batch_script = launcher.name == std::string_view("Slurm") && !environment("SLURM_STEP_ID");
+    if (batch_script) continue;
+    throw InputError(fmt::format("{0}={1} is set and {2} is not: set both, or unset {0}", launcher.rank, info.rank,
+                                 launcher.world_size));
+  }
+  return info;
+}
+
 }  // namespace lowgear

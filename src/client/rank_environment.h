@@ -29,8 +29,15 @@ struct RankInfo {
 /// them that says a rank counts: torchrun within a Slurm job is the one that started the process. Throws InputError on
 /// a value that is no whole number, or a rank outside the world.
 ///
+/// Where a launcher says a rank and no size, the size is taken to be that of the ranks up to this one, which is as much
+/// as a process that meets no others has to know.
+///
 /// `run` is LOWGEAR_RUN, or else Slurm's job and step, torchrun's run id (its default `none` is no id), or both, with
 /// how often each was started again.
 [[nodiscard]] RankInfo rank_from_environment(const Environment& environment);
+
+/// The same for a program that meets the other ranks: throws InputError also where the launcher that counts says a rank
+/// and no size. A batch script of Slurm, which has a rank and is in no step, may be without.
+[[nodiscard]] RankInfo job_rank_from_environment(const Environment& environment);
 
 }  // namespace lowgear

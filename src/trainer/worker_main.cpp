@@ -111,7 +111,7 @@ int train(const Arguments& arguments) {
     require_device(config.cuda);
     return EXIT_SUCCESS;
   }
-  const RankInfo rank = rank_from_environment(environment);
+  const RankInfo rank = job_rank_from_environment(environment);
   const RankLayout layout = training_layout(config.parallel, training_schedule(config));
   if (rank.world_size != layout.world_size()) {
     throw InputError(fmt::format("{}: parallel: pp x dp x tp is {}, and the job has {} ranks", arguments.config,

@@ -373,6 +373,12 @@ class OtherLaunchers(TrainTest):
         self.assertIn("RANK=2 is not below WORLD_SIZE=2", self.refused(environment={"RANK": "2", "WORLD_SIZE": "2"}))
         self.assertIn("WORLD_SIZE=two", self.refused(environment={"RANK": "0", "WORLD_SIZE": "two"}))
 
+    def test_a_rank_of_no_job_is_refused(self):
+        message = "RANK=1 is set and WORLD_SIZE is not: set both, or unset RANK"
+        meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(unused_port())}
+        for program in (LOWGEAR, "train"), (TRAINER,):
+            self.assertEqual(self.refused(program=program, environment={"RANK": "1", **meeting}), message)
+
     def test_a_job_that_does_not_know_where_to_meet_says_so(self):
         two = {"RANK": "0", "WORLD_SIZE": "2"}
         self.assertIn("set MASTER_ADDR", self.refused(*self.SETTINGS, environment=two))

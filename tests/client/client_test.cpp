@@ -28,6 +28,7 @@
 #include "client/test_agent.h"
 #include "core/csv.h"
 #include "core/error.h"
+#include "core/error_of.h"
 #include "core/eventually.h"
 #include "core/file.h"
 #include "core/monotonic_clock.h"
@@ -463,6 +464,25 @@ TEST(RankEnvironment, RefusesNonsense) {
   EXPECT_THROW((void)rank_from_environment(with({{"RANK", "first"}})), InputError);
   EXPECT_THROW((void)rank_from_environment(with({{"RANK", "-1"}})), InputError);
   EXPECT_THROW((void)rank_from_environment(with({{"RANK", "4"}, {"WORLD_SIZE", "4"}})), InputError);
+}
+
+TEST(RankEnvironment, OfAProcessThatMeetsNoOthersMayLackTheSize) {
+  EXPECT_EQ(rank_from_environment(with({{"RANK", "1"}})).world_size, 2);
+}
+
+TEST(RankEnvironment, OfARankThatMeetsOthersHasTheSize) {
+  const auto error = [](std::map<std::string, std::string> variables) {
+    return error_of([&] { (void)job_rank_from_environment(with(std::move(variables))); });
+  };
+  EXPECT_EQ(error({{"RANK", "1"}}), "RANK=1 is set and WORLD_SIZE is not: set both, or unset RANK");
+  EXPECT_EQ(error({{"RANK", "0"}, {"WORLD_SIZE", ""}}), "RANK=0 is set and WORLD_SIZE is not: set both, or unset RANK");
+  EXPECT_EQ(error({{"RANK", "1"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}}),
+            "RANK=1 is set and WORLD_SIZE is not: set both, or unset RANK");
+  EXPECT_EQ(error({{"SLURM_PROCID", "2"}, {"SLURM_STEP_ID", "0"}}),
+            "SLURM_PROCID=2 is set and SLURM_NTASKS is not: set both, or unset SLURM_PROCID");
+  EXPECT_EQ(job_rank_from_environment(with({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"PMI_RANK", "1"}})).world_size, 2);
+  EXPECT_EQ(job_rank_from_environment(with({{"SLURM_PROCID", "0"}})).world_size, 1) << "a batch script";
+  EXPECT_EQ(job_rank_from_environment(with({})).world_size, 1);
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ std::unique_ptr<GpuObserver> observe_gpu(const SamplingOptions& options, const R
 
 void run_sampler(const SamplingOptions& options) {
   const Environment environment = process_environment();
-  const RankInfo rank = rank_from_environment(environment);
+  const RankInfo rank = job_rank_from_environment(environment);
   if (options.subject == SamplingSubject::operators && rank.world_size > 1) {
     throw InputError(
         "operators are sampled by one process, not by ranks: start it by itself, on each machine its --part");
