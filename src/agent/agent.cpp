@@ -95,7 +95,7 @@ std::vector<std::string> Agent::restore_unattended_gpus(Clock::time_point deadli
   (void)environment_.unattended->restore().wait_until(deadline);
   std::vector<std::string> failures;
   for (const UnattendedGpu& gpu : environment_.unattended->list()) {
-    if (gpu.left_changed) failures.push_back(describe(gpu));
+    if (gpu.left_changed) failures.push_back(gpu.problem);
   }
   return failures;
 }

@@ -18,8 +18,4 @@ std::string_view name(ClockState state) {
   return "unknown";
 }
 
-std::string describe(const UnattendedGpu& gpu) {
-  return gpu.name.empty() ? gpu.problem : gpu.name + ": " + gpu.problem;
-}
-
 }  // namespace lowgear

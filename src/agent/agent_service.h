@@ -81,11 +81,8 @@ struct UnattendedGpu {
   std::string name;           ///< UUID, or as the configuration names it; empty when not known
   bool configured = false;    ///< the configuration names it for control
   bool left_changed = false;  ///< an earlier agent changed it, and it is not as it was yet; the agent goes on trying
-  std::string problem;        ///< what is wrong, and what to do
+  std::string problem;        ///< which GPU, what is wrong, and what to do, in one line
 };
-
-/// `GPU-...: problem` in one line, or the problem alone.
-[[nodiscard]] std::string describe(const UnattendedGpu& gpu);
 
 struct LeaseStatus {
   std::uint64_t id = 0;

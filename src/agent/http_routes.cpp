@@ -168,7 +168,7 @@ RouteAnswer get_health(const RouteCall& call) {
   for (const GpuStatus& gpu : gpus) {
     if (!gpu.healthy) problems.push_back(fmt::format("{}: {}", gpu.identity.uuid, gpu.problem));
   }
-  for (const UnattendedGpu& gpu : call.context.service.unattended_gpus()) problems.push_back(describe(gpu));
+  for (const UnattendedGpu& gpu : call.context.service.unattended_gpus()) problems.push_back(gpu.problem);
   Json body = answer(call.context.service);
   body["status"] = problems.empty() ? "ok" : "degraded";
   body["gpus"] = gpus.size();

@@ -35,7 +35,9 @@ std::vector<std::string> names_to_restore(const AgentConfig& config, const GpuSy
 std::shared_ptr<UnattendedGpus> attend_to_the_rest(const AgentConfig& config, const GpuSystem& system,
                                                    std::shared_ptr<Journal> journal, const AgentMessages& messages) {
   std::vector<UnattendedGpu> gpus = find_unattended_gpus(config, system, *journal);
-  for (const UnattendedGpu& gpu : gpus) messages.warn(describe(gpu));
+  for (const UnattendedGpu& gpu : gpus) {
+    if (!gpu.left_changed) messages.warn(gpu.problem);  // of the others `recover` has told
+  }
   UnattendedGpusOptions options;
   options.open = open_nvml_control;
   options.note = messages.note;

@@ -8,6 +8,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "agent/configured_policy.h"
@@ -17,10 +18,13 @@
 namespace lowgear {
 namespace {
 
-constexpr const char* kNotControlled =
-    "did not answer when the agent started, and is not controlled; once it answers, restart the agent";
+/// `gpu` as it is called where one reads it: `GPU 0000:17:00.0`.
+std::string not_controlled(std::string_view gpu) {
+  return fmt::format(
+      "{} did not answer when the agent started, and is not controlled; once it answers, restart the agent", gpu);
+}
 
-UnattendedGpu not_controlled(std::string name, std::string problem) {
+UnattendedGpu missing_gpu(std::string name, std::string problem) {
   return {.name = std::move(name), .configured = true, .left_changed = false, .problem = std::move(problem)};
 }
 
@@ -41,11 +45,11 @@ std::vector<UnattendedGpu> missing_gpus(const AgentConfig& config, const GpuSyst
     const bool there =
         std::ranges::any_of(system.gpus(), [&](const auto& gpu) { return is_called(gpu->identity(), name); });
     const bool known = std::ranges::find(missing, name, &UnattendedGpu::name) != missing.end();
-    if (!there && !known) missing.push_back(not_controlled(name, kNotControlled));
+    if (!there && !known) missing.push_back(missing_gpu(name, not_controlled("GPU " + name)));
   }
   if (!config.all_gpus) return missing;
   for (const std::string& problem : system.problems()) {
-    missing.push_back(not_controlled("", fmt::format("a GPU {} ({})", kNotControlled, problem)));
+    missing.push_back(missing_gpu("", fmt::format("{} ({})", not_controlled("a GPU"), problem)));
   }
   return missing;
 }
@@ -61,7 +65,7 @@ std::vector<UnattendedGpu> find_unattended_gpus(const AgentConfig& config, const
     UnattendedGpu& gpu = entry_of(state, unattended);
     gpu.name = state.uuid;
     gpu.left_changed = true;
-    gpu.problem = "was left changed, and could not be restored yet; it is tried again";
+    gpu.problem = fmt::format("GPU {}: was left changed, and could not be restored yet; it is tried again", state.uuid);
   }
   return unattended;
 }
@@ -161,7 +165,9 @@ void UnattendedGpus::Loop::attempt() {
     const std::unique_ptr<GpuControlSystem> system = options_.open();
     for (const std::string& uuid : uuids) restore(*system, uuid);
   } catch (const Error& error) {
-    for (const std::string& uuid : uuids) failed(uuid, error.what());
+    for (const std::string& uuid : uuids) {
+      failed(uuid, fmt::format("GPU {}: was left changed, and is not restored: {}", uuid, error.what()));
+    }
   }
 }
 
@@ -182,7 +188,7 @@ void UnattendedGpus::Loop::restored(const std::string& uuid) {
   const auto gpu = std::ranges::find(gpus_, uuid, &UnattendedGpu::name);
   if (gpu->configured) {
     gpu->left_changed = false;
-    gpu->problem = kNotControlled;
+    gpu->problem = not_controlled("GPU " + uuid);
   } else {
     gpus_.erase(gpu);
   }

@@ -49,6 +49,19 @@ ExitCode told(const std::vector<std::string>& failures, Console& console) {
   return failures.empty() ? ExitCode::ok : ExitCode::failed;
 }
 
+/// Whatever the agent says, on one line.
+[[noreturn]] void throw_refusal(const ControlAnswer& answer) {
+  constexpr std::size_t kMaxCharacters = 4000;  // the kill switch names every GPU
+  std::string reason = answer.body;
+  try {
+    const Json body = parse_json(answer.body, "agent");
+    reason = JsonView(body, "agent").at("error").at("message").text();
+  } catch (const InputError&) {
+    // Then all of it is what the agent says.
+  }
+  throw Error(fmt::format("the agent answers {}: {}", answer.status, printable(reason, kMaxCharacters)));
+}
+
 /// Through the agent that holds the journal, wherever that answers.
 ExitCode ask_to_restore(const LockHolder& holder, Console& console) {
   const std::string who = describe(holder);
@@ -62,8 +75,7 @@ ExitCode ask_to_restore(const LockHolder& holder, Console& console) {
   if (!answer) {
     throw Error(fmt::format("{} holds the journal and does not answer; end it, and restore again", who));
   }
-  if (answer->status >= 300)
-    throw Error(fmt::format("the agent answers {}: {}", answer->status, printable(answer->body)));
+  if (answer->status >= 300) throw_refusal(*answer);
   console.note("the running agent has ended every lease and restored every GPU");
   return ExitCode::ok;
 }
@@ -103,8 +115,7 @@ Json ask_json(const AgentConfig& config, std::string_view path) {
   const auto answer = ask_agent(config.process.http_socket, "GET", path);
   if (!answer)
     throw Error(fmt::format("no agent answers at {}; start one: lowgear agent", config.process.http_socket.string()));
-  if (answer->status != 200)
-    throw Error(fmt::format("the agent answers {}: {}", answer->status, printable(answer->body)));
+  if (answer->status != 200) throw_refusal(*answer);
   return parse_json(answer->body, "agent");
 }
 
@@ -127,9 +138,7 @@ std::string status_text(const Json& gpus, const Json& leases) {
   }
   std::string text = gpus.value("simulated", false) ? "simulated GPUs\n" : "";
   text += table.text();
-  for (const Json& gpu : gpus["unattended"]) {
-    text += fmt::format("not attended to: GPU {}: {}\n", text_of(gpu, "gpu"), text_of(gpu, "problem"));
-  }
+  for (const Json& gpu : gpus["unattended"]) text += fmt::format("not attended to: {}\n", text_of(gpu, "problem"));
   for (const Json& lease : leases["leases"]) {
     text += fmt::format("lease {}: GPU {}, user {}, job {}, rank {}, {} units\n", text_of(lease, "id"),
                         text_of(lease, "gpu_uuid"), text_of(lease, "user"), text_of(lease, "job"),

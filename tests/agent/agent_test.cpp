@@ -389,7 +389,7 @@ TEST_F(AgentTest, DoesNotSayThatAGpuIsRestoredThatNobodyCanReach) {
       journal, options);
   start();
   const auto restore = [](Agent& agent) { agent.restore_all({.uid = 0, .gid = 0, .pid = 1}); };
-  expect_refusal([&] { on_agent(restore); }, "GPU-lost: it is lost");
+  expect_refusal([&] { on_agent(restore); }, "GPU-lost: was left changed, and is not restored: it is lost");
   EXPECT_TRUE(log(0).wait_for("restore")) << "the others are restored all the same";
   EXPECT_EQ(on_agent([](Agent& agent) { return agent.unattended_gpus().size(); }), 1U);
   *answers = true;

@@ -94,7 +94,8 @@ TEST_F(UnattendedGpusTest, TriesAtOnceWhenItIsAsked) {
   unattended->restore().get();
   ASSERT_EQ(unattended->list().size(), 1U);
   EXPECT_TRUE(unattended->list()[0].left_changed);
-  EXPECT_EQ(unattended->list()[0].problem, "the GPU is lost");
+  EXPECT_EQ(unattended->list()[0].problem,
+            "GPU " + uuid(1) + ": was left changed, and is not restored: the GPU is lost");
   EXPECT_THAT(notes, IsEmpty());
   answers_ = true;
   gpu().fail("reset_sm_clocks", GpuErrorCode::driver_error);
