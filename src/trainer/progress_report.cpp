@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
-#include "core/file.h"
 #include "core/json.h"
 
 namespace lowgear {
@@ -24,19 +22,6 @@ std::string duration_text(double time_s) {
                       : fmt::format("{}:{:02}:{:02}", whole / 3600, whole / 60 % 60, whole % 60);
 }
 
-/// The lines of a metrics file that tell about steps before `first_step`.
-std::string metrics_before(const std::filesystem::path& path, std::int64_t first_step) {
-  std::ifstream file(path);
-  std::string kept;
-  std::string line;
-  while (std::getline(file, line)) {
-    const Json json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object() || !json.contains("step") || !json["step"].is_number_integer()) continue;
-    if (json["step"].get<std::int64_t>() < first_step) kept += line + '\n';
-  }
-  return kept;
-}
-
 }  // namespace
 
 std::string RunSummary::json() const {
@@ -47,6 +32,7 @@ std::string RunSummary::json() const {
   if (mfu) json["mfu"] = *mfu;
   json["energy"] = !step_energy_j ? "none" : simulated ? "simulated" : "measured";
   json["invalid"] = invalid;
+  json["lost_metrics"] = lost_metrics;
   return json.dump();
 }
 
@@ -74,11 +60,7 @@ ProgressReport::ProgressReport(const TrainConfig& config, Output output, std::in
     fmt::print("going on behind step {}, from the newest checkpoint\n", first_step_);
     std::fflush(stdout);
   }
-  if (!config.metrics) return;
-  const bool continued = first_step_ > 0 && std::filesystem::is_regular_file(*config.metrics);
-  if (continued) write_file_atomically(*config.metrics, metrics_before(*config.metrics, first_step_));
-  metrics_.open(*config.metrics, continued ? std::ios::app : std::ios::trunc);
-  if (!metrics_) throw Error(fmt::format("{}: cannot be written", config.metrics->string()));
+  if (config.metrics) metrics_.emplace(*config.metrics, first_step_);
 }
 
 void ProgressReport::add(const StepResult& result) {
@@ -99,7 +81,7 @@ void ProgressReport::add(const StepResult& result) {
     summary_.mfu = all_mfu_ ? std::optional(time_at_peak_s_ / time_s_) : std::nullopt;
     summary_.tokens_per_s = static_cast<double>(config_->tokens_per_step()) / summary_.step_time_s;
   }
-  if (metrics_.is_open()) write_metrics(result);
+  if (metrics_) write_metrics(result);
   if (output_ == Output::lines) print_line(result);
 }
 
@@ -117,7 +99,9 @@ void ProgressReport::write_metrics(const StepResult& result) {
   }
   if (result.mfu) json["mfu"] = *result.mfu;
   if (result.invalid) json["invalid"] = true;
-  metrics_ << json.dump() << '\n' << std::flush;
+  if (metrics_->add(json.dump())) return;
+  summary_.lost_metrics = metrics_->lost_lines();
+  if (summary_.lost_metrics == 1) fmt::print(stderr, "{}; training goes on\n", metrics_->lost_text());
 }
 
 void ProgressReport::print_line(const StepResult& result) {
@@ -143,6 +127,7 @@ void ProgressReport::print_line(const StepResult& result) {
 void ProgressReport::finish() {
   fmt::print("{}\n", output_ == Output::summary_json ? summary_.json() : summary_.text());
   std::fflush(stdout);
+  if (summary_.lost_metrics > 0) fmt::print(stderr, "{}\n", metrics_->lost_text());
 }
 
 }  // namespace lowgear

@@ -3,12 +3,11 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <optional>
 #include <string>
 
 #include "launcher/train_config.h"
+#include "trainer/metrics_file.h"
 #include "trainer/training_run.h"
 
 namespace lowgear {
@@ -26,6 +25,7 @@ struct RunSummary {
   std::optional<double> mfu;  ///< over the same time, 0 to 1; empty unless every step has one
   bool simulated = false;
   bool invalid = false;
+  std::int64_t lost_metrics = 0;  ///< steps whose metrics could not be written
 
   [[nodiscard]] std::string json() const;
   [[nodiscard]] std::string text() const;
@@ -36,12 +36,12 @@ struct RunSummary {
 class ProgressReport {
  public:
   enum class Output : unsigned char { lines, summary_json };
-  /// `first_step` steps were done before: their lines stay in the metrics file, and those of later steps, which were
-  /// lost, go. Throws Error when the metrics file cannot be written.
+  /// `first_step` steps were done before. Throws what MetricsFile throws.
   ProgressReport(const TrainConfig& config, Output output, std::int64_t first_step);
 
+  /// Metrics that cannot be written are told on standard error, the first of them at once.
   void add(const StepResult& result);
-  /// Prints the summary.
+  /// Prints the summary, and on standard error how many metrics are lost.
   void finish();
   [[nodiscard]] const RunSummary& summary() const { return summary_; }
 
@@ -54,7 +54,7 @@ class ProgressReport {
   Output output_;
   std::int64_t first_step_;
   bool terminal_;
-  std::ofstream metrics_;
+  std::optional<MetricsFile> metrics_;
   RunSummary summary_;
   double time_s_ = 0;
   double energy_j_ = 0;

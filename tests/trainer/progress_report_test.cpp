@@ -104,6 +104,25 @@ TEST_F(Metrics, HaveNoUtilisationWhereAStepHasNone) {
   EXPECT_THAT(report.summary().json(), Not(HasSubstr("mfu")));
 }
 
+TEST_F(Metrics, ThatCannotBeWrittenAreToldAtTheFirstAndAtTheEnd) {
+  config_.metrics = "/dev/full";
+  testing::internal::CaptureStderr();
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  for (int step = 0; step < 3; ++step) {
+    StepResult result;
+    result.step = step;
+    result.time_s = 0.5;
+    report.add(result);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "/dev/full: 1 of 1 lines could not be written: No space left on device; training goes on\n");
+  testing::internal::CaptureStderr();
+  report.finish();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "/dev/full: 3 of 3 lines could not be written: No space left on device\n");
+  EXPECT_THAT(report.summary().json(), HasSubstr("\"lost_metrics\":3"));
+}
+
 TEST_F(Metrics, AreNoneWhenAllWasDoneBefore) {
   report(4, 4, 20);
   EXPECT_THAT(summary_.text(), HasSubstr("4 steps were done before"));
