@@ -29,6 +29,11 @@ void add_agent(AgentService& service, Exposition& exposition) {
   MetricFamily& dry_run = exposition.gauge("dry_run", "1 when the agent decides but writes to no GPU.");
   dry_run.add({}, service.dry_run() ? 1.0 : 0.0);
 
+  MetricFamily& unattended =
+      exposition.gauge("gpus_unattended",
+                       "GPUs that configuration or journal name and that the agent does not look after: see /healthz.");
+  unattended.add({}, static_cast<double>(service.unattended_gpus().size()));
+
   const std::vector<LeaseStatus> leases = service.leases();
   MetricFamily& held = exposition.gauge("leases", "Leases that processes hold on GPUs.");
   held.add({}, static_cast<double>(leases.size()));

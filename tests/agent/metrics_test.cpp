@@ -60,6 +60,13 @@ TEST(Metrics, WhatIsNotReportedIsLeftOut) {
   EXPECT_THAT(text, Not(HasSubstr("lowgear_gpu_sm_clock_hertz{" + labels(1))));
 }
 
+TEST(Metrics, GpusThatNobodyLooksAfterAreCounted) {
+  FakeAgentService service;
+  EXPECT_THAT(Metrics().text(service, {}), HasSubstr("lowgear_gpus_unattended 0\n"));
+  service.unattended_list.resize(2);
+  EXPECT_THAT(Metrics().text(service, {}), HasSubstr("lowgear_gpus_unattended 2\n"));
+}
+
 TEST(Metrics, NothingClaimsToBeSaved) {
   FakeAgentService service;
   EXPECT_THAT(Metrics().text(service, {}), Not(HasSubstr("saved")));
