@@ -41,21 +41,24 @@ std::filesystem::path make_rank_folder(const std::filesystem::path& folder, Reco
 }  // namespace
 
 RecordingWriter::RecordingWriter(const std::filesystem::path& folder, RecordingFolder existing, RecordingHeader header,
-                                 std::uint64_t start_ns)
+                                 std::uint64_t start_ns, std::uint64_t max_file_bytes)
     : folder_(make_rank_folder(folder, existing, header.rank)),
       header_(std::move(header)),
       start_ns_(start_ns),
-      start_unix_s_(std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()) {
+      start_unix_s_(std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count()),
+      max_file_bytes_(max_file_bytes) {
   open(units_, "units.csv", "iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling\n");
-  open(iterations_file_, "iterations.csv", "iteration,start_s,end_s\n");
+  open(iterations_table_, "iterations.csv", "iteration,start_s,end_s\n");
   open(energy_, "energy.csv", "time_s,energy_j,power_w,sm_mhz,temperature_c,throttle_reasons\n");
   write_header(0);
 }
 
-void RecordingWriter::open(std::ofstream& file, const char* name, const char* header) {
-  file.open(folder_ / name);
-  file << header;
-  if (!file) throw InputError(fmt::format("{}: cannot be written", printable((folder_ / name).string())));
+void RecordingWriter::open(Table& table, const char* name, const char* header) {
+  table.path = folder_ / name;
+  table.stream.open(table.path);
+  table.stream << header << std::flush;
+  if (!table.stream) throw InputError(fmt::format("{}: cannot be written", printable(table.path.string())));
+  table.whole_bytes = static_cast<std::uint64_t>(table.stream.tellp());
 }
 
 double RecordingWriter::since_start_s(std::uint64_t time_ns) const {
@@ -68,12 +71,12 @@ void RecordingWriter::write(const UnitRecord& record) {
   const double end_s = since_start_s(record.end_ns);
   if (record.type == RecordType::iteration_begin) return;
   if (record.type == RecordType::iteration_end) {
-    iterations_file_ << fmt::format("{},{:.9f},{:.9f}\n", record.iteration, begin_s, end_s);
+    iterations_table_.stream << fmt::format("{},{:.9f},{:.9f}\n", record.iteration, begin_s, end_s);
     ++iterations_;
   } else {
-    units_ << fmt::format("{},{},{},{},{:.9f},{:.9f},{},{}\n", record.iteration, record.stage,
-                          name(static_cast<OpKind>(record.kind)), record.microbatch, begin_s, end_s, record.clock_mhz,
-                          record.settling ? 1 : 0);
+    units_.stream << fmt::format("{},{},{},{},{:.9f},{:.9f},{},{}\n", record.iteration, record.stage,
+                                 name(static_cast<OpKind>(record.kind)), record.microbatch, begin_s, end_s,
+                                 record.clock_mhz, record.settling ? 1 : 0);
   }
 }
 
@@ -81,23 +84,38 @@ void RecordingWriter::write(const GpuSample& sample) {
   if (!problem_.empty()) return;
   const double start_s = static_cast<double>(start_ns_) * 1e-9;
   const double time_s = sample.counter ? sample.counter->time_s : sample.time_s;
-  energy_ << fmt::format("{:.6f},{},{},{},{},{}\n", time_s - start_s,
-                         sample.counter ? fmt::format("{:.3f}", sample.counter->energy_j) : "", cell(sample.power_w),
-                         cell(sample.sm_clock_mhz), cell(sample.temperature_c),
-                         sample.throttle_reasons ? fmt::format("{}", sample.throttle_reasons->bits) : "");
+  energy_.stream << fmt::format("{:.6f},{},{},{},{},{}\n", time_s - start_s,
+                                sample.counter ? fmt::format("{:.3f}", sample.counter->energy_j) : "",
+                                cell(sample.power_w), cell(sample.sm_clock_mhz), cell(sample.temperature_c),
+                                sample.throttle_reasons ? fmt::format("{}", sample.throttle_reasons->bits) : "");
 }
 
 void RecordingWriter::flush() {
-  if (!problem_.empty()) return;
-  units_.flush();
-  iterations_file_.flush();
-  energy_.flush();
-  check();
+  for (Table* table : {&units_, &iterations_table_, &energy_}) {
+    if (!problem_.empty()) return;
+    table->stream.flush();
+    if (std::string problem = end_of(*table); !problem.empty()) return end(std::move(problem));
+    table->whole_bytes = static_cast<std::uint64_t>(table->stream.tellp());
+  }
 }
 
-void RecordingWriter::check() {
-  if (units_ && iterations_file_ && energy_) return;
-  problem_ = fmt::format("{}: the recording ends here: it cannot be written to (a full disk?)", folder_.string());
+std::string RecordingWriter::end_of(Table& table) const {
+  const std::string here = fmt::format("{}: the recording ends here: ", folder_.string());
+  const std::streamoff bytes = table.stream.tellp();
+  if (!table.stream || bytes < 0) return here + "it cannot be written to (a full disk?)";
+  if (static_cast<std::uint64_t>(bytes) <= max_file_bytes_) return "";
+  return fmt::format("{}{} is as long as can be read, {} bytes; record fewer iterations", here,
+                     table.path.filename().string(), max_file_bytes_);
+}
+
+/// Cuts off what was written in part, which a reader could not tell from a damaged file once more follows.
+void RecordingWriter::end(std::string problem) {
+  problem_ = std::move(problem);
+  for (Table* table : {&units_, &iterations_table_, &energy_}) {
+    table->stream.close();
+    std::error_code ignored;  // readers leave out a last line without an end
+    std::filesystem::resize_file(table->path, table->whole_bytes, ignored);
+  }
 }
 
 void RecordingWriter::finish(std::uint64_t lost_units) {

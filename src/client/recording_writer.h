@@ -7,6 +7,7 @@
 #include <string>
 
 #include "client/unit_log.h"
+#include "core/file.h"
 #include "measure/gpu_meter.h"
 
 namespace lowgear {
@@ -29,14 +30,15 @@ enum class RecordingFolder : unsigned char {
 };
 
 /// Writes the recording of one rank (`lowgear.recording/1`, docs/profiling.md): a folder with `recording.json`,
-/// `units.csv`, `iterations.csv` and `energy.csv`. Not safe from several threads. Once writing fails (a full disk), the
-/// rest is dropped and `problem` says why: training goes on.
+/// `units.csv`, `iterations.csv` and `energy.csv`. Not safe from several threads. Once writing fails (a full disk), or
+/// a file is as long as readers take, the rest is dropped and `problem` says why: training goes on. The files then end
+/// with the line that was written whole last.
 class RecordingWriter {
  public:
   /// Makes `folder`/rank-00000 for rank 0. Throws InputError when it cannot be made. Times are told from `start_ns`
-  /// (CLOCK_MONOTONIC).
+  /// (CLOCK_MONOTONIC). No file becomes longer than `max_file_bytes`.
   RecordingWriter(const std::filesystem::path& folder, RecordingFolder existing, RecordingHeader header,
-                  std::uint64_t start_ns);
+                  std::uint64_t start_ns, std::uint64_t max_file_bytes = kMaxFileBytes);
 
   void write(const UnitRecord& record);
   /// `sample.time_s` is CLOCK_MONOTONIC in seconds.
@@ -49,8 +51,17 @@ class RecordingWriter {
   [[nodiscard]] const std::string& problem() const { return problem_; }
 
  private:
-  void open(std::ofstream& file, const char* name, const char* header);
-  void check();
+  /// One of its tables.
+  struct Table {
+    std::filesystem::path path;
+    std::ofstream stream;
+    std::uint64_t whole_bytes = 0;  ///< as long as it was when it could last be written to: whole lines
+  };
+
+  void open(Table& table, const char* name, const char* header);
+  /// Why no more can be written to it; empty when nothing is wrong.
+  [[nodiscard]] std::string end_of(Table& table) const;
+  void end(std::string problem);
   void write_header(std::uint64_t lost_units);
   [[nodiscard]] double since_start_s(std::uint64_t time_ns) const;
 
@@ -59,9 +70,10 @@ class RecordingWriter {
   std::uint64_t start_ns_;
   double start_unix_s_;
   std::uint64_t iterations_ = 0;
-  std::ofstream units_;
-  std::ofstream iterations_file_;
-  std::ofstream energy_;
+  std::uint64_t max_file_bytes_;
+  Table units_;
+  Table iterations_table_;
+  Table energy_;
   std::string problem_;
 };
 

@@ -19,8 +19,8 @@ bool is_blank(char c) { return c == ' ' || c == '\t'; }
 /// Walks over the text keeping line and column.
 class CsvReader {
  public:
-  CsvReader(std::string_view text, const std::string& source, std::size_t max_cells)
-      : text_(text), source_(source), max_cells_(max_cells) {
+  CsvReader(std::string_view text, const std::string& source, std::size_t max_cells, int first_line = 1)
+      : text_(text), source_(source), max_cells_(max_cells), line_(first_line) {
     if (text_.starts_with(kUtf8ByteOrderMark)) text_.remove_prefix(kUtf8ByteOrderMark.size());
   }
 
@@ -126,7 +126,7 @@ class CsvReader {
   std::size_t at_ = 0;
   std::size_t max_cells_;
   std::size_t cells_ = 0;
-  int line_ = 1;
+  int line_;
   int column_ = 1;
 };
 
@@ -143,6 +143,24 @@ CsvTable::CsvTable(std::string_view text, std::string source) : source_(std::mov
   rows_.erase(rows_.begin());
   check_header();
   for (const CsvRow& row : rows_) check_width(row);
+}
+
+CsvTable::CsvTable(std::vector<CsvCell> header, std::string_view rows, std::string source, int first_line)
+    : source_(std::move(source)), header_(std::move(header)) {
+  rows_ = CsvReader(rows, source_, kMaxCsvCells, first_line).rows();
+  for (const CsvRow& row : rows_) check_width(row);
+}
+
+std::optional<CsvTable> CsvBlocks::next() {
+  const bool is_first = header_.empty();
+  if (rest_.empty() && !is_first) return std::nullopt;
+  const std::size_t line_end = rest_.find('\n', std::min(block_bytes_, rest_.size()));
+  const std::string_view block = rest_.substr(0, line_end == std::string_view::npos ? rest_.size() : line_end + 1);
+  CsvTable table = is_first ? CsvTable(block, source_) : CsvTable(header_, block, source_, line_);
+  header_ = table.header_;
+  line_ += static_cast<int>(std::ranges::count(block, '\n'));
+  rest_.remove_prefix(block.size());
+  return table;
 }
 
 void CsvTable::check_header() const {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -52,6 +54,9 @@ class CsvTable {
   [[nodiscard]] SourceLocation where(std::size_t row, std::size_t column) const;
 
  private:
+  friend class CsvBlocks;
+  /// Rows without their header.
+  CsvTable(std::vector<CsvCell> header, std::string_view rows, std::string source, int first_line);
   [[nodiscard]] const CsvCell& cell(std::size_t row, std::size_t column) const;
   void check_header() const;
   void check_width(const CsvRow& row) const;
@@ -59,6 +64,28 @@ class CsvTable {
   std::string source_;
   std::vector<CsvCell> header_;
   std::vector<CsvRow> rows_;
+};
+
+/// Text of a long CSV that is taken at once by default: about a million cells, some 50 MB of memory.
+inline constexpr std::size_t kCsvBlockBytes = std::size_t{1} << 20;
+
+/// A long CSV with a header, taken in blocks of whole lines, so that the cells of one block alone are in memory. A
+/// quoted cell ends on the line on which it begins.
+class CsvBlocks {
+ public:
+  /// `text` lives longer than this.
+  CsvBlocks(std::string_view text, std::string source, std::size_t block_bytes = kCsvBlockBytes)
+      : rest_(text), source_(std::move(source)), block_bytes_(block_bytes) {}
+
+  /// The rows of the next block, below the header of all; empty at the end. Throws InputError as CsvTable does.
+  [[nodiscard]] std::optional<CsvTable> next();
+
+ private:
+  std::string_view rest_;
+  std::string source_;
+  std::size_t block_bytes_;
+  std::vector<CsvCell> header_;  ///< empty before the first block
+  int line_ = 1;                 ///< of `rest_`
 };
 
 /// Quotes a cell when it holds a comma, a quote, a line break or blanks at its ends.

@@ -304,6 +304,7 @@ RecordedProfile profile_recordings(std::span<const Recording> recordings, const 
   std::vector<std::string> warnings;
   for (const auto& [number, parts] : by_rank(recordings)) {
     for (const Recording& part : parts) {
+      warnings.insert(warnings.end(), part.warnings.begin(), part.warnings.end());
       if (part.lost_units == 0) continue;
       warnings.push_back(
           fmt::format("{}: {} units were lost, whose energy counts as waiting", part.source, part.lost_units));

@@ -64,8 +64,15 @@ void sort_by_time(std::vector<RecordedUnit>& units) {
   });
 }
 
-std::vector<RecordedUnit> read_units(std::string_view text, const std::string& source) {
-  const CsvTable table(text, source);
+/// The file without its last line where that has no end: a full disk, or the end of the process, cut it off.
+std::string_view whole_lines(std::string_view text, const std::string& source, std::vector<std::string>& warnings) {
+  const std::size_t last_end = text.rfind('\n');
+  if (last_end == std::string_view::npos || last_end + 1 == text.size()) return text;
+  warnings.push_back(source + ": the recording was cut off within its last line, which is left out");
+  return text.substr(0, last_end + 1);
+}
+
+void add_units(const CsvTable& table, std::vector<RecordedUnit>& units) {
   const CellReader cells(table);
   const std::size_t iteration = table.column("iteration");
   const std::size_t stage = table.column("stage");
@@ -75,7 +82,6 @@ std::vector<RecordedUnit> read_units(std::string_view text, const std::string& s
   const std::size_t end = table.column("end_s");
   const std::size_t frequency = table.column("frequency");
   const auto settling = table.has_column("settling") ? std::optional(table.column("settling")) : std::nullopt;
-  std::vector<RecordedUnit> units;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     const std::string& name = table.text(row, instruction);
     if (is_other_instruction(name)) continue;
@@ -96,14 +102,17 @@ std::vector<RecordedUnit> read_units(std::string_view text, const std::string& s
     unit.settling = settling && cells.integer(row, *settling, 0, 1) == 1;
     units.push_back(unit);
   }
+}
+
+std::vector<RecordedUnit> read_units(std::string_view text, const std::string& source) {
+  std::vector<RecordedUnit> units;
+  CsvBlocks blocks(text, source);
+  while (const std::optional<CsvTable> table = blocks.next()) add_units(*table, units);
   sort_by_time(units);
   return units;
 }
 
-std::vector<RecordedIteration> read_iterations(std::string_view text, const std::string& source) {
-  std::vector<RecordedIteration> iterations;
-  if (text.empty()) return iterations;
-  const CsvTable table(text, source);
+void add_iterations(const CsvTable& table, std::vector<RecordedIteration>& iterations) {
   const CellReader cells(table);
   const std::size_t number = table.column("iteration");
   const std::size_t start = table.column("start_s");
@@ -121,6 +130,13 @@ std::vector<RecordedIteration> read_iterations(std::string_view text, const std:
     }
     iterations.push_back(iteration);
   }
+}
+
+std::vector<RecordedIteration> read_iterations(std::string_view text, const std::string& source) {
+  std::vector<RecordedIteration> iterations;
+  if (text.empty()) return iterations;
+  CsvBlocks blocks(text, source);
+  while (const std::optional<CsvTable> table = blocks.next()) add_iterations(*table, iterations);
   return iterations;
 }
 
@@ -156,8 +172,15 @@ void check_order(const CsvTable& table, std::size_t row, std::size_t time_column
   }
 }
 
-std::vector<EnergySample> read_samples(std::string_view text, const std::string& source) {
-  const CsvTable table(text, source);
+/// A sample before the first one, as `check_order` takes it.
+EnergySample no_sample() {
+  EnergySample sample;
+  sample.time_s = -1;
+  return sample;
+}
+
+/// `before` has the time of the last sample and the last value of the counter.
+void add_samples(const CsvTable& table, EnergySample& before, std::vector<EnergySample>& samples) {
   const CellReader cells(table);
   const std::size_t time = table.column("time_s");
   const std::size_t energy = table.column("energy_j");
@@ -166,9 +189,6 @@ std::vector<EnergySample> read_samples(std::string_view text, const std::string&
   const OptionalColumn sm(table, "sm_mhz");
   const OptionalColumn temperature(table, "temperature_c");
   const OptionalColumn reasons(table, "throttle_reasons");
-  std::vector<EnergySample> samples;
-  EnergySample before;
-  before.time_s = -1;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     EnergySample sample;
     sample.time_s = cells.number(row, time, 0, kMaxRecordingS);
@@ -184,6 +204,13 @@ std::vector<EnergySample> read_samples(std::string_view text, const std::string&
     before.time_s = sample.time_s;
     if (sample.energy_j) before.energy_j = sample.energy_j;
   }
+}
+
+std::vector<EnergySample> read_samples(std::string_view text, const std::string& source) {
+  std::vector<EnergySample> samples;
+  EnergySample before = no_sample();
+  CsvBlocks blocks(text, source);
+  while (const std::optional<CsvTable> table = blocks.next()) add_samples(*table, before, samples);
   return samples;
 }
 
@@ -214,9 +241,15 @@ Recording read_recording_json(std::string_view text, const std::string& source) 
 Recording read_recording(const RecordingText& text) {
   Recording recording = read_recording_json(text.recording_json, text.folder + "/recording.json");
   recording.source = text.folder;
-  recording.units = read_units(text.units_csv, text.folder + "/units.csv");
-  recording.samples = read_samples(text.energy_csv, text.folder + "/energy.csv");
-  recording.iterations = read_iterations(text.iterations_csv, text.folder + "/iterations.csv");
+  const auto whole = [&recording](std::string_view csv, const std::string& source) {
+    return whole_lines(csv, source, recording.warnings);
+  };
+  const std::string units = text.folder + "/units.csv";
+  const std::string energy = text.folder + "/energy.csv";
+  const std::string iterations = text.folder + "/iterations.csv";
+  recording.units = read_units(whole(text.units_csv, units), units);
+  recording.samples = read_samples(whole(text.energy_csv, energy), energy);
+  recording.iterations = read_iterations(whole(text.iterations_csv, iterations), iterations);
   return recording;
 }
 
@@ -316,8 +349,7 @@ std::vector<EnergySample> read_merak_samples(std::string_view text, const std::s
   const std::size_t time = table.column("time");
   const std::size_t energy = table.column("energy");
   std::vector<EnergySample> samples;
-  EnergySample before;
-  before.time_s = -1;
+  EnergySample before = no_sample();
   for (std::size_t row = 0; row < table.rows(); ++row) {
     EnergySample sample;
     sample.time_s = cells.number(row, time, 0, kMaxUnixS);

@@ -11,7 +11,8 @@
 
 namespace lowgear {
 
-/// Bounds on what a recording may hold. That of a CSV (kMaxCsvCells) is about two million units.
+/// Bounds on what a recording may hold. Its files are bounded by kMaxFileBytes: some 18 million units, and samples of
+/// ten days.
 inline constexpr int kMaxRanks = 1 << 20;
 inline constexpr int kMaxIteration = 1'000'000'000;
 /// Longest recording: a year.
@@ -73,6 +74,7 @@ struct Recording {
   std::vector<RecordedIteration> iterations;  ///< empty when they were not recorded, or not read
   std::vector<RecordedUnit> units;
   std::vector<EnergySample> samples;
+  std::vector<std::string> warnings;  ///< what was left out of its files, one line each
 };
 
 /// The files of one rank's folder `rank-NNNNN`, as text.
@@ -84,7 +86,8 @@ struct RecordingText {
   std::string_view iterations_csv = {};  ///< iteration,start_s,end_s; empty: not known
 };
 
-/// Reads a recording of the client library. Rows of units that are no computation (`load`, `p2p`, ...) are skipped.
+/// Reads a recording of the client library. Rows of units that are no computation (`load`, `p2p`, ...) are skipped. A
+/// last line that was cut off (a full disk) is left out with a warning.
 /// Throws InputError with file, line and column on another format, numbers out of range, a unit that ends before it
 /// starts or samples whose times do not rise or whose counter falls.
 [[nodiscard]] Recording read_recording(const RecordingText& text);

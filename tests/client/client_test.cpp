@@ -305,6 +305,9 @@ TEST_F(ClientTest, GoesOnWhenTheDiskIsFull) {
   int status = 0;
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
+  for (const char* name : {"units.csv", "iterations.csv", "energy.csv"}) {
+    EXPECT_TRUE(read_file(folder_ / "run/rank-00000" / name).ends_with('\n')) << name << " ends within a line";
+  }
 }
 
 /// Ends the process on any system call but those of writing and leaving.

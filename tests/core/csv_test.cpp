@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -137,6 +138,34 @@ TEST(CsvTable, ReadsColumnsByName) {
   EXPECT_TRUE(table.has_column("note"));
   EXPECT_FALSE(table.has_column("Note"));
   EXPECT_EQ(to_string(table.where(1, 1)), "t.csv:3:6");
+}
+
+/// Rows of `a,b` as read in blocks of so many bytes, with the lines on which they stand.
+std::vector<std::string> rows_in_blocks(std::string_view csv, std::size_t block_bytes) {
+  std::vector<std::string> rows;
+  CsvBlocks blocks(csv, "t.csv", block_bytes);
+  while (const std::optional<CsvTable> table = blocks.next()) {
+    for (std::size_t row = 0; row < table->rows(); ++row) {
+      rows.push_back(to_string(table->where(row, 0)) + " " + table->text(row, table->column("a")) + "|" +
+                     table->text(row, table->column("b")));
+    }
+  }
+  return rows;
+}
+
+TEST(CsvBlocks, ReadTheSameWhateverTheirSize) {
+  const std::string_view csv = "b,a\n1,2\n\n3,4\r\n\"5\",6\n7,8";
+  const std::vector<std::string> rows = {"t.csv:2:1 2|1", "t.csv:4:1 4|3", "t.csv:5:1 6|5", "t.csv:6:1 8|7"};
+  for (std::size_t block_bytes = 0; block_bytes < 30; ++block_bytes) {
+    EXPECT_EQ(rows_in_blocks(csv, block_bytes), rows) << block_bytes;
+  }
+  EXPECT_TRUE(rows_in_blocks("a,b\n", 1).empty());
+}
+
+TEST(CsvBlocks, SayWhereSomethingIsWrong) {
+  EXPECT_THAT(error_of([] { (void)rows_in_blocks("a,b\n1,2\n3\n", 2); }), StartsWith("t.csv:3:1: the row has 1"));
+  EXPECT_THAT(error_of([] { (void)rows_in_blocks("", 2); }), StartsWith("t.csv: is empty"));
+  EXPECT_THAT(error_of([] { (void)rows_in_blocks("a,a\n", 2); }), HasSubstr("stands twice"));
 }
 
 TEST(CsvTable, IsFineWithoutRows) { EXPECT_EQ(CsvTable("a,b\n", "t.csv").rows(), 0); }

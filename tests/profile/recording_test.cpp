@@ -7,12 +7,14 @@
 #include <map>
 #include <string>
 
+#include "core/csv.h"
 #include "core/error_of.h"
 
 namespace lowgear {
 namespace {
 
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -107,6 +109,35 @@ TEST(ReadRecording, NeedsNoMoreThanTimeAndEnergy) {
   files.energy = "time_s,energy_j\n1,5\n";
   EXPECT_EQ(files.read().samples.at(0).energy_j, 5);
   EXPECT_FALSE(files.read().samples.at(0).power_w.has_value());
+}
+
+TEST(ReadRecording, LeavesOutALastLineThatWasCutOff) {
+  Files files;
+  EXPECT_TRUE(files.read().warnings.empty());
+  files.units += "1,1,forward,0,0.5";
+  files.energy += "0.2";
+  files.iterations = "iteration,start_s,end_s\n3,0.1,0.5\n4,0.6,0.";
+  const Recording recording = files.read();
+  EXPECT_EQ(recording.units.size(), 2);
+  EXPECT_EQ(recording.samples.size(), 3);
+  EXPECT_EQ(recording.iterations.size(), 1);
+  EXPECT_THAT(recording.warnings,
+              ElementsAre("r/units.csv: the recording was cut off within its last line, which is left out",
+                          StartsWith("r/energy.csv: "), StartsWith("r/iterations.csv: ")));
+}
+
+TEST(ReadRecording, ReadsMoreCellsThanAreHeldAtOnce) {
+  constexpr std::size_t kColumns = 1 << 12;
+  const std::string commas(kColumns, ',');
+  std::string header = "time_s,energy_j";
+  for (std::size_t column = 0; column < kColumns; ++column) header += fmt::format(",c{}", column);
+  Files files;
+  files.energy = header + "\n";
+  constexpr int kRows = static_cast<int>(kMaxCsvCells / kColumns) + 1;
+  for (int row = 0; row < kRows; ++row) files.energy += fmt::format("{},{}{}\n", row, row, commas);
+  const Recording recording = files.read();
+  ASSERT_EQ(recording.samples.size(), kRows);
+  EXPECT_EQ(recording.samples.back().energy_j, kRows - 1);
 }
 
 TEST(ReadRecording, RefusesAnotherFormatAndRanksBeyondTheWorld) {
