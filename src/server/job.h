@@ -220,7 +220,7 @@ class Job {
   void ask(PlanningTask::Kind kind, std::string reason, bool quick_first);
   void replan(const std::string& reason);
   void give_plan_up(const std::string& error, double now_s);
-  void renew_guard();
+  void guard_plans(std::vector<double> planned_times_s);
   [[nodiscard]] PlanningConditions conditions() const;
   void collect(const JobIteration& iteration);
   void note_followers(const JobIteration& iteration);
@@ -298,6 +298,7 @@ class Job {
   std::vector<std::pair<double, double>> frontier_;
   std::shared_ptr<const PlanVersion> training_version_;  ///< newest for training
   int first_training_version_ = 0;
+  bool is_capped_ = false;  ///< the newest plan for training was made to keep a power cap
   JobActivity activity_;
   std::int64_t decisions_ = 0;
   JobChanges changes_;

@@ -138,25 +138,30 @@ void Job::give_plan_up(const std::string& error, double now_s) {
   if (state_ == JobState::profiling) return observe(error, now_s);  // by a verdict: there is no profile to plan from
   const std::string reason =
       power_limit_ ? fmt::format("the power cap ({}) is not kept: {}", describe(power_limit_), error) : error;
-  if (state_ == JobState::running) return change_state(JobState::running, reason);
+  if (state_ == JobState::running) {
+    if (!guard_ && training_version_) guard_plans({training_version_->time_s});  // the server was started again
+    return change_state(JobState::running, reason);
+  }
   observe(reason, now_s);
   plan_failed_ = true;
 }
 
 /// The account is kept as long as the limit is: plans come and go.
-void Job::renew_guard() {
-  if (power_limit_) return guard_.reset();  // a cap may cost time, and full clocks would break it
-  if (guard_holds() || !baseline_) return;
-  guard_.emplace(IterationBaseline{baseline_->time_s, baseline_->time_error_s, baseline_->time_spread_s},
-                 GuardOptions{.limit_pct = guard_limit_pct()});
+void Job::guard_plans(std::vector<double> planned_times_s) {
+  if (is_capped_ || !baseline_) return guard_.reset();  // a cap may cost time, and full clocks would break it
+  if (!guard_ || guard_->limit_pct() != guard_limit_pct()) {
+    guard_.emplace(IterationBaseline{baseline_->time_s, baseline_->time_error_s, baseline_->time_spread_s},
+                   GuardOptions{.limit_pct = guard_limit_pct()});
+  }
+  guard_->set_plans(std::move(planned_times_s));
 }
 
 void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   const JobPlan& plan = *answer.plan;
   frontier_ = plan.frontier;
   full_clock_scale_ = plan.full_clock_scale;
-  renew_guard();
-  if (guard_) guard_->set_plans(guard_times(plan));
+  is_capped_ = power_limit_.has_value();
+  guard_plans(guard_times(plan));
   change_state(JobState::running, "follows a plan");
   if (guard_ && guard_->level().is_full_clocks) {
     decide("guard", answer.reason + "; full clocks are held all the same", now_s);

@@ -72,6 +72,7 @@ Json Job::state_json() const {
                 {"baseline", nullptr},
                 {"training_version", training_version_ ? training_version_->version : 0},
                 {"first_training_version", first_training_version_},
+                {"is_capped", is_capped_},
                 {"waiting_clocks_mhz", sweep_.waiting_clocks_mhz()},
                 {"sweep_version", sweep_.plan_version()}};
   if (power_limit_) {
@@ -123,6 +124,7 @@ void Job::restore_state(const JsonView& state) {
                               .watts = optional_number(limit, "watts"),
                               .swing_w = optional_number(limit, "swing_w")};
   }
+  is_capped_ = has_value(state, "is_capped") && state.at("is_capped").boolean();
   first_training_version_ = state.at("first_training_version").integer_in(0, kMaxNumber);
   baseline_version_ = state.at("baseline_version").integer_in(0, kMaxNumber);
   if (has_value(state, "baseline")) {

@@ -121,6 +121,26 @@ TEST_F(JobPlanning, KeepsTheGuardWhileACapIsNotKept) {
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
 }
 
+TEST_F(JobPlanning, GuardsAfterTheServerWasStartedAgainThoughACapIsNotKept) {
+  train_until_running();
+  cap(kBelowAnyPlan);
+  training.restart_server();
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.025);
+  training.run(60);
+  EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
+}
+
+TEST_F(JobPlanning, GuardsNoPlanThatKeepsACapThoughTheNextOneCannotBeKept) {
+  train_until_running();
+  cap(kKept);
+  training.run(6);
+  cap(kBelowAnyPlan);
+  training.restart_server();
+  training.run(60);
+  EXPECT_GT(training.job().summary()["slowdown_pct"].get<double>(), 2);
+  EXPECT_THAT(training.reasons("guard"), IsEmpty());
+}
+
 TEST_F(JobPlanning, RestsTheGuardOnceACapIsKept) {
   train_until_running();
   cap(kKept);
