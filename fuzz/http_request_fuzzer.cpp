@@ -57,7 +57,7 @@ class Service : public AgentService {
     done(nullptr);
   }
   void release(const Peer&, std::uint64_t) override { throw NotFound("no lease"); }
-  void restore_all(const Peer&) override { throw AccessDenied("root only"); }
+  void restore_all(const Peer&, WriteDone) override { throw AccessDenied("root only"); }
   bool may_read(const Peer& peer) const override { return peer.uid < 1000; }
 
  private:

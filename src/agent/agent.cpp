@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <boost/asio/post.hpp>
 #include <utility>
 
@@ -60,25 +61,27 @@ void Agent::listen() {
 
 std::vector<std::string> Agent::stop() {
   if (lease_server_) lease_server_->stop();
-  return restore_every_gpu();
+  const Restores restores = end_every_lease();
+  const Clock::time_point deadline = Clock::now() + options_.driver_timeout;
+  if (environment_.unattended) (void)environment_.unattended->restore().wait_until(deadline);
+  return failures_of(restores, deadline);
 }
 
-void Agent::end_every_lease() {
+Agent::Restores Agent::end_every_lease() {
   while (!leases_.all().empty()) {
     const std::uint64_t id = leases_.all().begin()->first;
     if (lease_server_) lease_server_->end(id, "the administrator has restored every GPU");
     (void)end_lease(id, "every GPU is being restored");
   }
-}
-
-std::vector<std::string> Agent::restore_every_gpu() {
-  end_every_lease();
-  std::vector<std::pair<const Managed*, std::future<void>>> restores;
+  Restores restores;
   for (const Managed& managed : gpus_) {
     if (managed.worker) restores.emplace_back(&managed, managed.worker->end_lease());
   }
-  const Clock::time_point deadline = Clock::now() + options_.driver_timeout;
-  std::vector<std::string> failures = restore_unattended_gpus(deadline);
+  return restores;
+}
+
+std::vector<std::string> Agent::failures_of(const Restores& restores, Clock::time_point deadline) const {
+  std::vector<std::string> failures;
   for (const auto& [managed, done] : restores) {
     const std::string& uuid = managed->gpu->identity().uuid;
     if (done.wait_until(deadline) != std::future_status::ready) {
@@ -87,13 +90,7 @@ std::vector<std::string> Agent::restore_every_gpu() {
       failures.push_back(fmt::format("{}: {}", uuid, managed->worker->status().writer.problem));
     }
   }
-  return failures;
-}
-
-std::vector<std::string> Agent::restore_unattended_gpus(Clock::time_point deadline) {
-  if (!environment_.unattended) return {};
-  (void)environment_.unattended->restore().wait_until(deadline);
-  std::vector<std::string> failures;
+  if (!environment_.unattended) return failures;
   for (const UnattendedGpu& gpu : environment_.unattended->list()) {
     if (gpu.left_changed) failures.push_back(gpu.problem);
   }
@@ -306,12 +303,29 @@ void Agent::release(const Peer& peer, std::uint64_t lease_id) {
   (void)end_lease(lease_id, why);
 }
 
-void Agent::restore_all(const Peer& peer) {
+void Agent::restore_all(const Peer& peer, WriteDone done) {
   if (peer.uid != 0) throw AccessDenied("only root may restore every GPU");
-  const std::vector<std::string> failures = restore_every_gpu();
-  if (failures.empty()) return;
-  throw GpuError(GpuErrorCode::driver_error,
-                 fmt::format("{} GPUs were not restored: {}", failures.size(), fmt::join(failures, "; ")));
+  const auto restores = std::make_shared<const Restores>(end_every_lease());
+  const auto tell = [this, restores, done = std::move(done)](const std::exception_ptr&) {
+    const std::vector<std::string> failures = failures_of(*restores, Clock::now());
+    if (failures.empty()) return done(nullptr);
+    done(std::make_exception_ptr(
+        GpuError(GpuErrorCode::driver_error,
+                 fmt::format("{} GPUs were not restored: {}", failures.size(), fmt::join(failures, "; ")))));
+  };
+  // The threads count down what is still waited for: one for each restore, and one for the GPUs that have no thread.
+  const auto count_down = [left = std::make_shared<std::atomic<std::size_t>>(restores->size() + 1),
+                           over = pending_writes_.add(tell, nullptr)] {
+    if (--*left == 0) over(nullptr);
+  };
+  for (const auto& [managed, restored] : *restores) {
+    managed->worker->post([](GpuWriter&) {}, [count_down](const std::exception_ptr&) { count_down(); });
+  }
+  if (environment_.unattended) {
+    environment_.unattended->restore(count_down);
+  } else {
+    count_down();
+  }
 }
 
 // Requests.

@@ -75,7 +75,7 @@ class Agent final : public AgentService, private LeaseGranter {
   void set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w, WriteDone done) override;
   void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled, WriteDone done) override;
   void release(const Peer& peer, std::uint64_t lease_id) override;
-  void restore_all(const Peer& peer) override;
+  void restore_all(const Peer& peer, WriteDone done) override;
   [[nodiscard]] bool may_read(const Peer& peer) const override;
 
  private:
@@ -102,9 +102,12 @@ class Agent final : public AgentService, private LeaseGranter {
   std::future<void> end_lease(std::uint64_t lease_id, std::string_view why);
   void write(const Peer& peer, std::string_view gpu, const std::function<void(const AllowedRange&)>& check,
              GpuWorker::Task task, WriteDone done);
-  [[nodiscard]] std::vector<std::string> restore_every_gpu();
-  void end_every_lease();
-  [[nodiscard]] std::vector<std::string> restore_unattended_gpus(std::chrono::steady_clock::time_point deadline);
+  /// Restores under way, of the GPUs that have a thread.
+  using Restores = std::vector<std::pair<const Managed*, std::future<void>>>;
+  [[nodiscard]] Restores end_every_lease();
+  /// What is not restored by the deadline, one line each, also of GPUs that no thread looks after.
+  [[nodiscard]] std::vector<std::string> failures_of(const Restores& restores,
+                                                     std::chrono::steady_clock::time_point deadline) const;
   [[nodiscard]] bool hangs(const Managed& managed) const;
   /// Says what goes wrong with a GPU when that changes.
   void report_problem(Managed& managed);

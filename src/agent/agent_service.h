@@ -126,9 +126,9 @@ class AgentService {
   virtual void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled, WriteDone done) = 0;
   /// Ends a lease: its owner's own, or anybody's for root. Throws AccessDenied, NotFound.
   virtual void release(const Peer& peer, std::uint64_t lease_id) = 0;
-  /// The kill switch: ends every lease and restores every GPU, also those that no thread looks after. Root only. Throws
-  /// GpuError naming those that are still changed.
-  virtual void restore_all(const Peer& peer) = 0;
+  /// The kill switch: ends every lease and restores every GPU, also those that no thread looks after. Root only: throws
+  /// AccessDenied. `done` is told GpuError naming the GPUs that are still changed.
+  virtual void restore_all(const Peer& peer, WriteDone done) = 0;
   /// Whether this peer may read telemetry.
   [[nodiscard]] virtual bool may_read(const Peer& peer) const = 0;
 };

@@ -55,22 +55,30 @@ HttpResponse gpu_response(AgentService& service, const std::string& name) {
 
 RouteAnswer gpu_answer(const RouteCall& call) { return gpu_response(call.context.service, call.captures[0]); }
 
-/// Answers once the driver has, with the GPU as it is then.
-RouteAnswer answer_when_written(const RouteCall& call,
-                                std::function<void(AgentService&, const std::string& gpu, WriteDone)> write) {
+/// Answers once the agent has done what `ask` asks it for, with the response as it is then.
+RouteAnswer answer_when_done(std::function<void(WriteDone)> ask, std::function<HttpResponse()> response) {
   RouteAnswer answer;
-  answer.later = [&service = call.context.service, gpu = call.captures[0],
-                  write = std::move(write)](const RouteAnswer::Send& send) {
-    write(service, gpu, [&service, gpu, send](const std::exception_ptr& error) {
+  answer.later = [ask = std::move(ask), response = std::move(response)](const RouteAnswer::Send& send) {
+    ask([response, send](const std::exception_ptr& error) {
       try {
         if (error) std::rethrow_exception(error);
-        send(gpu_response(service, gpu));
+        send(response());
       } catch (const std::exception& failure) {
         send(refusal_for(failure));
       }
     });
   };
   return answer;
+}
+
+/// Answers with the GPU once it is written to.
+RouteAnswer answer_when_written(const RouteCall& call,
+                                std::function<void(AgentService&, const std::string& gpu, WriteDone)> write) {
+  AgentService& service = call.context.service;
+  const std::string& gpu = call.captures[0];
+  return answer_when_done(
+      [&service, gpu, write = std::move(write)](WriteDone done) { write(service, gpu, std::move(done)); },
+      [&service, gpu] { return gpu_response(service, gpu); });
 }
 
 RouteAnswer get_gpus(const RouteCall& call) {
@@ -148,10 +156,13 @@ RouteAnswer post_power_limit(const RouteCall& call) {
 }
 
 RouteAnswer post_restore(const RouteCall& call) {
-  call.context.service.restore_all(peer(call));
-  Json body = answer(call.context.service);
-  body["restored"] = true;
-  return json_response(body);
+  AgentService& service = call.context.service;
+  return answer_when_done([&service, who = peer(call)](WriteDone done) { service.restore_all(who, std::move(done)); },
+                          [&service] {
+                            Json body = answer(service);
+                            body["restored"] = true;
+                            return json_response(body);
+                          });
 }
 
 RouteAnswer get_version(const RouteCall& call) {

@@ -78,7 +78,7 @@ class UnattendedGpus::Loop {
 
   void run();
   void stop();
-  [[nodiscard]] std::future<void> ask();
+  void ask(std::function<void()> done);
   [[nodiscard]] std::vector<UnattendedGpu> list() const;
 
  private:
@@ -91,9 +91,9 @@ class UnattendedGpus::Loop {
 
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<UnattendedGpu> gpus_;         // under mutex_
-  std::vector<std::promise<void>> askers_;  // under mutex_
-  bool stopping_ = false;                   // under mutex_
+  std::vector<UnattendedGpu> gpus_;            // under mutex_
+  std::vector<std::function<void()>> askers_;  // under mutex_
+  bool stopping_ = false;                      // under mutex_
 
   // The thread's own, and what may be called from any.
   std::shared_ptr<Journal> journal_;
@@ -106,10 +106,10 @@ void UnattendedGpus::Loop::run() {
   while (true) {
     wait(lock);
     if (stopping_) return;
-    std::vector<std::promise<void>> askers = std::exchange(askers_, {});
+    const std::vector<std::function<void()>> askers = std::exchange(askers_, {});
     lock.unlock();
     attempt();
-    for (std::promise<void>& asker : askers) asker.set_value();
+    for (const std::function<void()>& tell : askers) tell();
     lock.lock();
   }
 }
@@ -129,11 +129,10 @@ void UnattendedGpus::Loop::stop() {
   wake_.notify_all();
 }
 
-std::future<void> UnattendedGpus::Loop::ask() {
+void UnattendedGpus::Loop::ask(std::function<void()> done) {
   const std::scoped_lock lock(mutex_);
-  askers_.emplace_back();
+  askers_.push_back(std::move(done));
   wake_.notify_all();
-  return askers_.back().get_future();
 }
 
 std::vector<UnattendedGpu> UnattendedGpus::Loop::list() const {
@@ -209,6 +208,12 @@ UnattendedGpus::~UnattendedGpus() { loop_->stop(); }
 
 std::vector<UnattendedGpu> UnattendedGpus::list() const { return loop_->list(); }
 
-std::future<void> UnattendedGpus::restore() { return loop_->ask(); }
+std::future<void> UnattendedGpus::restore() {
+  const auto tried = std::make_shared<std::promise<void>>();
+  restore([tried] { tried->set_value(); });
+  return tried->get_future();
+}
+
+void UnattendedGpus::restore(std::function<void()> done) { loop_->ask(std::move(done)); }
 
 }  // namespace lowgear

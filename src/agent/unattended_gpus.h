@@ -42,6 +42,8 @@ class UnattendedGpus {
   [[nodiscard]] std::vector<UnattendedGpu> list() const;
   /// Tries to restore at once. The future is ready when that has been tried; `list` then tells what came of it.
   [[nodiscard]] std::future<void> restore();
+  /// The same; `done` is told on the thread.
+  void restore(std::function<void()> done);
 
  private:
   class Loop;

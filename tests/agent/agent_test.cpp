@@ -69,6 +69,9 @@ class AgentTest : public ::testing::Test {
     });
     written.get_future().get();
   }
+  void restore_all(const Peer& peer) {
+    write([&](Agent& agent, WriteDone done) { agent.restore_all(peer, std::move(done)); });
+  }
   [[nodiscard]] AgentEnvironment environment() const {
     AgentEnvironment environment;
     environment.gpus = gpus_;
@@ -340,9 +343,9 @@ TEST_F(AgentTest, OnlyRootRestoresEverything) {
   start();
   TestTrainer trainer(socket());
   trainer.take_lease(uuid(0));
-  EXPECT_THROW(on_agent([](Agent& agent) { agent.restore_all({.uid = 1, .gid = 1, .pid = 1}); }), AccessDenied);
+  EXPECT_THROW(restore_all({.uid = 1, .gid = 1, .pid = 1}), AccessDenied);
   EXPECT_EQ(leases(), 1U);
-  on_agent([](Agent& agent) { agent.restore_all({.uid = 0, .gid = 0, .pid = 1}); });
+  restore_all({.uid = 0, .gid = 0, .pid = 1});
   EXPECT_EQ(leases(), 0U);
   expect_told(trainer, "restored every GPU");
   for (const std::size_t gpu : {0U, 1U}) EXPECT_TRUE(log(gpu).wait_for("restore"));
@@ -361,7 +364,7 @@ TEST_F(AgentTest, SaysToOldClientsNothingThatTheyDoNotKnow) {
   TestTrainer old(socket());
   old.send(encode(HelloMessage{.version = 2, .gpu = uuid(0), .rank = 0, .job = {}}));
   EXPECT_EQ(old.receive().value().type, FrameType::lease);
-  on_agent([](Agent& agent) { agent.restore_all({.uid = 0, .gid = 0, .pid = 1}); });
+  restore_all({.uid = 0, .gid = 0, .pid = 1});
   EXPECT_FALSE(old.receive());
 }
 
@@ -388,12 +391,12 @@ TEST_F(AgentTest, DoesNotSayThatAGpuIsRestoredThatNobodyCanReach) {
       std::vector<UnattendedGpu>{{.name = "GPU-lost", .configured = false, .left_changed = true, .problem = "?"}},
       journal, options);
   start();
-  const auto restore = [](Agent& agent) { agent.restore_all({.uid = 0, .gid = 0, .pid = 1}); };
-  expect_refusal([&] { on_agent(restore); }, "GPU-lost: was left changed, and is not restored: it is lost");
+  const Peer root{.uid = 0, .gid = 0, .pid = 1};
+  expect_refusal([&] { restore_all(root); }, "GPU-lost: was left changed, and is not restored: it is lost");
   EXPECT_TRUE(log(0).wait_for("restore")) << "the others are restored all the same";
   EXPECT_EQ(on_agent([](Agent& agent) { return agent.unattended_gpus().size(); }), 1U);
   *answers = true;
-  EXPECT_NO_THROW(on_agent(restore));
+  EXPECT_NO_THROW(restore_all(root));
   EXPECT_TRUE(on_agent([](Agent& agent) { return agent.unattended_gpus().empty(); }));
 }
 
@@ -414,6 +417,37 @@ TEST_F(AgentTest, ASlowDriverHoldsUpNobodyButItsAsker) {
   log(0).let_go();
   EXPECT_TRUE(done.get());
   EXPECT_EQ(log(0).calls(), std::vector<std::string>{"lock 345 1005"});
+}
+
+TEST_F(AgentTest, RestoresTheOthersOfAHungDriverAndHoldsUpNobodyMeanwhile) {
+  start();
+  log(0).hang();
+  std::promise<std::string> told;
+  on_agent([&](Agent& agent) {
+    agent.restore_all({.uid = 0, .gid = 0, .pid = 1}, [&](const std::exception_ptr& error) {
+      try {
+        if (error) std::rethrow_exception(error);
+        told.set_value("restored");
+      } catch (const GpuError& failure) {
+        told.set_value(failure.what());
+      }
+    });
+  });
+  std::future<std::string> outcome = told.get_future();
+  EXPECT_EQ(on_agent([](Agent& agent) { return agent.gpus().size(); }), 3U);
+  EXPECT_TRUE(log(1).wait_for("restore"));
+  EXPECT_EQ(outcome.wait_for(0s), std::future_status::timeout);
+  log(0).let_go();
+  EXPECT_EQ(outcome.get(), "restored");
+}
+
+TEST_F(AgentTest, NamesTheGpuThatTheKillSwitchDidNotRestoreInTime) {
+  options_.driver_timeout = 20ms;
+  start();
+  log(0).hang();
+  expect_refusal([this] { restore_all({.uid = 0, .gid = 0, .pid = 1}); }, uuid(0) + ": the driver does not answer");
+  EXPECT_TRUE(log(1).wait_for("restore"));
+  log(0).let_go();
 }
 
 TEST_F(AgentTest, ReportsAHungDriver) {
