@@ -35,7 +35,7 @@ void check_range(std::string_view what, double value, double least, double most)
 }
 
 void require_sane(const GuardOptions& options) {
-  check_range("limit_pct", options.limit_pct, 0, 1000);
+  check_range("limit_pct", options.limit_pct, 0, 10'000);
   check_range("significance", options.significance, 1, 100);
   check_range("window", options.window, 2, 100'000);
   check_range("reaction_iterations", options.reaction_iterations, 0, 1000);

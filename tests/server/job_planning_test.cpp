@@ -77,6 +77,15 @@ TEST_F(JobPlanning, FollowsSettingsAndSignalsThatCameWhileTheFirstPlanWasMade) {
   EXPECT_GT(training.job().summary()["slowdown_pct"].get<double>(), 15);
 }
 
+TEST_F(JobPlanning, PlansAndGuardsByTheLargestSettings) {
+  train_until_running();
+  (void)training.job().set_settings(1'000, 1'000, training.now_s());
+  EXPECT_NO_THROW(training.settle());
+  training.run(6);
+  EXPECT_EQ(training.version_of(0), training.job().plan_version());
+  EXPECT_GT(training.job().summary()["slowdown_pct"].get<double>(), 10);
+}
+
 TEST_F(JobPlanning, PlansOnceACapHasGoneThatNoPlanCouldKeep) {
   training.register_all();
   cap(kBelowAnyPlan);
