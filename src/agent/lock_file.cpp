@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <system_error>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -54,7 +55,7 @@ std::optional<LockHolder> LockFile::take(const LockHolder& self) {
   const std::string text = fmt::format("{}\n{}\n", self.pid, self.control_socket.string());
   const bool written = ::ftruncate(file_.get(), 0) == 0 &&
                        ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
-  if (!written) (void)!::ftruncate(file_.get(), 0);
+  if (!written) std::ignore = ::ftruncate(file_.get(), 0);  // half a line would name the wrong process
   return std::nullopt;
 }
 
