@@ -58,8 +58,11 @@ void Job::begin_baseline(double now_s) {
 void Job::begin_profile(double now_s) {
   const JobProfiling& wanted = *spec_.profiling;
   const std::vector<int> clocks = ranks_.common_clocks();
+  detector_.reset();  // what it has found is by the profile that is being replaced
+  detected_slow_.clear();
+  ++planning_serial_;  // and so is what is being planned
   try {
-    sweep_ = {};
+    sweep_ = ProfileSweep(plan_version() + 1);
     sweep_.want(choose_clocks(clocks, wanted.min_mhz.value_or(clocks.back()), wanted.max_mhz.value_or(clocks.front()),
                               std::min(wanted.clocks, static_cast<int>(clocks.size()))));
   } catch (const InputError& error) {

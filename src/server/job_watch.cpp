@@ -34,7 +34,9 @@ void Job::watch_ranks(const JobIteration& iteration, double now_s) {
   for (std::size_t rank = 0; rank < iteration.reports.size(); ++rank) {
     const auto& report = iteration.reports[rank];
     const PlanVersion* plan = report ? version(report->plan_version) : nullptr;
-    if (plan == nullptr || plan->expected_compute_s.empty() || !(report->compute_s > 0)) continue;
+    // What a plan expects that is older than the sweep is by a profile that has been replaced.
+    if (plan == nullptr || plan->version < sweep_.first_version()) continue;
+    if (plan->expected_compute_s.empty() || !(report->compute_s > 0)) continue;
     const RankSpec& spec = ranks_.find(static_cast<int>(rank))->spec;
     const auto index = static_cast<std::size_t>(plan->plan_of_replica.at(static_cast<std::size_t>(spec.dp_rank)));
     measured.push_back(

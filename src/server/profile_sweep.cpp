@@ -24,6 +24,7 @@ void ProfileSweep::begin(int plan_version, double now_s) {
 }
 
 bool ProfileSweep::add(RankCells cells) {
+  if (cells.plan_version < first_version_) return false;
   if (!seen_.insert({cells.plan_version, cells.rank}).second) return false;
   if (cells.plan_version == plan_version_) posted_.insert(cells.rank);
   absent_.erase(cells.rank);

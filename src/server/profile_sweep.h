@@ -12,6 +12,10 @@ namespace lowgear {
 /// plan of its own.
 class ProfileSweep {
  public:
+  /// What was measured under plans before `first_version` belongs to an earlier sweep, and does not count.
+  explicit ProfileSweep(int first_version = 0) : first_version_(first_version) {}
+  [[nodiscard]] int first_version() const { return first_version_; }
+
   /// Adds clocks to be measured behind those that wait: another round.
   void want(const std::vector<int>& clocks_mhz);
   /// The clock to be measured now; empty when all have been.
@@ -24,7 +28,8 @@ class ProfileSweep {
   [[nodiscard]] int rounds() const { return rounds_; }
   [[nodiscard]] int plan_version() const { return plan_version_; }
 
-  /// What a rank has measured. What it had posted for the same version before stays. Returns whether it is new.
+  /// What a rank has measured. What it had posted for the same version before stays. Returns whether it is new, and of
+  /// this sweep.
   bool add(RankCells cells);
   /// Neither has the rank posted for the clock at hand, nor is it done without.
   [[nodiscard]] bool waits_for(int rank) const { return !posted_.contains(rank) && !absent_.contains(rank); }
@@ -41,6 +46,7 @@ class ProfileSweep {
   [[nodiscard]] const std::vector<int>& waiting_clocks_mhz() const { return waiting_mhz_; }
 
  private:
+  int first_version_;
   std::vector<int> waiting_mhz_;  ///< the first is at hand
   int plan_version_ = 0;
   double begun_s_ = 0;

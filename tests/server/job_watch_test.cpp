@@ -154,6 +154,65 @@ TEST_F(JobWatch, MeasuresTheProfileAgainThoughTheGuardActsOnTheSameIteration) {
   EXPECT_TRUE(training.run_until(JobState::running));
 }
 
+TEST_F(JobWatch, MeasuresTheProfileOnceAfterOneDrift) {
+  for (const double factor : {1.3, 1.6}) {
+    JobSpec spec = small_job(2);
+    spec.guard_pct = 900;
+    SimulatedJob drifting(spec);
+    drifting.register_all();
+    ASSERT_TRUE(drifting.run_until(JobState::running));
+    drifting.run(10);
+    for (int rank = 0; rank < 2; ++rank) drifting.slow_down(rank, factor);
+    drifting.run(300);
+    EXPECT_EQ(drifting.job().state(), JobState::running);
+    EXPECT_THAT(drifting.reasons("drift"), SizeIs(1)) << factor;
+  }
+}
+
+TEST_F(JobWatch, KnowsNoStragglerOfAProfileThatHasBeenReplaced) {
+  JobSpec spec = small_job(4);
+  spec.guard_pct = 900;
+  SimulatedJob drifting(spec);
+  drifting.register_all();
+  ASSERT_TRUE(drifting.run_until(JobState::running));
+  drifting.slow_down(1, 1.2);
+  drifting.run(10);
+  ASSERT_THAT(drifting.job().summary()["stragglers"], SizeIs(1));
+  for (int rank = 0; rank < 4; ++rank) drifting.slow_down(rank, rank == 1 ? 1.2 * 1.3 : 1.3);
+  ASSERT_TRUE(drifting.run_until(JobState::profiling, 60));
+  ASSERT_TRUE(drifting.run_until(JobState::running));
+  EXPECT_THAT(drifting.job().summary()["stragglers"], IsEmpty()) << "the profile holds how slow it is";
+}
+
+TEST_F(JobWatch, MakesNothingOfPlansFromAProfileThatHasBeenReplaced) {
+  JobSpec spec = small_job(2, 2);
+  spec.guard_pct = 900;
+  spec.profiling->clocks = 4;
+  spec.profiling->iterations = 1;
+  SimulatedJob drifting(spec);
+  drifting.register_all();
+  ASSERT_TRUE(drifting.run_until(JobState::running));
+  drifting.run(10);
+  drifting.deaf[3] = true;  // keeps its plan whole
+  for (int rank = 0; rank < 4; ++rank) drifting.slow_down(rank, 1.3);
+  ASSERT_TRUE(drifting.run_until(JobState::profiling, 60));
+  ASSERT_TRUE(drifting.run_until(JobState::running, 2'000));
+  drifting.run(60);
+  EXPECT_THAT(drifting.reasons("straggler"), IsEmpty());
+}
+
+TEST_F(JobWatch, PlansNothingFromAProfileThatIsBeingReplaced) {
+  train_until_running();
+  training.plans_wait = true;
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.25);
+  (void)training.job().set_settings(10, std::nullopt, training.now_s());
+  training.settle();
+  ASSERT_TRUE(training.run_until(JobState::profiling, 60));
+  training.plans_wait = false;
+  training.settle();
+  EXPECT_EQ(training.job().state(), JobState::profiling);
+}
+
 TEST_F(JobWatch, HasARankCountForNothingThatLeapsAhead) {
   train_until_running();
   const int version = training.version_of(0);

@@ -120,6 +120,14 @@ TEST(ProfileSweep, CountsTheAttemptsAtAClock) {
   EXPECT_EQ(sweep.attempts(), 1);
 }
 
+TEST(ProfileSweep, TakesNothingOfAnEarlierSweep) {
+  ProfileSweep sweep(4);
+  EXPECT_EQ(sweep.first_version(), 4);
+  EXPECT_FALSE(sweep.add(cells(0, 3, 1, 1)));
+  EXPECT_TRUE(sweep.add(cells(0, 4, 1, 1)));
+  EXPECT_EQ(sweep.cells().size(), 1U);
+}
+
 TEST(ProfileSweep, DoesWithoutARankUntilItPostsAgain) {
   ProfileSweep sweep;
   sweep.want({1410, 900});

@@ -223,16 +223,17 @@ void SimulatedJob::post_cells(int rank) {
   RankCells cells{.rank = rank, .plan_version = followed.version, .cells = {}, .blocking = {}};
   const int stage = rank / spec_.parallel.dp;
   const int clock = followed.plan.ranks.at(0).at(0).clock_mhz;
+  const double factor = factors_[static_cast<std::size_t>(rank)];
   for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
     const Measurement& row = truth_.at_clock(stage, kind, clock);
     cells.cells.push_back({.stage = stage,
                            .kind = kind,
                            .clock_mhz = clock,
                            .units = 30,
-                           .time_s = row.time_s,
-                           .time_error_s = row.time_s * 1e-4,
-                           .energy_j = row.energy_j,
-                           .energy_error_j = row.energy_j * 1e-3});
+                           .time_s = factor * row.time_s,
+                           .time_error_s = factor * row.time_s * 1e-4,
+                           .energy_j = factor * row.energy_j,
+                           .energy_error_j = factor * row.energy_j * 1e-3});
   }
   cells.blocking.push_back({.stage = stage, .power_w = blocking_w_, .error_w = 0.5});
   job_->add_cells(std::move(cells), now_s_);
