@@ -39,6 +39,12 @@ JobState read_state(const JsonView& value) {
   value.fail("is no state of a job");
 }
 
+/// States that do not name it are of jobs whose cells all count.
+int first_sweep_version(const JsonView& state) {
+  constexpr std::string_view kMember = "sweep_first_version";
+  return has_value(state, kMember) ? state.at(kMember).integer_in(0, kMaxNumber) : 0;
+}
+
 }  // namespace
 
 void Job::store_rank(const RegisteredRank& rank) {
@@ -74,6 +80,7 @@ Json Job::state_json() const {
                 {"first_training_version", first_training_version_},
                 {"is_capped", is_capped_},
                 {"waiting_clocks_mhz", sweep_.waiting_clocks_mhz()},
+                {"sweep_first_version", sweep_.first_version()},
                 {"sweep_version", sweep_.plan_version()}};
   if (power_limit_) {
     state["power_limit"] = {{"scope", name(power_limit_->scope)},
@@ -204,6 +211,7 @@ std::unique_ptr<Job> Job::restore(const StoredJob& stored, const StoreContents& 
   job->heard_s_ = now_s;
   job->restore_state(view);
   for (const StoredRank& row : rows.ranks) job->restore_rank(row, now_s);
+  job->sweep_ = ProfileSweep(first_sweep_version(view));
   const JsonView waiting = view.at("waiting_clocks_mhz");
   std::vector<int> clocks;
   for (std::size_t i = 0; i < waiting.size(); ++i) clocks.push_back(waiting.at(i).integer_in(1, kMaxNumber));
