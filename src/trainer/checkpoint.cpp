@@ -156,19 +156,21 @@ std::int64_t newest_of(const fs::path& folder, Collective& world) {
   return step.item<std::int64_t>();
 }
 
-/// Makes the folder, proves that it can be written to, and removes half-written checkpoints.
-void prepare(const fs::path& folder) {
+/// Makes the folder, takes it for this job, proves that it can be written to, and removes half-written checkpoints.
+FolderLock prepare(const fs::path& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   if (error) {
     throw_input_error({folder.string(), 0, 0}, fmt::format("cannot be made: {}", error.message()),
                       "name another folder for checkpoints");
   }
+  FolderLock lock(folder);
   const StagedFile probe(folder / "probe");
   for (const auto& entry : fs::directory_iterator(folder)) {
     const fs::path& path = entry.path();
     if (is_temporary(path)) fs::remove_all(path, error);
   }
+  return lock;
 }
 
 }  // namespace
@@ -217,7 +219,7 @@ std::int64_t load_checkpoint(const fs::path& path, const TrainConfig& config, co
 Checkpoints::Checkpoints(const TrainConfig& config, const TrainingState& state, const Communicators& ranks)
     : config_(&config), state_(state), ranks_(&ranks), folder_(*config.checkpoint) {
   together(*ranks_->world, [this] {
-    if (ranks_->world->rank() == 0) prepare(folder_);
+    if (ranks_->world->rank() == 0) lock_.emplace(prepare(folder_));
   });
 }
 

@@ -7,6 +7,7 @@
 
 #include "dataset/batch_sampler.h"
 #include "launcher/train_config.h"
+#include "trainer/folder_lock.h"
 #include "trainer/optimizer.h"
 #include "trainer/parameter_store.h"
 #include "trainer/transport.h"
@@ -34,11 +35,12 @@ void save_checkpoint(const std::filesystem::path& folder, std::int64_t step, con
 std::int64_t load_checkpoint(const std::filesystem::path& path, const TrainConfig& config, const TrainingState& state,
                              const Communicators& ranks);
 
-/// The checkpoints of a job in their folder. Every call is a meeting of all ranks.
+/// The checkpoints of a job in their folder, which is the job's alone for as long as rank 0 has this. Every call is a
+/// meeting of all ranks.
 class Checkpoints {
  public:
   /// The configuration has a folder for checkpoints. Makes it and removes what a killed job left half-written; throws
-  /// InputError when it cannot be written to.
+  /// InputError when it cannot be written to, or another job has it.
   Checkpoints(const TrainConfig& config, const TrainingState& state, const Communicators& ranks);
 
   /// Goes on from the newest complete checkpoint, if there is one. Returns the number of steps done.
@@ -55,6 +57,7 @@ class Checkpoints {
   TrainingState state_;
   const Communicators* ranks_;
   std::filesystem::path folder_;
+  std::optional<FolderLock> lock_;     ///< rank 0's
   std::optional<std::int64_t> saved_;  ///< steps of the newest one
 };
 

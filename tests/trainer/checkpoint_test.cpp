@@ -1,7 +1,9 @@
 #include "trainer/checkpoint.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <array>
 #include <atomic>
@@ -276,6 +278,26 @@ TEST(Checkpoints, LeaveOtherFilesAlone) {
   for (const char* name : {"step-1", "step-000000001", "step-abc", "best"}) {
     EXPECT_TRUE(fs::exists(folder / name / "checkpoint.json")) << name;
   }
+}
+
+TEST(Checkpoints, AreOneJobs) {
+  const TemporaryFolder folder;
+  TrainConfig config = config_of({1, 1, 1});
+  config.checkpoint = folder.path();
+  TrainConfig other = config_of({2, 1, 1});
+  other.checkpoint = folder.path();
+  run_state_job(config, [&](StateRank& rank) {
+    Checkpoints checkpoints(config, rank.state(), rank.ranks());
+    fs::create_directory(temporary_of(folder / "step-00000001"));
+    const std::string error = error_of([&] { run_steps(other, 0, 1); });
+    EXPECT_THAT(error,
+                HasSubstr(fmt::format("{}: another training (process {} on ", folder.path().string(), ::getpid())));
+    EXPECT_THAT(error, HasSubstr("writes checkpoints here; wait for it to end, or name another folder"));
+    EXPECT_TRUE(fs::exists(temporary_of(folder / "step-00000001"))) << "the other job's";
+    checkpoints.after_step(1, true);
+    EXPECT_THAT(complete_checkpoints(folder.path()), ElementsAre(1));
+  });
+  run_steps(config, 1, 2);
 }
 
 TEST(Checkpoints, NeedAFolderThatCanBeWrittenTo) {

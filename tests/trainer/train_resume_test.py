@@ -137,6 +137,26 @@ class TrainResumeTest(unittest.TestCase):
         self.assertEqual(json.loads(out)["first_step"], done)
         self.assertEqual(self.losses("ended"), self.losses("straight"))
 
+    def test_two_jobs_do_not_share_a_folder(self):
+        self.undisturbed()
+        first = self.start("shared", "checkpoint.every=1")
+        self.addCleanup(first.kill)
+        while self.steps_written("shared") < 1:
+            self.assertIsNone(first.poll(), "it ended by itself")
+            time.sleep(0.002)
+        ranks = ranks_of(first)
+        for rank in ranks:
+            os.kill(rank, signal.SIGSTOP)
+        second = self.start("second", "checkpoint.every=1", f"checkpoint.folder={self.folder / 'shared'}")
+        status, _, err = self.finish(second)
+        self.assertEqual(status, 2, err)
+        self.assertRegex(err, r"shared: another training \(process \d+ on .*\) writes checkpoints here")
+        for rank in ranks:
+            os.kill(rank, signal.SIGCONT)
+        status, _, err = self.finish(first)
+        self.assertEqual(status, 0, err)
+        self.assertEqual(self.losses("shared"), self.losses("straight"))
+
     def test_a_checkpoint_of_another_model_is_refused(self):
         self.undisturbed()
         job = self.start("straight", "model.hidden=64")
