@@ -318,9 +318,7 @@ void Agent::restore_all(const Peer& peer, WriteDone done) {
                            over = pending_writes_.add(tell, nullptr)] {
     if (--*left == 0) over(nullptr);
   };
-  for (const auto& [managed, restored] : *restores) {
-    managed->worker->post([](GpuWriter&) {}, [count_down](const std::exception_ptr&) { count_down(); });
-  }
+  for (const auto& [managed, restored] : *restores) managed->worker->tell_when_done(count_down);
   if (environment_.unattended) {
     environment_.unattended->restore(count_down);
   } else {

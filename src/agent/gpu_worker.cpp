@@ -52,6 +52,7 @@ class GpuWorker::Loop {
  public:
   Loop(std::shared_ptr<GpuSystem> system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options)
       : system_(std::move(system)), writer_(std::move(writer)), options_(options) {
+    restore_failed_ = writer_->status().clock_state == ClockState::failed;
     publish();
   }
 
@@ -61,7 +62,7 @@ class GpuWorker::Loop {
   [[nodiscard]] GpuWorkerStatus status() const;
 
   // Called on the thread.
-  GpuWriter& writer() { return *writer_; }
+  void write(const Task& task);
   void begin_lease(std::shared_ptr<SharedUnitRing> ring);
   void end_lease();
   [[nodiscard]] PlanAnswer follow(std::unique_ptr<UnitClocks> clocks, std::optional<std::uint32_t> from_iteration);
@@ -114,6 +115,7 @@ class GpuWorker::Loop {
   std::unique_ptr<UnitClocks> clocks_;
   std::optional<NextClocks> next_clocks_;
   std::optional<std::uint32_t> iteration_;  // the newest that began
+  bool restore_failed_ = false;             // the last lease's, and nobody has had the GPU since
   PollSchedule schedule_;
   std::array<UnitEvent, kUnitRingCapacity> events_{};
   std::optional<int> wanted_clock_mhz_;
@@ -161,7 +163,7 @@ bool GpuWorker::Loop::run_tasks() {
 void GpuWorker::Loop::wait_for_task() {
   const auto called = [this] { return called_.load(std::memory_order_acquire); };
   std::unique_lock lock(mutex_);
-  if (writer_->status().clock_state != ClockState::failed) {
+  if (!restore_failed_) {
     wake_.wait(lock, called);
     return;
   }
@@ -219,6 +221,13 @@ void GpuWorker::Loop::end_lease() {
   clocks_.reset();
   next_clocks_.reset();
   writer_->restore();
+  restore_failed_ = writer_->status().clock_state == ClockState::failed;
+}
+
+/// What the task's asker holds is not to be restored under it: the end of its lease does that.
+void GpuWorker::Loop::write(const Task& task) {
+  restore_failed_ = false;
+  task(*writer_);
 }
 
 PlanAnswer GpuWorker::Loop::follow(std::unique_ptr<UnitClocks> clocks, std::optional<std::uint32_t> from_iteration) {
@@ -359,14 +368,14 @@ GpuWorker::GpuWorker(std::shared_ptr<GpuSystem> system, std::unique_ptr<GpuWrite
 GpuWorker::~GpuWorker() { loop_->stop(); }
 
 std::future<void> GpuWorker::post(Task task) {
-  return loop_->post([task = std::move(task)](Loop& loop) { task(loop.writer()); });
+  return loop_->post([task = std::move(task)](Loop& loop) { loop.write(task); });
 }
 
 void GpuWorker::post(Task task, std::function<void(std::exception_ptr)> done) {
   (void)loop_->post([task = std::move(task), done = std::move(done)](Loop& loop) {
     std::exception_ptr error;
     try {
-      task(loop.writer());
+      loop.write(task);
     } catch (const std::exception&) {
       error = std::current_exception();
     }
@@ -394,6 +403,10 @@ void GpuWorker::follow_plan(std::function<std::unique_ptr<UnitClocks>()> make,
 
 std::future<void> GpuWorker::end_lease() {
   return loop_->post([](Loop& loop) { loop.end_lease(); });
+}
+
+void GpuWorker::tell_when_done(std::function<void()> done) {
+  (void)loop_->post([done = std::move(done)](Loop&) { done(); });
 }
 
 GpuWorkerStatus GpuWorker::status() const { return loop_->status(); }

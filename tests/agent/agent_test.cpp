@@ -441,6 +441,18 @@ TEST_F(AgentTest, RestoresTheOthersOfAHungDriverAndHoldsUpNobodyMeanwhile) {
   EXPECT_EQ(outcome.get(), "restored");
 }
 
+TEST_F(AgentTest, GoesOnToRestoreWhatTheKillSwitchDidNot) {
+  options_.worker.retry_after = 1ms;
+  start();
+  log(0).failing_restores = 1;
+  try {
+    restore_all({.uid = 0, .gid = 0, .pid = 1});
+  } catch (const GpuError& error) {
+    EXPECT_NE(std::string(error.what()).find(uuid(0) + ": the driver refuses"), std::string::npos) << error.what();
+  }
+  EXPECT_TRUE(log(0).wait_for_last("restore"));
+}
+
 TEST_F(AgentTest, NamesTheGpuThatTheKillSwitchDidNotRestoreInTime) {
   options_.driver_timeout = 20ms;
   start();

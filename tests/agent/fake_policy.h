@@ -86,7 +86,10 @@ class FakeWriter final : public GpuWriter {
   }
   void reset_memory_clocks() override { write("reset memory"); }
   void set_power_limit_w(double power_limit_w) override {
-    if (power_limit_w == 666) throw GpuError(GpuErrorCode::no_permission, "the driver refuses");
+    if (power_limit_w == 666) {
+      status_.clock_state = ClockState::failed;
+      throw GpuError(GpuErrorCode::no_permission, "the driver refuses");
+    }
     write("power " + std::to_string(static_cast<int>(power_limit_w)));
   }
   void set_persistence_mode(bool enabled) override { write(enabled ? "persistence on" : "persistence off"); }

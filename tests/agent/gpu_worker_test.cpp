@@ -182,6 +182,16 @@ TEST_F(GpuWorkerTest, TriesAgainToRestore) {
   ASSERT_TRUE(eventually([this] { return worker_->status().writer.clock_state == ClockState::restored; }));
 }
 
+TEST_F(GpuWorkerTest, RestoresNothingUnderALeaseOneOfWhoseWritesFailed) {
+  start({.retry_after = 1ms});
+  worker_->post([](GpuWriter& writer) { writer.lock_sm_clocks(345, 1005); }).get();
+  EXPECT_THROW(worker_->post([](GpuWriter& writer) { writer.set_power_limit_w(666); }).get(), GpuError);
+  std::this_thread::sleep_for(20ms);
+  EXPECT_EQ(log_->calls(), std::vector<std::string>{"lock 345 1005"});
+  worker_->end_lease().get();
+  EXPECT_EQ(log_->calls().back(), "restore");
+}
+
 TEST_F(GpuWorkerTest, HandsOnWhatATaskThrows) {
   start();
   EXPECT_THROW(worker_->post([](GpuWriter& writer) { writer.set_power_limit_w(666); }).get(), GpuError);
