@@ -238,9 +238,9 @@ void ControlPlane::note_disk(StoreOutcome outcome) {
 }
 
 void ControlPlane::share_profile(const Job& job) {
-  profiles_[job.spec().profile_key()] = job.measured();
+  profiles_[job.profile_key()] = job.measured();
   for (const auto& [id, entry] : entries_) {
-    if (entry->job.get() == &job || entry->job->spec().profile_key() != job.spec().profile_key()) continue;
+    if (entry->job.get() == &job || entry->job->profile_key() != job.profile_key()) continue;
     entry->job->profile_found(job.measured(), now_s());
     settle(*entry->job);
   }

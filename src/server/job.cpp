@@ -76,7 +76,7 @@ void Job::begin(const Profiles& profiles, double now_s) {
   if (ranks_.common_clocks().empty()) {
     return observe("no clock that every stage's ranks can be set to: no agent, or different GPUs", now_s);
   }
-  const auto known = profiles.find(spec_.profile_key());
+  const auto known = profiles.find(profile_key());
   if (known != profiles.end()) return profile_found(known->second, now_s);
   if (!spec_.profiling) return observe("there is no profile of this model yet", now_s);
   begin_profile(now_s);

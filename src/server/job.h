@@ -152,6 +152,8 @@ class Job {
   /// Whether the key is the rank's.
   [[nodiscard]] bool owns(int rank, std::string_view key) const { return ranks_.owns(rank, key); }
   [[nodiscard]] std::int64_t last_iteration(int rank) const { return log_.last_iteration(rank); }
+  /// Jobs of the same key share profiles. Certain once all ranks are there.
+  [[nodiscard]] std::string profile_key() const { return spec_.profile_key(ranks_.simulated()); }
   /// What it measured for its profile key, once it has; null before.
   [[nodiscard]] const std::shared_ptr<const MeasuredProfile>& measured() const { return own_profile_; }
 

@@ -213,7 +213,7 @@ void Job::take_verdict(const ProfileVerdict& verdict, double now_s) {
     sweep_.want(verdict.more_clocks_mhz);
     return profile_next_clock(now_s);
   }
-  changes_.store.documents.push_back({"profile/" + spec_.profile_key(), write_measured_profile(*own_profile_)});
+  changes_.store.documents.push_back({"profile/" + profile_key(), write_measured_profile(*own_profile_)});
   if (!baseline_) return begin_baseline(now_s);
   change_state(JobState::planning, "plans");
   ask(PlanningTask::Kind::plan, fmt::format("planned from a profile of {} clocks", sweep_.measured_clocks()), false);

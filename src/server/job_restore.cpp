@@ -182,7 +182,7 @@ void Job::restore_progress(const StoreContents& rows) {
 void Job::resume(const Profiles& profiles, double now_s) {
   if (state_ == JobState::registering) return;  // profiles are looked at once all ranks are there
   const bool swept = !sweep_.cells().empty() && !sweep_.clock_mhz();
-  const auto known = profiles.find(spec_.profile_key());
+  const auto known = profiles.find(profile_key());
   if (swept) {
     MeasuredProfile profile = merge_cells(sweep_.cells(), schedule_.stages);
     profile.simulated = ranks_.simulated();

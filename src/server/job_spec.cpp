@@ -112,13 +112,14 @@ std::vector<int> read_clocks(const JsonView& value) {
 
 }  // namespace
 
-std::string JobSpec::profile_key() const {
+std::string JobSpec::profile_key(bool simulated) const {
   Json key = parallel_json(parallel);
   key.erase("dp");
   key["model"] = model;
   key["partition"] = partition;
   key["gpu"] = gpu;
   key["microbatch_size"] = microbatch_size;
+  key["simulated"] = simulated;
   return key.dump();
 }
 

@@ -55,8 +55,9 @@ struct JobSpec {
   double switch_latency_ms = 0;  ///< from asking for a clock until it is in effect
   std::optional<JobProfiling> profiling;
 
-  /// What a profile depends on, as text: jobs of the same key share profiles.
-  [[nodiscard]] std::string profile_key() const;
+  /// What a profile depends on, as text: jobs of the same key share profiles. `simulated`: measured on simulated GPUs,
+  /// which tell nothing of real ones of that name.
+  [[nodiscard]] std::string profile_key(bool simulated) const;
   friend bool operator==(const JobSpec&, const JobSpec&) = default;
 };
 

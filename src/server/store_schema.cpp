@@ -14,7 +14,7 @@ constexpr std::int64_t kApplicationId = 0x4C774772;
 
 // Reports of one iteration lie beside each other: all ranks of a job report the same iteration at about the same time,
 // which then touches few pages, and the oldest are removed by range.
-constexpr std::array<const char*, 2> kSteps = {
+constexpr std::array<const char*, 3> kSteps = {
     R"(
 CREATE TABLE jobs (
   id TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL UNIQUE, spec TEXT NOT NULL, state TEXT NOT NULL,
@@ -50,6 +50,13 @@ INSERT INTO jobs_2 SELECT id, run, spec, state, created_s, finished_s FROM jobs;
 DROP TABLE jobs;
 ALTER TABLE jobs_2 RENAME TO jobs;
 CREATE INDEX jobs_by_end ON jobs (finished_s, created_s);
+)",
+    // Profiles of simulated GPUs are apart from those of real ones: their keys say which they are, as their last
+    // member.
+    R"(
+UPDATE documents SET key = substr(key, 1, length(key) - 1) || ',"simulated":' ||
+  CASE WHEN json_extract(document, '$.simulated') THEN 'true' ELSE 'false' END || '}'
+WHERE key LIKE 'profile/{%}' AND json_valid(document);
 )"};
 
 }  // namespace

@@ -92,6 +92,22 @@ TEST_F(JobProfiling2x2, GoesOnWithoutARankThoughTheServerWasStartedAgain) {
   EXPECT_TRUE(training.run_until(JobState::running, kPatience));
 }
 
+TEST(JobProfiling, SharesNoProfileOfSimulatedGpusWithRealOnes) {
+  SimulatedJob first(quickly_profiled(2, 1));
+  first.gpus_are_simulated = true;
+  first.register_all();
+  ASSERT_TRUE(first.run_until(JobState::running));
+  for (const bool simulated : {true, false}) {
+    SimulatedJob second(quickly_profiled(2, 1));
+    second.gpus_are_simulated = simulated;
+    second.know({{first.job().profile_key(), first.job().measured()}});
+    second.register_all();
+    EXPECT_EQ(second.job().state(), simulated ? JobState::baseline : JobState::profiling);
+    second.restart_server();
+    EXPECT_EQ(second.job().state(), simulated ? JobState::baseline : JobState::profiling);
+  }
+}
+
 TEST(JobProfiling, ObservesAtFullClocksWhenNobodyMeasuresAStage) {
   SimulatedJob training(quickly_profiled(2, 1));
   training.register_all();

@@ -74,18 +74,19 @@ TEST(JobSpec, WantsAScheduleOfItsSizes) {
 }
 
 TEST(JobSpec, SharesProfilesWithJobsOfTheSameModelPartitionAndGpu) {
-  const std::string key = read(job()).profile_key();
+  const std::string key = read(job()).profile_key(false);
   for (const auto& [member, value] : Members{{"run", "other"}, {"schedule", "gpipe"}, {"microbatches", 9}}) {
     Json body = job();
     body[member] = value;
-    EXPECT_EQ(read(body).profile_key(), key) << member;
+    EXPECT_EQ(read(body).profile_key(false), key) << member;
   }
   for (const auto& [member, value] :
        Members{{"model", "x"}, {"gpu", "x"}, {"partition", "x"}, {"microbatch_size", 2}, {"parallel", {{"pp", 3}}}}) {
     Json body = job();
     body[member] = value;
-    EXPECT_NE(read(body).profile_key(), key) << member;
+    EXPECT_NE(read(body).profile_key(false), key) << member;
   }
+  EXPECT_NE(read(job()).profile_key(true), key);
 }
 
 TEST(JobSpec, NamesTheFirstDifference) {

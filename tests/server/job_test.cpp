@@ -113,7 +113,7 @@ TEST(Job, BeginsThoughTheServerWasStartedAgainWhileRanksRegistered) {
   first.register_all();
   ASSERT_TRUE(first.run_until(JobState::running));
   SimulatedJob training(small_job(2));
-  training.know({{small_job(2).profile_key(), first.job().measured()}});
+  training.know({{small_job(2).profile_key(false), first.job().measured()}});
   (void)training.job().register_rank(training.rank_spec(0), "key-0", {}, training.now_s());
   training.settle();
   training.restart_server();
@@ -186,7 +186,7 @@ TEST(Job, UsesAProfileThatIsKnown) {
   ASSERT_TRUE(first.run_until(JobState::running));
   ASSERT_NE(first.job().measured(), nullptr);
   SimulatedJob training(small_job(2));
-  training.know({{training.job().spec().profile_key(), first.job().measured()}});
+  training.know({{training.job().profile_key(), first.job().measured()}});
   training.register_all();
   EXPECT_EQ(training.job().state(), JobState::baseline);
   ASSERT_TRUE(training.run_until(JobState::running, 12));
@@ -203,7 +203,7 @@ TEST(Job, BeginsWithAProfileThatBecameKnownAsTheServerEnded) {
   SimulatedJob training(spec);
   training.register_all();
   ASSERT_EQ(training.job().state(), JobState::observing);
-  training.know({{training.job().spec().profile_key(), first.job().measured()}});
+  training.know({{training.job().profile_key(), first.job().measured()}});
   training.restart_server();
   EXPECT_EQ(training.job().state(), JobState::baseline);
   EXPECT_TRUE(training.run_until(JobState::running, 12));

@@ -104,7 +104,7 @@ TEST(JobWatchOfReplicas, MeasuresTheBaselineBesideARankWithoutAnAgent) {
   first.register_all();
   ASSERT_TRUE(first.run_until(JobState::running));
   SimulatedJob training(small_job(2, 2));
-  training.know({{training.job().spec().profile_key(), first.job().measured()}});
+  training.know({{training.job().profile_key(), first.job().measured()}});
   training.lose_agent(1);
   training.register_all();
   ASSERT_EQ(training.job().state(), JobState::baseline);

@@ -59,6 +59,7 @@ RankSpec SimulatedJob::rank_spec(int rank) const {
   spec.instance = "process-" + std::to_string(rank);
   spec.host = "node-" + std::to_string(rank / 4);
   spec.gpu = spec_.gpu;
+  spec.simulated = gpus_are_simulated;
   spec.follows_plans = has_agent_.at(static_cast<std::size_t>(rank));
   for (const Measurement& row : truth_.measurements(0, OpKind::forward)) spec.clocks_mhz.push_back(row.clock_mhz);
   return spec;

@@ -59,6 +59,8 @@ class SimulatedJob {
   std::vector<bool> deaf;
   /// Ranks that post no cells.
   std::vector<bool> measures_nothing;
+  /// What ranks that register say of their GPUs.
+  bool gpus_are_simulated = false;
   /// Plans that are asked for wait until this is false again, and `settle` is called.
   bool plans_wait = false;
 

@@ -1,5 +1,6 @@
 #include "server/store_schema.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,7 +8,10 @@
 #include <string>
 
 #include "core/error_of.h"
+#include "core/json.h"
 #include "core/temporary_folder.h"
+#include "server/job_spec.h"
+#include "server/rank_cells.h"
 
 namespace lowgear {
 namespace {
@@ -61,6 +65,37 @@ TEST_F(StoreSchemaTest, DoesAStepWholeOrNotAtAll) {
   EXPECT_EQ(database.integer("SELECT count(*) FROM sqlite_schema WHERE name = 'extra'"), 0);
   migrate(database, kSteps);
   EXPECT_EQ(database.integer("PRAGMA user_version"), 3);
+}
+
+/// Files of version 2 did not tell simulated GPUs in the keys of profiles.
+TEST_F(StoreSchemaTest, KeepsProfilesOfSimulatedGpusApart) {
+  Database database = open();
+  migrate(database, store_schema_steps().first(2));
+  const auto put = [&](const std::string& key, const std::string& document) {
+    database.execute(fmt::format("INSERT INTO documents VALUES ('{}', '{}')", key, document).c_str());
+  };
+  const auto has = [&](const std::string& key) {
+    return database.integer(fmt::format("SELECT count(*) FROM documents WHERE key = '{}'", key).c_str()) == 1;
+  };
+  JobSpec spec;
+  for (const char* model : {"simulated", "real"}) {
+    spec.model = model;
+    Json old_key = Json::parse(spec.profile_key(false));
+    old_key.erase("simulated");
+    MeasuredProfile profile;
+    profile.simulated = spec.model == "simulated";
+    put("profile/" + old_key.dump(), write_measured_profile(profile));
+  }
+  put("profile/{}", "damaged");
+  put("signal/{}", R"({"simulated": true})");
+  migrate(database, store_schema_steps());
+  spec.model = "simulated";
+  EXPECT_TRUE(has("profile/" + spec.profile_key(true)));
+  spec.model = "real";
+  EXPECT_TRUE(has("profile/" + spec.profile_key(false)));
+  EXPECT_TRUE(has("profile/{}"));
+  EXPECT_TRUE(has("signal/{}"));
+  EXPECT_EQ(database.integer("SELECT count(*) FROM documents"), 4);
 }
 
 TEST_F(StoreSchemaTest, RefusesTheFileOfANewerLowgear) {
