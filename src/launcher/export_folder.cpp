@@ -40,7 +40,10 @@ std::string export_file_name(const PipelinePosition& position) {
 void require_export_folder(const fs::path& folder) {
   std::error_code error;
   const SourceLocation where{folder.string(), 0, 0};
-  if (!fs::exists(folder, error)) return;
+  if (!fs::exists(folder, error)) {
+    if (!fs::is_symlink(fs::symlink_status(folder, error))) return;
+    throw_input_error(where, "is a link that leads nowhere", "make the folder that it leads to");
+  }
   if (!fs::is_directory(folder, error)) throw_input_error(where, "is there and is no folder", "name a folder");
   bool has_weights = false;
   bool has_config = false;

@@ -52,6 +52,14 @@ void require_done(const fs::path& path, const std::error_code& error) {
   if (error) throw Error(fmt::format("{}: cannot be written: {}", path.string(), error.message()));
 }
 
+/// Where it leads, with links followed and without a trailing slash, which leaves no name.
+fs::path resolved(const fs::path& path) {
+  std::error_code error;
+  const fs::path target = fs::weakly_canonical(fs::absolute(path, error), error);
+  require_done(path, error);
+  return target.has_filename() ? target : target.parent_path();
+}
+
 void make_empty(const fs::path& folder) {
   std::error_code error;
   fs::remove_all(folder, error);
@@ -99,8 +107,7 @@ bool is_temporary(const fs::path& path) {
 }
 
 void write_together(Collective& world, const JobFolder& folder) {
-  // A trailing slash leaves no name.
-  const fs::path target = folder.target.has_filename() ? folder.target : folder.target.parent_path();
+  const fs::path target = resolved(folder.target);
   const fs::path temporary = temporary_of(target);
   const auto on_first = [&world](const std::function<void()>& action) {
     together(

@@ -216,6 +216,19 @@ TEST(Export, ReplacesAnEarlierOne) {
                           "out/model-00002-of-00002.safetensors", "out/model.safetensors.index.json"));
 }
 
+TEST(Export, GoesWhereALinkLeads) {
+  const TemporaryFolder folder;
+  write(folder / "model.safetensors", random_weights(tiny_llama()));
+  fs::create_directories(folder / "disk/out");
+  fs::create_directory_symlink(folder / "disk/out", folder / "link");
+  for (int i = 0; i < 2; ++i) {
+    loaded_and_exported(config_of(tiny_llama()), folder / "model.safetensors", folder / "link");
+    EXPECT_TRUE(fs::is_symlink(folder / "link"));
+    EXPECT_THAT(folder.names(), ElementsAre("disk", "disk/out", "disk/out/config.json", "disk/out/model.safetensors",
+                                            "link", "model.safetensors"));
+  }
+}
+
 class ExportIntoAFolderOfOthers : public testing::Test {
  protected:
   ExportIntoAFolderOfOthers() { write(folder_ / "model.safetensors", random_weights(tiny_llama())); }
@@ -294,8 +307,10 @@ TEST(PreparedExport, RefusesWhereNoneCanBe) {
   EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "file/out"); }),
               AllOf(HasSubstr((folder / "file/out").string()), HasSubstr("cannot be written: Not a directory")));
   EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "file"); }), HasSubstr("is there and is no folder"));
+  fs::create_symlink(folder / "nowhere", folder / "link");
+  EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "link"); }), HasSubstr("is a link that leads nowhere"));
   EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "mine"); }), HasSubstr("holds \"thesis.tex\""));
-  EXPECT_THAT(folder.names(), ElementsAre("file", "mine", "mine/thesis.tex"));
+  EXPECT_THAT(folder.names(), ElementsAre("file", "link", "mine", "mine/thesis.tex"));
 }
 
 }  // namespace
