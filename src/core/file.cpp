@@ -156,10 +156,8 @@ int rename_path(const fs::path& from, const fs::path& to) {
   return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
 }
 
-/// Swaps two folders of one parent, in one step where the file system can. Otherwise by renames that are undone when
-/// one fails. Returns errno, 0 when done.
-int exchange_directories(const fs::path& a, const fs::path& b) {
-  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return 0;
+/// Returns errno, 0 when done.
+int exchange_by_renames(const fs::path& a, const fs::path& b) {
   fs::path aside = a;
   aside += ".old";
   if (const int error_number = rename_path(b, aside)) return error_number;
@@ -192,6 +190,11 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
 void flush_directory(const fs::path& path) {
   const FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.valid()) ::fsync(directory.get());
+}
+
+void exchange_directories(const fs::path& a, const fs::path& b) {
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (const int error_number = exchange_by_renames(a, b)) throw_write_error(b, error_number);
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content) {
@@ -330,14 +333,15 @@ void StagedDirectory::write(const fs::path& relative, std::string_view content) 
 
 void StagedDirectory::commit() {
   // A plain rename replaces an absent or empty target, and refuses any other.
-  int error_number = rename_path(staging_, target_);
+  const int error_number = rename_path(staging_, target_);
   if (error_number == ENOTEMPTY || error_number == EEXIST) {
     check_target();
-    error_number = exchange_directories(staging_, target_);
+    exchange_directories(staging_, target_);
     std::error_code ignored;
-    if (error_number == 0) fs::remove_all(staging_, ignored);
+    fs::remove_all(staging_, ignored);
+  } else if (error_number != 0) {
+    throw_write_error(target_, error_number);
   }
-  if (error_number != 0) throw_write_error(target_, error_number);
   committed_ = true;
 }
 

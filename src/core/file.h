@@ -18,6 +18,12 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 /// Makes renames in a folder last through a power failure. A file system that cannot do so is left to its ways.
 void flush_directory(const std::filesystem::path& path);
 
+/// Swaps two folders of one parent: in one step, or on a file system that cannot do that (NFS) by renames that are
+/// undone when one fails; a program that is killed between them leaves `b` missing, and beside it as the name of `a`
+/// with
+/// `.old`. Throws InputError and Error as write_file_atomically, naming `b`.
+void exchange_directories(const std::filesystem::path& a, const std::filesystem::path& b);
+
 /// Writes the file whole or not at all: a temporary beside it, flushed to the disk, then renamed over it. A symbolic
 /// link stays and its target is replaced; a device or FIFO is written straight, as nothing can be renamed over it.
 /// Throws InputError when the folder cannot be written to and Error when writing fails (a full disk); the temporary is

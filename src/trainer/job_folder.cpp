@@ -1,11 +1,8 @@
 #include "trainer/job_folder.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <exception>
 #include <system_error>
@@ -67,16 +64,16 @@ void make_empty(const fs::path& folder) {
   require_done(folder, error);
 }
 
-/// In one step, also when there is a folder at the target: that one then has the temporary's place, and is removed.
+/// In one step where the file system can, also when there is a folder at the target: that one then has the temporary's
+/// place, and is removed.
 void move_to(const fs::path& from, const fs::path& target) {
   std::error_code error;
   if (!fs::exists(target, error)) {
     fs::rename(from, target, error);
     require_done(target, error);
-  } else if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0) {
-    fs::remove_all(from, error);
   } else {
-    throw Error(fmt::format("{}: is there and cannot be replaced: {}", target.string(), std::strerror(errno)));
+    exchange_directories(from, target);
+    fs::remove_all(from, error);
   }
   flush_directory(target.parent_path());
 }

@@ -22,9 +22,9 @@ struct JobFolder {
 };
 
 /// Fills a temporary folder beside the target and renames it there, in the place of an earlier one: the target is
-/// complete or what it was, also when ranks are killed or the power fails at any moment. Where it is a link, that stays
-/// and what it leads to is replaced. Ranks on several machines need a file system that they share. When one fails, all
-/// throw as `together` does, and what was written is removed.
+/// complete or what it was, also when ranks are killed or the power fails at any moment (but see exchange_directories).
+/// Where it is a link, that stays and what it leads to is replaced. Ranks on several machines need a file system that
+/// they share. When one fails, all throw as `together` does, and what was written is removed.
 void write_together(Collective& world, const JobFolder& folder);
 
 /// The temporary of a target: what a killed job may leave.

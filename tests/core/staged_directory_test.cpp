@@ -1,14 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
-#include <array>
-#include <cerrno>
-#include <cstddef>
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
@@ -167,19 +159,6 @@ TEST_F(StagedDirectoryTest, AFullDiskLeavesTheEarlierOutput) {
   };
   EXPECT_EXIT(fill_disk(), testing::ExitedWithCode(1), "out/frontier.csv: cannot be written: File too large");
   EXPECT_THAT(folder_.names(), ElementsAre("out", "out/frontier.csv", "out/plans", "out/plans/first.json"));
-}
-
-/// Makes renameat2 fail in this process as it does on file systems (NFS) that cannot exchange two names. False where
-/// the kernel does not let a process filter its system calls.
-bool forbid_exchange() {
-  std::array<sock_filter, 4> filter = {{
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_renameat2, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EINVAL),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  }};
-  const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 TEST_F(StagedDirectoryTest, ReplacesAnEarlierOutputWhereTwoNamesCannotBeExchanged) {

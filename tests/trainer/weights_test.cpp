@@ -6,10 +6,12 @@
 #include <cstring>
 #include <map>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/error_of.h"
 #include "core/file.h"
+#include "core/limited_process.h"
 #include "core/temporary_folder.h"
 #include "model/parameters.h"
 #include "tensorfile/safetensors_writer.h"
@@ -227,6 +229,20 @@ TEST(Export, GoesWhereALinkLeads) {
     EXPECT_THAT(folder.names(), ElementsAre("disk", "disk/out", "disk/out/config.json", "disk/out/model.safetensors",
                                             "link", "model.safetensors"));
   }
+}
+
+TEST(Export, ReplacesAnEarlierOneWhereTwoNamesCannotBeExchanged) {
+  const TemporaryFolder folder;
+  write(folder / "model.safetensors", random_weights(tiny_llama()));
+  std::thread([&] {
+    ASSERT_TRUE(forbid_exchange());
+    for (const int ranks : {1, 2}) {
+      loaded_and_exported(config_of(tiny_llama(), {.pp = ranks}), folder / "model.safetensors", folder / "out");
+    }
+  }).join();
+  EXPECT_THAT(folder.names(),
+              ElementsAre("model.safetensors", "out", "out/config.json", "out/model-00001-of-00002.safetensors",
+                          "out/model-00002-of-00002.safetensors", "out/model.safetensors.index.json"));
 }
 
 class ExportIntoAFolderOfOthers : public testing::Test {
