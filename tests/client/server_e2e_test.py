@@ -27,6 +27,8 @@ class FakeServer:
         self.changed = threading.Condition()
         self.offered = None
         self.offers = 0  # times that a plan was handed out
+        self.polls = 0  # times that the rank asked for one
+        self.first_poll = None  # of those that were answered by the plan on offer
         self.reports = {}  # by iteration
         self.finished = False
         self.closed = False
@@ -100,14 +102,18 @@ class FakeServer:
         query = parse_qs(urlsplit(handler.path).query)
         after = int(query["after"][0])
         with self.changed:
+            self.polls += 1
             # Short, so that nothing here outlives its test for long.
             self.changed.wait_for(lambda: self.offered and self.offered["version"] > after, timeout=1)
             plan = self.offered if self.offered and self.offered["version"] > after else None
-            self.offers += plan is not None
+            if plan:
+                self.offers += 1
+                self.first_poll = self.first_poll or self.polls
         handler.answer(200 if plan else 204, plan)
 
     def offer(self, version, clock_mhz, from_iteration):
         with self.changed:
+            self.first_poll = None
             self.offered = {
                 "version": version,
                 "purpose": "train",
@@ -149,11 +155,10 @@ class PlansOfTheServer(AgentTest):
             self.iteration += 1
 
     def offer(self, version, clock_mhz, from_iteration):
-        """Offers a plan and waits until the client has got it."""
-        offers = self.server.offers
+        """Offers a plan and waits until the agent has it: only then the client asks for another."""
         self.server.offer(version, clock_mhz, from_iteration)
-        wait_until(lambda: self.server.offers > offers, "the plan is fetched")
-        time.sleep(0.1)  # for the agent to take it
+        wait_until(lambda: self.server.first_poll, "the plan is fetched")
+        wait_until(lambda: self.server.polls > self.server.first_poll, "the agent has answered")
 
     def finish(self):
         """Clocks of the units of each iteration, and the plan version of each report."""
