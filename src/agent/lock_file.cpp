@@ -2,22 +2,16 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <system_error>
-#include <tuple>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "core/number.h"
+#include "ipc/held_file.h"
 
 namespace lowgear {
 namespace {
-
-/// A line for the pid and one for the socket.
-constexpr std::size_t kMaxBytes = std::size_t{64} << 10U;
 
 FileDescriptor open_or_make(const std::filesystem::path& path) {
   constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
@@ -51,11 +45,12 @@ std::string describe(const LockHolder& holder) {
 LockFile::LockFile(const std::filesystem::path& path) : path_(path), file_(open_or_make(path)) {}
 
 std::optional<LockHolder> LockFile::take(const LockHolder& self) {
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) return parse_holder(read_file(path_, kMaxBytes));
-  const std::string text = fmt::format("{}\n{}\n", self.pid, self.control_socket.string());
-  const bool written = ::ftruncate(file_.get(), 0) == 0 &&
-                       ::pwrite(file_.get(), text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
-  if (!written) std::ignore = ::ftruncate(file_.get(), 0);  // half a line would name the wrong process
+  const FileHold hold = hold_file(file_, fmt::format("{}\n{}\n", self.pid, self.control_socket.string()));
+  if (hold.outcome == FileHold::Outcome::unsupported) {
+    throw InputError(
+        fmt::format("{}: its file system has no locks; name a folder on another one", printable(path_.string())));
+  }
+  if (hold.outcome == FileHold::Outcome::taken) return parse_holder(hold.holder);
   return std::nullopt;
 }
 

@@ -26,7 +26,7 @@ class LockFile {
   explicit LockFile(const std::filesystem::path& path);
 
   /// Holds the lock for as long as this lives, and returns nothing; when another process holds it, returns that one. On
-  /// a full disk it is held all the same, by a process that is not known.
+  /// a full disk it is held all the same, by a process that is not known. Throws InputError where files have no locks.
   [[nodiscard]] std::optional<LockHolder> take(const LockHolder& self);
 
  private:

@@ -2,12 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <string>
 #include <string_view>
@@ -16,6 +14,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/trusted_path.h"
+#include "ipc/held_file.h"
 
 namespace lowgear {
 namespace {
@@ -32,19 +31,21 @@ FileDescriptor open_own_file(const std::filesystem::path& path) {
 }
 
 /// The process id that the server which holds the lock has written into it.
-std::string holder_of(const FileDescriptor& lock) {
-  std::array<char, 32> text{};
-  const ssize_t size = ::pread(lock.get(), text.data(), text.size(), 0);
-  const std::string_view digits(text.data(), size > 0 ? static_cast<std::size_t>(size) : 0);
-  const std::size_t end = std::min(digits.find_first_not_of("0123456789"), digits.size());
-  return end == 0 ? "unknown" : std::string(digits.substr(0, end));
+std::string process_of(std::string_view holder) {
+  const std::size_t end = std::min(holder.find_first_not_of("0123456789"), holder.size());
+  return end == 0 ? "unknown" : std::string(holder.substr(0, end));
 }
 
-void write_holder(const FileDescriptor& lock, const std::filesystem::path& path) {
-  const std::string text = fmt::format("{}\n", ::getpid());
-  // Room for it was there before, unless the file is new: a full disk is told by the database.
-  if (::ftruncate(lock.get(), 0) != 0) refuse(path);
-  if (::pwrite(lock.get(), text.data(), text.size(), 0) < 0 && errno != ENOSPC && errno != EDQUOT) refuse(path);
+void hold(const FileDescriptor& lock, const std::filesystem::path& folder) {
+  const FileHold hold = hold_file(lock, fmt::format("{}\n", ::getpid()));
+  if (hold.outcome == FileHold::Outcome::unsupported) {
+    throw InputError(fmt::format("{}: its file system has no locks; choose a state folder on another one",
+                                 printable(folder.string())));
+  }
+  if (hold.outcome == FileHold::Outcome::taken) {
+    throw InputError(fmt::format("{}: the server of process {} uses this state folder; stop it, or choose another",
+                                 printable(folder.string()), process_of(hold.holder)));
+  }
 }
 
 }  // namespace
@@ -56,13 +57,8 @@ StateFolder::StateFolder(const std::filesystem::path& folder) : folder_(folder) 
     refuse(folder);
   }
   require_trusted_folder(folder);
-  const std::filesystem::path lock_path = folder / "lock";
-  lock_ = open_own_file(lock_path);
-  if (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
-    throw InputError(fmt::format("{}: the server of process {} uses this state folder; stop it, or choose another",
-                                 printable(folder.string()), holder_of(lock_)));
-  }
-  write_holder(lock_, lock_path);
+  lock_ = open_own_file(folder / "lock");
+  hold(lock_, folder);
   (void)open_own_file(database());
   flush_directory(folder);
 }

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <array>
@@ -12,6 +11,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "ipc/held_file.h"
 
 namespace lowgear {
 namespace {
@@ -28,11 +28,9 @@ namespace fs = std::filesystem;
 }
 
 /// ` (process 123 on node-4)`, as the holder has written it; empty when it has not done so yet.
-std::string holder_of(const FileDescriptor& file) {
-  std::array<char, 200> text{};
-  const ssize_t size = ::pread(file.get(), text.data(), text.size(), 0);
-  if (size <= 0) return "";
-  return fmt::format(" ({})", printable(std::string_view(text.data(), static_cast<std::size_t>(size)), text.size()));
+std::string in_parentheses(std::string_view holder) {
+  constexpr std::size_t kMost = 200;
+  return holder.empty() ? "" : fmt::format(" ({})", printable(holder, kMost));
 }
 
 std::string this_process() {
@@ -48,14 +46,10 @@ FolderLock::FolderLock(const fs::path& folder) {
   const fs::path path = folder / "lock";
   file_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
   if (!file_) fail_to_write(path);
-  if (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno != EWOULDBLOCK) return;
-    fail(folder, fmt::format("another training{} writes checkpoints here", holder_of(file_)),
-         "wait for it to end, or name another folder for checkpoints");
-  }
-  const std::string holder = this_process();
-  if (::ftruncate(file_.get(), 0) != 0) fail_to_write(path);
-  if (::pwrite(file_.get(), holder.data(), holder.size(), 0) < 0) fail_to_write(path);
+  const FileHold hold = hold_file(file_, this_process());
+  if (hold.outcome != FileHold::Outcome::taken) return;
+  fail(folder, fmt::format("another training{} writes checkpoints here", in_parentheses(hold.holder)),
+       "wait for it to end, or name another folder for checkpoints");
 }
 
 }  // namespace lowgear

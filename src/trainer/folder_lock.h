@@ -11,7 +11,7 @@ namespace lowgear {
 /// far as its file system carries them; one that has no locks at all is left to its ways.
 class FolderLock {
  public:
-  /// Throws InputError when another training has the folder, and when the file cannot be written.
+  /// Throws InputError when another training has the folder, and when the file cannot be opened.
   explicit FolderLock(const std::filesystem::path& folder);
 
  private:
