@@ -19,7 +19,7 @@ struct FileHold {
 };
 
 /// Holds an open file (flock(2)) for as long as the descriptor is open, and writes into it who does. On a full disk it
-/// is held all the same, and left empty.
+/// is held all the same, and left empty; one that is open for reading only is held, and left as it is.
 [[nodiscard]] FileHold hold_file(const FileDescriptor& file, std::string_view holder);
 
 }  // namespace lowgear

@@ -22,8 +22,8 @@ namespace fs = std::filesystem;
   throw_input_error({path.string(), 0, 0}, what, fix);
 }
 
-[[noreturn]] void fail_to_write(const fs::path& path) {
-  fail(path, fmt::format("cannot be written: {}", std::generic_category().message(errno)),
+[[noreturn]] void fail_to_write(const fs::path& path, int error_number) {
+  fail(path, fmt::format("cannot be written: {}", std::generic_category().message(error_number)),
        "name another folder for checkpoints");
 }
 
@@ -39,13 +39,19 @@ std::string this_process() {
   return fmt::format("process {} on {}", ::getpid(), host.data());
 }
 
+/// That of another user may often be read only, which is enough to lock it.
+FileDescriptor open_lock(const fs::path& path) {
+  constexpr int kMode = 0666;
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
+  const int error_number = errno;
+  if (!file && error_number == EACCES) file = FileDescriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file) fail_to_write(path, error_number);
+  return file;
+}
+
 }  // namespace
 
-FolderLock::FolderLock(const fs::path& folder) {
-  constexpr int kMode = 0666;
-  const fs::path path = folder / "lock";
-  file_ = FileDescriptor(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode));
-  if (!file_) fail_to_write(path);
+FolderLock::FolderLock(const fs::path& folder) : file_(open_lock(folder / "lock")) {
   const FileHold hold = hold_file(file_, this_process());
   if (hold.outcome != FileHold::Outcome::taken) return;
   fail(folder, fmt::format("another training{} writes checkpoints here", in_parentheses(hold.holder)),
