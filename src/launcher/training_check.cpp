@@ -30,10 +30,16 @@ std::string text_of(const fs::path& path) { return printable(path.string(), std:
   throw_input_error({path.string(), 0, 0}, what, fix);
 }
 
-/// Where `path` is to appear; a trailing slash leaves no name.
-fs::path folder_of(const fs::path& path) {
-  const fs::path whole = fs::absolute(path);
-  return (whole.has_filename() ? whole : whole.parent_path()).parent_path();
+/// Where a path leads: links followed, also one to what is yet to be made, and no trailing slash, which leaves no name.
+fs::path resolved(const fs::path& path, std::string_view fix) {
+  std::error_code error;
+  std::error_code ignored;
+  fs::path place = fs::weakly_canonical(fs::absolute(path), error);
+  while (!error && fs::is_symlink(place, ignored)) {
+    place = fs::weakly_canonical(place.parent_path() / fs::read_symlink(place, ignored), error);
+  }
+  if (error) fail(path, fmt::format("cannot be written: {}", error.message()), fix);
+  return place.has_filename() ? place : place.parent_path();
 }
 
 /// Whether something has the name, be it a link that leads nowhere.
@@ -74,7 +80,7 @@ void require_file(const fs::path& file, std::string_view fix) {
   std::error_code error;
   if (fs::is_directory(file, error)) fail(file, "is a folder", fix);
   if (!fs::exists(file, error)) {
-    const fs::path folder = folder_of(file);
+    const fs::path folder = resolved(file, fix).parent_path();
     if (!is_there(folder)) fail(file, fmt::format("there is no folder {}", text_of(folder)), fix);
     require_writable(folder, file, fix);
   } else if (::access(file.c_str(), W_OK) != 0) {
@@ -93,9 +99,10 @@ void check_checkpoints(const fs::path& folder, const TrainConfig& config, const 
 }
 
 void check_export(const fs::path& folder) {
+  constexpr std::string_view kFix = "name another folder for the export";
   require_export_folder(folder);
   // It is written beside its folder and put in its place.
-  require_writable(nearest(folder_of(folder)), folder, "name another folder for the export");
+  require_writable(nearest(resolved(folder, kFix).parent_path()), folder, kFix);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <optional>
@@ -11,6 +10,7 @@
 
 #include "core/error_of.h"
 #include "core/file.h"
+#include "core/ordinary_user.h"
 #include "core/temporary_folder.h"
 #include "launcher/checkpoint_manifest.h"
 #include "launcher/saved_weights.h"
@@ -22,6 +22,13 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
+
+void open_to_all(const fs::path& folder) { fs::permissions(folder, fs::perms::all); }
+
+void close_to_writing(const fs::path& folder) {
+  constexpr fs::perms kWriting = fs::perms::owner_write | fs::perms::group_write | fs::perms::others_write;
+  fs::permissions(folder, fs::perms::all & ~kWriting);
+}
 
 class TrainingCheck : public testing::Test {
  protected:
@@ -147,11 +154,38 @@ TEST_F(TrainingCheck, RefusesTheKernelsFolders) {
 }
 
 TEST_F(TrainingCheck, RefusesFoldersThatMayNotBeWrittenTo) {
-  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
-  fs::permissions(folder_.path(), fs::perms::owner_read | fs::perms::owner_exec);
+  close_to_writing(folder_.path());
   config_.recording = folder_ / "recording";
+  const OrdinaryUser user;
   EXPECT_THAT(refusal(), HasSubstr("cannot be written: " + folder_.path().string() + ": Permission denied"));
-  fs::permissions(folder_.path(), fs::perms::owner_all);
+}
+
+TEST_F(TrainingCheck, AsksWhetherAnExportCanBeMadeWhereItsLinkLeads) {
+  const fs::path parent = folder_ / "closed";
+  fs::create_directories(parent / "export");
+  fs::create_directory(folder_ / "open");
+  fs::create_symlink(parent / "export", folder_ / "open" / "link");
+  config_.export_folder = folder_ / "open" / "link/";
+  expect_accepted();
+  close_to_writing(parent);
+  open_to_all(folder_ / "open");
+  open_to_all(folder_.path());
+  {
+    const OrdinaryUser user;
+    EXPECT_THAT(refusal(), HasSubstr("cannot be written: " + parent.string() + ": Permission denied"));
+  }
+  open_to_all(parent);
+}
+
+TEST_F(TrainingCheck, AsksWhetherMetricsCanBeMadeWhereTheirLinkLeads) {
+  fs::create_symlink(folder_ / "absent/metrics.jsonl", folder_ / "link");
+  config_.metrics = folder_ / "link";
+  EXPECT_THAT(refusal(), HasSubstr("there is no folder " + (folder_ / "absent").string()));
+  fs::create_directory(folder_ / "absent");
+  expect_accepted();
+  fs::create_symlink("circle", folder_ / "circle");
+  config_.metrics = folder_ / "circle";
+  EXPECT_THAT(refusal(), HasSubstr("circle: cannot be written: Too many levels of symbolic links"));
 }
 
 TEST_F(TrainingCheck, RefusesAnExportOverSomethingElse) {

@@ -2,12 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 
 #include "core/error_of.h"
 #include "core/file.h"
+#include "core/ordinary_user.h"
 #include "core/temporary_folder.h"
 
 namespace lowgear {
@@ -15,27 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
-
-/// For its lifetime root is somebody who may not write what belongs to root; all others are that anyway.
-class OrdinaryUser {
- public:
-  OrdinaryUser() {
-    constexpr uid_t kNobody = 65534;
-    if (was_root_) {
-      EXPECT_EQ(::seteuid(kNobody), 0);
-    }
-  }
-  ~OrdinaryUser() {
-    if (was_root_) {
-      EXPECT_EQ(::seteuid(0), 0);
-    }
-  }
-  OrdinaryUser(const OrdinaryUser&) = delete;
-  OrdinaryUser& operator=(const OrdinaryUser&) = delete;
-
- private:
-  const bool was_root_ = ::geteuid() == 0;
-};
 
 TEST(FolderLock, TakesTheLockOfAnotherUserThatMayOnlyBeRead) {
   const TemporaryFolder folder;
