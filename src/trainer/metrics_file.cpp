@@ -12,6 +12,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/json.h"
+#include "launcher/metrics_path.h"
 
 namespace lowgear {
 namespace {
@@ -47,9 +48,10 @@ int write_all(int file, std::string_view content) {
 }  // namespace
 
 MetricsFile::MetricsFile(fs::path path, std::int64_t first_step) : path_(std::move(path)) {
-  const bool continued = first_step > 0 && fs::is_regular_file(path_);
+  const bool own = is_own_metrics_file(path_);
+  const bool continued = own && first_step > 0;
   if (continued) write_file_atomically(path_, metrics_before(path_, first_step));
-  const int truncation = continued ? 0 : O_TRUNC;
+  const int truncation = own && !continued ? O_TRUNC : 0;
   file_ = FileDescriptor(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | truncation, 0666));
   if (file_) return;
   throw_input_error({path_.string(), 0, 0}, fmt::format("cannot be written: {}", reason(errno)),

@@ -12,8 +12,9 @@ namespace lowgear {
 /// The metrics of a run: a JSON line for every step.
 class MetricsFile {
  public:
-  /// `first_step` steps were done before: their lines stay, and those of later steps, which were lost, go. Throws
-  /// InputError when the file cannot be made or written to.
+  /// `first_step` steps were done before: their lines stay, and those of later steps, which were lost, go. An open
+  /// file that is named as such (/dev/stdout) is appended to as it is. Throws InputError when the file cannot be made
+  /// or written to.
   MetricsFile(std::filesystem::path path, std::int64_t first_step);
 
   /// Appends a line. One that cannot be written (a full disk) is left out as a whole: metrics are no reason to end a

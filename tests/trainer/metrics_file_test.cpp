@@ -1,7 +1,10 @@
 #include "trainer/metrics_file.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <string>
 
@@ -37,6 +40,28 @@ TEST(MetricsFile, MayBeADevice) {
   MetricsFile full("/dev/full", 3);
   EXPECT_FALSE(full.add("{}"));
   EXPECT_EQ(full.lost_text(), "/dev/full: 1 of 1 lines could not be written: No space left on device");
+}
+
+TEST(MetricsFile, IsBegunAnewOrContinued) {
+  const TemporaryFolder folder;
+  const auto path = folder / "metrics.jsonl";
+  write_file_atomically(path, "{\"step\":0}\n{\"step\":1}\n");
+  EXPECT_TRUE(MetricsFile(path, 1).add(R"({"step":1,"again":true})"));
+  EXPECT_EQ(read_file(path), "{\"step\":0}\n{\"step\":1,\"again\":true}\n");
+  EXPECT_TRUE(MetricsFile(path, 0).add(R"({"step":0})"));
+  EXPECT_EQ(read_file(path), "{\"step\":0}\n");
+}
+
+TEST(MetricsFile, LeavesWhatAnOpenFileHolds) {
+  const TemporaryFolder folder;
+  const auto path = folder / "log";
+  write_file_atomically(path, "a log\n");
+  const FileDescriptor log(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  const std::string name = fmt::format("/dev/fd/{}", log.get());
+  EXPECT_TRUE(MetricsFile(name, 0).add(R"({"step":0})"));
+  EXPECT_TRUE(MetricsFile(name, 1).add(R"({"step":1})"));
+  ASSERT_EQ(::write(log.get(), "more\n", 5), 5);
+  EXPECT_EQ(read_file(path), "a log\n{\"step\":0}\n{\"step\":1}\nmore\n");
 }
 
 TEST(MetricsFile, ThatCannotBeMadeIsRefused) {
