@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "core/error.h"
 #include "launcher/checkpoint_manifest.h"
 #include "launcher/export_folder.h"
+#include "launcher/metrics_path.h"
 #include "launcher/model_weights.h"
 #include "launcher/training_text.h"
 
@@ -88,14 +90,23 @@ void require_file(const fs::path& file, std::string_view fix) {
   }
 }
 
-void check_checkpoints(const fs::path& folder, const TrainConfig& config, const BatchSampler& sampler) {
+/// Returns how many steps were done before: 0 when there is no checkpoint to go on from.
+std::int64_t check_checkpoints(const fs::path& folder, const TrainConfig& config, const BatchSampler& sampler) {
   require_folder(folder, "name another folder for checkpoints");
   const std::vector<std::int64_t> steps = complete_checkpoints(folder);
-  if (steps.empty()) return;
+  if (steps.empty()) return 0;
   const fs::path newest = folder / checkpoint_folder_name(steps.back());
   const CheckpointManifest manifest = read_manifest(newest);
   require_same_training(manifest, config, newest);
   if (manifest.data) require_same_data(*manifest.data, checkpoint_data(sampler, manifest.data->samples), newest);
+  return manifest.step;
+}
+
+void check_metrics(const fs::path& file, std::int64_t first_step) {
+  constexpr std::string_view kFix = "name another file for the metrics";
+  require_file(file, kFix);
+  // One that is continued is replaced by what is kept of it.
+  if (first_step > 0 && is_own_metrics_file(file)) require_writable(resolved(file, kFix).parent_path(), file, kFix);
 }
 
 void check_export(const fs::path& folder) {
@@ -110,9 +121,10 @@ void check_export(const fs::path& folder) {
 void check_training(const TrainConfig& config) {
   const TrainingText text(config);
   if (config.weights) (void)ModelWeights::open(*config.weights, config.model);
-  if (config.checkpoint) check_checkpoints(*config.checkpoint, config, text.sampler());
+  std::int64_t first_step = 0;
+  if (config.checkpoint) first_step = check_checkpoints(*config.checkpoint, config, text.sampler());
   if (config.export_folder) check_export(*config.export_folder);
-  if (config.metrics) require_file(*config.metrics, "name another file for the metrics");
+  if (config.metrics) check_metrics(*config.metrics, first_step);
   if (config.recording) require_folder(*config.recording, "name another folder for the recording");
 }
 

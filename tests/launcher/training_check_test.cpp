@@ -203,5 +203,25 @@ TEST_F(TrainingCheck, RefusesMetricsThatAreNoFileInAFolder) {
   EXPECT_THAT(refusal(), HasSubstr("is no folder"));
 }
 
+TEST_F(TrainingCheck, RefusesMetricsThatCannotBeReplacedOnGoingOn) {
+  fs::create_directories(folder_ / "closed");
+  const fs::path metrics = file("closed/metrics.jsonl");
+  fs::permissions(metrics, fs::perms::all);
+  fs::create_symlink(metrics, folder_ / "link");
+  config_.metrics = folder_ / "link";
+  config_.checkpoint = folder_ / "checkpoints";
+  fs::create_directory(*config_.checkpoint);
+  for (const fs::path& path : {folder_.path(), *config_.checkpoint}) open_to_all(path);
+  close_to_writing(folder_ / "closed");
+  {
+    const OrdinaryUser user;
+    expect_accepted();
+    save_checkpoint(4);
+    EXPECT_THAT(refusal(), HasSubstr("cannot be written: " + (folder_ / "closed").string() + ": Permission denied"));
+  }
+  open_to_all(folder_ / "closed");
+  expect_accepted();
+}
+
 }  // namespace
 }  // namespace lowgear
