@@ -140,7 +140,8 @@ void Journal::record_restored(std::string_view uuid) {
   const std::lock_guard lock(mutex_);
   const auto found = changed_.find(uuid);
   if (found == changed_.end()) return;
-  append(record_of({{"event", "restored"}, {"uuid", std::string(uuid)}}));
+  // A damaged journal is not added to: it names the GPU, which is then restored once more, until it is started over.
+  if (!damaged_) append(record_of({{"event", "restored"}, {"uuid", std::string(uuid)}}));
   changed_.erase(found);
   compact_if_long();
 }
@@ -157,7 +158,11 @@ void Journal::clear() {
 /// Either the whole record is on the disk, or none of it counts: what a failed write left is cut off again.
 void Journal::append(const std::string& record) {
   if (!broken_.empty()) throw Error(broken_);
-  if (damaged_) throw Error("the journal is damaged; restart the agent, which then restores every GPU");
+  if (damaged_) {
+    throw Error(
+        "the journal is damaged, and not every GPU that it may have named could be restored: no GPU is written to; see "
+        "the agent's log, repair the GPU or name only others in the configuration, and restart the agent");
+  }
   try {
     storage_->append(record);
     storage_->sync();

@@ -93,7 +93,8 @@ class Journal {
   /// On return this is on the disk, and the GPU may be written to. Does nothing when the GPU is recorded already.
   /// Throws Error when it cannot be written (a full disk): the GPU must then not be written to.
   void record_change(const OriginalGpuState& original);
-  /// The GPU is as it was. Throws Error; it will then be restored once more at the next start, which does no harm.
+  /// The GPU is as it was. After damage that is kept in memory alone. Throws Error; it will then be restored once more
+  /// at the next start, which does no harm.
   void record_restored(std::string_view uuid);
   /// Everything has been restored after damage: starts over.
   void clear();

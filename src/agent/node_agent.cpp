@@ -23,15 +23,6 @@ void require_rights(const GpuSystem& system, AgentMode mode) {
   throw InputError("clocks and limits are for root alone: sudo lowgear agent; --dry-run needs no rights");
 }
 
-/// As the configuration names them, also those that are missing: they have to be restored, too.
-std::vector<std::string> names_to_restore(const AgentConfig& config, const GpuSystem& system) {
-  std::vector<std::string> names = config.gpus;
-  if (config.all_gpus) {
-    for (const auto& gpu : system.gpus()) names.push_back(gpu->identity().uuid);
-  }
-  return names;
-}
-
 std::shared_ptr<UnattendedGpus> attend_to_the_rest(const AgentConfig& config, const GpuSystem& system,
                                                    std::shared_ptr<Journal> journal, const AgentMessages& messages) {
   std::vector<UnattendedGpu> gpus = find_unattended_gpus(config, system, *journal);
@@ -69,7 +60,7 @@ std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, c
   if (!dry_run) machine.emplace(hold_machine(machine_lock_path(*system), control_socket));
   auto journal =
       std::make_shared<Journal>(dry_run ? forgetful_journal() : open_journal_folder(config.journal, control_socket));
-  for (const std::string& failure : recover(*journal, *system, names_to_restore(config, *system), messages.note)) {
+  for (const std::string& failure : recover(*journal, *system, config, messages.note)) {
     messages.warn(failure);
   }
 
@@ -99,7 +90,7 @@ std::vector<std::string> restore_node(const AgentConfig& config, const AgentMess
   const std::unique_ptr<GpuControlSystem> system = open_nvml_control();
   require_rights(*system, AgentMode::write);
   const LockFile machine = hold_machine(machine_lock_path(*system), {});
-  return recover(journal, *system, names_to_restore(config, *system), messages.note);
+  return recover(journal, *system, config, messages.note);
 }
 
 }  // namespace lowgear

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <iterator>
 #include <optional>
 
+#include "agent/config.h"
+#include "agent/configured_policy.h"
 #include "core/error.h"
 
 namespace lowgear {
@@ -53,6 +56,27 @@ void restore_unrecorded(GpuControl& control) {
   restore_gpu(control, state);
 }
 
+/// GPUs of the configuration that may be in the machine, and changed, though the driver does not show them; one line
+/// each. Where the driver shows every GPU that it counts, one that is not among them is not in the machine.
+std::vector<std::string> silent_gpus(const AgentConfig& config, const GpuSystem& system) {
+  const std::vector<std::string> problems = system.problems();
+  std::vector<std::string> silent;
+  const auto add = [&](std::string_view gpu, std::string_view problem) {
+    silent.push_back(
+        fmt::format("{} may be changed and does not answer, so that it is not restored ({})", gpu, problem));
+  };
+  if (problems.empty()) return silent;
+  for (const std::string& name : config.gpus) {
+    const bool shown =
+        std::ranges::any_of(system.gpus(), [&](const auto& gpu) { return is_called(gpu->identity(), name); });
+    if (!shown) add(fmt::format("GPU {}:", name), fmt::to_string(fmt::join(problems, "; ")));
+  }
+  if (config.all_gpus) {
+    for (const std::string& problem : problems) add("a GPU", problem);
+  }
+  return silent;
+}
+
 }  // namespace
 
 OriginalGpuState original_state(GpuControl& control) {
@@ -94,7 +118,7 @@ std::string restore_recorded(Journal& journal, GpuControlSystem& system, const O
                      there ? "restored" : "is no longer in this machine; there is nothing to restore");
 }
 
-std::vector<std::string> recover(Journal& journal, GpuControlSystem& system, std::span<const std::string> controlled,
+std::vector<std::string> recover(Journal& journal, GpuControlSystem& system, const AgentConfig& config,
                                  const std::function<void(std::string_view)>& note) {
   std::vector<std::string> failures;
   const auto attempt = [&](const std::function<std::string()>& restore) {
@@ -110,12 +134,13 @@ std::vector<std::string> recover(Journal& journal, GpuControlSystem& system, std
   }
   if (!journal.damaged()) return failures;
   note("the journal is damaged; restoring every GPU that may be changed");
-  for (const std::string& name : controlled) {
+  for (const std::string& uuid : controlled_gpus(config, system)) {
     attempt([&] {
-      restore_unrecorded(*system.control(name));
-      return fmt::format("GPU {}: restored, its power limit to the driver's default", name);
+      restore_unrecorded(*system.control(uuid));
+      return fmt::format("GPU {}: restored, its power limit to the driver's default", uuid);
     });
   }
+  std::ranges::move(silent_gpus(config, system), std::back_inserter(failures));
   if (failures.empty()) journal.clear();
   return failures;
 }

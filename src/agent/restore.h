@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +9,8 @@
 #include "gpu/gpu_control.h"
 
 namespace lowgear {
+
+struct AgentConfig;
 
 /// Reads how a GPU is before it is written to. Throws GpuError when the driver does not answer.
 [[nodiscard]] OriginalGpuState original_state(GpuControl& control);
@@ -24,11 +25,10 @@ void restore_gpu(GpuControl& control, const OriginalGpuState& original);
 /// journal cannot be written; the journal then keeps it.
 [[nodiscard]] std::string restore_recorded(Journal& journal, GpuControlSystem& system, const OriginalGpuState& state);
 
-/// What an agent does first: restores every GPU that the journal names, and after damage also every GPU of `controlled`
-/// (UUIDs or PCI addresses). Tells `note` what it is at and what it has done. Returns what could not be restored, one
-/// line each; the journal keeps it.
-[[nodiscard]] std::vector<std::string> recover(Journal& journal, GpuControlSystem& system,
-                                               std::span<const std::string> controlled,
+/// What an agent does first: restores every GPU that the journal names, and after damage also every GPU that the
+/// configuration names for control and that is in the machine. Tells `note` what it is at and what it has done. Returns
+/// what could not be restored, one line each; the journal keeps it, and stays damaged if it was.
+[[nodiscard]] std::vector<std::string> recover(Journal& journal, GpuControlSystem& system, const AgentConfig& config,
                                                const std::function<void(std::string_view)>& note);
 
 }  // namespace lowgear

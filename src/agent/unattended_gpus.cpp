@@ -142,8 +142,8 @@ std::vector<UnattendedGpu> UnattendedGpus::Loop::list() const {
     UnattendedGpu& unknown = gpus.emplace_back();
     unknown.left_changed = true;
     unknown.problem =
-        "the journal is damaged, and not every GPU that it may have named could be restored; restart the agent, which "
-        "tries again";
+        "the journal is damaged, and not every GPU that it may have named could be restored; repair the GPU or name "
+        "only others in the configuration, and restart the agent, which tries again";
   }
   return gpus;
 }

@@ -183,6 +183,21 @@ TEST(Journal, NoticesDamageInTheMiddle) {
   journal.record_change(gpu(9));
 }
 
+TEST(Journal, StrikesOutWhatIsRestoredAfterDamageWithoutAddingToIt) {
+  Disk disk;
+  {
+    Journal journal(std::make_unique<MortalStorage>(disk, 0, 0));
+    journal.record_change(gpu(1));
+    disk.written += "this is none of the records that a journal has";
+  }
+  const std::string damaged = disk.written;
+  Journal journal(std::make_unique<MortalStorage>(disk, 0, 0));
+  ASSERT_TRUE(journal.damaged());
+  journal.record_restored("GPU-1");
+  EXPECT_FALSE(journal.changed("GPU-1"));
+  EXPECT_EQ(disk.written, damaged);
+}
+
 /// A disk that is full after so many bytes, and takes part of what does not fit.
 class FullStorage final : public JournalStorage {
  public:

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "agent/config.h"
 #include "agent/damaged_journal.h"
 #include "core/error.h"
 #include "gpu/fake_gpu.h"
@@ -49,7 +50,8 @@ class RecoverTest : public testing::Test {
   }
 
   [[nodiscard]] std::vector<std::string> recover(GpuControlSystem& system) {
-    return lowgear::recover(journal_, system, {}, [this](std::string_view text) { notes_.emplace_back(text); });
+    return lowgear::recover(journal_, system, AgentConfig{},
+                            [this](std::string_view text) { notes_.emplace_back(text); });
   }
   [[nodiscard]] std::string uuid() { return system_.fake(1).identity().uuid; }
 
@@ -88,16 +90,53 @@ TEST_F(RecoverTest, StrikesOutAGpuThatIsNotInTheMachine) {
   EXPECT_FALSE(journal_.changed(uuid()));
 }
 
-TEST(Recover, RestoresEveryGpuOfTheConfigurationAfterDamage) {
-  FakeGpuSystem system(2);
-  FakeGpuControl(system.fake(1)).set_power_limit_w(300);
-  Journal journal(damaged_journal());
-  const std::vector<std::string> controlled = {system.fake(1).identity().uuid, "GPU-none"};
-  EXPECT_THAT(recover(journal, system, controlled, [](std::string_view) {}), ElementsAre(HasSubstr("GPU-none")));
-  EXPECT_TRUE(journal.damaged());
-  EXPECT_EQ(system.fake(1).settings().power_limit_w, 700);
-  EXPECT_THAT(recover(journal, system, std::span(controlled).first(1), [](std::string_view) {}), IsEmpty());
-  EXPECT_FALSE(journal.damaged());
+/// A damaged journal, and the GPU 1 has another power limit.
+class RecoverFromDamageTest : public testing::Test {
+ protected:
+  RecoverFromDamageTest() { FakeGpuControl(system_.fake(1)).set_power_limit_w(300); }
+
+  [[nodiscard]] std::vector<std::string> recover(const AgentConfig& config) {
+    return lowgear::recover(journal_, system_, config, [](std::string_view) {});
+  }
+  [[nodiscard]] static AgentConfig config_of(std::vector<std::string> gpus) {
+    AgentConfig config;
+    config.gpus = std::move(gpus);
+    return config;
+  }
+  [[nodiscard]] static AgentConfig config_of_all() {
+    AgentConfig config;
+    config.all_gpus = true;
+    return config;
+  }
+  [[nodiscard]] std::string uuid() { return system_.fake(1).identity().uuid; }
+  [[nodiscard]] double power_limit_w() { return system_.fake(1).settings().power_limit_w; }
+
+  FakeGpuSystem system_{2};
+  Journal journal_{damaged_journal()};
+};
+
+TEST_F(RecoverFromDamageTest, RestoresEveryGpuOfTheConfigurationThatIsInTheMachine) {
+  EXPECT_THAT(recover(config_of({uuid(), "0000:99:00.0"})), IsEmpty());
+  EXPECT_EQ(power_limit_w(), 700);
+  FakeGpuControl control(system_.fake(1));
+  EXPECT_NO_THROW(journal_.record_change(original_state(control)));
+}
+
+TEST_F(RecoverFromDamageTest, StaysDamagedWhileAGpuRefuses) {
+  system_.fake(1).fail("reset_sm_clocks", GpuErrorCode::driver_error);
+  EXPECT_THAT(recover(config_of({uuid()})), ElementsAre(HasSubstr("reset_sm_clocks")));
+  EXPECT_TRUE(journal_.damaged());
+}
+
+TEST_F(RecoverFromDamageTest, StaysDamagedWhileAGpuOfTheConfigurationMayBeSilent) {
+  system_.set_problems({"GPU number 2: handle: GPU is lost"});
+  EXPECT_THAT(recover(config_of({uuid(), "GPU-2"})), ElementsAre(HasSubstr("GPU GPU-2: may be changed")));
+  EXPECT_THAT(recover(config_of_all()), ElementsAre(HasSubstr("number 2: handle: GPU is lost")));
+  EXPECT_EQ(power_limit_w(), 700) << "the others are restored";
+  FakeGpuControl control(system_.fake(1));
+  EXPECT_THROW(journal_.record_change(original_state(control)), Error);
+  EXPECT_THAT(recover(config_of({uuid()})), IsEmpty()) << "the silent one is none of the configuration's";
+  EXPECT_FALSE(journal_.damaged());
 }
 
 }  // namespace
