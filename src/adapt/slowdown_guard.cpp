@@ -54,7 +54,13 @@ SlowdownGuard::SlowdownGuard(const IterationBaseline& baseline, const GuardOptio
   require_sane(options);
 }
 
-void SlowdownGuard::set_plans(std::vector<double> planned_times_s) {
+void SlowdownGuard::set_plans(std::vector<double> planned_times_s, double full_clock_scale) {
+  if (!is_positive(full_clock_scale)) {
+    throw InputError(
+        fmt::format("slowdown guard: plans under full clocks of {} times the baseline; it must be above 0 "
+                    "and finite",
+                    full_clock_scale));
+  }
   if (planned_times_s.empty()) throw InputError("slowdown guard: no plans; give the wanted one at least");
   for (std::size_t i = 0; i < planned_times_s.size(); ++i) {
     if (!is_positive(planned_times_s[i]) || (i > 0 && planned_times_s[i] >= planned_times_s[i - 1])) {
@@ -65,6 +71,7 @@ void SlowdownGuard::set_plans(std::vector<double> planned_times_s) {
   const double before_s = planned_times_s_.empty() ? 0 : planned_time_s(level_);
   const double in_flight_s = std::max(settling_ > 0 ? in_flight_time_s_ : 0, before_s);
   planned_times_s_ = std::move(planned_times_s);
+  scale_ = full_clock_scale;
   level_.steps_back = std::min(level_.steps_back, last_step());
   if (!level_.is_full_clocks && lost_s_ + reserve_s(std::max(in_flight_s, planned_time_s(level_))) > allowed_s()) {
     level_.is_full_clocks = true;

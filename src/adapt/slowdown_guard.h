@@ -68,8 +68,9 @@ class SlowdownGuard {
 
   /// The plans from now on, by planned iteration time: the wanted one first, then faster ones, one step back each. The
   /// level stays, as far as there are as many. The guard says by `level` what to run: a job's first plan may have to
-  /// wait. Throws InputError when there is none, a time is not positive and finite, or they do not fall.
-  void set_plans(std::vector<double> planned_times_s);
+  /// wait. `full_clock_scale` as in `observe`, under the slowdowns that the plans reckon with. Throws InputError when
+  /// there is no plan, a time or the scale is not positive and finite, or the times do not fall.
+  void set_plans(std::vector<double> planned_times_s, double full_clock_scale = 1);
 
   /// An iteration of the whole job. `full_clock_scale`: how many times as long as the baseline it would have taken at
   /// full clocks under the slowdowns that are known now, by replay (1.2 when a straggler of 1.2 holds everyone up).

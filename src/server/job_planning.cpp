@@ -153,7 +153,7 @@ void Job::guard_plans(std::vector<double> planned_times_s) {
     guard_.emplace(IterationBaseline{baseline_->time_s, baseline_->time_error_s, baseline_->time_spread_s},
                    GuardOptions{.limit_pct = guard_limit_pct()});
   }
-  guard_->set_plans(std::move(planned_times_s));
+  guard_->set_plans(std::move(planned_times_s), full_clock_scale_);
 }
 
 void Job::issue_plan(const PlanningAnswer& answer, double now_s) {

@@ -138,6 +138,14 @@ TEST(SlowdownGuard, AStragglerIsNotThePlansFault) {
   EXPECT_NEAR(job.guard.lost_s(), 0, 1e-6);
 }
 
+TEST(SlowdownGuard, TakesAPlanThatAKnownStragglerMakesSlow) {
+  SlowdownGuard guard({.mean_s = 1}, {.limit_pct = 2});
+  guard.set_plans({2.0, 1.98}, 1.97);
+  EXPECT_FALSE(guard.level().is_full_clocks);
+  guard.set_plans({2.0, 1.98});
+  EXPECT_TRUE(guard.level().is_full_clocks);
+}
+
 TEST(SlowdownGuard, ExcusesIterationsBeforeAStragglerWasRecognised) {
   GuardedJob job(kExact, {.limit_pct = 0}, {1});
   job.iteration(1.2, 1.2);
@@ -269,6 +277,7 @@ TEST(SlowdownGuard, RefusesBadInput) {
   EXPECT_THAT(error_of([&] { guard.set_plans({}); }), HasSubstr("no plans"));
   EXPECT_THAT(error_of([&] { guard.set_plans({1, 1}); }), HasSubstr("plan 1 takes 1 s"));
   EXPECT_THAT(error_of([&] { guard.set_plans({kNan}); }), HasSubstr("plan 0"));
+  EXPECT_THAT(error_of([&] { guard.set_plans({1}, 0); }), HasSubstr("full clocks of 0 times the baseline"));
   guard.set_plans({1});
   EXPECT_THAT(error_of([&] { (void)guard.observe(kNan, 1); }), HasSubstr("finite"));
   EXPECT_THAT(error_of([&] { (void)guard.observe(0, 0); }), HasSubstr("above 0"));
