@@ -218,6 +218,7 @@ class Job {
   void observe(std::string reason, double now_s);
   void issue(PlanVersion version, double now_s);
   void issue_plan(const PlanningAnswer& answer, double now_s);
+  void hold_full_clocks(const std::string& reason, double now_s);
   void take_verdict(const ProfileVerdict& verdict, double now_s);
   void ask(PlanningTask::Kind kind, std::string reason, bool quick_first);
   void replan(const std::string& reason);

@@ -36,6 +36,14 @@ bool same_clocks(const PlanVersion& version, const JobPlan& plan) {
   return true;
 }
 
+bool holds_clock(const PlanVersion& version, int clock_mhz) {
+  return std::ranges::all_of(version.plans, [clock_mhz](const Plan& plan) {
+    return std::ranges::all_of(plan.ranks, [clock_mhz](const auto& ops) {
+      return std::ranges::all_of(ops, [clock_mhz](const PlannedOp& op) { return op.clock_mhz == clock_mhz; });
+    });
+  });
+}
+
 }  // namespace
 
 void Job::issue(PlanVersion version, double now_s) {
@@ -163,10 +171,7 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   is_capped_ = power_limit_.has_value();
   guard_plans(guard_times(plan));
   change_state(JobState::running, "follows a plan");
-  if (guard_ && guard_->level().is_full_clocks) {
-    decide("guard", answer.reason + "; full clocks are held all the same", now_s);
-    return;
-  }
+  if (guard_ && guard_->level().is_full_clocks) return hold_full_clocks(answer.reason, now_s);
   const bool same = training_version_ && training_version_ == versions_.back() && same_clocks(*training_version_, plan);
   if (same) {
     decide("plan", answer.reason + "; the plan in force is the best for it", now_s);
@@ -184,6 +189,19 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   issue(std::move(version), now_s);
   training_version_ = versions_.back();
   if (first_training_version_ == 0) first_training_version_ = training_version_->version;
+}
+
+/// What the ranks follow need not be full clocks: the guard may just have taken them for what a plan would cost, and
+/// after a profile its last clock is in force.
+void Job::hold_full_clocks(const std::string& reason, double now_s) {
+  const int clock_mhz = ranks_.common_clocks().front();
+  const PlanVersion& in_force = *versions_.back();
+  if (in_force.purpose != PlanPurpose::profile && holds_clock(in_force, clock_mhz)) {
+    decide("guard", reason + "; full clocks are held all the same", now_s);
+    return;
+  }
+  decide("guard", reason + "; what the job may still lose is too little for a plan: full clocks", now_s);
+  issue_uniform(PlanPurpose::train, clock_mhz, "full clocks: " + reason, now_s);
 }
 
 /// Planned times of the plan in force and of those that the guard would go back to.

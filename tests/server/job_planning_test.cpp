@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@ namespace lowgear {
 namespace {
 
 using testing::Contains;
+using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
@@ -50,6 +52,16 @@ class JobPlanning : public testing::Test {
       }
     }
     return peak_w;
+  }
+
+  /// Clocks of the newest plan.
+  [[nodiscard]] std::set<int> clocks_mhz() {
+    const Json newest = Json::parse(*training.job().plan_after(0, 0, training.now_s()));
+    std::set<int> clocks;
+    for (const Json& stage : newest["plan"]["stages"]) {
+      for (const Json& op : stage["ops"]) clocks.insert(op["mhz"].get<int>());
+    }
+    return clocks;
   }
 
   SimulatedJob training{small_job(2)};
@@ -167,6 +179,31 @@ TEST_F(JobPlanning, KeepsACapThoughTheGuardTakesFullClocksWhileItIsPlannedFor) {
   ASSERT_THAT(training.reasons("guard"), Not(IsEmpty()));
   end_planning();
   EXPECT_LE(peak_w(), *kKept.watts * 1.01);
+}
+
+TEST_F(JobPlanning, IssuesTheFullClocksThatTheGuardTakesForAPlan) {
+  train_until_running();
+  const double usual_s = training.time_s();
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.3);
+  ASSERT_TRUE(training.run_until(JobState::profiling, 60));
+  ASSERT_TRUE(training.run_until(JobState::running));
+  EXPECT_THAT(clocks_mhz(), ElementsAre(training.rank_spec(0).clocks_mhz.front()));
+  EXPECT_EQ(training.job().summary()["purpose"], "train");
+  training.run(12);
+  EXPECT_NEAR(training.time_s(), usual_s * 1.3, usual_s * 0.03);
+  EXPECT_NEAR(training.job().summary()["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.03);
+}
+
+TEST_F(JobPlanning, LeavesFullClocksInForceThatTheGuardHolds) {
+  train_until_running();
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.04);
+  training.run(30);
+  ASSERT_THAT(clocks_mhz(), ElementsAre(training.rank_spec(0).clocks_mhz.front()));
+  const int version = training.job().plan_version();
+  (void)training.job().set_straggler(1, 1.001, training.now_s());
+  training.settle();
+  EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks are held all the same")));
+  EXPECT_EQ(training.job().plan_version(), version);
 }
 
 TEST_F(JobPlanning, AnswersWhatIsSetAlreadyWithTheDecisionThatSetIt) {
