@@ -156,10 +156,16 @@ int rename_path(const fs::path& from, const fs::path& to) {
   return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
 }
 
+constexpr std::string_view kSetAside = ".old";
+
+fs::path set_aside(const fs::path& a) {
+  fs::path aside = a;
+  return aside += kSetAside;
+}
+
 /// Returns errno, 0 when done.
 int exchange_by_renames(const fs::path& a, const fs::path& b) {
-  fs::path aside = a;
-  aside += ".old";
+  const fs::path aside = set_aside(a);
   if (const int error_number = rename_path(b, aside)) return error_number;
   if (const int error_number = rename_path(a, b)) {
     rename_path(aside, b);
@@ -195,6 +201,20 @@ void flush_directory(const fs::path& path) {
 void exchange_directories(const fs::path& a, const fs::path& b) {
   if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return;
   if (const int error_number = exchange_by_renames(a, b)) throw_write_error(b, error_number);
+}
+
+bool is_set_aside(const fs::path& path) { return path.filename().string().ends_with(kSetAside); }
+
+void settle_exchange(const fs::path& a, const fs::path& b) {
+  const fs::path aside = set_aside(a);
+  std::error_code error;
+  if (!fs::exists(aside, error)) return;
+  if (fs::exists(b, error)) {
+    fs::remove_all(aside, error);
+  } else {
+    fs::rename(aside, b, error);
+  }
+  if (error) throw_write_error(b, error.value());
 }
 
 void write_file_atomically(const fs::path& path, std::string_view content) {

@@ -19,10 +19,17 @@ inline constexpr std::size_t kMaxFileBytes = std::size_t{1} << 30;
 void flush_directory(const std::filesystem::path& path);
 
 /// Swaps two folders of one parent: in one step, or on a file system that cannot do that (NFS) by renames that are
-/// undone when one fails; a program that is killed between them leaves `b` missing, and beside it as the name of `a`
-/// with
-/// `.old`. Throws InputError and Error as write_file_atomically, naming `b`.
+/// undone when one fails; what a program leaves that is killed between them `settle_exchange` puts right. Throws
+/// InputError and Error as write_file_atomically, naming `b`.
 void exchange_directories(const std::filesystem::path& a, const std::filesystem::path& b);
+
+/// Whether the path is of a folder that an `exchange_directories(a, b)` has set aside, and may have left; then `a` is
+/// the path without its `.old`.
+[[nodiscard]] bool is_set_aside(const std::filesystem::path& path);
+
+/// Behind an `exchange_directories(a, b)` that was interrupted: `b` is there again, as it was or exchanged, and nothing
+/// is set aside. Does nothing where there was none. Throws as that does.
+void settle_exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 
 /// Writes the file whole or not at all: a temporary beside it, flushed to the disk, then renamed over it. A symbolic
 /// link stays and its target is replaced; a device or FIFO is written straight, as nothing can be renamed over it.

@@ -166,10 +166,7 @@ FolderLock prepare(const fs::path& folder) {
   }
   FolderLock lock(folder);
   const StagedFile probe(folder / "probe");
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const fs::path& path = entry.path();
-    if (is_temporary(path)) fs::remove_all(path, error);
-  }
+  clean_up_targets(folder);
   return lock;
 }
 

@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -57,11 +59,17 @@ fs::path resolved(const fs::path& path) {
   return target.has_filename() ? target : target.parent_path();
 }
 
-void make_empty(const fs::path& folder) {
+/// The target of a temporary.
+fs::path target_of(const fs::path& temporary) {
+  const std::string name = temporary.filename().string();
+  return temporary.parent_path() / name.substr(1, name.size() - 1 - kSuffix.size());
+}
+
+std::error_code make_empty(const fs::path& folder) {
   std::error_code error;
   fs::remove_all(folder, error);
   if (!error) fs::create_directories(folder, error);
-  require_done(folder, error);
+  return error;
 }
 
 /// In one step where the file system can, also when there is a folder at the target: that one then has the temporary's
@@ -76,6 +84,18 @@ void move_to(const fs::path& from, const fs::path& target) {
     fs::remove_all(from, error);
   }
   flush_directory(target.parent_path());
+}
+
+/// All of it is there: whoever reads the message can put it where it belongs.
+void move_complete(const fs::path& from, const JobFolder& folder, const fs::path& target) {
+  try {
+    if (folder.require_replaceable) folder.require_replaceable();
+    move_to(from, target);
+  } catch (const Error& error) {
+    const std::string message = fmt::format("{}; it is complete in {}", error.what(), from.string());
+    if (dynamic_cast<const InputError*>(&error) != nullptr) throw InputError(message);
+    throw Error(message);
+  }
 }
 
 }  // namespace
@@ -103,6 +123,18 @@ bool is_temporary(const fs::path& path) {
   return name.starts_with('.') && name.ends_with(kSuffix);
 }
 
+void clean_up_targets(const fs::path& folder) {
+  std::error_code error;
+  const std::vector<fs::path> entries{fs::directory_iterator(folder, error), {}};
+  for (const fs::path& path : entries) {
+    const fs::path temporary = path.parent_path() / path.stem();
+    if (is_set_aside(path) && is_temporary(temporary)) settle_exchange(temporary, target_of(temporary));
+  }
+  for (const fs::path& path : entries) {
+    if (is_temporary(path)) fs::remove_all(path, error);
+  }
+}
+
 void write_together(Collective& world, const JobFolder& folder) {
   const fs::path target = resolved(folder.target);
   const fs::path temporary = temporary_of(target);
@@ -110,19 +142,36 @@ void write_together(Collective& world, const JobFolder& folder) {
     together(
         world, world.rank() == 0 ? action : [] {});
   };
+  bool is_complete = false;
   try {
-    on_first([&] { make_empty(temporary); });
+    on_first([&] {
+      settle_exchange(temporary, target);
+      require_done(temporary, make_empty(temporary));
+    });
     together(world, [&] { folder.write(temporary); });
     on_first([&] {
       folder.finish(temporary);
       flush_directory(temporary);
-      move_to(temporary, target);
+      is_complete = true;
+      move_complete(temporary, folder, target);
     });
   } catch (...) {
     std::error_code ignored;
-    if (world.rank() == 0) fs::remove_all(temporary, ignored);
+    if (world.rank() == 0 && !is_complete) fs::remove_all(temporary, ignored);
     throw;
   }
+}
+
+void prepare_target(const fs::path& target) {
+  const fs::path path = resolved(target);
+  const fs::path temporary = temporary_of(path);
+  settle_exchange(temporary, path);
+  if (const std::error_code error = make_empty(temporary)) {
+    throw_input_error({path.string(), 0, 0}, fmt::format("cannot be written: {}", error.message()),
+                      "name another folder");
+  }
+  std::error_code ignored;
+  fs::remove(temporary, ignored);
 }
 
 }  // namespace lowgear

@@ -133,17 +133,20 @@ void export_weights(const fs::path& folder, const ModelConfig& config, const Par
       write_file_atomically(temporary / kExportIndexName, index_text(temporary, position.count));
     }
     write_file_atomically(temporary / kExportConfigName, to_json(config));
-    // The folder goes as a whole: what has come to stand there while the job trained must not go with it.
-    require_export_folder(folder);
   };
-  write_together(*ranks.world, {.target = folder, .write = write, .finish = finish});
+  // The folder goes as a whole: what has come to stand there while the job trained must not go with it.
+  const auto require_replaceable = [&] { require_export_folder(folder); };
+  write_together(*ranks.world,
+                 {.target = folder, .write = write, .finish = finish, .require_replaceable = require_replaceable});
 }
 
 void prepare_export(const fs::path& folder, Collective& world) {
   together(world, [&] {
     if (world.rank() != 0) return;
     require_export_folder(folder);
+    // Makes and removes its parents, too.
     const StagedDirectory probe(folder, std::string(kExportConfigName));
+    prepare_target(folder);
   });
 }
 

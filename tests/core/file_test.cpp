@@ -251,5 +251,25 @@ TEST_F(FileTest, StagesNoFileWhereNoneCanStand) {
   EXPECT_THAT(error_of([] { StagedFile(""); }), HasSubstr("without a name"));
 }
 
+TEST_F(FileTest, SettlesAnExchangeThatWasCutShort) {
+  const fs::path a = folder_ / "a";
+  const fs::path b = folder_ / "b";
+  const fs::path aside = folder_ / "a.old";
+  EXPECT_TRUE(is_set_aside(aside));
+  EXPECT_FALSE(is_set_aside(a));
+  fs::create_directory(b);
+  settle_exchange(a, b);
+  EXPECT_THAT(folder_.names(), ElementsAre("b"));
+  fs::create_directory(aside);
+  make_file("a.old/earlier", "");
+  settle_exchange(a, b);
+  EXPECT_THAT(folder_.names(), ElementsAre("b")) << "b has been exchanged";
+  fs::remove(b);
+  fs::create_directory(aside);
+  make_file("a.old/earlier", "");
+  settle_exchange(a, b);
+  EXPECT_THAT(folder_.names(), ElementsAre("b", "b/earlier"));
+}
+
 }  // namespace
 }  // namespace lowgear

@@ -265,6 +265,19 @@ TEST(Checkpoints, HalfWrittenAreIgnoredAndRemoved) {
   EXPECT_FALSE(fs::exists(temporary_of(folder / "step-00000004")));
 }
 
+TEST(Checkpoints, PutRightWhatAnExchangeLeftThatWasCutShort) {
+  const TemporaryFolder folder;
+  TrainConfig config = config_of({1, 1, 1});
+  config.checkpoint = folder.path();
+  run_steps(config, 0, 3);
+  fs::path aside = temporary_of(folder / "step-00000003");
+  aside += ".old";
+  fs::rename(folder / "step-00000003", aside);
+  run_steps(config, 3, 5);
+  EXPECT_THAT(complete_checkpoints(folder.path()), ElementsAre(3, 5));
+  EXPECT_FALSE(fs::exists(aside));
+}
+
 TEST(Checkpoints, LeaveOtherFilesAlone) {
   const TemporaryFolder folder;
   TrainConfig config = config_of({1, 1, 1});

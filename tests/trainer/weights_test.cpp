@@ -16,6 +16,7 @@
 #include "model/parameters.h"
 #include "tensorfile/safetensors_writer.h"
 #include "tensorfile/weight_files.h"
+#include "trainer/job_folder.h"
 #include "trainer/state_job.h"
 #include "trainer/test_models.h"
 
@@ -245,16 +246,52 @@ TEST(Export, ReplacesAnEarlierOneWhereTwoNamesCannotBeExchanged) {
                           "out/model-00002-of-00002.safetensors", "out/model.safetensors.index.json"));
 }
 
+TEST(Export, PutsRightWhatAnExchangeLeftThatWasCutShort) {
+  const TemporaryFolder folder;
+  write(folder / "model.safetensors", random_weights(tiny_llama()));
+  const auto export_once = [&](int ranks) {
+    loaded_and_exported(config_of(tiny_llama(), {.pp = ranks}), folder / "model.safetensors", folder / "out");
+  };
+  for (const bool earlier_is_back : {false, true}) {
+    export_once(1);
+    fs::path aside = temporary_of(folder / "out");
+    aside += ".old";
+    fs::copy(folder / "out", aside);
+    if (!earlier_is_back) fs::remove_all(folder / "out");
+    std::thread([&] {
+      ASSERT_TRUE(forbid_exchange());
+      export_once(2);
+    }).join();
+    EXPECT_THAT(folder.names(),
+                ElementsAre("model.safetensors", "out", "out/config.json", "out/model-00001-of-00002.safetensors",
+                            "out/model-00002-of-00002.safetensors", "out/model.safetensors.index.json"));
+  }
+}
+
+TEST(Export, StaysWhereItIsCompleteWhenItCannotBePutInPlace) {
+  const TemporaryFolder folder;
+  write(folder / "model.safetensors", random_weights(tiny_llama()));
+  fs::create_directory(folder / "out");
+  write_file_atomically(folder / "out/thesis.tex", "");
+  const fs::path temporary = temporary_of(folder / "out");
+  EXPECT_THAT(
+      error_of([&] { loaded_and_exported(config_of(tiny_llama()), folder / "model.safetensors", folder / "out"); }),
+      AllOf(HasSubstr("thesis.tex"), HasSubstr("; it is complete in " + temporary.string())));
+  EXPECT_TRUE(fs::exists(temporary / "config.json"));
+  EXPECT_TRUE(fs::exists(temporary / "model.safetensors"));
+}
+
 class ExportIntoAFolderOfOthers : public testing::Test {
  protected:
   ExportIntoAFolderOfOthers() { write(folder_ / "model.safetensors", random_weights(tiny_llama())); }
-  /// What an export to `out` is refused with, after which the folder is as it was.
+  /// What an export to `out` is refused with, after which the folder is as it was and the export is beside it.
   [[nodiscard]] std::string refusal() {
     const std::vector<std::string> before = folder_.names();
     const std::string error =
         error_of([&] { loaded_and_exported(config_of(tiny_llama(), {.pp = 2}), folder_ / "model.safetensors", out_); });
+    fs::remove_all(temporary_of(out_));
     EXPECT_EQ(folder_.names(), before);
-    EXPECT_EQ(error_of([&] { require_export_folder(out_); }), error.substr(std::string("rank 0: ").size()));
+    EXPECT_THAT(error, HasSubstr(error_of([&] { require_export_folder(out_); })));
     return error;
   }
   void export_once() { loaded_and_exported(config_of(tiny_llama()), folder_ / "model.safetensors", out_); }
@@ -326,6 +363,9 @@ TEST(PreparedExport, RefusesWhereNoneCanBe) {
   fs::create_symlink(folder / "nowhere", folder / "link");
   EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "link"); }), HasSubstr("is a link that leads nowhere"));
   EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "mine"); }), HasSubstr("holds \"thesis.tex\""));
+  constexpr std::size_t kAsLongAsNamesMayBe = 255;
+  EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / std::string(kAsLongAsNamesMayBe, 'a')); }),
+              HasSubstr("File name too long"));
   EXPECT_THAT(folder.names(), ElementsAre("file", "link", "mine", "mine/thesis.tex"));
 }
 
