@@ -145,12 +145,14 @@ PlanAnswer AgentConnection::send_plan(const PlanMessage& plan, std::chrono::mill
 
 void AgentConnection::check() {
   pollfd entry{.fd = socket_.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
-  while (::poll(&entry, 1, 0) > 0) {
+  for (;;) {
+    // What has arrived counts also when the connection has closed since: it may say that the lease was ended.
+    if (const std::optional<Frame> frame = reader_.next()) {
+      throw_if_ended(*frame);
+      throw Error("the agent says what nobody has asked for");
+    }
+    if (::poll(&entry, 1, 0) <= 0) return;
     receive_some();
-    const std::optional<Frame> frame = reader_.next();
-    if (!frame) continue;
-    throw_if_ended(*frame);
-    throw Error("the agent says what nobody has asked for");
   }
 }
 

@@ -172,6 +172,18 @@ TEST_F(AgentLeaseTest, HearsThatItsLeaseWasEndedWhenItHandsOverAPlan) {
   EXPECT_EQ(agent_->hellos().size(), 1U);
 }
 
+TEST_F(AgentLeaseTest, HearsThatItsLeaseWasEndedInTheSameBreathAsThePlanWasTaken) {
+  TestAgentBehaviour behaviour;
+  behaviour.end_with_plan = "released by root";
+  start_agent(behaviour);
+  take_lease();
+  lease_->load_plan(plan("1"));
+  while (lease_->status().has_lease) lease_->keep();
+  EXPECT_THAT(lease_->status().problem, HasSubstr("released by root"));
+  lease_->keep();
+  EXPECT_EQ(agent_->hellos().size(), 1U) << "it is not taken again";
+}
+
 /// The agent is away when the program asks again: its plan, and no older one, is handed over once it is back.
 TEST_F(AgentLeaseTest, AsksAgainForAnEndedLeaseOnceTheAgentIsThere) {
   start_agent();

@@ -46,6 +46,14 @@ void send_with_descriptor(int connection, const std::vector<std::byte>& bytes, i
   if (::sendmsg(connection, &message, MSG_NOSIGNAL) < 0) throw Error("the client is gone");
 }
 
+void accept_and_end(int connection, std::string reason) {
+  std::vector<std::byte> bytes = encode_empty(FrameType::accepted);
+  const std::vector<std::byte> ended = encode(EndedMessage{.reason = std::move(reason)});
+  bytes.insert(bytes.end(), ended.begin(), ended.end());
+  send_all(connection, bytes);
+  ::shutdown(connection, SHUT_RDWR);
+}
+
 }  // namespace
 
 struct TestAgent::Ring {
@@ -169,6 +177,7 @@ void TestAgent::answer(int connection, const Frame& frame) {
         plans_.push_back(plan);
         refusal = behaviour_.refuse_plan;
       }
+      if (behaviour_.end_with_plan) return accept_and_end(connection, *behaviour_.end_with_plan);
       if (behaviour_.plans_are_too_late && plan.from_iteration) return send_all(connection, encode(TooLateMessage{}));
       return send_all(connection, refusal ? encode(RefusedMessage{*refusal}) : encode_empty(FrameType::accepted));
     }

@@ -25,6 +25,8 @@ struct TestAgentBehaviour {
   bool seals = true;                       ///< false: shares memory that it could cut off
   std::uint32_t ring_version = kUnitRingVersion;
   bool talks_nonsense = false;  ///< answers with bytes that are no frame
+  /// Takes a plan and in the same breath ends the lease, with this reason, and closes the connection.
+  std::optional<std::string> end_with_plan{};
 };
 
 /// An agent as small as it gets, on a socket, for the client's tests: gives leases, takes plans, reads units.
