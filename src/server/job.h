@@ -212,6 +212,7 @@ class Job {
   void leave_measured_clock(double now_s);
   void watch_profile(double now_s);
   void go_on_without(const std::vector<int>& missing, double now_s);
+  [[nodiscard]] std::shared_ptr<const MeasuredProfile> merged_profile() const;
   [[nodiscard]] std::vector<int> unmeasured_ranks() const;
   [[nodiscard]] bool stages_are_measured(int pp_rank, int clock_mhz) const;
   void use_profile(const std::shared_ptr<const MeasuredProfile>& profile);

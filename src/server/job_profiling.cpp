@@ -77,9 +77,7 @@ void Job::profile_next_clock(double now_s) {
   if (!clock) {
     // All that was wanted is there: is it enough?
     try {
-      MeasuredProfile profile = merge_cells(sweep_.cells(), schedule_.stages);
-      profile.simulated = ranks_.simulated();
-      own_profile_ = std::make_shared<const MeasuredProfile>(std::move(profile));
+      own_profile_ = merged_profile();
     } catch (const InputError& error) {
       return observe(error.what(), now_s);
     }
@@ -91,6 +89,13 @@ void Job::profile_next_clock(double now_s) {
                 behind == 0 ? fmt::format("measures units at {} MHz", *clock)
                             : fmt::format("measures units at {} MHz, {} more behind it", *clock, behind),
                 now_s);
+}
+
+/// Throws InputError when what the ranks have measured is no profile.
+std::shared_ptr<const MeasuredProfile> Job::merged_profile() const {
+  MeasuredProfile profile = merge_cells(sweep_.cells(), schedule_.stages);
+  profile.simulated = ranks_.simulated();
+  return std::make_shared<const MeasuredProfile>(std::move(profile));
 }
 
 void Job::measure_clock(int clock_mhz, std::string reason, double now_s) {

@@ -181,12 +181,15 @@ void Job::restore_progress(const StoreContents& rows) {
 /// What was under way when the server ended.
 void Job::resume(const Profiles& profiles, double now_s) {
   if (state_ == JobState::registering) return;  // profiles are looked at once all ranks are there
-  const bool swept = !sweep_.cells().empty() && !sweep_.clock_mhz();
+  if (!sweep_.cells().empty() && !sweep_.clock_mhz()) {
+    try {
+      own_profile_ = merged_profile();
+    } catch (const InputError& error) {
+      if (state_ == JobState::profiling) return observe(error.what(), now_s);
+    }
+  }
   const auto known = profiles.find(profile_key());
-  if (swept) {
-    MeasuredProfile profile = merge_cells(sweep_.cells(), schedule_.stages);
-    profile.simulated = ranks_.simulated();
-    own_profile_ = std::make_shared<const MeasuredProfile>(std::move(profile));
+  if (own_profile_) {
     use_profile(own_profile_);
   } else if (known != profiles.end()) {
     // It may have become known in the moment in which the server ended.
@@ -194,7 +197,7 @@ void Job::resume(const Profiles& profiles, double now_s) {
     use_profile(known->second);
   }
   if (!model_) return;
-  if (state_ == JobState::profiling && swept) {
+  if (state_ == JobState::profiling && own_profile_) {
     ask(PlanningTask::Kind::judge_profile, "the clocks that were wanted have been measured", false);
   } else {
     replan("the server was started again");

@@ -50,5 +50,60 @@ TEST_F(JobRestoreAfterDrift, ReadsAStateThatDoesNotNameTheSweep) {
   EXPECT_NE(restored->measured(), nullptr);
 }
 
+/// A job whose ranks measure nothing: no profile can be made of that.
+class JobRestoreWithoutAProfile : public testing::Test {
+ protected:
+  void SetUp() override {
+    training.register_all();
+    while (training.job().state() == JobState::profiling) {
+      const int version = training.job().plan_version();
+      before = training.stored();
+      for (int rank = 0; rank < 2; ++rank) {
+        training.job().add_cells({.rank = rank, .plan_version = version, .cells = {}, .blocking = {}},
+                                 training.now_s());
+        training.settle();
+      }
+      ASSERT_LT(version, 50);
+    }
+    ASSERT_EQ(training.job().state(), JobState::observing);
+  }
+
+  SimulatedJob training{small_job(2)};
+  StoreContents before;  ///< as stored before the last clock was measured
+};
+
+TEST_F(JobRestoreWithoutAProfile, GoesOnObserving) {
+  const Json summary = training.job().summary();
+  const int version = training.job().plan_version();
+  training.restart_server();
+  EXPECT_EQ(training.job().state(), JobState::observing);
+  EXPECT_EQ(training.job().summary()["reason"], summary["reason"]);
+  EXPECT_EQ(training.job().plan_version(), version);
+  EXPECT_EQ(training.job().measured(), nullptr);
+}
+
+TEST_F(JobRestoreWithoutAProfile, UsesOneThatAnotherJobHasMeasured) {
+  SimulatedJob other(small_job(2));
+  other.register_all();
+  ASSERT_TRUE(other.run_until(JobState::running));
+  training.know({{training.job().profile_key(), other.job().measured()}});
+  training.restart_server();
+  EXPECT_TRUE(training.run_until(JobState::running));
+  training.restart_server();
+  EXPECT_EQ(training.job().state(), JobState::running);
+  EXPECT_FALSE(training.job().frontier_json()["vertices"].empty());
+}
+
+TEST_F(JobRestoreWithoutAProfile, ObservesWhenTheServerEndedBeforeItCouldSaySo) {
+  StoreContents rows = training.stored();
+  Json state = Json::parse(rows.jobs.at(0).state);
+  state["state"] = "profiling";
+  rows.jobs[0].state = state.dump();
+  rows.plans = before.plans;
+  const auto restored = Job::restore(rows.jobs[0], rows, {}, training.now_s());
+  EXPECT_EQ(restored->state(), JobState::observing);
+  EXPECT_EQ(restored->summary()["purpose"], "train");
+}
+
 }  // namespace
 }  // namespace lowgear
