@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <boost/asio/post.hpp>
 #include <utility>
 
 namespace lowgear {
@@ -39,6 +38,7 @@ void require_power(double power_limit_w, const AllowedRange& allowed) {
 
 Agent::Agent(boost::asio::io_context& io, AgentOptions options, AgentEnvironment environment)
     : io_(io),
+      gate_(std::make_shared<LoopGate>(io)),
       options_(std::move(options)),
       environment_(std::move(environment)),
       pending_writes_(io, options_.driver_timeout) {
@@ -53,7 +53,10 @@ Agent::Agent(boost::asio::io_context& io, AgentOptions options, AgentEnvironment
   telemetry_ = std::make_unique<Telemetry>(environment_.gpus, options_.telemetry_rate_hz, options_.settings_period);
 }
 
-Agent::~Agent() { stop(); }
+Agent::~Agent() {
+  stop();
+  gate_->close();
+}
 
 void Agent::listen() {
   lease_server_ = std::make_unique<LeaseServer>(io_, static_cast<LeaseGranter&>(*this), options_.lease_server);
@@ -285,8 +288,8 @@ void Agent::take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<vo
     return policy->read_plan(plan, *gpu, allowed);
   };
   managed.worker->follow_plan(std::move(read), from_iteration,
-                              [io = &io_, reply = std::move(reply)](PlanAnswer answer) {
-                                boost::asio::post(*io, [reply, answer = std::move(answer)] { reply(answer); });
+                              [gate = gate_, reply = std::move(reply)](PlanAnswer answer) {
+                                gate->post([reply, answer = std::move(answer)] { reply(answer); });
                               });
 }
 

@@ -120,6 +120,7 @@ class Agent final : public AgentService, private LeaseGranter {
   }
 
   boost::asio::io_context& io_;
+  std::shared_ptr<LoopGate> gate_;  ///< for the threads of the GPUs
   AgentOptions options_;
   AgentEnvironment environment_;
   std::vector<Managed> gpus_;

@@ -218,8 +218,10 @@ void LeaseServer::Impl::Connection::handle_plan(const Frame& frame) {
   if (plan_pending_) throw InputError("a plan came before the one before it was answered");
   PlanMessage plan = decode_plan(frame.payload);
   plan_pending_ = true;
-  server_->granter_.take_plan(*lease_id_, std::move(plan), [self = shared_from_this()](PlanAnswer answer) {
-    if (self->server_ != nullptr) self->answer_plan(std::move(answer));
+  // The thread of a GPU may hold on to the reply for longer than the socket's io_context lives.
+  server_->granter_.take_plan(*lease_id_, std::move(plan), [connection = weak_from_this()](PlanAnswer answer) {
+    const std::shared_ptr<Connection> self = connection.lock();
+    if (self && self->server_ != nullptr) self->answer_plan(std::move(answer));
   });
 }
 

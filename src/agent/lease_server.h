@@ -34,7 +34,8 @@ class LeaseGranter {
   /// Gives the GPU to a process that has connected. Throws Error (AccessDenied, GpuBusy, NotFound, InputError, ...)
   /// with the reason that the client is told.
   [[nodiscard]] virtual Grant open_lease(const Peer& peer, const HelloMessage& hello) = 0;
-  /// Takes the plan for a lease and says later, on the same thread, what becomes of it.
+  /// Takes the plan for a lease and says later, on the same thread, what becomes of it. `reply` may be destroyed on any
+  /// thread and after the io_context: it owns nothing of either.
   virtual void take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<void(PlanAnswer)> reply) = 0;
   /// The connection is gone: so is the lease.
   virtual void close_lease(std::uint64_t lease_id) = 0;

@@ -1,6 +1,5 @@
 #include "agent/pending_writes.h"
 
-#include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <utility>
 
@@ -22,8 +21,8 @@ PendingWrites::Outcome PendingWrites::add(WriteDone done, std::exception_ptr too
   pending->timer.async_wait([this, found, too_late = std::move(too_late)](const boost::system::error_code& cancelled) {
     if (!cancelled) tell(found, too_late);
   });
-  return [this, io = &io_, found](const std::exception_ptr& error) {
-    boost::asio::post(*io, [this, found, error] {
+  return [this, gate = gate_, found](const std::exception_ptr& error) {
+    gate->post([this, found, error] {
       if (!found.expired()) tell(found, error);
     });
   };

@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include "agent/agent_service.h"
+#include "agent/loop_gate.h"
 
 namespace lowgear {
 
@@ -18,13 +19,15 @@ namespace lowgear {
 /// All calls but that of an `Outcome` are made on the thread of the io_context.
 class PendingWrites {
  public:
-  /// Says how a write ended; from any thread, and also after all of this has gone. Only the first call counts.
+  /// Says how a write ended; from any thread, and also after this and the io_context have gone. Only the first call
+  /// counts.
   using Outcome = std::function<void(std::exception_ptr error)>;
 
-  PendingWrites(boost::asio::io_context& io, std::chrono::milliseconds timeout) : io_(io), timeout_(timeout) {}
+  PendingWrites(boost::asio::io_context& io, std::chrono::milliseconds timeout)
+      : io_(io), gate_(std::make_shared<LoopGate>(io)), timeout_(timeout) {}
   PendingWrites(const PendingWrites&) = delete;
   PendingWrites& operator=(const PendingWrites&) = delete;
-  ~PendingWrites() = default;
+  ~PendingWrites() { gate_->close(); }
 
   /// `done` is called with the outcome, or with `too_late` once the time is over.
   [[nodiscard]] Outcome add(WriteDone done, std::exception_ptr too_late);
@@ -35,6 +38,7 @@ class PendingWrites {
   void tell(const std::weak_ptr<Pending>& pending, const std::exception_ptr& error);
 
   boost::asio::io_context& io_;
+  std::shared_ptr<LoopGate> gate_;
   std::chrono::milliseconds timeout_;
   std::unordered_set<std::shared_ptr<Pending>> pending_;
 };

@@ -71,5 +71,15 @@ TEST_F(PendingWritesTest, TellsNobodyOnceItIsGone) {
   EXPECT_TRUE(told_.empty());
 }
 
+TEST_F(PendingWritesTest, DoesNotTouchTheLoopOnceItIsGone) {
+  make(1h);
+  const PendingWrites::Outcome outcome = add();
+  writes_.reset();
+  io_.run();
+  io_.restart();
+  outcome(nullptr);
+  EXPECT_EQ(io_.poll(), 0U) << "the loop may have gone, too";
+}
+
 }  // namespace
 }  // namespace lowgear
