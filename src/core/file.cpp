@@ -283,6 +283,15 @@ void StagedFile::commit() {
   flush_directory(target_.parent_path());
 }
 
+void check_replaceable(const fs::path& folder) {
+  const SourceLocation where{folder.string(), 0, 0};
+  std::error_code error;
+  if (is_mount_point(folder)) throw_input_error(where, "is a mount point", "name a folder inside it");
+  if (fs::equivalent(folder, fs::current_path(error), error)) {
+    throw_input_error(where, "is the current folder", "name a folder inside it");
+  }
+}
+
 StagedDirectory::StagedDirectory(const fs::path& target, std::string marker) : marker_(std::move(marker)) {
   if (target.empty()) throw InputError("cannot write to a folder without a name");
   target_ = resolve(target);
@@ -311,10 +320,7 @@ void StagedDirectory::check_target() const {
   if (status.type() == fs::file_type::not_found) return;
   if (error) throw_write_error(target_, error.value());
   if (!fs::is_directory(status)) throw_input_error(where, "is there and is no folder", "name a folder");
-  if (is_mount_point(target_)) throw_input_error(where, "is a mount point", "name a folder inside it");
-  if (fs::equivalent(target_, fs::current_path(error), error)) {
-    throw_input_error(where, "is the current folder", "name a folder inside it");
-  }
+  check_replaceable(target_);
   const bool empty = fs::is_empty(target_, error);
   if (error) throw_write_error(target_, error.value());
   if (!empty && !fs::is_regular_file(target_ / marker_, error)) {

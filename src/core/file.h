@@ -67,6 +67,9 @@ class StagedFile {
   int descriptor_ = -1;
 };
 
+/// Throws InputError when `folder` is a mount point or the current folder: another cannot be renamed over these.
+void check_replaceable(const std::filesystem::path& folder);
+
 /// A folder that is filled in a temporary place beside its target and appears there complete on `commit`, or not at
 /// all: the destructor removes what was not committed. An earlier output stays as it is until then. Whole also when the
 /// program is killed at any time (a temporary may stay behind), but not flushed: a power failure may lose it.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "launcher/checkpoint_manifest.h"
 #include "launcher/export_folder.h"
 #include "launcher/metrics_path.h"
@@ -113,7 +114,9 @@ void check_export(const fs::path& folder) {
   constexpr std::string_view kFix = "name another folder for the export";
   require_export_folder(folder);
   // It is written beside its folder and put in its place.
-  require_writable(nearest(resolved(folder, kFix).parent_path()), folder, kFix);
+  const fs::path target = resolved(folder, kFix);
+  check_replaceable(target);
+  require_writable(nearest(target.parent_path()), folder, kFix);
 }
 
 }  // namespace

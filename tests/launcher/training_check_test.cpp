@@ -194,6 +194,15 @@ TEST_F(TrainingCheck, RefusesAnExportOverSomethingElse) {
   EXPECT_THAT(refusal(), HasSubstr("holds \"thesis.tex\", which is no export's"));
 }
 
+TEST_F(TrainingCheck, RefusesAnExportToTheCurrentFolder) {
+  const fs::path before = fs::current_path();
+  fs::create_directory(folder_ / "here");
+  fs::current_path(folder_ / "here");
+  config_.export_folder = ".";
+  EXPECT_THAT(refusal(), HasSubstr((folder_ / "here").string() + ": is the current folder; name a folder inside it"));
+  fs::current_path(before);
+}
+
 TEST_F(TrainingCheck, RefusesMetricsThatAreNoFileInAFolder) {
   config_.metrics = folder_.path();
   EXPECT_THAT(refusal(), HasSubstr(folder_.path().string() + ": is a folder; name another file for the metrics"));
