@@ -34,6 +34,12 @@ void require_power(double power_limit_w, const AllowedRange& allowed) {
                                allowed.min_power_w, allowed.max_power_w));
 }
 
+std::optional<ReadPowerLimit> power_limit_of(const GpuSettings& settings) {
+  if (!settings.power_limits) return std::nullopt;
+  return ReadPowerLimit{.power_limit_w = settings.power_limits->current_w,
+                        .asked_at = Clock::time_point(std::chrono::nanoseconds(settings.asked_ns))};
+}
+
 }  // namespace
 
 Agent::Agent(boost::asio::io_context& io, AgentOptions options, AgentEnvironment environment)
@@ -110,11 +116,9 @@ void Agent::check_health() {
     if (!managed.worker) continue;
     const bool hung = hangs(managed);
     if (!hung && leases_.of_gpu(index) != nullptr) {
-      const std::optional<PowerLimits> limits = telemetry_->settings(index).power_limits;
-      const std::optional<double> power_limit_w = limits ? std::optional(limits->current_w) : std::nullopt;
-      (void)managed.worker->post([reading = telemetry_->reading(index), power_limit_w](GpuWriter& writer) {
-        writer.observe(reading, power_limit_w);
-      });
+      (void)managed.worker->post(
+          [reading = telemetry_->reading(index),
+           limit = power_limit_of(telemetry_->settings(index))](GpuWriter& writer) { writer.observe(reading, limit); });
     }
     report_problem(managed);
     if (hung == managed.hung) continue;

@@ -162,10 +162,10 @@ void ClockGovernor::restore() noexcept {
   }
 }
 
-void ClockGovernor::observe(const GpuReading& reading, std::optional<double> power_limit_w) {
+void ClockGovernor::observe(const GpuReading& reading, const std::optional<ReadPowerLimit>& limit) {
   if (options_.dry_run || status_.clock_state != ClockState::leased) return;
   observe_clock(reading);
-  if (power_limit_w) observe_power_limit(*power_limit_w);
+  if (limit) observe_power_limit(*limit);
 }
 
 // NVML cannot say what is locked, but a busy GPU that nothing holds back runs within its locked range.
@@ -188,17 +188,19 @@ void ClockGovernor::observe_clock(const GpuReading& reading) {
                   clock_mhz, *status_.requested_min_mhz, *status_.requested_max_mhz));
 }
 
-void ClockGovernor::observe_power_limit(double power_limit_w) {
+// What was read before the limit was set says nothing: a driver may hold up the one who reads for seconds.
+void ClockGovernor::observe_power_limit(const ReadPowerLimit& limit) {
   const Time now = options_.now();
-  const bool own = !power_limit_w_ || std::abs(power_limit_w - *power_limit_w_) <= kPowerStepW;
-  if (own || now - limited_at_ < options_.foreign_after) {
+  const bool own = !power_limit_w_ || std::abs(limit.power_limit_w - *power_limit_w_) <= kPowerStepW;
+  const bool too_early = limit.asked_at <= limited_at_ || now - limited_at_ < options_.foreign_after;
+  if (own || too_early) {
     other_limit_since_.reset();
     return;
   }
   if (!other_limit_since_) other_limit_since_ = now;
   if (now - *other_limit_since_ < options_.foreign_after) return;
   leave_to_others(fmt::format("its power limit is {} W though {} W were set: another program sets it (nvidia-smi -pl?)",
-                              power_limit_w, *power_limit_w_));
+                              limit.power_limit_w, *power_limit_w_));
 }
 
 void ClockGovernor::leave_to_others(std::string_view what_shows_them) {

@@ -42,7 +42,7 @@ class ClockGovernor final : public GpuWriter {
   void set_persistence_mode(bool enabled) override;
   void suspend() noexcept override;
   void restore() noexcept override;
-  void observe(const GpuReading& reading, std::optional<double> power_limit_w) override;
+  void observe(const GpuReading& reading, const std::optional<ReadPowerLimit>& limit) override;
   [[nodiscard]] GpuWriterStatus status() const override { return status_; }
 
  private:
@@ -52,7 +52,7 @@ class ClockGovernor final : public GpuWriter {
   void write(std::string_view what, const std::function<void()>& call);
   void require_own() const;
   void observe_clock(const GpuReading& reading);
-  void observe_power_limit(double power_limit_w);
+  void observe_power_limit(const ReadPowerLimit& limit);
   void leave_to_others(std::string_view what_shows_them);
   /// Whether the SM clock may be another than the driver's own choice.
   [[nodiscard]] bool may_hold_sm_clock() const;

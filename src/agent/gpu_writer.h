@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -22,6 +23,12 @@ struct GpuWriterStatus {
   std::string problem;                   ///< what went wrong last; empty when the last call went well
 };
 
+/// The power limit that a GPU told.
+struct ReadPowerLimit {
+  double power_limit_w = 0;
+  std::chrono::steady_clock::time_point asked_at;  ///< before it was asked: what was set later may not show
+};
+
 /// Writes to one GPU, and puts back what was there before. Used by the GPU's thread alone. Setters throw GpuError.
 class GpuWriter {
  public:
@@ -41,9 +48,9 @@ class GpuWriter {
   virtual void suspend() noexcept = 0;
   /// Back to how the GPU was before the first write. Throws nothing: a failure shows in the status, and is tried again.
   virtual void restore() noexcept = 0;
-  /// Is shown what the GPU does and which power limit was asked of it (empty when not known), about once a second, to
+  /// Is shown what the GPU does and which power limit it tells (empty when it tells none), about once a second, to
   /// notice that somebody else writes to it.
-  virtual void observe(const GpuReading& /*reading*/, std::optional<double> /*power_limit_w*/) {}
+  virtual void observe(const GpuReading& /*reading*/, const std::optional<ReadPowerLimit>& /*limit*/) {}
   [[nodiscard]] virtual GpuWriterStatus status() const = 0;
 };
 

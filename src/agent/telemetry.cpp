@@ -53,7 +53,8 @@ GpuReading read_gpu(Gpu& gpu) {
 }
 
 GpuSettings read_settings(Gpu& gpu) {
-  return {.power_limits = read_if(gpu, GpuFeature::power_limits, [&gpu] { return gpu.power_limits(); }),
+  return {.asked_ns = monotonic_ns(),
+          .power_limits = read_if(gpu, GpuFeature::power_limits, [&gpu] { return gpu.power_limits(); }),
           .persistence_mode = read_if(gpu, GpuFeature::persistence_mode, [&gpu] { return gpu.persistence_mode(); })};
 }
 

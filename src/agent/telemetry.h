@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -17,6 +18,7 @@ namespace lowgear {
 
 /// What a GPU is set to, by whomever; empty where it does not say.
 struct GpuSettings {
+  std::int64_t asked_ns = 0;  ///< CLOCK_MONOTONIC before it was asked; 0: it never was
   std::optional<PowerLimits> power_limits;
   std::optional<bool> persistence_mode;
 };

@@ -51,6 +51,11 @@ class ClockGovernorTest : public testing::Test {
     return reading;
   }
 
+  /// Read just now.
+  [[nodiscard]] ReadPowerLimit limit_of(double power_limit_w) const {
+    return {.power_limit_w = power_limit_w, .asked_at = now_};
+  }
+
   bool full_ = false;
   FakeGpu gpu_;
   std::shared_ptr<Journal> journal_ = std::make_shared<Journal>(std::make_unique<TestStorage>(full_));
@@ -230,22 +235,22 @@ TEST_F(ClockGovernorTest, LeavesThePowerLimitOfSomebodyElseAlone) {
   const auto governor = make();
   ASSERT_TRUE(governor->follow(1500));
   now_ += 5s;
-  governor->observe({}, 400);
+  governor->observe({}, limit_of(400));
   now_ += 5s;
-  governor->observe({}, 400);
+  governor->observe({}, limit_of(400));
   EXPECT_EQ(governor->status().clock_state, ClockState::leased) << "no limit was set here";
   governor->set_power_limit_w(300);
-  governor->observe({}, 400);
+  governor->observe({}, limit_of(400));
   now_ += 500ms;
-  governor->observe({}, 400);  // read before it was set
+  governor->observe({}, limit_of(400));  // read before it was set
   now_ += 5s;
-  governor->observe({}, 300.4);
+  governor->observe({}, limit_of(300.4));
   governor->observe({}, std::nullopt);
   now_ += 5s;
-  governor->observe({}, 400);
+  governor->observe({}, limit_of(400));
   EXPECT_EQ(governor->status().clock_state, ClockState::leased) << "not after one look";
   now_ += 1s;
-  governor->observe({}, 400);
+  governor->observe({}, limit_of(400));
   EXPECT_EQ(governor->status().clock_state, ClockState::foreign);
   EXPECT_THAT(governor->status().problem, HasSubstr("its power limit is 400 W though 300 W were set"));
   EXPECT_THROW(governor->set_power_limit_w(300), GpuBusy);
@@ -253,10 +258,22 @@ TEST_F(ClockGovernorTest, LeavesThePowerLimitOfSomebodyElseAlone) {
   EXPECT_EQ(gpu_.settings(), FakeSettings{});
   ASSERT_TRUE(governor->follow(1005));
   now_ += 5s;
-  governor->observe({}, 400);
+  governor->observe({}, limit_of(400));
   now_ += 5s;
-  governor->observe({}, 400);
+  governor->observe({}, limit_of(400));
   EXPECT_EQ(governor->status().clock_state, ClockState::leased) << "the next lease sets none";
+}
+
+TEST_F(ClockGovernorTest, TakesNoLimitForAnothersThatWasReadBeforeItsOwnWasSet) {
+  const auto governor = make();
+  const ReadPowerLimit before = limit_of(700);
+  now_ += 100ms;
+  governor->set_power_limit_w(300);
+  for (int second = 0; second < 10; ++second) {
+    now_ += 1s;
+    governor->observe({}, before);
+  }
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased);
 }
 
 TEST_F(ClockGovernorTest, ADryRunOnlyTalks) {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "core/eventually.h"
+#include "core/monotonic_clock.h"
 #include "gpu/fake_gpu.h"
 
 namespace lowgear {
@@ -48,6 +49,14 @@ TEST(ReadGpu, LeavesEmptyWhatTheGpuDoesNotReport) {
   EXPECT_EQ(reading.power_w, 123);
   EXPECT_FALSE(reading.temperature_c);
   EXPECT_EQ(reading.sm_clock_mhz, 1980);
+}
+
+TEST(ReadSettings, SaysSinceWhenTheyHold) {
+  FakeGpu gpu;
+  const std::int64_t before_ns = monotonic_ns();
+  const std::int64_t asked_ns = read_settings(gpu).asked_ns;
+  EXPECT_GE(asked_ns, before_ns);
+  EXPECT_LE(asked_ns, monotonic_ns());
 }
 
 TEST(ReadSettings, LeavesEmptyWhatTheGpuDoesNotSay) {
