@@ -100,6 +100,7 @@ void AgentLease::begin_next() {
   if (!next_ || begun_.load(std::memory_order_acquire) <= next_->from_iteration) return;
   current_ = std::exchange(next_, std::nullopt);
   followed_ = agent_ != nullptr;
+  if (followed_) problem_.clear();  // that of the plan before
 }
 
 /// The agent has dropped the plan that was waiting, for a newer one. When its iteration began meanwhile, it is not
@@ -193,17 +194,23 @@ void AgentLease::look_after_agent() {
 void AgentLease::hand_over_again() {
   begin_next();
   if (loaded_ && !hand_over_loaded()) return;
-  if (current_) {
-    HeldPlan again = *current_;
-    again.message.from_iteration.reset();
-    const PlanAnswer answer = send(again.message);
-    if (const auto* refused = std::get_if<RefusedMessage>(&answer)) {
-      problem_ = fmt::format("the plan is refused by now: {}", refused->reason);
-      return;
-    }
-    follow_now(std::move(again));
+  if (current_) hand_over_current();
+  if (next_) hand_over_next();
+}
+
+void AgentLease::hand_over_current() {
+  HeldPlan again = *current_;
+  again.message.from_iteration.reset();
+  const PlanAnswer answer = send(again.message);
+  if (const auto* refused = std::get_if<RefusedMessage>(&answer)) {
+    problem_ = fmt::format("the plan is refused by now: {}", refused->reason);
+    return;
   }
-  if (!next_) return;
+  follow_now(std::move(again));
+}
+
+/// It waits, and its version counts, only once this agent has taken it; `lose` has forgotten the version.
+void AgentLease::hand_over_next() {
   const HeldPlan waiting = *std::exchange(next_, std::nullopt);
   if (waiting.from_iteration < begun_.load(std::memory_order_acquire)) return;
   if (!std::holds_alternative<AcceptedMessage>(send(waiting.message))) return;

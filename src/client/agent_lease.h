@@ -102,6 +102,8 @@ class AgentLease {
   void begin_next();
   void replace_next();
   void hand_over_again();
+  void hand_over_current();
+  void hand_over_next();
 
   AgentLeaseOptions options_;
   std::atomic<UnitRing*> ring_{nullptr};

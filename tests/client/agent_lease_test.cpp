@@ -42,10 +42,10 @@ class AgentLeaseTest : public testing::Test {
   Offer offer(std::uint64_t from_iteration, int version) {
     return lease_->offer(plan(std::to_string(version)), from_iteration, version).offer;
   }
-  void restart_agent() {
+  void restart_agent(TestAgentBehaviour behaviour = {}) {
     agent_.reset();
     while (lease_->status().has_lease) lease_->keep();
-    start_agent();
+    start_agent(std::move(behaviour));
     while (!lease_->status().has_lease) lease_->keep();
   }
 
@@ -122,6 +122,36 @@ TEST_F(AgentLeaseTest, HandsOverBothPlansWhenTheAgentComesBack) {
   EXPECT_EQ(lease_->plan_version(1), 0) << "the agent was away during a part of it";
   EXPECT_EQ(lease_->plan_version(2), 1);
   EXPECT_EQ(lease_->plan_version(6), 2);
+}
+
+TEST_F(AgentLeaseTest, HandsOverThePlanThatWaitsThoughTheAgentRefusesTheOneBefore) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(0, 1), Offer::accepted);
+  lease_->iteration_begins(0);
+  EXPECT_EQ(offer(6, 2), Offer::accepted);
+  restart_agent({.refuse = {}, .refuse_plan = "no", .refuse_only = "1"});
+  ASSERT_EQ(agent_->plans().size(), 2U);
+  EXPECT_EQ(agent_->plans()[1].from_iteration, 6U);
+  EXPECT_THAT(lease_->status().problem, HasSubstr("refused by now: no"));
+  for (std::uint64_t i = 1; i < 8; ++i) lease_->iteration_begins(i);
+  EXPECT_EQ(lease_->plan_version(5), 0);
+  EXPECT_EQ(lease_->plan_version(6), 2);
+  EXPECT_TRUE(lease_->status().has_plan);
+  EXPECT_THAT(lease_->status().problem, IsEmpty());
+}
+
+TEST_F(AgentLeaseTest, CountsNothingForAPlanThatWaitedAndThatTheAgentRefusesOnceItIsBack) {
+  start_agent();
+  take_lease();
+  EXPECT_EQ(offer(0, 1), Offer::accepted);
+  lease_->iteration_begins(0);
+  EXPECT_EQ(offer(6, 2), Offer::accepted);
+  restart_agent({.refuse = {}, .refuse_plan = "no"});
+  for (std::uint64_t i = 1; i < 8; ++i) lease_->iteration_begins(i);
+  EXPECT_FALSE(lease_->status().has_plan);
+  EXPECT_EQ(lease_->plan_version(6), 0);
+  EXPECT_THAT(lease_->status().problem, HasSubstr("refused by now: no"));
 }
 
 TEST_F(AgentLeaseTest, LetsAPlanGoWhoseIterationBeganWhileTheAgentWasAway) {

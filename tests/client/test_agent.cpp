@@ -175,7 +175,7 @@ void TestAgent::answer(int connection, const Frame& frame) {
       {
         const std::lock_guard lock(mutex_);
         plans_.push_back(plan);
-        refusal = behaviour_.refuse_plan;
+        if (plan.plan_json == behaviour_.refuse_only.value_or(plan.plan_json)) refusal = behaviour_.refuse_plan;
       }
       if (behaviour_.end_with_plan) return accept_and_end(connection, *behaviour_.end_with_plan);
       if (behaviour_.plans_are_too_late && plan.from_iteration) return send_all(connection, encode(TooLateMessage{}));

@@ -18,11 +18,12 @@ namespace lowgear {
 
 /// How a test's agent treats clients.
 struct TestAgentBehaviour {
-  std::optional<std::string> refuse;       ///< refuses leases with this reason
-  std::optional<std::string> refuse_plan;  ///< refuses plans with this reason
-  bool plans_are_too_late = false;         ///< those that name an iteration
-  bool answers = true;                     ///< false: never says anything
-  bool seals = true;                       ///< false: shares memory that it could cut off
+  std::optional<std::string> refuse;         ///< refuses leases with this reason
+  std::optional<std::string> refuse_plan;    ///< refuses plans with this reason
+  std::optional<std::string> refuse_only{};  ///< of these only the one that reads so
+  bool plans_are_too_late = false;           ///< those that name an iteration
+  bool answers = true;                       ///< false: never says anything
+  bool seals = true;                         ///< false: shares memory that it could cut off
   std::uint32_t ring_version = kUnitRingVersion;
   bool talks_nonsense = false;  ///< answers with bytes that are no frame
   /// Takes a plan and in the same breath ends the lease, with this reason, and closes the connection.
