@@ -200,7 +200,8 @@ std::optional<GuardDecision> SlowdownGuard::check_baseline() {
   return GuardDecision{GuardAction::stale_baseline, level_,
                        fmt::format("{} iterations at full clocks took {:.2f} % longer than the baseline of {:.4f} s, "
                                    "noise explains {:.2f} %: measure the baseline again",
-                                   now.iterations, pct_above(now.mean), baseline_.mean_s, noise * 100)};
+                                   now.iterations, pct_above(now.mean), baseline_.mean_s, noise * 100),
+                       now.iterations};
 }
 
 std::optional<GuardDecision> SlowdownGuard::recover() {
@@ -222,7 +223,7 @@ GuardDecision SlowdownGuard::change(GuardAction action, GuardLevel level, std::s
   changed_s_ = now_s_;
   settling_ = options_.reaction_iterations;
   ratios_.clear();
-  return {action, level_, std::move(reason)};
+  return {.action = action, .level = level_, .reason = std::move(reason)};
 }
 
 }  // namespace lowgear

@@ -46,6 +46,7 @@ struct GuardDecision {
   GuardAction action = GuardAction::step_back;
   GuardLevel level;    ///< from now on
   std::string reason;  ///< one sentence with the numbers
+  int iterations = 0;  ///< of a stale baseline: how many of the newest have shown it; 0 otherwise
 };
 
 /// Keeps a job within the slowdown that its user allows (DESIGN §5), whatever plans say. Two rules:

@@ -232,7 +232,7 @@ class Job {
   [[nodiscard]] StragglerDetector& detector();
   void watch_ranks(const JobIteration& iteration, double now_s);
   void watch_slowdown(const JobIteration& iteration, double now_s);
-  void renew_baseline(double now_s);
+  void renew_baseline(int iterations, double now_s);
   void require_own_stages(const RankCells& cells) const;
   [[nodiscard]] std::int64_t next_boundary(double now_s) const;
   [[nodiscard]] Recent recent() const;

@@ -76,17 +76,20 @@ void Job::watch_slowdown(const JobIteration& iteration, double now_s) {
   const auto decision = guard_->observe(now_s, iteration.time_s, full_clock_scale_);
   if (!decision) return;
   decide("guard", decision->reason, now_s);
-  if (decision->action == GuardAction::stale_baseline) return renew_baseline(now_s);
+  if (decision->action == GuardAction::stale_baseline) return renew_baseline(decision->iterations, now_s);
   if (decision->action == GuardAction::full_clocks) {
     return issue_uniform(PlanPurpose::train, ranks_.common_clocks().front(), "full clocks: " + decision->reason, now_s);
   }
   replan(decision->reason);
 }
 
-/// From the iterations at full clocks that have just shown the old one to be wrong.
-void Job::renew_baseline(double now_s) {
+/// From the newest iterations, which have just shown the old one to be wrong: as far as they are at full clocks.
+void Job::renew_baseline(int iterations, double now_s) {
   Sums sums;
-  for (auto it = history_.rbegin(); it != history_.rend() && it->plan_version == plan_version(); ++it) sums.add(*it);
+  for (auto it = history_.rbegin(); it != history_.rend() && it->plan_version == plan_version(); ++it) {
+    if (sums.count == iterations) break;
+    sums.add(*it);
+  }
   if (sums.count < 2) return;
   baseline_ = sums.baseline();
   guard_->set_baseline({baseline_->time_s, baseline_->time_error_s, baseline_->time_spread_s});

@@ -171,7 +171,8 @@ TEST(SlowdownGuard, SaysThatItsBaselineIsStale) {
   for (int i = 0; i < 50; ++i) job.iteration(1.1, 1.1);
   ASSERT_EQ(job.decisions.size(), 1);
   EXPECT_EQ(job.decisions[0].action, GuardAction::stale_baseline);
-  EXPECT_THAT(job.decisions[0].reason, HasSubstr("10.00 % longer than the baseline"));
+  EXPECT_THAT(job.decisions[0].reason, HasSubstr("8 iterations at full clocks took 10.00 % longer than the baseline"));
+  EXPECT_EQ(job.decisions[0].iterations, 8);
   job.guard.set_baseline({1.1, 0.001, 0.005});
   for (int i = 0; i < 50; ++i) job.iteration(1.1, 1.1);
   EXPECT_EQ(job.decisions.size(), 1);

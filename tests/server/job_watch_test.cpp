@@ -146,6 +146,22 @@ TEST_F(JobWatch, MeasuresTheProfileAgainWhenAllRanksDrift) {
   EXPECT_GT(training.job().summary()["baseline"]["time_s"].get<double>(), usual_s * 1.2);
 }
 
+TEST_F(JobWatch, RenewsTheBaselineFromTheTimeSinceItChanged) {
+  train_until_running();
+  const double usual_s = training.time_s();
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.04);
+  while (training.reasons("baseline").empty()) {
+    training.run(1);
+    ASSERT_LT(training.iteration(), 200);
+  }
+  training.run(30);  // at the same full clocks
+  const int version = training.job().plan_version();
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.3);
+  training.run(15);
+  ASSERT_EQ(training.job().plan_version(), version);
+  EXPECT_NEAR(training.job().summary()["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.01);
+}
+
 TEST_F(JobWatch, MeasuresTheProfileAgainThoughTheGuardActsOnTheSameIteration) {
   train_until_running();
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.65);
