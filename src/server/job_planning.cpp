@@ -140,14 +140,18 @@ void Job::planned(PlanningAnswer answer, double now_s) {
   if (answer.plan) issue_plan(answer, now_s);
 }
 
-/// A job that follows a plan keeps it, and its guard.
+/// A job that follows a plan keeps it, guarded by what is wanted now.
 void Job::give_plan_up(const std::string& error, double now_s) {
   decide("failed", error, now_s);
   if (state_ == JobState::profiling) return observe(error, now_s);  // by a verdict: there is no profile to plan from
   const std::string reason =
       power_limit_ ? fmt::format("the power cap ({}) is not kept: {}", describe(power_limit_), error) : error;
   if (state_ == JobState::running) {
-    if (!guard_ && training_version_) guard_plans({training_version_->time_s});  // the server was started again
+    // The server was started again, or other settings hold.
+    if (training_version_ && (!guard_ || guard_->limit_pct() != guard_limit_pct())) {
+      guard_plans({training_version_->time_s});
+      if (guard_ && guard_->level().is_full_clocks) hold_full_clocks(reason, now_s);
+    }
     return change_state(JobState::running, reason);
   }
   observe(reason, now_s);

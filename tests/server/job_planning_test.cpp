@@ -137,9 +137,23 @@ TEST_F(JobPlanning, KeepsTheGuardWhileACapIsNotKept) {
   cap(kBelowAnyPlan);
   training.job().set_signal(1, "carbon is high", training.now_s());
   training.settle();
-  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.025);
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.035);
   training.run(60);
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
+}
+
+TEST_F(JobPlanning, GuardsByNewSettingsWhileACapIsNotKept) {
+  train_until_running();
+  cap(kBelowAnyPlan);
+  (void)training.job().set_settings(0, 50, training.now_s());
+  training.settle();
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.04);
+  training.run(60);
+  EXPECT_THAT(training.reasons("guard"), IsEmpty());
+  (void)training.job().set_settings(0, 1, training.now_s());
+  training.settle();
+  training.run(20);
+  EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("allowed are 1 %")));
 }
 
 TEST_F(JobPlanning, GuardsAfterTheServerWasStartedAgainThoughACapIsNotKept) {
