@@ -53,6 +53,8 @@ void Job::begin_baseline(double now_s) {
   change_state(JobState::baseline, "measures iterations at full clocks, to compare with");
   issue_uniform(PlanPurpose::baseline, ranks_.common_clocks().front(), "full clocks, to compare with", now_s);
   baseline_version_ = plan_version();
+  baseline_.reset();  // a profile that failed may have left one of another time
+  baseline_sums_ = {};
 }
 
 void Job::begin_profile(double now_s) {

@@ -108,6 +108,21 @@ TEST(JobProfiling, SharesNoProfileOfSimulatedGpusWithRealOnes) {
   }
 }
 
+TEST(JobProfiling, MeasuresTheBaselineAnewForAProfileThatIsFoundLater) {
+  SimulatedJob other(quickly_profiled(2, 1));
+  other.register_all();
+  ASSERT_TRUE(other.run_until(JobState::running));
+  SimulatedJob training(quickly_profiled(2, 1));
+  training.register_all();
+  training.run(3);
+  training.measures_nothing[1] = true;
+  ASSERT_TRUE(training.run_until(JobState::observing, kPatience));
+  training.job().profile_found(other.job().measured(), training.now_s());
+  training.run(2);
+  EXPECT_EQ(training.job().state(), JobState::baseline);
+  EXPECT_TRUE(training.run_until(JobState::running, 20));
+}
+
 TEST(JobProfiling, ObservesAtFullClocksWhenNobodyMeasuresAStage) {
   SimulatedJob training(quickly_profiled(2, 1));
   training.register_all();
