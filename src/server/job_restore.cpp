@@ -193,7 +193,11 @@ void Job::resume(const Profiles& profiles, double now_s) {
     use_profile(own_profile_);
   } else if (known != profiles.end()) {
     // It may have become known in the moment in which the server ended.
-    if (state_ == JobState::observing && !plan_failed_) return profile_found(known->second, now_s);
+    if (state_ == JobState::observing && !plan_failed_) {
+      // Not after drift: the job was to be profiled again as this one does not fit it any more.
+      if (sweep_.first_version() <= 1) profile_found(known->second, now_s);
+      return;
+    }
     use_profile(known->second);
   }
   if (!model_) return;

@@ -50,6 +50,23 @@ TEST_F(JobRestoreAfterDrift, ReadsAStateThatDoesNotNameTheSweep) {
   EXPECT_NE(restored->measured(), nullptr);
 }
 
+TEST(JobRestoreWhileDrifting, TakesNoProfileUpThatDriftHasPutOutOfDate) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(10);
+  training.know({{training.job().profile_key(), training.job().measured()}});
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.3);
+  training.measures_nothing[1] = true;
+  ASSERT_TRUE(training.run_until(JobState::profiling, 60));
+  ASSERT_TRUE(training.run_until(JobState::observing, 2'000));
+  const int version = training.job().plan_version();
+  training.restart_server();
+  training.run(10);
+  EXPECT_EQ(training.job().state(), JobState::observing);
+  EXPECT_EQ(training.job().plan_version(), version);
+}
+
 /// A job whose ranks measure nothing: no profile can be made of that.
 class JobRestoreWithoutAProfile : public testing::Test {
  protected:
