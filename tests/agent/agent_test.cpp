@@ -14,6 +14,7 @@
 
 #include "agent/fake_policy.h"
 #include "agent/test_trainer.h"
+#include "core/eventually.h"
 #include "gpu/fake_gpu.h"
 #include "ipc/unix_address.h"
 
@@ -439,6 +440,29 @@ TEST_F(AgentTest, RestoresTheOthersOfAHungDriverAndHoldsUpNobodyMeanwhile) {
   EXPECT_EQ(outcome.wait_for(0s), std::future_status::timeout);
   log(0).let_go();
   EXPECT_EQ(outcome.get(), "restored");
+}
+
+TEST_F(AgentTest, IsLeftAloneByADriverThatAnswersOnceItIsGone) {
+  options_.driver_timeout = 1ms;
+  std::promise<void> reading;
+  std::promise<void> answers;
+  policy_->on_read_plan = [&reading, answered = answers.get_future().share()] {
+    reading.set_value();
+    answered.wait();
+  };
+  start();
+  TestTrainer trainer(socket());
+  trainer.take_lease(uuid(0));
+  trainer.send(encode(plan_message("plan")));
+  reading.get_future().wait();
+  on_agent([this](Agent&) { agent_.reset(); });
+  io_.stop();
+  thread_.join();
+  io_.restart();
+  io_.poll();
+  answers.set_value();
+  ASSERT_TRUE(eventually([this] { return policy_->logs[0].use_count() == 1; })) << "the thread of the GPU ends";
+  EXPECT_EQ(io_.poll(), 0U) << "the loop may have gone, too";
 }
 
 TEST_F(AgentTest, GoesOnToRestoreWhatTheKillSwitchDidNot) {

@@ -149,6 +149,7 @@ class FakePolicy final : public AgentPolicy {
   std::vector<std::string> controlled;
   std::optional<uid_t> only_user;
   std::vector<std::shared_ptr<WriterLog>> logs;  ///< in the order of `controlled`
+  std::function<void()> on_read_plan;            ///< called on the GPU's thread; may be empty
 
   explicit FakePolicy(std::vector<std::string> gpus) : controlled(std::move(gpus)) {
     for (std::size_t i = 0; i < controlled.size(); ++i) logs.push_back(std::make_shared<WriterLog>());
@@ -173,6 +174,7 @@ class FakePolicy final : public AgentPolicy {
   }
   [[nodiscard]] std::unique_ptr<UnitClocks> read_plan(const PlanMessage& plan, Gpu&,
                                                       const AllowedRange&) const override {
+    if (on_read_plan) on_read_plan();
     if (plan.plan_json != "plan") throw InputError("this is no plan");
     return std::make_unique<FakeUnitClocks>();
   }
