@@ -460,6 +460,7 @@ TEST_F(AgentTest, IsLeftAloneByADriverThatAnswersOnceItIsGone) {
   thread_.join();
   io_.restart();
   io_.poll();
+  io_.restart();  // it has run out of work
   answers.set_value();
   ASSERT_TRUE(eventually([this] { return policy_->logs[0].use_count() == 1; })) << "the thread of the GPU ends";
   EXPECT_EQ(io_.poll(), 0U) << "the loop may have gone, too";
