@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/eventually.h"
 #include "simgpu/simgpu_fixture.h"
 
 namespace lowgear {
@@ -88,7 +89,6 @@ TEST_F(SharedStateTest, SurvivesKillsAtRandomTimes) {
   SharedGpu& gpu = state.gpus()[0];
   std::mt19937 random(5);
   std::uint64_t last = 0;
-  int progressed = 0;
   constexpr int kKills = 200;
   for (int kill = 0; kill < kKills; ++kill) {
     ChildProcess child([&] {
@@ -96,15 +96,15 @@ TEST_F(SharedStateTest, SurvivesKillsAtRandomTimes) {
         change_shared_state(gpu, [](SharedGpuState& next) { write_everywhere(next, next.writes + 1, [](int) {}); });
       }
     });
+    ASSERT_TRUE(eventually([&] { return read_everywhere(gpu) > last; }));
+    last = read_everywhere(gpu);
     std::this_thread::sleep_for(std::chrono::microseconds(random() % 1500));
     child.kill();
     child.wait();
     const std::uint64_t value = read_everywhere(gpu);
     EXPECT_GE(value, last);
-    if (value > last) ++progressed;
     last = value;
   }
-  EXPECT_GT(progressed, kKills / 4);  // the children did write
 }
 
 TEST_F(SharedStateTest, MachinesSurviveKillsAtRandomTimes) {
