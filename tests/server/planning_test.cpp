@@ -205,16 +205,17 @@ bool has_quick_plan(TestLoop& loop, PlanningThreads& threads, const std::string&
 TEST(PlanningThreads, KeepWhatWasSolvedForManyJobsUntilTheyAreOver) {
   TestLoop loop;
   PlanningThreads threads(2, loop.post());
-  const auto of = model(4, 2, 6);
+  const auto of = model(2, 2, 6);
+  constexpr int kJobs = 20;
   int planned = 0;
-  for (int job = 0; job < 40; ++job) {
+  for (int job = 0; job < kJobs; ++job) {
     threads.submit(task(std::to_string(job), 1, of), [&](const PlanningAnswer&) { ++planned; });
   }
-  ASSERT_TRUE(loop.run_until([&] { return planned == 40; }));
+  ASSERT_TRUE(loop.run_until([&] { return planned == kJobs; }));
   EXPECT_TRUE(has_quick_plan(loop, threads, "0", 1.3, of));
-  EXPECT_TRUE(has_quick_plan(loop, threads, "39", 1.3, of));
-  threads.forget("39");
-  EXPECT_FALSE(has_quick_plan(loop, threads, "39", 1.4, of));
+  EXPECT_TRUE(has_quick_plan(loop, threads, std::to_string(kJobs - 1), 1.3, of));
+  threads.forget(std::to_string(kJobs - 1));
+  EXPECT_FALSE(has_quick_plan(loop, threads, std::to_string(kJobs - 1), 1.4, of));
 }
 
 TEST(PlanningThreads, EndWhileTasksWait) {
