@@ -8,10 +8,10 @@
 #include <string>
 
 #include "client/fake_server.h"
+#include "client/one_op_plan.h"
 #include "client/test_agent.h"
 #include "core/eventually.h"
 #include "core/temporary_folder.h"
-#include "plan/plan_json.h"
 
 namespace lowgear {
 namespace {
@@ -22,15 +22,9 @@ using namespace std::chrono_literals;
 constexpr int kEnoughIterations = 20;
 
 Json offered_profile_plan(int version, std::int64_t from_iteration) {
-  Plan plan;
-  plan.policy = "test";
-  plan.schedule = "gpipe";
-  plan.microbatches = 1;
-  plan.time_s = plan.deadline_s = 1;
-  plan.ranks = {{{.clock_mhz = 1200, .duration_s = 1}}};
   return {{"version", version}, {"purpose", "profile"}, {"from_iteration", from_iteration},
           {"reason", "test"},   {"iterations", 1},      {"settle_iterations", 0},
-          {"time_s", nullptr},  {"energy_j", nullptr},  {"plan", parse_json(write_plan(plan), "plan")}};
+          {"time_s", nullptr},  {"energy_j", nullptr},  {"plan", one_op_plan()}};
 }
 
 class ServedRankTest : public testing::Test {

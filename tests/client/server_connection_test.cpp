@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "client/fake_server.h"
+#include "client/one_op_plan.h"
 #include "core/error.h"
 #include "core/eventually.h"
 #include "core/file.h"
 #include "core/temporary_folder.h"
-#include "plan/plan_json.h"
 
 namespace lowgear {
 namespace {
@@ -23,16 +23,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::Contains;
 using testing::HasSubstr;
-
-Json one_op_plan() {
-  Plan plan;
-  plan.policy = "test";
-  plan.schedule = "gpipe";
-  plan.microbatches = 1;
-  plan.time_s = plan.deadline_s = 1;
-  plan.ranks = {{{.clock_mhz = 1200, .duration_s = 1}}};
-  return parse_json(write_plan(plan), "plan");
-}
 
 Json offered(int version, std::int64_t from_iteration) {
   return {{"version", version}, {"purpose", "train"},  {"from_iteration", from_iteration},

@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "client/one_op_plan.h"
 #include "core/error_of.h"
-#include "plan/plan_json.h"
 
 namespace lowgear {
 namespace {
@@ -14,14 +14,8 @@ namespace {
 using testing::HasSubstr;
 
 Json offered() {
-  Plan plan;
-  plan.policy = "test";
-  plan.schedule = "gpipe";
-  plan.microbatches = 1;
-  plan.time_s = plan.deadline_s = 1;
-  plan.ranks = {{{.clock_mhz = 1200, .duration_s = 1}}};
   return {{"version", 3},    {"purpose", "profile"},   {"from_iteration", 128},
-          {"iterations", 5}, {"settle_iterations", 1}, {"plan", parse_json(write_plan(plan), "plan")}};
+          {"iterations", 5}, {"settle_iterations", 1}, {"plan", one_op_plan()}};
 }
 
 TEST(ServerMessages, ReadAnOfferedPlan) {
