@@ -66,9 +66,7 @@ std::optional<ReplayedClocks> LatencyPlanner::slowest_in_time(const Proposal& pr
   return best;
 }
 
-/// The same clocks, but where one rises, ops that run within the latency before ask for it already: no op then takes
-/// longer than its own clock lets it, so that a plan that would be in time without latency is. Ranks repeat their ops
-/// for ever, so that the first op's clock is asked for at the end of the iteration.
+/// Ranks repeat their ops for ever, so that the first op's clock is asked for at the end of the iteration.
 std::vector<int> LatencyPlanner::rises_in_advance(const std::vector<int>& clocks_mhz) const {
   std::vector<int> raised = clocks_mhz;
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(dag_->ranks); ++rank) {

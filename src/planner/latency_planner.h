@@ -39,15 +39,21 @@ class LatencyPlanner {
 
   [[nodiscard]] ReplayedClocks replayed(std::vector<int> clocks_mhz) const;
 
+  /// The same clocks, but where one rises, ops that run within the latency before ask for it already: no op then takes
+  /// longer than its own clock lets it, so that a plan that would be in time without latency is. Only of ops that were
+  /// measured at the higher clock can it be asked.
+  [[nodiscard]] std::vector<int> rises_in_advance(const std::vector<int>& clocks_mhz) const;
+
+  /// Whether the ops from `op_begin` to before `op_end` were all measured at this clock.
+  [[nodiscard]] bool has_clock(int op_begin, int op_end, int clock_mhz) const;
+
  private:
   [[nodiscard]] std::optional<ReplayedClocks> slowest_in_time(const Proposal& proposal, TimePs fastest_ps,
                                                               TimePs deadline_ps) const;
-  [[nodiscard]] std::vector<int> rises_in_advance(const std::vector<int>& clocks_mhz) const;
   [[nodiscard]] std::optional<ReplayedClocks> with_clock(const ReplayedClocks& plan, int begin, int end, int clock_mhz,
                                                          TimePs deadline_ps) const;
   void take_out_changes(ReplayedClocks& best, TimePs deadline_ps, std::size_t& trials) const;
   void slow_down_ops(ReplayedClocks& best, TimePs deadline_ps, std::size_t& trials) const;
-  [[nodiscard]] bool has_clock(int op_begin, int op_end, int clock_mhz) const;
 
   const PipelineDag* dag_;
   const StageProfile* profile_;

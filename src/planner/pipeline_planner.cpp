@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "planner/discrete_planner.h"
+#include "planner/fastest_clocks.h"
 #include "planner/latency_planner.h"
 #include "planner/planning_model.h"
 #include "planner/sandwich.h"
@@ -108,7 +109,20 @@ struct PipelinePlanner::Impl {
     } else {
       solved = std::make_unique<SandwichHolder>(model.instance, options.epsilon, observers, progress);
     }
+    if (options.switch_latency_s > 0) {
+      const LatencyPlanner latency = latency_planner();
+      fastest_late = FastestClocks(dag, profile, latency, progress).find(s_from_ps(solved->frontier().fastest_ps()));
+    }
   }
+
+  LatencyPlanner latency_planner() const { return {dag, profile, blocking_power_w, options.switch_latency_s}; }
+
+  TimePs fastest_ps() const {
+    const TimePs of_frontier_ps = solved->frontier().fastest_ps();
+    return fastest_late ? std::max(of_frontier_ps, ps_not_below_s(fastest_late->timeline.time_s)) : of_frontier_ps;
+  }
+
+  TimePs slowest_ps() const { return std::max(solved->frontier().slowest_ps(), fastest_ps()); }
 
   /// The discrete planner, with its library. Made when first needed: a frontier alone does not need it.
   DiscretePlanner& per_op() {
@@ -129,8 +143,9 @@ struct PipelinePlanner::Impl {
     return clocks_mhz;
   }
 
-  /// Iteration time with every op at its fastest clock, as replayed.
+  /// Iteration time of T_min's clocks, as replayed.
   double fastest_replayed_s() const {
+    if (fastest_late) return fastest_late->timeline.time_s;
     DiscretePlan fastest;
     fastest.choice.assign(dag.ops.size(), 0);
     return replay(dag, costs_at_clocks(dag, profile, clocks(fastest)), blocking_power_w).time_s;
@@ -143,20 +158,33 @@ struct PipelinePlanner::Impl {
     return clocks(*plan);
   }
 
-  std::optional<ReplayedClocks> best_clocks(TimePs deadline_ps) {
-    const LatencyPlanner latency(dag, profile, blocking_power_w, options.switch_latency_s);
+  /// `deadline_ps` must be within T_min and T*.
+  ReplayedClocks best_clocks(TimePs deadline_ps) {
+    const LatencyPlanner latency = latency_planner();
     const bool one_per_kind = options.granularity == PlanGranularity::per_stage_kind;
     const auto by_op = [&](TimePs at_ps) { return std::optional(clocks(per_op().plan(at_ps))); };
     const auto by_kind = [&](TimePs at_ps) { return shared_clocks(groups_by_stage_and_kind(model), at_ps); };
     const auto by_rank = [&](TimePs at_ps) { return shared_clocks(groups_by_rank(dag), at_ps); };
-    if (options.switch_latency_s == 0) {
-      std::optional<std::vector<int>> found = one_per_kind ? by_kind(deadline_ps) : by_op(deadline_ps);
-      if (!found) return std::nullopt;
-      return latency.replayed(std::move(*found));
+    if (!fastest_late) {
+      // The fastest clock of every (stage, kind) keeps T_min, so that there always is one.
+      return latency.replayed(one_per_kind ? by_kind(deadline_ps).value() : by_op(deadline_ps).value());
     }
-    std::vector<LatencyPlanner::Proposal> proposals{by_kind, by_rank};
+    const auto by_time = [&](TimePs) { return std::optional(fastest_late->clocks_mhz); };
+    std::vector<LatencyPlanner::Proposal> proposals{by_time, by_kind, by_rank};
     if (!one_per_kind) proposals.emplace_back(by_op);
-    return latency.plan(proposals, solved->frontier().fastest_ps(), deadline_ps);
+    return latency.plan(proposals, solved->frontier().fastest_ps(), deadline_ps).value();
+  }
+
+  std::string refusal(double deadline_s) const {
+    std::string text =
+        fmt::format("deadline {} s cannot be kept: T_min, the fastest iteration of this pipeline, is {} s", deadline_s,
+                    s_from_ps(fastest_ps()));
+    const TimePs of_frontier_ps = solved->frontier().fastest_ps();
+    if (fastest_ps() > of_frontier_ps) {
+      text += fmt::format(" with a switch latency of {} ms, and {} s without one", options.switch_latency_s * 1e3,
+                          s_from_ps(of_frontier_ps));
+    }
+    return text;
   }
 
   std::string schedule_name;
@@ -169,6 +197,7 @@ struct PipelinePlanner::Impl {
   FrontierMethod method;
   std::unique_ptr<FrontierHolder> solved;
   std::optional<DiscretePlanner> discrete;
+  std::optional<ReplayedClocks> fastest_late;  ///< T_min's clocks; empty without a switch latency
 };
 
 PipelinePlanner::PipelinePlanner(const Schedule& schedule, const StageProfile& profile,
@@ -183,36 +212,26 @@ PipelinePlanner& PipelinePlanner::operator=(PipelinePlanner&&) noexcept = defaul
 const Frontier& PipelinePlanner::frontier() const { return impl_->solved->frontier(); }
 const PipelineDag& PipelinePlanner::dag() const { return impl_->dag; }
 FrontierMethod PipelinePlanner::method() const { return impl_->method; }
-double PipelinePlanner::fastest_s() const { return s_from_ps(frontier().fastest_ps()); }
-double PipelinePlanner::slowest_s() const { return s_from_ps(frontier().slowest_ps()); }
+double PipelinePlanner::fastest_s() const { return s_from_ps(impl_->fastest_ps()); }
+double PipelinePlanner::slowest_s() const { return s_from_ps(impl_->slowest_ps()); }
 
 Plan PipelinePlanner::plan(double deadline_s) {
   if (!(deadline_s <= kMaxTimeS)) throw InputError(fmt::format("deadline {} s is not a time below 10^6 s", deadline_s));
   TimePs asked_ps = deadline_s < 0 ? 0 : ps_from_s(deadline_s);
+  const TimePs fastest_ps = impl_->fastest_ps();
   // T_min is made of times rounded up; the unrounded ones may take some picoseconds less.
-  if (asked_ps < frontier().fastest_ps() && deadline_s >= impl_->fastest_replayed_s())
-    asked_ps = frontier().fastest_ps();
-  if (asked_ps < frontier().fastest_ps()) {
-    throw InputError(fmt::format("deadline {} s cannot be kept: T_min, the fastest iteration of this pipeline, is {} s",
-                                 deadline_s, fastest_s()));
-  }
-  const TimePs deadline_ps = std::min(asked_ps, frontier().slowest_ps());
-  std::optional<ReplayedClocks> found = impl_->best_clocks(deadline_ps);
-  if (!found) {
-    throw InputError(
-        fmt::format("no plan found that keeps {} s with so few or so late clock changes; give a longer "
-                    "deadline, a finer granularity or a shorter switch latency",
-                    s_from_ps(deadline_ps)));
-  }
+  if (asked_ps < fastest_ps && deadline_s >= impl_->fastest_replayed_s()) asked_ps = fastest_ps;
+  if (asked_ps < fastest_ps) throw InputError(impl_->refusal(deadline_s));
+  const ReplayedClocks found = impl_->best_clocks(std::min(asked_ps, impl_->slowest_ps()));
   Plan plan;
   plan.policy = "lowgear";
   plan.schedule = impl_->schedule_name;
   plan.microbatches = impl_->dag.microbatches;
   plan.deadline_s = deadline_s;
-  plan.time_s = found->timeline.time_s;
-  plan.energy_j = found->timeline.energy_j_total;
+  plan.time_s = found.timeline.time_s;
+  plan.energy_j = found.timeline.energy_j_total;
   plan.lower_bound_j = frontier().lower_bound_j_at(ps_from_s(plan.time_s));
-  plan.ranks = planned_ops(impl_->dag, found->timeline, found->clocks_mhz);
+  plan.ranks = planned_ops(impl_->dag, found.timeline, found.clocks_mhz);
   plan.switches = count_switches(plan.ranks);
   return plan;
 }

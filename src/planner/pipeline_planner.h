@@ -54,13 +54,14 @@ class PipelinePlanner {
   [[nodiscard]] const PipelineDag& dag() const;
   /// The method that was used; never `automatic`.
   [[nodiscard]] FrontierMethod method() const;
-  /// T_min and T*, in seconds.
+  /// T_min and T*, in seconds. T_min is the least deadline that `plan` keeps, the switch latency included; without
+  /// latency it is the frontier's. T* is the frontier's, or T_min where that is later.
   [[nodiscard]] double fastest_s() const;
   [[nodiscard]] double slowest_s() const;
 
   /// The plan of least energy found whose replayed iteration time is at most `deadline_s`, with its certified lower
-  /// bound. A deadline beyond T* gives the plan of T*: a slower one would use more energy. Throws InputError, naming
-  /// T_min, when the deadline is below it.
+  /// bound: there is one for every deadline from T_min on. A deadline beyond T* gives the plan of T*: a slower one
+  /// would use more energy. Throws InputError, naming T_min, when the deadline is below it.
   [[nodiscard]] Plan plan(double deadline_s);
 
  private:

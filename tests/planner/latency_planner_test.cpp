@@ -7,7 +7,6 @@
 #include <functional>
 #include <string>
 
-#include "core/error.h"
 #include "planner/pipeline_planner.h"
 #include "planner/random_instances.h"
 #include "planner/random_pipelines.h"
@@ -60,9 +59,8 @@ TEST(LatencyPlanner, ReplaysWithTheLatency) {
   }
 }
 
-TEST(LatencyPlanner, KeepsDeadlinesOnRandomPipelines) {
+TEST(LatencyPlanner, KeepsEveryDeadlineOnRandomPipelines) {
   std::mt19937_64 random(21);
-  int found = 0;
   for (int i = 0; i < 40; ++i) {
     SCOPED_TRACE("pipeline " + std::to_string(i));
     RandomPipelineLimits limits;
@@ -70,10 +68,10 @@ TEST(LatencyPlanner, KeepsDeadlinesOnRandomPipelines) {
     const SamplePipeline pipeline = random_pipeline(random, limits);
     PlannerOptions options;
     options.switch_latency_s = 1e-3 * static_cast<double>(random_in(random, 1, 60));
+    options.granularity = i % 4 == 0 ? PlanGranularity::per_stage_kind : PlanGranularity::per_op;
     PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options);
-    const double deadline_s = planner.fastest_s() + 0.1 * static_cast<double>(random_in(random, 0, 10)) *
-                                                        (planner.slowest_s() - planner.fastest_s());
-    try {
+    for (const double share : {0.0, 0.1 * static_cast<double>(random_in(random, 0, 10))}) {
+      const double deadline_s = planner.fastest_s() + share * (planner.slowest_s() - planner.fastest_s());
       const Plan plan = planner.plan(deadline_s);
       const std::vector<OpCost> costs = costs_with_switch_latency(
           pipeline.dag, pipeline.profile, clocks_for(plan, pipeline.dag), options.switch_latency_s);
@@ -81,12 +79,8 @@ TEST(LatencyPlanner, KeepsDeadlinesOnRandomPipelines) {
       EXPECT_EQ(plan.time_s, timeline.time_s);
       EXPECT_EQ(plan.energy_j, timeline.energy_j_total);
       EXPECT_LE(plan.time_s, deadline_s + 1e-12);
-      ++found;
-    } catch (const InputError&) {
-      // The fastest clocks of a rank differ, and the deadline leaves no time for a change.
     }
   }
-  EXPECT_GE(found, 30);
 }
 
 TEST(LatencyPlanner, PlansFewerChangesTheLaterTheyTakeEffect) {
