@@ -1,6 +1,7 @@
 #include "profile/recorded_profile.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "profile/monotone_times.h"
 #include "profile/options.h"
 
 namespace lowgear {
@@ -261,6 +263,41 @@ std::map<int, std::vector<Recording>> by_rank(std::span<const Recording> recordi
   return ranks;
 }
 
+/// Makes the times of one (stage, kind) fall with the clock where only noise says otherwise. Its power stays.
+void repair_times(std::span<RecordedCell> cells, std::vector<std::string>& warnings) {
+  std::vector<ClockTime> times;
+  for (const RecordedCell& cell : cells) times.push_back({cell.key.clock_mhz, cell.time_s, cell.time_error_s});
+  times = monotone_times(std::move(times));
+  std::vector<int> changed_mhz;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    RecordedCell& cell = cells[i];
+    if (times[i].time_s == cell.time_s) continue;
+    changed_mhz.push_back(cell.key.clock_mhz);
+    const double change = times[i].time_s / cell.time_s;
+    cell.energy_j *= change;
+    cell.energy_error_j *= change;
+    cell.time_s = times[i].time_s;
+    cell.time_error_s = times[i].error_s;
+  }
+  if (changed_mhz.empty()) return;
+  warnings.push_back(fmt::format(
+      "stage {} {}: a higher clock measured slower than a lower one, by no more than the error; {} MHz get their mean "
+      "time",
+      cells.front().key.stage, name(cells.front().key.kind), fmt::join(changed_mhz, ", ")));
+}
+
+void repair_times(std::vector<RecordedCell>& cells, std::vector<std::string>& warnings) {
+  const auto is_other_op = [](const RecordedCell& a, const RecordedCell& b) {
+    return a.key.stage != b.key.stage || a.key.kind != b.key.kind;
+  };
+  for (auto begin = cells.begin(); begin != cells.end();) {
+    const auto last = std::adjacent_find(begin, cells.end(), is_other_op);
+    const auto end = last == cells.end() ? last : std::next(last);
+    repair_times(std::span(begin, end), warnings);
+    begin = end;
+  }
+}
+
 /// Leaves out the cells of units for which no clock was asked.
 void drop_unlabelled(RankProfile& rank, const std::string& source, std::vector<std::string>& warnings) {
   long long units = 0;
@@ -316,6 +353,7 @@ RecordedProfile profile_recordings(std::span<const Recording> recordings, const 
   RecordedProfile profile = builder.finish();
   profile.simulated = recordings.front().simulated;
   for (const RecordedCell& cell : profile.cells) warn_of(cell, warnings);
+  repair_times(profile.cells, warnings);
   for (const RecordedBlocking& blocking : profile.blocking) warn_of(blocking, warnings);
   profile.warnings = std::move(warnings);
   return profile;

@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <deque>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <span>
@@ -16,6 +17,7 @@
 #include "planner/pipeline_planner.h"
 #include "planner/policies/clock_choice.h"
 #include "profile/few_clock_fit.h"
+#include "profile/monotone_times.h"
 #include "schedule/dag.h"
 #include "simulator/replay.h"
 
@@ -26,10 +28,20 @@ constexpr auto kScopes = std::to_array<std::string_view>({"gpu", "node", "job"})
 /// Pipelines with other slow ranks that are kept solved: stragglers come and go.
 constexpr std::size_t kKeptPlanners = 4;
 
+/// The cells, with times that fall with the clock where only noise says otherwise; the measured power stays.
 StageProfile measured_rows(const MeasuredProfile& measured, int stages) {
+  std::map<std::pair<int, OpKind>, std::vector<const ProfileCell*>> cells_of_op;
+  for (const ProfileCell& cell : measured.cells) cells_of_op[{cell.stage, cell.kind}].push_back(&cell);
   StageProfile profile(stages);
-  for (const ProfileCell& cell : measured.cells) {
-    profile.add(cell.stage, cell.kind, {.clock_mhz = cell.clock_mhz, .time_s = cell.time_s, .energy_j = cell.energy_j});
+  for (const auto& [op, cells] : cells_of_op) {
+    std::vector<ClockTime> times;
+    for (const ProfileCell* cell : cells) times.push_back({cell->clock_mhz, cell->time_s, cell->time_error_s});
+    times = monotone_times(std::move(times));
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const double energy_j = cells[i]->energy_j * (times[i].time_s / cells[i]->time_s);
+      profile.add(op.first, op.second,
+                  {.clock_mhz = times[i].clock_mhz, .time_s = times[i].time_s, .energy_j = energy_j});
+    }
   }
   return profile;
 }
