@@ -38,7 +38,6 @@ ComparisonOptions comparison_options(const CompareArguments& arguments) {
   ComparisonOptions options;
   options.policies = arguments.policies.empty() ? comparable_policies() : arguments.policies;
   options.baseline = arguments.baseline;
-  options.planner = planner_options(arguments.planner);
   options.policy = {arguments.perseus_unit_s, arguments.pipeline.schedule.extra_activations};
   for (const std::string& name : options.policies) {
     if (name != kLowgearPolicy) (void)make_policy(name, options.policy);  // names those that exist
@@ -51,7 +50,7 @@ ComparisonOptions comparison_options(const CompareArguments& arguments) {
 std::string render_page(const CompareArguments& arguments, const PipelineInput& input, PipelinePlanner& planner,
                         const Comparison& comparison) {
   const PlanningProblem problem = input.problem();
-  const ReplayConditions conditions{arguments.planner.switch_latency_s(), {}};
+  const ReplayConditions conditions{arguments.planner.switch_latency.latency_s(), {}};
   const Plan plan = planner.plan(planner.fastest_s());
   const std::vector<int> clocks = clocks_for(plan, input.dag);
   ReportData data;
@@ -92,9 +91,23 @@ void print_notes(const Comparison& comparison, const PipelineInput& input, Conso
   if (is_example_profile(input.profile)) console.note(kExampleProfileNotice);
 }
 
-ExitCode run_compare(const CompareArguments& arguments, Console& console) {
+std::string late_changes(const Comparison& comparison) {
+  const std::string table = late_table(comparison);
+  if (table.empty()) return "";
+  return fmt::format(
+      "\nThe same with clocks that change {:.3g} ms late, which these plans take no account of. How late they are is "
+      "not "
+      "known:\nlowgear profile measures it, --switch-latency MS plans with it.\n{}",
+      kAssumedSwitchLatencyS * 1e3, table);
+}
+
+ExitCode run_compare(CompareArguments arguments, Console& console) {
   ComparisonOptions options = comparison_options(arguments);
   const PipelineInput input = load_pipeline(arguments.pipeline);
+  SwitchLatencyArgument& latency = arguments.planner.switch_latency;
+  latency.complete_from(input.switch_latency_s);
+  options.planner = planner_options(arguments.planner);
+  if (!latency.is_known()) options.late_s = kAssumedSwitchLatencyS;
   std::optional<ProgressBar> progress(std::in_place);
   const Stopwatch stopwatch;
   PipelinePlanner planner(input.schedule, input.profile, input.blocking_power_w, options.planner, {}, &*progress);
@@ -107,6 +120,8 @@ ExitCode run_compare(const CompareArguments& arguments, Console& console) {
   if (arguments.json) {
     Json json = comparison_json(comparison);
     json["modelled"] = is_example_profile(input.profile);
+    json["switch_latency"] = {{"source", latency.source()}, {"planned_with_s", latency.latency_s()}};
+    if (options.late_s) json["switch_latency"]["late_s"] = *options.late_s;
     json["frontier"] = {{"method", name(planner.method())},
                         {"fastest_s", planner.fastest_s()},
                         {"slowest_s", planner.slowest_s()},
@@ -114,7 +129,7 @@ ExitCode run_compare(const CompareArguments& arguments, Console& console) {
     console.print_json(json);
   } else {
     print_notes(comparison, input, console);
-    console.print(comparison_table(comparison) + '\n' + explanation(comparison));
+    console.print(comparison_table(comparison) + '\n' + explanation(comparison) + late_changes(comparison));
   }
   return ExitCode::ok;
 }

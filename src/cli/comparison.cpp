@@ -124,6 +124,10 @@ class Comparer {
     row.energy_j = timeline.energy_j_total;
     row.lower_bound_j = pipeline.planner->frontier().lower_bound_j_at(ps_from_s(row.time_s));
     row.switches = count_switches(planned_ops(*pipeline.problem.dag, timeline, clocks_mhz));
+    if (!options_->late_s) return;
+    const Timeline late = replay_under(pipeline.problem, clocks_mhz, {*options_->late_s, {}});
+    row.late_time_s = late.time_s;
+    row.late_energy_j = late.energy_j_total;
   }
 
   const PipelineInput* input_;

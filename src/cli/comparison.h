@@ -45,6 +45,9 @@ struct ComparisonRow {
   /// The saving as the evaluation of Perseus counts it (`perseus_intrinsic_saving_pct`), at Perseus' own time and with
   /// the policy's own energy, or the replayed one where it has none. To compare with published figures.
   std::optional<double> published_saving_pct;
+  /// Replayed with clocks that change late, where ComparisonOptions::late_s asks for it.
+  std::optional<double> late_time_s = {};
+  std::optional<double> late_energy_j = {};
   std::string note;
 };
 
@@ -62,6 +65,7 @@ struct ComparisonOptions {
   PolicySettings policy;
   double frontier_time_s =
       0;  ///< wall clock that the planner took to solve its frontier: counts for Lowgear's first row
+  std::optional<double> late_s = {};  ///< replay all with this switch latency, too
 };
 
 /// Plans with every policy, and with Lowgear for T_min and for the time of every other policy, and replays all. A
@@ -80,6 +84,8 @@ struct ComparisonOptions {
 
 /// For people, and for programs.
 [[nodiscard]] std::string comparison_table(const Comparison& comparison);
+/// The rows as clocks that change late leave them, in per cent of the baseline's; empty where that was not replayed.
+[[nodiscard]] std::string late_table(const Comparison& comparison);
 [[nodiscard]] Json comparison_json(const Comparison& comparison);
 
 }  // namespace lowgear

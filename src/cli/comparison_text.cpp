@@ -35,6 +35,8 @@ Json row_json(const ComparisonRow& row, const ComparisonRow& baseline) {
   set_if(json, "gap_pct", gap_pct(row.energy_j, row.lower_bound_j));
   json["switches"] = row.switches;
   json["plan_time_s"] = row.plan_time_s;
+  set_if(json, "late_time_s", row.late_time_s);
+  set_if(json, "late_energy_j", row.late_energy_j);
   set_if(json, "own_time_s", row.own_time_s);
   set_if(json, "own_energy_j", row.own_energy_j);
   set_if(json, "published_saving_pct", row.published_saving_pct);
@@ -64,6 +66,19 @@ std::string comparison_table(const Comparison& comparison) {
                    fixed(slowdown_pct(row, comparison.baseline), kPercentDigits),
                    fixed(gap_pct(row.energy_j, row.lower_bound_j), kPercentDigits), fmt::to_string(row.switches),
                    duration(row.plan_time_s), fixed(row.published_saving_pct, kPercentDigits)});
+  }
+  return table.text();
+}
+
+std::string late_table(const Comparison& comparison) {
+  const ComparisonRow& baseline = comparison.baseline;
+  if (!baseline.late_time_s) return "";
+  Table table({{"policy", Table::Align::left}, {"planned for", Table::Align::left}, {"saving %"}, {"slowdown %"}});
+  for (const ComparisonRow& row : comparison.rows) {
+    if (row.switches == 0) continue;  // nothing is late
+    table.add_row({row.policy, row.aim.empty() ? kNone : row.aim,
+                   fmt::format("{:.3f}", 100 * (1 - *row.late_energy_j / *baseline.late_energy_j)),
+                   fmt::format("{:.3f}", 100 * (*row.late_time_s / *baseline.late_time_s - 1))});
   }
   return table.text();
 }

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "profile/options.h"
+#include "profile/profile_latency.h"
 #include "schedule/communication.h"
 #include "schedule/generators.h"
 #include "schedule/torch_csv.h"
@@ -176,10 +177,16 @@ StageProfile fit_profile(StageProfile profile, const Schedule& schedule, std::op
   return profile;
 }
 
+StageProfile read_profile(PipelineInput& input) {
+  const std::string text = read_file(input.profile_name);
+  input.switch_latency_s = read_switch_latency(text, input.profile_name);
+  return read_stage_profile(text, input.profile_name);
+}
+
 PipelineInput load_pipeline(const PipelineArguments& arguments) {
   PipelineInput input;
   input.profile_name = arguments.profile;
-  input.profile = read_stage_profile(read_file(arguments.profile), arguments.profile);
+  input.profile = read_profile(input);
   // Blocking power is by rank; a named schedule has as many as --stages says, which may be wrong for the profile.
   ScheduleArguments schedule = arguments.schedule;
   if (is_generator(schedule.schedule) && schedule.stages) {

@@ -46,7 +46,8 @@ struct PipelineInput {
   StageProfile profile;      ///< by virtual stage of the schedule, split where the schedule is
   Schedule schedule;         ///< computations only
   PipelineDag dag;
-  std::vector<double> blocking_power_w;  ///< by rank
+  std::vector<double> blocking_power_w;         ///< by rank
+  std::optional<double> switch_latency_s = {};  ///< of the profile; empty: not known
 
   /// Refers to this.
   [[nodiscard]] PlanningProblem problem() const { return {&schedule, &dag, &profile, blocking_power_w}; }
@@ -62,6 +63,9 @@ struct PipelineInput {
 /// where it was not measured so. Throws InputError, naming the option to give, when that cannot be done.
 [[nodiscard]] StageProfile fit_profile(StageProfile profile, const Schedule& schedule,
                                        std::optional<double> backward_split);
+
+/// Reads the profile of `input.profile_name` as it is in the file, and sets its switch latency. Throws InputError.
+[[nodiscard]] StageProfile read_profile(PipelineInput& input);
 
 /// Reads all files. Throws InputError.
 [[nodiscard]] PipelineInput load_pipeline(const PipelineArguments& arguments);

@@ -36,6 +36,34 @@ const ReportPlan& shown_plan(const PlanSummary& summary) {
   return summary.plans.at(static_cast<std::size_t>(summary.shown_plan));
 }
 
+/// What clock changes that come late make of the plan.
+std::string latency_text(const SwitchLatencyArgument& latency, const PlanSummary& summary) {
+  if (!summary.late) {
+    return fmt::format("clocks    change {:.3g} ms after they are asked for ({}): in the figures above\n",
+                       latency.latency_s() * 1e3, latency.is_from_profile ? "from the profile" : "--switch-latency");
+  }
+  const LateReplay& late = *summary.late;
+  return fmt::format(
+      "replayed  with clocks that change {:.3g} ms late: {:.6g} s, {:.6g} J: {:+.2f} % energy, {:+.2f} % time. How "
+      "late "
+      "they are is not known: lowgear profile measures it, --switch-latency MS plans with it\n",
+      late.switch_latency_s * 1e3, late.plan.time_s, late.plan.energy_j,
+      change_pct(late.baseline.energy_j, late.plan.energy_j), change_pct(late.baseline.time_s, late.plan.time_s));
+}
+
+Json latency_json(const SwitchLatencyArgument& latency, const PlanSummary& summary) {
+  Json json = {{"source", latency.source()}};
+  if (latency.is_known()) json["planned_with_s"] = latency.latency_s();
+  if (!summary.late) return json;
+  const LateReplay& late = *summary.late;
+  json["replayed"] = {{"switch_latency_s", late.switch_latency_s},
+                      {"time_s", late.plan.time_s},
+                      {"energy_j", late.plan.energy_j},
+                      {"energy_pct", change_pct(late.baseline.energy_j, late.plan.energy_j)},
+                      {"time_pct", change_pct(late.baseline.time_s, late.plan.time_s)}};
+  return json;
+}
+
 std::string summary_text(const PlanArguments& arguments, const PlanSummary& summary) {
   const ReportPlan& shown = shown_plan(summary);
   const ReportPoint& fastest = summary.frontier.front();
@@ -50,6 +78,7 @@ std::string summary_text(const PlanArguments& arguments, const PlanSummary& summ
       "{:+.2f} % energy, {:+.2f} % time\n",
       shown.number, shown.time_s, shown.energy_j, summary.baseline.time_s, summary.baseline.energy_j,
       change_pct(summary.baseline.energy_j, shown.energy_j), change_pct(summary.baseline.time_s, shown.time_s));
+  text += latency_text(arguments.planner.switch_latency, summary);
   text += fmt::format("report    {}\n", (std::filesystem::path(arguments.out) / output_file::kReport).string());
   return text;
 }
@@ -81,6 +110,7 @@ Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
            {{"description", "every op at its highest profiled clock"},
             {"time_s", summary.baseline.time_s},
             {"energy_j", summary.baseline.energy_j}}},
+          {"switch_latency", latency_json(arguments.planner.switch_latency, summary)},
           {"verified", summary.verified.has_value()},
           {"shown_plan", summary.shown_plan},
           {"plans", plans},
@@ -92,14 +122,16 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   PipelineInput input = load_pipeline(arguments.plan.pipeline);
   StagedDirectory folder(arguments.plan.out, std::string(output_file::kRun));
   std::optional<ProgressBar> progress(std::in_place);
-  const PlanSummary summary = make_plans(arguments.plan, std::move(input), folder, *progress);
+  PlanArguments plan = arguments.plan;
+  plan.planner.switch_latency.complete_from(input.switch_latency_s);
+  const PlanSummary summary = make_plans(plan, std::move(input), folder, *progress);
   folder.commit();
   progress.reset();
   for (const std::string& warning : summary.run.warnings) console.note(warning);
   if (arguments.json) {
-    console.print_json(summary_json(arguments.plan, summary));
+    console.print_json(summary_json(plan, summary));
   } else if (!arguments.quiet) {
-    console.print(summary_text(arguments.plan, summary));
+    console.print(summary_text(plan, summary));
   }
   return ExitCode::ok;
 }

@@ -15,6 +15,7 @@
 #include "planner/certificate.h"
 #include "planner/policies/clock_choice.h"
 #include "profile/example_profile.h"
+#include "profile/profile_latency.h"
 #include "report/html_report.h"
 #include "schedule/torch_csv.h"
 
@@ -59,6 +60,7 @@ class PlanRun {
     summary_.baseline = {baseline.time_s, baseline.energy_j_total};
     make_all_plans(planner);
     write_file(files_.plans_table, output_file::kPlans, write_plans_table(summary_.plans));
+    if (!arguments_->planner.switch_latency.is_known()) replay_late();
     describe_run(planner);
     write_file(files_.run, output_file::kRun, write_run(summary_.run));
     if (input_.dag.ops.size() * summary_.plans.size() <= kMaxOpsToVerify) verify_files();
@@ -67,7 +69,7 @@ class PlanRun {
   }
 
  private:
-  [[nodiscard]] ReplayConditions conditions() const { return {arguments_->planner.switch_latency_s(), {}}; }
+  [[nodiscard]] ReplayConditions conditions() const { return {arguments_->planner.switch_latency.latency_s(), {}}; }
 
   void write_file(PlanFolder::File& kept, std::string_view name, std::string text) {
     folder_->write(name, text);
@@ -93,7 +95,8 @@ class PlanRun {
   }
 
   void write_inputs() {
-    write_file(files_.profile, output_file::kProfile, write_stage_profile(input_.profile));
+    write_file(files_.profile, output_file::kProfile,
+               with_switch_latency(write_stage_profile(input_.profile), input_.switch_latency_s));
     write_file(files_.schedule, output_file::kSchedule, write_torch_csv(input_.schedule));
   }
 
@@ -117,6 +120,7 @@ class PlanRun {
   }
 
   void make_all_plans(PipelinePlanner& planner) {
+    warn_of_late_changes(planner);
     const auto single = single_deadline_s(arguments_->deadlines, planner.fastest_s(), planner.slowest_s());
     if (single && *single > planner.slowest_s()) {
       summary_.run.warnings.push_back(
@@ -132,6 +136,15 @@ class PlanRun {
         keep_plan(planner.plan(deadlines[i]));
       }
     }
+  }
+
+  void warn_of_late_changes(const PipelinePlanner& planner) {
+    const double without_latency_s = s_from_ps(planner.frontier().fastest_ps());
+    if (keeps_time(planner.fastest_s(), without_latency_s)) return;
+    summary_.run.warnings.push_back(fmt::format(
+        "T_min is {:.6g} s with this switch latency, {:.2f} % after the frontier's: the highest clock is not "
+        "the fastest everywhere (noise, or a power cap; see lowgear inspect), and changes come late",
+        planner.fastest_s(), 100 * (planner.fastest_s() / without_latency_s - 1)));
   }
 
   Plan policy_plan(const PipelinePlanner& planner, std::optional<double> deadline_s) {
@@ -174,6 +187,16 @@ class PlanRun {
     folder_->write(output_file::perseus_plan(number), write_perseus_plan(perseus_plan(input_.dag, clocks), figures));
   }
 
+  /// What the shown plan and its baseline take when clock changes come as late as they may.
+  void replay_late() {
+    const ReplayConditions late{kAssumedSwitchLatencyS, {}};
+    const Timeline baseline = replay_under(input_.problem(), max_clocks_mhz(input_.problem()), late);
+    const Timeline plan = replay_under(input_.problem(), clocks_for(shown_, input_.dag), late);
+    summary_.late = {.switch_latency_s = kAssumedSwitchLatencyS,
+                     .plan = {plan.time_s, plan.energy_j_total},
+                     .baseline = {baseline.time_s, baseline.energy_j_total}};
+  }
+
   void describe_run(PipelinePlanner& planner) {
     RunFile& run = summary_.run;
     run.version = version();
@@ -187,7 +210,7 @@ class PlanRun {
     run.method = planner.method();
     run.epsilon = arguments_->planner.epsilon;
     run.granularity = arguments_->planner.granularity;
-    run.switch_latency_s = arguments_->planner.switch_latency_s();
+    run.switch_latency_s = arguments_->planner.switch_latency.latency_s();
     if (is_example_profile(input_.profile)) run.warnings.emplace_back(kExampleProfileNotice);
     if (input_.dag.ops.size() <= kMaxOpsToCompare) run.policies = policies_for_report(planner);
   }

@@ -27,6 +27,13 @@ struct PlanArguments {
   std::string command;  ///< the command line, for the report
 };
 
+/// A plan that was made as if clocks changed at once, replayed with changes that come late.
+struct LateReplay {
+  double switch_latency_s = 0;
+  ReportPoint plan;
+  ReportPoint baseline;
+};
+
 /// What it has made, for the summary.
 struct PlanSummary {
   RunFile run;
@@ -34,7 +41,8 @@ struct PlanSummary {
   double epsilon = 0;                 ///< largest relative distance between it and its bound
   ReportPoint baseline;               ///< everything at its highest clock, replayed
   std::vector<ReportPlan> plans;
-  int shown_plan = 0;  ///< number of the plan that the report shows
+  int shown_plan = 0;              ///< number of the plan that the report shows
+  std::optional<LateReplay> late;  ///< of the shown plan, where the switch latency is not known
   std::optional<VerifyReport> verified;
 };
 

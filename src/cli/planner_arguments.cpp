@@ -4,6 +4,7 @@
 
 #include "cli/options.h"
 #include "core/units.h"
+#include "profile/profile_latency.h"
 
 namespace lowgear {
 namespace {
@@ -15,7 +16,7 @@ constexpr auto kGranularities = std::to_array({PlanGranularity::per_op, PlanGran
 
 constexpr double kSmallestEpsilon = 1e-9;
 constexpr double kLargestEpsilon = 0.5;
-constexpr double kMaxLatencyMs = 1e6;
+constexpr double kMaxLatencyMs = kMaxSwitchLatencyS * 1e3;
 
 }  // namespace
 
@@ -30,12 +31,23 @@ void add_planner_options(CLI::App& app, PlannerArguments& arguments) {
       app, "--granularity", kGranularityWords,
       [&arguments](std::size_t place) { arguments.granularity = kGranularities.at(place); },
       "One clock per op (default), or per stage and direction, with few switches");
-  add_switch_latency_option(app, arguments.switch_latency_ms);
+  add_switch_latency_option(app, arguments.switch_latency);
 }
 
-void add_switch_latency_option(CLI::App& app, double& latency_ms) {
-  add_number(app, "--switch-latency", {0, kMaxLatencyMs}, into(latency_ms),
-             "Milliseconds until a clock change takes effect (default 0)");
+std::string_view SwitchLatencyArgument::source() const {
+  if (!is_known()) return "unknown";
+  return is_from_profile ? "profile" : "given";
+}
+
+void SwitchLatencyArgument::complete_from(std::optional<double> of_profile_s) {
+  if (is_known() || !of_profile_s) return;
+  latency_ms = *of_profile_s * 1e3;
+  is_from_profile = true;
+}
+
+void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument) {
+  add_number(app, "--switch-latency", {0, kMaxLatencyMs}, into(argument.latency_ms),
+             "Milliseconds until a clock change takes effect (default: that of the profile, or 0)");
 }
 
 void add_perseus_unit_option(CLI::App& app, double& unit_s) {
@@ -47,7 +59,7 @@ PlannerOptions planner_options(const PlannerArguments& arguments) {
   return {.method = arguments.method,
           .epsilon = arguments.epsilon,
           .granularity = arguments.granularity,
-          .switch_latency_s = arguments.switch_latency_s()};
+          .switch_latency_s = arguments.switch_latency.latency_s()};
 }
 
 std::vector<ReportPoint> frontier_points(const Frontier& frontier) {

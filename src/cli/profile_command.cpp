@@ -16,6 +16,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "profile/options.h"
+#include "profile/profile_latency.h"
+#include "profile/switch_latency.h"
 
 namespace lowgear {
 namespace {
@@ -76,8 +78,9 @@ FewClockFit fill(const StageProfile& profile, const ProfileArguments& arguments,
   return fit_few_clocks(profile, within);
 }
 
-void write_results(const ProfileArguments& arguments, const StageProfile& profile, const std::string& errors) {
-  write_file_atomically(arguments.out, write_stage_profile(profile));
+void write_results(const ProfileArguments& arguments, const StageProfile& profile,
+                   std::optional<double> switch_latency_s, const std::string& errors) {
+  write_file_atomically(arguments.out, with_switch_latency(write_stage_profile(profile), switch_latency_s));
   write_file_atomically(errors_path(arguments), errors);
 }
 
@@ -94,9 +97,10 @@ ExitCode run_choose(const ProfileArguments& arguments, Console& console) {
 }
 
 ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
-  const StageProfile given = read_stage_profile(read_file(arguments.fill), arguments.fill);
+  const std::string text = read_file(arguments.fill);
+  const StageProfile given = read_stage_profile(text, arguments.fill);
   const FewClockFit fit = fill(given, arguments, console);
-  write_results(arguments, fit.profile(), error_csv(fit, nullptr));
+  write_results(arguments, fit.profile(), read_switch_latency(text, arguments.fill), error_csv(fit, nullptr));
   if (arguments.json) {
     Json json = filled_json(fit);
     json["out"] = arguments.out;
@@ -117,19 +121,25 @@ std::vector<Recording> load(const ProfileArguments& arguments) {
 }
 
 ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
-  const RecordedProfile recorded = profile_recordings(load(arguments), arguments.profiling);
+  const std::vector<Recording> recordings = load(arguments);
+  const RecordedProfile recorded = profile_recordings(recordings, arguments.profiling);
+  // Merak's units do not ask for their clocks as they begin.
+  const std::optional<SwitchLatency> latency =
+      arguments.merak.empty() ? find_switch_latency(recordings) : std::optional<SwitchLatency>();
+  const std::optional<double> latency_s = latency ? std::optional(latency->latency_s) : std::nullopt;
   for (const std::string& warning : recorded.warnings) console.warn(warning);
   if (recorded.simulated) console.note("made from simulated GPUs: simulated, not measured");
   Json json = recorded_json(recorded);
+  if (latency) json["switch_latency"] = switch_latency_json(*latency);
   // Checked as a reader would: every stage with what a plan needs.
   const StageProfile profile = read_stage_profile(write_stage_profile(recorded.profile()), "the recorded profile");
   const std::string blocking = arguments.blocking_power_out.empty() ? "" : write_blocking_power(recorded.blocking);
   if (arguments.predict) {
     const FewClockFit fit = fill(profile, arguments, console);
     json["filled"] = filled_json(fit);
-    write_results(arguments, fit.profile(), error_csv(fit, &recorded));
+    write_results(arguments, fit.profile(), latency_s, error_csv(fit, &recorded));
   } else {
-    write_results(arguments, profile, error_csv(recorded));
+    write_results(arguments, profile, latency_s, error_csv(recorded));
   }
   if (!blocking.empty()) write_file_atomically(arguments.blocking_power_out, blocking);
   json["out"] = arguments.out;
@@ -137,7 +147,7 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   if (arguments.json) {
     console.print_json(json);
   } else {
-    console.print(recorded_table(recorded));
+    console.print(recorded_table(recorded) + switch_latency_text(latency));
   }
   return ExitCode::ok;
 }

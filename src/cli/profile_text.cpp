@@ -87,6 +87,16 @@ Json recorded_json(const RecordedProfile& profile) {
   return {{"simulated", profile.simulated}, {"cells", cells}, {"blocking", blocking}, {"warnings", profile.warnings}};
 }
 
+std::string switch_latency_text(const std::optional<SwitchLatency>& latency) {
+  if (!latency) return "clock changes: too few of them, or too alike, to tell how late they take effect\n";
+  return fmt::format("clock changes take effect {:.1f} +-{:.1f} ms after they are asked for ({} changes)\n",
+                     latency->latency_s * 1e3, latency->error_s * 1e3, latency->changes);
+}
+
+Json switch_latency_json(const SwitchLatency& latency) {
+  return {{"latency_s", latency.latency_s}, {"error_s", latency.error_s}, {"changes", latency.changes}};
+}
+
 std::string filled_table(const FewClockFit& fit) {
   Table table({{"stage"},
                {"instruction", Table::Align::left},

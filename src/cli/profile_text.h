@@ -1,16 +1,22 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "core/json.h"
 #include "profile/few_clock_fit.h"
 #include "profile/recorded_profile.h"
+#include "profile/switch_latency.h"
 
 namespace lowgear {
 
 /// What was measured, with errors, as a table for people and as JSON.
 [[nodiscard]] std::string recorded_table(const RecordedProfile& profile);
 [[nodiscard]] Json recorded_json(const RecordedProfile& profile);
+
+/// What recordings tell of the switch latency.
+[[nodiscard]] std::string switch_latency_text(const std::optional<SwitchLatency>& latency);
+[[nodiscard]] Json switch_latency_json(const SwitchLatency& latency);
 
 /// A profile that was filled: rows say whether they are measured or predicted.
 [[nodiscard]] std::string filled_table(const FewClockFit& fit);

@@ -35,7 +35,7 @@ struct SimulateArguments {
   PipelineArguments pipeline;
   std::string plan;
   std::vector<std::string> stragglers;  ///< STAGE=FACTOR
-  double switch_latency_ms = 0;
+  SwitchLatencyArgument switch_latency;
   int pipelines = 1;
   std::optional<double> slow_pipeline;
   std::string trace;
@@ -55,6 +55,7 @@ struct PlannedPipeline {
 struct Simulation {
   Timeline timeline;                        ///< as asked for
   std::optional<PipelineFigures> unslowed;  ///< without stragglers, when there are some
+  std::optional<PipelineFigures> late;      ///< with kAssumedSwitchLatencyS, when the switch latency is not known
   std::optional<ClusterTimeline> cluster;
   std::vector<MeasuredTimeline> measured;         ///< empty: nothing was recorded
   std::optional<IterationComparison> comparison;  ///< of these with the replay
@@ -89,8 +90,7 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   input.schedule = schedule_of(*planned.plan);
   input.blocking_power_w = blocking_power_from_argument(arguments.pipeline.blocking_power, input.schedule.rank_count());
   input.dag = build_dag(input.schedule);
-  input.profile = fit_profile(read_stage_profile(read_file(input.profile_name), input.profile_name), input.schedule,
-                              arguments.pipeline.backward_split);
+  input.profile = fit_profile(read_profile(input), input.schedule, arguments.pipeline.backward_split);
   planned.clocks_mhz = clocks_for(*planned.plan, input.dag);
   return planned;
 }
@@ -113,12 +113,16 @@ std::vector<StageSlowdown> slow_all_stages(const PipelineDag& dag, double factor
 
 Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& planned) {
   const PlanningProblem problem = planned.input.problem();
-  ReplayConditions conditions{arguments.switch_latency_ms * 1e-3, {}};
+  ReplayConditions conditions{arguments.switch_latency.latency_s(), {}};
   Simulation result;
   const Timeline unslowed = replay_under(problem, planned.clocks_mhz, conditions);
   for (const std::string& straggler : arguments.stragglers) conditions.slowdowns.push_back(parse_straggler(straggler));
   result.timeline = replay_under(problem, planned.clocks_mhz, conditions);
   if (!conditions.slowdowns.empty()) result.unslowed = {unslowed.time_s, unslowed.energy_j_total};
+  if (!arguments.switch_latency.is_known()) {
+    const Timeline late = replay_under(problem, planned.clocks_mhz, {kAssumedSwitchLatencyS, conditions.slowdowns});
+    result.late = {late.time_s, late.energy_j_total};
+  }
   if (arguments.pipelines > 1 || arguments.slow_pipeline) {
     std::vector<PipelineRun> runs(static_cast<std::size_t>(arguments.pipelines),
                                   {planned.clocks_mhz, conditions.slowdowns});
@@ -137,7 +141,7 @@ void require_cluster_without_latency(const SimulateArguments& arguments) {
   if (arguments.slow_pipeline && arguments.pipelines < 2) {
     throw InputError("--slow-pipeline slows one of several pipelines: give --pipelines 2 or more");
   }
-  if (arguments.pipelines > 1 && arguments.switch_latency_ms > 0) {
+  if (arguments.pipelines > 1 && arguments.switch_latency.latency_s() > 0) {
     throw InputError("--switch-latency is not simulated for clusters: give it without --pipelines");
   }
 }
@@ -216,6 +220,11 @@ Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& 
   if (result.unslowed) {
     json["unslowed"] = {{"time_s", result.unslowed->time_s}, {"energy_j", result.unslowed->energy_j}};
   }
+  if (result.late) {
+    json["replayed_late"] = {{"switch_latency_s", kAssumedSwitchLatencyS},
+                             {"time_s", result.late->time_s},
+                             {"energy_j", result.late->energy_j}};
+  }
   if (result.cluster) {
     json["cluster"] = {{"pipelines", arguments.pipelines},
                        {"time_s", result.cluster->time_s},
@@ -226,8 +235,8 @@ Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& 
   return json;
 }
 
-std::string figures_line(std::string_view what, double time_s, double energy_j) {
-  return fmt::format("{:<10}{:12.6f} s  {:12.3f} J\n", what, time_s, energy_j);
+std::string figures_line(std::string_view what, double time_s, double energy_j, std::string_view end = "\n") {
+  return fmt::format("{:<10}{:12.6f} s  {:12.3f} J{}", what, time_s, energy_j, end);
 }
 
 std::string simulation_text(const PlannedPipeline& planned, const Simulation& result) {
@@ -235,6 +244,11 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
   if (planned.plan) text += figures_line("planned", planned.plan->time_s, planned.plan->energy_j);
   if (result.unslowed) text += figures_line("unslowed", result.unslowed->time_s, result.unslowed->energy_j);
   text += figures_line("replayed", result.timeline.time_s, result.timeline.energy_j_total);
+  if (result.late) {
+    text +=
+        fmt::format("{}, with clocks that change {:.3g} ms late (--switch-latency)\n",
+                    figures_line("late", result.late->time_s, result.late->energy_j, ""), kAssumedSwitchLatencyS * 1e3);
+  }
   if (result.cluster) {
     text += figures_line(fmt::format("{} of them", result.cluster->pipelines.size()), result.cluster->time_s,
                          result.cluster->energy_j_total);
@@ -249,12 +263,14 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
   return text;
 }
 
-ExitCode run_simulate(const SimulateArguments& arguments, Console& console) {
+ExitCode run_simulate(SimulateArguments arguments, Console& console) {
   require_cluster_without_latency(arguments);
   if (arguments.iteration && (arguments.measured.empty() || arguments.trace.empty())) {
     throw InputError("--iteration says which iteration --trace shows beside the plan: give --measured and --trace");
   }
   const PlannedPipeline planned = load_plan(arguments);
+  // A cluster is replayed with clocks that change at once.
+  if (arguments.pipelines == 1) arguments.switch_latency.complete_from(planned.input.switch_latency_s);
   const Simulation result = simulate(arguments, planned);
   if (!arguments.trace.empty()) {
     write_file_atomically(arguments.trace, write_trace(arguments, planned, result));
@@ -284,7 +300,7 @@ VerbAction declare_simulate(CLI::App& app) {
       ->expected(1)
       ->take_all()
       ->each([](const std::string& text) { (void)parse_straggler(text); });
-  add_switch_latency_option(app, arguments->switch_latency_ms);
+  add_switch_latency_option(app, arguments->switch_latency);
   add_whole_number(app, "--pipelines", {1, kMaxPipelines}, into(arguments->pipelines),
                    "Data-parallel pipelines that wait for each other at the end of an iteration (default 1)");
   add_number(app, "--slow-pipeline", {1, kMaxSlowdownFactor}, into(arguments->slow_pipeline),

@@ -1,8 +1,10 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cli/run_lowgear.h"
@@ -278,6 +280,62 @@ TEST_F(PlanCommand, TakesBlockingPowerByRank) {
                                             "--blocking-power", file, "--out", out()});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(parse_json(text("run.json"), "run.json")["blocking_power_w"], Json({70.0, 71.0, 72.0}));
+}
+
+TEST_F(PlanCommand, ReplaysThePlanWithLateChangesWhereTheSwitchLatencyIsNotKnown) {
+  const Json summary = planned({"--deadline", "1.5"});
+  const Json latency = summary["switch_latency"];
+  EXPECT_EQ(latency["source"], "unknown");
+  EXPECT_EQ(latency["replayed"]["switch_latency_s"], 0.025);
+  const Json replayed = parse_json(run_lowgear({"simulate", "--plan", out() + "/plans/00000.json", "--profile",
+                                                profile_, "--blocking-power", "70", "--switch-latency", "25", "--json"})
+                                       .out,
+                                   "stdout");
+  EXPECT_NEAR(latency["replayed"]["time_s"].get<double>(), replayed["time_s"].get<double>(), 1e-9);
+  EXPECT_NEAR(latency["replayed"]["energy_j"].get<double>(), replayed["energy_j"].get<double>(), 1e-9);
+  EXPECT_THAT(plan({"--deadline", "1.5"}).out, HasSubstr("replayed  with clocks that change 25 ms late: "));
+}
+
+TEST_F(PlanCommand, PlansWithTheSwitchLatencyOfTheProfile) {
+  std::string with_latency;
+  for (const std::string& line : lines_of(small_profile(3))) {
+    with_latency += line + (with_latency.empty() ? ",switch_latency\n" : ",0.02\n");
+  }
+  write_text(profile_, with_latency);
+  const Json summary = planned({"--plans", "3"});
+  EXPECT_EQ(summary["switch_latency"], Json({{"source", "profile"}, {"planned_with_s", 0.02}}));
+  EXPECT_EQ(parse_json(text("run.json"), "run.json")["switch_latency_s"], 0.02);
+  EXPECT_THAT(text("profile.csv"), StartsWith("stage,instruction,frequency,time,energy,switch_latency\n"));
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+  const ProgramResult replayed = run_lowgear(
+      {"simulate", "--plan", out() + "/plans/00001.json", "--profile", profile_, "--blocking-power", "70", "--json"});
+  EXPECT_NEAR(parse_json(replayed.out, "stdout")["time_s"].get<double>(), summary["plans"][1]["time_s"].get<double>(),
+              1e-9);
+  EXPECT_EQ(planned({"--plans", "3", "--switch-latency", "0"})["switch_latency"],
+            Json({{"source", "given"}, {"planned_with_s", 0.0}}));
+}
+
+TEST_F(PlanCommand, PlansAProfileWhoseTopClockIsSlowerThanTheNext) {
+  // The least that a switch latency has to bear: noise makes other clocks the fastest, rank by rank.
+  std::string noisy = "stage,instruction,frequency,time,energy\n";
+  for (const std::string& row : lines_of(small_profile(3))) {
+    if (row.starts_with("stage,")) continue;
+    const std::string key = row.substr(0, row.find(',', row.find(',') + 1));
+    if (key != "1,forward" && key != "2,backward") noisy += row + '\n';
+  }
+  for (const auto& [key, factor] : {std::pair<std::string, double>{"1,forward", 1.0}, {"2,backward", 2.2}}) {
+    noisy += key + fmt::format(",1400,{},{}\n", 0.0505 * factor, 20 * factor);
+    noisy += key + fmt::format(",1300,{},{}\n", 0.0500 * factor, 19 * factor);
+    noisy += key + fmt::format(",1000,{},{}\n", 0.0600 * factor, 16 * factor);
+  }
+  write_text(profile_, noisy);
+  const Json summary = planned({"--plans", "4", "--switch-latency", "25"});
+  EXPECT_EQ(summary["plans"].size(), 4U);
+  EXPECT_GE(summary["plans"][0]["time_s"].get<double>(), summary["frontier"]["fastest_s"].get<double>() - 1e-9);
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+  const ProgramResult refused = plan({"--switch-latency", "25", "--deadline", "0.1"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("T_min"));
 }
 
 }  // namespace

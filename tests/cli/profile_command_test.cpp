@@ -12,6 +12,7 @@
 #include "core/json.h"
 #include "core/temporary_folder.h"
 #include "profile/made_up_recording.h"
+#include "profile/profile_latency.h"
 #include "profile/stage_profile.h"
 
 namespace lowgear {
@@ -73,6 +74,8 @@ TEST_F(ProfileCommand, MakesAProfileOfRecordings) {
   EXPECT_NEAR(profile.at_clock(0, OpKind::forward, 1000).time_s, 0.05, 1e-3);
   EXPECT_NEAR(profile.at_clock(0, OpKind::forward, 1000).energy_j, 15, 1.5);
   EXPECT_THAT(read_file(path("b.csv")), StartsWith("stage,blocking_power\n0,"));
+  EXPECT_THAT(result.out, HasSubstr("clock changes take effect 0.0 +-"));
+  EXPECT_NEAR(read_switch_latency(read_file(path("p.csv")), "p.csv").value(), 0, 5e-3);
   EXPECT_THAT(read_file(path("p.csv.errors.csv")), HasSubstr(",simulated,"));
 }
 
