@@ -8,6 +8,9 @@ import subprocess
 import time
 
 
+PATIENCE_S = 120  # a machine that has other work to do lets everybody wait
+
+
 class Machine:
     """Simulated A100s and a running agent; LOWGEAR_* of this process point to them."""
 
@@ -32,7 +35,7 @@ class Machine:
         # In a group of its own: Ctrl-C is for the example, which ends it in order.
         self.agent = subprocess.Popen([self.lowgear, "agent", "--config", str(config)], stderr=subprocess.PIPE,
                                       process_group=0)
-        end = time.monotonic() + 10
+        end = time.monotonic() + PATIENCE_S
         while not self.answers():
             if self.agent.poll() is not None or time.monotonic() > end:
                 raise SystemExit("the agent did not start: " + self.agent.stderr.read().decode())
@@ -49,7 +52,7 @@ class Machine:
 
     def __exit__(self, *_):
         self.agent.send_signal(signal.SIGTERM)
-        self.agent.communicate(timeout=20)
+        self.agent.communicate(timeout=PATIENCE_S)
 
     def run(self, *words):
         """The standard output of a command; its remarks go to a log."""

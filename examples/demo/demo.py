@@ -6,7 +6,8 @@
 The server profiles the job while it trains, plans its clocks, and hands the plan to the ranks; open the address that is
 printed and watch. --straggler makes one GPU 1.2 times slower for a while: the server notices, lets the others run
 slower, and takes it back. Ctrl-C ends everything; the GPUs' clocks are restored. The training is real and runs on the
-CPU; the GPUs, which decide how long its units take and what they draw, are simulated. Needs no root.
+CPU; the GPUs, which decide how long its units take and what they draw, are simulated. On a machine that has other work
+to do their units are made longer, up to four times. Needs no root.
 """
 
 import argparse
@@ -23,7 +24,8 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from simulated_machine import Machine  # noqa: E402: the examples are no package
+from calibration import STEPS as CALIBRATION_STEPS, calibrate, scaled  # noqa: E402: the examples are no package
+from simulated_machine import PATIENCE_S, Machine  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 JOB = ROOT / "examples" / "closed-loop" / "job.yaml"
@@ -60,7 +62,7 @@ class Server:
     def get(self, path):
         connection = http.client.HTTPConnection("server")
         connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.settimeout(10)
+        connection.sock.settimeout(PATIENCE_S)
         connection.sock.connect(self.socket)
         connection.request("GET", path)
         answer = json.loads(connection.getresponse().read())
@@ -70,7 +72,7 @@ class Server:
     def end(self):
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
-        self.process.communicate(timeout=20)
+        self.process.communicate(timeout=PATIENCE_S)
 
 
 class Demo:
@@ -130,12 +132,26 @@ def say(text):
     print(f"[demo] {text}", flush=True)
 
 
-def start_training(lowgear, server, out, arguments):
+def unit_scale(machine, out, arguments):
+    """A scale of the simulated units at which they, and not this machine's load, decide how long steps take."""
+    def train(scale):
+        metrics = out / "calibration.jsonl"
+        machine.run("train", JOB, "--steps", CALIBRATION_STEPS, "--metrics", metrics, *scaled(scale), *settings(arguments))
+        return [json.loads(line) for line in metrics.read_text().splitlines()]
+
+    return calibrate(train, 1, say)
+
+
+def settings(arguments):
+    return [word for setting in arguments.set for word in ("--set", setting)]
+
+
+def start_training(lowgear, server, out, scale, arguments):
     return subprocess.Popen(
         [lowgear, "train", str(JOB), "--steps", str(FOREVER), "--server", f"unix:{server.socket}", "--metrics",
          str(out / "metrics.jsonl"), "--set", f"server.profile={json.dumps(PROFILE)}", "--set", "server.name=demo",
          "--set", f"server.switch_latency_ms={SWITCH_LATENCY_MS}",
-         *(word for setting in arguments.set for word in ("--set", setting))],
+         *scaled(scale), *settings(arguments)],
         stdout=open(out / "training.txt", "w", encoding="utf-8"), stderr=subprocess.STDOUT, process_group=0)
 
 
@@ -143,7 +159,7 @@ def end_training(training):
     if training.poll() is None:
         training.send_signal(signal.SIGTERM)
     try:
-        training.wait(timeout=30)
+        training.wait(timeout=PATIENCE_S)
     except subprocess.TimeoutExpired:
         training.kill()
         training.wait()
@@ -176,9 +192,10 @@ def main():
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="lg-") as folder, \
             Machine(arguments.build.resolve(), Path(folder), out / "log.txt", STAGES) as machine:
+        scale = unit_scale(machine, out, arguments)
         server = Server(machine.lowgear, Path(folder), arguments.port, out / "server.txt")
         say(f"dashboard: {server.url}")
-        training = start_training(machine.lowgear, server, out, arguments)
+        training = start_training(machine.lowgear, server, out, scale, arguments)
         demo = Demo(machine, server, arguments)
         job = None
         try:
