@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <array>
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "core/error.h"
@@ -11,9 +12,15 @@
 namespace lowgear {
 namespace {
 
-// A record: magic, length of the payload, CRC-32 of the payload (four bytes each, little endian), payload as JSON.
-constexpr std::uint32_t kMagic = 0x314a474c;  // "LGJ1"
-constexpr std::size_t kHeaderBytes = 12;
+// A record: magic, length of the payload, sequence number from 1 on, CRC-32 of the payload, CRC-32 of the sixteen bytes
+// before it (four bytes each, little endian), payload as JSON. Each stands in the file twice, one copy after the other:
+// whatever single place is damaged, every record is still known, and known to be all there are.
+constexpr std::uint32_t kMagic = 0x324a474c;  // "LGJ2"
+constexpr std::size_t kHeaderBytes = 20;
+constexpr std::size_t kCopies = 2;
+// Of earlier releases: magic, length, CRC-32 of the payload, payload, once; the length is not protected.
+constexpr std::uint32_t kFirstMagic = 0x314a474c;  // "LGJ1"
+constexpr std::size_t kFirstHeaderBytes = 12;
 constexpr std::size_t kMaxPayloadBytes = 4096;
 /// Above this the journal is written anew with what still counts.
 constexpr std::size_t kLongBytes = std::size_t{64} << 10U;
@@ -38,20 +45,125 @@ std::uint32_t get_u32(std::string_view bytes) {
   return value;
 }
 
-std::string record_of(const Json& payload) {
-  const std::string text = payload.dump(-1, ' ', false, Json::error_handler_t::replace);
-  std::string bytes;
-  put_u32(bytes, kMagic);
-  put_u32(bytes, static_cast<std::uint32_t>(text.size()));
-  put_u32(bytes, crc32(text));
-  return bytes + text;
-}
-
-std::string change_record(const OriginalGpuState& original) {
+std::string payload_of_change(const OriginalGpuState& original) {
   Json payload = {{"event", "changed"}, {"uuid", original.uuid}, {"pci_address", original.pci_address}};
   if (original.power_limit_w) payload["power_limit_w"] = *original.power_limit_w;
   if (original.persistence_mode) payload["persistence_mode"] = *original.persistence_mode;
-  return record_of(payload);
+  return payload.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string payload_of_restored(std::string_view uuid) {
+  const Json payload = {{"event", "restored"}, {"uuid", std::string(uuid)}};
+  return payload.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Both copies.
+std::string record_of(std::uint32_t sequence, std::string_view payload) {
+  std::string copy;
+  put_u32(copy, kMagic);
+  put_u32(copy, static_cast<std::uint32_t>(payload.size()));
+  put_u32(copy, sequence);
+  put_u32(copy, crc32(payload));
+  put_u32(copy, crc32(copy));
+  copy += payload;
+  return copy + copy;
+}
+
+/// One copy of a record, as it stands in the file.
+struct Copy {
+  std::uint32_t sequence = 0;  ///< 0: of the first format, which has none
+  std::string_view payload;
+  std::size_t bytes = 0;
+};
+
+/// Whether a header of the present format stands here as it was written.
+bool has_whole_header(std::string_view bytes) {
+  return bytes.size() >= kHeaderBytes && get_u32(bytes) == kMagic &&
+         get_u32(bytes.substr(16)) == crc32(bytes.substr(0, 16)) && get_u32(bytes.substr(4)) <= kMaxPayloadBytes;
+}
+
+/// The copy with which the bytes begin; empty when none stands there as it was written.
+std::optional<Copy> read_copy(std::string_view bytes) {
+  const bool first_format = bytes.size() >= kFirstHeaderBytes && get_u32(bytes) == kFirstMagic;
+  if (!first_format && !has_whole_header(bytes)) return std::nullopt;
+  const std::size_t header = first_format ? kFirstHeaderBytes : kHeaderBytes;
+  const std::size_t length = get_u32(bytes.substr(4));
+  if (length > kMaxPayloadBytes || bytes.size() - header < length) return std::nullopt;
+  const std::string_view payload = bytes.substr(header, length);
+  if (get_u32(bytes.substr(first_format ? 8 : 12)) != crc32(payload)) return std::nullopt;
+  return Copy{.sequence = first_format ? 0 : get_u32(bytes.substr(8)), .payload = payload, .bytes = header + length};
+}
+
+/// Whether these bytes, the last of the file, are what is left of a record that was being written. A disk may also keep
+/// the length of the file and lose what was written, which then reads as zeros.
+bool is_torn(std::string_view bytes) {
+  if (bytes.find_first_not_of('\0') == std::string_view::npos) return true;
+  if (bytes.size() >= kHeaderBytes) {
+    return has_whole_header(bytes) && bytes.size() - kHeaderBytes < get_u32(bytes.substr(4));
+  }
+  std::string magic;
+  put_u32(magic, kMagic);
+  return bytes.substr(0, magic.size()) == magic.substr(0, std::min(magic.size(), bytes.size()));
+}
+
+/// The records of a journal, in the order in which they were written.
+struct Records {
+  std::vector<std::string_view> first_format;
+  struct Record {
+    std::string_view payload;
+    std::size_t copies = 0;
+    std::size_t bytes = 0;  ///< of one copy
+    std::size_t begin = 0;  ///< of the copy that was found first
+  };
+  std::map<std::uint32_t, Record> present;  ///< by sequence number
+  std::size_t explained_bytes = 0;          ///< of the file, where it holds these records and nothing else
+  std::size_t whole_bytes = 0;              ///< before the first place that is not as it was written
+  bool damaged = false;                     ///< there is such a place, and it is not a torn end
+  bool contradictory = false;               ///< two records have one number
+
+  void add(const Copy& copy, std::size_t at) {
+    if (copy.sequence == 0) {
+      first_format.push_back(copy.payload);
+      explained_bytes += copy.bytes;
+      return;
+    }
+    const auto [found, is_new] =
+        present.try_emplace(copy.sequence, Record{.payload = copy.payload, .bytes = copy.bytes, .begin = at});
+    if (is_new) explained_bytes += kCopies * copy.bytes;
+    if (found->second.payload != copy.payload) contradictory = true;
+    ++found->second.copies;
+  }
+  /// Whether a record is missing, as far as what is there tells.
+  [[nodiscard]] bool has_gap() const { return !present.empty() && present.rbegin()->first != present.size(); }
+};
+
+Records find_records(std::string_view bytes) {
+  Records records;
+  std::size_t at = 0;
+  while (at < bytes.size()) {
+    const std::string_view rest = bytes.substr(at);
+    if (const std::optional<Copy> copy = read_copy(rest)) {
+      records.add(*copy, at);
+      at += copy->bytes;
+    } else if (!records.damaged && is_torn(rest)) {
+      break;
+    } else {
+      records.damaged = true;
+      ++at;  // the next copy may begin anywhere
+    }
+    if (!records.damaged) records.whole_bytes = at;
+  }
+  return records;
+}
+
+/// The last record, when only one copy of it is whole and nothing is damaged: it was being written.
+void drop_torn_record(Records& records) {
+  if (records.damaged || records.present.empty()) return;
+  const auto last = std::prev(records.present.end());
+  if (last->second.copies == kCopies) return;
+  records.whole_bytes = last->second.begin;
+  records.explained_bytes -= kCopies * last->second.bytes;
+  records.present.erase(last);
 }
 
 /// Applies the payload of a record. Throws InputError when it is none.
@@ -78,28 +190,26 @@ void apply(std::string_view payload, std::map<std::string, OriginalGpuState>& ch
 }  // namespace
 
 JournalContent parse_journal(std::string_view bytes) {
+  Records records = find_records(bytes);
+  drop_torn_record(records);
   JournalContent content;
-  while (content.whole_bytes < bytes.size()) {
-    const std::string_view rest = bytes.substr(content.whole_bytes);
-    if (rest.size() < kHeaderBytes) return content;  // torn
-    const std::size_t length = get_u32(rest.substr(4));
-    if (get_u32(rest) != kMagic || length > kMaxPayloadBytes) {
-      content.damaged = true;
-      return content;
-    }
-    if (rest.size() - kHeaderBytes < length) return content;  // torn
-    const std::string_view payload = rest.substr(kHeaderBytes, length);
-    const bool last = rest.size() == kHeaderBytes + length;
+  content.whole_bytes = records.whole_bytes;
+  content.records = static_cast<std::uint32_t>(records.present.size());
+  content.first_format = !records.first_format.empty();
+  bool unknown = records.contradictory || records.has_gap();
+  const auto take = [&](std::string_view payload) {
     try {
-      if (get_u32(rest.substr(8)) != crc32(payload)) throw InputError("checksum");
       apply(payload, content.changed);
     } catch (const InputError&) {
-      // A disk may have kept the length of the last record and lost its bytes: torn too.
-      content.damaged = !last;
-      return content;
+      unknown = true;
     }
-    content.whole_bytes += kHeaderBytes + length;
-  }
+  };
+  for (const std::string_view payload : records.first_format) take(payload);
+  for (const auto& [sequence, record] : records.present) take(record.payload);
+  // What is damaged is a copy of a record that is known, or else may have been any record.
+  if (records.damaged && records.explained_bytes != bytes.size()) unknown = true;
+  content.damaged = unknown;
+  content.healed = !unknown && records.damaged;
   return content;
 }
 
@@ -109,10 +219,28 @@ Journal::Journal(std::unique_ptr<JournalStorage> storage) : storage_(std::move(s
   changed_.insert(content.changed.begin(), content.changed.end());
   damaged_ = content.damaged;
   bytes_ = bytes.size();
-  if (!damaged_ && content.whole_bytes < bytes.size()) {
-    storage_->truncate(content.whole_bytes);
-    storage_->sync();
-    bytes_ = content.whole_bytes;
+  sequence_ = content.records;
+  if (damaged_) {
+    damage_ =
+        "the journal was damaged, and which GPUs it named and how they were is not known; look after the disk that "
+        "holds it";
+  } else if (content.healed) {
+    damage_ =
+        "the journal was damaged; every record was known from its other copy, so that nothing is lost; look after the "
+        "disk that holds it";
+  }
+  broken_ = storage_->unwritable();
+  if (damaged_ || !broken_.empty()) return;
+  try {
+    if (content.healed || content.first_format) {
+      rewrite();
+    } else if (content.whole_bytes < bytes.size()) {
+      storage_->truncate(content.whole_bytes);
+      storage_->sync();
+      bytes_ = content.whole_bytes;
+    }
+  } catch (const Error& error) {
+    broken_ = fmt::format("the journal cannot be written ({})", error.what());  // it has been read, which comes first
   }
 }
 
@@ -132,7 +260,7 @@ std::optional<OriginalGpuState> Journal::changed(std::string_view uuid) const {
 void Journal::record_change(const OriginalGpuState& original) {
   const std::lock_guard lock(mutex_);
   if (changed_.contains(original.uuid)) return;
-  append(change_record(original));
+  append(payload_of_change(original));
   changed_.emplace(original.uuid, original);
 }
 
@@ -141,7 +269,8 @@ void Journal::record_restored(std::string_view uuid) {
   const auto found = changed_.find(uuid);
   if (found == changed_.end()) return;
   // A damaged journal is not added to: it names the GPU, which is then restored once more, until it is started over.
-  if (!damaged_) append(record_of({{"event", "restored"}, {"uuid", std::string(uuid)}}));
+  // Nor can one be on a file system for reading only.
+  if (!damaged_ && storage_->unwritable().empty()) append(payload_of_restored(uuid));
   changed_.erase(found);
   compact_if_long();
 }
@@ -151,18 +280,20 @@ void Journal::clear() {
   storage_->replace("");
   changed_.clear();
   bytes_ = 0;
+  sequence_ = 0;
   damaged_ = false;
   broken_.clear();
 }
 
 /// Either the whole record is on the disk, or none of it counts: what a failed write left is cut off again.
-void Journal::append(const std::string& record) {
+void Journal::append(std::string_view payload) {
   if (!broken_.empty()) throw Error(broken_);
   if (damaged_) {
     throw Error(
         "the journal is damaged, and not every GPU that it may have named could be restored: no GPU is written to; see "
         "the agent's log, repair the GPU or name only others in the configuration, and restart the agent");
   }
+  const std::string record = record_of(sequence_ + 1, payload);
   try {
     storage_->append(record);
     storage_->sync();
@@ -176,14 +307,20 @@ void Journal::append(const std::string& record) {
     throw;
   }
   bytes_ += record.size();
+  ++sequence_;
 }
 
 void Journal::compact_if_long() {
-  if (bytes_ < kLongBytes) return;
+  if (bytes_ >= kLongBytes) rewrite();
+}
+
+void Journal::rewrite() {
   std::string bytes;
-  for (const auto& [uuid, state] : changed_) bytes += change_record(state);
+  std::uint32_t sequence = 0;
+  for (const auto& [uuid, state] : changed_) bytes += record_of(++sequence, payload_of_change(state));
   storage_->replace(bytes);
   bytes_ = bytes.size();
+  sequence_ = sequence;
 }
 
 }  // namespace lowgear

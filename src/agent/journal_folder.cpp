@@ -1,6 +1,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -24,8 +25,13 @@ constexpr const char* kFileName = "journal";
   throw Error(fmt::format("{}: {}: {}", printable(path.string()), what, std::generic_category().message(errno)));
 }
 
-FileDescriptor open_trusted(const std::filesystem::path& path, int flags) {
-  FileDescriptor file(::open(path.c_str(), flags | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+bool is_read_only(const std::filesystem::path& folder) {
+  struct statvfs file_system = {};
+  return ::statvfs(folder.c_str(), &file_system) == 0 && (file_system.f_flag & ST_RDONLY) != 0;
+}
+
+FileDescriptor open_trusted(const std::filesystem::path& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) throw InputError(fmt::format("{}: {}", printable(path.string()), std::generic_category().message(errno)));
   require_trusted_file(path);
   return file;
@@ -39,18 +45,27 @@ class JournalFolder final : public JournalStorage {
       throw InputError(fmt::format("{}: {}", printable(folder.string()), std::generic_category().message(errno)));
     }
     require_trusted_folder(folder);
-    lock_.emplace(folder / "lock");
-    require_trusted_file(folder / "lock");
-    if (const auto holder = lock_->take({.pid = ::getpid(), .control_socket = control_socket})) {
-      throw JournalHeld(fmt::format("{}: {} uses this journal, and there is one agent on a machine; end that one first",
-                                    printable(folder.string()), describe(*holder)),
-                        *holder);
+    read_only_ = is_read_only(folder);
+    hold(control_socket);
+    if (read_only_) {
+      if (has_file()) require_trusted_file(file_path_);
+      return;
     }
     open_file();
     sync_folder();
   }
 
-  [[nodiscard]] std::string read() override { return read_file(file_path_, kMaxJournalBytes); }
+  [[nodiscard]] std::string read() override {
+    return read_only_ && !has_file() ? std::string() : read_file(file_path_, kMaxJournalBytes);
+  }
+
+  [[nodiscard]] std::string unwritable() const override {
+    if (!read_only_) return {};
+    return fmt::format(
+        "the journal in {} is on a file system that can only be read: no GPU is changed until it can be written (mend "
+        "what the kernel's log names, or mount -o remount,rw, and start the agent again)",
+        printable(folder_.string()));
+  }
 
   void append(std::string_view bytes) override {
     while (!bytes.empty()) {
@@ -78,7 +93,25 @@ class JournalFolder final : public JournalStorage {
   }
 
  private:
-  void open_file() { file_ = open_trusted(file_path_, O_RDWR | O_APPEND); }
+  void hold(const std::filesystem::path& control_socket) {
+    const std::filesystem::path lock = folder_ / "lock";
+    // Where none can be made, the machine's lock alone keeps others away.
+    if (read_only_ && !std::filesystem::exists(std::filesystem::symlink_status(lock))) return;
+    lock_.emplace(lock);
+    require_trusted_file(lock);
+    if (const auto holder = lock_->take({.pid = ::getpid(), .control_socket = control_socket})) {
+      throw JournalHeld(fmt::format("{}: {} uses this journal, and there is one agent on a machine; end that one first",
+                                    printable(folder_.string()), describe(*holder)),
+                        *holder);
+    }
+  }
+
+  [[nodiscard]] bool has_file() const {
+    std::error_code error;
+    return std::filesystem::exists(std::filesystem::symlink_status(file_path_, error));
+  }
+
+  void open_file() { file_ = open_trusted(file_path_); }
 
   void sync_folder() {
     const FileDescriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
@@ -87,8 +120,9 @@ class JournalFolder final : public JournalStorage {
 
   std::filesystem::path folder_;
   std::filesystem::path file_path_;
+  bool read_only_ = false;
   std::optional<LockFile> lock_;
-  FileDescriptor file_;
+  FileDescriptor file_;  ///< none where it can only be read
 };
 
 class ForgetfulJournal final : public JournalStorage {

@@ -22,11 +22,13 @@ struct LockHolder {
 /// A file that one process of the machine at a time holds, until it ends in whatever way, and that tells who that is.
 class LockFile {
  public:
-  /// Opens the file, and makes it if need be, for this user alone. Throws InputError, also for a symbolic link.
+  /// Opens the file, and makes it if need be, for this user alone; on a file system for reading only it has to be
+  /// there. Throws InputError, also for a symbolic link.
   explicit LockFile(const std::filesystem::path& path);
 
   /// Holds the lock for as long as this lives, and returns nothing; when another process holds it, returns that one. On
-  /// a full disk it is held all the same, by a process that is not known. Throws InputError where files have no locks.
+  /// a full disk, or one for reading only, it is held all the same, by a process that is not known. Throws InputError
+  /// where files have no locks.
   [[nodiscard]] std::optional<LockHolder> take(const LockHolder& self);
 
  private:

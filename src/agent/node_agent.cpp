@@ -60,9 +60,11 @@ std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, c
   if (!dry_run) machine.emplace(hold_machine(machine_lock_path(*system), control_socket));
   auto journal =
       std::make_shared<Journal>(dry_run ? forgetful_journal() : open_journal_folder(config.journal, control_socket));
+  if (!journal->damage().empty()) messages.warn(journal->damage());
   for (const std::string& failure : recover(*journal, *system, config, messages.note)) {
     messages.warn(failure);
   }
+  if (const std::string problem = journal->unwritable(); !problem.empty()) throw InputError(problem);
 
   ClockGovernorOptions governor;
   governor.dry_run = dry_run;
@@ -83,14 +85,19 @@ std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, c
 std::vector<std::string> restore_node(const AgentConfig& config, const AgentMessages& messages) {
   (void)read_journal_folder(config.journal);  // a folder that was mistyped is not made
   Journal journal(open_journal_folder(config.journal));
+  std::vector<std::string> failures;
   if (journal.changed().empty() && !journal.damaged()) {
     messages.note("the journal names no GPU that was left changed; nothing was changed");
-    return {};
+  } else {
+    const std::unique_ptr<GpuControlSystem> system = open_nvml_control();
+    require_rights(*system, AgentMode::write);
+    const LockFile machine = hold_machine(machine_lock_path(*system), {});
+    failures = recover(journal, *system, config, messages.note);
   }
-  const std::unique_ptr<GpuControlSystem> system = open_nvml_control();
-  require_rights(*system, AgentMode::write);
-  const LockFile machine = hold_machine(machine_lock_path(*system), {});
-  return recover(journal, *system, config, messages.note);
+  for (const std::string& problem : {journal.damage(), journal.unwritable()}) {
+    if (!problem.empty()) failures.push_back(problem);
+  }
+  return failures;
 }
 
 }  // namespace lowgear

@@ -26,7 +26,8 @@ struct AgentMessages {
 [[nodiscard]] std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode,
                                                   const AgentMessages& unguarded);
 
-/// Restores what the journal says, without serving, and tells what it has done. Returns what could not be restored.
+/// Restores what the journal says, without serving, and tells what it has done. Returns what could not be restored, and
+/// what is to be mended: a journal that was damaged or that cannot be written.
 /// Throws as `serve_node`, and InputError when there is no journal.
 [[nodiscard]] std::vector<std::string> restore_node(const AgentConfig& config, const AgentMessages& messages);
 

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <mutex>
 #include <optional>
+#include <thread>
 
 #include "agent/config.h"
 #include "agent/configured_policy.h"
@@ -48,12 +50,51 @@ bool is_there(const GpuSystem& system, const OriginalGpuState& state) {
   return std::ranges::any_of(system.gpus(), [&](const auto& gpu) { return gpu->identity().uuid == state.uuid; });
 }
 
-/// Puts back a GPU of which only is known that it may have been changed.
-void restore_unrecorded(GpuControl& control) {
-  // What its power limit was is lost with the journal; the driver's default is the best guess.
+/// Whether the configuration lets somebody set persistence mode; without rules it is not known who could.
+bool may_have_set_persistence(const AgentConfig& config) {
+  return config.allow.empty() || std::ranges::any_of(config.allow, &AllowRule::persistence);
+}
+
+/// Puts back a GPU of which only is known that it may have been changed. Returns what has been done, in one line.
+std::string restore_unrecorded(GpuControl& control, bool persistence) {
+  // How it was is lost with the journal; the driver's defaults are the best guess.
   OriginalGpuState state = original_state(control);
   if (state.power_limit_w) state.power_limit_w = control.gpu().power_limits().default_w;
+  const bool persistence_on = persistence && state.persistence_mode.value_or(false);
+  if (persistence_on) state.persistence_mode = false;
   restore_gpu(control, state);
+  return fmt::format(
+      "GPU {}: restored, its power limit to the driver's default{}", control.gpu().identity().uuid,
+      persistence_on ? " and its persistence mode to off, which is the default (nvidia-smi -pm 1 sets it)" : "");
+}
+
+/// Restores one GPU. Returns what has been done, in one line; throws Error.
+using Restore = std::function<std::string()>;
+
+/// Runs each on a thread of its own, so that a driver that hangs on one GPU leaves no other changed. Tells `note` what
+/// has been done, as it is, and returns what has failed, in the order of the restores.
+std::vector<std::string> run_concurrently(const std::vector<Restore>& restores,
+                                          const std::function<void(std::string_view)>& note) {
+  std::mutex mutex;  // of `note`
+  std::vector<std::optional<std::string>> problems(restores.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < restores.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        const std::string done = restores[i]();
+        const std::lock_guard lock(mutex);
+        note(done);
+      } catch (const std::exception& error) {
+        problems[i] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::string> failures;
+  for (std::optional<std::string>& problem : problems) {
+    if (problem) failures.push_back(*std::move(problem));
+  }
+  return failures;
 }
 
 /// GPUs of the configuration that may be in the machine, and changed, though the driver does not show them; one line
@@ -120,28 +161,24 @@ std::string restore_recorded(Journal& journal, GpuControlSystem& system, const O
 
 std::vector<std::string> recover(Journal& journal, GpuControlSystem& system, const AgentConfig& config,
                                  const std::function<void(std::string_view)>& note) {
-  std::vector<std::string> failures;
-  const auto attempt = [&](const std::function<std::string()>& restore) {
-    try {
-      note(restore());
-    } catch (const Error& error) {
-      failures.emplace_back(error.what());
-    }
-  };
-  for (const OriginalGpuState& state : journal.changed()) {
+  std::vector<Restore> recorded;
+  const std::vector<OriginalGpuState> changed = journal.changed();
+  for (const OriginalGpuState& state : changed) {
     note(fmt::format("GPU {}: was left changed; restoring it", state.uuid));
-    attempt([&] { return restore_recorded(journal, system, state); });
+    recorded.emplace_back([&journal, &system, state] { return restore_recorded(journal, system, state); });
   }
+  std::vector<std::string> failures = run_concurrently(recorded, note);
   if (!journal.damaged()) return failures;
   note("the journal is damaged; restoring every GPU that may be changed");
+  std::vector<Restore> unrecorded;
   for (const std::string& uuid : controlled_gpus(config, system)) {
-    attempt([&] {
-      restore_unrecorded(*system.control(uuid));
-      return fmt::format("GPU {}: restored, its power limit to the driver's default", uuid);
-    });
+    if (std::ranges::find(changed, uuid, &OriginalGpuState::uuid) != changed.end()) continue;  // it is as it was
+    unrecorded.emplace_back(
+        [&, uuid] { return restore_unrecorded(*system.control(uuid), may_have_set_persistence(config)); });
   }
+  std::ranges::move(run_concurrently(unrecorded, note), std::back_inserter(failures));
   std::ranges::move(silent_gpus(config, system), std::back_inserter(failures));
-  if (failures.empty()) journal.clear();
+  if (failures.empty() && journal.unwritable().empty()) journal.clear();
   return failures;
 }
 

@@ -26,7 +26,8 @@ void restore_gpu(GpuControl& control, const OriginalGpuState& original);
 [[nodiscard]] std::string restore_recorded(Journal& journal, GpuControlSystem& system, const OriginalGpuState& state);
 
 /// What an agent does first: restores every GPU that the journal names, and after damage also every GPU that the
-/// configuration names for control and that is in the machine. Tells `note` what it is at and what it has done. Returns
+/// configuration names for control and that is in the machine, as far as it may have been changed to the driver's
+/// defaults. Tells `note` what it is at and what it has done. Returns
 /// what could not be restored, one line each; the journal keeps it, and stays damaged if it was.
 [[nodiscard]] std::vector<std::string> recover(Journal& journal, GpuControlSystem& system, const AgentConfig& config,
                                                const std::function<void(std::string_view)>& note);

@@ -103,7 +103,9 @@ ExitCode preview_restore(const AgentConfig& config, Console& console) {
   std::string text;
   for (const auto& [uuid, state] : journal.changed) text += preview_of(state);
   if (journal.damaged) {
-    text += "the journal is damaged: would restore every GPU that may be changed, its power limit to the default\n";
+    text +=
+        "the journal is damaged: would restore every GPU that may be changed, its power limit and persistence mode to "
+        "the driver's defaults\n";
   }
   if (text.empty()) text = "the journal names no GPU that was left changed: nothing would be changed\n";
   console.print(text +

@@ -113,7 +113,7 @@ TEST(Journal, RemembersWhatIsChangedAndHowItWas) {
 TEST(Journal, NamesEveryChangedGpuWhereverTheMachineDies) {
   int deaths = 0;
   for (int dies_at = 1; dies_at <= 20; ++dies_at) {
-    for (std::size_t torn = 0; torn < 140; ++torn) {
+    for (std::size_t torn = 0; torn < 260; ++torn) {
       Disk disk;
       std::set<std::string> really_changed;
       try {
@@ -157,24 +157,90 @@ TEST(Journal, ToleratesATornEndAndGoesOn) {
   }
 }
 
-TEST(Journal, NoticesDamageInTheMiddle) {
+/// A journal of three changed GPUs, one of which was restored, and of what it says.
+Disk disk_of_three() {
   Disk disk;
+  Journal journal(std::make_unique<MortalStorage>(disk, 0, 0));
+  for (int i = 1; i <= 3; ++i) journal.record_change(gpu(i));
+  journal.record_restored("GPU-2");
+  return disk;
+}
+
+TEST(Journal, KnowsEveryRecordWhateverBitIsFlipped) {
+  const std::string whole = disk_of_three().written;
+  const auto changed = parse_journal(whole).changed;
+  ASSERT_EQ(changed.size(), 2U);
+  for (std::size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string flipped = whole;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
+    const JournalContent content = parse_journal(flipped);
+    ASSERT_TRUE(content.healed && !content.damaged) << "bit " << bit;
+    ASSERT_EQ(content.changed, changed) << "bit " << bit;
+  }
+}
+
+TEST(Journal, IsHealedWhenItIsOpened) {
+  Disk disk = disk_of_three();
+  disk.written[20] ^= 1;
+  Journal journal(std::make_unique<MortalStorage>(disk, 0, 0));
+  EXPECT_FALSE(journal.damaged());
+  EXPECT_THAT(journal.damage(), HasSubstr("nothing is lost"));
+  journal.record_change(gpu(4));
+  const Journal again(std::make_unique<MortalStorage>(disk, 0, 0));
+  EXPECT_THAT(again.damage(), testing::IsEmpty());
+  EXPECT_EQ(named(again), (std::set<std::string>{"GPU-1", "GPU-3", "GPU-4"}));
+}
+
+TEST(Journal, NoticesWhateverIsLost) {
+  const std::string whole = disk_of_three().written;
+  Disk one;
+  Journal(std::make_unique<MortalStorage>(one, 0, 0)).record_change(gpu(1));
+  const std::size_t record = one.written.size();
+  std::string both_copies = whole;
+  both_copies[record + 4] ^= 1;
+  both_copies[record + record / 2 + 4] ^= 1;
+  std::string last = whole;
+  for (std::size_t at = 3 * record; at < last.size(); ++at) last[at] ^= 1;
+  std::string torn = whole.substr(0, whole.size() - 3);
+  torn[4] ^= 1;
+  const std::string without_the_first = whole.substr(record);
+  const std::string more = whole + "this is none of the records that a journal has";
+  for (const std::string& bytes : {both_copies, last, torn, without_the_first, more}) {
+    const JournalContent content = parse_journal(bytes);
+    EXPECT_TRUE(content.damaged && !content.healed);
+    EXPECT_TRUE(content.changed.contains("GPU-3")) << "what can be read counts";
+  }
+}
+
+TEST(Journal, TakesZerosForWhatADiskHasLostAtTheEnd) {
+  Disk disk = disk_of_three();
+  disk.written += std::string(300, '\0');
+  Journal journal(std::make_unique<MortalStorage>(disk, 0, 0));
+  EXPECT_THAT(journal.damage(), testing::IsEmpty());
+  EXPECT_EQ(named(journal), (std::set<std::string>{"GPU-1", "GPU-3"}));
+}
+
+TEST(Journal, ReadsThatOfEarlierReleases) {
+  // One record: GPU-1 is changed, and had 700 W.
+  const std::string payload = R"({"event":"changed","pci_address":"x","power_limit_w":700.0,"uuid":"GPU-1"})";
+  std::string first = std::string("LGJ1") + std::string("\x4a\0\0\0", 4) + std::string("CRC!", 4) + payload;
+  ASSERT_EQ(payload.size(), 0x4aU);
+  EXPECT_TRUE(parse_journal(first).damaged) << "the checksum is wrong";
+  first.replace(8, 4, "\xac\x13\xec\xf1", 4);
+  Disk disk{.durable = first, .written = first};
   {
     Journal journal(std::make_unique<MortalStorage>(disk, 0, 0));
-    for (int i = 1; i <= 3; ++i) journal.record_change(gpu(i));
+    EXPECT_THAT(journal.damage(), testing::IsEmpty());
+    EXPECT_EQ(journal.changed("GPU-1")->power_limit_w, 700);
+    journal.record_change(gpu(2));
   }
-  const std::size_t third = disk.written.size() * 2 / 3;
-  for (std::size_t at = 0; at < third; ++at) {
-    // A length that grows may make the rest look torn; then nothing after it is known, which is damage as well.
-    for (const char flip : {'\x01', '\x40'}) {
-      Disk bad = disk;
-      bad.written[at] = static_cast<char>(bad.written[at] ^ flip);
-      const JournalContent content = parse_journal(bad.written);
-      EXPECT_TRUE(content.damaged || content.whole_bytes < bad.written.size()) << at;
-    }
-  }
-  Disk bad = disk;
-  bad.written[20] ^= 1;
+  EXPECT_TRUE(disk.written.starts_with("LGJ2"));
+  EXPECT_EQ(named(Journal(std::make_unique<MortalStorage>(disk, 0, 0))), (std::set<std::string>{"GPU-1", "GPU-2"}));
+}
+
+TEST(Journal, RefusesChangesAfterDamageUntilItIsCleared) {
+  Disk bad = disk_of_three();
+  bad.written += "this is none of the records that a journal has";
   Journal journal(std::make_unique<MortalStorage>(bad, 0, 0));
   EXPECT_TRUE(journal.damaged());
   EXPECT_THROW(journal.record_change(gpu(9)), Error) << "nothing is written before everything is restored";
@@ -223,7 +289,7 @@ class FullStorage final : public JournalStorage {
 };
 
 TEST(Journal, RefusesAChangeThatDoesNotFitOnTheDisk) {
-  auto storage = std::make_unique<FullStorage>(200);
+  auto storage = std::make_unique<FullStorage>(400);
   FullStorage& disk = *storage;
   Journal journal(std::move(storage));
   journal.record_change(gpu(1));
