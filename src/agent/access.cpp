@@ -25,11 +25,15 @@ bool AccessRules::fits(const AllowRule& rule, const Peer& peer) const {
   return rule.group && (*rule.group == peer.gid || in_group_(peer.uid, *rule.group));
 }
 
-AllowedRange AccessRules::allow(const Peer& peer, Gpu& gpu) const {
+AllowedRange AccessRules::allow(const Peer& peer, const KnownGpu& gpu) const {
   for (const AllowRule& rule : rules_) {
-    if (!fits(rule, peer) || !names(rule, gpu.identity())) continue;
+    if (!fits(rule, peer) || !names(rule, gpu.identity)) continue;
     if (!rule.control) break;
-    const std::vector<int> clocks_mhz = gpu.supported_sm_clocks_mhz();
+    const std::vector<int>& clocks_mhz = gpu.sm_clocks_mhz;
+    if (!gpu.problem.empty()) {
+      throw GpuError(GpuErrorCode::driver_error,
+                     fmt::format("{}, when the agent started; restart it once the GPU answers", gpu.problem));
+    }
     AllowedRange range;
     if (!clocks_mhz.empty()) {
       range.min_clock_mhz = std::max(clocks_mhz.back(), rule.min_clock_mhz.value_or(0));
@@ -37,18 +41,17 @@ AllowedRange AccessRules::allow(const Peer& peer, Gpu& gpu) const {
     }
     range.memory_clocks = rule.memory_clocks;
     range.persistence = rule.persistence;
-    range.power = rule.power;
-    if (rule.power) {
-      const PowerLimits limits = gpu.power_limits();
-      range.min_power_w = std::max(limits.min_w, rule.min_power_w.value_or(0));
-      range.max_power_w = std::min(limits.max_w, rule.max_power_w.value_or(limits.max_w));
+    range.power = rule.power && gpu.power_limits;
+    if (range.power) {
+      range.min_power_w = std::max(gpu.power_limits->min_w, rule.min_power_w.value_or(0));
+      range.max_power_w = std::min(gpu.power_limits->max_w, rule.max_power_w.value_or(gpu.power_limits->max_w));
     }
     return range;
   }
   throw AccessDenied(
       fmt::format("user {} may not change GPU {}; an [[allow]] of the agent's configuration would have "
                   "to name the user or one of its groups",
-                  peer.uid, gpu.identity().uuid));
+                  peer.uid, gpu.identity.uuid));
 }
 
 bool AccessRules::may_read(const Peer& peer) const {

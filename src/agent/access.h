@@ -8,8 +8,8 @@
 
 #include "agent/agent_service.h"
 #include "agent/gpu_writer.h"
+#include "agent/known_gpu.h"
 #include "core/user_database.h"
-#include "gpu/gpu.h"
 
 namespace lowgear {
 
@@ -36,8 +36,9 @@ class AccessRules {
  public:
   AccessRules(std::vector<AllowRule> rules, GroupLookup in_group);
 
-  /// What the peer may set on the GPU. Throws AccessDenied, saying what would have to be configured.
-  [[nodiscard]] AllowedRange allow(const Peer& peer, Gpu& gpu) const;
+  /// What the peer may set on the GPU. Throws AccessDenied, saying what would have to be configured, and GpuError for a
+  /// GPU that told no clocks.
+  [[nodiscard]] AllowedRange allow(const Peer& peer, const KnownGpu& gpu) const;
   [[nodiscard]] bool may_read(const Peer& peer) const;
 
  private:

@@ -48,13 +48,13 @@ Agent::Agent(boost::asio::io_context& io, AgentOptions options, AgentEnvironment
       options_(std::move(options)),
       environment_(std::move(environment)),
       pending_writes_(io, options_.driver_timeout) {
-  for (const std::unique_ptr<Gpu>& gpu : environment_.gpus->gpus()) {
-    gpus_.push_back({.gpu = gpu.get(), .worker = nullptr, .hung = false, .problem = {}});
+  for (const GpuIdentity& identity : environment_.gpus.identities()) {
+    gpus_.push_back({.identity = identity, .worker = nullptr, .silence = {}, .problem = {}});
   }
   for (const std::string& name : environment_.policy->controlled_gpus()) {
-    const GpuIdentity& identity = find_gpu(*environment_.gpus, name).identity();
-    gpus_[index_of(identity.uuid)].worker =
-        std::make_unique<GpuWorker>(environment_.gpus, environment_.policy->writer(identity), options_.worker);
+    Managed& managed = gpus_[environment_.gpus.index_of(name)];
+    managed.worker =
+        std::make_unique<GpuWorker>(environment_.gpus, environment_.policy->writer(managed.identity), options_.worker);
   }
   telemetry_ = std::make_unique<Telemetry>(environment_.gpus, options_.telemetry_rate_hz, options_.settings_period);
 }
@@ -92,7 +92,7 @@ Agent::Restores Agent::end_every_lease() {
 std::vector<std::string> Agent::failures_of(const Restores& restores, Clock::time_point deadline) const {
   std::vector<std::string> failures;
   for (const auto& [managed, done] : restores) {
-    const std::string& uuid = managed->gpu->identity().uuid;
+    const std::string& uuid = managed->identity.uuid;
     if (done.wait_until(deadline) != std::future_status::ready) {
       failures.push_back(fmt::format("{}: the driver does not answer", uuid));
     } else if (managed->worker->status().writer.clock_state == ClockState::failed) {
@@ -113,22 +113,35 @@ bool Agent::hangs(const Managed& managed) const {
 void Agent::check_health() {
   for (std::size_t index = 0; index < gpus_.size(); ++index) {
     Managed& managed = gpus_[index];
+    report_silence(index);
     if (!managed.worker) continue;
-    const bool hung = hangs(managed);
-    if (!hung && leases_.of_gpu(index) != nullptr) {
+    if (managed.silence.empty() && leases_.of_gpu(index) != nullptr) {
       (void)managed.worker->post(
           [reading = telemetry_->reading(index),
            limit = power_limit_of(telemetry_->settings(index))](GpuWriter& writer) { writer.observe(reading, limit); });
     }
     report_problem(managed);
-    if (hung == managed.hung) continue;
-    managed.hung = hung;
-    const std::string& uuid = managed.gpu->identity().uuid;
-    if (hung) {
-      warn(fmt::format("{}: the driver does not answer; its clocks stay as they are until it does", uuid));
-    } else {
-      note(fmt::format("{}: the driver answers again", uuid));
-    }
+  }
+}
+
+std::string Agent::silence_of(std::size_t index) const {
+  const GpuAnswering answering = telemetry_->answering(index);
+  if (hangs(gpus_[index]) || answering.busy > options_.hung_after) {
+    return "the driver does not answer; clocks stay as they are until it does";
+  }
+  return answering.problem;
+}
+
+void Agent::report_silence(std::size_t index) {
+  Managed& managed = gpus_[index];
+  std::string silence = silence_of(index);
+  if (silence.empty() == managed.silence.empty()) return;
+  managed.silence = std::move(silence);
+  const std::string& uuid = managed.identity.uuid;
+  if (managed.silence.empty()) {
+    note(fmt::format("{}: the driver answers again", uuid));
+  } else {
+    warn(fmt::format("{}: {}", uuid, managed.silence));
   }
 }
 
@@ -141,25 +154,27 @@ void Agent::report_problem(Managed& managed) {
 
 // Telemetry and status.
 
-bool Agent::simulated() const { return environment_.gpus->simulated(); }
+bool Agent::simulated() const { return environment_.gpus.simulated(); }
 bool Agent::dry_run() const { return environment_.policy->dry_run(); }
-std::string Agent::driver_version() const { return environment_.gpus->driver_version(); }
+std::string Agent::driver_version() const { return environment_.gpus.driver_version(); }
 bool Agent::may_read(const Peer& peer) const { return environment_.policy->may_read(peer); }
 
 GpuStatus Agent::status_of(std::size_t index) {
   const Managed& managed = gpus_[index];
   GpuStatus status;
-  status.identity = managed.gpu->identity();
+  status.identity = managed.identity;
   const GpuSettings settings = telemetry_->settings(index);
   status.power_limits = settings.power_limits;
   status.persistence_mode = settings.persistence_mode;
   status.reading = telemetry_->reading(index);
+  status.reading_age_s = telemetry_->answering(index).reading_age_s;
+  status.problem = silence_of(index);
+  status.healthy = status.problem.empty();
   if (const Lease* lease = leases_.of_gpu(index)) status.lease_id = lease->id;
   if (!managed.worker) return status;
   const GpuWorkerStatus worker = managed.worker->status();
   status.controlled = true;
-  status.healthy = !hangs(managed);
-  status.problem = status.healthy ? worker.writer.problem : "the driver does not answer";
+  if (status.healthy) status.problem = worker.writer.problem;
   status.clock_state = worker.writer.clock_state;
   status.requested_min_mhz = worker.writer.requested_min_mhz;
   status.requested_max_mhz = worker.writer.requested_max_mhz;
@@ -185,7 +200,7 @@ std::vector<LeaseStatus> Agent::leases() {
     const Managed& managed = gpus_[lease.gpu];
     const GpuWorkerStatus worker = managed.worker->status();
     statuses.push_back({.id = id,
-                        .gpu_uuid = managed.gpu->identity().uuid,
+                        .gpu_uuid = managed.identity.uuid,
                         .owner = lease.owner,
                         .user = user_name(lease.owner.uid),
                         .job = lease.job,
@@ -204,9 +219,7 @@ std::vector<LeaseStatus> Agent::leases() {
 
 std::size_t Agent::index_of(std::string_view gpu) const {
   try {
-    const Gpu* found = &find_gpu(*environment_.gpus, gpu);
-    const auto position = std::ranges::find(gpus_, found, &Managed::gpu);
-    return static_cast<std::size_t>(position - gpus_.begin());
+    return environment_.gpus.index_of(gpu);
   } catch (const InputError& error) {
     throw NotFound(error.what());
   }
@@ -217,11 +230,11 @@ std::size_t Agent::controlled_gpu(std::string_view gpu) const {
   const Managed& managed = gpus_[index];
   if (!managed.worker) {
     throw AccessDenied(
-        fmt::format("{}: the agent's configuration does not name this GPU for control", managed.gpu->identity().uuid));
+        fmt::format("{}: the agent's configuration does not name this GPU for control", managed.identity.uuid));
   }
   if (hangs(managed)) {
     throw GpuError(GpuErrorCode::timeout,
-                   fmt::format("{}: the driver does not answer; see the agent's log", managed.gpu->identity().uuid));
+                   fmt::format("{}: the driver does not answer; see the agent's log", managed.identity.uuid));
   }
   return index;
 }
@@ -235,7 +248,7 @@ Lease& Agent::add_lease(Lease request) {
         ProcessWatch::start(io_, *environment_.processes, *lease.process, [this, id = lease.id] { process_ended(id); });
   }
   note(fmt::format("lease {} of {} begins: process {} of user {}, rank {}, job {}", lease.id,
-                   gpus_[lease.gpu].gpu->identity().uuid, lease.owner.pid, user_name(lease.owner.uid), lease.rank,
+                   gpus_[lease.gpu].identity.uuid, lease.owner.pid, user_name(lease.owner.uid), lease.rank,
                    quote(lease.job)));
   return lease;
 }
@@ -250,7 +263,7 @@ std::future<void> Agent::end_lease(std::uint64_t lease_id, std::string_view why)
   const Lease* lease = leases_.find(lease_id);
   if (lease == nullptr) return {};
   const Managed& managed = gpus_[lease->gpu];
-  note(fmt::format("lease {} of {} ends: {}", lease_id, managed.gpu->identity().uuid, why));
+  note(fmt::format("lease {} of {} ends: {}", lease_id, managed.identity.uuid, why));
   leases_.remove(lease_id);
   return managed.worker->end_lease();
 }
@@ -258,7 +271,7 @@ std::future<void> Agent::end_lease(std::uint64_t lease_id, std::string_view why)
 LeaseGranter::Grant Agent::open_lease(const Peer& peer, const HelloMessage& hello) {
   const std::size_t index = controlled_gpu(hello.gpu);
   const Managed& managed = gpus_[index];
-  const GpuIdentity& identity = managed.gpu->identity();
+  const GpuIdentity& identity = managed.identity;
   const AllowedRange allowed = environment_.policy->allow(peer, identity);
   auto ring = std::make_shared<SharedUnitRing>();
   Lease request;
@@ -286,10 +299,10 @@ void Agent::take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<vo
     return;
   }
   const Managed& managed = gpus_[lease->gpu];
-  const AllowedRange allowed = environment_.policy->allow(lease->owner, managed.gpu->identity());
+  const AllowedRange allowed = environment_.policy->allow(lease->owner, managed.identity);
   const std::optional<std::uint32_t> from_iteration = plan.from_iteration;
-  auto read = [policy = environment_.policy, plan = std::move(plan), gpu = managed.gpu, allowed] {
-    return policy->read_plan(plan, *gpu, allowed);
+  auto read = [policy = environment_.policy, plan = std::move(plan), gpu = managed.identity, allowed] {
+    return policy->read_plan(plan, gpu, allowed);
   };
   managed.worker->follow_plan(std::move(read), from_iteration,
                               [gate = gate_, reply = std::move(reply)](PlanAnswer answer) {
@@ -354,10 +367,10 @@ void Agent::write(const Peer& peer, std::string_view gpu, const std::function<vo
                   GpuWorker::Task task, WriteDone done) {
   const std::size_t index = controlled_gpu(gpu);
   const Managed& managed = gpus_[index];
-  check(environment_.policy->allow(peer, managed.gpu->identity()));
+  check(environment_.policy->allow(peer, managed.identity));
   (void)lease_for_request(peer, index);
   const GpuError too_late(GpuErrorCode::timeout,
-                          fmt::format("{}: the driver has not answered yet", managed.gpu->identity().uuid));
+                          fmt::format("{}: the driver has not answered yet", managed.identity.uuid));
   const auto tell = [this, index, done = std::move(done)](const std::exception_ptr& error) {
     telemetry_->settings_changed(index);
     done(error);

@@ -12,6 +12,7 @@
 #include "agent/agent_service.h"
 #include "agent/gpu_worker.h"
 #include "agent/gpu_writer.h"
+#include "agent/guarded_gpus.h"
 #include "agent/lease_server.h"
 #include "agent/lease_table.h"
 #include "agent/pending_writes.h"
@@ -32,7 +33,7 @@ struct AgentOptions {
 
 /// What the agent needs from outside, so that it can be tested without.
 struct AgentEnvironment {
-  std::shared_ptr<GpuSystem> gpus;
+  GuardedGpus gpus;
   std::shared_ptr<AgentPolicy> policy;
   std::shared_ptr<UnattendedGpus> unattended;  ///< may be null: there are none
   std::shared_ptr<const ProcessTable> processes = std::make_shared<SystemProcessTable>();
@@ -81,9 +82,9 @@ class Agent final : public AgentService, private LeaseGranter {
  private:
   /// One GPU of the system, in its order.
   struct Managed {
-    Gpu* gpu = nullptr;
+    GpuIdentity identity;
     std::unique_ptr<GpuWorker> worker;  ///< null for a GPU that is only read
-    bool hung = false;                  ///< as last reported
+    std::string silence;                ///< as last reported
     std::string problem;                ///< as last reported
   };
 
@@ -108,7 +109,12 @@ class Agent final : public AgentService, private LeaseGranter {
   /// What is not restored by the deadline, one line each, also of GPUs that no thread looks after.
   [[nodiscard]] std::vector<std::string> failures_of(const Restores& restores,
                                                      std::chrono::steady_clock::time_point deadline) const;
+  /// Whether the thread that writes to it is held up by the driver.
   [[nodiscard]] bool hangs(const Managed& managed) const;
+  /// Why the GPU is not healthy; empty when it is.
+  [[nodiscard]] std::string silence_of(std::size_t index) const;
+  /// Says that a GPU has become silent, and that it answers again.
+  void report_silence(std::size_t index);
   /// Says what goes wrong with a GPU when that changes.
   void report_problem(Managed& managed);
   [[nodiscard]] GpuStatus status_of(std::size_t index);

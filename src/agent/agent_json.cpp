@@ -55,7 +55,8 @@ Json to_json(const GpuStatus& gpu) {
             {"late_units", gpu.late_units}}},
           {"power_limits", gpu.power_limits ? to_json(*gpu.power_limits) : Json(nullptr)},
           {"persistence_mode", or_null(gpu.persistence_mode)},
-          {"reading", to_json(gpu.reading)}};
+          {"reading", to_json(gpu.reading)},
+          {"reading_age_s", or_null(gpu.reading_age_s)}};
 }
 
 Json to_json(const UnattendedGpu& gpu) {

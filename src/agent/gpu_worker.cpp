@@ -361,8 +361,8 @@ GpuWorkerStatus GpuWorker::Loop::status() const {
   return status;
 }
 
-GpuWorker::GpuWorker(std::shared_ptr<GpuSystem> system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options)
-    : loop_(std::make_shared<Loop>(std::move(system), std::move(writer), options)),
+GpuWorker::GpuWorker(const GuardedGpus& system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options)
+    : loop_(std::make_shared<Loop>(system.driver(), std::move(writer), options)),
       thread_([loop = loop_] { loop->run(); }) {}
 
 GpuWorker::~GpuWorker() { loop_->stop(); }

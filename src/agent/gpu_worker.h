@@ -12,6 +12,7 @@
 #include "agent/agent_service.h"
 #include "agent/driver_thread.h"
 #include "agent/gpu_writer.h"
+#include "agent/guarded_gpus.h"
 #include "agent/shared_unit_ring.h"
 #include "ipc/lease_messages.h"
 
@@ -45,7 +46,7 @@ class GpuWorker {
   using Task = std::function<void(GpuWriter&)>;
 
   /// `system` is kept alive for as long as the thread lives, which is for ever when the driver never returns.
-  GpuWorker(std::shared_ptr<GpuSystem> system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options);
+  GpuWorker(const GuardedGpus& system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options);
   /// Ends the thread after the task at hand; waits for it `DriverThread::kPatience` at most. Restores nothing.
   ~GpuWorker();
   GpuWorker(const GpuWorker&) = delete;

@@ -73,7 +73,7 @@ struct AllowedRange {
   bool persistence = false;    ///< whether persistence mode may be set
 };
 
-/// What the administrator has decided, and how it is carried out.
+/// What the administrator has decided, and how it is carried out. Asks no driver: only the writers do.
 class AgentPolicy {
  public:
   virtual ~AgentPolicy() = default;
@@ -87,7 +87,7 @@ class AgentPolicy {
   /// The one writer of a GPU.
   [[nodiscard]] virtual std::unique_ptr<GpuWriter> writer(const GpuIdentity& gpu) = 0;
   /// Reads a plan for a GPU. Throws InputError when it is none for it. May be called from any thread.
-  [[nodiscard]] virtual std::unique_ptr<UnitClocks> read_plan(const PlanMessage& plan, Gpu& gpu,
+  [[nodiscard]] virtual std::unique_ptr<UnitClocks> read_plan(const PlanMessage& plan, const GpuIdentity& gpu,
                                                               const AllowedRange& allowed) const = 0;
 };
 

@@ -177,7 +177,9 @@ RouteAnswer get_health(const RouteCall& call) {
   const auto healthy = std::ranges::count_if(gpus, &GpuStatus::healthy);
   Json problems = Json::array();
   for (const GpuStatus& gpu : gpus) {
-    if (!gpu.healthy) problems.push_back(fmt::format("{}: {}", gpu.identity.uuid, gpu.problem));
+    if (!gpu.healthy || gpu.clock_state == ClockState::failed) {
+      problems.push_back(fmt::format("{}: {}", gpu.identity.uuid, gpu.problem));
+    }
   }
   for (const UnattendedGpu& gpu : call.context.service.unattended_gpus()) problems.push_back(gpu.problem);
   Json body = answer(call.context.service);

@@ -73,7 +73,9 @@ void add_readings(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
 /// What the agent knows of itself.
 void add_control(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
   MetricFamily& info = exposition.gauge("gpu_info", "Who the GPU is; always 1.");
-  MetricFamily& healthy = exposition.gauge("gpu_healthy", "1 while the GPU answers.");
+  MetricFamily& healthy =
+      exposition.gauge("gpu_healthy", "1 while the GPU answers, and tells all that it told when the agent started.");
+  MetricFamily& age = exposition.gauge("gpu_reading_age_seconds", "Time since the GPU last told anything of itself.");
   MetricFamily& controlled =
       exposition.gauge("gpu_controlled", "1 when the configuration lets the agent set this GPU's clocks.");
   MetricFamily& state =
@@ -88,6 +90,7 @@ void add_control(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
     const MetricLabels labels = gpu_labels(gpu);
     info.add(with(with(labels, "name", gpu.identity.name), "pci_address", gpu.identity.pci_address), 1.0);
     healthy.add(labels, gpu.healthy ? 1.0 : 0.0);
+    age.add(labels, gpu.reading_age_s);
     controlled.add(labels, gpu.controlled ? 1.0 : 0.0);
     for (const ClockState each : kClockStates) {
       state.add(with(labels, "state", std::string(name(each))), gpu.clock_state == each ? 1.0 : 0.0);

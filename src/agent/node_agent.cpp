@@ -71,7 +71,7 @@ std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, c
   governor.note = messages.note;
   AgentEnvironment environment;
   environment.gpus = system;
-  environment.policy = std::make_shared<ConfiguredPolicy>(config, system, journal, std::move(governor));
+  environment.policy = std::make_shared<ConfiguredPolicy>(config, *system, journal, std::move(governor));
   environment.unattended = attend_to_the_rest(config, *system, journal, messages);
   environment.note = messages.note;
   environment.warn = messages.warn;

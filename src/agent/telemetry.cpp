@@ -33,12 +33,18 @@ auto read_if(const Gpu& gpu, GpuFeature feature, Read read) -> std::optional<dec
   }
 }
 
+bool tells_anything(const GpuReading& reading) {
+  return reading.energy_j || reading.power_w || reading.sm_clock_mhz || reading.memory_clock_mhz ||
+         reading.temperature_c || reading.gpu_utilisation_percent || reading.throttle_reasons;
+}
+
 }  // namespace
 
-GpuReading read_gpu(Gpu& gpu) {
+GpuReading read_gpu(Gpu& gpu, std::string* problem) {
   GpuReading reading;
   reading.time_ns = wall_time_ns();
   const GpuSample taken = sample(gpu, monotonic_s);
+  if (problem != nullptr) *problem = taken.problem;
   if (taken.counter) reading.energy_j = taken.counter->energy_j;
   reading.power_w = taken.power_w;
   reading.sm_clock_mhz = taken.sm_clock_mhz;
@@ -69,6 +75,9 @@ struct Telemetry::Sampler {
   std::condition_variable wake;
   GpuReading reading;
   GpuSettings settings;
+  std::string problem;
+  std::optional<std::int64_t> answered_ns;    // CLOCK_MONOTONIC
+  std::optional<std::int64_t> busy_since_ns;  // CLOCK_MONOTONIC
   bool settings_changed = true;
   bool stopping = false;
 
@@ -80,10 +89,13 @@ struct Telemetry::Sampler {
       if (settings_changed || Clock::now() >= next_settings) {
         settings_changed = false;
         next_settings = Clock::now() + settings_period;
-        update(lock, settings, read_settings);
+        const GpuSettings read = ask(lock, [this] { return read_settings(*gpu); });
+        settings = read;
       }
       if (Clock::now() >= next) {
-        update(lock, reading, read_gpu);
+        std::string problem_now;
+        const GpuReading read = ask(lock, [&] { return read_gpu(*gpu, &problem_now); });
+        take(read, std::move(problem_now));
         // A GPU that answers slower than asked for is asked at once, but not several times to catch up.
         next = std::max(next + period, Clock::now());
       }
@@ -92,21 +104,30 @@ struct Telemetry::Sampler {
   }
 
   /// Reads while others may look at what was read before.
-  template <typename Value>
-  void update(std::unique_lock<std::mutex>& lock, Value& value, Value (*read)(Gpu&)) {
+  template <typename Read>
+  auto ask(std::unique_lock<std::mutex>& lock, Read read) -> decltype(read()) {
+    busy_since_ns = monotonic_ns();
     lock.unlock();
-    const Value now = read(*gpu);
+    auto now = read();
     lock.lock();
-    value = now;
+    busy_since_ns.reset();
+    return now;
+  }
+
+  /// What is told stays until something else is; a GPU that tells nothing shows in its age.
+  void take(const GpuReading& read, std::string problem_now) {
+    problem = std::move(problem_now);
+    if (!tells_anything(read)) return;
+    reading = read;
+    answered_ns = monotonic_ns();
   }
 };
 
-Telemetry::Telemetry(const std::shared_ptr<GpuSystem>& system, double rate_hz,
-                     std::chrono::milliseconds settings_period) {
+Telemetry::Telemetry(const GuardedGpus& system, double rate_hz, std::chrono::milliseconds settings_period) {
   const auto period = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / rate_hz));
-  for (const std::unique_ptr<Gpu>& gpu : system->gpus()) {
+  for (const std::unique_ptr<Gpu>& gpu : system.driver()->gpus()) {
     auto sampler = std::make_shared<Sampler>();
-    sampler->system = system;
+    sampler->system = system.driver();
     sampler->gpu = gpu.get();
     sampler->period = period;
     sampler->settings_period = settings_period;
@@ -135,6 +156,17 @@ GpuSettings Telemetry::settings(std::size_t gpu) const {
   const Sampler& sampler = *samplers_.at(gpu);
   const std::scoped_lock lock(sampler.mutex);
   return sampler.settings;
+}
+
+GpuAnswering Telemetry::answering(std::size_t gpu) const {
+  const Sampler& sampler = *samplers_.at(gpu);
+  const std::scoped_lock lock(sampler.mutex);
+  const std::int64_t now_ns = monotonic_ns();
+  GpuAnswering answering;
+  answering.problem = sampler.problem;
+  if (sampler.answered_ns) answering.reading_age_s = static_cast<double>(now_ns - *sampler.answered_ns) / kNsPerS;
+  if (sampler.busy_since_ns) answering.busy = std::chrono::nanoseconds(now_ns - *sampler.busy_since_ns);
+  return answering;
 }
 
 void Telemetry::settings_changed(std::size_t gpu) {

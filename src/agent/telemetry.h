@@ -5,16 +5,20 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "agent/agent_service.h"
 #include "agent/driver_thread.h"
+#include "agent/guarded_gpus.h"
 #include "gpu/gpu.h"
 
 namespace lowgear {
 
-/// Reads everything that a GPU reports; what it does not, or does not at the moment, stays empty.
-[[nodiscard]] GpuReading read_gpu(Gpu& gpu);
+/// Reads everything that a GPU reports; what it does not, or does not at the moment, stays empty. `problem`, where it
+/// is not null, is set to what the driver said of something that worked when the GPU was opened; empty when all of it
+/// did.
+[[nodiscard]] GpuReading read_gpu(Gpu& gpu, std::string* problem = nullptr);
 
 /// What a GPU is set to, by whomever; empty where it does not say.
 struct GpuSettings {
@@ -24,22 +28,30 @@ struct GpuSettings {
 };
 [[nodiscard]] GpuSettings read_settings(Gpu& gpu);
 
+/// How a GPU answers those who read it.
+struct GpuAnswering {
+  std::optional<double> reading_age_s;  ///< since it last told anything; empty: it never did
+  std::string problem;                  ///< what it does not tell at the moment, though it did; empty when it tells all
+  std::chrono::nanoseconds busy{0};     ///< how long the driver has been at what it was asked
+};
+
 /// Samples all GPUs, each at the same rate on a thread of its own, so that a driver that hangs on one GPU takes the
 /// readings of no other with it.
 class Telemetry {
  public:
   /// The GPUs outlive this, and a thread that the driver never returns to outlives both: hence shared ownership.
-  Telemetry(const std::shared_ptr<GpuSystem>& system, double rate_hz, std::chrono::milliseconds settings_period);
+  Telemetry(const GuardedGpus& system, double rate_hz, std::chrono::milliseconds settings_period);
   /// Waits for threads that are within the driver, `DriverThread::kPatience` for all of them together.
   ~Telemetry();
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
 
-  /// The newest reading of the GPU at this place of the system's list; waits for nothing. `time_ns` is 0 before the
-  /// first.
+  /// The newest reading of the GPU at this place of the system's list in which it told anything; waits for nothing.
+  /// `time_ns` is 0 before the first.
   [[nodiscard]] GpuReading reading(std::size_t gpu) const;
   /// The newest settings, in the same manner: read every `settings_period`.
   [[nodiscard]] GpuSettings settings(std::size_t gpu) const;
+  [[nodiscard]] GpuAnswering answering(std::size_t gpu) const;
   /// Reads the settings of this GPU at once, as they have been changed. Does not wait for it.
   void settings_changed(std::size_t gpu);
 

@@ -36,7 +36,7 @@ class ConfiguredPolicyTest : public testing::Test {
   [[nodiscard]] std::unique_ptr<ConfiguredPolicy> policy(bool dry_run = false) const {
     ClockGovernorOptions governor;
     governor.dry_run = dry_run;
-    return std::make_unique<ConfiguredPolicy>(config_, system_, journal_, std::move(governor));
+    return std::make_unique<ConfiguredPolicy>(config_, *system_, journal_, std::move(governor));
   }
 
   std::shared_ptr<FakeGpuSystem> system_ = std::make_shared<FakeGpuSystem>(3);
@@ -90,11 +90,13 @@ TEST_F(ConfiguredPolicyTest, ReadsPlansForTheGpuAndTheRange) {
   const auto decided = policy();
   FakeGpu& gpu = system_->fake(0);
   const AllowedRange allowed = decided->allow(kAlice, gpu.identity());
-  const auto clocks = decided->read_plan(plan_message(two_clock_plan(1, 1005, 1500)), gpu, allowed);
+  const auto clocks = decided->read_plan(plan_message(two_clock_plan(1, 1005, 1500)), gpu.identity(), allowed);
   UnitEvent event{.type = UnitEventType::unit_begin, .kind = static_cast<std::uint8_t>(OpKind::forward)};
   EXPECT_EQ(clocks->clock_mhz(event), 1005);
-  EXPECT_THROW((void)decided->read_plan(plan_message(two_clock_plan(1, 1005, 1950)), gpu, allowed), InputError);
-  EXPECT_THROW((void)decided->read_plan(plan_message(two_clock_plan(1, 1004, 1500)), gpu, allowed), InputError);
+  EXPECT_THROW((void)decided->read_plan(plan_message(two_clock_plan(1, 1005, 1950)), gpu.identity(), allowed),
+               InputError);
+  EXPECT_THROW((void)decided->read_plan(plan_message(two_clock_plan(1, 1004, 1500)), gpu.identity(), allowed),
+               InputError);
 }
 
 }  // namespace

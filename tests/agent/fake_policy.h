@@ -172,7 +172,7 @@ class FakePolicy final : public AgentPolicy {
     const auto position = std::find(controlled.begin(), controlled.end(), gpu.uuid) - controlled.begin();
     return std::make_unique<FakeWriter>(logs.at(static_cast<std::size_t>(position)));
   }
-  [[nodiscard]] std::unique_ptr<UnitClocks> read_plan(const PlanMessage& plan, Gpu&,
+  [[nodiscard]] std::unique_ptr<UnitClocks> read_plan(const PlanMessage& plan, const GpuIdentity&,
                                                       const AllowedRange&) const override {
     if (on_read_plan) on_read_plan();
     if (plan.plan_json != "plan") throw InputError("this is no plan");
