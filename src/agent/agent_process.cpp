@@ -1,10 +1,11 @@
 #include "agent/agent_process.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <boost/asio/signal_set.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
-#include <csignal>
 #include <utility>
 
 #include "agent/http_api.h"
@@ -49,11 +50,10 @@ HttpApiOptions http_options(const AgentProcessOptions& options, const AgentEnvir
 }  // namespace
 
 std::vector<std::string> run_agent(const AgentProcessOptions& options, AgentEnvironment environment,
-                                   CpuMeter* cpu_meter) {
+                                   CpuMeter* cpu_meter, const TerminationSignals& signals) {
   asio::io_context io(1);
-  // Caught from here on: a signal that comes while the agent starts ends it in good order, too.
-  asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);
-  signals.async_wait([&io](const boost::system::error_code& error, int) {
+  asio::posix::stream_descriptor told_to_end(io, ::dup(signals.descriptor()));
+  told_to_end.async_wait(asio::posix::stream_descriptor::wait_read, [&io](const boost::system::error_code& error) {
     if (!error) io.stop();
   });
   const HttpApiOptions http_api_options = http_options(options, environment);

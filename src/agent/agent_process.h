@@ -8,6 +8,7 @@
 
 #include "agent/agent.h"
 #include "agent/cpu_meter.h"
+#include "ipc/termination_signals.h"
 
 namespace lowgear {
 
@@ -19,12 +20,12 @@ struct AgentProcessOptions {
   std::optional<std::uint16_t> http_port;  ///< on the loopback interface, for reading only; empty: none
 };
 
-/// Runs an agent until SIGTERM, SIGINT or SIGHUP, and restores every GPU before it returns, also when it ends by an
+/// Runs an agent until one of the signals comes, and restores every GPU before it returns, also when it ends by an
 /// exception. Tells the service manager when it serves, that it lives, and when it stops. Throws InputError when it
 /// cannot start.
 ///
 /// Returns what could not be restored, one line each; the journal keeps that for the next start.
 [[nodiscard]] std::vector<std::string> run_agent(const AgentProcessOptions& options, AgentEnvironment environment,
-                                                 CpuMeter* cpu_meter);
+                                                 CpuMeter* cpu_meter, const TerminationSignals& signals);
 
 }  // namespace lowgear

@@ -3,12 +3,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <exception>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
 #include "agent/configured_policy.h"
+#include "agent/driver_thread.h"
 #include "agent/machine_lock.h"
 #include "agent/rapl_cpu_meter.h"
 #include "agent/restore.h"
@@ -35,51 +39,117 @@ std::shared_ptr<UnattendedGpus> attend_to_the_rest(const AgentConfig& config, co
   return std::make_shared<UnattendedGpus>(std::move(gpus), std::move(journal), std::move(options));
 }
 
-/// Messages come from the threads of the GPUs too.
-AgentMessages one_at_a_time(const AgentMessages& messages) {
-  auto mutex = std::make_shared<std::mutex>();
-  const auto guarded = [mutex](const std::function<void(std::string_view)>& speak) {
-    return [mutex, speak](std::string_view text) {
-      const std::lock_guard lock(*mutex);
-      speak(text);
-    };
-  };
-  return {.note = guarded(messages.note), .warn = guarded(messages.warn)};
+/// What an agent says, from any of its threads; nothing any more once it is closed.
+class Voice {
+ public:
+  explicit Voice(AgentMessages messages) : messages_(std::move(messages)) {}
+
+  void note(std::string_view text) { say(messages_.note, text); }
+  void warn(std::string_view text) { say(messages_.warn, text); }
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+
+ private:
+  void say(const std::function<void(std::string_view)>& speak, std::string_view text) {
+    const std::lock_guard lock(mutex_);
+    if (!closed_) speak(text);
+  }
+
+  std::mutex mutex_;
+  AgentMessages messages_;
+  bool closed_ = false;  // under mutex_
+};
+
+AgentMessages messages_of(const std::shared_ptr<Voice>& voice) {
+  return {.note = [voice](std::string_view text) { voice->note(text); },
+          .warn = [voice](std::string_view text) { voice->warn(text); }};
+}
+
+/// What has been opened and restored before an agent serves.
+struct StartedNode {
+  std::shared_ptr<GpuControlSystem> system;
+  std::optional<LockFile> machine;
+  std::shared_ptr<Journal> journal;
+  std::shared_ptr<ConfiguredPolicy> policy;
+  std::vector<std::string> failures;  ///< what could not be restored
+};
+
+StartedNode start_node(const AgentConfig& config, AgentMode mode, const AgentMessages& messages) {
+  StartedNode node;
+  node.system = open_nvml_control();
+  require_rights(*node.system, mode);
+  for (const std::string& problem : node.system->problems()) messages.warn(problem);
+  const bool dry_run = mode == AgentMode::dry_run;
+  const std::filesystem::path control_socket = std::filesystem::absolute(config.process.http_socket);
+  if (!dry_run) node.machine.emplace(hold_machine(machine_lock_path(*node.system), control_socket));
+  node.journal =
+      std::make_shared<Journal>(dry_run ? forgetful_journal() : open_journal_folder(config.journal, control_socket));
+  if (!node.journal->damage().empty()) messages.warn(node.journal->damage());
+  node.failures = recover(*node.journal, *node.system, config, messages.note);
+  for (const std::string& failure : node.failures) messages.warn(failure);
+  if (const std::string problem = node.journal->unwritable(); !problem.empty()) throw InputError(problem);
+  ClockGovernorOptions governor;
+  governor.dry_run = dry_run;
+  governor.note = messages.note;
+  node.policy = std::make_shared<ConfiguredPolicy>(config, *node.system, node.journal, std::move(governor));
+  return node;
+}
+
+/// Starts the node on a thread of its own: the driver may never return from it. Empty when a signal came and the driver
+/// has held up the start for longer than an end may take.
+std::optional<StartedNode> start_unless_told_to_end(const AgentConfig& config, AgentMode mode,
+                                                    const std::shared_ptr<Voice>& voice,
+                                                    const TerminationSignals& signals) {
+  constexpr std::chrono::milliseconds kLook{5};
+  constexpr std::chrono::milliseconds kPatience{700};
+  const auto promise = std::make_shared<std::promise<StartedNode>>();
+  std::future<StartedNode> started = promise->get_future();
+  DriverThread thread([config, mode, voice, promise] {
+    try {
+      promise->set_value(start_node(config, mode, messages_of(voice)));
+    } catch (...) {
+      promise->set_exception(std::current_exception());
+    }
+  });
+  while (started.wait_for(kLook) != std::future_status::ready) {
+    if (!signals.came()) continue;
+    if (started.wait_for(kPatience) == std::future_status::ready) break;
+    voice->close();
+    thread.end_until(DriverThread::Clock::now());
+    return std::nullopt;
+  }
+  return started.get();
 }
 
 }  // namespace
 
-std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, const AgentMessages& unguarded) {
-  const AgentMessages messages = one_at_a_time(unguarded);
-  const std::shared_ptr<GpuControlSystem> system = open_nvml_control();
-  require_rights(*system, mode);
-  for (const std::string& problem : system->problems()) messages.warn(problem);
-  const bool dry_run = mode == AgentMode::dry_run;
-  const std::filesystem::path control_socket = std::filesystem::absolute(config.process.http_socket);
-  std::optional<LockFile> machine;
-  if (!dry_run) machine.emplace(hold_machine(machine_lock_path(*system), control_socket));
-  auto journal =
-      std::make_shared<Journal>(dry_run ? forgetful_journal() : open_journal_folder(config.journal, control_socket));
-  if (!journal->damage().empty()) messages.warn(journal->damage());
-  for (const std::string& failure : recover(*journal, *system, config, messages.note)) {
-    messages.warn(failure);
+std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, const AgentMessages& unguarded,
+                                    const TerminationSignals& signals) {
+  const auto voice = std::make_shared<Voice>(unguarded);
+  const AgentMessages messages = messages_of(voice);
+  std::optional<StartedNode> node = start_unless_told_to_end(config, mode, voice, signals);
+  if (!node) {
+    return {
+        "told to end while the driver held up the start; what the journal names is restored at the next start, or by "
+        "lowgear agent restore"};
   }
-  if (const std::string problem = journal->unwritable(); !problem.empty()) throw InputError(problem);
+  if (signals.came()) return std::move(node->failures);
 
-  ClockGovernorOptions governor;
-  governor.dry_run = dry_run;
-  governor.note = messages.note;
   AgentEnvironment environment;
-  environment.gpus = system;
-  environment.policy = std::make_shared<ConfiguredPolicy>(config, *system, journal, std::move(governor));
-  environment.unattended = attend_to_the_rest(config, *system, journal, messages);
+  environment.gpus = node->system;
+  environment.policy = node->policy;
+  environment.unattended = attend_to_the_rest(config, *node->system, node->journal, messages);
   environment.note = messages.note;
   environment.warn = messages.warn;
   RaplCpuMeter cpu_meter;
   messages.note(fmt::format("{} of {} {}GPUs may be changed{}", environment.policy->controlled_gpus().size(),
-                            system->gpus().size(), system->simulated() ? "simulated " : "",
-                            dry_run ? "; this is a dry run, which changes none" : ""));
-  return run_agent(config.process, std::move(environment), &cpu_meter);
+                            node->system->gpus().size(), node->system->simulated() ? "simulated " : "",
+                            mode == AgentMode::dry_run ? "; this is a dry run, which changes none" : ""));
+  std::vector<std::string> failures = run_agent(config.process, std::move(environment), &cpu_meter, signals);
+  voice->close();  // threads that the driver holds outlive this, and whoever reads the messages may not
+  return failures;
 }
 
 std::vector<std::string> restore_node(const AgentConfig& config, const AgentMessages& messages) {

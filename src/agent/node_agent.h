@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "agent/config.h"
+#include "ipc/termination_signals.h"
 
 namespace lowgear {
 
@@ -20,11 +21,14 @@ struct AgentMessages {
   std::function<void(std::string_view)> warn;
 };
 
-/// Runs the agent of this machine until a signal ends it: takes the journal, restores what the last agent left changed,
-/// serves, and restores everything. Returns what could not be restored, one line each. Throws InputError when it cannot
-/// start, MachineHeld or JournalHeld when another agent runs, and GpuError without a driver.
+/// Runs the agent of this machine until one of the signals comes: takes the journal, restores what the last agent left
+/// changed, serves, and restores everything. Returns what could not be restored, one line each. Throws InputError when
+/// it cannot start, MachineHeld or JournalHeld when another agent runs, and GpuError without a driver.
+///
+/// A signal that comes while it starts lets it finish restoring, and then ends it; when the driver holds that up,
+/// within a second, with the journal as it is.
 [[nodiscard]] std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode,
-                                                  const AgentMessages& unguarded);
+                                                  const AgentMessages& unguarded, const TerminationSignals& signals);
 
 /// Restores what the journal says, without serving, and tells what it has done. Returns what could not be restored, and
 /// what is to be mended: a journal that was damaged or that cannot be written.

@@ -9,6 +9,7 @@
 #include "agent/control_client.h"
 #include "agent/journal.h"
 #include "agent/node_agent.h"
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
@@ -187,14 +188,21 @@ AgentConfig config_of(const AgentArguments& arguments) {
   return config;
 }
 
+ExitCode run_serve(const AgentArguments& arguments, Console& console) {
+  const TerminationSignals signals;
+  repeat_received_signal();
+  const AgentConfig config = config_of(arguments);
+  const AgentMode mode = arguments.dry_run ? AgentMode::dry_run : AgentMode::write;
+  return told(serve_node(config, mode, messages_to(console), signals), console);
+}
+
 ExitCode run_agent_verb(const AgentArguments& arguments, const CLI::App& app, Console& console) {
   refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfActions);
+  if (arguments.action == Action::serve) return run_serve(arguments, console);
   const AgentConfig config = config_of(arguments);
   switch (arguments.action) {
-    case Action::serve: {
-      const AgentMode mode = arguments.dry_run ? AgentMode::dry_run : AgentMode::write;
-      return told(serve_node(config, mode, messages_to(console)), console);
-    }
+    case Action::serve:
+      break;
     case Action::restore:
       return arguments.dry_run ? preview_restore(config, console) : run_restore(config, console);
     case Action::status:

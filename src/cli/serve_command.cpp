@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "core/error.h"
@@ -79,6 +80,8 @@ ExitCode run_serve(const ServeArguments& arguments, Console& console) {
     }
     return ExitCode::ok;
   }
+  // Until it serves, a signal ends it like a SIGKILL, which costs nothing: what counts is in the database.
+  end_on_signals();
   run_server(options, {.note = [&](std::string_view text) { console.note(text); },
                        .warn = [&](std::string_view text) { console.warn(text); },
                        .started =

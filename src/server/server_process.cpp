@@ -225,9 +225,8 @@ void run_server(const ServerProcessOptions& options, const ServerMessages& messa
   raise_file_limit();
   require_tokens(options.config);
   asio::io_context io(1);
-  // Caught from here on: a signal that comes while the server starts ends it in good order, too.
-  asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);
   Server server(io, options, messages);
+  asio::signal_set signals(io, SIGTERM, SIGINT, SIGHUP);
   const std::function<void(const boost::system::error_code&, int)> on_signal =
       [&](const boost::system::error_code& error, int) {
         if (error) return;

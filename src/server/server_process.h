@@ -38,7 +38,8 @@ struct ServerMessages {
   std::function<void(const ServerAddresses&)> started;
 };
 
-/// Serves until SIGTERM, SIGINT or SIGHUP, then lets requests at hand finish. Throws InputError when what it is told
+/// Serves until SIGTERM, SIGINT or SIGHUP, then lets requests at hand finish. These are caught once it answers: until
+/// then they have the effect that the caller gave them. Throws InputError when what it is told
 /// does not do (an address that is taken, a state folder of another server), and Error when the system refuses.
 void run_server(const ServerProcessOptions& options, const ServerMessages& messages);
 

@@ -224,6 +224,24 @@ class Ends(ServerTest):
         self.assertEqual(self.process.wait(10), 0)
 
 
+class Starting(ServerTest):
+    def test_a_signal_at_any_moment_of_the_start_ends_it(self):
+        command = self.command()
+        for moment in range(24):
+            server = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            time.sleep(0.004 * moment)
+            server.send_signal(signal.SIGTERM)
+            try:
+                _, said = server.communicate(timeout=30)  # one that is lost lets it serve for ever
+            except subprocess.TimeoutExpired:
+                server.kill()
+                server.communicate()
+                self.fail(f"the signal of moment {moment} was lost")
+            self.assertIn(server.returncode, (0, -signal.SIGTERM), said)
+        self.start()
+        self.assertEqual(self.end(), 0)
+
+
 class TakenPlaces(ServerTest):
     def refused_start(self, config, text):
         path = self.folder / "second.toml"
