@@ -239,6 +239,21 @@ std::size_t Agent::controlled_gpu(std::string_view gpu) const {
   return index;
 }
 
+void Agent::require_may_know(const Peer& peer, std::string_view gpu) const {
+  if (may_read(peer)) return;
+  try {
+    const Managed& managed = gpus_[index_of(gpu)];
+    (void)environment_.policy->allow(peer, managed.identity);
+    if (managed.worker) return;
+  } catch (const Error&) {
+    // Why is none of this user's business.
+  }
+  throw AccessDenied(
+      fmt::format("user {} may not use GPU {} of this agent; an [[allow]] of its configuration would have to name the "
+                  "user or one of its groups",
+                  peer.uid, quote(gpu)));
+}
+
 Lease& Agent::add_lease(Lease request) {
   request.process = identify(*environment_.processes, request.owner.pid);
   request.since = Clock::now();
@@ -269,6 +284,7 @@ std::future<void> Agent::end_lease(std::uint64_t lease_id, std::string_view why)
 }
 
 LeaseGranter::Grant Agent::open_lease(const Peer& peer, const HelloMessage& hello) {
+  require_may_know(peer, hello.gpu);
   const std::size_t index = controlled_gpu(hello.gpu);
   const Managed& managed = gpus_[index];
   const GpuIdentity& identity = managed.identity;

@@ -95,6 +95,8 @@ class Agent final : public AgentService, private LeaseGranter {
   [[nodiscard]] std::size_t index_of(std::string_view gpu) const;
   /// Throws NotFound, AccessDenied when nobody may change the GPU, and GpuError when its driver hangs.
   [[nodiscard]] std::size_t controlled_gpu(std::string_view gpu) const;
+  /// Throws AccessDenied for who may neither read nor change this GPU, in the same words whether it is there or not.
+  void require_may_know(const Peer& peer, std::string_view gpu) const;
   Lease& add_lease(Lease request);
   /// The lease of this process on the GPU; taken when there is none. Throws as `open_lease`.
   Lease& lease_for_request(const Peer& peer, std::size_t gpu);

@@ -201,8 +201,29 @@ TEST_F(AgentTest, RefusesAnotherUser) {
   policy_->only_user = ::getuid() + 1;
   start();
   TestTrainer trainer(socket());
-  expect_refusal([&] { trainer.take_lease(uuid(0)); }, "this user is not configured");
+  expect_refusal([&] { trainer.take_lease(uuid(0)); }, "may not use GPU");
   EXPECT_TRUE(log(0).calls().empty());
+}
+
+TEST_F(AgentTest, TellsWhoMayNotReadNothingOfItsGpus) {
+  policy_->only_user = ::getuid() + 1;
+  start();
+  const auto refusal = [&](const std::string& gpu) -> std::string {
+    TestTrainer trainer(socket());
+    try {
+      trainer.take_lease(gpu);
+    } catch (const Error& error) {
+      std::string reason = error.what();
+      const std::size_t named = reason.find(gpu);
+      return named == std::string::npos ? reason : reason.replace(named, gpu.size(), "X");
+    }
+    return "none";
+  };
+  const std::string none = refusal("GPU-none");
+  EXPECT_NE(none.find("may not use GPU \"X\""), std::string::npos) << none;
+  EXPECT_EQ(refusal(uuid(0)), none);
+  EXPECT_EQ(refusal(gpus_->fake(0).identity().pci_address), none);
+  EXPECT_EQ(refusal(uuid(2)), none) << "which is not controlled";
 }
 
 TEST_F(AgentTest, RefusesAPlanAndKeepsTheLease) {
