@@ -301,7 +301,8 @@ void GpuWorker::Loop::use(std::unique_ptr<UnitClocks> clocks) {
   if (ring_) ring_->ring().unplanned_units.store(0, std::memory_order_release);
 }
 
-/// Asks the driver for the newest unit's clock, and tells the client what was asked for and when it was taken.
+/// Asks the driver for the newest unit's clock, and tells the client what was asked for, when it was taken, and that it
+/// was not.
 void GpuWorker::Loop::apply_newest() {
   if (wanted_clock_mhz_) {
     const BusyMark busy(busy_since_ns_);
@@ -310,6 +311,9 @@ void GpuWorker::Loop::apply_newest() {
       ring.requested_clock_mhz.store(static_cast<std::uint32_t>(*wanted_clock_mhz_), std::memory_order_relaxed);
       ring.applied_time_ns.store(static_cast<std::uint64_t>(monotonic_ns()), std::memory_order_release);
     }
+    const ClockState state = writer_->status().clock_state;
+    const bool held = state != ClockState::failed && state != ClockState::foreign;
+    ring_->ring().clocks_not_held.store(held ? 0 : 1, std::memory_order_release);
   }
   publish();
 }

@@ -8,6 +8,12 @@ namespace {
 /// Samples that wait for `take_samples`, which comes several times a second.
 constexpr std::size_t kMaxNewSamples = 4'096;
 
+/// Whether the GPU runs at other clocks than the plan's, as the agent cannot set them now.
+bool clocks_are_not_held(const AgentLease& lease) {
+  const UnitRing* const ring = lease.ring();
+  return ring != nullptr && ring->clocks_not_held.load(std::memory_order_acquire) != 0;
+}
+
 }  // namespace
 
 ServedRank::ServedRank(ServedRankOptions options, AgentLease* lease)
@@ -37,7 +43,9 @@ void ServedRank::take_samples() {
 
 void ServedRank::add(const UnitRecord& record) {
   if (record.type == RecordType::iteration_end) {
-    const int version = lease_ != nullptr ? lease_->plan_version(record.iteration) : 0;
+    int version = lease_ != nullptr ? lease_->plan_version(record.iteration) : 0;
+    // It says nothing about the plan, nor about how fast this rank is at the plan's clocks.
+    if (lease_ != nullptr && clocks_are_not_held(*lease_)) version = 0;
     plan_version_.store(version, std::memory_order_relaxed);
     follow_profile_plan(record.iteration, version);
   }

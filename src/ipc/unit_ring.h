@@ -49,6 +49,9 @@ struct UnitRing {
   /// them, packed; by the agent. An agent that does not know of them leaves 0.
   std::atomic<std::uint64_t> unplanned_units{0};
   std::atomic<std::uint64_t> unplanned_unit{0};
+  /// 1 while the GPU does not run at what the plan asks for: the driver has refused it, or another program sets the
+  /// clocks; by the agent. An agent that does not know of it leaves 0.
+  std::atomic<std::uint32_t> clocks_not_held{0};
   struct Slot {
     std::atomic<std::uint64_t> time_ns{0};
     std::atomic<std::uint64_t> unit{0};  ///< the other fields, packed

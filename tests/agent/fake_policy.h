@@ -41,6 +41,7 @@ class WriterLog {
     return changed_.wait_for(lock, std::chrono::seconds(20), [&] { return !calls_.empty() && calls_.back() == call; });
   }
 
+  std::atomic<int> failing_follows{0};
   std::atomic<int> failing_restores{0};
   std::atomic<int> failing_suspends{0};
 
@@ -72,7 +73,14 @@ class FakeWriter final : public GpuWriter {
   explicit FakeWriter(std::shared_ptr<WriterLog> log) : log_(std::move(log)) {}
 
   bool follow(int clock_mhz) override {
-    if (status_.requested_max_mhz == clock_mhz) return false;
+    const bool known = status_.clock_state != ClockState::failed;
+    if (known && status_.requested_max_mhz == clock_mhz) return false;
+    if (log_->failing_follows.load() > 0) {
+      --log_->failing_follows;
+      status_.clock_state = ClockState::failed;
+      log_->add("follow failed");
+      return false;
+    }
     write("follow " + std::to_string(clock_mhz));
     status_.requested_min_mhz = status_.requested_max_mhz = clock_mhz;
     return true;

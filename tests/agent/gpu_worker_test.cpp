@@ -107,6 +107,18 @@ TEST_F(GpuWorkerTest, CountsUnitsThatThePlanDoesNotNameAndTellsTheClient) {
   EXPECT_EQ(ring_->ring().unplanned_units.load(), 0U) << "this plan names all";
 }
 
+TEST_F(GpuWorkerTest, TellsTheClientWhileTheDriverRefusesItsClocks) {
+  start();
+  begin_lease_with_plan();
+  log_->failing_follows = 1;
+  begin_unit(OpKind::forward);
+  ASSERT_TRUE(eventually([this] { return ring_->ring().clocks_not_held.load() == 1; }));
+  EXPECT_EQ(ring_->ring().requested_clock_mhz.load(), 0U);
+  begin_unit(OpKind::backward);
+  ASSERT_TRUE(log_->wait_for_last("follow 1500"));
+  ASSERT_TRUE(eventually([this] { return ring_->ring().clocks_not_held.load() == 0; }));
+}
+
 TEST_F(GpuWorkerTest, CountsOvertakenUnitsAndAppliesTheNewest) {
   start();
   begin_lease_with_plan();

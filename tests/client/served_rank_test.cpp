@@ -94,6 +94,20 @@ TEST_F(ServedRankTest, PostsWhatItMeasuredUnderAProfilePlan) {
   EXPECT_TRUE(posts_profile());
 }
 
+TEST_F(ServedRankTest, FollowsNoPlanWhileTheAgentCannotSetItsClocks) {
+  offer_profile_plan(1, 0);
+  train(5);
+  EXPECT_EQ(rank_->status().plan_version, 1);
+  agent_->set_clocks_held(false);
+  train(kEnoughIterations);
+  EXPECT_EQ(rank_->status().plan_version, 0);
+  EXPECT_EQ(server_.count("/profile"), 0U) << "what ran at other clocks is no profile of these";
+  agent_->set_clocks_held(true);
+  train(kEnoughIterations + 1);
+  EXPECT_EQ(rank_->status().plan_version, 1);
+  EXPECT_TRUE(posts_profile());
+}
+
 TEST_F(ServedRankTest, MeasuresAnewWhenTheAgentWasAwayMeanwhile) {
   offer_profile_plan(1, 0);
   train(kEnoughIterations - 5);

@@ -110,6 +110,11 @@ void TestAgent::set_requested_clock(std::uint32_t clock_mhz) {
   if (ring_) ring_->ring->requested_clock_mhz = clock_mhz;
 }
 
+void TestAgent::set_clocks_held(bool held) {
+  const std::lock_guard lock(mutex_);
+  ring_->ring->clocks_not_held = held ? 0 : 1;
+}
+
 void TestAgent::set_unplanned(std::uint64_t units, const UnitEvent& newest) {
   const std::lock_guard lock(mutex_);
   ring_->ring->unplanned_unit = pack_unit(newest);

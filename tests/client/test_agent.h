@@ -47,6 +47,8 @@ class TestAgent {
   [[nodiscard]] int released() const { return released_; }
   /// What the agent has asked the driver for.
   void set_requested_clock(std::uint32_t clock_mhz);
+  /// Whether the GPU runs at the plan's clocks.
+  void set_clocks_held(bool held);
   /// Units that the plan does not name, the newest of them this one.
   void set_unplanned(std::uint64_t units, const UnitEvent& newest);
   /// Refuses plans from now on, for this reason, or takes them again.
