@@ -61,7 +61,7 @@ struct GpuReading {
 struct GpuStatus {
   GpuIdentity identity;
   bool controlled = false;  ///< the configuration names it for control
-  bool healthy = true;      ///< the driver answers for it, and tells all that it told when the agent started
+  bool healthy = true;      ///< it answers every reading that worked when the agent started
   std::string problem;      ///< what is wrong, when something is
   ClockState clock_state = ClockState::untouched;
   std::optional<int> requested_min_mhz;
@@ -72,7 +72,7 @@ struct GpuStatus {
   std::uint64_t clock_write_errors = 0;
   std::uint64_t late_units = 0;  ///< unit starts that came while a write was under way and were skipped
   std::optional<std::uint64_t> lease_id;
-  GpuReading reading;                   ///< the newest in which it told anything
+  GpuReading reading;                   ///< the newest that it answered
   std::optional<double> reading_age_s;  ///< empty: there is none yet
 };
 

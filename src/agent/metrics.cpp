@@ -74,8 +74,8 @@ void add_readings(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
 void add_control(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
   MetricFamily& info = exposition.gauge("gpu_info", "Who the GPU is; always 1.");
   MetricFamily& healthy =
-      exposition.gauge("gpu_healthy", "1 while the GPU answers, and tells all that it told when the agent started.");
-  MetricFamily& age = exposition.gauge("gpu_reading_age_seconds", "Time since the GPU last told anything of itself.");
+      exposition.gauge("gpu_healthy", "1 while the GPU answers every reading that worked when the agent started.");
+  MetricFamily& age = exposition.gauge("gpu_reading_age_seconds", "Time since the GPU last answered a reading.");
   MetricFamily& controlled =
       exposition.gauge("gpu_controlled", "1 when the configuration lets the agent set this GPU's clocks.");
   MetricFamily& state =

@@ -132,7 +132,7 @@ std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, c
   std::optional<StartedNode> node = start_unless_told_to_end(config, mode, voice, signals);
   if (!node) {
     return {
-        "told to end while the driver held up the start; what the journal names is restored at the next start, or by "
+        "stopped while the driver blocked the start; what the journal names is restored at the next start, or by "
         "lowgear agent restore"};
   }
   if (signals.came()) return std::move(node->failures);

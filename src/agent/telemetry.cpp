@@ -114,7 +114,7 @@ struct Telemetry::Sampler {
     return now;
   }
 
-  /// What is told stays until something else is; a GPU that tells nothing shows in its age.
+  /// A reading without any answer takes the place of none: a GPU that does not answer shows in the age.
   void take(const GpuReading& read, std::string problem_now) {
     problem = std::move(problem_now);
     if (!tells_anything(read)) return;

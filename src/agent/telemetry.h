@@ -30,9 +30,9 @@ struct GpuSettings {
 
 /// How a GPU answers those who read it.
 struct GpuAnswering {
-  std::optional<double> reading_age_s;  ///< since it last told anything; empty: it never did
-  std::string problem;                  ///< what it does not tell at the moment, though it did; empty when it tells all
-  std::chrono::nanoseconds busy{0};     ///< how long the driver has been at what it was asked
+  std::optional<double> reading_age_s;  ///< since it last answered a reading; empty: it never did
+  std::string problem;               ///< why a reading fails that worked when the GPU was opened; empty when all work
+  std::chrono::nanoseconds busy{0};  ///< how long the driver has been at what it was asked
 };
 
 /// Samples all GPUs, each at the same rate on a thread of its own, so that a driver that hangs on one GPU takes the
@@ -46,8 +46,8 @@ class Telemetry {
   Telemetry(const Telemetry&) = delete;
   Telemetry& operator=(const Telemetry&) = delete;
 
-  /// The newest reading of the GPU at this place of the system's list in which it told anything; waits for nothing.
-  /// `time_ns` is 0 before the first.
+  /// The newest reading that the GPU at this place of the system's list answered; waits for nothing. `time_ns` is 0
+  /// before the first.
   [[nodiscard]] GpuReading reading(std::size_t gpu) const;
   /// The newest settings, in the same manner: read every `settings_period`.
   [[nodiscard]] GpuSettings settings(std::size_t gpu) const;
