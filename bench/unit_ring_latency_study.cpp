@@ -108,7 +108,7 @@ void study() {
   std::vector<std::uint64_t> starts;
   double share_of_core = 0;
   {
-    GpuWorker worker(nullptr, std::make_unique<NotingWriter>(writes), {});
+    GpuWorker worker({}, std::make_unique<NotingWriter>(writes), {});
     worker.begin_lease(ring).get();
     std::promise<void> ready;
     worker.follow_plan([] { return std::make_unique<AlternatingClocks>(); }, std::nullopt,

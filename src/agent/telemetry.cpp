@@ -125,6 +125,7 @@ struct Telemetry::Sampler {
 
 Telemetry::Telemetry(const GuardedGpus& system, double rate_hz, std::chrono::milliseconds settings_period) {
   const auto period = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / rate_hz));
+  if (!system.driver()) return;
   for (const std::unique_ptr<Gpu>& gpu : system.driver()->gpus()) {
     auto sampler = std::make_shared<Sampler>();
     sampler->system = system.driver();

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "agent/journal.h"
 
@@ -10,6 +11,10 @@ namespace lowgear {
 /// The storage of a journal in which something else was written.
 class DamagedStorage final : public JournalStorage {
  public:
+  explicit DamagedStorage(std::string content = "this is none of the records that a journal has")
+      : content_(std::move(content)) {}
+
+  [[nodiscard]] const std::string& content() const { return content_; }
   [[nodiscard]] std::string read() override { return content_; }
   void append(std::string_view bytes) override { content_ += bytes; }
   void sync() override {}
@@ -17,7 +22,7 @@ class DamagedStorage final : public JournalStorage {
   void replace(std::string_view bytes) override { content_ = bytes; }
 
  private:
-  std::string content_ = "this is none of the records that a journal has";
+  std::string content_;
 };
 
 [[nodiscard]] inline std::unique_ptr<JournalStorage> damaged_journal() { return std::make_unique<DamagedStorage>(); }

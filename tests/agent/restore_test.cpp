@@ -96,7 +96,7 @@ class RecoverFromDamageTest : public testing::Test {
   RecoverFromDamageTest() { FakeGpuControl(system_.fake(1)).set_power_limit_w(300); }
 
   [[nodiscard]] std::vector<std::string> recover(const AgentConfig& config) {
-    return lowgear::recover(journal_, system_, config, [](std::string_view) {});
+    return lowgear::recover(*journal_, system_, config, [](std::string_view) {});
   }
   [[nodiscard]] static AgentConfig config_of(std::vector<std::string> gpus) {
     AgentConfig config;
@@ -112,20 +112,44 @@ class RecoverFromDamageTest : public testing::Test {
   [[nodiscard]] double power_limit_w() { return system_.fake(1).settings().power_limit_w; }
 
   FakeGpuSystem system_{2};
-  Journal journal_{damaged_journal()};
+  std::unique_ptr<Journal> journal_ = std::make_unique<Journal>(damaged_journal());
 };
 
 TEST_F(RecoverFromDamageTest, RestoresEveryGpuOfTheConfigurationThatIsInTheMachine) {
   EXPECT_THAT(recover(config_of({uuid(), "0000:99:00.0"})), IsEmpty());
   EXPECT_EQ(power_limit_w(), 700);
   FakeGpuControl control(system_.fake(1));
-  EXPECT_NO_THROW(journal_.record_change(original_state(control)));
+  EXPECT_NO_THROW(journal_->record_change(original_state(control)));
+}
+
+TEST_F(RecoverFromDamageTest, TurnsPersistenceModeOffWhereARuleAllowsSettingIt) {
+  AgentConfig config = config_of({uuid()});
+  config.allow.emplace_back();
+  EXPECT_THAT(recover(config), IsEmpty());
+  EXPECT_TRUE(system_.fake(1).settings().persistence_mode) << "no user could have set it";
+  journal_ = std::make_unique<Journal>(damaged_journal());
+  config.allow.back().persistence = true;
+  EXPECT_THAT(recover(config), IsEmpty());
+  EXPECT_FALSE(system_.fake(1).settings().persistence_mode);
+}
+
+TEST_F(RecoverFromDamageTest, PutsBackWhatIsStillKnown) {
+  FakeGpuControl control(system_.fake(1));
+  auto storage = std::make_unique<DamagedStorage>("");
+  const DamagedStorage& disk = *storage;
+  Journal before(std::move(storage));
+  before.record_change(original_state(control));  // 300 W, as the agent found it
+  control.set_power_limit_w(500);
+  journal_ =
+      std::make_unique<Journal>(std::make_unique<DamagedStorage>(disk.content() + "this is no record of a journal"));
+  EXPECT_THAT(recover(config_of_all()), IsEmpty());
+  EXPECT_EQ(power_limit_w(), 300) << "not the driver's default";
 }
 
 TEST_F(RecoverFromDamageTest, StaysDamagedWhileAGpuRefuses) {
   system_.fake(1).fail("reset_sm_clocks", GpuErrorCode::driver_error);
   EXPECT_THAT(recover(config_of({uuid()})), ElementsAre(HasSubstr("reset_sm_clocks")));
-  EXPECT_TRUE(journal_.damaged());
+  EXPECT_TRUE(journal_->damaged());
 }
 
 TEST_F(RecoverFromDamageTest, StaysDamagedWhileAGpuOfTheConfigurationMayBeSilent) {
@@ -134,9 +158,9 @@ TEST_F(RecoverFromDamageTest, StaysDamagedWhileAGpuOfTheConfigurationMayBeSilent
   EXPECT_THAT(recover(config_of_all()), ElementsAre(HasSubstr("number 2: handle: GPU is lost")));
   EXPECT_EQ(power_limit_w(), 700) << "the others are restored";
   FakeGpuControl control(system_.fake(1));
-  EXPECT_THROW(journal_.record_change(original_state(control)), Error);
+  EXPECT_THROW(journal_->record_change(original_state(control)), Error);
   EXPECT_THAT(recover(config_of({uuid()})), IsEmpty()) << "the silent one is none of the configuration's";
-  EXPECT_FALSE(journal_.damaged());
+  EXPECT_FALSE(journal_->damaged());
 }
 
 }  // namespace
