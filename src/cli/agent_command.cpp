@@ -141,6 +141,11 @@ std::string status_text(const Json& gpus, const Json& leases) {
   }
   std::string text = gpus.value("simulated", false) ? "simulated GPUs\n" : "";
   text += table.text();
+  for (const Json& gpu : gpus["gpus"]) {
+    if (gpu["problem"].is_null()) continue;
+    text += fmt::format("{} {}: {}\n", gpu.value("healthy", true) ? "problem of" : "not healthy:", text_of(gpu, "uuid"),
+                        text_of(gpu, "problem"));
+  }
   for (const Json& gpu : gpus["unattended"]) text += fmt::format("not attended to: {}\n", text_of(gpu, "problem"));
   for (const Json& lease : leases["leases"]) {
     text += fmt::format("lease {}: GPU {}, user {}, job {}, rank {}, {} units\n", text_of(lease, "id"),

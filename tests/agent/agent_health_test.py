@@ -33,6 +33,9 @@ class HealthTest(AgentTest):
         self.assertFalse(self.gpu()["healthy"])
         self.assertIn(words, self.gpu()["problem"])
         self.assertTrue(self.gpu(1)["healthy"])
+        status = self.lowgear("agent", "status", "--config", str(self.config)).stdout
+        self.assertIn(f"not healthy: {self.uuids[0]}: ", status)
+        self.assertNotIn(f"not healthy: {self.uuids[1]}", status)
         metrics = self.http("GET", "/metrics")[1]
         self.assertIn(f'lowgear_gpu_healthy{{gpu="0",uuid="{self.uuids[0]}"}} 0', metrics)
         self.assertIn(f'lowgear_gpu_healthy{{gpu="1",uuid="{self.uuids[1]}"}} 1', metrics)
