@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/parser.hpp>
 #include <boost/beast/http/rfc7230.hpp>
@@ -31,6 +32,19 @@ HttpResponse refusal_of(const boost::system::error_code& error, const HttpLimits
                           fmt::format("the request's body is larger than {} bytes", limits.body_bytes));
   }
   return error_response(400, "bad_request", fmt::format("this is no HTTP/1.1 request: {}", error.message()));
+}
+
+/// Headers that decide who is answered and what is read. Of two with one name, a proxy may go by one and we by the
+/// other.
+constexpr std::array<http::field, 6> kSingleFields = {http::field::host,           http::field::authorization,
+                                                      http::field::origin,         http::field::content_type,
+                                                      http::field::content_length, http::field::expect};
+
+/// The name of a header that may come once and came twice; empty when there is none.
+std::string_view repeated_field(const http::fields& fields) {
+  const auto* const repeated =
+      std::ranges::find_if(kSingleFields, [&](http::field field) { return fields.count(field) > 1; });
+  return repeated == kSingleFields.end() ? std::string_view() : to_std(http::to_string(*repeated));
 }
 
 /// So that no value of a header ends it.
@@ -74,6 +88,9 @@ std::size_t HttpRequestParser::put(std::string_view bytes) {
     // Beast 1.74 asserts on a chunk's header that comes in pieces, and bodies here are short. Of a body in another
     // encoding it would not know where it ends.
     state_->refusal = error_response(411, "length_required", "send the body with Content-Length, not in chunks");
+  } else if (const std::string_view name = repeated_field(state_->parser.get()); !name.empty()) {
+    state_->refusal =
+        error_response(400, "bad_request", fmt::format("the header {} comes more than once; send it once", name));
   }
   return taken;
 }

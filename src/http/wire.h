@@ -26,7 +26,8 @@ class HttpRequestParser {
   std::size_t put(std::string_view bytes);
 
   [[nodiscard]] bool complete() const;
-  /// Why the request is refused: 400, 411 (a body in chunks), 413 (body too large), or 431 (headers too large).
+  /// Why the request is refused: 400 (also a header such as Host or Authorization that comes twice), 411 (a body in
+  /// chunks), 413 (body too large), or 431 (headers too large).
   [[nodiscard]] const std::optional<HttpResponse>& refusal() const;
   /// The client waits for `100 Continue` before it sends the body.
   [[nodiscard]] bool expects_continue() const;

@@ -87,6 +87,19 @@ TEST(HttpRequestParser, RefusesWhatIsTooLarge) {
   EXPECT_TRUE(parse("POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nhell", 3, limits).complete());
 }
 
+TEST(HttpRequestParser, RefusesTwoHeadersOfWhichOneCounts) {
+  for (const char* name : {"Host", "authorization", "ORIGIN", "Content-Type", "Expect"}) {
+    for (const std::size_t piece : {1U, 7U, 1000U}) {
+      const std::string once = std::string(name) + ": 100-continue\r\n";
+      const HttpRequestParser parser = parse("GET / HTTP/1.1\r\n" + once + "X-Y: 1\r\n" + once + "\r\n", piece);
+      ASSERT_TRUE(parser.refusal()) << name;
+      EXPECT_EQ(parser.refusal()->status, 400) << name;
+      EXPECT_THAT(parser.refusal()->text(), HasSubstr("more than once")) << name;
+      EXPECT_TRUE(parse("GET / HTTP/1.1\r\n" + once + "X-Y: 1\r\n\r\n", piece).complete()) << name;
+    }
+  }
+}
+
 TEST(HttpRequestParser, HeaderNamesAreLowerCase) {
   const HttpRequest request = parse("GET / HTTP/1.1\r\nAcCePt: a\r\nX-Y: 1\r\nx-y: 2\r\n\r\n", 5).take();
   EXPECT_EQ(request.header("accept"), "a");
