@@ -1,5 +1,7 @@
 #include "agent/http_api.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/steady_timer.hpp>
@@ -13,6 +15,7 @@
 #include "agent/http_routes.h"
 #include "agent/metrics.h"
 #include "core/monotonic_clock.h"
+#include "http/host.h"
 #include "http/error.h"
 
 namespace lowgear {
@@ -22,6 +25,17 @@ constexpr const char* kLoopback = "127.0.0.1";
 constexpr int kMaxAttempts = 20;
 /// RAPL's counters start over after a minute at full load.
 constexpr std::chrono::seconds kCpuReadPeriod{20};
+/// Over TCP nobody attests who asks. What a browser sends for a page of the web carries that page's name as its host.
+HttpResponse misdirected(const HttpRequest& request) {
+  constexpr std::size_t kMaxHost = 200;
+  return error_response(
+      421, "misdirected_request",
+      fmt::format(
+          "this port answers requests to localhost, 127.0.0.1 or [::1] only, not to {}; a proxy has to send one "
+          "of these as Host",
+          quote(request.header("host").substr(0, kMaxHost))));
+}
+
 
 }  // namespace
 
@@ -61,6 +75,7 @@ class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<Ht
   }
 
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
+    if (!request.peer && !names_loopback(request.header("host"))) return reply->send(misdirected(request));
     answer(std::make_shared<const HttpRequest>(std::move(request)), std::move(reply), 1);
   }
 

@@ -54,11 +54,33 @@ TEST_F(HttpApiTest, WhoAsksIsAttestedByTheKernel) {
 TEST_F(HttpApiTest, TcpReadsAndChangesNothing) {
   serve();
   RawClient client(port);
-  client.get("/v1/gpus");
+  client.send("GET /v1/gpus HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(client.read_response(), StartsWith("HTTP/1.1 200"));
-  client.send(fmt::format("DELETE /v1/gpus/{}/clocks HTTP/1.1\r\nHost: agent\r\n\r\n", kFakeUuid0));
+  client.send(fmt::format("DELETE /v1/gpus/{}/clocks HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", kFakeUuid0, port));
   EXPECT_THAT(client.read_response(), StartsWith("HTTP/1.1 403"));
   EXPECT_TRUE(on_loop([&] { return service.calls.empty(); }));
+}
+
+TEST_F(HttpApiTest, TcpTellsNothingToAPageOfTheWebWhoseNameWasMadeToPointHere) {
+  serve();
+  for (const char* headers : {"Host: attacker.example\r\n", "Host: localhost.attacker.example:9400\r\n", ""}) {
+    for (const char* target : {"/v1/leases", "/v1/power?stream", "/metrics", "/healthz"}) {
+      RawClient client(port);
+      client.send(fmt::format("GET {} HTTP/1.1\r\n{}\r\n", target, headers));
+      const std::string answer = client.read_response();
+      EXPECT_THAT(answer, StartsWith("HTTP/1.1 421")) << headers << target;
+      EXPECT_THAT(answer, HasSubstr("misdirected_request")) << headers << target;
+    }
+  }
+  EXPECT_THAT(ask("GET /v1/leases HTTP/1.1\r\nHost: anything\r\n\r\n"), StartsWith("HTTP/1.1 200"))
+      << "who asks over the Unix socket is attested";
+}
+
+TEST_F(HttpApiTest, TwoHostsAreNoRequest) {
+  serve();
+  RawClient client(port);
+  client.send("GET /v1/leases HTTP/1.1\r\nHost: attacker.example\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(client.read_response(), StartsWith("HTTP/1.1 400"));
 }
 
 TEST_F(HttpApiTest, HeadersAndBodiesAreBounded) {
@@ -169,7 +191,7 @@ TEST_F(HttpApiTest, NoUserTakesAllConnections) {
   RawClient refused(path);
   EXPECT_THAT(refused.read_response(), StartsWith("HTTP/1.1 503"));
   RawClient other(port);
-  other.get("/healthz");
+  other.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(other.read_response(), StartsWith("HTTP/1.1 200"));
 }
 
