@@ -303,7 +303,8 @@ VerbAction declare_simgpu(CLI::App& app) {
                    "create: of switch latencies, sensors and UUIDs")
       ->default_str("1");
   app.add_flag("--virtual-time", arguments->virtual_time, "create: time passes only for kernels");
-  app.add_flag("--any-user", arguments->any_user, "create: every user may set clocks, not root alone");
+  app.add_flag("--any-user", arguments->any_user,
+               "create: every user may use the machine and set clocks, not root alone");
   add_whole_number(app, "--gpu", {.low = 0, .high = kMaxSimulatedGpus - 1}, into(arguments->gpu),
                    "Which GPU; when left out, inject, slow and reset take all, run takes 0");
   declare_fault_options(app, arguments->fault);

@@ -35,12 +35,14 @@ constexpr SwitchModel kAssumedSwitching = {.call_median_s = 0.0145,
 
 /// [trace]: the energy counter, both powers and the utilisation. The instantaneous power covers the last 25 ms of each
 /// 100 ms as in [sc24]; the average power of this driver follows the energy counter (within 4 W of it at 700 W), so it
-/// is not sampled in part.
+/// is not sampled in part. Noise: of an idle H200 with the same driver (docs/hardware.md); the others' is [assumed].
 constexpr SensorModel kHopperSensors = {.energy_period_s = 0.1,
                                         .power_period_s = 0.1,
                                         .power_sample_s = 0.025,
                                         .average_window_s = 1.0,
-                                        .utilisation_period_s = 0.2};
+                                        .utilisation_period_s = 0.2,
+                                        .instant_noise_w = 0.35,
+                                        .average_noise_w = 0.035};
 
 /// [trace]: 30 C at 68 W; 13 K more within 0.2 s when 700 W begin, 57 C after 25 s; 42 C while copying. Thresholds as
 /// NVML reports them there.
@@ -162,7 +164,9 @@ constexpr SimulatedGpuModel kA100 = {
                 .power_period_s = 0.1,
                 .power_sample_s = 0.025,
                 .average_window_s = 0,
-                .utilisation_period_s = 0.2},
+                .utilisation_period_s = 0.2,
+                .instant_noise_w = 0.35,
+                .average_noise_w = 0},
     .switching = kAssumedSwitching,
 };
 
@@ -268,6 +272,8 @@ void check_sensors(const SimulatedGpuModel& model) {
              fmt::format("a sensor period of {} s is no whole multiple of 5 ms up to {} s", period_s, kMaxPeriodS));
     }
   }
+  constexpr double kMaxNoiseW = 100;
+  check_range(model, "the noise of a power sensor", {sensors.instant_noise_w, sensors.average_noise_w}, kMaxNoiseW);
   if (sensors.power_sample_s > sensors.power_period_s) reject(model, "the power sample is longer than its period");
   const double points = sensors.average_window_s / sensors.power_period_s;
   constexpr double kMaxPoints = 63;  // GpuPhysicsState::kMaxWindow, less the newest

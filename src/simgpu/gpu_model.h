@@ -89,6 +89,8 @@ struct SensorModel {
   double power_sample_s = 0;        ///< the instantaneous power is the mean over this last part of each period
   double average_window_s = 0;      ///< window of the average power; 0: the average power is the instantaneous one
   double utilisation_period_s = 0;  ///< utilisation is the share of the last such period
+  double instant_noise_w = 0;       ///< standard deviation of a reading of the instantaneous power
+  double average_noise_w = 0;       ///< and of the average power, where that is not the instantaneous one
 };
 
 /// How long a change of locked clocks takes, log-normal: the call blocks its caller, then the clock moves at once

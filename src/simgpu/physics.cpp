@@ -19,6 +19,10 @@ constexpr std::int64_t kPowerCapHoldNs = 500'000'000;
 /// The hardware's thermal slowdown ends this far below its threshold.
 constexpr double kSlowdownHysteresisK = 5;
 
+/// Tell the random numbers of one purpose from those of another.
+constexpr std::uint64_t kInstantNoiseSalt = 4;
+constexpr std::uint64_t kAverageNoiseSalt = 5;
+
 constexpr double seconds(std::int64_t time_ns) { return static_cast<double>(time_ns) * 1e-9; }
 /// Rounded up, so that what ends then is done.
 std::int64_t nanoseconds(double time_s) { return static_cast<std::int64_t>(std::ceil(time_s * 1e9)); }
@@ -301,12 +305,15 @@ void GpuPhysics::read_sensors() {
   }
   const std::int64_t power_period_ns = period_ns(sensors.power_period_s);
   if (due(now_ns, power_period_ns, state_.power_phase_ns)) {
-    state_.instant_power_w = (state_.energy_j - state_.sample_start_j) / sensors.power_sample_s;
+    state_.instant_power_w = read_power((state_.energy_j - state_.sample_start_j) / sensors.power_sample_s,
+                                        sensors.instant_noise_w, kInstantNoiseSalt);
     const int points = static_cast<int>(std::lround(sensors.average_window_s / sensors.power_period_s));
     const int oldest = (state_.window_next - points + GpuPhysicsState::kMaxWindow) % GpuPhysicsState::kMaxWindow;
-    state_.average_power_w =
-        points == 0 ? state_.instant_power_w
-                    : (state_.energy_j - state_.window_j[static_cast<std::size_t>(oldest)]) / sensors.average_window_s;
+    state_.average_power_w = points == 0
+                                 ? state_.instant_power_w
+                                 : read_power((state_.energy_j - state_.window_j[static_cast<std::size_t>(oldest)]) /
+                                                  sensors.average_window_s,
+                                              sensors.average_noise_w, kAverageNoiseSalt);
     state_.window_j[static_cast<std::size_t>(state_.window_next)] = state_.energy_j;
     state_.window_next = (state_.window_next + 1) % GpuPhysicsState::kMaxWindow;
   }
@@ -320,6 +327,13 @@ void GpuPhysics::read_sensors() {
     state_.gpu_utilisation_percent = percent(std::exchange(state_.busy_s, 0));
     state_.memory_utilisation_percent = percent(std::exchange(state_.memory_busy_s, 0));
   }
+}
+
+double GpuPhysics::read_power(double power_w, double noise_w, std::uint64_t salt) const {
+  constexpr double kMostDeviations = 3;
+  const auto sample = static_cast<std::uint64_t>(state_.step_ns / kPhysicsGridNs);
+  const double deviations = normal(mix(state_.seed ^ salt) + (sample << 8U));
+  return std::max(0.0, power_w + noise_w * std::clamp(deviations, -kMostDeviations, kMostDeviations));
 }
 
 void GpuPhysics::enforce_temperature() {

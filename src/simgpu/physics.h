@@ -146,6 +146,9 @@ class GpuPhysics {
   void finish_kernel();
   void handle_grid_point();
   void read_sensors();
+  /// What a sensor shows of a power. Its noise follows from the time alone, so that it does not depend on what was
+  /// looked at before.
+  [[nodiscard]] double read_power(double power_w, double noise_w, std::uint64_t salt) const;
   void enforce_limits();
   void enforce_temperature();
   void wake();

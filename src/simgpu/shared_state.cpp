@@ -47,6 +47,22 @@ std::string reason(int error) { return std::generic_category().message(error); }
       fmt::format("{}: {}; remove it, or make another with `lowgear simgpu create`", printable(path.string()), what));
 }
 
+bool is_denial(int error) { return error == EACCES || error == EPERM || error == EROFS; }
+
+/// A file that this process may not read and write: whose it is, and what its owner can do.
+[[noreturn]] void reject_denied(const std::filesystem::path& path, int error) {
+  struct stat status {};
+  const std::string name = printable(path.string());
+  if (::stat(path.c_str(), &status) != 0) {
+    throw SharedStateDenied(fmt::format("{}: user {} may not open it: {}; give it the right to enter that folder", name,
+                                        ::geteuid(), reason(error)));
+  }
+  throw SharedStateDenied(fmt::format(
+      "{}: user {} may not read and write it, which every process of a simulated machine does (mode {:04o}, "
+      "of user {}): {}; chmod 0666 it, or make it with `lowgear simgpu create --any-user`",
+      name, ::geteuid(), status.st_mode & 07777U, status.st_uid, reason(error)));
+}
+
 std::size_t file_bytes(std::size_t gpus) { return kSharedGpuOffset + gpus * sizeof(SharedGpu); }
 
 void make_robust_mutex(pthread_mutex_t& mutex) {
@@ -130,6 +146,11 @@ class TemporaryFile {
       if (number_ < 0 && errno != EEXIST) break;
     }
     if (number_ >= 0) return;
+    if (is_denial(errno)) {
+      throw SharedStateDenied(
+          fmt::format("{}: user {} may not make it: {}; choose another place for the simulated machine",
+                      printable(path.string()), ::geteuid(), reason(errno)));
+    }
     throw InputError(fmt::format("{}: cannot be made: {}; choose another place for the simulated machine",
                                  printable(path.string()), reason(errno)));
   }
@@ -169,6 +190,10 @@ constexpr std::size_t kStartTimeField = 19;  // field 22
 SharedState SharedState::create(const std::filesystem::path& path, const SimulatedMachineConfig& config) {
   check(config);
   const TemporaryFile file(path);
+  // Whoever may set clocks has to write to the file, whatever the umask.
+  if (!config.root_required && ::fchmod(file.number(), 0666) != 0) {
+    throw Error(fmt::format("{}: cannot be opened to every user: {}", printable(path.string()), reason(errno)));
+  }
   const std::size_t bytes = file_bytes(config.gpus.size());
   // Allocated, not just extended: a full disk is an error here, and not a signal at the first write.
   if (const int error = ::posix_fallocate(file.number(), 0, static_cast<off_t>(bytes)); error != 0) {
@@ -204,6 +229,7 @@ SharedState SharedState::open(const std::filesystem::path& path) {
   // Not blocking, should it be a FIFO.
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
   if (file.number() < 0) {
+    if (is_denial(errno)) reject_denied(path, errno);
     throw InputError(fmt::format("{}: cannot be opened for reading and writing: {}; `lowgear simgpu create` makes it",
                                  printable(path.string()), reason(errno)));
   }

@@ -12,6 +12,7 @@
 #include <string>
 #include <type_traits>
 
+#include "core/error.h"
 #include "simgpu/gpu_model.h"
 #include "simgpu/physics.h"
 #include "simgpu/simulated_machine.h"
@@ -92,14 +93,20 @@ struct SharedHeader {
 static_assert(std::atomic<std::int64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
 
 inline constexpr std::size_t kSharedGpuOffset = 4096;
-inline constexpr std::uint32_t kSharedStateVersion = 2;
+inline constexpr std::uint32_t kSharedStateVersion = 3;
+
+/// The file system lets this process not read and write a simulated machine's file, or not make it.
+class SharedStateDenied : public InputError {
+ public:
+  using InputError::InputError;
+};
 
 /// The file of a simulated machine, mapped. Movable; unmaps when destroyed.
 class SharedState {
  public:
-  /// Makes the file whole or not at all. Throws as SimulatedMachine::create.
+  /// Makes the file whole or not at all. Throws as SimulatedMachine::create; SharedStateDenied where that is why.
   static SharedState create(const std::filesystem::path& path, const SimulatedMachineConfig& config);
-  /// Throws as SimulatedMachine::open.
+  /// Throws as SimulatedMachine::open; SharedStateDenied where that is why.
   static SharedState open(const std::filesystem::path& path);
 
   [[nodiscard]] SharedHeader& header() const;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <system_error>
 #include <utility>
 
 #include "core/error.h"
@@ -66,14 +67,15 @@ std::filesystem::path SimulatedMachine::path_from_environment() {
 
 std::unique_ptr<SimulatedMachine> SimulatedMachine::from_environment() {
   const std::filesystem::path path = path_from_environment();
-  if (!std::filesystem::exists(path)) {
+  std::error_code unknown;  // a folder that may not be entered: making the machine there says so
+  if (!std::filesystem::exists(path, unknown)) {
     const char* const gpus = std::getenv("LOWGEAR_SIMGPU_GPUS");
     const SimulatedMachineConfig config{.gpus = gpu_models_from_text(gpus == nullptr || *gpus == '\0' ? "H100" : gpus)};
     try {
       return create(path, config);
     } catch (const InputError&) {
       // Another process was faster, unless it is not there even now.
-      if (!std::filesystem::exists(path)) throw;
+      if (!std::filesystem::exists(path, unknown)) throw;
     }
   }
   return open(path);

@@ -133,12 +133,12 @@ class SimulatedMachine {
  public:
   virtual ~SimulatedMachine() = default;
 
-  /// Makes the file. Throws InputError when it exists or the configuration makes no sense, Error when it cannot be
-  /// written.
+  /// Makes the file; every user may write to it where the configuration requires no root. Throws InputError when it
+  /// exists or the configuration makes no sense, Error when it cannot be written.
   static std::unique_ptr<SimulatedMachine> create(const std::filesystem::path& path,
                                                   const SimulatedMachineConfig& config);
-  /// Maps a file that `create` made. Throws InputError when there is none, or it is of another version, damaged, or
-  /// from before the last reboot.
+  /// Maps a file that `create` made. Throws InputError when there is none, this process may not write to it, or it is
+  /// of another version, damaged, or from before the last reboot.
   static std::unique_ptr<SimulatedMachine> open(const std::filesystem::path& path);
   /// The file that LOWGEAR_SIMGPU names. Throws InputError when it is unset.
   static std::filesystem::path path_from_environment();

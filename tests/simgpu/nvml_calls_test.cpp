@@ -3,8 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "core/error.h"
 #include "simgpu/nvml/abi.h"
@@ -138,6 +141,62 @@ TEST_F(NvmlCallsTest, SetsOnlyForRootWhereTheMachineSaysSo) {
   });
   EXPECT_TRUE(child.succeeded());
   EXPECT_EQ(strict->gpu(0).writes(), 0U);
+}
+
+TEST_F(NvmlCallsTest, AMachineThatThisUserMayNotWriteToIsAMatterOfPermission) {
+  namespace fs = std::filesystem;
+  fs::permissions(file().parent_path(), fs::perms{0755});
+  const auto init_as_nobody = [&](Return expected, std::string_view words) {
+    while (call("nvmlShutdown") == Return::success) {
+    }
+    ChildProcess child([&] {
+      if (::geteuid() == 0 && ::seteuid(65534) != 0) throw Error("cannot become another user");
+      testing::internal::CaptureStderr();
+      const Return code = call("nvmlInit_v2");
+      const std::string said = testing::internal::GetCapturedStderr();
+      if (code != expected || said.find(words) == std::string::npos) throw Error(said);
+    });
+    EXPECT_TRUE(child.succeeded()) << words;
+  };
+  init_as_nobody(Return::success, "");  // the machine is for every user
+  fs::permissions(file(), fs::perms{0644});
+  if (::geteuid() == 0) init_as_nobody(Return::no_permission, "chmod 0666");
+  fs::permissions(file(), fs::perms{0444});
+  if (::geteuid() != 0) init_as_nobody(Return::no_permission, "chmod 0666");
+}
+
+TEST_F(NvmlCallsTest, PowerIsThatOfTheGpuAndOfNothingElse) {
+  struct Expected {
+    std::uint32_t field;
+    std::uint32_t scope;
+    Return result;
+  };
+  // Answers of driver 580.159.04 on an H200; the power of the memory is not simulated.
+  for (const auto& [field, scope, result] : std::initializer_list<Expected>{{185, 0, Return::success},
+                                                                            {185, 1, Return::not_supported},
+                                                                            {185, 2, Return::not_supported},
+                                                                            {185, 3, Return::invalid_argument},
+                                                                            {186, 0, Return::success},
+                                                                            {186, 1, Return::not_supported},
+                                                                            {186, 2, Return::not_supported},
+                                                                            {186, 3, Return::invalid_argument},
+                                                                            {187, 1, Return::not_supported},
+                                                                            {190, 0, Return::success},
+                                                                            {190, 2, Return::invalid_argument},
+                                                                            {191, 0, Return::success},
+                                                                            {191, 2, Return::not_supported},
+                                                                            {191, 7, Return::not_supported},
+                                                                            {192, 1, Return::not_supported},
+                                                                            {83, 0, Return::success},
+                                                                            {83, 2, Return::success}}) {
+    nvml::FieldValue value{};
+    value.field_id = field;
+    value.scope_id = scope;
+    ASSERT_EQ(call("nvmlDeviceGetFieldValues", device_, 1, &value), Return::success);
+    EXPECT_EQ(value.result, result) << field << " in scope " << scope;
+    const bool has_value = value.value.unsigned_long != 0;
+    EXPECT_TRUE(result == Return::success || !has_value) << field << " in scope " << scope;
+  }
 }
 
 TEST_F(NvmlCallsTest, HandsOutTheTableThatNvidiaSmiAsksFor) {

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <cstddef>
@@ -30,6 +31,20 @@ std::string error_of(Call&& call) {
     return error.what();
   }
   return "no error";
+}
+
+TEST_F(SimulatedMachineTest, IsForEveryUserWhereItRequiresNoRoot) {
+  const auto mode_of = [&](std::string_view name, bool root_required) {
+    const std::filesystem::path path = file().parent_path() / name;
+    (void)SimulatedMachine::create(
+        path,
+        {.gpus = gpu_models_from_text("H100"), .clock = SimulatedClock::virtual_, .root_required = root_required});
+    return static_cast<unsigned>(std::filesystem::status(path).permissions());
+  };
+  const mode_t before = ::umask(022);
+  EXPECT_EQ(mode_of("strict", true), 0644U);
+  EXPECT_EQ(mode_of("open", false), 0666U);
+  ::umask(before);
 }
 
 TEST_F(SimulatedMachineTest, GpusHaveNamesOfTheirOwn) {

@@ -83,6 +83,8 @@ constexpr std::uint32_t struct_version(std::uint32_t number) {
 }
 
 inline constexpr std::uint8_t kPowerScopeGpu = 0;                        ///< NVML_POWER_SCOPE_GPU
+inline constexpr std::uint8_t kPowerScopeModule = 1;                     ///< NVML_POWER_SCOPE_MODULE
+inline constexpr std::uint8_t kPowerScopeMemory = 2;                     ///< NVML_POWER_SCOPE_MEMORY
 inline constexpr std::uint32_t kNoInstance = 0xffffffff;                 ///< outside MIG
 inline constexpr std::uint64_t kMemoryNotAvailable = ~std::uint64_t{0};  ///< NVML_VALUE_NOT_AVAILABLE
 inline constexpr std::uint32_t kClockLimitTdp = 0xffffff01;              ///< NVML_CLOCK_LIMIT_ID_TDP

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "simgpu/nvml/session.h"
+#include "simgpu/shared_state.h"
 
 // Calls about the library and the machine, and those that find GPUs.
 
@@ -19,13 +20,19 @@ using lowgear::nvml::Session;
 
 namespace {
 
+/// nvmlInit has no other way to say what is wrong with the machine's file.
+Return fail_to_init(const std::exception& error, Return code) {
+  std::fprintf(stderr, "lowgear simgpu: %s\n", error.what());
+  return code;
+}
+
 Return init() noexcept {
   try {
     return Session::instance().init();
+  } catch (const lowgear::SharedStateDenied& error) {
+    return fail_to_init(error, Return::no_permission);
   } catch (const std::exception& error) {
-    // nvmlInit has no other way to say what is wrong with the machine's file.
-    std::fprintf(stderr, "lowgear simgpu: %s\n", error.what());
-    return Return::driver_not_loaded;
+    return fail_to_init(error, Return::driver_not_loaded);
   }
 }
 

@@ -102,6 +102,22 @@ Return give_engine_load(Device device, std::string_view call, unsigned* percent,
   });
 }
 
+/// Whether a field can be asked for in the scope that was given, which fields of power, energy and power limits have.
+/// As driver 580.159.04 answers on an H200, but for the power of the memory, which is not simulated: an H200 tells its
+/// average.
+Return check_scope(const FieldValue& field) {
+  const bool has_scope =
+      field.field_id >= lowgear::nvml::kFieldAveragePower && field.field_id <= lowgear::nvml::kFieldRequestedPowerLimit;
+  if (!has_scope || field.scope_id == lowgear::nvml::kPowerScopeGpu) return Return::success;
+  const bool is_power =
+      field.field_id == lowgear::nvml::kFieldAveragePower || field.field_id == lowgear::nvml::kFieldInstantPower;
+  if (field.field_id == lowgear::nvml::kFieldEnergy || field.scope_id == lowgear::nvml::kPowerScopeModule ||
+      (is_power && field.scope_id == lowgear::nvml::kPowerScopeMemory)) {
+    return Return::not_supported;
+  }
+  return Return::invalid_argument;
+}
+
 /// Puts the value of a field into it.
 Return read_field(SimulatedGpu& gpu, FieldValue& field) {
   const auto give_milliwatts = [&](double power_w) {
@@ -115,6 +131,7 @@ Return read_field(SimulatedGpu& gpu, FieldValue& field) {
     return Return::success;
   };
   field.value.unsigned_long = 0;
+  if (const Return code = check_scope(field); code != Return::success) return code;
   switch (field.field_id) {
     case lowgear::nvml::kFieldTotalEnergy:
     case lowgear::nvml::kFieldEnergy:
