@@ -199,10 +199,13 @@ std::vector<LeaseStatus> Agent::leases() {
   for (const auto& [id, lease] : leases_.all()) {
     const Managed& managed = gpus_[lease.gpu];
     const GpuWorkerStatus worker = managed.worker->status();
+    std::vector<pid_t> other_pids;
+    for (const LeaseSharer& sharer : lease.sharers) other_pids.push_back(sharer.peer.pid);
     statuses.push_back({.id = id,
                         .gpu_uuid = managed.identity.uuid,
                         .owner = lease.owner,
                         .user = user_name(lease.owner.uid),
+                        .other_pids = std::move(other_pids),
                         .job = lease.job,
                         .rank = lease.rank,
                         .has_plan = worker.has_plan,
@@ -258,18 +261,35 @@ Lease& Agent::add_lease(Lease request) {
   request.process = identify(*environment_.processes, request.owner.pid);
   request.since = Clock::now();
   Lease& lease = leases_.add(std::move(request));
-  if (lease.process) {
-    lease.watch =
-        ProcessWatch::start(io_, *environment_.processes, *lease.process, [this, id = lease.id] { process_ended(id); });
-  }
+  if (lease.process) lease.watch = watch(lease.id, *lease.process);
   note(fmt::format("lease {} of {} begins: process {} of user {}, rank {}, job {}", lease.id,
                    gpus_[lease.gpu].identity.uuid, lease.owner.pid, user_name(lease.owner.uid), lease.rank,
                    quote(lease.job)));
   return lease;
 }
 
-void Agent::process_ended(std::uint64_t lease_id) {
-  if (leases_.find(lease_id) == nullptr) return;
+std::unique_ptr<ProcessWatch> Agent::watch(std::uint64_t lease_id, const ProcessIdentity& process) {
+  return ProcessWatch::start(io_, *environment_.processes, process,
+                             [this, lease_id, process] { process_ended(lease_id, process); });
+}
+
+void Agent::process_ended(std::uint64_t lease_id, const ProcessIdentity& process) {
+  Lease* lease = leases_.find(lease_id);
+  if (lease == nullptr) return;
+  if (lease->process != process) {
+    std::erase_if(lease->sharers, [&](const LeaseSharer& sharer) { return sharer.process == process; });
+    return;
+  }
+  if (!lease->sharers.empty()) {
+    LeaseSharer next = std::move(lease->sharers.front());
+    lease->sharers.erase(lease->sharers.begin());
+    note(fmt::format("lease {} of {} goes on: process {} has ended, process {} of the same user has not", lease_id,
+                     gpus_[lease->gpu].gpu->identity().uuid, process.pid, next.process.pid));
+    lease->owner = next.peer;
+    lease->process = next.process;
+    lease->watch = std::move(next.watch);
+    return;
+  }
   if (lease_server_) lease_server_->close(lease_id);  // a child may hold on to the connection
   (void)end_lease(lease_id, "its process has ended");
 }
@@ -373,10 +393,21 @@ Lease& Agent::lease_for_request(const Peer& peer, std::size_t gpu) {
   }
   Lease* held = leases_.of_gpu(gpu);
   if (held != nullptr && held->process == process) return *held;
+  if (held != nullptr && !held->connected && held->owner.uid == peer.uid) {
+    share(*held, peer, *process);
+    return *held;
+  }
   Lease request;
   request.gpu = gpu;
   request.owner = peer;
   return add_lease(std::move(request));
+}
+
+void Agent::share(Lease& lease, const Peer& peer, const ProcessIdentity& process) {
+  if (std::ranges::find(lease.sharers, process, &LeaseSharer::process) != lease.sharers.end()) return;
+  note(fmt::format("lease {} of {} is shared: process {} of the same user sets it, too", lease.id,
+                   gpus_[lease.gpu].gpu->identity().uuid, peer.pid));
+  lease.sharers.push_back({.peer = peer, .process = process, .watch = watch(lease.id, process)});
 }
 
 void Agent::write(const Peer& peer, std::string_view gpu, const std::function<void(const AllowedRange&)>& check,

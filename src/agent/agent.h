@@ -98,9 +98,11 @@ class Agent final : public AgentService, private LeaseGranter {
   /// Throws AccessDenied for who may neither read nor change this GPU, in the same words whether it is there or not.
   void require_may_know(const Peer& peer, std::string_view gpu) const;
   Lease& add_lease(Lease request);
-  /// The lease of this process on the GPU; taken when there is none. Throws as `open_lease`.
+  /// The lease on the GPU that this process has or shares; taken when there is none. Throws as `open_lease`.
   Lease& lease_for_request(const Peer& peer, std::size_t gpu);
-  void process_ended(std::uint64_t lease_id);
+  void share(Lease& lease, const Peer& peer, const ProcessIdentity& process);
+  [[nodiscard]] std::unique_ptr<ProcessWatch> watch(std::uint64_t lease_id, const ProcessIdentity& process);
+  void process_ended(std::uint64_t lease_id, const ProcessIdentity& process);
   /// Takes it from the table and lets the GPU's thread restore.
   std::future<void> end_lease(std::uint64_t lease_id, std::string_view why);
   void write(const Peer& peer, std::string_view gpu, const std::function<void(const AllowedRange&)>& check,

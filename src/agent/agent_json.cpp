@@ -72,6 +72,7 @@ Json to_json(const LeaseStatus& lease) {
           {"uid", lease.owner.uid},
           {"gid", lease.owner.gid},
           {"pid", lease.owner.pid},
+          {"other_pids", lease.other_pids},
           {"user", lease.user},
           {"job", lease.job},
           {"rank", lease.rank},

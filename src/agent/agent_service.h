@@ -89,7 +89,8 @@ struct LeaseStatus {
   std::uint64_t id = 0;
   std::string gpu_uuid;
   Peer owner;
-  std::string user;  ///< name of the owner's uid, or the number
+  std::string user;               ///< name of the owner's uid, or the number
+  std::vector<pid_t> other_pids;  ///< other processes of the user that set something on the GPU
   std::string job;
   std::uint32_t rank = 0;
   bool has_plan = false;

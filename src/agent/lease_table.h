@@ -14,7 +14,15 @@
 
 namespace lowgear {
 
-/// One process' right to write to one GPU.
+/// A process that has set something on a GPU of which another one took the lease.
+struct LeaseSharer {
+  Peer peer;
+  ProcessIdentity process;
+  std::unique_ptr<ProcessWatch> watch;
+};
+
+/// One process' right to write to one GPU. A lease that was not taken over the lease socket is shared by the processes
+/// of one user that set something on the GPU, and lasts until the last of them has ended.
 struct Lease {
   std::uint64_t id = 0;
   std::size_t gpu = 0;  ///< place in the system's list
@@ -26,6 +34,7 @@ struct Lease {
       false;  ///< held by a connection to the lease socket; otherwise by the process for as long as it lives
   std::chrono::steady_clock::time_point since;
   std::unique_ptr<ProcessWatch> watch;
+  std::vector<LeaseSharer> sharers;  ///< in the order in which they came
 };
 
 /// The leases that there are: one a GPU.

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
 #include <thread>
@@ -337,6 +338,82 @@ TEST_F(AgentTest, ARequestersEndEndsItsLease) {
   EXPECT_TRUE(log(0).wait_for("restore"));
   EXPECT_TRUE(no_lease_soon());
   ::waitpid(process, nullptr, 0);
+}
+
+/// A process that waits until it is killed.
+class IdleProcess {
+ public:
+  IdleProcess() : pid_(::fork()) {
+    if (pid_ != 0) return;
+    ::alarm(60);
+    while (true) ::pause();
+  }
+  ~IdleProcess() { kill(); }
+  IdleProcess(const IdleProcess&) = delete;
+  IdleProcess& operator=(const IdleProcess&) = delete;
+
+  [[nodiscard]] Peer peer() const { return {.uid = ::getuid(), .gid = ::getgid(), .pid = pid_}; }
+  void kill() {
+    if (ended_) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+    ended_ = true;
+  }
+
+ private:
+  pid_t pid_;
+  bool ended_ = false;
+};
+
+TEST_F(AgentTest, ProcessesOfOneUserShareALeaseUntilTheLastHasEnded) {
+  start();
+  IdleProcess first;
+  IdleProcess second;
+  IdleProcess third;
+  const auto lease = [&] { return on_agent([](Agent& agent) { return agent.leases().at(0); }); };
+  write([&](Agent& agent, WriteDone done) { agent.set_power_limit_w(first.peer(), uuid(0), 400, std::move(done)); });
+  for (int i = 0; i < 2; ++i) {
+    write([&](Agent& agent, WriteDone done) {
+      agent.lock_sm_clocks(second.peer(), uuid(0), 345, 1005, std::move(done));
+    });
+  }
+  write([&](Agent& agent, WriteDone done) { agent.reset_sm_clocks(third.peer(), uuid(0), std::move(done)); });
+  EXPECT_EQ(leases(), 1U);
+  EXPECT_EQ(lease().other_pids, (std::vector{second.peer().pid, third.peer().pid}));
+  const auto id = lease().id;
+
+  first.kill();
+  EXPECT_TRUE(eventually([&] { return lease().owner.pid == second.peer().pid; }));
+  EXPECT_EQ(lease().id, id);
+  third.kill();
+  EXPECT_TRUE(eventually([&] { return lease().other_pids.empty(); }));
+  const std::vector<std::string> calls = log(0).calls();
+  EXPECT_EQ(std::ranges::count(calls, "restore"), 0) << "one that set something still runs";
+  second.kill();
+  EXPECT_TRUE(log(0).wait_for("restore"));
+  EXPECT_TRUE(no_lease_soon());
+}
+
+TEST_F(AgentTest, ALeaseOfAnotherUserOrWithAConnectionIsNotShared) {
+  start();
+  IdleProcess other;
+  TestTrainer trainer(socket());
+  trainer.take_lease(uuid(0));
+  expect_refusal(
+      [&] {
+        write([&](Agent& agent, WriteDone done) {
+          agent.lock_sm_clocks(other.peer(), uuid(0), 345, 1005, std::move(done));
+        });
+      },
+      "holds this GPU");
+  write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(1), 345, 1005, std::move(done)); });
+  const Peer stranger{.uid = ::getuid() + 1, .gid = ::getgid(), .pid = other.peer().pid};
+  expect_refusal(
+      [&] {
+        write(
+            [&](Agent& agent, WriteDone done) { agent.lock_sm_clocks(stranger, uuid(1), 345, 1005, std::move(done)); });
+      },
+      "holds this GPU");
 }
 
 TEST_F(AgentTest, RefusesRequestsOutOfRangeAndFromAfar) {
