@@ -1,19 +1,24 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <exception>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "agent/control_client.h"
 #include "agent/journal.h"
 #include "agent/node_agent.h"
+#include "agent/preview.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "gpu/nvml_system.h"
 
 namespace lowgear {
 namespace {
@@ -25,6 +30,7 @@ constexpr std::string_view name(Action action) { return kActions[static_cast<std
 /// Which options go with which action, beside --config.
 constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
     {name(Action::serve), "--dry-run"},
+    {name(Action::serve), "--no-writes"},
     {name(Action::restore), "--dry-run"},
     {name(Action::restore), "--journal"},
     {name(Action::status), "--json"},
@@ -36,6 +42,7 @@ struct AgentArguments {
   std::string config = kDefaultAgentConfig;
   std::string journal;
   bool dry_run = false;
+  bool no_writes = false;
   bool json = false;
 };
 
@@ -96,6 +103,42 @@ std::string preview_of(const OriginalGpuState& state) {
   if (state.power_limit_w) text += fmt::format(", its power limit to {} W", *state.power_limit_w);
   if (state.persistence_mode) text += fmt::format(", persistence mode to {}", *state.persistence_mode ? "on" : "off");
   return text + "\n";
+}
+
+/// What would be restored first; empty when nothing is known that would be.
+std::string preview_of_recovery(const AgentConfig& config) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(config.journal, unknown)) return {};
+  std::string text;
+  try {
+    const JournalContent journal = read_journal_folder(config.journal);
+    for (const auto& [uuid, state] : journal.changed) text += preview_of(state);
+    if (journal.damaged) text += "the journal is damaged: `lowgear agent restore --dry-run` says what that means\n";
+  } catch (const std::exception& error) {
+    text += fmt::format("the journal cannot be read, so what would be restored first is not known: {}\n", error.what());
+  }
+  return text;
+}
+
+/// Says what the agent would do, to which GPU, and does none of it. Without a configuration, too: then there is nothing
+/// that it may do.
+ExitCode preview_serve(const AgentArguments& arguments, Console& console) {
+  std::error_code unknown;
+  const bool none = arguments.config == kDefaultAgentConfig && !std::filesystem::exists(arguments.config, unknown);
+  const AgentConfig config =
+      none ? parse_agent_config("", arguments.config, system_name_lookup()) : load_agent_config(arguments.config);
+  std::string text;
+  if (none) {
+    text = fmt::format(
+        "no configuration: {} is not there, and without one the agent does not start. Name one by --config FILE; "
+        "deploy/agent.toml of the source explains all settings. With an empty one the agent:\n",
+        arguments.config);
+  }
+  const std::unique_ptr<GpuSystem> system = open_nvml();
+  for (const std::string& problem : system->problems()) console.warn(problem);
+  text += preview_of_recovery(config) + preview_of_agent(config, *system);
+  console.print(text + "Nothing was done.\n");
+  return ExitCode::ok;
 }
 
 /// Says what `restore` would do, from the journal alone.
@@ -197,13 +240,15 @@ ExitCode run_serve(const AgentArguments& arguments, Console& console) {
   const TerminationSignals signals;
   repeat_received_signal();
   const AgentConfig config = config_of(arguments);
-  const AgentMode mode = arguments.dry_run ? AgentMode::dry_run : AgentMode::write;
+  const AgentMode mode = arguments.no_writes ? AgentMode::dry_run : AgentMode::write;
   return told(serve_node(config, mode, messages_to(console), signals), console);
 }
 
 ExitCode run_agent_verb(const AgentArguments& arguments, const CLI::App& app, Console& console) {
   refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfActions);
-  if (arguments.action == Action::serve) return run_serve(arguments, console);
+  if (arguments.action == Action::serve) {
+    return arguments.dry_run ? preview_serve(arguments, console) : run_serve(arguments, console);
+  }
   const AgentConfig config = config_of(arguments);
   switch (arguments.action) {
     case Action::serve:
@@ -233,7 +278,11 @@ VerbAction declare_agent(CLI::App& app) {
   app.add_option("--journal", arguments->journal, "restore: what this journal names, without a configuration")
       ->type_name("FOLDER")
       ->excludes(config);
-  app.add_flag("--dry-run", arguments->dry_run, "serve, restore: say what would be written to GPUs, and write nothing");
+  CLI::Option* const dry_run = app.add_flag("--dry-run", arguments->dry_run,
+                                            "serve, restore: say what would be done to which GPU, do nothing, and end");
+  app.add_flag("--no-writes", arguments->no_writes,
+               "serve: take leases and follow plans, say what would be written, and write to no GPU")
+      ->excludes(dry_run);
   add_json_flag(app, arguments->json);
   return [arguments, &app](Console& console) { return run_agent_verb(*arguments, app, console); };
 }

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import unittest
+from pathlib import Path
 
 from agent_test_base import LOWGEAR, AgentTest, wait_until
 
@@ -345,8 +346,52 @@ class KeepsOthersOut(AgentTest):
 
 
 class DryRun(AgentTest):
+    controlled = ["0000:01:00.0"]
+    allow = "everybody = true\npower = true\nmin_clock_mhz = 900\nmax_power_w = 500\n"
+
+    def preview(self, *words, **options):
+        return self.lowgear("agent", "--dry-run", *words, **options).stdout
+
+    def test_says_what_it_would_do_to_which_gpu_and_ends(self):
+        said = self.preview("--config", str(self.config)).splitlines()
+        uuids = [gpu["uuid"] for gpu in self.machine()]
+        self.assertEqual(said[0], "simulated GPUs")
+        self.assertEqual(said[1], f"GPU 0: NVIDIA H100 80GB HBM3, {uuids[0]}, 0000:01:00.0")
+        self.assertIn("for everybody: would set SM clocks of 900 to 1980 MHz, a power limit of 200 to 500 W", said[2])
+        self.assertEqual(said[3], f"GPU 1: NVIDIA H100 80GB HBM3, {uuids[1]}, 0000:02:00.0")
+        self.assertIn("would only read it: no [[gpu]] of the configuration names it", said[4])
+        self.assertIn(str(self.folder / "agent.sock"), said[5])
+        self.assertEqual(said[6], "Nothing was done.")
+        self.assertEqual(self.machine()[0]["writes"], 0)
+        self.assertEqual({path.name for path in self.folder.iterdir()}, {"machine", "agent.toml"})
+
+    def test_says_what_it_would_restore_first(self):
+        agent = self.start_agent()
+        client, said = self.start_client([1200])
+        self.assertEqual(said, "ok")
+        wait_until(self.locked, "the clock is locked")
+        self.kill(agent)
+        self.kill(client)
+        writes = self.machine()[0]["writes"]
+        said = self.preview("--config", str(self.config))
+        self.assertIn(f"GPU {self.machine()[0]['uuid']}: would reset its clocks to the driver's own choice", said)
+        self.assertEqual(self.machine()[0]["writes"], writes)
+
+    def test_gpus_that_are_not_there_are_named(self):
+        self.controlled = ["0000:01:00.0", "GPU-none"]
+        self.write_config()
+        self.assertIn("GPU-none", self.preview("--config", str(self.config)))
+
+    @unittest.skipIf(Path("/etc/lowgear/agent.toml").exists(), "this machine has a configuration")
+    def test_needs_no_configuration(self):
+        said = self.preview()
+        self.assertIn("/etc/lowgear/agent.toml is not there", said)
+        self.assertEqual(said.count("would only read it"), 2)
+        self.assertIn("no configuration", self.preview())
+        self.lowgear("agent", "--dry-run", "--config", str(self.folder / "none.toml"), code=2)
+
     def test_writes_nothing_and_says_what_it_would(self):
-        agent = self.start_agent("--dry-run")
+        agent = self.start_agent("--no-writes")
         client, said = self.start_client([1200])
         self.assertEqual(said, "ok")
         wait_until(lambda: self.http("GET", "/v1/gpus")[1]["gpus"][0]["clocks"]["requested_max_mhz"] == 1200, "it asks")
