@@ -94,7 +94,7 @@ void answer(const HttpRequest& request) {
     if (!peer && request.method != "GET" && request.method != "HEAD" && response.status < 400) std::abort();
     check_answer(response);
     (void)serialize_head(response, AfterResponse::keep_alive, ResponseLength::known);
-    if (response.stream) (void)stream_event(*response.stream, service.gpus(), context);
+    if (response.stream) (void)stream_events(*response.stream, service.gpus(), context);
   }
 }
 

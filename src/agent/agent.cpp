@@ -171,6 +171,7 @@ GpuStatus Agent::status_of(std::size_t index) {
   status.problem = silence_of(index);
   status.healthy = status.problem.empty();
   if (const Lease* lease = leases_.of_gpu(index)) status.lease_id = lease->id;
+  status.has_energy_counter = telemetry_->has_energy_counter(index);
   if (!managed.worker) return status;
   const GpuWorkerStatus worker = managed.worker->status();
   status.controlled = true;

@@ -43,6 +43,7 @@ class Heartbeat {
 HttpApiOptions http_options(const AgentProcessOptions& options, const AgentEnvironment& environment) {
   HttpApiOptions http;
   http.telemetry_period = std::chrono::milliseconds(static_cast<int>(1000 / options.agent.telemetry_rate_hz));
+  http.zeusd_events = options.zeusd_events;
   http.server.warn = environment.warn;
   return http;
 }

@@ -8,6 +8,7 @@
 
 #include "agent/agent.h"
 #include "agent/cpu_meter.h"
+#include "agent/http_routes.h"
 #include "ipc/termination_signals.h"
 
 namespace lowgear {
@@ -18,6 +19,7 @@ struct AgentProcessOptions {
   mode_t http_mode = 0660;
   std::optional<gid_t> http_group;
   std::optional<std::uint16_t> http_port;  ///< on the loopback interface, for reading only; empty: none
+  ZeusdEvents zeusd_events = ZeusdEvents::device;
 };
 
 /// Runs an agent until one of the signals comes, and restores every GPU before it returns, also when it ends by an

@@ -20,6 +20,15 @@ std::optional<gid_t> parse_group(TomlTable& section, std::string_view key, const
   return section.look_up(key, [&] { return lookup.group(*group); });
 }
 
+ZeusdEvents parse_zeusd_events(TomlTable& section) {
+  const std::string events = section.text("zeusd_events").value_or("device");
+  if (events == "device") return ZeusdEvents::device;
+  if (events == "snapshot") return ZeusdEvents::snapshot;
+  section.fail_at("zeusd_events", fmt::format("{} is not known; write \"device\" for Zeus 0.16 and later, \"snapshot\" "
+                                              "for Zeus 0.14 and 0.15",
+                                              quote(events)));
+}
+
 void parse_sockets(TomlTable& section, AgentProcessOptions& options, const NameLookup& lookup) {
   options.agent.lease_server.socket = section.text("lease_socket").value_or("/run/lowgear/lease.sock");
   options.agent.lease_server.mode = section.file_mode("lease_mode").value_or(0660);
@@ -27,6 +36,7 @@ void parse_sockets(TomlTable& section, AgentProcessOptions& options, const NameL
   options.http_mode = section.file_mode("http_mode").value_or(0660);
   options.agent.lease_server.group = options.http_group = parse_group(section, "group", lookup);
   if (const auto port = section.whole("http_port", 1, 65535)) options.http_port = static_cast<std::uint16_t>(*port);
+  options.zeusd_events = parse_zeusd_events(section);
   section.finish();
 }
 

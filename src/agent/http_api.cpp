@@ -12,11 +12,10 @@
 #include <vector>
 
 #include "agent/cpu_power.h"
-#include "agent/http_routes.h"
 #include "agent/metrics.h"
 #include "core/monotonic_clock.h"
-#include "http/host.h"
 #include "http/error.h"
+#include "http/host.h"
 
 namespace lowgear {
 namespace {
@@ -25,6 +24,7 @@ constexpr const char* kLoopback = "127.0.0.1";
 constexpr int kMaxAttempts = 20;
 /// RAPL's counters start over after a minute at full load.
 constexpr std::chrono::seconds kCpuReadPeriod{20};
+
 /// Over TCP nobody attests who asks. What a browser sends for a page of the web carries that page's name as its host.
 HttpResponse misdirected(const HttpRequest& request) {
   constexpr std::size_t kMaxHost = 200;
@@ -35,7 +35,6 @@ HttpResponse misdirected(const HttpRequest& request) {
           "of these as Host",
           quote(request.header("host").substr(0, kMaxHost))));
 }
-
 
 }  // namespace
 
@@ -55,6 +54,7 @@ class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<Ht
         service_(service),
         warn_(options.server.warn),
         telemetry_period_(options.telemetry_period),
+        zeusd_events_(options.zeusd_events),
         cpu_power_(cpu_meter, monotonic_ns),
         tick_timer_(io),
         server_(io, *this, std::move(options.server)) {}
@@ -86,7 +86,7 @@ class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<Ht
   };
 
   void answer(const std::shared_ptr<const HttpRequest>& request, std::shared_ptr<HttpReply> reply, int attempt) {
-    RouteAnswer answer = lowgear::handle(*request, RouteContext{service_, cpu_power_, metrics_});
+    RouteAnswer answer = lowgear::handle(*request, context());
     if (answer.ask_again_after.count() > 0) {
       if (attempt == kMaxAttempts) {
         return reply->send(error_response(503, "unavailable", "the answer did not come in time; ask again"));
@@ -132,22 +132,27 @@ class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<Ht
   /// One text for all streams that ask for the same.
   void publish(const std::vector<GpuStatus>& gpus) {
     std::erase_if(streams_, [](const Subscriber& subscriber) { return subscriber.stream->closed(); });
-    const RouteContext context{service_, cpu_power_, metrics_};
-    std::map<PowerStream, std::shared_ptr<const std::string>> events;
+    std::map<PowerStream, std::shared_ptr<const std::string>> rounds;
     for (const Subscriber& subscriber : streams_) {
-      std::shared_ptr<const std::string>& event = events[subscriber.wanted];
-      if (!event) {
-        const std::string text = stream_event(subscriber.wanted, gpus, context);
-        event = std::make_shared<const std::string>(text.empty() ? text : "data: " + text + "\n\n");
+      std::shared_ptr<const std::string>& round = rounds[subscriber.wanted];
+      if (!round) {
+        std::string text;
+        for (const std::string& event : stream_events(subscriber.wanted, gpus, context())) {
+          text.append("data: ").append(event).append("\n\n");
+        }
+        round = std::make_shared<const std::string>(std::move(text));
       }
-      if (!event->empty()) subscriber.stream->push(event);
+      if (!round->empty()) subscriber.stream->push(round);
     }
   }
+
+  [[nodiscard]] RouteContext context() { return {service_, cpu_power_, metrics_, zeusd_events_}; }
 
   boost::asio::io_context& io_;
   AgentService& service_;
   std::function<void(std::string_view)> warn_;
   std::chrono::milliseconds telemetry_period_;
+  ZeusdEvents zeusd_events_;
   CpuPower cpu_power_;
   Metrics metrics_;
   std::vector<Subscriber> streams_;

@@ -11,6 +11,7 @@
 
 #include "agent/agent_service.h"
 #include "agent/cpu_meter.h"
+#include "agent/http_routes.h"
 #include "http/server.h"
 
 namespace boost::asio {
@@ -25,6 +26,7 @@ namespace lowgear {
 struct HttpApiOptions {
   HttpServerOptions server = agent_server_options();
   std::chrono::milliseconds telemetry_period{50};  ///< between the events of a stream
+  ZeusdEvents zeusd_events = ZeusdEvents::device;
 };
 
 /// The agent's HTTP side (docs/agent-api.md): control and telemetry as JSON, streams of server-sent events, Prometheus

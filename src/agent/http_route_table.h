@@ -50,11 +50,12 @@ struct Route {
   RouteAnswer (*answer)(const RouteCall& call);
 };
 
-/// Paths and replies of zeusd 0.5 (docs/agent-api.md).
+/// Paths and replies of zeusd 0.3 to 0.5, and of Zeus' master of 2026-08-20 (docs/agent-api.md).
 [[nodiscard]] std::span<const Route> zeusd_routes();
 
-/// The next event of a zeusd stream.
-[[nodiscard]] std::string zeusd_stream_event(const PowerStream& stream, const std::vector<GpuStatus>& gpus,
-                                             const RouteContext& context);
+/// The next events of a zeusd stream.
+[[nodiscard]] std::vector<std::string> zeusd_stream_events(const PowerStream& stream,
+                                                           const std::vector<GpuStatus>& gpus,
+                                                           const RouteContext& context);
 
 }  // namespace lowgear

@@ -107,6 +107,20 @@ RouteAnswer delete_lease(const RouteCall& call) {
   return json_response(body);
 }
 
+/// The readings of all GPUs, in one line.
+std::string power_text(const AgentService& service, const std::vector<GpuStatus>& gpus) {
+  Json event = answer(service);
+  event["gpus"] = Json::array();
+  for (const GpuStatus& gpu : gpus) {
+    Json reading = {{"uuid", gpu.identity.uuid}, {"healthy", gpu.healthy}};
+    reading.update(to_json(gpu.reading));
+    event["gpus"].push_back(std::move(reading));
+  }
+  std::string text = to_text(event);
+  text.pop_back();  // the line feed
+  return text;
+}
+
 RouteAnswer get_power(const RouteCall& call) {
   if (call.has("stream")) {
     const std::string& value = call.parameter("stream");
@@ -116,9 +130,8 @@ RouteAnswer get_power(const RouteCall& call) {
       return response;
     }
   }
-  const PowerStream once{.format = PowerStream::Format::lowgear, .ids = {}};
   return HttpResponse::with_body(200, "application/json",
-                                 stream_event(once, call.context.service.gpus(), call.context) + "\n");
+                                 power_text(call.context.service, call.context.service.gpus()) + "\n");
 }
 
 RouteAnswer post_clocks(const RouteCall& call) {
@@ -361,18 +374,10 @@ RouteAnswer handle(const HttpRequest& request, const RouteContext& context) {
   return response;
 }
 
-std::string stream_event(const PowerStream& stream, const std::vector<GpuStatus>& gpus, const RouteContext& context) {
-  if (stream.format != PowerStream::Format::lowgear) return zeusd_stream_event(stream, gpus, context);
-  Json event = answer(context.service);
-  event["gpus"] = Json::array();
-  for (const GpuStatus& gpu : gpus) {
-    Json reading = {{"uuid", gpu.identity.uuid}, {"healthy", gpu.healthy}};
-    reading.update(to_json(gpu.reading));
-    event["gpus"].push_back(std::move(reading));
-  }
-  std::string text = to_text(event);
-  text.pop_back();  // the line feed
-  return text;
+std::vector<std::string> stream_events(const PowerStream& stream, const std::vector<GpuStatus>& gpus,
+                                       const RouteContext& context) {
+  if (stream.format != PowerStream::Format::lowgear) return zeusd_stream_events(stream, gpus, context);
+  return {power_text(context.service, gpus)};
 }
 
 }  // namespace lowgear

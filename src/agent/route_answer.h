@@ -11,12 +11,12 @@
 
 namespace lowgear {
 
-/// A stream of power readings that follows a response, one event for every round of telemetry.
+/// A stream of power readings that follows a response: one event, or one event a device, for every round of telemetry.
 struct PowerStream {
   enum class Format : unsigned char {
     lowgear,    ///< docs/agent-api.md
-    zeusd_gpu,  ///< `{"timestamp_ms": 0, "power_mw": {"0": 75000}}`
-    zeusd_cpu,  ///< `{"timestamp_ms": 0, "power_mw": {"0": {"cpu_mw": 85000, "dram_mw": null}}}`
+    zeusd_gpu,  ///< as RouteContext::zeusd_events says
+    zeusd_cpu,
   };
   Format format = Format::lowgear;
   std::vector<int> ids;  ///< GPU indices or CPU packages, ascending; empty for all

@@ -69,6 +69,7 @@ struct Telemetry::Sampler {
   std::shared_ptr<GpuSystem> system;
   Gpu* gpu = nullptr;
   Clock::duration period{};
+  bool has_energy_counter = false;
   Clock::duration settings_period{};
 
   mutable std::mutex mutex;
@@ -132,6 +133,7 @@ Telemetry::Telemetry(const GuardedGpus& system, double rate_hz, std::chrono::mil
     sampler->gpu = gpu.get();
     sampler->period = period;
     sampler->settings_period = settings_period;
+    sampler->has_energy_counter = works(*gpu, GpuFeature::energy_counter);
     threads_.emplace_back([sampler] { sampler->run(); });
     samplers_.push_back(std::move(sampler));
   }
@@ -176,5 +178,7 @@ void Telemetry::settings_changed(std::size_t gpu) {
   sampler.settings_changed = true;
   sampler.wake.notify_all();
 }
+
+bool Telemetry::has_energy_counter(std::size_t gpu) const { return samplers_.at(gpu)->has_energy_counter; }
 
 }  // namespace lowgear

@@ -54,6 +54,8 @@ class Telemetry {
   [[nodiscard]] GpuAnswering answering(std::size_t gpu) const;
   /// Reads the settings of this GPU at once, as they have been changed. Does not wait for it.
   void settings_changed(std::size_t gpu);
+  /// Whether the GPU counts its energy, found out when it was opened.
+  [[nodiscard]] bool has_energy_counter(std::size_t gpu) const;
 
  private:
   struct Sampler;

@@ -1,12 +1,13 @@
-/// What clients of the Zeus daemon ask for. Facts from the documentation of zeusd 0.5 (ml-energy/zeus, docs and
-/// zeus/utils/zeusd.py): parameters come in the query, GPUs are indices of the driver, replies are maps from index to
-/// value, and a setter answers with an empty body.
+/// What clients of the Zeus daemon ask for. Facts from ml-energy/zeus: docs/zeusd/api.md of 2026-08-20, and the routes
+/// and clients of zeusd 0.3 to 0.5 (Zeus 0.14 to 0.16). Parameters come in the query, GPUs are indices of the driver,
+/// replies are maps from index to value, and a setter answers with an empty body.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
@@ -178,6 +179,36 @@ RouteAnswer reset_mem_locked_clocks(const RouteCall& call) {
   });
 }
 
+/// Whether memory clocks that could not be reset cannot have been set either: the user may not, or the GPU cannot.
+bool could_not_be_set(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const AccessDenied&) {
+    return true;
+  } catch (const GpuError& failure) {
+    return failure.code() == GpuErrorCode::not_supported;
+  } catch (...) {
+    return false;
+  }
+}
+
+/// Both clock domains, the memory's once the SM's is reset.
+RouteAnswer reset_locked_clocks(const RouteCall& call) {
+  return set_each(call, [](AgentService& service, const Peer& peer, const std::string& gpu, const WriteDone& done) {
+    const WriteDone after_memory = [done](const std::exception_ptr& error) {
+      done(error && could_not_be_set(error) ? nullptr : error);
+    };
+    service.reset_sm_clocks(peer, gpu, [&service, peer, gpu, done, after_memory](const std::exception_ptr& error) {
+      if (error) return done(error);
+      try {
+        service.reset_memory_clocks(peer, gpu, after_memory);
+      } catch (const std::exception&) {
+        after_memory(std::current_exception());
+      }
+    });
+  });
+}
+
 RouteAnswer set_power_limit(const RouteCall& call) {
   const long long power_limit_mw = call.integer("power_limit_mw", 1, kMaxPowerMw);
   return set_each(call, [=](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
@@ -241,20 +272,42 @@ RouteAnswer get_persistence_mode(const RouteCall& call) {
   });
 }
 
+std::int64_t milliseconds(std::int64_t time_ns) { return time_ns / 1'000'000; }
+
+bool is_wanted(const std::vector<int>& ids, int id) { return ids.empty() || std::ranges::binary_search(ids, id); }
+
+/// The GPUs that report their power, of those that are wanted.
+std::vector<GpuStatus> reporting_power(const std::vector<GpuStatus>& gpus, const std::vector<int>& ids) {
+  std::vector<GpuStatus> reporting;
+  std::ranges::copy_if(gpus, std::back_inserter(reporting), [&](const GpuStatus& gpu) {
+    return is_wanted(ids, gpu.identity.index) && gpu.healthy && gpu.reading.power_w;
+  });
+  return reporting;
+}
+
 /// Power of the GPUs that report it, with the time of the latest reading.
 Json gpu_power(const std::vector<GpuStatus>& gpus, const std::vector<int>& ids) {
   Json body;
   std::int64_t time_ns = 0;
   body["timestamp_ms"] = 0;
   body["power_mw"] = Json::object();
-  for (const GpuStatus& gpu : gpus) {
-    if (!ids.empty() && !std::ranges::binary_search(ids, gpu.identity.index)) continue;
-    if (!gpu.healthy || !gpu.reading.power_w) continue;
+  for (const GpuStatus& gpu : reporting_power(gpus, ids)) {
     time_ns = std::max(time_ns, gpu.reading.time_ns);
     body["power_mw"][std::to_string(gpu.identity.index)] = thousandths(*gpu.reading.power_w);
   }
-  body["timestamp_ms"] = time_ns > 0 ? time_ns / 1'000'000 : unix_time_ms();
+  body["timestamp_ms"] = time_ns > 0 ? milliseconds(time_ns) : unix_time_ms();
   return body;
+}
+
+/// The same, one event a GPU.
+std::vector<Json> gpu_power_events(const std::vector<GpuStatus>& gpus, const std::vector<int>& ids) {
+  std::vector<Json> events;
+  for (const GpuStatus& gpu : reporting_power(gpus, ids)) {
+    events.push_back({{"timestamp_ms", milliseconds(gpu.reading.time_ns)},
+                      {"gpu_id", gpu.identity.index},
+                      {"power_mw", thousandths(*gpu.reading.power_w)}});
+  }
+  return events;
 }
 
 RouteAnswer get_power(const RouteCall& call) {
@@ -310,17 +363,32 @@ RouteAnswer get_cpu_energy(const RouteCall& call) {
   return json_response(body);
 }
 
+void add_power(Json& body, const CpuPackagePower& power) {
+  body["cpu_mw"] = thousandths(power.package_w);
+  body["dram_mw"] = power.dram_w ? Json(thousandths(*power.dram_w)) : Json(nullptr);
+}
+
 Json cpu_power(const std::vector<CpuPackagePower>& powers, const std::vector<int>& ids) {
   Json body;
   body["timestamp_ms"] = unix_time_ms();
   body["power_mw"] = Json::object();
   for (const CpuPackagePower& power : powers) {
-    if (!ids.empty() && std::ranges::find(ids, power.package) == ids.end()) continue;
-    Json& reply = body["power_mw"][std::to_string(power.package)];
-    reply["cpu_mw"] = thousandths(power.package_w);
-    reply["dram_mw"] = power.dram_w ? Json(thousandths(*power.dram_w)) : Json(nullptr);
+    if (is_wanted(ids, power.package)) add_power(body["power_mw"][std::to_string(power.package)], power);
   }
   return body;
+}
+
+/// The same, one event a package.
+std::vector<Json> cpu_power_events(const std::vector<CpuPackagePower>& powers, const std::vector<int>& ids) {
+  std::vector<Json> events;
+  const std::int64_t timestamp_ms = unix_time_ms();
+  for (const CpuPackagePower& power : powers) {
+    if (!is_wanted(ids, power.package)) continue;
+    Json event = {{"timestamp_ms", timestamp_ms}, {"cpu_id", power.package}};
+    add_power(event, power);
+    events.push_back(std::move(event));
+  }
+  return events;
 }
 
 RouteAnswer get_cpu_power(const RouteCall& call) {
@@ -339,13 +407,17 @@ RouteAnswer stream_cpu_power(const RouteCall& call) {
   return response;
 }
 
-/// Both shapes that clients know: `gpu_ids`, `cpu_ids`, `dram_available`, and the newer `gpus`, `cpus`.
+/// Both shapes that clients know: `gpu_ids`, `cpu_ids`, `dram_available` (zeusd 0.3, 0.4), and the newer `gpus`,
+/// `cpus`.
 RouteAnswer discover(const RouteCall& call) {
   Json body = answer(call.context.service);
   for (const char* list : {"gpus", "gpu_ids", "cpus", "cpu_ids", "dram_available"}) body[list] = Json::array();
   bool controlled = false;
   for (const GpuStatus& gpu : call.context.service.gpus()) {
-    body["gpus"].push_back(Json{{"id", gpu.identity.index}, {"name", gpu.identity.name}});
+    body["gpus"].push_back(Json{{"id", gpu.identity.index},
+                                {"name", gpu.identity.name},
+                                {"pci_address", gpu.identity.pci_address},
+                                {"cumulative_energy_available", gpu.has_energy_counter}});
     body["gpu_ids"].push_back(gpu.identity.index);
     controlled = controlled || gpu.controlled;
   }
@@ -388,6 +460,7 @@ std::span<const Route> zeusd_routes() {
        set_mem_locked_clocks},
       {"POST", "/gpu/reset_gpu_locked_clocks", Access::owners, {"gpu_ids", "block"}, reset_gpu_locked_clocks},
       {"POST", "/gpu/reset_mem_locked_clocks", Access::owners, {"gpu_ids", "block"}, reset_mem_locked_clocks},
+      {"POST", "/gpu/reset_locked_clocks", Access::owners, {"gpu_ids", "block"}, reset_locked_clocks},
       {"POST", "/gpu/set_power_limit", Access::owners, {"gpu_ids", "power_limit_mw", "block"}, set_power_limit},
       {"POST", "/gpu/set_persistence_mode", Access::owners, {"gpu_ids", "enabled", "block"}, set_persistence_mode},
       {"GET", "/gpu/get_power", Access::readers, {"gpu_ids"}, get_power},
@@ -406,19 +479,23 @@ std::span<const Route> zeusd_routes() {
   return routes;
 }
 
-std::string zeusd_stream_event(const PowerStream& stream, const std::vector<GpuStatus>& gpus,
-                               const RouteContext& context) {
-  Json event;
+std::vector<std::string> zeusd_stream_events(const PowerStream& stream, const std::vector<GpuStatus>& gpus,
+                                             const RouteContext& context) {
+  const bool each = context.zeusd_events == ZeusdEvents::device;
+  std::vector<Json> events;
   if (stream.format == PowerStream::Format::zeusd_cpu) {
     const std::optional<std::vector<CpuPackagePower>> powers = context.cpu_power.power();
     if (!powers) return {};
-    event = cpu_power(*powers, stream.ids);
+    events = each ? cpu_power_events(*powers, stream.ids) : std::vector{cpu_power(*powers, stream.ids)};
   } else {
-    event = gpu_power(gpus, stream.ids);
+    events = each ? gpu_power_events(gpus, stream.ids) : std::vector{gpu_power(gpus, stream.ids)};
   }
-  std::string text = to_text(event);
-  text.pop_back();  // the line feed
-  return text;
+  std::vector<std::string> texts;
+  for (const Json& event : events) {
+    texts.push_back(to_text(event));
+    texts.back().pop_back();  // the line feed
+  }
+  return texts;
 }
 
 }  // namespace lowgear

@@ -49,6 +49,12 @@ TEST(AgentConfig, IsClosedWhenItIsEmpty) {
   EXPECT_FALSE(config.process.http_port);
 }
 
+TEST(AgentConfig, SaysWhichEventsClientsOfZeusGet) {
+  EXPECT_EQ(parse("").process.zeusd_events, ZeusdEvents::device);
+  EXPECT_EQ(parse("[sockets]\nzeusd_events = \"snapshot\"").process.zeusd_events, ZeusdEvents::snapshot);
+  expect_refused("[sockets]\nzeusd_events = \"0.4\"", "write \"device\" for Zeus 0.16");
+}
+
 TEST(AgentConfig, ReadsEverything) {
   const AgentConfig config = parse(R"(
 journal = "/j"

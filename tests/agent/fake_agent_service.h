@@ -31,6 +31,7 @@ class FakeAgentService : public AgentService {
       gpu.controlled = true;
       gpu.power_limits = PowerLimits{200, 700, 700, 650, 600};
       gpu.persistence_mode = index == 0;
+      gpu.has_energy_counter = true;
       gpu.reading.time_ns = 1'762'000'000'000'000'000;
       gpu.reading.energy_j = 123.456 + index;
       gpu.reading.power_w = 75 + 25 * index;

@@ -268,7 +268,10 @@ TEST_F(HttpRoutes, PowerIsReadOnceOrStreamed) {
   for (const char* target : {"/v1/power?stream", "/v1/power?stream=true"}) {
     const RouteAnswer response = ask("GET", target);
     ASSERT_TRUE(response.stream) << target;
-    const std::string event = stream_event(*response.stream, service.gpus(), RouteContext{service, cpu_power, metrics});
+    const std::vector<std::string> events =
+        stream_events(*response.stream, service.gpus(), RouteContext{service, cpu_power, metrics});
+    ASSERT_EQ(events.size(), 1U);
+    const std::string& event = events[0];
     EXPECT_EQ(event.find('\n'), std::string::npos);
     EXPECT_EQ(parse_json(event, "event"), json(once));
   }

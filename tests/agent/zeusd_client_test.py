@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""zeusd_client_test.py AGENT_HTTP_FIXTURE: sends what clients of the Zeus daemon 0.5 send and reads the replies as they do.
+"""zeusd_client_test.py AGENT_HTTP_FIXTURE: sends what clients of the Zeus daemon send and reads the replies as they do.
 
 Facts, not code, from ml-energy/zeus: zeus/utils/zeusd.py (ZeusdClient: paths, parameters, members that are read, status
-200 is success) and zeus/monitor/power_streaming.py (events are separated by an empty line; only `data: ` lines count).
+200 is success) and zeus/monitor/power_streaming.py (events are separated by an empty line; only `data: ` lines count) of
+Zeus 0.15, of 0.16, and of master on 2026-08-20. zeus_test.py has the real client.
 """
 
+import contextlib
 import http.client
 import json
 import pathlib
@@ -41,21 +43,42 @@ class UnixConnection(http.client.HTTPConnection):
         return self.getresponse()
 
 
+@contextlib.contextmanager
+def fixture(*options):
+    """The socket of a server of its own."""
+    with tempfile.TemporaryDirectory(prefix="lowgear-zeusd-") as folder:
+        path = str(pathlib.Path(folder) / "agent.sock")
+        server = subprocess.Popen([FIXTURE, path, *options], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        assert server.stdout.readline() == "ready\n"
+        yield path
+        server.stdin.close()
+        server.stdout.close()
+        code = server.wait(TIMEOUT_S)
+        assert code == 0, f"the server ended with {code}"
+
+
+def read_events(socket_path, path, parameters, count):
+    """The first events of a stream."""
+    connection = UnixConnection(socket_path)
+    response = connection.send_as_httpx("GET", path, parameters)
+    assert response.status == 200, response.status
+    events = []
+    while len(events) < count:
+        line = response.readline().decode()
+        assert line, "the stream ended"
+        if line.startswith("data: "):
+            events.append(json.loads(line[6:]))
+        else:
+            assert line == "\n", line
+    response.close()
+    connection.close()
+    return events
+
+
 class ZeusdClient(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory(prefix="lowgear-zeusd-")
-        cls.path = str(pathlib.Path(cls.folder.name) / "agent.sock")
-        cls.server = subprocess.Popen([FIXTURE, cls.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-        assert cls.server.stdout.readline() == "ready\n"
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.server.stdin.close()
-        cls.server.stdout.close()
-        code = cls.server.wait(TIMEOUT_S)
-        cls.folder.cleanup()
-        assert code == 0, f"the server ended with {code}"
+        cls.path = cls.enterClassContext(fixture())
 
     def setUp(self):
         self.connection = UnixConnection(self.path)
@@ -74,7 +97,7 @@ class ZeusdClient(unittest.TestCase):
         self.assertEqual(text, b"")
 
     def test_connecting(self):
-        """The constructor: discovery, and no token."""
+        """The constructor in 0.15: discovery, and no token."""
         found = self.get("/discover")
         self.assertEqual(found["gpu_ids"], [0, 1])
         self.assertEqual(found["cpu_ids"], [0, 1])
@@ -83,7 +106,10 @@ class ZeusdClient(unittest.TestCase):
         self.assertIs(found["auth_required"], False)
 
     def test_newer_discovery(self):
+        """In 0.16: name; since then also the address, and whether there is an energy counter."""
         found = self.get("/discover")
+        self.assertEqual(found["gpus"][1], {"id": 1, "name": "NVIDIA H100 80GB HBM3", "pci_address": "0000:00:07.0",
+                                            "cumulative_energy_available": True})
         self.assertEqual([gpu["id"] for gpu in found["gpus"]], [0, 1])
         self.assertEqual(found["cpus"], [{"id": 0, "dram_available": True}, {"id": 1, "dram_available": False}])
 
@@ -111,6 +137,7 @@ class ZeusdClient(unittest.TestCase):
             self.post("/gpu/reset_gpu_locked_clocks", gpu_ids="0", block=block)
             self.post("/gpu/set_mem_locked_clocks", gpu_ids="0", min_clock_mhz="1593", max_clock_mhz="2619", block=block)
             self.post("/gpu/reset_mem_locked_clocks", gpu_ids="0", block=block)
+            self.post("/gpu/reset_locked_clocks", gpu_ids="0,1", block=block)
 
     def test_errors_are_told(self):
         response = self.connection.send_as_httpx(
@@ -133,28 +160,29 @@ class ZeusdClient(unittest.TestCase):
         self.assertGreater(self.get("/time")["timestamp_ms"], 1_700_000_000_000)
 
     def test_streams(self):
-        for path, parameters, expected in (("/gpu/stream_power", {}, {"0": 75000, "1": 100000}),
-                                           ("/gpu/stream_power", {"gpu_ids": "1"}, {"1": 100000}),
-                                           ("/cpu/stream_power", {}, None)):
-            connection = UnixConnection(self.path)
-            response = connection.send_as_httpx("GET", path, parameters)
-            self.assertEqual(response.status, 200)
-            events = []
-            while len(events) < 3:
-                line = response.readline().decode()
-                self.assertTrue(line, "the stream ended")
-                if line.startswith("data: "):
-                    events.append(json.loads(line[6:]))
-                else:
-                    self.assertEqual(line, "\n")
-            for event in events:
+        """Since 0.16: one event a device."""
+        for path, parameters, expected in (("/gpu/stream_power", {}, {0: 75000, 1: 100000}),
+                                           ("/gpu/stream_power", {"gpu_ids": "1"}, {1: 100000})):
+            seen = {}
+            for event in read_events(self.path, path, parameters, 4):
                 self.assertIsInstance(event["timestamp_ms"], int)
-                if expected is not None:
-                    self.assertEqual(event["power_mw"], expected)
-                else:
-                    self.assertEqual(set(event["power_mw"]["0"]), {"cpu_mw", "dram_mw"})
-            response.close()
-            connection.close()
+                seen[event["gpu_id"]] = event["power_mw"]
+            self.assertEqual(seen, expected)
+        events = read_events(self.path, "/cpu/stream_power", {}, 4)
+        self.assertEqual({event["cpu_id"] for event in events}, {0, 1})
+        for event in events:
+            self.assertEqual(set(event), {"timestamp_ms", "cpu_id", "cpu_mw", "dram_mw"})
+
+
+class OlderStreams(unittest.TestCase):
+    def test_snapshots(self):
+        """Up to 0.15: one event for all devices, where the configuration says so."""
+        with fixture("snapshot") as path:
+            for event in read_events(path, "/gpu/stream_power", {}, 3):
+                self.assertIsInstance(event["timestamp_ms"], int)
+                self.assertEqual(event["power_mw"], {"0": 75000, "1": 100000})
+            for event in read_events(path, "/cpu/stream_power", {}, 3):
+                self.assertEqual(set(event["power_mw"]["0"]), {"cpu_mw", "dram_mw"})
 
 
 if __name__ == "__main__":

@@ -37,8 +37,11 @@ class ZeusdRoutes : public ::testing::Test {
     EXPECT_EQ(response.status, 200) << response.text();
     return parse_json(response.text(), "reply");
   }
-  std::string event(const PowerStream& stream) {
-    return stream_event(stream, service.gpus(), RouteContext{service, cpu_power, metrics});
+  std::vector<std::string> events(const std::string& path, const std::string& query = {}) {
+    const RouteAnswer answer = ask("GET", path, query);
+    EXPECT_TRUE(answer.stream) << path << answer.text();
+    return stream_events(answer.stream.value_or(PowerStream{}), service.gpus(),
+                         RouteContext{service, cpu_power, metrics, zeusd_events});
   }
 
   FakeAgentService service;
@@ -46,6 +49,7 @@ class ZeusdRoutes : public ::testing::Test {
   std::int64_t now_ns = 1;
   CpuPower cpu_power{&cpu_meter, [this] { return now_ns; }};
   Metrics metrics;
+  ZeusdEvents zeusd_events = ZeusdEvents::device;
 };
 
 TEST_F(ZeusdRoutes, ReadersGetMapsFromIndexToValue) {
@@ -153,13 +157,50 @@ TEST_F(ZeusdRoutes, WhatAGpuDoesNotReportIsNotZero) {
   }
 }
 
-TEST_F(ZeusdRoutes, StreamsCarrySnapshotsOfTheGpusAskedFor) {
-  const RouteAnswer all = ask("GET", "/gpu/stream_power");
-  const RouteAnswer one = ask("GET", "/gpu/stream_power", "gpu_ids=1");
-  ASSERT_TRUE(all.stream && one.stream);
-  EXPECT_EQ(event(*all.stream), R"({"timestamp_ms":1762000000000,"power_mw":{"0":75000,"1":100000}})");
-  EXPECT_EQ(event(*one.stream), R"({"timestamp_ms":1762000000000,"power_mw":{"1":100000}})");
+TEST_F(ZeusdRoutes, StreamsCarryAnEventOfEachGpuAskedFor) {
+  service.gpu_list[1].reading.time_ns += 7'000'000;
+  const std::string first = R"({"timestamp_ms":1762000000000,"gpu_id":0,"power_mw":75000})";
+  const std::string second = R"({"timestamp_ms":1762000000007,"gpu_id":1,"power_mw":100000})";
+  EXPECT_THAT(events("/gpu/stream_power"), ElementsAre(first, second));
+  EXPECT_THAT(events("/gpu/stream_power", "gpu_ids=1"), ElementsAre(second));
   EXPECT_EQ(ask("GET", "/gpu/stream_power", "gpu_ids=9").status, 400);
+}
+
+TEST_F(ZeusdRoutes, AGpuThatTellsNoPowerHasNoEvent) {
+  service.gpu_list[0].reading.power_w.reset();
+  service.gpu_list[1].healthy = false;
+  EXPECT_THAT(events("/gpu/stream_power"), IsEmpty());
+}
+
+TEST_F(ZeusdRoutes, OlderClientsMayHaveOneEventForAllGpus) {
+  zeusd_events = ZeusdEvents::snapshot;
+  EXPECT_THAT(events("/gpu/stream_power"),
+              ElementsAre(R"({"timestamp_ms":1762000000000,"power_mw":{"0":75000,"1":100000}})"));
+  EXPECT_THAT(events("/gpu/stream_power", "gpu_ids=1"),
+              ElementsAre(R"({"timestamp_ms":1762000000000,"power_mw":{"1":100000}})"));
+}
+
+TEST_F(ZeusdRoutes, StreamsOfCpusCarryAnEventOfEachPackage) {
+  EXPECT_THAT(events("/cpu/stream_power"), IsEmpty()) << "power takes two readings";
+  now_ns += 100'000'000;
+  cpu_meter.gained_uj = 8'000'000;
+  const auto without_time = [](const std::vector<std::string>& texts) {
+    std::vector<std::string> rest;
+    for (const std::string& text : texts) {
+      Json event = parse_json(text, "event");
+      EXPECT_GT(event["timestamp_ms"], 1'700'000'000'000);
+      event.erase("timestamp_ms");
+      rest.push_back(event.dump());
+    }
+    return rest;
+  };
+  const std::string first = R"({"cpu_id":0,"cpu_mw":80000,"dram_mw":40000})";
+  const std::string second = R"({"cpu_id":1,"cpu_mw":80000,"dram_mw":null})";
+  EXPECT_THAT(without_time(events("/cpu/stream_power")), ElementsAre(first, second));
+  EXPECT_THAT(without_time(events("/cpu/stream_power", "cpu_ids=1")), ElementsAre(second));
+  zeusd_events = ZeusdEvents::snapshot;
+  EXPECT_THAT(without_time(events("/cpu/stream_power", "cpu_ids=1")),
+              ElementsAre(R"({"power_mw":{"1":{"cpu_mw":80000,"dram_mw":null}}})"));
 }
 
 TEST_F(ZeusdRoutes, CpuEnergyIsInMicrojoules) {
@@ -195,11 +236,57 @@ TEST_F(ZeusdRoutes, AMachineWithoutCpuCountersSaysWhy) {
 TEST_F(ZeusdRoutes, DiscoverTellsWhatIsHere) {
   const Json body = read("/discover");
   EXPECT_EQ(body["gpu_ids"].dump(), "[0,1]");
-  EXPECT_EQ(body["gpus"][1].dump(), R"({"id":1,"name":"NVIDIA H100 80GB HBM3"})");
+  EXPECT_EQ(
+      body["gpus"][1].dump(),
+      R"({"id":1,"name":"NVIDIA H100 80GB HBM3","pci_address":"0000:00:07.0","cumulative_energy_available":true})");
   EXPECT_EQ(body["cpu_ids"].dump(), "[0,1]");
   EXPECT_EQ(body["dram_available"].dump(), "[true,false]");
   EXPECT_EQ(body["enabled_api_groups"].dump(), R"(["gpu-read","gpu-control","cpu-read"])");
   EXPECT_EQ(body["auth_required"], false);
+}
+
+TEST_F(ZeusdRoutes, DiscoverTellsOfAGpuThatCountsNoEnergy) {
+  service.gpu_list[0].has_energy_counter = false;
+  service.gpu_list[1].reading.energy_j.reset();  // counted, and not read yet
+  const Json body = read("/discover");
+  EXPECT_EQ(body["gpus"][0]["cumulative_energy_available"], false);
+  EXPECT_EQ(body["gpus"][1]["cumulative_energy_available"], true);
+}
+
+TEST_F(ZeusdRoutes, AllClockDomainsAreResetByOneCall) {
+  EXPECT_EQ(ask("POST", "/gpu/reset_locked_clocks", "gpu_ids=1,0&block=true").status, 200);
+  EXPECT_THAT(service.calls,
+              ElementsAre("reset_sm 0 by 1000", "reset_memory 0", "reset_sm 1 by 1000", "reset_memory 1"));
+}
+
+TEST_F(ZeusdRoutes, MemoryClocksThatNobodyCanLockNeedNoReset) {
+  int calls = 0;
+  std::function<void()> refuse;
+  service.before_call = [&] {
+    if (++calls % 2 == 0) refuse();  // the memory's clocks come second
+  };
+  const auto status = [&] { return ask("POST", "/gpu/reset_locked_clocks", "gpu_ids=0&block=true").status; };
+  refuse = [] { throw AccessDenied("its [[allow]] would need memory_clocks = true"); };
+  EXPECT_EQ(status(), 200);
+  refuse = [] { throw GpuError(GpuErrorCode::not_supported, "no memory clocks"); };
+  EXPECT_EQ(status(), 200);
+  refuse = [] { throw GpuError(GpuErrorCode::driver_error, "failed"); };
+  EXPECT_EQ(status(), 500);
+}
+
+TEST_F(ZeusdRoutes, WhatTheDriverSaysLaterToTheMemorysClocksCounts) {
+  service.holds_writes = true;
+  const RouteAnswer waiting = begin("POST", "/gpu/reset_locked_clocks", "gpu_ids=0&block=true");
+  ASSERT_TRUE(waiting.later);
+  std::vector<HttpResponse> answers;
+  waiting.later([&](HttpResponse response) { answers.push_back(std::move(response)); });
+  ASSERT_EQ(service.held.size(), 1U);
+  WriteDone(service.held.at(0))(nullptr);
+  ASSERT_EQ(service.held.size(), 2U);
+  EXPECT_TRUE(answers.empty());
+  service.held.at(1)(std::make_exception_ptr(GpuError(GpuErrorCode::timeout, "has not answered")));
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0].status, 504);
 }
 
 TEST_F(ZeusdRoutes, DiscoverPromisesNoControlWhereThereIsNone) {
