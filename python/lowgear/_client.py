@@ -47,6 +47,9 @@ class Status(NamedTuple):
     plan_version: int  # of the server's plan that the newest iteration followed; 0: none
     reports_lost: int
     server_problem: str
+    pp_rank: int  # in the pipeline; -1: not certain
+    stage: int  # the only one of this rank; -1: not certain, or it has several
+    place: str  # how they are known; or why not, and what to pass
 
 
 class Window:
@@ -68,8 +71,12 @@ class Client:
     CUDA_VISIBLE_DEVICES, LOWGEAR_AGENT_SOCKET, LOWGEAR_JOB, LOWGEAR_RECORDING. `agent_socket=""` uses no agent.
 
     With `server` (LOWGEAR_SERVER) plans come from `lowgear serve`, and none is loaded. `job_spec` (LOWGEAR_JOB_SPEC) is
-    then the job as docs/server-api.md has it, a dict or JSON, the same on all ranks, and `pp_rank`, `dp_rank` and
-    `tp_rank` this process' place in it.
+    then the job as docs/server-api.md has it, a dict or JSON, the same on all ranks.
+
+    `pp_rank` (LOWGEAR_PP_RANK) is this process' rank in the pipeline, for plans, instructions and the server; `dp_rank`
+    and `tp_rank` its place among replicas and among ranks that share layers. Instead of them `rank_order`
+    (LOWGEAR_RANK_ORDER) may say how the job numbers its ranks: "megatron", "deepspeed", or axes such as
+    "tp-cp-ep-dp-pp", those of neighbouring ranks first.
     """
 
     def __init__(
@@ -88,6 +95,7 @@ class Client:
         pp_rank=-1,
         dp_rank=-1,
         tp_rank=-1,
+        rank_order=None,
     ):
         self._handle = None
         self._library = _library.load()
@@ -106,10 +114,12 @@ class Client:
             pp_rank,
             dp_rank,
             tp_rank,
+            _encode(rank_order),
         )
         handle = ctypes.c_void_p()
         self._check(self._library.lowgear_open(ctypes.byref(options), ctypes.byref(handle)))
         self._handle = handle
+        self._own_stage = None
         self._instruction = None
         self._counts = {}
 
@@ -133,14 +143,17 @@ class Client:
             self._library.lowgear_close(self._handle)
 
     def load_plan(self, path, plan_rank: int = -1, nearest_below: bool = False):
-        """Hands a plan over. `plan_rank` is this process' rank in the pipeline; -1: its rank, modulo the plan's ranks.
+        """Hands a plan over. `plan_rank` is which of the plan's ranks this process is; -1: the first that tells of
+        `pp_rank`, `rank_order`, the sizes of `job_spec` where one alone is above 1, a job of one process, a plan of one
+        rank or of as many as the job has.
 
         A lease that the administrator has ended is taken again by this call alone.
 
         Raises Refused when the agent does not take it, AgentUnavailable when there is none (the plan is kept for when
-        there is), InvalidUse when the file is no plan.
+        there is), InvalidUse when the file is no plan, or it is not certain which of its ranks this is.
         """
         flags = _NEAREST_BELOW if nearest_below else 0
+        self._own_stage = None
         self._check(self._library.lowgear_load_plan(self._handle, _encode(path), plan_rank, flags))
 
     def iteration_begin(self):
@@ -205,7 +218,7 @@ class Client:
         return Status(**values)
 
     # The names of Zeus' PipelineFrequencyOptimizer, for code that calls it. Units are counted: the n-th forward of a
-    # step is microbatch n.
+    # stage in a step is microbatch n.
 
     def on_step_begin(self):
         self._counts = {}
@@ -215,12 +228,16 @@ class Client:
         self.iteration_end()
 
     def on_instruction_begin(self, name: str, stage: Optional[int] = None):
-        """`name` is forward or backward; the stage is this process' rank, unless it is given."""
+        """`name` is forward or backward; the stage is the one of this process, unless it is given.
+
+        Raises InvalidUse where that is not certain: pass `stage` here, or `pp_rank` to the client.
+        """
         if name not in _KINDS:
             return
-        microbatch = self._counts.get(name, 0)
-        self._counts[name] = microbatch + 1
-        self._instruction = (name, self._stage() if stage is None else stage, microbatch)
+        stage = self._stage() if stage is None else stage
+        microbatch = self._counts.get((name, stage), 0)
+        self._counts[name, stage] = microbatch + 1
+        self._instruction = (name, stage, microbatch)
         self.unit_begin(*self._instruction)
 
     def on_instruction_end(self, name: str):
@@ -229,6 +246,9 @@ class Client:
             self._instruction = None
 
     def _stage(self):
-        if not hasattr(self, "_rank"):
-            self._rank = self.status().rank
-        return self._rank
+        if self._own_stage is None:
+            status = self.status()
+            if status.stage < 0:
+                raise _library.InvalidUse(status.place)
+            self._own_stage = status.stage
+        return self._own_stage

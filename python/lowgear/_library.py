@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 _ABI_MAJOR = 1
-_ABI_MINOR = 1
+_ABI_MINOR = 2
 
 OK, INVALID, FAILED, REFUSED, NO_AGENT, FORKED = range(6)
 
@@ -42,6 +42,7 @@ class Options(ctypes.Structure):
         ("pp_rank", ctypes.c_int32),
         ("dp_rank", ctypes.c_int32),
         ("tp_rank", ctypes.c_int32),
+        ("rank_order", ctypes.c_char_p),
     ]
 
 
@@ -72,6 +73,7 @@ class StatusStruct(ctypes.Structure):
         + [("gpu_uuid", ctypes.c_char * 96), ("problem", ctypes.c_char * 256)]
         + [("server_connected", ctypes.c_int32), ("plan_version", ctypes.c_int32)]
         + [("reports_lost", ctypes.c_uint64), ("server_problem", ctypes.c_char * 256)]
+        + [("pp_rank", ctypes.c_int32), ("stage", ctypes.c_int32), ("place", ctypes.c_char * 256)]
     )
 
 

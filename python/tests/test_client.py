@@ -9,6 +9,7 @@ import struct
 import tempfile
 import threading
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import lowgear
@@ -16,7 +17,7 @@ import lowgear
 RING_BYTES_AT_WRITTEN = 64
 
 
-def plan_text(clocks):
+def plan_text(clocks, stages=1):
     ops = [
         {"op": "forward", "microbatch": i, "mhz": mhz, "start_s": 0.1 * i, "duration_s": 0.1}
         for i, mhz in enumerate(clocks)
@@ -31,7 +32,7 @@ def plan_text(clocks):
             "time_s": 0.1 * len(clocks),
             "energy_j": 1.0,
             "switches": 0,
-            "stages": [{"stage": 0, "ops": ops}],
+            "stages": [{"stage": stage, "ops": ops} for stage in range(stages)],
         }
     )
 
@@ -129,7 +130,7 @@ class WithoutAgent(unittest.TestCase):
 
     def test_records(self):
         with tempfile.TemporaryDirectory() as folder:
-            with lowgear.Client(agent_socket="", recording=folder, rank=3, world_size=4) as client:
+            with lowgear.Client(agent_socket="", recording=folder, rank=3, world_size=4, pp_rank=3) as client:
                 for _ in range(2):
                     client.on_step_begin()
                     for name in ("forward", "forward", "backward"):
@@ -144,6 +145,55 @@ class WithoutAgent(unittest.TestCase):
                              [["0", "3", "forward", "0"], ["0", "3", "forward", "1"], ["0", "3", "backward", "0"]])
             with self.assertRaises(lowgear.InvalidUse):
                 lowgear.Client(agent_socket="", recording=folder, rank=3, world_size=4)
+
+    def test_takes_the_global_rank_for_no_stage(self):
+        with lowgear.Client(agent_socket="", rank=3, world_size=8) as client:
+            with self.assertRaisesRegex(lowgear.InvalidUse, "rank 3 of 8.*pass pp_rank"):
+                client.on_instruction_begin("forward")
+            self.assertEqual(client.status().stage, -1)
+            client.on_instruction_begin("forward", stage=1)
+            client.on_instruction_end("forward")
+            self.assertEqual(client.status().units, 1)
+
+    def test_holds_its_pipeline_rank_for_instructions(self):
+        cases = [({"pp_rank": 1}, {}), ({"rank_order": "tp2-dp1-pp"}, {}), ({}, {"LOWGEAR_PP_RANK": "1"}),
+                 ({}, {"LOWGEAR_RANK_ORDER": "tp2-dp1-pp"}),
+                 ({"rank_order": "megatron", "job_spec": {"parallel": {"pp": 4, "tp": 2}}}, {})]
+        for arguments, variables in cases:
+            with self.subTest(arguments=arguments, variables=variables):
+                with tempfile.TemporaryDirectory() as folder, unittest.mock.patch.dict(os.environ, variables):
+                    with lowgear.Client(agent_socket="", recording=folder, rank=3, world_size=8, **arguments) as client:
+                        self.assertEqual((client.status().pp_rank, client.status().stage), (1, 1))
+                        with client.iteration():
+                            client.on_instruction_begin("forward")
+                            client.on_instruction_end("forward")
+                    rows = (Path(folder) / "rank-00003" / "units.csv").read_text().splitlines()
+                    self.assertEqual(rows[1].split(",")[:4], ["0", "1", "forward", "0"])
+
+    def test_counts_the_microbatches_of_each_stage(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with lowgear.Client(agent_socket="", recording=folder) as client:
+                client.on_step_begin()
+                for stage in (0, 2, 0):
+                    client.on_instruction_begin("forward", stage=stage)
+                    client.on_instruction_end("forward")
+                client.on_step_end()
+            rows = (Path(folder) / "rank-00000" / "units.csv").read_text().splitlines()
+            self.assertEqual([row.split(",")[1:4] for row in rows[1:4]],
+                             [["0", "forward", "0"], ["2", "forward", "0"], ["0", "forward", "1"]])
+
+    def test_refuses_a_plan_whose_rank_is_not_certain(self):
+        with tempfile.TemporaryDirectory() as folder:
+            plan = Path(folder) / "plan.json"
+            plan.write_text(plan_text([1200], stages=2))
+            with lowgear.Client(agent_socket="", rank=3, world_size=8) as client:
+                with self.assertRaisesRegex(lowgear.InvalidUse, "plan.json: .*rank 3 of 8.*pass pp_rank"):
+                    client.load_plan(plan)
+                with self.assertRaises(lowgear.AgentUnavailable):
+                    client.load_plan(plan, plan_rank=1)
+                self.assertEqual(client.status().stage, 1)
+            with self.assertRaisesRegex(lowgear.InvalidUse, "there is no axis"):
+                lowgear.Client(agent_socket="", rank_order="pipe-data")
 
     def test_a_child_leaves_the_parents_client_alone(self):
         with lowgear.Client(agent_socket="") as client:

@@ -111,10 +111,14 @@ lowgear::RankInfo rank_of(const lowgear_options& options, const lowgear::Environ
   if (options.rank >= 0) {
     rank.rank = options.rank;
     rank.world_size = std::max(rank.world_size, rank.rank + 1);
+    rank.world_size_known = rank.world_size_known && rank.launcher != "none";
     rank.conflict.clear();
   }
   if (options.local_rank >= 0) rank.local_rank = options.local_rank;
-  if (options.world_size >= 0) rank.world_size = options.world_size;
+  if (options.world_size >= 0) {
+    rank.world_size = options.world_size;
+    rank.world_size_known = true;
+  }
   if (rank.rank >= rank.world_size) throw InputError("the rank is not below the world size");
   return rank;
 }
@@ -128,10 +132,21 @@ lowgear::ClientServerOptions server_options(const lowgear_options& options, cons
   if (result.job_json.empty()) {
     throw InputError("a server is named and no job: give lowgear_options.job_spec or LOWGEAR_JOB_SPEC");
   }
-  result.pp_rank = std::max(options.pp_rank, 0);
-  result.dp_rank = std::max(options.dp_rank, 0);
-  result.tp_rank = std::max(options.tp_rank, 0);
   return result;
+}
+
+lowgear::JobPlaceFacts place_facts(const lowgear_options& options, const lowgear::Environment& environment) {
+  const auto rank_or = [&](std::int32_t rank, const char* variable) {
+    return rank >= 0 ? std::optional<int>(rank) : lowgear::number_from_environment(environment, variable);
+  };
+  lowgear::JobPlaceFacts facts;
+  facts.pp_rank = rank_or(options.pp_rank, "LOWGEAR_PP_RANK");
+  facts.dp_rank = rank_or(options.dp_rank, "LOWGEAR_DP_RANK");
+  facts.tp_rank = rank_or(options.tp_rank, "LOWGEAR_TP_RANK");
+  const std::string order = text_or(options.rank_order, environment, "LOWGEAR_RANK_ORDER", "");
+  if (!order.empty()) facts.order = lowgear::RankOrder::parse(order);
+  facts.sizes = lowgear::read_job_sizes(text_or(options.job_spec, environment, "LOWGEAR_JOB_SPEC", ""));
+  return facts;
 }
 
 ClientOptions client_options(const lowgear_options& options, const lowgear::Environment& environment) {
@@ -142,6 +157,7 @@ ClientOptions client_options(const lowgear_options& options, const lowgear::Envi
   result.job = text_or(options.job, environment, "LOWGEAR_JOB", result.rank.job);
   result.recording = text_or(options.recording, environment, "LOWGEAR_RECORDING", "");
   result.server = server_options(options, environment);
+  result.place = place_facts(options, environment);
   return result;
 }
 
@@ -193,6 +209,9 @@ lowgear_status status_of(const lowgear_client& client) {
   result.plan_version = now.plan_version;
   result.reports_lost = now.reports_lost;
   copy_text(result.server_problem, now.server_problem);
+  result.pp_rank = now.pp_rank.value_or(-1);
+  result.stage = now.stage.value_or(-1);
+  copy_text(result.place, now.place);
   return result;
 }
 

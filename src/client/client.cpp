@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <random>
 #include <utility>
@@ -30,6 +31,14 @@ std::string random_text() {
   return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
 }
 
+/// The stage that all ops of a plan's rank are of; empty where there are several.
+std::optional<int> only_stage(const std::vector<PlannedOp>& ops) {
+  if (ops.empty()) return std::nullopt;
+  const int stage = ops.front().stage;
+  const bool same = std::ranges::all_of(ops, [stage](const PlannedOp& op) { return op.stage == stage; });
+  return same ? std::optional(stage) : std::nullopt;
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   if (::gethostname(name.data(), name.size() - 1) != 0) return "";
@@ -40,6 +49,12 @@ std::string host_name() {
 
 Client::Client(ClientOptions options, const Environment& environment)
     : options_(std::move(options)), start_ns_(event_time_ns()) {
+  JobPlaceFacts& place = options_.place;
+  place.rank = options_.rank.rank;
+  place.world_size = options_.rank.world_size_known ? std::optional(options_.rank.world_size) : std::nullopt;
+  const AxisRank pipeline = pipeline_rank(place);
+  const bool one_stage = !place.sizes || place.sizes->stage_is_pp_rank;
+  keep_place(pipeline, one_stage ? pipeline.rank : std::nullopt);
   open_gpu(environment);
   if (!options_.recording.empty()) open_recording();
   if (gpu_ != nullptr && !options_.agent_socket.empty()) open_lease();
@@ -115,9 +130,10 @@ void Client::start_meter() {
 RankRegistration Client::registration() const {
   RankRegistration rank;
   rank.rank = options_.rank.rank;
-  rank.pp_rank = options_.server.pp_rank;
-  rank.dp_rank = options_.server.dp_rank;
-  rank.tp_rank = options_.server.tp_rank;
+  const JobPlace place = job_place(options_.place);
+  rank.pp_rank = place.pp;
+  rank.dp_rank = place.dp;
+  rank.tp_rank = place.tp;
   rank.instance = random_text();
   rank.host = host_name();
   if (gpu_ == nullptr) return rank;
@@ -153,16 +169,40 @@ void Client::open_server() {
 
 void Client::load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below) {
   std::string text = read_file(path, kMaxFrameBytes - kMaxStringBytes);
-  const int ranks = static_cast<int>(read_plan(text, path.string()).ranks.size());
-  const int rank = plan_rank.value_or(options_.rank.rank % ranks);
+  const Plan plan = read_plan(text, path.string());
+  const auto ranks = static_cast<int>(plan.ranks.size());
+  const AxisRank own =
+      plan_rank ? AxisRank{.rank = plan_rank, .reason = "plan_rank"} : pipeline_rank(options_.place, ranks);
+  if (!own.rank) throw InputError(fmt::format("{}: {}", printable(path.string()), own.reason));
+  const int rank = *own.rank;
   if (rank < 0 || rank >= ranks) {
     throw InputError(fmt::format("{}: there is no rank {} in this plan of {}", printable(path.string()), rank, ranks));
   }
+  keep_place(own, only_stage(plan.ranks[static_cast<std::size_t>(rank)]));
   if (!lease_) throw Error(gpu_problem_.empty() ? "no agent is used" : gpu_problem_);
   lease_->load_plan({.plan_rank = static_cast<std::uint32_t>(rank),
                      .nearest_below = nearest_below,
                      .plan_json = std::move(text),
                      .from_iteration = {}});
+}
+
+void Client::keep_place(const AxisRank& pipeline, std::optional<int> stage) {
+  const std::lock_guard lock(place_mutex_);
+  pipeline_ = pipeline;
+  stage_ = stage;
+}
+
+void Client::describe_place(ClientStatus& status) {
+  const std::lock_guard lock(place_mutex_);
+  status.pp_rank = pipeline_.rank;
+  status.stage = stage_;
+  status.place = pipeline_.reason;
+  if (pipeline_.rank && !stage_) {
+    status.place = fmt::format(
+        "pipeline rank {} ({}) has more than one stage, or one that is not known: name the stage "
+        "with every unit",
+        *pipeline_.rank, pipeline_.reason);
+  }
 }
 
 void Client::iteration_begin() noexcept { iteration_begin({.number = training_.iteration}); }
@@ -319,6 +359,7 @@ ClientStatus Client::status() {
   status.requested_clock_mhz = lease.requested_clock_mhz;
   status.reconnects = lease.reconnects;
   status.problem = problem(lease);
+  describe_place(status);
   if (served_) {
     const ServedRankStatus served = served_->status();
     status.has_server = true;

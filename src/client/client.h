@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "client/agent_lease.h"
+#include "client/job_place.h"
 #include "client/rank_environment.h"
 #include "client/recording_writer.h"
 #include "client/served_rank.h"
@@ -27,9 +28,6 @@ struct ClientServerOptions {
   std::string address;               ///< `http://host:port` or `unix:/path`; empty: no server
   std::filesystem::path token_file;  ///< holds the token alone; empty: none is sent
   std::string job_json;              ///< body of POST /v1/jobs; `run` and `gpu` are filled in where it names none
-  int pp_rank = 0;
-  int dp_rank = 0;
-  int tp_rank = 0;
 };
 
 struct ClientOptions {
@@ -41,6 +39,7 @@ struct ClientOptions {
   std::uint64_t first_recorded_iteration = 0;
   std::uint64_t recorded_iterations = UINT64_MAX;
   RankInfo rank;
+  JobPlaceFacts place;  ///< `rank` and `world_size` of it are filled in from the former
   ClientServerOptions server;
   std::chrono::milliseconds agent_timeout{5'000};
   std::chrono::milliseconds reconnect_after{3'000};  ///< since the agent was last asked
@@ -71,6 +70,9 @@ struct ClientStatus {
   int plan_version = 0;            ///< of the server's plan that the newest whole iteration followed; 0: none
   std::uint64_t reports_lost = 0;  ///< reports to the server that were dropped
   std::string server_problem;
+  std::optional<int> pp_rank;  ///< in the pipeline; empty: not certain
+  std::optional<int> stage;    ///< the only one of this rank; empty: not certain, or it has several
+  std::string place;           ///< how they are known; or why not, and what to pass
 };
 
 /// What a training process has of Lowgear: tells the agent which unit begins, records when units began and ended,
@@ -80,14 +82,16 @@ struct ClientStatus {
 /// One training thread calls `iteration_*` and `unit_*`, which make no system call, allocate nothing and never wait.
 class Client {
  public:
-  /// Throws InputError when an option makes no sense (no such GPU, a recording that exists, no address of a server).
+  /// Throws InputError when an option makes no sense (no such GPU, a recording that exists, no address of a server, a
+  /// place in the job that is not certain where a server is to be told it).
   Client(ClientOptions options, const Environment& environment);
   /// Tells the server, ends the lease and finishes the recording.
   ~Client();
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  /// Checks the plan and hands it to the agent. Throws InputError when it is none, LeaseRefused when the agent does not
+  /// Checks the plan and hands it to the agent. Which of its ranks this process is says `plan_rank`, or else
+  /// pipeline_rank. Throws InputError when it is no plan or that is not certain, LeaseRefused when the agent does not
   /// take it, Error when there is no agent: the plan is then handed over once there is one.
   void load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below);
 
@@ -120,6 +124,8 @@ class Client {
   void open_lease();
   void open_server();
   void start_meter();
+  void keep_place(const AxisRank& pipeline, std::optional<int> stage);
+  void describe_place(ClientStatus& status);
   [[nodiscard]] UnitRing* ring() const noexcept { return lease_ ? lease_->ring() : nullptr; }
   [[nodiscard]] RankRegistration registration() const;
   void run(const std::stop_token& stop);
@@ -134,6 +140,10 @@ class Client {
   Gpu* gpu_ = nullptr;
   std::string gpu_problem_;
   std::uint64_t start_ns_;
+
+  std::mutex place_mutex_;    ///< of the two below
+  AxisRank pipeline_;         ///< of the newest plan, or as known from the start
+  std::optional<int> stage_;  ///< the only one of this rank
 
   Training training_;
   std::unique_ptr<AgentLease> lease_;  ///< null: no agent is used

@@ -7,7 +7,7 @@
  *   lowgear_client* client = NULL;
  *   lowgear_options options = LOWGEAR_OPTIONS_INIT;
  *   if (lowgear_open(&options, &client) != LOWGEAR_OK) { fprintf(stderr, "%s\n", lowgear_last_error()); return 1; }
- *   lowgear_load_plan(client, "plans/00000.json", -1, 0);
+ *   lowgear_load_plan(client, "plans/00000.json", pp_rank, 0);
  *   for (...) {
  *     lowgear_iteration_begin(client);
  *     ...
@@ -42,7 +42,7 @@ extern "C" {
 /* Version of this interface. A library answers every program that was built with the same major version and no later
  * minor one: structures carry their size, functions are only added. */
 #define LOWGEAR_ABI_MAJOR 1u
-#define LOWGEAR_ABI_MINOR 1u
+#define LOWGEAR_ABI_MINOR 2u
 
 #if defined(__GNUC__)
 #define LOWGEAR_API __attribute__((visibility("default")))
@@ -95,14 +95,19 @@ typedef struct lowgear_options {
    * LOWGEAR_RUN, Slurm or torchrun tell one start of a job from the next, `gpu` where the GPU's name will do. NULL:
    * LOWGEAR_JOB_SPEC. A server needs it. */
   const char* job_spec;
-  /* This rank's place in the job; -1: 0. */
+  /* This rank's place in the job: in the pipeline, among replicas, and among ranks that share layers. -1:
+   * LOWGEAR_PP_RANK, LOWGEAR_DP_RANK and LOWGEAR_TP_RANK, or as rank_order and job_spec tell. */
   int32_t pp_rank;
   int32_t dp_rank;
   int32_t tp_rank;
+
+  /* Since 1.2. How the job numbers its ranks: "megatron", "deepspeed", or axes from that of neighbouring ranks on, such
+   * as "tp-cp-ep-dp-pp", with sizes where nothing else tells them: "tp2-cp1-pp4-dp2". NULL: LOWGEAR_RANK_ORDER. */
+  const char* rank_order;
 } lowgear_options;
 
 #define LOWGEAR_OPTIONS_INIT \
-  { sizeof(lowgear_options), NULL, NULL, NULL, NULL, -1, -1, -1, NULL, NULL, NULL, -1, -1, -1 }
+  { sizeof(lowgear_options), NULL, NULL, NULL, NULL, -1, -1, -1, NULL, NULL, NULL, -1, -1, -1, NULL }
 
 /* Opens a client for this process. Takes up to a second: it looks for the GPU and asks the agent for a lease. */
 LOWGEAR_API int lowgear_open(const lowgear_options* options, lowgear_client** client);
@@ -112,9 +117,10 @@ LOWGEAR_API int lowgear_close(lowgear_client* client);
 /* Use the nearest supported clock below one that the GPU does not have. */
 #define LOWGEAR_PLAN_NEAREST_BELOW 1u
 
-/* Hands a plan (lowgear.plan/1) to the agent. `plan_rank` is which rank of the pipeline this process is; -1: its rank
- * among as many as the plan has, rank modulo ranks of the plan. May be called again for another plan. A lease
- * that the administrator has ended is taken again by this call alone. */
+/* Hands a plan (lowgear.plan/1) to the agent. `plan_rank` is which of the plan's ranks this process is. -1: the first
+ * that tells of pp_rank; rank_order; the sizes of job_spec where one alone is above 1; a job of one process; a plan of
+ * one rank, or of as many as the job has. Where none does, LOWGEAR_INVALID: another stage's clocks would be followed.
+ * May be called again for another plan. A lease that the administrator has ended is taken again by this call alone. */
 LOWGEAR_API int lowgear_load_plan(lowgear_client* client, const char* path, int32_t plan_rank, uint32_t flags);
 
 LOWGEAR_API int lowgear_iteration_begin(lowgear_client* client);
@@ -168,6 +174,10 @@ typedef struct lowgear_status {
   int32_t plan_version;     /* of the server's plan that the newest iteration followed from its begin; 0: none */
   uint64_t reports_lost;    /* iterations that the server will not hear of, as it was away for too long */
   char server_problem[256]; /* what keeps the server from planning this rank, for a person; empty: nothing */
+  /* Since 1.2. */
+  int32_t pp_rank; /* this rank in the pipeline; -1: not certain */
+  int32_t stage;   /* the only stage of this rank; -1: not certain, or it has several */
+  char place[256]; /* how they are known; or why they are not, and what to pass */
 } lowgear_status;
 
 LOWGEAR_API int lowgear_get_status(lowgear_client* client, lowgear_status* status);

@@ -27,24 +27,15 @@ constexpr std::array<Launcher, 4> kLaunchers = {{
     {"Slurm", "SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"},
 }};
 
-std::optional<int> number(const Environment& environment, const char* name) {
-  const std::optional<std::string> text = environment(name);
-  if (!text || text->empty()) return std::nullopt;
-  const std::optional<long long> value = parse_integer(*text);
-  if (!value || *value < 0 || *value > kMaxWorldSize) {
-    throw InputError(
-        fmt::format("{}={} is no rank or size; expected a whole number from 0", name, printable(*text, 60)));
-  }
-  return static_cast<int>(*value);
-}
-
 std::optional<RankInfo> ask(const Environment& environment, const Launcher& launcher) {
-  const std::optional<int> rank = number(environment, launcher.rank);
+  const std::optional<int> rank = number_from_environment(environment, launcher.rank);
   if (!rank) return std::nullopt;
   RankInfo info;
   info.rank = *rank;
-  info.world_size = number(environment, launcher.world_size).value_or(*rank + 1);
-  info.local_rank = number(environment, launcher.local_rank).value_or(0);
+  const std::optional<int> world_size = number_from_environment(environment, launcher.world_size);
+  info.world_size = world_size.value_or(*rank + 1);
+  info.world_size_known = world_size.has_value();
+  info.local_rank = number_from_environment(environment, launcher.local_rank).value_or(0);
   info.launcher = launcher.name;
   if (info.rank >= info.world_size) {
     throw InputError(
@@ -83,6 +74,17 @@ Environment process_environment() {
   };
 }
 
+std::optional<int> number_from_environment(const Environment& environment, const char* name) {
+  const std::optional<std::string> text = environment(name);
+  if (!text || text->empty()) return std::nullopt;
+  const std::optional<long long> value = parse_integer(*text);
+  if (!value || *value < 0 || *value > kMaxWorldSize) {
+    throw InputError(
+        fmt::format("{}={} is no rank or size; expected a whole number from 0", name, printable(*text, 60)));
+  }
+  return static_cast<int>(*value);
+}
+
 RankInfo rank_from_environment(const Environment& environment) {
   std::optional<RankInfo> chosen;
   for (const Launcher& launcher : kLaunchers) {
@@ -107,7 +109,7 @@ RankInfo rank_from_environment(const Environment& environment) {
 RankInfo job_rank_from_environment(const Environment& environment) {
   RankInfo info = rank_from_environment(environment);
   for (const Launcher& launcher : kLaunchers) {
-    if (info.launcher != launcher.name || number(environment, launcher.world_size)) continue;
+    if (info.launcher != launcher.name || number_from_environment(environment, launcher.world_size)) continue;
     const bool batch_script = launcher.name == std::string_view("Slurm") && !environment("SLURM_STEP_ID");
     if (batch_script) continue;
     throw InputError(fmt::format("{0}={1} is set and {2} is not: set both, or unset {0}", launcher.rank, info.rank,

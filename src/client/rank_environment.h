@@ -18,11 +18,16 @@ struct RankInfo {
   int rank = 0;
   int local_rank = 0;
   int world_size = 1;
-  std::string launcher;  ///< `torchrun`, `Slurm`, `Open MPI`, `MPICH`; `none` when nobody says
-  std::string job;       ///< the scheduler's job id; empty when there is none
+  bool world_size_known = true;  ///< false: a launcher says a rank and no size
+  std::string launcher;          ///< `torchrun`, `Slurm`, `Open MPI`, `MPICH`; `none` when nobody says
+  std::string job;               ///< the scheduler's job id; empty when there is none
   std::string run;       ///< tells this start of the job from others, the same in all ranks; empty when nothing does
   std::string conflict;  ///< two launchers say different things; empty when they do not
 };
+
+/// A rank or a size that a variable holds; empty when it is not set, or empty. Throws InputError when it is no whole
+/// number from 0.
+[[nodiscard]] std::optional<int> number_from_environment(const Environment& environment, const char* name);
 
 /// Reads what torchrun (RANK, LOCAL_RANK, WORLD_SIZE), Slurm (SLURM_PROCID, SLURM_LOCALID, SLURM_NTASKS), Open MPI
 /// (OMPI_COMM_WORLD_RANK, ..._LOCAL_RANK, ..._SIZE) and MPICH (PMI_RANK, MPI_LOCALRANKID, PMI_SIZE) set. The first of

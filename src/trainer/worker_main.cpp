@@ -59,14 +59,11 @@ Arguments parse_arguments(int count, char** words) {
   return arguments;
 }
 
-ClientServerOptions server_options(const TrainConfig& config, const RankPlace& place) {
+ClientServerOptions server_options(const TrainConfig& config) {
   ClientServerOptions options;
   options.address = config.server->address;
   if (config.server->token_file) options.token_file = *config.server->token_file;
   options.job_json = server_job_json(config);
-  options.pp_rank = place.pp;
-  options.dp_rank = place.dp;
-  options.tp_rank = place.tp;
   return options;
 }
 
@@ -75,7 +72,9 @@ ClientOptions client_options(const TrainConfig& config, const RankInfo& rank, co
   options.agent_socket = environment("LOWGEAR_AGENT_SOCKET").value_or("/run/lowgear/lease.sock");
   options.job = environment("LOWGEAR_JOB").value_or(rank.job);
   options.rank = rank;
-  if (config.server) options.server = server_options(config, RankLayout(config.parallel).place_of(rank.rank));
+  const RankPlace place = RankLayout(config.parallel).place_of(rank.rank);
+  options.place = {.pp_rank = place.pp, .dp_rank = place.dp, .tp_rank = place.tp};
+  if (config.server) options.server = server_options(config);
   if (!config.recording) return options;
   options.recording = *config.recording;
   const bool resumes = config.checkpoint && !complete_checkpoints(*config.checkpoint).empty();

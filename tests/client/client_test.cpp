@@ -106,20 +106,67 @@ TEST_F(ClientTest, HandsOverItsRankOfThePlan) {
   TestAgent agent(options_.agent_socket);
   options_.rank.rank = 5;
   options_.rank.world_size = 6;
+  options_.place.pp_rank = 1;
   const auto client = open();
+  EXPECT_EQ(client->status().pp_rank, 1);
   client->load_plan(plan(), std::nullopt, true);
-  EXPECT_EQ(agent.plans().at(0).plan_rank, 1U) << "5 modulo 2 ranks";
+  EXPECT_EQ(agent.plans().at(0).plan_rank, 1U);
   EXPECT_TRUE(agent.plans().at(0).nearest_below);
   EXPECT_TRUE(client->status().has_plan);
   EXPECT_THROW(client->load_plan(plan(), 2, false), InputError);
   EXPECT_THROW(client->load_plan(folder_ / "none.json", std::nullopt, false), InputError);
 }
 
+TEST_F(ClientTest, RefusesAPlanWhoseRankIsNotCertain) {
+  TestAgent agent(options_.agent_socket);
+  options_.rank.rank = 1;
+  options_.rank.world_size = 4;  // of pp 2 x tp 2: the first stage in Megatron's order, the second modulo the plan
+  {
+    const auto client = open();
+    EXPECT_THAT(error_of([&] { client->load_plan(plan(), std::nullopt, false); }),
+                AllOf(HasSubstr("plan.json"), HasSubstr("rank 1 of 4"), HasSubstr("pass pp_rank")));
+    EXPECT_FALSE(client->status().has_plan);
+    EXPECT_FALSE(client->status().pp_rank);
+    EXPECT_THAT(client->status().place, HasSubstr("pass pp_rank"));
+  }
+  options_.place.order = RankOrder::parse("megatron");
+  const auto client = open();
+  EXPECT_FALSE(client->status().stage) << "the plan tells how long the pipeline is";
+  client->load_plan(plan(), std::nullopt, false);
+  EXPECT_EQ(agent.plans().at(0).plan_rank, 0U);
+  EXPECT_EQ(client->status().pp_rank, 0);
+  EXPECT_EQ(client->status().stage, 0);
+  client->load_plan(plan(), 1, false);
+  EXPECT_EQ(client->status().stage, 1) << "that of the plan which is followed";
+}
+
+TEST_F(ClientTest, KnowsTheOnlyStageOfItsRank) {
+  options_.agent_socket.clear();
+  options_.place.pp_rank = 1;
+  EXPECT_EQ(open()->status().stage, 1);
+  options_.place.sizes = JobSizes{.pp = 2, .stage_is_pp_rank = false};
+  EXPECT_EQ(open()->status().pp_rank, 1);
+  EXPECT_FALSE(open()->status().stage);
+  EXPECT_THAT(open()->status().place, HasSubstr("name the stage"));
+}
+
+TEST_F(ClientTest, TellsAServerNoPlaceThatIsNotCertain) {
+  options_.server.address = "unix:/no/such/server";
+  options_.server.job_json = R"({"run": "r", "parallel": {"pp": 2, "dp": 2}})";
+  options_.place.sizes = read_job_sizes(options_.server.job_json);
+  options_.rank.world_size = 4;
+  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("pass pp_rank"));
+  options_.place.pp_rank = 0;
+  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("pass dp_rank"));
+  options_.place.dp_rank = 0;
+  EXPECT_EQ(open()->status().pp_rank, 0);
+}
+
 TEST_F(ClientTest, GoesOnWithoutAnAgent) {
   const auto client = open();
   EXPECT_FALSE(client->status().has_lease);
   EXPECT_THAT(client->status().problem, HasSubstr("no agent answers"));
-  EXPECT_THROW(client->load_plan(plan(), std::nullopt, false), Error);
+  EXPECT_THROW(client->load_plan(plan(), 0, false), Error);
   run_units(*client, 3);
   EXPECT_EQ(client->status().units, 3U);
 }
@@ -133,7 +180,7 @@ TEST_F(ClientTest, SaysWhyTheAgentRefuses) {
 TEST_F(ClientTest, SaysWhyThePlanIsRefused) {
   TestAgent agent(options_.agent_socket, {.refuse = {}, .refuse_plan = "1200 MHz is too low"});
   const auto client = open();
-  EXPECT_THROW(client->load_plan(plan(), std::nullopt, false), LeaseRefused);
+  EXPECT_THROW(client->load_plan(plan(), 0, false), LeaseRefused);
   EXPECT_FALSE(client->status().has_plan);
   EXPECT_TRUE(client->status().has_lease);
 }
@@ -406,6 +453,10 @@ TEST_F(ClientTest, ServesProgramsThatKnowLess) {
   status.has_lease = 77;
   EXPECT_EQ(lowgear_get_status(client, &status), LOWGEAR_OK);
   EXPECT_EQ(status.has_lease, 77) << "beyond what the program knows";
+  status.struct_size = offsetof(lowgear_status, pp_rank);  // 1.1
+  status.stage = 78;
+  EXPECT_EQ(lowgear_get_status(client, &status), LOWGEAR_OK);
+  EXPECT_EQ(status.stage, 78) << "beyond what the program knows";
   status.struct_size = 0;
   EXPECT_EQ(lowgear_get_status(client, &status), LOWGEAR_INVALID);
   EXPECT_EQ(lowgear_unit_begin(client, 9, 0, 0), LOWGEAR_INVALID);
