@@ -18,6 +18,8 @@ beside this package, and where the system looks.
 from ._client import Client, Measurement, Status, Window
 from ._library import AgentUnavailable, InvalidUse, LowgearError, Refused
 
+__version__ = "0.1.0"
+
 __all__ = [
     "AgentUnavailable",
     "Client",
@@ -27,4 +29,5 @@ __all__ = [
     "Refused",
     "Status",
     "Window",
+    "__version__",
 ]
