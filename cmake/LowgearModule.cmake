@@ -50,7 +50,7 @@ endfunction()
 
 # lowgear_loadable(TARGET MODULE EXPORTS [SOURCES a.cpp...])
 # A module as a shared library that loads into any process: it brings the C++ library and fmt along, needs only the C
-# library, and shows only the symbols that the version script EXPORTS names.
+# library, of glibc 2.31 or newer, and shows only the symbols that the version script EXPORTS names.
 function(lowgear_loadable target module exports)
   cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
   set(script ${CMAKE_CURRENT_SOURCE_DIR}/${exports})
@@ -60,6 +60,7 @@ function(lowgear_loadable target module exports)
   target_link_options(${target} PRIVATE -Wl,--version-script=${script} -Wl,--no-undefined)
   if(NOT LOWGEAR_SANITIZE)
     target_link_options(${target} PRIVATE -static-libstdc++ -static-libgcc)
+    lowgear_link_old_glibc(${target})
   endif()
   set_target_properties(${target} PROPERTIES PREFIX "" LINK_DEPENDS ${script})
 endfunction()

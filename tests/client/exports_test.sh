@@ -23,7 +23,7 @@ echo "ok: $(wc -l <"$work/exported") functions"
 readelf -d "$library" | sed -n 's/.*(NEEDED).*\[\(.*\)\]/\1/p' >"$work/needed"
 grep -qx 'libc\.so\.6' "$work/needed" || { echo "FAILED: readelf finds no libc.so.6: $(cat "$work/needed")" && exit 1; }
 # Parts of the C library. The C++ library and fmt are within the library: a process may bring others of its own.
-if grep -vxE 'libc\.so\.6|libm\.so\.6|ld-linux-.*\.so\.[0-9]+' "$work/needed"; then
+if grep -vxE 'lib(c|m)\.so\.6|libpthread\.so\.0|libdl\.so\.2|ld-linux-.*\.so\.[0-9]+' "$work/needed"; then
   echo "FAILED: $library needs the libraries above"
   exit 1
 fi
