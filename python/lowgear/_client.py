@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import warnings
 from contextlib import contextmanager
 from typing import NamedTuple, Optional
 
@@ -127,10 +128,17 @@ class Client:
         _library.check(self._library, code)
 
     def close(self):
-        """Ends the lease, so that the GPU's clocks go back, and finishes the recording. May be called twice."""
+        """Ends the lease, so that the GPU's clocks go back, and finishes the recording. May be called twice.
+
+        Warns (RuntimeWarning) when the server does not answer.
+        """
+        if self._handle is None:
+            return
+        status = self.status()
         handle, self._handle = self._handle, None
-        if handle is not None:
-            self._check(self._library.lowgear_close(handle))
+        self._check(self._library.lowgear_close(handle))
+        if status.server_problem and not status.server_connected:
+            warnings.warn(f"no server: {status.server_problem}", RuntimeWarning, stacklevel=2)
 
     def __enter__(self):
         return self

@@ -8,6 +8,7 @@ import socket
 import struct
 import tempfile
 import threading
+import time
 import unittest
 import unittest.mock
 from pathlib import Path
@@ -127,6 +128,17 @@ class WithoutAgent(unittest.TestCase):
         client = lowgear.Client(agent_socket="")
         client.close()
         client.close()
+
+    def test_warns_in_the_end_that_no_server_answers(self):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            address = f"http://127.0.0.1:{probe.getsockname()[1]}"  # bound and not listening: nothing is behind it
+            client = lowgear.Client(agent_socket="", server=address, job_spec={"run": "r"})
+            end = time.monotonic() + 30
+            while not client.status().server_problem and time.monotonic() < end:
+                time.sleep(0.01)
+            with self.assertWarnsRegex(RuntimeWarning, f"no server: {address}: cannot be reached"):
+                client.close()
 
     def test_records(self):
         with tempfile.TemporaryDirectory() as folder:
