@@ -38,6 +38,7 @@ struct TrainArguments {
   std::vector<std::string> settings;
   bool json = false;
   bool dry_run = false;
+  bool require_server = false;
 };
 
 /// A text in YAML's double quotes, whatever is in it.
@@ -77,6 +78,7 @@ std::string random_run() {
 std::vector<std::string> trainer_arguments(const TrainArguments& arguments, const std::vector<std::string>& settings) {
   std::vector<std::string> words;
   if (arguments.json) words.emplace_back("--json");
+  if (arguments.require_server) words.emplace_back("--require-server");
   for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
   words.push_back(arguments.config);
   return words;
@@ -128,6 +130,9 @@ Json started_json(const TrainConfig& config, const Schedule& schedule) {
 ExitCode run_train(const TrainArguments& arguments, Console& console) {
   const std::vector<std::string> settings = settings_of(arguments);
   const TrainConfig config = read_train_config(arguments.config, settings);
+  if (arguments.require_server && !config.server) {
+    throw InputError("--require-server: no server is named; add --server ADDRESS");
+  }
   const Schedule schedule = training_schedule(config);
   if (!arguments.dry_run && is_one_rank_of_many(process_environment())) {
     // It looks at what it reads by itself, and what other ranks write may be on other machines.
@@ -165,6 +170,10 @@ VerbAction declare_train(CLI::App& app) {
   app.add_option("--server", arguments->server,
                  "Server whose plans are followed (lowgear serve): http://host:port or unix:/path")
       ->type_name("ADDRESS");
+  app.add_flag(
+      "--require-server", arguments->require_server,
+      "Fail where the server has not taken every rank within 10 s; without it training goes on without a server, "
+      "and says so");
   app.add_option("--gpus", arguments->gpus, "GPUs of the ranks, in their order: 0,1,2,3 or UUIDs")->type_name("LIST");
   add_whole_number(
       app, "--steps", {.low = 1, .high = 1'000'000'000}, [arguments](int steps) { arguments->steps = steps; },

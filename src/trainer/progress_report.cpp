@@ -11,6 +11,10 @@
 namespace lowgear {
 namespace {
 
+void say(const std::string& line) {
+  if (!line.empty()) fmt::print(stderr, "{}\n", line);
+}
+
 using Clock = std::chrono::steady_clock;
 
 /// Between lines, so that quick steps do not flood the log.
@@ -33,6 +37,7 @@ std::string RunSummary::json() const {
   json["energy"] = !step_energy_j ? "none" : simulated ? "simulated" : "measured";
   json["invalid"] = invalid;
   json["lost_metrics"] = lost_metrics;
+  if (steps_without_server) json["steps_without_server"] = *steps_without_server;
   return json.dump();
 }
 
@@ -61,6 +66,20 @@ ProgressReport::ProgressReport(const TrainConfig& config, Output output, std::in
     std::fflush(stdout);
   }
   if (config.metrics) metrics_.emplace(*config.metrics, first_step_);
+  if (!config.server) return;
+  server_.emplace(config.server->address, config.parallel.world_size());
+  summary_.steps_without_server = 0;
+}
+
+void ProgressReport::observe_server(bool answers, const std::string& problem) {
+  if (server_) say(server_->observe(answers ? 0 : 1, problem));
+}
+
+void ProgressReport::count_server(const StepResult& result) {
+  if (!server_) return;
+  say(server_->observe(result.ranks_without_server, result.server_problem));
+  server_->count_step();
+  summary_.steps_without_server = server_->steps_without();
 }
 
 void ProgressReport::add(const StepResult& result) {
@@ -81,6 +100,7 @@ void ProgressReport::add(const StepResult& result) {
     summary_.mfu = all_mfu_ ? std::optional(time_at_peak_s_ / time_s_) : std::nullopt;
     summary_.tokens_per_s = static_cast<double>(config_->tokens_per_step()) / summary_.step_time_s;
   }
+  count_server(result);
   if (metrics_) write_metrics(result);
   if (output_ == Output::lines) print_line(result);
 }
@@ -99,6 +119,7 @@ void ProgressReport::write_metrics(const StepResult& result) {
   }
   if (result.mfu) json["mfu"] = *result.mfu;
   if (result.invalid) json["invalid"] = true;
+  if (server_) json["ranks_without_server"] = result.ranks_without_server;
   if (metrics_->add(json.dump())) return;
   summary_.lost_metrics = metrics_->lost_lines();
   if (summary_.lost_metrics == 1) fmt::print(stderr, "{}; training goes on\n", metrics_->lost_text());
@@ -128,6 +149,7 @@ void ProgressReport::finish() {
   fmt::print("{}\n", output_ == Output::summary_json ? summary_.json() : summary_.text());
   std::fflush(stdout);
   if (summary_.lost_metrics > 0) fmt::print(stderr, "{}\n", metrics_->lost_text());
+  if (server_) say(server_->summary());
 }
 
 }  // namespace lowgear

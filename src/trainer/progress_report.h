@@ -8,6 +8,7 @@
 
 #include "launcher/train_config.h"
 #include "trainer/metrics_file.h"
+#include "trainer/server_presence.h"
 #include "trainer/training_run.h"
 
 namespace lowgear {
@@ -26,6 +27,8 @@ struct RunSummary {
   bool simulated = false;
   bool invalid = false;
   std::int64_t lost_metrics = 0;  ///< steps whose metrics could not be written
+  /// Steps in which a rank or more had no answer from the job's server; empty where it has none.
+  std::optional<std::int64_t> steps_without_server;
 
   [[nodiscard]] std::string json() const;
   [[nodiscard]] std::string text() const;
@@ -39,14 +42,18 @@ class ProgressReport {
   /// `first_step` steps were done before. Throws what MetricsFile throws.
   ProgressReport(const TrainConfig& config, Output output, std::int64_t first_step);
 
+  /// Before the first step: whether the job's server answers this rank, and what its trouble is. Said on standard error
+  /// where it does not, as it is when that changes later.
+  void observe_server(bool answers, const std::string& problem);
   /// Metrics that cannot be written are told on standard error, the first of them at once.
   void add(const StepResult& result);
-  /// Prints the summary, and on standard error how many metrics are lost.
+  /// Prints the summary, and on standard error how many metrics are lost and steps were done without the server.
   void finish();
   [[nodiscard]] const RunSummary& summary() const { return summary_; }
 
  private:
   static constexpr std::int64_t kWarmUpSteps = 2;
+  void count_server(const StepResult& result);
   void write_metrics(const StepResult& result);
   void print_line(const StepResult& result);
 
@@ -55,6 +62,7 @@ class ProgressReport {
   std::int64_t first_step_;
   bool terminal_;
   std::optional<MetricsFile> metrics_;
+  std::optional<ServerPresence> server_;  ///< empty: the job has none
   RunSummary summary_;
   double time_s_ = 0;
   double energy_j_ = 0;

@@ -78,13 +78,15 @@ struct TrainingRun::Totals {
   double simulated = 0;
   double invalid = 0;
   double peak_flop_s = 0;
-  double without_peak = 0;  ///< ranks the peak of whose GPU is not known
+  double without_peak = 0;    ///< ranks the peak of whose GPU is not known
+  double without_server = 0;  ///< ranks that the job's server does not answer
   double end = 0;
 
   void add_up(Collective& world) {
-    const std::array<double*, 10> members = {
+    const std::array<double*, 11> members = {
         &loss,      &energy_j, &energy_uncertainty_j, &without_energy, &without_uncertainty,
-        &simulated, &invalid,  &peak_flop_s,          &without_peak,   &end};
+        &simulated, &invalid,  &peak_flop_s,          &without_peak,   &without_server,
+        &end};
     const at::Tensor sum = at::empty({static_cast<std::int64_t>(members.size())}, at::kDouble);
     auto* values = sum.data_ptr<double>();
     for (std::size_t i = 0; i < members.size(); ++i) values[i] = *members[i];
@@ -98,6 +100,7 @@ struct TrainingRun::Totals {
     if (without_uncertainty == 0) result.energy_uncertainty_j = energy_uncertainty_j;
     result.simulated = simulated > 0;
     result.invalid = invalid > 0;
+    result.ranks_without_server = static_cast<int>(without_server);
     if (without_peak > 0) return;
     const double flops =
         training_flops_per_token(config.model, config.sequence_length) * static_cast<double>(config.tokens_per_step());
@@ -205,6 +208,11 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   totals.invalid = simulated_gpu_ && simulated_gpu_->times().invalid() ? 1 : 0;
   totals.peak_flop_s = peak_flop_s_.value_or(0);
   totals.without_peak = peak_flop_s_ ? 0 : 1;
+  if (config_.server) {
+    const ClientStatus status = client_->status();
+    totals.without_server = status.server_connected ? 0 : 1;
+    result.server_problem = status.server_problem;
+  }
   totals.end = asked_to_end() ? 1 : 0;
   totals.add_up(*ranks_.world);
   result.time_s = seconds_since(start);

@@ -35,7 +35,9 @@ struct StepResult {
   bool simulated = false;                      ///< the GPUs are Lowgear's simulation
   /// Model FLOPs utilisation (training_flops_per_token) of all GPUs, 0 to 1; empty unless the peak of each is known.
   std::optional<double> mfu;
-  bool invalid = false;  ///< on simulated GPUs: real computation took longer than the simulated one
+  bool invalid = false;          ///< on simulated GPUs: real computation took longer than the simulated one
+  int ranks_without_server = 0;  ///< ranks that the job's server did not answer last; 0 where it has none
+  std::string server_problem;    ///< of this rank with it; empty: none
 };
 
 /// Loss that is no number any more: training must not go on from here.

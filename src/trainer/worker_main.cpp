@@ -4,11 +4,13 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include "client/client.h"
@@ -30,15 +32,20 @@ using namespace lowgear;  // NOLINT(google-build-using-namespace): the program i
 /// A rank that nothing is heard of for so long is taken for dead.
 constexpr std::chrono::seconds kTimeout{300};
 
+/// How long training waits at its start for the server's first answer, and for that of one that it must have.
+constexpr std::chrono::seconds kServer{3};
+constexpr std::chrono::seconds kRequiredServer{10};
+
 struct Arguments {
   std::string config;
   std::vector<std::string> settings;
   ProgressReport::Output output = ProgressReport::Output::lines;
   bool only_checks_device = false;
+  bool requires_server = false;
 };
 
 constexpr std::string_view kUsage =
-    "usage: lowgear-trainer [--json] [--check-device] [--set PATH=VALUE]... CONFIG.yaml";
+    "usage: lowgear-trainer [--json] [--check-device] [--require-server] [--set PATH=VALUE]... CONFIG.yaml";
 
 Arguments parse_arguments(int count, char** words) {
   Arguments arguments;
@@ -50,6 +57,8 @@ Arguments parse_arguments(int count, char** words) {
       arguments.output = ProgressReport::Output::summary_json;
     else if (word == "--check-device")
       arguments.only_checks_device = true;
+    else if (word == "--require-server")
+      arguments.requires_server = true;
     else if (arguments.config.empty() && !word.starts_with("-"))
       arguments.config = word;
     else
@@ -94,6 +103,34 @@ std::unique_ptr<SimulatedGpu> simulated_gpu_for(const TrainConfig& config, Clien
   return std::make_unique<SimulatedGpu>(environment("LOWGEAR_NVML").value_or("libnvidia-ml.so.1"), status.gpu_uuid);
 }
 
+/// Waits until the server has taken this rank, or it is known that it does not: at most until `patience` is over.
+/// Without `required` the first trouble is enough to know.
+ClientStatus await_server(Client& client, std::chrono::milliseconds patience, bool required) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  ClientStatus status = client.status();
+  const auto known = [&] { return status.server_connected || (!required && !status.server_problem.empty()); };
+  while (!known() && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    status = client.status();
+  }
+  if (!status.server_connected && status.server_problem.empty()) status.server_problem = "it has not answered yet";
+  return status;
+}
+
+/// The server as it stands before the first step. Throws Error where it is required and does not take this rank.
+ClientStatus find_server(const TrainConfig& config, const Arguments& arguments, Client& client) {
+  if (!config.server) {
+    if (arguments.requires_server) throw InputError("--require-server: no server is named; add --server ADDRESS");
+    return {};
+  }
+  ClientStatus status =
+      await_server(client, arguments.requires_server ? kRequiredServer : kServer, arguments.requires_server);
+  if (arguments.requires_server && !status.server_connected) {
+    throw Error(fmt::format("no server: {}; start it, or train without --require-server", status.server_problem));
+  }
+  return status;
+}
+
 void warn_of_what_is_not_saved(const TrainConfig& config) {
   if (!config.export_folder || config.checkpoint) return;
   fmt::print(
@@ -118,6 +155,7 @@ int train(const Arguments& arguments) {
   }
   Client client(client_options(config, rank, environment), environment);
   auto simulated_gpu = simulated_gpu_for(config, client, environment);
+  const ClientStatus server = find_server(config, arguments, client);
   Backend backend =
       connect_backend(config.cuda, layout, rank.rank, rank.local_rank, rendezvous_from(environment), kTimeout);
   TrainingRun run(config, rank.rank, std::move(backend), client, std::move(simulated_gpu));
@@ -125,6 +163,7 @@ int train(const Arguments& arguments) {
   if (rank.rank == 0) {
     warn_of_what_is_not_saved(config);
     report.emplace(config, arguments.output, run.first_step());
+    report->observe_server(server.server_connected, server.server_problem);
   }
   end_in_order_when_told();
   run.run(asked_to_end, [&](const StepResult& result) { report->add(result); });

@@ -225,6 +225,37 @@ class Output(TrainTest):
         self.assertEqual(len(self.metrics()), 8)
 
 
+class Server(TrainTest):
+    def setUp(self):
+        super().setUp()
+        self.address = f"http://127.0.0.1:{unused_port()}"  # nothing is behind it
+
+    def test_that_is_not_there_is_said_at_once_and_in_the_end_and_counted(self):
+        code, out, err = self.train("--server", self.address, "--set", "parallel.pp=2", "--json")
+        self.assertEqual(code, 0, err)
+        problem = f"{self.address}: cannot be reached: Connection refused"
+        self.assertIn(f"no server: {problem}; training goes on without plans", err)
+        self.assertIn(f"8 of 8 steps were done without the server: {problem}", err)
+        self.assertLess(err.index("no server"), err.index("8 of 8 steps"))
+        self.assertEqual(json.loads(out)["steps_without_server"], 8)
+        self.assertEqual([step["ranks_without_server"] for step in self.metrics()], [2] * 8)
+
+    def test_that_is_required_and_not_there_fails_the_job_before_its_first_step(self):
+        code, _, err = self.train("--server", self.address, "--require-server")
+        self.assertEqual(code, 1, err)
+        self.assertIn(f"{self.address}: cannot be reached: Connection refused; start it, or train without", err)
+        self.assertEqual(self.metrics(), [])
+
+    def test_that_is_required_has_to_be_named(self):
+        self.assertIn("add --server ADDRESS", self.refused("--require-server"))
+
+    def test_is_not_spoken_of_by_a_job_without_one(self):
+        code, out, err = self.train("--json")
+        self.assertEqual(code, 0, err)
+        self.assertNotIn("server", err)
+        self.assertNotIn("steps_without_server", json.loads(out))
+
+
 class Ends(TrainTest):
     def test_a_rank_that_is_killed_ends_the_job(self):
         process = self.start_endless("--set", "parallel.pp=2", "--set", "parallel.dp=2")
