@@ -85,6 +85,8 @@ configure_file(${lowgear_deploy}/debian/changelog.in ${lowgear_packaging}/change
 execute_process(COMMAND gzip -9nf ${lowgear_packaging}/changelog COMMAND_ERROR_IS_FATAL ANY)
 
 set(same_version "(= ${PROJECT_VERSION})")
+# For packages that an upgrade of `lowgear` alone is not to remove: they say themselves where they do not go together.
+set(this_version_or_newer "(>= ${PROJECT_VERSION})")
 set(debian ${lowgear_deploy}/debian)
 
 lowgear_package(lowgear lowgear SECTION science
@@ -97,14 +99,14 @@ before they have a GPU, and measures energy. Holds the agent, which sets clocks
 and puts them back, and the server, which keeps jobs on their plans. Neither is
 started before somebody enables it.")
 lowgear_package(trainer lowgear-trainer SECTION science
-  DEPENDS "lowgear ${same_version}"
+  DEPENDS "lowgear ${this_version_or_newer}"
   RECOMMENDS libopenblas0-openmp
   DESCRIPTION "programs of the ranks that Lowgear trains and samples with
 What lowgear train and lowgear sample run on every rank, on Debian's libtorch:
 CPUs and simulated GPUs. For real GPUs they are built with a PyTorch that has
 CUDA.")
 lowgear_package(simgpu lowgear-simgpu SECTION science
-  DEPENDS "lowgear ${same_version}"
+  DEPENDS "lowgear ${this_version_or_newer}"
   DESCRIPTION "simulated GPUs for programs that use NVML
 A look-alike of NVML's library, for trying agent, server and training without
 a GPU. It is in a folder of its own, where no program finds it that has not

@@ -14,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/verbs.h"
 #include "core/error.h"
+#include "launcher/release.h"
 
 namespace lowgear {
 namespace {
@@ -103,6 +104,13 @@ fs::path sibling_program(std::string_view name) {
   return program;
 }
 
+RankCommand sibling_command(std::string_view name) {
+  RankCommand command;
+  command.program = sibling_program(name);
+  command.environment[kLauncherReleaseVariable] = release();
+  return command;
+}
+
 void become_program(std::string_view name, std::vector<std::string> words) {
   const std::string program = sibling_program(name).string();
   words.insert(words.begin(), program);
@@ -110,6 +118,8 @@ void become_program(std::string_view name, std::vector<std::string> words) {
   pointers.reserve(words.size() + 1);
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
+  // NOLINTNEXTLINE(concurrency-mt-unsafe): there is no other thread
+  ::setenv(kLauncherReleaseVariable, std::string(release()).c_str(), 1);
   ::execv(program.c_str(), pointers.data());
   throw Error(fmt::format("{}: cannot be started: {}", program, ::strerrordesc_np(errno)));
 }

@@ -16,6 +16,10 @@ namespace lowgear {
 /// libtorch.
 [[nodiscard]] std::filesystem::path sibling_program(std::string_view name);
 
+/// How ranks of that program are started, without arguments and for one rank. They refuse a `lowgear` of another
+/// release.
+[[nodiscard]] RankCommand sibling_command(std::string_view name);
+
 /// Goes on as that program, in this process.
 [[noreturn]] void become_program(std::string_view name, std::vector<std::string> words);
 

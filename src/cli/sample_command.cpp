@@ -72,8 +72,7 @@ class SamplingBar {
 
 void run_ranks_of(const SampleArguments& arguments, int ranks, Console& console) {
   const RendezvousFolder rendezvous;
-  RankCommand command;
-  command.program = sibling_program(kSampler);
+  RankCommand command = sibling_command(kSampler);
   command.arguments = arguments.sampler_words();
   command.world_size = ranks;
   command.threads = threads_per_rank(ranks);

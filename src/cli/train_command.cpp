@@ -86,8 +86,7 @@ std::vector<std::string> trainer_arguments(const TrainArguments& arguments, cons
 
 /// Only the trainer knows what its libtorch computes on.
 void check_device(const TrainArguments& arguments, const std::vector<std::string>& settings, Console& console) {
-  RankCommand command;
-  command.program = sibling_program(kTrainer);
+  RankCommand command = sibling_command(kTrainer);
   command.arguments = trainer_arguments(arguments, settings);
   command.arguments.emplace_back("--check-device");
   run_watched(command, {.ending = "ending"}, console);
@@ -96,8 +95,7 @@ void check_device(const TrainArguments& arguments, const std::vector<std::string
 void run_all_ranks(const TrainArguments& arguments, const std::vector<std::string>& settings, int ranks,
                    Console& console) {
   const RendezvousFolder rendezvous;
-  RankCommand command;
-  command.program = sibling_program(kTrainer);
+  RankCommand command = sibling_command(kTrainer);
   command.arguments = trainer_arguments(arguments, settings);
   command.world_size = ranks;
   command.threads = threads_per_rank(ranks);

@@ -6,10 +6,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <optional>
+#include <string>
 #include <string_view>
 
 #include "core/error.h"
 #include "launcher/rank_processes.h"
+#include "launcher/release.h"
 #include "trainer/transport.h"
 
 namespace lowgear {
@@ -28,6 +31,8 @@ bool is_ignored(int signal_number) {
 int run_rank(const std::function<int()>& work) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
+    const char* launcher = std::getenv(kLauncherReleaseVariable);  // NOLINT(concurrency-mt-unsafe): no other thread yet
+    require_release_of(launcher != nullptr ? std::optional<std::string>(launcher) : std::nullopt);
     return work();
   } catch (const InputError& error) {
     fmt::print(stderr, "error: {}\n", error.what());

@@ -418,6 +418,17 @@ class OtherLaunchers(TrainTest):
             self.assertIn("MASTER_PORT", self.refused(*self.SETTINGS, environment={**two, **meeting}))
 
 
+class AnotherRelease(TrainTest):
+    def test_of_the_program_of_ranks_is_refused(self):
+        code, _, err = self.end_of(self.start(program=(TRAINER,), environment={"LOWGEAR_LAUNCHER_RELEASE": "999.0.0"}))
+        self.assertEqual(code, 2, err)
+        self.assertIn("lowgear is 999.0.0 and the program of its ranks", err)
+
+    def test_is_not_what_a_launcher_within_a_launcher_says(self):
+        code, _, err = self.train(environment={"LOWGEAR_LAUNCHER_RELEASE": "999.0.0"})
+        self.assertEqual(code, 0, err)
+
+
 class BadInput(TrainTest):
     def refused_with(self, *settings):
         return self.refused(*(word for setting in settings for word in ("--set", setting)))

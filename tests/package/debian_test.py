@@ -56,8 +56,9 @@ class DebianPackages(unittest.TestCase):
 
     def test_packages_of_one_build_go_together(self):
         same = f"(= {VERSION})"
-        self.assertIn(f"lowgear {same}", self.field("lowgear-trainer", "Depends"))
-        self.assertIn(f"lowgear {same}", self.field("lowgear-simgpu", "Depends"))
+        # An upgrade of lowgear alone would remove what depends on the very version; they refuse another by themselves.
+        for package in ("lowgear-trainer", "lowgear-simgpu"):
+            self.assertIn(f"lowgear (>= {VERSION})", self.field(package, "Depends"))
         self.assertIn(f"liblowgear1 {same}", self.field("liblowgear-dev", "Depends"))
         self.assertIn(f"liblowgear1 (>= {VERSION})", self.field("python3-lowgear", "Depends"))
         self.assertEqual(self.field("python3-lowgear", "Architecture"), "all")
