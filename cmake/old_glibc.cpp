@@ -27,6 +27,7 @@ extern "C" {
 /// Since 2.32. Never says so here: what a process does without threads is done safely for threads all the same.
 char __libc_single_threaded = 0;
 
+#if __GLIBC_PREREQ(2, 33)
 // Functions since 2.33; before, stat was a macro around others. The structure is the kernel's on 64-bit machines.
 int stat(const char* path, struct stat* result) noexcept {
   return static_cast<int>(syscall(SYS_newfstatat, AT_FDCWD, path, result, 0));
@@ -36,6 +37,7 @@ int lstat(const char* path, struct stat* result) noexcept {
 }
 int fstat(int file, struct stat* result) noexcept { return static_cast<int>(syscall(SYS_fstat, file, result)); }
 int fstat64(int file, struct stat64* result) noexcept { return static_cast<int>(syscall(SYS_fstat, file, result)); }
+#endif
 
 #if __GLIBC_PREREQ(2, 35)
 namespace {

@@ -1,5 +1,6 @@
 """`lowgear train` and its ranks as they are run: on one machine, under other launchers, with wrong input, and ended."""
 
+import http.server
 import json
 import os
 import shutil
@@ -8,6 +9,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -245,6 +247,73 @@ class Server(TrainTest):
         self.assertEqual(code, 1, err)
         self.assertIn(f"{self.address}: cannot be reached: Connection refused; start it, or train without", err)
         self.assertEqual(self.metrics(), [])
+
+    def serve(self):
+        """Starts a server that takes every rank and never has a plan; returns what ends it."""
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def answer(self, status, body=b""):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            def do_GET(self):
+                time.sleep(0.2)  # as a server that waits for a plan
+                self.answer(204)
+
+            def do_POST(self):
+                self.rfile.read(int(self.headers["Content-Length"]))
+                if ended.is_set():
+                    self.close_connection = True
+                    return
+                self.answer(200, b'{"job": "j-1", "created": true, "state": "registering", "rank_key": "k"}')
+
+        class Server(http.server.ThreadingHTTPServer):
+            def handle_error(self, *_):
+                pass  # a rank has gone, as it may
+
+        ended = threading.Event()
+        server = Server(("127.0.0.1", 0), Handler)
+        server.daemon_threads = True
+        self.address = f"http://127.0.0.1:{server.server_address[1]}"
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+        thread.start()
+
+        def end():
+            if not ended.is_set():
+                ended.set()
+                server.shutdown()
+                server.server_close()
+
+        self.addCleanup(end)
+        return end
+
+    def test_that_is_required_and_there_is_no_news(self):
+        self.serve()
+        code, out, err = self.train("--server", self.address, "--require-server", "--set", "parallel.pp=2", "--json")
+        self.assertEqual(code, 0, err)
+        self.assertNotIn("server", err)
+        self.assertEqual(json.loads(out)["steps_without_server"], 0)
+        self.assertEqual([step["ranks_without_server"] for step in self.metrics()], [0] * 8)
+
+    def test_that_goes_away_is_said_and_counted_from_then_on(self):
+        end = self.serve()
+        process = self.start_endless("--server", self.address, "--require-server", "--json")
+        end()
+        self.wait_until(lambda: self.metrics()[-1]["ranks_without_server"] == 1, "the loss is counted")
+        process.send_signal(signal.SIGINT)
+        _, out, err = self.end_of(process)
+        self.assertIn(f"no server: {self.address}", err)
+        without = sum(step["ranks_without_server"] for step in self.metrics())
+        steps = len(self.metrics())
+        self.assertLess(without, steps)
+        self.assertEqual(json.loads(out)["steps_without_server"], without)
+        self.assertIn(f"{without} of {steps} steps were done without the server", err)
 
     def test_that_is_required_has_to_be_named(self):
         self.assertIn("add --server ADDRESS", self.refused("--require-server"))
