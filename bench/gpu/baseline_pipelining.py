@@ -1,17 +1,20 @@
 #!/usr/bin/env python3
 """The job of pipeline.yaml with torch.distributed.pipelining: what the trainer is compared with.
 
-    torchrun --standalone --nproc-per-node 4 baseline_pipelining.py [STEPS]
+    torchrun --standalone --nproc-per-node 4 baseline_pipelining.py [--steps N] [--compile none|block|whole]
 
 A Llama of 1.36 billion parameters on as many pipeline stages as there are ranks: Schedule1F1B, bf16, 16 microbatches of
 4 x 2048 tokens, fused AdamW, attention by scaled_dot_product_attention. Energy is that of the GPUs' own counters, which
-are only read. Rank 0 prints one JSON object; the first two steps do not count.
+are only read. Rank 0 prints one JSON object; the first steps do not count, in which torch.compile works.
+
+--compile: `block` compiles each layer by itself, `whole` a rank's whole stage; both compile the loss, whose logits are
+the largest tensor of all.
 """
 
+import argparse
 import ctypes
 import json
 import os
-import sys
 import time
 
 import torch
@@ -21,7 +24,8 @@ from torch import nn
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B
 
 LAYERS, HIDDEN, INTERMEDIATE, HEADS, VOCABULARY, TIME = 24, 2048, 5632, 16, 32000, 2048
-MICROBATCHES, MICROBATCH, WARM_UP = 16, 4, 2
+MICROBATCHES, MICROBATCH = 16, 4
+WARM_UP = {"none": 2, "block": 4, "whole": 4}
 
 
 class Energy:
@@ -97,8 +101,29 @@ def loss_of(logits, targets):
     return F.cross_entropy(logits.float().view(-1, VOCABULARY), targets.reshape(-1))
 
 
+def compiled(part, how):
+    """The part and the loss, compiled as asked for."""
+    if how == "none":
+        return part, loss_of
+    if how == "whole":
+        part.compile()
+    else:
+        for block in part.blocks:
+            block.compile()
+    return part, torch.compile(loss_of)
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=12, help="that count")
+    parser.add_argument("--compile", choices=list(WARM_UP), default="none")
+    return parser.parse_args()
+
+
 def main():
-    steps = int(sys.argv[1]) if len(sys.argv) > 1 else 12
+    asked = arguments()
+    warm_up = WARM_UP[asked.compile]
+    steps = warm_up + asked.steps
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
     torch.cuda.set_device(device)
@@ -109,8 +134,9 @@ def main():
         if parameter.dim() > 1:
             nn.init.normal_(parameter, std=0.02)
     optimizer = torch.optim.AdamW(part.parameters(), lr=3e-4, betas=(0.9, 0.95), weight_decay=0.1, fused=True)
+    part, loss = compiled(part, asked.compile)
     stage = PipelineStage(part, rank, ranks, device)
-    schedule = Schedule1F1B(stage, MICROBATCHES, loss_fn=loss_of)
+    schedule = Schedule1F1B(stage, MICROBATCHES, loss_fn=loss)
     energy = Energy(device.index)
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(0, VOCABULARY, (MICROBATCHES * MICROBATCH, TIME + 1), generator=generator).to(device)
@@ -118,7 +144,7 @@ def main():
     start_s = start_j = 0.0
     losses = []
     for step in range(steps):
-        if step == WARM_UP:
+        if step == warm_up:
             torch.cuda.synchronize()
             dist.barrier()
             start_s, start_j = time.perf_counter(), energy.read_j()
@@ -136,13 +162,13 @@ def main():
         optimizer.zero_grad()
     torch.cuda.synchronize()
     dist.barrier()
-    counted = steps - WARM_UP
-    step_s = (time.perf_counter() - start_s) / counted
-    joules = torch.tensor([(energy.read_j() - start_j) / counted], device=device, dtype=torch.float64)
+    step_s = (time.perf_counter() - start_s) / asked.steps
+    joules = torch.tensor([(energy.read_j() - start_j) / asked.steps], device=device, dtype=torch.float64)
     dist.all_reduce(joules)
     if rank == 0:
         token_count = MICROBATCHES * MICROBATCH * TIME
-        print(json.dumps({"system": f"torch.distributed.pipelining {torch.__version__}", "pp": ranks, "step_s": step_s,
+        print(json.dumps({"system": f"torch.distributed.pipelining {torch.__version__}", "compile": asked.compile,
+                          "pp": ranks, "step_s": step_s,
                           "tokens_per_s": token_count / step_s, "step_energy_j": joules.item(),
                           "j_per_token": joules.item() / token_count}), flush=True)
     dist.destroy_process_group()

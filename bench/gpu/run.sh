@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the trainer against the PyTorch that is installed here, checks it against Hugging Face transformers, and times it
-# beside torch.distributed.pipelining; or samples operators and collectives for the estimator. Reads GPUs' counters;
+# against torch.distributed.pipelining, RUNS times (3); or samples operators and collectives for the estimator. Reads GPUs' counters;
 # changes no setting of any GPU.
 #
 #   bench/gpu/run.sh [build|check|time GPUS]...      all of it, on all GPUs, when nothing is named
@@ -28,13 +28,23 @@ build_targets() {
 
 check() { python3 bench/gpu/compare_transformers.py "$build/bin/gradient_dump" cuda; }
 
-# time_both GPUS: in turns, so that both see the same machine.
-time_both() {
-  local run
-  for run in 1 2 3; do
-    torchrun --standalone --nproc-per-node "$1" bench/gpu/baseline_pipelining.py 12 2>&1 | grep -E '^\{|[Ee]rror' || true
-    torchrun --standalone --nproc-per-node "$1" --no-python "$build/bin/lowgear-trainer" --json --set "parallel.pp=$1" \
-      bench/gpu/pipeline.yaml 2>&1 | grep -E '^\{|[Ee]rror' || true
+# ranks GPUS COMMAND...: one process a GPU; shows its line of figures, or what went wrong.
+ranks() {
+  torchrun --standalone --nproc-per-node "$1" "${@:2}" 2>&1 | grep -E '^\{|[Ee]rror' || true
+}
+
+# time_all GPUS: PyTorch's pipelining, eager and compiled, and the trainer, in turns, so that all see the same machine.
+time_all() {
+  local run how
+  for run in $(seq "${RUNS:-3}"); do
+    for how in none block whole; do
+      ranks "$1" bench/gpu/baseline_pipelining.py --compile "$how"
+    done
+    for how in 'schedule=1f1b' 'schedule=zb-h1 --set partition=cost'; do
+      echo "lowgear-trainer, $how, run $run:"
+      # shellcheck disable=SC2086  # a list of words
+      ranks "$1" --no-python "$build/bin/lowgear-trainer" --json --set "parallel.pp=$1" --set $how bench/gpu/pipeline.yaml
+    done
   done
 }
 
@@ -72,7 +82,7 @@ while [ $# -gt 0 ]; do
     build) build_targets lowgear_trainer_program gradient_dump ;;
     build-sampler) build_targets lowgear_sampler_program ;;
     check) check ;;
-    time) time_both "$2"; shift ;;
+    time) time_all "$2"; shift ;;
     operators) sample_operators "$2"; shift ;;
     collectives) sample_collectives "$2" "$3"; shift 2 ;;
     *)
