@@ -1,7 +1,7 @@
 // What somebody should know before trusting the figures, or act on.
 import shared from './shared.js';
 import {announce} from './parts.js';
-import {basisOf, counted, guardLimit_pct, isOver, isPastGuard, kStates} from './words.js';
+import {basisOf, clockTime, counted, guardLimit_pct, isOver, isPastGuard, kStates} from './words.js';
 
 const {element, units} = shared;
 
@@ -29,6 +29,10 @@ const alertsOf = ({summary: job}, rows, connection) => {
       'Training goes on with its last plan.');
   }
   if (job.state === 'failed') add('bad', `The job failed${job.reason ? `: ${job.reason}` : '.'}`);
+  if (job.has_failed) {
+    add('bad', `The job runs at full clocks, as nothing could be planned: ${job.reason} ` +
+      `${units.isNumber(job.retry_s) ? `It is tried again at ${clockTime(job.retry_s)}.` : ''}`);
+  }
   const silent = having(rows, 'silent');
   if (silent.length) add('bad', `Nothing heard from ${list(silent)}: their figures are old.`);
   if (isPastGuard(job)) {
@@ -36,8 +40,8 @@ const alertsOf = ({summary: job}, rows, connection) => {
       `past the guard of ${units.percent(guardLimit_pct(job), 1)}.`);
   }
   for (const {rank, factor, cause} of job.stragglers.slice(0, kShownRanks)) {
-    add('warn', `Rank ${rank} is slower by a factor of ${units.fixed(factor, 2)} (${cause}): ` +
-      'the others wait for it, so their clocks may fall.');
+    add('warn', `Rank ${rank} is slower by a factor of ${units.fixed(factor, 2)} (${cause}). ` +
+      'The others wait for it, and run at lower clocks meanwhile.');
   }
   const more = job.stragglers.length - kShownRanks;
   if (more > 0) add('warn', `${counted(more, 'more rank is', 'more ranks are')} slower.`);
@@ -48,7 +52,7 @@ const alertsOf = ({summary: job}, rows, connection) => {
   const late = having(rows, 'old plan');
   if (late.length) add('warn', `An older plan is still followed by ${list(late)}.`);
   if (job.power_cap) add('info', capText(job.power_cap));
-  if (job.state === 'observing' && job.reason) add('info', `Observed only: ${job.reason}`);
+  if (job.state === 'observing' && job.reason && !job.has_failed) add('info', `Full clocks: ${job.reason}`);
   return alerts;
 };
 

@@ -62,9 +62,9 @@ export class Figures {
     energy.show(`Energy per iteration, ${basis}`, units.energy(job.energy_j),
       `all ${counted(job.ranks, 'rank')} · planned ${units.energy(job.planned_energy_j)}`);
     const total_w = store.totalPower_w();
-    power.show(`Power now, ${basis}`, units.power(total_w), total_w === null
+    power.show(`Power in the last iterations, ${basis}`, units.power(total_w), total_w === null
       ? 'not every GPU has reported' : `${units.power(total_w / store.ranks.size)} per GPU on average`);
-    const purposes = {baseline: 'full clocks, for the baseline', profile: 'one clock, to try it out',
+    const purposes = {baseline: 'full clocks, for the baseline', profile: 'full clocks, other clocks in single iterations',
       train: 'for training'};
     plan.show('Plan', job.plan_version ? `v${job.plan_version}` : 'none yet', job.plan_version
       ? `${purposes[job.purpose] || job.purpose} · from iteration ${(job.from_iteration ?? 0).toLocaleString('en')}` +

@@ -3,7 +3,7 @@ import shared from './shared.js';
 import {kPowerWindow} from './job_store.js';
 import {serverNow_s} from './api.js';
 import {button, panel, setClass, setText} from './parts.js';
-import {basisOf, counted, duration, temperature} from './words.js';
+import {basisOf, counted, duration, smClock, temperature} from './words.js';
 
 const {element, units} = shared;
 
@@ -39,8 +39,7 @@ class Tile {
     setText(this.name, `GPU ${row.rank}${row.host ? ` · ${row.host}` : ''}`);
     setText(this.power, units.isNumber(row.now.power_w) ? `${units.fixed(row.now.power_w, 0)}\u00a0W`
       : units.fixed(null));
-    const clock = units.isNumber(row.now.sm_clock_mhz) ? `${units.fixed(row.now.sm_clock_mhz, 0)}\u00a0MHz` : '– MHz';
-    setText(this.detail, [`${units.energy(row.report.energy_j)} per iteration`, clock,
+    setText(this.detail, [`${units.energy(row.report.energy_j)} per iteration`, smClock(row.now, '\u00a0MHz'),
       temperature(row.now.temperature_c), ...row.problems].join(' · '));
     const end_s = serverNow_s();
     const x = (time_s) => kWidth * (1 - (end_s - time_s) / window_s);

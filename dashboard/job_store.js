@@ -77,12 +77,12 @@ export class JobStore {
     return decision.id > before;
   }
 
-  takeGpu({rank, power_w, sm_clock_mhz, temperature_c, energy_j}) {
+  takeGpu({rank, energy_j, ...now}) {
     const known = this.ranks.get(rank) || {rank};
-    this.ranks.set(rank, {...known, gpu_now: {power_w, sm_clock_mhz, temperature_c},
+    this.ranks.set(rank, {...known, gpu_now: now,
       report: {...known.report, energy_j}});
     this.heard_s.set(rank, serverNow_s());
-    this.addPower(rank, power_w);
+    this.addPower(rank, now.power_w);
   }
 
   addPower(rank, power_w) {

@@ -12,7 +12,7 @@ import {RanksPanel} from './ranks_panel.js';
 import {TimelinePanel} from './timeline_panel.js';
 import {announce, message, setClass, setText} from './parts.js';
 import {rankRows} from './rank_state.js';
-import {counted, dateTime, duration, isOver, kStates, parallelText} from './words.js';
+import {counted, dateTime, duration, isOver, parallelText, stateShown} from './words.js';
 
 const {element} = shared;
 
@@ -152,9 +152,10 @@ export class JobView {
     const name = job.name || job.job;
     if (document.title !== `${name} – Lowgear`) document.title = `${name} – Lowgear`;
     setText(this.title, name);
-    setClass(this.state, `chip state-${job.state}`);
-    setText(this.state, job.state);
-    this.state.title = kStates[job.state] || '';
+    const [text, css, title] = stateShown(job);
+    setClass(this.state, css);
+    setText(this.state, text);
+    this.state.title = title;
     this.simulated.hidden = !job.simulated;
     const facts = [['Model', job.model], ['GPU', job.gpu], ['Parallel', parallelText(job.parallel)],
       ['Schedule', `${job.schedule}, ${counted(job.microbatches, 'microbatch', 'microbatches')}`],

@@ -4,7 +4,7 @@ import {get} from './api.js';
 import {KeyedTable} from './keyed_table.js';
 import {LiveStream} from './live.js';
 import {message, panel, setClass, setText} from './parts.js';
-import {basisOf, counted, dateTime, duration, age_s, isOver, savedText, versusPlan_pct} from './words.js';
+import {basisOf, counted, dateTime, duration, age_s, isOver, savedText, stateShown, versusPlan_pct} from './words.js';
 
 const {element, interaction, units} = shared;
 
@@ -21,12 +21,17 @@ const fillName = (cell, job) => {
 const fillState = (cell, job) => {
   if (!cell.firstChild) {
     const simulated = element('span', {class: 'chip simulated', text: 'simulated'});
-    cell.append(element('span'), ' ', simulated);
+    cell.append(element('span'), ' ', simulated, element('small'));
   }
-  const [state, simulated] = cell.children;
-  setClass(state, `chip state-${job.state}`);
-  setText(state, job.state);
+  const [state, simulated, detail] = cell.children;
+  const [text, css, title] = stateShown(job);
+  setClass(state, css);
+  setText(state, text);
+  state.title = title;
   simulated.hidden = !job.simulated;
+  const stragglers = job.stragglers.map(({rank, factor}) => `rank ${rank}: ${units.fixed(factor, 2)} times as long`);
+  setText(detail, stragglers.length ? counted(stragglers.length, 'straggler') : '');
+  detail.title = stragglers.join(', ');
 };
 
 const two = (cell, first, second) => {

@@ -3,7 +3,7 @@ import shared from './shared.js';
 import {KeyedTable} from './keyed_table.js';
 import {panel, setText} from './parts.js';
 import {RankMap} from './rank_map.js';
-import {basisOf, counted, duration} from './words.js';
+import {basisOf, counted, duration, smClock} from './words.js';
 
 const {element, interaction, units} = shared;
 
@@ -29,7 +29,7 @@ const kColumns = [
   {head: 'Factor', unit: 'compute time / planned', text: (row) => number(row.factor, 3),
     sort: (row) => row.factor ?? null},
   {head: 'Compute', text: (row) => units.time(row.report.compute_s), sort: (row) => row.report.compute_s ?? null},
-  {head: 'SM clock', unit: 'MHz', text: (row) => number(row.now.sm_clock_mhz, 0),
+  {head: 'SM clock', unit: 'MHz', text: (row) => smClock(row.now),
     sort: (row) => row.now.sm_clock_mhz ?? null},
   {head: 'Temp.', unit: '°C', text: (row) => number(row.now.temperature_c, 0),
     sort: (row) => row.now.temperature_c ?? null},

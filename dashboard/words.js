@@ -13,11 +13,15 @@ export const kStates = {
   profiling: 'trying out clocks',
   planning: 'computing the first plan',
   running: 'following a plan',
-  observing: 'observed only; no clocks are set',
+  observing: 'full clocks; nothing is planned',
   finished: 'finished',
   failed: 'failed',
 };
 export const isOver = (job) => job.state === 'finished' || job.state === 'failed';
+
+// How a job's state is shown: [text, CSS class, what it means]. A job that could not be planned for needs attention.
+export const stateShown = (job) => (job.has_failed ? ['no plan', 'chip state-failed', job.reason || '']
+  : [job.state, `chip state-${job.state}`, kStates[job.state] || '']);
 
 export const counted = (count, one, many = `${one}s`) => `${count.toLocaleString('en')} ${count === 1 ? one : many}`;
 
@@ -30,6 +34,14 @@ export const duration = (time_s) => {
   const kSteps = [[86400, 'd'], [3600, 'h'], [60, 'min'], [1, 's']];
   const [size, name] = kSteps.find(([step]) => time_s >= 2 * step) || [1, 's'];
   return `${Math.max(0, Math.floor(time_s / size))}\u00a0${name}`;
+};
+
+// Mean SM clock with the range of its readings, for example "1215 MHz (1005–1410)".
+export const smClock = ({sm_clock_mhz: mean, sm_clock_min_mhz: low, sm_clock_max_mhz: high}, unit = '') => {
+  if (!units.isNumber(mean)) return units.fixed(null) + unit;
+  const range = units.isNumber(low) && units.isNumber(high) && high > low
+    ? ` (${units.fixed(low, 0)}–${units.fixed(high, 0)})` : '';
+  return `${units.fixed(mean, 0)}${unit}${range}`;
 };
 
 export const temperature = (value_c) => (units.isNumber(value_c) ? `${units.fixed(value_c, 0)}\u00a0°C` : '– °C');

@@ -67,6 +67,9 @@ MeasuredIteration IterationMeter::measure(const UnitRecord& end) const {
   }
   result.throttled_power_s = gpu.power_capped_s;
   result.throttled_thermal_s = gpu.thermally_throttled_s;
+  result.mean_sm_clock_mhz = gpu.mean_sm_clock_mhz;
+  result.min_sm_clock_mhz = gpu.min_sm_clock_mhz;
+  result.max_sm_clock_mhz = gpu.max_sm_clock_mhz;
   return result;
 }
 

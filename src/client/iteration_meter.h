@@ -19,6 +19,9 @@ struct MeasuredIteration {
   double energy_error_j = 0;       ///< +-, of the counter's steps
   std::optional<double> throttled_power_s;
   std::optional<double> throttled_thermal_s;
+  std::optional<double> mean_sm_clock_mhz;  ///< time-weighted
+  std::optional<int> min_sm_clock_mhz;      ///< of the readings
+  std::optional<int> max_sm_clock_mhz;
 };
 
 /// Puts together what the training thread has marked and what the GPU's samples say, both of which come some time after

@@ -29,15 +29,20 @@ void ServedRank::add(const GpuSample& sample) {
 
 void ServedRank::take_samples() {
   std::vector<GpuSample> samples;
+  std::optional<ProfileRequest> asked;
   {
     const std::lock_guard lock(mutex_);
     samples.swap(new_samples_);
-    if (asked_) profile_.begin(*std::exchange(asked_, std::nullopt));
+    asked = std::exchange(asked_, std::nullopt);
+  }
+  if (asked) {
+    post(profile_.finish());
+    profile_.begin(*std::move(asked));
   }
   for (const GpuSample& sample : samples) {
     iterations_.add(sample);
     profile_.add(sample);
-    gpu_now_ = {.power_w = sample.power_w, .sm_clock_mhz = sample.sm_clock_mhz, .temperature_c = sample.temperature_c};
+    gpu_means_.set_temperature(sample.temperature_c);
   }
 }
 
@@ -47,46 +52,53 @@ void ServedRank::add(const UnitRecord& record) {
     // It says nothing about the plan, nor about how fast this rank is at the plan's clocks.
     if (lease_ != nullptr && clocks_are_not_held(*lease_)) version = 0;
     plan_version_.store(version, std::memory_order_relaxed);
-    follow_profile_plan(record.iteration, version);
+    follow_profile_plan(version);
   }
   const std::optional<MeasuredIteration> measured = iterations_.add(record);
   if (measured) {
-    server_.report({.measured = *measured, .plan_version = plan_version_.load(std::memory_order_relaxed)}, gpu_now_);
+    gpu_means_.add(*measured);
+    server_.report({.measured = *measured, .plan_version = plan_version_.load(std::memory_order_relaxed)},
+                   gpu_means_.now());
   }
-  if (std::optional<ProfileResult> result = profile_.add(record)) server_.post(*std::move(result));
+  post(profile_.add(record));
 }
 
-/// Units that ran while the agent was away had no clock held for them: what is measured begins anew once it is back.
-void ServedRank::follow_profile_plan(std::uint64_t iteration, int version) {
-  const std::lock_guard lock(mutex_);
+void ServedRank::post(std::optional<ProfileResult> result) {
+  if (result) server_.post(*std::move(result));
+}
+
+/// Units that ran while the agent was away had no clock held for them. A newer plan ends what is measured.
+void ServedRank::follow_profile_plan(int version) {
   const auto& request = profile_.request();
-  if (request && iteration >= request->from_iteration && version != request->plan_version) {
-    interrupted_ = request;
-    profile_.cancel();
-  } else if (interrupted_ && version == interrupted_->plan_version) {
-    interrupted_->from_iteration = iteration;
-    profile_.begin(*std::exchange(interrupted_, std::nullopt));
-  }
+  if (!request || version == request->plan_version) return;
+  profile_.discard_iteration();
+  if (version > request->plan_version) post(profile_.finish());
 }
 
 void ServedRank::lose_records() {
   iterations_.lose_iteration();
-  if (const auto request = profile_.request()) profile_.begin(*request);
+  profile_.discard_iteration();
 }
 
 AgentLease::OfferAnswer ServedRank::offer(const OfferedPlan& plan) {
   if (lease_ == nullptr) return {.offer = AgentLease::Offer::no_lease, .reason = "no agent is used"};
-  AgentLease::OfferAnswer answer =
-      lease_->offer({.plan_rank = 0, .nearest_below = false, .plan_json = plan.plan_json, .from_iteration = {}},
-                    plan.from_iteration, plan.version);
+  PlanMessage message{.plan_rank = 0, .nearest_below = false, .plan_json = plan.plan_json, .from_iteration = {}};
+  for (const ClockTrial& trial : plan.trials) {
+    message.trials.push_back({.first_iteration = static_cast<std::uint32_t>(trial.first_iteration),
+                              .iterations = static_cast<std::uint32_t>(trial.iterations),
+                              .clock_mhz = static_cast<std::uint32_t>(trial.clock_mhz)});
+  }
+  AgentLease::OfferAnswer answer = lease_->offer(std::move(message), plan.from_iteration, plan.version);
   if (answer.offer != AgentLease::Offer::accepted) return answer;
   const std::lock_guard lock(mutex_);
-  interrupted_.reset();
+  asked_.reset();
   if (plan.purpose == "profile") {
     asked_ = {.plan_version = plan.version,
+              .sweep = plan.sweep,
               .from_iteration = plan.from_iteration,
+              .trials = plan.trials,
               .settle_iterations = plan.settle_iterations,
-              .iterations = plan.iterations};
+              .settle_s = plan.settle_s};
   }
   return answer;
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "client/agent_lease.h"
+#include "client/gpu_means.h"
 #include "client/iteration_meter.h"
 #include "client/profile_collector.h"
 #include "client/server_connection.h"
@@ -52,18 +53,18 @@ class ServedRank final : private PlanTaker {
  private:
   [[nodiscard]] AgentLease::OfferAnswer offer(const OfferedPlan& plan) override;
   void forget_versions() override;
-  void follow_profile_plan(std::uint64_t iteration, int version);
+  void follow_profile_plan(int version);
+  void post(std::optional<ProfileResult> result);
 
   AgentLease* lease_;
   IterationMeter iterations_;
   ProfileCollector profile_;
-  GpuNow gpu_now_;
+  GpuMeans gpu_means_;
   std::atomic<int> plan_version_{0};
 
-  std::mutex mutex_;  ///< of the three below
+  std::mutex mutex_;  ///< of the two below
   std::vector<GpuSample> new_samples_;
-  std::optional<ProfileRequest> asked_;        ///< a profile plan that the agent has taken
-  std::optional<ProfileRequest> interrupted_;  ///< one that was being measured when the agent went
+  std::optional<ProfileRequest> asked_;  ///< a profile plan that the agent has taken
 
   ServerConnection server_;  ///< last: its threads use the above
 };

@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::int64_t kMaxIterationNumber = std::int64_t{1} << 52;
 constexpr int kMaxProfileIterations = 1'000'000;
+constexpr double kMaxSettleS = 3'600;
 
 std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
@@ -56,6 +57,8 @@ std::string reports_text(int rank, std::span<const IterationReport> reports, con
                {"gpu",
                 {{"power_w", or_null(gpu.power_w)},
                  {"sm_clock_mhz", or_null(gpu.sm_clock_mhz)},
+                 {"sm_clock_min_mhz", or_null(gpu.sm_clock_min_mhz)},
+                 {"sm_clock_max_mhz", or_null(gpu.sm_clock_max_mhz)},
                  {"temperature_c", or_null(gpu.temperature_c)}}}});
 }
 
@@ -92,8 +95,13 @@ OfferedPlan read_offered_plan(std::string_view text, const std::string& source) 
   const long long from = view.at("from_iteration").integer();
   if (from < 0 || from > kMaxIterationNumber) view.at("from_iteration").fail("is no number of an iteration");
   plan.from_iteration = static_cast<std::uint64_t>(from);
-  plan.iterations = view.at("iterations").integer_in(plan.purpose == "profile" ? 1 : 0, kMaxProfileIterations);
-  plan.settle_iterations = view.at("settle_iterations").integer_in(0, kMaxProfileIterations);
+  if (plan.purpose == "profile") {
+    plan.sweep = view.at("sweep").integer_in(1, INT32_MAX);
+    plan.trials = read_clock_trials(view.at("trials"));
+    plan.settle_iterations = view.at("settle_iterations").integer_in(0, kMaxProfileIterations);
+    plan.settle_s = view.at("settle_s").number();
+    if (plan.settle_s < 0 || plan.settle_s > kMaxSettleS) view.at("settle_s").fail("is not 0 to 3600");
+  }
   plan.plan_json = dump(view.at("plan").json());
   if (read_plan(plan.plan_json, source + ": plan").ranks.empty()) view.at("plan").fail("has no rank");
   return plan;

@@ -7,9 +7,11 @@
 #include <string_view>
 #include <vector>
 
+#include "client/gpu_means.h"
 #include "client/iteration_meter.h"
 #include "client/profile_collector.h"
 #include "core/json.h"
+#include "plan/clock_trial.h"
 
 namespace lowgear {
 
@@ -36,13 +38,6 @@ struct IterationReport {
   int plan_version = 0;  ///< followed throughout; 0: none of the server's
 };
 
-/// How the GPU was seen last.
-struct GpuNow {
-  std::optional<double> power_w;
-  std::optional<int> sm_clock_mhz;
-  std::optional<int> temperature_c;
-};
-
 [[nodiscard]] std::string reports_text(int rank, std::span<const IterationReport> reports, const GpuNow& gpu);
 /// Cells whose energy could not be told are left out.
 [[nodiscard]] std::string profile_text(int rank, const ProfileResult& result);
@@ -52,9 +47,12 @@ struct OfferedPlan {
   int version = 0;
   std::string purpose;  ///< `baseline`, `profile`, `train`
   std::uint64_t from_iteration = 0;
-  int iterations = 0;         ///< of baseline and profile plans: that count
-  int settle_iterations = 0;  ///< before those
-  std::string plan_json;      ///< lowgear.plan/1; this rank is its first
+  // Of profile plans, as in ProfileRequest.
+  int sweep = 0;
+  std::vector<ClockTrial> trials;
+  int settle_iterations = 0;
+  double settle_s = 0;
+  std::string plan_json;  ///< lowgear.plan/1; this rank is its first
 };
 /// Throws InputError when it is none: what arrived is checked before it goes on to the agent.
 [[nodiscard]] OfferedPlan read_offered_plan(std::string_view text, const std::string& source);

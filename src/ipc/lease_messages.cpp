@@ -134,7 +134,12 @@ std::vector<std::byte> encode(const RefusedMessage& message) {
 std::vector<std::byte> encode(const PlanMessage& message) {
   FrameWriter writer(FrameType::plan);
   writer.number(message.plan_rank).flag(message.nearest_below).text(message.plan_json);
-  if (message.from_iteration) writer.number(*message.from_iteration);
+  if (message.from_iteration) {
+    writer.number(*message.from_iteration);
+    for (const TrialIterations& trial : message.trials) {
+      writer.number(trial.first_iteration).number(trial.iterations).number(trial.clock_mhz);
+    }
+  }
   return writer.finish();
 }
 
@@ -193,7 +198,13 @@ PlanMessage decode_plan(std::span<const std::byte> payload) {
   message.nearest_below = reader.flag();
   message.plan_json = reader.text(kMaxFrameBytes);
   if (!reader.at_end()) message.from_iteration = reader.u32();
-  reader.finish();
+  while (!reader.at_end()) {
+    if (message.trials.size() == kMaxLeaseTrials) throw_malformed("a plan tries too many clocks out");
+    TrialIterations& trial = message.trials.emplace_back();
+    trial.first_iteration = reader.u32();
+    trial.iterations = reader.u32();
+    trial.clock_mhz = reader.u32();
+  }
   return message;
 }
 

@@ -28,15 +28,16 @@ namespace lowgear {
 /// kOldestLeaseProtocolVersion on. Since version 2 a plan may name the iteration that it begins with, and is then
 /// answered with too_late when that one has begun. Since version 3 the agent says `ended` before it closes a lease that
 /// a person has ended: a client does not ask for that GPU again by itself. A connection that closes without it has lost
-/// its agent.
+/// its agent. Since version 4 a plan may name iterations that try other clocks out.
 inline constexpr std::uint32_t kFrameMagic = 0x4c474631;  // "LGF1"
 inline constexpr std::size_t kFrameHeaderBytes = 12;      ///< magic, type, payload length: 4 bytes each
 inline constexpr std::size_t kMaxFrameBytes = std::size_t{64}
                                               << 20U;  ///< a plan of 64 stages x 4,096 microbatches fits
 inline constexpr std::size_t kMaxStringBytes = 4096;   ///< of every string but a plan's text
-inline constexpr std::uint32_t kLeaseProtocolVersion = 3;
+inline constexpr std::uint32_t kLeaseProtocolVersion = 4;
 inline constexpr std::uint32_t kOldestLeaseProtocolVersion = 1;
 inline constexpr std::uint32_t kFirstLeaseProtocolVersionWithEnded = 3;
+inline constexpr std::size_t kMaxLeaseTrials = 1'000;
 
 enum class FrameType : std::uint32_t {
   hello = 1,
@@ -67,6 +68,13 @@ struct LeaseMessage {
 struct RefusedMessage {
   std::string reason;  ///< one line that a person can act on
 };
+/// Iterations, counted modulo 2^32 as in the unit ring, in which every unit that the plan names runs at this clock.
+struct TrialIterations {
+  std::uint32_t first_iteration = 0;
+  std::uint32_t iterations = 0;
+  std::uint32_t clock_mhz = 0;
+  friend bool operator==(const TrialIterations&, const TrialIterations&) = default;
+};
 struct PlanMessage {
   std::uint32_t plan_rank = 0;  ///< which rank (GPU position in the pipeline) of the plan this process is
   bool nearest_below = false;   ///< take the nearest supported clock below one that the GPU does not have
@@ -74,6 +82,8 @@ struct PlanMessage {
   /// The plan begins with the first unit of this iteration, counted modulo 2^32 as in the unit ring, or of a later one
   /// when this one's begin is lost; the plan before is followed up to there. Empty: the plan begins at once.
   std::optional<std::uint32_t> from_iteration;
+  /// Only with `from_iteration`, at most kMaxLeaseTrials.
+  std::vector<TrialIterations> trials = {};
 };
 struct AcceptedMessage {};
 /// The plan's iteration had begun before the plan was there: it is ignored as a whole.

@@ -16,7 +16,9 @@ Json profile_json(const TrainServerConfig& server) {
           {"iterations", server.profile_iterations},
           {"settle_iterations", server.settle_iterations},
           {"min_mhz", or_null(server.min_mhz)},
-          {"max_mhz", or_null(server.max_mhz)}};
+          {"max_mhz", or_null(server.max_mhz)},
+          {"allowance_pct", server.allowance_pct},
+          {"allowance_iterations", server.allowance_iterations}};
 }
 
 Json schedule_json(const TrainConfig& config) {

@@ -220,10 +220,13 @@ void read_simulated_gpu(const YamlView& map, TrainConfig& config) {
 }
 
 void read_server_profile(const YamlView& map, TrainServerConfig& server) {
-  map.require_only({"clocks", "iterations", "settle_iterations", "min_mhz", "max_mhz"});
+  map.require_only(
+      {"clocks", "iterations", "settle_iterations", "min_mhz", "max_mhz", "allowance_pct", "allowance_iterations"});
   read_optional(map, "clocks", 0, 1000, server.profile_clocks);
   read_optional(map, "iterations", 1, 100'000, server.profile_iterations);
   read_optional(map, "settle_iterations", 0, 1000, server.settle_iterations);
+  read_optional(map, "allowance_pct", 0, 1'000, server.allowance_pct);
+  read_optional(map, "allowance_iterations", 1, 1'000'000, server.allowance_iterations);
   if (map.has("min_mhz")) server.min_mhz = int_in(map.at("min_mhz"), 1, 100'000);
   if (map.has("max_mhz")) server.max_mhz = int_in(map.at("max_mhz"), server.min_mhz.value_or(1), 100'000);
 }

@@ -56,15 +56,17 @@ struct ProfileConfig {
 struct TrainServerConfig {
   std::string address;  ///< `http://host:port` or `unix:/path`
   std::optional<std::filesystem::path> token_file;
-  std::string name;              ///< of the job, for people; empty: the model's
-  double slowdown_pct = 0;       ///< how much longer than the fastest plan an iteration may be planned
-  double guard_pct = 2;          ///< how much longer again the job may take before plans are taken back
-  double switch_latency_ms = 0;  ///< from asking for a clock until it is in effect
-  int profile_clocks = 6;        ///< tried out to begin with; 0: none, but another job's profile is waited for
-  int profile_iterations = 5;
-  int settle_iterations = 1;
-  std::optional<int> min_mhz;
-  std::optional<int> max_mhz;
+  std::string name;                ///< of the job, for people; empty: the model's
+  double slowdown_pct = 0;         ///< how much longer than the fastest plan an iteration may be planned
+  double guard_pct = 2;            ///< how much longer again the job may take before plans are taken back
+  double switch_latency_ms = 0;    ///< from asking for a clock until it is in effect
+  int profile_clocks = 6;          ///< tried out to begin with; 0: none, but another job's profile is waited for
+  int profile_iterations = 5;      ///< counted at each clock, at most
+  int settle_iterations = 0;       ///< after each change of the clock, not counted
+  std::optional<int> min_mhz;      ///< empty: 0.6 times the GPU's highest
+  std::optional<int> max_mhz;      ///< empty: the GPU's highest
+  double allowance_pct = 2;        ///< what trying clocks out may cost, as a share of
+  int allowance_iterations = 500;  ///< so many iterations at full clocks
 };
 
 /// Which steps are recorded.

@@ -35,12 +35,14 @@ IterationReport read_report(const JsonView& value) {
 }
 
 GpuNow read_gpu(const JsonView& value) {
-  require_members(value, {"power_w", "sm_clock_mhz", "temperature_c"});
+  require_members(value, {"power_w", "sm_clock_mhz", "sm_clock_min_mhz", "sm_clock_max_mhz", "temperature_c"});
   const auto optional = [&](std::string_view name, double low, double high) {
     return has_value(value, name) ? std::optional(number_in(value.at(name), low, high)) : std::nullopt;
   };
   return {.power_w = optional("power_w", 0, 1e6),
           .sm_clock_mhz = optional("sm_clock_mhz", 0, 1e5),
+          .sm_clock_min_mhz = optional("sm_clock_min_mhz", 0, 1e5),
+          .sm_clock_max_mhz = optional("sm_clock_max_mhz", 0, 1e5),
           .temperature_c = optional("temperature_c", -273.15, 1e4)};
 }
 
@@ -88,6 +90,8 @@ Json to_json(const RankReports& reports) {
           {"gpu",
            {{"power_w", or_null(reports.gpu.power_w)},
             {"sm_clock_mhz", or_null(reports.gpu.sm_clock_mhz)},
+            {"sm_clock_min_mhz", or_null(reports.gpu.sm_clock_min_mhz)},
+            {"sm_clock_max_mhz", or_null(reports.gpu.sm_clock_max_mhz)},
             {"temperature_c", or_null(reports.gpu.temperature_c)}}}};
 }
 

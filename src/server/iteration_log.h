@@ -24,10 +24,12 @@ struct IterationReport {
   double throttled_thermal = 0;  ///< share of the time in which heat did
 };
 
-/// What a rank's GPU was last seen at; what it does not report is empty.
+/// How a rank's GPU did in its last iterations; what it does not report is empty.
 struct GpuNow {
-  std::optional<double> power_w;
-  std::optional<double> sm_clock_mhz;
+  std::optional<double> power_w;       ///< energy over time
+  std::optional<double> sm_clock_mhz;  ///< time-weighted
+  std::optional<double> sm_clock_min_mhz;
+  std::optional<double> sm_clock_max_mhz;
   std::optional<double> temperature_c;
 };
 

@@ -14,6 +14,9 @@ namespace {
 constexpr auto kStates = std::to_array<std::string_view>(
     {"registering", "baseline", "profiling", "planning", "running", "observing", "finished", "failed"});
 
+/// Iterations of the baseline that are waited for until all ranks follow it.
+constexpr int kBaselinePatience = 25;
+
 double variance_of_mean(int count, double sum, double sum_of_squares) {
   if (count < 2) return 0;
   const double mean = sum / count;
@@ -82,13 +85,23 @@ void Job::begin(const Profiles& profiles, double now_s) {
   begin_profile(now_s);
 }
 
-void Job::observe(std::string reason, double now_s) {
+void Job::observe(std::string reason, double now_s, std::optional<double> retry_after_s) {
   decide("observe", reason, now_s);
   plan_failed_ = false;
+  judging_ = false;
+  retry_s_ = retry_after_s ? std::optional(now_s + *retry_after_s) : std::nullopt;
   change_state(JobState::observing, std::move(reason));
   // Nobody watches what a plan costs from now on.
   if (versions_.empty() || versions_.back()->purpose == PlanPurpose::baseline) return;
   issue_uniform(PlanPurpose::train, ranks_.common_clocks().front(), "full clocks: " + reason_, now_s);
+}
+
+void Job::try_again(double now_s) {
+  if (state_ != JobState::observing || !retry_s_ || now_s < *retry_s_) return;
+  retry_s_.reset();
+  if (plan_failed_) return replan("what could not be planned is tried again");
+  decide("profile", "clocks are tried out again, as the last time led to no profile", now_s);
+  begin_profile(now_s);
 }
 
 void Job::report(const RankReports& reports, double now_s) {
@@ -119,15 +132,15 @@ void Job::report(const RankReports& reports, double now_s) {
     changes_.summary_changed = true;
   }
   watch_profile(now_s);
+  try_again(now_s);
 }
 
 /// What an iteration adds to what is known, with no decision about it.
 void Job::collect(const JobIteration& iteration) {
-  if (iteration.plan_version == baseline_version_ && baseline_version_ != 0 && !baseline_) {
-    const PlanVersion* plan = version(baseline_version_);
-    if (plan != nullptr && iteration.iteration >= plan->from_iteration + plan->settle_iterations) {
-      baseline_sums_.add(iteration);
-      if (baseline_sums_.count >= std::max(2, plan->iterations)) baseline_ = baseline_sums_.baseline();
+  if (counts_for_baseline(iteration)) {
+    baseline_sums_.add(iteration);
+    if (baseline_sums_.count >= std::max(2, version(baseline_version_)->iterations)) {
+      baseline_ = baseline_sums_.baseline();
     }
   }
   note_followers(iteration);
@@ -135,6 +148,16 @@ void Job::collect(const JobIteration& iteration) {
   kept.reports.clear();
   history_.push_back(std::move(kept));
   if (history_.size() > kKeptIterations) history_.pop_front();
+}
+
+/// A rank that never takes the plan does not hold the job up for good.
+bool Job::counts_for_baseline(const JobIteration& iteration) const {
+  if (baseline_ || baseline_version_ == 0 || iteration.newest_version != baseline_version_) return false;
+  const PlanVersion* plan = version(baseline_version_);
+  if (plan == nullptr) return false;
+  const std::int64_t follows_since = iteration.iteration - plan->from_iteration;
+  const bool all_follow = iteration.plan_version == baseline_version_;
+  return follows_since >= (all_follow ? plan->settle_iterations : kBaselinePatience);
 }
 
 void Job::note_followers(const JobIteration& iteration) {
@@ -153,10 +176,14 @@ void Job::note_followers(const JobIteration& iteration) {
 void Job::react(const JobIteration& iteration, double now_s) {
   if (state_ == JobState::baseline && baseline_) {
     decide("baseline", fmt::format("full clocks take {:.4g} s an iteration", baseline_->time_s), now_s);
+    if (guard_) guard_->set_baseline({baseline_->time_s, baseline_->time_error_s, baseline_->time_spread_s});
+    if (sweep_.is_new()) return begin_trials(now_s);
     change_state(JobState::planning, "plans");
     ask(PlanningTask::Kind::plan, "planned from a profile that was known", false);
   }
+  if (state_ == JobState::profiling) watch_trials(iteration, now_s);
   if (state_ == JobState::running) watch_ranks(iteration, now_s);
+  if (state_ == JobState::running) watch_drift(iteration, now_s);
   // Not once the ranks have begun to be profiled anew: they would leave those clocks for the guard's.
   if (state_ == JobState::running) watch_slowdown(iteration, now_s);
 }
@@ -166,7 +193,7 @@ void Job::finish_rank(int rank, double now_s) {
   store_rank(*ranks_.find(rank));
   log_.finish(rank);
   if (ranks_.all_finished()) return finish("all ranks have ended", now_s);
-  leave_measured_clock(now_s);
+  end_trials(now_s);
 }
 
 void Job::finish(std::string_view why, double now_s) {

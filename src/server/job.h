@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "adapt/clock_trials.h"
 #include "adapt/slowdown_guard.h"
 #include "adapt/straggler_detector.h"
 #include "core/json.h"
@@ -18,18 +19,18 @@
 #include "server/job_spec.h"
 #include "server/plan_version.h"
 #include "server/planning.h"
-#include "server/profile_sweep.h"
 #include "server/rank_cells.h"
 #include "server/rank_registry.h"
 #include "server/server_metrics.h"
 #include "server/store.h"
+#include "server/trial_sweep.h"
 
 namespace lowgear {
 
 enum class JobState : unsigned char {
   registering,  ///< until all ranks are there
   baseline,     ///< full clocks, to compare with
-  profiling,    ///< one clock after the other
+  profiling,    ///< clocks are tried out in single iterations
   planning,     ///< no plan for training is there yet
   running,      ///< a plan is followed, watched and renewed
   observing,    ///< there is nothing to plan for, or with
@@ -53,6 +54,12 @@ struct Comparison {
   double slowdown = 0;
   std::optional<double> saved;
   double saved_error = 0;
+};
+
+/// All ranks take another time than profiled.
+struct Drift {
+  double factor = 1;
+  std::int64_t since_iteration = 0;
 };
 
 /// A rank that is slower than its profile.
@@ -206,17 +213,22 @@ class Job {
   void begin(const Profiles& profiles, double now_s);
   void begin_baseline(double now_s);
   void begin_profile(double now_s);
+  void begin_trials(double now_s);
+  [[nodiscard]] TrialBudget full_budget() const;
+  [[nodiscard]] bool issue_trials(const std::vector<int>& clocks_mhz, const std::string& why, double now_s);
+  void end_trials(double now_s);
+  void watch_trials(const JobIteration& iteration, double now_s);
+  [[nodiscard]] PlanVersion uniform_version(PlanPurpose purpose, int clock_mhz) const;
   void issue_uniform(PlanPurpose purpose, int clock_mhz, std::string reason, double now_s);
-  void profile_next_clock(double now_s);
-  void measure_clock(int clock_mhz, std::string reason, double now_s);
-  void leave_measured_clock(double now_s);
+  [[nodiscard]] std::vector<std::vector<double>> expected_compute_s(int clock_mhz) const;
   void watch_profile(double now_s);
   void go_on_without(const std::vector<int>& missing, double now_s);
   [[nodiscard]] std::shared_ptr<const MeasuredProfile> merged_profile() const;
   [[nodiscard]] std::vector<int> unmeasured_ranks() const;
-  [[nodiscard]] bool stages_are_measured(int pp_rank, int clock_mhz) const;
+  [[nodiscard]] bool stage_is_measured(int pp_rank) const;
   void use_profile(const std::shared_ptr<const MeasuredProfile>& profile);
-  void observe(std::string reason, double now_s);
+  void observe(std::string reason, double now_s, std::optional<double> retry_after_s = {});
+  void try_again(double now_s);
   void issue(PlanVersion version, double now_s);
   void issue_plan(const PlanningAnswer& answer, double now_s);
   void hold_full_clocks(const std::string& reason, double now_s);
@@ -227,11 +239,13 @@ class Job {
   void guard_plans(std::vector<double> planned_times_s);
   [[nodiscard]] PlanningConditions conditions() const;
   void collect(const JobIteration& iteration);
+  [[nodiscard]] bool counts_for_baseline(const JobIteration& iteration) const;
   void note_followers(const JobIteration& iteration);
   void react(const JobIteration& iteration, double now_s);
   [[nodiscard]] StragglerDetector& detector();
   void watch_ranks(const JobIteration& iteration, double now_s);
   void watch_slowdown(const JobIteration& iteration, double now_s);
+  void watch_drift(const JobIteration& iteration, double now_s);
   void renew_baseline(int iterations, double now_s);
   void require_own_stages(const RankCells& cells) const;
   [[nodiscard]] std::int64_t next_boundary(double now_s) const;
@@ -254,6 +268,7 @@ class Job {
   [[nodiscard]] Json set_by_json() const;
   void restore_state(const JsonView& state);
   void restore_set_by(const JsonView& set_by);
+  void restore_sweep(const JsonView& state);
   void restore_rank(const StoredRank& row, double now_s);
   void restore_progress(const StoreContents& rows);
   void resume(const Profiles& profiles, double now_s);
@@ -282,7 +297,11 @@ class Job {
   Sums baseline_sums_;
   std::optional<Baseline> baseline_;
 
-  ProfileSweep sweep_;
+  TrialSweep sweep_;
+  TrialBudget budget_;
+  bool judging_ = false;              ///< whether what the sweep has measured is enough
+  std::optional<double> profiled_s_;  ///< when the last profile was begun
+  std::optional<Drift> drift_;        ///< from the profile in use
   std::shared_ptr<const MeasuredProfile> own_profile_;
   std::shared_ptr<const PipelineModel> model_;
 
@@ -298,7 +317,9 @@ class Job {
   double full_clock_scale_ = 1;
 
   std::uint64_t planning_serial_ = 0;
-  bool plan_failed_ = false;  ///< the job observes because its conditions could not be planned for
+  bool plan_failed_ = false;       ///< the job observes because its conditions could not be planned for
+  std::optional<double> retry_s_;  ///< when what has failed is tried again
+  double retry_after_s_ = 0;       ///< that planning waited for last
   std::vector<std::pair<double, double>> frontier_;
   std::shared_ptr<const PlanVersion> training_version_;  ///< newest for training
   int first_training_version_ = 0;

@@ -127,7 +127,9 @@ Json Job::summary() const {
                   {"guard_limit_pct", guard_limit_pct()},
                   {"stragglers", std::move(stragglers)},
                   {"power_cap", power_limit_json(power_limit_)},
-                  {"settings", {{"slowdown_pct", slowdown_pct_}, {"guard_pct", guard_pct_}}}};
+                  {"settings", {{"slowdown_pct", slowdown_pct_}, {"guard_pct", guard_pct_}}},
+                  {"has_failed", state_ == JobState::observing && retry_s_.has_value()},
+                  {"retry_s", state_ == JobState::observing ? or_null(retry_s_) : Json(nullptr)}};
   if (const auto compared = comparison()) {
     summary["slowdown_pct"] = compared->slowdown * 100;
     if (compared->saved) {
@@ -151,6 +153,8 @@ Json Job::ranks_json() const {
     entry["last_iteration"] = log_.last_iteration(rank) < 0 ? Json(nullptr) : Json(log_.last_iteration(rank));
     entry["gpu_now"] = {{"power_w", or_null(registered->gpu.power_w)},
                         {"sm_clock_mhz", or_null(registered->gpu.sm_clock_mhz)},
+                        {"sm_clock_min_mhz", or_null(registered->gpu.sm_clock_min_mhz)},
+                        {"sm_clock_max_mhz", or_null(registered->gpu.sm_clock_max_mhz)},
                         {"temperature_c", or_null(registered->gpu.temperature_c)}};
     entry["report"] = nullptr;
     entry["factor"] = nullptr;
@@ -206,6 +210,7 @@ Json Job::timeline_json() const {
 Json Job::iteration_json(const JobIteration& iteration) const {
   Json document = to_json(iteration);
   const PlanVersion* plan = version(iteration.plan_version);
+  document["trial_mhz"] = plan == nullptr ? Json(nullptr) : or_null(plan->trial_mhz(iteration.iteration));
   document["planned_time_s"] = plan == nullptr ? Json(nullptr) : positive_or_null(plan->time_s);
   document["planned_energy_j"] = plan == nullptr ? Json(nullptr) : positive_or_null(plan->energy_j);
   return document;
@@ -225,6 +230,8 @@ Json Job::gpu_json(int rank) const {
           {"gpu_uuid", registered.spec.gpu_uuid},
           {"power_w", or_null(registered.gpu.power_w)},
           {"sm_clock_mhz", or_null(registered.gpu.sm_clock_mhz)},
+          {"sm_clock_min_mhz", or_null(registered.gpu.sm_clock_min_mhz)},
+          {"sm_clock_max_mhz", or_null(registered.gpu.sm_clock_max_mhz)},
           {"temperature_c", or_null(registered.gpu.temperature_c)},
           {"energy_j", registered.last ? or_null(registered.last->energy_j) : Json(nullptr)}};
 }

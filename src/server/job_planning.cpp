@@ -18,6 +18,9 @@ constexpr double kDeliveryBudgetS = 0.1;
 constexpr double kShortestIterationS = 1e-3;
 /// Time of an iteration as long as none has been reported.
 constexpr double kUnknownIterationS = 0.05;
+/// From planning that failed to the next attempt: doubled each time.
+constexpr double kShortestRetryS = 60;
+constexpr double kLongestRetryS = 3'600;
 /// Steps by which the guard takes back what a plan may be slower than the fastest.
 constexpr std::array<double, 4> kGuardShares{1.0, 2.0 / 3, 1.0 / 3, 0.0};
 
@@ -49,6 +52,7 @@ bool holds_clock(const PlanVersion& version, int clock_mhz) {
 void Job::issue(PlanVersion version, double now_s) {
   version.version = plan_version() + 1;
   version.from_iteration = next_boundary(now_s);
+  for (ClockTrial& trial : version.trials) trial.first_iteration += version.from_iteration;
   changes_.store.plans.push_back({id_, version.version, write_plan_version(version)});
   versions_.push_back(std::make_shared<const PlanVersion>(std::move(version)));
   if (versions_.size() > kKeptVersions) versions_.pop_front();
@@ -143,7 +147,9 @@ void Job::planned(PlanningAnswer answer, double now_s) {
 /// A job that follows a plan keeps it, guarded by what is wanted now.
 void Job::give_plan_up(const std::string& error, double now_s) {
   decide("failed", error, now_s);
-  if (state_ == JobState::profiling) return observe(error, now_s);  // by a verdict: there is no profile to plan from
+  if (state_ == JobState::profiling) {
+    return observe(error, now_s, kLongestRetryS);  // by a verdict: there is no profile to plan from
+  }
   const std::string reason =
       power_limit_ ? fmt::format("the power cap ({}) is not kept: {}", describe(power_limit_), error) : error;
   if (state_ == JobState::running) {
@@ -154,7 +160,8 @@ void Job::give_plan_up(const std::string& error, double now_s) {
     }
     return change_state(JobState::running, reason);
   }
-  observe(reason, now_s);
+  retry_after_s_ = std::clamp(2 * retry_after_s_, kShortestRetryS, kLongestRetryS);
+  observe(reason, now_s, retry_after_s_);
   plan_failed_ = true;
 }
 
@@ -174,6 +181,7 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
   full_clock_scale_ = plan.full_clock_scale;
   is_capped_ = power_limit_.has_value();
   guard_plans(guard_times(plan));
+  retry_after_s_ = 0;
   change_state(JobState::running, "follows a plan");
   if (guard_ && guard_->level().is_full_clocks) return hold_full_clocks(answer.reason, now_s);
   const bool same = training_version_ && training_version_ == versions_.back() && same_clocks(*training_version_, plan);

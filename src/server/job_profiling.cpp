@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "core/error.h"
@@ -14,26 +15,45 @@ namespace {
 
 /// After which a plan is made with what is known: where training itself is uneven, no measurement makes it certain.
 constexpr int kMaxProfileRounds = 6;
-/// Iterations, as a multiple of those asked for, after which a rank should have posted: a client measures up to 20
-/// times as many where they are too short for its GPU's energy counter.
-constexpr int kMeasuringPatience = 25;
-/// And the time that it has in any case, to measure and to post.
-constexpr double kMeasuringPatienceS = 10;
-/// Plans that a clock is tried out by, before the job goes on without the ranks that have not measured it.
+/// Iterations after the last trial in which ranks should have posted, and the time that they have in any case.
+constexpr int kPostingIterations = 5;
+constexpr double kPostingS = 10;
+/// Plans that a round is tried by, before the job continues without what has not been measured.
 constexpr int kMaxAttempts = 2;
 constexpr int kBaselineIterations = 5;
 constexpr int kBaselineSettle = 1;
+/// A driver takes some 25 ms to change a clock; where a job says more, that counts.
+constexpr double kSettleS = 0.1;
+constexpr double kSettleLatencies = 2;
+/// Lowest clock that is tried out, as a share of the highest: below, units take long and save nothing.
+constexpr double kLowestClockShare = 0.6;
+/// From the end of a sweep that led to no profile to the next.
+constexpr double kProfileRetryS = 3'600;
 
 std::string text_of(const std::vector<int>& ranks) {
   if (ranks.size() == 1) return fmt::format("rank {}", ranks.front());
   return fmt::format("rank {} and {} {}", ranks.front(), ranks.size() - 1, ranks.size() == 2 ? "other" : "others");
 }
 
+std::string text_of_clocks(const std::vector<int>& clocks_mhz) {
+  return fmt::format("{} MHz", fmt::join(clocks_mhz, ", "));
+}
+
+TrialOptions trial_options(const JobSpec& spec) {
+  TrialOptions options;
+  options.iterations = spec.profiling->iterations;
+  options.settle_iterations = spec.profiling->settle_iterations;
+  options.settle_s = std::max(kSettleS, kSettleLatencies * spec.switch_latency_ms / 1e3);
+  return options;
+}
+
 }  // namespace
 
 void Job::profile_found(const std::shared_ptr<const MeasuredProfile>& profile, double now_s) {
   if (model_ || is_over() || !ranks_.complete() || ranks_.common_clocks().empty()) return;
-  if (state_ == JobState::profiling) return;  // its own will be of this very job
+  const bool measures_its_own = state_ == JobState::profiling || (state_ == JobState::baseline && sweep_.is_new());
+  if (measures_its_own) return;
+  sweep_ = {};
   use_profile(profile);
   decide("profile", "a profile of the same model, partition and GPU is known: nothing is profiled", now_s);
   begin_baseline(now_s);
@@ -57,40 +77,68 @@ void Job::begin_baseline(double now_s) {
   baseline_sums_ = {};
 }
 
+/// Full clocks come first: what trials cost is counted against them.
 void Job::begin_profile(double now_s) {
-  const JobProfiling& wanted = *spec_.profiling;
-  const std::vector<int> clocks = ranks_.common_clocks();
   detector_.reset();  // what it has found is by the profile that is being replaced
   detected_slow_.clear();
+  drift_.reset();
+  judging_ = false;
   ++planning_serial_;  // and so is what is being planned
-  try {
-    sweep_ = ProfileSweep(plan_version() + 1);
-    sweep_.want(choose_clocks(clocks, wanted.min_mhz.value_or(clocks.back()), wanted.max_mhz.value_or(clocks.front()),
-                              std::min(wanted.clocks, static_cast<int>(clocks.size()))));
-  } catch (const InputError& error) {
-    return observe(error.what(), now_s);
-  }
-  change_state(JobState::profiling, "tries clocks out");
-  profile_next_clock(now_s);
+  profiled_s_ = now_s;
+  sweep_ = TrialSweep(plan_version() + 1);
+  begin_baseline(now_s);
 }
 
-void Job::profile_next_clock(double now_s) {
-  const auto clock = sweep_.clock_mhz();
-  if (!clock) {
-    // All that was wanted is there: is it enough?
-    try {
-      own_profile_ = merged_profile();
-    } catch (const InputError& error) {
-      return observe(error.what(), now_s);
-    }
-    use_profile(own_profile_);
-    return ask(PlanningTask::Kind::judge_profile, "the clocks that were wanted have been measured", false);
+/// What profiling may cost by its specification.
+TrialBudget Job::full_budget() const {
+  const JobProfiling& wanted = *spec_.profiling;
+  return TrialBudget(wanted.allowance_pct / 100 * wanted.allowance_iterations * baseline_->time_s);
+}
+
+void Job::begin_trials(double now_s) {
+  const JobProfiling& wanted = *spec_.profiling;
+  const std::vector<int> clocks = ranks_.common_clocks();
+  budget_ = full_budget();
+  std::vector<int> first;
+  try {
+    const int lowest_mhz = wanted.min_mhz.value_or(static_cast<int>(std::floor(kLowestClockShare * clocks.front())));
+    first = affordable_clocks(clocks, lowest_mhz, wanted.max_mhz.value_or(clocks.front()),
+                              std::min(wanted.clocks, static_cast<int>(clocks.size())), baseline_->time_s,
+                              budget_.left_s(), trial_options(spec_));
+  } catch (const InputError& error) {
+    return observe(error.what(), now_s, kProfileRetryS);
   }
-  const std::size_t behind = sweep_.waiting_clocks_mhz().size() - 1;
-  measure_clock(*clock,
-                behind == 0 ? fmt::format("measures units at {} MHz", *clock)
-                            : fmt::format("measures units at {} MHz, {} more behind it", *clock, behind),
-                now_s);
+  if (first.empty()) {
+    return observe(fmt::format("trying {} clocks out takes more than the {:.3g} s that profiling may cost: raise "
+                               "allowance_pct of the job's profile",
+                               kMinMeasuredClocks, budget_.left_s()),
+                   now_s, kProfileRetryS);
+  }
+  // The plan's own clock is measured between the trials.
+  if (first.front() != clocks.front()) first.insert(first.begin(), clocks.front());
+  sweep_.want(std::move(first));
+  change_state(JobState::profiling, "tries clocks out");
+  (void)issue_trials(sweep_.wanted_mhz(), "", now_s);
+}
+
+/// Returns whether the allowance covers a trial of each of these clocks.
+bool Job::issue_trials(const std::vector<int>& clocks_mhz, const std::string& why, double now_s) {
+  const int full_mhz = ranks_.common_clocks().front();
+  const TrialOptions options = trial_options(spec_);
+  std::vector<ClockTrial> trials = plan_trials(clocks_mhz, full_mhz, baseline_->time_s, budget_.left_s(), options);
+  if (trials.empty()) return false;
+  std::vector<int> tried_mhz;
+  for (const ClockTrial& trial : trials) tried_mhz.push_back(trial.clock_mhz);
+  PlanVersion version = uniform_version(PlanPurpose::profile, full_mhz);
+  version.reason = fmt::format("tries {} out in single iterations{}", text_of_clocks(tried_mhz), why);
+  version.settle_iterations = options.settle_iterations;
+  version.settle_s = options.settle_s;
+  version.trials = std::move(trials);
+  version.sweep = sweep_.first_version();
+  issue(std::move(version), now_s);
+  sweep_.begin(plan_version(), versions_.back()->trials.back().end_iteration(), now_s);
+  store_state_ = true;
+  return true;
 }
 
 /// Throws InputError when what the ranks have measured is no profile.
@@ -100,27 +148,46 @@ std::shared_ptr<const MeasuredProfile> Job::merged_profile() const {
   return std::make_shared<const MeasuredProfile>(std::move(profile));
 }
 
-void Job::measure_clock(int clock_mhz, std::string reason, double now_s) {
-  issue_uniform(PlanPurpose::profile, clock_mhz, std::move(reason), now_s);
-  sweep_.begin(plan_version(), now_s);
-  if (baseline_version_ == 0 && clock_mhz == ranks_.common_clocks().front()) baseline_version_ = plan_version();
-}
-
-void Job::issue_uniform(PlanPurpose purpose, int clock_mhz, std::string reason, double now_s) {
+PlanVersion Job::uniform_version(PlanPurpose purpose, int clock_mhz) const {
   PlanVersion version;
   version.purpose = purpose;
-  version.reason = std::move(reason);
-  version.iterations = kBaselineIterations;
-  version.settle_iterations = kBaselineSettle;
-  if (purpose == PlanPurpose::profile && spec_.profiling) {
-    version.iterations = spec_.profiling->iterations;
-    version.settle_iterations = spec_.profiling->settle_iterations;
-  }
   Plan plan = uniform_plan(schedule_, clock_mhz, std::string(name(purpose)));
   plan.gpu_name = spec_.gpu;
   version.plans.push_back(std::move(plan));
   version.plan_of_replica.assign(static_cast<std::size_t>(spec_.parallel.dp), 0);
+  return version;
+}
+
+void Job::issue_uniform(PlanPurpose purpose, int clock_mhz, std::string reason, double now_s) {
+  PlanVersion version = uniform_version(purpose, clock_mhz);
+  version.reason = std::move(reason);
+  if (purpose == PlanPurpose::baseline) {
+    version.iterations = kBaselineIterations;
+    version.settle_iterations = kBaselineSettle;
+  } else {
+    version.expected_compute_s = expected_compute_s(clock_mhz);  // ranks are watched at full clocks, too
+  }
   issue(std::move(version), now_s);
+}
+
+/// By plan (there is one) and pp rank; empty when the clock was not measured in all of its units.
+std::vector<std::vector<double>> Job::expected_compute_s(int clock_mhz) const {
+  if (!model_) return {};
+  std::map<std::pair<int, OpKind>, double> time_of;
+  for (const ProfileCell& cell : model_->measured.cells) {
+    if (cell.clock_mhz == clock_mhz) time_of[{cell.stage, cell.kind}] = cell.time_s;
+  }
+  std::vector<double> by_rank;
+  for (const std::vector<Action>& actions : schedule_.ranks) {
+    double& time_s = by_rank.emplace_back(0);
+    for (const Action& action : actions) {
+      if (action.kind != ActionKind::compute) continue;
+      const auto known = time_of.find({action.stage, action.op});
+      if (known == time_of.end()) return {};
+      time_s += known->second;
+    }
+  }
+  return {by_rank};
 }
 
 void Job::add_cells(RankCells cells, double now_s) {
@@ -135,17 +202,29 @@ void Job::add_cells(RankCells cells, double now_s) {
   const int number = cells.plan_version;
   if (!sweep_.add(std::move(cells))) return;
   changes_.store.cells.push_back({id_, rank, number, document.dump()});
-  if (number == sweep_.plan_version()) leave_measured_clock(now_s);
+  if (number == sweep_.plan_version()) end_trials(now_s);
 }
 
-/// Takes the next clock up once no rank is waited for.
-void Job::leave_measured_clock(double now_s) {
-  if (state_ != JobState::profiling || !sweep_.clock_mhz()) return;
+/// Judges what was measured once no rank is waited for.
+void Job::end_trials(double now_s) {
+  if (state_ != JobState::profiling || judging_) return;
   // The first spares a look at all ranks for each of them.
   if (sweep_.waited() < ranks_.followers() || !unmeasured_ranks().empty()) return;
-  sweep_.advance();
-  store_state_ = true;  // a server that is started again has to know that nobody posts for this clock any more
-  profile_next_clock(now_s);
+  const std::vector<int> unmeasured = sweep_.unmeasured_mhz();
+  if (!unmeasured.empty()) {
+    if (sweep_.attempts() < kMaxAttempts && issue_trials(unmeasured, " once more: too little was measured", now_s)) {
+      return;
+    }
+    decide("profile", fmt::format("left out, as not all stages were measured: {}", text_of_clocks(unmeasured)), now_s);
+  }
+  try {
+    own_profile_ = merged_profile();
+  } catch (const InputError& error) {
+    return observe(error.what(), now_s, kProfileRetryS);
+  }
+  use_profile(own_profile_);
+  judging_ = true;
+  ask(PlanningTask::Kind::judge_profile, "the clocks that were wanted have been measured", false);
 }
 
 /// Ranks that are waited for.
@@ -159,49 +238,55 @@ std::vector<int> Job::unmeasured_ranks() const {
   return unmeasured;
 }
 
-bool Job::stages_are_measured(int pp_rank, int clock_mhz) const {
-  return std::ranges::any_of(sweep_.cells(), [&](const RankCells& posted) {
-    if (ranks_.find(posted.rank)->spec.pp_rank != pp_rank) return false;
-    return std::ranges::any_of(posted.cells, [&](const ProfileCell& cell) { return cell.clock_mhz == clock_mhz; });
-  });
+/// An iteration of a job that is being profiled. Trials stop when they have cost what they may.
+void Job::watch_trials(const JobIteration& iteration, double now_s) {
+  const PlanVersion* plan = version(iteration.newest_version);
+  if (plan == nullptr || !baseline_ || !plan->trial_mhz(iteration.iteration)) return;
+  budget_.spend(iteration.time_s, baseline_->time_s);
+  store_state_ = true;
+  const bool more_follow = iteration.iteration + 1 < plan->trials.back().end_iteration();
+  if (!budget_.is_spent() || !more_follow || versions_.back().get() != plan) return;
+  issue_uniform(
+      PlanPurpose::train, ranks_.common_clocks().front(),
+      fmt::format("full clocks: trials have cost {:.3g} s, which is what profiling may cost", budget_.spent_s()),
+      now_s);
 }
 
-/// A rank may never post: its agent has gone, or something of it fails. The job must not stay at a clock for that.
+/// A rank may never post: its agent has gone, or something of it fails.
 void Job::watch_profile(double now_s) {
-  if (state_ != JobState::profiling || !sweep_.clock_mhz()) return;
-  const PlanVersion* plan = version(sweep_.plan_version());
-  if (plan == nullptr || now_s - sweep_.begun_s() < kMeasuringPatienceS) return;
-  const std::int64_t iterations = log_.latest() - plan->from_iteration;
-  if (iterations < plan->settle_iterations + kMeasuringPatience * plan->iterations) return;
-  const int clock_mhz = *sweep_.clock_mhz();
+  if (state_ != JobState::profiling || judging_ || now_s - sweep_.begun_s() < kPostingS) return;
+  const bool is_stopped = versions_.back()->version != sweep_.plan_version();
+  const std::int64_t end = is_stopped ? versions_.back()->from_iteration : sweep_.end_iteration();
+  if (log_.latest() < end + kPostingIterations) return;
   const std::vector<int> missing = unmeasured_ranks();
-  if (!missing.empty() && sweep_.attempts() < kMaxAttempts) {
-    return measure_clock(clock_mhz,
-                         fmt::format("measures units at {} MHz once more: nothing has come from {} in {} iterations",
-                                     clock_mhz, text_of(missing), iterations),
-                         now_s);
+  if (missing.empty()) return end_trials(now_s);
+  if (sweep_.attempts() < kMaxAttempts &&
+      issue_trials(sweep_.wanted_mhz(), fmt::format(" once more: nothing has come from {}", text_of(missing)), now_s)) {
+    return;
   }
   go_on_without(missing, now_s);
 }
 
+bool Job::stage_is_measured(int pp_rank) const {
+  return std::ranges::any_of(sweep_.cells(), [&](const RankCells& posted) {
+    return !posted.cells.empty() && ranks_.find(posted.rank)->spec.pp_rank == pp_rank;
+  });
+}
+
 void Job::go_on_without(const std::vector<int>& missing, double now_s) {
-  const int clock_mhz = *sweep_.clock_mhz();
   for (const int rank : missing) {
-    if (stages_are_measured(ranks_.find(rank)->spec.pp_rank, clock_mhz)) continue;
-    return observe(
-        fmt::format("rank {} measures nothing at {} MHz, nor does another rank of its stages: look at the log "
-                    "of its agent, and start the job again",
-                    rank, clock_mhz),
-        now_s);
+    if (stage_is_measured(ranks_.find(rank)->spec.pp_rank)) continue;
+    return observe(fmt::format("rank {} measures nothing, nor does another rank of its stages: look at the log of its "
+                               "agent",
+                               rank),
+                   now_s, kProfileRetryS);
   }
   for (const int rank : missing) sweep_.do_without(rank);
-  if (!missing.empty()) {
-    decide("profile",
-           fmt::format("nothing comes from {} at {} MHz: the profile is made from other ranks of the same stages",
-                       text_of(missing), clock_mhz),
-           now_s);
-  }
-  leave_measured_clock(now_s);
+  decide(
+      "profile",
+      fmt::format("nothing comes from {}: the profile is made from other ranks of the same stages", text_of(missing)),
+      now_s);
+  end_trials(now_s);
 }
 
 void Job::require_own_stages(const RankCells& cells) const {
@@ -215,13 +300,16 @@ void Job::require_own_stages(const RankCells& cells) const {
 }
 
 void Job::take_verdict(const ProfileVerdict& verdict, double now_s) {
+  judging_ = false;
   decide("profile", verdict.reason, now_s);
-  if (!verdict.more_clocks_mhz.empty() && sweep_.rounds() < kMaxProfileRounds) {
+  if (!verdict.more_clocks_mhz.empty() && sweep_.rounds() < kMaxProfileRounds && !budget_.is_spent()) {
     sweep_.want(verdict.more_clocks_mhz);
-    return profile_next_clock(now_s);
+    if (issue_trials(sweep_.wanted_mhz(), "", now_s)) return;
+    decide("profile",
+           fmt::format("no more clocks are tried out: {:.3g} s are left of what profiling may cost", budget_.left_s()),
+           now_s);
   }
   changes_.store.documents.push_back({"profile/" + profile_key(), write_measured_profile(*own_profile_)});
-  if (!baseline_) return begin_baseline(now_s);
   change_state(JobState::planning, "plans");
   ask(PlanningTask::Kind::plan, fmt::format("planned from a profile of {} clocks", sweep_.measured_clocks()), false);
 }

@@ -39,12 +39,6 @@ JobState read_state(const JsonView& value) {
   value.fail("is no state of a job");
 }
 
-/// States that do not name it are of jobs whose cells all count.
-int first_sweep_version(const JsonView& state) {
-  constexpr std::string_view kMember = "sweep_first_version";
-  return has_value(state, kMember) ? state.at(kMember).integer_in(0, kMaxNumber) : 0;
-}
-
 }  // namespace
 
 void Job::store_rank(const RegisteredRank& rank) {
@@ -79,9 +73,13 @@ Json Job::state_json() const {
                 {"training_version", training_version_ ? training_version_->version : 0},
                 {"first_training_version", first_training_version_},
                 {"is_capped", is_capped_},
-                {"waiting_clocks_mhz", sweep_.waiting_clocks_mhz()},
+                {"wanted_clocks_mhz", sweep_.wanted_mhz()},
                 {"sweep_first_version", sweep_.first_version()},
-                {"sweep_version", sweep_.plan_version()}};
+                {"sweep_version", sweep_.plan_version()},
+                {"sweep_end_iteration", sweep_.end_iteration()},
+                {"trials_cost_s", budget_.spent_s()},
+                {"profiled_s", or_null(profiled_s_)},
+                {"retry_s", or_null(retry_s_)}};
   if (power_limit_) {
     state["power_limit"] = {{"scope", name(power_limit_->scope)},
                             {"watts", or_null(power_limit_->watts)},
@@ -160,6 +158,24 @@ void Job::restore_rank(const StoredRank& row, double now_s) {
   log_.finish(rank.rank);
 }
 
+void Job::restore_sweep(const JsonView& state) {
+  constexpr std::string_view kWanted = "wanted_clocks_mhz";
+  if (!state.has(kWanted)) return;  // of a version that measured one clock after the other: its cells do not count
+  if (has_value(state, "profiled_s")) profiled_s_ = state.at("profiled_s").number();
+  if (has_value(state, "retry_s")) retry_s_ = state.at("retry_s").number();
+  if (!has_value(state, "sweep_first_version")) return;
+  const int first_version = state.at("sweep_first_version").integer_in(0, kMaxNumber);
+  if (first_version == 0) return;
+  sweep_ = TrialSweep(first_version);
+  const JsonView wanted = state.at(kWanted);
+  std::vector<int> clocks_mhz;
+  for (std::size_t i = 0; i < wanted.size(); ++i) clocks_mhz.push_back(wanted.at(i).integer_in(1, kMaxNumber));
+  if (!clocks_mhz.empty()) sweep_.want(std::move(clocks_mhz));
+  if (!baseline_ || !spec_.profiling) return;
+  budget_ = full_budget();
+  budget_.spend(state.at("trials_cost_s").number(), 0);
+}
+
 /// Plans, cells and reports, as they came.
 void Job::restore_progress(const StoreContents& rows) {
   for (const StoredPlan& row : rows.plans) {
@@ -181,13 +197,14 @@ void Job::restore_progress(const StoreContents& rows) {
 /// What was under way when the server ended.
 void Job::resume(const Profiles& profiles, double now_s) {
   if (state_ == JobState::registering) return;  // profiles are looked at once all ranks are there
-  if (!sweep_.cells().empty() && !sweep_.clock_mhz()) {
+  if (!sweep_.is_empty() && state_ != JobState::profiling) {
     try {
       own_profile_ = merged_profile();
-    } catch (const InputError& error) {
-      if (state_ == JobState::profiling) return observe(error.what(), now_s);
+    } catch (const InputError&) {
+      // No profile came of it, as was decided then.
     }
   }
+  if (state_ == JobState::profiling) return end_trials(now_s);
   const auto known = profiles.find(profile_key());
   if (own_profile_) {
     use_profile(own_profile_);
@@ -201,11 +218,7 @@ void Job::resume(const Profiles& profiles, double now_s) {
     use_profile(known->second);
   }
   if (!model_) return;
-  if (state_ == JobState::profiling && own_profile_) {
-    ask(PlanningTask::Kind::judge_profile, "the clocks that were wanted have been measured", false);
-  } else {
-    replan("the server was started again");
-  }
+  replan("the server was started again");
 }
 
 std::unique_ptr<Job> Job::restore(const StoredJob& stored, const StoreContents& rows, const Profiles& profiles,
@@ -218,13 +231,12 @@ std::unique_ptr<Job> Job::restore(const StoredJob& stored, const StoreContents& 
   job->heard_s_ = now_s;
   job->restore_state(view);
   for (const StoredRank& row : rows.ranks) job->restore_rank(row, now_s);
-  job->sweep_ = ProfileSweep(first_sweep_version(view));
-  const JsonView waiting = view.at("waiting_clocks_mhz");
-  std::vector<int> clocks;
-  for (std::size_t i = 0; i < waiting.size(); ++i) clocks.push_back(waiting.at(i).integer_in(1, kMaxNumber));
-  job->sweep_.want(clocks);
+  job->restore_sweep(view);
   job->restore_progress(rows);
-  job->sweep_.begin(view.at("sweep_version").integer_in(0, kMaxNumber), now_s);
+  if (job->sweep_.rounds() > 0) {
+    job->sweep_.begin(view.at("sweep_version").integer_in(0, kMaxNumber), view.at("sweep_end_iteration").integer(),
+                      now_s);
+  }
   const int training = view.at("training_version").integer_in(0, kMaxNumber);
   for (const auto& version : job->versions_) {
     if (version->version == training) job->training_version_ = version;

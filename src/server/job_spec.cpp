@@ -45,7 +45,8 @@ std::optional<int> optional_clock(const JsonView& object, std::string_view name)
 }
 
 JobProfiling read_profiling(const JsonView& value) {
-  require_members(value, {"clocks", "iterations", "settle_iterations", "min_mhz", "max_mhz"});
+  require_members(value, {"clocks", "iterations", "settle_iterations", "min_mhz", "max_mhz", "allowance_pct",
+                          "allowance_iterations"});
   JobProfiling profiling;
   if (value.has("clocks")) profiling.clocks = value.at("clocks").integer_in(4, 1000);
   if (value.has("iterations")) profiling.iterations = value.at("iterations").integer_in(1, 10'000);
@@ -54,6 +55,10 @@ JobProfiling read_profiling(const JsonView& value) {
   }
   profiling.min_mhz = optional_clock(value, "min_mhz");
   profiling.max_mhz = optional_clock(value, "max_mhz");
+  if (value.has("allowance_pct")) profiling.allowance_pct = number_in(value.at("allowance_pct"), 0, 1'000);
+  if (value.has("allowance_iterations")) {
+    profiling.allowance_iterations = value.at("allowance_iterations").integer_in(1, 1'000'000);
+  }
   if (profiling.min_mhz.value_or(0) > profiling.max_mhz.value_or(kMaxClock)) {
     value.fail("min_mhz is above max_mhz");
   }
@@ -86,7 +91,9 @@ Json profiling_json(const std::optional<JobProfiling>& profiling) {
           {"iterations", profiling->iterations},
           {"settle_iterations", profiling->settle_iterations},
           {"min_mhz", or_null(profiling->min_mhz)},
-          {"max_mhz", or_null(profiling->max_mhz)}};
+          {"max_mhz", or_null(profiling->max_mhz)},
+          {"allowance_pct", profiling->allowance_pct},
+          {"allowance_iterations", profiling->allowance_iterations}};
 }
 
 Schedule generated(const JobSpec& spec) {

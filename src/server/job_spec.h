@@ -29,11 +29,13 @@ struct JobParallel {
 
 /// How clocks are tried out before there is a profile.
 struct JobProfiling {
-  int clocks = 6;             ///< to begin with; more where the plan is uncertain
-  int iterations = 5;         ///< counted at each clock
-  int settle_iterations = 1;  ///< before them, after each change
-  std::optional<int> min_mhz;
-  std::optional<int> max_mhz;
+  int clocks = 6;                  ///< to begin with; more where the plan is uncertain
+  int iterations = 5;              ///< counted at each clock, at most
+  int settle_iterations = 0;       ///< before them, after each change
+  std::optional<int> min_mhz;      ///< empty: 0.6 times the highest
+  std::optional<int> max_mhz;      ///< empty: the highest
+  double allowance_pct = 2;        ///< what trials may cost, as a share of the time at full clocks
+  int allowance_iterations = 500;  ///< of so many iterations
   friend bool operator==(const JobProfiling&, const JobProfiling&) = default;
 };
 

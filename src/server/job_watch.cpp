@@ -11,12 +11,27 @@
 namespace lowgear {
 namespace {
 
+/// Drift that a profile is renewed for.
+constexpr double kProfiledAgainDrift = 0.05;
+constexpr double kProfilePeriodS = 3'600;
+/// After which a drift is no hiccup.
+constexpr std::int64_t kLastingIterations = 50;
+
 /// Of a rank that the detector has found.
 SlowdownCause cause_named(std::string_view text) {
   for (const SlowdownCause cause : {SlowdownCause::power_throttle, SlowdownCause::thermal_throttle}) {
     if (text == name(cause)) return cause;
   }
   return SlowdownCause::straggler;
+}
+
+/// Of most ranks: the median of what they take by what they are expected to.
+double typical_slowdown(const std::vector<RankIteration>& measured) {
+  std::vector<double> factors;
+  for (const RankIteration& rank : measured) factors.push_back(rank.compute_time_s / rank.expected_time_s);
+  const auto middle = factors.begin() + static_cast<std::ptrdiff_t>(factors.size() / 2);
+  std::ranges::nth_element(factors, middle);
+  return *middle;
 }
 
 }  // namespace
@@ -47,11 +62,12 @@ void Job::watch_ranks(const JobIteration& iteration, double now_s) {
          .thermal_throttled_share = report->throttled_thermal});
   }
   if (measured.empty()) return;
+  if (drift_ && std::abs(typical_slowdown(measured) - 1) <= kProfiledAgainDrift) drift_.reset();  // it was a hiccup
   std::vector<std::string> reasons;
   for (const SlowdownChange& change : detector().observe(measured)) {
     if (!change.rank) {
       decide("drift", fmt::format("all ranks take {:.3g} times as long as profiled", change.factor), now_s);
-      if (spec_.profiling && std::abs(change.factor - 1) > 0.05) return begin_profile(now_s);
+      drift_ = Drift{.factor = change.factor, .since_iteration = iteration.iteration};
       continue;
     }
     if (change.cause == SlowdownCause::none) {
@@ -68,6 +84,18 @@ void Job::watch_ranks(const JobIteration& iteration, double now_s) {
     decide("straggler", reasons.back(), now_s);
   }
   if (!reasons.empty()) replan(fmt::format("{}", fmt::join(reasons, "; ")));
+}
+
+/// A profile costs time: at most one an hour, unless the drift lasts.
+void Job::watch_drift(const JobIteration& iteration, double now_s) {
+  if (!spec_.profiling || !drift_ || std::abs(drift_->factor - 1) <= kProfiledAgainDrift) return;
+  const bool is_recent = profiled_s_ && now_s - *profiled_s_ < kProfilePeriodS;
+  if (is_recent && iteration.iteration - drift_->since_iteration < kLastingIterations) return;
+  decide("profile",
+         fmt::format("profiled again, as all ranks have taken {:.3g} times as long as profiled for {} iterations",
+                     drift_->factor, iteration.iteration - drift_->since_iteration + 1),
+         now_s);
+  begin_profile(now_s);
 }
 
 void Job::watch_slowdown(const JobIteration& iteration, double now_s) {

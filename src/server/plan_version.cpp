@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "plan/plan_json.h"
+#include "server/json_members.h"
 
 namespace lowgear {
 namespace {
@@ -29,6 +30,9 @@ Json head(const PlanVersion& version) {
           {"from_iteration", version.from_iteration},
           {"iterations", version.iterations},
           {"settle_iterations", version.settle_iterations},
+          {"trials", to_json(version.trials)},
+          {"settle_s", version.settle_s},
+          {"sweep", version.sweep > 0 ? Json(version.sweep) : Json(nullptr)},
           {"reason", version.reason},
           {"time_s", version.time_s > 0 ? Json(version.time_s) : Json(nullptr)},
           {"energy_j", version.energy_j > 0 ? Json(version.energy_j) : Json(nullptr)}};
@@ -58,6 +62,13 @@ double positive_or_zero(const JsonView& value) { return value.json().is_null() ?
 
 std::string_view name(PlanPurpose purpose) { return kPurposes[static_cast<std::size_t>(purpose)]; }
 
+std::optional<int> PlanVersion::trial_mhz(std::int64_t iteration) const {
+  for (const ClockTrial& trial : trials) {
+    if (iteration >= trial.first_iteration && iteration < trial.end_iteration()) return trial.clock_mhz;
+  }
+  return std::nullopt;
+}
+
 std::string write_plan_version(const PlanVersion& version) {
   Json document = head(version);
   document["format"] = kFormat;
@@ -81,6 +92,9 @@ PlanVersion read_plan_version(std::string_view text) {
   version.from_iteration = view.at("from_iteration").integer();
   version.iterations = view.at("iterations").integer_in(0, 1 << 30);
   version.settle_iterations = view.at("settle_iterations").integer_in(0, 1 << 30);
+  if (has_value(view, "trials")) version.trials = read_clock_trials(view.at("trials"));
+  if (has_value(view, "settle_s")) version.settle_s = view.at("settle_s").number();
+  if (has_value(view, "sweep")) version.sweep = view.at("sweep").integer_in(1, 1 << 30);
   version.reason = view.at("reason").text();
   version.time_s = positive_or_zero(view.at("time_s"));
   version.energy_j = positive_or_zero(view.at("energy_j"));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "plan/clock_trial.h"
 #include "plan/plan.h"
 
 namespace lowgear {
@@ -16,7 +17,7 @@ namespace lowgear {
 /// What a plan is issued for.
 enum class PlanPurpose : unsigned char {
   baseline,  ///< full clocks, whose time and energy are what later plans are compared with
-  profile,   ///< one clock for all ops, to measure them
+  profile,   ///< full clocks, between which other clocks are tried out in single iterations
   train,
 };
 [[nodiscard]] std::string_view name(PlanPurpose purpose);
@@ -28,16 +29,21 @@ struct PlanVersion {
   PlanPurpose purpose = PlanPurpose::train;
   std::int64_t from_iteration = 0;
   std::string reason;
-  int iterations = 0;         ///< of baseline and profile plans: that count
-  int settle_iterations = 0;  ///< of baseline and profile plans: before those
-  double time_s = 0;          ///< planned, of the job's iteration; 0: not known
-  double energy_j = 0;        ///< planned, of all GPUs; 0: not known
+  int iterations = 0;              ///< of baseline plans: that count
+  int settle_iterations = 0;       ///< of baseline plans: before those; of profile plans: after each change of clock
+  std::vector<ClockTrial> trials;  ///< of profile plans
+  double settle_s = 0;             ///< of profile plans: after each change of clock, not counted
+  int sweep = 0;                   ///< of profile plans: plans of one sweep are measured together
+  double time_s = 0;               ///< planned, of the job's iteration; 0: not known
+  double energy_j = 0;             ///< planned, of all GPUs; 0: not known
   std::vector<Plan> plans;
   std::vector<int> plan_of_replica;  ///< by dp rank
   /// By plan and pp rank: time of a rank's units in an iteration at the plan's clocks when nothing slows it down. Empty
   /// when not known.
   std::vector<std::vector<double>> expected_compute_s;
 
+  /// The clock that is tried out in an iteration; empty: the plan's own clocks.
+  [[nodiscard]] std::optional<int> trial_mhz(std::int64_t iteration) const;
   [[nodiscard]] const Plan& plan_of(int dp_rank) const {
     return plans.at(static_cast<std::size_t>(plan_of_replica.at(static_cast<std::size_t>(dp_rank))));
   }

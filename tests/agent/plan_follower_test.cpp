@@ -88,5 +88,41 @@ TEST(PlanFollower, TakesTheNearestBelowWhenAsked) {
   expect_refused(message, kEverything, "nor any clock below it");
 }
 
+UnitEvent iteration_begin(std::uint32_t iteration) {
+  return {.time_ns = 0, .type = UnitEventType::iteration_begin, .kind = 0, .stage = 0, .microbatch = iteration};
+}
+
+TEST(PlanFollower, TriesClocksOutInTheirIterations) {
+  PlanMessage message = plan_message(two_clock_plan(1, 1980, 1980));
+  message.from_iteration = 4;
+  message.trials = {{.first_iteration = 5, .iterations = 1, .clock_mhz = 1200},
+                    {.first_iteration = 0xffffffff, .iterations = 2, .clock_mhz = 345}};
+  PlanFollower follower(message, "Fake GPU", kSupported, kEverything);
+  const auto clocks_of = [&](std::uint32_t iteration) {
+    const auto at_begin = follower.clock_mhz(iteration_begin(iteration));
+    const auto in_unit = follower.clock_mhz(begin(OpKind::backward, 0));
+    EXPECT_EQ(at_begin.value_or(1980), in_unit) << iteration;
+    EXPECT_FALSE(follower.clock_mhz(begin(OpKind::forward, 7))) << "a unit that the plan does not name";
+    return in_unit;
+  };
+  EXPECT_EQ(clocks_of(4), 1980);
+  EXPECT_EQ(clocks_of(5), 1200);
+  EXPECT_EQ(clocks_of(6), 1980);
+  EXPECT_EQ(clocks_of(0xffffffff), 345) << "iterations are counted modulo 2^32";
+  EXPECT_EQ(clocks_of(0), 345);
+  EXPECT_EQ(clocks_of(1), 1980);
+}
+
+TEST(PlanFollower, RefusesTrialsThatThisGpuOrUserMayNotRun) {
+  PlanMessage message = plan_message(two_clock_plan(1, 1980, 1980));
+  message.trials = {{.first_iteration = 5, .iterations = 1, .clock_mhz = 1300}};
+  expect_refused(message, kEverything, "runs iteration 5 at 1300 MHz, which this GPU does not support");
+  message.trials[0].clock_mhz = 0xffffffff;
+  expect_refused(message, kEverything, "does not support");
+  message.trials[0].clock_mhz = 345;
+  expect_refused(message, {.min_clock_mhz = 600, .max_clock_mhz = 1980, .min_power_w = 0, .max_power_w = 0},
+                 "may set 600 to 1980 MHz");
+}
+
 }  // namespace
 }  // namespace lowgear

@@ -121,7 +121,8 @@ class Workload {
 
   explicit Workload(ProfileCollector& collector) : collector_(&collector) {}
 
-  std::optional<ProfileResult> run(std::uint64_t iteration) {
+  std::optional<ProfileResult> run(std::uint64_t iteration, int clock_mhz) {
+    clock_mhz_ = clock_mhz;
     (void)collector_->add(record(RecordType::iteration_begin, iteration, now_s_, now_s_));
     const double begin_s = now_s_;
     const double share = 0.5 + 0.4 * std::sin(static_cast<double>(iteration) * 1.7);
@@ -152,13 +153,15 @@ class Workload {
   }
   void unit(std::uint64_t iteration, OpKind kind, double time_s, double power_w) {
     const double begin_s = now_s_;
-    pass(time_s, power_w);
+    pass(time_s, power_w * clock_mhz_ / 1200);
     UnitRecord unit = record(RecordType::unit, iteration, begin_s, now_s_);
     unit.kind = static_cast<std::uint8_t>(kind);
+    unit.clock_mhz = static_cast<std::uint32_t>(clock_mhz_);
     (void)collector_->add(unit);
   }
 
   ProfileCollector* collector_;
+  int clock_mhz_ = 1200;
   double now_s_ = 1;
   double next_sample_s_ = 1;
   double next_step_s_ = 1.1;
@@ -166,31 +169,79 @@ class Workload {
   double counter_j_ = 0;
 };
 
-TEST(ProfileCollector, TellsTheEnergyOfUnits) {
-  ProfileCollector collector({}, 0);
-  Workload workload(collector);
-  collector.begin({.plan_version = 4, .from_iteration = 3, .settle_iterations = 2, .iterations = 5});
-  std::optional<ProfileResult> result;
-  std::uint64_t iteration = 0;
-  for (; !result && iteration < 200; ++iteration) result = workload.run(iteration);
-  ASSERT_TRUE(result);
-  EXPECT_GT(iteration, 11U) << "five iterations are too short for a counter of 100 ms";
-  EXPECT_EQ(result->plan_version, 4);
-  EXPECT_EQ(result->problem, "");
-  ASSERT_EQ(result->profile.cells.size(), 2U);
-  const RecordedCell& forward = result->profile.cells[0];
-  EXPECT_EQ(forward.key.clock_mhz, 1200);
-  EXPECT_EQ(forward.units, static_cast<long long>(iteration - 5)) << "those of settling are left out";
-  EXPECT_NEAR(forward.power_w, Workload::kForwardW, 25);
-  EXPECT_NEAR(result->profile.cells[1].power_w, Workload::kBackwardW, 25);
-  EXPECT_FALSE(collector.request()) << "done";
-  EXPECT_FALSE(workload.run(iteration));
+constexpr int kFullMhz = 1200;
+constexpr int kTriedMhz = 900;
+
+/// Trials of one clock: iterations 13 to 22.
+ProfileRequest request(int plan_version = 4, int sweep = 1) {
+  return {.plan_version = plan_version,
+          .sweep = sweep,
+          .from_iteration = 3,
+          .trials = {{.first_iteration = 13, .iterations = 10, .clock_mhz = kTriedMhz}},
+          .settle_iterations = 2,
+          .settle_s = 0};
 }
 
-/// A GPU without a counter, or iterations that last no time: what is there has to do at some time.
-TEST(ProfileCollector, GivesUpAfterManyIterations) {
+int clock_of(const ProfileRequest& request, std::uint64_t iteration) {
+  const auto number = static_cast<std::int64_t>(iteration);
+  for (const ClockTrial& trial : request.trials) {
+    if (number >= trial.first_iteration && number < trial.end_iteration()) return trial.clock_mhz;
+  }
+  return kFullMhz;
+}
+
+/// Runs from `iteration` on until there is a result.
+std::optional<ProfileResult> run(Workload& workload, const ProfileRequest& request, std::uint64_t& iteration) {
+  std::optional<ProfileResult> result;
+  for (; !result && iteration < 1'000; ++iteration) result = workload.run(iteration, clock_of(request, iteration));
+  return result;
+}
+
+const RecordedCell& cell(const ProfileResult& result, OpKind kind, int clock_mhz) {
+  for (const RecordedCell& cell : result.profile.cells) {
+    if (cell.key.kind == kind && cell.key.clock_mhz == clock_mhz) return cell;
+  }
+  throw std::runtime_error("no such cell");
+}
+
+TEST(ProfileCollector, MeasuresTheEnergyOfUnitsAtEachClock) {
   ProfileCollector collector({}, 0);
-  collector.begin({.plan_version = 1, .from_iteration = 0, .settle_iterations = 0, .iterations = 2});
+  Workload workload(collector);
+  collector.begin(request());
+  std::uint64_t iteration = 0;
+  const std::optional<ProfileResult> result = run(workload, request(), iteration);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(iteration, 23U) << "with the last iteration of the trials";
+  EXPECT_EQ(result->plan_version, 4);
+  EXPECT_EQ(result->problem, "");
+  ASSERT_EQ(result->profile.cells.size(), 4U);
+  const RecordedCell& forward = cell(*result, OpKind::forward, kTriedMhz);
+  EXPECT_EQ(forward.units, 8) << "those of two iterations that settle are left out";
+  EXPECT_NEAR(forward.power_w, Workload::kForwardW * kTriedMhz / kFullMhz, 40);
+  EXPECT_EQ(cell(*result, OpKind::forward, kFullMhz).units, 10) << "nothing has to settle before the first change";
+  EXPECT_NEAR(cell(*result, OpKind::backward, kFullMhz).power_w, Workload::kBackwardW, 40);
+  EXPECT_FALSE(collector.request()) << "done";
+  EXPECT_FALSE(workload.run(iteration, kFullMhz));
+}
+
+TEST(ProfileCollector, LeavesUnitsOutThatBeginWhileTheClockSettles) {
+  ProfileCollector collector({}, 0);
+  Workload workload(collector);
+  ProfileRequest settling = request();
+  settling.settle_iterations = 0;
+  settling.settle_s = 0.01;  // a first unit begins with its iteration
+  collector.begin(settling);
+  std::uint64_t iteration = 0;
+  const std::optional<ProfileResult> result = run(workload, settling, iteration);
+  ASSERT_TRUE(result);
+  EXPECT_EQ(cell(*result, OpKind::forward, kTriedMhz).units, 9);
+  EXPECT_EQ(cell(*result, OpKind::backward, kTriedMhz).units, 10);
+}
+
+/// A GPU without a counter.
+TEST(ProfileCollector, SaysWhyNothingIsMeasured) {
+  ProfileCollector collector({}, 0);
+  collector.begin(request());
   std::optional<ProfileResult> result;
   std::uint64_t iteration = 0;
   for (; !result && iteration < 1'000; ++iteration) {
@@ -200,24 +251,65 @@ TEST(ProfileCollector, GivesUpAfterManyIterations) {
     result = collector.add(record(RecordType::iteration_end, iteration, now_s, now_s + 0.2));
   }
   ASSERT_TRUE(result);
-  EXPECT_EQ(iteration, 40U);
+  EXPECT_EQ(iteration, 23U);
   EXPECT_NE(result->problem, "");
   EXPECT_TRUE(result->profile.cells.empty());
 }
 
-TEST(ProfileCollector, StartsOverWithAnotherRequest) {
+TEST(ProfileCollector, AddsThePlansOfOneSweepUp) {
   ProfileCollector collector({}, 0);
   Workload workload(collector);
-  collector.begin({.plan_version = 1, .from_iteration = 0, .settle_iterations = 0, .iterations = 1'000});
-  for (std::uint64_t i = 0; i < 20; ++i) EXPECT_FALSE(workload.run(i));
-  collector.begin({.plan_version = 2, .from_iteration = 20, .settle_iterations = 0, .iterations = 1});
-  std::optional<ProfileResult> result;
-  for (std::uint64_t i = 20; !result && i < 100; ++i) result = workload.run(i);
+  collector.begin(request());
+  std::uint64_t iteration = 0;
+  ASSERT_TRUE(run(workload, request(), iteration));
+  for (; iteration < 40; ++iteration) EXPECT_FALSE(workload.run(iteration, kFullMhz)) << "no request is open";
+  ProfileRequest second{.plan_version = 5,
+                        .sweep = 1,
+                        .from_iteration = 40,
+                        .trials = {{.first_iteration = 50, .iterations = 10, .clock_mhz = 1050}},
+                        .settle_iterations = 2,
+                        .settle_s = 0};
+  collector.begin(second);
+  const auto both = run(workload, second, iteration);
+  ASSERT_TRUE(both);
+  EXPECT_EQ(both->plan_version, 5);
+  EXPECT_EQ(both->profile.cells.size(), 6U);
+  EXPECT_NEAR(cell(*both, OpKind::forward, kFullMhz).power_w, Workload::kForwardW, 40)
+      << "what ran between the plans counts for nothing";
+  second.plan_version = 6;
+  second.sweep = 6;
+  second.from_iteration = 60;
+  second.trials[0].first_iteration = 70;
+  collector.begin(second);
+  const auto other = run(workload, second, iteration);
+  ASSERT_TRUE(other);
+  EXPECT_EQ(other->profile.cells.size(), 4U) << "another sweep";
+}
+
+TEST(ProfileCollector, EndsEarlyWithWhatItHas) {
+  ProfileCollector collector({}, 0);
+  Workload workload(collector);
+  collector.begin(request());
+  for (std::uint64_t i = 0; i < 13; ++i) EXPECT_FALSE(workload.run(i, kFullMhz));
+  const auto result = collector.finish();
   ASSERT_TRUE(result);
-  EXPECT_EQ(result->plan_version, 2);
-  collector.begin({.plan_version = 3, .from_iteration = 100, .settle_iterations = 0, .iterations = 1});
-  collector.cancel();
-  for (std::uint64_t i = 100; i < 150; ++i) EXPECT_FALSE(workload.run(i));
+  EXPECT_EQ(result->profile.cells.size(), 2U);
+  EXPECT_FALSE(collector.finish());
+}
+
+TEST(ProfileCollector, LeavesOutAnIterationThatRanWithoutThePlan) {
+  ProfileCollector collector({}, 0);
+  Workload workload(collector);
+  collector.begin(request());
+  std::uint64_t iteration = 0;
+  for (; iteration < 22; ++iteration) EXPECT_FALSE(workload.run(iteration, clock_of(request(), iteration)));
+  const auto begin = record(RecordType::iteration_begin, iteration, 100, 100);
+  (void)collector.add(begin);
+  (void)collector.add(record(RecordType::unit, iteration, 100, 100.1));
+  collector.discard_iteration();
+  const auto result = collector.add(record(RecordType::iteration_end, iteration, 100, 100.2));
+  ASSERT_TRUE(result);
+  EXPECT_EQ(cell(*result, OpKind::forward, kTriedMhz).units, 7);
 }
 
 }  // namespace

@@ -18,13 +18,23 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Counted iterations after which a rank posts what it has, though no GPU tells energies.
+/// Iterations from the begin of a profile plan to the end of its trials.
 constexpr int kEnoughIterations = 20;
 
 Json offered_profile_plan(int version, std::int64_t from_iteration) {
-  return {{"version", version}, {"purpose", "profile"}, {"from_iteration", from_iteration},
-          {"reason", "test"},   {"iterations", 1},      {"settle_iterations", 0},
-          {"time_s", nullptr},  {"energy_j", nullptr},  {"plan", one_op_plan()}};
+  const std::int64_t trial = from_iteration + kEnoughIterations - 1;
+  return {{"version", version},
+          {"purpose", "profile"},
+          {"from_iteration", from_iteration},
+          {"reason", "test"},
+          {"iterations", 0},
+          {"settle_iterations", 0},
+          {"settle_s", 0},
+          {"sweep", 1},
+          {"trials", {{{"first_iteration", trial}, {"iterations", 1}, {"clock_mhz", 990}}}},
+          {"time_s", nullptr},
+          {"energy_j", nullptr},
+          {"plan", one_op_plan()}};
 }
 
 class ServedRankTest : public testing::Test {
@@ -90,6 +100,9 @@ class ServedRankTest : public testing::Test {
 
 TEST_F(ServedRankTest, PostsWhatItMeasuredUnderAProfilePlan) {
   offer_profile_plan(1, 0);
+  ASSERT_EQ(agent_->plans().size(), 1U);
+  EXPECT_EQ(agent_->plans()[0].trials,
+            (std::vector<TrialIterations>{{.first_iteration = 19, .iterations = 1, .clock_mhz = 990}}));
   train(kEnoughIterations);
   EXPECT_TRUE(posts_profile());
 }
@@ -99,49 +112,42 @@ TEST_F(ServedRankTest, FollowsNoPlanWhileTheAgentCannotSetItsClocks) {
   train(5);
   EXPECT_EQ(rank_->status().plan_version, 1);
   agent_->set_clocks_held(false);
-  train(kEnoughIterations);
-  EXPECT_EQ(rank_->status().plan_version, 0);
-  EXPECT_EQ(server_.count("/profile"), 0U) << "what ran at other clocks is no profile of these";
+  train(5);
+  EXPECT_EQ(rank_->status().plan_version, 0) << "what runs at other clocks is no profile of these";
   agent_->set_clocks_held(true);
-  train(kEnoughIterations + 1);
+  train(kEnoughIterations - 10);
   EXPECT_EQ(rank_->status().plan_version, 1);
   EXPECT_TRUE(posts_profile());
 }
 
-TEST_F(ServedRankTest, MeasuresAnewWhenTheAgentWasAwayMeanwhile) {
+TEST_F(ServedRankTest, PostsWithTheLastTrialThoughTheAgentWasAwayMeanwhile) {
   offer_profile_plan(1, 0);
-  train(kEnoughIterations - 5);
+  train(5);
   end_agent();
   train(10);
   EXPECT_EQ(rank_->status().plan_version, 0) << "no clock was held";
   restart_agent();
-  train(kEnoughIterations);
+  train(4);
   ASSERT_EQ(rank_->status().plan_version, 1);
-  EXPECT_EQ(server_.count("/profile"), 0U) << "the first iteration with the agent tells only that it is back";
+  EXPECT_EQ(server_.count("/profile"), 0U);
   train(1);
   EXPECT_TRUE(posts_profile());
 }
 
-TEST_F(ServedRankTest, MeasuresWhenTheAgentWasAwayAsThePlanBegan) {
-  offer_profile_plan(1, 3);
-  train(1);
-  end_agent();
-  train(10);
-  restart_agent();
-  train(kEnoughIterations + 1);
-  EXPECT_TRUE(posts_profile());
-}
-
-TEST_F(ServedRankTest, MeasuresNoOlderPlanOnceANewerOneIsTaken) {
+TEST_F(ServedRankTest, PostsWhatItHasOnceANewerPlanIsFollowed) {
   offer_profile_plan(1, 0);
   train(5);
-  end_agent();
-  train(5);
-  restart_agent();
-  offer_profile_plan(2, 12);
-  train(2 + kEnoughIterations);
+  Json full_clocks = offered_profile_plan(2, 8);
+  full_clocks["purpose"] = "train";
+  server_.offer(full_clocks);
+  ASSERT_TRUE(eventually([&] { return agent_->plans().size() == 2; }));
+  ASSERT_TRUE(eventually(
+      [&] { return testing::Value(server_.plan_queries(), testing::Contains(testing::HasSubstr("after=2"))); }));
+  train(3);
+  EXPECT_EQ(server_.count("/profile"), 0U);
+  train(1);
   ASSERT_TRUE(posts_profile());
-  EXPECT_EQ(server_.bodies("/profile").at(0)["plan_version"], 2);
+  EXPECT_EQ(server_.bodies("/profile").at(0)["plan_version"], 1);
 }
 
 }  // namespace

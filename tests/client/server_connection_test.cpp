@@ -120,7 +120,11 @@ TEST_F(ServerConnectionTest, RegistersReportsAndFinishes) {
   EXPECT_EQ(reported(), (std::vector{0, 1}));
   const Json body = server_->bodies("/reports").at(0);
   EXPECT_EQ(body["rank"], 3);
-  EXPECT_EQ(body["gpu"], (Json{{"power_w", 300.0}, {"sm_clock_mhz", nullptr}, {"temperature_c", 60}}));
+  EXPECT_EQ(body["gpu"], (Json{{"power_w", 300.0},
+                               {"sm_clock_mhz", nullptr},
+                               {"sm_clock_min_mhz", nullptr},
+                               {"sm_clock_max_mhz", nullptr},
+                               {"temperature_c", 60}}));
   EXPECT_EQ(body["reports"][0]["energy_j"], Json());
   EXPECT_EQ(body["reports"][0]["compute_s"], 0.25);
   EXPECT_EQ(server_->bodies("/finish").at(0), (Json{{"rank", 3}}));

@@ -14,8 +14,14 @@ namespace {
 using testing::HasSubstr;
 
 Json offered() {
-  return {{"version", 3},    {"purpose", "profile"},   {"from_iteration", 128},
-          {"iterations", 5}, {"settle_iterations", 1}, {"plan", one_op_plan()}};
+  return {{"version", 3},
+          {"purpose", "profile"},
+          {"from_iteration", 128},
+          {"sweep", 2},
+          {"trials", {{{"first_iteration", 130}, {"iterations", 2}, {"clock_mhz", 990}}}},
+          {"settle_iterations", 1},
+          {"settle_s", 0.1},
+          {"plan", one_op_plan()}};
 }
 
 TEST(ServerMessages, ReadAnOfferedPlan) {
@@ -23,8 +29,10 @@ TEST(ServerMessages, ReadAnOfferedPlan) {
   EXPECT_EQ(plan.version, 3);
   EXPECT_EQ(plan.purpose, "profile");
   EXPECT_EQ(plan.from_iteration, 128U);
-  EXPECT_EQ(plan.iterations, 5);
+  EXPECT_EQ(plan.sweep, 2);
+  EXPECT_THAT(plan.trials, testing::ElementsAre(ClockTrial{130, 2, 990}));
   EXPECT_EQ(plan.settle_iterations, 1);
+  EXPECT_EQ(plan.settle_s, 0.1);
   EXPECT_EQ(read_plan(plan.plan_json, "plan").ranks[0][0].clock_mhz, 1200);
 }
 
@@ -37,7 +45,10 @@ TEST(ServerMessages, RefuseWhatIsNoOfferedPlan) {
   EXPECT_THAT(error_with("version", 0), HasSubstr("$.version"));
   EXPECT_THAT(error_with("from_iteration", -1), HasSubstr("$.from_iteration"));
   EXPECT_THAT(error_with("from_iteration", 1e300), HasSubstr("$.from_iteration"));
-  EXPECT_THAT(error_with("iterations", 0), HasSubstr("$.iterations"));
+  EXPECT_THAT(error_with("sweep", 0), HasSubstr("$.sweep"));
+  EXPECT_THAT(error_with("trials", nullptr), HasSubstr("$.trials"));
+  EXPECT_THAT(error_with("settle_iterations", -1), HasSubstr("$.settle_iterations"));
+  EXPECT_THAT(error_with("settle_s", 1e9), HasSubstr("$.settle_s"));
   EXPECT_THAT(error_with("purpose", 7), HasSubstr("$.purpose"));
   EXPECT_THAT(error_with("plan", Json::object()), HasSubstr("plan"));
   EXPECT_THAT(error_with("plan", nullptr), HasSubstr("plan"));

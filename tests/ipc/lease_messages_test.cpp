@@ -69,6 +69,11 @@ TEST(LeaseMessages, ComeBackAsTheyWere) {
   PlanMessage later = plan();
   later.from_iteration = UINT32_MAX;
   EXPECT_EQ(decode_plan(frame_of(encode(later)).payload).from_iteration, UINT32_MAX);
+  later.trials = {{.first_iteration = 3, .iterations = 1, .clock_mhz = 990},
+                  {.first_iteration = 7, .iterations = 2, .clock_mhz = 600}};
+  EXPECT_EQ(decode_plan(frame_of(encode(later)).payload).trials, later.trials);
+  later.trials.resize(kMaxLeaseTrials + 1);
+  EXPECT_THROW((void)decode_plan(frame_of(encode(later)).payload), InputError);
 
   const PlanAnswer answer = TooLateMessage{.begun_iteration = 9};
   EXPECT_EQ(decode_too_late(frame_of(encode(answer)).payload).begun_iteration, 9U);

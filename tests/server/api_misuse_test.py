@@ -40,6 +40,16 @@ class Misuse(ServerTest):
         job = self.ok("POST", "/v1/jobs", {**JOB, **changes})["job"]
         return job, [self.ok("POST", f"/v1/jobs/{job}/ranks", rank_body(rank))["rank_key"] for rank in range(2)]
 
+    def begin_profiling(self, job, keys):
+        """Reports iterations of the baseline, the first plan, until clocks are tried out by the second."""
+        for iteration in range(40):
+            for rank, key in enumerate(keys):
+                baseline = {"rank": rank, "reports": [{**report(iteration), "plan_version": 1}]}
+                self.ok("POST", f"/v1/jobs/{job}/reports", baseline, key=key)
+            if self.ok("GET", f"/v1/jobs/{job}")["job"]["state"] == "profiling":
+                return
+        self.fail("no clocks are tried out")
+
     def reports(self, job, key, rank, iterations, **options):
         return self.request("POST", f"/v1/jobs/{job}/reports",
                             {"rank": rank, "reports": [report(each) for each in iterations]}, key=key, **options)
@@ -180,19 +190,21 @@ class Misuse(ServerTest):
 
     def test_cells_of_other_stages_and_plans(self):
         job, keys = self.register()
+        self.begin_profiling(job, keys)
         cell = {"stage": 0, "instruction": "forward", "clock_mhz": 1410, "units": 4, "time_s": 0.1, "time_error_s": 0,
                 "energy_j": 1, "energy_error_j": 0}
-        body = {"rank": 0, "plan_version": 1, "cells": [cell], "blocking": []}
+        body = {"rank": 0, "plan_version": 2, "cells": [cell], "blocking": []}
         for wrong in ({"stage": 1}, {"stage": 2}, {"stage": -1}, {"clock_mhz": 0}, {"units": 0}, {"time_s": 0},
                       {"energy_j": -1}, {"instruction": "sideways"}, {"more": 1}):
             self.refused(400, "wrong_input", "POST", f"/v1/jobs/{job}/profile", {**body, "cells": [{**cell, **wrong}]},
                          key=keys[0])
-        for version in (0, 2, 1 << 31, "1"):
+        for version in (0, 1, 3, 1 << 31, "2"):
             self.refused(400, "wrong_input", "POST", f"/v1/jobs/{job}/profile", {**body, "plan_version": version},
                          key=keys[0])
 
     def test_a_profile_without_cells_is_given_up(self):
         job, keys = self.register()
+        self.begin_profiling(job, keys)
         for _ in range(40):
             state = self.ok("GET", f"/v1/jobs/{job}")["job"]
             if state["state"] != "profiling":
@@ -201,6 +213,8 @@ class Misuse(ServerTest):
                 nothing = {"rank": rank, "plan_version": state["plan_version"], "cells": [], "blocking": []}
                 self.ok("POST", f"/v1/jobs/{job}/profile", nothing, key=keys[rank])
         self.assertEqual(state["state"], "observing")
+        self.assertTrue(state["has_failed"])
+        self.assertGreater(state["retry_s"], time.time())
 
     def test_jobs_that_are_over(self):
         job, keys = self.register()

@@ -66,7 +66,7 @@ class Life(ServerTest):
         for rank in range(ranks.pp):
             ranks.register(rank)
         self.show_all(ranks)
-        self.assertEqual(ranks.summary()["state"], "profiling")
+        self.assertEqual(ranks.summary()["state"], "baseline")
         ranks.train_to_state("running")
         of_this_job = Events(self, f"/v1/jobs/{ranks.job}/events")
         ranks.train_until(lambda: (ranks.summary()["saved_pct"] or 0) > 0, "something is saved")
@@ -118,7 +118,7 @@ class Life(ServerTest):
         key = ranks.keys[0]
         spec = self.ok("GET", f"/v1/jobs/{ranks.job}")["spec"]
         self.assertEqual(self.request("POST", "/v1/jobs", spec).json,
-                         {"job": ranks.job, "created": False, "state": "profiling"})
+                         {"job": ranks.job, "created": False, "state": "baseline"})
         ranks.register(0)
         self.assertEqual(ranks.keys.pop(), key)
         report = {"plan_version": 0, "time_s": 1, "compute_s": 1}

@@ -301,6 +301,27 @@ class IsUsable(DashboardTest):
             self.browser.wait("document.documentElement.dataset.jobs === '6'")
             self.expect_readable()
 
+    def test_a_job_that_could_not_be_planned_for_is_seen_in_the_list_and_on_its_page(self):
+        job = MockJob(iterations=20, state="observing")
+        job.reason, job.retry_s = "rank 1 measures nothing", time.time() + 600
+        job.stragglers = [{"rank": 2, "factor": 1.2, "cause": "reported"}]
+        server = self.serve([job])
+        self.open(server)
+        self.browser.wait("document.querySelector('.job-link')")
+        cell = self.browser.value("document.querySelector('tbody .chip').parentElement.innerText")
+        self.assertIn("no plan", cell)
+        self.assertIn("1 straggler", cell)
+        self.assertEqual(self.browser.value("document.querySelector('tbody .chip').title"), job.reason)
+        self.open(server, f"#/jobs/{job.id}")
+        self.browser.wait("document.querySelector('.alerts .bad')")
+        alert = self.browser.value("document.querySelector('.alerts .bad').innerText")
+        self.assertIn("rank 1 measures nothing", alert)
+        self.assertRegex(alert, r"tried again at \d\d:\d\d:\d\d")
+
+    def test_the_range_of_the_clock_is_shown(self):
+        self.open_job(MockJob(iterations=60))
+        self.browser.wait("/ MHz \\(\\d+–1410\\)/.test(document.querySelector('.tiles').innerText.replaceAll('\u00a0', ' '))")
+
     def test_the_theme_can_be_chosen(self):
         server = self.open_job(MockJob())
         background = "getComputedStyle(document.body).backgroundColor"

@@ -72,6 +72,7 @@ class JobRestoreWithoutAProfile : public testing::Test {
  protected:
   void SetUp() override {
     training.register_all();
+    ASSERT_TRUE(training.run_until(JobState::profiling));
     while (training.job().state() == JobState::profiling) {
       const int version = training.job().plan_version();
       before = training.stored();
@@ -118,6 +119,10 @@ TEST_F(JobRestoreWithoutAProfile, ObservesWhenTheServerEndedBeforeItCouldSaySo) 
   rows.jobs[0].state = state.dump();
   rows.plans = before.plans;
   const auto restored = Job::restore(rows.jobs[0], rows, {}, training.now_s());
+  for (int rank = 0; restored->state() == JobState::profiling && rank < 2; ++rank) {
+    restored->add_cells({.rank = rank, .plan_version = restored->plan_version(), .cells = {}, .blocking = {}},
+                        training.now_s());
+  }
   EXPECT_EQ(restored->state(), JobState::observing);
   EXPECT_EQ(restored->summary()["purpose"], "train");
 }

@@ -150,7 +150,7 @@ TEST_F(JobWatch, RenewsTheBaselineFromTheTimeSinceItChanged) {
   train_until_running();
   const double usual_s = training.time_s();
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.04);
-  while (training.reasons("baseline").empty()) {
+  while (training.reasons("baseline").size() < 2) {
     training.run(1);
     ASSERT_LT(training.iteration(), 200);
   }
@@ -211,7 +211,7 @@ TEST_F(JobWatch, MakesNothingOfPlansFromAProfileThatHasBeenReplaced) {
   drifting.run(10);
   drifting.deaf[3] = true;  // keeps its plan whole
   for (int rank = 0; rank < 4; ++rank) drifting.slow_down(rank, 1.3);
-  ASSERT_TRUE(drifting.run_until(JobState::profiling, 60));
+  ASSERT_TRUE(drifting.run_until(JobState::profiling, 120));
   ASSERT_TRUE(drifting.run_until(JobState::running, 2'000));
   drifting.run(60);
   EXPECT_THAT(drifting.reasons("straggler"), IsEmpty());
@@ -261,8 +261,9 @@ TEST_F(JobWatch, PutsNoPlanOffForIterationsOfNoTime) {
 
 TEST_F(JobWatch, RefusesCellsOfAnotherRanksStage) {
   training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::profiling));
   const auto posted = [](int rank, int stage) {
-    RankCells cells{.rank = rank, .plan_version = 1, .cells = {}, .blocking = {}};
+    RankCells cells{.rank = rank, .plan_version = 2, .cells = {}, .blocking = {}};
     cells.blocking.push_back({.stage = stage, .power_w = 70, .error_w = 1});
     return cells;
   };
@@ -272,6 +273,7 @@ TEST_F(JobWatch, RefusesCellsOfAnotherRanksStage) {
 
 TEST_F(JobWatch, GivesAProfileUpThatNobodyMeasures) {
   training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::profiling));
   while (training.job().state() == JobState::profiling) {
     const int version = training.job().plan_version();
     for (int rank = 0; rank < 2; ++rank) {
@@ -285,32 +287,32 @@ TEST_F(JobWatch, GivesAProfileUpThatNobodyMeasures) {
 
 TEST_F(JobWatch, GoesOnWhenTheServerEndsWhileAProfileIsJudged) {
   training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::profiling));
   Job& job = training.job();
   StoreContents stored = training.stored();
   JobChanges last;
-  for (int clock = 0; clock < 100 && !last.planning; ++clock) {
-    const int version = job.plan_version();
-    const Json plan = Json::parse(*job.plan_after(0, 0, training.now_s()));
-    const int mhz = plan["plan"]["stages"][0]["ops"][0]["mhz"].get<int>();
-    for (int rank = 0; rank < 2; ++rank) {
-      RankCells cells{.rank = rank, .plan_version = version, .cells = {}, .blocking = {}};
+  const Json plan = Json::parse(*job.plan_after(0, 0, training.now_s()));
+  std::vector<int> clocks_mhz{plan["plan"]["stages"][0]["ops"][0]["mhz"].get<int>()};
+  for (const Json& trial : plan["trials"]) clocks_mhz.push_back(trial["clock_mhz"].get<int>());
+  for (int rank = 0; rank < 2; ++rank) {
+    RankCells cells{.rank = rank, .plan_version = job.plan_version(), .cells = {}, .blocking = {}};
+    for (const int clock_mhz : clocks_mhz) {
       for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
         cells.cells.push_back({.stage = rank,
                                .kind = kind,
-                               .clock_mhz = mhz,
+                               .clock_mhz = clock_mhz,
                                .units = 4,
-                               .time_s = 100.0 / mhz,
+                               .time_s = 100.0 / clock_mhz,
                                .time_error_s = 0,
-                               .energy_j = 0.01 * mhz,
+                               .energy_j = 0.01 * clock_mhz,
                                .energy_error_j = 0});
       }
-      cells.blocking.push_back({.stage = rank, .power_w = 70, .error_w = 1});
-      job.add_cells(std::move(cells), training.now_s());
-      last = job.take_changes();
-      for (StoredCells& row : last.store.cells) stored.cells.push_back(std::move(row));
-      for (StoredPlan& row : last.store.plans) stored.plans.push_back(std::move(row));
-      if (!last.store.jobs.empty()) stored.jobs = last.store.jobs;
     }
+    cells.blocking.push_back({.stage = rank, .power_w = 70, .error_w = 1});
+    job.add_cells(std::move(cells), training.now_s());
+    last = job.take_changes();
+    for (StoredCells& row : last.store.cells) stored.cells.push_back(std::move(row));
+    if (!last.store.jobs.empty()) stored.jobs = last.store.jobs;
   }
   ASSERT_TRUE(last.planning);
   const auto restored = Job::restore(stored.jobs.at(0), stored, {}, training.now_s());

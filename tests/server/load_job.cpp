@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "core/json.h"
+#include "plan/clock_trial.h"
 #include "plan/plan_json.h"
 #include "profile/example_profile.h"
 
@@ -113,28 +114,30 @@ void LoadJob::train_once() {
                                    .plan_version = rank.followed.version,
                                    .time_s = shape_.iteration_s,
                                    .compute_s = rank.followed.compute_s > 0 ? rank.followed.compute_s : full_s});
-    if (rank.followed.purpose == "profile" && rank.followed.iterations_left > 0 &&
-        --rank.followed.iterations_left == 0) {
-      rank.cells = cells_text(number, rank.followed);
+    if (rank.followed.purpose == "profile" && iteration_ + 1 == rank.followed.end_iteration) {
+      rank.clocks_mhz.insert(rank.followed.clocks_mhz.begin(), rank.followed.clocks_mhz.end());
+      rank.cells = cells_text(number, rank);
     }
   }
   ++iteration_;
 }
 
-std::string LoadJob::cells_text(int number, const Offer& plan) const {
+std::string LoadJob::cells_text(int number, const Rank& rank) const {
   const int stage = number / shape_.dp;
   std::string cells;
-  for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
-    const Measurement& row = profile_.at_clock(stage, kind, plan.clock_mhz);
-    cells += fmt::format(
-        R"({}{{"stage":{},"instruction":"{}","clock_mhz":{},"units":{},"time_s":{},"time_error_s":{},"energy_j":{},)"
-        R"("energy_error_j":{}}})",
-        cells.empty() ? "" : ",", stage, name(kind), plan.clock_mhz, kUnits, row.time_s * scale_,
-        row.time_s * scale_ * 1e-4, row.energy_j * scale_, row.energy_j * scale_ * 1e-3);
+  for (const int clock_mhz : rank.clocks_mhz) {
+    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+      const Measurement& row = profile_.at_clock(stage, kind, clock_mhz);
+      cells += fmt::format(
+          R"({}{{"stage":{},"instruction":"{}","clock_mhz":{},"units":{},"time_s":{},"time_error_s":{},"energy_j":{},)"
+          R"("energy_error_j":{}}})",
+          cells.empty() ? "" : ",", stage, name(kind), clock_mhz, kUnits, row.time_s * scale_,
+          row.time_s * scale_ * 1e-4, row.energy_j * scale_, row.energy_j * scale_ * 1e-3);
+    }
   }
   return fmt::format(
       R"({{"rank":{},"plan_version":{},"cells":[{}],"blocking":[{{"stage":{},"power_w":{},"error_w":0.5}}]}})", number,
-      plan.version, cells, stage, kBlockingW);
+      rank.followed.version, cells, stage, kBlockingW);
 }
 
 void LoadJob::ask_for_plan(int number) {
@@ -236,9 +239,11 @@ void LoadJob::take_plan(int number, Rank& rank, const LoadAnswer& answer) {
   }
   offer.compute_s = compute_of(number, answer.body);
   if (offer.purpose == "profile") {
-    offer.iterations_left =
-        static_cast<int>(member_integer(answer.body, "iterations") + member_integer(answer.body, "settle_iterations"));
-    offer.clock_mhz = static_cast<int>(member_integer(answer.body, "mhz"));
+    const Json envelope = Json::parse(answer.body);
+    const std::vector<ClockTrial> trials = read_clock_trials(JsonView(envelope, "plan").at("trials"));
+    offer.end_iteration = trials.back().end_iteration();
+    offer.clocks_mhz.push_back(static_cast<int>(member_integer(answer.body, "mhz")));
+    for (const ClockTrial& trial : trials) offer.clocks_mhz.push_back(trial.clock_mhz);
   }
   newest_version_ = std::max(newest_version_, offer.version);
   rank.pending = std::move(offer);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,8 +71,8 @@ class LoadJob {
     int version = 0;
     std::string purpose;
     std::int64_t from_iteration = 0;
-    int iterations_left = 0;  ///< of a profile plan
-    int clock_mhz = 0;        ///< of a profile plan
+    std::int64_t end_iteration = 0;  ///< of a profile plan's trials
+    std::vector<int> clocks_mhz;     ///< that a profile plan measures
     double compute_s = 0;
   };
   struct Rank {
@@ -83,7 +84,8 @@ class LoadJob {
     std::deque<LoadReport> unacknowledged;
     std::size_t reporting = 0;  ///< of them, those that are on their way
     std::int64_t acknowledged = -1;
-    std::string cells;  ///< to be posted
+    std::string cells;         ///< to be posted
+    std::set<int> clocks_mhz;  ///< measured so far
     LoadConnections::Clock::time_point not_before;
     LoadConnections::Clock::time_point plan_not_before;
   };
@@ -95,7 +97,7 @@ class LoadJob {
   void take_plan(int number, Rank& rank, const LoadAnswer& answer);
   void train_once();
   [[nodiscard]] double compute_of(int number, std::string_view answer) const;
-  [[nodiscard]] std::string cells_text(int number, const Offer& plan) const;
+  [[nodiscard]] std::string cells_text(int number, const Rank& rank) const;
 
   LoadConnections& connections_;
   LoadJobShape shape_;

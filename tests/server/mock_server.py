@@ -62,6 +62,7 @@ class MockJob:
         self.world = pp * dp * tp
         self.simulated, self.created_s = simulated, created_s or time.time() - 2.4 * iterations
         self.registered, self.reason = self.world, None
+        self.retry_s = None  # of a job whose planning failed
         self.model = "llama 24x2048"
         self.settings = {"slowdown_pct": 0, "guard_pct": 2}
         self.stragglers, self.power_cap, self.silent = [], None, set()
@@ -100,7 +101,8 @@ class MockJob:
             energy = planned_energy * (1.001 + 0.006 * wave(number, 3))
             iteration = {"job": self.id, "iteration": number, "time_s": time_s, "energy_j": energy,
                 "power_w": energy / time_s,
-                         "plan_version": self.version, "planned_time_s": planned_time,
+                         "plan_version": self.version, "trial_mhz": None,
+                         "planned_time_s": planned_time,
                 "planned_energy_j": planned_energy}
             self.iterations.append(iteration)
             now = time.time()
@@ -155,11 +157,13 @@ class MockJob:
                 "slowdown_pct": 100 * (time_s / 2.40 - 1) if trains else None,
                 "stragglers": self.stragglers, "power_cap": self.power_cap, "settings": self.settings,
                 "guard_limit_pct": self.settings["guard_pct"] + self.settings["slowdown_pct"],
+                "has_failed": self.retry_s is not None, "retry_s": self.retry_s,
             }
 
     def gpu(self, rank, number):
         clock = 1410 if number < BASELINE_UNTIL else 1380 - 15 * (rank % 9)
         return {"power_w": 318 - 4 * (rank % 9) + 14 * wave(rank, number), "sm_clock_mhz": clock,
+                "sm_clock_min_mhz": clock - 345, "sm_clock_max_mhz": 1410,
                 "temperature_c": round(58 + 8 * wave(rank) + 2 * wave(number))}
 
     def factor(self, rank):
@@ -181,7 +185,7 @@ class MockJob:
                 "heard_s": self.heard_s[rank] - (900 if rank in self.silent else 0),
                 "last_iteration": number if report else None,
                 "gpu_now": self.gpu(rank, number) if report else {"power_w": None, "sm_clock_mhz": None,
-                    "temperature_c": None},
+                    "sm_clock_min_mhz": None, "sm_clock_max_mhz": None, "temperature_c": None},
                 "report": report, "factor": self.factor(rank) if report else None}
 
     def gpu_events(self):

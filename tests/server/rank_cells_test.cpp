@@ -7,7 +7,6 @@
 
 #include "core/error.h"
 #include "core/error_of.h"
-#include "server/profile_sweep.h"
 
 namespace lowgear {
 namespace {
@@ -72,72 +71,6 @@ TEST(MeasuredProfile, ReadsBackWhatItWrites) {
   const std::string text = write_measured_profile(profile);
   EXPECT_EQ(write_measured_profile(read_measured_profile(text)), text);
   EXPECT_THROW((void)read_measured_profile(R"({"format":"lowgear.measured_profile/2"})"), InputError);
-}
-
-TEST(ProfileSweep, TakesOneClockAfterTheOther) {
-  ProfileSweep sweep;
-  sweep.want({1410, 900});
-  EXPECT_EQ(sweep.clock_mhz(), 1410);
-  sweep.begin(1, 10);
-  EXPECT_TRUE(sweep.waits_for(0));
-  EXPECT_TRUE(sweep.add(cells(0, 1, 1, 1)));
-  EXPECT_FALSE(sweep.add(cells(0, 1, 2, 2)));  // the same again
-  EXPECT_FALSE(sweep.waits_for(0));
-  EXPECT_EQ(sweep.waited(), 1U);
-  EXPECT_EQ(sweep.cells().size(), 1U);
-  sweep.advance();
-  EXPECT_EQ(sweep.clock_mhz(), 900);
-  sweep.begin(2, 20);
-  EXPECT_TRUE(sweep.add(cells(1, 1, 1, 1)));  // late for the first clock: it counts there
-  EXPECT_EQ(sweep.waited(), 0U);
-  sweep.advance();
-  EXPECT_FALSE(sweep.clock_mhz());
-  EXPECT_EQ(sweep.rounds(), 1);
-  sweep.want({});
-  EXPECT_EQ(sweep.rounds(), 1);
-  sweep.want({800});
-  EXPECT_EQ(sweep.rounds(), 2);
-}
-
-TEST(ProfileSweep, KnowsWhoHasPostedWhenItIsBegunAgain) {
-  ProfileSweep sweep;
-  sweep.want({1410});
-  (void)sweep.add(cells(0, 4, 1, 1));
-  sweep.begin(4, 10);
-  EXPECT_EQ(sweep.waited(), 1U);
-  EXPECT_EQ(sweep.measured_clocks(), 1U);
-}
-
-TEST(ProfileSweep, CountsTheAttemptsAtAClock) {
-  ProfileSweep sweep;
-  sweep.want({1410, 900});
-  sweep.begin(1, 10);
-  sweep.begin(2, 30);
-  EXPECT_EQ(sweep.attempts(), 2);
-  EXPECT_EQ(sweep.begun_s(), 30);
-  sweep.advance();
-  sweep.begin(3, 40);
-  EXPECT_EQ(sweep.attempts(), 1);
-}
-
-TEST(ProfileSweep, TakesNothingOfAnEarlierSweep) {
-  ProfileSweep sweep(4);
-  EXPECT_EQ(sweep.first_version(), 4);
-  EXPECT_FALSE(sweep.add(cells(0, 3, 1, 1)));
-  EXPECT_TRUE(sweep.add(cells(0, 4, 1, 1)));
-  EXPECT_EQ(sweep.cells().size(), 1U);
-}
-
-TEST(ProfileSweep, DoesWithoutARankUntilItPostsAgain) {
-  ProfileSweep sweep;
-  sweep.want({1410, 900});
-  sweep.begin(1, 10);
-  sweep.do_without(0);
-  sweep.advance();
-  sweep.begin(2, 20);
-  EXPECT_FALSE(sweep.waits_for(0));
-  (void)sweep.add(cells(0, 1, 1, 1));
-  EXPECT_TRUE(sweep.waits_for(0));
 }
 
 }  // namespace

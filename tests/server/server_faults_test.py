@@ -103,7 +103,7 @@ class Restarts(ServerTest):
                 if number == 0:
                     self.start()
                 states = self.go_through_all_states(number, signal_number)
-                self.assertLessEqual({"registering", "profiling", "running", "finished"}, states)
+                self.assertLessEqual({"registering", "baseline", "profiling", "running", "finished"}, states)
 
     def go_through_all_states(self, number, signal_number):
         ranks = RunRanks(self, f"run-{number}")

@@ -45,6 +45,7 @@ SimulatedJob::SimulatedJob(JobSpec spec)
       has_agent_(factors_.size(), true),
       job_(std::make_unique<Job>("j-1", spec_, now_s_)),
       followed_(factors_.size()),
+      measured_(factors_.size()),
       pending_(factors_.size()) {
   deaf.assign(factors_.size(), false);
   measures_nothing.assign(factors_.size(), false);
@@ -150,12 +151,18 @@ void SimulatedJob::begin_plans() {
     next.version = pending_[rank]->envelope["version"].get<int>();
     next.plan = std::move(pending_[rank]->plan);
     next.envelope = std::move(pending_[rank]->envelope);
-    if (next.envelope["purpose"] == "profile") {
-      next.iterations_left = next.envelope["iterations"].get<int>() + next.envelope["settle_iterations"].get<int>();
-    }
+    next.trials = read_clock_trials(JsonView(next.envelope, "plan").at("trials"));
+    if (!followed_[rank].trials.empty()) post_cells(static_cast<int>(rank));  // the trials were stopped
     followed_[rank] = std::move(next);
     pending_[rank].reset();
   }
+}
+
+std::optional<int> SimulatedJob::trial_mhz(std::size_t rank, std::int64_t iteration) const {
+  for (const ClockTrial& trial : followed_.at(rank).trials) {
+    if (iteration >= trial.first_iteration && iteration < trial.end_iteration()) return trial.clock_mhz;
+  }
+  return std::nullopt;
 }
 
 std::vector<int> SimulatedJob::clocks_of_replica(int dp_rank) const {
@@ -166,6 +173,10 @@ std::vector<int> SimulatedJob::clocks_of_replica(int dp_rank) const {
     const Plan& plan = followed_[rank].plan;
     if (plan.ranks.empty()) {
       clocks.push_back(truth_.at_max_clock(dag_.ops[op].stage, dag_.ops[op].kind).clock_mhz);
+      continue;
+    }
+    if (const auto tried_mhz = trial_mhz(rank, iteration_)) {
+      clocks.push_back(*tried_mhz);
       continue;
     }
     const std::size_t position = op - static_cast<std::size_t>(dag_.rank_begin[static_cast<std::size_t>(pp_rank)]);
@@ -217,24 +228,37 @@ void SimulatedJob::train_once() {
   ++iteration_;
 }
 
+/// After an iteration: what its units took is known.
+void SimulatedJob::measure(int rank) {
+  const auto index = static_cast<std::size_t>(rank);
+  const Followed& followed = followed_[index];
+  if (followed.trials.empty()) return;
+  Measured& measured = measured_[index];
+  const int sweep = followed.envelope["sweep"].get<int>();
+  if (measured.sweep != sweep) measured = {.sweep = sweep, .clocks_mhz = {}};
+  measured.clocks_mhz.insert(trial_mhz(index, iteration_ - 1).value_or(followed.plan.ranks.at(0).at(0).clock_mhz));
+  if (iteration_ >= followed.trials.back().end_iteration()) post_cells(rank);
+}
+
 void SimulatedJob::post_cells(int rank) {
   Followed& followed = followed_[static_cast<std::size_t>(rank)];
-  if (followed.iterations_left == 0 || --followed.iterations_left > 0) return;
+  followed.trials.clear();
   if (measures_nothing[static_cast<std::size_t>(rank)]) return;
   RankCells cells{.rank = rank, .plan_version = followed.version, .cells = {}, .blocking = {}};
   const int stage = rank / spec_.parallel.dp;
-  const int clock = followed.plan.ranks.at(0).at(0).clock_mhz;
   const double factor = factors_[static_cast<std::size_t>(rank)];
-  for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
-    const Measurement& row = truth_.at_clock(stage, kind, clock);
-    cells.cells.push_back({.stage = stage,
-                           .kind = kind,
-                           .clock_mhz = clock,
-                           .units = 30,
-                           .time_s = factor * row.time_s,
-                           .time_error_s = factor * row.time_s * 1e-4,
-                           .energy_j = factor * row.energy_j,
-                           .energy_error_j = factor * row.energy_j * 1e-3});
+  for (const int clock_mhz : measured_[static_cast<std::size_t>(rank)].clocks_mhz) {
+    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+      const Measurement& row = truth_.at_clock(stage, kind, clock_mhz);
+      cells.cells.push_back({.stage = stage,
+                             .kind = kind,
+                             .clock_mhz = clock_mhz,
+                             .units = 30,
+                             .time_s = factor * row.time_s,
+                             .time_error_s = factor * row.time_s * 1e-4,
+                             .energy_j = factor * row.energy_j,
+                             .energy_error_j = factor * row.energy_j * 1e-3});
+    }
   }
   cells.blocking.push_back({.stage = stage, .power_w = blocking_w_, .error_w = 0.5});
   job_->add_cells(std::move(cells), now_s_);
@@ -246,7 +270,7 @@ void SimulatedJob::run(int iterations) {
     ask_for_plans();
     begin_plans();
     train_once();
-    for (int rank = 0; rank < spec_.parallel.world_size(); ++rank) post_cells(rank);
+    for (int rank = 0; rank < spec_.parallel.world_size(); ++rank) measure(rank);
   }
 }
 

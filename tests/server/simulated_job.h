@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -69,7 +70,12 @@ class SimulatedJob {
     int version = 0;
     Plan plan;  ///< of the rank alone; empty: full clocks
     Json envelope;
-    int iterations_left = 0;  ///< until cells are posted
+    std::vector<ClockTrial> trials;  ///< until cells are posted
+  };
+  /// What a rank has measured in a sweep.
+  struct Measured {
+    int sweep = 0;
+    std::set<int> clocks_mhz;
   };
   struct Pending {
     Json envelope;
@@ -80,6 +86,8 @@ class SimulatedJob {
   void begin_plans();
   [[nodiscard]] std::vector<int> clocks_of_replica(int dp_rank) const;
   void train_once();
+  [[nodiscard]] std::optional<int> trial_mhz(std::size_t rank, std::int64_t iteration) const;
+  void measure(int rank);
   void post_cells(int rank);
   void take_changes();
   void plan(const PlanningTask& task);
@@ -98,6 +106,7 @@ class SimulatedJob {
   std::deque<PlanningTask> tasks_;  ///< that wait
   Job::Profiles profiles_;
   std::vector<Followed> followed_;
+  std::vector<Measured> measured_;
   std::vector<std::optional<Pending>> pending_;
   StoreContents stored_;
   std::vector<Json> decisions_;

@@ -23,12 +23,13 @@ class TrainingRanks:
     def __init__(self, url, token, pp=4):
         self.url, self.token, self.pp = url.rstrip("/"), token, pp
         self.iteration, self.microbatches = 0, 8
-        self.plans, self.next_plans, self.done = [None] * pp, [None] * pp, [0] * pp
+        self.plans, self.next_plans = [None] * pp, [None] * pp
+        self.measured = [set() for _ in range(pp)]  # clocks in MHz
         self.job = self.call("POST", "/v1/jobs", {
             "run": "run-1", "name": "made-up", "framework": "test", "model": "llama 24x2048", "partition": "uniform",
             "gpu": "Simulated GPU", "parallel": {"pp": pp, "dp": 1, "tp": 1, "chunks": 1}, "schedule": "1f1b",
             "microbatches": self.microbatches, "microbatch_size": 2, "slowdown_pct": 0, "guard_pct": 5,
-            "profile": {"clocks": 4, "iterations": 3, "settle_iterations": 1, "min_mhz": 900, "max_mhz": None}})["job"]
+            "profile": {"clocks": 4, "iterations": 2, "min_mhz": 900, "max_mhz": None}})["job"]
         self.keys = []
 
     def call(self, method, path, body=None, key=None):
@@ -72,32 +73,43 @@ class TrainingRanks:
         self.next_plans[rank] = answer or self.next_plans[rank]
         upcoming = self.next_plans[rank]
         if upcoming and self.iteration >= upcoming["from_iteration"]:
-            self.plans[rank], self.next_plans[rank], self.done[rank] = upcoming, None, 0
+            self.plans[rank], self.next_plans[rank] = upcoming, None
 
     def costs(self, rank):
         """Compute time and energy of the rank's units at the clocks of its plan."""
         units = [(kind, FULL_MHZ) for kind in UNIT_S for _ in range(self.microbatches)]
         if self.plans[rank]:
-            units = [(op["op"], op["mhz"]) for op in self.plans[rank]["plan"]["stages"][0]["ops"]]
+            trial_mhz = self.trial_mhz(self.plans[rank])
+            units = [(op["op"], trial_mhz or op["mhz"]) for op in self.plans[rank]["plan"]["stages"][0]["ops"]]
         return sum(unit_time_s(*unit) for unit in units), sum(unit_energy_j(*unit) for unit in units)
+
+    def trial_mhz(self, plan):
+        """The clock that the plan tries out in this iteration; None: its own clocks."""
+        for trial in plan["trials"]:
+            if 0 <= self.iteration - trial["first_iteration"] < trial["iterations"]:
+                return trial["clock_mhz"]
+        return None
 
     def report(self, rank, time_s, compute_s, energy_j):
         plan = self.plans[rank]
         energy_j += BLOCKING_W * (time_s - compute_s)
         self.call("POST", f"/v1/jobs/{self.job}/reports", {
-            "rank": rank, "gpu": {"power_w": energy_j / time_s, "sm_clock_mhz": 1300, "temperature_c": 60},
+            "rank": rank,
+            "gpu": {"power_w": energy_j / time_s, "sm_clock_mhz": 1300, "sm_clock_min_mhz": 1005,
+                    "sm_clock_max_mhz": 1410, "temperature_c": 60},
             "reports": [{"iteration": self.iteration, "plan_version": plan["version"] if plan else 0, "time_s": time_s,
                          "compute_s": compute_s, "energy_j": energy_j, "energy_error_j": 0.5, "throttled_power": 0,
                          "throttled_thermal": 0}]}, self.keys[rank])
-        self.done[rank] += 1
-        if plan and plan["purpose"] == "profile" and self.done[rank] == plan["iterations"] + plan["settle_iterations"]:
-            self.post_cells(rank, plan)
+        if plan and plan["purpose"] == "profile":
+            self.measured[rank].add(self.trial_mhz(plan) or plan["plan"]["stages"][0]["ops"][0]["mhz"])
+            last = plan["trials"][-1]
+            if self.iteration + 1 == last["first_iteration"] + last["iterations"]:
+                self.post_cells(rank, plan)
 
     def post_cells(self, rank, plan):
-        mhz = plan["plan"]["stages"][0]["ops"][0]["mhz"]
         cells = [{"stage": rank, "instruction": kind, "clock_mhz": mhz, "units": 24, "time_s": unit_time_s(kind, mhz),
                   "time_error_s": 1e-5, "energy_j": unit_energy_j(kind, mhz), "energy_error_j": 0.01}
-                 for kind in UNIT_S]
+                 for mhz in sorted(self.measured[rank]) for kind in UNIT_S]
         self.call("POST", f"/v1/jobs/{self.job}/profile", {
             "rank": rank, "plan_version": plan["version"], "cells": cells,
             "blocking": [{"stage": rank, "power_w": BLOCKING_W, "error_w": 0.3}]}, self.keys[rank])
