@@ -155,6 +155,7 @@ struct ProfileRow {
   OpKind kind = OpKind::forward;
   Measurement measurement;
   int line = 0;
+  long long rank = 0;  ///< that measured; 0 where the file has no column `rank`
 };
 
 class RowReader {
@@ -165,13 +166,16 @@ class RowReader {
         instruction_(table.column("instruction")),
         frequency_(table.column("frequency")),
         time_(table.column("time")),
-        energy_(table.column("energy")) {}
+        energy_(table.column("energy")) {
+    if (table.has_column("rank")) rank_ = table.column("rank");
+  }
 
   /// The row; nothing for an instruction that is recorded but not planned.
   [[nodiscard]] std::optional<ProfileRow> read(std::size_t row) const {
     if (table_.text(row, instruction_) == "load") return std::nullopt;
     const Measurement measurement{clock_mhz(row), time_s(row), energy_j(row)};
-    return ProfileRow{stage(row), kind(row), measurement, table_.where(row, stage_).line};
+    const long long rank = rank_ ? table_.integer(row, *rank_) : 0;
+    return ProfileRow{stage(row), kind(row), measurement, table_.where(row, stage_).line, rank};
   }
 
  private:
@@ -207,6 +211,11 @@ class RowReader {
   }
 
   [[nodiscard]] double energy_j(std::size_t row) const {
+    if (table_.text(row, energy_).empty()) {
+      throw_input_error(table_.where(row, energy_), "the energy is not known",
+                        "profile with energies: Perseus' InstructionProfiler needs blocking_power_w where a trainer "
+                        "reports none by instruction");
+    }
     const double energy_j = table_.number(row, energy_);
     refuse(problem_with_energy(energy_j), row, energy_);
     return energy_j;
@@ -222,6 +231,7 @@ class RowReader {
   std::size_t frequency_;
   std::size_t time_;
   std::size_t energy_;
+  std::optional<std::size_t> rank_;
 };
 
 std::vector<ProfileRow> read_rows(const CsvTable& table) {
@@ -238,16 +248,51 @@ std::vector<ProfileRow> read_rows(const CsvTable& table) {
 }
 
 void refuse_duplicates(const std::vector<ProfileRow>& rows, const std::string& source) {
-  std::map<std::tuple<int, OpKind, int>, int> line_of;
+  std::map<std::tuple<int, OpKind, int, long long>, int> line_of;
   for (const ProfileRow& row : rows) {
     const int clock_mhz = row.measurement.clock_mhz;
-    const auto [first, is_new] = line_of.insert({{row.stage, row.kind, clock_mhz}, row.line});
+    const auto [first, is_new] = line_of.insert({{row.stage, row.kind, clock_mhz, row.rank}, row.line});
     if (is_new) continue;
     throw_input_error({source, row.line, 0},
                       fmt::format("{} at {} MHz is measured in line {} already", describe(row.stage, row.kind),
                                   clock_mhz, first->second),
                       "keep one of the two rows");
   }
+}
+
+/// One row for all ranks of a stage: it takes as long as the slowest of them, and its energy is their mean, that of one
+/// GPU. A clock that not every rank has measured says nothing about the others (Merak's profiler ends each rank at a
+/// clock of its own) and is left out.
+std::vector<ProfileRow> merge_ranks(const std::vector<ProfileRow>& rows, const std::string& source) {
+  std::map<std::pair<int, OpKind>, std::set<long long>> ranks;
+  std::map<std::tuple<int, OpKind, int>, std::vector<const ProfileRow*>> cells;
+  for (const ProfileRow& row : rows) {
+    ranks[{row.stage, row.kind}].insert(row.rank);
+    cells[{row.stage, row.kind, row.measurement.clock_mhz}].push_back(&row);
+  }
+  std::vector<ProfileRow> merged;
+  std::set<std::pair<int, OpKind>> complete;
+  for (const auto& [key, measured] : cells) {
+    const auto& [stage, kind, clock_mhz] = key;
+    const std::size_t wanted = ranks.at({stage, kind}).size();
+    if (measured.size() < wanted) continue;
+    ProfileRow row = *measured.front();
+    row.measurement = {clock_mhz, 0, 0};
+    for (const ProfileRow* each : measured) {
+      row.measurement.time_s = std::max(row.measurement.time_s, each->measurement.time_s);
+      row.measurement.energy_j += each->measurement.energy_j / static_cast<double>(wanted);
+    }
+    merged.push_back(row);
+    complete.emplace(stage, kind);
+  }
+  for (const auto& [op, those] : ranks) {
+    if (complete.contains(op)) continue;
+    throw_input_error(
+        {source, 0, 0},
+        fmt::format("the {} ranks of {} have no clock in common", those.size(), describe(op.first, op.second)),
+        "profile all ranks of a stage at the same clocks");
+  }
+  return merged;
 }
 
 /// The number of stages, which must be 0..S-1. Looks only at the numbers that are there, so that a wrong one costs
@@ -288,8 +333,10 @@ void refuse_missing_kinds(const StageProfile& profile, const std::string& source
 }  // namespace
 
 StageProfile read_stage_profile(std::string_view text, const std::string& source) {
-  std::vector<ProfileRow> rows = read_rows(CsvTable(text, source));
+  const CsvTable table(text, source);
+  std::vector<ProfileRow> rows = read_rows(table);
   refuse_duplicates(rows, source);
+  if (table.has_column("rank")) rows = merge_ranks(rows, source);
   // In the order in which a profile holds them, so that each one is appended.
   std::sort(rows.begin(), rows.end(),
             [](const ProfileRow& a, const ProfileRow& b) { return a.measurement.clock_mhz > b.measurement.clock_mhz; });

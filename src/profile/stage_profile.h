@@ -61,10 +61,10 @@ class StageProfile {
 };
 
 /// Reads the CSV of Perseus and Zeus: columns `stage,instruction,frequency,time,energy` in any order (0-based stage;
-/// `forward|backward|input_gradient|weight_gradient`; MHz; s; J of one GPU). Rows of other instructions that Merak
-/// records (`load`) are skipped. Throws InputError with file and line on duplicate (stage, instruction, frequency), on
-/// values that are not positive and finite, on stages that are not 0..S-1, on a stage without forward, with neither
-/// backward nor the split pair, or with half of the pair, and on a file without rows.
+/// `forward|backward|input_gradient|weight_gradient`; MHz; s; J of one GPU), rows of `load` skipped. With a column
+/// `rank` (docs/formats.md), ranks of a stage are merged. Throws InputError with file and line on duplicates, on values
+/// that are not positive and finite, on stages that are not 0..S-1, on a stage without forward, with neither backward
+/// nor the split pair, or with half of the pair, and on a file without rows.
 [[nodiscard]] StageProfile read_stage_profile(std::string_view text, const std::string& source);
 
 /// The same CSV, stage by stage, highest clock first, numbers with enough digits to be read back unchanged.

@@ -165,6 +165,40 @@ TEST(ReadStageProfile, NamesBothLinesOfADuplicate) {
             "p.csv:4: stage 0 forward at 1410 MHz is measured in line 2 already; keep one of the two rows");
 }
 
+constexpr std::string_view kRankHeader = "rank,dp_rank,pp_rank,tp_rank,stage,instruction,frequency,time,energy\n";
+
+TEST(ReadStageProfile, MergesTheRanksOfAStage) {
+  const std::string text = std::string(kRankHeader) +
+                           "0,0,0,0,0,forward,1410,0.1,20\n1,0,0,1,0,forward,1410,0.12,22\n"
+                           "0,0,0,0,0,forward,1200,0.2,18\n1,0,0,1,0,forward,1200,0.19,19\n"
+                           "0,0,0,0,0,forward,990,0.3,17\n"  // where rank 1 has stopped
+                           "0,0,0,0,0,backward,1410,0.2,40\n1,0,0,1,0,backward,1410,0.2,44\n";
+  const StageProfile profile = read_stage_profile(text, "profile.csv");
+  ASSERT_EQ(profile.measurements(0, OpKind::forward).size(), 2U);
+  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1410).time_s, 0.12);
+  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1410).energy_j, 21);
+  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1200).time_s, 0.2);
+  EXPECT_EQ(profile.at_clock(0, OpKind::backward, 1410).energy_j, 42);
+}
+
+TEST(ReadStageProfile, RefusesRanksThatContradictEachOther) {
+  const auto refusal = [](const std::string& rows) {
+    return error_of([&] { (void)read_stage_profile(std::string(kRankHeader) + rows, "profile.csv"); });
+  };
+  EXPECT_THAT(refusal("0,0,0,0,0,forward,1410,0.1,20\n0,0,0,0,0,forward,1410,0.1,20\n"),
+              HasSubstr("in line 2 already"));
+  EXPECT_THAT(refusal("0,0,0,0,0,forward,1410,0.1,20\n1,0,0,1,0,forward,1200,0.1,20\n"),
+              HasSubstr("the 2 ranks of stage 0 forward have no clock in common"));
+}
+
+TEST(ReadStageProfile, SaysHowToGetAnEnergyThatIsNotKnown) {
+  EXPECT_THAT(error_of([] {
+                (void)read_stage_profile("stage,instruction,frequency,time,energy\n0,forward,1410,0.1,\n",
+                                         "profile.csv");
+              }),
+              AllOf(HasSubstr("profile.csv:2:"), HasSubstr("blocking_power_w")));
+}
+
 TEST(ReadStageProfile, RefusesValuesAtTheirCells) {
   EXPECT_EQ(read_error_of("0,forward,1410,0,30\n"),
             "p.csv:2:16: time 0 s is not in 1e-12 to 1000000; measure it again or remove the row");
