@@ -31,15 +31,16 @@ double PerseusProfile::blocking_power_w(std::size_t stage) const {
   return blocking_power_w_.size() == 1 ? blocking_power_w_.front() : blocking_power_w_.at(stage);
 }
 
-/// Mean power during forwards and backwards, from the energy of whole iterations.
-double PerseusProfile::compute_power_w(std::size_t position, const PerseusWindow& window) const {
+/// Mean of the ranks; empty unless it is known of each.
+std::optional<double> PerseusProfile::Cell::energy_j() const {
+  if (ranks_with_energy < ranks) return std::nullopt;
+  return energy_sum_j / ranks;
+}
+
+/// Mean power during forwards and backwards, from the energy of whole iterations; empty without blocking power.
+std::optional<double> PerseusProfile::compute_power_w(std::size_t position, const PerseusWindow& window) const {
+  if (blocking_power_w_.empty()) return std::nullopt;
   const PerseusRankInfo& rank = layout_.positions[position];
-  if (blocking_power_w_.empty()) {
-    throw InputError(
-        fmt::format("rank {} reported no energies by instruction; set blocking_power_w (W of a waiting "
-                    "GPU) to have the iteration's energy divided",
-                    rank.rank));
-  }
   double compute_s = 0;
   for (const auto& [kind, unit] : kKinds) compute_s += (window.*unit)->per_iteration * (window.*unit)->time_s;
   const double waiting_s = std::max(window.iteration_time_s - compute_s, 0.0);
@@ -61,14 +62,16 @@ void PerseusProfile::add(int power_state, std::span<const PerseusWindow> window)
       throw InputError(
           fmt::format("rank {} reported no times of forwards and backwards; a profile is made of them", rank.rank));
     }
-    std::optional<double> power_w;
-    if (!measured.forward->energy_j || !measured.backward->energy_j) power_w = compute_power_w(position, measured);
+    const bool has_energies = measured.forward->energy_j && measured.backward->energy_j;
+    const std::optional<double> power_w = has_energies ? std::nullopt : compute_power_w(position, measured);
     for (const auto& [kind, member] : kKinds) {
       const PerseusUnit& unit = *(measured.*member);
       Cell& cell = cells_[{rank.pp_rank, kind, power_state}];
       cell.time_s = std::max(cell.time_s, unit.time_s);
-      cell.energy_sum_j += power_w ? *power_w * unit.time_s : *unit.energy_j;
       ++cell.ranks;
+      if (!has_energies && !power_w) continue;
+      cell.energy_sum_j += power_w ? *power_w * unit.time_s : *unit.energy_j;
+      ++cell.ranks_with_energy;
     }
   }
 }
@@ -77,7 +80,9 @@ StageProfile PerseusProfile::stage_profile() const {
   StageProfile profile(layout_.job.pp_degree);
   for (const auto& [key, cell] : cells_) {
     const auto& [stage, kind, state] = key;
-    profile.add(stage, kind, {state, cell.time_s, cell.energy_sum_j / cell.ranks});
+    const std::optional<double> energy_j = cell.energy_j();
+    if (!energy_j) throw InputError(fmt::format("stage {}: the energy of its {}s is not known", stage, name(kind)));
+    profile.add(stage, kind, {state, cell.time_s, *energy_j});
   }
   return profile;
 }
@@ -86,8 +91,9 @@ std::string PerseusProfile::csv(PerseusMode mode) const {
   std::string text = fmt::format("stage,instruction,{},time,energy\n", name(mode));
   for (const auto& [key, cell] : cells_) {
     const auto& [stage, kind, state] = key;
+    const std::optional<double> energy_j = cell.energy_j();
     fmt::format_to(std::back_inserter(text), "{},{},{},{},{}\n", stage, name(kind), state, cell.time_s,
-                   cell.energy_sum_j / cell.ranks);
+                   energy_j ? fmt::format("{}", *energy_j) : "");
   }
   return text;
 }

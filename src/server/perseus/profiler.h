@@ -23,11 +23,14 @@ class PerseusProfile {
   /// that of its slowest rank, its energy the mean of its ranks: what one GPU uses. Where a rank did not report
   /// energies by instruction (Merak's client does not), its iteration energy, less what it drew at blocking power
   /// outside of forwards and backwards, is split among them in proportion to their times: they are taken to draw equal
-  /// power. Throws InputError when a stage has no times of either kind, or no energies and no blocking power is known.
+  /// power. Without blocking power the energy of such a stage stays unknown. Throws InputError when a stage has no
+  /// times of either kind, or the blocking power is more than the iterations used.
   void add(int power_state, std::span<const PerseusWindow> window);
 
+  /// Throws InputError when an energy is unknown.
   [[nodiscard]] StageProfile stage_profile() const;
-  /// `stage,instruction,frequency,time,energy` as the artifact writes it; the third column is named by the mode.
+  /// `stage,instruction,frequency,time,energy` as the artifact writes it: the third column is named by the mode, and an
+  /// unknown energy is an empty cell.
   [[nodiscard]] std::string csv(PerseusMode mode) const;
   [[nodiscard]] double blocking_power_w(std::size_t stage) const;
 
@@ -37,9 +40,12 @@ class PerseusProfile {
     double time_s = 0;
     double energy_sum_j = 0;
     int ranks = 0;
+    int ranks_with_energy = 0;
+
+    [[nodiscard]] std::optional<double> energy_j() const;
   };
 
-  [[nodiscard]] double compute_power_w(std::size_t position, const PerseusWindow& window) const;
+  [[nodiscard]] std::optional<double> compute_power_w(std::size_t position, const PerseusWindow& window) const;
 
   PerseusLayout layout_;
   std::vector<double> blocking_power_w_;

@@ -8,7 +8,9 @@
 #include <cmath>
 #include <string>
 
+#include "core/csv.h"
 #include "core/error.h"
+#include "core/stop_switch.h"
 #include "profile/stage_profile.h"
 #include "schedule/generators.h"
 #include "server/perseus/lowgear.h"
@@ -214,7 +216,7 @@ TEST(PerseusSchedulers, TheProfilerMeasuresEveryStateOnceBehindTwoWindows) {
   EXPECT_NEAR(forward.energy_j, 1.05 * time_s * test_power_w(1200), 1e-9);  // mean of both
 }
 
-TEST(PerseusSchedulers, WithoutEnergiesTheIterationsIsDividedOrTheJobEnds) {
+TEST(PerseusSchedulers, WithoutEnergiesTheIterationsIsDividedOrTheirCellsAreEmpty) {
   const std::string args = R"({"blocking_power_w": 80})";
   SimulatedJob run(settings_of("InstructionProfiler", args, "frequency"), {});
   run.with_energies = false;
@@ -225,11 +227,21 @@ TEST(PerseusSchedulers, WithoutEnergiesTheIterationsIsDividedOrTheJobEnds) {
     EXPECT_NEAR(backward.energy_j, backward.time_s * test_power_w(mhz), 1e-9);
   }
 
-  SimulatedJob without(settings_of("InstructionProfiler", "", "frequency"), {});
+  SimulatedJob without(settings_of("InstructionProfiler", "{}", "frequency"), {});
   without.with_energies = false;
-  without.run_window();
-  without.run_window();
-  EXPECT_THROW(without.run_window(), InputError);
+  int windows = 0;
+  while (without.stop().empty()) {
+    without.run_window();
+    ++windows;
+  }
+  EXPECT_THAT(without.stop(), StartsWith("[profiling-done]"));
+  EXPECT_EQ(windows, 2 + std::ranges::count_if(test_clocks(), [](int mhz) { return mhz >= 850; }));
+  const CsvTable table(without.scheduler->files().front().content, "profile");
+  EXPECT_EQ(table.rows(), 4U * static_cast<std::size_t>(windows - 2));
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    EXPECT_GT(table.number(row, table.column("time")), 0);
+    EXPECT_EQ(table.text(row, table.column("energy")), "");
+  }
 
   SimulatedJob hot(settings_of("InstructionProfiler", R"({"blocking_power_w": 5000})", "frequency"), {});
   hot.with_energies = false;
