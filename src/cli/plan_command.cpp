@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "cli/command_line.h"
 #include "cli/options.h"
@@ -15,6 +17,8 @@
 
 namespace lowgear {
 namespace {
+
+constexpr auto kDialectWords = std::to_array<std::string_view>({"artifact", "zeus"});
 
 struct PlanCommandArguments {
   PlanArguments plan;
@@ -136,6 +140,17 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   return ExitCode::ok;
 }
 
+/// `--perseus-format` alone is for the artifact.
+void add_perseus_format_option(CLI::App& app, std::optional<PerseusDialect>& dialect) {
+  add_choice(
+      app, "--perseus-format", kDialectWords,
+      [&dialect](std::size_t place) { dialect = place == 0 ? PerseusDialect::artifact : PerseusDialect::zeus; },
+      "Write freqs_pipeline_NNNNN.py, too, 00000 the slowest: clocks for Perseus' server (artifact, also without a "
+      "word), or tuples for Zeus' and its PipelineFrequencyOptimizer (zeus)")
+      ->expected(0, 1)
+      ->default_str("artifact");
+}
+
 }  // namespace
 
 VerbAction declare_plan(CLI::App& app) {
@@ -153,7 +168,7 @@ VerbAction declare_plan(CLI::App& app) {
       ->type_name("NAME");
   add_planner_options(app, plan.planner);
   add_perseus_unit_option(app, plan.perseus_unit_s);
-  app.add_flag("--perseus-format", plan.perseus_format, "Write freqs_pipeline_NNNNN.py for Perseus' server, too");
+  add_perseus_format_option(app, plan.perseus_format);
   add_json_flag(app, arguments->json);
   app.add_flag("--quiet", arguments->quiet, "Print nothing but errors");
   return [arguments, &app](Console& console) {

@@ -29,7 +29,7 @@ inline constexpr std::string_view kPlans = "plans.csv";
 inline constexpr std::string_view kCertificate = "certificate.txt";
 inline constexpr std::string_view kReport = "report.html";
 [[nodiscard]] std::string plan(int number);          ///< plans/00007.json
-[[nodiscard]] std::string perseus_plan(int number);  ///< freqs_pipeline_00007.py
+[[nodiscard]] std::string perseus_plan(int number);  ///< freqs_pipeline_00007.py, 0 the slowest
 }  // namespace output_file
 
 /// What the report of a run is made from.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <ranges>
 #include <utility>
 
 #include "cli/plan_tables.h"
@@ -38,6 +40,13 @@ double effective_energy_j(const PlanningProblem& problem, std::span<const int> c
   return energy_j;
 }
 
+/// A plan for Perseus or Zeus, until all are there.
+struct WrittenPerseusPlan {
+  PerseusPlan plan;
+  double effective_energy_j = 0;
+  double energy_j = 0;
+};
+
 /// One run of `lowgear plan`: what it works on, and the files it has written.
 class PlanRun {
  public:
@@ -59,6 +68,7 @@ class PlanRun {
     const Timeline baseline = replay_under(input_.problem(), max_clocks_mhz(input_.problem()), conditions());
     summary_.baseline = {baseline.time_s, baseline.energy_j_total};
     make_all_plans(planner);
+    write_perseus_plans();
     write_file(files_.plans_table, output_file::kPlans, write_plans_table(summary_.plans));
     if (!arguments_->planner.switch_latency.is_known()) replay_late();
     describe_run(planner);
@@ -169,22 +179,34 @@ class PlanRun {
     const int number = static_cast<int>(summary_.plans.size());
     summary_.plans.push_back(plan_row(number, plan));
     write_file(files_.plans.emplace_back(), output_file::plan(number), write_plan(plan));
-    if (arguments_->perseus_format) write_perseus(number, plan);
+    if (arguments_->perseus_format) perseus_plans_.push_back(perseus_plan_of(plan));
     if (input_.dag.ops.size() * files_.plans.size() > kMaxOpsToVerify) files_.plans.back().text.clear();
     if (number != 0 && !keeps_time(plan.time_s, summary_.baseline.time_s)) return;
     summary_.shown_plan = number;
     shown_ = std::move(plan);
   }
 
-  void write_perseus(int number, const Plan& plan) {
+  [[nodiscard]] WrittenPerseusPlan perseus_plan_of(const Plan& plan) const {
     const std::vector<int> clocks = clocks_for(plan, input_.dag);
-    const double effective_j = effective_energy_j(input_.problem(), clocks);
-    const PerseusPlanFigures figures{.iteration = number,
-                                     .cost_change_j = number == 0 ? 0 : effective_j - last_effective_j_,
-                                     .total_cost_j = effective_j,
-                                     .refined_cost_j = plan.energy_j};
-    last_effective_j_ = effective_j;
-    folder_->write(output_file::perseus_plan(number), write_perseus_plan(perseus_plan(input_.dag, clocks), figures));
+    return {perseus_plan(input_.dag, clocks), effective_energy_j(input_.problem(), clocks), plan.energy_j};
+  }
+
+  /// Numbered as lowtime does, slowest first: Perseus' server runs a folder in the order of names, and its users look
+  /// for faster plans at higher numbers.
+  void write_perseus_plans() {
+    std::optional<double> slower_effective_j;
+    int number = 0;
+    for (const WrittenPerseusPlan& written : perseus_plans_ | std::views::reverse) {
+      const PerseusPlanFigures figures{
+          .iteration = number,
+          .cost_change_j = slower_effective_j ? written.effective_energy_j - *slower_effective_j : 0,
+          .total_cost_j = written.effective_energy_j,
+          .refined_cost_j = written.energy_j};
+      folder_->write(output_file::perseus_plan(number),
+                     write_perseus_plan(written.plan, figures, *arguments_->perseus_format));
+      slower_effective_j = written.effective_energy_j;
+      ++number;
+    }
   }
 
   /// What the shown plan and its baseline take when clock changes come as late as they may.
@@ -264,8 +286,8 @@ class PlanRun {
   PlanFolder files_;
   PlanSummary summary_;
   std::vector<ReportPoint> lower_bound_;
-  Plan shown_;  ///< number `summary_.shown_plan`
-  double last_effective_j_ = 0;
+  Plan shown_;                                     ///< number `summary_.shown_plan`
+  std::vector<WrittenPerseusPlan> perseus_plans_;  ///< fastest first; empty when they are not asked for
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "cli/planner_arguments.h"
 #include "core/file.h"
 #include "core/progress.h"
+#include "plan/perseus_plan.h"
 
 namespace lowgear {
 
@@ -23,8 +24,8 @@ struct PlanArguments {
   std::string out;
   std::string gpu_name;  ///< model that the profile was measured on; empty: not stated
   double perseus_unit_s = kPerseusUnitS;
-  bool perseus_format = false;
-  std::string command;  ///< the command line, for the report
+  std::optional<PerseusDialect> perseus_format;  ///< none: no files for Perseus or Zeus
+  std::string command;                           ///< the command line, for the report
 };
 
 /// A plan that was made as if clocks changed at once, replayed with changes that come late.

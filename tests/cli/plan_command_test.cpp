@@ -12,6 +12,7 @@
 #include "core/file.h"
 #include "core/json.h"
 #include "core/temporary_folder.h"
+#include "plan/perseus_plan.h"
 
 namespace lowgear {
 namespace {
@@ -171,10 +172,10 @@ TEST_F(PlanCommand, StagePlansSwitchLess) {
   EXPECT_GE(per_stage["plans"][0]["energy_j"], per_op["plans"][0]["energy_j"]);
 }
 
-TEST_F(PlanCommand, PerseusFilesReplayToTheSameFigures) {
+TEST_F(PlanCommand, PerseusFilesReplayToTheSameFiguresSlowestFirst) {
   const Json json = planned({"--plans", "3", "--perseus-format"});
   for (int number = 0; number < 3; ++number) {
-    const std::string file = "freqs_pipeline_0000" + std::to_string(number) + ".py";
+    const std::string file = "freqs_pipeline_0000" + std::to_string(2 - number) + ".py";
     const ProgramResult replayed = run_lowgear(
         pipeline_command("simulate", profile_, 3, 6, {"--plan", (folder_ / "out" / file).string(), "--json"}));
     ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
@@ -182,6 +183,29 @@ TEST_F(PlanCommand, PerseusFilesReplayToTheSameFigures) {
     EXPECT_DOUBLE_EQ(figures["time_s"], json["plans"][number]["time_s"]);
     EXPECT_NEAR(figures["energy_j"], json["plans"][number]["energy_j"].get<double>(), 1e-6);
   }
+}
+
+TEST_F(PlanCommand, PerseusFilesAreWrittenForEitherReader) {
+  const std::string first = "freqs_pipeline_00000.py";
+  ASSERT_EQ(plan({"--plans", "3", "--perseus-format", "artifact"}).exit_code, 0);
+  const std::string artifact = text(first);
+  EXPECT_THAT(artifact, HasSubstr("# Iteration 0: cost change 0 \n"));
+  EXPECT_THAT(text("freqs_pipeline_00002.py"), HasSubstr("# Iteration 2: refined cost "));
+  ASSERT_EQ(plan({"--plans", "3", "--perseus-format", "zeus"}).exit_code, 0);
+  EXPECT_THAT(text(first), HasSubstr("[('forward', "));
+  const PerseusPlan tuples = read_perseus_plan(text(first), first);
+  const PerseusPlan clocks = read_perseus_plan(artifact, first);
+  ASSERT_EQ(tuples.stages.size(), clocks.stages.size());
+  EXPECT_EQ(tuples.stages[0].front().kind, OpKind::forward);
+  EXPECT_EQ(tuples.stages[0].back().kind, OpKind::backward);
+  for (std::size_t stage = 0; stage < clocks.stages.size(); ++stage) {
+    for (std::size_t i = 0; i < clocks.stages[stage].size(); ++i) {
+      EXPECT_EQ(tuples.stages[stage][i].clock_mhz, clocks.stages[stage][i].clock_mhz);
+    }
+  }
+  const ProgramResult other = plan({"--perseus-format", "lowtime"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("artifact or zeus"));
 }
 
 TEST_F(PlanCommand, PerseusFrontierIsPerseusOwn) {

@@ -18,8 +18,8 @@ PerseusInstruction instruction_of(const PerseusPlan::Entry& entry, std::size_t s
   if (entry.kind == OpKind::forward) return PerseusInstruction::forward;
   if (entry.kind == OpKind::backward) return PerseusInstruction::backward;
   throw InputError(
-      fmt::format("plan of stage {}: Zeus' client wants forward and backward by name; give a plan of "
-                  "tuples such as ('forward', 1410)",
+      fmt::format("plan of stage {}: Zeus' client wants forward and backward by name; plan with "
+                  "--perseus-format zeus, which writes tuples such as ('forward', 1410)",
                   stage));
 }
 
