@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,12 +23,29 @@ struct ServeArguments {
   std::vector<std::string> listen;
   std::string token_file;
   std::string perseus_listen;
-  std::string perseus_scheduler = "Lowgear";
-  std::string perseus_args;
-  std::string perseus_mode = "frequency";
+  std::string perseus_scheduler;
+  std::optional<std::string> perseus_args;
+  std::string perseus_mode;
+  std::string perseus_dump_dir;
+  bool perseus_no_dump = false;
   bool check = false;
   bool json = false;
 };
+
+void change_perseus(const ServeArguments& arguments, PerseusConfig& config) {
+  if (!arguments.perseus_listen.empty()) config.listen = parse_tcp_address(arguments.perseus_listen);
+  if (!arguments.perseus_scheduler.empty() && arguments.perseus_scheduler != config.scheduler) {
+    config.scheduler = arguments.perseus_scheduler;
+    config.scheduler_args.clear();  // those of the file are another scheduler's
+  }
+  if (arguments.perseus_args) config.scheduler_args = *arguments.perseus_args;
+  if (!arguments.perseus_mode.empty()) config.mode = arguments.perseus_mode;
+  if (!arguments.perseus_dump_dir.empty()) {
+    config.dump = true;
+    config.dump_dir = std::filesystem::absolute(arguments.perseus_dump_dir);
+  }
+  if (arguments.perseus_no_dump) config.dump = false;
+}
 
 /// The configuration file, where there is one, and what options say in its stead.
 ServerConfig config_of(const ServeArguments& arguments) {
@@ -43,29 +61,42 @@ ServerConfig config_of(const ServeArguments& arguments) {
   if (!arguments.listen.empty()) config.tcp.clear();
   for (const std::string& address : arguments.listen) config.tcp.push_back(parse_tcp_address(address));
   require_tokens(config);
+  change_perseus(arguments, config.perseus);
   return config;
+}
+
+std::filesystem::path dump_dir_of(const ServerConfig& config) {
+  return config.perseus.dump_dir.empty() ? config.state / "perseus" : config.perseus.dump_dir;
 }
 
 ServerProcessOptions options_of(const ServeArguments& arguments) {
   ServerProcessOptions options{.config = config_of(arguments), .perseus = {}};
-  if (!arguments.perseus_listen.empty()) {
-    options.perseus = PerseusPort{
-        .listen = parse_tcp_address(arguments.perseus_listen),
-        .settings = read_perseus_settings(arguments.perseus_scheduler, arguments.perseus_args, arguments.perseus_mode)};
-  }
+  const PerseusConfig& perseus = options.config.perseus;
+  if (!perseus.listen) return options;
+  const std::string mode = perseus.mode.empty() ? std::string(default_perseus_mode(perseus.scheduler)) : perseus.mode;
+  options.perseus = PerseusPort{.listen = *perseus.listen,
+                                .settings = read_perseus_settings(perseus.scheduler, perseus.scheduler_args, mode)};
+  if (perseus.dump) options.perseus->settings.dump_dir = dump_dir_of(options.config).string();
   return options;
 }
 
-Json addresses_json(const ServerAddresses& addresses) {
+Json addresses_json(const ServerAddresses& addresses, const ServerProcessOptions& options) {
+  const bool dumps = options.perseus && !options.perseus->settings.dump_dir.empty();
   return {{"unix", addresses.unix_socket.string()},
           {"tcp", addresses.tcp},
-          {"perseus", addresses.perseus ? Json(*addresses.perseus) : Json(nullptr)}};
+          {"perseus", addresses.perseus ? Json(*addresses.perseus) : Json(nullptr)},
+          {"perseus_dump_dir", dumps ? Json(options.perseus->settings.dump_dir) : Json(nullptr)}};
 }
 
-std::string addresses_text(const ServerAddresses& addresses) {
+std::string perseus_text(const std::string& url, const PerseusSettings& settings) {
+  const std::string results = settings.dump_dir.empty() ? "not written" : "written to " + settings.dump_dir;
+  return fmt::format("; the Perseus protocol on {} (scheduler {}, results are {})", url, settings.scheduler, results);
+}
+
+std::string addresses_text(const ServerAddresses& addresses, const ServerProcessOptions& options) {
   std::string text = fmt::format("serving on unix:{}", addresses.unix_socket.string());
   for (const std::string& url : addresses.tcp) text += fmt::format(", {}", url);
-  if (addresses.perseus) text += fmt::format("; the Perseus protocol on {}", *addresses.perseus);
+  if (addresses.perseus) text += perseus_text(*addresses.perseus, options.perseus->settings);
   return text + "\n";
 }
 
@@ -87,9 +118,9 @@ ExitCode run_serve(const ServeArguments& arguments, Console& console) {
                        .started =
                            [&](const ServerAddresses& addresses) {
                              if (arguments.json) {
-                               console.print_json(addresses_json(addresses));
+                               console.print_json(addresses_json(addresses, options));
                              } else {
-                               console.print(addresses_text(addresses));
+                               console.print(addresses_text(addresses, options));
                              }
                            }});
   return ExitCode::ok;
@@ -116,11 +147,17 @@ VerbAction declare_serve(CLI::App& app) {
       ->type_name("ADDRESS:PORT");
   app.add_option("--perseus-scheduler", arguments->perseus_scheduler, "Scheduler of these clients' jobs")
       ->type_name("NAME")
-      ->capture_default_str();
+      ->default_str("Lowgear");
   app.add_option("--perseus-args", arguments->perseus_args, "Its arguments, a JSON object")->type_name("JSON");
-  app.add_option("--perseus-mode", arguments->perseus_mode, "frequency, or power limit")
+  app.add_option("--perseus-mode", arguments->perseus_mode, "frequency or power limit, where a scheduler sets either")
       ->type_name("MODE")
-      ->capture_default_str();
+      ->default_str("frequency");
+  app.add_option("--perseus-dump-dir", arguments->perseus_dump_dir,
+                 "Folder of these jobs' results: below it, one for each job, named and filled as Perseus' server does")
+      ->type_name("FOLDER")
+      ->default_str("perseus in the folder of --state");
+  app.add_flag("--perseus-no-dump", arguments->perseus_no_dump, "Write no results of these jobs")
+      ->excludes("--perseus-dump-dir");
   app.add_flag("--check", arguments->check, "Look at the configuration, and end");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_serve(*arguments, console); };

@@ -81,6 +81,18 @@ void parse_retention(TomlTable table, StoreRetention& retention) {
   table.finish();
 }
 
+void parse_perseus(TomlTable table, PerseusConfig& config) {
+  if (const auto address = table.text("listen")) {
+    config.listen = table.look_up("listen", [&] { return parse_tcp_address(*address); });
+  }
+  config.scheduler = table.text("scheduler").value_or(config.scheduler);
+  config.scheduler_args = table.text("scheduler_args").value_or(config.scheduler_args);
+  config.mode = table.text("mode").value_or(config.mode);
+  config.dump = table.flag("dump").value_or(config.dump);
+  if (const auto path = absolute_path(table, "dump_dir")) config.dump_dir = *path;
+  table.finish();
+}
+
 Role parse_role_of(TomlTable& table) {
   const std::optional<std::string> name = table.text("role");
   if (!name) table.fail(R"(an [[allow]] needs a role: "read", "train" or "admin")");
@@ -149,6 +161,7 @@ ServerConfig parse_server_config(std::string_view text, const std::string& sourc
   parse_listen(root.table("listen"), config, lookup);
   parse_limits(root.table("limits"), config);
   parse_retention(root.table("retention"), config.retention);
+  parse_perseus(root.table("perseus"), config.perseus);
   for (const TomlTable& allow : root.tables("allow")) config.allow.push_back(parse_allow(allow, lookup));
   root.finish();
   return config;

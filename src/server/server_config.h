@@ -34,6 +34,16 @@ struct TcpAddress {
 /// With room for the largest body, a registration that brings its schedule in full: some megabytes.
 [[nodiscard]] HttpServerOptions default_http_options();
 
+/// The port for clients of Perseus and Zeus, as it is configured; `read_perseus_settings` looks at the scheduler.
+struct PerseusConfig {
+  std::optional<TcpAddress> listen;  ///< none: there is no such port
+  std::string scheduler = "Lowgear";
+  std::string scheduler_args;      ///< a JSON object; empty: none
+  std::string mode;                ///< empty: default_perseus_mode
+  bool dump = true;                ///< whether results are written
+  std::filesystem::path dump_dir;  ///< empty: `perseus` in the folder of the state
+};
+
 /// The server's configuration, as deploy/server.toml explains it. Closed by default: it listens on a Unix socket, which
 /// only root and its own user may use.
 struct ServerConfig {
@@ -50,6 +60,7 @@ struct ServerConfig {
   int max_ranks = 100'000;  ///< of all these jobs together
   StoreRetention retention;
   int planning_threads = 1;
+  PerseusConfig perseus;
 };
 
 /// Reads a configuration. Throws InputError with file, line and column on a syntax error, an unknown key (naming the

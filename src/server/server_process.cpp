@@ -11,14 +11,16 @@
 #include <chrono>
 #include <csignal>
 #include <memory>
-#include <random>
 #include <utility>
 
 #include "core/monotonic_clock.h"
+#include "core/stop_switch.h"
 #include "core/user_database.h"
 #include "http/server.h"
 #include "ipc/service_notification.h"
 #include "server/control_plane.h"
+#include "server/perseus/result_folder.h"
+#include "server/perseus/result_writer.h"
 #include "server/perseus/service.h"
 #include "server/planning_threads.h"
 #include "server/request_router.h"
@@ -77,10 +79,17 @@ class PerseusFront final : public HttpHandler {
  public:
   PerseusFront(asio::io_context& io, const PerseusPort& port, Store& store, const StoreContents& contents,
                const HttpServerOptions& http)
-      : worker_([&io](std::function<void()> function) { asio::post(io, std::move(function)); }),
-        service_({.settings = port.settings}, surroundings(), store, contents),
+      : results_(results_of(io, port.settings, http)),
+        worker_([&io](std::function<void()> function) { asio::post(io, std::move(function)); }),
+        service_({.settings = port.settings, .loopback_only = port.listen.is_loopback()}, surroundings(), store,
+                 contents),
         http_(io, *this, http),
         port_(http_.listen_tcp(port.listen.address, port.listen.port)) {}
+
+  PerseusFront(const PerseusFront&) = delete;
+  PerseusFront& operator=(const PerseusFront&) = delete;
+  /// Stops what is being planned: a server that starts anew plans it again.
+  ~PerseusFront() override { stop_->stop(); }
 
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
     if (service_.handle(request, reply)) return;
@@ -93,18 +102,38 @@ class PerseusFront final : public HttpHandler {
   [[nodiscard]] const PerseusService& service() const { return service_; }
 
  private:
-  [[nodiscard]] PerseusSurroundings surroundings() {
-    return {.now_s = server_time_s,
-            .random_bits =
-                [] {
-                  std::random_device device;
-                  return (std::uint64_t{device()} << 32U) | device();
-                },
-            .run = [this](std::function<void()> work,
-                          std::function<void()> done) { worker_.run(std::move(work), std::move(done)); },
-            .dump = {}};
+  struct Results {
+    PerseusResultFolder folder;
+    PerseusResultWriter writer;
+  };
+
+  /// Null when the settings name no folder.
+  static std::unique_ptr<Results> results_of(asio::io_context& io, const PerseusSettings& settings,
+                                             const HttpServerOptions& http) {
+    if (settings.dump_dir.empty()) return nullptr;
+    const PerseusResultFolder folder(settings.dump_dir);
+    return std::unique_ptr<Results>(new Results{folder, {folder, [&io, warn = http.warn](const std::string& text) {
+                                                           asio::post(io, [warn, text] { warn(text); });
+                                                         }}});
   }
 
+  [[nodiscard]] PerseusSurroundings surroundings() {
+    PerseusSurroundings surroundings;
+    surroundings.now_s = server_time_s;
+    surroundings.run = [this](std::function<void()> work, std::function<void()> done) {
+      worker_.run(std::move(work), std::move(done));
+    };
+    surroundings.progress = stop_;
+    if (!results_) return surroundings;
+    surroundings.dump = [this](const std::string& job, PerseusFile file) {
+      results_->writer.write(job, std::move(file));
+    };
+    surroundings.has_results = [this](const std::string& job) { return results_->folder.has(job); };
+    return surroundings;
+  }
+
+  std::shared_ptr<StopSwitch> stop_ = std::make_shared<StopSwitch>();
+  std::unique_ptr<Results> results_;
   WorkThread worker_;  ///< before the service, which gives it work from its first moment on
   PerseusService service_;
   HttpServer http_;

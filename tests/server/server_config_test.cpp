@@ -64,6 +64,13 @@ max_ranks = 10
 iterations = 500
 plans = 12
 finished_days = 1.5
+[perseus]
+listen = "127.0.0.1:7787"
+scheduler = "InstructionProfiler"
+scheduler_args = '{"minimum_power_state": 900}'
+mode = "power limit"
+dump = false
+dump_dir = "/d"
 [[allow]]
 role = "train"
 group = "training"
@@ -96,6 +103,13 @@ everybody = true
   EXPECT_EQ(config.retention.iterations, 500);
   EXPECT_EQ(config.retention.plans, 12);
   EXPECT_EQ(config.retention.finished_days, 1.5);
+  ASSERT_TRUE(config.perseus.listen);
+  EXPECT_EQ(config.perseus.listen->port, 7787);
+  EXPECT_EQ(config.perseus.scheduler, "InstructionProfiler");
+  EXPECT_EQ(config.perseus.scheduler_args, R"({"minimum_power_state": 900})");
+  EXPECT_EQ(config.perseus.mode, "power limit");
+  EXPECT_FALSE(config.perseus.dump);
+  EXPECT_EQ(config.perseus.dump_dir, "/d");
   ASSERT_THAT(config.allow, SizeIs(3));
   EXPECT_EQ(config.allow[0].role, Role::train);
   EXPECT_EQ(config.allow[0].group, 2001U);
@@ -122,6 +136,12 @@ TEST(ServerConfig, IsTheDefaultInTheExample) {
   EXPECT_EQ(example.retention.iterations, empty.retention.iterations);
   EXPECT_EQ(example.retention.plans, empty.retention.plans);
   EXPECT_EQ(example.retention.finished_days, empty.retention.finished_days);
+  EXPECT_FALSE(example.perseus.listen);
+  EXPECT_EQ(example.perseus.scheduler, empty.perseus.scheduler);
+  EXPECT_EQ(example.perseus.scheduler_args, empty.perseus.scheduler_args);
+  EXPECT_EQ(example.perseus.mode, empty.perseus.mode);
+  EXPECT_EQ(example.perseus.dump, empty.perseus.dump);
+  EXPECT_EQ(example.perseus.dump_dir, empty.perseus.dump_dir);
   EXPECT_THAT(example.allow, IsEmpty());
 }
 
@@ -136,6 +156,9 @@ TEST(ServerConfig, SaysWhereAMistakeIs) {
   EXPECT_THAT(refusal("[limits]\nmax_body_mb = inf"), HasSubstr("server.toml:2:15"));
   EXPECT_THAT(refusal("[retention]\niterations = 1"), HasSubstr("from 100"));
   EXPECT_THAT(refusal("planning_threads = 1.5"), HasSubstr("whole number"));
+  EXPECT_THAT(refusal("[perseus]\nlisten = 'here'"), HasSubstr("server.toml:2:10"));
+  EXPECT_THAT(refusal("[perseus]\ndump_dir = 'dump'"), HasSubstr("begins with /"));
+  EXPECT_THAT(refusal("[perseus]\ndump_di = '/d'"), HasSubstr("did you mean \"dump_dir\"?"));
   EXPECT_THAT(refusal("[listen]\nunix_group = 'x'"), HasSubstr("server.toml:2:14: there is no group"));
   EXPECT_THAT(refusal("[[allow]]\nuser = 'alice'"), HasSubstr("needs a role"));
   EXPECT_THAT(refusal("[[allow]]\nrole = 'root'\nuser = 'alice'"), HasSubstr("server.toml:2:8: there is no role"));

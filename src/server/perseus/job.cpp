@@ -31,9 +31,21 @@ std::optional<int> number_behind(std::string_view text, std::string_view prefix)
   return static_cast<int>(*number);
 }
 
+/// Who serves which ranks. Zeus' server leaves no `perseus.json`.
+void keep_job(PerseusWork& work) {
+  const bool is_zeus = work.info.num_microbatches == 0;
+  Json ranks = Json::array();
+  for (const PerseusRankInfo& rank : work.ranks) {
+    ranks.push_back(is_zeus ? zeus_rank_info(rank) : to_json(rank));
+    if (!is_zeus) ranks.back()["job_id"] = work.job_id;
+  }
+  if (!is_zeus) work.files.push_back({"perseus.json", perseus_server_info(*work.settings).dump()});
+  work.files.push_back({"ranks.json", ranks.dump()});
+}
+
 void begin(PerseusWork& work) {
   work.layout = make_perseus_layout(*work.settings, work.info, work.ranks);
-  work.scheduler = make_perseus_scheduler(*work.settings, work.layout);
+  work.scheduler = make_perseus_scheduler(*work.settings, work.layout, work.progress);
   for (int window = 0; window < work.replayed.windows; ++window) {
     if (!work.scheduler->observes()) {
       work.scheduler->end_window({});
@@ -47,20 +59,24 @@ void begin(PerseusWork& work) {
   }
 }
 
-/// `N.prof.json` and `N.sched.json` of the window that is over, and what the scheduler has found out.
-void keep_files(PerseusWork& work) {
-  if (!work.results.empty()) {
-    Json profile = Json::array();
-    Json schedule = Json::array();
-    for (const PerseusResult& result : work.results) {
-      const auto position = static_cast<std::size_t>(work.layout.position_of_rank[schedule.size()]);
-      profile.push_back(to_json(result));
-      schedule.push_back(perseus_power_states(result.rank, work.schedule.power_states[position]));
-    }
-    work.files.push_back({fmt::format("{}.prof.json", work.window_number), profile.dump()});
-    work.files.push_back({fmt::format("{}.sched.json", work.window_number), schedule.dump()});
+/// What a rank is given of a schedule, in its client's form.
+Json schedule_for(const PerseusLayout& layout, const PerseusSchedule& schedule, int rank) {
+  const auto position = static_cast<std::size_t>(layout.position_of_rank.at(static_cast<std::size_t>(rank)));
+  const std::vector<int>& states = schedule.power_states.at(position);
+  if (schedule.instructions.empty()) return perseus_power_states(rank, states);
+  return zeus_frequencies(rank, schedule.instructions.at(position), states);
+}
+
+/// `N.prof.json` and `N.sched.json` of the window that is over.
+void keep_window(PerseusWork& work) {
+  Json profile = Json::array();
+  Json schedule = Json::array();
+  for (const PerseusResult& result : work.results) {
+    profile.push_back(to_json(result));
+    schedule.push_back(schedule_for(work.layout, work.schedule, result.rank));
   }
-  for (PerseusFile& file : work.scheduler->files()) work.files.push_back(std::move(file));
+  work.files.push_back({fmt::format("{}.prof.json", work.window_number), profile.dump()});
+  work.files.push_back({fmt::format("{}.sched.json", work.window_number), schedule.dump()});
 }
 
 void end_window(PerseusWork& work) {
@@ -139,21 +155,27 @@ std::vector<PerseusRankInfo> PerseusJob::all_ranks() const {
   return all;
 }
 
-Json PerseusJob::schedule_of(int rank) const {
-  const auto position = static_cast<std::size_t>(layout.position_of_rank.at(static_cast<std::size_t>(rank)));
-  const std::vector<int>& states = schedule.power_states.at(position);
-  if (client == PerseusClient::artifact) return perseus_power_states(rank, states);
-  return zeus_frequencies(rank, schedule.instructions.at(position), states);
+Json PerseusJob::schedule_of(int rank) const { return schedule_for(layout, schedule, rank); }
+
+namespace {
+
+void advance(PerseusWork& work) {
+  if (work.scheduler) {
+    if (work.keeps_files) keep_window(work);
+    end_window(work);
+  } else {
+    if (work.keeps_files) keep_job(work);
+    begin(work);
+  }
+  if (!work.keeps_files) return;
+  for (PerseusFile& file : work.scheduler->files()) work.files.push_back(std::move(file));
 }
+
+}  // namespace
 
 void do_work(PerseusWork& work) {
   try {
-    if (work.scheduler) {
-      end_window(work);
-    } else {
-      begin(work);
-    }
-    if (work.keeps_files) keep_files(work);
+    advance(work);
     PerseusStep step = work.scheduler->schedule();
     work.observes = work.scheduler->observes();
     if (auto* stop = std::get_if<PerseusStop>(&step)) {
@@ -166,6 +188,8 @@ void do_work(PerseusWork& work) {
   } catch (const std::exception& error) {
     work.next = PerseusEnd{500, error.what()};
   }
+  // The files of a job that was over are there, or somebody has taken them away.
+  if (work.replayed.windows > 0 && std::holds_alternative<PerseusEnd>(work.next)) work.files.clear();
 }
 
 std::string perseus_key(std::string_view job, std::string_view part) {

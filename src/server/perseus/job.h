@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/json.h"
+#include "core/progress.h"
 #include "http/reply.h"
 #include "server/perseus/scheduler.h"
 
@@ -86,7 +87,9 @@ struct PerseusReplay {
 
 /// What the scheduler does between two windows; it may take long, and touches nothing but this.
 struct PerseusWork {
+  std::string job_id;
   std::shared_ptr<const PerseusSettings> settings;
+  std::shared_ptr<Progress> progress;  ///< of planning; may be null
   PerseusJobInfo info;
   std::vector<PerseusRankInfo> ranks;  ///< to begin with; empty later
   PerseusLayout layout;
@@ -97,12 +100,12 @@ struct PerseusWork {
   PerseusSchedule schedule;
   std::vector<PerseusResult> results;
   bool observes = false;
-  bool keeps_files = false;  ///< somebody wants `files`
+  bool keeps_files = false;  ///< `files` are wanted
 
   // Results of `do_work`.
   std::vector<PerseusWindow> window;  ///< the one that is over, condensed
   std::variant<PerseusSchedule, PerseusEnd> next;
-  std::vector<PerseusFile> files;
+  std::vector<PerseusFile> files;  ///< of results, also when the job ends; none of a job that ended before a restart
 };
 
 /// Never throws: what goes wrong is an end of the job.

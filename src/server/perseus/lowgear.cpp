@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 
 #include "core/error.h"
 #include "plan/perseus_plan.h"
@@ -49,9 +50,11 @@ Schedule pipeline_of(const PerseusLayout& layout) {
   return schedule;
 }
 
-LowgearScheduler::LowgearScheduler(const PerseusLayout& layout, const PerseusArguments& arguments)
+LowgearScheduler::LowgearScheduler(const PerseusLayout& layout, const PerseusArguments& arguments,
+                                   std::shared_ptr<Progress> progress)
     : layout_(layout),
       arguments_(arguments),
+      progress_(std::move(progress)),
       pipeline_(pipeline_of(layout)),
       warmup_windows_(arguments.warmup_iters),
       profile_(layout, arguments.blocking_power_w) {
@@ -85,7 +88,7 @@ void LowgearScheduler::make_plan() {
   for (std::size_t stage = 0; stage < pipeline_.ranks.size(); ++stage) {
     blocking_power_w.push_back(profile_.blocking_power_w(stage));
   }
-  PipelinePlanner planner(pipeline_, profile, blocking_power_w, {});
+  PipelinePlanner planner(pipeline_, profile, blocking_power_w, {}, {}, progress_.get());
   const Plan plan = planner.plan(planner.fastest_s() * (1 + arguments_.slowdown_pct / 100));
   const PerseusPlan clocks = perseus_plan(planner.dag(), clocks_for(plan, planner.dag()));
   PerseusSchedule schedule;

@@ -1,10 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "core/progress.h"
 #include "schedule/schedule.h"
 #include "server/perseus/profiler.h"
 #include "server/perseus/scheduler.h"
@@ -15,9 +17,10 @@ namespace lowgear {
 /// the plan for as long as the job trains. Nothing stops.
 class LowgearScheduler final : public PerseusScheduler {
  public:
-  /// `layout` has a position for every rank. Throws InputError when the ranks' instructions are no pipeline schedule,
-  /// or there are too few clocks.
-  LowgearScheduler(const PerseusLayout& layout, const PerseusArguments& arguments);
+  /// `layout` has a position for every rank. `progress`, of planning, may be null. Throws InputError when the ranks'
+  /// instructions are no pipeline schedule, or there are too few clocks.
+  LowgearScheduler(const PerseusLayout& layout, const PerseusArguments& arguments,
+                   std::shared_ptr<Progress> progress = nullptr);
   [[nodiscard]] PerseusStep schedule() const override;
   [[nodiscard]] bool observes() const override { return warmup_windows_ == 0 && !plan_; }
   /// Plans when the last clock has run.
@@ -30,6 +33,7 @@ class LowgearScheduler final : public PerseusScheduler {
 
   PerseusLayout layout_;
   PerseusArguments arguments_;
+  std::shared_ptr<Progress> progress_;
   Schedule pipeline_;
   int warmup_windows_;
   std::vector<int> clocks_mhz_;  ///< that are profiled; highest first

@@ -210,6 +210,14 @@ Json to_json(const PerseusRankInfo& rank) {
           {"power_state_range", rank.power_states}};
 }
 
+Json zeus_rank_info(const PerseusRankInfo& rank) {
+  return {{"rank", rank.rank},
+          {"dp_rank", rank.dp_rank},
+          {"pp_rank", rank.pp_rank},
+          {"tp_rank", rank.tp_rank},
+          {"available_frequencies", rank.power_states}};
+}
+
 Json to_json(const PerseusResult& result) {
   return {{"rank", result.rank},
           {"iter_time", result.iteration_time_s},
@@ -235,39 +243,45 @@ Json zeus_frequencies(int rank, std::span<const PerseusInstruction> instructions
 
 namespace {
 
+/// Longest name of a file on Linux.
+constexpr std::size_t kMaxFileNameBytes = 255;
+
 /// Appends a part of a name that can stand in a path.
-void append_part(std::string& name, std::string_view part) {
-  constexpr std::size_t kMaxPartBytes = 64;
+void append_part(std::string& name, std::string_view part, std::size_t max_bytes) {
+  constexpr std::string_view kPlainMarks = "._-+:,=@~";
   if (!name.empty()) name += '+';
-  for (const char byte : part.substr(0, kMaxPartBytes)) {
+  for (const char byte : part.substr(0, max_bytes)) {
     const bool plain = (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || (byte >= '0' && byte <= '9') ||
-                       byte == '.' || byte == '_' || byte == '-';
+                       kPlainMarks.find(byte) != std::string_view::npos;
     name += plain ? byte : '_';
   }
+}
+
+/// What the job runs. All names of a job together leave room for the rest of a file's name.
+void append_model(std::string& name, const PerseusJobInfo& job) {
+  append_part(name, job.framework, 32);
+  append_part(name, job.model_name, 64);
+  append_part(name, job.partition_method, 64);
 }
 
 }  // namespace
 
 std::string perseus_profile_name(const PerseusJobInfo& job) {
   std::string text;
-  append_part(text, job.framework);
-  append_part(text, job.model_name);
-  append_part(text, job.partition_method);
+  append_model(text, job);
   return text + fmt::format("+dp{}+tp{}+pp{}+mbs{}+nmb{}.csv", job.dp_degree, job.tp_degree, job.pp_degree,
                             job.microbatch_size, job.num_microbatches);
 }
 
 std::string perseus_job_name(const PerseusJobInfo& job, std::string_view scheduler, double time_s) {
   std::string text = fmt::format("{:%Y-%m-%d-%H-%M-%S}", fmt::gmtime(static_cast<std::time_t>(time_s)));
-  if (job.num_microbatches > 0) {
-    append_part(text, job.framework);
-    append_part(text, job.model_name);
-    append_part(text, job.partition_method);
-  }
+  if (job.num_microbatches > 0) append_model(text, job);
   text += fmt::format("+dp{}+pp{}+tp{}", job.dp_degree, job.pp_degree, job.tp_degree);
   if (job.num_microbatches > 0) text += fmt::format("+mbs{}+nmb{}", job.microbatch_size, job.num_microbatches);
-  append_part(text, scheduler);
-  if (!job.metadata.empty()) append_part(text, job.metadata);
+  append_part(text, scheduler, kMaxFileNameBytes);
+  if (!job.metadata.empty() && text.size() + 1 < kMaxFileNameBytes) {
+    append_part(text, job.metadata, kMaxFileNameBytes - 1 - text.size());
+  }
   return text;
 }
 

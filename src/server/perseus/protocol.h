@@ -116,6 +116,8 @@ struct PerseusResult {
 
 [[nodiscard]] Json to_json(const PerseusJobInfo& job);
 [[nodiscard]] Json to_json(const PerseusRankInfo& rank);
+/// The same as Zeus' client says it: clocks, and no instructions.
+[[nodiscard]] Json zeus_rank_info(const PerseusRankInfo& rank);
 [[nodiscard]] Json to_json(const PerseusResult& result);
 
 /// Reply of `GET /schedule/{job_id}` to the artifact's client; also an element of `N.sched.json`.
@@ -124,8 +126,9 @@ struct PerseusResult {
 [[nodiscard]] Json zeus_frequencies(int rank, std::span<const PerseusInstruction> instructions,
                                     std::span<const int> clocks_mhz);
 
-/// The id of a job as theirs begins: `2026-01-31-12-00-00+merak+gpt3-xl+...+Scheduler` in UTC. Bytes other than
-/// letters, digits and `._-` become `_`, so that it can stand in a path. Not unique.
+/// The id of a job as theirs: `2026-01-31-12-00-00+merak+gpt3-xl+...+Scheduler` in UTC, by whose end their scripts find
+/// the folder of its results. Bytes that cannot stand in a URL and in a file name as they are become `_`; what stands
+/// are letters, digits and `._-+:,=@~`. At most 255 bytes. Unique among jobs alike that begin in different seconds.
 [[nodiscard]] std::string perseus_job_name(const PerseusJobInfo& job, std::string_view scheduler, double time_s);
 
 /// Name of the file in which the artifact's profiler leaves its profile: `merak+gpt3-xl+...+nmb128.csv`.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <utility>
 
 #include "core/error.h"
 #include "server/perseus/lowgear.h"
@@ -179,7 +180,8 @@ PerseusLayout make_perseus_layout(const PerseusSettings& settings, const Perseus
   return works_on_stages(settings.scheduler) ? stage_layout(job, ranks) : rank_layout(job, ranks);
 }
 
-std::unique_ptr<PerseusScheduler> make_perseus_scheduler(const PerseusSettings& settings, const PerseusLayout& layout) {
+std::unique_ptr<PerseusScheduler> make_perseus_scheduler(const PerseusSettings& settings, const PerseusLayout& layout,
+                                                         std::shared_ptr<Progress> progress) {
   require_pipeline_only(settings, layout.job);
   require_instructions(settings, layout);
   const std::string_view scheduler = settings.scheduler;
@@ -190,7 +192,7 @@ std::unique_ptr<PerseusScheduler> make_perseus_scheduler(const PerseusSettings& 
   if (scheduler == "InstructionProfiler") return std::make_unique<InstructionProfiler>(layout, settings);
   if (scheduler == "ZeusGlobalPowerLimit") return std::make_unique<ZeusGlobalPowerLimit>(layout, arguments);
   if (scheduler.starts_with("ZeusLocal")) return std::make_unique<ZeusLocalPowerState>(layout, arguments);
-  return std::make_unique<LowgearScheduler>(layout, arguments);
+  return std::make_unique<LowgearScheduler>(layout, arguments, std::move(progress));
 }
 
 }  // namespace lowgear

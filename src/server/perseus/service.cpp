@@ -173,11 +173,12 @@ JobPointer PerseusService::Impl::find(const std::string& id) const {
   return found->second;
 }
 
+/// A job like one of the same second is given a later one: scripts know results by the form of their folder's name.
 std::string PerseusService::Impl::new_id(const PerseusJobInfo& info) const {
-  const std::string name = perseus_job_name(info, settings_->scheduler, surroundings_.now_s());
-  while (true) {
-    std::string id = fmt::format("{}+{:016x}", name, surroundings_.random_bits());
-    if (!jobs_.contains(id)) return id;
+  for (double time_s = surroundings_.now_s();; ++time_s) {
+    std::string id = perseus_job_name(info, settings_->scheduler, time_s);
+    if (jobs_.contains(id)) continue;
+    if (!surroundings_.has_results || !surroundings_.has_results(id)) return id;
   }
 }
 
@@ -293,29 +294,14 @@ void PerseusService::Impl::report(const JobPointer& job, PerseusResult result, c
 
 void PerseusService::Impl::begin(const JobPointer& job, PerseusReplay replayed, bool released) {
   auto work = std::make_shared<PerseusWork>();
-  work->settings = settings_;
-  work->keeps_files = static_cast<bool>(surroundings_.dump);
-  work->info = job->info;
   work->ranks = job->all_ranks();
   work->replayed = std::move(replayed);
-  if (surroundings_.dump && job->window == 0) {
-    surroundings_.dump(job->id, {"perseus.json", perseus_server_info(*settings_).dump()});
-    Json ranks = Json::array();
-    for (const PerseusRankInfo& rank : work->ranks) {
-      ranks.push_back(to_json(rank));
-      ranks.back()["job_id"] = job->id;
-    }
-    surroundings_.dump(job->id, {"ranks.json", ranks.dump()});
-  }
   start(job, work, released);
 }
 
 void PerseusService::Impl::end_window_if_reported(const JobPointer& job) {
   if (job->state != PerseusJob::State::running || job->reported < job->info.world_size) return;
   auto work = std::make_shared<PerseusWork>();
-  work->settings = settings_;
-  work->keeps_files = static_cast<bool>(surroundings_.dump);
-  work->info = job->info;
   work->window_number = job->window;
   work->schedule = std::move(job->schedule);
   work->layout = std::move(job->layout);
@@ -329,11 +315,20 @@ void PerseusService::Impl::end_window_if_reported(const JobPointer& job) {
 
 void PerseusService::Impl::start(const JobPointer& job, const std::shared_ptr<PerseusWork>& work, bool released) {
   job->state = PerseusJob::State::preparing;
-  surroundings_.run([work] { do_work(*work); },
-                    [weak = weak_from_this(), job, work, released] {
-                      const std::shared_ptr<Impl> self = weak.lock();
-                      if (self) self->take(job, *work, released);
-                    });
+  work->job_id = job->id;
+  work->info = job->info;
+  work->settings = settings_;
+  work->progress = surroundings_.progress;
+  work->keeps_files = static_cast<bool>(surroundings_.dump);
+  surroundings_.run(
+      [work, dump = surroundings_.dump] {
+        do_work(*work);
+        for (PerseusFile& file : work->files) dump(work->job_id, std::move(file));
+      },
+      [weak = weak_from_this(), job, work, released] {
+        const std::shared_ptr<Impl> self = weak.lock();
+        if (self) self->take(job, *work, released);
+      });
 }
 
 void PerseusService::Impl::take(const JobPointer& job, PerseusWork& work, bool released) {
@@ -341,7 +336,6 @@ void PerseusService::Impl::take(const JobPointer& job, PerseusWork& work, bool r
   if (window_is_over) {
     ++job->window;
   }
-  for (PerseusFile& file : work.files) surroundings_.dump(job->id, std::move(file));
   job->layout = std::move(work.layout);
   job->scheduler = std::move(work.scheduler);
   job->observes = work.observes;

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 
+#include "core/progress.h"
 #include "http/message.h"
 #include "http/reply.h"
 #include "server/perseus/scheduler.h"
@@ -19,17 +19,21 @@ struct PerseusServiceOptions {
   double max_idle_s = 7 * 24 * 3600;  ///< a job that no rank has asked for in this time is removed
   std::size_t max_jobs = 256;
   std::size_t max_ranks = std::size_t{1} << 17;  ///< of all jobs together
+  bool loopback_only = false;                    ///< `refuse_browsers`
 };
 
 /// What the service needs of the process that it runs in.
 struct PerseusSurroundings {
   std::function<double()> now_s;  ///< seconds since 1970
-  std::function<std::uint64_t()> random_bits;
   /// Calls `work` on some other thread, or at once, and then `done` on the server's.
   std::function<void(std::function<void()> work, std::function<void()> done)> run;
-  /// Keeps a file of a job's results (`0.prof.json`, `0.sched.json`, a profile, ...) in the folder of that name. May be
-  /// empty.
+  /// Writes a file of a job's results (`0.prof.json`, `0.sched.json`, a profile, ...) to the folder of that name and
+  /// returns when it is on the disk. Called where `work` is; must not throw. May be empty.
   std::function<void(const std::string& job, PerseusFile file)> dump;
+  /// Whether a job of this id has left results. May be empty.
+  std::function<bool(const std::string& job)> has_results;
+  /// Is told how far planning has come, where `work` is, and may stop it by an exception. May be null.
+  std::shared_ptr<Progress> progress;
 };
 
 /// How much there is of it.
@@ -46,7 +50,8 @@ struct PerseusStatus {
 /// there is no room or the disk is full. What ends a job is told to every rank, now and whenever it asks.
 ///
 /// A request that changes something is answered once the store has it. A server that starts anew puts every job back
-/// where it was by going through its windows again.
+/// where it was by going through its windows again. The results of a window are on the disk before the window counts as
+/// over: one that was killed in between writes them again.
 class PerseusService {
  public:
   /// `store` must outlive the service; `contents` is what it held when the server started.

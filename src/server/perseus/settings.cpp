@@ -180,6 +180,10 @@ std::vector<std::string_view> perseus_scheduler_names() {
   return names;
 }
 
+std::string_view default_perseus_mode(std::string_view scheduler) {
+  return name(find_kind(scheduler).mode.value_or(PerseusMode::frequency));
+}
+
 PerseusSettings read_perseus_settings(std::string_view scheduler, std::string_view args, std::string_view mode) {
   const SchedulerKind& kind = find_kind(scheduler);
   PerseusSettings settings;

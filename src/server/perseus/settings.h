@@ -48,6 +48,10 @@ struct PerseusSettings {
 /// `TwoFrequencies`, `Lowgear`.
 [[nodiscard]] std::vector<std::string_view> perseus_scheduler_names();
 
+/// The mode that `read_perseus_settings` is to be given where a person has named none: the scheduler's own, and
+/// frequency for one that takes either. Throws InputError when there is no such scheduler.
+[[nodiscard]] std::string_view default_perseus_mode(std::string_view scheduler);
+
 /// Reads what a person configured: `args` a JSON object (empty: none), `mode` one of `frequency`, `power limit`,
 /// `unspecified`. Plan files of `solution_path` (a file, or a folder whose `.py` files run in the order of their names,
 /// or backwards with `reverse`) are read now, as data. Throws InputError when a scheduler or argument is unknown, an

@@ -10,7 +10,6 @@
 #include <exception>
 #include <filesystem>
 #include <memory>
-#include <random>
 #include <thread>
 
 #include "core/file.h"
@@ -36,12 +35,10 @@ class PerseusHandler final : public HttpHandler {
 void serve(const std::filesystem::path& folder, const PerseusSettings& settings) {
   boost::asio::io_context io;
   SqliteStore store(folder / "state", [&io](std::function<void()> function) { boost::asio::post(io, function); });
-  std::mt19937_64 random{std::random_device{}()};
   PerseusSurroundings surroundings;
   surroundings.now_s = [] {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   };
-  surroundings.random_bits = [&random] { return random(); };
   surroundings.run = [&io](std::function<void()> work, std::function<void()> done) {
     std::jthread([&work] { work(); }).join();
     boost::asio::post(io, std::move(done));

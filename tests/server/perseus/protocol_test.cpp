@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/error.h"
+#include "server/perseus/settings.h"
 #include "server/perseus/test_support.h"
 
 namespace lowgear {
@@ -167,6 +168,27 @@ TEST(PerseusProtocol, AnIdCanStandInAPath) {
   EXPECT_EQ(perseus_job_name(job, "PointSolution", 1'700'000'000),
             "2023-11-14-22-13-20+merak+meta_llama_3__+uniform+dp1+pp2+tp1+mbs4+nmb6+PointSolution");
   EXPECT_EQ(perseus_profile_name(job), "merak+meta_llama_3__+uniform+dp1+tp1+pp2+mbs4+nmb6.csv");
+}
+
+TEST(PerseusProtocol, AnIdIsTheirsForTheNamesThatTheyUse) {
+  PerseusJobInfo job = test_job({});
+  job.model_name = "bert-huge-uncased";
+  job.partition_method = "custom:0,8,14,20,26";
+  EXPECT_EQ(perseus_job_name(job, "PointSolution", 1'700'000'000),
+            "2023-11-14-22-13-20+merak+bert-huge-uncased+custom:0,8,14,20,26+dp1+pp2+tp1+mbs4+nmb6+PointSolution");
+}
+
+TEST(PerseusProtocol, AnIdIsNoLongerThanTheNameOfAFile) {
+  PerseusJobInfo job = test_job({kMaxPerseusWorldSize, 1, 1, nullptr});
+  for (std::string* text : {&job.framework, &job.model_name, &job.partition_method, &job.metadata}) {
+    *text = std::string(256, 'x');
+  }
+  for (const std::string_view scheduler : perseus_scheduler_names()) {
+    const std::string name = perseus_job_name(job, scheduler, 1'700'000'000);
+    EXPECT_LE(name.size(), 255U);
+    EXPECT_THAT(name, HasSubstr(scheduler));
+  }
+  EXPECT_LE(perseus_profile_name(job).size(), 255U);
 }
 
 }  // namespace

@@ -396,6 +396,16 @@ TEST(PerseusSchedulers, LowgearProfilesPlansAndKeepsServing) {
   EXPECT_EQ(read_perseus_plan(files[1].content, "plan").stages.size(), 3U);
 }
 
+TEST(PerseusSchedulers, LowgearsPlanningCanBeStopped) {
+  const PerseusSettings settings = settings_of("Lowgear", R"({"blocking_power_w": 80, "warmup_iters": 0})");
+  SimulatedJob run(settings, {});
+  const auto stop = std::make_shared<StopSwitch>();
+  run.scheduler = make_perseus_scheduler(settings, run.layout, stop);
+  for (int window = 1; window < settings.arguments.clocks; ++window) run.run_window();
+  stop->stop();
+  EXPECT_THROW(run.run_window(), Stopped);
+}
+
 TEST(PerseusSchedulers, LowgearRefusesWhatIsNoPipelineSchedule) {
   const PerseusSettings settings = settings_of("Lowgear", R"({"blocking_power_w": 80})");
   const auto refused = [&](const std::function<void(std::vector<PerseusRankInfo>&)>& change) -> std::string {

@@ -31,7 +31,6 @@ class PerseusServiceTest : public ::testing::Test {
     options.max_ranks = 100;
     PerseusSurroundings surroundings;
     surroundings.now_s = [this] { return now_s; };
-    surroundings.random_bits = [this] { return ++random; };
     surroundings.run = [this](std::function<void()> work, std::function<void()> done) {
       if (!holds_work) {
         work();
@@ -46,6 +45,10 @@ class PerseusServiceTest : public ::testing::Test {
     if (dumps) {
       surroundings.dump = [this](const std::string& job, PerseusFile file) {
         files[job + "/" + file.name] = std::move(file.content);
+      };
+      surroundings.has_results = [this](const std::string& job) {
+        const auto after = files.lower_bound(job + "/");
+        return after != files.end() && after->first.starts_with(job + "/");
       };
     }
     last_settings = settings;
@@ -116,7 +119,6 @@ class PerseusServiceTest : public ::testing::Test {
   std::unique_ptr<PerseusService> service;
   PerseusSettings last_settings;
   double now_s = 1'700'000'000;
-  std::uint64_t random = 0;
   bool dumps = false;
   bool holds_work = false;
   std::vector<std::function<void()>> held_work;
@@ -155,13 +157,24 @@ TEST_F(PerseusServiceTest, AJobIsAnsweredOnceItIsOnDisk) {
   const auto reply = send("POST", "/register_job", to_json(test_job(kTwo)).dump());
   EXPECT_EQ(reply->status(), 0);
   store.settle();
-  EXPECT_THAT(reply->json().get<std::string>(),
-              StartsWith("2023-11-14-22-13-20+merak+gpt3-xl+uniform+dp1+pp2+tp1+mbs4+nmb6+InstructionProfiler+"));
+  EXPECT_EQ(reply->json(), "2023-11-14-22-13-20+merak+gpt3-xl+uniform+dp1+pp2+tp1+mbs4+nmb6+InstructionProfiler");
 }
 
 TEST_F(PerseusServiceTest, TwoJobsOfOneSecondAreTwoJobs) {
-  EXPECT_NE(register_job(kTwo), register_job(kTwo));
+  const std::string first = register_job(kTwo);
+  const std::string second = register_job(kTwo);
+  EXPECT_NE(first, second);
   EXPECT_EQ(service->status().jobs, 2U);
+  // Scripts find results by all of the name but its time.
+  EXPECT_EQ(first.substr(first.find('+')), second.substr(second.find('+')));
+}
+
+TEST_F(PerseusServiceTest, AJobGetsNoIdOfOneThatHasLeftResults) {
+  dumps = true;
+  restart();
+  const std::string end = "+merak+gpt3-xl+uniform+dp1+pp2+tp1+mbs4+nmb6+InstructionProfiler";
+  files["2023-11-14-22-13-20" + end + "/perseus.json"] = "{}";
+  EXPECT_EQ(register_job(kTwo), "2023-11-14-22-13-21" + end);
 }
 
 TEST_F(PerseusServiceTest, ThereIsABarrierForEveryRank) {
@@ -206,6 +219,57 @@ TEST_F(PerseusServiceTest, AJobRunsToItsEndWithResultsLeftBehind) {
   EXPECT_FALSE(files.contains(job + "/6.prof.json"));
   EXPECT_THAT(files[job + "/merak+gpt3-xl+uniform+dp2+tp1+pp2+mbs4+nmb6.csv"],
               StartsWith("stage,instruction,frequency,time,energy\n0,forward,1320,"));
+}
+
+/// A server that is killed at any moment between two windows writes the results that the window had.
+TEST_F(PerseusServiceTest, ResultsOfAWindowAreKeptBeforeItIsOver) {
+  dumps = true;
+  restart();
+  const std::string job = registered_job(kTwo);
+  for (int window = 0; window < 3; ++window) run_window(job, kTwo);
+  const auto schedules = all_ask(job, kTwo);
+  EXPECT_EQ(report(job, test_rank(kTwo, 0), schedules[0])->status(), 200);
+  const std::string states = schedules[1]->json()["power_states"].dump();
+  const auto last = test_result(test_rank(kTwo, 1), Json::parse(states).get<std::vector<int>>());
+  const auto reply = send("POST", "/result/" + job, to_json(last).dump());
+  // The report is committed, what follows from it is not: only then may it be done again.
+  auto [change, done] = std::move(store.waiting.front());
+  store.waiting.pop_front();
+  for (const StoredDocument& document : change.documents) store.documents[document.key] = document.document;
+  done(StoreOutcome::committed);
+  EXPECT_EQ(reply->status(), 200);
+  const std::map<std::string, std::string> before = files;
+  EXPECT_TRUE(files.contains(job + "/3.prof.json"));
+  files.erase(job + "/3.prof.json");
+  files.erase(job + "/3.sched.json");
+  restart();
+  EXPECT_EQ(files, before);
+}
+
+TEST_F(PerseusServiceTest, ResultsOfAJobThatIsOverAreNotWrittenAgain) {
+  dumps = true;
+  restart();
+  const std::string job = registered_job(kTwo);
+  while (run_window(job, kTwo) != 0) {
+  }
+  files.clear();  // somebody has taken them away
+  restart();
+  EXPECT_EQ(all_ask(job, kTwo)[0]->status(), 500);
+  EXPECT_TRUE(files.empty());
+}
+
+TEST_F(PerseusServiceTest, WhatAWindowMeasuredIsKeptAlsoWhereItCannotBeUsed) {
+  dumps = true;
+  restart();
+  const std::string job = registered_job(kTwo);
+  for (int window = 0; window < 2; ++window) run_window(job, kTwo);
+  all_ask(job, kTwo);
+  for (int rank = 0; rank < 2; ++rank) {
+    const Json one = {{"rank", rank}, {"iter_time", {1.0}}, {"iter_energy", {1.0}}};  // which is warm-up
+    EXPECT_EQ(send_and_settle("POST", "/result/" + job, one.dump())->status(), 200);
+  }
+  EXPECT_EQ(all_ask(job, kTwo)[0]->status(), 400);
+  EXPECT_TRUE(files.contains(job + "/2.prof.json"));
 }
 
 TEST_F(PerseusServiceTest, RanksThatContradictTheJobAreRefused) {

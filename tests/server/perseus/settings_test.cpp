@@ -44,6 +44,8 @@ TEST_F(PerseusSettingsTest, ArgumentsHaveTheArtifactsDefaults) {
   EXPECT_EQ(profiler.mode, PerseusMode::frequency);
   EXPECT_EQ(profiler.arguments.warmup_step_ratio, 0.1);
   EXPECT_EQ(profiler.arguments.minimum_power_state, 850);
+  EXPECT_EQ(default_perseus_mode("InstructionProfiler"), "frequency");
+  EXPECT_EQ(default_perseus_mode("ZeusGlobalPowerLimit"), "power limit");
   EXPECT_EQ(read_perseus_settings("ZeusGlobalPowerLimit", "", "unspecified").mode, PerseusMode::power_limit);
   EXPECT_EQ(read_perseus_settings("AllMaxFrequency", R"({"num_iters": 7})", "").arguments.num_iters, 7);
 }
