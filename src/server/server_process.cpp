@@ -16,6 +16,7 @@
 #include "core/monotonic_clock.h"
 #include "core/stop_switch.h"
 #include "core/user_database.h"
+#include "http/host.h"
 #include "http/server.h"
 #include "ipc/service_notification.h"
 #include "server/control_plane.h"
@@ -74,6 +75,11 @@ std::string url(const TcpAddress& address, std::uint16_t port) {
                : fmt::format("http://{}:{}", address.address, port);
 }
 
+/// Whether clients that name this address name the loopback interface.
+bool has_loopback_name(const TcpAddress& address) {
+  return address.address == "::1" || names_loopback(address.address);
+}
+
 /// The port of the Perseus protocol.
 class PerseusFront final : public HttpHandler {
  public:
@@ -81,7 +87,7 @@ class PerseusFront final : public HttpHandler {
                const HttpServerOptions& http)
       : results_(results_of(io, port.settings, http)),
         worker_([&io](std::function<void()> function) { asio::post(io, std::move(function)); }),
-        service_({.settings = port.settings, .loopback_only = port.listen.is_loopback()}, surroundings(), store,
+        service_({.settings = port.settings, .loopback_only = has_loopback_name(port.listen)}, surroundings(), store,
                  contents),
         http_(io, *this, http),
         port_(http_.listen_tcp(port.listen.address, port.listen.port)) {}

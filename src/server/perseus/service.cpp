@@ -15,6 +15,7 @@
 #include "core/number.h"
 #include "http/error.h"
 #include "http/target.h"
+#include "server/perseus/browser_guard.h"
 #include "server/perseus/job.h"
 
 namespace lowgear {
@@ -126,6 +127,7 @@ bool PerseusService::Impl::handle(const HttpRequest& request, const ReplyPointer
   const auto route = std::ranges::find(kRoutes, path.substr(0, path.find('/')), &Route::name);
   if (route == kRoutes.end()) return false;
   try {
+    refuse_browsers(request, options_.loopback_only);
     const HttpTarget target = parse_target(request.path, request.query);
     if (target.segments.size() < route->least_segments || target.segments.size() > route->most_segments) {
       reply->send(detail_response(404, "Not Found"));

@@ -272,6 +272,31 @@ TEST_F(PerseusServiceTest, WhatAWindowMeasuredIsKeptAlsoWhereItCannotBeUsed) {
   EXPECT_TRUE(files.contains(job + "/2.prof.json"));
 }
 
+TEST_F(PerseusServiceTest, WebPagesAreRefused) {
+  const auto status_with = [this](const std::string& header, const std::string& value,
+                                  const std::string& method = "GET", const std::string& path = "/info") {
+    auto reply = std::make_shared<FakeReply>();
+    HttpRequest request;
+    request.method = method;
+    request.path = path;
+    request.headers[header] = value;
+    request.body = method == "POST" ? to_json(test_job(kTwo)).dump() : "";
+    EXPECT_TRUE(service->handle(request, reply));
+    store.settle();
+    return reply->status();
+  };
+  EXPECT_EQ(status_with("origin", "http://192.0.2.1"), 403);
+  EXPECT_EQ(status_with("origin", "null", "POST", "/register_job"), 403);
+  EXPECT_EQ(status_with("sec-fetch-site", "cross-site"), 403);
+  EXPECT_EQ(status_with("sec-fetch-site", "same-site"), 403);
+  EXPECT_EQ(status_with("sec-fetch-site", "none"), 200);  // typed by a person
+  EXPECT_EQ(status_with("content-type", "text/plain", "POST", "/register_job"), 415);
+  EXPECT_EQ(status_with("content-type", "application/x-www-form-urlencoded", "POST", "/register_job"), 415);
+  EXPECT_EQ(service->status().jobs, 0U);
+  EXPECT_EQ(status_with("content-type", "application/json", "POST", "/register_job"), 200);
+  EXPECT_EQ(status_with("content-type", "Application/JSON; charset=utf-8", "POST", "/register_job"), 200);
+}
+
 TEST_F(PerseusServiceTest, RanksThatContradictTheJobAreRefused) {
   const std::string job = register_job(kFour);
   ASSERT_EQ(register_rank(job, test_rank(kFour, 0))->status(), 200);
