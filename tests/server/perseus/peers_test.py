@@ -341,6 +341,26 @@ class ZeusOptimizer(PeersTest):
         self.assertEqual(planned.returncode, 0, planned.stderr)
         return out / "freqs_pipeline_00001.py"
 
+    def locked_mhz(self):
+        shown = self.lowgear("simgpu", "show", "--json")
+        return [gpu["locked_sm_clocks_mhz"] for gpu in json.loads(shown.stdout)["gpus"]]
+
+    def start_agent(self):
+        """In the place of Zeus' daemon, over the simulated GPUs."""
+        config = self.folder / "agent.toml"
+        config.touch(0o600)
+        config.write_text(
+            f'journal = "{self.folder}/journal"\n[sockets]\nlease_socket = "{self.folder}/lease.sock"\n'
+            f'http_socket = "{self.folder}/agent.sock"\n[[gpu]]\nid = ["all"]\n[[allow]]\neverybody = true\npower = true\n'
+            "memory_clocks = true\n")
+        log = open(self.folder / "agent.log", "wb")
+        self.addCleanup(log.close)
+        agent = subprocess.Popen([LOWGEAR, "agent", "--config", str(config)], stdout=log, stderr=subprocess.STDOUT,
+                                 env=self.environment)
+        self.addCleanup(self.end_rank, agent)
+        wait_until(lambda: (self.folder / "agent.sock").exists() or agent.poll() is not None,
+                   (self.folder / "agent.log").read_text)
+
     def serve_plan(self, path, scheduler="PointSolution"):
         return self.serve("lowgear", scheduler, json.dumps({"solution_path": str(path)}), "frequency")
 
@@ -355,8 +375,14 @@ class ZeusOptimizer(PeersTest):
         self.assertRegex(ranks[0]["job"], r"\+dp1\+pp2\+tp1\+PointSolution\+gpt3-large$")
         [registered] = server.folder.glob("dump/*/ranks.json")
         self.assertEqual(self.read_json(registered)[1]["pp_rank"], 1)
-        shown = self.lowgear("simgpu", "show", "--json")
-        self.assertEqual([gpu["locked_sm_clocks_mhz"] for gpu in json.loads(shown.stdout)["gpus"]], [None, None], shown.stdout)
+        self.assertEqual(self.locked_mhz(), [None, None])
+
+    def test_runs_a_plan_through_the_agent(self):
+        self.start_agent()
+        self.environment["ZEUSD_SOCK_PATH"] = str(self.folder / "agent.sock")
+        ranks = self.train("zeus", self.serve_plan(self.plan("zeus")))
+        self.assertEqual(len(ranks), 2)
+        wait_until(lambda: self.locked_mhz() == [None, None], self.locked_mhz)
 
     def test_runs_a_plan_with_replicas(self):
         self.environment["LOWGEAR_SIMGPU_GPUS"] = "4xA100"
