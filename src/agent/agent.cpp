@@ -285,7 +285,7 @@ void Agent::process_ended(std::uint64_t lease_id, const ProcessIdentity& process
     LeaseSharer next = std::move(lease->sharers.front());
     lease->sharers.erase(lease->sharers.begin());
     note(fmt::format("lease {} of {} goes on: process {} has ended, process {} of the same user has not", lease_id,
-                     gpus_[lease->gpu].gpu->identity().uuid, process.pid, next.process.pid));
+                     gpus_[lease->gpu].identity.uuid, process.pid, next.process.pid));
     lease->owner = next.peer;
     lease->process = next.process;
     lease->watch = std::move(next.watch);
@@ -407,7 +407,7 @@ Lease& Agent::lease_for_request(const Peer& peer, std::size_t gpu) {
 void Agent::share(Lease& lease, const Peer& peer, const ProcessIdentity& process) {
   if (std::ranges::find(lease.sharers, process, &LeaseSharer::process) != lease.sharers.end()) return;
   note(fmt::format("lease {} of {} is shared: process {} of the same user sets it, too", lease.id,
-                   gpus_[lease.gpu].gpu->identity().uuid, peer.pid));
+                   gpus_[lease.gpu].identity.uuid, peer.pid));
   lease.sharers.push_back({.peer = peer, .process = process, .watch = watch(lease.id, process)});
 }
 
