@@ -10,7 +10,7 @@ namespace lowgear {
 namespace {
 
 /// Replays, times ops, that the search may cost: about half a second.
-constexpr std::size_t kMaxReplayedOps = 10'000'000;
+constexpr std::size_t kMaxReplayedOps = 3'000'000;
 
 /// Relative; what is less comes of rounding.
 constexpr double kRounding = 1e-12;
@@ -74,7 +74,7 @@ void FastestClocks::descend(Candidate& best) {
 }
 
 bool FastestClocks::try_clocks(Candidate& best, std::vector<int> clocks_mhz) {
-  if (is_done(best) || clocks_mhz == best.clocks.clocks_mhz) return false;
+  if (trials_ == 0 || clocks_mhz == best.clocks.clocks_mhz) return false;
   --trials_;
   Candidate other = replayed(std::move(clocks_mhz));
   const bool is_shorter = other.time_s < best.time_s * (1 - kRounding);
@@ -94,6 +94,7 @@ bool FastestClocks::change_ranks(Candidate& best) {
     if (begin == end) continue;
     const ComputeOp& first = dag_->ops[at(begin)];
     for (const Measurement& row : profile_->measurements(first.stage, first.kind)) {
+      if (is_done(best)) return improved;
       if (!latency_->has_clock(begin, end, row.clock_mhz)) continue;
       std::vector<int> clocks_mhz = best.clocks.clocks_mhz;
       std::fill(clocks_mhz.begin() + begin, clocks_mhz.begin() + end, row.clock_mhz);
@@ -107,6 +108,7 @@ bool FastestClocks::change_cells(Candidate& best) {
   bool improved = false;
   for (const auto& [stage, kind, rows] : profile_->ops()) {
     for (const Measurement& row : rows) {
+      if (is_done(best)) return improved;
       std::vector<int> clocks_mhz = best.clocks.clocks_mhz;
       for (std::size_t op = 0; op < clocks_mhz.size(); ++op) {
         if (dag_->ops[op].stage == stage && dag_->ops[op].kind == kind) clocks_mhz[op] = row.clock_mhz;
@@ -126,6 +128,7 @@ bool FastestClocks::change_ops(Candidate& best) {
     for (int op = begin; op < end; ++op) {
       const ComputeOp& changed = dag_->ops[at(op)];
       for (const Measurement& row : profile_->measurements(changed.stage, changed.kind)) {
+        if (is_done(best)) return improved;
         std::vector<int> clocks_mhz = best.clocks.clocks_mhz;
         int asking = op;
         for (int length = 1; length <= std::min(kLongestRun, end - begin); ++length) {
