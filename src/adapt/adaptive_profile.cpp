@@ -332,7 +332,7 @@ ProfilingStep next_profiling_step(const ProfilingTask& task, const StageProfile&
   const FewClockFit fit = fit_few_clocks(measured, clocks_mhz);
   ProfilingStep step;
   step.profile = fit.profile();
-  PipelinePlanner planner(task.schedule, step.profile, task.blocking_power_w, task.planner);
+  PipelinePlanner planner(task.schedule, step.profile, task.blocking_power_w, task.planner, {}, task.progress);
   const Plan plan = planner.plan(planner.fastest_s() * (1 + task.slowdown_pct / 100));
   std::vector<KindError> kinds =
       ErrorModel(task, measured, errors, understatement(measured)).kinds(fit, step.profile, plan);

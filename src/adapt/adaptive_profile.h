@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/op_kind.h"
+#include "core/progress.h"
 #include "planner/pipeline_planner.h"
 #include "profile/stage_profile.h"
 #include "schedule/schedule.h"
@@ -26,6 +27,7 @@ struct ProfilingTask {
   std::vector<double> blocking_power_w;  ///< by rank
   double slowdown_pct = 0;               ///< of the plan that is wanted, over the fastest
   PlannerOptions planner;
+  Progress* progress = nullptr;  ///< may be null
 };
 
 struct AdaptiveProfileOptions {

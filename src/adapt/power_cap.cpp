@@ -86,12 +86,16 @@ class CappedSearch {
   bool try_level(double gpu_power_w, PlanGranularity granularity) {
     PlannerOptions options = job_.planner;
     options.granularity = granularity;
-    PipelinePlanner planner(job_.schedule, within_gpu_power(job_.profile, gpu_power_w), job_.blocking_power_w, options);
+    PipelinePlanner planner(job_.schedule, within_gpu_power(job_.profile, gpu_power_w), job_.blocking_power_w, options,
+                            {}, job_.progress);
     const double known_s = fits() ? best_->plan.plan.time_s : std::numeric_limits<double>::infinity();
     if (planner.fastest_s() >= known_s) return false;
     const double fastest_s = std::max(planner.fastest_s(), job_.wanted_deadline_s);
     const DeadlineRange range{fastest_s, std::max(fastest_s, std::min(planner.slowest_s(), known_s))};
-    const auto plan_for = [&](double deadline_s) { return powered(planner.plan(deadline_s)); };
+    const auto plan_for = [&](double deadline_s) {
+      if (job_.progress != nullptr) job_.progress->update("looking for a plan within the power cap", -1);
+      return powered(planner.plan(deadline_s));
+    };
     if (keep(search_deadlines(plan_for, range, cap_))) best_level_w_ = gpu_power_w;
     return !fits() || best_->plan.plan.time_s > job_.wanted_deadline_s;
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "adapt/plan_power.h"
+#include "core/progress.h"
 #include "plan/plan.h"
 #include "planner/pipeline_planner.h"
 #include "profile/stage_profile.h"
@@ -81,6 +82,7 @@ struct CappedJob {
   std::vector<GpuGroup> gpus;
   PlannerOptions planner;
   double wanted_deadline_s = 0;  ///< no faster plan is wanted; 0: the fastest
+  Progress* progress = nullptr;  ///< may be null
 };
 
 struct CappedPlan {

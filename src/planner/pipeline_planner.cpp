@@ -128,7 +128,12 @@ struct PipelinePlanner::Impl {
   DiscretePlanner& per_op() {
     if (!discrete) {
       discrete.emplace(model, solved->solver());
-      discrete->prepare(solved->frontier(), progress);
+      try {
+        discrete->prepare(solved->frontier(), progress);
+      } catch (...) {
+        discrete.reset();  // stopped: half a library would plan worse for good
+        throw;
+      }
     }
     return *discrete;
   }

@@ -110,6 +110,7 @@ std::string describe(const std::optional<PowerLimit>& limit) {
 
 struct JobPlanner::Impl {
   std::shared_ptr<const PipelineModel> model;
+  std::shared_ptr<Progress> progress;
   PipelineDag dag;
   StageProfile profile;
   std::vector<double> blocking_w;
@@ -120,7 +121,7 @@ struct JobPlanner::Impl {
    public:
     Solved(const Impl& of, const ReplicaGroup& group)
         : slowdowns_(group.slowdowns),
-          planner_(of.model->schedule, group.profile, of.blocking_w, of.planner_options()) {}
+          planner_(of.model->schedule, group.profile, of.blocking_w, of.planner_options(), {}, of.progress.get()) {}
 
     [[nodiscard]] const std::vector<StageSlowdown>& slowdowns() const { return slowdowns_; }
     [[nodiscard]] const Frontier& frontier() const { return planner_.frontier(); }
@@ -144,8 +145,9 @@ struct JobPlanner::Impl {
   /// Newest last; the first is that without slow ranks, once it has been needed.
   std::deque<std::shared_ptr<Solved>> solved;
 
-  explicit Impl(std::shared_ptr<const PipelineModel> of)
+  Impl(std::shared_ptr<const PipelineModel> of, std::shared_ptr<Progress> told)
       : model(std::move(of)),
+        progress(std::move(told)),
         dag(build_dag(model->schedule)),
         profile(filled_profile(model->measured, model->schedule.stages, model->clocks_mhz)),
         blocking_w(blocking_by_rank(model->measured, model->schedule)),
@@ -244,7 +246,8 @@ struct JobPlanner::Impl {
                   .blocking_power_w = blocking_w,
                   .gpus = {},
                   .planner = planner_options(),
-                  .wanted_deadline_s = deadline_s};
+                  .wanted_deadline_s = deadline_s,
+                  .progress = progress.get()};
     for (const int replica : group.replicas) {
       for (int rank = 0; rank < model->parallel.pp; ++rank) {
         const int node =
@@ -282,7 +285,8 @@ struct JobPlanner::Impl {
   }
 };
 
-JobPlanner::JobPlanner(std::shared_ptr<const PipelineModel> model) : impl_(std::make_unique<Impl>(std::move(model))) {}
+JobPlanner::JobPlanner(std::shared_ptr<const PipelineModel> model, std::shared_ptr<Progress> progress)
+    : impl_(std::make_unique<Impl>(std::move(model), std::move(progress))) {}
 JobPlanner::~JobPlanner() = default;
 
 JobPlan JobPlanner::plan(const PlanningConditions& conditions) {
@@ -330,7 +334,8 @@ ProfileVerdict JobPlanner::judge_profile(const PlanningConditions& conditions) c
                            .supported_mhz = model.clocks_mhz,
                            .blocking_power_w = impl_->blocking_w,
                            .slowdown_pct = conditions.slowdown_pct,
-                           .planner = impl_->planner_options()};
+                           .planner = impl_->planner_options(),
+                           .progress = impl_->progress.get()};
   const ProfilingStep step = next_profiling_step(task, measured_rows(model.measured, model.schedule.stages), errors);
   ProfileVerdict verdict{.more_clocks_mhz = step.next_clocks_mhz,
                          .energy_error_pct = step.energy_error_j / step.energy_j * 100,

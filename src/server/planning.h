@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "adapt/replan.h"
+#include "core/progress.h"
 #include "plan/plan.h"
 #include "schedule/schedule.h"
 #include "server/job_spec.h"
@@ -83,8 +84,9 @@ struct QuickPlan {
 /// in `plan` or `judge_profile`.
 class JobPlanner {
  public:
-  /// Throws InputError when the profile does not have what the schedule needs.
-  explicit JobPlanner(std::shared_ptr<const PipelineModel> model);
+  /// `progress` (may be null) is told of all work from here on, from the threads that call; what it throws ends that
+  /// work. Throws InputError when the profile does not have what the schedule needs.
+  explicit JobPlanner(std::shared_ptr<const PipelineModel> model, std::shared_ptr<Progress> progress = nullptr);
   ~JobPlanner();
   JobPlanner(const JobPlanner&) = delete;
   JobPlanner& operator=(const JobPlanner&) = delete;

@@ -158,6 +158,7 @@ ServerConfig parse_server_config(std::string_view text, const std::string& sourc
   ServerConfig config;
   if (const auto path = absolute_path(root, "state")) config.state = *path;
   config.planning_threads = root.whole("planning_threads", 1, 256).value_or(config.planning_threads);
+  config.planning_times.limit_s = root.number("planning_limit_s", 1, 86'400).value_or(config.planning_times.limit_s);
   parse_listen(root.table("listen"), config, lookup);
   parse_limits(root.table("limits"), config);
   parse_retention(root.table("retention"), config.retention);

@@ -13,6 +13,7 @@
 #include "core/user_database.h"
 #include "http/server.h"
 #include "server/authentication.h"
+#include "server/planning_times.h"
 #include "server/store_tables.h"
 
 namespace lowgear {
@@ -60,6 +61,7 @@ struct ServerConfig {
   int max_ranks = 100'000;  ///< of all these jobs together
   StoreRetention retention;
   int planning_threads = 1;
+  PlanningTimes planning_times;
   PerseusConfig perseus;
 };
 

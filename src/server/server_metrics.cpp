@@ -30,6 +30,9 @@ void add_server(const ServerSnapshot& snapshot, Exposition& exposition) {
   exposition.gauge("server_event_streams", "Clients that watch events.").add({}, static_cast<double>(snapshot.streams));
   exposition.gauge("server_waiting_ranks", "Ranks that wait for a newer plan.")
       .add({}, static_cast<double>(snapshot.waiting_for_plans));
+  MetricFamily& planned = exposition.gauge("server_planned_jobs", "Jobs that are planned for, and that wait for it.");
+  planned.add({{"state", "running"}}, static_cast<double>(snapshot.planned_for));
+  planned.add({{"state", "waiting"}}, static_cast<double>(snapshot.waiting_planning));
   exposition.gauge("server_perseus_jobs", "Jobs of clients of the Perseus protocol.")
       .add({}, static_cast<double>(snapshot.perseus_jobs));
   exposition.gauge("server_perseus_waiting_ranks", "Ranks of those that wait for a schedule.")

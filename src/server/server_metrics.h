@@ -89,6 +89,8 @@ struct ServerSnapshot {
   std::size_t connections = 0;
   std::size_t streams = 0;  ///< of server-sent events
   std::size_t waiting_for_plans = 0;
+  std::size_t planned_for = 0;       ///< jobs, at present
+  std::size_t waiting_planning = 0;  ///< jobs that are to be planned for next
   std::size_t perseus_jobs = 0;
   std::size_t perseus_waiting = 0;
   struct Store {

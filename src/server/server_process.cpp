@@ -36,7 +36,7 @@ namespace {
 namespace asio = boost::asio;
 
 constexpr std::chrono::milliseconds kTick{100};
-constexpr std::chrono::milliseconds kDrainPatience{5'000};
+constexpr std::chrono::milliseconds kDrainPatience{3'500};
 
 /// Seconds since 1970: what the system's clock said when the server started, and what has passed since. When that clock
 /// is set, nobody waits longer for it and no job is taken to be silent.
@@ -153,7 +153,7 @@ class Server {
       : io_(io),
         messages_(messages),
         store_(options.config.state, poster(), store_options(options.config)),
-        planning_(options.config.planning_threads, poster()),
+        planning_(options.config.planning_threads, poster(), options.config.planning_times),
         control_plane_({.store = &store_,
                         .planning = &planning_,
                         .now_s = server_time_s,
@@ -180,6 +180,7 @@ class Server {
   void drain() {
     if (draining_) return io_.stop();  // asked twice
     draining_ = true;
+    planning_.stop();  // now, to have ended by the time the requests at hand have
     control_plane_.drain();
     if (perseus_) perseus_->http().stop();
     http_.drain(kDrainPatience, [this] { io_.stop(); });
@@ -226,6 +227,9 @@ class Server {
     ServerSnapshot snapshot = control_plane_.snapshot();
     snapshot.connections = http_.connections();
     snapshot.streams = http_.streams();
+    const PlanningThreads::Load planning = planning_.load();
+    snapshot.planned_for = planning.running;
+    snapshot.waiting_planning = planning.waiting;
     if (perseus_) {
       snapshot.perseus_jobs = perseus_->service().status().jobs;
       snapshot.perseus_waiting = perseus_->service().status().waiting;

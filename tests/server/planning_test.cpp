@@ -1,5 +1,6 @@
 #include "server/planning.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,8 @@
 
 #include "core/error.h"
 #include "core/error_of.h"
+#include "core/progress.h"
+#include "core/stop_switch.h"
 #include "profile/example_profile.h"
 #include "server/planning_threads.h"
 #include "server/simulated_job.h"
@@ -18,11 +21,12 @@ namespace {
 using testing::HasSubstr;
 
 /// Cells of the profile that a simulated job's stages have, at some clocks.
-std::shared_ptr<const PipelineModel> model(int pp, int dp, std::size_t clocks, double error = 1e-4) {
+std::shared_ptr<const PipelineModel> model(int pp, int dp, std::size_t clocks, double error = 1e-4,
+                                           int microbatches = 6) {
   const StageProfile truth = modelled_profile(ExampleGpu{}, TransformerModel{.stages = pp});
   PipelineModel model;
   model.parallel = {.pp = pp, .dp = dp, .tp = 1, .chunks = 1};
-  model.schedule = make_schedule(small_job(pp, dp));
+  model.schedule = make_schedule(small_job(pp, dp, microbatches));
   model.gpu = "A100";
   for (int stage = 0; stage < pp; ++stage) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
@@ -133,6 +137,43 @@ TEST(JobPlanner, RefusesAProfileThatLacksWhatTheScheduleNeeds) {
   EXPECT_THROW(JobPlanner(std::make_shared<const PipelineModel>(lacking)), InputError);
 }
 
+/// Stops the planner at its n-th report, once; counts them.
+class StopAt final : public Progress {
+ public:
+  explicit StopAt(int report) : report_(report) {}
+  void update(std::string_view /*activity*/, double /*fraction*/) override {
+    if (reports_++ == report_) throw Stopped();
+  }
+  [[nodiscard]] int reports() const { return reports_; }
+
+ private:
+  int report_;
+  int reports_ = 0;
+};
+
+TEST(JobPlanner, CanBeStoppedInAllThatItDoes) {
+  const auto of = model(2, 2, 6);
+  PlanningConditions capped;
+  capped.power = PowerLimit{.scope = CapScope::job, .watts = 900, .swing_w = {}};
+  capped.node_of_gpu = {{0, 0}, {1, 1}};
+  for (const int reports : {0, 1, 50}) {
+    EXPECT_THROW((void)JobPlanner(of, std::make_shared<StopAt>(reports)).plan({}), Stopped) << reports;
+    EXPECT_THROW((void)JobPlanner(of, std::make_shared<StopAt>(reports)).plan(capped), Stopped) << reports;
+    EXPECT_THROW((void)JobPlanner(of, std::make_shared<StopAt>(reports)).judge_profile({}), Stopped) << reports;
+  }
+}
+
+TEST(JobPlanner, PlansAsWellAfterItWasStopped) {
+  const auto of = model(4, 1, 6);
+  const auto counter = std::make_shared<StopAt>(-1);
+  const JobPlan wanted = JobPlanner(of, counter).plan({});
+  for (const int tenths : {2, 5, 9}) {
+    JobPlanner planner(of, std::make_shared<StopAt>(counter->reports() * tenths / 10));
+    EXPECT_THROW((void)planner.plan({}), Stopped);
+    EXPECT_EQ(planner.plan({}).energy_j, wanted.energy_j) << tenths;
+  }
+}
+
 TEST(DescribePowerLimit, SaysItInWords) {
   EXPECT_EQ(describe(std::nullopt), "no power limit");
   EXPECT_EQ(describe(PowerLimit{.scope = CapScope::node, .watts = 300, .swing_w = 20}),
@@ -216,6 +257,91 @@ TEST(PlanningThreads, KeepWhatWasSolvedForManyJobsUntilTheyAreOver) {
   EXPECT_TRUE(has_quick_plan(loop, threads, std::to_string(kJobs - 1), 1.3, of));
   threads.forget(std::to_string(kJobs - 1));
   EXPECT_FALSE(has_quick_plan(loop, threads, std::to_string(kJobs - 1), 1.4, of));
+}
+
+/// Takes a minute to plan for.
+std::shared_ptr<const PipelineModel> slow_model() { return model(16, 1, 6, 1e-4, 4096); }
+/// Has as many units as belong to jobs that take long, and is planned for at once.
+std::shared_ptr<const PipelineModel> large_model() { return model(1, 1, 6, 1e-4, 12'000); }
+
+/// The jobs that were answered, in order.
+class Answered {
+ public:
+  [[nodiscard]] PlanningService::Done note(const std::string& job) {
+    return [this, job](const PlanningAnswer& answer) {
+      jobs_.push_back(fmt::format("{} {}", job, answer.serial));
+      errors_.push_back(answer.error);
+    };
+  }
+  [[nodiscard]] const std::vector<std::string>& jobs() const { return jobs_; }
+  [[nodiscard]] const std::vector<std::string>& errors() const { return errors_; }
+
+ private:
+  std::vector<std::string> jobs_;
+  std::vector<std::string> errors_;
+};
+
+TEST(PlanningThreads, HoldNoJobUpForALargeOne) {
+  TestLoop loop;
+  Answered answered;
+  PlanningThreads threads(1, loop.post());
+  threads.submit(task("slow", 1, slow_model()), answered.note("slow"));
+  const auto of = model(2, 1, 6);
+  for (int job = 0; job < 3; ++job) {
+    threads.submit(task(std::to_string(job), 1, of), answered.note(std::to_string(job)));
+  }
+  ASSERT_TRUE(loop.run_until([&] { return answered.jobs().size() == 3; }));
+  EXPECT_THAT(answered.jobs(), testing::ElementsAre("0 1", "1 1", "2 1"));
+}
+
+TEST(PlanningThreads, SayThatPlanningTookTooLong) {
+  TestLoop loop;
+  Answered answered;
+  PlanningThreads threads(1, loop.post(), {.slice_s = 1e-6, .limit_s = 1e-6});
+  threads.submit(task("large", 1, slow_model()), answered.note("large"));
+  threads.submit(task("small", 1, model(4, 1, 6)), answered.note("small"));
+  ASSERT_TRUE(loop.run_until([&] { return answered.jobs().size() == 2; }));
+  for (const std::string& error : answered.errors()) EXPECT_THAT(error, HasSubstr("planning_limit_s"));
+  EXPECT_THAT(answered.errors(), testing::Contains(HasSubstr("131072 units")));
+}
+
+TEST(PlanningThreads, GiveATaskThatOutlastsItsSliceMoreTime) {
+  TestLoop loop;
+  Answered answered;
+  PlanningThreads threads(1, loop.post(), {.slice_s = 1e-6});
+  for (std::uint64_t serial = 1; serial <= 2; ++serial) {
+    threads.submit(task("j", serial, model(4, 1, 6)), answered.note("j"));
+    ASSERT_TRUE(loop.run_until([&] { return answered.jobs().size() == serial; }));
+  }
+  EXPECT_THAT(answered.errors(), testing::Each(""));
+}
+
+TEST(PlanningThreads, StopWhatIsPlannedForAJobThatIsOver) {
+  TestLoop loop;
+  Answered answered;
+  PlanningThreads threads(1, loop.post());
+  threads.submit(task("slow", 1, slow_model()), answered.note("slow"));
+  // These wait for it, and keep their places.
+  const auto of = large_model();
+  threads.submit(task("b", 1, of), answered.note("b"));
+  threads.submit(task("c", 1, of), answered.note("c"));
+  threads.submit(task("b", 2, of), answered.note("b"));
+  threads.forget("slow");
+  ASSERT_TRUE(loop.run_until([&] { return answered.jobs().size() == 2; }));
+  EXPECT_THAT(answered.jobs(), testing::ElementsAre("b 2", "c 1"));
+}
+
+TEST(PlanningThreads, PlanNothingOnceTheyAreStopped) {
+  TestLoop loop;
+  Answered answered;
+  {
+    PlanningThreads threads(1, loop.post());
+    threads.submit(task("slow", 1, slow_model()), answered.note("slow"));
+    threads.stop();
+    threads.submit(task("j", 1, model(2, 1, 6)), answered.note("j"));
+  }
+  ASSERT_TRUE(loop.run_until([] { return true; }));
+  EXPECT_THAT(answered.jobs(), testing::IsEmpty());
 }
 
 TEST(PlanningThreads, EndWhileTasksWait) {

@@ -44,6 +44,7 @@ TEST(ServerConfig, ReadsEverything) {
   const ServerConfig config = parse(R"(
 state = "/s"
 planning_threads = 3
+planning_limit_s = 30
 [listen]
 unix = "/u"
 unix_mode = "0600"
@@ -83,6 +84,7 @@ everybody = true
 )");
   EXPECT_EQ(config.state, "/s");
   EXPECT_EQ(config.planning_threads, 3);
+  EXPECT_EQ(config.planning_times.limit_s, 30);
   EXPECT_EQ(config.unix_socket, "/u");
   EXPECT_EQ(config.unix_mode, 0600U);
   EXPECT_EQ(config.unix_group, 2001U);
@@ -123,6 +125,7 @@ TEST(ServerConfig, IsTheDefaultInTheExample) {
   const ServerConfig empty = parse("");
   EXPECT_EQ(example.state, empty.state);
   EXPECT_EQ(example.planning_threads, empty.planning_threads);
+  EXPECT_EQ(example.planning_times.limit_s, empty.planning_times.limit_s);
   EXPECT_EQ(example.unix_socket, empty.unix_socket);
   EXPECT_EQ(example.unix_mode, empty.unix_mode);
   EXPECT_THAT(example.tcp, IsEmpty());

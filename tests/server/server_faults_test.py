@@ -13,6 +13,7 @@ import unittest
 
 from api_test import Ranks
 from served import LOWGEAR, TOKENS, Events, ServerTest, wait_until
+from training_ranks import TrainingRanks
 
 STATES = ("registering", "baseline", "profiling", "planning", "running", "finished")
 JOB = {"run": "r", "model": "m", "gpu": "g", "parallel": {"pp": 2}, "schedule": "1f1b", "microbatches": 4}
@@ -240,6 +241,35 @@ class Starting(ServerTest):
             self.assertIn(server.returncode, (0, -signal.SIGTERM), said)
         self.start()
         self.assertEqual(self.end(), 0)
+
+
+class LargeJobs(ServerTest):
+    """A job whose plan takes a minute: 16 stages of 4096 microbatches."""
+
+    def planned_for(self):
+        """How many jobs are planned for at present."""
+        [line] = [line for line in self.request("GET", "/metrics").text.splitlines()
+                  if line.startswith('lowgear_server_planned_jobs{state="running"}')]
+        return float(line.split()[-1])
+
+    def test_others_are_planned_for_meanwhile_and_it_ends_at_once(self):
+        self.start()
+        large = TrainingRanks(f"http://127.0.0.1:{self.port}", TOKENS["train"], pp=16, run="large", model="large",
+                              microbatches=4096)
+        for rank in range(large.pp):
+            large.register(rank)
+        wait_until(lambda: large.train(1) or self.planned_for() > 0, "there is a profile to plan with", 120)
+        small = Ranks(self, pp=2, run="small", model="small")
+        for rank in range(2):
+            small.register(rank)
+        small.train_to_state("running")
+        self.assertNotEqual(self.ok("GET", f"/v1/jobs/{large.job}")["job"]["state"], "running")
+        before = time.monotonic()
+        self.assertEqual(self.end(), 0)
+        self.assertLess(time.monotonic() - before, 15)  # of which 5 s are promised on an idle machine
+        # The other job's plan is still to be made.
+        self.start()
+        self.assertEqual(self.ok("GET", f"/v1/jobs/{small.job}")["job"]["state"], "running")
 
 
 class TakenPlaces(ServerTest):

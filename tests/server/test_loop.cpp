@@ -16,7 +16,7 @@ std::function<void(std::function<void()>)> TestLoop::post() {
 }
 
 bool TestLoop::run_until(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + 20s;
+  const auto deadline = std::chrono::steady_clock::now() + 120s;
   while (!condition()) {
     std::vector<std::function<void()>> functions;
     {

@@ -11,7 +11,7 @@ namespace lowgear {
 class TestLoop {
  public:
   [[nodiscard]] std::function<void(std::function<void()>)> post();
-  /// Runs what comes until the condition holds; false when it does not within some seconds.
+  /// Runs what comes until the condition holds; false when it does not within two minutes.
   [[nodiscard]] bool run_until(const std::function<bool()>& condition);
 
  private:
