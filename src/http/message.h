@@ -26,6 +26,7 @@ struct HttpRequest {
   std::string method;  ///< `GET`, `POST`, ...
   std::string path;    ///< as sent, still percent-encoded, without the query
   std::string query;   ///< as sent, without the question mark
+  int version = 11;    ///< of HTTP: 10 or 11
   HttpHeaders headers;
   std::string body;
   std::optional<UnixPeer> peer;  ///< who asks; empty over TCP, where nobody attests

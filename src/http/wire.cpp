@@ -116,6 +116,7 @@ HttpRequest HttpRequestParser::take() {
   }
   HttpRequest request;
   request.method = to_std(message.method_string());
+  request.version = static_cast<int>(message.version());
   const std::size_t question = target.find('?');
   request.path = target.substr(0, question);
   if (question != std::string_view::npos) request.query = target.substr(question + 1);

@@ -68,10 +68,21 @@ bool is_loopback(std::string_view remote) {
   return remote.starts_with("127.") || remote == "::1" || remote.starts_with("::ffff:127.");
 }
 
+/// Whether a proxy passes the request on, as far as proxies say so: many add a header of these, and many speak HTTP/1.0
+/// to servers, which no client of today does.
+bool is_passed_on(const HttpRequest& request) {
+  constexpr std::array<std::string_view, 5> kHeaders = {"forwarded", "via", "x-real-ip", "x-client-ip",
+                                                        "true-client-ip"};
+  if (request.version < 11) return true;
+  if (std::ranges::any_of(kHeaders, [&](std::string_view name) { return request.headers.contains(name); })) return true;
+  const auto forwarded = request.headers.lower_bound("x-forwarded");
+  return forwarded != request.headers.end() && forwarded->first.starts_with("x-forwarded");
+}
+
 /// Whether a request was meant for this machine. A page of the web whose name was made to point here (DNS rebinding)
 /// and what a proxy passes on were not.
 bool is_addressed_to_loopback(const HttpRequest& request) {
-  if (!request.header("x-forwarded-for").empty() || !request.header("forwarded").empty()) return false;
+  if (is_passed_on(request)) return false;
   std::string_view host = request.header("host");
   if (host.starts_with("[")) return host.starts_with("[::1]");
   host = host.substr(0, host.find(':'));

@@ -187,5 +187,22 @@ TEST(Authenticator, LetsThisMachineReadWhereThatIsAllowed) {
   EXPECT_EQ(role_of(authenticator({}, true), request), std::nullopt);
 }
 
+TEST(Authenticator, RefusesWhatAProxyPassesOn) {
+  HttpRequest request;
+  request.remote = "127.0.0.1";
+  request.headers["host"] = "127.0.0.1:7787";
+  for (const char* header : {"forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host",
+                             "x-forwarded-proto", "x-forwarded", "x-client-ip", "true-client-ip"}) {
+    HttpRequest passed_on = request;
+    passed_on.headers[header] = "";
+    EXPECT_EQ(role_of(authenticator({}, true), passed_on), std::nullopt) << header;
+  }
+  request.headers["x-forward"] = "";
+  request.headers["x-real"] = "";
+  EXPECT_EQ(role_of(authenticator({}, true), request), Role::read);
+  request.version = 10;
+  EXPECT_EQ(role_of(authenticator({}, true), request), std::nullopt);
+}
+
 }  // namespace
 }  // namespace lowgear
