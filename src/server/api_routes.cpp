@@ -36,6 +36,12 @@ void register_rank(ApiCall& call) {
   if (registration.outcome == RankRegistration::Outcome::taken) {
     throw HttpError(409, "rank_taken", fmt::format("another process is rank {} of this job", rank.rank));
   }
+  if (registration.outcome == RankRegistration::Outcome::moved) {
+    throw HttpError(409, "rank_moved",
+                    fmt::format("rank {} has registered for another pp_rank, dp_rank or tp_rank before: name the same "
+                                "place, or start another run",
+                                rank.rank));
+  }
   call.control_plane.settle(
       job, call.answer_when_stored({{"rank_key", registration.key}, {"plan_version", job.plan_version()}},
                                    registration.outcome == RankRegistration::Outcome::created ? 201 : 200));

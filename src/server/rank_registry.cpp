@@ -26,6 +26,7 @@ std::size_t RankRegistry::place(const RankSpec& rank) const {
 RankRegistration RankRegistry::add(const RankSpec& rank, std::string key, double now_s) {
   std::optional<RegisteredRank>& slot = ranks_.at(static_cast<std::size_t>(rank.rank));
   if (slot && slot->spec.instance != rank.instance) return {RankRegistration::Outcome::taken, {}};
+  if (slot && place(slot->spec) != place(rank)) return {RankRegistration::Outcome::moved, {}};
   if (slot) {
     slot->heard_s = now_s;
     return {RankRegistration::Outcome::known, slot->key};

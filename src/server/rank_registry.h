@@ -25,9 +25,10 @@ struct RankRegistration {
     created,
     known,  ///< the same process again
     taken,  ///< another process is this rank
+    moved,  ///< the same process, which names another place (pp, dp, tp) now
   };
   Outcome outcome = Outcome::created;
-  std::string key;  ///< the rank's; empty when taken
+  std::string key;  ///< the rank's; empty when taken or moved
 };
 
 /// The ranks of one job.

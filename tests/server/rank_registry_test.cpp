@@ -35,6 +35,18 @@ TEST(RankRegistry, KnowsAProcessThatRegistersAgain) {
   EXPECT_EQ(ranks.registered(), 1);
 }
 
+TEST(RankRegistry, RefusesAProcessThatNamesAnotherPlace) {
+  RankRegistry ranks(kTwoByTwo);
+  (void)ranks.add(spec(0, 0, 0), "key", 1);
+  for (const RankSpec& moved : {spec(0, 1, 0), spec(0, 0, 1)}) {
+    const RankRegistration refused = ranks.add(moved, "other key", 2);
+    EXPECT_EQ(refused.outcome, RankRegistration::Outcome::moved);
+    EXPECT_EQ(refused.key, "");
+  }
+  EXPECT_EQ(ranks.find(0)->spec.pp_rank, 0);
+  EXPECT_EQ(ranks.add(spec(1, 1, 0), "b", 1).outcome, RankRegistration::Outcome::created);
+}
+
 TEST(RankRegistry, RefusesAPlaceThatIsTaken) {
   RankRegistry ranks(kTwoByTwo);
   (void)ranks.add(spec(0, 0, 0), "a", 1);
