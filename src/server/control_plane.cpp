@@ -98,7 +98,9 @@ void ControlPlane::restore(StoreContents contents) {
   for (const StoredJob& row : stored) {
     try {
       auto entry = std::make_unique<Entry>();
-      entry->job = Job::restore(row, rows[row.id], profiles_, now_s());
+      std::vector<std::string> left_out;
+      entry->job = Job::restore(row, rows[row.id], profiles_, now_s(), &left_out);
+      for (const std::string& damaged : left_out) log(fmt::format("job {}: left out: {}", row.id, damaged));
       entry->committed_version = entry->job->plan_version();
       Job& job = *entry->job;
       job_of_run_[row.run] = row.id;

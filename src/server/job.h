@@ -111,9 +111,11 @@ class Job {
   /// Throws InputError when the specification has no schedule that can run.
   Job(std::string id, JobSpec spec, double created_s);
 
-  /// As it was stored. `rows` are of this job only. Throws InputError when they are no job.
+  /// As it was stored. `rows` are of this job only. Rows of plans, cells and reports that are damaged are left out, and
+  /// `left_out` (may be null) receives which and why. Throws InputError when the rest is no job.
   [[nodiscard]] static std::unique_ptr<Job> restore(const StoredJob& stored, const StoreContents& rows,
-                                                    const Profiles& profiles, double now_s);
+                                                    const Profiles& profiles, double now_s,
+                                                    std::vector<std::string>* left_out = nullptr);
 
   // By ranks.
   /// `rank_key` is used when the rank is new. Throws InputError when its place is another rank's.
@@ -155,6 +157,9 @@ class Job {
   [[nodiscard]] bool is_over() const { return state_ == JobState::finished || state_ == JobState::failed; }
   [[nodiscard]] double created_s() const { return created_s_; }
   [[nodiscard]] int plan_version() const { return versions_.empty() ? 0 : versions_.back()->version; }
+  /// Of the newest plan for training; 0: there is none.
+  [[nodiscard]] int training_version() const { return training_version_ ? training_version_->version : 0; }
+  [[nodiscard]] const RankRegistry& ranks() const { return ranks_; }
   [[nodiscard]] bool has_rank(int rank) const { return ranks_.find(rank) != nullptr; }
   /// Whether the key is the rank's.
   [[nodiscard]] bool owns(int rank, std::string_view key) const { return ranks_.owns(rank, key); }
@@ -177,6 +182,7 @@ class Job {
 
   static constexpr std::size_t kKeptIterations = 2'000;
   static constexpr std::size_t kKeptVersions = 8;
+  static constexpr int kReservedVersions = 16;  ///< numbers of plans that are reserved at least
   static constexpr std::size_t kGpuChanges = 64;
   static constexpr std::size_t kRecentIterations = 20;  ///< that present figures are means of
 
@@ -229,6 +235,7 @@ class Job {
   void use_profile(const std::shared_ptr<const MeasuredProfile>& profile);
   void observe(std::string reason, double now_s, std::optional<double> retry_after_s = {});
   void try_again(double now_s);
+  [[nodiscard]] int take_version();
   void issue(PlanVersion version, double now_s);
   void issue_plan(const PlanningAnswer& answer, double now_s);
   void hold_full_clocks(const std::string& reason, double now_s);
@@ -270,7 +277,7 @@ class Job {
   void restore_set_by(const JsonView& set_by);
   void restore_sweep(const JsonView& state);
   void restore_rank(const StoredRank& row, double now_s);
-  void restore_progress(const StoreContents& rows);
+  void restore_progress(const StoreContents& rows, std::vector<std::string>& left_out);
   void resume(const Profiles& profiles, double now_s);
   void store_rank(const RegisteredRank& rank);
 
@@ -293,6 +300,8 @@ class Job {
   std::deque<std::shared_ptr<const PlanVersion>> versions_;  ///< the last ones, newest last
   std::optional<RankPlanTexts> texts_;                       ///< of the newest version
   std::optional<std::int64_t> late_boundary_;                ///< where ranks begin that have missed the version's own
+  int last_version_ = 0;      ///< number that a plan may have had at most, of a server that was killed, too
+  int reserved_version_ = 0;  ///< up to which a server that starts anew uses none
   int baseline_version_ = 0;
   Sums baseline_sums_;
   std::optional<Baseline> baseline_;

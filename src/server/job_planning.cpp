@@ -49,8 +49,19 @@ bool holds_clock(const PlanVersion& version, int clock_mhz) {
 
 }  // namespace
 
+/// Plans are followed even when the disk takes none. Numbers are reserved on it ahead, so that a server that is killed
+/// then and starts anew gives none of theirs to another plan.
+int Job::take_version() {
+  ++last_version_;
+  if (reserved_version_ - last_version_ < kReservedVersions) {
+    reserved_version_ = last_version_ + 2 * kReservedVersions;
+    store_state_ = true;
+  }
+  return last_version_;
+}
+
 void Job::issue(PlanVersion version, double now_s) {
-  version.version = plan_version() + 1;
+  version.version = take_version();
   version.from_iteration = next_boundary(now_s);
   for (ClockTrial& trial : version.trials) trial.first_iteration += version.from_iteration;
   changes_.store.plans.push_back({id_, version.version, write_plan_version(version)});

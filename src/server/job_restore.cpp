@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
@@ -39,6 +41,31 @@ JobState read_state(const JsonView& value) {
   value.fail("is no state of a job");
 }
 
+std::string name_of(const StoredPlan& row) { return fmt::format("plan {}", row.version); }
+std::string name_of(const StoredCells& row) {
+  return fmt::format("profile cells of rank {} for plan {}", row.rank, row.plan_version);
+}
+std::string name_of(const StoredReports& row) {
+  return fmt::format("reports of rank {} from iteration {} on", row.rank, row.first_iteration);
+}
+
+/// Calls `take` with each row, and notes those that it throws for.
+template <typename Row, typename Take>
+void for_intact(const std::vector<Row>& rows, std::vector<std::string>& left_out, Take take) {
+  for (const Row& row : rows) {
+    try {
+      take(row);
+    } catch (const InputError& error) {
+      left_out.push_back(fmt::format("{}: {}", name_of(row), error.what()));
+    }
+  }
+}
+
+void require_rank(const RankRegistry& ranks, int rank, int of_row) {
+  if (rank != of_row || ranks.find(rank) == nullptr)
+    throw InputError(fmt::format("rank {} has sent no such row", rank));
+}
+
 }  // namespace
 
 void Job::store_rank(const RegisteredRank& rank) {
@@ -68,6 +95,7 @@ Json Job::state_json() const {
                 {"detected_slow", slow_json(detected_slow_)},
                 {"set_by", set_by_json()},
                 {"power_limit", nullptr},
+                {"reserved_version", reserved_version_},
                 {"baseline_version", baseline_version_},
                 {"baseline", nullptr},
                 {"training_version", training_version_ ? training_version_->version : 0},
@@ -131,6 +159,10 @@ void Job::restore_state(const JsonView& state) {
   }
   is_capped_ = has_value(state, "is_capped") && state.at("is_capped").boolean();
   first_training_version_ = state.at("first_training_version").integer_in(0, kMaxNumber);
+  // States of older servers name none.
+  if (has_value(state, "reserved_version")) {
+    reserved_version_ = state.at("reserved_version").integer_in(0, kMaxNumber);
+  }
   baseline_version_ = state.at("baseline_version").integer_in(0, kMaxNumber);
   if (has_value(state, "baseline")) {
     const JsonView baseline = state.at("baseline");
@@ -177,21 +209,28 @@ void Job::restore_sweep(const JsonView& state) {
 }
 
 /// Plans, cells and reports, as they came.
-void Job::restore_progress(const StoreContents& rows) {
-  for (const StoredPlan& row : rows.plans) {
-    versions_.push_back(std::make_shared<const PlanVersion>(read_plan_version(row.document)));
+void Job::restore_progress(const StoreContents& rows, std::vector<std::string>& left_out) {
+  for_intact(rows.plans, left_out, [&](const StoredPlan& row) {
+    auto version = std::make_shared<const PlanVersion>(read_plan_version(row.document));
+    if (version->version != row.version) throw InputError("its version is not that of the plan");
+    versions_.push_back(std::move(version));
     if (versions_.size() > kKeptVersions) versions_.pop_front();
-  }
+  });
+  if (versions_.empty() && !rows.plans.empty()) throw InputError("all of its plans are damaged");
   if (!versions_.empty()) texts_.emplace(*versions_.back());
-  for (const StoredCells& row : rows.cells) {
+  for_intact(rows.cells, left_out, [&](const StoredCells& row) {
     const Json document = parse_json(row.document, "cells");
-    (void)sweep_.add(read_rank_cells(JsonView(document, "cells"), schedule_.stages));
-  }
-  for (const StoredReports& row : rows.reports) {
+    RankCells cells = read_rank_cells(JsonView(document, "cells"), schedule_.stages);
+    require_rank(ranks_, cells.rank, row.rank);
+    (void)sweep_.add(std::move(cells));
+  });
+  for_intact(rows.reports, left_out, [&](const StoredReports& row) {
     const Json document = parse_json(row.document, "reports");
-    (void)log_.add(read_rank_reports(JsonView(document, "reports")), 0);
+    const RankReports reports = read_rank_reports(JsonView(document, "reports"));
+    require_rank(ranks_, reports.rank, row.rank);
+    (void)log_.add(reports, 0);
     while (const auto iteration = log_.next(0)) collect(*iteration);
-  }
+  });
 }
 
 /// What was under way when the server ended.
@@ -222,7 +261,7 @@ void Job::resume(const Profiles& profiles, double now_s) {
 }
 
 std::unique_ptr<Job> Job::restore(const StoredJob& stored, const StoreContents& rows, const Profiles& profiles,
-                                  double now_s) {
+                                  double now_s, std::vector<std::string>* left_out) {
   const Json spec = parse_json(stored.spec, "job");
   auto job = std::make_unique<Job>(stored.id, read_job_spec(JsonView(spec, "job")), stored.created_s);
   const Json state = parse_json(stored.state, "state");
@@ -232,7 +271,10 @@ std::unique_ptr<Job> Job::restore(const StoredJob& stored, const StoreContents& 
   job->restore_state(view);
   for (const StoredRank& row : rows.ranks) job->restore_rank(row, now_s);
   job->restore_sweep(view);
-  job->restore_progress(rows);
+  std::vector<std::string> damaged;
+  job->restore_progress(rows, damaged);
+  if (left_out != nullptr) *left_out = std::move(damaged);
+  job->last_version_ = std::max(job->plan_version(), job->reserved_version_);
   if (job->sweep_.rounds() > 0) {
     job->sweep_.begin(view.at("sweep_version").integer_in(0, kMaxNumber), view.at("sweep_end_iteration").integer(),
                       now_s);

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/error.h"
 #include "core/json.h"
 #include "server/simulated_job.h"
 
@@ -65,6 +66,46 @@ TEST(JobRestoreWhileDrifting, TakesNoProfileUpThatDriftHasPutOutOfDate) {
   training.run(10);
   EXPECT_EQ(training.job().state(), JobState::observing);
   EXPECT_EQ(training.job().plan_version(), version);
+}
+
+TEST(JobRestore, UsesNoNumberOfAPlanAgainThatCouldNotBeStored) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  int newest = training.job().plan_version();
+  for (int round = 0; round < 3; ++round) {
+    // The disk is full from here on, plans go on all the same; then the server is killed.
+    const StoreContents on_disk = training.stored();
+    for (int change = 0; training.job().plan_version() < newest + Job::kReservedVersions; ++change) {
+      (void)training.job().set_settings(change, 900, training.now_s());
+      training.settle();
+      ASSERT_LT(change, 100);
+    }
+    newest = training.job().plan_version();
+    training.restart_server(on_disk);
+    (void)training.job().set_settings(round % 2 == 0 ? 3.5 : 7.5, 900, training.now_s());
+    training.settle();
+    EXPECT_GT(training.job().plan_version(), newest);
+    newest = training.job().plan_version();
+  }
+}
+
+TEST(JobRestore, LeavesDamagedRowsOut) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(10);
+  StoreContents stored = training.stored();
+  stored.reports.at(stored.reports.size() / 2).document.back() = '\x5d';
+  stored.cells.at(0).document.front() = 'x';
+  stored.plans.at(0).document.clear();
+  std::vector<std::string> left_out;
+  const auto restored = Job::restore(stored.jobs.at(0), stored, {}, training.now_s(), &left_out);
+  EXPECT_EQ(restored->state(), training.job().state());
+  EXPECT_EQ(restored->plan_version(), training.job().plan_version());
+  EXPECT_THAT(left_out, SizeIs(3));
+  for (StoredPlan& plan : stored.plans) plan.document.clear();
+  EXPECT_THROW((void)Job::restore(stored.jobs.at(0), stored, {}, training.now_s()), InputError);
 }
 
 /// A job whose ranks measure nothing: no profile can be made of that.

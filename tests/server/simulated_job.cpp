@@ -124,6 +124,11 @@ void SimulatedJob::restart_server() {
   settle();
 }
 
+void SimulatedJob::restart_server(StoreContents stored) {
+  stored_ = std::move(stored);
+  restart_server();
+}
+
 void SimulatedJob::ask_for_plans() {
   for (std::size_t rank = 0; rank < followed_.size(); ++rank) {
     if (deaf[rank] || !has_agent_[rank]) continue;

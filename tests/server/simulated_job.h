@@ -38,6 +38,8 @@ class SimulatedJob {
   void settle();
   /// The server ends and starts again from what it has stored.
   void restart_server();
+  /// The same, from what it had stored once.
+  void restart_server(StoreContents stored);
 
   /// Profiles of jobs that ran before.
   void know(Job::Profiles profiles) { profiles_ = std::move(profiles); }
