@@ -138,7 +138,9 @@ Settled ApiCall::answer_when_stored(Json answer, int status) const {
         return reply->send(std::move(response));
       }
       case StoreOutcome::busy: {
-        HttpResponse response = error_response(503, "busy", "the server's disk is too slow: send it again later");
+        HttpResponse response = error_response(503, "busy",
+                                               "the server's disk is too slow, or another program holds its "
+                                               "database: send it again later");
         response.headers.emplace_back("Retry-After", "1");
         return reply->send(std::move(response));
       }

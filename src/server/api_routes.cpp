@@ -201,10 +201,24 @@ void delete_signal(ApiCall& call) {
 
 // What tells nothing about jobs.
 
+std::string_view health(const ControlPlane& plane) {
+  if (plane.draining()) return "draining";
+  switch (plane.store_health()) {
+    case StoreOutcome::committed:
+      return "ok";
+    case StoreOutcome::disk_full:
+      return "disk_full";
+    case StoreOutcome::busy:
+      return "store_busy";
+    case StoreOutcome::failed:
+      return "store_failing";
+  }
+  return "ok";
+}
+
 void show_health(ApiCall& call) {
-  const ControlPlane& plane = call.control_plane;
-  const char* status = plane.draining() ? "draining" : plane.disk_full() ? "disk_full" : "ok";
-  call.reply->send(json_response({{"status", status}}, plane.draining() || plane.disk_full() ? 503 : 200));
+  const std::string_view status = health(call.control_plane);
+  call.reply->send(json_response({{"status", status}}, status == "ok" ? 200 : 503));
 }
 
 void show_openapi(ApiCall& call) {

@@ -139,7 +139,7 @@ ControlPlane::Registered ControlPlane::register_job(const JobSpec& spec) {
     }
     return {&job, false};
   }
-  if (disk_full_) throw HttpError(503, "disk_full", "the server's disk is full: running jobs go on, new ones wait");
+  if (store_health_ == StoreOutcome::disk_full) throw HttpError(503, "disk_full", "the server's disk is full: running jobs go on, new ones wait");
   if (draining_) throw HttpError(503, "draining", "the server is about to end");
   const auto open = std::ranges::count_if(entries_, [](const auto& entry) { return !entry.second->job->is_over(); });
   int ranks = spec.parallel.world_size();
@@ -203,7 +203,7 @@ void ControlPlane::write(Job& job, StoreChange change, Settled settled) {
   environment_.store->write(std::move(change),
                             [this, id = job.id(), version = job.plan_version(), kept = std::move(kept),
                              settled = std::move(settled)](StoreOutcome outcome) {
-                              note_disk(outcome);
+                              note_store(outcome);
                               const auto found = entries_.find(id);
                               if (found != entries_.end()) written(*found->second, version, kept, outcome);
                               if (settled) settled(outcome);
@@ -233,10 +233,12 @@ void ControlPlane::written(Entry& entry, int version, const StoreChange& change,
   answer_waiters(entry);
 }
 
-void ControlPlane::note_disk(StoreOutcome outcome) {
-  if (disk_full_ == (outcome == StoreOutcome::disk_full)) return;
-  disk_full_ = !disk_full_;
-  log(disk_full_ ? "the disk is full: running jobs go on, new ones are refused" : "the disk has room again");
+void ControlPlane::note_store(StoreOutcome outcome) {
+  const StoreOutcome before = std::exchange(store_health_, outcome);
+  if (before == outcome) return;
+  if (outcome == StoreOutcome::disk_full) log("the disk is full: running jobs go on, new ones are refused");
+  if (before == StoreOutcome::disk_full) log("the disk has room again");
+  if (outcome == StoreOutcome::busy) log("the disk is too slow, or another program holds the database");
 }
 
 void ControlPlane::share_profile(const Job& job) {
@@ -336,7 +338,7 @@ void ControlPlane::remove_signal(const std::string& name, Settled settled) {
 void ControlPlane::write_signals(StoreChange change, std::function<void()> committed, Settled settled) {
   environment_.store->write(
       std::move(change), [this, committed = std::move(committed), settled = std::move(settled)](StoreOutcome outcome) {
-        note_disk(outcome);
+        note_store(outcome);
         if (outcome == StoreOutcome::committed) {
           committed();
           follow_signals();

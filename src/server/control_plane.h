@@ -95,8 +95,8 @@ class ControlPlane {
   /// Answers all who wait; nothing new is to begin.
   void drain();
 
-  /// New jobs are refused, as the last change did not fit on the disk.
-  [[nodiscard]] bool disk_full() const { return disk_full_; }
+  /// What came of the last change; while it was `disk_full`, new jobs are refused.
+  [[nodiscard]] StoreOutcome store_health() const { return store_health_; }
   [[nodiscard]] bool draining() const { return draining_; }
   [[nodiscard]] double now_s() const { return environment_.now_s(); }
 
@@ -131,7 +131,7 @@ class ControlPlane {
   [[nodiscard]] Entry& entry(const Job& job) { return *entries_.at(job.id()); }
   void write(Job& job, StoreChange change, Settled settled);
   void written(Entry& entry, int version, const StoreChange& change, StoreOutcome outcome);
-  void note_disk(StoreOutcome outcome);
+  void note_store(StoreOutcome outcome);
   void answer_waiters(Entry& entry);
   [[nodiscard]] bool answer(Entry& entry, const Waiter& waiter) const;
   void publish(Job& job, const JobChanges& changes);
@@ -150,7 +150,7 @@ class ControlPlane {
   std::map<std::string, Signal> signals_;
   EventHub events_;
   ServerActivity activity_;
-  bool disk_full_ = false;
+  StoreOutcome store_health_ = StoreOutcome::committed;
   bool draining_ = false;
 };
 

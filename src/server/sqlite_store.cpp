@@ -32,6 +32,11 @@ double system_now_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
+StoreOutcome outcome_of(DatabaseFault fault) {
+  if (fault == DatabaseFault::disk_full) return StoreOutcome::disk_full;
+  return fault == DatabaseFault::locked ? StoreOutcome::busy : StoreOutcome::failed;
+}
+
 /// What a change takes while it waits; the constant stands for its row, key and callback.
 std::size_t bytes_of(const StoreChange& change) {
   constexpr std::size_t kRowBytes = 128;
@@ -271,8 +276,7 @@ void SqliteStore::Writer::commit(std::vector<Entry>& batch) {
   try {
     put_all(batch);
   } catch (const DatabaseError& error) {
-    const bool full = error.fault() == DatabaseFault::disk_full;
-    fail_all(batch, full ? StoreOutcome::disk_full : StoreOutcome::failed, error.what());
+    fail_all(batch, outcome_of(error.fault()), error.what());
   } catch (const std::exception& error) {  // no memory
     fail_all(batch, StoreOutcome::failed, error.what());
   }

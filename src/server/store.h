@@ -97,7 +97,7 @@ struct StoreContents {
 enum class StoreOutcome : unsigned char {
   committed,
   disk_full,  ///< nothing of the change is kept
-  busy,       ///< likewise: more waits to be written than may; later there is room again
+  busy,       ///< likewise: more waits to be written than may, or another program holds the file; later it may be taken
   failed,     ///< likewise: the change contradicts what is stored, or the disk fails; the store has said why in its log
 };
 

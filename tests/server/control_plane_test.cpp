@@ -150,7 +150,7 @@ TEST_F(ControlPlaneTest, WritesWhatWasRefusedAgainByItself) {
   plane.settle(job, into(outcome));
   store.answer_all(StoreOutcome::disk_full);
   EXPECT_EQ(outcome, StoreOutcome::disk_full);
-  EXPECT_TRUE(plane.disk_full());
+  EXPECT_EQ(plane.store_health(), StoreOutcome::disk_full);
   try {
     (void)plane.register_job(spec("new"));
     ADD_FAILURE() << "a new job was taken";
@@ -162,7 +162,7 @@ TEST_F(ControlPlaneTest, WritesWhatWasRefusedAgainByItself) {
   ASSERT_EQ(store.waiting(), 1U);
   EXPECT_EQ(store.changes.back().jobs.size(), 1U);
   store.answer_all(StoreOutcome::committed);
-  EXPECT_FALSE(plane.disk_full());
+  EXPECT_EQ(plane.store_health(), StoreOutcome::committed);
   EXPECT_THAT(log, testing::ElementsAre(HasSubstr("full"), HasSubstr("room")));
   EXPECT_TRUE(plane.register_job(spec("new")).created);
 }
@@ -224,6 +224,16 @@ TEST_F(ControlPlaneTest, ForgetsTheOldestJobsThatAreOver) {
   store.answer_all(StoreOutcome::committed);  // also of jobs that are gone
   EXPECT_LE(plane.jobs().size(), 2U);
   EXPECT_EQ(plane.jobs().front()->spec().run, "3");
+}
+
+TEST_F(ControlPlaneTest, TellsHowItsStoreDoes) {
+  Job& job = running_job();
+  for (const StoreOutcome outcome : {StoreOutcome::busy, StoreOutcome::failed, StoreOutcome::committed}) {
+    (void)job.set_straggler(0, 2 + static_cast<double>(outcome), now_s);
+    plane.settle(job);
+    store.answer_all(outcome);
+    EXPECT_EQ(plane.store_health(), outcome);
+  }
 }
 
 TEST_F(ControlPlaneTest, NamesWhatARegistrationDisagreesIn) {
@@ -304,7 +314,7 @@ TEST_F(ControlPlaneTest, FollowsNoSignalThatIsNotStored) {
   store.answer_all(StoreOutcome::disk_full);
   EXPECT_EQ(outcome, StoreOutcome::disk_full);
   EXPECT_TRUE(plane.signals_json()["signals"].empty());
-  EXPECT_TRUE(plane.disk_full());
+  EXPECT_EQ(plane.store_health(), StoreOutcome::disk_full);
 }
 
 TEST_F(ControlPlaneTest, RemovesASignalOnceThatIsStored) {

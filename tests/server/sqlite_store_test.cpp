@@ -318,6 +318,20 @@ TEST_F(SqliteStoreTest, RemovesWhatBelongsToJobsThatFinishedLongAgo) {
   EXPECT_EQ(count("decisions"), 3);
 }
 
+TEST_F(SqliteStoreTest, IsBusyWhileAnotherProgramHoldsTheFile) {
+  open();
+  {
+    Database other(folder_ / "state" / "server.db", Database::Sharing::shared);
+    const Transaction held(other);
+    StoreChange change;
+    change.jobs = {job("j-1")};
+    EXPECT_EQ(write(change), StoreOutcome::busy);
+  }
+  StoreChange change;
+  change.jobs = {job("j-1")};
+  EXPECT_EQ(write(change), StoreOutcome::committed);
+}
+
 TEST_F(SqliteStoreTest, SaysWhatToDoAboutADamagedFile) {
   open().close();
   store_.reset();
