@@ -96,6 +96,13 @@ class CountedReply final : public HttpReply {
 
 Job& ApiCall::job() const { return control_plane.job(captures.at(0)); }
 
+const FinishedJob* ApiCall::finished_job() const { return control_plane.finished_job(captures.at(0)); }
+
+const LateRank& ApiCall::late_rank(const FinishedJob& of, int rank) const {
+  if (const LateRank* late = of.late_rank(rank, request.header("lowgear-rank-key"))) return *late;
+  throw job_is_over();
+}
+
 JsonView ApiCall::body() {
   // An empty text is no JSON; that is said better here.
   if (request.body.empty()) throw InputError("the request has no body, and needs a JSON object");

@@ -20,10 +20,31 @@ constexpr int kMaxPage = 1'000;
 
 void send(ApiCall& call, const Json& body) { call.reply->send(json_response(body)); }
 
+/// Of a job that is over, as the store has it.
+void send_archived(ApiCall& call, const FinishedJob& job,
+                   std::function<std::string(const FinishedJob&, const StoredArchive&)> show) {
+  call.control_plane.read_archive(
+      job, [reply = call.reply, job, show = std::move(show)](const std::optional<StoredArchive>& archive) {
+        if (!archive) {
+          reply->send(error_response(503, "store_failing",
+                                     "the server cannot read what is kept of this job: its log says why"));
+          return;
+        }
+        try {
+          reply->send(HttpResponse::with_body(200, "application/json", show(job, *archive)));
+        } catch (const Error& error) {
+          reply->send(error_response(503, "store_failing", error.what()));
+        }
+      });
+}
+
 // What ranks do.
 
 void register_job(ApiCall& call) {
   const ControlPlane::Registered registered = call.control_plane.register_job(read_job_spec(call.body()));
+  if (const FinishedJob* over = registered.finished) {
+    return send(call, {{"job", over->id}, {"created", false}, {"state", over->state}});
+  }
   Job& job = *registered.job;
   const Json answer = {{"job", job.id()}, {"created", registered.created}, {"state", name(job.state())}};
   call.control_plane.settle(job, call.answer_when_stored(answer, registered.created ? 201 : 200));
@@ -48,8 +69,12 @@ void register_rank(ApiCall& call) {
 }
 
 void give_plan(ApiCall& call) {
-  Job& job = call.job();
   if (!call.target.parameters.contains("rank")) throw InputError("the parameter rank is missing");
+  if (const FinishedJob* over = call.finished_job()) {
+    (void)call.late_rank(*over, static_cast<int>(call.integer("rank", 0, 0, kMaxJobRanks - 1)));
+    return call.control_plane.let_wait(call.number("wait_s", 0, 0, kLongestWaitS), call.reply);
+  }
+  Job& job = call.job();
   const auto rank = static_cast<int>(call.integer("rank", 0, 0, job.spec().parallel.world_size() - 1));
   call.require_rank(job, rank);
   const auto after = static_cast<int>(call.integer("after", 0, 0, 1 << 30));
@@ -57,8 +82,13 @@ void give_plan(ApiCall& call) {
 }
 
 void take_reports(ApiCall& call) {
-  Job& job = call.job();
+  const FinishedJob* over = call.finished_job();
   const RankReports reports = read_rank_reports(call.body());
+  if (over != nullptr) {
+    return send(call, {{"last_iteration", call.late_rank(*over, reports.rank).last_iteration},
+                       {"plan_version", over->plan_version}});
+  }
+  Job& job = call.job();
   call.require_rank(job, reports.rank);
   job.report(reports, call.control_plane.now_s());
   call.control_plane.settle(job, call.answer_when_stored({{"last_iteration", job.last_iteration(reports.rank)},
@@ -75,9 +105,14 @@ void take_cells(ApiCall& call) {
 }
 
 void finish_rank(ApiCall& call) {
-  Job& job = call.job();
   const JsonView body = call.body();
   require_members(body, {"rank"});
+  // A rank that missed the answer may say so again.
+  if (const FinishedJob* over = call.finished_job()) {
+    (void)body.at("rank").integer_in(0, kMaxJobRanks - 1);
+    return send(call, {{"state", over->state}});
+  }
+  Job& job = call.job();
   const int rank = body.at("rank").integer_in(0, job.spec().parallel.world_size() - 1);
   // Of a job that is over, keys need not be known any more: a rank that missed the answer may say so again.
   if (!job.is_over()) call.require_rank(job, rank);
@@ -87,31 +122,40 @@ void finish_rank(ApiCall& call) {
 
 // What people and controllers see.
 
-void list_jobs(ApiCall& call) {
-  Json list = Json::array();
-  for (const Job* job : call.control_plane.jobs()) list.push_back(job->summary());
-  send(call, {{"jobs", std::move(list)}});
-}
+void list_jobs(ApiCall& call) { send(call, {{"jobs", call.control_plane.summaries()}}); }
 
 void show_job(ApiCall& call) {
+  if (const FinishedJob* over = call.finished_job()) return send_archived(call, *over, show_finished_job);
   const Job& job = call.job();
   send(call, {{"job", job.summary()}, {"spec", to_json(job.spec())}, {"ranks", job.ranks_json()}});
 }
 
-void show_frontier(ApiCall& call) { send(call, call.job().frontier_json()); }
+void show_job_frontier(ApiCall& call) {
+  if (const FinishedJob* over = call.finished_job()) return send_archived(call, *over, show_frontier);
+  send(call, call.job().frontier_json());
+}
 
-void show_timeline(ApiCall& call) { send(call, call.job().timeline_json()); }
+void show_job_timeline(ApiCall& call) {
+  if (const FinishedJob* over = call.finished_job()) return send_archived(call, *over, show_timeline);
+  send(call, call.job().timeline_json());
+}
 
-void show_iterations(ApiCall& call) {
+void show_job_iterations(ApiCall& call) {
   const auto limit = static_cast<std::size_t>(call.integer("limit", kMaxPage, 1, kMaxPage));
-  send(call, call.job().iterations_json(call.integer("after", -1, -1, 1LL << 40), limit));
+  const std::int64_t after = call.integer("after", -1, -1, 1LL << 40);
+  const FinishedJob* over = call.finished_job();
+  if (over == nullptr) return send(call, call.job().iterations_json(after, limit));
+  send_archived(call, *over, [after, limit](const FinishedJob& job, const StoredArchive& archive) {
+    return show_iterations(job, archive, after, limit);
+  });
 }
 
 void show_decisions(ApiCall& call) {
-  const Job& job = call.job();
+  const FinishedJob* over = call.finished_job();
+  const std::string id = over != nullptr ? over->id : call.job().id();
   const auto limit = static_cast<int>(call.integer("limit", kMaxPage, 1, kMaxPage));
-  call.control_plane.read_decisions(job, call.integer("after", 0, 0, 1LL << 40), limit,
-                                    [reply = call.reply, id = job.id()](const std::vector<StoredDecision>& decisions) {
+  call.control_plane.read_decisions(id, call.integer("after", 0, 0, 1LL << 40), limit,
+                                    [reply = call.reply, id](const std::vector<StoredDecision>& decisions) {
                                       Json list = Json::array();
                                       for (const StoredDecision& decision : decisions)
                                         list.push_back(Json::parse(decision.document));
@@ -130,7 +174,10 @@ void stream_events(ApiCall& call, std::string job) {
 
 void stream_all_events(ApiCall& call) { stream_events(call, {}); }
 
-void stream_job_events(ApiCall& call) { stream_events(call, call.job().id()); }
+void stream_job_events(ApiCall& call) {
+  const FinishedJob* over = call.finished_job();
+  stream_events(call, over != nullptr ? over->id : call.job().id());
+}
 
 // What they change.
 
@@ -181,6 +228,7 @@ void set_settings(ApiCall& call) {
 }
 
 void delete_job(ApiCall& call) {
+  if (const FinishedJob* over = call.finished_job()) return send(call, {{"state", over->state}});
   Job& job = call.job();
   job.finish("finished by request", call.control_plane.now_s());
   call.control_plane.settle(job, call.answer_when_stored({{"state", name(job.state())}}));
@@ -242,9 +290,9 @@ std::span<const ApiRoute> api_routes() {
       {"POST", "/v1/jobs/{}/finish", ranks, {}, finish_rank},
       {"GET", "/v1/jobs", readers, {}, list_jobs},
       {"GET", "/v1/jobs/{}", readers, {}, show_job},
-      {"GET", "/v1/jobs/{}/frontier", readers, {}, show_frontier},
-      {"GET", "/v1/jobs/{}/timeline", readers, {}, show_timeline},
-      {"GET", "/v1/jobs/{}/iterations", readers, {"after", "limit"}, show_iterations},
+      {"GET", "/v1/jobs/{}/frontier", readers, {}, show_job_frontier},
+      {"GET", "/v1/jobs/{}/timeline", readers, {}, show_job_timeline},
+      {"GET", "/v1/jobs/{}/iterations", readers, {"after", "limit"}, show_job_iterations},
       {"GET", "/v1/jobs/{}/decisions", readers, {"after", "limit"}, show_decisions},
       {"GET", "/v1/jobs/{}/events", readers, {}, stream_job_events},
       {"GET", "/v1/events", readers, {}, stream_all_events},

@@ -35,8 +35,12 @@ struct ApiCall {
   std::shared_ptr<HttpReply> reply;
   Json document;  ///< the body, once it was asked for
 
-  /// That of the first capture. Throws HttpError 404.
+  /// That of the first capture. Throws HttpError 404, and 409 when it is over and archived.
   [[nodiscard]] Job& job() const;
+  /// That of the first capture when it is over and archived, else null. Throws HttpError 404.
+  [[nodiscard]] const FinishedJob* finished_job() const;
+  /// The rank of a job that is over. Throws HttpError 409 unless the request has its key, and it may be late.
+  [[nodiscard]] const LateRank& late_rank(const FinishedJob& of, int rank) const;
   /// Throws InputError when it is no JSON.
   [[nodiscard]] JsonView body();
   /// The parameter, or `fallback` when it was not sent. Throws InputError when it is none in [low, high].

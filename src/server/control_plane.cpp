@@ -16,6 +16,8 @@ constexpr double kSummaryPeriodS = 0.2;
 /// After which the store is given again what it has refused.
 constexpr double kShortestRetryS = 1;
 constexpr double kLongestRetryS = 60;
+/// A rank whose job is over waits so long for its answer, which is not a plan.
+constexpr double kLongestLateWaitS = 5;
 constexpr std::string_view kProfilePrefix = "profile/";
 constexpr std::string_view kSignalPrefix = "signal/";
 
@@ -40,6 +42,8 @@ SignalPolicy read_signal(const std::string& name, const JsonView& body) {
   return {name, std::move(values), std::move(thresholds)};
 }
 
+void send_no_plan(HttpReply& reply) { reply.send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}}); }
+
 /// The rows of one job, of each kind.
 std::map<std::string, StoreContents> by_job(StoreContents all) {
   std::map<std::string, StoreContents> sorted;
@@ -60,7 +64,8 @@ StoreChange needed_if_refused(const StoreChange& change) {
                    .cells = change.cells,
                    .decisions = change.decisions,
                    .documents = change.documents,
-                   .removed_documents = {}};
+                   .removed_documents = {},
+                   .archives = {}};
   for (const StoredReports& reports : change.reports) {
     kept.reports.push_back({.job = reports.job, .rank = reports.rank, .document = {}});
   }
@@ -93,6 +98,7 @@ void ControlPlane::restore(StoreContents contents) {
       log(fmt::format("{}: left out: {}", row.key, error.what()));
     }
   }
+  restore_finished(contents);
   std::vector<StoredJob> stored = std::move(contents.jobs);
   std::map<std::string, StoreContents> rows = by_job(std::move(contents));
   for (const StoredJob& row : stored) {
@@ -103,6 +109,10 @@ void ControlPlane::restore(StoreContents contents) {
       for (const std::string& damaged : left_out) log(fmt::format("job {}: left out: {}", row.id, damaged));
       entry->committed_version = entry->job->plan_version();
       Job& job = *entry->job;
+      if (job.is_over()) {
+        archive_restored(job);
+        continue;
+      }
       job_of_run_[row.run] = row.id;
       entries_[row.id] = std::move(entry);
       settle(job);
@@ -110,26 +120,59 @@ void ControlPlane::restore(StoreContents contents) {
       log(fmt::format("job {}: left out: {}", row.id, error.what()));
     }
   }
+  forget_old_jobs();
   follow_signals();
 }
 
-Job& ControlPlane::job(std::string_view id) {
-  const auto found = entries_.find(id);
-  if (found == entries_.end()) {
-    throw HttpError(404, "no_such_job", fmt::format("there is no job {}; GET /v1/jobs lists them", quote(id)));
+void ControlPlane::restore_finished(StoreContents& contents) {
+  for (StoredFinishedJob& row : contents.finished) {
+    const std::string id = row.id;
+    try {
+      FinishedJob job = lowgear::finished_job(std::move(row));
+      job_of_run_.try_emplace(job.run, id);  // newest first
+      finished_.emplace(id, std::move(job));
+    } catch (const Error& error) {
+      log(fmt::format("job {}: left out: {}", id, error.what()));
+    }
   }
-  return *found->second->job;
 }
 
-std::vector<Job*> ControlPlane::jobs() {
-  std::vector<Job*> all;
-  for (const auto& [id, entry] : entries_) all.push_back(entry->job.get());
-  std::ranges::stable_sort(all, std::ranges::greater(), [](const Job* job) { return job->created_s(); });
-  return all;
+/// A job that an older server has left: it is archived now, and needs no memory.
+void ControlPlane::archive_restored(const Job& job) {
+  StoreChange change;
+  change.archives.push_back(archive_of(job));
+  job_of_run_[job.spec().run] = job.id();
+  finished_.emplace(job.id(), lowgear::finished_job({.id = job.id(),
+                                                     .run = job.spec().run,
+                                                     .created_s = job.created_s(),
+                                                     .summary = change.archives.back().summary}));
+  environment_.store->write(std::move(change), [this](StoreOutcome outcome) { note_store(outcome); });
+}
+
+Job& ControlPlane::job(std::string_view id) {
+  if (finished_job(id) != nullptr) throw job_is_over();
+  return *entries_.find(id)->second->job;
+}
+
+const FinishedJob* ControlPlane::finished_job(std::string_view id) const {
+  if (const auto found = finished_.find(id); found != finished_.end()) return &found->second;
+  if (entries_.contains(id)) return nullptr;
+  throw HttpError(404, "no_such_job", fmt::format("there is no job {}; GET /v1/jobs lists them", quote(id)));
+}
+
+std::vector<Json> ControlPlane::summaries() const {
+  std::vector<std::pair<double, Json>> all;
+  for (const auto& [id, entry] : entries_) all.emplace_back(entry->job->created_s(), entry->job->summary());
+  for (const auto& [id, job] : finished_) all.emplace_back(job.created_s, Json::parse(job.summary));
+  std::ranges::stable_sort(all, std::ranges::greater(), &std::pair<double, Json>::first);
+  std::vector<Json> summaries;
+  for (auto& [created_s, summary] : all) summaries.push_back(std::move(summary));
+  return summaries;
 }
 
 ControlPlane::Registered ControlPlane::register_job(const JobSpec& spec) {
   if (const auto known = job_of_run_.find(spec.run); known != job_of_run_.end()) {
+    if (const FinishedJob* over = finished_job(known->second)) return {nullptr, over, false};
     Job& job = *entries_.at(known->second)->job;
     const std::string difference = first_difference(job.spec(), spec);
     if (!difference.empty()) {
@@ -137,26 +180,43 @@ ControlPlane::Registered ControlPlane::register_job(const JobSpec& spec) {
                       fmt::format("run {} is registered with another {}: all its ranks have to say the same",
                                   quote(spec.run), difference));
     }
-    return {&job, false};
+    return {&job, nullptr, false};
   }
-  if (store_health_ == StoreOutcome::disk_full) throw HttpError(503, "disk_full", "the server's disk is full: running jobs go on, new ones wait");
-  if (draining_) throw HttpError(503, "draining", "the server is about to end");
-  const auto open = std::ranges::count_if(entries_, [](const auto& entry) { return !entry.second->job->is_over(); });
-  int ranks = spec.parallel.world_size();
-  for (const auto& [id, entry] : entries_) {
-    if (!entry->job->is_over()) ranks += entry->job->spec().parallel.world_size();
-  }
-  if (static_cast<std::size_t>(open) >= limits_.jobs || ranks > limits_.ranks) {
-    throw HttpError(503, "full",
-                    fmt::format("{} jobs of {} ranks are as many as the server takes", limits_.jobs, limits_.ranks));
-  }
+  require_room(spec);
   auto entry = std::make_unique<Entry>();
   entry->job = std::make_unique<Job>("j-" + environment_.new_key().substr(0, 12), spec, now_s());
   Job& job = *entry->job;
   job_of_run_[spec.run] = job.id();
   entries_[job.id()] = std::move(entry);
-  forget_old_jobs();
-  return {&job, true};
+  return {&job, nullptr, true};
+}
+
+void ControlPlane::require_room(const JobSpec& spec) const {
+  if (store_health_ == StoreOutcome::disk_full)
+    throw HttpError(503, "disk_full", "the server's disk is full: running jobs go on, new ones wait");
+  if (draining_) throw HttpError(503, "draining", "the server is about to end");
+  const std::size_t own_units = job_units(spec);
+  if (own_units > limits_.job_units) {
+    throw HttpError(413, "too_large",
+                    fmt::format("{} stages and {} microbatches make {} forwards and backwards an iteration, and this "
+                                "server takes {} of a job: max_job_units of its configuration",
+                                spec.parallel.stages(), spec.microbatches, own_units, limits_.job_units));
+  }
+  std::size_t jobs = 1;
+  int ranks = spec.parallel.world_size();
+  std::size_t units = own_units;
+  for (const auto& [id, entry] : entries_) {
+    if (entry->job->is_over()) continue;
+    ++jobs;
+    ranks += entry->job->spec().parallel.world_size();
+    units += job_units(entry->job->spec());
+  }
+  if (jobs <= limits_.jobs && ranks <= limits_.ranks && units <= limits_.units) return;
+  throw HttpError(
+      503, "full",
+      fmt::format("{} jobs of {} ranks and {} forwards and backwards an iteration are as many as the server "
+                  "takes at a time",
+                  limits_.jobs, limits_.ranks, limits_.units));
 }
 
 RankRegistration ControlPlane::register_rank(Job& job, const RankSpec& rank) {
@@ -165,17 +225,28 @@ RankRegistration ControlPlane::register_rank(Job& job, const RankSpec& rank) {
 }
 
 void ControlPlane::forget_old_jobs() {
+  if (finished_.size() <= limits_.kept_jobs) return;
   std::vector<std::pair<double, std::string>> over;
-  for (const auto& [id, entry] : entries_) {
-    if (entry->job->is_over()) over.emplace_back(entry->job->created_s(), id);
-  }
-  if (over.size() <= limits_.kept_jobs) return;
+  for (const auto& [id, job] : finished_) over.emplace_back(job.created_s, id);
   std::ranges::sort(over);
   over.resize(over.size() - limits_.kept_jobs);
   for (const auto& [created_s, id] : over) {
-    job_of_run_.erase(entries_.at(id)->job->spec().run);
-    entries_.erase(id);
+    const auto run = job_of_run_.find(finished_.at(id).run);
+    if (run != job_of_run_.end() && run->second == id) job_of_run_.erase(run);
+    finished_.erase(id);
   }
+}
+
+/// Once the archive of a job that is over is on disk, and all outcomes are known, nothing else of it is kept.
+void ControlPlane::retire(const std::string& id, bool is_archive, StoreOutcome outcome) {
+  Entry& of_job = *entries_.at(id);
+  if (is_archive) of_job.is_archived = of_job.is_archiving = outcome == StoreOutcome::committed;
+  if (!of_job.is_archived || of_job.answers != of_job.writes) return;
+  for (const Waiter& waiter : of_job.waiters) send_no_plan(*waiter.reply);
+  if (of_job.summary_due && events_.has_listeners()) events_.send("job", id, of_job.job->summary());
+  finished_.insert_or_assign(id, lowgear::finished_job(*of_job.job, now_s()));
+  entries_.erase(id);
+  forget_old_jobs();
 }
 
 void ControlPlane::settle(Job& job, Settled settled) {
@@ -184,6 +255,9 @@ void ControlPlane::settle(Job& job, Settled settled) {
   publish(job, changes);
   if (changes.planning) submit(std::move(*changes.planning));
   if (job.is_over() && std::exchange(entry(job).is_planned_for, false)) environment_.planning->forget(job.id());
+  if (job.is_over() && !changes.store.empty() && !std::exchange(entry(job).is_archiving, true)) {
+    changes.store.archives.push_back(archive_of(job));
+  }
   const bool new_profile = std::ranges::any_of(
       changes.store.documents, [](const StoredDocument& row) { return row.key.starts_with(kProfilePrefix); });
   write(job, std::move(changes.store), std::move(settled));
@@ -200,13 +274,15 @@ void ControlPlane::write(Job& job, StoreChange change, Settled settled) {
   }
   ++of_job.writes;
   StoreChange kept = needed_if_refused(change);
+  const bool archives = !change.archives.empty();
   environment_.store->write(std::move(change),
-                            [this, id = job.id(), version = job.plan_version(), kept = std::move(kept),
+                            [this, id = job.id(), version = job.plan_version(), kept = std::move(kept), archives,
                              settled = std::move(settled)](StoreOutcome outcome) {
                               note_store(outcome);
                               const auto found = entries_.find(id);
                               if (found != entries_.end()) written(*found->second, version, kept, outcome);
                               if (settled) settled(outcome);
+                              if (found != entries_.end()) retire(id, archives, outcome);
                             });
 }
 
@@ -304,15 +380,23 @@ void ControlPlane::wait_for_plan(Job& job, int rank, int after, double wait_s, s
   Entry& of_job = entry(job);
   if (answer(of_job, waiter)) return;
   if (wait_s <= 0 || draining_ || job.is_over()) {
-    waiter.reply->send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}});
-    return;
+    return send_no_plan(*waiter.reply);
   }
   of_job.waiters.push_back(std::move(waiter));
 }
 
-void ControlPlane::read_decisions(const Job& job, std::int64_t after, int limit,
+void ControlPlane::let_wait(double wait_s, std::shared_ptr<HttpReply> reply) {
+  if (draining_) return send_no_plan(*reply);
+  late_.push_back({.until_s = now_s() + std::min(wait_s, kLongestLateWaitS), .reply = std::move(reply)});
+}
+
+void ControlPlane::read_decisions(const std::string& job, std::int64_t after, int limit,
                                   std::function<void(std::vector<StoredDecision>)> done) const {
-  environment_.store->read_decisions(job.id(), after, limit, std::move(done));
+  environment_.store->read_decisions(job, after, limit, std::move(done));
+}
+
+void ControlPlane::read_archive(const FinishedJob& job, std::function<void(std::optional<StoredArchive>)> done) const {
+  environment_.store->read_archive(job.id, std::move(done));
 }
 
 void ControlPlane::put_signal(const std::string& name, const JsonView& body, Settled settled) {
@@ -384,7 +468,7 @@ void ControlPlane::tick() {
     std::erase_if(entry->waiters, [now, over = entry->job->is_over()](const Waiter& waiter) {
       if (waiter.reply->closed()) return true;
       if (waiter.until_s > now && !over) return false;
-      waiter.reply->send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}});
+      send_no_plan(*waiter.reply);
       return true;
     });
     if (!entry->summary_due || now - entry->summary_s < kSummaryPeriodS || !events_.has_listeners()) continue;
@@ -392,6 +476,15 @@ void ControlPlane::tick() {
     entry->summary_s = now;
     events_.send("job", id, entry->job->summary());
     for (const int rank : entry->job->take_gpu_changes()) events_.send("gpu", id, entry->job->gpu_json(rank));
+  }
+  std::erase_if(late_, [now](const Waiter& waiter) {
+    if (waiter.reply->closed()) return true;
+    if (waiter.until_s > now) return false;
+    send_no_plan(*waiter.reply);
+    return true;
+  });
+  for (auto& [id, job] : finished_) {
+    if (!job.late_ranks.empty() && job.late_until_s < now) job.late_ranks.clear();
   }
   events_.flush();
 }
@@ -403,6 +496,7 @@ ServerSnapshot ControlPlane::snapshot() const {
     snapshot.waiting_for_plans += entry->waiters.size();
     if (!entry->job->is_over()) snapshot.running.push_back(entry->job->snapshot());
   }
+  for (const auto& [id, job] : finished_) ++snapshot.jobs[job.state];
   snapshot.draining = draining_;
   snapshot.activity = &activity_;
   return snapshot;
@@ -411,11 +505,11 @@ ServerSnapshot ControlPlane::snapshot() const {
 void ControlPlane::drain() {
   draining_ = true;
   for (const auto& [id, entry] : entries_) {
-    for (const Waiter& waiter : entry->waiters) {
-      waiter.reply->send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}});
-    }
+    for (const Waiter& waiter : entry->waiters) send_no_plan(*waiter.reply);
     entry->waiters.clear();
   }
+  for (const Waiter& waiter : late_) send_no_plan(*waiter.reply);
+  late_.clear();
 }
 
 }  // namespace lowgear

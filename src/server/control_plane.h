@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,6 +16,7 @@
 #include "http/error.h"
 #include "http/reply.h"
 #include "server/event_hub.h"
+#include "server/finished_job.h"
 #include "server/job.h"
 #include "server/planning_service.h"
 #include "server/server_metrics.h"
@@ -23,10 +25,12 @@
 namespace lowgear {
 
 struct ControlPlaneLimits {
-  std::size_t jobs = 1'000;     ///< that are not over
-  std::size_t kept_jobs = 200;  ///< that are over, for people who look back
-  int ranks = 100'000;          ///< of all jobs that are not over
-  double silence_s = 1'800;     ///< after which a job of which nobody is heard is over
+  std::size_t jobs = 1'000;           ///< that are not over
+  std::size_t kept_jobs = 200;        ///< that are over, for people who look back
+  int ranks = 100'000;                ///< of all jobs that are not over
+  std::size_t job_units = 1'000'000;  ///< forwards and backwards of an iteration of one job
+  std::size_t units = 10'000'000;     ///< of all jobs that are not over
+  double silence_s = 1'800;           ///< after which a job of which nobody is heard is over
 };
 
 /// What the control plane is given.
@@ -60,16 +64,20 @@ class ControlPlane {
   /// Goes on where jobs were, as the store holds them.
   void restore(StoreContents contents);
 
-  /// The job; throws HttpError 404 when there is none.
+  /// The job; throws HttpError 404 when there is none, and 409 when it is over and archived.
   [[nodiscard]] Job& job(std::string_view id);
-  /// All jobs, newest first.
-  [[nodiscard]] std::vector<Job*> jobs();
+  /// The job when it is over and archived; null when it is not. Throws HttpError 404 when there is none.
+  [[nodiscard]] const FinishedJob* finished_job(std::string_view id) const;
+  /// Of all jobs, newest first.
+  [[nodiscard]] std::vector<Json> summaries() const;
 
   struct Registered {
-    Job* job = nullptr;
+    Job* job = nullptr;                     ///< null: it is over and archived
+    const FinishedJob* finished = nullptr;  ///< instead
     bool created = false;
   };
-  /// Throws HttpError 409 when the run is known with another specification, 503 when there is no room, and InputError.
+  /// Throws HttpError 409 when the run is known with another specification, 413 when the job is too large, 503 when
+  /// there is no room, and InputError.
   [[nodiscard]] Registered register_job(const JobSpec& spec);
   [[nodiscard]] RankRegistration register_rank(Job& job, const RankSpec& rank);
   /// Jobs follow the signal once it is on disk. Throws InputError.
@@ -83,8 +91,11 @@ class ControlPlane {
 
   /// Answers once the rank has a plan newer than `after`, or after `wait_s` with 204.
   void wait_for_plan(Job& job, int rank, int after, double wait_s, std::shared_ptr<HttpReply> reply);
-  void read_decisions(const Job& job, std::int64_t after, int limit,
+  /// Answers a rank that does not know yet that its job is over with 204, later: it asks again at once.
+  void let_wait(double wait_s, std::shared_ptr<HttpReply> reply);
+  void read_decisions(const std::string& job, std::int64_t after, int limit,
                       std::function<void(std::vector<StoredDecision>)> done) const;
+  void read_archive(const FinishedJob& job, std::function<void(std::optional<StoredArchive>)> done) const;
   [[nodiscard]] EventHub& events() { return events_; }
   [[nodiscard]] ServerActivity& activity() { return activity_; }
   /// What `/metrics` tells of jobs; the rest of it is left to the caller.
@@ -124,12 +135,18 @@ class ControlPlane {
     double retry_period_s = 0;
     std::vector<Waiter> waiters;
     bool is_planned_for = true;  ///< until it is over
+    bool is_archiving = false;   ///< the archive was given to the store
+    bool is_archived = false;    ///< and is on disk
     bool summary_due = false;
     double summary_s = 0;  ///< when one was sent last
   };
 
   [[nodiscard]] Entry& entry(const Job& job) { return *entries_.at(job.id()); }
+  void restore_finished(StoreContents& contents);
+  void archive_restored(const Job& job);
+  void require_room(const JobSpec& spec) const;
   void write(Job& job, StoreChange change, Settled settled);
+  void retire(const std::string& id, bool is_archive, StoreOutcome outcome);
   void written(Entry& entry, int version, const StoreChange& change, StoreOutcome outcome);
   void note_store(StoreOutcome outcome);
   void answer_waiters(Entry& entry);
@@ -145,6 +162,8 @@ class ControlPlane {
   ControlPlaneEnvironment environment_;
   ControlPlaneLimits limits_;
   std::map<std::string, std::unique_ptr<Entry>, std::less<>> entries_;
+  std::map<std::string, FinishedJob, std::less<>> finished_;
+  std::vector<Waiter> late_;  ///< of jobs that are over
   std::unordered_map<std::string, std::string> job_of_run_;
   Job::Profiles profiles_;
   std::map<std::string, Signal> signals_;

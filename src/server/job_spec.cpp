@@ -185,9 +185,13 @@ std::string first_difference(const JobSpec& a, const JobSpec& b) {
   return {};
 }
 
+std::size_t job_units(const JobSpec& spec) {
+  return 2 * static_cast<std::size_t>(spec.parallel.stages()) * static_cast<std::size_t>(spec.microbatches);
+}
+
 Schedule make_schedule(const JobSpec& spec) {
-  const long long units = 2LL * spec.parallel.stages() * spec.microbatches;
-  if (static_cast<std::size_t>(units) > kMaxJobActions) {
+  const std::size_t units = job_units(spec);
+  if (units > kMaxJobActions) {
     throw InputError(fmt::format("a schedule of {} stages and {} microbatches has {} units, more than {}",
                                  spec.parallel.stages(), spec.microbatches, units, kMaxJobActions));
   }

@@ -66,6 +66,8 @@ struct JobSpec {
 /// Throws InputError with the JSON path on anything missing, unknown, of the wrong kind or out of range.
 [[nodiscard]] JobSpec read_job_spec(const JsonView& body);
 [[nodiscard]] Json to_json(const JobSpec& spec);
+/// Forwards and backwards of an iteration of one pipeline.
+[[nodiscard]] std::size_t job_units(const JobSpec& spec);
 /// Name of the first member in which they differ; empty when they are equal.
 [[nodiscard]] std::string first_difference(const JobSpec& a, const JobSpec& b);
 

@@ -84,7 +84,7 @@ struct QuickPlan {
 /// in `plan` or `judge_profile`.
 class JobPlanner {
  public:
-  /// `progress` (may be null) is told of all work from here on, from the threads that call; what it throws ends that
+  /// `progress` (may be null) receives how far work has come, on the threads that call; an exception of it ends that
   /// work. Throws InputError when the profile does not have what the schedule needs.
   explicit JobPlanner(std::shared_ptr<const PipelineModel> model, std::shared_ptr<Progress> progress = nullptr);
   ~JobPlanner();

@@ -11,7 +11,7 @@
 namespace lowgear {
 
 /// Bounds what planning for one job takes: the planner's next report throws `Stopped` once the time is over, or once
-/// nobody wants the plan any more. Thread-safe.
+/// the job is over. Thread-safe.
 class PlanningLimit final : public Progress {
  public:
   /// From now on `seconds` are left.

@@ -13,6 +13,7 @@
 #include "core/number.h"
 #include "core/toml.h"
 #include "core/trusted_path.h"
+#include "server/job_spec.h"
 
 namespace lowgear {
 namespace {
@@ -71,6 +72,9 @@ void parse_limits(TomlTable table, ServerConfig& config) {
   }
   config.max_jobs = table.whole("max_jobs", 1, 1'000'000).value_or(config.max_jobs);
   config.max_ranks = table.whole("max_ranks", 1, 10'000'000).value_or(config.max_ranks);
+  config.max_job_units =
+      table.whole("max_job_units", 2, static_cast<int>(kMaxJobActions)).value_or(config.max_job_units);
+  config.max_units = table.whole("max_units", 2, 1'000'000'000).value_or(config.max_units);
   table.finish();
 }
 

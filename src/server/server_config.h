@@ -57,8 +57,10 @@ struct ServerConfig {
   bool loopback_read = false;  ///< AuthenticationRules
   std::vector<PeerRule> allow;
   HttpServerOptions http = default_http_options();
-  int max_jobs = 1'000;     ///< that have not finished; one more is refused
-  int max_ranks = 100'000;  ///< of all these jobs together
+  int max_jobs = 1'000;           ///< that have not finished; one more is refused
+  int max_ranks = 100'000;        ///< of all these jobs together
+  int max_job_units = 1'000'000;  ///< forwards and backwards of an iteration of one job
+  int max_units = 10'000'000;     ///< of all jobs that have not finished
   StoreRetention retention;
   int planning_threads = 1;
   PlanningTimes planning_times;

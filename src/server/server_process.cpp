@@ -66,6 +66,8 @@ ControlPlaneLimits limits_of(const ServerConfig& config) {
   ControlPlaneLimits limits;
   limits.jobs = static_cast<std::size_t>(config.max_jobs);
   limits.ranks = config.max_ranks;
+  limits.job_units = static_cast<std::size_t>(config.max_job_units);
+  limits.units = static_cast<std::size_t>(config.max_units);
   return limits;
 }
 

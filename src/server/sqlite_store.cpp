@@ -51,6 +51,10 @@ std::size_t bytes_of(const StoreChange& change) {
   add(change.cells);
   add(change.decisions);
   add(change.documents);
+  for (const auto& archive : change.archives) {
+    bytes += kRowBytes + archive.summary.size() + archive.ranks.size() + archive.frontier.size() +
+             archive.timeline.size() + archive.iterations.size();
+  }
   for (const std::string& key : change.removed_documents) bytes += kRowBytes + key.size();
   return bytes;
 }
@@ -284,6 +288,8 @@ void SqliteStore::Writer::commit(std::vector<Entry>& batch) {
   std::vector<std::pair<Done, StoreOutcome>> outcomes;
   for (Entry& entry : batch) {
     if (entry.done) outcomes.emplace_back(std::move(entry.done), entry.outcome);
+    // What an archive stands for is removed soon.
+    if (!entry.change.archives.empty()) next_expiry_ = std::chrono::steady_clock::now();
   }
   if (outcomes.empty()) return;
   post_([outcomes = std::move(outcomes)] {
@@ -346,6 +352,21 @@ void SqliteStore::read_decisions(std::string job, std::int64_t after, int limit,
     writer.post([done = std::move(*shared_done), decisions = std::move(decisions)] { done(decisions); });
   });
   if (!added) writer.post([done = std::move(*shared_done)] { done({}); });
+}
+
+void SqliteStore::read_archive(std::string job, std::function<void(std::optional<StoredArchive>)> done) {
+  Writer& writer = *writer_;
+  const auto shared_done = std::make_shared<std::function<void(std::optional<StoredArchive>)>>(std::move(done));
+  const bool added = writer.add([&writer, job = std::move(job), shared_done](StoreFile& file) {
+    std::optional<StoredArchive> archive;
+    try {
+      archive = file.tables().archive(job);
+    } catch (const std::exception& error) {
+      writer.log(error.what());
+    }
+    writer.post([done = std::move(*shared_done), archive = std::move(archive)] { done(archive); });
+  });
+  if (!added) writer.post([done = std::move(*shared_done)] { done(std::nullopt); });
 }
 
 void SqliteStore::close() { writer_->close(); }

@@ -53,6 +53,7 @@ class SqliteStore final : public Store {
   void write(StoreChange change, std::function<void(StoreOutcome)> done) override;
   void read_decisions(std::string job, std::int64_t after, int limit,
                       std::function<void(std::vector<StoredDecision>)> done) override;
+  void read_archive(std::string job, std::function<void(std::optional<StoredArchive>)> done) override;
 
   /// Writes everything that waits and posts its outcomes, then lets go of the folder. What is written later fails.
   void close();

@@ -59,6 +59,25 @@ struct StoredDecision {
   std::string document;
 };
 
+/// What stays of a job that is over, as JSON: what its documents of docs/server-api.md show. Empty: has expired.
+struct StoredArchive {
+  std::string job;
+  std::string summary;
+  std::string spec;  ///< of the job's row; not written with the archive
+  std::string ranks;
+  std::string frontier;
+  std::string timeline;
+  std::string iterations;  ///< the list
+};
+
+/// What a server that starts needs of a job that is over and archived.
+struct StoredFinishedJob {
+  std::string id;
+  std::string run;
+  double created_s = 0;
+  std::string summary;  ///< of the archive
+};
+
 /// A document that belongs to no job: a profile by what it was measured on (`profile/...`), a signal (`signal/...`).
 struct StoredDocument {
   std::string key;
@@ -75,17 +94,20 @@ struct StoreChange {
   std::vector<StoredDecision> decisions;
   std::vector<StoredDocument> documents;
   std::vector<std::string> removed_documents;  ///< their keys
+  std::vector<StoredArchive> archives;         ///< of jobs whose other rows but decisions are then removed in time
 
   [[nodiscard]] bool empty() const {
     return jobs.empty() && ranks.empty() && reports.empty() && plans.empty() && cells.empty() && decisions.empty() &&
-           documents.empty() && removed_documents.empty();
+           documents.empty() && removed_documents.empty() && archives.empty();
   }
 };
 
 /// What a server that starts needs to go on: jobs that have not finished, with everything of theirs but old reports,
-/// and the jobs that finished last, without ranks, reports, plans and cells.
+/// and the jobs that finished last: their summaries, or, of those that an older server has not archived, their rows
+/// without ranks, reports, plans and cells.
 struct StoreContents {
-  std::vector<StoredJob> jobs;  ///< oldest first
+  std::vector<StoredJob> jobs;              ///< oldest first
+  std::vector<StoredFinishedJob> finished;  ///< newest first
   std::vector<StoredRank> ranks;
   std::vector<StoredReports> reports;  ///< of the newest iterations of every job, oldest first
   std::vector<StoredPlan> plans;       ///< the newest of every job, oldest first
@@ -115,6 +137,9 @@ class Store {
   /// written before. `done` is called on the server's thread, without any when they cannot be read.
   virtual void read_decisions(std::string job, std::int64_t after, int limit,
                               std::function<void(std::vector<StoredDecision>)> done) = 0;
+  /// A job's archive, with everything that was written before. `done` is called on the server's thread, with none when
+  /// there is none or it cannot be read.
+  virtual void read_archive(std::string job, std::function<void(std::optional<StoredArchive>)> done) = 0;
 };
 
 }  // namespace lowgear

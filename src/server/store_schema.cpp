@@ -14,7 +14,7 @@ constexpr std::int64_t kApplicationId = 0x4C774772;
 
 // Reports of one iteration lie beside each other: all ranks of a job report the same iteration at about the same time,
 // which then touches few pages, and the oldest are removed by range.
-constexpr std::array<const char*, 3> kSteps = {
+constexpr std::array<const char*, 4> kSteps = {
     R"(
 CREATE TABLE jobs (
   id TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL UNIQUE, spec TEXT NOT NULL, state TEXT NOT NULL,
@@ -57,6 +57,13 @@ CREATE INDEX jobs_by_end ON jobs (finished_s, created_s);
 UPDATE documents SET key = substr(key, 1, length(key) - 1) || ',"simulated":' ||
   CASE WHEN json_extract(document, '$.simulated') THEN 'true' ELSE 'false' END || '}'
 WHERE key LIKE 'profile/{%}' AND json_valid(document);
+)",
+    // What is shown of jobs that are over. The summary comes first: lists read it without the pages of the rest.
+    R"(
+CREATE TABLE archives (
+  job TEXT PRIMARY KEY NOT NULL, summary TEXT NOT NULL, ranks TEXT NOT NULL, frontier TEXT NOT NULL,
+  timeline TEXT NOT NULL, iterations TEXT NOT NULL
+);
 )"};
 
 }  // namespace

@@ -29,7 +29,8 @@ StoreTables::StoreTables(Database& database, const StoreRetention& retention)
       select_jobs_(database,
                    "SELECT id, run, spec, state, created_s, finished_s FROM jobs WHERE finished_s IS NULL UNION ALL "
                    "SELECT * FROM (SELECT id, run, spec, state, created_s, finished_s FROM jobs "
-                   "WHERE finished_s IS NOT NULL ORDER BY finished_s DESC LIMIT ?1) ORDER BY created_s, id"),
+                   "WHERE finished_s IS NOT NULL AND NOT EXISTS (SELECT 1 FROM archives WHERE job = id) "
+                   "ORDER BY finished_s DESC LIMIT ?1) ORDER BY created_s, id"),
       select_ranks_(database, "SELECT rank, document FROM ranks WHERE job = ?1 ORDER BY rank"),
       select_reports_(database,
                       "SELECT * FROM (SELECT first_iteration, rank, last_iteration, document FROM reports "
@@ -46,10 +47,25 @@ StoreTables::StoreTables(Database& database, const StoreRetention& retention)
       select_decisions_(database,
                         "SELECT id, time_s, document FROM decisions WHERE job = ?1 AND id > ?2 ORDER BY id LIMIT ?3"),
       select_documents_(database, "SELECT key, document FROM documents ORDER BY key"),
+      put_archive_(database,
+                   "REPLACE INTO archives (job, summary, ranks, frontier, timeline, iterations) "
+                   "VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
+      select_finished_(database,
+                       "SELECT jobs.id, jobs.run, jobs.created_s, archives.summary FROM jobs "
+                       "JOIN archives ON archives.job = jobs.id WHERE jobs.finished_s IS NOT NULL "
+                       "ORDER BY jobs.finished_s DESC LIMIT ?1"),
+      select_archive_(database,
+                      "SELECT archives.summary, jobs.spec, archives.ranks, archives.frontier, archives.timeline, "
+                      "archives.iterations FROM archives JOIN jobs ON jobs.id = archives.job WHERE archives.job = ?1"),
       select_expired_job_(database,
-                          "SELECT id FROM jobs WHERE finished_s < ?1 AND (EXISTS (SELECT 1 FROM ranks WHERE job = id) "
+                          "SELECT id, finished_s < ?1 FROM jobs WHERE finished_s IS NOT NULL AND "
+                          "((finished_s < ?1 AND EXISTS (SELECT 1 FROM archives WHERE job = id AND iterations <> '')) "
+                          "OR ((finished_s < ?1 OR EXISTS (SELECT 1 FROM archives WHERE job = id)) AND "
+                          "(EXISTS (SELECT 1 FROM ranks WHERE job = id) "
                           "OR EXISTS (SELECT 1 FROM reports WHERE job = id) OR EXISTS (SELECT 1 FROM plans WHERE "
-                          "job = id) OR EXISTS (SELECT 1 FROM cells WHERE job = id)) LIMIT 1"),
+                          "job = id) OR EXISTS (SELECT 1 FROM cells WHERE job = id)))) LIMIT 1"),
+      expire_archive_(database,
+                      "UPDATE archives SET ranks = '', frontier = '', timeline = '', iterations = '' WHERE job = ?1"),
       expire_reports_(database,
                       "DELETE FROM reports WHERE job = ?1 AND (first_iteration, rank) IN "
                       "(SELECT first_iteration, rank FROM reports WHERE job = ?1 LIMIT ?2)"),
@@ -71,6 +87,11 @@ void StoreTables::put(const StoredPlan& plan) {
   drop_plans_.execute(plan.job, plan.version - retention_.plans);
 }
 
+void StoreTables::put(const StoredArchive& archive) {
+  put_archive_.execute(archive.job, archive.summary, archive.ranks, archive.frontier, archive.timeline,
+                       archive.iterations);
+}
+
 void StoreTables::put(const StoreChange& change) {
   for (const StoredJob& job : change.jobs) put(job);
   for (const StoredRank& rank : change.ranks) put_rank_.execute(rank.job, rank.rank, rank.document);
@@ -84,6 +105,7 @@ void StoreTables::put(const StoreChange& change) {
   }
   for (const StoredDocument& document : change.documents) put_document_.execute(document.key, document.document);
   for (const std::string& key : change.removed_documents) remove_document_.execute(key);
+  for (const StoredArchive& archive : change.archives) put(archive);
 }
 
 void StoreTables::load_jobs(StoreContents& contents) {
@@ -91,6 +113,12 @@ void StoreTables::load_jobs(StoreContents& contents) {
   while (rows.next()) {
     contents.jobs.push_back(
         {rows.text(0), rows.text(1), rows.text(2), rows.text(3), rows.number(4), rows.optional_number(5)});
+  }
+}
+
+void StoreTables::load_finished(StoreContents& contents) {
+  for (auto rows = select_finished_.query(retention_.loaded_finished_jobs); rows.next();) {
+    contents.finished.push_back({rows.text(0), rows.text(1), rows.number(2), rows.text(3)});
   }
 }
 
@@ -118,6 +146,7 @@ void StoreTables::load_decisions_of(const std::string& job, StoreContents& conte
 StoreContents StoreTables::load() {
   StoreContents contents;
   load_jobs(contents);
+  load_finished(contents);
   for (const StoredJob& job : contents.jobs) {
     if (!job.finished_s) load_rows_of(job.id, contents);
     load_decisions_of(job.id, contents);
@@ -134,17 +163,32 @@ std::vector<StoredDecision> StoreTables::decisions(std::string_view job, std::in
   return found;
 }
 
+std::optional<StoredArchive> StoreTables::archive(std::string_view job) {
+  Statement::Rows rows = select_archive_.query(job);
+  if (!rows.next()) return std::nullopt;
+  return StoredArchive{.job = std::string(job),
+                       .summary = rows.text(0),
+                       .spec = rows.text(1),
+                       .ranks = rows.text(2),
+                       .frontier = rows.text(3),
+                       .timeline = rows.text(4),
+                       .iterations = rows.text(5)};
+}
+
 bool StoreTables::expire(double now_s) {
   std::string job;
+  bool is_old = false;
   {
     Statement::Rows rows = select_expired_job_.query(now_s - retention_.finished_days * kDayS);
     if (!rows.next()) return false;
     job = rows.text(0);
+    is_old = rows.integer(1) != 0;
   }
   if (expire_reports_.execute(job, kExpiredRows) == kExpiredRows) return true;
   if (expire_cells_.execute(job, kExpiredRows) == kExpiredRows) return true;
   expire_plans_.execute(job);
   expire_ranks_.execute(job);
+  if (is_old) expire_archive_.execute(job);
   return true;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,7 +15,7 @@ namespace lowgear {
 struct StoreRetention {
   std::int64_t iterations = 2'000;        ///< reports of a job: of its newest iterations
   int plans = 50;                         ///< of a job: the newest
-  double finished_days = 30;              ///< ranks, reports, plans and cells of a job that has finished
+  double finished_days = 30;              ///< what is shown of a job that has finished, but its summary
   std::int64_t loaded_reports = 200'000;  ///< of a job
   int loaded_plans = 8;                   ///< of a job
   int loaded_decisions = 200;             ///< of a job
@@ -31,15 +32,18 @@ class StoreTables {
   void put(const StoreChange& change);
   [[nodiscard]] StoreContents load();
   [[nodiscard]] std::vector<StoredDecision> decisions(std::string_view job, std::int64_t after, int limit);
-  /// Removes rows of jobs that finished too long before `now_s` (since 1970), at most some thousand; returns whether
-  /// there are more.
+  [[nodiscard]] std::optional<StoredArchive> archive(std::string_view job);
+  /// Removes rows of jobs that finished too long before `now_s` (since 1970), and those that an archive stands for, at
+  /// most some thousand; returns whether there are more.
   [[nodiscard]] bool expire(double now_s);
 
  private:
   void put(const StoredJob& job);
   void put(const StoredReports& reports);
   void put(const StoredPlan& plan);
+  void put(const StoredArchive& archive);
   void load_jobs(StoreContents& contents);
+  void load_finished(StoreContents& contents);
   void load_rows_of(const std::string& job, StoreContents& contents);
   void load_decisions_of(const std::string& job, StoreContents& contents);
 
@@ -62,7 +66,11 @@ class StoreTables {
   Statement select_newest_decisions_;
   Statement select_decisions_;
   Statement select_documents_;
+  Statement put_archive_;
+  Statement select_finished_;
+  Statement select_archive_;
   Statement select_expired_job_;
+  Statement expire_archive_;
   Statement expire_reports_;
   Statement expire_plans_;
   Statement expire_cells_;

@@ -206,7 +206,7 @@ TEST_F(ControlPlaneTest, TakesNoMoreJobsAndRanksThanItsLimits) {
   (void)plane.register_job(spec("2"));
   EXPECT_THROW((void)plane.register_job(spec("3")), HttpError);
   EXPECT_FALSE(plane.register_job(spec("2")).created);
-  plane.job(plane.jobs().front()->id()).finish("over", now_s);
+  plane.register_job(spec("2")).job->finish("over", now_s);
   JobSpec wide = spec("wide");
   wide.parallel.dp = 10;
   EXPECT_THROW((void)plane.register_job(wide), HttpError);
@@ -222,8 +222,180 @@ TEST_F(ControlPlaneTest, ForgetsTheOldestJobsThatAreOver) {
     plane.settle(job);
   }
   store.answer_all(StoreOutcome::committed);  // also of jobs that are gone
-  EXPECT_LE(plane.jobs().size(), 2U);
-  EXPECT_EQ(plane.jobs().front()->spec().run, "3");
+  ASSERT_EQ(plane.summaries().size(), 1U);
+  EXPECT_EQ(plane.summaries().front()["run"], "3");
+  EXPECT_TRUE(plane.register_job(spec("0")).created);
+}
+
+TEST_F(ControlPlaneTest, KeepsNothingButTheSummaryOfAJobThatIsOver) {
+  Job& job = running_job();
+  const std::string id = job.id();
+  const auto waiting = std::make_shared<HeldReply>();
+  plane.wait_for_plan(job, 0, 1, 60, waiting);
+  job.finish("over", now_s);
+  plane.settle(job);
+  ASSERT_EQ(store.changes.back().archives.size(), 1U);
+  EXPECT_EQ(store.changes.back().jobs.size(), 1U);  // both on the disk, or none
+  std::optional<StoreOutcome> behind;
+  plane.settle(job, into(behind));
+  EXPECT_EQ(plane.finished_job(id), nullptr);
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_EQ(behind, StoreOutcome::committed);
+  EXPECT_EQ(waiting->status(), 204);
+  ASSERT_NE(plane.finished_job(id), nullptr);
+  EXPECT_EQ(plane.finished_job(id)->state, "finished");
+  EXPECT_EQ(plane.summaries().at(0)["job"], id);
+  EXPECT_EQ(plane.snapshot().jobs.at("finished"), 1);
+  try {
+    (void)plane.job(id);
+    ADD_FAILURE();
+  } catch (const HttpError& error) {
+    EXPECT_EQ(error.code(), "job_over");
+  }
+  const ControlPlane::Registered again = plane.register_job(spec());
+  EXPECT_FALSE(again.created);
+  EXPECT_EQ(again.job, nullptr);
+  EXPECT_EQ(again.finished->id, id);
+  EXPECT_THROW((void)plane.finished_job("j-unknown"), HttpError);
+}
+
+TEST_F(ControlPlaneTest, LetsRanksBeThatDoNotKnowYetThatTheirJobIsOver) {
+  Job& job = running_job();
+  const std::string id = job.id();
+  const std::string key = job.ranks().find(0)->key;
+  job.report(report(0), now_s);
+  job.finish("over", now_s);
+  plane.settle(job);
+  store.answer_all(StoreOutcome::committed);
+  ASSERT_NE(plane.finished_job(id)->late_rank(0, key), nullptr);
+  EXPECT_EQ(plane.finished_job(id)->late_rank(0, key)->last_iteration, 0);
+  EXPECT_EQ(plane.finished_job(id)->late_rank(0, "another"), nullptr);
+  EXPECT_EQ(plane.finished_job(id)->late_rank(1, key), nullptr);
+  const auto reply = std::make_shared<HeldReply>();
+  plane.let_wait(60, reply);
+  now_s += 1;
+  plane.tick();
+  EXPECT_EQ(reply->status(), 0);
+  now_s += 5;
+  plane.tick();
+  EXPECT_EQ(reply->status(), 204);
+  now_s += kLateRanksS;
+  plane.tick();
+  EXPECT_EQ(plane.finished_job(id)->late_rank(0, key), nullptr);
+  const auto last = std::make_shared<HeldReply>();
+  plane.let_wait(60, last);
+  plane.drain();
+  EXPECT_EQ(last->status(), 204);
+}
+
+TEST_F(ControlPlaneTest, KeepsAJobThatIsOverUntilItIsArchived) {
+  Job& job = running_job();
+  const std::string id = job.id();
+  job.finish("over", now_s);
+  plane.settle(job);
+  store.answer_all(StoreOutcome::disk_full);
+  EXPECT_EQ(plane.finished_job(id), nullptr);
+  now_s += 2;
+  plane.tick();
+  EXPECT_EQ(store.changes.back().archives.size(), 1U);
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_NE(plane.finished_job(id), nullptr);
+}
+
+TEST_F(ControlPlaneTest, KnowsJobsThatAreOverAfterARestart) {
+  StoreContents contents;
+  contents.finished = {{.id = "j-2", .run = "run", .created_s = 2, .summary = R"({"job":"j-2","state":"finished"})"},
+                       {.id = "j-3", .run = "other", .created_s = 3, .summary = "damaged"},
+                       {.id = "j-1", .run = "run", .created_s = 1, .summary = R"({"job":"j-1","state":"failed"})"}};
+  ControlPlane restored({.store = &store,
+                         .planning = &planning,
+                         .now_s = [this] { return now_s; },
+                         .new_key = [] { return "key"; },
+                         .log = [this](std::string_view text) { log.emplace_back(text); }},
+                        {});
+  restored.restore(std::move(contents));
+  ASSERT_EQ(restored.summaries().size(), 2U);
+  EXPECT_EQ(restored.summaries()[0]["job"], "j-2");
+  EXPECT_EQ(restored.finished_job("j-1")->state, "failed");
+  EXPECT_EQ(restored.register_job(spec()).finished->id, "j-2");
+  EXPECT_THAT(log, testing::ElementsAre(HasSubstr("j-3: left out")));
+}
+
+TEST_F(ControlPlaneTest, ArchivesJobsThatAnOlderServerHasLeft) {
+  Job& job = running_job();
+  const std::string id = job.id();
+  job.finish("over", now_s);
+  StoreContents contents;
+  contents.jobs = job.take_changes().store.jobs;
+  ControlPlane restored({.store = &store,
+                         .planning = &planning,
+                         .now_s = [this] { return now_s; },
+                         .new_key = [] { return "key"; },
+                         .log = {}},
+                        {});
+  restored.restore(std::move(contents));
+  ASSERT_NE(restored.finished_job(id), nullptr);
+  EXPECT_EQ(restored.summaries().at(0)["run"], "run");
+  ASSERT_EQ(store.changes.back().archives.size(), 1U);
+  EXPECT_EQ(store.changes.back().archives[0].job, id);
+}
+
+TEST_F(ControlPlaneTest, LeavesDamagedRowsOutAndSaysSo) {
+  Job& job = running_job();
+  StoreContents contents;
+  for (int i = 0; i < 3; ++i) {
+    job.report(report(i), now_s);
+    plane.settle(job);
+  }
+  for (StoreChange& change : store.changes) {
+    if (!change.jobs.empty()) contents.jobs = change.jobs;
+    if (!change.ranks.empty()) contents.ranks = change.ranks;
+    for (StoredPlan& row : change.plans) contents.plans.push_back(row);
+    for (StoredReports& row : change.reports) contents.reports.push_back(row);
+  }
+  ASSERT_EQ(contents.reports.size(), 3U);
+  contents.reports[1].document[0] ^= 1;
+  contents.reports[2].rank = 7;
+  ControlPlane restored({.store = &store,
+                         .planning = &planning,
+                         .now_s = [this] { return now_s; },
+                         .new_key = [] { return "key"; },
+                         .log = [this](std::string_view text) { log.emplace_back(text); }},
+                        {});
+  restored.restore(std::move(contents));
+  EXPECT_EQ(restored.job(job.id()).last_iteration(0), 0);
+  EXPECT_THAT(log, testing::ElementsAre(HasSubstr("reports of rank 0 from iteration 1 on"),
+                                        HasSubstr("reports of rank 7 from iteration 2 on")));
+}
+
+TEST_F(ControlPlaneTest, TakesNoJobAboveItsLimitsOfSize) {
+  JobSpec large = spec("large");
+  large.microbatches = 500'001;
+  try {
+    (void)plane.register_job(large);
+    ADD_FAILURE();
+  } catch (const HttpError& error) {
+    EXPECT_EQ(error.status(), 413);
+    EXPECT_EQ(error.code(), "too_large");
+    EXPECT_THAT(error.what(), HasSubstr("1000002"));
+    EXPECT_THAT(error.what(), HasSubstr("max_job_units"));
+  }
+  ControlPlane small({.store = &store,
+                      .planning = &planning,
+                      .now_s = [this] { return now_s; },
+                      .new_key = [this] { return std::to_string(100'000 + keys++) + "-and-more"; },
+                      .log = {}},
+                     {.job_units = 1'000, .units = 25});
+  EXPECT_TRUE(small.register_job(spec("1")).created);  // 12 units each
+  EXPECT_TRUE(small.register_job(spec("2")).created);
+  try {
+    (void)small.register_job(spec("3"));
+    ADD_FAILURE();
+  } catch (const HttpError& error) {
+    EXPECT_EQ(error.code(), "full");
+  }
+  small.register_job(spec("1")).job->finish("over", now_s);
+  EXPECT_TRUE(small.register_job(spec("3")).created);
 }
 
 TEST_F(ControlPlaneTest, TellsHowItsStoreDoes) {

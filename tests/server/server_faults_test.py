@@ -1,15 +1,18 @@
 """The real server when the machine runs out of disk, when it is ended and started again, and when its place is taken:
 jobs go on."""
 
+import contextlib
 import json
 import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import threading
 import time
 import unittest
+from pathlib import Path
 
 from api_test import Ranks
 from served import LOWGEAR, TOKENS, Events, ServerTest, wait_until
@@ -140,11 +143,10 @@ class Restarts(ServerTest):
         self.assertGreaterEqual(STATES.index(after["state"]), STATES.index(before["state"]))
         for name in ("run", "baseline", "stragglers", "power_cap", "settings"):
             self.assertEqual(after[name], before[name], name)
-        if after["state"] != "finished":  # of those no ranks and reports are loaded
-            self.assertEqual(after["registered"], before["registered"])
-            self.assertGreaterEqual(after["plan_version"], before["plan_version"])
-            self.assertEqual([each["iteration"] for each in ranks.show("/iterations")["iterations"]],
-                             [each["iteration"] for each in iterations])
+        self.assertEqual(after["registered"], before["registered"])
+        self.assertGreaterEqual(after["plan_version"], before["plan_version"])
+        self.assertEqual([each["iteration"] for each in ranks.show("/iterations")["iterations"]],
+                         [each["iteration"] for each in iterations])
         return before["state"]
 
 
@@ -270,6 +272,102 @@ class LargeJobs(ServerTest):
         # The other job's plan is still to be made.
         self.start()
         self.assertEqual(self.ok("GET", f"/v1/jobs/{small.job}")["job"]["state"], "running")
+
+
+class FinishedJobs(ServerTest):
+    """Jobs of the largest size that the server takes, one after the other. LOWGEAR_FINISHED_JOBS=150 makes the figures
+    of docs/serving.md, and prints them."""
+
+    jobs = int(os.environ.get("LOWGEAR_FINISHED_JOBS", "12"))
+
+    def rss_mb(self):
+        for line in Path(f"/proc/{self.process.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) / 1024
+        raise AssertionError("no VmRSS")
+
+    def finish_one(self, number):
+        spec = {**JOB, "run": f"run-{number}", "parallel": {"pp": 1}, "microbatches": 500_000}
+        job = self.ok("POST", "/v1/jobs", spec)["job"]
+        rank = {"rank": 0, "pp_rank": 0, "dp_rank": 0, "tp_rank": 0, "instance": "i", "host": "h"}
+        key = self.ok("POST", f"/v1/jobs/{job}/ranks", rank)["rank_key"]
+        report = {"plan_version": 0, "time_s": 1, "compute_s": 1}
+        self.ok("POST", f"/v1/jobs/{job}/reports",
+                {"rank": 0, "reports": [{"iteration": iteration, **report} for iteration in range(5)]}, key=key)
+        self.ok("POST", f"/v1/jobs/{job}/finish", {"rank": 0}, key=key)
+        return job, key
+
+    def test_they_cost_no_memory_and_stay_readable(self):
+        self.start()
+        job, key = self.finish_one(0)
+        before_mb = self.rss_mb()
+        for number in range(1, self.jobs):
+            self.finish_one(number)
+        after_mb = self.rss_mb()
+        # Before, each kept its schedule of 11 MB.
+        self.assertLess(after_mb, before_mb + 40)
+        self.read(job, key)
+        self.end()
+        begin = time.monotonic()
+        self.start()
+        restart_s = time.monotonic() - begin
+        if "LOWGEAR_FINISHED_JOBS" in os.environ:
+            print(f"{self.jobs} jobs: {before_mb:.0f} MB after the first, {after_mb:.0f} MB after the last, "
+                  f"{self.rss_mb():.0f} MB and {restart_s:.2f} s after a restart")
+        self.read(job, key)
+
+    def read(self, job, key):
+        shown = self.ok("GET", f"/v1/jobs/{job}", role="read")
+        self.assertEqual(shown["job"]["state"], "finished")
+        self.assertEqual(shown["spec"]["microbatches"], 500_000)
+        self.assertEqual([rank["last_iteration"] for rank in shown["ranks"]], [4])
+        iterations = self.ok("GET", f"/v1/jobs/{job}/iterations?after=2", role="read")["iterations"]
+        self.assertEqual([each["iteration"] for each in iterations], [3, 4])
+        self.ok("GET", f"/v1/jobs/{job}/frontier", role="read")
+        self.ok("GET", f"/v1/jobs/{job}/timeline", role="read")
+        self.assertTrue(self.ok("GET", f"/v1/jobs/{job}/decisions", role="read")["decisions"])
+        self.assertIn(job, [each["job"] for each in self.ok("GET", "/v1/jobs", role="read")["jobs"]])
+        self.refused(409, "job_over", "POST", f"/v1/jobs/{job}/reports", {"rank": 0, "reports": []}, key=key)
+        self.refused(409, "job_over", "POST", f"/v1/jobs/{job}/settings", {"guard_pct": 3})
+        self.assertEqual(self.ok("POST", f"/v1/jobs/{job}/finish", {"rank": 0}, key=key), {"state": "finished"})
+        self.assertEqual(self.ok("DELETE", f"/v1/jobs/{job}"), {"state": "finished"})
+
+    def test_larger_ones_are_refused(self):
+        self.start()
+        self.refused(413, "too_large", "POST", "/v1/jobs",
+                     {**JOB, "parallel": {"pp": 1}, "microbatches": 500_001})
+
+
+class LockedDatabase(ServerTest):
+    """Another program holds the database, as a backup that goes wrong does."""
+
+    def test_nothing_is_acknowledged_and_health_says_so(self):
+        self.start()
+        self.ok("POST", "/v1/jobs", JOB)
+        with contextlib.closing(sqlite3.connect(self.state / "server.db", isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            self.refused(503, "busy", "POST", "/v1/jobs", {**JOB, "run": "other"})
+            self.assertEqual(self.request("GET", "/healthz").json, {"status": "store_busy"})
+            other.execute("ROLLBACK")
+        wait_until(lambda: self.request("GET", "/healthz").status == 200, "the server notices that it may write", 120)
+        self.assertIn(self.request("POST", "/v1/jobs", {**JOB, "run": "other"}).status, (200, 201))
+
+
+class DamagedRows(ServerTest):
+    def test_a_job_goes_on_without_them(self):
+        self.start()
+        ranks = Ranks(self, pp=2)
+        for rank in range(2):
+            ranks.register(rank)
+        ranks.train(5)
+        self.end()
+        with contextlib.closing(sqlite3.connect(self.state / "server.db")) as database, database:
+            database.execute("UPDATE reports SET document = 'x' || document WHERE rank = 1 AND first_iteration = 2")
+            self.assertEqual(database.total_changes, 1)
+        self.start()
+        self.assertIn("reports of rank 1 from iteration 2 on", (self.folder / "log").read_text())
+        self.assertEqual(ranks.summary()["registered"], 2)
+        ranks.train(2)
 
 
 class TakenPlaces(ServerTest):

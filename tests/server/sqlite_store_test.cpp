@@ -318,6 +318,72 @@ TEST_F(SqliteStoreTest, RemovesWhatBelongsToJobsThatFinishedLongAgo) {
   EXPECT_EQ(count("decisions"), 3);
 }
 
+StoredArchive archive(const std::string& id) {
+  return {.job = id, .summary = "s", .spec = {}, .ranks = "r", .frontier = "f", .timeline = "t", .iterations = "i"};
+}
+
+TEST_F(SqliteStoreTest, KeepsAnArchiveInPlaceOfWhatItStandsFor) {
+  open();
+  StoreChange change;
+  change.jobs = {job("j-1", 10), job("j-2", 20), job("j-3")};
+  for (const char* id : {"j-1", "j-2", "j-3"}) {
+    change.ranks.push_back({id, 0, "r"});
+    for (int i = 0; i < 6'000; ++i) change.reports.push_back({id, i, 1, 1, "r"});
+    change.plans.push_back({id, 1, "p"});
+    change.decisions.push_back({id, 1, 1, "d"});
+  }
+  change.archives = {archive("j-1")};
+  ASSERT_EQ(write(change), StoreOutcome::committed);
+  std::optional<std::optional<StoredArchive>> read;
+  const auto read_archive = [&](const std::string& id) {
+    read.reset();
+    store_->read_archive(id, [&](const std::optional<StoredArchive>& found) { read = found; });
+    EXPECT_TRUE(loop_.run_until([&] { return read.has_value(); }));
+    return read.value_or(std::nullopt);
+  };
+  const auto found = read_archive("j-1");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->spec, "{}");
+  EXPECT_EQ(found->ranks + found->frontier + found->timeline + found->iterations, "rfti");
+  EXPECT_FALSE(read_archive("j-2"));
+  const StoreContents contents = open().load();
+  ASSERT_THAT(contents.finished, SizeIs(1));
+  EXPECT_EQ(contents.finished[0].run, "run of j-1");
+  EXPECT_EQ(contents.finished[0].summary, "s");
+  EXPECT_THAT(contents.jobs, SizeIs(2));
+  store_->close();
+  const auto count = [&](const std::string& what) {
+    return Database(folder_ / "state" / "server.db", Database::Sharing::shared)
+        .integer(("SELECT count(*) FROM " + what).c_str());
+  };
+  for (int step = 0; step < 20 && count("ranks") == 3; ++step) open().close();
+  for (const char* table : {"ranks", "reports", "plans"}) {
+    EXPECT_EQ(count(std::string(table) + " WHERE job = 'j-1'"), 0) << table;
+    EXPECT_GT(count(std::string(table) + " WHERE job = 'j-3'"), 0) << table;
+  }
+  EXPECT_EQ(count("decisions"), 3);
+}
+
+TEST_F(SqliteStoreTest, KeepsTheSummaryOfAnArchiveThatHasExpired) {
+  constexpr double kNowS = 100 * 86'400.0;
+  options_.now_s = [] { return kNowS; };
+  open();
+  StoreChange change;
+  change.jobs = {job("j-1", kNowS - 31 * 86'400.0), job("j-2", kNowS - 29 * 86'400.0)};
+  change.archives = {archive("j-1"), archive("j-2")};
+  ASSERT_EQ(write(change), StoreOutcome::committed);
+  for (int start = 0; start < 2; ++start) open().close();  // looks once when it starts
+  std::optional<std::optional<StoredArchive>> read;
+  open().read_archive("j-1", [&](const std::optional<StoredArchive>& found) { read = found; });
+  ASSERT_TRUE(loop_.run_until([&] { return read.has_value(); }));
+  EXPECT_EQ((*read)->summary, "s");
+  EXPECT_EQ((*read)->ranks + (*read)->iterations, "");
+  read.reset();
+  store_->read_archive("j-2", [&](const std::optional<StoredArchive>& found) { read = found; });
+  ASSERT_TRUE(loop_.run_until([&] { return read.has_value(); }));
+  EXPECT_EQ((*read)->iterations, "i");
+}
+
 TEST_F(SqliteStoreTest, IsBusyWhileAnotherProgramHoldsTheFile) {
   open();
   {
