@@ -8,7 +8,7 @@
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "core/error.h"
-#include "core/file.h"
+#include "core/folder_manifest.h"
 #include "profile/example_profile.h"
 
 namespace lowgear {
@@ -34,10 +34,10 @@ ExitCode run_example(const ExampleArguments& arguments, Console& console) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw_input_error({arguments.out, 0, 0}, "cannot be made: " + error.message(), "name another folder");
-  // File by file: the folder may hold plans that somebody has made in it since.
+  // File by file: the folder may hold plans that were made in it since.
   const std::filesystem::path profile = folder / "profile.csv";
-  write_file_atomically(folder / "README.txt", kReadme);
-  write_file_atomically(profile, write_stage_profile(example_profile()));
+  write_listed_file(folder, "profile.csv", write_stage_profile(example_profile()));
+  write_listed_file(folder, "README.txt", kReadme);
   if (arguments.json) {
     console.print_json({{"profile", profile.string()}, {"stages", example_profile().stages()}, {"modelled", true}});
   } else {

@@ -157,7 +157,8 @@ VerbAction declare_plan(CLI::App& app) {
   auto arguments = std::make_shared<PlanCommandArguments>();
   PlanArguments& plan = arguments->plan;
   add_pipeline_options(app, plan.pipeline);
-  app.add_option("--out", plan.out, "Folder to write; one of an earlier run is replaced, any other is not touched")
+  app.add_option("--out", plan.out,
+                 "Folder to write; that of an earlier run is replaced, one with other files in it is refused")
       ->type_name("DIR")
       ->required();
   add_deadline_options(app, plan.deadlines);

@@ -5,7 +5,7 @@
 #include "cli/options.h"
 #include "cli/plan_output.h"
 #include "cli/verbs.h"
-#include "core/file.h"
+#include "core/folder_manifest.h"
 #include "report/html_report.h"
 
 namespace lowgear {
@@ -22,7 +22,7 @@ ExitCode run_report(const ReportArguments& arguments, Console& console) {
   RunContents contents = read_run_contents(files, folder);
   contents.verified = verify(files);
   const std::filesystem::path path = folder / output_file::kReport;
-  write_file_atomically(path, render_html_report(build_report(contents)));
+  write_listed_file(folder, std::string(output_file::kReport), render_html_report(build_report(contents)));
   if (arguments.json) {
     console.print_json({{"report", path.string()}, {"verified", contents.verified->ok()}});
   } else {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/folder_manifest.h"
 
 namespace lowgear {
 namespace {
@@ -327,6 +328,7 @@ void StagedDirectory::check_target() const {
     throw_input_error(where, fmt::format("is not empty and holds no {}, so that it is no earlier output", marker_),
                       "name a new or an empty folder");
   }
+  if (!empty) require_listed(target_);
 }
 
 void StagedDirectory::make_parents() {
@@ -358,13 +360,19 @@ void StagedDirectory::write(const fs::path& relative, std::string_view content) 
 }
 
 void StagedDirectory::commit() {
+  write(kFolderManifestName, write_folder_manifest(all_files(staging_)));
   // A plain rename replaces an absent or empty target, and refuses any other.
   const int error_number = rename_path(staging_, target_);
   if (error_number == ENOTEMPTY || error_number == EEXIST) {
     check_target();
     exchange_directories(staging_, target_);
-    std::error_code ignored;
-    fs::remove_all(staging_, ignored);
+    committed_ = true;  // what has the temporary name is the earlier output, which is not to be removed as a whole
+    if (unlisted_entry(staging_)) {
+      exchange_directories(staging_, target_);
+      committed_ = false;
+      require_listed(target_);
+    }
+    remove_listed_files(staging_);
   } else if (error_number != 0) {
     throw_write_error(target_, error_number);
   }

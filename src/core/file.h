@@ -70,14 +70,14 @@ class StagedFile {
 /// Throws InputError when `folder` is a mount point or the current folder: another cannot be renamed over these.
 void check_replaceable(const std::filesystem::path& folder);
 
-/// A folder that is filled in a temporary place beside its target and appears there complete on `commit`, or not at
-/// all: the destructor removes what was not committed. An earlier output stays as it is until then. Whole also when the
-/// program is killed at any time (a temporary may stay behind), but not flushed: a power failure may lose it.
+/// A folder that is filled in a temporary place beside its target and appears there on `commit`, complete and with a
+/// manifest of its files (core/folder_manifest.h), or not at all: the destructor removes what was not committed. Whole
+/// also when the program is killed at any time (a temporary may stay), but not flushed: a power failure may lose it.
 class StagedDirectory {
  public:
   /// Throws InputError when `target` cannot be created, is a file, a mount point or the current folder (none of which a
-  /// folder can be renamed over), or exists and is neither empty nor an earlier output (a folder that holds a file
-  /// named `marker`).
+  /// folder can be renamed over), or exists and is neither empty nor an earlier output: one that holds a file named
+  /// `marker`, and nothing that its manifest does not list.
   StagedDirectory(const std::filesystem::path& target, std::string marker);
   ~StagedDirectory();
   StagedDirectory(const StagedDirectory&) = delete;

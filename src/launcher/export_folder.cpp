@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "core/error.h"
+#include "core/folder_manifest.h"
 
 namespace lowgear {
 namespace {
@@ -27,7 +28,8 @@ bool is_of_an_export(const fs::directory_entry& entry) {
   const std::string name = entry.path().filename().string();
   std::error_code error;
   if (entry.symlink_status(error).type() != fs::file_type::regular) return false;
-  return name == kExportConfigName || name == kWholeName || name == kExportIndexName || is_part_name(name);
+  return name == kExportConfigName || name == kWholeName || name == kExportIndexName || name == kFolderManifestName ||
+         is_part_name(name);
 }
 
 }  // namespace
@@ -55,10 +57,11 @@ void require_export_folder(const fs::path& folder) {
                         "name a new or an empty folder");
     }
     has_config = has_config || name == kExportConfigName;
-    has_weights = has_weights || name != kExportConfigName;
+    has_weights = has_weights || (name != kExportConfigName && name != kFolderManifestName);
   }
   if (error) throw_input_error(where, fmt::format("cannot be read: {}", error.message()), "name another folder");
-  if (has_weights == has_config) return;
+  // A model from elsewhere has the same names: what an export wrote, its manifest lists.
+  if (has_weights == has_config) return require_listed(folder);
   throw_input_error(
       where, fmt::format("holds {} alone, so that it is no earlier export", has_config ? "a config.json" : "weights"),
       "name a new or an empty folder");

@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/folder_manifest.h"
 #include "core/json.h"
 #include "launcher/export_folder.h"
 #include "launcher/model_weights.h"
@@ -133,6 +134,7 @@ void export_weights(const fs::path& folder, const ModelConfig& config, const Par
       write_file_atomically(temporary / kExportIndexName, index_text(temporary, position.count));
     }
     write_file_atomically(temporary / kExportConfigName, to_json(config));
+    write_file_atomically(temporary / kFolderManifestName, write_folder_manifest(all_files(temporary)));
   };
   // The folder goes as a whole: what has come to stand there while the job trained must not go with it.
   const auto require_replaceable = [&] { require_export_folder(folder); };

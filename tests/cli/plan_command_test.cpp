@@ -50,9 +50,9 @@ TEST_F(PlanCommand, WritesEveryFile) {
   for (const std::string& name : folder_.names()) {
     if (name.starts_with("out")) names.push_back(name);
   }
-  EXPECT_THAT(names, ElementsAre("out", "out/certificate.txt", "out/frontier.csv", "out/plans", "out/plans.csv",
-                                 "out/plans/00000.json", "out/plans/00001.json", "out/profile.csv", "out/report.html",
-                                 "out/run.json", "out/schedule.csv"));
+  EXPECT_THAT(names, ElementsAre("out", "out/certificate.txt", "out/frontier.csv", "out/lowgear-files.json",
+                                 "out/plans", "out/plans.csv", "out/plans/00000.json", "out/plans/00001.json",
+                                 "out/profile.csv", "out/report.html", "out/run.json", "out/schedule.csv"));
 }
 
 TEST_F(PlanCommand, WritesTheFormatsThatAreDocumented) {
@@ -223,6 +223,36 @@ TEST_F(PlanCommand, ReplacesAnEarlierRunWholly) {
   ASSERT_EQ(plan({"--plans", "1"}).exit_code, 0);
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out" / "plans" / "00001.json"));
   EXPECT_FALSE(std::filesystem::exists(folder_ / "out" / "freqs_pipeline_00000.py"));
+}
+
+TEST_F(PlanCommand, ReplacesNoFilesOfOthers) {
+  // A file named like one of ours does not make a folder ours.
+  std::filesystem::create_directory(folder_ / "out");
+  write_text(folder_ / "out" / "run.json", "");
+  write_text(folder_ / "out" / "model.safetensors", "weeks of training");
+  const ProgramResult foreign = plan();
+  EXPECT_EQ(foreign.exit_code, 2);
+  EXPECT_THAT(foreign.err, HasSubstr("out: holds \"model.safetensors\", which no earlier run lists"));
+  EXPECT_EQ(text("model.safetensors"), "weeks of training");
+  std::filesystem::remove_all(folder_ / "out");
+
+  ASSERT_EQ(plan().exit_code, 0);
+  write_text(folder_ / "out" / "notes.txt", "a thought");
+  const ProgramResult with_notes = plan();
+  EXPECT_EQ(with_notes.exit_code, 2);
+  EXPECT_THAT(with_notes.err, HasSubstr("holds \"notes.txt\""));
+  EXPECT_EQ(text("notes.txt"), "a thought");
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0) << "and the earlier run is whole";
+}
+
+TEST_F(PlanCommand, ReportReplacesNoFileOfOthers) {
+  ASSERT_EQ(plan().exit_code, 0);
+  std::filesystem::remove(folder_ / "out" / "lowgear-files.json");
+  write_text(folder_ / "out" / "report.html", "mine");
+  const ProgramResult result = run_lowgear({"report", out()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("report.html: is there, and no earlier run lists it"));
+  EXPECT_EQ(text("report.html"), "mine");
 }
 
 TEST_F(PlanCommand, IsTheSameEveryTime) {

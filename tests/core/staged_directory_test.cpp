@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "core/error.h"
 #include "core/error_of.h"
@@ -45,8 +46,8 @@ TEST_F(StagedDirectoryTest, AppearsOnCommitOnly) {
     staged.commit();
     EXPECT_EQ(read_file(out_ / kMarker), "curve");
   }
-  EXPECT_THAT(folder_.names(),
-              ElementsAre("out", "out/frontier.csv", "out/plans", "out/plans/deep", "out/plans/deep/1.json"));
+  EXPECT_THAT(folder_.names(), ElementsAre("out", "out/frontier.csv", "out/lowgear-files.json", "out/plans",
+                                           "out/plans/deep", "out/plans/deep/1.json"));
 }
 
 TEST_F(StagedDirectoryTest, LeavesNothingWithoutCommit) {
@@ -73,13 +74,15 @@ TEST_F(StagedDirectoryTest, MakesTheFoldersAboveIt) {
   StagedDirectory staged(deep / "", kMarker);
   staged.write(kMarker, "curve");
   staged.commit();
-  EXPECT_THAT(folder_.names(), ElementsAre("a", "a/b", "a/b/out", "a/b/out/frontier.csv"));
+  EXPECT_THAT(folder_.names(),
+              ElementsAre("a", "a/b", "a/b/out", "a/b/out/frontier.csv", "a/b/out/lowgear-files.json"));
 }
 
 TEST_F(StagedDirectoryTest, ReplacesAnEarlierOutputWhole) {
   write_output("first");
   write_output("second");
-  EXPECT_THAT(folder_.names(), ElementsAre("out", "out/frontier.csv", "out/plans", "out/plans/second.json"));
+  EXPECT_THAT(folder_.names(),
+              ElementsAre("out", "out/frontier.csv", "out/lowgear-files.json", "out/plans", "out/plans/second.json"));
   EXPECT_EQ(read_file(out_ / kMarker), "second");
 }
 
@@ -90,7 +93,8 @@ TEST_F(StagedDirectoryTest, KeepsAnEarlierOutputWithoutCommit) {
     staged.write(kMarker, "second");
     EXPECT_EQ(read_file(out_ / kMarker), "first");
   }
-  EXPECT_THAT(folder_.names(), ElementsAre("out", "out/frontier.csv", "out/plans", "out/plans/first.json"));
+  EXPECT_THAT(folder_.names(),
+              ElementsAre("out", "out/frontier.csv", "out/lowgear-files.json", "out/plans", "out/plans/first.json"));
   EXPECT_EQ(read_file(out_ / kMarker), "first");
 }
 
@@ -110,6 +114,52 @@ TEST_F(StagedDirectoryTest, RefusesAFolderOfOtherFiles) {
                 ": is not empty and holds no frontier.csv, so that it is no earlier output; name a new or an empty "
                 "folder");
   EXPECT_THAT(folder_.names(), ElementsAre("out", "out/thesis.tex"));
+}
+
+TEST_F(StagedDirectoryTest, AFolderWithItsMarkerAloneIsNoEarlierOutput) {
+  fs::create_directory(out_);
+  write_file_atomically(out_ / kMarker, "");
+  write_file_atomically(out_ / "model.safetensors", "weeks of training");
+  EXPECT_EQ(error_of([&] { StagedDirectory(out_, kMarker); }),
+            out_.string() +
+                ": holds \"frontier.csv\", which no earlier run lists in lowgear-files.json: the folder is not "
+                "replaced; move it elsewhere, or name a new or an empty folder");
+  EXPECT_THAT(folder_.names(), ElementsAre("out", "out/frontier.csv", "out/model.safetensors"));
+}
+
+TEST_F(StagedDirectoryTest, RefusesByNameWhatWasAddedToAnEarlierOutput) {
+  write_output("first");
+  for (const std::string name : {"notes.txt", "plans/notes.txt", ".hidden"}) {
+    write_file_atomically(out_ / name, "a thought");
+    const std::vector<std::string> before = folder_.names();
+    EXPECT_THAT(error_of([&] { write_output("second"); }), HasSubstr(": holds \"" + name + "\", which no earlier run"));
+    EXPECT_EQ(folder_.names(), before);
+    fs::remove(out_ / name);
+  }
+  fs::create_directories(out_ / "empty");
+  EXPECT_THAT(error_of([&] { write_output("second"); }), HasSubstr("holds \"empty\""));
+  fs::remove(out_ / "empty");
+  fs::create_symlink("/dev/null", out_ / "link");
+  EXPECT_THAT(error_of([&] { write_output("second"); }), HasSubstr("holds \"link\""));
+  fs::remove(out_ / "link");
+  write_output("second");
+  EXPECT_EQ(read_file(out_ / kMarker), "second");
+}
+
+TEST_F(StagedDirectoryTest, RefusesWhatWasAddedWhileItWasFilled) {
+  write_output("first");
+  StagedDirectory staged(out_, kMarker);
+  staged.write(kMarker, "second");
+  write_file_atomically(out_ / "notes.txt", "a thought");
+  EXPECT_THAT(error_of([&] { staged.commit(); }), HasSubstr("holds \"notes.txt\""));
+  EXPECT_EQ(read_file(out_ / "notes.txt"), "a thought");
+  EXPECT_EQ(read_file(out_ / kMarker), "first");
+}
+
+TEST_F(StagedDirectoryTest, RefusesAManifestThatCannotBeRead) {
+  write_output("first");
+  write_file_atomically(out_ / "lowgear-files.json", "[]");
+  EXPECT_THAT(error_of([&] { StagedDirectory(out_, kMarker); }), HasSubstr("lowgear-files.json"));
 }
 
 TEST_F(StagedDirectoryTest, RefusesWhatCannotBecomeAFolder) {
@@ -158,7 +208,8 @@ TEST_F(StagedDirectoryTest, AFullDiskLeavesTheEarlierOutput) {
     std::_Exit(0);
   };
   EXPECT_EXIT(fill_disk(), testing::ExitedWithCode(1), "out/frontier.csv: cannot be written: File too large");
-  EXPECT_THAT(folder_.names(), ElementsAre("out", "out/frontier.csv", "out/plans", "out/plans/first.json"));
+  EXPECT_THAT(folder_.names(),
+              ElementsAre("out", "out/frontier.csv", "out/lowgear-files.json", "out/plans", "out/plans/first.json"));
 }
 
 TEST_F(StagedDirectoryTest, ReplacesAnEarlierOutputWhereTwoNamesCannotBeExchanged) {
@@ -169,7 +220,8 @@ TEST_F(StagedDirectoryTest, ReplacesAnEarlierOutputWhereTwoNamesCannotBeExchange
     std::_Exit(0);
   };
   EXPECT_EXIT(replace(), testing::ExitedWithCode(0), "");
-  EXPECT_THAT(folder_.names(), ElementsAre("out", "out/frontier.csv", "out/plans", "out/plans/second.json"));
+  EXPECT_THAT(folder_.names(),
+              ElementsAre("out", "out/frontier.csv", "out/lowgear-files.json", "out/plans", "out/plans/second.json"));
 }
 
 }  // namespace

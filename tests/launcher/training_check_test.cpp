@@ -194,6 +194,14 @@ TEST_F(TrainingCheck, RefusesAnExportOverSomethingElse) {
   EXPECT_THAT(refusal(), HasSubstr("holds \"thesis.tex\", which is no export's"));
 }
 
+TEST_F(TrainingCheck, RefusesAnExportOverAModelFromElsewhere) {
+  fs::create_directory(folder_ / "model");
+  file("model/config.json");
+  file("model/model.safetensors");
+  config_.export_folder = folder_ / "model";
+  EXPECT_THAT(refusal(), HasSubstr("holds \"config.json\", which no earlier run lists in lowgear-files.json"));
+}
+
 TEST_F(TrainingCheck, RefusesAnExportToTheCurrentFolder) {
   const fs::path before = fs::current_path();
   fs::create_directory(folder_ / "here");

@@ -214,9 +214,9 @@ TEST(Export, ReplacesAnEarlierOne) {
   const TrainConfig config = config_of(tiny_llama(), {.pp = 2});
   write(folder / "model.safetensors", random_weights(tiny_llama()));
   for (int i = 0; i < 2; ++i) loaded_and_exported(config, folder / "model.safetensors", folder / "out/");
-  EXPECT_THAT(folder.names(),
-              ElementsAre("model.safetensors", "out", "out/config.json", "out/model-00001-of-00002.safetensors",
-                          "out/model-00002-of-00002.safetensors", "out/model.safetensors.index.json"));
+  EXPECT_THAT(folder.names(), ElementsAre("model.safetensors", "out", "out/config.json", "out/lowgear-files.json",
+                                          "out/model-00001-of-00002.safetensors",
+                                          "out/model-00002-of-00002.safetensors", "out/model.safetensors.index.json"));
 }
 
 TEST(Export, GoesWhereALinkLeads) {
@@ -227,8 +227,8 @@ TEST(Export, GoesWhereALinkLeads) {
   for (int i = 0; i < 2; ++i) {
     loaded_and_exported(config_of(tiny_llama()), folder / "model.safetensors", folder / "link");
     EXPECT_TRUE(fs::is_symlink(folder / "link"));
-    EXPECT_THAT(folder.names(), ElementsAre("disk", "disk/out", "disk/out/config.json", "disk/out/model.safetensors",
-                                            "link", "model.safetensors"));
+    EXPECT_THAT(folder.names(), ElementsAre("disk", "disk/out", "disk/out/config.json", "disk/out/lowgear-files.json",
+                                            "disk/out/model.safetensors", "link", "model.safetensors"));
   }
 }
 
@@ -241,9 +241,9 @@ TEST(Export, ReplacesAnEarlierOneWhereTwoNamesCannotBeExchanged) {
       loaded_and_exported(config_of(tiny_llama(), {.pp = ranks}), folder / "model.safetensors", folder / "out");
     }
   }).join();
-  EXPECT_THAT(folder.names(),
-              ElementsAre("model.safetensors", "out", "out/config.json", "out/model-00001-of-00002.safetensors",
-                          "out/model-00002-of-00002.safetensors", "out/model.safetensors.index.json"));
+  EXPECT_THAT(folder.names(), ElementsAre("model.safetensors", "out", "out/config.json", "out/lowgear-files.json",
+                                          "out/model-00001-of-00002.safetensors",
+                                          "out/model-00002-of-00002.safetensors", "out/model.safetensors.index.json"));
 }
 
 TEST(Export, PutsRightWhatAnExchangeLeftThatWasCutShort) {
@@ -263,8 +263,9 @@ TEST(Export, PutsRightWhatAnExchangeLeftThatWasCutShort) {
       export_once(2);
     }).join();
     EXPECT_THAT(folder.names(),
-                ElementsAre("model.safetensors", "out", "out/config.json", "out/model-00001-of-00002.safetensors",
-                            "out/model-00002-of-00002.safetensors", "out/model.safetensors.index.json"));
+                ElementsAre("model.safetensors", "out", "out/config.json", "out/lowgear-files.json",
+                            "out/model-00001-of-00002.safetensors", "out/model-00002-of-00002.safetensors",
+                            "out/model.safetensors.index.json"));
   }
 }
 
@@ -326,12 +327,19 @@ TEST_F(ExportIntoAFolderOfOthers, RemovesNoPartOfAnExport) {
   EXPECT_THAT(refusal(), HasSubstr("holds weights alone"));
 }
 
+TEST_F(ExportIntoAFolderOfOthers, ReplacesNoModelFromElsewhere) {
+  add("config.json");
+  add("model.safetensors");
+  EXPECT_THAT(refusal(), HasSubstr("holds \"config.json\", which no earlier run lists in lowgear-files.json"));
+}
+
 TEST_F(ExportIntoAFolderOfOthers, ReplacesOneOfAnotherNumberOfRanks) {
   export_once();
   loaded_and_exported(config_of(tiny_llama(), {.pp = 2}), folder_ / "model.safetensors", out_);
   EXPECT_FALSE(fs::exists(out_ / "model.safetensors"));
   export_once();
-  EXPECT_THAT(folder_.names(), ElementsAre("model.safetensors", "out", "out/config.json", "out/model.safetensors"));
+  EXPECT_THAT(folder_.names(), ElementsAre("model.safetensors", "out", "out/config.json", "out/lowgear-files.json",
+                                           "out/model.safetensors"));
 }
 
 void prepare(const ParallelConfig& parallel, const fs::path& target) {
@@ -349,7 +357,8 @@ TEST(PreparedExport, LeavesNothingBehind) {
   prepare({.pp = 2}, folder / "several/levels/out");
   EXPECT_THAT(folder.names(),
               ElementsAre("in", "in/model.safetensors", "several", "several/levels", "several/levels/out",
-                          "several/levels/out/config.json", "several/levels/out/model.safetensors"));
+                          "several/levels/out/config.json", "several/levels/out/lowgear-files.json",
+                          "several/levels/out/model.safetensors"));
 }
 
 TEST(PreparedExport, RefusesWhereNoneCanBe) {

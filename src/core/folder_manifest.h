@@ -1,0 +1,44 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+
+namespace lowgear {
+
+/// The list of the files that a run of Lowgear wrote into a folder (`lowgear.files/1`, docs/formats.md). A later run
+/// replaces or removes these and no others: what a file is called does not say whose it is.
+inline constexpr std::string_view kFolderManifestName = "lowgear-files.json";
+
+/// Paths below a folder, with slashes.
+using FolderFiles = std::set<std::string, std::less<>>;
+
+/// Text of the manifest that lists `files`, which do not name the manifest itself.
+[[nodiscard]] std::string write_folder_manifest(const FolderFiles& files);
+
+/// All regular files of a folder and of those below it.
+[[nodiscard]] FolderFiles all_files(const std::filesystem::path& folder);
+
+/// What the folder's manifest lists; nothing when there is no manifest. Throws InputError when it cannot be read.
+[[nodiscard]] FolderFiles listed_files(const std::filesystem::path& folder);
+
+/// Something in the folder that its manifest does not list, as a path below it: a file, a link (none is ever listed),
+/// an empty folder. Absent when all of it was written by an earlier run. Throws InputError when it cannot be looked at.
+[[nodiscard]] std::optional<std::string> unlisted_entry(const std::filesystem::path& folder);
+
+/// Throws InputError naming the first `unlisted_entry`, where there is one.
+void require_listed(const std::filesystem::path& folder);
+
+/// Removes the files that the manifest lists, the manifest, and the folders that are empty then. All else stays, and
+/// what the system refuses to remove.
+void remove_listed_files(const std::filesystem::path& folder) noexcept;
+
+/// Writes a file into a folder that may hold others', each whole or not at all, and lists it in the manifest. Throws
+/// InputError when a file of this name stands there that no earlier run wrote, unless it has the same content; and what
+/// `write_file_atomically` throws.
+void write_listed_file(const std::filesystem::path& folder, const std::string& name, std::string_view content);
+
+}  // namespace lowgear
