@@ -78,6 +78,10 @@ GpuMeasurement GpuWindow::measure(double end_time_s, std::optional<EnergyEstimat
   }
   if (counter_serves) result.energy_uncertainty_j = end->uncertainty_j + start_->uncertainty_j;
   result.peak_power_w = peak_power_w_;
+  // Readings lie between the moments that they are taken at; the counter's energy shows what they have missed.
+  if (result.peak_power_w && result.mean_power_w) {
+    result.peak_power_w = std::max(*result.peak_power_w, *result.mean_power_w);
+  }
   result.mean_sm_clock_mhz = clock_.mean();
   result.min_sm_clock_mhz = min_clock_mhz_;
   result.max_sm_clock_mhz = max_clock_mhz_;

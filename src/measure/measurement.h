@@ -25,7 +25,7 @@ struct GpuMeasurement {
   double covered_s = 0;                        ///< time of the window over which the energy could be read
   std::optional<double> integrated_power_j;    ///< power readings added up: a check on the counter
   std::optional<double> mean_power_w;          ///< energy by the time that it covers
-  std::optional<double> peak_power_w;          ///< highest reading
+  std::optional<double> peak_power_w;          ///< highest reading; at least the mean
   std::optional<double> mean_sm_clock_mhz;
   std::optional<int> min_sm_clock_mhz;
   std::optional<int> max_sm_clock_mhz;

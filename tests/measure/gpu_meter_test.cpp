@@ -81,6 +81,13 @@ TEST(GpuMeter, TenSecondsOfLoadAreKnownToOnePerCentAtAnyPhase) {
   }
 }
 
+TEST(GpuMeter, ThePeakIsNotBelowTheMean) {
+  // The load is over between two readings: only the counter has seen it.
+  const LoadedGpu gpu{.load_start_s = 5.05, .load_end_s = 5.95};
+  const GpuMeasurement result = measure_load(gpu, 0, 1, 4.9, 6.1);
+  EXPECT_GE(result.peak_power_w.value(), result.mean_power_w.value());
+}
+
 TEST(GpuMeter, AddsUpWhatTheGpuDid) {
   const LoadedGpu gpu;
   const GpuMeasurement result = measure_load(gpu, 0, 0.05, 1, 15);

@@ -13,6 +13,8 @@ const dataTable = (() => {
       const cells = columns.map((column, i) => {
         const cell = element(i === 0 ? 'th' : 'td', i === 0 ? {scope: 'row'} : {});
         if (column.css) cell.className = column.css;
+        // What a narrow screen, on which every row is a block, shows before the cell.
+        cell.dataset.head = column.head.filter(Boolean).join(', ');
         if (column.text) cell.textContent = column.text(row);
         else cell.append(...[column.node(row)].flat());
         return cell;

@@ -52,11 +52,13 @@ const interaction = (() => {
 
   const onResize = (node, redraw) => {
     let width = node.clientWidth;
-    new ResizeObserver(() => {
+    // In a frame of its own: a drawing that changes the page's height while sizes are delivered is reported as an error.
+    const redrawOnce = perFrame(() => {
       if (node.clientWidth === width) return;
       width = node.clientWidth;
       redraw();
-    }).observe(node);
+    });
+    new ResizeObserver(() => redrawOnce()).observe(node);
   };
 
   return {attachZoom, attachButtons, zoomBy, clampTranslate, perFrame, onResize};

@@ -14,7 +14,17 @@ const stackedBars = (() => {
   // Parts that nowhere amount to anything are left out.
   const usedParts = (bars) => bars.parts.map((name, index) => ({name, index}))
     .filter(({index}) => bars.rows.some((row) => row.amounts[index] > 0));
-  const colour = (part, place) => (isWaiting(part.name) ? '' : `var(--part-${place % kParts})`);
+  // A part has the same colour on every page, whichever other parts stand there; names without a place share the rest.
+  const kPlaces = ['linear', 'attention', 'normalisation', 'elementwise', 'experts', 'embedding', 'cross entropy',
+    'recomputation', 'tensor parallel', 'context parallel', 'expert parallel', 'sharded weights', 'sharded gradients',
+    'pipeline', 'host', 'gradient sums', 'gradients', 'optimizer',
+    'weights', 'activations', 'buffers', 'fragmentation', 'static power', 'multiprocessors', 'memory', 'links',
+    'gradients and optimizer'];
+  const colour = ({name}, place) => {
+    if (isWaiting(name)) return '';
+    const known = kPlaces.indexOf(name);
+    return `var(--part-${(known >= 0 ? known : place) % kParts})`;
+  };
 
   const legend = (parts) => element('ul', {class: 'legend', 'aria-label': 'Legend'}, parts.map((part, place) => {
     const swatch = element('span', {class: `swatch-sample${isWaiting(part.name) ? ' waiting' : ''}`});
