@@ -70,16 +70,21 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
   data.chosen = report_timeline("lowgear, fastest", input.dag, replay_under(problem, clocks, conditions), clocks);
   data.policies = report_policies(comparison);
   data.warnings = comparison.skipped;
+  if (input.unit_warning) data.warnings.push_back(*input.unit_warning);
   if (is_example_profile(input.profile)) data.warnings.emplace_back(kExampleProfileNotice);
   return render_html_report(data);
 }
 
 std::string explanation(const Comparison& comparison) {
   return fmt::format(
-      "All figures are replayed on the profile, for one GPU a rank. Savings and slowdowns are against {} ({:.4f} s, "
-      "{:.1f} J).\nGap: energy above the proven least energy of any plan that takes no longer. Published way: the "
-      "saving as the\nevaluation of Perseus (SOSP'24, table 6) counts it, with each method's own figures.\n",
-      comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j);
+             "All figures are replayed on the profile, for one GPU a rank. Savings and slowdowns are against {} "
+             "({:.4f} s, "
+             "{:.1f} J).\nOrder: of the given schedule, or of the policy's own; activations: the most that a rank "
+             "holds in "
+             "it.\nGap: energy above the proven least energy of any plan that takes no longer. Published way: the "
+             "saving as the\nevaluation of Perseus (SOSP'24, table 6) counts it, with each method's own figures.\n",
+             comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j) +
+         "Next: write the plans down with lowgear plan and the same options, and --out DIR.\n";
 }
 
 void print_notes(const Comparison& comparison, const PipelineInput& input, Console& console) {
@@ -104,6 +109,7 @@ std::string late_changes(const Comparison& comparison) {
 ExitCode run_compare(CompareArguments arguments, Console& console) {
   ComparisonOptions options = comparison_options(arguments);
   const PipelineInput input = load_pipeline(arguments.pipeline);
+  if (input.unit_warning) console.warn(*input.unit_warning);
   SwitchLatencyArgument& latency = arguments.planner.switch_latency;
   latency.complete_from(input.switch_latency_s);
   options.planner = planner_options(arguments.planner);
@@ -139,12 +145,13 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
 VerbAction declare_compare(CLI::App& app) {
   auto arguments = std::make_shared<CompareArguments>();
   add_pipeline_options(app, arguments->pipeline);
-  app.add_option("--policies", arguments->policies,
-                 fmt::format("Which to compare, of {}", fmt::join(comparable_policies(), ", ")))
-      ->type_name("A,B")
-      ->delimiter(',');
-  app.add_option("--baseline", arguments->baseline, "What savings are counted against (default max)")
-      ->type_name("POLICY");
+  take_names_of_any_case(app.add_option("--policies", arguments->policies,
+                                        fmt::format("Which to compare, of {}", fmt::join(comparable_policies(), ", ")))
+                             ->type_name("A,B")
+                             ->delimiter(','));
+  take_names_of_any_case(
+      app.add_option("--baseline", arguments->baseline, "What savings are counted against (default max)")
+          ->type_name("POLICY"));
   add_perseus_unit_option(app, arguments->perseus_unit_s);
   add_planner_options(app, arguments->planner);
   app.add_option("--html", arguments->html, "Write the comparison as a page, too")->type_name("FILE");

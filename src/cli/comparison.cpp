@@ -1,6 +1,7 @@
 #include "cli/comparison.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +12,7 @@
 #include "cli/replayed_plan.h"
 #include "cli/stopwatch.h"
 #include "core/error.h"
+#include "core/suggestion.h"
 #include "planner/policies/envpipe.h"
 #include "planner/policies/envpipe_offline.h"
 
@@ -69,30 +71,33 @@ class Comparer {
       set_replayed(row, given_, answer.clocks_mhz);
       return row;
     }
-    const int held = largest(peak_in_flight_activations(*answer.schedule));
-    const int held_before = largest(peak_in_flight_activations(input_->schedule));
+    row.own_order = true;
     row.note += fmt::format("{}runs its own order, which holds up to {} activations in place of {}",
-                            row.note.empty() ? "" : "; ", held, held_before);
+                            row.note.empty() ? "" : "; ", largest(peak_in_flight_activations(*answer.schedule)),
+                            largest(peak_in_flight_activations(input_->schedule)));
     auto& own = own_orders_[name];
     own = std::make_unique<OwnOrder>(std::move(*answer.schedule), *input_, options_->planner);
     set_replayed(row, own->pipeline, answer.clocks_mhz);
     return row;
   }
 
-  /// Rows of Lowgear's plans: for T_min, for the time of every other row where that is later, and in the order of those
-  /// that run one of their own.
+  /// Lowgear's plan in the order and for the time of a policy that runs an order of its own.
+  [[nodiscard]] ComparisonRow lowgear_row_in_order_of(const ComparisonRow& other) const {
+    const PlannedPipeline& pipeline = own_orders_.at(other.policy)->pipeline;
+    ComparisonRow row = lowgear_row(fmt::format("time and order of {}", other.policy), pipeline,
+                                    std::max(other.time_s, pipeline.planner->fastest_s()));
+    row.own_order = true;
+    add_frontier_time(row, pipeline);
+    return row;
+  }
+
+  /// Rows of Lowgear's plans in the given order: for T_min, and for the time of every other row where that is later.
   [[nodiscard]] std::vector<ComparisonRow> lowgear_rows(std::span<const ComparisonRow> others) const {
     std::vector<ComparisonRow> rows{lowgear_row("T_min", given_, given_.planner->fastest_s())};
     add_frontier_time(rows.front(), given_);
     std::vector<double> planned_s{given_.planner->fastest_s()};
     for (const ComparisonRow& other : others) {
-      const auto own = own_orders_.find(other.policy);
-      if (own != own_orders_.end()) {
-        const PlannedPipeline& pipeline = own->second->pipeline;
-        rows.push_back(lowgear_row(fmt::format("time and order of {}", other.policy), pipeline,
-                                   std::max(other.time_s, pipeline.planner->fastest_s())));
-        add_frontier_time(rows.back(), pipeline);
-      }
+      if (other.policy == kLowgearPolicy) continue;
       const auto same = [&](double time_s) { return same_time(other.time_s, time_s); };
       if (other.time_s < planned_s.front() || std::ranges::any_of(planned_s, same)) continue;
       planned_s.push_back(other.time_s);
@@ -124,6 +129,7 @@ class Comparer {
     row.energy_j = timeline.energy_j_total;
     row.lower_bound_j = pipeline.planner->frontier().lower_bound_j_at(ps_from_s(row.time_s));
     row.switches = count_switches(planned_ops(*pipeline.problem.dag, timeline, clocks_mhz));
+    row.peak_activations = largest(peak_in_flight_activations(*pipeline.problem.schedule));
     if (!options_->late_s) return;
     const Timeline late = replay_under(pipeline.problem, clocks_mhz, {*options_->late_s, {}});
     row.late_time_s = late.time_s;
@@ -141,6 +147,7 @@ void set_published_savings(Comparison& comparison, const PlanningProblem& proble
   if (perseus == comparison.rows.end() || !perseus->own_time_s) return;
   const double time_s = *perseus->own_time_s;
   for (ComparisonRow& row : comparison.rows) {
+    if (row.policy == kLowgearPolicy) continue;
     row.published_saving_pct = perseus_intrinsic_saving_pct(problem, time_s, row.own_energy_j.value_or(row.energy_j));
   }
 }
@@ -167,6 +174,13 @@ std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetting
     options.extra_activations = settings.extra_activations;
     return std::make_unique<EnvPipePolicy>(options);
   }
+  const std::vector<std::string> known = comparable_policies();
+  if (std::ranges::find(known, name) == known.end()) {
+    const std::vector<std::string_view> names(known.begin(), known.end());
+    const auto nearest = nearest_name(name, names);
+    throw InputError(fmt::format("no policy is called {}; {}there are {}", quote(name),
+                                 nearest ? fmt::format("did you mean {}? ", *nearest) : "", fmt::join(known, ", ")));
+  }
   return make_policy(std::string_view(name));
 }
 
@@ -185,6 +199,9 @@ Comparison compare_policies(const PipelineInput& input, PipelinePlanner& planner
     if (name == kLowgearPolicy) continue;
     try {
       comparison.rows.push_back(name == options.baseline ? comparison.baseline : comparer.policy_row(name));
+      if (comparison.rows.back().own_order) {
+        comparison.rows.push_back(comparer.lowgear_row_in_order_of(comparison.rows.back()));
+      }
     } catch (const InputError& error) {
       comparison.skipped.push_back(fmt::format("{}: {}", name, error.what()));
     }
@@ -209,7 +226,15 @@ std::vector<ReportPolicy> report_policies(const Comparison& comparison) {
   std::vector<ReportPolicy> policies;
   for (const ComparisonRow& row : comparison.rows) {
     const std::string name = row.aim.empty() ? row.policy : fmt::format("{} ({})", row.policy, row.aim);
-    policies.push_back({name, row.time_s, row.energy_j, row.lower_bound_j, row.switches, row.plan_time_s, row.note});
+    policies.push_back({.name = name,
+                        .time_s = row.time_s,
+                        .energy_j = row.energy_j,
+                        .lower_bound_j = row.lower_bound_j,
+                        .switches = row.switches,
+                        .plan_time_s = row.plan_time_s,
+                        .note = row.note,
+                        .own_order = row.own_order,
+                        .peak_activations = row.peak_activations});
   }
   return policies;
 }

@@ -49,6 +49,8 @@ struct ComparisonRow {
   std::optional<double> late_time_s = {};
   std::optional<double> late_energy_j = {};
   std::string note;
+  bool own_order = false;    ///< it runs another order than the given one, whose bound does not hold for it
+  int peak_activations = 0;  ///< most in-flight activations that a rank holds in the order that it runs
 };
 
 /// All rows, and what savings are against.
@@ -68,7 +70,8 @@ struct ComparisonOptions {
   std::optional<double> late_s = {};  ///< replay all with this switch latency, too
 };
 
-/// Plans with every policy, and with Lowgear for T_min and for the time of every other policy, and replays all. A
+/// Plans with every policy, and with Lowgear for T_min and for the time of every other policy, and replays all. After a
+/// policy that runs an order of its own comes Lowgear's plan in that order, asked for or not. A
 /// policy that cannot plan this pipeline is skipped with its reason; the baseline has to work. `planner` is for
 /// `input`.
 [[nodiscard]] Comparison compare_policies(const PipelineInput& input, PipelinePlanner& planner,

@@ -34,6 +34,8 @@ Json row_json(const ComparisonRow& row, const ComparisonRow& baseline) {
   set_if(json, "lower_bound_j", row.lower_bound_j);
   set_if(json, "gap_pct", gap_pct(row.energy_j, row.lower_bound_j));
   json["switches"] = row.switches;
+  json["own_order"] = row.own_order;
+  json["peak_activations"] = row.peak_activations;
   json["plan_time_s"] = row.plan_time_s;
   set_if(json, "late_time_s", row.late_time_s);
   set_if(json, "late_energy_j", row.late_energy_j);
@@ -58,6 +60,8 @@ std::string comparison_table(const Comparison& comparison) {
                {"slowdown %"},
                {"gap %"},
                {"switches"},
+               {"order", Table::Align::left},
+               {"activations"},
                {"plan time"},
                {"published way %"}});
   for (const ComparisonRow& row : comparison.rows) {
@@ -65,7 +69,8 @@ std::string comparison_table(const Comparison& comparison) {
                    fixed(row.energy_j, kEnergyDigits), fixed(saving_pct(row, comparison.baseline), kPercentDigits),
                    fixed(slowdown_pct(row, comparison.baseline), kPercentDigits),
                    fixed(gap_pct(row.energy_j, row.lower_bound_j), kPercentDigits), fmt::to_string(row.switches),
-                   duration(row.plan_time_s), fixed(row.published_saving_pct, kPercentDigits)});
+                   row.own_order ? "own" : "given", fmt::to_string(row.peak_activations), duration(row.plan_time_s),
+                   fixed(row.published_saving_pct, kPercentDigits)});
   }
   return table.text();
 }

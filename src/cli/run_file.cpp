@@ -25,6 +25,8 @@ Json to_json(const ReportPolicy& policy) {
                {"note", policy.note}};
   if (policy.lower_bound_j) json["lower_bound_j"] = *policy.lower_bound_j;
   if (policy.plan_time_s) json["plan_time_s"] = *policy.plan_time_s;
+  if (policy.own_order) json["own_order"] = true;
+  if (policy.peak_activations) json["peak_activations"] = *policy.peak_activations;
   return json;
 }
 
@@ -33,13 +35,19 @@ std::optional<double> optional_number(const JsonView& view, std::string_view key
 }
 
 ReportPolicy read_policy(const JsonView& view) {
+  std::optional<int> peak_activations;
+  if (view.has("peak_activations")) {
+    peak_activations = view.at("peak_activations").integer_in(0, std::numeric_limits<int>::max());
+  }
   return {.name = view.at("policy").text(),
           .time_s = view.at("time_s").number(),
           .energy_j = view.at("energy_j").number(),
           .lower_bound_j = optional_number(view, "lower_bound_j"),
           .switches = view.at("switches").integer_in(0, std::numeric_limits<int>::max()),
           .plan_time_s = optional_number(view, "plan_time_s"),
-          .note = view.at("note").text()};
+          .note = view.at("note").text(),
+          .own_order = view.has("own_order") && view.at("own_order").boolean(),
+          .peak_activations = peak_activations};
 }
 
 double number_in(const JsonView& view, double low, double high) {

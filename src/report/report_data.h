@@ -40,6 +40,8 @@ struct ReportPolicy {
   int switches = 0;
   std::optional<double> plan_time_s;  ///< how long the policy took to plan, wall clock; absent when not timed
   std::string note;                   ///< what a reader must know of it; may be empty
+  bool own_order = false;             ///< it runs another order than the report's: the bound drawn does not hold for it
+  std::optional<int> peak_activations;  ///< most that a rank holds in the order that it runs; absent when not known
 };
 
 /// What stands behind the lower bound.

@@ -50,7 +50,9 @@ Json policy_rows(std::span<const ReportPolicy> policies) {
                     {"lower_bound_j", optional_number(policy.lower_bound_j)},
                     {"switches", policy.switches},
                     {"plan_time_s", optional_number(policy.plan_time_s)},
-                    {"note", policy.note}});
+                    {"note", policy.note},
+                    {"own_order", policy.own_order},
+                    {"peak_activations", or_null(policy.peak_activations)}});
   }
   return rows;
 }

@@ -72,7 +72,9 @@ TEST(ReportJson, HoldsEveryPlanAndPolicy) {
                                        {"lower_bound_j", nullptr},
                                        {"switches", policy.switches},
                                        {"plan_time_s", nullptr},
-                                       {"note", policy.note}}));
+                                       {"note", policy.note},
+                                       {"own_order", false},
+                                       {"peak_activations", nullptr}}));
 }
 
 /// The op that a rank's row of the data block describes at `index`.

@@ -5,7 +5,7 @@
 const frontierPlot = (() => {
   const kMaxZoom = 2000;
   const kPickPx = 22;
-  const kSymbols = {plan: 'circle', policy: 'diamond', baseline: 'square', measured: 'cross'};
+  const kSymbols = {plan: 'circle', policy: 'diamond', 'own-order': 'diamond', baseline: 'square', measured: 'cross'};
   const symbol = (type, size) => d3.svg.symbol().type(kSymbols[type]).size(size)();
 
   const polyline = d3.svg.line().x((point) => point.x).y((point) => point.y);
@@ -111,7 +111,9 @@ const frontierPlot = (() => {
       const narrow = width < 560;
       this.height = narrow ? 340 : 440;
       this.width = width;
-      this.margin = {left: narrow ? 52 : 66, right: narrow ? 54 : 64, top: 14, bottom: 46};
+      // A narrow plot has its titles above the axes, where they cover no tick.
+      this.narrow = narrow;
+      this.margin = {left: narrow ? 52 : 66, right: narrow ? 54 : 64, top: narrow ? 30 : 14, bottom: 46};
       this.xRange = [this.margin.left, width - this.margin.right];
       this.yRange = [this.height - this.margin.bottom, this.margin.top];
       const scale = (extent, unit, range) => d3.scale.linear().domain(extent.map((v) => v * unit.factor)).range(range);
@@ -159,15 +161,17 @@ const frontierPlot = (() => {
       const title = (text, transform, anchor) => this.svg.append('text')
         .attr({class: 'axis-title', transform, 'text-anchor': anchor}).text(text);
       title(`Iteration time (${this.timeUnit.name})`, `translate(${(left + right) / 2},${this.height - 8})`, 'middle');
-      title(`Energy per iteration (${this.energyUnit.name})`,
-        `translate(14,${(top + bottom) / 2}) rotate(-90)`, 'middle');
+      const upright = `translate(14,${(top + bottom) / 2}) rotate(-90)`;
+      title(`Energy per iteration (${this.energyUnit.name})`, this.narrow ? 'translate(4,14)' : upright,
+        this.narrow ? 'start' : 'middle');
       if (!this.compare) return;
       const toSaving = (energy) => this.compare.saving(energy / this.energyUnit.factor);
       const saving = d3.scale.linear().domain(this.y.domain().map(toSaving)).range(this.y.range());
       const format = saving.tickFormat(yTicks);
       append('saving', right, 0, axis(saving, 'right', yTicks, 0)
         .tickFormat((value) => `${format(value).replace('-', '\u2212')}%`));
-      title('Saving against baseline', `translate(${this.width - 6},${(top + bottom) / 2}) rotate(-90)`, 'middle');
+      title(this.narrow ? 'Saving' : 'Saving against baseline', this.narrow ? `translate(${this.width - 4},14)`
+        : `translate(${this.width - 6},${(top + bottom) / 2}) rotate(-90)`, this.narrow ? 'end' : 'middle');
     }
 
     drawCurves(plot) {
@@ -180,7 +184,7 @@ const frontierPlot = (() => {
       const region = [{x: left - 10, y: top - 10}, {x: bound[0].x, y: top - 10}, ...bound,
         {x: Math.max(far, last.x), y: last.y}, {x: Math.max(far, last.x), y: bottom + 10}, {x: left - 10, y: bottom + 10}];
       plot.append('path').attr({class: 'region', d: `${polyline(region)}Z`});
-      if (this.model.regionLabel && this.zoom.scale() === 1 && bottom - bound[0].y > 70) {
+      if (this.model.regionLabel && !this.narrow && this.zoom.scale() === 1 && bottom - bound[0].y > 70) {
         plot.append('text').attr({class: 'region-label', x: left + 14, y: bottom - 14})
           .text(this.model.regionLabel);
       }
@@ -200,7 +204,7 @@ const frontierPlot = (() => {
 
     drawPoints(plot, placed) {
       const size = (point) => (point.type === 'plan' ? (point.chosen ? 110 : 42) : 78);
-      const order = {plan: 0, policy: 1, baseline: 2, measured: 4};
+      const order = {plan: 0, policy: 1, 'own-order': 1, baseline: 2, measured: 4};
       plot.selectAll('.point')
         .data([...placed].sort((a, b) => (a.chosen ? 3 : order[a.type]) - (b.chosen ? 3 : order[b.type])))
         .enter().append('path')
@@ -236,6 +240,8 @@ const frontierPlot = (() => {
       if (compare) rows.push(['Saving', units.percent(compare.saving(point.energy_j), 3)]);
       if (units.isNumber(point.lower_bound_j)) rows.push(['Above the bound', units.percent(relativeGap(point), 3)]);
       if (point.switches !== undefined) rows.push(['Clock switches', String(point.switches)]);
+      if (point.own_order) rows.push(['Order', "its own: the bound of this schedule does not hold for it"]);
+      if (units.isNumber(point.peak_activations)) rows.push(['Activations held', String(point.peak_activations)]);
       return {title: `${point.name} (${point.basis})`, rows};
     }
 
@@ -317,11 +323,12 @@ const frontierPlot = (() => {
           return {...plan, type: 'plan', name, basis: 'planned', chosen, isTarget: chosen,
             label: chosen ? `${name}: ${units.percent(saving(plan.energy_j), 2)} saved` : ''};
         }),
-        ...report.policies.map((policy) => ({...policy, type: 'policy', basis: 'replayed', label: policy.name})),
+        ...report.policies.map((policy) => ({...policy, type: policy.own_order ? 'own-order' : 'policy',
+          basis: 'replayed', label: policy.name})),
         {...report.baseline, type: 'baseline', name: 'Baseline', label: 'Baseline', basis: 'planned'},
       ],
       boundName: 'Lower bound', boundBasis: verified ? 'certified' : 'not verified',
-      regionLabel: verified ? 'no plan of this schedule can be here' : 'below the lower bound (not verified)',
+      regionLabel: verified ? 'no plan of this order can be here' : 'below the lower bound (not verified)',
       summary: `Time and energy of one iteration: frontier, ${report.plans.length} plans, ` +
         `${report.policies.length} policies and the baseline. Arrow keys walk through the points, ` +
         'plus and minus zoom, 0 shows all. The tables below hold the same numbers.',
@@ -342,11 +349,14 @@ const frontierPlot = (() => {
   const legend = (report) => {
     const exact = report.lower_bound.time_s.length === 0;
     const items = [
-      [lineSample('curve'), exact ? 'frontier = lower bound of any plan of this schedule' : 'frontier'],
-      ...(exact ? [] : [[lineSample('bound'), 'lower bound of any plan of this schedule']]),
+      [lineSample('curve'), exact ? 'frontier = lower bound of any plan in this order' : 'frontier'],
+      ...(exact ? [] : [[lineSample('bound'), 'lower bound of any plan in this order']]),
       [pointSample('plan', 'plan'), 'deployable plan'],
       ...(report.chosen_plan === null ? [] : [[pointSample('plan', 'plan chosen'), 'chosen plan']]),
-      ...(report.policies.length ? [[pointSample('policy', 'policy'), 'policy (replayed)']] : []),
+      ...(report.policies.some((policy) => !policy.own_order)
+        ? [[pointSample('policy', 'policy'), 'policy (replayed)']] : []),
+      ...(report.policies.some((policy) => policy.own_order)
+        ? [[pointSample('own-order', 'own-order'), 'in an order of its own: this bound does not hold for it']] : []),
       [pointSample('baseline', 'baseline'), 'baseline'],
     ];
     return items.map(([node, text]) => element('li', {}, [node, text]));

@@ -29,10 +29,13 @@ const tables = (() => {
       ...report.policies];
     const columns = figureColumns(rows, report.baseline);
     return dataTable([
-      {head: ['Policy'], node: (row) => marked(row.name, row.isBaseline ? 'planned' : '')},
+      {head: ['Policy'], css: 'named', node: (row) => [...marked(row.name, row.isBaseline ? 'planned' : ''),
+        ...(row.note ? [element('span', {class: 'note', text: row.note})] : [])]},
+      {head: ['Order'], text: (row) => (row.own_order ? 'own' : 'given')},
       columns.time, columns.slowdown, columns.energy, columns.saving, columns.gap, columns.switches,
+      {head: ['Activations', 'most on a GPU'],
+        text: (row) => (units.isNumber(row.peak_activations) ? String(row.peak_activations) : units.fixed(null))},
       {head: ['Time to plan'], text: (row) => units.time(row.plan_time_s, 3)},
-      {head: ['Note'], css: 'text', text: (row) => row.note || ''},
     ], rows);
   };
 
