@@ -26,7 +26,7 @@ const alertsOf = ({summary: job}, rows, connection) => {
   const add = (severity, text) => alerts.push([severity, text]);
   if (connection.state === 'away') {
     add('bad', 'The server does not answer: everything on this page is as old as its last answer. ' +
-      'Training goes on with its last plan.');
+      'Training continues with its last plan.');
   }
   if (job.state === 'failed') add('bad', `The job failed${job.reason ? `: ${job.reason}` : '.'}`);
   if (job.has_failed) {
@@ -40,8 +40,8 @@ const alertsOf = ({summary: job}, rows, connection) => {
       `past the guard of ${units.percent(guardLimit_pct(job), 1)}.`);
   }
   for (const {rank, factor, cause} of job.stragglers.slice(0, kShownRanks)) {
-    add('warn', `Rank ${rank} is slower by a factor of ${units.fixed(factor, 2)} (${cause}). ` +
-      'The others wait for it, and run at lower clocks meanwhile.');
+    add('warn', `Rank ${rank} is slower by a factor of ${units.fixed(factor, 2)} (${cause}): ` +
+      'the other ranks wait for it, so the plan may lower their clocks.');
   }
   const more = job.stragglers.length - kShownRanks;
   if (more > 0) add('warn', `${counted(more, 'more rank is', 'more ranks are')} slower.`);

@@ -220,7 +220,7 @@ ExitCode run_check(const AgentConfig& config, const AgentArguments& arguments, C
                         {"allow_rules", config.allow.size()},
                         {"journal", config.journal.string()}});
   } else {
-    console.print(fmt::format("{}: {} may be changed, {} rules say by whom; journal in {}\n", arguments.config, gpus,
+    console.print(fmt::format("{}: {} may be changed; {} access rules; journal in {}\n", arguments.config, gpus,
                               config.allow.size(), config.journal.string()));
   }
   return ExitCode::ok;

@@ -11,7 +11,7 @@ JobCosts::JobCosts(const TrainingJob& job, const std::string& folder) : data_she
   const std::vector<SampleFile> files = files_of_gpu(read_sample_folder(folder), job.gpu, folder);
   const std::string& device = files.front().name.gpu;
   if (!gpu_of_driver_name(device)) {
-    notes_.push_back(fmt::format("{}: its samples are of {}, which is no GPU of the catalogue, and stand for {}",
+    notes_.push_back(fmt::format("{}: its samples are of {}, which is not in the catalogue; they are used for {}",
                                  folder, device, job.gpu.name));
   }
   operators_.emplace(files, job.gpu, data_sheet_);

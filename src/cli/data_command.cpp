@@ -215,7 +215,7 @@ VerbAction declare_data(CLI::App& app) {
   app.add_option("--tokenizer", arguments->tokenizer,
                  "bytes, a tokenizer.json (byte-level BPE), or a model of SentencePiece; show: to print text")
       ->type_name("bytes|FILE");
-  app.add_option("--separator", arguments->separator, "tokenize: text put behind every file, as <|endoftext|>")
+  app.add_option("--separator", arguments->separator, "tokenize: text added after every file, as <|endoftext|>")
       ->type_name("TEXT");
   app.add_option("--out", arguments->out, "tokenize, synthetic: token file to write")->type_name("FILE");
   add_whole_number(app, "--tokens", {.low = 1, .high = static_cast<int>(kMaxHeaderTokens)}, into(arguments->tokens),

@@ -134,13 +134,13 @@ Finding agent_finding(const MachineFacts& facts) {
       return {FindingLevel::limited, "agent", fmt::format("does not run: there is no {}", socket),
               "sudo lowgear agent, to have clocks follow plans; measuring needs none"};
     case AgentReach::refused:
-      return {FindingLevel::limited, "agent", fmt::format("nobody listens at {} any more", socket),
+      return {FindingLevel::limited, "agent", fmt::format("nothing listens at {} any more", socket),
               "start it again (sudo systemctl restart lowgear-agent): it also restores clocks that it had set"};
     case AgentReach::forbidden:
       return {FindingLevel::limited, "agent", fmt::format("this user may not use {}", socket),
               "join the group that owns the socket, or ask who runs the agent"};
     case AgentReach::not_socket:
-      return {FindingLevel::limited, "agent", fmt::format("{} is no socket", socket),
+      return {FindingLevel::limited, "agent", fmt::format("{} is not a socket", socket),
               "set LOWGEAR_AGENT_SOCKET to the agent's lease socket"};
     case AgentReach::failed:
       break;
@@ -156,7 +156,7 @@ Finding permission_finding(const MachineFacts& facts) {
   }
   if (facts.root || facts.cap_sys_admin) {
     return {FindingLevel::works, "clocks",
-            "this user may run the agent, which sets them (root or CAP_SYS_ADMIN; nothing was tried)", ""};
+            "this user may run the agent, which sets them (root or CAP_SYS_ADMIN; not tested)", ""};
   }
   return {FindingLevel::limited, "clocks", "need root: this user may only measure", "sudo lowgear agent"};
 }

@@ -88,7 +88,7 @@ ReportPlot plot_of(const PlannedEstimate& planned) {
 }
 
 ReportTable planned_table(const PlannedEstimate& planned, const PriceArguments& prices, int gpus) {
-  ReportTable table{.title = "What clocks make of it",
+  ReportTable table{.title = "Plans compared",
                     .basis = "planned on estimated values",
                     .columns = {"One iteration", "Basis", "Time", "Energy", "Saved", "Mean power"},
                     .rows = {},
@@ -167,7 +167,7 @@ ReportBars energy_bars(const TrainingJob& job, const IterationEstimate& iteratio
                   .caption = fmt::format("One iteration on a GPU of each pipeline rank; each stands for {} GPUs.{}",
                                          energy.gpus_per_rank, some_ranks_text(energy.ranks.size())),
                   .quantity = ReportQuantity::energy,
-                  .parts = {"being awake", "multiprocessors", "memory", "links", "waiting", "gradients and optimizer"},
+                  .parts = {"static power", "multiprocessors", "memory", "links", "waiting", "gradients and optimizer"},
                   .rows = {},
                   .limit = std::nullopt,
                   .limit_name = ""};

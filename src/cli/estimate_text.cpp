@@ -35,7 +35,8 @@ std::string overflow_text(const JobEstimate& estimate) {
   for (const MemoryRemedy& remedy : overflow.remedies) {
     text += fmt::format("  with {} {} GiB{}\n", remedy.change, gib(remedy.total), remedy.fits ? ", which fits" : "");
   }
-  if (overflow.remedies.empty()) text += "  nothing that was tried helps: take more GPUs or larger ones\n";
+  if (overflow.remedies.empty())
+    text += "  no other setting that was tested makes it fit: use more GPUs, or larger ones\n";
   return text + "\n";
 }
 

@@ -57,7 +57,7 @@ PeerEstimate estimate_as_published(const std::string& job_file, const std::strin
   }
   const std::string text = read_file(job_file);
   if (!is_sampled_job(text, job_file)) {
-    throw_input_error({job_file, 0, 0}, "is no job of the published estimator: it has no training_config",
+    throw_input_error({job_file, 0, 0}, "is not a job of the published estimator: it has no training_config",
                       "leave --peer-formula out");
   }
   const SampledJob job = parse_sampled_job(text, job_file);

@@ -54,7 +54,7 @@ void load_ranks(const fs::path& folder, int part, std::vector<Recording>& record
 int clock_of(const std::string& text, const std::string& whole) {
   const std::optional<long long> clock_mhz = parse_integer(text);
   if (!clock_mhz || *clock_mhz < 1 || *clock_mhz > kMaxClockMhz) {
-    throw InputError(fmt::format("clocks {}: {} is no clock from 1 to {} MHz; give 1410,1395,... or 1410-855/15",
+    throw InputError(fmt::format("clocks {}: {} is not a clock from 1 to {} MHz; give 1410,1395,... or 1410-855/15",
                                  quote(whole), quote(text), kMaxClockMhz));
   }
   return static_cast<int>(*clock_mhz);
@@ -103,7 +103,7 @@ std::vector<Recording> load_merak(const fs::path& folder, const MerakRun& run) {
   for (const auto& [rank, path] : instructions) {
     const auto energy = energies.find(rank);
     if (energy == energies.end()) {
-      throw_input_error({path.string(), 0, 0}, fmt::format("there is no time-energy-{}.csv beside it", rank));
+      throw_input_error({path.string(), 0, 0}, fmt::format("there is no time-energy-{}.csv next to it", rank));
     }
     const std::string instructions_csv = read_file(path);
     const std::string energy_csv = read_file(energy->second);

@@ -42,7 +42,7 @@ class RendezvousFolder {
 
 /// How ranks are watched.
 struct RankWatch {
-  std::string ending;  ///< said when a signal asks them to end: `ending behind this step; ...`
+  std::string ending;  ///< said when a signal asks them to end: `stopping after this step; ...`
   /// Takes a line of a rank that is for the program and not for the user; may be empty.
   std::function<bool(std::string_view line)> take_line = {};
 };

@@ -80,7 +80,7 @@ void run_ranks_of(const SampleArguments& arguments, int ranks, Console& console)
   if (!arguments.gpus.empty()) command.environment["CUDA_VISIBLE_DEVICES"] = arguments.gpus;
   SamplingBar bar;
   run_watched(command,
-              {.ending = "ending behind this row; once more ends at once",
+              {.ending = "stopping after this row; press Ctrl-C again to stop now",
                .take_line = [&bar](std::string_view line) { return bar.take(line); }},
               console);
 }

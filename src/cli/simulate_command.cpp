@@ -266,7 +266,8 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
 ExitCode run_simulate(SimulateArguments arguments, Console& console) {
   require_cluster_without_latency(arguments);
   if (arguments.iteration && (arguments.measured.empty() || arguments.trace.empty())) {
-    throw InputError("--iteration says which iteration --trace shows beside the plan: give --measured and --trace");
+    throw InputError(
+        "--iteration chooses the measured iteration that --trace shows next to the plan: give --measured and --trace");
   }
   const PlannedPipeline planned = load_plan(arguments);
   // A cluster is replayed with clocks that change at once.

@@ -105,7 +105,7 @@ void run_all_ranks(const TrainArguments& arguments, const std::vector<std::strin
   command.environment["LOWGEAR_RENDEZVOUS"] = rendezvous.file().string();
   if (!arguments.gpus.empty()) command.environment["CUDA_VISIBLE_DEVICES"] = arguments.gpus;
 
-  run_watched(command, {.ending = "ending behind this step; once more ends at once"}, console);
+  run_watched(command, {.ending = "stopping after this step; press Ctrl-C again to stop now"}, console);
 }
 
 std::string started_text(const TrainConfig& config, const Schedule& schedule) {

@@ -62,7 +62,8 @@ BatchSampler::BatchSampler(TokenText text, BatchSamplerOptions options)
 
 void BatchSampler::go_on_from(const SamplePosition& position) {
   if (position.step < 0 || position.samples < 0) {
-    throw InputError(fmt::format("no training goes on from step {} and sample {}", position.step, position.samples));
+    throw InputError(
+        fmt::format("no training can continue from step {} and sample {}", position.step, position.samples));
   }
   position_ = position;
 }

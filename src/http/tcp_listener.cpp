@@ -70,7 +70,7 @@ void set_up_connections(const FileDescriptor& socket) {
 
 TcpListener listen_tcp(const std::string& address, std::uint16_t port) {
   const std::optional<TcpAddress> where = numeric_address(address, port);
-  if (!where) throw InputError(quote(address) + " is no address to listen on; write one as 127.0.0.1 or ::1");
+  if (!where) throw InputError(quote(address) + " is not an address to listen on; write one as 127.0.0.1 or ::1");
   TcpListener listener;
   listener.socket = FileDescriptor(::socket(where->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listener.socket) throw_listen_error(address, port);

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t kLargestMessage = std::int64_t{1} << 36;
 
 constexpr auto kOptions = std::to_array<SamplingOption>({
-    {"--out", "DIR", "Folder of the samples; an interrupted run goes on where it was"},
+    {"--out", "DIR", "Folder of the samples; an interrupted run continues where it stopped"},
     {"--operators", "LIST", "Operators by name or family: linear,norm,RoPE; all at first"},
     {"--collectives", "LIST", "allreduce, allgather, reduce_scatter, p2p; all at first"},
     {"--type", "TYPE", "bf16, fp16 or fp32"},
@@ -34,7 +34,7 @@ constexpr auto kOptions = std::to_array<SamplingOption>({
     {"--repeats", "N", "Most timed runs of a pass, 20"},
     {"--energy", "N", "Points of each operator whose energy is measured, 2"},
     {"--window", "S", "Seconds of one measurement of energy, 1.5"},
-    {"--time-limit", "S", "Ends behind a row after so many seconds"},
+    {"--time-limit", "S", "Stop after the row that is under way when so many seconds have passed"},
     {"--json", "", "Machine-readable output"},
 });
 

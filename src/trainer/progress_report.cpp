@@ -62,7 +62,7 @@ ProgressReport::ProgressReport(const TrainConfig& config, Output output, std::in
     : config_(&config), output_(output), first_step_(first_step), terminal_(::isatty(STDOUT_FILENO) != 0) {
   summary_.first_step = first_step;
   if (output_ == Output::lines && first_step_ > 0) {
-    fmt::print("going on behind step {}, from the newest checkpoint\n", first_step_);
+    fmt::print("continuing after step {}, from the newest checkpoint\n", first_step_);
     std::fflush(stdout);
   }
   if (config.metrics) metrics_.emplace(*config.metrics, first_step_);
@@ -122,7 +122,7 @@ void ProgressReport::write_metrics(const StepResult& result) {
   if (server_) json["ranks_without_server"] = result.ranks_without_server;
   if (metrics_->add(json.dump())) return;
   summary_.lost_metrics = metrics_->lost_lines();
-  if (summary_.lost_metrics == 1) fmt::print(stderr, "{}; training goes on\n", metrics_->lost_text());
+  if (summary_.lost_metrics == 1) fmt::print(stderr, "{}; training continues\n", metrics_->lost_text());
 }
 
 void ProgressReport::print_line(const StepResult& result) {

@@ -130,7 +130,7 @@ class SampleTest(unittest.TestCase):
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=PATIENCE_S)
         self.assertEqual(process.returncode, -signal.SIGINT)
-        self.assertIn("ending behind this row", errors)
+        self.assertIn("stopping after this row", errors)
         self.assertIn("linear1", output)  # the summary
         for path in files.glob("*.csv"):
             self.assertTrue(path.read_text().endswith("\n"))

@@ -351,7 +351,7 @@ class Ends(TrainTest):
         os.kill(process.pid, signal.SIGINT)
         code, out, err = self.end_of(process)
         self.assertEqual(code, -signal.SIGINT)
-        self.assertIn("ending behind this step", err)
+        self.assertIn("stopping after this step", err)
         self.assertNotIn("error", err)
         steps = len(self.metrics())
         self.assertTrue((self.folder / "metrics.jsonl").read_text().endswith("}\n"))

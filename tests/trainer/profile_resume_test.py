@@ -82,7 +82,7 @@ class ProfileResumeTest(unittest.TestCase):
         self.wait_until(lambda: self.steps() >= steps or job.poll() is not None, "it trains")
         job.send_signal(signal.SIGTERM)
         _, err = job.communicate(timeout=PATIENCE_S)
-        self.assertIn("ending behind this step", err)
+        self.assertIn("stopping after this step", err)
 
     def units(self, part):
         with open(self.folder / "rec" / part / "rank-00000" / "units.csv", encoding="utf-8") as file:

@@ -115,7 +115,7 @@ TEST_F(Metrics, ThatCannotBeWrittenAreToldAtTheFirstAndAtTheEnd) {
     report.add(result);
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
-            "/dev/full: 1 of 1 lines could not be written: No space left on device; training goes on\n");
+            "/dev/full: 1 of 1 lines could not be written: No space left on device; training continues\n");
   testing::internal::CaptureStderr();
   report.finish();
   EXPECT_EQ(testing::internal::GetCapturedStderr(),
