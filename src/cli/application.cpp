@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -13,6 +14,7 @@
 #include "cli/interrupt.h"
 #include "cli/version.h"
 #include "core/error.h"
+#include "core/suggestion.h"
 
 namespace lowgear {
 namespace {
@@ -25,16 +27,62 @@ std::string verb_names() {
   return names;
 }
 
+std::string did_you_mean(std::string_view word, std::span<const std::string_view> names) {
+  const auto nearest = nearest_name(word, names);
+  return nearest ? fmt::format("; did you mean {}?", *nearest) : "";
+}
+
+std::string no_verb_message(const std::string& word) {
+  std::vector<std::string_view> names;
+  for (const Verb& verb : verbs()) names.push_back(verb.name);
+  return fmt::format("there is no verb {}{}", quote(word), did_you_mean(word, names));
+}
+
+/// The first option among the arguments that the verb does not have, without its value. What stands after `--` is not
+/// the verb's.
+std::optional<std::string> unknown_option(const CLI::App& verb, std::span<const std::string> arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    if (!argument.starts_with("--")) continue;
+    std::string name = argument.substr(0, argument.find('='));
+    if (verb.get_option_no_throw(name) == nullptr) return name;
+  }
+  return std::nullopt;
+}
+
+std::string no_option_message(const CLI::App& verb, const std::string& option) {
+  std::vector<std::string> names;
+  for (const CLI::Option* known : verb.get_options()) {
+    for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+  }
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  return fmt::format("there is no option {}{}", printable(option), did_you_mean(option, views));
+}
+
 /// A mistake in the command line, in one line that ends in where help is.
-std::string usage_message(const CLI::App& app, std::span<const std::string> arguments, const char* what) {
+std::string usage_message(const CLI::App& app, std::span<const std::string> arguments, const CLI::ParseError& error) {
   const auto selected = app.get_subcommands();
   if (!selected.empty()) {
-    return fmt::format("{}; see lowgear {} --help", printable(what, std::string_view::npos),
-                       selected.front()->get_name());
+    const CLI::App& verb = *selected.front();
+    // A misspelt option is reported as such, not by the required one that it was meant to be.
+    const auto unknown =
+        dynamic_cast<const CLI::ValidationError*>(&error) == nullptr ? unknown_option(verb, arguments) : std::nullopt;
+    return fmt::format("{}; see lowgear {} --help",
+                       unknown ? no_option_message(verb, *unknown) : printable(error.what(), std::string_view::npos),
+                       verb.get_name());
   }
   const bool named = !arguments.empty() && !arguments.front().starts_with('-');
-  const std::string problem = named ? "there is no verb " + quote(arguments.front()) : "a verb is missing";
+  const std::string problem = named ? no_verb_message(arguments.front()) : "a verb is missing";
   return fmt::format("{}; the verbs are {}; see lowgear --help", problem, verb_names());
+}
+
+/// `help` and `help VERB` as `--help` and `VERB --help`.
+std::vector<std::string> with_help_option(std::span<const std::string> arguments) {
+  std::vector<std::string> words(arguments.begin(), arguments.end());
+  if (words.empty() || words.front() != "help") return words;
+  words.erase(words.begin());
+  words.emplace_back("--help");
+  return words;
 }
 
 }  // namespace
@@ -49,7 +97,7 @@ Application::Application()
   app_.require_subcommand(1);
   app_.formatter(std::make_shared<HelpFormatter>());  // the verbs take it over
   app_.footer(
-      "lowgear VERB --help shows the options of a verb, with an example.\n"
+      "lowgear help VERB shows the options of a verb, with an example.\n"
       "Exit codes: 0 done, 1 failed, 2 bad usage or input.\n");
   for (const Verb& verb : verbs()) {
     CLI::App* app = app_.add_subcommand(std::string(verb.name), std::string(verb.summary));
@@ -59,7 +107,8 @@ Application::Application()
 }
 
 ExitCode Application::parse_and_run(std::span<const std::string> arguments, Console& console) {
-  std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());  // as CLI11 takes them
+  const std::vector<std::string> words = with_help_option(arguments);
+  std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 takes them
   try {
     app_.parse(std::move(reversed));
   } catch (const CLI::CallForHelp&) {
@@ -69,7 +118,7 @@ ExitCode Application::parse_and_run(std::span<const std::string> arguments, Cons
     console.print(fmt::format("lowgear {}\n", version()));
     return ExitCode::ok;
   } catch (const CLI::ParseError& error) {
-    console.error(usage_message(app_, arguments, error.what()));
+    console.error(usage_message(app_, words, error));
     return ExitCode::bad_usage;
   }
   throw_if_interrupted();

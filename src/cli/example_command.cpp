@@ -5,6 +5,7 @@
 #include <string>
 #include <system_error>
 
+#include "cli/command_line.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
 #include "core/error.h"
@@ -41,7 +42,10 @@ ExitCode run_example(const ExampleArguments& arguments, Console& console) {
   if (arguments.json) {
     console.print_json({{"profile", profile.string()}, {"stages", example_profile().stages()}, {"modelled", true}});
   } else {
-    console.print(fmt::format("{}: modelled, not measured (see README.txt there)\n", profile.string()));
+    console.print(
+        fmt::format("{}: modelled, not measured (see README.txt there)\n"
+                    "next: lowgear plan --profile {} --microbatches 32 --blocking-power 75 --out {}\n",
+                    profile.string(), shell_word(profile.string()), shell_word((folder / "plan").string())));
   }
   return ExitCode::ok;
 }

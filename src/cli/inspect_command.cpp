@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "cli/blocking_power_argument.h"
+#include "cli/command_line.h"
 #include "cli/options.h"
 #include "cli/pipeline_input.h"
+#include "cli/plausibility.h"
 #include "cli/table.h"
 #include "cli/verbs.h"
 #include "core/file.h"
@@ -92,11 +94,14 @@ ExitCode run_inspect(const InspectArguments& arguments, Console& console) {
                         {"operations", operations}});
     return ExitCode::ok;
   }
+  if (const auto warning = unit_warning(profile, power_w)) console.warn(*warning);
   if (arguments.blocking_power.empty()) {
     console.note("without --blocking-power, options are chosen on plain energy, as if waiting took none");
   }
   if (modelled) console.note(kExampleProfileNotice);
-  console.print(summary_table(rows));
+  console.print(summary_table(rows) +
+                fmt::format("Next: lowgear plan --profile {} --microbatches M --blocking-power W --out DIR\n",
+                            shell_word(arguments.profile)));
   return ExitCode::ok;
 }
 

@@ -22,6 +22,18 @@ template <typename Number>
 
 }  // namespace
 
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& letter : lower) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return lower;
+}
+
+CLI::Option* take_names_of_any_case(CLI::Option* option) {
+  return option->transform([](std::string text) { return lower_case(text); });
+}
+
 CLI::Option* add_whole_number(CLI::App& app, const std::string& name, NumberRange<int> range,
                               std::function<void(int)> set, const std::string& help) {
   const auto read = [name, range, set = std::move(set)](const std::string& text) {
@@ -47,7 +59,7 @@ CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<doub
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::span<const std::string_view> words,
                         std::function<void(std::size_t)> set, const std::string& help) {
   const auto read = [name, words, set = std::move(set)](const std::string& text) {
-    const auto found = std::ranges::find(words, text);
+    const auto found = std::ranges::find(words, lower_case(text));
     if (found == words.end()) {
       throw CLI::ValidationError(name, fmt::format("expected {}, not {}", fmt::join(words, " or "), quote(text)));
     }

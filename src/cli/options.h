@@ -27,7 +27,12 @@ CLI::Option* add_whole_number(CLI::App& app, const std::string& name, NumberRang
 CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<double> range,
                         std::function<void(double)> set, const std::string& help);
 
-/// One of some words, whose place among them is handed to `set`.
+/// ASCII letters in lower case.
+[[nodiscard]] std::string lower_case(std::string_view text);
+/// Has the option take its values, names that are in lower case, in any case.
+CLI::Option* take_names_of_any_case(CLI::Option* option);
+
+/// One of some words in lower case, given in any case, whose place among them is handed to `set`.
 CLI::Option* add_choice(CLI::App& app, const std::string& name, std::span<const std::string_view> words,
                         std::function<void(std::size_t)> set, const std::string& help);
 

@@ -10,8 +10,10 @@
 #include "cli/blocking_power_argument.h"
 #include "cli/memory.h"
 #include "cli/options.h"
+#include "cli/plausibility.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/suggestion.h"
 #include "profile/options.h"
 #include "profile/profile_latency.h"
 #include "schedule/communication.h"
@@ -35,6 +37,19 @@ bool is_generator(const std::string& name) {
   return std::ranges::any_of(schedule_generators(), [&](const auto& generator) { return generator.name == name; });
 }
 
+/// A schedule's name in any case as its generator writes it; a path as it is.
+std::string schedule_name(std::string text) {
+  std::string name = lower_case(text);
+  return is_generator(name) ? name : text;
+}
+
+std::string nearest_schedule(const std::string& text) {
+  std::vector<std::string_view> names;
+  for (const ScheduleGenerator& generator : schedule_generators()) names.push_back(generator.name);
+  const auto nearest = nearest_name(lower_case(text), names);
+  return nearest ? fmt::format("did you mean {}? ", *nearest) : "";
+}
+
 /// EnvPipe looks at the clock at which a stage's forward uses least energy, waiting included.
 std::vector<EnvPipeStage> envpipe_stages(const ScheduleArguments& arguments, const StageProfile* profile,
                                          std::span<const double> blocking_power_w) {
@@ -56,8 +71,9 @@ std::vector<EnvPipeStage> envpipe_stages(const ScheduleArguments& arguments, con
 
 Schedule generate_schedule(const ScheduleArguments& arguments, const StageProfile* profile,
                            std::span<const double> blocking_power_w) {
-  if (!arguments.stages || !arguments.microbatches) {
-    throw InputError(fmt::format("the schedule {} needs --stages and --microbatches", arguments.schedule));
+  if (!arguments.stages) throw InputError(fmt::format("the schedule {} needs --stages", arguments.schedule));
+  if (!arguments.microbatches) {
+    throw InputError(fmt::format("the schedule {} needs --microbatches", arguments.schedule));
   }
   ScheduleRequest request{.name = arguments.schedule,
                           .ranks = *arguments.stages,
@@ -79,8 +95,8 @@ void require_equal(const std::string& path, std::string_view what, int in_file, 
 Schedule read_schedule(const ScheduleArguments& arguments) {
   const std::string& path = arguments.schedule;
   if (!std::filesystem::exists(path) && path != "-") {
-    throw InputError(
-        fmt::format("--schedule: there is no schedule and no file {}; there are {}", quote(path), schedule_help()));
+    throw InputError(fmt::format("--schedule: there is no schedule and no file {}; {}there are {}", quote(path),
+                                 nearest_schedule(path), schedule_help()));
   }
   Schedule schedule = read_torch_csv(read_file(path), path);
   const int ranks = schedule.rank_count();
@@ -120,9 +136,10 @@ StageProfile with_stages_of(StageProfile profile, const Schedule& schedule) {
 void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
   app.add_option("--schedule", arguments.schedule, "Schedule: " + schedule_help())
       ->type_name("NAME|FILE")
-      ->default_str(arguments.schedule);
+      ->default_str(arguments.schedule)
+      ->transform([](std::string text) { return schedule_name(std::move(text)); });
   add_whole_number(app, "--stages", {1, kMaxStages}, into(arguments.stages),
-                   "Pipeline ranks (GPUs in a row); taken from the file when the schedule is one");
+                   "Pipeline ranks (GPUs in a row); by default those of the schedule's file, or of the profile");
   add_whole_number(app, "--microbatches", {1, kMaxMicrobatches}, into(arguments.microbatches),
                    "Microbatches per iteration; taken from the file when the schedule is one");
   add_whole_number(app, "--chunks", {1, kMaxChunks}, into(arguments.chunks),
@@ -189,8 +206,12 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   input.profile = read_profile(input);
   // Blocking power is by rank; a named schedule has as many as --stages says, which may be wrong for the profile.
   ScheduleArguments schedule = arguments.schedule;
-  if (is_generator(schedule.schedule) && schedule.stages) {
-    input.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, *schedule.stages);
+  if (is_generator(schedule.schedule)) {
+    // With several chunks a profile may be by rank or by virtual stage: then the number of ranks has to be given.
+    if (!schedule.stages && schedule.chunks.value_or(1) == 1) schedule.stages = input.profile.stages();
+    if (schedule.stages) {
+      input.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, *schedule.stages);
+    }
   }
   input.schedule = without_communication(load_schedule(schedule, &input.profile, input.blocking_power_w));
   if (input.blocking_power_w.empty()) {
@@ -198,6 +219,7 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   }
   input.profile = fit_profile(std::move(input.profile), input.schedule, arguments.backward_split);
   input.dag = build_dag(input.schedule);
+  input.unit_warning = unit_warning(input.profile, input.blocking_power_w);
   return input;
 }
 

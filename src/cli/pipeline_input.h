@@ -16,7 +16,7 @@ namespace lowgear {
 /// What names a schedule on the command line.
 struct ScheduleArguments {
   std::string schedule = "1f1b";  ///< name of a generator, or path of a CSV
-  std::optional<int> stages;      ///< pipeline ranks
+  std::optional<int> stages;      ///< pipeline ranks; load_pipeline takes them from the profile where they are absent
   std::optional<int> microbatches;
   std::optional<int> chunks;             ///< virtual stages per rank
   std::optional<int> extra_activations;  ///< EnvPipe: beyond those of 1F1B
@@ -46,8 +46,9 @@ struct PipelineInput {
   StageProfile profile;      ///< by virtual stage of the schedule, split where the schedule is
   Schedule schedule;         ///< computations only
   PipelineDag dag;
-  std::vector<double> blocking_power_w;         ///< by rank
-  std::optional<double> switch_latency_s = {};  ///< of the profile; empty: not known
+  std::vector<double> blocking_power_w;          ///< by rank
+  std::optional<double> switch_latency_s = {};   ///< of the profile; empty: not known
+  std::optional<std::string> unit_warning = {};  ///< cli/plausibility.h
 
   /// Refers to this.
   [[nodiscard]] PlanningProblem problem() const { return {&schedule, &dag, &profile, blocking_power_w}; }

@@ -83,7 +83,12 @@ std::string summary_text(const PlanArguments& arguments, const PlanSummary& summ
       shown.number, shown.time_s, shown.energy_j, summary.baseline.time_s, summary.baseline.energy_j,
       change_pct(summary.baseline.energy_j, shown.energy_j), change_pct(summary.baseline.time_s, shown.time_s));
   text += latency_text(arguments.planner.switch_latency, summary);
-  text += fmt::format("report    {}\n", (std::filesystem::path(arguments.out) / output_file::kReport).string());
+  const std::filesystem::path out = arguments.out;
+  text += fmt::format("report    {}\n", (out / output_file::kReport).string());
+  text += fmt::format(
+      "next      look at the report; check the proof: lowgear verify {}; train with it: lowgear train "
+      "CONFIG --plan {}\n",
+      shell_word(arguments.out), shell_word((out / output_file::plan(shown.number)).string()));
   return text;
 }
 
@@ -124,6 +129,8 @@ Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
 ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   if (arguments.quiet) console.mute_notes();
   PipelineInput input = load_pipeline(arguments.plan.pipeline);
+  const std::optional<std::string> unit_warning = input.unit_warning;
+  if (unit_warning && !arguments.quiet) console.warn(*unit_warning);
   StagedDirectory folder(arguments.plan.out, std::string(output_file::kRun));
   std::optional<ProgressBar> progress(std::in_place);
   PlanArguments plan = arguments.plan;
@@ -131,7 +138,9 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   const PlanSummary summary = make_plans(plan, std::move(input), folder, *progress);
   folder.commit();
   progress.reset();
-  for (const std::string& warning : summary.run.warnings) console.note(warning);
+  for (const std::string& warning : summary.run.warnings) {
+    if (warning != unit_warning) console.note(warning);
+  }
   if (arguments.json) {
     console.print_json(summary_json(plan, summary));
   } else if (!arguments.quiet) {
@@ -162,8 +171,9 @@ VerbAction declare_plan(CLI::App& app) {
       ->type_name("DIR")
       ->required();
   add_deadline_options(app, plan.deadlines);
-  app.add_option("--policy", plan.policy, "Who chooses the clocks (default lowgear); see lowgear compare --help")
-      ->type_name("NAME");
+  take_names_of_any_case(
+      app.add_option("--policy", plan.policy, "What chooses the clocks (default lowgear); see lowgear compare --help")
+          ->type_name("NAME"));
   app.add_option("--gpu", plan.gpu_name,
                  "Model that the profile was measured on, as nvidia-smi -L names it: agents refuse the plans on others")
       ->type_name("NAME");

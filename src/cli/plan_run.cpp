@@ -234,6 +234,7 @@ class PlanRun {
     run.epsilon = arguments_->planner.epsilon;
     run.granularity = arguments_->planner.granularity;
     run.switch_latency_s = arguments_->planner.switch_latency.latency_s();
+    if (input_.unit_warning) run.warnings.push_back(*input_.unit_warning);
     if (is_example_profile(input_.profile)) run.warnings.emplace_back(kExampleProfileNotice);
     if (input_.dag.ops.size() <= kMaxOpsToCompare) run.policies = policies_for_report(planner);
   }

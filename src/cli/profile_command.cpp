@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "cli/options.h"
 #include "cli/profile_input.h"
 #include "cli/profile_text.h"
@@ -84,6 +85,13 @@ void write_results(const ProfileArguments& arguments, const StageProfile& profil
   write_file_atomically(errors_path(arguments), errors);
 }
 
+std::string next_text(const ProfileArguments& arguments) {
+  if (arguments.out == "-") return "";
+  return fmt::format("Next: lowgear plan --profile {} --microbatches M --blocking-power {} --out DIR\n",
+                     shell_word(arguments.out),
+                     arguments.blocking_power_out.empty() ? "W" : shell_word(arguments.blocking_power_out));
+}
+
 ExitCode run_choose(const ProfileArguments& arguments, Console& console) {
   const std::vector<int> supported = parse_clocks(arguments.clocks);
   const auto [lowest, highest] = std::ranges::minmax(supported);
@@ -107,8 +115,8 @@ ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
     json["errors_out"] = errors_path(arguments);
     console.print_json(json);
   } else {
-    console.print(filled_table(fit));
-    console.note(fmt::format("predicted rows are told from measured ones in {}", errors_path(arguments)));
+    console.print(filled_table(fit) + next_text(arguments));
+    console.note(fmt::format("which rows are predicted and which are measured: see {}", errors_path(arguments)));
   }
   return ExitCode::ok;
 }
@@ -147,7 +155,7 @@ ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
   if (arguments.json) {
     console.print_json(json);
   } else {
-    console.print(recorded_table(recorded) + switch_latency_text(latency));
+    console.print(recorded_table(recorded) + switch_latency_text(latency) + next_text(arguments));
   }
   return ExitCode::ok;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/blocking_power_argument.h"
+#include "cli/command_line.h"
 #include "cli/options.h"
 #include "cli/pipeline_input.h"
 #include "cli/table.h"
@@ -76,6 +77,10 @@ ExitCode run_schedule(const ScheduleCommandArguments& arguments, Console& consol
   }
   console.print(fmt::format("{}: {} ranks, {} virtual stages, {} microbatches; {}\n{}", schedule.name,
                             schedule.rank_count(), schedule.stages, schedule.microbatches, safe, peaks_table(peaks)));
+  if (!arguments.out.empty()) {
+    console.print(fmt::format("Next: lowgear plan --schedule {} --profile PROFILE --blocking-power W --out DIR\n",
+                              shell_word(arguments.out)));
+  }
   return ExitCode::ok;
 }
 

@@ -5,11 +5,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <vector>
 
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/verbs.h"
+#include "client/rank_environment.h"
 #include "core/error.h"
 #include "server/server_process.h"
 
@@ -47,13 +50,40 @@ void change_perseus(const ServeArguments& arguments, PerseusConfig& config) {
   if (arguments.perseus_no_dump) config.dump = false;
 }
 
-/// The configuration file, where there is one, and what options say in its stead.
+/// The user's own folder for state (XDG Base Directory Specification); without a home the system's.
+std::filesystem::path own_state(const Environment& environment) {
+  const auto value = [&](std::string_view name) { return std::filesystem::path(environment(name).value_or("")); };
+  if (value("XDG_STATE_HOME").is_absolute()) return value("XDG_STATE_HOME") / "lowgear-server";
+  if (value("HOME").is_absolute()) return value("HOME") / ".local" / "state" / "lowgear-server";
+  return ServerConfig().state;
+}
+
+/// Without a configuration, as from a checkout: no package has made folders in /var/lib and /run, so state and socket
+/// are in a folder of the user's.
+ServerConfig config_without_file(const ServeArguments& arguments) {
+  ServerConfig config;
+  config.state = arguments.state.empty() ? own_state(process_environment()) : std::filesystem::path(arguments.state);
+  config.state = std::filesystem::absolute(config.state);
+  config.unix_socket = config.state / "server.sock";
+  if (arguments.state.empty() && !arguments.check) {
+    std::error_code error;
+    std::filesystem::create_directories(config.state.parent_path(), error);
+    if (error) {
+      throw_input_error({config.state.string(), 0, 0}, "cannot be made: " + error.message(), "give --state FOLDER");
+    }
+  }
+  return config;
+}
+
+/// The configuration file, where there is one, and the options, which count before it.
 ServerConfig config_of(const ServeArguments& arguments) {
   ServerConfig config;
   if (!arguments.config.empty()) {
     config = load_server_config(arguments.config);
   } else if (std::filesystem::exists(kDefaultServerConfig)) {
     config = load_server_config(kDefaultServerConfig);
+  } else {
+    config = config_without_file(arguments);
   }
   if (!arguments.state.empty()) config.state = std::filesystem::absolute(arguments.state);
   if (!arguments.unix_socket.empty()) config.unix_socket = std::filesystem::absolute(arguments.unix_socket);
@@ -107,7 +137,7 @@ ExitCode run_serve(const ServeArguments& arguments, Console& console) {
     if (arguments.json) {
       console.print_json({{"state", options.config.state.string()}, {"unix", options.config.unix_socket.string()}});
     } else {
-      console.print(fmt::format("the configuration is right; state in {}\n", options.config.state.string()));
+      console.print(fmt::format("the configuration is valid; state in {}\n", options.config.state.string()));
     }
     return ExitCode::ok;
   }
@@ -133,8 +163,12 @@ VerbAction declare_serve(CLI::App& app) {
   app.add_option("--config", arguments->config, "Configuration; see deploy/server.toml")
       ->type_name("FILE")
       ->default_str(fmt::format("{}, when it is there", kDefaultServerConfig));
-  app.add_option("--state", arguments->state, "Folder of the database")->type_name("FOLDER");
-  app.add_option("--unix", arguments->unix_socket, "Unix socket to listen on")->type_name("PATH");
+  app.add_option("--state", arguments->state,
+                 "Folder of the database; without this and a configuration ~/.local/state/lowgear-server")
+      ->type_name("FOLDER");
+  app.add_option("--unix", arguments->unix_socket,
+                 "Unix socket to listen on; without this and a configuration server.sock in the state folder")
+      ->type_name("PATH");
   app.add_option("--listen", arguments->listen,
                  "Address and port to listen on, also several times; beyond this machine only with tokens")
       ->type_name("ADDRESS:PORT");
@@ -142,8 +176,8 @@ VerbAction declare_serve(CLI::App& app) {
       ->type_name("FILE");
   app.add_option(
          "--perseus-listen", arguments->perseus_listen,
-         "Address and port for unchanged clients of Perseus and Zeus; they know no tokens, so whoever reaches it "
-         "may use it")
+         "Address and port for unchanged clients of Perseus and Zeus; they send no tokens, so anyone who reaches "
+         "it may use it")
       ->type_name("ADDRESS:PORT");
   app.add_option("--perseus-scheduler", arguments->perseus_scheduler, "Scheduler of these clients' jobs")
       ->type_name("NAME")
@@ -158,7 +192,7 @@ VerbAction declare_serve(CLI::App& app) {
       ->default_str("perseus in the folder of --state");
   app.add_flag("--perseus-no-dump", arguments->perseus_no_dump, "Write no results of these jobs")
       ->excludes("--perseus-dump-dir");
-  app.add_flag("--check", arguments->check, "Look at the configuration, and end");
+  app.add_flag("--check", arguments->check, "Check the configuration and exit");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_serve(*arguments, console); };
 }

@@ -3,6 +3,7 @@
 #include <memory>
 #include <string>
 
+#include "cli/command_line.h"
 #include "cli/options.h"
 #include "cli/plan_output.h"
 #include "cli/verbs.h"
@@ -27,8 +28,10 @@ std::string report_text(const VerifyArguments& arguments, const VerifyReport& re
   return fmt::format(
       "{}: verified\n"
       "  frontier  {} vertices: times possible, flow conserved, energy within {:.3g} % of its proven bound\n"
-      "  plans     {}: replayed to their figures, deadlines kept, largest proven gap {:.3g} %\n",
-      arguments.folder, report.vertices, report.epsilon * kPercent, report.plans, report.max_gap_pct);
+      "  plans     {}: replayed to their figures, deadlines kept, largest proven gap {:.3g} %\n"
+      "next: train with a plan: lowgear train CONFIG --plan {}/plans/00000.json\n",
+      arguments.folder, report.vertices, report.epsilon * kPercent, report.plans, report.max_gap_pct,
+      shell_word(arguments.folder));
 }
 
 ExitCode run_verify(const VerifyArguments& arguments, Console& console) {

@@ -94,7 +94,8 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
       {"stages are a word", {"--stages", "three"}, {}, {"--stages", "whole number", "\"three\""}},
       {"stages are not whole", {"--stages", "2.5"}, {}, {"--stages", "whole number"}},
       {"no microbatches", {"--microbatches", "0"}, {}, {"--microbatches", "from 1"}},
-      {"stages are not said", {}, {"--stages"}, {"1f1b", "--stages and --microbatches"}},
+      {"microbatches are not said", {}, {"--microbatches"}, {"1f1b", "needs --microbatches"}},
+      {"ranks and chunks are not said", {"--schedule", "interleaved", "--chunks", "2"}, {"--stages"}, {"--stages"}},
       {"other stages than the profile's", {"--stages", "4"}, {}, {"profile has 3 stages", "has 4"}},
       {"power is no number", {"--blocking-power", "hot"}, {}, {"hot"}},
       {"power is negative", {"--blocking-power", "-5"}, {}, {"-5"}},
@@ -119,6 +120,12 @@ TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
       {"unknown granularity", {"--granularity", "gpu"}, {}, {"--granularity", "op or stage"}},
       {"negative latency", {"--switch-latency", "-1"}, {}, {"--switch-latency"}},
       {"unknown option", {"--speed", "9"}, {}, {"--speed"}},
+      {"misspelt option",
+       {"--profiel", "profile.csv"},
+       {"--profile"},
+       {"there is no option --profiel; did you mean --profile?; see lowgear plan --help"}},
+      {"misspelt schedule", {"--schedule", "Intreleaved"}, {}, {"did you mean interleaved?"}},
+      {"misspelt policy", {"--policy", "Persues"}, {}, {"did you mean perseus?"}},
       {"no output folder", {}, {"--out"}, {"--out"}},
       {"no profile", {}, {"--profile"}, {"--profile"}},
   };
@@ -195,6 +202,8 @@ TEST_F(BadInput, AnotherFolderIsNotTouched) {
 TEST_F(BadInput, VerbsHaveToExist) {
   expect_refused({}, {"a verb is missing", "plan, verify"});
   expect_refused({"plot"}, {"\"plot\"", "plan, verify"});
+  expect_refused({"plna"}, {"there is no verb \"plna\"; did you mean plan?"});
+  expect_refused({"help", "plot"}, {"\"plot\""});
   expect_refused({"plot\nme"}, {"\\x0a"});
   expect_refused({"--speed"}, {"a verb is missing"});
 }

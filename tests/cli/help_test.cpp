@@ -27,6 +27,13 @@ TEST(Help, EveryVerbHasAnExample) {
   }
 }
 
+TEST(Help, IsAVerbToo) {
+  EXPECT_EQ(run_lowgear({"help"}).out, run_lowgear({"--help"}).out);
+  const ProgramResult of_plan = run_lowgear({"help", "plan"});
+  EXPECT_EQ(of_plan.exit_code, 0) << of_plan.err;
+  EXPECT_EQ(of_plan.out, run_lowgear({"plan", "--help"}).out);
+}
+
 TEST(Help, FitsATerminal) {
   constexpr std::size_t kScreen = 80;
   for (const Verb& verb : verbs()) {

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -207,6 +210,23 @@ TEST_F(Commands, CompareSkipsWhatCannotPlanThisPipeline) {
       json_of(pipeline_command("compare", profile_, 3, 6, {"--schedule", "zb-h1", "--backward-split", "0.5"}));
   ASSERT_EQ(json["skipped"].size(), 1U);
   EXPECT_THAT(json["skipped"][0].get<std::string>(), StartsWith("envpipe: "));
+}
+
+TEST_F(Commands, ServesFromACheckoutWithoutAConfiguration) {
+  if (std::filesystem::exists("/etc/lowgear/server.toml")) GTEST_SKIP() << "this machine has a configuration";
+  const std::string home = (folder_ / "home").string();
+  const ProgramResult own =
+      run_lowgear({"serve", "--check", "--json"}, [&] { ::setenv("XDG_STATE_HOME", home.c_str(), 1); });
+  ASSERT_EQ(own.exit_code, 0) << own.err;
+  EXPECT_EQ(parse_json(own.out, "stdout")["unix"], home + "/lowgear-server/server.sock");
+  const std::string state = (folder_ / "state").string();
+  EXPECT_EQ(json_of({"serve", "--check", "--state", state})["unix"], state + "/server.sock");
+
+  LowgearProcess server({"serve", "--listen", "127.0.0.1:0"}, [&] { ::setenv("XDG_STATE_HOME", home.c_str(), 1); });
+  while (server.running() && !std::filesystem::exists(home + "/lowgear-server/server.sock")) ::usleep(20'000);
+  server.send_signal(SIGTERM);
+  const ProgramResult served = server.wait();
+  EXPECT_EQ(served.exit_code, 0) << served.err;
 }
 
 TEST_F(Commands, CompareWritesAPage) {

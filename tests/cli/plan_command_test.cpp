@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
@@ -326,6 +328,79 @@ TEST_F(PlanCommand, TakesASchedulesSizeFromItsFile) {
   const std::string frontier = text("frontier.csv");
   ASSERT_EQ(plan().exit_code, 0);
   EXPECT_EQ(text("frontier.csv"), frontier);
+}
+
+TEST_F(PlanCommand, TakesStagesFromTheProfileAndNamesInAnyCase) {
+  const ProgramResult result =
+      run_lowgear({"plan", "--profile", profile_, "--microbatches", "6", "--schedule", "1F1B", "--policy", "Lowgear",
+                   "--granularity", "OP", "--blocking-power", "70", "--out", out()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string frontier = text("frontier.csv");
+  EXPECT_EQ(parse_json(text("run.json"), "run.json")["schedule"], "1f1b");
+  ASSERT_EQ(plan().exit_code, 0);
+  EXPECT_EQ(text("frontier.csv"), frontier);
+}
+
+TEST_F(PlanCommand, SaysWhatToDoNext) {
+  const ProgramResult result = plan();
+  EXPECT_THAT(result.out, HasSubstr("\nnext      "));
+  EXPECT_THAT(result.out, HasSubstr("lowgear verify " + out()));
+}
+
+TEST_F(PlanCommand, WarnsOfUnitsThatCannotBe) {
+  EXPECT_EQ(plan().err, "");
+  const auto warning_of = [&](const std::string& profile, const std::string& blocking_power) {
+    const ProgramResult result = run_lowgear({"plan", "--profile", profile, "--microbatches", "4", "--blocking-power",
+                                              blocking_power, "--plans", "1", "--out", out()});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(lines_of(result.err).size(), 1U) << result.err;
+    EXPECT_THAT(text("report.html"), HasSubstr("check "));
+    return result.err;
+  };
+  EXPECT_THAT(warning_of(profile_, "75000"), HasSubstr("warning: check --blocking-power: 75000 W"));
+  EXPECT_THAT(warning_of(profile_, "75000"), HasSubstr("milliwatts"));
+  std::string milliseconds = "stage,instruction,frequency,time,energy\n";
+  for (const char* const row :
+       {"0,forward,1400,40,12", "0,forward,1000,50,11", "0,backward,1400,80,24", "0,backward,1000,100,22"}) {
+    milliseconds += std::string(row) + "\n";
+  }
+  EXPECT_THAT(warning_of(write_text(folder_ / "ms.csv", milliseconds), "70"), HasSubstr("milliseconds"));
+}
+
+TEST_F(PlanCommand, IterationsOfHoursVerify) {
+  // Beyond 4096 s a double is coarser than the picoseconds of the proof.
+  std::string hours = "stage,instruction,frequency,time,energy\n";
+  for (int stage = 0; stage < 3; ++stage) {
+    for (const int clock : {1400, 1100, 800}) {
+      const double time_s = (1 + 0.0373 * stage) * 2.0e6 / clock + 0.1234567;
+      for (const char* const instruction : {"forward", "backward"}) {
+        hours += std::to_string(stage) + "," + instruction + "," + std::to_string(clock) + "," +
+                 std::to_string(time_s) + "," + std::to_string(time_s * 0.2 * clock) + "\n";
+      }
+    }
+  }
+  const std::string profile = write_text(folder_ / "hours.csv", hours);
+  const ProgramResult result = run_lowgear(pipeline_command("plan", profile, 3, 6, {"--plans", "3", "--out", out()}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+}
+
+TEST_F(PlanCommand, TheReportMarksOrdersOfTheirOwnAndHasLowgearsPlanInThem) {
+  ASSERT_EQ(plan().exit_code, 0);
+  const Json run = parse_json(text("run.json"), "run.json");
+  const auto& rows = run["policies"];
+  const auto envpipe =
+      std::find_if(rows.begin(), rows.end(), [](const Json& row) { return row["policy"] == "envpipe"; });
+  ASSERT_NE(envpipe, rows.end());
+  EXPECT_EQ((*envpipe)["own_order"], true);
+  const auto ours = std::next(envpipe);
+  ASSERT_NE(ours, rows.end());
+  EXPECT_EQ((*ours)["policy"], "lowgear (time and order of envpipe)");
+  EXPECT_EQ((*ours)["own_order"], true);
+  EXPECT_EQ((*ours)["peak_activations"], (*envpipe)["peak_activations"]);
+  EXPECT_LE((*ours)["energy_j"].get<double>(), (*envpipe)["energy_j"].get<double>() * (1 + 1e-9));
+  EXPECT_EQ(rows[0].contains("own_order"), false);
+  EXPECT_EQ(rows[0]["peak_activations"], 3);
 }
 
 TEST_F(PlanCommand, TakesBlockingPowerByRank) {
