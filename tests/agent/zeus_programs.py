@@ -133,13 +133,27 @@ def monitor_energy():
     say(gpu_energy_j=measured.gpu_energy, inner_j=inner_j, outer_j=true_energy_j() - outer_j)
 
 
-def monitor_power():
-    """Of GPUs that do nothing."""
+def start_power_monitor():
+    """None on a machine so busy that the monitor's processes do not start within the 10 s that Zeus gives them."""
     from zeus.monitor import PowerMonitor
 
+    for _ in range(3):
+        try:
+            return PowerMonitor(gpu_indices=[0], update_period=0.05)
+        except RuntimeError as error:
+            if "failed to start within" not in str(error):
+                raise
+    return None
+
+
+def monitor_power():
+    """Of GPUs that do nothing."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        monitor = PowerMonitor(gpu_indices=[0], update_period=0.05)
+        monitor = start_power_monitor()
+    say(started=monitor is not None)
+    if monitor is None:
+        return
     domains = sorted(domain.value for domain in monitor.measurement_domains)
     end = time.monotonic() + PATIENCE_S
     while len(monitor.get_power_timeline("device_instant")[0]) < 12 and time.monotonic() < end:
