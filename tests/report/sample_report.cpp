@@ -182,8 +182,15 @@ std::vector<ReportPolicy> sample_policies(const ReportPoint& baseline, const Rep
   };
   std::vector<ReportPolicy> policies;
   const auto add = [&](std::string name, std::pair<double, double> figures, int switches, std::string note) {
-    policies.push_back(
-        {std::move(name), figures.first, figures.second, fastest.energy_j * 0.97, switches, 0.0031, std::move(note)});
+    policies.push_back({.name = std::move(name),
+                        .time_s = figures.first,
+                        .energy_j = figures.second,
+                        .lower_bound_j = fastest.energy_j * 0.97,
+                        .switches = switches,
+                        .plan_time_s = 0.0031,
+                        .note = std::move(note),
+                        .own_order = false,
+                        .peak_activations = std::nullopt});
   };
   add("zeus-global", at(1.09, 0.35), 0, "one clock for all GPUs");
   add("zeus-per-stage", at(1.045, 0.55), 0, "one clock per stage");
