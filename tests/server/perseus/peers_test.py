@@ -29,7 +29,7 @@ ZEUS = PEERS / "zeus"
 LOWGEAR = os.environ["LOWGEAR_BINARY"]
 MODULES = ("aiofiles", "fastapi", "httpx", "numpy", "pandas", "pydantic", "uvicorn")
 SKIP_CODE = 77
-PATIENCE_S = 240
+PATIENCE_S = 600
 MICROBATCHES = 4
 PARTITION = "custom:0,12,24"
 
