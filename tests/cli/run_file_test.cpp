@@ -27,8 +27,8 @@ RunFile sample_run() {
   run.epsilon = 0.001;
   run.granularity = PlanGranularity::per_stage_kind;
   run.switch_latency_s = 0.015;
-  run.policies = {{"max", 1.5, 20.25, 19.5, 0, 0.001, "a note"},
-                  {"envpipe", 1.6, 18, std::nullopt, 3, std::nullopt, ""}};
+  run.policies = {{"max", 1.5, 20.25, 19.5, 0, 0.001, "a note", false, 8},
+                  {"envpipe", 1.6, 18, std::nullopt, 3, std::nullopt, "", true, {}}};
   run.warnings = {"careful"};
   return run;
 }
