@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -33,6 +34,7 @@ class LateStore final : public Store {
   void read_decisions(std::string, std::int64_t, int, std::function<void(std::vector<StoredDecision>)> done) override {
     done({{.job = "j", .id = 1, .time_s = 0, .document = R"({"id":1})"}});
   }
+  void read_archive(std::string, std::function<void(std::optional<StoredArchive>)> done) override { done({}); }
   void answer(StoreOutcome outcome) {
     while (!waiting_.empty()) {
       const auto done = std::move(waiting_.front());
