@@ -35,7 +35,13 @@ std::string did_you_mean(std::string_view word, std::span<const std::string_view
 std::string no_verb_message(const std::string& word) {
   std::vector<std::string_view> names;
   for (const Verb& verb : verbs()) names.push_back(verb.name);
-  return fmt::format("there is no verb {}{}", quote(word), did_you_mean(word, names));
+  return fmt::format("there is no verb {}{}; the verbs are {}; see lowgear --help", quote(word),
+                     did_you_mean(word, names), verb_names());
+}
+
+bool is_unknown_verb(std::span<const std::string> words) {
+  if (words.empty() || words.front().starts_with('-')) return false;
+  return std::ranges::find(verbs(), words.front(), &Verb::name) == verbs().end();
 }
 
 /// The first option among the arguments that the verb does not have, without its value. What stands after `--` is not
@@ -71,9 +77,7 @@ std::string usage_message(const CLI::App& app, std::span<const std::string> argu
                        unknown ? no_option_message(verb, *unknown) : printable(error.what(), std::string_view::npos),
                        verb.get_name());
   }
-  const bool named = !arguments.empty() && !arguments.front().starts_with('-');
-  const std::string problem = named ? no_verb_message(arguments.front()) : "a verb is missing";
-  return fmt::format("{}; the verbs are {}; see lowgear --help", problem, verb_names());
+  return fmt::format("a verb is missing; the verbs are {}; see lowgear --help", verb_names());
 }
 
 /// `help` and `help VERB` as `--help` and `VERB --help`.
@@ -108,6 +112,10 @@ Application::Application()
 
 ExitCode Application::parse_and_run(std::span<const std::string> arguments, Console& console) {
   const std::vector<std::string> words = with_help_option(arguments);
+  if (is_unknown_verb(words)) {
+    console.error(no_verb_message(words.front()));
+    return ExitCode::bad_usage;
+  }
   std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 takes them
   try {
     app_.parse(std::move(reversed));

@@ -130,7 +130,7 @@ TEST(EstimateByThePublishedFormula, NeedsAFileOfThePublishedTool) {
   const std::string own = write_text(folder / "job.yaml", "model: llama-2-7b\n");
   const ProgramResult other = run_lowgear({"estimate", "--peer-formula", "--job", own});
   EXPECT_EQ(other.exit_code, 2);
-  EXPECT_THAT(other.err, HasSubstr(own + ": is no job of the published estimator"));
+  EXPECT_THAT(other.err, HasSubstr(own + ": is not a job of the published estimator"));
   const ProgramResult options = run_lowgear({"estimate", "--peer-formula", "--job", own, "--tp", "4"});
   EXPECT_EQ(options.exit_code, 2);
   EXPECT_THAT(options.err, HasSubstr("leave --tp 4 out"));
