@@ -128,7 +128,7 @@ TEST_F(BatchSamplerTest, GoesOnBehindTheSameSampleWithAnotherBatch) {
 
 TEST_F(BatchSamplerTest, RefusesPositionsThatAreNotThere) {
   BatchSampler batches = sampler({.sequence_length = 10, .global_batch = 4, .seed = 1});
-  EXPECT_THAT(error_of([&] { batches.go_on_from({.step = -1}); }), HasSubstr("goes on from step -1"));
+  EXPECT_THAT(error_of([&] { batches.go_on_from({.step = -1}); }), HasSubstr("no training can continue from step -1"));
   EXPECT_THAT(error_of([&] { batches.go_on_from({.samples = -1}); }), HasSubstr("and sample -1"));
   batches.go_on_from({.step = 3, .samples = INT64_MAX - 8});
   EXPECT_THAT(error_of([&] { (void)batches.window(2, 0); }), HasSubstr("no training step 2"));
