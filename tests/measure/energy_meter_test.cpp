@@ -90,7 +90,8 @@ TEST(EnergyMeter, MeasuresEveryGpu) {
   for (const GpuMeasurement& gpu : seen.gpus) {
     EXPECT_EQ(gpu.source, EnergySource::counter);
     EXPECT_GT(gpu.energy_j.value(), 0);
-    // The reading over 100 ms, not over a second; the counter of this GPU, which steps with each reading, may show more.
+    // The reading over 100 ms, not over a second; the counter of this GPU, which steps with each reading, may show
+    // more.
     EXPECT_EQ(gpu.peak_power_w, std::max(310.0, gpu.mean_power_w.value()));
     EXPECT_EQ(gpu.max_temperature_c, 50);
     EXPECT_TRUE(gpu.problem.empty());
