@@ -152,9 +152,9 @@ export class JobView {
     const name = job.name || job.job;
     if (document.title !== `${name} – Lowgear`) document.title = `${name} – Lowgear`;
     setText(this.title, name);
-    const [text, css, title] = stateShown(job);
+    const [state, css, title] = stateShown(job);
     setClass(this.state, css);
-    setText(this.state, text);
+    setText(this.state, state);
     this.state.title = title;
     this.simulated.hidden = !job.simulated;
     const facts = [['Model', job.model], ['GPU', job.gpu], ['Parallel', parallelText(job.parallel)],
