@@ -62,7 +62,7 @@ TEST(EstimateFromSamples, ReadsTheProjectsOwn) {
 
 TEST(EstimateFromSamples, SaysWhereSamplesAreOfNoKnownGpu) {
   const TemporaryFolder folder;
-  const auto note = folder.path().string() + ": its samples are of CPU, which is no GPU of the catalogue";
+  const auto note = folder.path().string() + ": its samples are of CPU, which is not in the catalogue";
   write_text(folder / "CPU_RMSlayernorm_bf16.csv", slow_norm());
   EXPECT_THAT(estimate_from(folder.path().string()).out, HasSubstr(note));
   write_text(folder / "NVIDIAA100-SXM4-80GB_RMSlayernorm_bf16.csv", slow_norm());

@@ -243,7 +243,7 @@ TEST_F(Commands, InspectSummarisesEveryOperation) {
   EXPECT_EQ(json["operations"][0]["instruction"], "forward");
   EXPECT_EQ(json["operations"][0]["count"], 5);
   EXPECT_EQ(json["operations"][0]["clock_step_mhz"], 150);
-  EXPECT_EQ(lines_of(run_lowgear({"inspect", "--profile", profile_}).out).size(), 7U);
+  EXPECT_EQ(lines_of(run_lowgear({"inspect", "--profile", profile_}).out).size(), 8U);
 }
 
 TEST_F(Commands, ScheduleWritesWhatItDescribes) {

@@ -25,7 +25,7 @@ TEST(ParseClocks, TakesListsAndRangesInTheirOrder) {
 TEST(ParseClocks, RefusesAnythingElse) {
   for (const char* text :
        {"", ",", "1410,", "a", "1410-855", "1410-855/0", "1410/15", "-5", "0", "100001", "1-2-3/1"}) {
-    EXPECT_THAT(error_of([&] { (void)parse_clocks(text); }), HasSubstr("is no clock")) << text;
+    EXPECT_THAT(error_of([&] { (void)parse_clocks(text); }), HasSubstr("is not a clock")) << text;
   }
   EXPECT_THAT(error_of([] { (void)parse_clocks("1410,1410"); }), HasSubstr("named twice"));
 }
