@@ -66,8 +66,10 @@ PlanningAnswer failed_answer(const PlanningTask& task, const std::exception& err
 enum class Lane : unsigned char {
   quick,  ///< for what was solved already
   brief,  ///< one time slice each
-  long_,
+  long_,  ///< what took longer
+  large,  ///< jobs that take long in any case
 };
+constexpr std::size_t kLanes = 4;
 
 struct Piece {
   PlanningTask task;
@@ -107,7 +109,6 @@ class Waiting {
   std::deque<Piece> pieces_;
 };
 
-/// Larger jobs take long in any case.
 constexpr std::size_t kBriefActions = 20'000;
 
 bool is_large(const PlanningTask& task) { return action_count(task.model->schedule) > kBriefActions; }
@@ -186,7 +187,7 @@ class PlanningThreads::Impl {
   Impl(int threads, std::function<void(std::function<void()>)> post, const PlanningTimes& times)
       : post_(std::move(post)), times_(times) {
     for (int i = 0; i < threads; ++i) {
-      for (const Lane lane : {Lane::brief, Lane::long_}) {
+      for (const Lane lane : {Lane::brief, Lane::long_, Lane::large}) {
         threads_.emplace_back([this, lane](const std::stop_token& stop) { plan_until(stop, lane); });
       }
     }
@@ -199,7 +200,7 @@ class PlanningThreads::Impl {
   void submit(Piece piece) {
     const bool is_large_job = is_large(piece.task);
     const bool is_quick = piece.task.kind == PlanningTask::Kind::plan && piece.task.quick_first && !is_large_job;
-    add(std::move(piece), is_quick ? Lane::quick : is_large_job ? Lane::long_ : Lane::brief);
+    add(std::move(piece), is_quick ? Lane::quick : is_large_job ? Lane::large : Lane::brief);
   }
 
   void forget(const std::string& job) {
@@ -295,7 +296,7 @@ class PlanningThreads::Impl {
 
   void drop_older(const PlanningTask& task) {
     const std::lock_guard lock(mutex_);
-    for (const Lane lane : {Lane::brief, Lane::long_}) waiting(lane).drop(task.job, task.serial);
+    for (const Lane lane : {Lane::brief, Lane::long_, Lane::large}) waiting(lane).drop(task.job, task.serial);
   }
 
   void plan_until(const std::stop_token& stop, Lane lane) {
@@ -340,7 +341,8 @@ class PlanningThreads::Impl {
 
   [[nodiscard]] static Error late_error(const PlanningTask& task, double limit_s) {
     return Error(
-        fmt::format("planning took longer than {:.4g} s, the limit for a job of {} units: raise planning_limit_s in "
+        fmt::format("planning took more than {:.4g} s of processor time, the limit for a job of {} units: raise "
+                    "planning_limit_s in "
                     "the server's configuration, or train with fewer microbatches an iteration",
                     limit_s, action_count(task.model->schedule)));
   }
@@ -351,8 +353,8 @@ class PlanningThreads::Impl {
 
   mutable std::mutex mutex_;  ///< of what follows
   std::condition_variable_any wake_;
-  std::array<Waiting, 3> waiting_;                                ///< by lane
-  std::set<std::string> busy_;                                    ///< jobs with a task in the brief or the long lane
+  std::array<Waiting, kLanes> waiting_;                           ///< by lane
+  std::set<std::string> busy_;                                    ///< jobs with a task in another than the quick lane
   std::map<std::string, std::shared_ptr<PlanningLimit>> limits_;  ///< of jobs that are not over
   std::vector<std::jthread> threads_;                             ///< last: they use everything above
 };

@@ -4,11 +4,11 @@
 
 namespace lowgear {
 
-/// How long planning may take.
+/// How long planning may take, in processor time.
 struct PlanningTimes {
   /// After which a task makes room for others, and begins again among those that take long.
   double slice_s = 2;
-  /// Of one task, from its beginning, for a job of at most `kActionsPerLimit` actions; larger ones have more in
+  /// Of one task, for a job of at most `kActionsPerLimit` actions; larger ones have more in
   /// proportion. What takes longer is answered with an error.
   double limit_s = 120;
 };
