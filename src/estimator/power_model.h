@@ -26,7 +26,7 @@ struct TimedEnergy {
 
 /// Energy by what draws it.
 struct EnergySplit {
-  double static_j = 0;   ///< being awake while work runs, clock tree included
+  double static_j = 0;   ///< static power while work runs, clock tree included
   double compute_j = 0;  ///< multiprocessors at work
   double memory_j = 0;   ///< traffic of device memory
   double link_j = 0;     ///< traffic between GPUs

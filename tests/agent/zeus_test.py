@@ -41,8 +41,13 @@ class ZeusTest(AgentTest):
         library = self.folder / "libnvidia-ml.so.1"
         if not library.exists():
             library.symlink_to(os.environ["LOWGEAR_NVML"])
+        stand_ins = self.folder / "stand_ins"
+        if not stand_ins.exists():
+            stand_ins.mkdir()
+            (stand_ins / "pynvml.py").symlink_to(HERE.parent / "stand_ins" / "pynvml.py")
+            (stand_ins / "sklearn").symlink_to(HERE / "zeus_stand_ins" / "sklearn")
         variables = {"ZEUSD_SOCK_PATH": str(socket_path or self.folder / "agent.sock"), "ZEUS_FOLDER": str(ZEUS),
-                     "STAND_INS": str(HERE / "zeus_stand_ins"), "LD_LIBRARY_PATH": str(self.folder), **environment}
+                     "STAND_INS": str(stand_ins), "LD_LIBRARY_PATH": str(self.folder), **environment}
         return self.start([sys.executable, str(HERE / "zeus_programs.py"), name], stdin=subprocess.PIPE,
                           env={**os.environ, **variables})
 

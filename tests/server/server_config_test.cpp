@@ -187,7 +187,7 @@ TEST(ServerConfig, RefusesWhatIsNoAddressAndPort) {
   for (const char* text : {"", "7787", ":7787", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1",
                            "127.0.0.1:1e3", "127.0.0.1: 1", "localhost:7787", "::1:7787", "[::1]", "[127.0.0.1]:7787",
                            "127.1:7787", "127.0.0.1:99999999999999999999", "[]:1"}) {
-    EXPECT_THAT(error_of([&] { (void)parse_tcp_address(text); }), HasSubstr("no address and port")) << text;
+    EXPECT_THAT(error_of([&] { (void)parse_tcp_address(text); }), HasSubstr("not an address and a port")) << text;
   }
 }
 
