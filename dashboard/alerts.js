@@ -30,7 +30,7 @@ const alertsOf = ({summary: job}, rows, connection) => {
   }
   if (job.state === 'failed') add('bad', `The job failed${job.reason ? `: ${job.reason}` : '.'}`);
   if (job.has_failed) {
-    add('bad', `The job runs at full clocks, as nothing could be planned: ${job.reason} ` +
+    add('bad', `The job runs at full clocks, as nothing could be planned: ${job.reason.replace(/\.?$/, '.')} ` +
       `${units.isNumber(job.retry_s) ? `It is tried again at ${clockTime(job.retry_s)}.` : ''}`);
   }
   const silent = having(rows, 'silent');
