@@ -43,6 +43,18 @@ TEST_F(JobWatch, FollowsASignalAndBack) {
   EXPECT_THAT(training.reasons("signal"), testing::ElementsAre("carbon is high", "carbon is low"));
 }
 
+TEST_F(JobWatch, SeesAStragglerWhileTheGuardHoldsFullClocks) {
+  train_until_running();
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.04);
+  training.run(30);
+  ASSERT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
+  ASSERT_THAT(training.job().summary()["stragglers"], IsEmpty());
+  training.slow_down(1, 1.04 * 1.3);
+  training.run(10);
+  ASSERT_THAT(training.job().summary()["stragglers"], SizeIs(1));
+  EXPECT_EQ(training.job().summary()["stragglers"][0]["rank"], 1);
+}
+
 TEST_F(JobWatch, AllowsInItsMetricsWhatTheGuardAllows) {
   train_until_running();
   EXPECT_DOUBLE_EQ(training.job().snapshot().slowdown_allowed_ratio, 0.02);
