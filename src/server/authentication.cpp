@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/trusted_path.h"
+#include "http/host.h"
 #include "server/secret.h"
 
 namespace lowgear {
@@ -82,11 +83,7 @@ bool is_passed_on(const HttpRequest& request) {
 /// Whether a request was meant for this machine. A page of the web whose name was made to point here (DNS rebinding)
 /// and what a proxy passes on were not.
 bool is_addressed_to_loopback(const HttpRequest& request) {
-  if (is_passed_on(request)) return false;
-  std::string_view host = request.header("host");
-  if (host.starts_with("[")) return host.starts_with("[::1]");
-  host = host.substr(0, host.find(':'));
-  return host == "localhost" || host == "127.0.0.1";
+  return !is_passed_on(request) && names_loopback(request.header("host"));
 }
 
 }  // namespace

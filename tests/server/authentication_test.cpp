@@ -175,7 +175,8 @@ TEST(Authenticator, LetsThisMachineReadWhereThatIsAllowed) {
     request.headers["host"] = host;
     EXPECT_EQ(role_of(authenticator({}, true), request), Role::read) << host;
   }
-  for (const char* host : {"evil.example:7787", "127.0.0.1.evil.example", "localhost.evil.example", ""}) {
+  for (const char* host : {"evil.example:7787", "127.0.0.1.evil.example", "localhost.evil.example",
+                           "[::1].evil.example", "[::1]evil:7787", ""}) {
     request.headers["host"] = host;
     EXPECT_EQ(role_of(authenticator({}, true), request), std::nullopt) << host;
   }
