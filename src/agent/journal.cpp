@@ -310,8 +310,9 @@ void Journal::append(std::string_view payload) {
   ++sequence_;
 }
 
+/// What shows that records are lost stays until all GPUs are back.
 void Journal::compact_if_long() {
-  if (bytes_ >= kLongBytes) rewrite();
+  if (!damaged_ && broken_.empty() && bytes_ >= kLongBytes) rewrite();
 }
 
 void Journal::rewrite() {

@@ -201,6 +201,8 @@ void AgentLease::hand_over_again() {
 void AgentLease::hand_over_current() {
   HeldPlan again = *current_;
   again.message.from_iteration.reset();
+  // Trials belong to iterations that have begun meanwhile: what it follows from now on is another plan.
+  if (!std::exchange(again.message.trials, {}).empty()) again.version = 0;
   const PlanAnswer answer = send(again.message);
   if (const auto* refused = std::get_if<RefusedMessage>(&answer)) {
     problem_ = fmt::format("the plan is refused by now: {}", refused->reason);

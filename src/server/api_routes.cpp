@@ -157,8 +157,11 @@ void show_decisions(ApiCall& call) {
   call.control_plane.read_decisions(id, call.integer("after", 0, 0, 1LL << 40), limit,
                                     [reply = call.reply, id](const std::vector<StoredDecision>& decisions) {
                                       Json list = Json::array();
-                                      for (const StoredDecision& decision : decisions)
-                                        list.push_back(Json::parse(decision.document));
+                                      for (const StoredDecision& decision : decisions) {
+                                        Json document = Json::parse(decision.document, nullptr, false);
+                                        if (document.is_discarded()) continue;  // its row is damaged
+                                        list.push_back(std::move(document));
+                                      }
                                       reply->send(json_response({{"job", id}, {"decisions", std::move(list)}}));
                                     });
 }

@@ -100,6 +100,7 @@ void Job::try_again(double now_s) {
   if (state_ != JobState::observing || !retry_s_ || now_s < *retry_s_) return;
   retry_s_.reset();
   if (plan_failed_) return replan("what could not be planned is tried again");
+  if (model_ || !spec_.profiling) return begin_baseline(now_s);
   decide("profile", "clocks are tried out again, as the last time led to no profile", now_s);
   begin_profile(now_s);
 }
@@ -131,6 +132,7 @@ void Job::report(const RankReports& reports, double now_s) {
     changes_.iterations.push_back(history_.back());
     changes_.summary_changed = true;
   }
+  watch_baseline(now_s);
   watch_profile(now_s);
   try_again(now_s);
 }

@@ -184,6 +184,7 @@ class Job {
   static constexpr std::size_t kKeptVersions = 8;
   static constexpr int kReservedVersions = 16;  ///< numbers of plans that are reserved at least
   static constexpr std::size_t kGpuChanges = 64;
+  static constexpr std::int64_t kLastingIterations = 50;
   static constexpr std::size_t kRecentIterations = 20;  ///< that present figures are means of
 
  private:
@@ -228,6 +229,7 @@ class Job {
   void issue_uniform(PlanPurpose purpose, int clock_mhz, std::string reason, double now_s);
   [[nodiscard]] std::vector<std::vector<double>> expected_compute_s(int clock_mhz) const;
   void watch_profile(double now_s);
+  void watch_baseline(double now_s);
   void go_on_without(const std::vector<int>& missing, double now_s);
   [[nodiscard]] std::shared_ptr<const MeasuredProfile> merged_profile() const;
   [[nodiscard]] std::vector<int> unmeasured_ranks() const;
@@ -279,6 +281,7 @@ class Job {
   void restore_rank(const StoredRank& row, double now_s);
   void restore_progress(const StoreContents& rows, std::vector<std::string>& left_out);
   void resume(const Profiles& profiles, double now_s);
+  void replace_lost_profile(double now_s);
   void store_rank(const RegisteredRank& rank);
 
   std::string id_;
@@ -303,14 +306,16 @@ class Job {
   int last_version_ = 0;      ///< number that a plan may have had at most, of a server that was killed, too
   int reserved_version_ = 0;  ///< up to which a server that starts anew uses none
   int baseline_version_ = 0;
+  double baseline_begun_s_ = 0;
   Sums baseline_sums_;
   std::optional<Baseline> baseline_;
 
   TrialSweep sweep_;
   TrialBudget budget_;
-  bool judging_ = false;              ///< whether what the sweep has measured is enough
-  std::optional<double> profiled_s_;  ///< when the last profile was begun
-  std::optional<Drift> drift_;        ///< from the profile in use
+  bool judging_ = false;                                  ///< whether what the sweep has measured is enough
+  std::optional<double> profiled_s_;                      ///< when the last profile was begun
+  std::optional<Drift> drift_;                            ///< from the profile in use
+  std::int64_t lasting_iterations_ = kLastingIterations;  ///< after which a drift leads to a profile within the hour
   std::shared_ptr<const MeasuredProfile> own_profile_;
   std::shared_ptr<const PipelineModel> model_;
 

@@ -159,6 +159,8 @@ void Job::planned(PlanningAnswer answer, double now_s) {
 void Job::give_plan_up(const std::string& error, double now_s) {
   decide("failed", error, now_s);
   if (state_ == JobState::profiling) {
+    own_profile_.reset();  // another job's may be better
+    model_.reset();
     return observe(error, now_s, kLongestRetryS);  // by a verdict: there is no profile to plan from
   }
   const std::string reason =
@@ -219,7 +221,8 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
 void Job::hold_full_clocks(const std::string& reason, double now_s) {
   const int clock_mhz = ranks_.common_clocks().front();
   const PlanVersion& in_force = *versions_.back();
-  if (in_force.purpose != PlanPurpose::profile && holds_clock(in_force, clock_mhz)) {
+  const bool watches_ranks = in_force.purpose != PlanPurpose::train || !in_force.expected_compute_s.empty() || !model_;
+  if (in_force.purpose != PlanPurpose::profile && watches_ranks && holds_clock(in_force, clock_mhz)) {
     decide("guard", reason + "; full clocks are held all the same", now_s);
     return;
   }

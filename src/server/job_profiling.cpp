@@ -22,6 +22,8 @@ constexpr double kPostingS = 10;
 constexpr int kMaxAttempts = 2;
 constexpr int kBaselineIterations = 5;
 constexpr int kBaselineSettle = 1;
+/// Iterations after which no rank is expected to take the baseline's plan any more.
+constexpr int kBaselinePatience = 50;
 /// A driver takes some 25 ms to change a clock; where a job says more, that counts.
 constexpr double kSettleS = 0.1;
 constexpr double kSettleLatencies = 2;
@@ -73,6 +75,7 @@ void Job::begin_baseline(double now_s) {
   change_state(JobState::baseline, "measures iterations at full clocks, to compare with");
   issue_uniform(PlanPurpose::baseline, ranks_.common_clocks().front(), "full clocks, to compare with", now_s);
   baseline_version_ = plan_version();
+  baseline_begun_s_ = now_s;
   baseline_.reset();  // a profile that failed may have left one of another time
   baseline_sums_ = {};
 }
@@ -220,6 +223,8 @@ void Job::end_trials(double now_s) {
   try {
     own_profile_ = merged_profile();
   } catch (const InputError& error) {
+    const std::string why = fmt::format(" once more: {}", error.what());
+    if (sweep_.attempts() < kMaxAttempts && issue_trials(sweep_.wanted_mhz(), why, now_s)) return;
     return observe(error.what(), now_s, kProfileRetryS);
   }
   use_profile(own_profile_);
@@ -246,10 +251,20 @@ void Job::watch_trials(const JobIteration& iteration, double now_s) {
   store_state_ = true;
   const bool more_follow = iteration.iteration + 1 < plan->trials.back().end_iteration();
   if (!budget_.is_spent() || !more_follow || versions_.back().get() != plan) return;
-  issue_uniform(
-      PlanPurpose::train, ranks_.common_clocks().front(),
-      fmt::format("full clocks: trials have cost {:.3g} s, which is what profiling may cost", budget_.spent_s()),
-      now_s);
+  // Without what ranks are expected to take: the profile that says it is being replaced.
+  PlanVersion stop = uniform_version(PlanPurpose::train, ranks_.common_clocks().front());
+  stop.reason =
+      fmt::format("full clocks: trials have cost {:.3g} s, which is what profiling may cost", budget_.spent_s());
+  issue(std::move(stop), now_s);
+}
+
+/// No rank may follow the plan of the baseline: all agents refuse it, or none can set its clock.
+void Job::watch_baseline(double now_s) {
+  if (state_ != JobState::baseline || baseline_ || now_s - baseline_begun_s_ < kPostingS) return;
+  const PlanVersion* plan = version(baseline_version_);
+  if (plan == nullptr) return begin_baseline(now_s);  // its row in the store was damaged
+  if (log_.latest() < plan->from_iteration + kBaselinePatience || baseline_sums_.count > 0) return;
+  observe("no rank follows the plan for the baseline: look at the logs of the agents", now_s, kProfileRetryS);
 }
 
 /// A rank may never post: its agent has gone, or something of it fails.

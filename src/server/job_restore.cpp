@@ -192,11 +192,14 @@ void Job::restore_rank(const StoredRank& row, double now_s) {
 
 void Job::restore_sweep(const JsonView& state) {
   constexpr std::string_view kWanted = "wanted_clocks_mhz";
-  if (!state.has(kWanted)) return;  // of a version that measured one clock after the other: its cells do not count
   if (has_value(state, "profiled_s")) profiled_s_ = state.at("profiled_s").number();
   if (has_value(state, "retry_s")) retry_s_ = state.at("retry_s").number();
-  if (!has_value(state, "sweep_first_version")) return;
-  const int first_version = state.at("sweep_first_version").integer_in(0, kMaxNumber);
+  const bool names_first = has_value(state, "sweep_first_version");
+  const int first_version = names_first ? state.at("sweep_first_version").integer_in(0, kMaxNumber) : 0;
+  if (!state.has(kWanted)) {  // of a server that measured one clock after the other
+    sweep_ = TrialSweep(std::max(first_version, 1));
+    return;
+  }
   if (first_version == 0) return;
   sweep_ = TrialSweep(first_version);
   const JsonView wanted = state.at(kWanted);
@@ -233,17 +236,28 @@ void Job::restore_progress(const StoreContents& rows, std::vector<std::string>& 
   });
 }
 
+/// A job that was about to be planned for by a profile that the store does not have any more.
+void Job::replace_lost_profile(double now_s) {
+  const bool needs_it = state_ == JobState::planning || (state_ == JobState::baseline && !sweep_.is_new());
+  if (!needs_it) return;
+  if (!spec_.profiling) return observe("the profile that it was to be planned from is lost", now_s);
+  begin_profile(now_s);
+}
+
 /// What was under way when the server ended.
 void Job::resume(const Profiles& profiles, double now_s) {
   if (state_ == JobState::registering) return;  // profiles are looked at once all ranks are there
-  if (!sweep_.is_empty() && state_ != JobState::profiling) {
+  const bool led_to_no_profile = state_ == JobState::observing && !plan_failed_;
+  if (!sweep_.is_empty() && state_ != JobState::profiling && !led_to_no_profile) {
     try {
       own_profile_ = merged_profile();
     } catch (const InputError&) {
       // No profile came of it, as was decided then.
     }
   }
-  if (state_ == JobState::profiling) return end_trials(now_s);
+  if (state_ == JobState::profiling) {
+    return baseline_ && sweep_.rounds() > 0 ? end_trials(now_s) : begin_profile(now_s);
+  }
   const auto known = profiles.find(profile_key());
   if (own_profile_) {
     use_profile(own_profile_);
@@ -256,7 +270,7 @@ void Job::resume(const Profiles& profiles, double now_s) {
     }
     use_profile(known->second);
   }
-  if (!model_) return;
+  if (!model_) return replace_lost_profile(now_s);
   replan("the server was started again");
 }
 

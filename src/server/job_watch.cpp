@@ -14,8 +14,8 @@ namespace {
 /// Drift that a profile is renewed for.
 constexpr double kProfiledAgainDrift = 0.05;
 constexpr double kProfilePeriodS = 3'600;
-/// After which a drift is no hiccup.
-constexpr std::int64_t kLastingIterations = 50;
+/// Most iterations that a drift has to last: doubled by each profile that did not end it.
+constexpr std::int64_t kLongestLasting = 1'000'000;
 
 /// Of a rank that the detector has found.
 SlowdownCause cause_named(std::string_view text) {
@@ -90,7 +90,9 @@ void Job::watch_ranks(const JobIteration& iteration, double now_s) {
 void Job::watch_drift(const JobIteration& iteration, double now_s) {
   if (!spec_.profiling || !drift_ || std::abs(drift_->factor - 1) <= kProfiledAgainDrift) return;
   const bool is_recent = profiled_s_ && now_s - *profiled_s_ < kProfilePeriodS;
-  if (is_recent && iteration.iteration - drift_->since_iteration < kLastingIterations) return;
+  if (!is_recent) lasting_iterations_ = kLastingIterations;
+  if (is_recent && iteration.iteration - drift_->since_iteration < lasting_iterations_) return;
+  if (is_recent) lasting_iterations_ = std::min(2 * lasting_iterations_, kLongestLasting);
   decide("profile",
          fmt::format("profiled again, as all ranks have taken {:.3g} times as long as profiled for {} iterations",
                      drift_->factor, iteration.iteration - drift_->since_iteration + 1),

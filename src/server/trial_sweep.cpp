@@ -40,7 +40,7 @@ void TrialSweep::begin(int plan_version, std::int64_t end_iteration, double now_
 }
 
 bool TrialSweep::add(RankCells cells) {
-  if (cells.plan_version < first_version_) return false;
+  if (first_version_ == 0 || cells.plan_version < first_version_) return false;
   if (!seen_.insert({cells.plan_version, cells.rank}).second) return false;
   if (cells.plan_version == plan_version_) posted_.insert(cells.rank);
   absent_.erase(cells.rank);

@@ -13,7 +13,7 @@ namespace lowgear {
 /// Which clocks a job tries out, and what its ranks have measured so far. One plan tries several clocks out.
 class TrialSweep {
  public:
-  /// None that was asked for.
+  /// None that was asked for: nothing counts.
   TrialSweep() = default;
   /// What was measured under plans before `first_version` (1 or more) belongs to an earlier sweep, and does not count.
   explicit TrialSweep(int first_version) : first_version_(first_version) {}

@@ -53,7 +53,24 @@ TEST(PlanTrials, PutsSingleIterationsBetweenSuchAtFullClocks) {
 TEST(PlanTrials, TakesMoreOfShortIterationsAsFarAsTheyAreWanted) {
   const std::vector<int> clocks{1200, 1000};
   EXPECT_THAT(plan_trials(clocks, kFullMhz, 0.3, 100, kOptions), Each(Field(&ClockTrial::iterations, 4)));
-  EXPECT_THAT(plan_trials(clocks, kFullMhz, 0.01, 100, kOptions), Each(Field(&ClockTrial::iterations, 5)));
+  EXPECT_THAT(plan_trials(clocks, kFullMhz, 0.01, 100, kOptions), Each(Field(&ClockTrial::iterations, 15)))
+      << "five that count after those in which the clock settles";
+}
+
+TEST(PlanTrials, BeginLateEnoughForEveryRank) {
+  const std::vector<int> clocks{1200};
+  EXPECT_EQ(plan_trials(clocks, kFullMhz, 0.01, 100, kOptions).at(0).first_iteration, 100);
+}
+
+TEST(PlanTrials, HoldNoClockThatWouldOnlySettle) {
+  const std::vector<int> clocks{1200};
+  for (const double full_clock_time_s : {0.005, 0.01, 0.03, 0.08}) {
+    for (double left_s = 0; left_s < 0.2; left_s += 0.003) {
+      for (const ClockTrial& trial : plan_trials(clocks, kFullMhz, full_clock_time_s, left_s, kOptions)) {
+        EXPECT_GT(trial.iterations * full_clock_time_s, kOptions.settle_s);
+      }
+    }
+  }
 }
 
 TEST(PlanTrials, NeverCostsMoreThanIsLeft) {

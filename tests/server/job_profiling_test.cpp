@@ -205,6 +205,33 @@ TEST(JobProfiling, IsNotRepeatedForAHiccupOfAllRanks) {
   EXPECT_THAT(training.reasons("profile"), Not(Contains(HasSubstr("profiled again"))));
 }
 
+TEST(JobProfiling, ObservesWhenNoRankFollowsTheBaselinesPlan) {
+  SimulatedJob training(quickly_profiled(2, 1));
+  training.register_all();
+  training.deaf = {true, true};
+  ASSERT_TRUE(training.run_until(JobState::observing, kPatience));
+  EXPECT_TRUE(training.job().summary()["has_failed"].get<bool>());
+  EXPECT_THAT(training.job().summary()["reason"].get<std::string>(), HasSubstr("no rank follows the plan"));
+}
+
+TEST(JobProfiling, IsRepeatedLessAndLessOftenForADriftThatItDoesNotEnd) {
+  JobSpec spec = small_job(2);
+  spec.guard_pct = 900;
+  SimulatedJob training(spec);
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  double factor = 1;
+  for (int iteration = 0; iteration < 900; ++iteration) {  // ever slower
+    if (iteration % 60 == 0) factor *= 1.1;
+    for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, factor);
+    training.run(1);
+  }
+  const auto is_repetition = [](const std::string& reason) {
+    return reason.find("profiled again") != std::string::npos;
+  };
+  EXPECT_LE(std::ranges::count_if(training.reasons("profile"), is_repetition), 5);
+}
+
 TEST(JobProfiling, IsTriedAgainAfterAnHour) {
   SimulatedJob training(quickly_profiled(2, 1));
   training.measures_nothing[1] = true;

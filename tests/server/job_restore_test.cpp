@@ -41,10 +41,12 @@ TEST_F(JobRestoreAfterDrift, PlansByTheNewestProfileAlone) {
   EXPECT_THAT(training.reasons("drift"), SizeIs(1));
 }
 
+/// Of a server that measured one clock after the other.
 TEST_F(JobRestoreAfterDrift, ReadsAStateThatDoesNotNameTheSweep) {
   StoreContents stored = training.stored();
   Json state = Json::parse(stored.jobs.at(0).state);
   ASSERT_EQ(state.erase("sweep_first_version"), 1U);
+  ASSERT_EQ(state.erase("wanted_clocks_mhz"), 1U);
   stored.jobs[0].state = state.dump();
   const auto restored = Job::restore(stored.jobs[0], stored, {}, training.now_s());
   EXPECT_EQ(restored->state(), JobState::running);
@@ -106,6 +108,21 @@ TEST(JobRestore, LeavesDamagedRowsOut) {
   EXPECT_THAT(left_out, SizeIs(3));
   for (StoredPlan& plan : stored.plans) plan.document.clear();
   EXPECT_THROW((void)Job::restore(stored.jobs.at(0), stored, {}, training.now_s()), InputError);
+}
+
+TEST(JobRestoreOfALostProfile, MeasuresAnother) {
+  SimulatedJob other(small_job(2));
+  other.register_all();
+  ASSERT_TRUE(other.run_until(JobState::running));
+  SimulatedJob training(small_job(2));
+  training.know({{training.job().profile_key(), other.job().measured()}});
+  training.register_all();
+  ASSERT_EQ(training.job().state(), JobState::baseline);
+  training.run(2);
+  training.know({});
+  training.restart_server();
+  ASSERT_TRUE(training.run_until(JobState::profiling));
+  EXPECT_TRUE(training.run_until(JobState::running));
 }
 
 /// A job whose ranks measure nothing: no profile can be made of that.
