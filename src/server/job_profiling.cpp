@@ -23,7 +23,7 @@ constexpr int kMaxAttempts = 2;
 constexpr int kBaselineIterations = 5;
 constexpr int kBaselineSettle = 1;
 /// Iterations after which no rank is expected to take the baseline's plan any more.
-constexpr int kBaselinePatience = 50;
+constexpr int kNoFollowerIterations = 50;
 /// A driver takes some 25 ms to change a clock; where a job says more, that counts.
 constexpr double kSettleS = 0.1;
 constexpr double kSettleLatencies = 2;
@@ -263,7 +263,7 @@ void Job::watch_baseline(double now_s) {
   if (state_ != JobState::baseline || baseline_ || now_s - baseline_begun_s_ < kPostingS) return;
   const PlanVersion* plan = version(baseline_version_);
   if (plan == nullptr) return begin_baseline(now_s);  // its row in the store was damaged
-  if (log_.latest() < plan->from_iteration + kBaselinePatience || baseline_sums_.count > 0) return;
+  if (log_.latest() < plan->from_iteration + kNoFollowerIterations || baseline_sums_.count > 0) return;
   observe("no rank follows the plan for the baseline: look at the logs of the agents", now_s, kProfileRetryS);
 }
 
