@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "cli/profile_text.h"
 #include "core/error.h"
 #include "gpu/gpu.h"
 
@@ -161,6 +162,39 @@ Finding permission_finding(const MachineFacts& facts) {
   return {FindingLevel::limited, "clocks", "need root: this user may only measure", "sudo lowgear agent"};
 }
 
+/// How late clock changes take effect on one GPU.
+Finding latency_finding(const GpuSwitchLatency& measured, const std::string& topic) {
+  if (!measured.latency) {
+    return {FindingLevel::limited, topic, fmt::format("switch latency not measured: {}", measured.problem), ""};
+  }
+  std::string text = switch_latency_text(measured.latency);
+  text.pop_back();  // the line feed
+  return {FindingLevel::works, topic, std::move(text),
+          fmt::format("plan with it where the profile does not hold its own: lowgear plan --switch-latency {:.1f} ...",
+                      measured.latency->latency_s * 1e3)};
+}
+
+/// Only where clocks can be set: elsewhere permission_finding says what is missing.
+void add_switch_latencies(const MachineFacts& facts, std::vector<Finding>& findings) {
+  if (!facts.switch_latencies) {
+    if (facts.agent != AgentReach::answers) return;
+    findings.push_back({FindingLevel::works, "clocks",
+                        "switch latency not measured: nothing was asked to change a clock",
+                        "lowgear doctor --measure-switch-latency, while the GPUs are idle; or lowgear profile, from a "
+                        "recording of training"});
+    return;
+  }
+  if (facts.agent != AgentReach::answers) {
+    findings.push_back({FindingLevel::limited, "clocks",
+                        "switch latency not measured: no agent answers that may set clocks",
+                        "sudo lowgear agent, with this GPU and this user in its configuration"});
+    return;
+  }
+  for (std::size_t i = 0; i < facts.switch_latencies->size(); ++i) {
+    findings.push_back(latency_finding((*facts.switch_latencies)[i], topic_of(facts.nvml->gpus.at(i))));
+  }
+}
+
 Finding cpu_finding(const MachineFacts& facts) {
   if (!facts.rapl_zones.empty()) {
     return {FindingLevel::works, "CPU energy", fmt::format("by RAPL: {}", fmt::join(facts.rapl_zones, ", ")), ""};
@@ -219,6 +253,18 @@ Json gpu_json(const GpuSurvey& gpu) {
     entry["reason"] = status.reason;
   }
   return json;
+}
+
+/// Null where it was not asked for.
+Json switch_latencies_json(const MachineFacts& facts) {
+  if (!facts.switch_latencies) return nullptr;
+  Json list = Json::array();
+  for (const GpuSwitchLatency& measured : *facts.switch_latencies) {
+    Json json = measured.latency ? switch_latency_json(*measured.latency) : Json{{"problem", measured.problem}};
+    json["uuid"] = measured.uuid;
+    list.push_back(std::move(json));
+  }
+  return list;
 }
 
 Json nvml_json(const MachineFacts& facts) {
@@ -289,6 +335,7 @@ std::vector<Finding> diagnose(const MachineFacts& facts) {
   if (facts.nvml) {
     add_gpus(*facts.nvml, findings);
     findings.push_back(permission_finding(facts));
+    add_switch_latencies(facts, findings);
   }
   findings.push_back(agent_finding(facts));
   findings.push_back(cpu_finding(facts));
@@ -298,6 +345,12 @@ std::vector<Finding> diagnose(const MachineFacts& facts) {
 
 bool can_measure(const std::vector<Finding>& findings) {
   return std::ranges::none_of(findings, [](const Finding& finding) { return finding.level == FindingLevel::broken; });
+}
+
+std::string next_step(const MachineFacts& facts, const std::vector<Finding>& findings) {
+  if (!can_measure(findings)) return "Next: do what stands after -> for what is BROKEN, then: lowgear doctor\n";
+  if (facts.agent == AgentReach::answers) return "Next: train with clocks that follow plans: lowgear train CONFIG\n";
+  return "Next: measure the energy of a command: lowgear monitor -- COMMAND\n";
 }
 
 std::string diagnosis_text(const std::vector<Finding>& findings, Colours colours) {
@@ -334,6 +387,7 @@ Json diagnosis_json(const MachineFacts& facts, const std::vector<Finding>& findi
           {"cap_sys_admin", facts.cap_sys_admin},
           {"container", facts.container},
           {"cpu_energy", {{"zones", facts.rapl_zones}, {"problem", facts.rapl_problem}}},
+          {"switch_latencies", switch_latencies_json(facts)},
           {"agent", {{"socket", facts.agent_socket}, {"state", std::string(name(facts.agent))}}},
           {"kernel", kernel},
           {"findings", list}};

@@ -37,6 +37,9 @@ enum class Colours : unsigned char { off, on };
 /// One line per finding, its fix on a line below, a verdict at the end.
 [[nodiscard]] std::string diagnosis_text(const std::vector<Finding>& findings, Colours colours);
 
+/// What to run next, as one line.
+[[nodiscard]] std::string next_step(const MachineFacts& facts, const std::vector<Finding>& findings);
+
 /// Facts and findings, as `lowgear doctor --json` prints them.
 [[nodiscard]] Json diagnosis_json(const MachineFacts& facts, const std::vector<Finding>& findings);
 

@@ -8,17 +8,25 @@
 
 #include "gpu/gpu_error.h"
 #include "gpu/nvml_survey.h"
+#include "profile/switch_latency.h"
 
 namespace lowgear {
 
 /// How a try to reach the agent's socket ended.
 enum class AgentReach : unsigned char {
-  answers,     ///< somebody listens there
+  answers,     ///< a program listens there
   absent,      ///< there is no such file
   not_socket,  ///< something else stands there
-  refused,     ///< nobody listens: an agent that was killed has left it
+  refused,     ///< no program listens: an agent that was killed has left it
   forbidden,   ///< this user may not connect
   failed,      ///< anything else
+};
+
+/// How late clock changes take effect on one GPU, as it was measured or why it was not.
+struct GpuSwitchLatency {
+  std::string uuid;
+  std::optional<SwitchLatency> latency;
+  std::string problem;  ///< why there is no `latency`
 };
 
 /// What `lowgear doctor` looks at. Nothing of it is changed by looking.
@@ -45,6 +53,9 @@ struct MachineFacts {
   bool pidfd = false;                              ///< pidfd_open works (Linux 5.3)
   bool sealed_memory = false;                      ///< memfd_create with seals works
   std::optional<std::uint64_t> memory_lock_bytes;  ///< RLIMIT_MEMLOCK; empty without a limit
+
+  /// Of every GPU, where it was asked to be measured. Not looked up: measuring changes clocks.
+  std::optional<std::vector<GpuSwitchLatency>> switch_latencies;
 };
 
 /// Looks at this machine. `root` stands before the paths of /sys, /proc and /dev that are read directly; another one in

@@ -156,6 +156,34 @@ TEST(Diagnosis, ClocksNeedTheAgentOrRoot) {
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::works, "clocks", "set by the agent")));
 }
 
+TEST(Diagnosis, TellsTheSwitchLatencyAndWhatToDoWithIt) {
+  MachineFacts facts = good_machine();
+  EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::works, "clocks", "switch latency not measured",
+                                                "lowgear doctor --measure-switch-latency")));
+  EXPECT_TRUE(diagnosis_json(facts, diagnose(facts)).at("switch_latencies").is_null());
+  facts.switch_latencies = {{.uuid = "GPU-1", .latency = SwitchLatency{0.0251, 0.0004, 22}, .problem = {}}};
+  EXPECT_THAT(diagnose(facts),
+              Contains(finding(FindingLevel::works, "GPU 0", "25.1 +-0.4 ms", "--switch-latency 25.1")));
+  EXPECT_EQ(diagnosis_json(facts, diagnose(facts)).at("switch_latencies").at(0).at("changes"), 22);
+  facts.switch_latencies = {{.uuid = "GPU-1", .latency = {}, .problem = "the GPU is busy"}};
+  EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::limited, "GPU 0", "not measured: the GPU is busy")));
+  facts.agent = AgentReach::absent;
+  facts.switch_latencies.emplace();
+  EXPECT_THAT(diagnose(facts),
+              Contains(finding(FindingLevel::limited, "clocks", "no agent answers", "sudo lowgear agent")));
+  facts.switch_latencies.reset();
+  EXPECT_THAT(diagnose(facts), Not(Contains(Field(&Finding::text, HasSubstr("switch latency")))));
+}
+
+TEST(Diagnosis, EndsWithWhatToRunNext) {
+  MachineFacts facts = good_machine();
+  EXPECT_THAT(next_step(facts, diagnose(facts)), HasSubstr("lowgear train"));
+  facts.agent = AgentReach::absent;
+  EXPECT_THAT(next_step(facts, diagnose(facts)), HasSubstr("lowgear monitor"));
+  facts.nvml.reset();
+  EXPECT_THAT(next_step(facts, diagnose(facts)), HasSubstr("lowgear doctor"));
+}
+
 TEST(Diagnosis, EveryStateOfTheAgentHasItsFix) {
   MachineFacts facts = good_machine();
   for (const AgentReach reach :
