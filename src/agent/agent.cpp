@@ -19,7 +19,7 @@ void require_range(int low_mhz, int high_mhz, const AllowedRange& allowed) {
 
 void require_order(int low_mhz, int high_mhz) {
   if (low_mhz > 0 && low_mhz <= high_mhz) return;
-  throw InputError(fmt::format("{} to {} MHz is no range of clocks; give the lower one first", low_mhz, high_mhz));
+  throw InputError(fmt::format("{} to {} MHz is not a range of clocks; give the lower one first", low_mhz, high_mhz));
 }
 
 /// `right` is the key of the configuration that gives it.

@@ -160,7 +160,7 @@ RouteAnswer post_power_limit(const RouteCall& call) {
   const JsonView limit = body_view(body).at("power_limit_w");
   const double power_limit_w = limit.number();
   if (power_limit_w <= 0 || power_limit_w > kMaxPowerW) {
-    limit.fail(fmt::format("{} W is no power limit", power_limit_w), "GET /v1/gpus tells the GPU's range");
+    limit.fail(fmt::format("{} W is not a power limit", power_limit_w), "GET /v1/gpus tells the GPU's range");
   }
   return answer_when_written(call,
                              [=, who = peer(call)](AgentService& service, const std::string& gpu, WriteDone done) {

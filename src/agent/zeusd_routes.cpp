@@ -44,7 +44,7 @@ std::vector<int> parse_ids(const RouteCall& call, std::string_view parameter) {
     const std::string_view text = rest.substr(0, comma);
     const std::optional<long long> id = parse_integer(text);
     if (!id || *id < 0 || *id >= kMaxIds) {
-      throw InputError(fmt::format("parameter {}: {} is no index; write 0,1,2", parameter, quote(text)));
+      throw InputError(fmt::format("parameter {}: {} is not an index; write 0,1,2", parameter, quote(text)));
     }
     ids.insert(static_cast<int>(*id));
     if (comma == std::string_view::npos) break;

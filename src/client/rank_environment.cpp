@@ -80,7 +80,7 @@ std::optional<int> number_from_environment(const Environment& environment, const
   const std::optional<long long> value = parse_integer(*text);
   if (!value || *value < 0 || *value > kMaxWorldSize) {
     throw InputError(
-        fmt::format("{}={} is no rank or size; expected a whole number from 0", name, printable(*text, 60)));
+        fmt::format("{}={} is not a rank or size; expected a whole number from 0", name, printable(*text, 60)));
   }
   return static_cast<int>(*value);
 }

@@ -93,7 +93,7 @@ OfferedPlan read_offered_plan(std::string_view text, const std::string& source) 
   plan.version = view.at("version").integer_in(1, INT32_MAX);
   plan.purpose = view.at("purpose").text();
   const long long from = view.at("from_iteration").integer();
-  if (from < 0 || from > kMaxIterationNumber) view.at("from_iteration").fail("is no number of an iteration");
+  if (from < 0 || from > kMaxIterationNumber) view.at("from_iteration").fail("is not an iteration number");
   plan.from_iteration = static_cast<std::uint64_t>(from);
   if (plan.purpose == "profile") {
     plan.sweep = view.at("sweep").integer_in(1, INT32_MAX);

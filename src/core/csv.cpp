@@ -117,7 +117,7 @@ class CsvReader {
     }
     skip_blanks();
     if (!at_line_end() && peek() != ',') {
-      fail(line_, column_, "text behind a closing quote", "put a comma there, or double the quotes within the cell");
+      fail(line_, column_, "text after a closing quote", "put a comma there, or double the quotes within the cell");
     }
   }
 
@@ -179,7 +179,7 @@ void CsvTable::check_width(const CsvRow& row) const {
   const CsvCell& at = narrow ? row.cells.back() : row.cells[header_.size()];
   throw_input_error({source_, at.line, at.column},
                     fmt::format("the row has {} cells where the header has {}", row.cells.size(), header_.size()),
-                    narrow ? "complete the row: the file may be cut off" : "remove what is too much");
+                    narrow ? "complete the row: the file may be cut off" : "remove the extra cells");
 }
 
 std::size_t CsvTable::column(std::string_view name) const {
@@ -210,19 +210,19 @@ const std::string& CsvTable::text(std::size_t row, std::size_t column) const { r
 double CsvTable::number(std::size_t row, std::size_t column) const {
   const std::string& text = cell(row, column).text;
   if (const std::optional<double> value = parse_number(text)) return *value;
-  throw_input_error(
-      where(row, column),
-      fmt::format("{} is {} where a number belongs", header_[column].text, text.empty() ? "empty" : quote(text)),
-      "give a finite decimal number such as 0.0512");
+  throw_input_error(where(row, column),
+                    fmt::format("{}: expected a number, found {}", header_[column].text,
+                                text.empty() ? "an empty cell" : quote(text)),
+                    "give a finite decimal number such as 0.0512");
 }
 
 long long CsvTable::integer(std::size_t row, std::size_t column) const {
   const std::string& text = cell(row, column).text;
   if (const std::optional<long long> value = parse_integer(text)) return *value;
-  throw_input_error(
-      where(row, column),
-      fmt::format("{} is {} where a whole number belongs", header_[column].text, text.empty() ? "empty" : quote(text)),
-      "give a whole number such as 1410");
+  throw_input_error(where(row, column),
+                    fmt::format("{}: expected a whole number, found {}", header_[column].text,
+                                text.empty() ? "an empty cell" : quote(text)),
+                    "give a whole number such as 1410");
 }
 
 SourceLocation CsvTable::where(std::size_t row, std::size_t column) const {

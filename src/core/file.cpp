@@ -253,7 +253,7 @@ StagedFile::StagedFile(const fs::path& target) : name_(target) {
   struct stat status = {};
   if (::stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     if (S_ISDIR(status.st_mode)) throw_write_error(name_, EISDIR);
-    throw_input_error({name_.string(), 0, 0}, "is there and is no regular file", "name another place");
+    throw_input_error({name_.string(), 0, 0}, "exists and is not a regular file", "name another place");
   }
   temporary_ = make_temporary_beside(target_, [this](const fs::path& name) {
     descriptor_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
@@ -320,12 +320,12 @@ void StagedDirectory::check_target() const {
   const fs::file_status status = fs::status(target_, error);
   if (status.type() == fs::file_type::not_found) return;
   if (error) throw_write_error(target_, error.value());
-  if (!fs::is_directory(status)) throw_input_error(where, "is there and is no folder", "name a folder");
+  if (!fs::is_directory(status)) throw_input_error(where, "exists and is not a folder", "name a folder");
   check_replaceable(target_);
   const bool empty = fs::is_empty(target_, error);
   if (error) throw_write_error(target_, error.value());
   if (!empty && !fs::is_regular_file(target_ / marker_, error)) {
-    throw_input_error(where, fmt::format("is not empty and holds no {}, so that it is no earlier output", marker_),
+    throw_input_error(where, fmt::format("is not empty and holds no {}, so that it is not an earlier output", marker_),
                       "name a new or an empty folder");
   }
   if (!empty) require_listed(target_);

@@ -42,7 +42,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   }
   ::close(file);
   if (error_number != 0) fail(path, reason(error_number));
-  if (!regular) fail(path, "it is no regular file", "name a file");
+  if (!regular) fail(path, "it is not a regular file", "name a file");
 }
 
 MappedFile::~MappedFile() {

@@ -20,9 +20,9 @@ void require_trusted(const std::filesystem::path& path, mode_t kind, const char*
   }
   if (S_ISLNK(status.st_mode)) {
     throw InputError(
-        fmt::format("{}: a symbolic link, whose target somebody else may choose; name the {} itself", name, kind_name));
+        fmt::format("{}: a symbolic link, whose target another user may choose; name the {} itself", name, kind_name));
   }
-  if ((status.st_mode & S_IFMT) != kind) throw InputError(fmt::format("{}: no {}", name, kind_name));
+  if ((status.st_mode & S_IFMT) != kind) throw InputError(fmt::format("{}: is not a {}", name, kind_name));
   if (status.st_uid != 0 && status.st_uid != ::geteuid()) {
     throw InputError(
         fmt::format("{}: belongs to user {}, who could change it; chown root {}", name, status.st_uid, name));

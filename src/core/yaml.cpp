@@ -45,7 +45,7 @@ YamlNode& value_at(YamlNode& root, std::string_view path, const YamlPlace& optio
     const std::string key(path.substr(0, dot));
     if (key.empty()) refuse_setting(option, "a part of its path is empty");
     if (node->kind == Kind::null) node->kind = Kind::map;
-    if (node->kind != Kind::map) refuse_setting(option, fmt::format("what {} is to be in is no map", quote(key)));
+    if (node->kind != Kind::map) refuse_setting(option, fmt::format("the parent of {} is not a map", quote(key)));
     if (node->find(key) == nullptr) {
       node->keys.push_back({key, option});
       node->values.emplace_back().place = option;
@@ -77,7 +77,7 @@ std::shared_ptr<YamlNode> YamlView::parse_map(std::string_view text, const std::
   auto document = std::make_shared<YamlNode>(
       parse_yaml(std::make_shared<const YamlSource>(YamlSource{source, std::string(text), true})));
   const YamlView view(document, "");
-  if (!view.is_map()) view.fail("this is no map of settings", "write lines such as \"steps: 100\"");
+  if (!view.is_map()) view.fail("expected a map of settings", "write lines such as \"steps: 100\"");
   return document;
 }
 
@@ -177,7 +177,7 @@ void YamlView::require_only(std::initializer_list<std::string_view> keys) const 
     const auto meant = nearest_name(key.name, std::span(keys.begin(), keys.size()));
     const std::vector<std::string_view> all(keys);
     throw_input_error(
-        key.place.location(), fmt::format("{}{} is no setting", path_.empty() ? "" : path_ + ": ", quote(key.name)),
+        key.place.location(), fmt::format("{}{} is not a setting", path_.empty() ? "" : path_ + ": ", quote(key.name)),
         meant ? fmt::format("did you mean {}?", *meant) : fmt::format("there are {}", fmt::join(all, ", ")));
   }
 }

@@ -132,7 +132,7 @@ void require_text(const SourcePointer& source) {
     const bool control = byte < 0x20 && byte != '\n' && byte != '\r' && byte != '\t';
     if (size == 0 || control) {
       throw_input_error(YamlPlace{source, i}.location(),
-                        fmt::format("the byte {:#04x} is no text", static_cast<unsigned>(byte)), "write UTF-8");
+                        fmt::format("the byte {:#04x} is not text", static_cast<unsigned>(byte)), "write UTF-8");
     }
     i += size;
   }

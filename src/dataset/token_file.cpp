@@ -62,7 +62,7 @@ TokenView::TokenView(std::string_view bytes, std::string source, std::int64_t vo
   check_no_header(bytes);
   type_ = *headerless;
   if (bytes.size() % token_bytes(type_) != 0) {
-    fail(fmt::format("{} bytes are no whole number of {} tokens", bytes.size(), name(type_)),
+    fail(fmt::format("{} bytes are not a whole number of {} tokens", bytes.size(), name(type_)),
          "the file is truncated, or its tokens are of another type");
   }
   tokens_ = bytes;
@@ -169,7 +169,7 @@ void TokenFileWriter::append(std::span<const std::int64_t> tokens) {
   }
   for (const std::int64_t token : tokens) {
     if (token < 0 || token > highest) {
-      throw_input_error(where, fmt::format("token {} is {}, which is no {}", count_, token, name(type_)),
+      throw_input_error(where, fmt::format("token {} is {}, which does not fit into {}", count_, token, name(type_)),
                         "write another type of token");
     }
     const auto word = static_cast<std::uint32_t>(token);

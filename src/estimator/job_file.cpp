@@ -120,7 +120,7 @@ void read_cluster(const YamlView& root, Cluster& cluster) {
 void derive_replicas(const YamlView& given, std::int64_t gpus, bool dp_given, ParallelLayout& parallel) {
   const std::int64_t one_replica = std::int64_t{parallel.tp} * parallel.pp * parallel.cp;
   if (gpus % one_replica != 0) {
-    given.fail(fmt::format("{} GPUs are no multiple of {} (tp {} x pp {} x cp {})", gpus, one_replica, parallel.tp,
+    given.fail(fmt::format("{} GPUs are not a multiple of {} (tp {} x pp {} x cp {})", gpus, one_replica, parallel.tp,
                            parallel.pp, parallel.cp),
                fmt::format("give {} GPUs, or another layout", (gpus / one_replica + 1) * one_replica));
   }

@@ -78,7 +78,7 @@ double PeerPredictor::operator_s(const std::string& function, Pass pass, std::st
   if (const auto at = known_.find(name); at != known_.end()) return at->second;
   const SampledFunction* const sampled = find_sampled_function(function);
   if (sampled == nullptr || sampled->one_pass != (layers > 0)) {
-    throw InputError(fmt::format("{} is no sampled operator; those of a layer are linear1, flash_atten and the like",
+    throw InputError(fmt::format("{} is not a sampled operator; those of a layer are linear1, flash_atten and the like",
                                  quote(function)));
   }
   const SampleFile* const file = find(function, std::nullopt);

@@ -127,7 +127,7 @@ Fault find_batch_fault(const TrainingJob& job) {
   const std::int64_t together = batch.micro * job.parallel.dp;
   if (batch.global % together != 0) {
     return JobFault{"batch.global",
-                    fmt::format("{} sequences are no multiple of {} (micro {} x dp {})", batch.global, together,
+                    fmt::format("{} sequences are not a multiple of {} (micro {} x dp {})", batch.global, together,
                                 batch.micro, job.parallel.dp),
                     fmt::format("give {}, or another micro or dp", (batch.global / together + 1) * together)};
   }

@@ -50,7 +50,8 @@ TunedRegressor regressor_of(const CsvTable& table, std::size_t row) {
   const std::string& name = table.text(row, model);
   if (name == "rforest") return forest_of(map);
   if (name == "xgboost") return boosting_of(map);
-  throw_input_error(table.where(row, model), fmt::format("{} is no regressor", quote(name)), "give rforest or xgboost");
+  throw_input_error(table.where(row, model), fmt::format("{} is not a regressor", quote(name)),
+                    "give rforest or xgboost");
 }
 
 std::string key_of(std::string_view function, std::string_view dtype, std::string_view rest) {

@@ -31,7 +31,7 @@ class NvmlControl final : public GpuControl {
   void set_power_limit_w(double power_limit_w) override {
     if (!(power_limit_w > 0 && power_limit_w < kHighestPowerLimitW)) {  // NaN too
       throw GpuError(GpuErrorCode::invalid_value,
-                     fmt::format("GPU {}: {} W is no power limit; take one within its limits", gpu_->identity().uuid,
+                     fmt::format("GPU {}: {} W is not a power limit; take one within its limits", gpu_->identity().uuid,
                                  power_limit_w));
     }
     call("set the power limit", functions().device_set_power_management_limit,
@@ -53,7 +53,7 @@ class NvmlControl final : public GpuControl {
   [[nodiscard]] unsigned clock(int clock_mhz) const {
     if (clock_mhz < 1 || clock_mhz > kHighestClockMhz) {
       throw GpuError(GpuErrorCode::invalid_value,
-                     fmt::format("GPU {}: {} MHz is no clock; take one of those that it supports",
+                     fmt::format("GPU {}: {} MHz is not a clock; take one of those that it supports",
                                  gpu_->identity().uuid, clock_mhz));
     }
     return static_cast<unsigned>(clock_mhz);

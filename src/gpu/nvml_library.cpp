@@ -169,7 +169,7 @@ void NvmlLibrary::find_functions() {
   const bool complete = f.init && f.shutdown && f.device_get_count && f.device_get_handle_by_index &&
                         f.device_get_uuid && f.device_get_pci_info && f.device_get_name;
   if (!complete) {
-    throw_missing(path_, "is no NVML library of driver 470 or newer");
+    throw_missing(path_, "is not an NVML library of driver 470 or newer");
   }
 }
 

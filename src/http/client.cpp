@@ -58,15 +58,16 @@ std::string host_header(const HttpEndpoint& endpoint) {
 /// Request line and headers; throws InputError when one of them would be something else to the server.
 std::string request_head(const HttpEndpoint& endpoint, std::string_view method, std::string_view target,
                          std::size_t body_bytes, const HttpClient::HeaderList& headers) {
-  if (!is_token(method)) throw InputError(quote(method) + " is no method of HTTP");
+  if (!is_token(method)) throw InputError(quote(method) + " is not an HTTP method");
   if (!is_target(target)) {
-    throw InputError(quote(target) + " is no target of a request; it starts with / and is percent-encoded");
+    throw InputError(quote(target) +
+                     " is not a request target: expected one that starts with / and is percent-encoded");
   }
   std::string head(method);
   head.append(" ").append(target).append(" HTTP/1.1\r\nHost: ").append(host_header(endpoint)).append("\r\n");
   for (const auto& [name, value] : headers) {
     if (!is_token(name) || !is_header_value(value))
-      throw InputError(quote(name) + ": is no header, or has no such value");
+      throw InputError(quote(name) + ": the name or the value of this header is not valid");
     head.append(name).append(": ").append(value).append("\r\n");
   }
   if (body_bytes > 0 || (method != "GET" && method != "HEAD")) {

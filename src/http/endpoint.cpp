@@ -20,7 +20,7 @@ constexpr std::uint16_t kDefaultPort = 80;
 std::uint16_t parse_port(std::string_view port, std::string_view text) {
   constexpr long long kMaxPort = 65535;
   const std::optional<long long> number = parse_integer(port);
-  if (!number || *number < 1 || *number > kMaxPort) throw_endpoint_error(text, quote(port) + " is no port");
+  if (!number || *number < 1 || *number > kMaxPort) throw_endpoint_error(text, quote(port) + " is not a port");
   return static_cast<std::uint16_t>(*number);
 }
 
@@ -46,7 +46,7 @@ HttpEndpoint parse_http(std::string_view rest, std::string_view text) {
     endpoint.host = rest.substr(0, colon);
     if (colon != std::string_view::npos) port = rest.substr(colon);
   }
-  if (!is_host(endpoint.host)) throw_endpoint_error(text, quote(endpoint.host) + " is no host");
+  if (!is_host(endpoint.host)) throw_endpoint_error(text, quote(endpoint.host) + " is not a host");
   if (!port.empty()) endpoint.port = parse_port(port.substr(1), text);
   return endpoint;
 }
@@ -56,7 +56,7 @@ HttpEndpoint parse_http(std::string_view rest, std::string_view text) {
 HttpEndpoint HttpEndpoint::parse(std::string_view text) {
   if (text.starts_with(kHttp)) return parse_http(text.substr(kHttp.size()), text);
   if (text.starts_with("https://")) throw_endpoint_error(text, "TLS is not spoken here: a proxy has to end it");
-  if (!text.starts_with(kUnix)) throw_endpoint_error(text, "this is no address of a server");
+  if (!text.starts_with(kUnix)) throw_endpoint_error(text, "this is not the address of a server");
   const std::string_view path = text.substr(kUnix.size());
   if (!path.starts_with('/') || path.find('\0') != std::string_view::npos) {
     throw_endpoint_error(text, "the path of a Unix socket starts with /");

@@ -21,7 +21,7 @@ std::string problem_of(const boost::system::error_code& error, const HttpLimits&
   }
   if (error == http::error::body_limit)
     return "its answer is larger than " + std::to_string(limits.body_bytes) + " bytes";
-  return "its answer is no HTTP/1.1: " + error.message();
+  return "its answer is not HTTP/1.1: " + error.message();
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ HttpResponse refusal_of(const boost::system::error_code& error, const HttpLimits
     return error_response(413, "body_too_large",
                           fmt::format("the request's body is larger than {} bytes", limits.body_bytes));
   }
-  return error_response(400, "bad_request", fmt::format("this is no HTTP/1.1 request: {}", error.message()));
+  return error_response(400, "bad_request", fmt::format("this is not an HTTP/1.1 request: {}", error.message()));
 }
 
 /// Headers that decide who is answered and what is read. Of two with one name, a proxy may go by one and we by the

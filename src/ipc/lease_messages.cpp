@@ -231,7 +231,7 @@ void FrameReader::append(std::span<const std::byte> bytes) {
 void FrameReader::check_header() const {
   if (buffer_.size() < kFrameHeaderBytes) return;
   const std::span<const std::byte> header(buffer_);
-  if (read_u32(header) != kFrameMagic) throw_malformed("what arrives is no lease message");
+  if (read_u32(header) != kFrameMagic) throw_malformed("what arrives is not a lease message");
   if (!is_known(read_u32(header.subspan(4)))) throw_malformed("a message is of an unknown type");
   if (read_u32(header.subspan(8)) > max_bytes_) throw_malformed("a message is too large");
 }

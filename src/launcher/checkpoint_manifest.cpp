@@ -40,7 +40,7 @@ std::vector<std::int64_t> shape_at(const JsonView& map, std::string_view key) {
   std::int64_t left = kMaxElements;
   for (std::size_t i = 0; i < view.size(); ++i) {
     const std::int64_t size = view.at(i).integer();
-    if (size < 1 || size > left) view.at(i).fail(fmt::format("{} is no size of a parameter", size));
+    if (size < 1 || size > left) view.at(i).fail(fmt::format("{} is not a size of a parameter", size));
     left /= size;
     shape.push_back(size);
   }
@@ -64,7 +64,7 @@ CheckpointPiece read_piece(const JsonView& view) {
 void require_plain_name(const JsonView& view, const std::string& name) {
   if (name.empty() || name.starts_with('.') || name.find('/') != std::string::npos ||
       name.find('\0') != std::string::npos) {
-    view.fail(fmt::format("{} is no file of a checkpoint", quote(name)));
+    view.fail(fmt::format("{} is not a file of a checkpoint", quote(name)));
   }
 }
 
@@ -220,11 +220,11 @@ CheckpointManifest read_manifest(const fs::path& path) {
     const std::uintmax_t bytes = fs::file_size(path / part.name, error);
     if (error) {
       fail(path / part.name, fmt::format("cannot be read: {}", error.message()),
-           "delete this checkpoint to go on from an earlier one");
+           "delete this checkpoint to continue from an earlier one");
     }
     if (bytes != static_cast<std::uintmax_t>(part.bytes)) {
       fail(path / part.name, fmt::format("has {} bytes, and {} when it was written", bytes, part.bytes),
-           "delete this checkpoint to go on from an earlier one");
+           "delete this checkpoint to continue from an earlier one");
     }
   }
   return manifest;
@@ -257,7 +257,8 @@ CheckpointData checkpoint_data(const BatchSampler& sampler, std::int64_t samples
 
 void require_same_data(const CheckpointData& saved, const CheckpointData& here, const fs::path& path) {
   constexpr std::string_view kFix =
-      "go on with the data that it was trained on, or begin another training with its weights (see docs/training.md)";
+      "continue with the data that it was trained on, or begin another training with its weights (see "
+      "docs/training.md)";
   if (saved.sequence_length != here.sequence_length) {
     fail(path,
          fmt::format("was trained on sequences of {} tokens, and the configuration has {}", saved.sequence_length,

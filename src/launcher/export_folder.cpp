@@ -46,15 +46,16 @@ void require_export_folder(const fs::path& folder) {
     if (!fs::is_symlink(fs::symlink_status(folder, error))) return;
     throw_input_error(where, "is a link that leads nowhere", "make the folder that it leads to");
   }
-  if (!fs::is_directory(folder, error)) throw_input_error(where, "is there and is no folder", "name a folder");
+  if (!fs::is_directory(folder, error)) throw_input_error(where, "exists and is not a folder", "name a folder");
   bool has_weights = false;
   bool has_config = false;
   fs::directory_iterator entry(folder, error);
   for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (!is_of_an_export(*entry)) {
-      throw_input_error(where, fmt::format("holds {}, which is no export's, so that it is not replaced", quote(name)),
-                        "name a new or an empty folder");
+      throw_input_error(
+          where, fmt::format("holds {}, which does not belong to an export, so that it is not replaced", quote(name)),
+          "name a new or an empty folder");
     }
     has_config = has_config || name == kExportConfigName;
     has_weights = has_weights || (name != kExportConfigName && name != kFolderManifestName);
@@ -63,7 +64,8 @@ void require_export_folder(const fs::path& folder) {
   // A model from elsewhere has the same names: what an export wrote, its manifest lists.
   if (has_weights == has_config) return require_listed(folder);
   throw_input_error(
-      where, fmt::format("holds {} alone, so that it is no earlier export", has_config ? "a config.json" : "weights"),
+      where,
+      fmt::format("holds {} alone, so that it is not an earlier export", has_config ? "a config.json" : "weights"),
       "name a new or an empty folder");
 }
 

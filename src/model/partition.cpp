@@ -189,7 +189,7 @@ std::vector<std::int64_t> parse_boundaries(std::string_view text) {
     const std::string_view word = text.substr(0, comma);
     const std::optional<long long> boundary = parse_integer(word);
     if (!boundary || *boundary < 0) {
-      throw InputError(fmt::format("partition: {} is no layer; {}", quote(word), kRulesFix));
+      throw InputError(fmt::format("partition: {} is not a layer; {}", quote(word), kRulesFix));
     }
     boundaries.push_back(*boundary);
     if (comma == std::string_view::npos) break;

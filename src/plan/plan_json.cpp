@@ -68,7 +68,7 @@ std::string read_gpu_name(const JsonView& view) {
   std::string name = view.text();
   if (name.empty() || name.size() > kMaxGpuNameBytes) {
     view.fail(
-        fmt::format("a name of {} bytes is no model of GPU", name.size()),
+        fmt::format("a name of {} bytes is not the name of a GPU model", name.size()),
         fmt::format("give its name as nvidia-smi -L prints it, 1 to {} bytes, or leave it out", kMaxGpuNameBytes));
   }
   return name;

@@ -86,7 +86,7 @@ std::vector<Recording> without_warm_up(std::span<const Recording> parts, int ski
   }
   if (kept.empty()) {
     throw InputError(
-        fmt::format("{}: no units are left behind the first {} iterations and those in which clocks settled; record "
+        fmt::format("{}: no units are left after the first {} iterations and those in which clocks settled; record "
                     "more, or skip fewer",
                     parts.front().source, skipped_iterations));
   }
@@ -221,7 +221,7 @@ void warn_of(const RecordedCell& cell, std::vector<std::string>& warnings) {
     return;
   }
   if (!(cell.energy_j > 0)) {
-    warnings.push_back(what + ": no energy is left for it beside the others; left out");
+    warnings.push_back(what + ": the other cells account for all the energy; left out");
     return;
   }
   if (cell.units < kFewUnits) warnings.push_back(fmt::format("{}: only {} units", what, cell.units));

@@ -230,7 +230,7 @@ Recording read_recording_json(std::string_view text, const std::string& source) 
   if (document.contains("boot_id")) {
     recording.clock = {view.at("boot_id").text(), view.at("start_monotonic_s").number()};
     if (!(recording.clock->start_s >= 0 && recording.clock->start_s <= kMaxUptimeS)) {
-      view.at("start_monotonic_s").fail("is no time since a machine was started");
+      view.at("start_monotonic_s").fail("is not a time since a machine was started");
     }
   }
   return recording;

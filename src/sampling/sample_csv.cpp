@@ -110,7 +110,7 @@ ResumePoint resume(const SampleFormat& format, std::string_view text, const std:
     const auto begin = plan.begin() + static_cast<std::ptrdiff_t>(point.next);
     const auto found = std::find(begin, plan.end(), shape_of(table, row, format.shape_columns()));
     if (found == plan.end()) {
-      throw_input_error({source, table.where(row, 0).line, 0}, "is no row of this plan, or not in its order",
+      throw_input_error({source, table.where(row, 0).line, 0}, "is not a row of this plan, or not in its order",
                         "give the sizes and the part that the file was begun with, or another folder");
     }
     point.next = static_cast<std::size_t>(found - plan.begin()) + 1;

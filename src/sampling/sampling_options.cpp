@@ -16,26 +16,26 @@ namespace {
 constexpr std::int64_t kLargestMessage = std::int64_t{1} << 36;
 
 constexpr auto kOptions = std::to_array<SamplingOption>({
-    {"--out", "DIR", "Folder of the samples; an interrupted run continues where it stopped"},
-    {"--operators", "LIST", "Operators by name or family: linear,norm,RoPE; all at first"},
-    {"--collectives", "LIST", "allreduce, allgather, reduce_scatter, p2p; all at first"},
-    {"--type", "TYPE", "bf16, fp16 or fp32"},
-    {"--device", "DEVICE", "cuda or cpu"},
-    {"--quick", "", "A small grid, for a first look"},
-    {"--hidden", "LIST", "Hidden sizes, in the place of the grid's"},
-    {"--tp", "LIST", "Ranks of tensor parallelism"},
-    {"--microbatch", "LIST", "Sequences in a microbatch"},
-    {"--sequence", "LIST", "Tokens in a sequence"},
-    {"--head-dim", "LIST", "Widths of a head"},
-    {"--parameters", "LIST", "Parameters of a rank, for the optimizer"},
-    {"--min-bytes", "N", "Smallest message of a collective, 1024"},
-    {"--max-bytes", "N", "Largest message of a collective, 1073741824"},
-    {"--part", "K/N", "Every N-th point from the K-th on, for N machines"},
-    {"--repeats", "N", "Most timed runs of a pass, 20"},
-    {"--energy", "N", "Points of each operator whose energy is measured, 2"},
-    {"--window", "S", "Seconds of one measurement of energy, 1.5"},
-    {"--time-limit", "S", "Stop after the row that is under way when so many seconds have passed"},
-    {"--json", "", "Machine-readable output"},
+    {"--out", "DIR", "Folder to write the samples to; an interrupted run continues where it stopped"},
+    {"--operators", "LIST", "Operators by name or family, as linear,norm,RoPE (default all)"},
+    {"--collectives", "LIST", "Collectives, of allreduce,allgather,reduce_scatter,p2p (default all)"},
+    {"--type", "TYPE", "Data type: bf16 (default), fp16 or fp32"},
+    {"--device", "DEVICE", "Device: cuda (default) or cpu"},
+    {"--quick", "", "Use a small grid of sizes, for a first look"},
+    {"--hidden", "LIST", "Hidden sizes, instead of the grid's"},
+    {"--tp", "LIST", "Numbers of tensor parallel ranks, as 1,2,4"},
+    {"--microbatch", "LIST", "Sequences per microbatch, as 1,2,4"},
+    {"--sequence", "LIST", "Tokens per sequence, as 2048,4096"},
+    {"--head-dim", "LIST", "Widths of an attention head, as 64,128"},
+    {"--parameters", "LIST", "Numbers of parameters per rank, for the optimizer"},
+    {"--min-bytes", "N", "Smallest message of a collective, in bytes (default 1024)"},
+    {"--max-bytes", "N", "Largest message of a collective, in bytes (default 1073741824)"},
+    {"--part", "K/N", "Measure only part K of N of the points, to divide them among N machines"},
+    {"--repeats", "N", "Largest number of timed runs per pass (default 20)"},
+    {"--energy", "N", "Points per operator whose energy is measured (default 2)"},
+    {"--window", "S", "Length of one energy measurement, in s (default 1.5)"},
+    {"--time-limit", "S", "Stop after the row that is being measured when this time has passed, in s"},
+    {"--json", "", "Print one JSON object instead of text"},
 });
 
 using Values = std::map<std::string_view, std::string_view>;
@@ -50,7 +50,7 @@ const SamplingOption& option_named(std::string_view word) {
   std::array<std::string_view, kOptions.size()> names;
   std::ranges::transform(kOptions, names.begin(), &SamplingOption::name);
   const std::optional<std::string_view> nearest = nearest_name(word, names);
-  throw InputError(fmt::format("{} is no option of sample{}", quote(word),
+  throw InputError(fmt::format("{} is not an option of sample{}", quote(word),
                                nearest ? fmt::format("; did you mean {}?", *nearest) : "; see lowgear sample --help"));
 }
 

@@ -84,7 +84,7 @@ class CellReader {
                                    [&](const ActionType& candidate) { return candidate.name == name; });
     const bool ends_in_digits = std::all_of(microbatch.begin(), microbatch.end(), is_digit);
     if (type == kActionTypes.end() || stage.empty() || !ends_in_digits || (microbatch.empty() && type->in_pipeline)) {
-      fail(fmt::format("{} is no action", quote(text)), kActionForm);
+      fail(fmt::format("{} is not an action", quote(text)), kActionForm);
     }
     const int stage_number = read_number(stage, "stage");
     if (!type->in_pipeline) return std::nullopt;
@@ -94,7 +94,7 @@ class CellReader {
   void read_overlap(std::vector<Action>& actions) const {
     const std::size_t close = text_.find(')');
     if (close == std::string_view::npos || trimmed(text_.substr(close + 1)) != kOverlap) {
-      fail(fmt::format("{} is no action", quote(text_)), "write overlapped actions as (0F1;1B2)OVERLAP_F_B");
+      fail(fmt::format("{} is not an action", quote(text_)), "write overlapped actions as (0F1;1B2)OVERLAP_F_B");
     }
     std::string_view rest = text_.substr(1, close - 1);
     while (true) {

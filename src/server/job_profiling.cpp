@@ -196,7 +196,7 @@ std::vector<std::vector<double>> Job::expected_compute_s(int clock_mhz) const {
 void Job::add_cells(RankCells cells, double now_s) {
   const PlanVersion* plan = version(cells.plan_version);
   if (plan == nullptr || plan->purpose != PlanPurpose::profile) {
-    throw InputError(fmt::format("$.plan_version: {} is no version that was issued to profile", cells.plan_version));
+    throw InputError(fmt::format("$.plan_version: {} is not a version that was issued to profile", cells.plan_version));
   }
   require_own_stages(cells);
   ranks_.find(cells.rank)->heard_s = heard_s_ = now_s;

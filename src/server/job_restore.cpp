@@ -38,7 +38,7 @@ JobState read_state(const JsonView& value) {
   for (int i = 0; i <= static_cast<int>(JobState::failed); ++i) {
     if (name(static_cast<JobState>(i)) == value.text()) return static_cast<JobState>(i);
   }
-  value.fail("is no state of a job");
+  value.fail("is not a state of a job");
 }
 
 std::string name_of(const StoredPlan& row) { return fmt::format("plan {}", row.version); }

@@ -20,7 +20,7 @@ PlanPurpose read_purpose(const JsonView& value) {
   for (std::size_t i = 0; i < kPurposes.size(); ++i) {
     if (kPurposes[i] == text) return static_cast<PlanPurpose>(i);
   }
-  value.fail("is no purpose of a plan");
+  value.fail("is not a purpose of a plan");
 }
 
 /// The members that versions and rank's plans share.

@@ -248,7 +248,7 @@ void check_clocks(const SimulatedGpuModel& model) {
            fmt::format("SM clocks {} to {} MHz by {} make no range", clocks.min_mhz, clocks.max_mhz, clocks.step_mhz));
   }
   if (!clocks.contains(clocks.max_mhz))
-    reject(model, "the highest SM clock is no whole number of steps from the lowest");
+    reject(model, "the highest SM clock is not a whole number of steps from the lowest");
   const std::span<const int> memory = model.supported_memory_clocks_mhz();
   if (memory.empty() || memory.front() > kMaxClockMhz || memory.back() <= 0 ||
       !std::is_sorted(memory.rbegin(), memory.rend())) {
@@ -269,7 +269,7 @@ void check_sensors(const SimulatedGpuModel& model) {
        {sensors.energy_period_s, sensors.power_period_s, sensors.power_sample_s, sensors.utilisation_period_s}) {
     if (!(period_s >= kGridS && period_s <= kMaxPeriodS) || !whole(period_s)) {
       reject(model,
-             fmt::format("a sensor period of {} s is no whole multiple of 5 ms up to {} s", period_s, kMaxPeriodS));
+             fmt::format("a sensor period of {} s is not a whole multiple of 5 ms up to {} s", period_s, kMaxPeriodS));
     }
   }
   constexpr double kMaxNoiseW = 100;

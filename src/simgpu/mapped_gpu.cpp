@@ -171,7 +171,7 @@ std::vector<std::uint32_t> MappedGpu::context_pids() {
 
 void MappedGpu::lock_sm_clocks(int min_mhz, int max_mhz) {
   if (min_mhz <= 0 || max_mhz < min_mhz) {
-    throw InputError(fmt::format("{} to {} MHz is no range of clocks", min_mhz, max_mhz));
+    throw InputError(fmt::format("{} to {} MHz is not a range of clocks", min_mhz, max_mhz));
   }
   ask_for_sm_clocks(min_mhz, max_mhz);
 }
@@ -195,7 +195,7 @@ void MappedGpu::lock_memory_clocks(int min_mhz, int max_mhz) {
   const auto chosen =
       std::find_if(supported.begin(), supported.end(), [&](int clock_mhz) { return clock_mhz <= max_mhz; });
   if (min_mhz <= 0 || max_mhz < min_mhz || chosen == supported.end()) {
-    throw InputError(fmt::format("{} to {} MHz is no range of memory clocks of this GPU", min_mhz, max_mhz));
+    throw InputError(fmt::format("{} to {} MHz is not a range of memory clocks of this GPU", min_mhz, max_mhz));
   }
   update([&](SharedGpuState& state, GpuPhysics& physics) {
     ++state.writes;

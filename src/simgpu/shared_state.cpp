@@ -111,7 +111,7 @@ void check(const SimulatedMachineConfig& config) {
 
 void check_header(const SharedHeader& header, std::size_t bytes, const std::filesystem::path& path) {
   const SharedHeader::Constant& constant = header.constant;
-  if (constant.magic != kMagic) reject(path, "this is no simulated machine");
+  if (constant.magic != kMagic) reject(path, "this is not a simulated machine");
   if (constant.version != kSharedStateVersion || constant.gpu_bytes != sizeof(SharedGpu)) {
     reject(path, fmt::format("this simulated machine is of version {}, not {}, or of another build of Lowgear",
                              constant.version, kSharedStateVersion));
@@ -236,10 +236,10 @@ SharedState SharedState::open(const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode) ||
       static_cast<std::size_t>(status.st_size) < kSharedGpuOffset) {
-    reject(path, "this is no simulated machine");
+    reject(path, "this is not a simulated machine");
   }
   const auto bytes = static_cast<std::size_t>(status.st_size);
-  if (bytes > file_bytes(kMaxSimulatedGpus)) reject(path, "this is no simulated machine");
+  if (bytes > file_bytes(kMaxSimulatedGpus)) reject(path, "this is not a simulated machine");
   SharedState state(map(file.number(), bytes, path));
   check_header(state.header(), bytes, path);
   check_gpus(state.gpus(), path);

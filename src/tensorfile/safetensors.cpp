@@ -56,7 +56,7 @@ std::vector<std::int64_t> read_shape(const JsonView& value) {
   std::vector<std::int64_t> shape(value.size());
   for (std::size_t i = 0; i < shape.size(); ++i) {
     shape[i] = value.at(i).integer();
-    if (shape[i] < 0) value.at(i).fail(fmt::format("{} is no dimension", shape[i]), kDamaged);
+    if (shape[i] < 0) value.at(i).fail(fmt::format("{} is not a dimension", shape[i]), kDamaged);
   }
   return shape;
 }

@@ -37,7 +37,8 @@ fs::path file_in(const fs::path& folder) {
 void require_plain_name(const JsonView& value, const std::string& name) {
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
       name.find('\0') != std::string::npos) {
-    value.fail(fmt::format("{} is no file beside the index", quote(name)), "name a file in the same folder");
+    value.fail(fmt::format("{} is not a file in the folder of the index", quote(name)),
+               "name a file in the same folder");
   }
 }
 

@@ -120,7 +120,7 @@ std::string BpeTokenizer::decode(std::span<const std::int64_t> tokens) const {
   std::string text;
   for (const std::int64_t token : tokens) {
     if (token < 0 || token >= vocabulary_size() || tokens_[static_cast<std::size_t>(token)].empty()) {
-      throw InputError(fmt::format("{} is no token of this vocabulary of {}", token, vocabulary_size()));
+      throw InputError(fmt::format("{} is not a token of this vocabulary of {}", token, vocabulary_size()));
     }
     text += tokens_[static_cast<std::size_t>(token)];
   }

@@ -41,7 +41,7 @@ std::string ByteTokenizer::decode(std::span<const std::int64_t> tokens) const {
   std::string text;
   text.reserve(tokens.size());
   for (const std::int64_t token : tokens) {
-    if (token < 0 || token > 255) throw InputError(fmt::format("token {} is no byte; give 0 to 255", token));
+    if (token < 0 || token > 255) throw InputError(fmt::format("token {} is not a byte; give 0 to 255", token));
     text.push_back(static_cast<char>(token));
   }
   return text;

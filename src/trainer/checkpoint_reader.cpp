@@ -47,7 +47,7 @@ CheckpointReader::CheckpointReader(std::filesystem::path path, const CheckpointM
   for (const auto& listed : manifest.files) {
     const SafetensorsFile& file = files_.emplace_back(SafetensorsFile::open(path_ / listed.name));
     const auto pieces = file.metadata().find(std::string(kPiecesKey));
-    if (pieces == file.metadata().end()) fail(file.path().string(), "it is no file of a checkpoint");
+    if (pieces == file.metadata().end()) fail(file.path().string(), "it is not a file of a checkpoint");
     for (CheckpointPiece& piece : parse_pieces(pieces->second, file.path().string() + ": pieces")) {
       Sources& sources = sources_[piece.name];
       sources.push_back({std::move(piece), &file});
@@ -128,7 +128,7 @@ at::Tensor CheckpointReader::read_part(const Sources& sources, int part, std::st
 
 void CheckpointReader::fail(const std::string& file, std::string_view what) const {
   throw_input_error({file, 0, 0}, what,
-                    fmt::format("delete the checkpoint {} to go on from an earlier one", path_.filename().string()));
+                    fmt::format("delete the checkpoint {} to continue from an earlier one", path_.filename().string()));
 }
 
 }  // namespace lowgear

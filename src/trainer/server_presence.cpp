@@ -11,7 +11,7 @@ std::string ServerPresence::observe(int ranks_without, const std::string& proble
         problem.empty() ? fmt::format("{}: {} of {} ranks have no answer", address_, ranks_without, ranks_) : problem;
   }
   if (away_ == was_away) return "";
-  return away_ ? fmt::format("no server: {}; training goes on without plans of the server until it answers", problem_)
+  return away_ ? fmt::format("no server: {}; training continues without plans of the server until it answers", problem_)
                : fmt::format("the server {} answers again", address_);
 }
 

@@ -231,7 +231,7 @@ TEST_F(AgentTest, RefusesAPlanAndKeepsTheLease) {
   start();
   TestTrainer trainer(socket());
   trainer.take_lease(uuid(0));
-  expect_refusal([&] { trainer.hand_over(plan_message("nonsense")); }, "this is no plan");
+  expect_refusal([&] { trainer.hand_over(plan_message("nonsense")); }, "this is not a plan");
   trainer.hand_over(plan_message("plan"));
 }
 

@@ -183,7 +183,7 @@ class FakePolicy final : public AgentPolicy {
   [[nodiscard]] std::unique_ptr<UnitClocks> read_plan(const PlanMessage& plan, const GpuIdentity&,
                                                       const AllowedRange&) const override {
     if (on_read_plan) on_read_plan();
-    if (plan.plan_json != "plan") throw InputError("this is no plan");
+    if (plan.plan_json != "plan") throw InputError("this is not a plan");
     return std::make_unique<FakeUnitClocks>();
   }
 };

@@ -141,7 +141,7 @@ TEST_F(RecoverFromDamageTest, PutsBackWhatIsStillKnown) {
   before.record_change(original_state(control));  // 300 W, as the agent found it
   control.set_power_limit_w(500);
   journal_ =
-      std::make_unique<Journal>(std::make_unique<DamagedStorage>(disk.content() + "this is no record of a journal"));
+      std::make_unique<Journal>(std::make_unique<DamagedStorage>(disk.content() + "this is not a record of a journal"));
   EXPECT_THAT(recover(config_of_all()), IsEmpty());
   EXPECT_EQ(power_limit_w(), 300) << "not the driver's default";
 }

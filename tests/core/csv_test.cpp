@@ -82,7 +82,7 @@ TEST(ParseCsv, RefusesAQuoteThatNeverCloses) {
 }
 
 TEST(ParseCsv, RefusesTextBehindAQuote) {
-  EXPECT_THAT(parse_error_of("a\n\"1\" 2\n"), StartsWith("t.csv:2:5: text behind a closing quote"));
+  EXPECT_THAT(parse_error_of("a\n\"1\" 2\n"), StartsWith("t.csv:2:5: text after a closing quote"));
 }
 
 TEST(ParseCsv, RefusesNulBytes) {
@@ -185,7 +185,7 @@ TEST(CsvTable, RefusesRowsOfAnotherWidth) {
   EXPECT_EQ(table_error_of("a,b,c\n1,2,3\n1,2\n"),
             "t.csv:3:3: the row has 2 cells where the header has 3; complete the row: the file may be cut off");
   EXPECT_EQ(table_error_of("a,b\n1,2,3\n"),
-            "t.csv:2:5: the row has 3 cells where the header has 2; remove what is too much");
+            "t.csv:2:5: the row has 3 cells where the header has 2; remove the extra cells");
 }
 
 TEST(CsvTable, NamesTheColumnsThatAreThere) {
@@ -206,7 +206,7 @@ TEST(CsvTable, NamesOnlySomeOfVeryManyColumns) {
 TEST(CsvTable, RefusesWhatIsNoNumberAtItsCell) {
   const CsvTable table("s,t\n0,nan\n1,inf\n2,\n3,1.5s\n4,\"1\n2\"\n", "t.csv");
   EXPECT_EQ(error_of([&] { (void)table.number(0, 1); }),
-            "t.csv:2:3: t is \"nan\" where a number belongs; give a finite decimal number such as 0.0512");
+            "t.csv:2:3: t: expected a number, found \"nan\"; give a finite decimal number such as 0.0512");
   EXPECT_THAT(error_of([&] { (void)table.number(1, 1); }), StartsWith("t.csv:3:3: t is \"inf\""));
   EXPECT_THAT(error_of([&] { (void)table.number(2, 1); }), StartsWith("t.csv:4:3: t is empty"));
   EXPECT_THAT(error_of([&] { (void)table.number(3, 1); }), StartsWith("t.csv:5:3: t is \"1.5s\""));
@@ -216,7 +216,7 @@ TEST(CsvTable, RefusesWhatIsNoNumberAtItsCell) {
 TEST(CsvTable, RefusesWhatIsNoWholeNumberAtItsCell) {
   const CsvTable table("s\n1.5\n1e300\nx\n", "t.csv");
   EXPECT_EQ(error_of([&] { (void)table.integer(0, 0); }),
-            "t.csv:2:1: s is \"1.5\" where a whole number belongs; give a whole number such as 1410");
+            "t.csv:2:1: s: expected a whole number, found \"1.5\"; give a whole number such as 1410");
   EXPECT_THAT(error_of([&] { (void)table.integer(1, 0); }), StartsWith("t.csv:3:1"));
   EXPECT_THAT(error_of([&] { (void)table.integer(2, 0); }), StartsWith("t.csv:4:1"));
 }

@@ -246,7 +246,7 @@ TEST_F(FileTest, StagesNoFileWhereNoneCanStand) {
   EXPECT_THAT(error_of([&] { StagedFile(folder_ / "folder"); }),
               HasSubstr("folder: cannot be written: Is a directory"));
   EXPECT_EQ(error_of([] { StagedFile("/dev/null"); }),
-            "/dev/null: is there and is no regular file; name another place");
+            "/dev/null: exists and is not a regular file; name another place");
   EXPECT_THAT(error_of([&] { StagedFile(folder_ / "no" / "out.bin"); }), HasSubstr("No such file or directory"));
   EXPECT_THAT(error_of([] { StagedFile(""); }), HasSubstr("without a name"));
 }

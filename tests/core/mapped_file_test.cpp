@@ -44,11 +44,11 @@ TEST(MappedFile, MayBeEmpty) {
 TEST(MappedFile, RefusesWhatIsNoFile) {
   const TemporaryFolder folder;
   EXPECT_THAT(refusal(folder / "none"), HasSubstr("none: cannot be read: No such file or directory"));
-  EXPECT_THAT(refusal(folder.path()), HasSubstr("cannot be read: it is no regular file; name a file"));
-  EXPECT_THAT(refusal("/dev/zero"), HasSubstr("it is no regular file"));
+  EXPECT_THAT(refusal(folder.path()), HasSubstr("cannot be read: it is not a regular file; name a file"));
+  EXPECT_THAT(refusal("/dev/zero"), HasSubstr("it is not a regular file"));
   // Without waiting for someone to write into it.
   ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
-  EXPECT_THAT(refusal(folder / "fifo"), HasSubstr("it is no regular file"));
+  EXPECT_THAT(refusal(folder / "fifo"), HasSubstr("it is not a regular file"));
 }
 
 }  // namespace

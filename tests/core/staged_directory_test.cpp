@@ -111,7 +111,7 @@ TEST_F(StagedDirectoryTest, RefusesAFolderOfOtherFiles) {
   write_file_atomically(out_ / "thesis.tex", "years of work");
   EXPECT_EQ(error_of([&] { StagedDirectory(out_, kMarker); }),
             out_.string() +
-                ": is not empty and holds no frontier.csv, so that it is no earlier output; name a new or an empty "
+                ": is not empty and holds no frontier.csv, so that it is not an earlier output; name a new or an empty "
                 "folder");
   EXPECT_THAT(folder_.names(), ElementsAre("out", "out/thesis.tex"));
 }
@@ -164,7 +164,7 @@ TEST_F(StagedDirectoryTest, RefusesAManifestThatCannotBeRead) {
 
 TEST_F(StagedDirectoryTest, RefusesWhatCannotBecomeAFolder) {
   write_file_atomically(out_, "a file");
-  EXPECT_THAT(error_of([&] { StagedDirectory(out_, kMarker); }), HasSubstr("is there and is no folder"));
+  EXPECT_THAT(error_of([&] { StagedDirectory(out_, kMarker); }), HasSubstr("exists and is not a folder"));
   EXPECT_THAT(error_of([&] { StagedDirectory(out_ / "below", kMarker); }), HasSubstr("Not a directory"));
   EXPECT_THAT(error_of([&] { StagedDirectory(out_ / "far" / "below", kMarker); }), HasSubstr("Not a directory"));
   EXPECT_THAT(error_of([] { StagedDirectory("", kMarker); }), HasSubstr("without a name"));

@@ -99,18 +99,18 @@ TEST(Yaml, RefusesOtherKeysAndSaysWhatMayBeMeant) {
   EXPECT_EQ(error_of([&] {
               view.require_only({"step", "optimizer"});
             }),
-            "job.yaml:1:1: \"steps\" is no setting; did you mean step?");
+            "job.yaml:1:1: \"steps\" is not a setting; did you mean step?");
   EXPECT_EQ(error_of([&] { view.at("optimizer").require_only({"learning_rate"}); }),
-            "job.yaml:3:3: optimizer: \"learning_rat\" is no setting; did you mean learning_rate?");
+            "job.yaml:3:3: optimizer: \"learning_rat\" is not a setting; did you mean learning_rate?");
   EXPECT_EQ(error_of([&] {
               view.at("optimizer").require_only({"learning_rat", "beta1"});
             }),
-            "job.yaml:4:3: optimizer: \"zzz\" is no setting; there are learning_rat, beta1");
+            "job.yaml:4:3: optimizer: \"zzz\" is not a setting; there are learning_rat, beta1");
 }
 
 TEST(Yaml, RefusesAnythingButAMap) {
   for (const char* text : {"", "# nothing\n", "- 1\n- 2\n", "word", "~", "---\n...\n"}) {
-    EXPECT_THAT(parse_error(text), HasSubstr("this is no map of settings; write lines such as \"steps: 100\"")) << text;
+    EXPECT_THAT(parse_error(text), HasSubstr("expected a map of settings; write lines such as \"steps: 100\"")) << text;
   }
 }
 
@@ -152,12 +152,12 @@ TEST(Yaml, RefusesASecondDocument) {
 }
 
 TEST(Yaml, RefusesWhatIsNoText) {
-  EXPECT_EQ(parse_error("a: 1\nb: \x04 2\n"), "job.yaml:2:4: the byte 0x04 is no text; write UTF-8");
-  EXPECT_EQ(parse_error(std::string_view("a: \0 2\n", 7)), "job.yaml:1:4: the byte 0x00 is no text; write UTF-8");
-  EXPECT_EQ(parse_error("a: \xFF\n"), "job.yaml:1:4: the byte 0xff is no text; write UTF-8");
+  EXPECT_EQ(parse_error("a: 1\nb: \x04 2\n"), "job.yaml:2:4: the byte 0x04 is not text; write UTF-8");
+  EXPECT_EQ(parse_error(std::string_view("a: \0 2\n", 7)), "job.yaml:1:4: the byte 0x00 is not text; write UTF-8");
+  EXPECT_EQ(parse_error("a: \xFF\n"), "job.yaml:1:4: the byte 0xff is not text; write UTF-8");
   EXPECT_THAT(parse_error("\xFF\xFE"
                           "a\0:\0"),
-              HasSubstr("the byte 0xff is no text"));
+              HasSubstr("the byte 0xff is not text"));
 }
 
 TEST(Yaml, CountsColumnsInCharacters) {
@@ -205,7 +205,7 @@ TEST(YamlSettings, AreReportedAtTheirOption) {
   EXPECT_EQ(error_of([] { (void)parse("steps: 1\n", {"steps=many"}).at("steps").integer_in(1, 9); }),
             "--set \"steps=many\": steps: expected a whole number from 1 to 9, not \"many\"");
   EXPECT_EQ(error_of([] { parse("steps: 1\n", {"stepz=3"}).require_only({"steps"}); }),
-            "--set \"stepz=3\": \"stepz\" is no setting; did you mean steps?");
+            "--set \"stepz=3\": \"stepz\" is not a setting; did you mean steps?");
 }
 
 TEST(YamlSettings, RefusesWhatIsNoSetting) {
@@ -214,7 +214,7 @@ TEST(YamlSettings, RefusesWhatIsNoSetting) {
   EXPECT_EQ(parse_error("a: 1\n", {""}), "--set \"\": there is no \"=\" in it; " + hint);
   EXPECT_EQ(parse_error("a: 1\n", {"=1"}), "--set \"=1\": a part of its path is empty; " + hint);
   EXPECT_EQ(parse_error("a: 1\n", {"b..c=1"}), "--set \"b..c=1\": a part of its path is empty; " + hint);
-  EXPECT_EQ(parse_error("a: 1\n", {"a.b=1"}), "--set \"a.b=1\": what \"b\" is to be in is no map; " + hint);
+  EXPECT_EQ(parse_error("a: 1\n", {"a.b=1"}), "--set \"a.b=1\": the parent of \"b\" is not a map; " + hint);
   EXPECT_THAT(parse_error("a: 1\n", {repeated("b.", 100'000) + "c=1"}), HasSubstr("there is no such setting"));
   EXPECT_THAT(parse_error("a: 1\n", {"a=[1"}), StartsWith("--set \"a=[1\": "));
   EXPECT_THAT(parse_error("a: 1\n", {"a=&x [*x]"}), HasSubstr("aliases are not read"));
@@ -231,7 +231,7 @@ TEST(YamlOrigins, TakeScalarsAsTheyAreAndReportWhereTheyCameFrom) {
   EXPECT_EQ(error_of([&] { (void)view.at("parallel").at("pp").integer_in(1, 3); }),
             "job.yaml:1:23: parallel.pp: expected a whole number from 1 to 3, not \"4\"");
   EXPECT_THAT(error_of([&] { (void)YamlView::parse_with("parallel: 2\n", "job.yaml", settings); }),
-              StartsWith("--tp 8: what \"tp\" is to be in is no map"));
+              StartsWith("--tp 8: the parent of \"tp\" is not a map"));
 }
 
 }  // namespace

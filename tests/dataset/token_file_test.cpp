@@ -103,7 +103,7 @@ TEST(TokenView, RefusesFilesThatAreNotWhole) {
   EXPECT_THAT(refusal(good.substr(0, 1023)),
               HasSubstr("1023 bytes, fewer than its header of 1024; the file is truncated"));
   EXPECT_THAT(refusal(good.substr(0, 4)), HasSubstr("truncated"));
-  EXPECT_THAT(refusal("abc", TokenType::uint16), HasSubstr("3 bytes are no whole number of uint16 tokens"));
+  EXPECT_THAT(refusal("abc", TokenType::uint16), HasSubstr("3 bytes are not a whole number of uint16 tokens"));
 }
 
 TEST(TokenView, RefusesHeadersThatItDoesNotKnow) {
@@ -158,7 +158,7 @@ TEST_F(TokenFileTest, LeavesTheOldFileUntilAllIsWritten) {
     EXPECT_THAT(error_of([&] {
                   writer.append(std::vector<std::int64_t>{1, 65536});
                 }),
-                HasSubstr("token 1 is 65536, which is no uint16"));
+                HasSubstr("token 1 is 65536, which does not fit into uint16"));
     EXPECT_THAT(error_of([&] { writer.append(std::vector<std::int64_t>{-1}); }), HasSubstr("is -1"));
   }
   EXPECT_EQ(read_file(path()), "before");

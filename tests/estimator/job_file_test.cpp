@@ -177,7 +177,7 @@ TEST(ParseTrainingJob, SaysWhatAGpuCannotBe) {
   EXPECT_THAT(error_with("{name: h100, memory_gb: nan}"),
               testing::StartsWith("job.yaml:2:30: gpu.memory_gb: expected a number"));
   EXPECT_EQ(error_with("{name: h100, power_limit: 500}"),
-            "job.yaml:2:19: gpu: \"power_limit\" is no setting; did you mean power_limit_w?");
+            "job.yaml:2:19: gpu: \"power_limit\" is not a setting; did you mean power_limit_w?");
   EXPECT_EQ(error_with("{name: h100-sx}"),
             "job.yaml:2:13: gpu.name: there is no GPU \"h100-sx\"; did you mean h100-sxm?");
   EXPECT_EQ(error_with("{power_limit_w: 500}"), "job.yaml:2:6: gpu: \"name\" is missing");
@@ -190,7 +190,7 @@ TEST(ParseTrainingJob, DerivesReplicasFromGpusOrNodes) {
   EXPECT_EQ(parse(kLeast, {{"", "cluster.gpus", "8"}, {"", "parallel.tp", "2"}}).parallel.dp, 4);
   EXPECT_EQ(parse(kLeast, {{"", "cluster.nodes", "1"}, {"", "parallel.cp", "4"}}).parallel.dp, 2);
   EXPECT_EQ(error_of(kLeast, {{"--gpus 12", "cluster.gpus", "12"}, {"", "parallel.tp", "8"}}),
-            "--gpus 12: cluster.gpus: 12 GPUs are no multiple of 8 (tp 8 x pp 1 x cp 1); give 16 GPUs, or another "
+            "--gpus 12: cluster.gpus: 12 GPUs are not a multiple of 8 (tp 8 x pp 1 x cp 1); give 16 GPUs, or another "
             "layout");
   EXPECT_EQ(error_of(kLeast, {{"--gpus 8", "cluster.gpus", "8"}, {"", "parallel.dp", "4"}}),
             "--gpus 8: cluster.gpus: 8 GPUs leave a dp of 8, not 4; leave one of them out");
@@ -231,14 +231,14 @@ TEST(ParseTrainingJob, SaysWhereWhatIsWrong) {
        "job.yaml:1:8: model: there is no model \"lama-3-70b\"; did you mean llama-3-70b?"},
       {"gpu: h100-sxm", "gpu: h100-sx", "job.yaml:2:6: gpu: there is no GPU \"h100-sx\"; did you mean h100-sxm?"},
       {"gpu: h100-sxm\n", "", "job.yaml:1:1: \"gpu\" is missing"},
-      {"zero: 2", "zerro: 2", "job.yaml:21:1: \"zerro\" is no setting; did you mean zero?"},
-      {"  tp: 4", "  tpp: 4", "job.yaml:11:3: parallel: \"tpp\" is no setting; did you mean tp?"},
+      {"zero: 2", "zerro: 2", "job.yaml:21:1: \"zerro\" is not a setting; did you mean zero?"},
+      {"  tp: 4", "  tpp: 4", "job.yaml:11:3: parallel: \"tpp\" is not a setting; did you mean tp?"},
       {"  tp: 4", "  tp: 0", "job.yaml:11:7: parallel.tp: expected a whole number from 1"},
       {"  tp: 4", "  tp: four", "job.yaml:11:7: parallel.tp: expected a whole number from 1"},
-      {"  pp: 4", "  pp: 3", "job.yaml:4:9: cluster.gpus: 128 GPUs are no multiple of 24"},
+      {"  pp: 4", "  pp: 3", "job.yaml:4:9: cluster.gpus: 128 GPUs are not a multiple of 24"},
       {"  virtual_stages: 2", "  virtual_stages: 21",
        "job.yaml:13:19: parallel.virtual_stages: 84 stages are more than the 80 layers"},
-      {"  global: 64", "  global: 63", "job.yaml:17:11: batch.global: 63 sequences are no multiple of 8"},
+      {"  global: 64", "  global: 63", "job.yaml:17:11: batch.global: 63 sequences are not a multiple of 8"},
       {"  global: 64\n", "", "job.yaml:17:3: batch: \"global\" is missing"},
       {"  gpus_per_node: 4", "  gpus_per_node: 48", "job.yaml:5:18: cluster.gpus_per_node: 128 GPUs do not fill"},
       {"  inter_node_gb_per_s: 25", "  inter_node_gb_per_s: 0",
@@ -261,7 +261,7 @@ TEST(ParseTrainingJob, SaysWhereWhatIsWrong) {
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), testing::StartsWith("cluster.gpus_per_node: 9 GPUs do not fill nodes of 8"));
   }
-  EXPECT_THAT(error_of("- 1\n"), testing::HasSubstr("this is no map of settings"));
+  EXPECT_THAT(error_of("- 1\n"), testing::HasSubstr("expected a map of settings"));
   EXPECT_THAT(error_of("{model: there/is/none.json}"), testing::HasSubstr("there are no files here"));
 }
 

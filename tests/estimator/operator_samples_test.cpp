@@ -123,7 +123,7 @@ TEST(OperatorSamples, ThatCannotHaveBeenMeasuredAreRefusedAtTheirCell) {
   EXPECT_THAT(error_of_samples("linear1", header + "1,2,3,4,-5,1\n"), StartsWith("s.csv:2:9: a time of -5 us"));
   EXPECT_THAT(error_of_samples("linear1", header + "1,2,3,4,1e30,1\n"), StartsWith("s.csv:2:9: a time of"));
   EXPECT_THAT(error_of_samples("linear1", header + "1,0,3,4,1,1\n"), StartsWith("s.csv:2:3: a shape of 0"));
-  EXPECT_THAT(error_of_samples("linear1", header + "1,2.5,3,4,1,1\n"), HasSubstr("where a whole number belongs"));
+  EXPECT_THAT(error_of_samples("linear1", header + "1,2.5,3,4,1,1\n"), HasSubstr("expected a whole number"));
   EXPECT_THAT(error_of_samples("linear1", header + "1,2,3,9007199254740992,1,1\n"), HasSubstr("is not in 1 to"));
   EXPECT_THAT(error_of_samples("linear1", header + "3,2,3,4,1,1\n"),
               AllOf(StartsWith("s.csv:2: "), HasSubstr("do not divide")));

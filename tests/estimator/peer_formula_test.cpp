@@ -141,7 +141,7 @@ TEST(PeerFormula, SaysWhatIsMissing) {
   EXPECT_THAT(error_with([](SampledJob& job) { job.encoder_function_list = {"linear2"}; }),
               HasSubstr("no sampling file G_linear2_fp16.csv"));
   EXPECT_THAT(error_with([](SampledJob& job) { job.encoder_function_list = {"conv"}; }),
-              HasSubstr("\"conv\" is no sampled operator"));
+              HasSubstr("\"conv\" is not a sampled operator"));
   EXPECT_THAT(error_with([](SampledJob& job) { job.pp = 16; }), HasSubstr("leaves one without layers"));
   EXPECT_THAT(error_with([](SampledJob& job) { job.hidden = 4095; }), HasSubstr("do not divide hidden size 4095"));
 }

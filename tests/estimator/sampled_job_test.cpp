@@ -63,7 +63,7 @@ std::string error_with(std::string_view part, std::string_view replacement) {
 }
 
 TEST(ParseSampledJob, SaysWhereWhatIsWrong) {
-  EXPECT_THAT(error_with("encoders", "encoder"), testing::StartsWith("job.yml:9:3: \"encoder\" is no setting"));
+  EXPECT_THAT(error_with("encoders", "encoder"), testing::StartsWith("job.yml:9:3: \"encoder\" is not a setting"));
   EXPECT_THAT(error_with("8, 6]", "8]"), testing::StartsWith("job.yml:7:22: training_config: expected 9 numbers"));
   EXPECT_THAT(error_with("[4, 2", "[4, 0"), testing::StartsWith("job.yml:7:26: training_config[1]: expected a whole"));
   EXPECT_THAT(error_with("['embedding', 'linear1']", "[]"), testing::HasSubstr("no operator stands here"));

@@ -54,7 +54,7 @@ TEST(FindFault, NamesTheMemberThatDoesNotFit) {
          job.parallel.virtual_stages = 2;
        },
        "parallel.virtual_stages: virtual stages need several"},
-      {[](auto& job) { job.parallel.dp = 3; }, "batch.global: 512 sequences are no multiple of 3 (micro 1 x dp 3)"},
+      {[](auto& job) { job.parallel.dp = 3; }, "batch.global: 512 sequences are not a multiple of 3 (micro 1 x dp 3)"},
       {[](auto& job) { job.batch.global = 0; }, "batch.global: 0 is not from 1"},
       {[](auto& job) { job.batch.micro = 0; }, "batch.micro: 0 is not from 1"},
       {[](auto& job) { job.batch.sequence_length = 0; }, "batch.sequence: 0 is not from 1"},

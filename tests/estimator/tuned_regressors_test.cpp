@@ -53,7 +53,7 @@ TEST(TunedRegressors, ThatNobodyKnowsAreRefused) {
   const std::string forest =
       "{'max_depth': 2, 'max_features': None, 'min_samples_leaf': 1, 'min_samples_split': 2, 'n_estimators': 9}";
   EXPECT_EQ(error_with("rforest", forest), "no error");
-  EXPECT_THAT(error_with("svm", forest), AllOf(StartsWith("X.csv:2:"), HasSubstr("\"svm\" is no regressor")));
+  EXPECT_THAT(error_with("svm", forest), AllOf(StartsWith("X.csv:2:"), HasSubstr("\"svm\" is not a regressor")));
   EXPECT_THAT(error_with("rforest", "{'max_depth': 2}"), AllOf(StartsWith("X.csv:2:"), HasSubstr("n_estimators")));
   EXPECT_THAT(error_with("rforest", "{'max_depth': 2, 'oob': 1}"), HasSubstr("oob"));
   EXPECT_THAT(error_with("xgboost", "{'n_estimators': 1e9}"), HasSubstr("X.csv:2:"));

@@ -207,7 +207,7 @@ TEST(SameData, HasTheSameTextAndSequences) {
     return error_of([&] { require_same_data(small_data(), here, "step-00000100"); });
   };
   const std::string fix =
-      "; go on with the data that it was trained on, or begin another training with its weights (see docs/training.md)";
+      "; continue with the data that it was trained on, or begin another training with its weights (see docs/training.md)";
   CheckpointData here = small_data();
   here.fingerprint = 1;
   EXPECT_EQ(error(here),

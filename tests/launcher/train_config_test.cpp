@@ -122,17 +122,17 @@ TEST(TrainConfig, SettingsCountMoreThanTheFile) {
 }
 
 TEST(TrainConfig, NamesUnknownSettingsAndWhatMayBeMeant) {
-  EXPECT_EQ(error_with("optimiser: {}"), "train.yaml:4:1: \"optimiser\" is no setting; did you mean optimizer?");
+  EXPECT_EQ(error_with("optimiser: {}"), "train.yaml:4:1: \"optimiser\" is not a setting; did you mean optimizer?");
   EXPECT_EQ(error_with("optimizer: {lerning_rate: 1}"),
-            "train.yaml:4:13: optimizer: \"lerning_rate\" is no setting; did you mean learning_rate?");
+            "train.yaml:4:13: optimizer: \"lerning_rate\" is not a setting; did you mean learning_rate?");
   EXPECT_EQ(error_with("parallel: {zz: 1}"),
-            "train.yaml:4:12: parallel: \"zz\" is no setting; there are pp, dp, tp, chunks, gradient_bucket_mib");
-  EXPECT_THAT(error_when({"model.hiden=1"}), HasSubstr("model: \"hiden\" is no setting; did you mean hidden?"));
+            "train.yaml:4:12: parallel: \"zz\" is not a setting; there are pp, dp, tp, chunks, gradient_bucket_mib");
+  EXPECT_THAT(error_when({"model.hiden=1"}), HasSubstr("model: \"hiden\" is not a setting; did you mean hidden?"));
   EXPECT_THAT(error_when({"data.token=x"}), HasSubstr("did you mean tokens?"));
   EXPECT_THAT(error_with("energy: {profil: {}}"), HasSubstr("did you mean profile?"));
   EXPECT_THAT(error_with("checkpoint: {foldr: x}"), HasSubstr("did you mean folder?"));
   EXPECT_THAT(error_with("simulated_gpu: {lod: 1}"), HasSubstr("did you mean load?"));
-  EXPECT_THAT(error_with("energy: {profile: {clocks: [1]}}"), HasSubstr("energy.profile: \"clocks\" is no setting"));
+  EXPECT_THAT(error_with("energy: {profile: {clocks: [1]}}"), HasSubstr("energy.profile: \"clocks\" is not a setting"));
 }
 
 TEST(TrainConfig, NamesMissingSettings) {
@@ -275,7 +275,7 @@ TEST(TrainConfig, ReadsAModelOfHuggingFace) {
   EXPECT_EQ(config.model.kv_heads, 2);
   EXPECT_EQ(config.weights, folder / "model.safetensors");
   EXPECT_EQ(error_of([&] { (void)read("{config: config.json, hidden: 8}"); }),
-            "train.yaml:1:30: model: \"hidden\" is no setting; there are config, weights");
+            "train.yaml:1:30: model: \"hidden\" is not a setting; there are config, weights");
   EXPECT_THAT(error_of([&] { (void)read("{config: absent.json}"); }), HasSubstr("absent.json"));
   std::ofstream(folder / "config.json") << "{";
   EXPECT_THAT(error_of([&] { (void)read("{config: config.json}"); }), HasSubstr("config.json:1:"));

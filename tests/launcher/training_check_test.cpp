@@ -128,7 +128,7 @@ TEST_F(TrainingCheck, RefusesACheckpointOfOtherData) {
 
 TEST_F(TrainingCheck, RefusesFoldersBelowFiles) {
   const fs::path below = file("file") / "below/folder";
-  const std::string what = below.string() + ": " + (folder_ / "file").string() + " is no folder";
+  const std::string what = below.string() + ": " + (folder_ / "file").string() + " is not a folder";
   config_.checkpoint = below;
   EXPECT_THAT(refusal(), AllOf(HasSubstr(what), HasSubstr("name another folder for checkpoints")));
   config_.checkpoint.reset();
@@ -142,7 +142,7 @@ TEST_F(TrainingCheck, RefusesFoldersBelowFiles) {
 TEST_F(TrainingCheck, RefusesALinkThatLeadsNowhere) {
   fs::create_symlink(folder_ / "absent", folder_ / "link");
   config_.checkpoint = folder_ / "link";
-  EXPECT_THAT(refusal(), HasSubstr("is no folder"));
+  EXPECT_THAT(refusal(), HasSubstr("is not a folder"));
 }
 
 TEST_F(TrainingCheck, RefusesTheKernelsFolders) {
@@ -191,7 +191,7 @@ TEST_F(TrainingCheck, AsksWhetherMetricsCanBeMadeWhereTheirLinkLeads) {
 TEST_F(TrainingCheck, RefusesAnExportOverSomethingElse) {
   file("thesis.tex");
   config_.export_folder = folder_.path();
-  EXPECT_THAT(refusal(), HasSubstr("holds \"thesis.tex\", which is no export's"));
+  EXPECT_THAT(refusal(), HasSubstr("holds \"thesis.tex\", which does not belong to an export"));
 }
 
 TEST_F(TrainingCheck, RefusesAnExportOverAModelFromElsewhere) {
@@ -217,7 +217,7 @@ TEST_F(TrainingCheck, RefusesMetricsThatAreNoFileInAFolder) {
   config_.metrics = folder_ / "absent/metrics.jsonl";
   EXPECT_THAT(refusal(), HasSubstr("there is no folder " + (folder_ / "absent").string()));
   config_.metrics = file("file") / "metrics.jsonl";
-  EXPECT_THAT(refusal(), HasSubstr("is no folder"));
+  EXPECT_THAT(refusal(), HasSubstr("is not a folder"));
 }
 
 TEST_F(TrainingCheck, RefusesMetricsThatCannotBeReplacedOnGoingOn) {

@@ -85,7 +85,7 @@ TEST_F(Resume, RefusesRowsOfAnotherPlan) {
     (void)resume(format, text, "rows.csv", plan);
     FAIL();
   } catch (const InputError& error) {
-    EXPECT_THAT(error.what(), StartsWith("rows.csv:4: is no row of this plan"));
+    EXPECT_THAT(error.what(), StartsWith("rows.csv:4: is not a row of this plan"));
   }
 }
 

@@ -58,11 +58,11 @@ TEST(TorchCsv, ReadsOverlappedComputationsOneAfterTheOther) {
 
 TEST(TorchCsv, NamesThePlaceOfWhatIsNoAction) {
   EXPECT_EQ(read_error("0F0,0B0\n1F0, 1X0\n"),
-            "s.csv:2:6: \"1X0\" is no action; write [stage][type][microbatch], as 0F3, 1B0, 2I1, 2W1, 0SEND_F3 or "
+            "s.csv:2:6: \"1X0\" is not an action; write [stage][type][microbatch], as 0F3, 1B0, 2I1, 2W1, 0SEND_F3 or "
             "1RECV_F3");
   for (const char* cell :
        {"F0", "0F", "0", "0f0", "0F0x", "0F0F1", "-1F0", "0SEND0", "0UNSHARDx", "0 F0", "0OVERLAP_F_B"}) {
-    EXPECT_THAT(read_error(std::string("0B0,") + cell), AllOf(StartsWith("s.csv:1:5: "), HasSubstr("is no action")))
+    EXPECT_THAT(read_error(std::string("0B0,") + cell), AllOf(StartsWith("s.csv:1:5: "), HasSubstr("is not an action")))
         << cell;
   }
 }
@@ -71,7 +71,7 @@ TEST(TorchCsv, RefusesOverlapsOfAnythingElse) {
   EXPECT_THAT(read_error("(0F0;0SEND_F0)OVERLAP_F_B"), HasSubstr("only computations overlap"));
   EXPECT_THAT(read_error("(0F0;0UNSHARD)OVERLAP_F_B"), HasSubstr("only computations overlap"));
   for (const char* cell : {"(0F0;0B0", "(0F0;0B0)", "(0F0;0B0)B", "()OVERLAP_F_B", "(0F0;)OVERLAP_F_B", "("}) {
-    EXPECT_THAT(read_error(cell), HasSubstr("is no action")) << cell;
+    EXPECT_THAT(read_error(cell), HasSubstr("is not an action")) << cell;
   }
 }
 

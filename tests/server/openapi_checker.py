@@ -42,7 +42,7 @@ class OpenApi:
         kinds = schema.get("type", [])
         kinds = [kinds] if isinstance(kinds, str) else kinds
         if kinds and not any(is_kind(value, kind) for kind in kinds):
-            return [f"{where}: {value!r} is no {' or '.join(kinds)}"]
+            return [f"{where}: {value!r} is not a {' or '.join(kinds)}"]
         found = [problem for part in schema.get("allOf", []) for problem in self.problems(value, part, where)]
         if "enum" in schema and value not in schema["enum"] or "const" in schema and value != schema["const"]:
             found.append(f"{where}: {value!r} is not among {schema.get('enum', [schema.get('const')])}")
@@ -98,7 +98,7 @@ class OpenApi:
         if content is None:
             found = [] if not body else ["there is a body"]
         elif media.split(";")[0] not in content:
-            found = [f"{media} is no content type of it"]
+            found = [f"{media} is not a content type of it"]
         else:
             found = self.problems(body, content[media.split(";")[0]]["schema"])
         if found:

@@ -112,7 +112,7 @@ TEST(Safetensors, RefusesATensorThatIsNotDescribed) {
             R"($["w"].dtype: the type "F8_E4M3" is not supported; convert the tensor to F64,)"},
            {R"({"dtype":"u8","shape":[2],"data_offsets":[0,2]})", R"(the type "u8" is not supported)"},
            {R"({"dtype":"U8","shape":2,"data_offsets":[0,2]})", R"($["w"].shape: expected an array)"},
-           {R"({"dtype":"U8","shape":[-2],"data_offsets":[0,2]})", R"($["w"].shape[0]: -2 is no dimension)"},
+           {R"({"dtype":"U8","shape":[-2],"data_offsets":[0,2]})", R"($["w"].shape[0]: -2 is not a dimension)"},
            {R"({"dtype":"U8","shape":[1.5],"data_offsets":[0,2]})", R"($["w"].shape[0]: expected a whole number)"},
            {R"({"dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,2]})", "more elements than can be"},
            {R"({"dtype":"U8","shape":[2],"data_offsets":[0]})", R"($["w"].data_offsets: expected two offsets)"},
@@ -186,8 +186,8 @@ TEST(SafetensorsFile, RefusesWhatItCannotRead) {
     return error_of([&] { (void)SafetensorsFile::open(path); });
   };
   EXPECT_THAT(refusal_at(folder / "none"), HasSubstr("none: cannot be read: No such file"));
-  EXPECT_THAT(refusal_at(folder.path()), HasSubstr("it is no regular file"));
-  EXPECT_THAT(refusal_at("/dev/null"), HasSubstr("it is no regular file"));
+  EXPECT_THAT(refusal_at(folder.path()), HasSubstr("it is not a regular file"));
+  EXPECT_THAT(refusal_at("/dev/null"), HasSubstr("it is not a regular file"));
   write_file_atomically(folder / "empty", "");
   EXPECT_THAT(refusal_at(folder / "empty"), HasSubstr("empty: 0 bytes, too few"));
 }

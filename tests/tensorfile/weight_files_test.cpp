@@ -90,7 +90,8 @@ TEST_F(WeightFilesTest, RefuseAnIndexThatLeadsElsewhere) {
   for (const std::string& file : {std::string(), std::string("."), std::string(".."), std::string("../m.safetensors"),
                                   outside, std::string("sub/m.safetensors"), std::string("m.safetensors\\u0000")}) {
     write_index(R"({"weight_map":{"a":")" + file + R"("}})");
-    EXPECT_THAT(refusal(), HasSubstr("is no file beside the index; name a file in the same folder")) << file;
+    EXPECT_THAT(refusal(), HasSubstr("is not a file in the folder of the index; name a file in the same folder"))
+        << file;
   }
 }
 

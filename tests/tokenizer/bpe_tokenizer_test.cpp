@@ -81,13 +81,14 @@ TEST(BpeTokenizer, FindsAddedTokensInTheText) {
   EXPECT_EQ(error_of([&] {
               (void)tokenizer.decode(std::vector<std::int64_t>{256, 280});
             }),
-            "280 is no token of this vocabulary of 303");
+            "280 is not a token of this vocabulary of 303");
 }
 
 TEST(BpeTokenizer, RefusesIdsThatAreNoTokens) {
   const BpeTokenizer tokenizer = tokenizer_of(hello_json());
-  EXPECT_THAT(error_of([&] { (void)tokenizer.decode(std::vector<std::int64_t>{-1}); }), HasSubstr("-1 is no token"));
-  EXPECT_THAT(error_of([&] { (void)tokenizer.decode(std::vector<std::int64_t>{260}); }), HasSubstr("260 is no token"));
+  EXPECT_THAT(error_of([&] { (void)tokenizer.decode(std::vector<std::int64_t>{-1}); }), HasSubstr("-1 is not a token"));
+  EXPECT_THAT(error_of([&] { (void)tokenizer.decode(std::vector<std::int64_t>{260}); }),
+              HasSubstr("260 is not a token"));
   EXPECT_THAT(error_of([&] { (void)tokenizer.decode(std::vector<std::int64_t>{INT64_MAX}); }), HasSubstr("no token"));
 }
 

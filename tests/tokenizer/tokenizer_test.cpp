@@ -32,7 +32,7 @@ TEST(ByteTokenizer, EveryByteIsAToken) {
 
 TEST(ByteTokenizer, RefusesWhatIsNoByte) {
   EXPECT_EQ(error_of([] { (void)ByteTokenizer().decode(std::vector<std::int64_t>{256}); }),
-            "token 256 is no byte; give 0 to 255");
+            "token 256 is not a byte; give 0 to 255");
   EXPECT_THAT(error_of([] { (void)ByteTokenizer().decode(std::vector<std::int64_t>{-1}); }), HasSubstr("-1"));
 }
 

@@ -17,7 +17,7 @@ TEST(ServerPresence, SaysOnceThatTheServerIsAwayAndOnceThatItIsBack) {
   ServerPresence server("http://planner:7787", 4);
   EXPECT_EQ(
       server.observe(1, "http://planner:7787: cannot be reached: Connection refused"),
-      "no server: http://planner:7787: cannot be reached: Connection refused; training goes on without plans of the "
+      "no server: http://planner:7787: cannot be reached: Connection refused; training continues without plans of the "
       "server until it answers");
   for (int step = 0; step < 3; ++step) {
     EXPECT_EQ(server.observe(4, "http://planner:7787: cannot be reached: it does not answer"), "");
@@ -34,7 +34,7 @@ TEST(ServerPresence, CountsRanksThatAloneHaveNoAnswer) {
   ServerPresence server("unix:/run/server.sock", 8);
   EXPECT_EQ(
       server.observe(3, ""),
-      "no server: unix:/run/server.sock: 3 of 8 ranks have no answer; training goes on without plans of the server "
+      "no server: unix:/run/server.sock: 3 of 8 ranks have no answer; training continues without plans of the server "
       "until it answers");
 }
 

@@ -316,7 +316,7 @@ TEST_F(ExportIntoAFolderOfOthers, RemovesNothingBesideAnEarlierExport) {
   }
   fs::rename(out_ / "config.json", folder_ / "elsewhere.json");
   fs::create_symlink(folder_ / "elsewhere.json", out_ / "config.json");
-  EXPECT_THAT(refusal(), HasSubstr("\"config.json\", which is no export's"));
+  EXPECT_THAT(refusal(), HasSubstr("\"config.json\", which does not belong to an export"));
 }
 
 TEST_F(ExportIntoAFolderOfOthers, RemovesNoPartOfAnExport) {
@@ -368,7 +368,7 @@ TEST(PreparedExport, RefusesWhereNoneCanBe) {
   write_file_atomically(folder / "mine/thesis.tex", "");
   EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "file/out"); }),
               AllOf(HasSubstr((folder / "file/out").string()), HasSubstr("cannot be written: Not a directory")));
-  EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "file"); }), HasSubstr("is there and is no folder"));
+  EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "file"); }), HasSubstr("exists and is not a folder"));
   fs::create_symlink(folder / "nowhere", folder / "link");
   EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "link"); }), HasSubstr("is a link that leads nowhere"));
   EXPECT_THAT(error_of([&] { prepare({.pp = 2}, folder / "mine"); }), HasSubstr("holds \"thesis.tex\""));
