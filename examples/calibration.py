@@ -24,7 +24,7 @@ def deviation(values):
 
 
 def spread(steps):
-    """Of the steps' times behind the settling ones, relative."""
+    """Of the steps' times after the settling ones, relative."""
     times = [step["time_s"] for step in steps[SETTLING_STEPS:]]
     return deviation(times) / median(times)
 

@@ -8,7 +8,7 @@ import subprocess
 import time
 
 
-PATIENCE_S = 120  # a machine that has other work to do lets everybody wait
+PATIENCE_S = 120  # a machine that has other work to do makes every process wait
 
 
 class Machine:

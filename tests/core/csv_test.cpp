@@ -207,10 +207,14 @@ TEST(CsvTable, RefusesWhatIsNoNumberAtItsCell) {
   const CsvTable table("s,t\n0,nan\n1,inf\n2,\n3,1.5s\n4,\"1\n2\"\n", "t.csv");
   EXPECT_EQ(error_of([&] { (void)table.number(0, 1); }),
             "t.csv:2:3: t: expected a number, found \"nan\"; give a finite decimal number such as 0.0512");
-  EXPECT_THAT(error_of([&] { (void)table.number(1, 1); }), StartsWith("t.csv:3:3: t is \"inf\""));
-  EXPECT_THAT(error_of([&] { (void)table.number(2, 1); }), StartsWith("t.csv:4:3: t is empty"));
-  EXPECT_THAT(error_of([&] { (void)table.number(3, 1); }), StartsWith("t.csv:5:3: t is \"1.5s\""));
-  EXPECT_THAT(error_of([&] { (void)table.number(4, 1); }), StartsWith("t.csv:6:3: t is \"1\\x0a2\""));
+  EXPECT_THAT(error_of([&] { (void)table.number(1, 1); }),
+              StartsWith("t.csv:3:3: t: expected a number, found \"inf\""));
+  EXPECT_THAT(error_of([&] { (void)table.number(2, 1); }),
+              StartsWith("t.csv:4:3: t: expected a number, found an empty cell"));
+  EXPECT_THAT(error_of([&] { (void)table.number(3, 1); }),
+              StartsWith("t.csv:5:3: t: expected a number, found \"1.5s\""));
+  EXPECT_THAT(error_of([&] { (void)table.number(4, 1); }),
+              StartsWith("t.csv:6:3: t: expected a number, found \"1\\x0a2\""));
 }
 
 TEST(CsvTable, RefusesWhatIsNoWholeNumberAtItsCell) {

@@ -191,7 +191,8 @@ TEST(ReadBlockingPower, RefusesMissingSurplusAndDuplicateStages) {
 TEST(ReadBlockingPower, RefusesWhatIsNoPower) {
   EXPECT_EQ(power_error_of("stage,blocking_power\n0,-1\n", 1), "b.csv:2:3: blocking power -1 W is not in 0 to 100000");
   EXPECT_THAT(power_error_of("stage,blocking_power\n0,1e6\n", 1), StartsWith("b.csv:2:3: blocking power 1000000 W"));
-  EXPECT_THAT(power_error_of("stage,blocking_power\n0,nan\n", 1), StartsWith("b.csv:2:3: blocking_power is \"nan\""));
+  EXPECT_THAT(power_error_of("stage,blocking_power\n0,nan\n", 1),
+              StartsWith("b.csv:2:3: blocking_power: expected a number, found \"nan\""));
   EXPECT_THAT(power_error_of("stage,power\n0,80\n", 1), HasSubstr("there is no column \"blocking_power\""));
   EXPECT_THAT(power_error_of("", 1), StartsWith("b.csv: is empty"));
 }

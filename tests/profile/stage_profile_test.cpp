@@ -203,14 +203,18 @@ TEST(ReadStageProfile, RefusesValuesAtTheirCells) {
   EXPECT_EQ(read_error_of("0,forward,1410,0,30\n"),
             "p.csv:2:16: time 0 s is not in 1e-12 to 1000000; measure it again or remove the row");
   EXPECT_THAT(read_error_of("0,forward,1410,-0.1,30\n"), StartsWith("p.csv:2:16: time -0.1 s"));
-  EXPECT_THAT(read_error_of("0,forward,1410,NaN,30\n"), StartsWith("p.csv:2:16: time is \"NaN\" where a number"));
-  EXPECT_THAT(read_error_of("0,forward,1410,,30\n"), StartsWith("p.csv:2:16: time is empty"));
+  EXPECT_THAT(read_error_of("0,forward,1410,NaN,30\n"),
+              StartsWith("p.csv:2:16: time: expected a number, found \"NaN\""));
+  EXPECT_THAT(read_error_of("0,forward,1410,,30\n"),
+              StartsWith("p.csv:2:16: time: expected a number, found an empty cell"));
   EXPECT_THAT(read_error_of("0,forward,1410,1e7,30\n"), StartsWith("p.csv:2:16: time 10000000 s"));
   EXPECT_THAT(read_error_of("0,forward,1410,0.1,0\n"), StartsWith("p.csv:2:20: energy 0 J is not above 0"));
-  EXPECT_THAT(read_error_of("0,forward,1410,0.1,inf\n"), StartsWith("p.csv:2:20: energy is \"inf\""));
+  EXPECT_THAT(read_error_of("0,forward,1410,0.1,inf\n"),
+              StartsWith("p.csv:2:20: energy: expected a number, found \"inf\""));
   EXPECT_THAT(read_error_of("0,forward,0,0.1,30\n"), StartsWith("p.csv:2:11: frequency 0 MHz is not in 1 to 100000"));
   EXPECT_THAT(read_error_of("0,forward,1e18,0.1,30\n"), StartsWith("p.csv:2:11: frequency"));
-  EXPECT_THAT(read_error_of("0,forward,1410.5,0.1,30\n"), StartsWith("p.csv:2:11: frequency is \"1410.5\""));
+  EXPECT_THAT(read_error_of("0,forward,1410.5,0.1,30\n"),
+              StartsWith("p.csv:2:11: frequency: expected a whole number, found \"1410.5\""));
   EXPECT_EQ(read_error_of("0,Forward,1410,0.1,30\n"),
             "p.csv:2:3: unknown instruction \"Forward\"; use forward, backward, input_gradient or weight_gradient");
 }
