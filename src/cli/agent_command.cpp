@@ -269,19 +269,22 @@ VerbAction declare_agent(CLI::App& app) {
   auto arguments = std::make_shared<AgentArguments>();
   add_choice(
       app, "action", kActions, [arguments](std::size_t place) { arguments->action = static_cast<Action>(place); },
-      "serve until a signal comes; restore every GPU, with or without a running agent; show the status of the running "
-      "agent; check a configuration")
+      "serve (the default): set clocks until SIGTERM or SIGINT; restore: reset every changed GPU, with or without a "
+      "running agent; status: show the GPUs and leases of the running agent; check: check a configuration")
       ->default_str("serve");
-  CLI::Option* const config = app.add_option("--config", arguments->config, "Configuration; see deploy/agent.toml")
-                                  ->type_name("FILE")
-                                  ->default_str(kDefaultAgentConfig);
-  app.add_option("--journal", arguments->journal, "restore: what this journal names, without a configuration")
+  CLI::Option* const config =
+      app.add_option("--config", arguments->config, "Configuration file; deploy/agent.toml explains it")
+          ->type_name("FILE")
+          ->default_str(kDefaultAgentConfig);
+  app.add_option("--journal", arguments->journal,
+                 "restore: journal folder that names the GPUs to reset; needs no configuration")
       ->type_name("FOLDER")
       ->excludes(config);
-  CLI::Option* const dry_run = app.add_flag("--dry-run", arguments->dry_run,
-                                            "serve, restore: say what would be done to which GPU, do nothing, and end");
+  CLI::Option* const dry_run =
+      app.add_flag("--dry-run", arguments->dry_run,
+                   "serve, restore: print what would be done to which GPU, change nothing, and exit");
   app.add_flag("--no-writes", arguments->no_writes,
-               "serve: take leases and follow plans, say what would be written, and write to no GPU")
+               "serve: take leases and follow plans, and only log what would be set; change no GPU")
       ->excludes(dry_run);
   add_json_flag(app, arguments->json);
   return [arguments, &app](Console& console) { return run_agent_verb(*arguments, app, console); };

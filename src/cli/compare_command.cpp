@@ -145,16 +145,19 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
 VerbAction declare_compare(CLI::App& app) {
   auto arguments = std::make_shared<CompareArguments>();
   add_pipeline_options(app, arguments->pipeline);
-  take_names_of_any_case(app.add_option("--policies", arguments->policies,
-                                        fmt::format("Which to compare, of {}", fmt::join(comparable_policies(), ", ")))
-                             ->type_name("A,B")
-                             ->delimiter(','));
+  add_gpu_name_option(app, arguments->pipeline.gpu_name, "the profile's powers are checked against its limit");
   take_names_of_any_case(
-      app.add_option("--baseline", arguments->baseline, "What savings are counted against (default max)")
-          ->type_name("POLICY"));
+      app.add_option("--policies", arguments->policies,
+                     fmt::format("Policies to compare, of {} (default all)", fmt::join(comparable_policies(), ", ")))
+          ->type_name("A,B")
+          ->delimiter(','));
+  take_names_of_any_case(app.add_option("--baseline", arguments->baseline,
+                                        "Policy that savings and slowdowns are relative to (default max)")
+                             ->type_name("POLICY"));
   add_perseus_unit_option(app, arguments->perseus_unit_s);
   add_planner_options(app, arguments->planner);
-  app.add_option("--html", arguments->html, "Write the comparison as a page, too")->type_name("FILE");
+  app.add_option("--html", arguments->html, "Also write the comparison to this file, as an HTML page")
+      ->type_name("FILE");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_compare(*arguments, console); };
 }

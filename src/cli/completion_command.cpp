@@ -12,7 +12,7 @@ VerbAction declare_completion(CLI::App& app) {
   static constexpr auto kShells = std::to_array<std::string_view>({"bash", "zsh"});
   auto shell = std::make_shared<std::size_t>(0);
   add_choice(
-      app, "shell", kShells, [shell](std::size_t place) { *shell = place; }, "Which shell")
+      app, "shell", kShells, [shell](std::size_t place) { *shell = place; }, "Shell to print completions for")
       ->required();
   return [shell, &app](Console& console) {
     console.print(*shell == 0 ? bash_completion(*app.get_parent()) : zsh_completion(*app.get_parent()));

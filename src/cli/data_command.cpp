@@ -208,25 +208,27 @@ VerbAction declare_data(CLI::App& app) {
   auto arguments = std::make_shared<DataArguments>();
   add_choice(
       app, "action", kActions, [arguments](std::size_t place) { arguments->action = static_cast<Action>(place); },
-      "write the tokens of texts; write made-up text; say what a token file holds")
+      "tokenize: write the tokens of texts; synthetic: write made-up tokens; show: print what a token file holds")
       ->required();
-  app.add_option("files", arguments->files, "tokenize: texts, - for standard input; show: a token file")
+  app.add_option("files", arguments->files, "tokenize: text files, - for standard input; show: a token file")
       ->type_name("FILE");
-  app.add_option("--tokenizer", arguments->tokenizer,
-                 "bytes, a tokenizer.json (byte-level BPE), or a model of SentencePiece; show: to print text")
+  app.add_option(
+         "--tokenizer", arguments->tokenizer,
+         "Tokenizer: bytes, a tokenizer.json (byte-level BPE), or a model of SentencePiece; show: prints text with it")
       ->type_name("bytes|FILE");
   app.add_option("--separator", arguments->separator, "tokenize: text added after every file, as <|endoftext|>")
       ->type_name("TEXT");
   app.add_option("--out", arguments->out, "tokenize, synthetic: token file to write")->type_name("FILE");
   add_whole_number(app, "--tokens", {.low = 1, .high = static_cast<int>(kMaxHeaderTokens)}, into(arguments->tokens),
-                   "synthetic: how many");
-  add_whole_number(app, "--seed", {.low = 0, .high = INT32_MAX}, into(arguments->seed), "synthetic: which text")
+                   "synthetic: number of tokens to write");
+  add_whole_number(app, "--seed", {.low = 0, .high = INT32_MAX}, into(arguments->seed),
+                   "synthetic: random seed of the text")
       ->default_str("1");
   add_choice(
       app, "--token-type", kTokenTypeNames,
       [arguments](std::size_t place) { arguments->token_type = kTokenTypes[place]; },
       "show: the type of the tokens of a file without header");
-  add_whole_number(app, "--first", {.low = 0, .high = 1000}, into(arguments->first), "show: how many tokens to print")
+  add_whole_number(app, "--first", {.low = 0, .high = 1000}, into(arguments->first), "show: number of tokens to print")
       ->default_str("16");
   add_json_flag(app, arguments->json);
   return [arguments, &app](Console& console) { return run_data(*arguments, app, console); };

@@ -18,13 +18,13 @@ constexpr double kPercent = 100;
 
 void add_single_deadline_options(CLI::App& app, DeadlineArguments& arguments) {
   CLI::Option* deadline = add_number(app, "--deadline", {0, kMaxTimeS}, into(arguments.deadline_s),
-                                     "One plan, for an iteration time of at most this many seconds");
+                                     "Make one plan, for an iteration time of at most this, in s");
   CLI::Option* slowdown =
       add_number(app, "--slowdown", {0, kMaxSlowdownPct}, into(arguments.slowdown_pct),
-                 "One plan, for a deadline this many per cent after the fastest possible iteration time (T_min)");
-  CLI::Option* straggler =
-      add_number(app, "--straggler", {1, kMaxFactor}, into(arguments.straggler_factor),
-                 "One plan, for waiting for a straggler that takes FACTOR x T_min: deadline min(FACTOR x T_min, T*)");
+                 "Make one plan, for a deadline this many per cent above the fastest possible iteration time (T_min)");
+  CLI::Option* straggler = add_number(
+      app, "--straggler", {1, kMaxFactor}, into(arguments.straggler_factor),
+      "Make one plan, for waiting for a straggler that takes FACTOR x T_min: deadline min(FACTOR x T_min, T*)");
   straggler->type_name("FACTOR");
   deadline->type_name("SECONDS")->excludes(slowdown)->excludes(straggler);
   slowdown->type_name("PERCENT")->excludes(straggler);
@@ -34,7 +34,7 @@ void add_deadline_options(CLI::App& app, DeadlineArguments& arguments) {
   add_single_deadline_options(app, arguments);
   CLI::Option* plans =
       add_whole_number(app, "--plans", {1, kMaxPlans}, into(arguments.plans),
-                       "So many plans, evenly from T_min to T*, the time of least energy (default 20)");
+                       "Number of plans, evenly spaced from T_min to T*, the time of least energy (default 20)");
   for (const char* single : {"--deadline", "--slowdown", "--straggler"}) app.get_option(single)->excludes(plans);
 }
 

@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <memory>
 #include <optional>
 #include <utility>
@@ -50,7 +52,9 @@ ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console)
   if (arguments.json) {
     console.print_json(peer_estimate_json(estimate));
   } else {
-    console.print(peer_estimate_text(estimate));
+    console.print(peer_estimate_text(estimate) +
+                  fmt::format("\nNext: estimate it with Lowgear's own model: lowgear estimate --job {}\n",
+                              shell_word(arguments.job.file)));
   }
   return ExitCode::ok;
 }
@@ -58,13 +62,30 @@ ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console)
 void emit_profile(const EstimateArguments& arguments, const JobEstimate& estimate, Console& console) {
   if (arguments.profile.empty()) return;
   write_file_atomically(arguments.profile, write_stage_profile(emitted_profile(estimate.job.gpu, estimate.iteration)));
-  console.note(emitted_profile_note(estimate.job, arguments.profile));
+  console.note(fmt::format("{} holds estimated, not measured figures of one GPU", arguments.profile));
 }
 
 std::optional<PlannedEstimate> plan_if_asked(const EstimateArguments& arguments, const JobEstimate& estimate) {
   if (!arguments.plan && arguments.report.empty()) return std::nullopt;
   ProgressBar progress;
   return plan_estimate(estimate.job, estimate.iteration, arguments.planning, progress);
+}
+
+std::string search_command(const EstimateArguments& arguments, const TrainingJob& job) {
+  std::string command = "lowgear search" + words_without_layout(arguments.job);
+  if (!arguments.samples.empty()) command += " --operators " + shell_word(arguments.samples);
+  return command + fmt::format(" --gpus {}", job.parallel.gpus());
+}
+
+std::string next_text(const EstimateArguments& arguments, const JobEstimate& estimate) {
+  if (estimate.overflow) {
+    return fmt::format("\nNext: find a layout that fits: {}\n", search_command(arguments, estimate.job));
+  }
+  if (!arguments.profile.empty()) return fmt::format("\nNext: {}\n", plan_command(estimate.job, arguments.profile));
+  if (arguments.plan || !arguments.report.empty()) {
+    return fmt::format("\nNext: compare it with other layouts: {}\n", search_command(arguments, estimate.job));
+  }
+  return fmt::format("\nNext: plan its clocks: {} --plan\n", arguments.command);
 }
 
 /// That a job does not fit is an answer, not a failure: it is said first, and the program ends with 0.
@@ -83,7 +104,8 @@ ExitCode run_estimate(const EstimateArguments& arguments, Console& console) {
     if (planned) json["plan"] = planned_json(*planned, gpus, arguments.planning.prices);
     console.print_json(json);
   } else {
-    console.print(estimate_text(result) + (planned ? planned_text(*planned, gpus, arguments.planning.prices) : ""));
+    console.print(estimate_text(result) + (planned ? planned_text(*planned, gpus, arguments.planning.prices) : "") +
+                  next_text(arguments, result));
   }
   return ExitCode::ok;
 }
@@ -94,20 +116,22 @@ VerbAction declare_estimate(CLI::App& app) {
   auto arguments = std::make_shared<EstimateArguments>();
   add_job_options(app, arguments->job);
   app.add_option("--operators", arguments->samples,
-                 "Folder of sampling files, as `lowgear sample` writes them: times come from them where they can")
+                 "Folder of sampling files that lowgear sample has written; measured times replace estimated ones "
+                 "where there are any")
       ->type_name("DIR");
-  CLI::Option* peer = app.add_flag(
-      "--peer-formula", arguments->peer_formula,
-      "Estimate as the published estimator does, with its formula and regressors; the job is a file of its own");
-  CLI::Option* plan = app.add_flag("--plan", arguments->plan,
-                                   "Also plan clocks: what the job would take at full clocks "
-                                   "and on its frontier");
+  CLI::Option* peer = app.add_flag("--peer-formula", arguments->peer_formula,
+                                   "Estimate as the published estimator (estimate-train-time) does, with its formula "
+                                   "and regressors; --job names a file of its format");
+  CLI::Option* plan =
+      app.add_flag("--plan", arguments->plan,
+                   "Also plan clocks: time and energy of the job at the highest clocks and on its frontier");
   add_estimate_plan_options(app, arguments->planning, plan);
-  app.add_option("--emit-profile", arguments->profile, "Write a stage profile over the GPU's clocks for lowgear plan")
+  app.add_option("--emit-profile", arguments->profile,
+                 "Write an estimated stage profile of all clocks of the GPU to this file, for lowgear plan")
       ->type_name("FILE")
       ->excludes(peer);
   app.add_option("--report", arguments->report,
-                 "Write a page: where time, energy and memory go, and the frontier of a plan")
+                 "Write an HTML page to this file: what takes time, energy and memory, and the frontier of a plan")
       ->type_name("FILE")
       ->excludes(peer);
   plan->excludes(peer);

@@ -38,7 +38,8 @@ void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlan
 
 void add_estimate_plan_options(CLI::App& app, EstimatePlanArguments& arguments, CLI::Option* plan) {
   add_single_deadline_options(app, arguments.deadline);
-  app.add_option("--policy", arguments.policy, "Who chooses the clocks (default lowgear); see lowgear compare --help")
+  app.add_option("--policy", arguments.policy,
+                 "Policy that chooses the clocks (default lowgear); lowgear compare --help names all")
       ->type_name("NAME");
   add_price_options(app, arguments.prices);
   for (const char* option : {"--deadline", "--slowdown", "--straggler", "--policy", "--gpu-hour", "--kwh", "--co2"}) {
@@ -46,12 +47,12 @@ void add_estimate_plan_options(CLI::App& app, EstimatePlanArguments& arguments, 
   }
 }
 
-std::string emitted_profile_note(const TrainingJob& job, const std::string& path) {
+std::string plan_command(const TrainingJob& job, const std::string& profile) {
   std::string command =
       fmt::format("lowgear plan --profile {} --stages {} --microbatches {} --schedule {} --blocking-power {}",
-                  shell_word(path), job.parallel.pp, job.microbatches(), job.schedule, job.gpu.power.blocking_w);
+                  shell_word(profile), job.parallel.pp, job.microbatches(), job.schedule, job.gpu.power.blocking_w);
   if (job.parallel.virtual_stages > 1) command += fmt::format(" --chunks {}", job.parallel.virtual_stages);
-  return fmt::format("{} holds estimated, not measured figures of one GPU; plan with: {} --out DIR", path, command);
+  return command + " --out DIR";
 }
 
 PlannedEstimate plan_estimate(const TrainingJob& job, const IterationEstimate& estimate,

@@ -42,8 +42,8 @@ struct PlannedEstimate {
 [[nodiscard]] PlannedEstimate plan_estimate(const TrainingJob& job, const IterationEstimate& estimate,
                                             const EstimatePlanArguments& arguments, Progress& progress);
 
-/// What to do with an emitted profile: the command that plans on it.
-[[nodiscard]] std::string emitted_profile_note(const TrainingJob& job, const std::string& path);
+/// The command that plans on an emitted profile.
+[[nodiscard]] std::string plan_command(const TrainingJob& job, const std::string& profile);
 
 [[nodiscard]] std::string planned_text(const PlannedEstimate& planned, int gpus, const PriceArguments& prices);
 [[nodiscard]] Json planned_json(const PlannedEstimate& planned, int gpus, const PriceArguments& prices);

@@ -23,6 +23,7 @@ namespace {
 struct InspectArguments {
   std::string profile;
   std::string blocking_power;
+  std::string gpu_name;
   bool json = false;
 };
 
@@ -83,6 +84,7 @@ ExitCode run_inspect(const InspectArguments& arguments, Console& console) {
   const std::vector<double> power_w =
       blocking_power_from_argument(arguments.blocking_power.empty() ? "0" : arguments.blocking_power, profile.stages());
   const std::vector<OpProfileSummary> rows = summarise(profile, power_w);
+  if (const auto warning = unit_warning(profile, power_w, power_limit_of(arguments.gpu_name))) console.warn(*warning);
   const bool modelled = is_example_profile(profile);
   if (arguments.json) {
     Json operations = Json::array();
@@ -94,7 +96,6 @@ ExitCode run_inspect(const InspectArguments& arguments, Console& console) {
                         {"operations", operations}});
     return ExitCode::ok;
   }
-  if (const auto warning = unit_warning(profile, power_w)) console.warn(*warning);
   if (arguments.blocking_power.empty()) {
     console.note("without --blocking-power, options are chosen on plain energy, as if waiting took none");
   }
@@ -111,6 +112,7 @@ VerbAction declare_inspect(CLI::App& app) {
   auto arguments = std::make_shared<InspectArguments>();
   add_profile_option(app, arguments->profile)->required();
   add_blocking_power_option(app, arguments->blocking_power);
+  add_gpu_name_option(app, arguments->gpu_name, "the profile's powers are checked against its limit");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_inspect(*arguments, console); };
 }

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "cli/command_line.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "estimator/job_file.h"
@@ -26,38 +27,47 @@ struct JobOption {
 constexpr auto kOptions = std::to_array<JobOption>({
     {"--model", "model", "NAME|FILE", "A model's name, such as llama-3-70b, or a config.json of Hugging Face"},
     {"--gpu", "gpu", "NAME", "A GPU's name, such as h100-sxm, a100-80gb-sxm, gh200"},
-    {"--power-limit-w", "gpu.power_limit_w", "X", "The GPU's power limit in W (default as its data sheet)"},
-    {"--memory-gb", "gpu.memory_gb", "X", "Its memory in GB (default as its data sheet)"},
-    {"--memory-gb-per-s", "gpu.memory_gb_per_s", "X", "Its memory's bandwidth in GB/s (default as its data sheet)"},
-    {"--gpus", "cluster.gpus", "N", "GPUs in all: what tp, pp and cp leave of them is dp"},
-    {"--nodes", "cluster.nodes", "N", "Nodes, in place of --gpus"},
-    {"--gpus-per-node", "cluster.gpus_per_node", "N", "GPUs of a node (default as the GPU's usual system)"},
-    {"--intra-node-gb-per-s", "cluster.intra_node_gb_per_s", "X", "What a GPU sends within its node, in GB/s"},
-    {"--intra-node-latency-us", "cluster.intra_node_latency_us", "X", "How long a message of no bytes takes there"},
-    {"--inter-node-gb-per-s", "cluster.inter_node_gb_per_s", "X", "A GPU's share of its node's network, in GB/s"},
-    {"--inter-node-latency-us", "cluster.inter_node_latency_us", "X", "How long a message of no bytes takes there"},
+    {"--power-limit-w", "gpu.power_limit_w", "X", "Power limit of the GPU in W (default: its data sheet's)"},
+    {"--memory-gb", "gpu.memory_gb", "X", "Memory of the GPU in GB (default: its data sheet's)"},
+    {"--memory-gb-per-s", "gpu.memory_gb_per_s", "X",
+     "Memory bandwidth of the GPU in GB/s (default: its data sheet's)"},
+    {"--gpus", "cluster.gpus", "N", "GPUs of the whole job; dp is this number divided by tp x pp x cp"},
+    {"--nodes", "cluster.nodes", "N", "Nodes of the whole job, instead of --gpus"},
+    {"--gpus-per-node", "cluster.gpus_per_node", "N", "GPUs per node (default: as in the GPU's usual system)"},
+    {"--intra-node-gb-per-s", "cluster.intra_node_gb_per_s", "X",
+     "Bandwidth at which a GPU sends within its node, in GB/s"},
+    {"--intra-node-latency-us", "cluster.intra_node_latency_us", "X", "Time of an empty message within a node, in us"},
+    {"--inter-node-gb-per-s", "cluster.inter_node_gb_per_s", "X",
+     "Network bandwidth of a node divided by its GPUs, in GB/s"},
+    {"--inter-node-latency-us", "cluster.inter_node_latency_us", "X", "Time of an empty message between nodes, in us"},
     {"--tp", "parallel.tp", "N", "Tensor parallel ranks (default 1)"},
     {"--pp", "parallel.pp", "N", "Pipeline ranks (default 1)"},
-    {"--dp", "parallel.dp", "N", "Replicas (default what --gpus leaves, else 1)"},
-    {"--virtual-stages", "parallel.virtual_stages", "N", "Chunks of layers of a pipeline rank (default 1)"},
-    {"--ep", "parallel.ep", "N", "Ranks that share the experts of a layer (default 1)"},
+    {"--dp", "parallel.dp", "N", "Data parallel replicas (default: what --gpus leaves, or 1)"},
+    {"--virtual-stages", "parallel.virtual_stages", "N", "Virtual stages per pipeline rank (default 1)"},
+    {"--ep", "parallel.ep", "N", "Expert parallel ranks: those that divide the experts of a layer (default 1)"},
     {"--cp", "parallel.cp", "N", "Context parallel ranks (default 1)"},
-    {"--global-batch", "batch.global", "N", "Sequences of an iteration, all replicas"},
-    {"--micro-batch", "batch.micro", "N", "Sequences of a microbatch (default 1)"},
-    {"--seq", "batch.sequence", "N", "Tokens of a sequence"},
-    {"--recompute", "recompute", "none|selective|full", "Activations that the backward computes again (default none)"},
-    {"--zero", "zero", "0|1|2|3", "What replicas divide among them: ZeRO's stage (default 1)"},
-    {"--dtype", "dtype", "fp32|tf32|fp16|bf16|fp8", "Inputs of matrix products (default bf16)"},
+    {"--global-batch", "batch.global", "N", "Sequences per iteration, of all replicas together"},
+    {"--micro-batch", "batch.micro", "N", "Sequences per microbatch (default 1)"},
+    {"--seq", "batch.sequence", "N", "Tokens per sequence"},
+    {"--recompute", "recompute", "none|selective|full", "Activations that the backward pass recomputes (default none)"},
+    {"--zero", "zero", "0|1|2|3", "ZeRO stage: what the replicas divide among themselves (default 1)"},
+    {"--dtype", "dtype", "fp32|tf32|fp16|bf16|fp8", "Data type of the inputs of matrix products (default bf16)"},
     {"--overlap-gradients", "overlap.gradients", "true|false",
-     "Gradient sums of dp run concurrently with the last backward (default true)"},
+     "Gradient sums of dp run concurrently with the last backward pass (default true)"},
     {"--overlap-tensor", "overlap.tensor", "true|false",
      "Collectives of tp run concurrently with matrix products (default false)"},
     {"--overlap-pipeline", "overlap.pipeline", "true|false",
      "Messages between stages run concurrently with computation (default false)"},
-    {"--schedule", "schedule", "NAME", "1f1b, gpipe, zb-h1, or interleaved, the default with virtual stages"},
-    {"--attention", "attention", "fused|unfused", "Whether attention's scores stay in the kernel (default fused)"},
-    {"--dropout", "dropout", "X", "Share of activations that training drops (default 0)"},
+    {"--schedule", "schedule", "NAME",
+     "Pipeline schedule: 1f1b, gpipe, zb-h1 or interleaved (default 1f1b; with virtual stages interleaved)"},
+    {"--attention", "attention", "fused|unfused",
+     "Attention kernel: fused (FlashAttention, the default), or one that writes its scores to memory"},
+    {"--dropout", "dropout", "X", "Dropout probability, 0 to 1 (default 0)"},
 });
+
+constexpr auto kLayoutOptions = std::to_array<const char*>(
+    {"--gpus", "--nodes", "--tp", "--pp", "--dp", "--virtual-stages", "--ep", "--cp", "--micro-batch", "--recompute",
+     "--zero", "--schedule", "--sequence-parallel", "--no-sequence-parallel"});
 
 /// What a job without a file cannot do without.
 constexpr auto kRequired = std::to_array<std::string_view>({"model", "gpu", "batch.global", "batch.sequence"});
@@ -77,7 +87,8 @@ void require_whole(const JobArguments& arguments) {
 }  // namespace
 
 void add_job_options(CLI::App& app, JobArguments& arguments) {
-  app.add_option("--job", arguments.file, "Job as YAML, also one of estimate-train-time; options stand before it")
+  app.add_option("--job", arguments.file,
+                 "Job as a YAML file, also one of estimate-train-time; options override what it says")
       ->type_name("FILE");
   const auto set = [&arguments](const char* option, const char* path, const std::string& value) {
     arguments.settings.push_back({fmt::format("{} {}", option, printable(value)), path, value});
@@ -91,9 +102,10 @@ void add_job_options(CLI::App& app, JobArguments& arguments) {
   constexpr const char* kPath = "parallel.sequence_parallel";
   app.add_flag_callback(
       "--sequence-parallel", [set] { set("--sequence-parallel", kPath, "true"); },
-      "Divide norms and residuals among tp ranks (the default with tp)");
+      "Divide norms and residuals among the tp ranks (the default with tp)");
   app.add_flag_callback(
-      "--no-sequence-parallel", [set] { set("--no-sequence-parallel", kPath, "false"); }, "Keep them whole");
+      "--no-sequence-parallel", [set] { set("--no-sequence-parallel", kPath, "false"); },
+      "Keep norms and residuals whole on every tp rank");
 }
 
 TrainingJob load_job(const JobArguments& arguments) {
@@ -103,6 +115,18 @@ TrainingJob load_job(const JobArguments& arguments) {
   const auto read_config = [&folder](const std::string& path) { return read_file(folder / path); };
   const std::string text = arguments.file.empty() ? "{}" : read_file(arguments.file, kMaxYamlBytes);
   return parse_training_job(text, arguments.file, arguments.settings, read_config);
+}
+
+std::span<const char* const> layout_options() { return kLayoutOptions; }
+
+std::string words_without_layout(const JobArguments& arguments) {
+  std::string words = arguments.file.empty() ? "" : " --job " + shell_word(arguments.file);
+  for (const YamlSetting& setting : arguments.settings) {
+    const std::string option = setting.origin.substr(0, setting.origin.find(' '));
+    if (std::ranges::find(kLayoutOptions, option) != kLayoutOptions.end()) continue;
+    words += fmt::format(" {} {}", option, shell_word(setting.value));
+  }
+  return words;
 }
 
 }  // namespace lowgear

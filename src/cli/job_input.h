@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -21,5 +22,11 @@ void add_job_options(CLI::App& app, JobArguments& arguments);
 /// Reads the file, and the config.json where the model is one: a path in the file is seen from the file's folder.
 /// Throws InputError.
 [[nodiscard]] TrainingJob load_job(const JobArguments& arguments);
+
+/// Options of a job that say how it is laid out on its GPUs: those that a search chooses.
+[[nodiscard]] std::span<const char* const> layout_options();
+
+/// The options that were given but those of the layout, as a shell takes them, each after a space: ` --job job.yaml`.
+[[nodiscard]] std::string words_without_layout(const JobArguments& arguments);
 
 }  // namespace lowgear

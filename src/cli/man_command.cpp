@@ -11,7 +11,7 @@ namespace lowgear {
 
 VerbAction declare_man(CLI::App& app) {
   auto verb = std::make_shared<std::string>();
-  app.add_option("verb", *verb, "Whose page; left out, the program's")->type_name("VERB");
+  app.add_option("verb", *verb, "Verb whose page is printed (default: the program's page)")->type_name("VERB");
   return [verb, &app](Console& console) {
     const CLI::App* const program = app.get_parent();
     const CLI::App* page = program;

@@ -96,11 +96,12 @@ VerbAction declare_monitor(CLI::App& app) {
   app.add_option("command", arguments->command, "Program to run, after --, with its arguments")
       ->required()
       ->type_name("CMD");
-  app.add_option("--gpu", arguments->gpus, "GPU to measure, by UUID or PCI address; all without this")
+  app.add_option("--gpu", arguments->gpus, "GPU to measure, by UUID or PCI address; may be repeated (default: all)")
       ->type_name("GPU")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-  add_number(app, "--period", {.low = 5, .high = 1000}, into(arguments->period_ms), "Milliseconds between readings");
+  add_number(app, "--period", {.low = 5, .high = 1000}, into(arguments->period_ms),
+             "Time between readings of the GPUs, in ms (default 47)");
   app.add_option("--out", arguments->out, "Also write the measurement to this file, as JSON")->type_name("FILE");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_monitor(*arguments, console); };

@@ -81,8 +81,6 @@ void refuse_options_of_other_actions(const CLI::App& verb, std::string_view acti
   }
 }
 
-void add_json_flag(CLI::App& app, bool& json) {
-  app.add_flag("--json", json, "One JSON object on standard output in place of text");
-}
+void add_json_flag(CLI::App& app, bool& json) { app.add_flag("--json", json, "Print one JSON object instead of text"); }
 
 }  // namespace lowgear

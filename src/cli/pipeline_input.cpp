@@ -139,30 +139,41 @@ void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
       ->default_str(arguments.schedule)
       ->transform([](std::string text) { return schedule_name(std::move(text)); });
   add_whole_number(app, "--stages", {1, kMaxStages}, into(arguments.stages),
-                   "Pipeline ranks (GPUs in a row); by default those of the schedule's file, or of the profile");
+                   "Pipeline ranks: GPUs one after the other (default: as the schedule file, or the profile, has)");
   add_whole_number(app, "--microbatches", {1, kMaxMicrobatches}, into(arguments.microbatches),
-                   "Microbatches per iteration; taken from the file when the schedule is one");
+                   "Microbatches per iteration (default: as the schedule file has; needed without one)");
   add_whole_number(app, "--chunks", {1, kMaxChunks}, into(arguments.chunks),
-                   "Virtual stages per rank (interleaved). The profile has one stage for each, or one per rank, "
-                   "which is then cut into equal parts");
+                   "Virtual stages per rank, for interleaved (default 1). The profile has one stage per virtual stage, "
+                   "or one per rank, which is then divided into equal parts");
   add_whole_number(app, "--extra-activations", {0, kMaxMicrobatches}, into(arguments.extra_activations),
-                   "envpipe: activations that fit into a GPU's memory beyond those of 1F1B (default: no limit)");
+                   "envpipe: microbatches whose activations fit into a GPU's memory in addition to those of 1F1B "
+                   "(default: no limit)");
   add_choice(
       app, "--p2p", kGroupings,
       [&arguments](std::size_t place) { arguments.grouping = place == 0 ? P2pGrouping::none : P2pGrouping::adjacent; },
-      "How sends and receives of a schedule file are issued: one at a time (default), or neighbours together");
+      "How a rank issues the sends and receives of a schedule file: one at a time (single, the default), or adjacent "
+      "ones together (grouped)");
 }
 
 CLI::Option* add_profile_option(CLI::App& app, std::string& path) {
-  return app.add_option("--profile", path, "Stage profile: CSV with stage,instruction,frequency,time,energy")
+  return app
+      .add_option("--profile", path,
+                  "Stage profile: CSV file with the columns stage,instruction,frequency,time,energy in MHz, s and J")
       ->type_name("FILE");
 }
 
 CLI::Option* add_blocking_power_option(CLI::App& app, std::string& argument) {
   return app
       .add_option("--blocking-power", argument,
-                  "What a GPU draws while it waits: watts, or a CSV with stage,blocking_power")
+                  "Power that one GPU draws while it waits: a number in W, or a CSV file with the columns "
+                  "stage,blocking_power in W")
       ->type_name("W|FILE");
+}
+
+void add_gpu_name_option(CLI::App& app, std::string& gpu_name, std::string_view use) {
+  app.add_option("--gpu", gpu_name,
+                 fmt::format("GPU model that the profile was measured on, as nvidia-smi -L names it: {}", use))
+      ->type_name("NAME");
 }
 
 void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
@@ -170,8 +181,8 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
   add_schedule_options(app, arguments.schedule);
   add_blocking_power_option(app, arguments.blocking_power)->required();
   add_number(app, "--backward-split", {1e-6, 1 - 1e-6}, into(arguments.backward_split),
-             "Share of a backward that is its input gradient, for schedules that split backwards (zb-h1) on a profile "
-             "that was not measured split");
+             "Share of a backward pass' time and energy that its input gradient takes, 0 to 1; for schedules that "
+             "split backward passes (zb-h1) on a profile without split ones");
 }
 
 Schedule load_schedule(const ScheduleArguments& arguments, const StageProfile* profile,
@@ -219,7 +230,7 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   }
   input.profile = fit_profile(std::move(input.profile), input.schedule, arguments.backward_split);
   input.dag = build_dag(input.schedule);
-  input.unit_warning = unit_warning(input.profile, input.blocking_power_w);
+  input.unit_warning = unit_warning(input.profile, input.blocking_power_w, power_limit_of(arguments.gpu_name));
   return input;
 }
 

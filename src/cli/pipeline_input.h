@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "planner/policy.h"
@@ -29,6 +30,7 @@ struct PipelineArguments {
   std::string profile;         ///< path
   std::string blocking_power;  ///< watts, or path
   std::optional<double> backward_split;
+  std::string gpu_name;  ///< model that the profile was measured on; empty: not stated
 };
 
 /// `--schedule`, `--stages`, `--microbatches`, `--chunks`, `--extra-activations`, `--p2p`.
@@ -37,7 +39,9 @@ void add_schedule_options(CLI::App& app, ScheduleArguments& arguments);
 CLI::Option* add_profile_option(CLI::App& app, std::string& path);
 /// `--blocking-power`.
 CLI::Option* add_blocking_power_option(CLI::App& app, std::string& argument);
-/// All of them, and `--backward-split`.
+/// `--gpu`, the model that a profile was measured on; `use` ends the help text.
+void add_gpu_name_option(CLI::App& app, std::string& gpu_name, std::string_view use);
+/// `--profile`, `--blocking-power`, the options of schedules, and `--backward-split`.
 void add_pipeline_options(CLI::App& app, PipelineArguments& arguments);
 
 /// A pipeline as all verbs take it.

@@ -154,8 +154,8 @@ void add_perseus_format_option(CLI::App& app, std::optional<PerseusDialect>& dia
   add_choice(
       app, "--perseus-format", kDialectWords,
       [&dialect](std::size_t place) { dialect = place == 0 ? PerseusDialect::artifact : PerseusDialect::zeus; },
-      "Write freqs_pipeline_NNNNN.py, too, 00000 the slowest: clocks for Perseus' server (artifact, also without a "
-      "word), or tuples for Zeus' and its PipelineFrequencyOptimizer (zeus)")
+      "Also write freqs_pipeline_NNNNN.py files, of which 00000 is the slowest plan: clocks for Perseus' server "
+      "(artifact, the default), or tuples for Zeus' server and PipelineFrequencyOptimizer (zeus)")
       ->expected(0, 1)
       ->default_str("artifact");
 }
@@ -167,21 +167,20 @@ VerbAction declare_plan(CLI::App& app) {
   PlanArguments& plan = arguments->plan;
   add_pipeline_options(app, plan.pipeline);
   app.add_option("--out", plan.out,
-                 "Folder to write; that of an earlier run is replaced, one with other files in it is refused")
+                 "Folder to write. The output of an earlier run is replaced; a folder with other files is refused")
       ->type_name("DIR")
       ->required();
   add_deadline_options(app, plan.deadlines);
   take_names_of_any_case(
-      app.add_option("--policy", plan.policy, "What chooses the clocks (default lowgear); see lowgear compare --help")
+      app.add_option("--policy", plan.policy,
+                     "Policy that chooses the clocks (default lowgear); lowgear compare --help names all")
           ->type_name("NAME"));
-  app.add_option("--gpu", plan.gpu_name,
-                 "Model that the profile was measured on, as nvidia-smi -L names it: agents refuse the plans on others")
-      ->type_name("NAME");
+  add_gpu_name_option(app, plan.pipeline.gpu_name, "agents refuse the plans on other models");
   add_planner_options(app, plan.planner);
   add_perseus_unit_option(app, plan.perseus_unit_s);
   add_perseus_format_option(app, plan.perseus_format);
   add_json_flag(app, arguments->json);
-  app.add_flag("--quiet", arguments->quiet, "Print nothing but errors");
+  app.add_flag("--quiet", arguments->quiet, "Print errors only");
   return [arguments, &app](Console& console) {
     arguments->plan.command = command_line(app);
     return run_plan(*arguments, console);

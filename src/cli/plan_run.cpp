@@ -54,7 +54,7 @@ class PlanRun {
       : arguments_(&arguments), input_(std::move(input)), folder_(&folder), progress_(&progress) {}
 
   PlanSummary make() {
-    if (arguments_->gpu_name.size() > kMaxGpuNameBytes) {
+    if (arguments_->pipeline.gpu_name.size() > kMaxGpuNameBytes) {
       throw InputError(fmt::format("--gpu: a name has at most {} bytes, as nvidia-smi -L prints it", kMaxGpuNameBytes));
     }
     if (arguments_->policy != kLowgearPolicy) choose_schedule();
@@ -176,7 +176,7 @@ class PlanRun {
   }
 
   void keep_plan(Plan plan) {
-    plan.gpu_name = arguments_->gpu_name;
+    plan.gpu_name = arguments_->pipeline.gpu_name;
     const int number = static_cast<int>(summary_.plans.size());
     summary_.plans.push_back(plan_row(number, plan));
     write_file(files_.plans.emplace_back(), output_file::plan(number), write_plan(plan));

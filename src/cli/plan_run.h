@@ -22,7 +22,6 @@ struct PlanArguments {
   DeadlineArguments deadlines;
   std::string policy = kLowgearPolicy;
   std::string out;
-  std::string gpu_name;  ///< model that the profile was measured on; empty: not stated
   double perseus_unit_s = kPerseusUnitS;
   std::optional<PerseusDialect> perseus_format;  ///< none: no files for Perseus or Zeus
   std::string command;                           ///< the command line, for the report

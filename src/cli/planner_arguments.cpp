@@ -23,14 +23,14 @@ constexpr double kMaxLatencyMs = kMaxSwitchLatencyS * 1e3;
 void add_planner_options(CLI::App& app, PlannerArguments& arguments) {
   add_choice(
       app, "--frontier", kMethodWords, [&arguments](std::size_t place) { arguments.method = kMethods.at(place); },
-      "How the frontier is solved: every vertex (exact), between proven bounds at most --epsilon apart (sandwich), "
-      "or whichever is quick enough (default auto)");
+      "How the frontier is computed: every vertex (exact), between proven bounds at most --epsilon apart (sandwich), "
+      "or exact where that is fast enough (auto, the default)");
   add_number(app, "--epsilon", {kSmallestEpsilon, kLargestEpsilon}, into(arguments.epsilon),
-             "Largest relative distance between energy and bound in a sandwich (default 0.001)");
+             "sandwich: largest relative difference between energy and lower bound (default 0.001)");
   add_choice(
       app, "--granularity", kGranularityWords,
       [&arguments](std::size_t place) { arguments.granularity = kGranularities.at(place); },
-      "One clock per op (default), or per stage and direction, with few switches");
+      "One clock per op (op, the default), or one per stage and direction, with fewer clock changes (stage)");
   add_switch_latency_option(app, arguments.switch_latency);
 }
 
@@ -46,13 +46,14 @@ void SwitchLatencyArgument::complete_from(std::optional<double> of_profile_s) {
 }
 
 void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument) {
-  add_number(app, "--switch-latency", {0, kMaxLatencyMs}, into(argument.latency_ms),
-             "Milliseconds until a clock change takes effect (default: that of the profile, or 0)");
+  add_number(
+      app, "--switch-latency", {0, kMaxLatencyMs}, into(argument.latency_ms),
+      "Time from the request of a clock change until it takes effect, in ms (default: that of the profile, or 0)");
 }
 
 void add_perseus_unit_option(CLI::App& app, double& unit_s) {
   add_number(app, "--perseus-unit", {1e-9, 1e3}, into(unit_s),
-             "Time unit of the policies perseus and envpipe-offline, in seconds (default 0.001)");
+             "Time step of the policies perseus and envpipe-offline, in s (default 0.001)");
 }
 
 PlannerOptions planner_options(const PlannerArguments& arguments) {

@@ -16,10 +16,12 @@ Prices PriceArguments::prices() const {
 }
 
 void add_price_options(CLI::App& app, PriceArguments& arguments) {
-  add_number(app, "--gpu-hour", kPriceRange, into(arguments.usd_per_gpu_hour), "What a GPU costs an hour, in dollars")
+  add_number(app, "--gpu-hour", kPriceRange, into(arguments.usd_per_gpu_hour),
+             "Cost of one GPU per hour, in US dollars")
       ->type_name("USD");
-  add_number(app, "--kwh", kPriceRange, into(arguments.usd_per_kwh), "What a kWh costs, in dollars")->type_name("USD");
-  add_number(app, "--co2", kPriceRange, into(arguments.co2_g_per_kwh), "What a kWh emits, in grams of CO2")
+  add_number(app, "--kwh", kPriceRange, into(arguments.usd_per_kwh), "Cost of one kWh, in US dollars")
+      ->type_name("USD");
+  add_number(app, "--co2", kPriceRange, into(arguments.co2_g_per_kwh), "Emissions of one kWh, in grams of CO2")
       ->type_name("G");
 }
 

@@ -172,8 +172,8 @@ void declare_sources(CLI::App& app, ProfileArguments& arguments) {
                  "Recordings of the client library: folders of ranks, or folders of such folders")
       ->type_name("RECORDING");
   app.add_option("--merak", arguments.merak,
-                 "Folder of Merak's profiling run: instructions-N.csv and time-energy-N.csv; --supported-clocks in the "
-                 "order in which they were run")
+                 "Folder of a profiling run of Merak: instructions-N.csv and time-energy-N.csv. --supported-clocks "
+                 "gives the clocks in the order of the run")
       ->type_name("DIR");
   add_whole_number(app, "--stages", {1, kMaxStages}, into(arguments.merak_run.stages),
                    "Merak: pipeline stages; rank r runs stage r mod stages");
@@ -181,10 +181,11 @@ void declare_sources(CLI::App& app, ProfileArguments& arguments) {
                    "Merak: microbatches per iteration");
   add_whole_number(app, "--iterations", {1, kMaxIteration}, into(arguments.merak_run.iterations),
                    "Merak: iterations per clock (num_prof_steps)");
-  app.add_option("--fill", arguments.fill, "Stage profile of at least four clocks, whose others are to be predicted")
+  app.add_option("--fill", arguments.fill,
+                 "Stage profile with at least four clocks; the other supported clocks are predicted")
       ->type_name("FILE");
   add_whole_number(app, "--choose", {kMinMeasuredClocks, kMaxClockMhz}, into(arguments.choose),
-                   "Only say which of the supported clocks to measure: this many");
+                   "Only print which N of the supported clocks to measure");
 }
 
 }  // namespace
@@ -192,20 +193,24 @@ void declare_sources(CLI::App& app, ProfileArguments& arguments) {
 VerbAction declare_profile(CLI::App& app) {
   auto arguments = std::make_shared<ProfileArguments>();
   declare_sources(app, *arguments);
-  app.add_option("--supported-clocks", arguments->clocks, "Clocks of the GPU in MHz: 1410,1395,... or 1410-855/15")
+  app.add_option(
+         "--supported-clocks", arguments->clocks,
+         "Clocks that the GPU supports, in MHz: a list such as 1410,1395, or a range with its step such as 1410-855/15")
       ->type_name("LIST");
   add_choice(
       app, "--clocks", kClockChoices, [arguments](std::size_t place) { arguments->predict = place == 1; },
-      "all: rows of the recorded clocks (default); few: the other supported clocks are predicted from them");
+      "all: rows for the recorded clocks (default); few: also predicted rows for the other supported clocks");
   add_whole_number(app, "--skip-iterations", {0, kMaxSkippedIterations}, into(arguments->profiling.skipped_iterations),
-                   "First iterations of each recording that are left out (default 2)");
+                   "Number of first iterations of each recording to leave out (default 2)");
   add_number(app, "--blocking-power", {0, kMaxBlockingPowerW}, into(arguments->profiling.blocking_w),
-             "What a GPU draws while it waits, where it was measured apart, in watts");
-  app.add_option("--out", arguments->out, "Where to write the stage profile")->type_name("FILE");
+             "Power that one GPU draws while it waits, in W, where it was measured separately");
+  app.add_option("--out", arguments->out, "File to write the stage profile to")->type_name("FILE");
   app.add_option("--errors-out", arguments->errors_out,
-                 "Where to write the origin and the errors of its rows (default: the profile's name and .errors.csv)")
+                 "File to write the origin and the errors of the profile's rows to (default: the profile's name with "
+                 ".errors.csv)")
       ->type_name("FILE");
-  app.add_option("--blocking-power-out", arguments->blocking_power_out, "Where to write the power of waiting, by stage")
+  app.add_option("--blocking-power-out", arguments->blocking_power_out,
+                 "File to write the power of waiting GPUs to, by stage, in W")
       ->type_name("FILE");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_profile(*arguments, console); };

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cli/command_line.h"
 #include "cli/interrupt.h"
 #include "cli/options.h"
 #include "cli/progress_bar.h"
@@ -93,6 +94,11 @@ ExitCode run_sample(const SampleArguments& arguments, Console& console) {
   if (is_one_rank_of_many(process_environment())) become_program(kSampler, words);
   constexpr int kFewestRanks = 2;
   run_ranks_of(arguments, alone ? 1 : arguments.ranks.value_or(kFewestRanks), console);
+  if (!arguments.json) {
+    console.print(
+        fmt::format("Next: estimate a job with these samples: lowgear estimate --job JOB.yaml --operators {}\n",
+                    shell_word(options.folder)));
+  }
   return ExitCode::ok;
 }
 
@@ -100,7 +106,9 @@ ExitCode run_sample(const SampleArguments& arguments, Console& console) {
 
 VerbAction declare_sample(CLI::App& app) {
   auto arguments = std::make_shared<SampleArguments>();
-  app.add_option("subject", arguments->subject, "operators or collectives")->type_name("SUBJECT")->required();
+  app.add_option("subject", arguments->subject, "What to time: operators or collectives")
+      ->type_name("SUBJECT")
+      ->required();
   for (const SamplingOption& option : sampling_options()) {
     const std::string name(option.name);
     if (name == "--json") continue;  // every verb's
@@ -115,8 +123,8 @@ VerbAction declare_sample(CLI::App& app) {
     }
   }
   add_whole_number(app, "--ranks", {.low = 2, .high = 1024}, into(arguments->ranks),
-                   "Ranks of collectives on this machine, 2");
-  app.add_option("--gpus", arguments->gpus, "GPUs of the ranks: 0,1 or UUIDs")->type_name("LIST");
+                   "collectives: ranks on this machine (default 2)");
+  app.add_option("--gpus", arguments->gpus, "GPUs of the ranks, in their order: 0,1 or UUIDs")->type_name("LIST");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_sample(*arguments, console); };
 }

@@ -89,9 +89,10 @@ ExitCode run_schedule(const ScheduleCommandArguments& arguments, Console& consol
 VerbAction declare_schedule(CLI::App& app) {
   auto arguments = std::make_shared<ScheduleCommandArguments>();
   add_schedule_options(app, arguments->schedule);
-  add_profile_option(app, arguments->profile)->description("Stage profile, for envpipe, whose order depends on times");
+  add_profile_option(app, arguments->profile)
+      ->description("Stage profile, which envpipe needs: its order depends on the times of the stages");
   add_blocking_power_option(app, arguments->blocking_power);
-  app.add_option("--out", arguments->out, "Where to write the schedule, as PyTorch's CSV with sends and receives")
+  app.add_option("--out", arguments->out, "File to write the schedule to, as PyTorch's CSV with sends and receives")
       ->type_name("FILE");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_schedule(*arguments, console); };

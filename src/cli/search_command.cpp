@@ -40,31 +40,26 @@ struct SearchArguments {
   bool json = false;
 };
 
-/// Options of a job that a search chooses, or takes as its own.
-constexpr auto kChosenOptions = std::to_array<const char*>(
-    {"--gpus", "--nodes", "--tp", "--pp", "--dp", "--virtual-stages", "--ep", "--cp", "--micro-batch", "--recompute",
-     "--zero", "--schedule", "--sequence-parallel", "--no-sequence-parallel"});
-
 constexpr auto kRecomputes = std::to_array({Recompute::none, Recompute::selective, Recompute::full});
 
 /// What layouts are to have in common.
 void add_fixed_options(CLI::App& app, FixedLayout& fixed) {
   const auto add = [&app](const char* option, NumberRange<int> range, std::optional<int>& count, const char* what) {
-    add_whole_number(app, option, range, into(count), fmt::format("Only layouts with so many {}", what));
+    add_whole_number(app, option, range, into(count), fmt::format("Only layouts with this number of {}", what));
   };
   constexpr NumberRange<int> kRanks{1, kMaxJobGpus};
   add("--tp", kRanks, fixed.tp, "tensor parallel ranks");
   add("--pp", kRanks, fixed.pp, "pipeline ranks");
-  add("--dp", kRanks, fixed.dp, "replicas");
-  add("--virtual-stages", kRanks, fixed.virtual_stages, "chunks of layers of a pipeline rank");
-  add("--ep", kRanks, fixed.ep, "ranks that share the experts of a layer");
+  add("--dp", kRanks, fixed.dp, "data parallel replicas");
+  add("--virtual-stages", kRanks, fixed.virtual_stages, "virtual stages per pipeline rank");
+  add("--ep", kRanks, fixed.ep, "expert parallel ranks");
   add("--cp", kRanks, fixed.cp, "context parallel ranks");
-  add("--micro-batch", {1, kMaxMicroBatch}, fixed.micro_batch, "sequences of a microbatch");
-  add_whole_number(app, "--zero", {0, 3}, into(fixed.zero), "Only layouts with this stage of ZeRO");
+  add("--micro-batch", {1, kMaxMicroBatch}, fixed.micro_batch, "sequences per microbatch");
+  add_whole_number(app, "--zero", {0, 3}, into(fixed.zero), "Only layouts with this ZeRO stage");
   static constexpr std::array<std::string_view, kRecomputes.size()> kNames{"none", "selective", "full"};
   add_choice(
       app, "--recompute", kNames, [&fixed](std::size_t place) { fixed.recompute = kRecomputes[place]; },
-      "Only layouts that compute these activations again: none, selective or full");
+      "Only layouts that recompute these activations: none, selective or full");
 }
 
 void require_prices(const SearchArguments& arguments) {
@@ -79,13 +74,9 @@ int gpus_of(const SearchArguments& arguments, const TrainingJob& job) {
   return gpus;
 }
 
-/// Options that make the job again; layouts come behind them.
+/// Options that make the job again; those of a layout come after them.
 std::string estimate_command(const SearchArguments& arguments, int gpus) {
-  std::string command = "lowgear estimate";
-  if (!arguments.job.file.empty()) command += " --job " + shell_word(arguments.job.file);
-  for (const YamlSetting& setting : arguments.job.settings) {
-    command += fmt::format(" {} {}", setting.origin.substr(0, setting.origin.find(' ')), shell_word(setting.value));
-  }
+  std::string command = "lowgear estimate" + words_without_layout(arguments.job);
   if (!arguments.samples.empty()) command += " --operators " + shell_word(arguments.samples);
   return command + fmt::format(" --gpus {}", gpus);
 }
@@ -127,30 +118,31 @@ ExitCode run_search_command(const SearchArguments& arguments, Console& console) 
 VerbAction declare_search(CLI::App& app) {
   auto arguments = std::make_shared<SearchArguments>();
   add_job_options(app, arguments->job);
-  for (const char* option : kChosenOptions) app.remove_option(app.get_option(option));
+  for (const char* option : layout_options()) app.remove_option(app.get_option(option));
   add_whole_number(app, "--gpus", {1, kMaxJobGpus}, into(arguments->gpus),
-                   "GPUs to divide the job among (default those of the job file)");
+                   "GPUs to divide the job among (default: those of the job file)");
   add_fixed_options(app, arguments->limits.fixed);
   add_choice(
       app, "--objective", kObjectives,
       [arguments](std::size_t place) { arguments->objective = static_cast<SearchObjective>(place); },
-      "What is to be least: time, energy of a plan that costs no time, or its cost (default time)");
+      "What to minimise: time, energy of a plan that takes no longer, or its cost (default time)");
   add_whole_number(app, "--top", {1, kMaxTop}, into(arguments->top), "Layouts to plan and show (default 10)");
   app.add_option("--operators", arguments->samples,
-                 "Folder of sampling files, as `lowgear sample` writes them: times come from them where they can")
+                 "Folder of sampling files that lowgear sample has written; measured times replace estimated ones "
+                 "where there are any")
       ->type_name("DIR");
   add_price_options(app, arguments->prices);
-  app.add_flag("--tp-across-nodes", arguments->limits.tensor_across_nodes,
-               "Also try more tensor parallel ranks than a node has GPUs");
+  app.add_flag("--tp-across-nodes", arguments->limits.tensor_across_nodes, "Also try tensor parallelism across nodes");
   add_whole_number(app, "--max-virtual-stages", {1, kMaxVirtualStages}, into(arguments->limits.max_virtual_stages),
-                   "Most virtual stages of a rank to try (default 8)");
+                   "Largest number of virtual stages per rank to try (default 8)");
   add_whole_number(app, "--max-cp", {1, kMaxJobGpus}, into(arguments->limits.max_context_parallel),
-                   "Most context parallel ranks to try (default 8)");
+                   "Largest number of context parallel ranks to try (default 8)");
   add_whole_number(app, "--max-micro-batch", {1, kMaxMicroBatch}, into(arguments->limits.max_micro_batch),
-                   "Most sequences of a microbatch to try (default 16)");
+                   "Largest number of sequences per microbatch to try (default 16)");
   add_whole_number(app, "--threads", {1, kMaxThreads}, into(arguments->threads),
-                   "Threads to estimate on (default all cores)");
-  app.add_option("--report", arguments->report, "Write a page: the layouts by time and energy, and why the winner wins")
+                   "Threads that estimate layouts (default: one per core)");
+  app.add_option("--report", arguments->report,
+                 "Write an HTML page to this file: the layouts by time and energy, and why the first is best")
       ->type_name("FILE");
   add_json_flag(app, arguments->json);
   return [arguments, &app](Console& console) {

@@ -93,11 +93,11 @@ std::string front_text(const SearchReportData& found) {
 }
 
 /// A schedule is asked for where the layout needs another than the job has.
-std::string estimate_text(const SearchRequest& request, const SearchLayout& layout) {
+std::string next_text(const SearchRequest& request, const SearchLayout& layout) {
   TrainingJob job = request.job;
   apply(layout, job);
-  return fmt::format("\nestimate the first with: {} {}{}\n", request.estimate_command, options_of(layout),
-                     job.schedule == request.job.schedule ? "" : " --schedule " + job.schedule);
+  return fmt::format("\nNext: estimate the first and plan its clocks: {} {}{} --plan\n", request.estimate_command,
+                     options_of(layout), job.schedule == request.job.schedule ? "" : " --schedule " + job.schedule);
 }
 
 Json layout_json(const SearchLayout& layout) {
@@ -131,7 +131,7 @@ Json figures_json(const JobFigures& figures) { return {{"time_s", figures.time_s
 
 std::string search_text(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found) {
   return head_text(request, found) + best_text(request, prices, found) + reasons_text(found) + front_text(found) +
-         estimate_text(request, found.results.front().layout);
+         next_text(request, found.results.front().layout);
 }
 
 Json search_json(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found) {

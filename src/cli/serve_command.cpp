@@ -160,37 +160,39 @@ ExitCode run_serve(const ServeArguments& arguments, Console& console) {
 
 VerbAction declare_serve(CLI::App& app) {
   auto arguments = std::make_shared<ServeArguments>();
-  app.add_option("--config", arguments->config, "Configuration; see deploy/server.toml")
+  app.add_option("--config", arguments->config, "Configuration file; deploy/server.toml explains it")
       ->type_name("FILE")
       ->default_str(fmt::format("{}, when it is there", kDefaultServerConfig));
   app.add_option("--state", arguments->state,
-                 "Folder of the database; without this and a configuration ~/.local/state/lowgear-server")
+                 "Folder of the database (default: the configuration's, or ~/.local/state/lowgear-server)")
       ->type_name("FOLDER");
   app.add_option("--unix", arguments->unix_socket,
-                 "Unix socket to listen on; without this and a configuration server.sock in the state folder")
+                 "Unix socket to listen on (default: the configuration's, or server.sock in the state folder)")
       ->type_name("PATH");
   app.add_option("--listen", arguments->listen,
-                 "Address and port to listen on, also several times; beyond this machine only with tokens")
+                 "TCP address and port to listen on; may be repeated. Addresses that other machines reach need tokens")
       ->type_name("ADDRESS:PORT");
-  app.add_option("--token-file", arguments->token_file, "Lines ROLE TOKEN; roles are read, train and admin")
+  app.add_option("--token-file", arguments->token_file,
+                 "File of access tokens: lines ROLE TOKEN, with the roles read, train and admin")
       ->type_name("FILE");
-  app.add_option(
-         "--perseus-listen", arguments->perseus_listen,
-         "Address and port for unchanged clients of Perseus and Zeus; they send no tokens, so anyone who reaches "
-         "it may use it")
+  app.add_option("--perseus-listen", arguments->perseus_listen,
+                 "TCP address and port for unmodified clients of Perseus and Zeus. They send no tokens: every program "
+                 "that reaches it may use it")
       ->type_name("ADDRESS:PORT");
-  app.add_option("--perseus-scheduler", arguments->perseus_scheduler, "Scheduler of these clients' jobs")
+  app.add_option("--perseus-scheduler", arguments->perseus_scheduler, "Scheduler for the jobs of these clients")
       ->type_name("NAME")
       ->default_str("Lowgear");
-  app.add_option("--perseus-args", arguments->perseus_args, "Its arguments, a JSON object")->type_name("JSON");
-  app.add_option("--perseus-mode", arguments->perseus_mode, "frequency or power limit, where a scheduler sets either")
+  app.add_option("--perseus-args", arguments->perseus_args, "Arguments of that scheduler, as a JSON object")
+      ->type_name("JSON");
+  app.add_option("--perseus-mode", arguments->perseus_mode,
+                 "What that scheduler sets where it can set either: frequency or power limit")
       ->type_name("MODE")
       ->default_str("frequency");
   app.add_option("--perseus-dump-dir", arguments->perseus_dump_dir,
-                 "Folder of these jobs' results: below it, one for each job, named and filled as Perseus' server does")
+                 "Folder for the results of these jobs, one folder per job as Perseus' server writes it")
       ->type_name("FOLDER")
       ->default_str("perseus in the folder of --state");
-  app.add_flag("--perseus-no-dump", arguments->perseus_no_dump, "Write no results of these jobs")
+  app.add_flag("--perseus-no-dump", arguments->perseus_no_dump, "Do not write results of these jobs")
       ->excludes("--perseus-dump-dir");
   app.add_flag("--check", arguments->check, "Check the configuration and exit");
   add_json_flag(app, arguments->json);

@@ -275,12 +275,12 @@ void declare_fault_options(CLI::App& app, SimulatedFault& fault) {
       app, "--return-code", {.low = 1, .high = kMaxReturnCode},
       [&fault](int code) { fault.return_code = static_cast<std::uint32_t>(code); },
       "inject: nvmlReturn_t to answer with");
-  add_number(app, "--delay", {.low = 0, .high = 3600}, into(fault.delay_s), "inject: seconds before the answer");
+  add_number(app, "--delay", {.low = 0, .high = 3600}, into(fault.delay_s), "inject: delay before the answer, in s");
   add_whole_number(
       app, "--count", {.low = 1, .high = INT32_MAX},
       [&fault](int count) { fault.count = static_cast<std::uint32_t>(count); },
-      "inject: how many calls it strikes; all of them when left out");
-  app.add_flag("--stuck", fault.clock_stuck, "inject: setters succeed, but the SM clock does not follow");
+      "inject: number of calls that get the fault (default: all)");
+  app.add_flag("--stuck", fault.clock_stuck, "inject: setters succeed, but the SM clock does not change");
   app.add_flag("--lost", fault.lost, "inject: the GPU has fallen off the bus");
 }
 
@@ -290,31 +290,32 @@ VerbAction declare_simgpu(CLI::App& app) {
   auto arguments = std::make_shared<SimgpuArguments>();
   add_choice(
       app, "action", kActions, [arguments](std::size_t place) { arguments->action = static_cast<Action>(place); },
-      "create a machine; show its true state; inject a fault; slow kernels down; run a load; reset clocks, limits, "
-      "faults "
-      "and slowdowns")
+      "create: make a machine; show: print its true state; inject: add a fault; slow: slow kernels down; run: run a "
+      "load; reset: reset clocks, limits, faults and slowdowns")
       ->required();
-  app.add_option("--state", arguments->state, "File of the simulated machine; LOWGEAR_SIMGPU when left out")
+  app.add_option("--state", arguments->state, "File of the simulated machine (default: LOWGEAR_SIMGPU)")
       ->type_name("FILE");
   app.add_option("--gpus", arguments->gpus, "create: which GPUs, of A40, A100, H100, H200: 2xH100,A40")
       ->type_name("LIST")
       ->default_str("H100");
   add_whole_number(app, "--seed", {.low = 0, .high = INT32_MAX}, into(arguments->seed),
-                   "create: of switch latencies, sensors and UUIDs")
+                   "create: random seed of switch latencies, sensors and UUIDs")
       ->default_str("1");
-  app.add_flag("--virtual-time", arguments->virtual_time, "create: time passes only for kernels");
+  app.add_flag("--virtual-time", arguments->virtual_time, "create: virtual time, which only kernels advance");
   app.add_flag("--any-user", arguments->any_user,
-               "create: every user may use the machine and set clocks, not root alone");
+               "create: let every user, not only root, use the machine and set its clocks");
   add_whole_number(app, "--gpu", {.low = 0, .high = kMaxSimulatedGpus - 1}, into(arguments->gpu),
-                   "Which GPU; when left out, inject, slow and reset take all, run takes 0");
+                   "Index of the GPU (default: 0 for run, all for inject, slow and reset)");
   declare_fault_options(app, arguments->fault);
   add_number(app, "--factor", {.low = 1, .high = kMaxSlowdown}, into(arguments->slowdown),
-             "slow: kernels that start from now on take so many times as long; 1 ends it");
-  add_number(app, "--time", {.low = 0, .high = kMaxKernelS}, into(arguments->time_s), "run: for so many seconds");
+             "slow: factor on the time of all kernels that start from now on; 1 ends it");
+  add_number(app, "--time", {.low = 0, .high = kMaxKernelS}, into(arguments->time_s),
+             "run: how long the load runs, in s");
   add_number(app, "--memory-share", {.low = 0, .high = 1}, into(arguments->memory_share),
-             "run: share of the time that does not scale with the SM clock")
+             "run: share of the time that does not depend on the SM clock, 0 to 1")
       ->default_str("0");
-  add_number(app, "--load", {.low = 0, .high = 1}, into(arguments->load), "run: share of the model's working power")
+  add_number(app, "--load", {.low = 0, .high = 1}, into(arguments->load),
+             "run: share of the GPU model's working power, 0 to 1")
       ->default_str("1");
   add_json_flag(app, arguments->json);
   return [arguments, &app](Console& console) { return run_simgpu(*arguments, app, console); };

@@ -12,6 +12,7 @@
 #include "cli/options.h"
 #include "cli/pipeline_input.h"
 #include "cli/planner_arguments.h"
+#include "cli/plausibility.h"
 #include "cli/profile_input.h"
 #include "cli/replayed_plan.h"
 #include "cli/table.h"
@@ -82,6 +83,11 @@ bool is_perseus_plan(std::string_view text) {
   return first != std::string_view::npos && (text[first] == '[' || text[first] == '#');
 }
 
+/// The option stands before what the plan says.
+std::string_view gpu_name_of(const SimulateArguments& arguments, const Plan& plan) {
+  return arguments.pipeline.gpu_name.empty() ? plan.gpu_name : arguments.pipeline.gpu_name;
+}
+
 PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_view text) {
   PlannedPipeline planned;
   planned.plan = read_plan(text, arguments.plan);
@@ -91,6 +97,8 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   input.blocking_power_w = blocking_power_from_argument(arguments.pipeline.blocking_power, input.schedule.rank_count());
   input.dag = build_dag(input.schedule);
   input.profile = fit_profile(read_profile(input), input.schedule, arguments.pipeline.backward_split);
+  input.unit_warning =
+      unit_warning(input.profile, input.blocking_power_w, power_limit_of(gpu_name_of(arguments, *planned.plan)));
   planned.clocks_mhz = clocks_for(*planned.plan, input.dag);
   return planned;
 }
@@ -270,6 +278,7 @@ ExitCode run_simulate(SimulateArguments arguments, Console& console) {
         "--iteration chooses the measured iteration that --trace shows next to the plan: give --measured and --trace");
   }
   const PlannedPipeline planned = load_plan(arguments);
+  if (planned.input.unit_warning) console.warn(*planned.input.unit_warning);
   // A cluster is replayed with clocks that change at once.
   if (arguments.pipelines == 1) arguments.switch_latency.complete_from(planned.input.switch_latency_s);
   const Simulation result = simulate(arguments, planned);
@@ -290,13 +299,15 @@ VerbAction declare_simulate(CLI::App& app) {
   auto arguments = std::make_shared<SimulateArguments>();
   constexpr int kMaxPipelines = 4096;
   app.add_option("--plan", arguments->plan,
-                 "Plan: a JSON of lowgear plan, or a freqs_pipeline_NNNNN.py of Perseus or Zeus, which needs --stages "
-                 "and --microbatches too")
+                 "Plan to replay: a JSON file of lowgear plan, or a freqs_pipeline_NNNNN.py of Perseus or Zeus, which "
+                 "also needs --stages and --microbatches")
       ->type_name("FILE")
       ->required();
   add_pipeline_options(app, arguments->pipeline);
+  add_gpu_name_option(app, arguments->pipeline.gpu_name,
+                      "the profile's powers are checked against its limit (default the plan's)");
   app.add_option("--straggler", arguments->stragglers,
-                 "A virtual stage that takes FACTOR times as long at the power it draws; may be given several times")
+                 "Virtual stage that takes FACTOR times as long at the same power; may be repeated")
       ->type_name("STAGE=FACTOR")
       ->expected(1)
       ->take_all()
@@ -305,16 +316,15 @@ VerbAction declare_simulate(CLI::App& app) {
   add_whole_number(app, "--pipelines", {1, kMaxPipelines}, into(arguments->pipelines),
                    "Data-parallel pipelines that wait for each other at the end of an iteration (default 1)");
   add_number(app, "--slow-pipeline", {1, kMaxSlowdownFactor}, into(arguments->slow_pipeline),
-             "One of the pipelines takes this many times as long on all stages, with the same plan");
-  app.add_option("--trace", arguments->trace, "Write the timeline for Perfetto and chrome://tracing")
+             "Factor by which one of the pipelines is slower on all stages, with the same plan");
+  app.add_option("--trace", arguments->trace, "Write the timeline to this file, for Perfetto and chrome://tracing")
       ->type_name("FILE");
-  app.add_option(
-         "--measured", arguments->measured,
-         "Recording of a run by this plan (lowgear train --recording): its units are compared with the replay's, "
-         "and the trace shows both")
+  app.add_option("--measured", arguments->measured,
+                 "Recording of a run with this plan (lowgear train --recording): its units are compared with the "
+                 "replay, and --trace shows both")
       ->type_name("RECORDING");
   add_whole_number(app, "--iteration", {0, kMaxIteration}, into(arguments->iteration),
-                   "The recorded iteration that the trace shows (default the last)");
+                   "Number of the recorded iteration that --trace shows (default the last)");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_simulate(*arguments, console); };
 }

@@ -154,34 +154,34 @@ ExitCode run_train(const TrainArguments& arguments, Console& console) {
 
 VerbAction declare_train(CLI::App& app) {
   auto arguments = std::make_shared<TrainArguments>();
-  app.add_option("config", arguments->config, "The job, as docs/training.md describes it")
+  app.add_option("config", arguments->config, "Configuration of the job; docs/training.md describes it")
       ->type_name("CONFIG.yaml")
       ->required();
-  app.add_option("--plan", arguments->plan, "Clocks to follow: a plan of lowgear plan (plans/NNNNN.json)")
+  app.add_option("--plan", arguments->plan, "Plan whose clocks are followed: plans/NNNNN.json of lowgear plan")
       ->type_name("FILE");
-  app.add_option("--recording", arguments->recording, "Folder in which each rank records its units and its energy")
+  app.add_option("--recording", arguments->recording,
+                 "Folder in which every rank records the times of its units and its energy")
       ->type_name("DIR");
-  app.add_option("--metrics", arguments->metrics, "File for one JSON line a step")->type_name("FILE");
+  app.add_option("--metrics", arguments->metrics, "File that gets one line of JSON per step")->type_name("FILE");
   app.add_option("--schedule", arguments->schedule,
-                 "Schedule in the place of the configuration's; see lowgear schedule")
+                 "Pipeline schedule, instead of the configuration's; see lowgear schedule")
       ->type_name("NAME");
   app.add_option("--server", arguments->server,
-                 "Server whose plans are followed (lowgear serve): http://host:port or unix:/path")
+                 "Address of the server whose plans are followed (lowgear serve): http://host:port or unix:/path")
       ->type_name("ADDRESS");
-  app.add_flag(
-      "--require-server", arguments->require_server,
-      "Fail where the server has not taken every rank within 10 s; without it training goes on without a server, "
-      "and says so");
+  app.add_flag("--require-server", arguments->require_server,
+               "Fail when the server has not accepted every rank within 10 s; without this option training continues "
+               "without a server, with a warning");
   app.add_option("--gpus", arguments->gpus, "GPUs of the ranks, in their order: 0,1,2,3 or UUIDs")->type_name("LIST");
   add_whole_number(
       app, "--steps", {.low = 1, .high = 1'000'000'000}, [arguments](int steps) { arguments->steps = steps; },
-      "Steps in the place of the configuration's");
+      "Number of steps, instead of the configuration's");
   app.add_option("--set", arguments->settings,
-                 "Any setting of the configuration: optimizer.learning_rate=1e-4; repeatable")
+                 "Override a setting of the configuration, as optimizer.learning_rate=1e-4; may be repeated")
       ->type_name("PATH=VALUE")
       ->allow_extra_args(false);
   app.add_flag("--dry-run", arguments->dry_run,
-               "Check the configuration and the files and folders that it names, and say what would be started");
+               "Check the configuration and the files and folders that it names, and print what would be started");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_train(*arguments, console); };
 }

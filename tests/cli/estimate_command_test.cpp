@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,37 @@ TEST(Estimate, SaysFirstThatAJobDoesNotFitAndWhatWouldHelp) {
   EXPECT_THAT(result.out, HasSubstr("\n  with --recompute full "));
   EXPECT_THAT(result.out, HasSubstr("\n  with --sequence-parallel "));
   EXPECT_THAT(result.out, HasSubstr("GiB, which fits\n"));
+}
+
+/// The command of the last line, without the program; empty when the text does not end with one.
+std::vector<std::string> next_command(const std::string& text, const std::string& why) {
+  const std::vector<std::string> lines = lines_of(text);
+  const std::string start = "Next: " + why + ": lowgear ";
+  if (lines.empty() || !lines.back().starts_with(start)) return {};
+  std::vector<std::string> words;
+  std::istringstream line(lines.back().substr(start.size()));
+  for (std::string word; line >> word;) words.push_back(word);
+  return words;
+}
+
+TEST(Estimate, EndsWithWhatToRunNext) {
+  const std::vector<std::string> small = {"estimate", "--model", "gpt2-small", "--gpu",  "a100", "--global-batch",
+                                          "8",        "--seq",   "1024",       "--gpus", "2",    "--pp",
+                                          "2"};
+  const ProgramResult estimated = run_lowgear(small);
+  const std::vector<std::string> plan = next_command(estimated.out, "plan its clocks");
+  ASSERT_FALSE(plan.empty()) << estimated.out << estimated.err;
+  const ProgramResult planned = run_lowgear(plan);
+  EXPECT_THAT(planned.out, HasSubstr("no later"));
+  const std::vector<std::string> search = next_command(planned.out, "compare it with other layouts");
+  EXPECT_THAT(search, testing::Not(testing::Contains("--pp"))) << "the search chooses it";
+  EXPECT_EQ(run_lowgear(search).exit_code, 0) << planned.out;
+
+  const ProgramResult large = run_estimate({"--gpus", "64", "--tp", "8", "--pp", "4", "--no-sequence-parallel"});
+  const std::vector<std::string> fits = next_command(large.out, "find a layout that fits");
+  ASSERT_FALSE(fits.empty()) << large.out;
+  EXPECT_EQ(fits.front(), "search");
+  EXPECT_THAT(fits, testing::Not(testing::Contains("--no-sequence-parallel")));
 }
 
 TEST(Estimate, WritesOneObjectThatAddsUp) {
@@ -158,7 +190,7 @@ TEST(Estimate, RefusesBadInputWithOneLine) {
               HasSubstr("--power-limit-w 1000: gpu.power_limit_w: 1000 W are not from 350 to 875"));
   EXPECT_THAT(refusal(run_estimate({"--memory-gb", "much"})), HasSubstr("--memory-gb much: gpu.memory_gb: expected"));
   EXPECT_THAT(refusal(run_estimate({"--tp", "seven"})), HasSubstr("--tp seven: parallel.tp: expected a whole number"));
-  EXPECT_THAT(refusal(run_estimate({"--gpus", "60", "--tp", "8"})), HasSubstr("60 GPUs are no multiple of 8"));
+  EXPECT_THAT(refusal(run_estimate({"--gpus", "60", "--tp", "8"})), HasSubstr("60 GPUs are not a multiple of 8"));
   EXPECT_THAT(refusal(run_estimate({"--pp", "81"})), HasSubstr("81 stages are more than the 80 layers"));
   EXPECT_THAT(refusal(run_estimate({"--schedule", "1f1c"})), HasSubstr("did you mean 1f1b?"));
   EXPECT_THAT(refusal(run_estimate({"--dp", "99999999999999999999"})), HasSubstr("parallel.dp: expected a whole"));
@@ -172,7 +204,7 @@ TEST(Estimate, RefusesBadInputWithOneLine) {
 TEST(Estimate, SaysWhereAJobFileIsWrong) {
   const TemporaryFolder folder;
   const std::string job = write_text(folder.path() / "job.yaml", "model: llama-3-8b\nGPU: a100\n");
-  EXPECT_THAT(refusal(run_lowgear({"estimate", "--job", job})), HasSubstr("job.yaml:2:1: \"GPU\" is no setting"));
+  EXPECT_THAT(refusal(run_lowgear({"estimate", "--job", job})), HasSubstr("job.yaml:2:1: \"GPU\" is not a setting"));
 }
 
 }  // namespace

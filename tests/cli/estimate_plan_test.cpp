@@ -71,7 +71,8 @@ TEST(EstimatePlan, EmitsAProfileThatPlanTakes) {
   const std::string path = (folder / "profile.csv").string();
   const ProgramResult result = run_lowgear(estimate({"--emit-profile", path}));
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(result.err, AllOf(HasSubstr("estimated, not measured"), HasSubstr("lowgear plan --profile")));
+  EXPECT_THAT(result.err, HasSubstr("estimated, not measured"));
+  EXPECT_THAT(result.out, HasSubstr("\nNext: lowgear plan --profile "));
   EXPECT_EQ(read_stage_profile(read_file(path), path).stages(), 4);
   const ProgramResult plan =
       run_lowgear({"plan", "--profile", path, "--stages", "4", "--microbatches", "16", "--schedule", "1f1b",

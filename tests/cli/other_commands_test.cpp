@@ -22,8 +22,10 @@
 namespace lowgear {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 /// What `--json` says.
@@ -61,6 +63,42 @@ TEST_F(Commands, SimulateReplaysAPlanToItsFigures) {
   EXPECT_NEAR(json["energy_j"], json["planned"]["energy_j"].get<double>(), 1e-9);
   double time_s = json["busy_s"][0].get<double>() + json["blocked_s"][0].get<double>();
   EXPECT_NEAR(time_s, json["time_s"], 1e-9);
+}
+
+TEST_F(Commands, SimulateWarnsOfUnits) {
+  const std::string plan = planned();
+  EXPECT_THAT(run_lowgear(simulate(plan)).err, Not(HasSubstr("check the units")));
+  const ProgramResult milliwatts =
+      run_lowgear({"simulate", "--profile", profile_, "--plan", plan, "--blocking-power", "70000", "--json"});
+  EXPECT_EQ(milliwatts.exit_code, 0);
+  EXPECT_THAT(milliwatts.err, AllOf(HasSubstr("check --blocking-power"), HasSubstr("milliwatts")));
+}
+
+TEST_F(Commands, PowersAreHeldAgainstTheLimitOfTheGpu) {
+  std::string csv = "stage,instruction,frequency,time,energy\n";
+  for (const char* rest :
+       {"forward,1400,0.05,100", "forward,1200,0.06,96", "backward,1400,0.1,200", "backward,1200,0.12,192"}) {
+    csv += fmt::format("0,{}\n", rest);  // 1600 to 2000 W
+  }
+  const std::string profile = write_text(folder_ / "node.csv", csv);
+  const std::string out = (folder_ / "warned").string();
+  const auto warnings = [&](const std::vector<std::string>& command) {
+    const ProgramResult result = run_lowgear(command);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const std::vector<std::string> lines = lines_of(result.err);
+    return std::ranges::count_if(lines, [](const std::string& line) {
+      return line.find("the power limit of NVIDIA A40 (300 W); energies look like those of several GPUs") !=
+             std::string::npos;
+    });
+  };
+  const std::vector<std::string> gpu = {"--gpu", "NVIDIA A40"};
+  EXPECT_EQ(warnings(pipeline_command("plan", profile, 1, 4, {"--out", out})), 0);
+  EXPECT_EQ(warnings(pipeline_command("plan", profile, 1, 4, {"--out", out, "--gpu", "NVIDIA A40"})), 1);
+  EXPECT_EQ(warnings(pipeline_command("compare", profile, 1, 4, gpu)), 1);
+  EXPECT_EQ(warnings({"inspect", "--profile", profile, "--gpu", "NVIDIA A40", "--json"}), 1);
+  EXPECT_EQ(warnings({"simulate", "--profile", profile, "--plan", out + "/plans/00000.json", "--blocking-power", "70"}),
+            1)
+      << "the plan names the GPU";
 }
 
 TEST_F(Commands, SimulateSlowsStages) {

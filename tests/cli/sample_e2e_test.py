@@ -81,7 +81,9 @@ class SampleTest(unittest.TestCase):
 
     def test_parts_make_the_whole(self):
         choice = [*QUICK, "--operators", "linear1,norm"]
-        self.sampled("operators", "--out", "whole", *choice)
+        whole = self.sampled("operators", "--out", "whole", *choice)
+        self.assertTrue(whole.stdout.endswith(
+            "\nNext: estimate a job with these samples: lowgear estimate --job JOB.yaml --operators whole\n"), whole.stdout)
         for part in (1, 2, 3):
             self.sampled("operators", "--out", "parts", *choice, "--part", f"{part}/3")
         for name in ("linear1", "layernorm", "RMSlayernorm"):
@@ -205,7 +207,7 @@ class SampleTest(unittest.TestCase):
         before = path.read_text()
         other = self.run_sample(*["192,320" if word == "64,128" else word for word in words])
         self.assertEqual(other.returncode, 2)
-        self.assertIn("CPU_layernorm_bf16.csv:2: is no row of this plan", other.stderr)
+        self.assertIn("CPU_layernorm_bf16.csv:2: is not a row of this plan", other.stderr)
         self.assertEqual(path.read_text(), before)
         record = self.folder / "mixed/sampling.json"
         document = json.loads(record.read_text())

@@ -34,11 +34,10 @@ Json searched(std::vector<std::string> others = {}) {
 TEST(SearchCommand, ShowsTheBestAndWhy) {
   const ProgramResult result = run_lowgear(search());
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_THAT(
-      result.out,
-      AllOf(HasSubstr("llama-2-7b on 8 a100"), HasSubstr("best by time"), HasSubstr("why it wins"),
-            HasSubstr("estimate the first with: lowgear estimate --model llama-2-7b --gpu a100 --global-batch 32 "
-                      "--seq 4096 --gpus 8 --dp")));
+  EXPECT_THAT(result.out, AllOf(HasSubstr("llama-2-7b on 8 a100"), HasSubstr("best by time"), HasSubstr("why it wins"),
+                                HasSubstr("\nNext: estimate the first and plan its clocks: lowgear estimate --model "
+                                          "llama-2-7b --gpu a100 --global-batch 32 "
+                                          "--seq 4096 --gpus 8 --dp")));
 }
 
 TEST(SearchCommand, RanksByWhatIsAskedFor) {
@@ -100,7 +99,7 @@ TEST(SearchCommand, FindsTheSameOnAnyNumberOfThreads) {
 
 /// The words of the command that a search ends with, without the program.
 std::vector<std::string> estimate_command(const std::string& text) {
-  const std::string start = "estimate the first with: lowgear ";
+  const std::string start = "Next: estimate the first and plan its clocks: lowgear ";
   const std::size_t begin = text.find(start);
   EXPECT_NE(begin, std::string::npos);
   std::vector<std::string> words;
@@ -118,7 +117,9 @@ void expect_estimated_as_found(const std::vector<std::string>& command) {
   ASSERT_EQ(result.exit_code, 0) << result.err;
   std::vector<std::string> as_json = command;
   as_json.emplace_back("--json");
-  const Json found = parse_json(run_lowgear(as_json).out, "stdout");
+  const std::string json_text = run_lowgear(as_json).out;
+  EXPECT_THAT(json_text, ::testing::Not(HasSubstr("Next:")));
+  const Json found = parse_json(json_text, "stdout");
   const Json estimated = parse_json(result.out, "stdout");
   EXPECT_TRUE(estimated["fits"].get<bool>());
   EXPECT_DOUBLE_EQ(estimated["iteration"]["time_s"].get<double>(), found["best"][0]["time_s"].get<double>());

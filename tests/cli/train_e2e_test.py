@@ -236,7 +236,7 @@ class Server(TrainTest):
         code, out, err = self.train("--server", self.address, "--set", "parallel.pp=2", "--json")
         self.assertEqual(code, 0, err)
         problem = f"{self.address}: cannot be reached: Connection refused"
-        self.assertIn(f"no server: {problem}; training goes on without plans", err)
+        self.assertIn(f"no server: {problem}; training continues without plans", err)
         self.assertIn(f"8 of 8 steps were done without the server: {problem}", err)
         self.assertLess(err.index("no server"), err.index("8 of 8 steps"))
         self.assertEqual(json.loads(out)["steps_without_server"], 8)
@@ -504,7 +504,7 @@ class BadInput(TrainTest):
 
     def test_settings(self):
         self.config.write_text(CONFIG.replace("steps: 8", "stepz: 8"))
-        self.assertEqual(self.refused(), f'{self.config}:7:1: "stepz" is no setting; did you mean steps?')
+        self.assertEqual(self.refused(), f'{self.config}:7:1: "stepz" is not a setting; did you mean steps?')
         self.config.write_text("model: [\n")
         self.assertIn(f"{self.config}:", self.refused())
         self.config.write_text("model: &m {a: *m}\n")
