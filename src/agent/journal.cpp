@@ -94,10 +94,25 @@ std::optional<Copy> read_copy(std::string_view bytes) {
   return Copy{.sequence = first_format ? 0 : get_u32(bytes.substr(8)), .payload = payload, .bytes = header + length};
 }
 
+/// Whether these bytes, the last of the file, are what is left of a record of the first format that was being written.
+/// Its length is not protected, so that a damaged one could make a whole record look cut off: that the payload is
+/// whole, or that another record comes after it, tells.
+bool is_torn_first_format(std::string_view bytes) {
+  std::string magic;
+  put_u32(magic, kFirstMagic);
+  if (!bytes.starts_with(magic)) return false;
+  if (bytes.size() < kFirstHeaderBytes) return true;
+  const std::string_view payload = bytes.substr(kFirstHeaderBytes);
+  const std::size_t length = get_u32(bytes.substr(4));
+  return length <= kMaxPayloadBytes && payload.size() < length && get_u32(bytes.substr(8)) != crc32(payload) &&
+         payload.find(magic) == std::string_view::npos;
+}
+
 /// Whether these bytes, the last of the file, are what is left of a record that was being written. A disk may also keep
 /// the length of the file and lose what was written, which then reads as zeros.
 bool is_torn(std::string_view bytes) {
   if (bytes.find_first_not_of('\0') == std::string_view::npos) return true;
+  if (is_torn_first_format(bytes)) return true;
   if (bytes.size() >= kHeaderBytes) {
     return has_whole_header(bytes) && bytes.size() - kHeaderBytes < get_u32(bytes.substr(4));
   }

@@ -238,6 +238,44 @@ TEST(Journal, ReadsThatOfEarlierReleases) {
   EXPECT_EQ(named(Journal(std::make_unique<MortalStorage>(disk, 0, 0))), (std::set<std::string>{"GPU-1", "GPU-2"}));
 }
 
+/// A record of earlier releases.
+std::string first_format_record(const std::string& payload, const std::string& checksum) {
+  return std::string("LGJ1") + static_cast<char>(payload.size()) + std::string("\0\0\0", 3) + checksum + payload;
+}
+
+/// Two records of earlier releases: GPU-1 and GPU-2 are changed.
+std::string journal_of_earlier_releases() {
+  return first_format_record(R"({"event":"changed","pci_address":"x","uuid":"GPU-1"})", "\xe1\xdb\xf6\x5c") +
+         first_format_record(R"({"event":"changed","pci_address":"x","uuid":"GPU-2"})", "\xb8\x65\xb0\x5e");
+}
+
+TEST(Journal, ToleratesATornEndOfEarlierReleases) {
+  const std::string whole = journal_of_earlier_releases();
+  const std::size_t record = whole.size() / 2;
+  ASSERT_EQ(parse_journal(whole).changed.size(), 2U);
+  for (std::size_t size = record; size < whole.size(); ++size) {
+    Disk torn{.durable = {}, .written = whole.substr(0, size)};
+    Journal journal(std::make_unique<MortalStorage>(torn, 0, 0));
+    EXPECT_THAT(journal.damage(), testing::IsEmpty()) << size << " bytes";
+    EXPECT_EQ(named(journal), (std::set<std::string>{"GPU-1"})) << size << " bytes";
+    journal.record_change(gpu(3));
+    EXPECT_EQ(named(Journal(std::make_unique<MortalStorage>(torn, 0, 0))), (std::set<std::string>{"GPU-1", "GPU-3"}));
+  }
+}
+
+TEST(Journal, TakesNoWholeRecordOfEarlierReleasesForATornOne) {
+  const std::string whole = journal_of_earlier_releases();
+  const std::size_t record = whole.size() / 2;
+  for (const std::size_t length_at : {std::size_t{4}, record + 4}) {
+    for (int bit = 0; bit < 32; ++bit) {
+      std::string flipped = whole;
+      const std::size_t byte = length_at + static_cast<std::size_t>(bit) / 8;
+      flipped[byte] = static_cast<char>(flipped[byte] ^ 1 << bit % 8);
+      EXPECT_TRUE(parse_journal(flipped).damaged) << "bit " << bit << " of the length at " << length_at;
+    }
+  }
+}
+
 TEST(Journal, RefusesChangesAfterDamageUntilItIsCleared) {
   Disk bad = disk_of_three();
   bad.written += "this is none of the records that a journal has";
