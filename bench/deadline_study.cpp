@@ -53,7 +53,7 @@ Passes time_discrete_planner(const Pipeline& pipeline) {
   const Frontier frontier = solve_frontier(model.instance, observers);
   DeadlineSolver solver(model.instance, &checkpoints);
   DiscretePlanner planner(model, solver);
-  planner.prepare(frontier, nullptr);
+  planner.prepare(frontier);
   return time_passes(s_from_ps(frontier.fastest_ps()), s_from_ps(frontier.slowest_ps()), [&](double deadline_s) {
     (void)planner.plan(std::clamp(ps_from_s(deadline_s), frontier.fastest_ps(), frontier.slowest_ps()));
   });

@@ -85,14 +85,14 @@ void library_of_plans(benchmark::State& state) {
   Solved solved(state);
   for ([[maybe_unused]] auto _ : state) {
     DiscretePlanner planner(solved.model, solved.solver);
-    planner.prepare(solved.frontier, nullptr);
+    planner.prepare(solved.frontier);
   }
 }
 
 void discrete_plan(benchmark::State& state) {
   Solved solved(state);
   DiscretePlanner planner(solved.model, solved.solver);
-  planner.prepare(solved.frontier, nullptr);
+  planner.prepare(solved.frontier);
   for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(planner.plan(solved.next_deadline_ps()));
 }
 

@@ -9,6 +9,7 @@
 #include <iterator>
 #include <map>
 #include <set>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
@@ -266,15 +267,21 @@ std::vector<int> clocks_to_predict(const StageProfile& measured) {
   return clocks_mhz;
 }
 
+void report(Progress* progress, std::string_view activity, double fraction) {
+  if (progress != nullptr) progress->update(activity, fraction);
+}
+
 /// How many times larger than stated the errors of predictions are, 1 at least: found by leaving each clock out in turn
 /// and predicting it.
-double understatement(const StageProfile& measured) {
+double understatement(const StageProfile& measured, Progress* progress) {
   double squares = 0;
   double count = 0;
   const std::vector<int> clocks_mhz = clocks_to_predict(measured);
   const std::size_t stride = (clocks_mhz.size() + kMostLeftOut - 1) / kMostLeftOut;
   for (std::size_t i = 0; i < clocks_mhz.size(); i += stride) {
     const int clock_mhz = clocks_mhz[i];
+    report(progress, "looking at the errors of the profile",
+           static_cast<double>(i) / static_cast<double>(clocks_mhz.size()));
     const FewClockFit fit = fit_few_clocks(without_clock(measured, clock_mhz), std::span(&clock_mhz, 1));
     for (const FilledRow& row : fit.rows) {
       if (row.value.clock_mhz != clock_mhz || !(row.energy_error_j > 0)) continue;
@@ -288,7 +295,7 @@ double understatement(const StageProfile& measured) {
 
 /// Greedy: the clock whose measurement lowers the variance most, then the next one given that.
 std::vector<int> choose_next(std::vector<KindError> kinds, const std::vector<int>& clocks_mhz, int count,
-                             double wanted_variance) {
+                             double wanted_variance, Progress* progress) {
   std::vector<int> chosen_mhz;
   double left = variance(kinds);
   while (static_cast<int>(chosen_mhz.size()) < count && left > wanted_variance) {
@@ -296,6 +303,7 @@ std::vector<int> choose_next(std::vector<KindError> kinds, const std::vector<int
     double best = left * (1 - 1e-9);
     for (const int clock_mhz : clocks_mhz) {
       if (std::ranges::find(chosen_mhz, clock_mhz) != chosen_mhz.end()) continue;
+      report(progress, "choosing clocks to measure", -1);
       std::vector<KindError> then = kinds;
       for (KindError& kind : then) kind.measure(clock_mhz);
       const double after = variance(then);
@@ -335,13 +343,14 @@ ProfilingStep next_profiling_step(const ProfilingTask& task, const StageProfile&
   PipelinePlanner planner(task.schedule, step.profile, task.blocking_power_w, task.planner, {}, task.progress);
   const Plan plan = planner.plan(planner.fastest_s() * (1 + task.slowdown_pct / 100));
   std::vector<KindError> kinds =
-      ErrorModel(task, measured, errors, understatement(measured)).kinds(fit, step.profile, plan);
+      ErrorModel(task, measured, errors, understatement(measured, task.progress)).kinds(fit, step.profile, plan);
   step.energy_j = plan.energy_j;
   step.energy_error_j = std::sqrt(variance(kinds));
   const double wanted_j = options.wanted_error * plan.energy_j;
   step.is_known = step.energy_error_j <= wanted_j;
   if (!step.is_known) {
-    step.next_clocks_mhz = choose_next(std::move(kinds), clocks_mhz, options.clocks_per_round, wanted_j * wanted_j);
+    step.next_clocks_mhz =
+        choose_next(std::move(kinds), clocks_mhz, options.clocks_per_round, wanted_j * wanted_j, task.progress);
   }
   return step;
 }

@@ -119,10 +119,11 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   PipelinePlanner planner(input.schedule, input.profile, input.blocking_power_w, options.planner, {}, &*progress);
   options.frontier_time_s = stopwatch.elapsed_s();
   const Comparison comparison = compare_policies(input, planner, options, &*progress);
+  std::optional<std::string> page;
+  if (!arguments.html.empty()) page = render_page(arguments, input, planner, comparison);
+  // The planner does not plan any more.
   progress.reset();
-  if (!arguments.html.empty()) {
-    write_file_atomically(arguments.html, render_page(arguments, input, planner, comparison));
-  }
+  if (page) write_file_atomically(arguments.html, *page);
   if (arguments.json) {
     Json json = comparison_json(comparison);
     json["modelled"] = is_example_profile(input.profile);

@@ -47,10 +47,14 @@ std::vector<std::int32_t> in_order_of_start(const ContinuousPlan& continuous) {
 
 }  // namespace
 
-DiscretePlanner::DiscretePlanner(const PlanningModel& model, ContinuousSolver& solver)
-    : model_(&model), solver_(&solver), rounder_(model), library_(model.instance.blocking_power_nw) {}
+DiscretePlanner::DiscretePlanner(const PlanningModel& model, ContinuousSolver& solver, WorkReport* work)
+    : model_(&model),
+      solver_(&solver),
+      work_(work),
+      rounder_(model, work),
+      library_(model.instance.blocking_power_nw) {}
 
-void DiscretePlanner::prepare(const Frontier& frontier, Progress* progress) {
+void DiscretePlanner::prepare(const Frontier& frontier) {
   const auto ops = static_cast<std::size_t>(model_->instance.op_count());
   const std::size_t visits_per_plan = ops * std::size(kRoundings) * kVisitsPerRounding;
   const auto count = static_cast<TimePs>(std::clamp<std::size_t>(kLibraryVisits / visits_per_plan, 16, 192));
@@ -60,7 +64,7 @@ void DiscretePlanner::prepare(const Frontier& frontier, Progress* progress) {
   TimePs done = 0;
   const auto report = [&] {
     const double fraction = static_cast<double>(++done) / static_cast<double>(count * (1 + rounds));
-    if (progress != nullptr) progress->update("preparing plans", fraction);
+    if (work_ != nullptr) work_->begin("preparing plans", fraction);
   };
   for (TimePs k = 0; k < count; ++k, report()) {
     library_.add(best_rounding(solver_->solve(frontier.fastest_ps() + step_ps * k)));

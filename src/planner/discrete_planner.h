@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <vector>
 
-#include "core/progress.h"
 #include "planner/frontier.h"
 #include "planner/plan_library.h"
 #include "planner/planning_model.h"
 #include "planner/rounding.h"
+#include "planner/work_report.h"
 
 namespace lowgear {
 
@@ -15,12 +15,12 @@ namespace lowgear {
 /// trades between neighbours. The best is kept; how good it is, the frontier's bound says.
 class DiscretePlanner {
  public:
-  /// `model`, `solver` must outlive the planner.
-  DiscretePlanner(const PlanningModel& model, ContinuousSolver& solver);
+  /// The arguments must outlive the planner; `work` may be null.
+  DiscretePlanner(const PlanningModel& model, ContinuousSolver& solver, WorkReport* work = nullptr);
 
   /// Fills the library with plans for deadlines evenly over the frontier: more of them, the smaller the pipeline. Plans
-  /// for single deadlines get better for it. `progress` may be null.
-  void prepare(const Frontier& frontier, Progress* progress);
+  /// for single deadlines get better for it.
+  void prepare(const Frontier& frontier);
 
   /// A plan of at most this makespan, and of no more energy than any prepared one that is as fast. `deadline_ps` must
   /// be within [T_min, T*].
@@ -31,6 +31,7 @@ class DiscretePlanner {
 
   const PlanningModel* model_;
   ContinuousSolver* solver_;
+  WorkReport* work_;
   Rounder rounder_;
   PlanLibrary library_;
 };

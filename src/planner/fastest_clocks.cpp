@@ -28,10 +28,11 @@ int fastest_clock_mhz(std::span<const Measurement> measurements) {
 }  // namespace
 
 FastestClocks::FastestClocks(const PipelineDag& dag, const StageProfile& profile, const LatencyPlanner& latency,
-                             Progress* progress)
-    : dag_(&dag), profile_(&profile), latency_(&latency), progress_(progress) {}
+                             WorkReport* work)
+    : dag_(&dag), profile_(&profile), latency_(&latency), work_(work) {}
 
 ReplayedClocks FastestClocks::find(double bound_s) {
+  if (work_ != nullptr) work_->begin("looking for the shortest iteration", -1);
   bound_s_ = bound_s;
   trials_ = kMaxReplayedOps / std::max<std::size_t>(dag_->ops.size(), 1);
   std::vector<int> highest;
@@ -40,9 +41,11 @@ ReplayedClocks FastestClocks::find(double bound_s) {
     highest.push_back(profile_->at_max_clock(op.stage, op.kind).clock_mhz);
     fastest.push_back(fastest_clock_mhz(profile_->measurements(op.stage, op.kind)));
   }
+  std::vector<std::vector<int>> starts{std::move(highest), fastest};
+  if (may_differ_by_op()) starts.push_back(latency_->rises_in_advance(fastest));
   std::optional<Candidate> best;
-  for (const auto& start : {highest, fastest, latency_->rises_in_advance(fastest)}) {
-    Candidate found = replayed(start);
+  for (std::vector<int>& start : starts) {
+    Candidate found = replayed(std::move(start));
     descend(found);
     if (!best || found.time_s < best->time_s) best = std::move(found);
     if (is_shortest(*best)) break;
@@ -51,7 +54,6 @@ ReplayedClocks FastestClocks::find(double bound_s) {
 }
 
 FastestClocks::Candidate FastestClocks::replayed(std::vector<int> clocks_mhz) {
-  if (progress_ != nullptr) progress_->update("looking for the shortest iteration", -1);
   Candidate candidate;
   candidate.clocks = latency_->replayed(std::move(clocks_mhz));
   const Timeline& timeline = candidate.clocks.timeline;
@@ -62,6 +64,8 @@ FastestClocks::Candidate FastestClocks::replayed(std::vector<int> clocks_mhz) {
 
 bool FastestClocks::is_shortest(const Candidate& best) const { return best.time_s <= bound_s_ * (1 + kRounding); }
 
+bool FastestClocks::may_differ_by_op() const { return latency_->granularity() == PlanGranularity::per_op; }
+
 bool FastestClocks::is_done(const Candidate& best) const { return trials_ == 0 || is_shortest(best); }
 
 void FastestClocks::descend(Candidate& best) {
@@ -69,11 +73,12 @@ void FastestClocks::descend(Candidate& best) {
   while (improved && !is_done(best)) {
     improved = change_ranks(best);
     improved = change_cells(best) || improved;
-    improved = change_ops(best) || improved;
+    if (may_differ_by_op()) improved = change_ops(best) || improved;
   }
 }
 
 bool FastestClocks::try_clocks(Candidate& best, std::vector<int> clocks_mhz) {
+  if (work_ != nullptr) work_->visited(clocks_mhz.size());
   if (trials_ == 0 || clocks_mhz == best.clocks.clocks_mhz) return false;
   --trials_;
   Candidate other = replayed(std::move(clocks_mhz));
@@ -88,14 +93,17 @@ bool FastestClocks::try_clocks(Candidate& best, std::vector<int> clocks_mhz) {
 /// One clock for all that a rank runs: no change is late then.
 bool FastestClocks::change_ranks(Candidate& best) {
   bool improved = false;
+  std::vector<int> all_ops(dag_->ops.size());
+  std::iota(all_ops.begin(), all_ops.end(), 0);
   for (int rank = 0; rank < dag_->ranks; ++rank) {
     const int begin = dag_->rank_begin[at(rank)];
     const int end = dag_->rank_begin[at(rank + 1)];
     if (begin == end) continue;
+    const auto ops = std::span(all_ops).subspan(at(begin), at(end - begin));
     const ComputeOp& first = dag_->ops[at(begin)];
     for (const Measurement& row : profile_->measurements(first.stage, first.kind)) {
       if (is_done(best)) return improved;
-      if (!latency_->has_clock(begin, end, row.clock_mhz)) continue;
+      if (!latency_->have_clock(ops, row.clock_mhz)) continue;
       std::vector<int> clocks_mhz = best.clocks.clocks_mhz;
       std::fill(clocks_mhz.begin() + begin, clocks_mhz.begin() + end, row.clock_mhz);
       improved = try_clocks(best, std::move(clocks_mhz)) || improved;
@@ -132,7 +140,7 @@ bool FastestClocks::change_ops(Candidate& best) {
         std::vector<int> clocks_mhz = best.clocks.clocks_mhz;
         int asking = op;
         for (int length = 1; length <= std::min(kLongestRun, end - begin); ++length) {
-          if (!latency_->has_clock(asking, asking + 1, row.clock_mhz)) break;
+          if (!latency_->have_clock(std::span(&asking, 1), row.clock_mhz)) break;
           clocks_mhz[at(asking)] = row.clock_mhz;
           improved = try_clocks(best, clocks_mhz) || improved;
           // Ranks repeat their ops for ever.

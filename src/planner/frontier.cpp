@@ -173,14 +173,15 @@ Frontier solve_frontier(const ProblemInstance& instance, std::span<FrontierObser
   return {std::move(vertices), std::move(bounds), instance.blocking_power_nw};
 }
 
-DeadlineSolver::DeadlineSolver(const ProblemInstance& instance, const Checkpoints* checkpoints)
-    : solver_(instance), slowest_(solver_.save()), checkpoints_(checkpoints) {}
+DeadlineSolver::DeadlineSolver(const ProblemInstance& instance, const Checkpoints* checkpoints, WorkReport* work)
+    : solver_(instance), slowest_(solver_.save()), checkpoints_(checkpoints), work_(work) {}
 
 ContinuousPlan DeadlineSolver::solve(TimePs deadline_ps) {
   const FrontierSolver::State* checkpoint = checkpoints_ == nullptr ? nullptr : checkpoints_->before(deadline_ps);
   solver_.restore(checkpoint == nullptr ? slowest_ : *checkpoint);
   while (solver_.time_ps() > deadline_ps && solver_.saturate() == FrontierSolver::Saturation::shorter_possible) {
     solver_.shorten(deadline_ps);
+    if (work_ != nullptr) work_->visited(slowest_.piece.size());
   }
   ContinuousPlan plan;
   plan.deadline_ps = deadline_ps;

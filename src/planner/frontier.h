@@ -8,6 +8,7 @@
 #include "core/units.h"
 #include "planner/frontier_solver.h"
 #include "planner/instance.h"
+#include "planner/work_report.h"
 
 namespace lowgear {
 
@@ -119,8 +120,8 @@ class ContinuousSolver {
 /// Solves single deadlines on one instance, starting from checkpoints of its frontier where there are any.
 class DeadlineSolver final : public ContinuousSolver {
  public:
-  /// Both arguments must outlive the solver; `checkpoints` may be null.
-  DeadlineSolver(const ProblemInstance& instance, const Checkpoints* checkpoints);
+  /// The arguments must outlive the solver; `checkpoints` and `work` may be null.
+  DeadlineSolver(const ProblemInstance& instance, const Checkpoints* checkpoints, WorkReport* work = nullptr);
   /// Takes any deadline from T_min to the slowest time of the instance, also beyond T*.
   [[nodiscard]] ContinuousPlan solve(TimePs deadline_ps) override;
 
@@ -128,6 +129,7 @@ class DeadlineSolver final : public ContinuousSolver {
   FrontierSolver solver_;
   FrontierSolver::State slowest_;
   const Checkpoints* checkpoints_;
+  WorkReport* work_;
 };
 
 /// What a flow proves: for any times d, sum g(d) >= intercept - slope x makespan, with

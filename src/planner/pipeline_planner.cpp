@@ -15,10 +15,13 @@
 #include "planner/planning_model.h"
 #include "planner/sandwich.h"
 #include "planner/shared_clock_planner.h"
+#include "planner/work_report.h"
 #include "simulator/replay.h"
 
 namespace lowgear {
 namespace {
+
+constexpr std::string_view kPlanning = "planning for a deadline";
 
 /// Above this the exact frontier is left for the sandwich when the user has not asked for it.
 constexpr double kMaxExactSeconds = 4;
@@ -49,8 +52,9 @@ class FrontierHolder {
 
 class ExactHolder final : public FrontierHolder {
  public:
-  ExactHolder(const ProblemInstance& instance, std::span<FrontierObserver* const> observers, Progress* progress)
-      : frontier_(solve(instance, observers, progress)), solver_(instance, &checkpoints_) {}
+  ExactHolder(const ProblemInstance& instance, std::span<FrontierObserver* const> observers, Progress* progress,
+              WorkReport& work)
+      : frontier_(solve(instance, observers, progress)), solver_(instance, &checkpoints_, &work) {}
   [[nodiscard]] const Frontier& frontier() const override { return frontier_; }
   [[nodiscard]] ContinuousSolver& solver() override { return solver_; }
 
@@ -69,8 +73,8 @@ class ExactHolder final : public FrontierHolder {
 class SandwichHolder final : public FrontierHolder {
  public:
   SandwichHolder(const ProblemInstance& instance, double epsilon, std::span<FrontierObserver* const> observers,
-                 Progress* progress)
-      : sandwich_(solve_sandwich(instance, epsilon, observers, progress)), solver_(sandwich_) {}
+                 Progress* progress, WorkReport& work)
+      : sandwich_(solve_sandwich(instance, epsilon, observers, progress)), solver_(sandwich_, &work) {}
   [[nodiscard]] const Frontier& frontier() const override { return sandwich_.frontier; }
   [[nodiscard]] ContinuousSolver& solver() override { return solver_; }
 
@@ -98,24 +102,26 @@ struct PipelinePlanner::Impl {
        const PlannerOptions& given_options, std::span<FrontierObserver* const> observers, Progress* given_progress)
       : schedule_name(schedule.name),
         options(given_options),
-        progress(given_progress),
+        work(given_progress),
         profile(std::move(given_profile)),
         blocking_power_w(power_w.begin(), power_w.end()),
         dag(build_dag(schedule)),
         model(make_planning_model(dag, profile, blocking_power_w)),
         method(chosen_method(options.method, model.instance)) {
     if (method == FrontierMethod::exact) {
-      solved = std::make_unique<ExactHolder>(model.instance, observers, progress);
+      solved = std::make_unique<ExactHolder>(model.instance, observers, given_progress, work);
     } else {
-      solved = std::make_unique<SandwichHolder>(model.instance, options.epsilon, observers, progress);
+      solved = std::make_unique<SandwichHolder>(model.instance, options.epsilon, observers, given_progress, work);
     }
     if (options.switch_latency_s > 0) {
       const LatencyPlanner latency = latency_planner();
-      fastest_late = FastestClocks(dag, profile, latency, progress).find(s_from_ps(solved->frontier().fastest_ps()));
+      fastest_late = FastestClocks(dag, profile, latency, &work).find(s_from_ps(solved->frontier().fastest_ps()));
     }
   }
 
-  LatencyPlanner latency_planner() const { return {dag, profile, blocking_power_w, options.switch_latency_s}; }
+  LatencyPlanner latency_planner() {
+    return {dag, profile, blocking_power_w, options.switch_latency_s, options.granularity, &work};
+  }
 
   TimePs fastest_ps() const {
     const TimePs of_frontier_ps = solved->frontier().fastest_ps();
@@ -127,13 +133,14 @@ struct PipelinePlanner::Impl {
   /// The discrete planner, with its library. Made when first needed: a frontier alone does not need it.
   DiscretePlanner& per_op() {
     if (!discrete) {
-      discrete.emplace(model, solved->solver());
+      discrete.emplace(model, solved->solver(), &work);
       try {
-        discrete->prepare(solved->frontier(), progress);
+        discrete->prepare(solved->frontier());
       } catch (...) {
         discrete.reset();  // stopped: half a library would plan worse for good
         throw;
       }
+      work.begin(kPlanning, -1);
     }
     return *discrete;
   }
@@ -156,8 +163,8 @@ struct PipelinePlanner::Impl {
     return replay(dag, costs_at_clocks(dag, profile, clocks(fastest)), blocking_power_w).time_s;
   }
 
-  std::optional<std::vector<int>> shared_clocks(ClockGroups groups, TimePs deadline_ps) const {
-    SharedClockPlanner planner(model, std::move(groups));
+  std::optional<std::vector<int>> shared_clocks(ClockGroups groups, TimePs deadline_ps) {
+    SharedClockPlanner planner(model, std::move(groups), &work);
     const std::optional<DiscretePlan> plan = planner.plan(solved->solver().solve(deadline_ps));
     if (!plan) return std::nullopt;
     return clocks(*plan);
@@ -165,6 +172,7 @@ struct PipelinePlanner::Impl {
 
   /// `deadline_ps` must be within T_min and T*.
   ReplayedClocks best_clocks(TimePs deadline_ps) {
+    work.begin(kPlanning, -1);
     const LatencyPlanner latency = latency_planner();
     const bool one_per_kind = options.granularity == PlanGranularity::per_stage_kind;
     const auto by_op = [&](TimePs at_ps) { return std::optional(clocks(per_op().plan(at_ps))); };
@@ -194,7 +202,7 @@ struct PipelinePlanner::Impl {
 
   std::string schedule_name;
   PlannerOptions options;
-  Progress* progress;
+  WorkReport work;
   StageProfile profile;
   std::vector<double> blocking_power_w;
   PipelineDag dag;

@@ -9,6 +9,7 @@
 #include "core/progress.h"
 #include "plan/plan.h"
 #include "planner/frontier.h"
+#include "planner/granularity.h"
 #include "profile/stage_profile.h"
 #include "schedule/dag.h"
 #include "schedule/schedule.h"
@@ -24,11 +25,6 @@ enum class FrontierMethod {
 /// `automatic`, `exact`, `sandwich`.
 [[nodiscard]] std::string_view name(FrontierMethod method);
 
-enum class PlanGranularity {
-  per_op,          ///< every computation has its own clock
-  per_stage_kind,  ///< one clock for all computations of a (stage, kind): few switches
-};
-
 struct PlannerOptions {
   FrontierMethod method = FrontierMethod::automatic;
   double epsilon = 1e-3;  ///< of the sandwich: largest relative distance between energy and bound
@@ -39,8 +35,9 @@ struct PlannerOptions {
 /// Lowgear's planner for one profiled pipeline: solves the frontier once, then makes certified plans for deadlines.
 class PipelinePlanner {
  public:
-  /// `blocking_power_w` by rank. `progress` may be null. Throws InputError when the profile lacks what the schedule
-  /// needs. Arguments are copied; observers (for certificates) are shown every vertex during construction.
+  /// `blocking_power_w` by rank. `progress` may be null; else it must outlive the planner, as plans report to it, too.
+  /// Throws InputError when the profile lacks what the schedule needs. The other arguments are copied; observers (for
+  /// certificates) are shown every vertex during construction.
   PipelinePlanner(const Schedule& schedule, const StageProfile& profile, std::span<const double> blocking_power_w,
                   const PlannerOptions& options, std::span<FrontierObserver* const> observers = {},
                   Progress* progress = nullptr);

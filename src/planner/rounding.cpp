@@ -10,8 +10,9 @@ std::size_t at(std::int32_t op) { return static_cast<std::size_t>(op); }
 
 }  // namespace
 
-Rounder::Rounder(const PlanningModel& model)
+Rounder::Rounder(const PlanningModel& model, WorkReport* work)
     : model_(&model),
+      work_(work),
       graph_(model.instance),
       finish_ps_(graph_.order().size()),
       latest_finish_ps_(graph_.order().size()),
@@ -19,6 +20,11 @@ Rounder::Rounder(const PlanningModel& model)
   for (std::size_t op = 0; op + 1 < model.rank_of_op.size(); ++op) {
     if (model.rank_of_op[op] == model.rank_of_op[op + 1]) next_on_rank_[op] = static_cast<std::int32_t>(op) + 1;
   }
+}
+
+/// Of one sweep over all ops.
+void Rounder::report_visits() const {
+  if (work_ != nullptr) work_->visited(finish_ps_.size());
 }
 
 TimePs Rounder::time_ps(std::int32_t op, std::int32_t choice) const {
@@ -69,6 +75,7 @@ DiscretePlan Rounder::round(const ContinuousPlan& continuous, RoundingRule rule)
       choice[at(op)] = cheapest_within(op, window_ps, price_nw(op));
     }
   }
+  report_visits();
   return reclaim_slack(std::move(choice), continuous.deadline_ps);
 }
 
@@ -88,10 +95,12 @@ DiscretePlan Rounder::reclaim_slack(std::vector<std::int32_t> choice, TimePs dea
     slow_down_within(op, latest_finish_ps_[at(op)] - start_ps, choice);
     finish_ps_[at(op)] = start_ps + time_ps(op, choice[at(op)]);
   }
+  report_visits();
   for (const std::int32_t op : graph_.reverse_order()) {
     latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, deadline_ps);
     slow_down_within(op, latest_finish_ps_[at(op)] - earliest_start_ps(op), choice);
   }
+  report_visits();
   DiscretePlan plan;
   plan.makespan_ps = makespan_ps(choice);
   for (const std::int32_t op : graph_.order()) {
@@ -105,6 +114,7 @@ void Rounder::find_latest_finishes(std::span<const std::int32_t> choice, TimePs 
   for (const std::int32_t op : graph_.reverse_order()) {
     latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, deadline_ps);
   }
+  report_visits();
 }
 
 Rounder::PairWindow Rounder::pair_window(std::int32_t first, std::int32_t second, std::span<const std::int32_t> choice,
@@ -170,6 +180,7 @@ TimePs Rounder::makespan_ps(std::span<const std::int32_t> choice) {
     finish_ps_[at(op)] = earliest_start_ps(op) + time_ps(op, choice[at(op)]);
     makespan_ps = std::max(makespan_ps, finish_ps_[at(op)]);
   }
+  report_visits();
   return makespan_ps;
 }
 

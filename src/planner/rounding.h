@@ -8,6 +8,7 @@
 #include "planner/frontier.h"
 #include "planner/planning_model.h"
 #include "planner/precedence.h"
+#include "planner/work_report.h"
 
 namespace lowgear {
 
@@ -39,8 +40,8 @@ struct RoundingRule {
 /// Turns continuous solutions into clocks that exist. Keeps work space: not for several threads at once.
 class Rounder {
  public:
-  /// `model` must outlive the rounder.
-  explicit Rounder(const PlanningModel& model);
+  /// Both arguments must outlive the rounder; `work` may be null.
+  explicit Rounder(const PlanningModel& model, WorkReport* work = nullptr);
 
   /// Rounds so that the deadline holds, then hands out what time is left. The continuous solution must keep its
   /// deadline, so that each op's window holds at least its fastest clock.
@@ -87,7 +88,10 @@ class Rounder {
                                      std::span<const std::int32_t> choice) const;
   void find_latest_finishes(std::span<const std::int32_t> choice, TimePs deadline_ps);
 
+  void report_visits() const;
+
   const PlanningModel* model_;
+  WorkReport* work_;
   PrecedenceGraph graph_;
   std::vector<TimePs> finish_ps_;           ///< by op: earliest, with the present clocks
   std::vector<TimePs> latest_finish_ps_;    ///< by op: with the present clocks

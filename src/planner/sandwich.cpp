@@ -169,12 +169,13 @@ std::size_t Sandwich::part_for(TimePs deadline_ps) const {
   return part;
 }
 
-SandwichSolver::SandwichSolver(const Sandwich& sandwich) : sandwich_(&sandwich), solvers_(sandwich.parts.size()) {}
+SandwichSolver::SandwichSolver(const Sandwich& sandwich, WorkReport* work)
+    : sandwich_(&sandwich), work_(work), solvers_(sandwich.parts.size()) {}
 
 ContinuousPlan SandwichSolver::solve(TimePs deadline_ps) {
   const std::size_t index = sandwich_->part_for(deadline_ps);
   const Sandwich::Part& part = sandwich_->parts[index];
-  if (!solvers_[index]) solvers_[index].emplace(*part.instance, &part.checkpoints);
+  if (!solvers_[index]) solvers_[index].emplace(*part.instance, &part.checkpoints, work_);
   return solvers_[index]->solve(deadline_ps);
 }
 

@@ -7,6 +7,7 @@
 
 #include "core/progress.h"
 #include "planner/frontier.h"
+#include "planner/work_report.h"
 
 namespace lowgear {
 
@@ -41,12 +42,13 @@ struct Sandwich {
 /// Solves single deadlines of a sandwich on its finest part for them.
 class SandwichSolver final : public ContinuousSolver {
  public:
-  /// `sandwich` must outlive the solver.
-  explicit SandwichSolver(const Sandwich& sandwich);
+  /// Both arguments must outlive the solver; `work` may be null.
+  explicit SandwichSolver(const Sandwich& sandwich, WorkReport* work = nullptr);
   [[nodiscard]] ContinuousPlan solve(TimePs deadline_ps) override;
 
  private:
   const Sandwich* sandwich_;
+  WorkReport* work_;
   std::vector<std::optional<DeadlineSolver>> solvers_;  ///< by part; made when first needed
 };
 

@@ -32,8 +32,8 @@ ClockGroups groups_by_rank(const PipelineDag& dag) {
   return groups;
 }
 
-SharedClockPlanner::SharedClockPlanner(const PlanningModel& model, ClockGroups groups)
-    : model_(&model), rounder_(model), groups_(at(groups.count)) {
+SharedClockPlanner::SharedClockPlanner(const PlanningModel& model, ClockGroups groups, WorkReport* work)
+    : model_(&model), rounder_(model, work), groups_(at(groups.count)) {
   for (std::size_t op = 0; op < groups.group_of_op.size(); ++op) {
     groups_[at(groups.group_of_op[op])].ops.push_back(static_cast<std::int32_t>(op));
   }

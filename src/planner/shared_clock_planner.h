@@ -27,8 +27,9 @@ struct ClockGroups {
 /// is.
 class SharedClockPlanner {
  public:
-  /// Offers each group the clocks that are Pareto options of all its ops. `model` must outlive the planner.
-  SharedClockPlanner(const PlanningModel& model, ClockGroups groups);
+  /// Offers each group the clocks that are Pareto options of all its ops. `model` and `work`, which may be null, must
+  /// outlive the planner.
+  SharedClockPlanner(const PlanningModel& model, ClockGroups groups, WorkReport* work = nullptr);
 
   /// A plan of at most the continuous plan's deadline; none when even the fastest clocks of all groups take longer.
   [[nodiscard]] std::optional<DiscretePlan> plan(const ContinuousPlan& continuous);

@@ -23,8 +23,9 @@ class PreparedPlanner {
   explicit PreparedPlanner(const PlanningModel& model, Progress* progress = nullptr)
       : frontier_(solve_frontier(model.instance, std::array<FrontierObserver*, 1>{&checkpoints_})),
         solver_(model.instance, &checkpoints_),
-        planner_(model, solver_) {
-    planner_.prepare(frontier_, progress);
+        work_(progress),
+        planner_(model, solver_, &work_) {
+    planner_.prepare(frontier_);
   }
 
   [[nodiscard]] const Frontier& frontier() const { return frontier_; }
@@ -34,6 +35,7 @@ class PreparedPlanner {
   Checkpoints checkpoints_;
   Frontier frontier_;
   DeadlineSolver solver_;
+  WorkReport work_;
   DiscretePlanner planner_;
 };
 

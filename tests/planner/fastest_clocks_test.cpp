@@ -138,7 +138,8 @@ TEST(FastestClocks, EndsWhenItIsStopped) {
   const SamplePipeline pipeline = unlike_fastest_clocks();
   const LatencyPlanner latency(pipeline.dag, pipeline.profile, pipeline.blocking_power_w, 0.03);
   StopSwitch stop;
-  FastestClocks search(pipeline.dag, pipeline.profile, latency, &stop);
+  WorkReport work(&stop);
+  FastestClocks search(pipeline.dag, pipeline.profile, latency, &work);
   EXPECT_NO_THROW((void)search.find(0));
   stop.stop();
   EXPECT_THROW((void)search.find(0), Stopped);

@@ -9,10 +9,13 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "core/error_of.h"
+#include "core/stop_switch.h"
 #include "planner/policies/sample_problem.h"
+#include "planner/random_instances.h"
 #include "planner/random_pipelines.h"
 #include "simulator/op_costs.h"
 #include "simulator/replay.h"
@@ -285,6 +288,68 @@ TEST(PipelinePlanner, HasAPlanForEveryDeadlineOnceATopClockIsSlowerThanTheNext) 
     EXPECT_LE(plan.time_s, deadline_s);
     EXPECT_LT(plan.energy_j, last_j) << share;
     last_j = plan.energy_j;
+  }
+}
+
+/// Stops the work with its report number `last`.
+class StopsAfter final : public Progress {
+ public:
+  explicit StopsAfter(int last) : last_(last) {}
+  [[nodiscard]] int reports() const { return reports_; }
+  void update(std::string_view /*activity*/, double /*fraction*/) override {
+    if (++reports_ == last_) throw Stopped();
+  }
+
+ private:
+  int last_;
+  int reports_ = 0;
+};
+
+TEST(PipelinePlanner, EndsAPlanWithASwitchLatencyWhenItIsStopped) {
+  const SampleProblem sample = four_stages(200);
+  const PlanningProblem problem = sample.problem();
+  PlannerOptions options;
+  options.switch_latency_s = 0.025;
+  for (const PlanGranularity granularity : {PlanGranularity::per_op, PlanGranularity::per_stage_kind}) {
+    options.granularity = granularity;
+    const auto reports_of_plan = [&](int last_of_plan) {
+      StopsAfter counted(0);
+      PipelinePlanner once(*problem.schedule, *problem.profile, problem.blocking_power_w, options, {}, &counted);
+      StopsAfter progress(last_of_plan == 0 ? 0 : counted.reports() + last_of_plan);
+      PipelinePlanner planner(*problem.schedule, *problem.profile, problem.blocking_power_w, options, {}, &progress);
+      const int before = progress.reports();
+      if (last_of_plan == 0) {
+        EXPECT_NO_THROW((void)planner.plan(deadline_at(planner, 0.3)));
+      } else {
+        EXPECT_THROW((void)planner.plan(deadline_at(planner, 0.3)), Stopped) << "report " << last_of_plan;
+      }
+      return progress.reports() - before;
+    };
+    const int all = reports_of_plan(0);
+    EXPECT_GE(all, 20) << "one in a few milliseconds of work";
+    for (const int last : {1, 2, all / 2, all}) EXPECT_EQ(reports_of_plan(last), last);
+  }
+}
+
+TEST(PipelinePlanner, KeepsOneClockAStageAndKindWithASwitchLatency) {
+  std::mt19937_64 random(43);
+  RandomPipelineLimits limits;
+  limits.max_ranks = 4;
+  limits.max_microbatches = 8;
+  limits.max_clocks = 12;
+  for (int i = 0; i < 60; ++i) {
+    SCOPED_TRACE(fmt::format("pipeline {}", i));
+    const SamplePipeline pipeline = random_pipeline(random, limits);
+    PlannerOptions options;
+    options.granularity = PlanGranularity::per_stage_kind;
+    options.switch_latency_s = 1e-3 * static_cast<double>(random_in(random, 1, 60));
+    PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options);
+    for (int k = 0; k <= 3; ++k) {
+      const double deadline_s = deadline_at(planner, k / 3.0);
+      const Plan plan = planner.plan(deadline_s);
+      EXPECT_LE(plan.time_s, deadline_s + 1e-12);
+      expect_one_clock_per_stage_and_kind(plan);
+    }
   }
 }
 
