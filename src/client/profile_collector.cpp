@@ -47,6 +47,14 @@ void ProfileCollector::begin(ProfileRequest request) {
   request_ = std::move(request);
 }
 
+void ProfileCollector::reset() {
+  request_.reset();
+  parts_.clear();
+  sweep_ = 0;
+  iterations_ = 0;
+  records_ = false;
+}
+
 void ProfileCollector::discard_iteration() {
   if (!request_) return;
   std::vector<RecordedUnit>& units = parts_.back().units;

@@ -41,6 +41,8 @@ class ProfileCollector {
   /// Drops what an earlier sweep has recorded.
   void begin(ProfileRequest request);
   [[nodiscard]] const std::optional<ProfileRequest>& request() const { return request_; }
+  /// Drops everything, without a result: what was asked for is not wanted any more, and sweeps are numbered anew.
+  void reset();
   /// Units were lost, or ran without the plan: the iteration under way does not count.
   void discard_iteration();
 

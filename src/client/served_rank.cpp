@@ -34,6 +34,7 @@ void ServedRank::take_samples() {
     const std::lock_guard lock(mutex_);
     samples.swap(new_samples_);
     asked = std::exchange(asked_, std::nullopt);
+    if (std::exchange(forgets_profile_, false)) profile_.reset();
   }
   if (asked) {
     post(profile_.finish());
@@ -63,8 +64,10 @@ void ServedRank::add(const UnitRecord& record) {
   post(profile_.add(record));
 }
 
+/// Under the lock: a result is either handed over before the server's new job begins, which drops it, or not at all.
 void ServedRank::post(std::optional<ProfileResult> result) {
-  if (result) server_.post(*std::move(result));
+  const std::lock_guard lock(mutex_);
+  if (result && !forgets_profile_) server_.post(*std::move(result));
 }
 
 /// Units that ran while the agent was away had no clock held for them. A newer plan ends what is measured.
@@ -105,6 +108,9 @@ AgentLease::OfferAnswer ServedRank::offer(const OfferedPlan& plan) {
 
 void ServedRank::forget_versions() {
   if (lease_ != nullptr) lease_->forget_versions();
+  const std::lock_guard lock(mutex_);
+  asked_.reset();
+  forgets_profile_ = true;
 }
 
 ServedRankStatus ServedRank::status() const {

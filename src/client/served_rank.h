@@ -62,9 +62,10 @@ class ServedRank final : private PlanTaker {
   GpuMeans gpu_means_;
   std::atomic<int> plan_version_{0};
 
-  std::mutex mutex_;  ///< of the two below
+  std::mutex mutex_;  ///< of the three below
   std::vector<GpuSample> new_samples_;
   std::optional<ProfileRequest> asked_;  ///< a profile plan that the agent has taken
+  bool forgets_profile_ = false;         ///< what `profile_` holds is of a job that the server has lost
 
   ServerConnection server_;  ///< last: its threads use the above
 };

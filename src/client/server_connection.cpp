@@ -179,6 +179,11 @@ void ServerConnection::start_session(Session session) {
     const std::lock_guard lock(mutex_);
     another_job = !last_job_.empty() && last_job_ != session.job;
     last_job_ = session.job;
+  }
+  // First: what the taker still hands over of the job that is gone is dropped below.
+  if (another_job) taker_->forget_versions();
+  {
+    const std::lock_guard lock(mutex_);
     if (another_job) {  // versions and profiles of a job that is gone
       status_.reports_lost += waiting_.size();
       waiting_.clear();
@@ -186,7 +191,6 @@ void ServerConnection::start_session(Session session) {
     }
     session_ = std::move(session);
   }
-  if (another_job) taker_->forget_versions();
 }
 
 HttpReplyText ServerConnection::ask_as_rank(Speaker& speaker, const Session& session, std::string_view method,

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "client/fake_server.h"
 #include "client/one_op_plan.h"
@@ -67,10 +69,17 @@ class ServedRankTest : public testing::Test {
   }
   /// Until the rank has taken it and asks for a newer one.
   void offer_profile_plan(int version, std::int64_t from_iteration) {
-    server_.offer(offered_profile_plan(version, from_iteration));
+    server_->offer(offered_profile_plan(version, from_iteration));
     const std::string newer = "after=" + std::to_string(version);
-    ASSERT_TRUE(eventually(
-        [&] { return testing::Value(server_.plan_queries(), testing::Contains(testing::HasSubstr(newer))); }));
+    ASSERT_TRUE(eventually([&] {
+      // A server that does not know the rank yet is first asked for what came after an earlier one's plans.
+      const std::vector<std::string> queries = server_->plan_queries();
+      const auto has = [](const std::string& part) {
+        return [part](const std::string& query) { return query.find(part) != std::string::npos; };
+      };
+      const auto registered = std::ranges::find_if(queries, has("after=0"));
+      return std::any_of(registered, queries.end(), has(newer));
+    }));
   }
   void train(int iterations) {
     for (int i = 0; i < iterations; ++i, ++iteration_) {
@@ -87,11 +96,11 @@ class ServedRankTest : public testing::Test {
     }
   }
   [[nodiscard]] bool posts_profile() {
-    return eventually([this] { return server_.count("/profile") == 1; });
+    return eventually([this] { return server_->count("/profile") == 1; });
   }
 
   TemporaryFolder folder_;
-  FakeServer server_{server_socket()};
+  std::unique_ptr<FakeServer> server_ = std::make_unique<FakeServer>(server_socket());
   std::unique_ptr<TestAgent> agent_;
   std::unique_ptr<AgentLease> lease_;
   std::unique_ptr<ServedRank> rank_;
@@ -129,7 +138,7 @@ TEST_F(ServedRankTest, PostsWithTheLastTrialThoughTheAgentWasAwayMeanwhile) {
   restart_agent();
   train(4);
   EXPECT_EQ(rank_->status().plan_version, 0) << "the agent that came back knows no trials";
-  EXPECT_EQ(server_.count("/profile"), 0U);
+  EXPECT_EQ(server_->count("/profile"), 0U);
   train(1);
   EXPECT_TRUE(posts_profile());
 }
@@ -139,15 +148,28 @@ TEST_F(ServedRankTest, PostsWhatItHasOnceANewerPlanIsFollowed) {
   train(5);
   Json full_clocks = offered_profile_plan(2, 8);
   full_clocks["purpose"] = "train";
-  server_.offer(full_clocks);
+  server_->offer(full_clocks);
   ASSERT_TRUE(eventually([&] { return agent_->plans().size() == 2; }));
   ASSERT_TRUE(eventually(
-      [&] { return testing::Value(server_.plan_queries(), testing::Contains(testing::HasSubstr("after=2"))); }));
+      [&] { return testing::Value(server_->plan_queries(), testing::Contains(testing::HasSubstr("after=2"))); }));
   train(3);
-  EXPECT_EQ(server_.count("/profile"), 0U);
+  EXPECT_EQ(server_->count("/profile"), 0U);
   train(1);
   ASSERT_TRUE(posts_profile());
-  EXPECT_EQ(server_.bodies("/profile").at(0)["plan_version"], 1);
+  EXPECT_EQ(server_->bodies("/profile").at(0)["plan_version"], 1);
+}
+
+TEST_F(ServedRankTest, ForgetsWhatItMeasuredForAServerThatHasLostItsDatabase) {
+  offer_profile_plan(1, 0);
+  train(5);
+  server_.reset();
+  server_ = std::make_unique<FakeServer>(server_socket(), "j-2");
+  // Versions and sweeps are numbered anew.
+  offer_profile_plan(1, 10);
+  train(25);
+  EXPECT_TRUE(posts_profile());
+  rank_.reset();  // everything is handed over
+  EXPECT_EQ(server_->count("/profile"), 1U) << "the one that was begun for the job that is gone is of no use";
 }
 
 }  // namespace
