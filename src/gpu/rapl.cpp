@@ -18,6 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kPackagePrefix = "package-";
+constexpr std::string_view kDieInfix = "-die-";
 
 /// The first line of a file of sysfs; empty when it cannot be read, and `errno` then says why.
 std::optional<std::string> first_line(const fs::path& file) {
@@ -44,6 +45,14 @@ std::vector<fs::path> folders_in(const fs::path& root) {
   return folders;
 }
 
+/// The number of the package in `package-0` and, where each die of a package has its own counter, `package-0-die-1`;
+/// empty for other zones. `psys`, the whole board, counts the packages a second time.
+std::optional<long long> package_of(std::string_view zone) {
+  if (!zone.starts_with(kPackagePrefix)) return std::nullopt;
+  zone.remove_prefix(kPackagePrefix.size());
+  return parse_integer(zone.substr(0, zone.find(kDieInfix)));
+}
+
 }  // namespace
 
 Rapl::Rapl(const fs::path& root) {
@@ -61,9 +70,7 @@ Rapl::Rapl(const fs::path& root) {
 
 void Rapl::add_package(const fs::path& folder) {
   const std::string name = first_line(folder / "name").value_or("");
-  const std::optional<long long> package = name.starts_with(kPackagePrefix)
-                                               ? parse_integer(std::string_view(name).substr(kPackagePrefix.size()))
-                                               : std::nullopt;
+  const std::optional<long long> package = package_of(name);
   if (!package) return;
   add_zone(folder, {.zone = name, .package = static_cast<int>(*package), .dram = false, .energy_j = 0});
   for (const fs::path& part : folders_in(folder)) {

@@ -74,6 +74,16 @@ TEST_F(RaplTest, LeavesOutWhatCountsTwice) {
   EXPECT_EQ(Rapl(root_).read().size(), 1U);
 }
 
+TEST_F(RaplTest, ReadsEachDieOfAPackage) {
+  zone("intel-rapl:0", "package-1-die-0", "1000000");
+  zone("intel-rapl:1", "package-1-die-1", "2000000");
+  const std::vector<RaplReading> readings = Rapl(root_).read();
+  ASSERT_EQ(readings.size(), 2U);
+  EXPECT_EQ(readings[0].zone, "package-1-die-0");
+  EXPECT_EQ(readings[0].package, 1);
+  EXPECT_EQ(readings[1].package, 1);
+}
+
 TEST_F(RaplTest, SaysWhyThereIsNothing) {
   EXPECT_THAT(Rapl(root_).problem(), HasSubstr("no CPU energy counters"));
   EXPECT_THAT(Rapl(root_ / "absent").problem(), HasSubstr("absent"));
