@@ -23,7 +23,8 @@ PlanPurpose read_purpose(const JsonView& value) {
   value.fail("is not a purpose of a plan");
 }
 
-/// The members that versions and rank's plans share.
+/// The members that versions and rank's plans share. `iterations` is one of plans for profiles, too, where it is always
+/// 0: earlier clients read it of every plan, and earlier servers of every stored one.
 Json head(const PlanVersion& version) {
   return {{"version", version.version},
           {"purpose", name(version.purpose)},

@@ -29,7 +29,7 @@ struct PlanVersion {
   PlanPurpose purpose = PlanPurpose::train;
   std::int64_t from_iteration = 0;
   std::string reason;
-  int iterations = 0;              ///< of baseline plans: that count
+  int iterations = 0;              ///< of baseline plans: that count; 0 in others
   int settle_iterations = 0;       ///< of baseline plans: before those; of profile plans: after each change of clock
   std::vector<ClockTrial> trials;  ///< of profile plans
   double settle_s = 0;             ///< of profile plans: after each change of clock, not counted

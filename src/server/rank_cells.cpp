@@ -81,27 +81,10 @@ Json blocking_json(std::span<const BlockingCell> blocking) {
   return list;
 }
 
-/// Mean of two measurements of one cell on one rank, by their units.
-ProfileCell pooled(const ProfileCell& a, const ProfileCell& b) {
-  const auto units = static_cast<double>(a.units + b.units);
-  const double share_a = static_cast<double>(a.units) / units;
-  const double share_b = static_cast<double>(b.units) / units;
-  ProfileCell mean = a;
-  mean.units = a.units + b.units;
-  mean.time_s = share_a * a.time_s + share_b * b.time_s;
-  mean.time_error_s = std::hypot(share_a * a.time_error_s, share_b * b.time_error_s);
-  mean.energy_j = share_a * a.energy_j + share_b * b.energy_j;
-  mean.energy_error_j = std::hypot(share_a * a.energy_error_j, share_b * b.energy_error_j);
-  return mean;
-}
-
 /// The same cell on several ranks.
 class CellGroup {
  public:
-  void add(int rank, const ProfileCell& cell) {
-    const auto [entry, is_new] = by_rank_.try_emplace(rank, cell);
-    if (!is_new) entry->second = pooled(entry->second, cell);
-  }
+  void add(int rank, const ProfileCell& cell) { by_rank_.insert_or_assign(rank, cell); }
 
   [[nodiscard]] ProfileCell merged() const {
     ProfileCell whole;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -50,8 +49,8 @@ struct MeasuredProfile {
 };
 
 /// All ranks together: a stage's units take as long as on its slowest rank, for which a pipeline waits, and use the
-/// mean of the ranks' energy. A cell that was measured under several plans is the mean of all its units. Throws
-/// InputError when a stage has no blocking power.
+/// mean of the ranks' energy. One entry for each rank, as of TrialSweep; of a cell that it names twice the last counts.
+/// Throws InputError when a stage has no blocking power.
 [[nodiscard]] MeasuredProfile merge_cells(std::span<const RankCells> ranks, int stages);
 
 [[nodiscard]] std::string write_measured_profile(const MeasuredProfile& profile);

@@ -15,12 +15,12 @@ using Members = std::vector<std::pair<std::string, Json>>;
 
 using testing::HasSubstr;
 
-RankCells cells(int rank, int version, double time_s, double energy_j, long long units = 10) {
+RankCells cells(int rank, int version, double time_s, double energy_j) {
   RankCells cells{.rank = rank, .plan_version = version, .cells = {}, .blocking = {}};
   cells.cells.push_back({.stage = 0,
                          .kind = OpKind::forward,
                          .clock_mhz = 1410,
-                         .units = units,
+                         .units = 10,
                          .time_s = time_s,
                          .time_error_s = 0.1,
                          .energy_j = energy_j,
@@ -41,12 +41,13 @@ TEST(MergeCells, TakesTheSlowestRanksTimeAndTheMeanEnergy) {
   EXPECT_DOUBLE_EQ(profile.blocking.at(0).error_w, std::sqrt(2.0) / 2);
 }
 
-TEST(MergeCells, PoolsWhatOneRankMeasuredUnderTwoPlansByItsUnits) {
-  const std::vector<RankCells> ranks{cells(0, 1, 1.0, 10, 30), cells(0, 2, 2.0, 30, 10)};
-  const MeasuredProfile profile = merge_cells(ranks, 1);
-  EXPECT_DOUBLE_EQ(profile.cells.at(0).time_s, 1.25);
-  EXPECT_DOUBLE_EQ(profile.cells.at(0).energy_j, 15);
-  EXPECT_DOUBLE_EQ(profile.cells.at(0).time_error_s, std::hypot(0.075, 0.025));
+TEST(MergeCells, TakesTheLastOfACellThatARankNamesTwice) {
+  RankCells twice = cells(0, 1, 1.0, 10);
+  twice.cells.push_back(cells(0, 1, 2.0, 30).cells[0]);
+  const MeasuredProfile profile = merge_cells(std::vector<RankCells>{twice}, 1);
+  ASSERT_EQ(profile.cells.size(), 1U);
+  EXPECT_EQ(profile.cells[0].time_s, 2.0);
+  EXPECT_EQ(profile.cells[0].energy_j, 30);
 }
 
 TEST(MergeCells, NeedsABlockingPowerOfEachStage) {
