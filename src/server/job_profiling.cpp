@@ -204,7 +204,7 @@ void Job::add_cells(RankCells cells, double now_s) {
   const int rank = cells.rank;
   const int number = cells.plan_version;
   if (!sweep_.add(std::move(cells))) return;
-  changes_.store.cells.push_back({id_, rank, number, document.dump()});
+  changes_.store.cells.push_back({id_, rank, number, document.dump(), sweep_.first_version()});
   if (number == sweep_.plan_version()) end_trials(now_s);
 }
 

@@ -110,8 +110,9 @@ class SqliteStore::Writer {
   Writer& operator=(const Writer&) = delete;
 
   void write(StoreChange change, Done done);
-  /// Runs a task on the thread behind the changes that wait; false when closed.
-  [[nodiscard]] bool add(std::function<void(StoreFile&)> task);
+  /// Runs a task on the thread after the changes that wait; false when closed. It gets null when the store closes
+  /// without it.
+  [[nodiscard]] bool add(std::function<void(StoreFile*)> task);
   void post(std::function<void()> function) const { post_(std::move(function)); }
   void log(const std::string& line) const {
     if (options_.log) options_.log(line);
@@ -124,11 +125,13 @@ class SqliteStore::Writer {
     StoreChange change;
     Done done;
     std::size_t bytes = 0;
-    std::function<void(StoreFile&)> task;  ///< instead of a change
+    std::function<void(StoreFile*)> task;  ///< instead of a change
     StoreOutcome outcome = StoreOutcome::failed;
   };
 
   void run();
+  void refuse_rest();
+  [[nodiscard]] bool is_late() const;
   [[nodiscard]] std::vector<Entry> take();
   void commit(std::vector<Entry>& batch);
   void put_all(std::vector<Entry>& batch);
@@ -147,6 +150,7 @@ class SqliteStore::Writer {
   std::deque<Entry> queue_;
   StoreStatistics statistics_;
   bool closing_ = false;
+  std::chrono::steady_clock::time_point close_by_;  ///< while it closes
 
   // Of the thread alone.
   std::chrono::steady_clock::time_point next_expiry_ = std::chrono::steady_clock::now();
@@ -175,7 +179,7 @@ void SqliteStore::Writer::write(StoreChange change, Done done) {
   changed_.notify_one();
 }
 
-bool SqliteStore::Writer::add(std::function<void(StoreFile&)> task) {
+bool SqliteStore::Writer::add(std::function<void(StoreFile*)> task) {
   const std::scoped_lock lock(mutex_);
   if (closing_) return false;
   queue_.push_back({.change = {}, .done = {}, .bytes = 0, .task = std::move(task)});
@@ -186,6 +190,7 @@ bool SqliteStore::Writer::add(std::function<void(StoreFile&)> task) {
 void SqliteStore::Writer::close() {
   {
     const std::scoped_lock lock(mutex_);
+    if (!closing_) close_by_ = std::chrono::steady_clock::now() + options_.close_patience;
     closing_ = true;
     changed_.notify_one();
   }
@@ -198,7 +203,41 @@ StoreStatistics SqliteStore::Writer::statistics() const {
   return statistics_;
 }
 
-/// Changes that fit into one transaction, or one task; empty when the expiry is due or the store closes.
+/// Whether what still waits is to be refused.
+bool SqliteStore::Writer::is_late() const {
+  const std::scoped_lock lock(mutex_);
+  return closing_ && std::chrono::steady_clock::now() >= close_by_;
+}
+
+/// Each transaction may wait for seconds, and there may be many: whoever ends the server waits for none of them longer.
+void SqliteStore::Writer::refuse_rest() {
+  std::deque<Entry> rest;
+  std::size_t bytes = 0;
+  {
+    const std::scoped_lock lock(mutex_);
+    rest = std::exchange(queue_, {});
+    bytes = std::exchange(statistics_.queued_bytes, 0);
+  }
+  std::size_t changes = 0;
+  for (Entry& entry : rest) {
+    if (entry.task) {
+      entry.task(nullptr);
+    } else {
+      ++changes;
+      refuse(std::move(entry.done), StoreOutcome::busy);
+    }
+  }
+  if (changes == 0) return;
+  log(fmt::format(
+      "{}: the server ends, and {} changes of {} bytes are not written after {:.3g} s: the disk is too slow, "
+      "or another program holds the database",
+      printable(file_->database().path().string()), changes, bytes,
+      std::chrono::duration<double>(options_.close_patience).count()));
+  const std::scoped_lock lock(mutex_);
+  statistics_.refused += changes;
+}
+
+/// Changes that fit into one transaction, or one task; empty when it is time for the expiry or the store closes.
 std::vector<SqliteStore::Writer::Entry> SqliteStore::Writer::take() {
   std::unique_lock lock(mutex_);
   changed_.wait_until(lock, next_expiry_, [&] { return closing_ || !queue_.empty(); });
@@ -219,13 +258,18 @@ std::vector<SqliteStore::Writer::Entry> SqliteStore::Writer::take() {
 
 void SqliteStore::Writer::run() {
   while (true) {
-    if (std::chrono::steady_clock::now() >= next_expiry_) expire();
+    if (is_late()) {
+      refuse_rest();
+    } else if (std::chrono::steady_clock::now() >= next_expiry_) {
+      expire();
+      continue;  // it may have waited for another program
+    }
     std::vector<Entry> batch = take();
     if (batch.empty()) {
       const std::scoped_lock lock(mutex_);
       if (closing_ && queue_.empty()) return;
     } else if (batch.front().task) {
-      batch.front().task(*file_);
+      batch.front().task(file_.get());
     } else {
       commit(batch);
     }
@@ -322,9 +366,10 @@ SqliteStore::~SqliteStore() = default;
 StoreContents SqliteStore::load() {
   const auto result = std::make_shared<std::promise<StoreContents>>();
   std::future<StoreContents> contents = result->get_future();
-  const bool added = writer_->add([result](StoreFile& file) {
+  const bool added = writer_->add([result](StoreFile* file) {
     try {
-      result->set_value(file.tables().load());
+      if (file == nullptr) throw Error("the store closes");
+      result->set_value(file->tables().load());
     } catch (const std::exception&) {
       result->set_exception(std::current_exception());
     }
@@ -342,10 +387,10 @@ void SqliteStore::read_decisions(std::string job, std::int64_t after, int limit,
   Writer& writer = *writer_;
   // Handed on, not copied: the store's thread must not be the one that drops what the callback holds.
   const auto shared_done = std::make_shared<std::function<void(std::vector<StoredDecision>)>>(std::move(done));
-  const bool added = writer.add([&writer, job = std::move(job), after, limit, shared_done](StoreFile& file) {
+  const bool added = writer.add([&writer, job = std::move(job), after, limit, shared_done](StoreFile* file) {
     std::vector<StoredDecision> decisions;
     try {
-      decisions = file.tables().decisions(job, after, limit);
+      if (file != nullptr) decisions = file->tables().decisions(job, after, limit);
     } catch (const std::exception& error) {
       writer.log(error.what());
     }
@@ -357,10 +402,10 @@ void SqliteStore::read_decisions(std::string job, std::int64_t after, int limit,
 void SqliteStore::read_archive(std::string job, std::function<void(std::optional<StoredArchive>)> done) {
   Writer& writer = *writer_;
   const auto shared_done = std::make_shared<std::function<void(std::optional<StoredArchive>)>>(std::move(done));
-  const bool added = writer.add([&writer, job = std::move(job), shared_done](StoreFile& file) {
+  const bool added = writer.add([&writer, job = std::move(job), shared_done](StoreFile* file) {
     std::optional<StoredArchive> archive;
     try {
-      archive = file.tables().archive(job);
+      if (file != nullptr) archive = file->tables().archive(job);
     } catch (const std::exception& error) {
       writer.log(error.what());
     }

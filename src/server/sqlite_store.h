@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -17,9 +18,12 @@ struct SqliteStoreOptions {
   StoreRetention retention;
   /// Changes that wait may take so much; one beyond has the outcome `busy`.
   std::size_t queue_bytes = std::size_t{64} << 20U;
+  /// From `close` on: what is not written by then is refused, after what is being written. With the wait for another
+  /// program that holds the file (5 s), this has to be less than the service manager's patience (TimeoutStopSec).
+  std::chrono::milliseconds close_patience{15'000};
   /// Seconds since 1970, for what is kept for some days; empty: the system's clock.
   std::function<double()> now_s;
-  /// Told in one line what went wrong, and when it is over; called on the store's thread. May be empty.
+  /// Takes one line about what went wrong, and when it is over; called on the store's thread. May be empty.
   std::function<void(const std::string&)> log;
 };
 
@@ -55,7 +59,8 @@ class SqliteStore final : public Store {
                       std::function<void(std::vector<StoredDecision>)> done) override;
   void read_archive(std::string job, std::function<void(std::optional<StoredArchive>)> done) override;
 
-  /// Writes everything that waits and posts its outcomes, then lets go of the folder. What is written later fails.
+  /// Writes everything that waits, as far as `close_patience` lasts, and posts its outcomes; then lets go of the
+  /// folder. What is refused is `busy`, and the log says how much it is. What is written later fails.
   void close();
   [[nodiscard]] StoreStatistics statistics() const;
 

@@ -50,6 +50,8 @@ struct StoredCells {
   int rank = 0;
   int plan_version = 0;
   std::string document;
+  /// First plan of their sweep: what the rank posted for earlier ones is dropped, as the sweep replaces it.
+  int sweep = 0;
 };
 
 struct StoredDecision {
@@ -75,6 +77,7 @@ struct StoredFinishedJob {
   std::string id;
   std::string run;
   double created_s = 0;
+  double finished_s = 0;
   std::string summary;  ///< of the archive
 };
 
@@ -102,7 +105,7 @@ struct StoreChange {
   }
 };
 
-/// What a server that starts needs to go on: jobs that have not finished, with everything of theirs but old reports,
+/// What a server that starts needs to continue: jobs that have not finished, with everything of theirs but old reports,
 /// and the jobs that finished last: their summaries, or, of those that an older server has not archived, their rows
 /// without ranks, reports, plans and cells.
 struct StoreContents {
@@ -129,9 +132,10 @@ class Store {
   virtual ~Store() = default;
   /// Throws Error when the store cannot be read.
   [[nodiscard]] virtual StoreContents load() = 0;
-  /// Writes the change behind those that were given before. `done` (may be empty) is called on the server's thread,
+  /// Writes the change after those that were given before. `done` (may be empty) is called on the server's thread,
   /// never before this returns, once the outcome is certain: a committed change survives the end of the process, and of
-  /// the machine, at any moment. Changes are told in the order in which they are written; one that is `busy` at once.
+  /// the machine, at any moment. Outcomes come in the order in which changes are written; that of one that is `busy`
+  /// comes at once.
   virtual void write(StoreChange change, std::function<void(StoreOutcome)> done) = 0;
   /// Decisions above `after`, the lowest first, at most `limit`, for people who look back; with everything that was
   /// written before. `done` is called on the server's thread, without any when they cannot be read.

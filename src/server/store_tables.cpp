@@ -26,6 +26,7 @@ StoreTables::StoreTables(Database& database, const StoreRetention& retention)
       remove_document_(database, "DELETE FROM documents WHERE key = ?1"),
       drop_reports_(database, "DELETE FROM reports WHERE job = ?1 AND first_iteration <= ?2 AND last_iteration <= ?2"),
       drop_plans_(database, "DELETE FROM plans WHERE job = ?1 AND version <= ?2"),
+      drop_cells_(database, "DELETE FROM cells WHERE job = ?1 AND rank = ?2 AND plan_version < ?3"),
       select_jobs_(database,
                    "SELECT id, run, spec, state, created_s, finished_s FROM jobs WHERE finished_s IS NULL UNION ALL "
                    "SELECT * FROM (SELECT id, run, spec, state, created_s, finished_s FROM jobs "
@@ -51,7 +52,7 @@ StoreTables::StoreTables(Database& database, const StoreRetention& retention)
                    "REPLACE INTO archives (job, summary, ranks, frontier, timeline, iterations) "
                    "VALUES (?1, ?2, ?3, ?4, ?5, ?6)"),
       select_finished_(database,
-                       "SELECT jobs.id, jobs.run, jobs.created_s, archives.summary FROM jobs "
+                       "SELECT jobs.id, jobs.run, jobs.created_s, jobs.finished_s, archives.summary FROM jobs "
                        "JOIN archives ON archives.job = jobs.id WHERE jobs.finished_s IS NOT NULL "
                        "ORDER BY jobs.finished_s DESC LIMIT ?1"),
       select_archive_(database,
@@ -87,6 +88,11 @@ void StoreTables::put(const StoredPlan& plan) {
   drop_plans_.execute(plan.job, plan.version - retention_.plans);
 }
 
+void StoreTables::put(const StoredCells& cells) {
+  put_cells_.execute(cells.job, cells.rank, cells.plan_version, cells.document);
+  drop_cells_.execute(cells.job, cells.rank, cells.sweep);
+}
+
 void StoreTables::put(const StoredArchive& archive) {
   put_archive_.execute(archive.job, archive.summary, archive.ranks, archive.frontier, archive.timeline,
                        archive.iterations);
@@ -97,9 +103,7 @@ void StoreTables::put(const StoreChange& change) {
   for (const StoredRank& rank : change.ranks) put_rank_.execute(rank.job, rank.rank, rank.document);
   for (const StoredReports& reports : change.reports) put(reports);
   for (const StoredPlan& plan : change.plans) put(plan);
-  for (const StoredCells& cells : change.cells) {
-    put_cells_.execute(cells.job, cells.rank, cells.plan_version, cells.document);
-  }
+  for (const StoredCells& cells : change.cells) put(cells);
   for (const StoredDecision& decision : change.decisions) {
     put_decision_.execute(decision.job, decision.id, decision.time_s, decision.document);
   }
@@ -118,7 +122,7 @@ void StoreTables::load_jobs(StoreContents& contents) {
 
 void StoreTables::load_finished(StoreContents& contents) {
   for (auto rows = select_finished_.query(retention_.loaded_finished_jobs); rows.next();) {
-    contents.finished.push_back({rows.text(0), rows.text(1), rows.number(2), rows.text(3)});
+    contents.finished.push_back({rows.text(0), rows.text(1), rows.number(2), rows.number(3), rows.text(4)});
   }
 }
 

@@ -28,7 +28,7 @@ class StoreTables {
   /// The file has to be of the newest version. `database` has to outlive this.
   StoreTables(Database& database, const StoreRetention& retention);
 
-  /// Writes a change and removes the reports and plans of its jobs that are too old to be kept.
+  /// Writes a change and removes the reports, plans and cells of its jobs that are too old to be kept.
   void put(const StoreChange& change);
   [[nodiscard]] StoreContents load();
   [[nodiscard]] std::vector<StoredDecision> decisions(std::string_view job, std::int64_t after, int limit);
@@ -41,6 +41,7 @@ class StoreTables {
   void put(const StoredJob& job);
   void put(const StoredReports& reports);
   void put(const StoredPlan& plan);
+  void put(const StoredCells& cells);
   void put(const StoredArchive& archive);
   void load_jobs(StoreContents& contents);
   void load_finished(StoreContents& contents);
@@ -58,6 +59,7 @@ class StoreTables {
   Statement remove_document_;
   Statement drop_reports_;
   Statement drop_plans_;
+  Statement drop_cells_;
   Statement select_jobs_;
   Statement select_ranks_;
   Statement select_reports_;

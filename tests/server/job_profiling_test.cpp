@@ -232,6 +232,23 @@ TEST(JobProfiling, IsRepeatedLessAndLessOftenForADriftThatItDoesNotEnd) {
   EXPECT_LE(std::ranges::count_if(training.reasons("profile"), is_repetition), 5);
 }
 
+TEST(JobProfiling, NamesTheSweepOfCellsThatReplacesEarlierOnes) {
+  JobSpec spec = small_job(2);
+  spec.guard_pct = 900;
+  SimulatedJob training(spec);
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  const StoredCells first = training.stored().cells.back();
+  EXPECT_EQ(first.sweep, 1);
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.3);
+  while (training.stored().cells.back().sweep == first.sweep) {
+    training.run(1);
+    ASSERT_LT(training.iteration(), kPatience);
+  }
+  EXPECT_GT(training.stored().cells.back().sweep, first.plan_version);
+  EXPECT_LE(training.stored().cells.back().sweep, training.stored().cells.back().plan_version);
+}
+
 TEST(JobProfiling, IsTriedAgainAfterAnHour) {
   SimulatedJob training(quickly_profiled(2, 1));
   training.measures_nothing[1] = true;

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -259,6 +260,37 @@ TEST_F(SqliteStoreTest, KeepsTheNewestReportsAndPlans) {
   EXPECT_EQ(contents.plans[0].version, 37);
 }
 
+TEST_F(SqliteStoreTest, KeepsTheCellsOfTheNewestSweepOfARank) {
+  open();
+  StoreChange change;
+  change.jobs = {job("j-1")};
+  for (const int rank : {0, 1}) {
+    for (const int version : {2, 3}) change.cells.push_back({"j-1", rank, version, "of the first", 2});
+  }
+  ASSERT_EQ(write(change), StoreOutcome::committed);
+  EXPECT_THAT(open().load().cells, SizeIs(4));
+  change.cells = {{"j-1", 1, 5, "of the second", 4}, {"j-2", 0, 9, "of another job", 9}};
+  ASSERT_EQ(write(change), StoreOutcome::committed);
+  std::vector<std::pair<int, int>> kept;
+  for (const StoredCells& row : open().load().cells) kept.emplace_back(row.rank, row.plan_version);
+  EXPECT_THAT(kept, ElementsAre(std::pair(0, 2), std::pair(0, 3), std::pair(1, 5)));
+}
+
+TEST_F(SqliteStoreTest, WritesForAChangeThatLeavesNothing) {
+  open();
+  StoreChange first;
+  first.documents = {{"signal/a", "a"}};
+  ASSERT_EQ(write(first), StoreOutcome::committed);
+  const auto log_bytes = [&] { return std::filesystem::file_size(folder_ / "state" / "server.db-wal"); };
+  const auto before = log_bytes();
+  StoreChange probe;
+  probe.documents = {{"probe", {}}};
+  probe.removed_documents = {"probe"};
+  ASSERT_EQ(write(probe), StoreOutcome::committed);
+  EXPECT_GT(log_bytes(), before);
+  EXPECT_THAT(open().load().documents, SizeIs(1));
+}
+
 TEST_F(SqliteStoreTest, LoadsOnlyTheNewest) {
   options_.retention.loaded_reports = 4;
   options_.retention.loaded_plans = 1;
@@ -396,6 +428,25 @@ TEST_F(SqliteStoreTest, IsBusyWhileAnotherProgramHoldsTheFile) {
   StoreChange change;
   change.jobs = {job("j-1")};
   EXPECT_EQ(write(change), StoreOutcome::committed);
+}
+
+TEST_F(SqliteStoreTest, ClosesInTimeWhileAnotherProgramHoldsTheFile) {
+  options_.close_patience = std::chrono::milliseconds(100);
+  SqliteStore& store = open();
+  Database other(folder_ / "state" / "server.db", Database::Sharing::shared);
+  const Transaction held(other);
+  int busy = 0;
+  for (int i = 0; i < 5; ++i) {
+    StoreChange change;  // a transaction each
+    change.documents = {{"k" + std::to_string(i), std::string(std::size_t{9} << 20U, 'x')}};
+    store.write(std::move(change), [&](StoreOutcome outcome) { busy += outcome == StoreOutcome::busy; });
+  }
+  const auto begun = std::chrono::steady_clock::now();
+  store.close();
+  // A transaction waits for 5 s.
+  EXPECT_LT(std::chrono::steady_clock::now() - begun, std::chrono::seconds(15));
+  EXPECT_TRUE(loop_.run_until([&] { return busy == 5; }));
+  EXPECT_THAT(log(), testing::Contains(HasSubstr("are not written")));
 }
 
 TEST_F(SqliteStoreTest, SaysWhatToDoAboutADamagedFile) {
