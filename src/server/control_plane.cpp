@@ -16,6 +16,8 @@ constexpr double kSummaryPeriodS = 0.2;
 /// After which the store is given again what it has refused.
 constexpr double kShortestRetryS = 1;
 constexpr double kLongestRetryS = 60;
+/// A row that is written, and removed in the same transaction, to learn whether the store takes something again.
+constexpr std::string_view kProbeKey = "probe";
 /// A rank whose job is over waits so long for its answer, which is not a plan.
 constexpr double kLongestLateWaitS = 5;
 constexpr std::string_view kProfilePrefix = "profile/";
@@ -109,13 +111,9 @@ void ControlPlane::restore(StoreContents contents) {
       for (const std::string& damaged : left_out) log(fmt::format("job {}: left out: {}", row.id, damaged));
       entry->committed_version = entry->job->plan_version();
       Job& job = *entry->job;
-      if (job.is_over()) {
-        archive_restored(job);
-        continue;
-      }
-      job_of_run_[row.run] = row.id;
+      note_run(row.run, row.id, row.created_s);
       entries_[row.id] = std::move(entry);
-      settle(job);
+      settle(job);  // archives it if it is over, as an older server has left it
     } catch (const Error& error) {
       log(fmt::format("job {}: left out: {}", row.id, error.what()));
     }
@@ -129,7 +127,7 @@ void ControlPlane::restore_finished(StoreContents& contents) {
     const std::string id = row.id;
     try {
       FinishedJob job = lowgear::finished_job(std::move(row));
-      job_of_run_.try_emplace(job.run, id);  // newest first
+      note_run(job.run, id, job.created_s);
       finished_.emplace(id, std::move(job));
     } catch (const Error& error) {
       log(fmt::format("job {}: left out: {}", id, error.what()));
@@ -137,16 +135,15 @@ void ControlPlane::restore_finished(StoreContents& contents) {
   }
 }
 
-/// A job that an older server has left: it is archived now, and needs no memory.
-void ControlPlane::archive_restored(const Job& job) {
-  StoreChange change;
-  change.archives.push_back(archive_of(job));
-  job_of_run_[job.spec().run] = job.id();
-  finished_.emplace(job.id(), lowgear::finished_job({.id = job.id(),
-                                                     .run = job.spec().run,
-                                                     .created_s = job.created_s(),
-                                                     .summary = change.archives.back().summary}));
-  environment_.store->write(std::move(change), [this](StoreOutcome outcome) { note_store(outcome); });
+/// The newest job of a run is the one that its name stands for.
+void ControlPlane::note_run(const std::string& run, const std::string& id, double created_s) {
+  const auto [known, is_new] = job_of_run_.try_emplace(run, id);
+  if (!is_new && this->created_s(known->second) < created_s) known->second = id;
+}
+
+double ControlPlane::created_s(const std::string& id) const {
+  const FinishedJob* over = finished_job(id);
+  return over != nullptr ? over->created_s : entries_.at(id)->job->created_s();
 }
 
 Job& ControlPlane::job(std::string_view id) {
@@ -193,7 +190,7 @@ ControlPlane::Registered ControlPlane::register_job(const JobSpec& spec) {
 
 void ControlPlane::require_room(const JobSpec& spec) const {
   if (store_health_ == StoreOutcome::disk_full)
-    throw HttpError(503, "disk_full", "the server's disk is full: running jobs go on, new ones wait");
+    throw HttpError(503, "disk_full", "the server's disk is full: running jobs continue, new ones wait");
   if (draining_) throw HttpError(503, "draining", "the server is about to end");
   const std::size_t own_units = job_units(spec);
   if (own_units > limits_.job_units) {
@@ -203,20 +200,27 @@ void ControlPlane::require_room(const JobSpec& spec) const {
                                 spec.parallel.stages(), spec.microbatches, own_units, limits_.job_units));
   }
   std::size_t jobs = 1;
+  std::size_t unarchived = 0;
   int ranks = spec.parallel.world_size();
   std::size_t units = own_units;
+  // Also those that are over: each keeps its memory until the store has its archive.
   for (const auto& [id, entry] : entries_) {
-    if (entry->job->is_over()) continue;
     ++jobs;
+    unarchived += entry->job->is_over() ? 1 : 0;
     ranks += entry->job->spec().parallel.world_size();
     units += job_units(entry->job->spec());
   }
   if (jobs <= limits_.jobs && ranks <= limits_.ranks && units <= limits_.units) return;
-  throw HttpError(
-      503, "full",
-      fmt::format("{} jobs of {} ranks and {} forwards and backwards an iteration are as many as the server "
-                  "takes at a time",
-                  limits_.jobs, limits_.ranks, limits_.units));
+  std::string why = fmt::format(
+      "{} jobs of {} ranks and {} forwards and backwards an iteration are as many as the server takes at a time",
+      limits_.jobs, limits_.ranks, limits_.units);
+  if (unarchived > 0) {
+    why += fmt::format(
+        "; {} of them are over and count until they are archived: if that lasts, the server's log says why its disk "
+        "does not take them",
+        unarchived);
+  }
+  throw HttpError(503, "full", why);
 }
 
 RankRegistration ControlPlane::register_rank(Job& job, const RankSpec& rank) {
@@ -224,13 +228,15 @@ RankRegistration ControlPlane::register_rank(Job& job, const RankSpec& rank) {
   return job.register_rank(rank, environment_.new_key(), profiles_, now_s());
 }
 
+/// Those that ended first; but not while ranks may ask that do not know yet that their job is over.
 void ControlPlane::forget_old_jobs() {
   if (finished_.size() <= limits_.kept_jobs) return;
   std::vector<std::pair<double, std::string>> over;
-  for (const auto& [id, job] : finished_) over.emplace_back(job.created_s, id);
+  for (const auto& [id, job] : finished_) over.emplace_back(job.finished_s, id);
   std::ranges::sort(over);
   over.resize(over.size() - limits_.kept_jobs);
-  for (const auto& [created_s, id] : over) {
+  for (const auto& [finished_s, id] : over) {
+    if (!finished_.at(id).late_ranks.empty()) continue;
     const auto run = job_of_run_.find(finished_.at(id).run);
     if (run != job_of_run_.end() && run->second == id) job_of_run_.erase(run);
     finished_.erase(id);
@@ -250,12 +256,14 @@ void ControlPlane::retire(const std::string& id, bool is_archive, StoreOutcome o
 }
 
 void ControlPlane::settle(Job& job, Settled settled) {
-  if (Entry& of_job = entry(job); settled || now_s() >= of_job.retry_s) job.retry_refused();
+  const bool is_due = now_s() >= entry(job).retry_s;
+  if (settled || is_due) job.retry_refused();
   JobChanges changes = job.take_changes();
   publish(job, changes);
   if (changes.planning) submit(std::move(*changes.planning));
   if (job.is_over() && std::exchange(entry(job).is_planned_for, false)) environment_.planning->forget(job.id());
-  if (job.is_over() && !changes.store.empty() && !std::exchange(entry(job).is_archiving, true)) {
+  // Not for each request about a job whose archive was refused: it is large.
+  if (job.is_over() && is_due && !std::exchange(entry(job).is_archiving, true)) {
     changes.store.archives.push_back(archive_of(job));
   }
   const bool new_profile = std::ranges::any_of(
@@ -269,21 +277,28 @@ void ControlPlane::write(Job& job, StoreChange change, Settled settled) {
   if (change.empty()) {
     if (!settled) return;
     if (of_job.answers == of_job.writes) return settled(StoreOutcome::committed);
-    of_job.behind.push_back({of_job.writes, of_job.refusals, std::move(settled)});
+    of_job.repeated.push_back({of_job.writes, of_job.refusals, std::move(settled)});
     return;
   }
   ++of_job.writes;
   StoreChange kept = needed_if_refused(change);
   const bool archives = !change.archives.empty();
-  environment_.store->write(std::move(change),
-                            [this, id = job.id(), version = job.plan_version(), kept = std::move(kept), archives,
-                             settled = std::move(settled)](StoreOutcome outcome) {
-                              note_store(outcome);
-                              const auto found = entries_.find(id);
-                              if (found != entries_.end()) written(*found->second, version, kept, outcome);
-                              if (settled) settled(outcome);
-                              if (found != entries_.end()) retire(id, archives, outcome);
-                            });
+  give_store(std::move(change), [this, id = job.id(), version = job.plan_version(), kept = std::move(kept), archives,
+                                 settled = std::move(settled)](StoreOutcome outcome) {
+    const auto found = entries_.find(id);
+    if (found != entries_.end()) written(*found->second, version, kept, outcome);
+    if (settled) settled(outcome);
+    if (found != entries_.end()) retire(id, archives, outcome);
+  });
+}
+
+void ControlPlane::give_store(StoreChange change, Settled done) {
+  ++writes_under_way_;
+  environment_.store->write(std::move(change), [this, done = std::move(done)](StoreOutcome outcome) {
+    --writes_under_way_;
+    note_store(outcome);
+    if (done) done(outcome);
+  });
 }
 
 void ControlPlane::written(Entry& entry, int version, const StoreChange& change, StoreOutcome outcome) {
@@ -296,14 +311,14 @@ void ControlPlane::written(Entry& entry, int version, const StoreChange& change,
     entry.retry_s = now_s() + entry.retry_period_s;
     entry.job->refused(change);
   }
-  for (; !entry.behind.empty() && entry.behind.front().writes <= entry.answers; entry.behind.pop_front()) {
-    const Behind& waits = entry.behind.front();
+  for (; !entry.repeated.empty() && entry.repeated.front().writes <= entry.answers; entry.repeated.pop_front()) {
+    const Repeated& waits = entry.repeated.front();
     waits.settled(waits.refusals == entry.refusals     ? StoreOutcome::committed
                   : outcome == StoreOutcome::committed ? StoreOutcome::busy
                                                        : outcome);
   }
-  // A plan that could not be stored is followed all the same: training goes before the record of it. Nobody waits for
-  // anything but a newer plan: thousands of commits of reports need not look at all who wait.
+  // A plan that could not be stored is followed all the same: training goes before the record of it. Ranks wait for
+  // nothing but a newer plan: thousands of commits of reports need not look at all who wait.
   if (version <= entry.committed_version) return;
   entry.committed_version = version;
   answer_waiters(entry);
@@ -311,10 +326,22 @@ void ControlPlane::written(Entry& entry, int version, const StoreChange& change,
 
 void ControlPlane::note_store(StoreOutcome outcome) {
   const StoreOutcome before = std::exchange(store_health_, outcome);
+  probe_period_s_ =
+      outcome == StoreOutcome::committed ? 0 : std::clamp(2 * probe_period_s_, kShortestRetryS, kLongestRetryS);
+  probe_s_ = now_s() + probe_period_s_;
   if (before == outcome) return;
-  if (outcome == StoreOutcome::disk_full) log("the disk is full: running jobs go on, new ones are refused");
+  if (outcome == StoreOutcome::disk_full) log("the disk is full: running jobs continue, new ones are refused");
   if (before == StoreOutcome::disk_full) log("the disk has room again");
   if (outcome == StoreOutcome::busy) log("the disk is too slow, or another program holds the database");
+}
+
+/// What was refused may be written by no job again: a signal is refused to whoever has put it, and then forgotten.
+void ControlPlane::probe_store() {
+  if (store_health_ == StoreOutcome::committed || writes_under_way_ > 0 || now_s() < probe_s_) return;
+  StoreChange change;
+  change.documents.push_back({std::string(kProbeKey), {}});
+  change.removed_documents.emplace_back(kProbeKey);
+  give_store(std::move(change), {});
 }
 
 void ControlPlane::share_profile(const Job& job) {
@@ -379,9 +406,8 @@ void ControlPlane::wait_for_plan(Job& job, int rank, int after, double wait_s, s
   Waiter waiter{.rank = rank, .after = after, .until_s = now_s() + wait_s, .reply = std::move(reply)};
   Entry& of_job = entry(job);
   if (answer(of_job, waiter)) return;
-  if (wait_s <= 0 || draining_ || job.is_over()) {
-    return send_no_plan(*waiter.reply);
-  }
+  if (wait_s <= 0 || draining_) return send_no_plan(*waiter.reply);
+  if (job.is_over()) return let_wait(wait_s, std::move(waiter.reply));
   of_job.waiters.push_back(std::move(waiter));
 }
 
@@ -420,15 +446,14 @@ void ControlPlane::remove_signal(const std::string& name, Settled settled) {
 }
 
 void ControlPlane::write_signals(StoreChange change, std::function<void()> committed, Settled settled) {
-  environment_.store->write(
-      std::move(change), [this, committed = std::move(committed), settled = std::move(settled)](StoreOutcome outcome) {
-        note_store(outcome);
-        if (outcome == StoreOutcome::committed) {
-          committed();
-          follow_signals();
-        }
-        if (settled) settled(outcome);
-      });
+  give_store(std::move(change),
+             [this, committed = std::move(committed), settled = std::move(settled)](StoreOutcome outcome) {
+               if (outcome == StoreOutcome::committed) {
+                 committed();
+                 follow_signals();
+               }
+               if (settled) settled(outcome);
+             });
 }
 
 Json ControlPlane::signals_json() const {
@@ -483,9 +508,14 @@ void ControlPlane::tick() {
     send_no_plan(*waiter.reply);
     return true;
   });
+  bool may_forget = false;
   for (auto& [id, job] : finished_) {
-    if (!job.late_ranks.empty() && job.late_until_s < now) job.late_ranks.clear();
+    if (job.late_ranks.empty() || job.late_until_s >= now) continue;
+    job.late_ranks.clear();
+    may_forget = true;
   }
+  if (may_forget) forget_old_jobs();
+  probe_store();
   events_.flush();
 }
 

@@ -24,13 +24,14 @@
 
 namespace lowgear {
 
+/// A job counts until it is over and archived.
 struct ControlPlaneLimits {
-  std::size_t jobs = 1'000;           ///< that are not over
-  std::size_t kept_jobs = 200;        ///< that are over, for people who look back
-  int ranks = 100'000;                ///< of all jobs that are not over
+  std::size_t jobs = 1'000;
+  std::size_t kept_jobs = 200;        ///< that are over and archived, for people who look back
+  int ranks = 100'000;                ///< of all jobs
   std::size_t job_units = 1'000'000;  ///< forwards and backwards of an iteration of one job
-  std::size_t units = 10'000'000;     ///< of all jobs that are not over
-  double silence_s = 1'800;           ///< after which a job of which nobody is heard is over
+  std::size_t units = 10'000'000;     ///< of all jobs
+  double silence_s = 1'800;           ///< after which a job that no rank is heard of is over
 };
 
 /// What the control plane is given.
@@ -61,7 +62,7 @@ class ControlPlane {
  public:
   ControlPlane(ControlPlaneEnvironment environment, ControlPlaneLimits limits);
 
-  /// Goes on where jobs were, as the store holds them.
+  /// Continues jobs where they were, as the store holds them.
   void restore(StoreContents contents);
 
   /// The job; throws HttpError 404 when there is none, and 409 when it is over and archived.
@@ -86,7 +87,7 @@ class ControlPlane {
   void remove_signal(const std::string& name, Settled settled);
   [[nodiscard]] Json signals_json() const;
 
-  /// Carries out what calls on the job have brought about. To be called behind each of them.
+  /// Carries out what calls on the job have brought about. To be called after each of them.
   void settle(Job& job, Settled settled = {});
 
   /// Answers once the rank has a plan newer than `after`, or after `wait_s` with 204.
@@ -98,10 +99,11 @@ class ControlPlane {
   void read_archive(const FinishedJob& job, std::function<void(std::optional<StoredArchive>)> done) const;
   [[nodiscard]] EventHub& events() { return events_; }
   [[nodiscard]] ServerActivity& activity() { return activity_; }
-  /// What `/metrics` tells of jobs; the rest of it is left to the caller.
+  /// What `/metrics` shows of jobs; the rest of it is left to the caller.
   [[nodiscard]] ServerSnapshot snapshot() const;
 
-  /// To be called about ten times a second: ends waits, follows signals, tells those who watch.
+  /// To be called about ten times a second: ends waits, follows signals, writes again what the store has refused, sends
+  /// events.
   void tick();
   /// Answers all who wait; nothing new is to begin.
   void drain();
@@ -118,20 +120,20 @@ class ControlPlane {
     double until_s = 0;
     std::shared_ptr<HttpReply> reply;
   };
-  /// Somebody whose request changes nothing as an earlier one has said the same: it is told what comes of that.
-  struct Behind {
+  /// A request that changes nothing, as an earlier one has said the same. Its answer is what comes of that one.
+  struct Repeated {
     std::uint64_t writes = 0;
     std::uint64_t refusals = 0;
     Settled settled;
   };
   struct Entry {
     std::unique_ptr<Job> job;
-    int committed_version = 0;   ///< newest plan that is on disk: only that one is handed out
-    std::uint64_t writes = 0;    ///< changes that the store was given
-    std::uint64_t answers = 0;   ///< and those of them whose outcome is known
-    std::uint64_t refusals = 0;  ///< and those of them that it has refused
-    std::deque<Behind> behind;   ///< in the order in which they came
-    double retry_s = 0;          ///< when what was refused is written again, whoever asks
+    int committed_version = 0;      ///< newest plan that is on disk: only that one is handed out
+    std::uint64_t writes = 0;       ///< changes that the store was given
+    std::uint64_t answers = 0;      ///< and those of them whose outcome is known
+    std::uint64_t refusals = 0;     ///< and those of them that it has refused
+    std::deque<Repeated> repeated;  ///< in the order in which they came
+    double retry_s = 0;             ///< when what was refused is written again, whoever asks
     double retry_period_s = 0;
     std::vector<Waiter> waiters;
     bool is_planned_for = true;  ///< until it is over
@@ -143,12 +145,15 @@ class ControlPlane {
 
   [[nodiscard]] Entry& entry(const Job& job) { return *entries_.at(job.id()); }
   void restore_finished(StoreContents& contents);
-  void archive_restored(const Job& job);
+  void note_run(const std::string& run, const std::string& id, double created_s);
+  [[nodiscard]] double created_s(const std::string& id) const;
   void require_room(const JobSpec& spec) const;
   void write(Job& job, StoreChange change, Settled settled);
+  void give_store(StoreChange change, Settled done);
   void retire(const std::string& id, bool is_archive, StoreOutcome outcome);
   void written(Entry& entry, int version, const StoreChange& change, StoreOutcome outcome);
   void note_store(StoreOutcome outcome);
+  void probe_store();
   void answer_waiters(Entry& entry);
   [[nodiscard]] bool answer(Entry& entry, const Waiter& waiter) const;
   void publish(Job& job, const JobChanges& changes);
@@ -170,6 +175,9 @@ class ControlPlane {
   EventHub events_;
   ServerActivity activity_;
   StoreOutcome store_health_ = StoreOutcome::committed;
+  std::uint64_t writes_under_way_ = 0;
+  double probe_s_ = 0;  ///< when the store is written to only to learn how it is, while it is not well
+  double probe_period_s_ = 0;
   bool draining_ = false;
 };
 

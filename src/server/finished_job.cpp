@@ -34,6 +34,7 @@ FinishedJob finished_job(StoredFinishedJob stored) {
   job.run = std::move(stored.run);
   job.state = JsonView(summary, "archive").at("state").text();
   job.created_s = stored.created_s;
+  job.finished_s = stored.finished_s;
   job.summary = std::move(stored.summary);
   return job;
 }
@@ -43,6 +44,7 @@ FinishedJob finished_job(const Job& job, double now_s) {
                        .run = job.spec().run,
                        .state = std::string(name(job.state())),
                        .created_s = job.created_s(),
+                       .finished_s = job.finished_s().value_or(now_s),
                        .summary = job.summary().dump(),
                        .plan_version = job.plan_version(),
                        .late_ranks = {},

@@ -24,6 +24,7 @@ struct FinishedJob {
   std::string run;
   std::string state;  ///< `finished` or `failed`
   double created_s = 0;
+  double finished_s = 0;
   std::string summary;  ///< as lists show it, JSON
   int plan_version = 0;
   std::map<int, LateRank> late_ranks;  ///< for a while

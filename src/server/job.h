@@ -100,9 +100,9 @@ struct JobChanges {
 };
 
 /// One training job: who its ranks are, what they have measured, which plan they follow, and why. Knows no clock, no
-/// network and no disk: it is told the time (`now_s`, seconds since 1970) and says what it wants done (`take_changes`).
-/// In job_profiling.cpp clocks are tried out, in job_planning.cpp plans are asked for and handed out, in job_watch.cpp
-/// iterations are judged; job_restore.cpp stores and restores, job_documents.cpp shows.
+/// network and no disk: it is given the time (`now_s`, seconds since 1970) and says what it wants done
+/// (`take_changes`). In job_profiling.cpp clocks are tried out, in job_planning.cpp plans are asked for and handed out,
+/// in job_watch.cpp iterations are judged; job_restore.cpp stores and restores, job_documents.cpp shows.
 class Job {
  public:
   /// Profiles by key, of jobs that ran before.
@@ -136,7 +136,7 @@ class Job {
   /// How much slower a signal allows jobs to be at present.
   void set_signal(double slowdown_pct, std::string_view why, double now_s);
   void finish(std::string_view why, double now_s);
-  /// Finishes the job when nobody has been heard of for so long.
+  /// Finishes the job when no rank has been heard of for so long.
   void end_if_silent(double now_s, double silence_s);
 
   /// A profile of this job's key has been measured by another one.
@@ -148,7 +148,7 @@ class Job {
   /// for reports: whoever sent them has not had an answer, and sends them again.
   void refused(StoreChange change);
   void retry_refused();
-  /// Ranks whose GPU was heard of since the last call; at most kGpuChanges, as nobody looks at more.
+  /// Ranks whose GPU was heard of since the last call; at most kGpuChanges, as no person looks at more.
   [[nodiscard]] std::vector<int> take_gpu_changes();
 
   [[nodiscard]] const std::string& id() const { return id_; }
@@ -156,6 +156,7 @@ class Job {
   [[nodiscard]] JobState state() const { return state_; }
   [[nodiscard]] bool is_over() const { return state_ == JobState::finished || state_ == JobState::failed; }
   [[nodiscard]] double created_s() const { return created_s_; }
+  [[nodiscard]] std::optional<double> finished_s() const { return finished_s_; }
   [[nodiscard]] int plan_version() const { return versions_.empty() ? 0 : versions_.back()->version; }
   /// Of the newest plan for training; 0: there is none.
   [[nodiscard]] int training_version() const { return training_version_ ? training_version_->version : 0; }

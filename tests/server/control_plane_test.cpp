@@ -1,5 +1,6 @@
 #include "server/control_plane.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,6 +43,23 @@ class ControlPlaneTest : public testing::Test {
     plane.settle(job);
     store.answer_all(StoreOutcome::committed);
     return job;
+  }
+
+  /// Ends the job, which is archived.
+  void end(Job& job) {
+    job.finish("over", now_s);
+    plane.settle(job);
+    store.answer_all(StoreOutcome::committed);
+  }
+
+  /// Code and message of the refusal of another job.
+  std::string refusal(const JobSpec& spec) {
+    try {
+      (void)plane.register_job(spec);
+    } catch (const HttpError& error) {
+      return fmt::format("{} {}: {}", error.status(), error.code(), error.what());
+    }
+    return "taken";
   }
 
   static RankReports report(std::int64_t iteration) {
@@ -206,7 +224,7 @@ TEST_F(ControlPlaneTest, TakesNoMoreJobsAndRanksThanItsLimits) {
   (void)plane.register_job(spec("2"));
   EXPECT_THROW((void)plane.register_job(spec("3")), HttpError);
   EXPECT_FALSE(plane.register_job(spec("2")).created);
-  plane.register_job(spec("2")).job->finish("over", now_s);
+  end(*plane.register_job(spec("2")).job);
   JobSpec wide = spec("wide");
   wide.parallel.dp = 10;
   EXPECT_THROW((void)plane.register_job(wide), HttpError);
@@ -217,14 +235,38 @@ TEST_F(ControlPlaneTest, TakesNoMoreJobsAndRanksThanItsLimits) {
 TEST_F(ControlPlaneTest, ForgetsTheOldestJobsThatAreOver) {
   for (int i = 0; i < 4; ++i) {
     now_s += 1;
-    Job& job = *plane.register_job(spec(std::to_string(i))).job;
-    job.finish("over", now_s);
-    plane.settle(job);
+    end(*plane.register_job(spec(std::to_string(i))).job);
   }
-  store.answer_all(StoreOutcome::committed);  // also of jobs that are gone
   ASSERT_EQ(plane.summaries().size(), 1U);
   EXPECT_EQ(plane.summaries().front()["run"], "3");
   EXPECT_TRUE(plane.register_job(spec("0")).created);
+}
+
+TEST_F(ControlPlaneTest, ForgetsTheJobThatEndedFirstNotTheOneThatBeganFirst) {
+  Job& longest = *plane.register_job(spec("longest")).job;
+  now_s += 1;
+  end(*plane.register_job(spec("short")).job);
+  now_s += 1;
+  end(longest);
+  ASSERT_EQ(plane.summaries().size(), 1U);
+  EXPECT_EQ(plane.summaries().front()["run"], "longest");
+}
+
+TEST_F(ControlPlaneTest, ForgetsNoJobWhoseRanksMayNotKnowYetThatItIsOver) {
+  Job& job = running_job();
+  const std::string id = job.id();
+  const std::string key = job.ranks().find(0)->key;
+  end(job);
+  for (int i = 0; i < 2; ++i) {
+    now_s += 1;
+    end(*plane.register_job(spec(std::to_string(i))).job);
+  }
+  ASSERT_EQ(plane.summaries().size(), 2U);
+  EXPECT_NE(plane.finished_job(id)->late_rank(0, key), nullptr);
+  now_s += kLateRanksS;
+  plane.tick();
+  ASSERT_EQ(plane.summaries().size(), 1U);
+  EXPECT_EQ(plane.summaries().front()["run"], "1");
 }
 
 TEST_F(ControlPlaneTest, KeepsNothingButTheSummaryOfAJobThatIsOver) {
@@ -302,6 +344,55 @@ TEST_F(ControlPlaneTest, KeepsAJobThatIsOverUntilItIsArchived) {
   EXPECT_NE(plane.finished_job(id), nullptr);
 }
 
+TEST_F(ControlPlaneTest, CountsAJobThatIsOverUntilItIsArchived) {
+  for (const char* run : {"1", "2"}) {
+    Job& job = *plane.register_job(spec(run)).job;
+    job.finish("over", now_s);
+    plane.settle(job);
+    store.answer_all(StoreOutcome::failed);
+  }
+  EXPECT_THAT(refusal(spec("3")), testing::AllOf(HasSubstr("503 full"), HasSubstr("2 of them are over"),
+                                                 HasSubstr("the server's log says why")));
+  now_s += 2;
+  plane.tick();
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_EQ(refusal(spec("3")), "taken");
+}
+
+TEST_F(ControlPlaneTest, MakesAnArchiveOnlyAsOftenAsTheStoreIsTriedAgain) {
+  Job& job = running_job();
+  job.finish("over", now_s);
+  plane.settle(job);
+  store.answer_all(StoreOutcome::failed);
+  const std::size_t written = store.changes.size();
+  std::optional<StoreOutcome> outcome;
+  for (int i = 0; i < 10; ++i) {
+    plane.settle(job, into(outcome));
+    store.answer_all(StoreOutcome::failed);
+    EXPECT_EQ(outcome, StoreOutcome::failed);
+  }
+  for (std::size_t i = written; i < store.changes.size(); ++i) EXPECT_TRUE(store.changes[i].archives.empty());
+  const std::string id = job.id();
+  now_s += 100;
+  plane.tick();
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_NE(plane.finished_job(id), nullptr);
+}
+
+TEST_F(ControlPlaneTest, LetsRanksWaitWhileTheirJobThatIsOverIsNotArchived) {
+  Job& job = running_job();
+  job.finish("over", now_s);
+  plane.settle(job);
+  store.answer_all(StoreOutcome::failed);
+  const auto reply = std::make_shared<HeldReply>();
+  plane.wait_for_plan(job, 0, 1, 60, reply);
+  plane.tick();
+  EXPECT_EQ(reply->status(), 0);  // answered at once, the rank would ask again at once
+  now_s += 6;
+  plane.tick();
+  EXPECT_EQ(reply->status(), 204);
+}
+
 TEST_F(ControlPlaneTest, KnowsJobsThatAreOverAfterARestart) {
   StoreContents contents;
   contents.finished = {{.id = "j-2", .run = "run", .created_s = 2, .summary = R"({"job":"j-2","state":"finished"})"},
@@ -334,10 +425,42 @@ TEST_F(ControlPlaneTest, ArchivesJobsThatAnOlderServerHasLeft) {
                          .log = {}},
                         {});
   restored.restore(std::move(contents));
-  ASSERT_NE(restored.finished_job(id), nullptr);
   EXPECT_EQ(restored.summaries().at(0)["run"], "run");
   ASSERT_EQ(store.changes.back().archives.size(), 1U);
   EXPECT_EQ(store.changes.back().archives[0].job, id);
+  store.answer_all(StoreOutcome::busy);
+  now_s += 2;
+  restored.tick();
+  ASSERT_EQ(store.waiting(), 1U);  // tried again, without another restart
+  ASSERT_EQ(store.changes.back().archives.size(), 1U);
+  store.answer_all(StoreOutcome::committed);
+  ASSERT_NE(restored.finished_job(id), nullptr);
+  EXPECT_EQ(restored.summaries().at(0)["run"], "run");
+}
+
+TEST_F(ControlPlaneTest, KnowsARunByItsNewestJobAfterARestart) {
+  Job& job = running_job();
+  job.finish("over", now_s);
+  StoreContents contents;
+  contents.jobs = job.take_changes().store.jobs;
+  const std::string id = job.id();
+  const auto known_by = [&](double archived_created_s) {
+    contents.finished = {{.id = "j-archived",
+                          .run = "run",
+                          .created_s = archived_created_s,
+                          .summary = R"({"job":"j-archived","state":"finished"})"}};
+    ControlPlane restored({.store = &store,
+                           .planning = &planning,
+                           .now_s = [this] { return now_s; },
+                           .new_key = [] { return "key"; },
+                           .log = {}},
+                          {});
+    restored.restore(contents);
+    store.answer_all(StoreOutcome::committed);
+    return restored.register_job(spec()).finished->id;
+  };
+  EXPECT_EQ(known_by(2e9), "j-archived");
+  EXPECT_EQ(known_by(1), id);
 }
 
 TEST_F(ControlPlaneTest, LeavesDamagedRowsOutAndSaysSo) {
@@ -394,7 +517,10 @@ TEST_F(ControlPlaneTest, TakesNoJobAboveItsLimitsOfSize) {
   } catch (const HttpError& error) {
     EXPECT_EQ(error.code(), "full");
   }
-  small.register_job(spec("1")).job->finish("over", now_s);
+  Job& over = *small.register_job(spec("1")).job;
+  over.finish("over", now_s);
+  small.settle(over);
+  store.answer_all(StoreOutcome::committed);
   EXPECT_TRUE(small.register_job(spec("3")).created);
 }
 
@@ -406,6 +532,28 @@ TEST_F(ControlPlaneTest, TellsHowItsStoreDoes) {
     store.answer_all(outcome);
     EXPECT_EQ(plane.store_health(), outcome);
   }
+}
+
+TEST_F(ControlPlaneTest, FindsOutThatItsStoreWorksAgainThoughNoJobWrites) {
+  plane.tick();
+  EXPECT_EQ(store.waiting(), 0U);  // nothing to find out
+  const Json body = Json::parse(R"({"points":[[0,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
+  plane.put_signal("carbon", JsonView(body, "body"), {});
+  store.answer_all(StoreOutcome::failed);
+  for (const StoreOutcome outcome : {StoreOutcome::failed, StoreOutcome::committed}) {
+    EXPECT_EQ(plane.store_health(), StoreOutcome::failed);
+    now_s += 10;
+    plane.tick();
+    ASSERT_EQ(store.waiting(), 1U);
+    EXPECT_FALSE(store.changes.back().empty());
+    plane.tick();
+    EXPECT_EQ(store.waiting(), 1U);  // one at a time
+    store.answer_all(outcome);
+  }
+  EXPECT_EQ(plane.store_health(), StoreOutcome::committed);
+  now_s += 100;
+  plane.tick();
+  EXPECT_EQ(store.waiting(), 0U);
 }
 
 TEST_F(ControlPlaneTest, NamesWhatARegistrationDisagreesIn) {
@@ -513,11 +661,8 @@ TEST_F(ControlPlaneTest, AnswersForAJobThatWasForgottenMeanwhile) {
   plane.settle(job, into(outcome));
   job.finish("over", now_s);
   plane.settle(job);
-  for (int i = 0; i < 3; ++i) {
-    now_s += 1;
-    plane.register_job(spec(std::to_string(i))).job->finish("over", now_s);
-  }
-  store.answer_all(StoreOutcome::committed);
+  now_s += 1;
+  end(*plane.register_job(spec("another")).job);
   EXPECT_EQ(outcome, StoreOutcome::committed);
 }
 
