@@ -101,6 +101,12 @@ class Misuse(ServerTest):
         job, _ = self.register()
         path = f"/v1/jobs/{job}/ranks"
         self.refused(409, "rank_taken", "POST", path, rank_body(0, instance="another"))
+        for member in ("pp_rank", "dp_rank", "tp_rank"):
+            wide = self.ok("POST", "/v1/jobs", {**JOB, "run": member, "parallel": {"pp": 2, "dp": 2, "tp": 2}})["job"]
+            self.ok("POST", f"/v1/jobs/{wide}/ranks", rank_body(0))
+            moved = self.refused(409, "rank_moved", "POST", f"/v1/jobs/{wide}/ranks", rank_body(0, **{member: 1}))
+            self.assertIn("start another run", moved.json["error"]["message"])
+            self.ok("POST", f"/v1/jobs/{wide}/ranks", rank_body(0))  # as it was
         one = self.ok("POST", "/v1/jobs", {**JOB, "run": "places"})["job"]
         self.ok("POST", f"/v1/jobs/{one}/ranks", rank_body(0))
         self.refused(400, "wrong_input", "POST", f"/v1/jobs/{one}/ranks", rank_body(1, pp_rank=0))
