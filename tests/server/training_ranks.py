@@ -20,14 +20,15 @@ def unit_energy_j(instruction, mhz):
 
 
 class TrainingRanks:
-    def __init__(self, url, token, pp=4, run="run-1", model="llama 24x2048", microbatches=8):
+    def __init__(self, url, token, pp=4, run="run-1", model="llama 24x2048", microbatches=8,
+                 gpu="Simulated GPU"):
         self.url, self.token, self.pp = url.rstrip("/"), token, pp
         self.iteration, self.microbatches = 0, microbatches
         self.plans, self.next_plans = [None] * pp, [None] * pp
         self.measured = [set() for _ in range(pp)]  # clocks in MHz
         self.job = self.call("POST", "/v1/jobs", {
             "run": run, "name": "made-up", "framework": "test", "model": model, "partition": "uniform",
-            "gpu": "Simulated GPU", "parallel": {"pp": pp, "dp": 1, "tp": 1, "chunks": 1}, "schedule": "1f1b",
+            "gpu": gpu, "parallel": {"pp": pp, "dp": 1, "tp": 1, "chunks": 1}, "schedule": "1f1b",
             "microbatches": self.microbatches, "microbatch_size": 2, "slowdown_pct": 0, "guard_pct": 5,
             "profile": {"clocks": 4, "iterations": 2, "min_mhz": 900, "max_mhz": None}})["job"]
         self.keys = []
