@@ -184,7 +184,7 @@ void stream_job_events(ApiCall& call) {
 
 // What they change.
 
-/// The job, to be told something: throws HttpError 409 when it is over.
+/// The job, to be changed: throws HttpError 409 when it is over.
 Job& open_job(ApiCall& call) {
   Job& job = call.job();
   if (job.is_over()) throw HttpError(409, "job_over", "this job is over: nothing can be changed any more");
@@ -250,7 +250,7 @@ void delete_signal(ApiCall& call) {
   call.control_plane.remove_signal(name, call.answer_when_stored({{"signal", name}}));
 }
 
-// What tells nothing about jobs.
+// What shows nothing of jobs.
 
 std::string_view health(const ControlPlane& plane) {
   if (plane.draining()) return "draining";

@@ -19,7 +19,7 @@ namespace lowgear {
 inline constexpr std::size_t kMaxBodyValues = 2'000'000;
 
 enum class ApiAccess : unsigned char {
-  anybody,  ///< tells nothing about jobs
+  anybody,  ///< shows nothing of jobs
   readers,
   ranks,  ///< training processes; what belongs to a rank needs its key, too
   admins,

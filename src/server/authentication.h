@@ -17,7 +17,7 @@
 
 namespace lowgear {
 
-/// What somebody may do; each may what the ones before it may, too (docs/server-api.md says what that is).
+/// What a caller may do; each may what the ones before it may, too (docs/server-api.md says what that is).
 enum class Role : unsigned char { read, train, admin };
 
 [[nodiscard]] std::string_view to_string(Role role);
@@ -44,7 +44,7 @@ inline constexpr std::size_t kMaxTokens = 1'000;
 /// Reads tokens, one a line; empty lines and lines that begin with `#` are comments. Throws InputError with file and
 /// line, which never shows what may be a token, also when there is none at all.
 [[nodiscard]] std::vector<AccessToken> parse_tokens(std::string_view text, const std::string& source);
-/// Reads a token file. Throws InputError also when somebody else than its owner may read it, or others could have
+/// Reads a token file. Throws InputError also when others than its owner may read it, or others could have
 /// changed it (core/trusted_path.h).
 [[nodiscard]] std::vector<AccessToken> load_tokens(const std::filesystem::path& path);
 
@@ -71,7 +71,7 @@ class Authenticator {
 
   Authenticator(AuthenticationRules rules, GroupLookup in_group);
 
-  /// Empty for somebody unknown, and for a token that is none, whoever sends it. `now` is for how long the groups of a
+  /// Empty for an unknown caller, and for a token that is none, whoever sends it. `now` is for how long the groups of a
   /// user are remembered, whose look-up may take long.
   [[nodiscard]] std::optional<Caller> identify(const HttpRequest& request, Clock::time_point now);
 

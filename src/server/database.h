@@ -39,11 +39,11 @@ class Database {
  public:
   enum class Sharing : unsigned char {
     shared,     ///< others may read (a backup while the server runs)
-    exclusive,  ///< nobody else may; needs no file for shared memory, for which a full disk has no room
+    exclusive,  ///< no other connection may; needs no file for shared memory, for which a full disk has no room
   };
   /// Opens the file, made if need be. Every commit is on the disk when it returns.
   Database(std::filesystem::path path, Sharing sharing);
-  /// Lets commits be appended to a log beside the file, from now on and in every later connection: one flush each.
+  /// Lets commits be appended to a log next to the file, from now on and in every later connection: one flush each.
   void use_write_ahead_log();
 
   /// Runs statements that return no rows.

@@ -70,13 +70,13 @@ class IterationLog {
   explicit IterationLog(int ranks);
 
   /// Adds what a rank reported, but what it had reported before. Returns how many were new. Throws InputError, and adds
-  /// nothing, when an iteration is more than kMaxLead ahead while other ranks go on.
+  /// nothing, when an iteration is more than kMaxLead ahead while other ranks continue.
   std::size_t add(const RankReports& reports, double now_s);
   /// No more reports will come from this rank.
   void finish(int rank);
 
   /// The next iteration in order that every unfinished rank has reported, or that is given up because some rank is
-  /// kOpenIterations behind for kPatienceS; empty when there is none yet.
+  /// kOpenIterations late for kPatienceS; empty when there is none yet.
   [[nodiscard]] std::optional<JobIteration> next(double now_s);
 
   /// Newest iteration that `rank` has reported; -1: none.
@@ -92,7 +92,7 @@ class IterationLog {
   static constexpr std::size_t kOpenReports = 200'000;
   /// How far a rank may be ahead of `latest()`, or of the lowest iteration before there is one.
   static constexpr std::int64_t kMaxLead = 100'000;
-  /// When nobody else has gone on for so long a rank may be anywhere: all may have trained on unheard.
+  /// When no other rank has continued for so long a rank may be anywhere: all may have trained on unheard.
   static constexpr double kStandstillS = 60;
 
  private:

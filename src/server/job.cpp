@@ -91,7 +91,7 @@ void Job::observe(std::string reason, double now_s, std::optional<double> retry_
   judging_ = false;
   retry_s_ = retry_after_s ? std::optional(now_s + *retry_after_s) : std::nullopt;
   change_state(JobState::observing, std::move(reason));
-  // Nobody watches what a plan costs from now on.
+  // From now on nothing watches what a plan costs.
   if (versions_.empty() || versions_.back()->purpose == PlanPurpose::baseline) return;
   issue_uniform(PlanPurpose::train, ranks_.common_clocks().front(), "full clocks: " + reason_, now_s);
 }
@@ -277,7 +277,7 @@ void Job::retry_refused() {
   StoreChange& next = changes_.store;
   const StoreChange again = std::exchange(refused_, {});
   for (const StoredRank& rank : again.ranks) store_rank(*ranks_.find(rank.rank));
-  // In front: a newer row of the same key is written behind the older one.
+  // In front: a newer row of the same key is written after the older one.
   next.plans.insert(next.plans.begin(), again.plans.begin(), again.plans.end());
   next.cells.insert(next.cells.begin(), again.cells.begin(), again.cells.end());
   next.decisions.insert(next.decisions.begin(), again.decisions.begin(), again.decisions.end());

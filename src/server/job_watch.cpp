@@ -36,7 +36,7 @@ double typical_slowdown(const std::vector<RankIteration>& measured) {
 
 }  // namespace
 
-/// A new one goes on from what was known when the server ended.
+/// A new one continues from what was known when the server ended.
 StragglerDetector& Job::detector() {
   if (detector_) return *detector_;
   detector_.emplace(spec_.parallel.world_size());

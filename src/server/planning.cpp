@@ -145,9 +145,9 @@ struct JobPlanner::Impl {
   /// Newest last; the first is that without slow ranks, once it has been needed.
   std::deque<std::shared_ptr<Solved>> solved;
 
-  Impl(std::shared_ptr<const PipelineModel> of, std::shared_ptr<Progress> told)
+  Impl(std::shared_ptr<const PipelineModel> of, std::shared_ptr<Progress> given)
       : model(std::move(of)),
-        progress(std::move(told)),
+        progress(std::move(given)),
         dag(build_dag(model->schedule)),
         profile(filled_profile(model->measured, model->schedule.stages, model->clocks_mhz)),
         blocking_w(blocking_by_rank(model->measured, model->schedule)),

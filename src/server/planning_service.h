@@ -13,7 +13,7 @@ class PlanningService {
   virtual ~PlanningService() = default;
   using Done = std::function<void(PlanningAnswer)>;
   /// Calls `done` on the server's thread: once, or twice where a preliminary answer comes first. Of the tasks of one
-  /// job that wait only the newest is done; an older one that is under way may be answered behind a newer one.
+  /// job that wait only the newest is done; an older one that is under way may be answered after a newer one.
   virtual void submit(PlanningTask task, Done done) = 0;
   /// The job is over: what waits for it is dropped without an answer, and so is what was kept of it.
   virtual void forget(const std::string& job) = 0;

@@ -270,7 +270,7 @@ class PlanningThreads::Impl {
     post_([done, answer = std::move(answer)] { done(answer); });
   }
 
-  /// Waits behind others once more; not when the job is over.
+  /// Waits after others once more; not when the job is over.
   void hand_on(const UnderWay& work, Lane lane) {
     const std::lock_guard lock(mutex_);
     if (!work.limit->is_stopped()) put(work.piece, lane);

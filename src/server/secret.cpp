@@ -26,7 +26,7 @@ std::string new_secret() {
 }
 
 bool same_secret(std::string_view given, std::string_view expected) {
-  // Volatile, so that the compiler cannot leave the loop early. An empty secret is nobody's.
+  // Volatile, so that the compiler cannot leave the loop early. An empty secret matches nothing.
   volatile unsigned char difference = given.size() == expected.size() && !expected.empty() ? 0 : 1;
   for (std::size_t i = 0; i < given.size(); ++i) {
     const char other = expected.empty() ? '\0' : expected[i % expected.size()];

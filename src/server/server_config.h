@@ -72,7 +72,7 @@ struct ServerConfig {
 [[nodiscard]] ServerConfig parse_server_config(std::string_view text, const std::string& source,
                                                const NameLookup& lookup);
 
-/// Reads the file. Throws InputError also when somebody else could have changed it (core/trusted_path.h), and as
+/// Reads the file. Throws InputError also when another user could have changed it (core/trusted_path.h), and as
 /// `require_tokens`.
 [[nodiscard]] ServerConfig load_server_config(const std::filesystem::path& path);
 

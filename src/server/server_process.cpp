@@ -39,7 +39,7 @@ constexpr std::chrono::milliseconds kTick{100};
 constexpr std::chrono::milliseconds kDrainPatience{3'500};
 
 /// Seconds since 1970: what the system's clock said when the server started, and what has passed since. When that clock
-/// is set, nobody waits longer for it and no job is taken to be silent.
+/// is set, no rank waits longer for it and no job is taken to be silent.
 double server_time_s() {
   static const double start_s =
       std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count() - monotonic_s();

@@ -39,7 +39,7 @@ struct ServerMessages {
 };
 
 /// Serves until SIGTERM, SIGINT or SIGHUP, then lets requests at hand finish. These are caught once it answers: until
-/// then they have the effect that the caller gave them. Throws InputError when what it is told
+/// then they have the effect that the caller gave them. Throws InputError when what it is given
 /// does not do (an address that is taken, a state folder of another server), and Error when the system refuses.
 void run_server(const ServerProcessOptions& options, const ServerMessages& messages);
 

@@ -12,7 +12,7 @@ namespace {
 /// "LwGr": marks the file as this server's (SQLite's `application_id`).
 constexpr std::int64_t kApplicationId = 0x4C774772;
 
-// Reports of one iteration lie beside each other: all ranks of a job report the same iteration at about the same time,
+// Reports of one iteration lie next to each other: all ranks of a job report the same iteration at about the same time,
 // which then touches few pages, and the oldest are removed by range.
 constexpr std::array<const char*, 4> kSteps = {
     R"(

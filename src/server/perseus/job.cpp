@@ -23,8 +23,8 @@ void require_below(int value, int degree, std::string_view what) {
   throw InputError(fmt::format("{} {} is out of range; the job has {}", what, value, degree));
 }
 
-/// The number behind `prefix`; empty when the text is something else.
-std::optional<int> number_behind(std::string_view text, std::string_view prefix) {
+/// The number after `prefix`; empty when the text is something else.
+std::optional<int> number_after(std::string_view text, std::string_view prefix) {
   if (!text.starts_with(prefix)) return std::nullopt;
   const std::optional<long long> number = parse_integer(text.substr(prefix.size()));
   if (!number || *number < 0 || *number > kMaxWindows) return std::nullopt;
@@ -188,7 +188,7 @@ void do_work(PerseusWork& work) {
   } catch (const std::exception& error) {
     work.next = PerseusEnd{500, error.what()};
   }
-  // The files of a job that was over are there, or somebody has taken them away.
+  // The files of a job that was over are there, or a person has removed them.
   if (work.replayed.windows > 0 && std::holds_alternative<PerseusEnd>(work.next)) work.files.clear();
 }
 
@@ -266,9 +266,9 @@ StoredPerseusJob read_perseus_documents(std::string_view id,
   if (main == documents.end()) throw InputError(fmt::format("job {}: its own document is missing", quote(id)));
   StoredPerseusJob stored = read_job_document(id, main->second);
   for (const auto& [part, text] : documents) {
-    if (number_behind(part, "rank/")) read_rank_document(*stored.job, text);
-    if (number_behind(part, "result/")) read_result_document(*stored.job, text);
-    const std::optional<int> window = number_behind(part, "window/");
+    if (number_after(part, "rank/")) read_rank_document(*stored.job, text);
+    if (number_after(part, "result/")) read_result_document(*stored.job, text);
+    const std::optional<int> window = number_after(part, "window/");
     if (window && *window < stored.job->window) {
       const Json json = parse_json(text, part);
       stored.replay.observed[*window] = read_perseus_windows(JsonView(json, part));

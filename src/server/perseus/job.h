@@ -50,7 +50,7 @@ struct PerseusJob {
   std::vector<int> stage_ranks;  ///< by stage: the rank of it that registered first, -1: none yet
   std::size_t instructions = 0;
 
-  // Behind the registration of all ranks.
+  // After the registration of all ranks.
   PerseusLayout layout;
   std::unique_ptr<PerseusScheduler> scheduler;  ///< null while it works
   bool observes = false;                        ///< the present window's measurements matter

@@ -52,7 +52,7 @@ class PerseusProfile {
   std::map<CellKey, Cell> cells_;
 };
 
-/// Runs every power state from the top down to `minimum_power_state`, a window each, behind two windows at the highest;
+/// Runs every power state from the top down to `minimum_power_state`, a window each, after two windows at the highest;
 /// then stops.
 class InstructionProfiler final : public PerseusScheduler {
  public:

@@ -14,7 +14,7 @@ namespace lowgear {
 /// memory and written later. All calls from one thread.
 class PerseusResultWriter {
  public:
-  /// `warn` is told when files cannot be written, once, when they can be again, and when some are lost.
+  /// `warn` is called when files cannot be written, once, when they can be again, and when some are lost.
   PerseusResultWriter(PerseusResultFolder folder, std::function<void(const std::string&)> warn,
                       std::size_t max_kept_bytes = std::size_t{64} << 20U);
   /// Tries once more to write what is kept.
@@ -40,7 +40,7 @@ class PerseusResultWriter {
   std::size_t max_kept_bytes_;
   std::deque<Kept> kept_;  ///< oldest first, each file once
   std::size_t kept_bytes_ = 0;
-  bool is_failing_ = false;  ///< and the operator was told so
+  bool is_failing_ = false;  ///< and the log says so
 };
 
 }  // namespace lowgear

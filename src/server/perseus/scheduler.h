@@ -54,7 +54,7 @@ class PerseusScheduler {
 [[nodiscard]] PerseusLayout make_perseus_layout(const PerseusSettings& settings, const PerseusJobInfo& job,
                                                 std::span<const PerseusRankInfo> ranks);
 
-/// `progress`, which may be null, is told how far a scheduler that plans has come, and may stop it by an exception.
+/// `progress`, which may be null, receives how far a scheduler that plans has come, and may stop it by an exception.
 /// Throws InputError when the job is not one that the scheduler can serve: the plans of a solution do not fit it, a
 /// clock is not among its power states, it has data or tensor parallelism and the scheduler has none.
 [[nodiscard]] std::unique_ptr<PerseusScheduler> make_perseus_scheduler(const PerseusSettings& settings,

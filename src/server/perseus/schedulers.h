@@ -34,7 +34,7 @@ class TwoFrequenciesScheduler final : public PerseusScheduler {
   PerseusSchedule schedule_;
 };
 
-/// Runs plans one after the other, a window each, behind windows of warm-up; then stops. A job of Zeus' client asks
+/// Runs plans one after the other, a window each, after windows of warm-up; then stops. A job of Zeus' client asks
 /// only once, so it gets the first plan, and keeps it.
 class PointSolutionScheduler final : public PerseusScheduler {
  public:
@@ -48,7 +48,7 @@ class PointSolutionScheduler final : public PerseusScheduler {
   PerseusLayout layout_;
   std::shared_ptr<const std::vector<PerseusPlan>> plans_;
   int warmup_windows_;
-  std::size_t next_ = 0;  ///< plan of the present window, behind the warm-up
+  std::size_t next_ = 0;  ///< plan of the present window, after the warm-up
   bool is_zeus_;
 };
 

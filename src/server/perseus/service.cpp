@@ -207,7 +207,7 @@ void PerseusService::Impl::register_job(const HttpRequest& request, const ReplyP
 
 void PerseusService::Impl::register_rank(const JobPointer& job, PerseusRankInfo rank, const ReplyPointer& reply) {
   if (job->check(rank)) {
-    // Answered behind the write that the first registration may still wait for.
+    // Answered after the write that the first registration may still wait for.
     write({}, [reply](StoreOutcome) { reply->send(json_response(nullptr)); });
     return;
   }
@@ -265,7 +265,7 @@ void PerseusService::Impl::report(const JobPointer& job, PerseusResult result, c
     throw InputError(fmt::format("rank {} reports, and has no schedule to report of; ask for one first", rank));
   }
   if (job->results[index]) {
-    // Of what nobody looks at, no more is kept than that it came.
+    // Of what nothing looks at, no more is kept than that it came.
     const bool is_whole = !job->results[index]->iteration_time_s.empty();
     if (is_whole && *job->results[index] != result) {
       throw InputError(fmt::format("rank {} has reported before, something else; ask for the next schedule", rank));
@@ -273,7 +273,7 @@ void PerseusService::Impl::report(const JobPointer& job, PerseusResult result, c
     write({}, [reply](StoreOutcome) { reply->send(json_response(nullptr)); });
     return;
   }
-  // What nobody will look at is not worth the disk.
+  // What nothing will look at is not worth the disk.
   const bool whole = job->observes || surroundings_.dump;
   PerseusResult mark;
   mark.rank = rank;
@@ -420,7 +420,7 @@ void PerseusService::Impl::restore(const StoreContents& contents) {
         begin(job, std::move(stored.replay), stored.released);
       }
     } catch (const InputError&) {
-      // A job whose documents are damaged is not there; its ranks are told so.
+      // A job whose documents are damaged is not there; the answers to its ranks say so.
       jobs_.erase(id);
     }
   }

@@ -32,7 +32,7 @@ struct PerseusSurroundings {
   std::function<void(const std::string& job, PerseusFile file)> dump;
   /// Whether a job of this id has left results. May be empty.
   std::function<bool(const std::string& job)> has_results;
-  /// Is told how far planning has come, where `work` is, and may stop it by an exception. May be null.
+  /// Receives how far planning has come, where `work` is, and may stop it by an exception. May be null.
   std::shared_ptr<Progress> progress;
 };
 
@@ -47,7 +47,8 @@ struct PerseusStatus {
 ///
 /// Errors are `{"detail": "..."}` as FastAPI writes them: 400 for whatever a client did wrong, 404 and 405 for what
 /// does not exist, 500 for what a scheduler ended with (`[profiling-done]` is how the artifact ends training), 503 when
-/// there is no room or the disk is full. What ends a job is told to every rank, now and whenever it asks.
+/// there is no room or the disk is full. Every rank gets an answer that says what has ended its job, now and whenever
+/// it asks.
 ///
 /// A request that changes something is answered once the store has it. A server that starts anew puts every job back
 /// where it was by going through its windows again. The results of a window are on the disk before the window counts as

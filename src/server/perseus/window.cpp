@@ -45,7 +45,7 @@ void require_equal(std::size_t expected, const PerseusResult& result, std::size_
          "all ranks of a stage run the same iterations");
 }
 
-/// Values of one kind of instruction behind the warm-up, iteration after iteration. Empty when it was not measured.
+/// Values of one kind of instruction after the warm-up, iteration after iteration. Empty when it was not measured.
 std::vector<double> values_of(const PerseusBreakdown& breakdown, PerseusInstruction kind, std::size_t skipped) {
   std::vector<double> values;
   const auto found = breakdown.find(kind);

@@ -122,7 +122,7 @@ void ZeusLocalPowerState::end_window(std::span<const PerseusWindow> window) {
   for (std::size_t stage = 0; stage < search_.size(); ++stage) lower(stage, times_s[stage]);
 }
 
-/// Goes on to the next lower state while that brings the stage's time closer to the target.
+/// Continues with the next lower state while that brings the stage's time closer to the target.
 void ZeusLocalPowerState::lower(std::size_t stage, double time_s) {
   Search& search = search_[stage];
   if (search.found) return;
