@@ -7,14 +7,14 @@
 #include <optional>
 #include <string>
 
-#include "core/csv.h"
-#include "core/file.h"
+#include "base/core/files/file.h"
+#include "base/core/formats/csv.h"
 #include "measurement.h"
 #include "pipelines.h"
-#include "planner/pipeline_planner.h"
-#include "planner/policies/clock_choice.h"
-#include "planner/policies/envpipe_offline.h"
-#include "planner/policies/perseus.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/planner/policies/clock_choice.h"
+#include "planning/planner/policies/envpipe_offline.h"
+#include "planning/planner/policies/perseus.h"
 
 namespace lowgear::bench {
 namespace {

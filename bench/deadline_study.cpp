@@ -8,10 +8,10 @@
 
 #include "measurement.h"
 #include "pipelines.h"
-#include "planner/discrete_planner.h"
-#include "planner/frontier.h"
-#include "planner/pipeline_planner.h"
-#include "planner/planning_model.h"
+#include "planning/planner/frontier/frontier.h"
+#include "planning/planner/planners/discrete_planner.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/planner/planners/planning_model.h"
 
 namespace lowgear::bench {
 namespace {

@@ -13,10 +13,10 @@
 #include <thread>
 #include <vector>
 
-#include "gpu/nvml_system.h"
-#include "measure/energy_meter.h"
+#include "hardware/gpu/nvml_system.h"
+#include "hardware/measure/energy_meter.h"
+#include "hardware/simgpu/simulated_machine.h"
 #include "measurement.h"
-#include "simgpu/simulated_machine.h"
 
 namespace lowgear::bench {
 namespace {

@@ -9,10 +9,10 @@
 
 #include "measurement.h"
 #include "pipelines.h"
-#include "planner/pipeline_planner.h"
-#include "profile/few_clock_fit.h"
-#include "simulator/op_costs.h"
-#include "simulator/replay.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/profile/few_clock_fit.h"
+#include "planning/simulator/op_costs.h"
+#include "planning/simulator/replay.h"
 
 namespace lowgear::bench {
 namespace {

@@ -14,10 +14,10 @@
 
 #include "measurement.h"
 #include "pipelines.h"
-#include "planner/certificate.h"
-#include "planner/frontier.h"
-#include "planner/periodic.h"
-#include "planner/sandwich.h"
+#include "planning/planner/frontier/certificate.h"
+#include "planning/planner/frontier/frontier.h"
+#include "planning/planner/frontier/periodic.h"
+#include "planning/planner/frontier/sandwich.h"
 
 namespace lowgear::bench {
 namespace {

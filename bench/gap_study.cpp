@@ -6,7 +6,7 @@
 
 #include "measurement.h"
 #include "pipelines.h"
-#include "planner/pipeline_planner.h"
+#include "planning/planner/planners/pipeline_planner.h"
 
 namespace lowgear::bench {
 namespace {

@@ -23,9 +23,9 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
-#include "http/server.h"
-#include "ipc/file_descriptor.h"
+#include "base/core/error.h"
+#include "base/http/server/server.h"
+#include "base/ipc/file_descriptor.h"
 
 namespace {
 

@@ -11,9 +11,9 @@
 
 #include "measurement.h"
 #include "pipelines.h"
-#include "planner/pipeline_planner.h"
-#include "planner/policies/clock_choice.h"
-#include "planner/policies/perseus.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/planner/policies/clock_choice.h"
+#include "planning/planner/policies/perseus.h"
 
 namespace lowgear::bench {
 namespace {

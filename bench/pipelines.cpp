@@ -5,10 +5,10 @@
 #include <random>
 #include <utility>
 
-#include "core/file.h"
-#include "planner/planning_model.h"
-#include "profile/example_profile.h"
-#include "schedule/generators.h"
+#include "base/core/files/file.h"
+#include "planning/planner/planners/planning_model.h"
+#include "planning/profile/example_profile.h"
+#include "planning/schedule/generators.h"
 
 namespace lowgear::bench {
 namespace {

@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "planner/instance.h"
-#include "planner/policy.h"
-#include "profile/stage_profile.h"
-#include "schedule/dag.h"
-#include "schedule/schedule.h"
+#include "planning/planner/frontier/instance.h"
+#include "planning/planner/policies/policy.h"
+#include "planning/profile/stage_profile.h"
+#include "planning/schedule/dag.h"
+#include "planning/schedule/schedule.h"
 
 namespace lowgear::bench {
 

@@ -5,15 +5,15 @@
 #include <vector>
 
 #include "pipelines.h"
-#include "planner/discrete_planner.h"
-#include "planner/frontier.h"
-#include "planner/planning_model.h"
-#include "planner/rounding.h"
-#include "planner/sandwich.h"
-#include "profile/example_profile.h"
-#include "schedule/generators.h"
-#include "simulator/op_costs.h"
-#include "simulator/replay.h"
+#include "planning/planner/frontier/frontier.h"
+#include "planning/planner/frontier/sandwich.h"
+#include "planning/planner/planners/discrete_planner.h"
+#include "planning/planner/planners/planning_model.h"
+#include "planning/planner/planners/rounding.h"
+#include "planning/profile/example_profile.h"
+#include "planning/schedule/generators.h"
+#include "planning/simulator/op_costs.h"
+#include "planning/simulator/replay.h"
 
 namespace lowgear::bench {
 namespace {

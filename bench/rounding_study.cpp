@@ -8,9 +8,9 @@
 
 #include "measurement.h"
 #include "pipelines.h"
-#include "planner/frontier.h"
-#include "planner/planning_model.h"
-#include "planner/rounding.h"
+#include "planning/planner/frontier/frontier.h"
+#include "planning/planner/planners/planning_model.h"
+#include "planning/planner/planners/rounding.h"
 
 namespace lowgear::bench {
 namespace {

@@ -11,16 +11,16 @@
 #include <set>
 #include <span>
 
-#include "core/file.h"
-#include "core/random.h"
-#include "estimator/iteration_estimate.h"
-#include "estimator/link_costs.h"
-#include "estimator/measured_collectives.h"
-#include "estimator/measured_costs.h"
-#include "estimator/operator_regressor.h"
-#include "estimator/peer_formula.h"
-#include "estimator/roofline_costs.h"
-#include "estimator/sample_cleaning.h"
+#include "base/core/files/file.h"
+#include "base/core/random.h"
+#include "estimating/estimator/costs/link_costs.h"
+#include "estimating/estimator/costs/measured_collectives.h"
+#include "estimating/estimator/costs/measured_costs.h"
+#include "estimating/estimator/costs/operator_regressor.h"
+#include "estimating/estimator/costs/roofline_costs.h"
+#include "estimating/estimator/costs/sample_cleaning.h"
+#include "estimating/estimator/iteration/iteration_estimate.h"
+#include "estimating/estimator/peer/peer_formula.h"
 #include "measurement.h"
 
 namespace lowgear::bench {

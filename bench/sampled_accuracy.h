@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "estimator/operators.h"
+#include "estimating/estimator/work/operators.h"
 
 namespace lowgear::bench {
 

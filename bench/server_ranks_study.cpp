@@ -25,10 +25,10 @@
 #include <thread>
 #include <vector>
 
-#include "core/error.h"
+#include "base/core/error.h"
+#include "control/server/load_connections.h"
+#include "control/server/load_job.h"
 #include "measurement.h"
-#include "server/load_connections.h"
-#include "server/load_job.h"
 
 namespace lowgear::bench {
 namespace {

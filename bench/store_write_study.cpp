@@ -19,8 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "control/server/store/sqlite_store.h"
 #include "measurement.h"
-#include "server/sqlite_store.h"
 
 namespace lowgear::bench {
 namespace {

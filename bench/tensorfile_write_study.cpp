@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "measurement.h"
-#include "tensorfile/safetensors_writer.h"
+#include "training/tensorfile/safetensors_writer.h"
 
 namespace lowgear::bench {
 namespace {

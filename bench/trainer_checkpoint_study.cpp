@@ -15,10 +15,10 @@
 #include <string>
 #include <vector>
 
-#include "launcher/checkpoint_manifest.h"
+#include "estimating/model/parameters.h"
 #include "measurement.h"
-#include "model/parameters.h"
-#include "trainer/state_job.h"
+#include "training/launcher/checkpoint_manifest.h"
+#include "training/trainer/state_job.h"
 
 namespace lowgear::bench {
 namespace {

@@ -12,10 +12,10 @@
 #include <thread>
 #include <vector>
 
-#include "client/lowgear.h"
-#include "client/test_agent.h"
-#include "core/error.h"
-#include "core/monotonic_clock.h"
+#include "base/core/error.h"
+#include "base/core/monotonic_clock.h"
+#include "control/client/lowgear.h"
+#include "control/client/test_agent.h"
 #include "measurement.h"
 
 namespace lowgear::bench {

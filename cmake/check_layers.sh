@@ -1,8 +1,11 @@
 #!/bin/sh
 # check_layers.sh LAYERS SRC
 #
-# Checks every #include below SRC against the module order in LAYERS (see cmake/layers.txt) and prints one line for each
-# that breaks it. A header of a line `only HEADER MODULE...` may be included by these modules alone.
+# Checks the folders below SRC and every #include in them against LAYERS (see cmake/layers.txt) and prints one line for
+# each that breaks it:
+#   - a module includes headers of modules above it in the list only, a room those of rooms before it;
+#   - a header of a line `only HEADER MODULE...` is included by these modules alone;
+#   - every source lies in a module and a room of the list, and no folder holds more than 30 of them.
 # Exit codes: 0 in order, 1 not in order, 2 bad usage.
 set -eu
 
@@ -18,7 +21,7 @@ sed -n 's/^only[ \t]*\([^ \t#]*\).*/\1/p' "$layers" | while read -r header; do
   [ -e "$header" ] || { echo "$(basename "$layers"): $header: there is no such header" >&2 && exit 1; }
 done || exit 1
 
-sources() { find . -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cc' -o -name '*.cpp' \) "$@"; }
+sources() { find . -type f \( -name '*.h' -o -name '*.hpp' -o -name '*.c' -o -name '*.cc' -o -name '*.cpp' -o -name '*.cu' \) "$@"; }
 
 if [ -z "$(sources -print | head -n 1)" ]; then
   echo "$2: no C++ sources here to check" >&2
@@ -32,20 +35,33 @@ check='
     bad = 1
   }
 
-  function module_of(path,    slash) {
-    slash = index(path, "/")
-    return slash ? substr(path, 1, slash - 1) : ""
+  # WING/MODULE of a path below src/; empty where the list has no such module.
+  function module_of(path,    part) {
+    if (split(path, part, "/") < 3 || !((part[1] "/" part[2]) in rank)) return ""
+    return part[1] "/" part[2]
   }
 
-  function check_own(path,    used) {
+  # The folder within the module; a dot for files that lie in none.
+  function room_of(path,    part) {
+    return split(path, part, "/") > 3 ? part[3] : "."
+  }
+
+  function name_of(module) {
+    return substr(module, index(module, "/") + 1)
+  }
+
+  function check_own(path,    used, used_room) {
     used = module_of(path)
+    used_room = room_of(path)
     if (path ~ /(^|\/)\.\.?\//)
-      complain("\"" path "\" is a relative include; write it as \"module/file.h\"")
-    else if (!(used in rank))
-      complain("\"" path "\" names no module of this project; write \"module/file.h\", and <...> for other libraries")
+      complain("\"" path "\" is a relative include; write it as \"wing/module/file.h\"")
+    else if (used == "")
+      complain("\"" path "\" names no module of this project; write \"wing/module/file.h\", and <...> for other libraries")
     else if (rank[used] > rank[module])
       complain(module " may not include \"" path "\": " used " stands below it in " list)
-    else if ((path in restricted) && !((path, module) in allowed))
+    else if (used == module && has_rooms[module] && room_rank[module, used_room] > room_rank[module, room])
+      complain("room " room " may not include \"" path "\": room " used_room " stands after it in " list)
+    else if ((path in restricted) && !((path, name_of(module)) in allowed))
       complain(module " may not include \"" path "\": " list " keeps it to" restricted[path])
   }
 
@@ -56,9 +72,17 @@ check='
       complain(module " may not include <" path ">: it is marked pure in " list)
   }
 
+  function read_module(words, word,    i, rooms) {
+    rank[word[1]] = ++modules
+    for (i = 2; i <= words && word[i] != ":"; ++i) may[word[1], word[i]] = 1
+    has_rooms[word[1]] = i <= words
+    while (++i <= words) room_rank[word[1], word[i]] = ++rooms
+  }
+
   BEGIN {
     list = layers
     sub(/.*\//, "", list)
+    most_files = 30
     while ((getline line < layers) > 0) {
       sub(/#.*/, "", line)
       words = split(line, word, " ")
@@ -67,10 +91,9 @@ check='
           restricted[word[2]] = restricted[word[2]] " " word[i]
           allowed[word[2], word[i]] = 1
         }
-        continue
+      } else if (words) {
+        read_module(words, word)
       }
-      if (words) rank[word[1]] = ++modules
-      for (i = 2; i <= words; ++i) may[word[1], word[i]] = 1
     }
     torch_headers = "^(torch|ATen|c10|c10d|caffe2)/"
     effect_headers = "^(thread|mutex|shared_mutex|condition_variable|future|chrono|ctime|time\\.h|filesystem|fstream" \
@@ -78,11 +101,18 @@ check='
   }
 
   FNR == 1 {
-    module = module_of(substr(FILENAME, 3))
-    if (!(module in rank)) {
+    path = substr(FILENAME, 3)
+    folder = path
+    sub(/\/[^\/]*$/, "", folder)
+    if (++files[folder] == most_files + 1) complain("folder " folder " holds more than " most_files " sources; make rooms")
+    module = module_of(path)
+    room = room_of(path)
+    if (module == "") {
       complain("this file is in no module of " list)
       nextfile
     }
+    if (has_rooms[module] ? !((module, room) in room_rank) : room != ".")
+      complain(list " names no room " room " of " module)
   }
 
   /^[ \t]*#[ \t]*include/ {
@@ -90,7 +120,7 @@ check='
       check_own(substr($0, RSTART + 1, RLENGTH - 2))
     else if (!match($0, /<[^>]*>/))
       complain("an include that is put together by a macro cannot be checked; name the header")
-    else if (module_of(path = substr($0, RSTART + 1, RLENGTH - 2)) in rank)
+    else if (module_of(path = substr($0, RSTART + 1, RLENGTH - 2)) != "")
       check_own(path)
     else
       check_foreign(path)

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "server/authentication.h"
+#include "base/core/error.h"
+#include "control/server/http/authentication.h"
 
 namespace {
 

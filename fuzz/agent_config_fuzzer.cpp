@@ -2,8 +2,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "agent/config.h"
-#include "core/error.h"
+#include "base/core/error.h"
+#include "control/agent/config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const lowgear::NameLookup names{.user = [](const std::string& name) { return static_cast<uid_t>(name.size()); },

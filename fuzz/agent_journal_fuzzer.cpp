@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "agent/journal.h"
+#include "control/agent/journal/journal.h"
 
 namespace {
 

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "profile/options.h"
+#include "base/core/error.h"
+#include "planning/profile/options.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);

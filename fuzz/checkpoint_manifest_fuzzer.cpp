@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/error.h"
-#include "launcher/checkpoint_manifest.h"
+#include "base/core/error.h"
+#include "training/launcher/checkpoint_manifest.h"
 
 namespace {
 

@@ -6,8 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/csv.h"
-#include "core/error.h"
+#include "base/core/error.h"
+#include "base/core/formats/csv.h"
 
 namespace {
 

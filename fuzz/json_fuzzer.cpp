@@ -5,8 +5,8 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.h"
-#include "core/json.h"
+#include "base/core/error.h"
+#include "base/core/formats/json.h"
 
 namespace {
 

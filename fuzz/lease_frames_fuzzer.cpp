@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "core/error.h"
-#include "ipc/lease_messages.h"
+#include "base/core/error.h"
+#include "base/ipc/lease_messages.h"
 
 namespace {
 

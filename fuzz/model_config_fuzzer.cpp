@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "model/model_config.h"
-#include "model/partition.h"
+#include "base/core/error.h"
+#include "estimating/model/model_config.h"
+#include "estimating/model/partition.h"
 
 namespace {
 

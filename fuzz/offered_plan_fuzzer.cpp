@@ -3,9 +3,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "client/server_messages.h"
-#include "core/error.h"
-#include "plan/plan_json.h"
+#include "base/core/error.h"
+#include "control/client/server/server_messages.h"
+#include "planning/plan/plan_json.h"
 
 /// What a server hands out as a plan. One that is taken can be handed on to an agent.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

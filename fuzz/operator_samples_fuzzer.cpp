@@ -7,11 +7,11 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.h"
-#include "estimator/operator_regressor.h"
-#include "estimator/operator_samples.h"
-#include "estimator/sample_cleaning.h"
-#include "estimator/tuned_regressors.h"
+#include "base/core/error.h"
+#include "estimating/estimator/costs/operator_regressor.h"
+#include "estimating/estimator/costs/operator_samples.h"
+#include "estimating/estimator/costs/sample_cleaning.h"
+#include "estimating/estimator/peer/tuned_regressors.h"
 
 namespace lowgear {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/error.h"
-#include "plan/perseus_plan.h"
+#include "base/core/error.h"
+#include "planning/plan/perseus_plan.h"
 
 namespace {
 

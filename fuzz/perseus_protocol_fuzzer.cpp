@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.h"
-#include "server/perseus/protocol.h"
-#include "server/perseus/window.h"
+#include "base/core/error.h"
+#include "control/server/perseus/protocol.h"
+#include "control/server/perseus/window.h"
 
 namespace {
 

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/error.h"
-#include "plan/plan_json.h"
+#include "base/core/error.h"
+#include "planning/plan/plan_json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   lowgear::Plan plan;

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "profile/recorded_profile.h"
+#include "base/core/error.h"
+#include "planning/profile/recorded_profile.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <span>
 
-#include "core/error.h"
-#include "tensorfile/safetensors.h"
+#include "base/core/error.h"
+#include "training/tensorfile/safetensors.h"
 
 namespace {
 

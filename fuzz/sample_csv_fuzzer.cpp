@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "sampling/sample_csv.h"
+#include "base/core/error.h"
+#include "estimating/sampling/sample_csv.h"
 
 namespace {
 

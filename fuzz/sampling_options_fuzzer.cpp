@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "core/error.h"
-#include "sampling/sampling_options.h"
+#include "base/core/error.h"
+#include "estimating/sampling/sampling_options.h"
 
 namespace {
 

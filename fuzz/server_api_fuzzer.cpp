@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "http/error.h"
-#include "server/api.h"
-#include "server/api_routes.h"
+#include "base/http/message/error.h"
+#include "control/server/http/api.h"
+#include "control/server/http/api_routes.h"
 
 namespace {
 

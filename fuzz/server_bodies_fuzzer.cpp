@@ -5,11 +5,11 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "server/iteration_log.h"
-#include "server/job_spec.h"
-#include "server/plan_version.h"
-#include "server/rank_cells.h"
+#include "base/core/error.h"
+#include "control/server/job/iteration_log.h"
+#include "control/server/job/plan_version.h"
+#include "control/server/planning/job_spec.h"
+#include "control/server/planning/rank_cells.h"
 
 namespace {
 

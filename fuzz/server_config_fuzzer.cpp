@@ -3,8 +3,8 @@
 #include <cstdint>
 #include <string>
 
-#include "core/error.h"
-#include "server/server_config.h"
+#include "base/core/error.h"
+#include "control/server/server_config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const lowgear::NameLookup names{.user = [](const std::string& name) { return static_cast<uid_t>(name.size()); },

@@ -5,10 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "profile/options.h"
-#include "profile/stage_profile.h"
-#include "profile/summary.h"
+#include "base/core/error.h"
+#include "planning/profile/options.h"
+#include "planning/profile/stage_profile.h"
+#include "planning/profile/summary.h"
 
 namespace {
 

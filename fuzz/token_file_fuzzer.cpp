@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "dataset/batch_sampler.h"
-#include "dataset/token_file.h"
+#include "base/core/error.h"
+#include "training/dataset/batch_sampler.h"
+#include "training/dataset/token_file.h"
 
 namespace {
 

@@ -6,10 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "core/json.h"
-#include "tokenizer/bpe_tokenizer.h"
-#include "tokenizer/byte_alphabet.h"
+#include "base/core/error.h"
+#include "base/core/formats/json.h"
+#include "training/tokenizer/bpe_tokenizer.h"
+#include "training/tokenizer/byte_alphabet.h"
 
 namespace {
 

@@ -5,11 +5,11 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/error.h"
-#include "schedule/communication.h"
-#include "schedule/dag.h"
-#include "schedule/deadlock.h"
-#include "schedule/torch_csv.h"
+#include "base/core/error.h"
+#include "planning/schedule/communication.h"
+#include "planning/schedule/dag.h"
+#include "planning/schedule/deadlock.h"
+#include "planning/schedule/torch_csv.h"
 
 namespace {
 

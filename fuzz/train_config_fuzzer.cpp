@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/error.h"
-#include "launcher/rank_layout.h"
-#include "launcher/train_config.h"
-#include "launcher/training_schedule.h"
+#include "base/core/error.h"
+#include "training/launcher/rank_layout.h"
+#include "training/launcher/train_config.h"
+#include "training/launcher/training_schedule.h"
 
 namespace {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "core/error.h"
-#include "estimator/job_file.h"
-#include "estimator/memory_estimate.h"
+#include "base/core/error.h"
+#include "estimating/estimator/job/job_file.h"
+#include "estimating/estimator/memory/memory_estimate.h"
 
 namespace {
 

@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "core/error.h"
-#include "estimator/transformer_shape.h"
+#include "base/core/error.h"
+#include "estimating/estimator/job/transformer_shape.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "ipc/unit_ring.h"
+#include "base/ipc/unit_ring.h"
 
 /// A client writes what it likes into the memory that the agent reads: each 9 bytes of input set one 8-byte word of the
 /// ring, chosen by the first of them, and the agent reads in between.

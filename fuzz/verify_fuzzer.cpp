@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string>
 
-#include "core/error.h"
-#include "planner/verify.h"
+#include "base/core/error.h"
+#include "planning/planner/verifier/verify.h"
 
 namespace {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "core/yaml.h"
+#include "base/core/error.h"
+#include "base/core/formats/yaml.h"
 
 namespace {
 

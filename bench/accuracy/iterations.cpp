@@ -6,9 +6,9 @@
 #include <map>
 
 #include "error_plot.h"
-#include "estimator/published_runs.h"
+#include "estimating/estimator/published_runs.h"
+#include "planning/simulator/shared_data.h"
 #include "section.h"
-#include "simulator/shared_data.h"
 
 namespace lowgear::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "core/file.h"
+#include "base/core/files/file.h"
 #include "section.h"
 
 namespace lowgear::bench {

@@ -4,8 +4,8 @@
 #include <array>
 #include <cmath>
 
-#include "estimator/memory_estimate.h"
-#include "estimator/published_runs.h"
+#include "estimating/estimator/memory/memory_estimate.h"
+#include "estimating/estimator/published_runs.h"
 #include "section.h"
 
 namespace lowgear::bench {

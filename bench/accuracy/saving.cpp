@@ -4,8 +4,8 @@
 #include <cmath>
 #include <string>
 
-#include "estimator/gpt3_on_a100.h"
-#include "estimator/power_model.h"
+#include "estimating/estimator/gpt3_on_a100.h"
+#include "estimating/estimator/power/power_model.h"
 #include "pipelines.h"
 #include "section.h"
 
@@ -74,7 +74,8 @@ AccuracySection saving_section() {
       "on "
       "the measured stage profile saves against full clocks, and what the plan on the estimated profile says, in per "
       "cent of energy (difference in points). Nothing is fitted on this profile: the power model rests on the "
-      "artifact's gpt3-xl runs on A100 PCIe and on its Bloom on A40 (`src/estimator/gpu_power.cpp`). Its GPUs draw 475 "
+      "artifact's gpt3-xl runs on A100 PCIe and on its Bloom on A40 (`src/estimating/estimator/gpu/gpu_power.cpp`). "
+      "Its GPUs draw 475 "
       "W at full clocks, so the power limit is taken for the 500 W of A100s with custom cooling; the last columns have "
       "the usual 400 W.\n";
   if (!given_data_present()) {

@@ -1,4 +1,4 @@
-#include "estimator/search.h"
+#include "estimating/estimator/search/search.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <array>
 #include <string>
 
-#include "estimator/link_costs.h"
-#include "estimator/planned_job.h"
-#include "estimator/roofline_costs.h"
+#include "estimating/estimator/costs/link_costs.h"
+#include "estimating/estimator/costs/roofline_costs.h"
+#include "estimating/estimator/iteration/planned_job.h"
 #include "measurement.h"
 #include "section.h"
 

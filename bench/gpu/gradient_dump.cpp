@@ -13,13 +13,13 @@
 #include <string_view>
 #include <vector>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "model/model_config.h"
-#include "tensorfile/safetensors_writer.h"
-#include "trainer/in_process_transport.h"
-#include "trainer/model_part.h"
-#include "trainer/weights.h"
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "estimating/model/model_config.h"
+#include "training/tensorfile/safetensors_writer.h"
+#include "training/trainer/checkpoint/weights.h"
+#include "training/trainer/model/model_part.h"
+#include "training/trainer/transport/in_process_transport.h"
 
 namespace {
 

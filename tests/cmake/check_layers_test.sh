@@ -9,12 +9,12 @@ failures=0
 # A tree of three modules that is in order.
 fresh_tree() {
   rm -rf "$work/tree"
-  mkdir -p "$work/tree/src/base" "$work/tree/src/logic" "$work/tree/src/engine"
-  printf '# module order\nbase\nlogic   pure\nengine  torch\n' >"$work/tree/layers.txt"
-  printf '#pragma once\n#include <fstream>\n' >"$work/tree/src/base/units.h"
-  printf '#include "logic/solve.h"\n\n#include <vector>\n\n#include "base/units.h"\n' >"$work/tree/src/logic/solve.cpp"
-  printf '#pragma once\n' >"$work/tree/src/logic/solve.h"
-  printf '#include <torch/torch.h>\n#include "base/units.h"\n  #  include "logic/solve.h"\n' >"$work/tree/src/engine/run.cpp"
+  mkdir -p "$work/tree/src/a/base" "$work/tree/src/a/logic/deep" "$work/tree/src/b/engine"
+  printf '# module order\na/base\na/logic   pure : . deep\nb/engine  torch\n' >"$work/tree/layers.txt"
+  printf '#pragma once\n#include <fstream>\n' >"$work/tree/src/a/base/units.h"
+  printf '#include "a/logic/solve.h"\n\n#include <vector>\n\n#include "a/base/units.h"\n' >"$work/tree/src/a/logic/solve.cpp"
+  printf '#pragma once\n' >"$work/tree/src/a/logic/solve.h"
+  printf '#include <torch/torch.h>\n#include "a/base/units.h"\n  #  include "a/logic/solve.h"\n' >"$work/tree/src/b/engine/run.cpp"
 }
 
 # expect STATUS TEXT DESCRIPTION: the check must exit with STATUS and print TEXT ("" for nothing at all).
@@ -44,37 +44,37 @@ refuse() {
 fresh_tree
 expect 0 "" "accepts a tree in order"
 
-refuse 'logic/solve.h:2: logic may not include "engine/run.h": engine stands below it in layers.txt' \
-  "refuses an include of a lower module" logic/solve.h '#include "engine/run.h"'
-refuse 'base/units.h:3: base may not include "logic/solve.h"' \
-  "refuses an indented include with blanks" base/units.h "	#  include  \"logic/solve.h\""
-refuse 'base may not include "engine/run.h"' "refuses angle brackets as a way round" base/units.h '#include <engine/run.h>'
-refuse '"units.h" names no module' "refuses an include without its module" base/units.h '#include "units.h"'
-refuse '"vendor/json.h" names no module' "refuses a foreign header in quotes" base/units.h '#include "vendor/json.h"'
-refuse 'is a relative include' "refuses a relative include" logic/solve.h '#include "../engine/run.h"'
-refuse 'is a relative include' "refuses a relative include behind a module" logic/solve.h '#include "base/../engine/run.h"'
-refuse 'put together by a macro' "refuses a computed include" logic/solve.h '#include HEADER'
-refuse 'logic may not include <torch/torch.h>' "refuses torch outside its module" logic/solve.h '#include <torch/torch.h>'
-refuse 'base may not include <c10/core/Device.h>' "refuses torch's parts, too" base/units.h '#include <c10/core/Device.h>'
-refuse 'logic may not include <thread>: it is marked pure' "refuses threads in a pure module" logic/solve.h '#include <thread>'
-refuse 'logic may not include <sys/stat.h>' "refuses system calls in a pure module" logic/solve.h '#include <sys/stat.h>'
+refuse 'a/logic/solve.h:2: a/logic may not include "b/engine/run.h": b/engine stands below it in layers.txt' \
+  "refuses an include of a lower module" a/logic/solve.h '#include "b/engine/run.h"'
+refuse 'a/base/units.h:3: a/base may not include "a/logic/solve.h"' \
+  "refuses an indented include with blanks" a/base/units.h "	#  include  \"a/logic/solve.h\""
+refuse 'a/base may not include "b/engine/run.h"' "refuses angle brackets as a way round" a/base/units.h '#include <b/engine/run.h>'
+refuse '"units.h" names no module' "refuses an include without its module" a/base/units.h '#include "units.h"'
+refuse '"vendor/json.h" names no module' "refuses a foreign header in quotes" a/base/units.h '#include "vendor/json.h"'
+refuse 'is a relative include' "refuses a relative include" a/logic/solve.h '#include "../../b/engine/run.h"'
+refuse 'is a relative include' "refuses a relative include after a module" a/logic/solve.h '#include "a/base/../../b/engine/run.h"'
+refuse 'put together by a macro' "refuses a computed include" a/logic/solve.h '#include HEADER'
+refuse 'a/logic may not include <torch/torch.h>' "refuses torch outside its module" a/logic/solve.h '#include <torch/torch.h>'
+refuse 'a/base may not include <c10/core/Device.h>' "refuses torch's parts, too" a/base/units.h '#include <c10/core/Device.h>'
+refuse 'a/logic may not include <thread>: it is marked pure' "refuses threads in a pure module" a/logic/solve.h '#include <thread>'
+refuse 'a/logic may not include <sys/stat.h>' "refuses system calls in a pure module" a/logic/solve.h '#include <sys/stat.h>'
 
 fresh_tree
-printf 'only base/setters.h  logic\n' >>"$work/tree/layers.txt"
-printf '#pragma once\n' >"$work/tree/src/base/setters.h"
-printf '#include "base/setters.h"\n' >>"$work/tree/src/logic/solve.cpp"
+printf 'only a/base/setters.h  logic\n' >>"$work/tree/layers.txt"
+printf '#pragma once\n' >"$work/tree/src/a/base/setters.h"
+printf '#include "a/base/setters.h"\n' >>"$work/tree/src/a/logic/solve.cpp"
 expect 0 "" "accepts a restricted header in a module that may have it"
-printf '#include "base/setters.h"\n' >>"$work/tree/src/engine/run.cpp"
-expect 1 'engine/run.cpp:4: engine may not include "base/setters.h": layers.txt keeps it to logic' \
+printf '#include "a/base/setters.h"\n' >>"$work/tree/src/b/engine/run.cpp"
+expect 1 'b/engine/run.cpp:4: b/engine may not include "a/base/setters.h": layers.txt keeps it to logic' \
   "refuses a restricted header elsewhere"
-printf '#include <base/setters.h>\n' >>"$work/tree/src/base/units.h"
-expect 1 'base/units.h:3: base may not include "base/setters.h": layers.txt keeps it to logic' \
+printf '#include <a/base/setters.h>\n' >>"$work/tree/src/a/base/units.h"
+expect 1 'a/base/units.h:3: a/base may not include "a/base/setters.h": layers.txt keeps it to logic' \
   "refuses it in its own module when that is not named, and in angle brackets"
 sed -i 's|base/setters.h|base/gone.h|' "$work/tree/layers.txt"
-expect 1 'layers.txt: base/gone.h: there is no such header' "refuses to restrict a header that is not there"
+expect 1 'layers.txt: a/base/gone.h: there is no such header' "refuses to restrict a header that is not there"
 
 fresh_tree
-printf '// #include "engine/run.h"\n' >>"$work/tree/src/logic/solve.h"
+printf '// #include "b/engine/run.h"\n' >>"$work/tree/src/a/logic/solve.h"
 expect 0 "" "ignores an include that is commented out"
 
 fresh_tree
@@ -86,8 +86,24 @@ printf '#pragma once\n' >"$work/tree/src/loose.h"
 expect 1 'loose.h:1: this file is in no module of layers.txt' "refuses a file outside every module"
 
 fresh_tree
-printf '#include "engine/run.h"\n#include <thread>\n' >>"$work/tree/src/logic/solve.h"
-expect 1 'logic/solve.h:3: logic may not include <thread>' "names every offence, not only the first"
+printf '#pragma once\n#include "a/logic/solve.h"\n' >"$work/tree/src/a/logic/deep/root.h"
+expect 0 "" "accepts a room that includes one before it"
+printf '#include "a/logic/deep/root.h"\n' >>"$work/tree/src/a/logic/solve.cpp"
+expect 1 'room . may not include "a/logic/deep/root.h": room deep stands after it' "refuses a room that includes one after it"
+
+fresh_tree
+mkdir "$work/tree/src/a/logic/attic" && printf '#pragma once\n' >"$work/tree/src/a/logic/attic/x.h"
+expect 1 'layers.txt names no room attic of a/logic' "refuses a room that the list lacks"
+mkdir "$work/tree/src/a/base/attic" && printf '#pragma once\n' >"$work/tree/src/a/base/attic/x.h"
+expect 1 'layers.txt names no room attic of a/base' "refuses a room of a module without rooms"
+
+fresh_tree
+for number in $(seq 31); do printf '#pragma once\n' >"$work/tree/src/a/base/h$number.h"; done
+expect 1 'folder a/base holds more than 30 sources; make rooms' "refuses a folder with too many sources"
+
+fresh_tree
+printf '#include "b/engine/run.h"\n#include <thread>\n' >>"$work/tree/src/a/logic/solve.h"
+expect 1 'a/logic/solve.h:3: a/logic may not include <thread>' "names every offence, not only the first"
 
 fresh_tree
 find "$work/tree/src" -type f -delete

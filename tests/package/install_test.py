@@ -170,7 +170,7 @@ class Installed(unittest.TestCase):
     def test_notices_of_what_is_compiled_in_are_there(self):
         # An empty line is a lone dot in Debian's format.
         notices = " ".join(re.sub(r"(?m)^ \.$", "", (SOURCE / "deploy/debian/copyright").read_text()).split())
-        d3 = " ".join((SOURCE / "src/report/page/d3_license.txt").read_text().split())
+        d3 = " ".join((SOURCE / "src/report/report/page/d3_license.txt").read_text().split())
         self.assertIn(d3[d3.index("Redistribution and use"):], notices)
         self.assertIn("Michael Bostock", notices)
 

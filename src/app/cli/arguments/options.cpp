@@ -1,0 +1,86 @@
+#include "app/cli/arguments/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/number.h"
+
+namespace lowgear {
+namespace {
+
+template <typename Number>
+[[noreturn]] void throw_out_of_range(const std::string& name, std::string_view what, NumberRange<Number> range,
+                                     const std::string& text) {
+  throw CLI::ValidationError(
+      name, fmt::format("expected {} from {} to {}, not {}", what, range.low, range.high, quote(text)));
+}
+
+}  // namespace
+
+std::string lower_case(std::string_view text) {
+  std::string lower(text);
+  for (char& letter : lower) {
+    if (letter >= 'A' && letter <= 'Z') letter = static_cast<char>(letter - 'A' + 'a');
+  }
+  return lower;
+}
+
+CLI::Option* take_names_of_any_case(CLI::Option* option) {
+  return option->transform([](std::string text) { return lower_case(text); });
+}
+
+CLI::Option* add_whole_number(CLI::App& app, const std::string& name, NumberRange<int> range,
+                              std::function<void(int)> set, const std::string& help) {
+  const auto read = [name, range, set = std::move(set)](const std::string& text) {
+    const auto number = parse_integer(text);
+    if (!number || *number < range.low || *number > range.high) {
+      throw_out_of_range(name, "a whole number", range, text);
+    }
+    set(static_cast<int>(*number));
+  };
+  return app.add_option_function<std::string>(name, read, help)->type_name("N");
+}
+
+CLI::Option* add_number(CLI::App& app, const std::string& name, NumberRange<double> range,
+                        std::function<void(double)> set, const std::string& help) {
+  const auto read = [name, range, set = std::move(set)](const std::string& text) {
+    const auto number = parse_number(text);
+    if (!number || *number < range.low || *number > range.high) throw_out_of_range(name, "a number", range, text);
+    set(*number);
+  };
+  return app.add_option_function<std::string>(name, read, help)->type_name("X");
+}
+
+CLI::Option* add_choice(CLI::App& app, const std::string& name, std::span<const std::string_view> words,
+                        std::function<void(std::size_t)> set, const std::string& help) {
+  const auto read = [name, words, set = std::move(set)](const std::string& text) {
+    const auto found = std::ranges::find(words, lower_case(text));
+    if (found == words.end()) {
+      throw CLI::ValidationError(name, fmt::format("expected {}, not {}", fmt::join(words, " or "), quote(text)));
+    }
+    set(static_cast<std::size_t>(found - words.begin()));
+  };
+  return app.add_option_function<std::string>(name, read, help)->type_name(fmt::format("{}", fmt::join(words, "|")));
+}
+
+void refuse_options_of_other_actions(const CLI::App& verb, std::string_view action,
+                                     std::span<const OptionOfAction> pairs) {
+  for (const CLI::Option* const option :
+       verb.get_options([](const CLI::Option* given) { return given->count() > 0; })) {
+    const std::string name = option->get_name();
+    const auto belongs = [&](const OptionOfAction& pair) { return pair.option == name; };
+    const auto fits = [&](const OptionOfAction& pair) { return belongs(pair) && pair.action == action; };
+    if (std::ranges::any_of(pairs, belongs) && std::ranges::none_of(pairs, fits)) {
+      throw InputError(fmt::format("{} does not go with `{} {}`; leave it out", name, verb.get_name(), action));
+    }
+  }
+}
+
+void add_json_flag(CLI::App& app, bool& json) { app.add_flag("--json", json, "Print one JSON object instead of text"); }
+
+}  // namespace lowgear

@@ -1,0 +1,237 @@
+#include "app/cli/arguments/pipeline_input.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <utility>
+
+#include "app/cli/arguments/blocking_power_argument.h"
+#include "app/cli/arguments/options.h"
+#include "app/cli/arguments/plausibility.h"
+#include "app/cli/terminal/memory.h"
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/suggestion.h"
+#include "planning/profile/options.h"
+#include "planning/profile/profile_latency.h"
+#include "planning/schedule/communication.h"
+#include "planning/schedule/generators.h"
+#include "planning/schedule/torch_csv.h"
+
+namespace lowgear {
+namespace {
+
+constexpr int kMaxMicrobatches = 1'000'000;  // as far as plan files go
+constexpr int kMaxChunks = 1024;
+constexpr auto kGroupings = std::to_array<std::string_view>({"single", "grouped"});
+
+std::string schedule_help() {
+  std::string names;
+  for (const ScheduleGenerator& generator : schedule_generators()) names += fmt::format("{}, ", generator.name);
+  return names + "or a CSV in PyTorch's notation";
+}
+
+bool is_generator(const std::string& name) {
+  return std::ranges::any_of(schedule_generators(), [&](const auto& generator) { return generator.name == name; });
+}
+
+/// A schedule's name in any case as its generator writes it; a path as it is.
+std::string schedule_name(std::string text) {
+  std::string name = lower_case(text);
+  return is_generator(name) ? name : text;
+}
+
+std::string nearest_schedule(const std::string& text) {
+  std::vector<std::string_view> names;
+  for (const ScheduleGenerator& generator : schedule_generators()) names.push_back(generator.name);
+  const auto nearest = nearest_name(lower_case(text), names);
+  return nearest ? fmt::format("did you mean {}? ", *nearest) : "";
+}
+
+/// EnvPipe looks at the clock at which a stage's forward uses least energy, waiting included.
+std::vector<EnvPipeStage> envpipe_stages(const ScheduleArguments& arguments, const StageProfile* profile,
+                                         std::span<const double> blocking_power_w) {
+  if (profile == nullptr) throw InputError("the schedule envpipe depends on the stages' times: give --profile");
+  if (profile->stages() != *arguments.stages) {
+    throw InputError(fmt::format("the profile has {} stages and --stages says {}: envpipe runs one stage a rank",
+                                 profile->stages(), *arguments.stages));
+  }
+  std::vector<EnvPipeStage> stages;
+  for (int stage = 0; stage < profile->stages(); ++stage) {
+    const double power_w = blocking_power_w.empty() ? 0 : blocking_power_w[static_cast<std::size_t>(stage)];
+    const auto options = pareto_options(profile->measurements(stage, OpKind::forward), power_w);
+    stages.push_back({.forward_time_s = options.back().time_s,
+                      .backward_time_s = profile->at_max_clock(stage, OpKind::backward).time_s,
+                      .extra_activations = arguments.extra_activations});
+  }
+  return stages;
+}
+
+Schedule generate_schedule(const ScheduleArguments& arguments, const StageProfile* profile,
+                           std::span<const double> blocking_power_w) {
+  if (!arguments.stages) throw InputError(fmt::format("the schedule {} needs --stages", arguments.schedule));
+  if (!arguments.microbatches) {
+    throw InputError(fmt::format("the schedule {} needs --microbatches", arguments.schedule));
+  }
+  ScheduleRequest request{.name = arguments.schedule,
+                          .ranks = *arguments.stages,
+                          .microbatches = *arguments.microbatches,
+                          .chunks = arguments.chunks.value_or(1),
+                          .envpipe_stages = {}};
+  require_planning_memory(request.ranks, request.microbatches, request.chunks, available_memory_bytes());
+  if (request.name == "envpipe") request.envpipe_stages = envpipe_stages(arguments, profile, blocking_power_w);
+  return make_schedule(request);
+}
+
+void require_equal(const std::string& path, std::string_view what, int in_file, std::string_view option,
+                   std::optional<int> given) {
+  if (!given || *given == in_file) return;
+  throw_input_error({path, 0, 0}, fmt::format("has {} {}, and {} says {}", in_file, what, option, *given),
+                    "make them agree, or leave the option out");
+}
+
+Schedule read_schedule(const ScheduleArguments& arguments) {
+  const std::string& path = arguments.schedule;
+  if (!std::filesystem::exists(path) && path != "-") {
+    throw InputError(fmt::format("--schedule: there is no schedule and no file {}; {}there are {}", quote(path),
+                                 nearest_schedule(path), schedule_help()));
+  }
+  Schedule schedule = read_torch_csv(read_file(path), path);
+  const int ranks = schedule.rank_count();
+  require_equal(path, "ranks", ranks, "--stages", arguments.stages);
+  require_equal(path, "microbatches", schedule.microbatches, "--microbatches", arguments.microbatches);
+  if (arguments.chunks) {
+    require_equal(path, "virtual stages", schedule.stages, "--stages x --chunks", *arguments.chunks * ranks);
+  }
+  require_planning_memory(schedule.stages, schedule.microbatches, 1, available_memory_bytes());
+  if (has_communication(schedule)) require_runnable(schedule, arguments.grouping);
+  return schedule;
+}
+
+bool runs(const Schedule& schedule, OpKind kind) {
+  return std::ranges::any_of(schedule.ranks, [kind](const auto& actions) {
+    return std::ranges::any_of(
+        actions, [kind](const Action& action) { return action.kind == ActionKind::compute && action.op == kind; });
+  });
+}
+
+StageProfile with_stages_of(StageProfile profile, const Schedule& schedule) {
+  if (profile.stages() == schedule.stages) return profile;
+  const int ranks = schedule.rank_count();
+  const std::vector<int> rank_of = rank_of_stage(schedule);
+  bool looped = profile.stages() == ranks;
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    looped = looped && rank_of[static_cast<std::size_t>(stage)] == stage % ranks;
+  }
+  if (looped) return with_virtual_stages(profile, schedule.stages / ranks);
+  throw InputError(fmt::format("the profile has {} stages and the schedule {} has {}{}: give a profile with as many",
+                               profile.stages(), schedule.name, schedule.stages,
+                               schedule.stages > ranks ? fmt::format(" virtual ones on {} ranks", ranks) : ""));
+}
+
+}  // namespace
+
+void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
+  app.add_option("--schedule", arguments.schedule, "Schedule: " + schedule_help())
+      ->type_name("NAME|FILE")
+      ->default_str(arguments.schedule)
+      ->transform([](std::string text) { return schedule_name(std::move(text)); });
+  add_whole_number(app, "--stages", {1, kMaxStages}, into(arguments.stages),
+                   "Pipeline ranks: GPUs one after the other (default: as the schedule file, or the profile, has)");
+  add_whole_number(app, "--microbatches", {1, kMaxMicrobatches}, into(arguments.microbatches),
+                   "Microbatches per iteration (default: as the schedule file has; needed without one)");
+  add_whole_number(app, "--chunks", {1, kMaxChunks}, into(arguments.chunks),
+                   "Virtual stages per rank, for interleaved (default 1). The profile has one stage per virtual stage, "
+                   "or one per rank, which is then divided into equal parts");
+  add_whole_number(app, "--extra-activations", {0, kMaxMicrobatches}, into(arguments.extra_activations),
+                   "envpipe: microbatches whose activations fit into a GPU's memory in addition to those of 1F1B "
+                   "(default: no limit)");
+  add_choice(
+      app, "--p2p", kGroupings,
+      [&arguments](std::size_t place) { arguments.grouping = place == 0 ? P2pGrouping::none : P2pGrouping::adjacent; },
+      "How a rank issues the sends and receives of a schedule file: one at a time (single, the default), or adjacent "
+      "ones together (grouped)");
+}
+
+CLI::Option* add_profile_option(CLI::App& app, std::string& path) {
+  return app
+      .add_option("--profile", path,
+                  "Stage profile: CSV file with the columns stage,instruction,frequency,time,energy in MHz, s and J")
+      ->type_name("FILE");
+}
+
+CLI::Option* add_blocking_power_option(CLI::App& app, std::string& argument) {
+  return app
+      .add_option("--blocking-power", argument,
+                  "Power that one GPU draws while it waits: a number in W, or a CSV file with the columns "
+                  "stage,blocking_power in W")
+      ->type_name("W|FILE");
+}
+
+void add_gpu_name_option(CLI::App& app, std::string& gpu_name, std::string_view use) {
+  app.add_option("--gpu", gpu_name,
+                 fmt::format("GPU model that the profile was measured on, as nvidia-smi -L names it: {}", use))
+      ->type_name("NAME");
+}
+
+void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
+  add_profile_option(app, arguments.profile)->required();
+  add_schedule_options(app, arguments.schedule);
+  add_blocking_power_option(app, arguments.blocking_power)->required();
+  add_number(app, "--backward-split", {1e-6, 1 - 1e-6}, into(arguments.backward_split),
+             "Share of a backward pass' time and energy that its input gradient takes, 0 to 1; for schedules that "
+             "split backward passes (zb-h1) on a profile without split ones");
+}
+
+Schedule load_schedule(const ScheduleArguments& arguments, const StageProfile* profile,
+                       std::span<const double> blocking_power_w) {
+  return is_generator(arguments.schedule) ? generate_schedule(arguments, profile, blocking_power_w)
+                                          : read_schedule(arguments);
+}
+
+StageProfile fit_profile(StageProfile profile, const Schedule& schedule, std::optional<double> backward_split) {
+  profile = with_stages_of(std::move(profile), schedule);
+  if (!runs(schedule, OpKind::input_gradient)) return profile;
+  if (backward_split) return with_split_backward(profile, *backward_split);
+  for (int stage = 0; stage < profile.stages(); ++stage) {
+    if (profile.has(stage, OpKind::input_gradient)) continue;
+    throw InputError(
+        fmt::format("the schedule {} splits backwards, and the profile has no input_gradient and weight_gradient for "
+                    "stage {}: measure them, or give --backward-split with the input gradient's share (about 0.5)",
+                    schedule.name, stage));
+  }
+  return profile;
+}
+
+StageProfile read_profile(PipelineInput& input) {
+  const std::string text = read_file(input.profile_name);
+  input.switch_latency_s = read_switch_latency(text, input.profile_name);
+  return read_stage_profile(text, input.profile_name);
+}
+
+PipelineInput load_pipeline(const PipelineArguments& arguments) {
+  PipelineInput input;
+  input.profile_name = arguments.profile;
+  input.profile = read_profile(input);
+  // Blocking power is by rank; a named schedule has as many as --stages says, which may be wrong for the profile.
+  ScheduleArguments schedule = arguments.schedule;
+  if (is_generator(schedule.schedule)) {
+    // With several chunks a profile may be by rank or by virtual stage: then the number of ranks has to be given.
+    if (!schedule.stages && schedule.chunks.value_or(1) == 1) schedule.stages = input.profile.stages();
+    if (schedule.stages) {
+      input.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, *schedule.stages);
+    }
+  }
+  input.schedule = without_communication(load_schedule(schedule, &input.profile, input.blocking_power_w));
+  if (input.blocking_power_w.empty()) {
+    input.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, input.schedule.rank_count());
+  }
+  input.profile = fit_profile(std::move(input.profile), input.schedule, arguments.backward_split);
+  input.dag = build_dag(input.schedule);
+  input.unit_warning = unit_warning(input.profile, input.blocking_power_w, power_limit_of(arguments.gpu_name));
+  return input;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planning/planner/policies/policy.h"
+#include "planning/profile/stage_profile.h"
+#include "planning/schedule/dag.h"
+#include "planning/schedule/deadlock.h"
+#include "planning/schedule/schedule.h"
+
+namespace lowgear {
+
+/// What names a schedule on the command line.
+struct ScheduleArguments {
+  std::string schedule = "1f1b";  ///< name of a generator, or path of a CSV
+  std::optional<int> stages;      ///< pipeline ranks; load_pipeline takes them from the profile where they are absent
+  std::optional<int> microbatches;
+  std::optional<int> chunks;             ///< virtual stages per rank
+  std::optional<int> extra_activations;  ///< EnvPipe: beyond those of 1F1B
+  P2pGrouping grouping = P2pGrouping::none;
+};
+
+/// What names a profiled pipeline on the command line.
+struct PipelineArguments {
+  ScheduleArguments schedule;
+  std::string profile;         ///< path
+  std::string blocking_power;  ///< watts, or path
+  std::optional<double> backward_split;
+  std::string gpu_name;  ///< model that the profile was measured on; empty: not stated
+};
+
+/// `--schedule`, `--stages`, `--microbatches`, `--chunks`, `--extra-activations`, `--p2p`.
+void add_schedule_options(CLI::App& app, ScheduleArguments& arguments);
+/// `--profile`.
+CLI::Option* add_profile_option(CLI::App& app, std::string& path);
+/// `--blocking-power`.
+CLI::Option* add_blocking_power_option(CLI::App& app, std::string& argument);
+/// `--gpu`, the model that a profile was measured on; `use` ends the help text.
+void add_gpu_name_option(CLI::App& app, std::string& gpu_name, std::string_view use);
+/// `--profile`, `--blocking-power`, the options of schedules, and `--backward-split`.
+void add_pipeline_options(CLI::App& app, PipelineArguments& arguments);
+
+/// A pipeline as all verbs take it.
+struct PipelineInput {
+  std::string profile_name;  ///< as given
+  StageProfile profile;      ///< by virtual stage of the schedule, split where the schedule is
+  Schedule schedule;         ///< computations only
+  PipelineDag dag;
+  std::vector<double> blocking_power_w;          ///< by rank
+  std::optional<double> switch_latency_s = {};   ///< of the profile; empty: not known
+  std::optional<std::string> unit_warning = {};  ///< cli/plausibility.h
+
+  /// Refers to this.
+  [[nodiscard]] PlanningProblem problem() const { return {&schedule, &dag, &profile, blocking_power_w}; }
+};
+
+/// The schedule as named or as the file has it, messages included where it has them. `profile` and `blocking_power_w`
+/// (by rank) are what EnvPipe's schedule depends on, null and empty when not known. Throws InputError when it does not
+/// exist, contradicts the other arguments, is larger than memory, or can hang.
+[[nodiscard]] Schedule load_schedule(const ScheduleArguments& arguments, const StageProfile* profile,
+                                     std::span<const double> blocking_power_w);
+
+/// `profile` with the stages and kinds of operation that the schedule runs: cut into virtual stages or split backwards
+/// where it was not measured so. Throws InputError, naming the option to give, when that cannot be done.
+[[nodiscard]] StageProfile fit_profile(StageProfile profile, const Schedule& schedule,
+                                       std::optional<double> backward_split);
+
+/// Reads the profile of `input.profile_name` as it is in the file, and sets its switch latency. Throws InputError.
+[[nodiscard]] StageProfile read_profile(PipelineInput& input);
+
+/// Reads all files. Throws InputError.
+[[nodiscard]] PipelineInput load_pipeline(const PipelineArguments& arguments);
+
+}  // namespace lowgear

@@ -1,0 +1,84 @@
+#include "app/cli/arguments/planner_arguments.h"
+
+#include <array>
+
+#include "app/cli/arguments/options.h"
+#include "base/core/units.h"
+#include "planning/profile/profile_latency.h"
+
+namespace lowgear {
+namespace {
+
+constexpr auto kMethodWords = std::to_array<std::string_view>({"auto", "exact", "sandwich"});
+constexpr auto kMethods = std::to_array({FrontierMethod::automatic, FrontierMethod::exact, FrontierMethod::sandwich});
+constexpr auto kGranularityWords = std::to_array<std::string_view>({"op", "stage"});
+constexpr auto kGranularities = std::to_array({PlanGranularity::per_op, PlanGranularity::per_stage_kind});
+
+constexpr double kSmallestEpsilon = 1e-9;
+constexpr double kLargestEpsilon = 0.5;
+constexpr double kMaxLatencyMs = kMaxSwitchLatencyS * 1e3;
+
+}  // namespace
+
+void add_planner_options(CLI::App& app, PlannerArguments& arguments) {
+  add_choice(
+      app, "--frontier", kMethodWords, [&arguments](std::size_t place) { arguments.method = kMethods.at(place); },
+      "How the frontier is computed: every vertex (exact), between proven bounds at most --epsilon apart (sandwich), "
+      "or exact where that is fast enough (auto, the default)");
+  add_number(app, "--epsilon", {kSmallestEpsilon, kLargestEpsilon}, into(arguments.epsilon),
+             "sandwich: largest relative difference between energy and lower bound (default 0.001)");
+  add_choice(
+      app, "--granularity", kGranularityWords,
+      [&arguments](std::size_t place) { arguments.granularity = kGranularities.at(place); },
+      "One clock per op (op, the default), or one per stage and direction, with fewer clock changes (stage)");
+  add_switch_latency_option(app, arguments.switch_latency);
+}
+
+std::string_view SwitchLatencyArgument::source() const {
+  if (!is_known()) return "unknown";
+  return is_from_profile ? "profile" : "given";
+}
+
+void SwitchLatencyArgument::complete_from(std::optional<double> of_profile_s) {
+  if (is_known() || !of_profile_s) return;
+  latency_ms = *of_profile_s * 1e3;
+  is_from_profile = true;
+}
+
+void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument) {
+  add_number(
+      app, "--switch-latency", {0, kMaxLatencyMs}, into(argument.latency_ms),
+      "Time from the request of a clock change until it takes effect, in ms (default: that of the profile, or 0)");
+}
+
+void add_perseus_unit_option(CLI::App& app, double& unit_s) {
+  add_number(app, "--perseus-unit", {1e-9, 1e3}, into(unit_s),
+             "Time step of the policies perseus and envpipe-offline, in s (default 0.001)");
+}
+
+PlannerOptions planner_options(const PlannerArguments& arguments) {
+  return {.method = arguments.method,
+          .epsilon = arguments.epsilon,
+          .granularity = arguments.granularity,
+          .switch_latency_s = arguments.switch_latency.latency_s()};
+}
+
+std::vector<ReportPoint> frontier_points(const Frontier& frontier) {
+  std::vector<ReportPoint> points;
+  points.reserve(frontier.vertices().size());
+  for (const FrontierVertex& vertex : frontier.vertices()) {
+    points.push_back({s_from_ps(vertex.time_ps), frontier.energy_j(vertex)});
+  }
+  return points;
+}
+
+std::vector<ReportPoint> lower_bound_points(const Frontier& frontier, FrontierMethod method) {
+  std::vector<ReportPoint> points;
+  if (method == FrontierMethod::exact) return points;
+  for (const FrontierVertex& vertex : frontier.vertices()) {
+    points.push_back({s_from_ps(vertex.time_ps), frontier.lower_bound_j_at(vertex.time_ps)});
+  }
+  return points;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <optional>
+#include <string_view>
+
+#include "app/cli/arguments/pipeline_input.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "report/report/report_data.h"
+
+namespace lowgear {
+
+/// How late clock changes take effect where neither `--switch-latency` nor the profile says it: what an A100 takes.
+/// Plans are then made as if changes came at once, and replayed with this beside.
+inline constexpr double kAssumedSwitchLatencyS = 0.025;
+
+/// `--switch-latency`, and where it came from.
+struct SwitchLatencyArgument {
+  std::optional<double> latency_ms;
+  bool is_from_profile = false;
+
+  [[nodiscard]] bool is_known() const { return latency_ms.has_value(); }
+  /// 0 where it is not known.
+  [[nodiscard]] double latency_s() const { return latency_ms.value_or(0) * 1e-3; }
+  /// `given`, `profile` or `unknown`.
+  [[nodiscard]] std::string_view source() const;
+  /// Takes that of the profile, if it has one, where none was given.
+  void complete_from(std::optional<double> of_profile_s);
+};
+
+/// Settings of Lowgear's own planner on the command line.
+struct PlannerArguments {
+  FrontierMethod method = FrontierMethod::automatic;
+  double epsilon = PlannerOptions{}.epsilon;
+  PlanGranularity granularity = PlanGranularity::per_op;
+  SwitchLatencyArgument switch_latency;
+};
+
+/// `--frontier`, `--epsilon`, `--granularity`, `--switch-latency`.
+void add_planner_options(CLI::App& app, PlannerArguments& arguments);
+/// `--switch-latency` alone, in milliseconds.
+void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument);
+/// `--perseus-unit`, in seconds.
+void add_perseus_unit_option(CLI::App& app, double& unit_s);
+
+[[nodiscard]] PlannerOptions planner_options(const PlannerArguments& arguments);
+
+/// Vertices as the report shows them.
+[[nodiscard]] std::vector<ReportPoint> frontier_points(const Frontier& frontier);
+/// The lower bound at the same times; empty for an exact frontier, which is its own bound.
+[[nodiscard]] std::vector<ReportPoint> lower_bound_points(const Frontier& frontier, FrontierMethod method);
+
+}  // namespace lowgear

@@ -1,0 +1,293 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <exception>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "app/cli/arguments/options.h"
+#include "app/cli/commands/verbs.h"
+#include "app/cli/terminal/interrupt.h"
+#include "app/cli/terminal/table.h"
+#include "base/core/error.h"
+#include "control/agent/journal/journal.h"
+#include "control/agent/lease/control_client.h"
+#include "control/agent/node_agent.h"
+#include "control/agent/preview.h"
+#include "hardware/gpu/nvml_system.h"
+
+namespace lowgear {
+namespace {
+
+enum class Action : unsigned char { serve, restore, status, check };
+constexpr auto kActions = std::to_array<std::string_view>({"serve", "restore", "status", "check"});
+constexpr std::string_view name(Action action) { return kActions[static_cast<std::size_t>(action)]; }
+
+/// Which options go with which action, beside --config.
+constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
+    {name(Action::serve), "--dry-run"},
+    {name(Action::serve), "--no-writes"},
+    {name(Action::restore), "--dry-run"},
+    {name(Action::restore), "--journal"},
+    {name(Action::status), "--json"},
+    {name(Action::check), "--json"},
+});
+
+struct AgentArguments {
+  Action action = Action::serve;
+  std::string config = kDefaultAgentConfig;
+  std::string journal;
+  bool dry_run = false;
+  bool no_writes = false;
+  bool json = false;
+};
+
+AgentMessages messages_to(Console& console) {
+  return {.note = [&console](std::string_view text) { console.note(text); },
+          .warn = [&console](std::string_view text) { console.warn(text); }};
+}
+
+/// Failed, saying what, when there is something.
+ExitCode told(const std::vector<std::string>& failures, Console& console) {
+  for (const std::string& failure : failures) console.error(failure);
+  return failures.empty() ? ExitCode::ok : ExitCode::failed;
+}
+
+/// Whatever the agent says, on one line.
+[[noreturn]] void throw_refusal(const ControlAnswer& answer) {
+  constexpr std::size_t kMaxCharacters = 4000;  // the kill switch names every GPU
+  std::string reason = answer.body;
+  try {
+    const Json body = parse_json(answer.body, "agent");
+    reason = JsonView(body, "agent").at("error").at("message").text();
+  } catch (const InputError&) {
+    // Then all of it is what the agent says.
+  }
+  throw Error(fmt::format("the agent answers {}: {}", answer.status, printable(reason, kMaxCharacters)));
+}
+
+/// Through the agent that holds the journal, wherever that answers.
+ExitCode ask_to_restore(const LockHolder& holder, Console& console) {
+  const std::string who = describe(holder);
+  if (holder.control_socket.empty()) {
+    throw Error(
+        fmt::format("{} holds the journal and takes no requests; wait until it has restored, or end it and "
+                    "restore again",
+                    who));
+  }
+  const auto answer = ask_agent(holder.control_socket, "POST", "/v1/restore");
+  if (!answer) {
+    throw Error(fmt::format("{} holds the journal and does not answer; end it, and restore again", who));
+  }
+  if (answer->status >= 300) throw_refusal(*answer);
+  console.note("the running agent has ended every lease and restored every GPU");
+  return ExitCode::ok;
+}
+
+ExitCode run_restore(const AgentConfig& config, Console& console) {
+  try {
+    const std::vector<std::string> failures = restore_node(config, messages_to(console));
+    if (failures.empty()) console.note("every GPU is as it was before the agent");
+    return told(failures, console);
+  } catch (const JournalHeld& held) {
+    return ask_to_restore(held.holder(), console);
+  }
+}
+
+std::string preview_of(const OriginalGpuState& state) {
+  std::string text = fmt::format("GPU {}: would reset its clocks to the driver's own choice", state.uuid);
+  if (state.power_limit_w) text += fmt::format(", its power limit to {} W", *state.power_limit_w);
+  if (state.persistence_mode) text += fmt::format(", persistence mode to {}", *state.persistence_mode ? "on" : "off");
+  return text + "\n";
+}
+
+/// What would be restored first; empty when nothing is known that would be.
+std::string preview_of_recovery(const AgentConfig& config) {
+  std::error_code unknown;
+  if (!std::filesystem::exists(config.journal, unknown)) return {};
+  std::string text;
+  try {
+    const JournalContent journal = read_journal_folder(config.journal);
+    for (const auto& [uuid, state] : journal.changed) text += preview_of(state);
+    if (journal.damaged) text += "the journal is damaged: `lowgear agent restore --dry-run` says what that means\n";
+  } catch (const std::exception& error) {
+    text += fmt::format("the journal cannot be read, so what would be restored first is not known: {}\n", error.what());
+  }
+  return text;
+}
+
+/// Says what the agent would do, to which GPU, and does none of it. Without a configuration, too: then there is nothing
+/// that it may do.
+ExitCode preview_serve(const AgentArguments& arguments, Console& console) {
+  std::error_code unknown;
+  const bool none = arguments.config == kDefaultAgentConfig && !std::filesystem::exists(arguments.config, unknown);
+  const AgentConfig config =
+      none ? parse_agent_config("", arguments.config, system_name_lookup()) : load_agent_config(arguments.config);
+  std::string text;
+  if (none) {
+    text = fmt::format(
+        "no configuration: {} is not there, and without one the agent does not start. Name one by --config FILE; "
+        "deploy/agent.toml of the source explains all settings. With an empty one the agent:\n",
+        arguments.config);
+  }
+  const std::unique_ptr<GpuSystem> system = open_nvml();
+  for (const std::string& problem : system->problems()) console.warn(problem);
+  text += preview_of_recovery(config) + preview_of_agent(config, *system);
+  console.print(text + "Nothing was done.\n");
+  return ExitCode::ok;
+}
+
+/// Says what `restore` would do, from the journal alone.
+ExitCode preview_restore(const AgentConfig& config, Console& console) {
+  const JournalContent journal = read_journal_folder(config.journal);
+  std::string text;
+  for (const auto& [uuid, state] : journal.changed) text += preview_of(state);
+  if (journal.damaged) {
+    text +=
+        "the journal is damaged: would restore every GPU that may be changed, its power limit and persistence mode to "
+        "the driver's defaults\n";
+  }
+  if (text.empty()) text = "the journal names no GPU that was left changed: nothing would be changed\n";
+  console.print(text +
+                "An agent that runs would be asked to do it, and would end every lease first. Nothing was done.\n");
+  return ExitCode::ok;
+}
+
+Json ask_json(const AgentConfig& config, std::string_view path) {
+  const auto answer = ask_agent(config.process.http_socket, "GET", path);
+  if (!answer)
+    throw Error(fmt::format("no agent answers at {}; start one: lowgear agent", config.process.http_socket.string()));
+  if (answer->status != 200) throw_refusal(*answer);
+  return parse_json(answer->body, "agent");
+}
+
+std::string text_of(const Json& object, const char* member) {
+  if (!object.contains(member) || object[member].is_null()) return "-";
+  return object[member].is_string() ? object[member].get<std::string>() : object[member].dump();
+}
+
+std::string status_text(const Json& gpus, const Json& leases) {
+  Table table({{"GPU", Table::Align::left},
+               {"model", Table::Align::left},
+               {"clocks", Table::Align::left},
+               {"requested"},
+               {"writes"},
+               {"lease"}});
+  for (const Json& gpu : gpus["gpus"]) {
+    const Json& clocks = gpu["clocks"];
+    table.add_row({text_of(gpu, "uuid"), text_of(gpu, "name"), text_of(clocks, "state"),
+                   text_of(clocks, "requested_max_mhz"), text_of(clocks, "writes"), text_of(gpu, "lease")});
+  }
+  std::string text = gpus.value("simulated", false) ? "simulated GPUs\n" : "";
+  text += table.text();
+  for (const Json& gpu : gpus["gpus"]) {
+    if (gpu["problem"].is_null()) continue;
+    text += fmt::format("{} {}: {}\n", gpu.value("healthy", true) ? "problem of" : "not healthy:", text_of(gpu, "uuid"),
+                        text_of(gpu, "problem"));
+  }
+  for (const Json& gpu : gpus["unattended"]) text += fmt::format("not attended to: {}\n", text_of(gpu, "problem"));
+  for (const Json& lease : leases["leases"]) {
+    text += fmt::format("lease {}: GPU {}, user {}, job {}, rank {}, {} units\n", text_of(lease, "id"),
+                        text_of(lease, "gpu_uuid"), text_of(lease, "user"), text_of(lease, "job"),
+                        text_of(lease, "rank"), text_of(lease, "units"));
+  }
+  return text;
+}
+
+ExitCode run_status(const AgentConfig& config, const AgentArguments& arguments, Console& console) {
+  const Json gpus = ask_json(config, "/v1/gpus");
+  const Json leases = ask_json(config, "/v1/leases");
+  if (arguments.json) {
+    Json both = gpus;
+    both["leases"] = leases["leases"];
+    console.print_json(both);
+  } else {
+    console.print(status_text(gpus, leases));
+  }
+  return ExitCode::ok;
+}
+
+ExitCode run_check(const AgentConfig& config, const AgentArguments& arguments, Console& console) {
+  const std::string gpus = config.all_gpus ? "every GPU" : fmt::format("{} GPUs", config.gpus.size());
+  if (arguments.json) {
+    console.print_json({{"config", arguments.config},
+                        {"gpus", config.gpus},
+                        {"all_gpus", config.all_gpus},
+                        {"allow_rules", config.allow.size()},
+                        {"journal", config.journal.string()}});
+  } else {
+    console.print(fmt::format("{}: {} may be changed; {} access rules; journal in {}\n", arguments.config, gpus,
+                              config.allow.size(), config.journal.string()));
+  }
+  return ExitCode::ok;
+}
+
+/// With a journal GPUs are put back whatever the configuration is like: this is what runs when everything else has
+/// failed.
+AgentConfig config_of(const AgentArguments& arguments) {
+  if (arguments.journal.empty()) return load_agent_config(arguments.config);
+  AgentConfig config;
+  config.journal = arguments.journal;
+  config.all_gpus = true;
+  return config;
+}
+
+ExitCode run_serve(const AgentArguments& arguments, Console& console) {
+  const TerminationSignals signals;
+  repeat_received_signal();
+  const AgentConfig config = config_of(arguments);
+  const AgentMode mode = arguments.no_writes ? AgentMode::dry_run : AgentMode::write;
+  return told(serve_node(config, mode, messages_to(console), signals), console);
+}
+
+ExitCode run_agent_verb(const AgentArguments& arguments, const CLI::App& app, Console& console) {
+  refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfActions);
+  if (arguments.action == Action::serve) {
+    return arguments.dry_run ? preview_serve(arguments, console) : run_serve(arguments, console);
+  }
+  const AgentConfig config = config_of(arguments);
+  switch (arguments.action) {
+    case Action::serve:
+      break;
+    case Action::restore:
+      return arguments.dry_run ? preview_restore(config, console) : run_restore(config, console);
+    case Action::status:
+      return run_status(config, arguments, console);
+    case Action::check:
+      return run_check(config, arguments, console);
+  }
+  return ExitCode::failed;
+}
+
+}  // namespace
+
+VerbAction declare_agent(CLI::App& app) {
+  auto arguments = std::make_shared<AgentArguments>();
+  add_choice(
+      app, "action", kActions, [arguments](std::size_t place) { arguments->action = static_cast<Action>(place); },
+      "serve (the default): set clocks until SIGTERM or SIGINT; restore: reset every changed GPU, with or without a "
+      "running agent; status: show the GPUs and leases of the running agent; check: check a configuration")
+      ->default_str("serve");
+  CLI::Option* const config =
+      app.add_option("--config", arguments->config, "Configuration file; deploy/agent.toml explains it")
+          ->type_name("FILE")
+          ->default_str(kDefaultAgentConfig);
+  app.add_option("--journal", arguments->journal,
+                 "restore: journal folder that names the GPUs to reset; needs no configuration")
+      ->type_name("FOLDER")
+      ->excludes(config);
+  CLI::Option* const dry_run =
+      app.add_flag("--dry-run", arguments->dry_run,
+                   "serve, restore: print what would be done to which GPU, change nothing, and exit");
+  app.add_flag("--no-writes", arguments->no_writes,
+               "serve: take leases and follow plans, and only log what would be set; change no GPU")
+      ->excludes(dry_run);
+  add_json_flag(app, arguments->json);
+  return [arguments, &app](Console& console) { return run_agent_verb(*arguments, app, console); };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,153 @@
+#include "app/cli/commands/application.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <new>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "app/cli/terminal/help_formatter.h"
+#include "app/cli/terminal/interrupt.h"
+#include "app/cli/terminal/version.h"
+#include "base/core/error.h"
+#include "base/core/suggestion.h"
+
+namespace lowgear {
+namespace {
+
+std::string footer(const Verb& verb) { return fmt::format("Example:\n  {}\n", verb.example); }
+
+std::string verb_names() {
+  std::string names;
+  for (const Verb& verb : verbs()) names += fmt::format("{}{}", names.empty() ? "" : ", ", verb.name);
+  return names;
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string_view> names) {
+  const auto nearest = nearest_name(word, names);
+  return nearest ? fmt::format("; did you mean {}?", *nearest) : "";
+}
+
+std::string no_verb_message(const std::string& word) {
+  std::vector<std::string_view> names;
+  for (const Verb& verb : verbs()) names.push_back(verb.name);
+  return fmt::format("there is no verb {}{}; the verbs are {}; see lowgear --help", quote(word),
+                     did_you_mean(word, names), verb_names());
+}
+
+bool is_unknown_verb(std::span<const std::string> words) {
+  if (words.empty() || words.front().starts_with('-')) return false;
+  return std::ranges::find(verbs(), words.front(), &Verb::name) == verbs().end();
+}
+
+/// The first option among the arguments that the verb does not have, without its value. What stands after `--` is not
+/// the verb's.
+std::optional<std::string> unknown_option(const CLI::App& verb, std::span<const std::string> arguments) {
+  for (const std::string& argument : arguments) {
+    if (argument == "--") break;
+    if (!argument.starts_with("--")) continue;
+    std::string name = argument.substr(0, argument.find('='));
+    if (verb.get_option_no_throw(name) == nullptr) return name;
+  }
+  return std::nullopt;
+}
+
+std::string no_option_message(const CLI::App& verb, const std::string& option) {
+  std::vector<std::string> names;
+  for (const CLI::Option* known : verb.get_options()) {
+    for (const std::string& name : known->get_lnames()) names.push_back("--" + name);
+  }
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  return fmt::format("there is no option {}{}", printable(option), did_you_mean(option, views));
+}
+
+/// A mistake in the command line, in one line that ends in where help is.
+std::string usage_message(const CLI::App& app, std::span<const std::string> arguments, const CLI::ParseError& error) {
+  const auto selected = app.get_subcommands();
+  if (!selected.empty()) {
+    const CLI::App& verb = *selected.front();
+    // A misspelt option is reported as such, not by the required one that it was meant to be.
+    const auto unknown =
+        dynamic_cast<const CLI::ValidationError*>(&error) == nullptr ? unknown_option(verb, arguments) : std::nullopt;
+    return fmt::format("{}; see lowgear {} --help",
+                       unknown ? no_option_message(verb, *unknown) : printable(error.what(), std::string_view::npos),
+                       verb.get_name());
+  }
+  return fmt::format("a verb is missing; the verbs are {}; see lowgear --help", verb_names());
+}
+
+/// `help` and `help VERB` as `--help` and `VERB --help`.
+std::vector<std::string> with_help_option(std::span<const std::string> arguments) {
+  std::vector<std::string> words(arguments.begin(), arguments.end());
+  if (words.empty() || words.front() != "help") return words;
+  words.erase(words.begin());
+  words.emplace_back("--help");
+  return words;
+}
+
+}  // namespace
+
+Application::Application()
+    : app_(
+          "Lowgear makes large-model training use less energy without finishing later: every pipeline stage runs in "
+          "the lowest gear (GPU clock) that still arrives on time.",
+          "lowgear") {
+  app_.set_version_flag("--version", std::string(version()), "Print the version");
+  app_.set_help_flag("-h,--help", "Print help");
+  app_.require_subcommand(1);
+  app_.formatter(std::make_shared<HelpFormatter>());  // the verbs take it over
+  app_.footer(
+      "lowgear help VERB shows the options of a verb, with an example.\n"
+      "Exit codes: 0 done, 1 failed, 2 bad usage or input.\n");
+  for (const Verb& verb : verbs()) {
+    CLI::App* app = app_.add_subcommand(std::string(verb.name), std::string(verb.summary));
+    app->footer(footer(verb));
+    actions_.emplace(verb.name, verb.declare(*app));
+  }
+}
+
+ExitCode Application::parse_and_run(std::span<const std::string> arguments, Console& console) {
+  const std::vector<std::string> words = with_help_option(arguments);
+  if (is_unknown_verb(words)) {
+    console.error(no_verb_message(words.front()));
+    return ExitCode::bad_usage;
+  }
+  std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 takes them
+  try {
+    app_.parse(std::move(reversed));
+  } catch (const CLI::CallForHelp&) {
+    console.print(app_.help());
+    return ExitCode::ok;
+  } catch (const CLI::CallForVersion&) {
+    console.print(fmt::format("lowgear {}\n", version()));
+    return ExitCode::ok;
+  } catch (const CLI::ParseError& error) {
+    console.error(usage_message(app_, words, error));
+    return ExitCode::bad_usage;
+  }
+  throw_if_interrupted();
+  return actions_.at(app_.get_subcommands().front()->get_name())(console);
+}
+
+int Application::run(std::span<const std::string> arguments, Console& console) {
+  ExitCode code = ExitCode::failed;
+  try {
+    code = parse_and_run(arguments, console);
+  } catch (const InputError& error) {
+    console.error(error.what());
+    code = ExitCode::bad_usage;
+  } catch (const Error& error) {
+    console.error(error.what());
+  } catch (const std::bad_alloc&) {
+    console.error("there is not enough memory");
+  } catch (const std::exception& error) {
+    console.error(printable(error.what(), std::string_view::npos));
+  }
+  return static_cast<int>(code);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <span>
+#include <string>
+
+#include "app/cli/commands/verbs.h"
+#include "app/cli/terminal/console.h"
+
+namespace lowgear {
+
+/// The command line: all verbs with their options.
+class Application {
+ public:
+  Application();
+
+  /// Runs one command line (without the program's name) and returns the exit code. Whatever goes wrong is one line on
+  /// standard error. Throws Interrupted.
+  [[nodiscard]] int run(std::span<const std::string> arguments, Console& console);
+
+ private:
+  [[nodiscard]] ExitCode parse_and_run(std::span<const std::string> arguments, Console& console);
+
+  CLI::App app_;
+  std::map<std::string, VerbAction, std::less<>> actions_;
+};
+
+}  // namespace lowgear

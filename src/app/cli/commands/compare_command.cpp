@@ -1,0 +1,166 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/cli/arguments/options.h"
+#include "app/cli/arguments/pipeline_input.h"
+#include "app/cli/arguments/planner_arguments.h"
+#include "app/cli/commands/verbs.h"
+#include "app/cli/runs/comparison.h"
+#include "app/cli/runs/replayed_plan.h"
+#include "app/cli/terminal/progress_bar.h"
+#include "app/cli/terminal/stopwatch.h"
+#include "app/cli/terminal/version.h"
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "planning/profile/example_profile.h"
+#include "report/report/html_report.h"
+
+namespace lowgear {
+namespace {
+
+struct CompareArguments {
+  PipelineArguments pipeline;
+  PlannerArguments planner;
+  std::vector<std::string> policies;
+  std::string baseline = "max";
+  double perseus_unit_s = kPerseusUnitS;
+  std::string html;
+  bool json = false;
+};
+
+ComparisonOptions comparison_options(const CompareArguments& arguments) {
+  ComparisonOptions options;
+  options.policies = arguments.policies.empty() ? comparable_policies() : arguments.policies;
+  options.baseline = arguments.baseline;
+  options.policy = {arguments.perseus_unit_s, arguments.pipeline.schedule.extra_activations};
+  for (const std::string& name : options.policies) {
+    if (name != kLowgearPolicy) (void)make_policy(name, options.policy);  // names those that exist
+  }
+  if (options.baseline == kLowgearPolicy) throw InputError("--baseline: compare with a policy other than lowgear");
+  return options;
+}
+
+/// The comparison as a page: frontier, policies as points, the baseline's timeline against Lowgear's.
+std::string render_page(const CompareArguments& arguments, const PipelineInput& input, PipelinePlanner& planner,
+                        const Comparison& comparison) {
+  const PlanningProblem problem = input.problem();
+  const ReplayConditions conditions{arguments.planner.switch_latency.latency_s(), {}};
+  const Plan plan = planner.plan(planner.fastest_s());
+  const std::vector<int> clocks = clocks_for(plan, input.dag);
+  ReportData data;
+  data.lowgear_version = version();
+  data.profile_name = std::filesystem::path(input.profile_name).filename().string();
+  data.schedule = input.schedule.name;
+  data.stages = input.dag.stages;
+  data.microbatches = input.dag.microbatches;
+  data.blocking_power_w = input.blocking_power_w;
+  data.switch_latency_s = conditions.switch_latency_s;
+  data.frontier = frontier_points(planner.frontier());
+  data.lower_bound = lower_bound_points(planner.frontier(), planner.method());
+  data.baseline = {"Policy " + comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j};
+  data.certificate = {false, "Proven by the planner as it solved; lowgear plan writes the proof down.", ""};
+  data.plans = {{0, plan.deadline_s, plan.time_s, plan.energy_j, plan.lower_bound_j, plan.switches}};
+  data.chosen_plan = 0;
+  data.chosen = report_timeline("lowgear, fastest", input.dag, replay_under(problem, clocks, conditions), clocks);
+  data.policies = report_policies(comparison);
+  data.warnings = comparison.skipped;
+  if (input.unit_warning) data.warnings.push_back(*input.unit_warning);
+  if (is_example_profile(input.profile)) data.warnings.emplace_back(kExampleProfileNotice);
+  return render_html_report(data);
+}
+
+std::string explanation(const Comparison& comparison) {
+  return fmt::format(
+             "All figures are replayed on the profile, for one GPU a rank. Savings and slowdowns are against {} "
+             "({:.4f} s, "
+             "{:.1f} J).\nOrder: of the given schedule, or of the policy's own; activations: the most that a rank "
+             "holds in "
+             "it.\nGap: energy above the proven least energy of any plan that takes no longer. Published way: the "
+             "saving as the\nevaluation of Perseus (SOSP'24, table 6) counts it, with each method's own figures.\n",
+             comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j) +
+         "Next: write the plans down with lowgear plan and the same options, and --out DIR.\n";
+}
+
+void print_notes(const Comparison& comparison, const PipelineInput& input, Console& console) {
+  for (const ComparisonRow& row : comparison.rows) {
+    if (row.note.empty()) continue;
+    console.note(fmt::format("{}{}{}: {}", row.policy, row.aim.empty() ? "" : ", ", row.aim, row.note));
+  }
+  for (const std::string& line : comparison.skipped) console.warn(line);
+  if (is_example_profile(input.profile)) console.note(kExampleProfileNotice);
+}
+
+std::string late_changes(const Comparison& comparison) {
+  const std::string table = late_table(comparison);
+  if (table.empty()) return "";
+  return fmt::format(
+      "\nThe same with clocks that change {:.3g} ms late, which these plans take no account of. How late they are is "
+      "not "
+      "known:\nlowgear profile measures it, --switch-latency MS plans with it.\n{}",
+      kAssumedSwitchLatencyS * 1e3, table);
+}
+
+ExitCode run_compare(CompareArguments arguments, Console& console) {
+  ComparisonOptions options = comparison_options(arguments);
+  const PipelineInput input = load_pipeline(arguments.pipeline);
+  if (input.unit_warning) console.warn(*input.unit_warning);
+  SwitchLatencyArgument& latency = arguments.planner.switch_latency;
+  latency.complete_from(input.switch_latency_s);
+  options.planner = planner_options(arguments.planner);
+  if (!latency.is_known()) options.late_s = kAssumedSwitchLatencyS;
+  std::optional<ProgressBar> progress(std::in_place);
+  const Stopwatch stopwatch;
+  PipelinePlanner planner(input.schedule, input.profile, input.blocking_power_w, options.planner, {}, &*progress);
+  options.frontier_time_s = stopwatch.elapsed_s();
+  const Comparison comparison = compare_policies(input, planner, options, &*progress);
+  std::optional<std::string> page;
+  if (!arguments.html.empty()) page = render_page(arguments, input, planner, comparison);
+  // The planner does not plan any more.
+  progress.reset();
+  if (page) write_file_atomically(arguments.html, *page);
+  if (arguments.json) {
+    Json json = comparison_json(comparison);
+    json["modelled"] = is_example_profile(input.profile);
+    json["switch_latency"] = {{"source", latency.source()}, {"planned_with_s", latency.latency_s()}};
+    if (options.late_s) json["switch_latency"]["late_s"] = *options.late_s;
+    json["frontier"] = {{"method", name(planner.method())},
+                        {"fastest_s", planner.fastest_s()},
+                        {"slowest_s", planner.slowest_s()},
+                        {"vertices", planner.frontier().vertices().size()}};
+    console.print_json(json);
+  } else {
+    print_notes(comparison, input, console);
+    console.print(comparison_table(comparison) + '\n' + explanation(comparison) + late_changes(comparison));
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+VerbAction declare_compare(CLI::App& app) {
+  auto arguments = std::make_shared<CompareArguments>();
+  add_pipeline_options(app, arguments->pipeline);
+  add_gpu_name_option(app, arguments->pipeline.gpu_name, "the profile's powers are checked against its limit");
+  take_names_of_any_case(
+      app.add_option("--policies", arguments->policies,
+                     fmt::format("Policies to compare, of {} (default all)", fmt::join(comparable_policies(), ", ")))
+          ->type_name("A,B")
+          ->delimiter(','));
+  take_names_of_any_case(app.add_option("--baseline", arguments->baseline,
+                                        "Policy that savings and slowdowns are relative to (default max)")
+                             ->type_name("POLICY"));
+  add_perseus_unit_option(app, arguments->perseus_unit_s);
+  add_planner_options(app, arguments->planner);
+  app.add_option("--html", arguments->html, "Also write the comparison to this file, as an HTML page")
+      ->type_name("FILE");
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_compare(*arguments, console); };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,51 @@
+#include <unistd.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "app/cli/arguments/options.h"
+#include "app/cli/commands/verbs.h"
+#include "app/cli/doctor/diagnosis.h"
+#include "app/cli/doctor/machine_facts.h"
+#include "app/cli/doctor/switch_latency_probe.h"
+
+namespace lowgear {
+namespace {
+
+struct DoctorArguments {
+  bool measure_switch_latency = false;
+  bool json = false;
+};
+
+ExitCode run_doctor(const DoctorArguments& arguments, Console& console) {
+  MachineFacts facts = collect_machine_facts();
+  if (arguments.measure_switch_latency) {
+    facts.switch_latencies.emplace();
+    if (facts.nvml && facts.agent == AgentReach::answers) {
+      facts.switch_latencies = measure_switch_latencies(*facts.nvml, facts.agent_socket);
+    }
+  }
+  const std::vector<Finding> findings = diagnose(facts);
+  if (arguments.json) {
+    console.print_json(diagnosis_json(facts, findings));
+  } else {
+    const Colours colours = colours_allowed(STDOUT_FILENO) ? Colours::on : Colours::off;
+    console.print(diagnosis_text(findings, colours) + next_step(facts, findings));
+  }
+  return can_measure(findings) ? ExitCode::ok : ExitCode::failed;
+}
+
+}  // namespace
+
+VerbAction declare_doctor(CLI::App& app) {
+  auto arguments = std::make_shared<DoctorArguments>();
+  app.add_flag("--measure-switch-latency", arguments->measure_switch_latency,
+               "Also measure how late clock changes take effect, in ms: runs a small load on every idle GPU for about "
+               "6 s and has the agent change its clocks; they are restored afterwards. Without this option doctor "
+               "changes no clock");
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_doctor(*arguments, console); };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "app/cli/arguments/command_line.h"
+#include "app/cli/arguments/job_input.h"
+#include "app/cli/arguments/options.h"
+#include "app/cli/commands/verbs.h"
+#include "app/cli/runs/cost_sources.h"
+#include "app/cli/runs/estimate_plan.h"
+#include "app/cli/terminal/progress_bar.h"
+#include "app/cli/text/estimate_page.h"
+#include "app/cli/text/estimate_text.h"
+#include "app/cli/text/peer_estimate_text.h"
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "estimating/estimator/iteration/emitted_profile.h"
+
+namespace lowgear {
+namespace {
+
+struct EstimateArguments {
+  JobArguments job;
+  std::string samples;  ///< a folder
+  bool peer_formula = false;
+  bool plan = false;
+  EstimatePlanArguments planning;
+  std::string profile;  ///< to write, or empty
+  std::string report;   ///< page to write, or empty
+  std::string command;  ///< the command line, for the page
+  bool json = false;
+};
+
+JobEstimate estimate(TrainingJob job, const std::string& samples) {
+  const JobCosts costs(job, samples);
+  JobEstimate result{.job = std::move(job), .memory = {}, .overflow = {}, .iteration = {}};
+  result.memory = estimate_memory(result.job);
+  result.overflow = explain_overflow(result.job, result.memory);
+  result.iteration = estimate_iteration(result.job, costs.sources());
+  for (std::string& note : costs.notes()) result.iteration.notes.push_back(std::move(note));
+  return result;
+}
+
+ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console) {
+  if (!arguments.job.settings.empty()) {
+    throw InputError("--peer-formula takes its job from the file of --job as it is; leave " +
+                     arguments.job.settings.front().origin + " out");
+  }
+  const PeerEstimate estimate = estimate_as_published(arguments.job.file, arguments.samples);
+  if (arguments.json) {
+    console.print_json(peer_estimate_json(estimate));
+  } else {
+    console.print(peer_estimate_text(estimate) +
+                  fmt::format("\nNext: estimate it with Lowgear's own model: lowgear estimate --job {}\n",
+                              shell_word(arguments.job.file)));
+  }
+  return ExitCode::ok;
+}
+
+void emit_profile(const EstimateArguments& arguments, const JobEstimate& estimate, Console& console) {
+  if (arguments.profile.empty()) return;
+  write_file_atomically(arguments.profile, write_stage_profile(emitted_profile(estimate.job.gpu, estimate.iteration)));
+  console.note(fmt::format("{} holds estimated, not measured figures of one GPU", arguments.profile));
+}
+
+std::optional<PlannedEstimate> plan_if_asked(const EstimateArguments& arguments, const JobEstimate& estimate) {
+  if (!arguments.plan && arguments.report.empty()) return std::nullopt;
+  ProgressBar progress;
+  return plan_estimate(estimate.job, estimate.iteration, arguments.planning, progress);
+}
+
+std::string search_command(const EstimateArguments& arguments, const TrainingJob& job) {
+  std::string command = "lowgear search" + words_without_layout(arguments.job);
+  if (!arguments.samples.empty()) command += " --operators " + shell_word(arguments.samples);
+  return command + fmt::format(" --gpus {}", job.parallel.gpus());
+}
+
+std::string next_text(const EstimateArguments& arguments, const JobEstimate& estimate) {
+  if (estimate.overflow) {
+    return fmt::format("\nNext: find a layout that fits: {}\n", search_command(arguments, estimate.job));
+  }
+  if (!arguments.profile.empty()) return fmt::format("\nNext: {}\n", plan_command(estimate.job, arguments.profile));
+  if (arguments.plan || !arguments.report.empty()) {
+    return fmt::format("\nNext: compare it with other layouts: {}\n", search_command(arguments, estimate.job));
+  }
+  return fmt::format("\nNext: plan its clocks: {} --plan\n", arguments.command);
+}
+
+/// That a job does not fit is an answer, not a failure: it is said first, and the program ends with 0.
+ExitCode run_estimate(const EstimateArguments& arguments, Console& console) {
+  if (arguments.peer_formula) return run_peer_estimate(arguments, console);
+  const JobEstimate result = estimate(load_job(arguments.job), arguments.samples);
+  const std::optional<PlannedEstimate> planned = plan_if_asked(arguments, result);
+  emit_profile(arguments, result, console);
+  if (!arguments.report.empty()) {
+    const EstimateReport page = estimate_page(result, *planned, arguments.planning.prices, arguments.command);
+    write_file_atomically(arguments.report, render_estimate_report(page));
+  }
+  const int gpus = result.job.parallel.gpus();
+  if (arguments.json) {
+    Json json = estimate_json(result);
+    if (planned) json["plan"] = planned_json(*planned, gpus, arguments.planning.prices);
+    console.print_json(json);
+  } else {
+    console.print(estimate_text(result) + (planned ? planned_text(*planned, gpus, arguments.planning.prices) : "") +
+                  next_text(arguments, result));
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+VerbAction declare_estimate(CLI::App& app) {
+  auto arguments = std::make_shared<EstimateArguments>();
+  add_job_options(app, arguments->job);
+  app.add_option("--operators", arguments->samples,
+                 "Folder of sampling files that lowgear sample has written; measured times replace estimated ones "
+                 "where there are any")
+      ->type_name("DIR");
+  CLI::Option* peer = app.add_flag("--peer-formula", arguments->peer_formula,
+                                   "Estimate as the published estimator (estimate-train-time) does, with its formula "
+                                   "and regressors; --job names a file of its format");
+  CLI::Option* plan =
+      app.add_flag("--plan", arguments->plan,
+                   "Also plan clocks: time and energy of the job at the highest clocks and on its frontier");
+  add_estimate_plan_options(app, arguments->planning, plan);
+  app.add_option("--emit-profile", arguments->profile,
+                 "Write an estimated stage profile of all clocks of the GPU to this file, for lowgear plan")
+      ->type_name("FILE")
+      ->excludes(peer);
+  app.add_option("--report", arguments->report,
+                 "Write an HTML page to this file: what takes time, energy and memory, and the frontier of a plan")
+      ->type_name("FILE")
+      ->excludes(peer);
+  plan->excludes(peer);
+  add_json_flag(app, arguments->json);
+  return [arguments, &app](Console& console) {
+    arguments->command = command_line(app);
+    return run_estimate(*arguments, console);
+  };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,64 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <system_error>
+
+#include "app/cli/arguments/command_line.h"
+#include "app/cli/arguments/options.h"
+#include "app/cli/commands/verbs.h"
+#include "base/core/error.h"
+#include "base/core/files/folder_manifest.h"
+#include "planning/profile/example_profile.h"
+
+namespace lowgear {
+namespace {
+
+struct ExampleArguments {
+  std::string out;
+  bool json = false;
+};
+
+constexpr std::string_view kReadme =
+    "profile.csv: GPT-3 175B (96 layers, tensor parallel 8, microbatch 1) on eight stages of A100-like GPUs.\n"
+    "\n"
+    "It is MODELLED, not measured: times are t = a + b / f and powers P = p0 + p1 f V(f)^2, with the parameters and\n"
+    "sources of Lowgear's docs/example.md. Figures made from it show what Lowgear does, not what a GPU would save.\n"
+    "\n"
+    "A waiting GPU is taken to draw 75 W:\n"
+    "  lowgear plan --profile profile.csv --stages 8 --microbatches 32 --schedule 1f1b --blocking-power 75 --out "
+    "plan\n";
+
+ExitCode run_example(const ExampleArguments& arguments, Console& console) {
+  const std::filesystem::path folder = arguments.out;
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw_input_error({arguments.out, 0, 0}, "cannot be made: " + error.message(), "name another folder");
+  // File by file: the folder may hold plans that were made in it since.
+  const std::filesystem::path profile = folder / "profile.csv";
+  write_listed_file(folder, "profile.csv", write_stage_profile(example_profile()));
+  write_listed_file(folder, "README.txt", kReadme);
+  if (arguments.json) {
+    console.print_json({{"profile", profile.string()}, {"stages", example_profile().stages()}, {"modelled", true}});
+  } else {
+    console.print(
+        fmt::format("{}: modelled, not measured (see README.txt there)\n"
+                    "next: lowgear plan --profile {} --microbatches 32 --blocking-power 75 --out {}\n",
+                    profile.string(), shell_word(profile.string()), shell_word((folder / "plan").string())));
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+VerbAction declare_example(CLI::App& app) {
+  auto arguments = std::make_shared<ExampleArguments>();
+  app.add_option("--out", arguments->out, "Folder to write profile.csv and README.txt to")
+      ->type_name("DIR")
+      ->required();
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_example(*arguments, console); };
+}
+
+}  // namespace lowgear

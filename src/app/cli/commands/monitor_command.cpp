@@ -1,0 +1,110 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/cli/arguments/options.h"
+#include "app/cli/commands/verbs.h"
+#include "app/cli/text/measurement_text.h"
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "hardware/gpu/nvml_system.h"
+#include "hardware/gpu/rapl.h"
+#include "hardware/measure/command.h"
+#include "hardware/measure/energy_meter.h"
+
+namespace lowgear {
+namespace {
+
+struct MonitorArguments {
+  std::vector<std::string> command;
+  std::vector<std::string> gpus;
+  std::string out;
+  double period_ms = 47;
+  bool json = false;
+};
+
+/// The GPUs of this machine; none, with a warning, where there is no driver: time and CPU energy are measured all the
+/// same.
+class NoGpus final : public GpuSystem {
+ public:
+  [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_; }
+  [[nodiscard]] const std::string& driver_version() const override { return version_; }
+  [[nodiscard]] bool simulated() const override { return false; }
+
+ private:
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::string version_;
+};
+
+std::unique_ptr<GpuSystem> open_gpus(const MonitorArguments& arguments, Console& console) {
+  try {
+    std::unique_ptr<GpuSystem> system = open_nvml();
+    for (const std::string& problem : system->problems()) console.warn(problem);
+    return system;
+  } catch (const GpuError& error) {
+    if (!arguments.gpus.empty()) throw InputError(error.what());
+    console.warn(fmt::format("no GPU is measured: {}", error.what()));
+    return std::make_unique<NoGpus>();
+  }
+}
+
+std::vector<Gpu*> chosen_gpus(const GpuSystem& system, const std::vector<std::string>& names) {
+  std::vector<Gpu*> gpus;
+  gpus.reserve(names.size());
+  for (const std::string& name : names) gpus.push_back(&find_gpu(system, name));
+  return gpus;
+}
+
+void report(const MonitorArguments& arguments, const WindowMeasurement& measurement, const CommandResult& result,
+            Console& console) {
+  Json json = measurement_json(measurement);
+  json["exit_status"] = result.shell_status();
+  if (arguments.json) {
+    console.print_json(json);
+  } else {
+    console.print_aside(measurement_text(measurement));
+  }
+  if (arguments.out.empty()) return;
+  // The status that counts is the command's.
+  try {
+    write_file_atomically(arguments.out, json.dump(2) + "\n");
+  } catch (const Error& error) {
+    console.warn(fmt::format("{}; the measurement is nowhere but in what is printed above", error.what()));
+  }
+}
+
+ExitCode run_monitor(const MonitorArguments& arguments, Console& console) {
+  if (!arguments.out.empty()) check_writable(arguments.out);
+  SignalGuard guard;
+  const std::unique_ptr<GpuSystem> system = open_gpus(arguments, console);
+  EnergyMeter meter(*system, chosen_gpus(*system, arguments.gpus), {.period_s = arguments.period_ms / 1e3},
+                    std::make_unique<Rapl>());
+  const EnergyMeter::WindowId window = meter.begin(arguments.command.front());
+  const CommandResult result = run_command(
+      arguments.command, arguments.json ? CommandOutput::standard_error : CommandOutput::standard_output, guard);
+  report(arguments, meter.end(window), result, console);
+  return static_cast<ExitCode>(result.shell_status());
+}
+
+}  // namespace
+
+VerbAction declare_monitor(CLI::App& app) {
+  auto arguments = std::make_shared<MonitorArguments>();
+  app.add_option("command", arguments->command, "Program to run, after --, with its arguments")
+      ->required()
+      ->type_name("CMD");
+  app.add_option("--gpu", arguments->gpus, "GPU to measure, by UUID or PCI address; may be repeated (default: all)")
+      ->type_name("GPU")
+      ->expected(1)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  add_number(app, "--period", {.low = 5, .high = 1000}, into(arguments->period_ms),
+             "Time between readings of the GPUs, in ms (default 47)");
+  app.add_option("--out", arguments->out, "Also write the measurement to this file, as JSON")->type_name("FILE");
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_monitor(*arguments, console); };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,190 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "app/cli/arguments/command_line.h"
+#include "app/cli/arguments/options.h"
+#include "app/cli/commands/verbs.h"
+#include "app/cli/runs/plan_run.h"
+#include "app/cli/runs/plan_tables.h"
+#include "app/cli/terminal/progress_bar.h"
+#include "base/core/error.h"
+
+namespace lowgear {
+namespace {
+
+constexpr auto kDialectWords = std::to_array<std::string_view>({"artifact", "zeus"});
+
+struct PlanCommandArguments {
+  PlanArguments plan;
+  bool json = false;
+  bool quiet = false;
+};
+
+double max_gap_pct(const PlanSummary& summary) {
+  double largest = 0;
+  for (const ReportPlan& plan : summary.plans) {
+    largest = std::max(largest, gap_pct(plan.energy_j, plan.lower_bound_j).value_or(0));
+  }
+  return largest;
+}
+
+double change_pct(double from, double to) { return 100 * (to - from) / from; }
+
+const ReportPlan& shown_plan(const PlanSummary& summary) {
+  return summary.plans.at(static_cast<std::size_t>(summary.shown_plan));
+}
+
+/// What clock changes that come late make of the plan.
+std::string latency_text(const SwitchLatencyArgument& latency, const PlanSummary& summary) {
+  if (!summary.late) {
+    return fmt::format("clocks    change {:.3g} ms after they are asked for ({}): in the figures above\n",
+                       latency.latency_s() * 1e3, latency.is_from_profile ? "from the profile" : "--switch-latency");
+  }
+  const LateReplay& late = *summary.late;
+  return fmt::format(
+      "replayed  with clocks that change {:.3g} ms late: {:.6g} s, {:.6g} J: {:+.2f} % energy, {:+.2f} % time. How "
+      "late "
+      "they are is not known: lowgear profile measures it, --switch-latency MS plans with it\n",
+      late.switch_latency_s * 1e3, late.plan.time_s, late.plan.energy_j,
+      change_pct(late.baseline.energy_j, late.plan.energy_j), change_pct(late.baseline.time_s, late.plan.time_s));
+}
+
+Json latency_json(const SwitchLatencyArgument& latency, const PlanSummary& summary) {
+  Json json = {{"source", latency.source()}};
+  if (latency.is_known()) json["planned_with_s"] = latency.latency_s();
+  if (!summary.late) return json;
+  const LateReplay& late = *summary.late;
+  json["replayed"] = {{"switch_latency_s", late.switch_latency_s},
+                      {"time_s", late.plan.time_s},
+                      {"energy_j", late.plan.energy_j},
+                      {"energy_pct", change_pct(late.baseline.energy_j, late.plan.energy_j)},
+                      {"time_pct", change_pct(late.baseline.time_s, late.plan.time_s)}};
+  return json;
+}
+
+std::string summary_text(const PlanArguments& arguments, const PlanSummary& summary) {
+  const ReportPlan& shown = shown_plan(summary);
+  const ReportPoint& fastest = summary.frontier.front();
+  const ReportPoint& slowest = summary.frontier.back();
+  std::string text = fmt::format("frontier  {} vertices, {}: {:.6g} s, {:.6g} J (T_min) to {:.6g} s, {:.6g} J (T*)\n",
+                                 summary.frontier.size(), name(summary.run.method), fastest.time_s, fastest.energy_j,
+                                 slowest.time_s, slowest.energy_j);
+  text += fmt::format("plans     {}, {} of the least energy that is possible\n", summary.plans.size(),
+                      fmt::format("each proven within {:.3g} %", max_gap_pct(summary)));
+  text += fmt::format(
+      "plan {:05}: {:.6g} s, {:.6g} J planned; against all clocks at their highest ({:.6g} s, {:.6g} J): "
+      "{:+.2f} % energy, {:+.2f} % time\n",
+      shown.number, shown.time_s, shown.energy_j, summary.baseline.time_s, summary.baseline.energy_j,
+      change_pct(summary.baseline.energy_j, shown.energy_j), change_pct(summary.baseline.time_s, shown.time_s));
+  text += latency_text(arguments.planner.switch_latency, summary);
+  const std::filesystem::path out = arguments.out;
+  text += fmt::format("report    {}\n", (out / output_file::kReport).string());
+  text += fmt::format(
+      "next      look at the report; check the proof: lowgear verify {}; train with it: lowgear train "
+      "CONFIG --plan {}\n",
+      shell_word(arguments.out), shell_word((out / output_file::plan(shown.number)).string()));
+  return text;
+}
+
+Json plan_json(const ReportPlan& plan) {
+  Json json = {
+      {"plan", plan.number}, {"deadline_s", plan.deadline_s}, {"time_s", plan.time_s}, {"energy_j", plan.energy_j}};
+  if (plan.lower_bound_j) {
+    json["lower_bound_j"] = *plan.lower_bound_j;
+    json["gap_pct"] = *gap_pct(plan.energy_j, plan.lower_bound_j);
+  }
+  json["switches"] = plan.switches;
+  return json;
+}
+
+Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
+  Json plans = Json::array();
+  for (const ReportPlan& plan : summary.plans) plans.push_back(plan_json(plan));
+  return {{"out", arguments.out},
+          {"figures", "planned"},
+          {"policy", summary.run.policy},
+          {"frontier",
+           {{"method", name(summary.run.method)},
+            {"vertices", summary.frontier.size()},
+            {"epsilon", summary.epsilon},
+            {"fastest_s", summary.frontier.front().time_s},
+            {"slowest_s", summary.frontier.back().time_s}}},
+          {"baseline",
+           {{"description", "every op at its highest profiled clock"},
+            {"time_s", summary.baseline.time_s},
+            {"energy_j", summary.baseline.energy_j}}},
+          {"switch_latency", latency_json(arguments.planner.switch_latency, summary)},
+          {"verified", summary.verified.has_value()},
+          {"shown_plan", summary.shown_plan},
+          {"plans", plans},
+          {"warnings", summary.run.warnings}};
+}
+
+ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
+  if (arguments.quiet) console.mute_notes();
+  PipelineInput input = load_pipeline(arguments.plan.pipeline);
+  const std::optional<std::string> unit_warning = input.unit_warning;
+  if (unit_warning && !arguments.quiet) console.warn(*unit_warning);
+  StagedDirectory folder(arguments.plan.out, std::string(output_file::kRun));
+  std::optional<ProgressBar> progress(std::in_place);
+  PlanArguments plan = arguments.plan;
+  plan.planner.switch_latency.complete_from(input.switch_latency_s);
+  const PlanSummary summary = make_plans(plan, std::move(input), folder, *progress);
+  folder.commit();
+  progress.reset();
+  for (const std::string& warning : summary.run.warnings) {
+    if (warning != unit_warning) console.note(warning);
+  }
+  if (arguments.json) {
+    console.print_json(summary_json(plan, summary));
+  } else if (!arguments.quiet) {
+    console.print(summary_text(plan, summary));
+  }
+  return ExitCode::ok;
+}
+
+/// `--perseus-format` alone is for the artifact.
+void add_perseus_format_option(CLI::App& app, std::optional<PerseusDialect>& dialect) {
+  add_choice(
+      app, "--perseus-format", kDialectWords,
+      [&dialect](std::size_t place) { dialect = place == 0 ? PerseusDialect::artifact : PerseusDialect::zeus; },
+      "Also write freqs_pipeline_NNNNN.py files, of which 00000 is the slowest plan: clocks for Perseus' server "
+      "(artifact, the default), or tuples for Zeus' server and PipelineFrequencyOptimizer (zeus)")
+      ->expected(0, 1)
+      ->default_str("artifact");
+}
+
+}  // namespace
+
+VerbAction declare_plan(CLI::App& app) {
+  auto arguments = std::make_shared<PlanCommandArguments>();
+  PlanArguments& plan = arguments->plan;
+  add_pipeline_options(app, plan.pipeline);
+  app.add_option("--out", plan.out,
+                 "Folder to write. The output of an earlier run is replaced; a folder with other files is refused")
+      ->type_name("DIR")
+      ->required();
+  add_deadline_options(app, plan.deadlines);
+  take_names_of_any_case(
+      app.add_option("--policy", plan.policy,
+                     "Policy that chooses the clocks (default lowgear); lowgear compare --help names all")
+          ->type_name("NAME"));
+  add_gpu_name_option(app, plan.pipeline.gpu_name, "agents refuse the plans on other models");
+  add_planner_options(app, plan.planner);
+  add_perseus_unit_option(app, plan.perseus_unit_s);
+  add_perseus_format_option(app, plan.perseus_format);
+  add_json_flag(app, arguments->json);
+  app.add_flag("--quiet", arguments->quiet, "Print errors only");
+  return [arguments, &app](Console& console) {
+    arguments->plan.command = command_line(app);
+    return run_plan(*arguments, console);
+  };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,219 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/cli/arguments/command_line.h"
+#include "app/cli/arguments/options.h"
+#include "app/cli/arguments/profile_input.h"
+#include "app/cli/commands/verbs.h"
+#include "app/cli/text/profile_text.h"
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "planning/profile/options.h"
+#include "planning/profile/profile_latency.h"
+#include "planning/profile/switch_latency.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::array<std::string_view, 2> kClockChoices = {"all", "few"};
+constexpr int kMaxSkippedIterations = 1'000'000;
+
+struct ProfileArguments {
+  std::vector<std::string> recordings;
+  std::string merak;
+  std::string fill;
+  std::optional<int> choose;
+  MerakRun merak_run;
+  std::string clocks;  ///< --supported-clocks
+  bool predict = false;
+  ProfilingOptions profiling;
+  std::string out;
+  std::string errors_out;
+  std::string blocking_power_out;
+  bool json = false;
+
+  /// Everything that is read.
+  [[nodiscard]] std::vector<std::string> inputs() const {
+    std::vector<std::string> paths = recordings;
+    if (!merak.empty()) paths.push_back(merak);
+    if (!fill.empty()) paths.push_back(fill);
+    return paths;
+  }
+};
+
+void check(const ProfileArguments& arguments) {
+  const int sources = (arguments.recordings.empty() ? 0 : 1) + (arguments.merak.empty() ? 0 : 1) +
+                      (arguments.fill.empty() ? 0 : 1) + (arguments.choose ? 1 : 0);
+  if (sources != 1) throw InputError("give one of: recordings, --merak, --fill or --choose");
+  if (!arguments.choose && arguments.out.empty()) throw InputError("--out is missing: where to write the profile");
+  const bool needs_clocks =
+      arguments.choose || arguments.predict || !arguments.fill.empty() || !arguments.merak.empty();
+  if (needs_clocks && arguments.clocks.empty()) {
+    throw InputError("--supported-clocks is missing: the GPU's clocks, as 1410,1395,... or 1410-855/15");
+  }
+  for (const std::string& output : {arguments.out, arguments.errors_out, arguments.blocking_power_out}) {
+    if (!output.empty()) refuse_to_overwrite(output, arguments.inputs());
+  }
+}
+
+std::string errors_path(const ProfileArguments& arguments) {
+  return arguments.errors_out.empty() ? arguments.out + ".errors.csv" : arguments.errors_out;
+}
+
+FewClockFit fill(const StageProfile& profile, const ProfileArguments& arguments, Console& console) {
+  const std::vector<int> supported = parse_clocks(arguments.clocks);
+  const std::vector<int> within = predictable_clocks(profile, supported);
+  if (within.size() < supported.size()) {
+    console.note(
+        fmt::format("{} supported clocks are outside of those measured and get no row: nothing is extrapolated",
+                    supported.size() - within.size()));
+  }
+  return fit_few_clocks(profile, within);
+}
+
+void write_results(const ProfileArguments& arguments, const StageProfile& profile,
+                   std::optional<double> switch_latency_s, const std::string& errors) {
+  write_file_atomically(arguments.out, with_switch_latency(write_stage_profile(profile), switch_latency_s));
+  write_file_atomically(errors_path(arguments), errors);
+}
+
+std::string next_text(const ProfileArguments& arguments) {
+  if (arguments.out == "-") return "";
+  return fmt::format("Next: lowgear plan --profile {} --microbatches M --blocking-power {} --out DIR\n",
+                     shell_word(arguments.out),
+                     arguments.blocking_power_out.empty() ? "W" : shell_word(arguments.blocking_power_out));
+}
+
+ExitCode run_choose(const ProfileArguments& arguments, Console& console) {
+  const std::vector<int> supported = parse_clocks(arguments.clocks);
+  const auto [lowest, highest] = std::ranges::minmax(supported);
+  const std::vector<int> chosen = choose_clocks(supported, lowest, highest, *arguments.choose);
+  if (arguments.json) {
+    console.print_json({{"clocks_mhz", chosen}});
+  } else {
+    console.print(fmt::format("{}\n", fmt::join(chosen, ",")));
+  }
+  return ExitCode::ok;
+}
+
+ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
+  const std::string text = read_file(arguments.fill);
+  const StageProfile given = read_stage_profile(text, arguments.fill);
+  const FewClockFit fit = fill(given, arguments, console);
+  write_results(arguments, fit.profile(), read_switch_latency(text, arguments.fill), error_csv(fit, nullptr));
+  if (arguments.json) {
+    Json json = filled_json(fit);
+    json["out"] = arguments.out;
+    json["errors_out"] = errors_path(arguments);
+    console.print_json(json);
+  } else {
+    console.print(filled_table(fit) + next_text(arguments));
+    console.note(fmt::format("which rows are predicted and which are measured: see {}", errors_path(arguments)));
+  }
+  return ExitCode::ok;
+}
+
+std::vector<Recording> load(const ProfileArguments& arguments) {
+  if (arguments.merak.empty()) return load_recordings(arguments.recordings);
+  MerakRun run = arguments.merak_run;
+  run.clocks_mhz = parse_clocks(arguments.clocks);
+  return load_merak(arguments.merak, run);
+}
+
+ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
+  const std::vector<Recording> recordings = load(arguments);
+  const RecordedProfile recorded = profile_recordings(recordings, arguments.profiling);
+  // Merak's units do not ask for their clocks as they begin.
+  const std::optional<SwitchLatency> latency =
+      arguments.merak.empty() ? find_switch_latency(recordings) : std::optional<SwitchLatency>();
+  const std::optional<double> latency_s = latency ? std::optional(latency->latency_s) : std::nullopt;
+  for (const std::string& warning : recorded.warnings) console.warn(warning);
+  if (recorded.simulated) console.note("made from simulated GPUs: simulated, not measured");
+  Json json = recorded_json(recorded);
+  if (latency) json["switch_latency"] = switch_latency_json(*latency);
+  // Checked as a reader would: every stage with what a plan needs.
+  const StageProfile profile = read_stage_profile(write_stage_profile(recorded.profile()), "the recorded profile");
+  const std::string blocking = arguments.blocking_power_out.empty() ? "" : write_blocking_power(recorded.blocking);
+  if (arguments.predict) {
+    const FewClockFit fit = fill(profile, arguments, console);
+    json["filled"] = filled_json(fit);
+    write_results(arguments, fit.profile(), latency_s, error_csv(fit, &recorded));
+  } else {
+    write_results(arguments, profile, latency_s, error_csv(recorded));
+  }
+  if (!blocking.empty()) write_file_atomically(arguments.blocking_power_out, blocking);
+  json["out"] = arguments.out;
+  json["errors_out"] = errors_path(arguments);
+  if (arguments.json) {
+    console.print_json(json);
+  } else {
+    console.print(recorded_table(recorded) + switch_latency_text(latency) + next_text(arguments));
+  }
+  return ExitCode::ok;
+}
+
+ExitCode run_profile(const ProfileArguments& arguments, Console& console) {
+  check(arguments);
+  if (arguments.choose) return run_choose(arguments, console);
+  if (!arguments.fill.empty()) return run_fill(arguments, console);
+  return run_recordings(arguments, console);
+}
+
+void declare_sources(CLI::App& app, ProfileArguments& arguments) {
+  app.add_option("recordings", arguments.recordings,
+                 "Recordings of the client library: folders of ranks, or folders of such folders")
+      ->type_name("RECORDING");
+  app.add_option("--merak", arguments.merak,
+                 "Folder of a profiling run of Merak: instructions-N.csv and time-energy-N.csv. --supported-clocks "
+                 "gives the clocks in the order of the run")
+      ->type_name("DIR");
+  add_whole_number(app, "--stages", {1, kMaxStages}, into(arguments.merak_run.stages),
+                   "Merak: pipeline stages; rank r runs stage r mod stages");
+  add_whole_number(app, "--microbatches", {1, kMaxIteration}, into(arguments.merak_run.microbatches),
+                   "Merak: microbatches per iteration");
+  add_whole_number(app, "--iterations", {1, kMaxIteration}, into(arguments.merak_run.iterations),
+                   "Merak: iterations per clock (num_prof_steps)");
+  app.add_option("--fill", arguments.fill,
+                 "Stage profile with at least four clocks; the other supported clocks are predicted")
+      ->type_name("FILE");
+  add_whole_number(app, "--choose", {kMinMeasuredClocks, kMaxClockMhz}, into(arguments.choose),
+                   "Only print which N of the supported clocks to measure");
+}
+
+}  // namespace
+
+VerbAction declare_profile(CLI::App& app) {
+  auto arguments = std::make_shared<ProfileArguments>();
+  declare_sources(app, *arguments);
+  app.add_option(
+         "--supported-clocks", arguments->clocks,
+         "Clocks that the GPU supports, in MHz: a list such as 1410,1395, or a range with its step such as 1410-855/15")
+      ->type_name("LIST");
+  add_choice(
+      app, "--clocks", kClockChoices, [arguments](std::size_t place) { arguments->predict = place == 1; },
+      "all: rows for the recorded clocks (default); few: also predicted rows for the other supported clocks");
+  add_whole_number(app, "--skip-iterations", {0, kMaxSkippedIterations}, into(arguments->profiling.skipped_iterations),
+                   "Number of first iterations of each recording to leave out (default 2)");
+  add_number(app, "--blocking-power", {0, kMaxBlockingPowerW}, into(arguments->profiling.blocking_w),
+             "Power that one GPU draws while it waits, in W, where it was measured separately");
+  app.add_option("--out", arguments->out, "File to write the stage profile to")->type_name("FILE");
+  app.add_option("--errors-out", arguments->errors_out,
+                 "File to write the origin and the errors of the profile's rows to (default: the profile's name with "
+                 ".errors.csv)")
+      ->type_name("FILE");
+  app.add_option("--blocking-power-out", arguments->blocking_power_out,
+                 "File to write the power of waiting GPUs to, by stage, in W")
+      ->type_name("FILE");
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_profile(*arguments, console); };
+}
+
+}  // namespace lowgear

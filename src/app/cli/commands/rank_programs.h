@@ -1,0 +1,54 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/cli/terminal/console.h"
+#include "control/client/rank/rank_environment.h"
+#include "training/launcher/rank_processes.h"
+
+namespace lowgear {
+
+/// A program that is installed and built beside this one. Throws InputError where it is not there: the build has no
+/// libtorch.
+[[nodiscard]] std::filesystem::path sibling_program(std::string_view name);
+
+/// How ranks of that program are started, without arguments and for one rank. They refuse a `lowgear` of another
+/// release.
+[[nodiscard]] RankCommand sibling_command(std::string_view name);
+
+/// Goes on as that program, in this process.
+[[noreturn]] void become_program(std::string_view name, std::vector<std::string> words);
+
+/// Whether torchrun, srun or mpirun started this process as one rank of several. A batch script of Slurm has a rank
+/// too, but is in no step. Throws InputError as job_rank_from_environment.
+[[nodiscard]] bool is_one_rank_of_many(const Environment& environment);
+
+/// A file in which ranks find each other, in a folder that nobody else may write to; both go with this.
+class RendezvousFolder {
+ public:
+  RendezvousFolder();
+  ~RendezvousFolder();
+  RendezvousFolder(const RendezvousFolder&) = delete;
+  RendezvousFolder& operator=(const RendezvousFolder&) = delete;
+  [[nodiscard]] std::filesystem::path file() const { return path_ / "rendezvous"; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// How ranks are watched.
+struct RankWatch {
+  std::string ending;  ///< said when a signal asks them to end: `stopping after this step; ...`
+  /// Takes a line of a rank that is for the program and not for the user; may be empty.
+  std::function<bool(std::string_view line)> take_line = {};
+};
+
+/// Runs all ranks, says what they say, and ends them in order when a signal asks for it. Throws Interrupted after that,
+/// and Error, or InputError where a rank found the input wrong, when one has failed.
+void run_watched(const RankCommand& command, const RankWatch& watch, Console& console);
+
+}  // namespace lowgear

@@ -1,0 +1,202 @@
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "app/cli/arguments/options.h"
+#include "app/cli/commands/verbs.h"
+#include "app/cli/terminal/interrupt.h"
+#include "base/core/error.h"
+#include "control/client/rank/rank_environment.h"
+#include "control/server/server_process.h"
+
+namespace lowgear {
+namespace {
+
+struct ServeArguments {
+  std::string config;
+  std::string state;
+  std::string unix_socket;
+  std::vector<std::string> listen;
+  std::string token_file;
+  std::string perseus_listen;
+  std::string perseus_scheduler;
+  std::optional<std::string> perseus_args;
+  std::string perseus_mode;
+  std::string perseus_dump_dir;
+  bool perseus_no_dump = false;
+  bool check = false;
+  bool json = false;
+};
+
+void change_perseus(const ServeArguments& arguments, PerseusConfig& config) {
+  if (!arguments.perseus_listen.empty()) config.listen = parse_tcp_address(arguments.perseus_listen);
+  if (!arguments.perseus_scheduler.empty() && arguments.perseus_scheduler != config.scheduler) {
+    config.scheduler = arguments.perseus_scheduler;
+    config.scheduler_args.clear();  // those of the file are another scheduler's
+  }
+  if (arguments.perseus_args) config.scheduler_args = *arguments.perseus_args;
+  if (!arguments.perseus_mode.empty()) config.mode = arguments.perseus_mode;
+  if (!arguments.perseus_dump_dir.empty()) {
+    config.dump = true;
+    config.dump_dir = std::filesystem::absolute(arguments.perseus_dump_dir);
+  }
+  if (arguments.perseus_no_dump) config.dump = false;
+}
+
+/// The user's own folder for state (XDG Base Directory Specification); without a home the system's.
+std::filesystem::path own_state(const Environment& environment) {
+  const auto value = [&](std::string_view name) { return std::filesystem::path(environment(name).value_or("")); };
+  if (value("XDG_STATE_HOME").is_absolute()) return value("XDG_STATE_HOME") / "lowgear-server";
+  if (value("HOME").is_absolute()) return value("HOME") / ".local" / "state" / "lowgear-server";
+  return ServerConfig().state;
+}
+
+/// Without a configuration, as from a checkout: no package has made folders in /var/lib and /run, so state and socket
+/// are in a folder of the user's.
+ServerConfig config_without_file(const ServeArguments& arguments) {
+  ServerConfig config;
+  config.state = arguments.state.empty() ? own_state(process_environment()) : std::filesystem::path(arguments.state);
+  config.state = std::filesystem::absolute(config.state);
+  config.unix_socket = config.state / "server.sock";
+  if (arguments.state.empty() && !arguments.check) {
+    std::error_code error;
+    std::filesystem::create_directories(config.state.parent_path(), error);
+    if (error) {
+      throw_input_error({config.state.string(), 0, 0}, "cannot be made: " + error.message(), "give --state FOLDER");
+    }
+  }
+  return config;
+}
+
+/// The configuration file, where there is one, and the options, which count before it.
+ServerConfig config_of(const ServeArguments& arguments) {
+  ServerConfig config;
+  if (!arguments.config.empty()) {
+    config = load_server_config(arguments.config);
+  } else if (std::filesystem::exists(kDefaultServerConfig)) {
+    config = load_server_config(kDefaultServerConfig);
+  } else {
+    config = config_without_file(arguments);
+  }
+  if (!arguments.state.empty()) config.state = std::filesystem::absolute(arguments.state);
+  if (!arguments.unix_socket.empty()) config.unix_socket = std::filesystem::absolute(arguments.unix_socket);
+  if (!arguments.token_file.empty()) config.token_file = std::filesystem::absolute(arguments.token_file);
+  if (!arguments.listen.empty()) config.tcp.clear();
+  for (const std::string& address : arguments.listen) config.tcp.push_back(parse_tcp_address(address));
+  require_tokens(config);
+  change_perseus(arguments, config.perseus);
+  return config;
+}
+
+std::filesystem::path dump_dir_of(const ServerConfig& config) {
+  return config.perseus.dump_dir.empty() ? config.state / "perseus" : config.perseus.dump_dir;
+}
+
+ServerProcessOptions options_of(const ServeArguments& arguments) {
+  ServerProcessOptions options{.config = config_of(arguments), .perseus = {}};
+  const PerseusConfig& perseus = options.config.perseus;
+  if (!perseus.listen) return options;
+  const std::string mode = perseus.mode.empty() ? std::string(default_perseus_mode(perseus.scheduler)) : perseus.mode;
+  options.perseus = PerseusPort{.listen = *perseus.listen,
+                                .settings = read_perseus_settings(perseus.scheduler, perseus.scheduler_args, mode)};
+  if (perseus.dump) options.perseus->settings.dump_dir = dump_dir_of(options.config).string();
+  return options;
+}
+
+Json addresses_json(const ServerAddresses& addresses, const ServerProcessOptions& options) {
+  const bool dumps = options.perseus && !options.perseus->settings.dump_dir.empty();
+  return {{"unix", addresses.unix_socket.string()},
+          {"tcp", addresses.tcp},
+          {"perseus", addresses.perseus ? Json(*addresses.perseus) : Json(nullptr)},
+          {"perseus_dump_dir", dumps ? Json(options.perseus->settings.dump_dir) : Json(nullptr)}};
+}
+
+std::string perseus_text(const std::string& url, const PerseusSettings& settings) {
+  const std::string results = settings.dump_dir.empty() ? "not written" : "written to " + settings.dump_dir;
+  return fmt::format("; the Perseus protocol on {} (scheduler {}, results are {})", url, settings.scheduler, results);
+}
+
+std::string addresses_text(const ServerAddresses& addresses, const ServerProcessOptions& options) {
+  std::string text = fmt::format("serving on unix:{}", addresses.unix_socket.string());
+  for (const std::string& url : addresses.tcp) text += fmt::format(", {}", url);
+  if (addresses.perseus) text += perseus_text(*addresses.perseus, options.perseus->settings);
+  return text + "\n";
+}
+
+ExitCode run_serve(const ServeArguments& arguments, Console& console) {
+  const ServerProcessOptions options = options_of(arguments);
+  if (arguments.check) {
+    if (options.config.token_file) (void)load_tokens(*options.config.token_file);
+    if (arguments.json) {
+      console.print_json({{"state", options.config.state.string()}, {"unix", options.config.unix_socket.string()}});
+    } else {
+      console.print(fmt::format("the configuration is valid; state in {}\n", options.config.state.string()));
+    }
+    return ExitCode::ok;
+  }
+  // Until it serves, a signal ends it like a SIGKILL, which costs nothing: what counts is in the database.
+  end_on_signals();
+  run_server(options, {.note = [&](std::string_view text) { console.note(text); },
+                       .warn = [&](std::string_view text) { console.warn(text); },
+                       .started =
+                           [&](const ServerAddresses& addresses) {
+                             if (arguments.json) {
+                               console.print_json(addresses_json(addresses, options));
+                             } else {
+                               console.print(addresses_text(addresses, options));
+                             }
+                           }});
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+VerbAction declare_serve(CLI::App& app) {
+  auto arguments = std::make_shared<ServeArguments>();
+  app.add_option("--config", arguments->config, "Configuration file; deploy/server.toml explains it")
+      ->type_name("FILE")
+      ->default_str(fmt::format("{}, when it is there", kDefaultServerConfig));
+  app.add_option("--state", arguments->state,
+                 "Folder of the database (default: the configuration's, or ~/.local/state/lowgear-server)")
+      ->type_name("FOLDER");
+  app.add_option("--unix", arguments->unix_socket,
+                 "Unix socket to listen on (default: the configuration's, or server.sock in the state folder)")
+      ->type_name("PATH");
+  app.add_option("--listen", arguments->listen,
+                 "TCP address and port to listen on; may be repeated. Addresses that other machines reach need tokens")
+      ->type_name("ADDRESS:PORT");
+  app.add_option("--token-file", arguments->token_file,
+                 "File of access tokens: lines ROLE TOKEN, with the roles read, train and admin")
+      ->type_name("FILE");
+  app.add_option("--perseus-listen", arguments->perseus_listen,
+                 "TCP address and port for unmodified clients of Perseus and Zeus. They send no tokens: every program "
+                 "that reaches it may use it")
+      ->type_name("ADDRESS:PORT");
+  app.add_option("--perseus-scheduler", arguments->perseus_scheduler, "Scheduler for the jobs of these clients")
+      ->type_name("NAME")
+      ->default_str("Lowgear");
+  app.add_option("--perseus-args", arguments->perseus_args, "Arguments of that scheduler, as a JSON object")
+      ->type_name("JSON");
+  app.add_option("--perseus-mode", arguments->perseus_mode,
+                 "What that scheduler sets where it can set either: frequency or power limit")
+      ->type_name("MODE")
+      ->default_str("frequency");
+  app.add_option("--perseus-dump-dir", arguments->perseus_dump_dir,
+                 "Folder for the results of these jobs, one folder per job as Perseus' server writes it")
+      ->type_name("FOLDER")
+      ->default_str("perseus in the folder of --state");
+  app.add_flag("--perseus-no-dump", arguments->perseus_no_dump, "Do not write results of these jobs")
+      ->excludes("--perseus-dump-dir");
+  app.add_flag("--check", arguments->check, "Check the configuration and exit");
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_serve(*arguments, console); };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,324 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/cli/arguments/options.h"
+#include "app/cli/commands/verbs.h"
+#include "app/cli/terminal/table.h"
+#include "base/core/error.h"
+#include "hardware/simgpu/simulated_machine.h"
+
+namespace lowgear {
+namespace {
+
+enum class Action : std::size_t { create, show, inject, slow, run, reset };
+constexpr auto kActions = std::to_array<std::string_view>({"create", "show", "inject", "slow", "run", "reset"});
+
+struct SimgpuArguments {
+  Action action = Action::show;
+  std::string state;
+  std::string gpus = "H100";
+  int seed = 1;
+  bool virtual_time = false;
+  bool any_user = false;
+  std::optional<int> gpu;
+  SimulatedFault fault;
+  std::optional<double> slowdown;
+  std::optional<double> time_s;
+  double memory_share = 0;
+  double load = 1;
+  bool json = false;
+};
+
+constexpr std::string_view name(Action action) { return kActions[static_cast<std::size_t>(action)]; }
+
+/// Which options go with which action, beside --state and --json.
+constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
+    {name(Action::create), "--gpus"},
+    {name(Action::create), "--seed"},
+    {name(Action::create), "--virtual-time"},
+    {name(Action::create), "--any-user"},
+    {name(Action::inject), "--gpu"},
+    {name(Action::inject), "--call"},
+    {name(Action::inject), "--return-code"},
+    {name(Action::inject), "--delay"},
+    {name(Action::inject), "--count"},
+    {name(Action::inject), "--stuck"},
+    {name(Action::inject), "--lost"},
+    {name(Action::slow), "--gpu"},
+    {name(Action::slow), "--factor"},
+    {name(Action::run), "--gpu"},
+    {name(Action::run), "--time"},
+    {name(Action::run), "--memory-share"},
+    {name(Action::run), "--load"},
+    {name(Action::reset), "--gpu"},
+});
+
+std::string state_file(const SimgpuArguments& arguments) {
+  if (!arguments.state.empty()) return arguments.state;
+  const char* const from_environment = std::getenv("LOWGEAR_SIMGPU");
+  if (from_environment == nullptr || *from_environment == '\0') {
+    throw InputError("which simulated machine? give --state FILE, or set LOWGEAR_SIMGPU");
+  }
+  return from_environment;
+}
+
+/// The GPUs that were asked for: one, or all.
+std::vector<SimulatedGpu*> chosen_gpus(SimulatedMachine& machine, std::optional<int> index) {
+  if (index) return {&machine.gpu(*index)};
+  std::vector<SimulatedGpu*> gpus;
+  gpus.reserve(static_cast<std::size_t>(machine.gpus()));
+  for (int i = 0; i < machine.gpus(); ++i) gpus.push_back(&machine.gpu(i));
+  return gpus;
+}
+
+Json fault_json(const SimulatedFault& fault) {
+  return {{"call", fault.call},
+          {"return_code", fault.return_code},
+          {"delay_s", fault.delay_s},
+          {"count", fault.count == UINT32_MAX ? Json() : Json(fault.count)},
+          {"clock_stuck", fault.clock_stuck},
+          {"lost", fault.lost}};
+}
+
+Json gpu_json(SimulatedGpu& gpu, int index) {
+  const auto locked = gpu.locked_sm_clocks();
+  Json faults = Json::array();
+  for (const SimulatedFault& fault : gpu.faults()) faults.push_back(fault_json(fault));
+  return {{"index", index},
+          {"uuid", gpu.uuid()},
+          {"pci_address", gpu.pci_address()},
+          {"name", gpu.model().name.view()},
+          {"true_energy_j", gpu.true_energy_j()},
+          {"energy_counter_j", gpu.energy_counter_j()},
+          {"average_power_w", gpu.average_power_w()},
+          {"instant_power_w", gpu.instant_power_w()},
+          {"power_limit_w", gpu.power_limit_w()},
+          {"sm_clock_mhz", gpu.sm_clock_mhz()},
+          {"locked_sm_clocks_mhz", locked ? Json{locked->min_mhz, locked->max_mhz} : Json()},
+          {"memory_clock_mhz", gpu.memory_clock_mhz()},
+          {"temperature_c", gpu.temperature_c()},
+          {"throttle_reasons", gpu.throttle_reasons()},
+          {"gpu_utilisation_percent", gpu.gpu_utilisation_percent()},
+          {"memory_utilisation_percent", gpu.memory_utilisation_percent()},
+          {"persistence_mode", gpu.persistence_mode()},
+          {"context_pids", gpu.context_pids()},
+          {"writes", gpu.writes()},
+          {"slowdown", gpu.slowdown()},
+          {"faults", std::move(faults)}};
+}
+
+Json machine_json(SimulatedMachine& machine, const std::string& state) {
+  Json gpus = Json::array();
+  for (int i = 0; i < machine.gpus(); ++i) gpus.push_back(gpu_json(machine.gpu(i), i));
+  return {{"simulated", true},
+          {"state", state},
+          {"clock", machine.clock() == SimulatedClock::real ? "real" : "virtual"},
+          {"time_s", machine.now_s()},
+          {"root_required", machine.root_required()},
+          {"gpus", std::move(gpus)}};
+}
+
+std::string machine_text(SimulatedMachine& machine, const std::string& state) {
+  Table table({{"GPU"},
+               {"simulated", Table::Align::left},
+               {"UUID", Table::Align::left},
+               {"true J"},
+               {"W"},
+               {"MHz"},
+               {"locked", Table::Align::left},
+               {"C"},
+               {"limit W"},
+               {"writes"},
+               {"slowdown"},
+               {"faults"}});
+  for (int i = 0; i < machine.gpus(); ++i) {
+    SimulatedGpu& gpu = machine.gpu(i);
+    const auto locked = gpu.locked_sm_clocks();
+    table.add_row(
+        {fmt::to_string(i), std::string(gpu.model().name.view()), gpu.uuid(),
+         fmt::format("{:.3f}", gpu.true_energy_j()), fmt::format("{:.1f}", gpu.average_power_w()),
+         fmt::to_string(gpu.sm_clock_mhz()), locked ? fmt::format("{}-{}", locked->min_mhz, locked->max_mhz) : "no",
+         fmt::to_string(gpu.temperature_c()), fmt::format("{:g}", gpu.power_limit_w()), fmt::to_string(gpu.writes()),
+         fmt::format("{:g}", gpu.slowdown()), fmt::to_string(gpu.faults().size())});
+  }
+  return fmt::format("Simulated machine {}, {} time, {:.3f} s old\n{}", printable(state),
+                     machine.clock() == SimulatedClock::real ? "real" : "virtual", machine.now_s(), table.text());
+}
+
+void show(SimulatedMachine& machine, const std::string& state, bool json, Console& console) {
+  if (json) {
+    console.print_json(machine_json(machine, state));
+  } else {
+    console.print(machine_text(machine, state));
+  }
+}
+
+/// Keeps a context on a GPU, as a program that uses CUDA does.
+class Context {
+ public:
+  explicit Context(SimulatedGpu& gpu) : gpu_(gpu) { gpu_.attach_context(); }
+  ~Context() {
+    try {
+      gpu_.detach_context();
+    } catch (const Error&) {  // it ends with this process at the latest
+    }
+  }
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+ private:
+  SimulatedGpu& gpu_;
+};
+
+/// Kernels of 10 ms (at the highest clock), one after the other.
+void run_load(const SimgpuArguments& arguments, SimulatedMachine& machine, Console& console) {
+  constexpr double kKernelS = 0.01;
+  if (!arguments.time_s) throw InputError("how long is the load to run? give --time SECONDS");
+  const int index = arguments.gpu.value_or(0);
+  SimulatedGpu& gpu = machine.gpu(index);
+  const Context context(gpu);
+  const double start_s = machine.now_s();
+  const double start_j = gpu.true_energy_j();
+  const double end_s = start_s + *arguments.time_s;
+  std::int64_t kernels = 0;
+  for (;;) {
+    const double left_s = end_s - machine.now_s();
+    if (left_s <= 0) break;
+    const double kernel_s = std::min(kKernelS, left_s);
+    gpu.run({.compute_s = kernel_s * (1 - arguments.memory_share),
+             .memory_s = kernel_s * arguments.memory_share,
+             .compute_load = arguments.load,
+             .memory_load = arguments.load});
+    ++kernels;
+  }
+  const double time_s = machine.now_s() - start_s;
+  const double energy_j = gpu.true_energy_j() - start_j;
+  if (arguments.json) {
+    console.print_json({{"simulated", true},
+                        {"gpu", index},
+                        {"uuid", gpu.uuid()},
+                        {"time_s", time_s},
+                        {"kernels", kernels},
+                        {"true_energy_j", energy_j},
+                        {"mean_power_w", time_s > 0 ? energy_j / time_s : 0.0},
+                        {"sm_clock_mhz", gpu.sm_clock_mhz()},
+                        {"throttle_reasons", gpu.throttle_reasons()}});
+    return;
+  }
+  console.print(fmt::format("Simulated GPU {} ran {} kernels in {:.3f} s: {:.3f} J, {:.1f} W, {} MHz at the end\n",
+                            index, kernels, time_s, energy_j, time_s > 0 ? energy_j / time_s : 0.0,
+                            gpu.sm_clock_mhz()));
+}
+
+void inject(const SimgpuArguments& arguments, SimulatedMachine& machine) {
+  const SimulatedFault& fault = arguments.fault;
+  if (fault.return_code == 0 && fault.delay_s == 0 && !fault.clock_stuck && !fault.lost) {
+    throw InputError("this fault changes nothing; give --return-code, --delay, --stuck or --lost");
+  }
+  for (SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->inject(fault);
+}
+
+void slow(const SimgpuArguments& arguments, SimulatedMachine& machine) {
+  if (!arguments.slowdown)
+    throw InputError("by how much is the GPU to be slowed down? give --factor FACTOR; 1 ends it");
+  for (SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->slow_down(*arguments.slowdown);
+}
+
+void reset(SimulatedGpu& gpu) {
+  gpu.clear_faults();
+  gpu.slow_down(1);
+  gpu.reset_sm_clocks();
+  gpu.reset_memory_clocks();
+  gpu.set_power_limit_w(gpu.model().power_limit_default_w);
+}
+
+std::unique_ptr<SimulatedMachine> create(const SimgpuArguments& arguments, const std::string& state) {
+  return SimulatedMachine::create(state,
+                                  {.gpus = gpu_models_from_text(arguments.gpus),
+                                   .clock = arguments.virtual_time ? SimulatedClock::virtual_ : SimulatedClock::real,
+                                   .seed = static_cast<std::uint64_t>(arguments.seed),
+                                   .root_required = !arguments.any_user});
+}
+
+ExitCode run_simgpu(const SimgpuArguments& arguments, const CLI::App& app, Console& console) {
+  refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfActions);
+  const std::string state = state_file(arguments);
+  const auto machine = arguments.action == Action::create ? create(arguments, state) : SimulatedMachine::open(state);
+  if (arguments.action == Action::run) {
+    run_load(arguments, *machine, console);
+    return ExitCode::ok;
+  }
+  if (arguments.action == Action::inject) inject(arguments, *machine);
+  if (arguments.action == Action::slow) slow(arguments, *machine);
+  if (arguments.action == Action::reset) {
+    for (SimulatedGpu* const gpu : chosen_gpus(*machine, arguments.gpu)) reset(*gpu);
+  }
+  show(*machine, state, arguments.json, console);
+  return ExitCode::ok;
+}
+
+void declare_fault_options(CLI::App& app, SimulatedFault& fault) {
+  constexpr int kMaxReturnCode = 999;  // NVML_ERROR_UNKNOWN
+  app.add_option("--call", fault.call, "inject: NVML function without prefix (DeviceSetGpuLockedClocks); * for all")
+      ->type_name("NAME")
+      ->default_str("*");
+  add_whole_number(
+      app, "--return-code", {.low = 1, .high = kMaxReturnCode},
+      [&fault](int code) { fault.return_code = static_cast<std::uint32_t>(code); },
+      "inject: nvmlReturn_t to answer with");
+  add_number(app, "--delay", {.low = 0, .high = 3600}, into(fault.delay_s), "inject: delay before the answer, in s");
+  add_whole_number(
+      app, "--count", {.low = 1, .high = INT32_MAX},
+      [&fault](int count) { fault.count = static_cast<std::uint32_t>(count); },
+      "inject: number of calls that get the fault (default: all)");
+  app.add_flag("--stuck", fault.clock_stuck, "inject: setters succeed, but the SM clock does not change");
+  app.add_flag("--lost", fault.lost, "inject: the GPU has fallen off the bus");
+}
+
+}  // namespace
+
+VerbAction declare_simgpu(CLI::App& app) {
+  auto arguments = std::make_shared<SimgpuArguments>();
+  add_choice(
+      app, "action", kActions, [arguments](std::size_t place) { arguments->action = static_cast<Action>(place); },
+      "create: make a machine; show: print its true state; inject: add a fault; slow: slow kernels down; run: run a "
+      "load; reset: reset clocks, limits, faults and slowdowns")
+      ->required();
+  app.add_option("--state", arguments->state, "File of the simulated machine (default: LOWGEAR_SIMGPU)")
+      ->type_name("FILE");
+  app.add_option("--gpus", arguments->gpus, "create: which GPUs, of A40, A100, H100, H200: 2xH100,A40")
+      ->type_name("LIST")
+      ->default_str("H100");
+  add_whole_number(app, "--seed", {.low = 0, .high = INT32_MAX}, into(arguments->seed),
+                   "create: random seed of switch latencies, sensors and UUIDs")
+      ->default_str("1");
+  app.add_flag("--virtual-time", arguments->virtual_time, "create: virtual time, which only kernels advance");
+  app.add_flag("--any-user", arguments->any_user,
+               "create: let every user, not only root, use the machine and set its clocks");
+  add_whole_number(app, "--gpu", {.low = 0, .high = kMaxSimulatedGpus - 1}, into(arguments->gpu),
+                   "Index of the GPU (default: 0 for run, all for inject, slow and reset)");
+  declare_fault_options(app, arguments->fault);
+  add_number(app, "--factor", {.low = 1, .high = kMaxSlowdown}, into(arguments->slowdown),
+             "slow: factor on the time of all kernels that start from now on; 1 ends it");
+  add_number(app, "--time", {.low = 0, .high = kMaxKernelS}, into(arguments->time_s),
+             "run: how long the load runs, in s");
+  add_number(app, "--memory-share", {.low = 0, .high = 1}, into(arguments->memory_share),
+             "run: share of the time that does not depend on the SM clock, 0 to 1")
+      ->default_str("0");
+  add_number(app, "--load", {.low = 0, .high = 1}, into(arguments->load),
+             "run: share of the GPU model's working power, 0 to 1")
+      ->default_str("1");
+  add_json_flag(app, arguments->json);
+  return [arguments, &app](Console& console) { return run_simgpu(*arguments, app, console); };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,332 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "app/cli/arguments/blocking_power_argument.h"
+#include "app/cli/arguments/options.h"
+#include "app/cli/arguments/pipeline_input.h"
+#include "app/cli/arguments/planner_arguments.h"
+#include "app/cli/arguments/plausibility.h"
+#include "app/cli/arguments/profile_input.h"
+#include "app/cli/commands/verbs.h"
+#include "app/cli/runs/replayed_plan.h"
+#include "app/cli/terminal/table.h"
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/number.h"
+#include "base/core/units.h"
+#include "base/core/utf8.h"
+#include "planning/plan/perseus_plan.h"
+#include "planning/plan/plan_json.h"
+#include "planning/schedule/communication.h"
+#include "planning/simulator/cluster.h"
+#include "report/report/chrome_trace.h"
+#include "report/report/measured_timeline.h"
+
+namespace lowgear {
+namespace {
+
+struct SimulateArguments {
+  PipelineArguments pipeline;
+  std::string plan;
+  std::vector<std::string> stragglers;  ///< STAGE=FACTOR
+  SwitchLatencyArgument switch_latency;
+  int pipelines = 1;
+  std::optional<double> slow_pipeline;
+  std::string trace;
+  std::vector<std::string> measured;  ///< recordings
+  std::optional<int> iteration;       ///< of them, for the trace
+  bool json = false;
+};
+
+/// A plan on the pipeline it is for.
+struct PlannedPipeline {
+  PipelineInput input;
+  std::vector<int> clocks_mhz;
+  std::optional<Plan> plan;  ///< absent for plans of Perseus, which state no figures of ours
+};
+
+/// What the replays gave.
+struct Simulation {
+  Timeline timeline;                        ///< as asked for
+  std::optional<PipelineFigures> unslowed;  ///< without stragglers, when there are some
+  std::optional<PipelineFigures> late;      ///< with kAssumedSwitchLatencyS, when the switch latency is not known
+  std::optional<ClusterTimeline> cluster;
+  std::vector<MeasuredTimeline> measured;         ///< empty: nothing was recorded
+  std::optional<IterationComparison> comparison;  ///< of these with the replay
+};
+
+/// `3=1.2`
+StageSlowdown parse_straggler(const std::string& text) {
+  const std::size_t equals = text.find('=');
+  const auto stage = parse_integer(std::string_view(text).substr(0, equals));
+  const auto factor =
+      equals == std::string::npos ? std::nullopt : parse_number(std::string_view(text).substr(equals + 1));
+  if (!stage || !factor || *stage < 0 || *stage >= kMaxStages || *factor < 1 || *factor > kMaxSlowdownFactor) {
+    // Without the option's name, which is put before what a check of `each` throws.
+    throw CLI::ValidationError(
+        fmt::format("expected STAGE=FACTOR with a factor from 1 to {}, not {}", kMaxSlowdownFactor, quote(text)));
+  }
+  return {static_cast<int>(*stage), *factor};
+}
+
+/// Plans of Perseus are Python lists, maybe behind comments; ours are JSON objects.
+bool is_perseus_plan(std::string_view text) {
+  if (text.starts_with(kUtf8ByteOrderMark)) text.remove_prefix(kUtf8ByteOrderMark.size());
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first != std::string_view::npos && (text[first] == '[' || text[first] == '#');
+}
+
+/// The option stands before what the plan says.
+std::string_view gpu_name_of(const SimulateArguments& arguments, const Plan& plan) {
+  return arguments.pipeline.gpu_name.empty() ? plan.gpu_name : arguments.pipeline.gpu_name;
+}
+
+PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_view text) {
+  PlannedPipeline planned;
+  planned.plan = read_plan(text, arguments.plan);
+  PipelineInput& input = planned.input;
+  input.profile_name = arguments.pipeline.profile;
+  input.schedule = schedule_of(*planned.plan);
+  input.blocking_power_w = blocking_power_from_argument(arguments.pipeline.blocking_power, input.schedule.rank_count());
+  input.dag = build_dag(input.schedule);
+  input.profile = fit_profile(read_profile(input), input.schedule, arguments.pipeline.backward_split);
+  input.unit_warning =
+      unit_warning(input.profile, input.blocking_power_w, power_limit_of(gpu_name_of(arguments, *planned.plan)));
+  planned.clocks_mhz = clocks_for(*planned.plan, input.dag);
+  return planned;
+}
+
+PlannedPipeline load_plan(const SimulateArguments& arguments) {
+  const std::string text = read_file(arguments.plan, kMaxPlanBytes);
+  if (!is_perseus_plan(text)) return load_own_plan(arguments, text);
+  PlannedPipeline planned;
+  planned.input = load_pipeline(arguments.pipeline);
+  planned.clocks_mhz = clocks_for(read_perseus_plan(text, arguments.plan), planned.input.dag);
+  return planned;
+}
+
+std::vector<StageSlowdown> slow_all_stages(const PipelineDag& dag, double factor) {
+  std::vector<StageSlowdown> slowdowns;
+  slowdowns.reserve(static_cast<std::size_t>(dag.stages));
+  for (int stage = 0; stage < dag.stages; ++stage) slowdowns.push_back({stage, factor});
+  return slowdowns;
+}
+
+Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& planned) {
+  const PlanningProblem problem = planned.input.problem();
+  ReplayConditions conditions{arguments.switch_latency.latency_s(), {}};
+  Simulation result;
+  const Timeline unslowed = replay_under(problem, planned.clocks_mhz, conditions);
+  for (const std::string& straggler : arguments.stragglers) conditions.slowdowns.push_back(parse_straggler(straggler));
+  result.timeline = replay_under(problem, planned.clocks_mhz, conditions);
+  if (!conditions.slowdowns.empty()) result.unslowed = {unslowed.time_s, unslowed.energy_j_total};
+  if (!arguments.switch_latency.is_known()) {
+    const Timeline late = replay_under(problem, planned.clocks_mhz, {kAssumedSwitchLatencyS, conditions.slowdowns});
+    result.late = {late.time_s, late.energy_j_total};
+  }
+  if (arguments.pipelines > 1 || arguments.slow_pipeline) {
+    std::vector<PipelineRun> runs(static_cast<std::size_t>(arguments.pipelines),
+                                  {planned.clocks_mhz, conditions.slowdowns});
+    const auto slow = slow_all_stages(planned.input.dag, arguments.slow_pipeline.value_or(1));
+    runs.front().slowdowns.insert(runs.front().slowdowns.end(), slow.begin(), slow.end());
+    result.cluster = replay_cluster(planned.input.dag, planned.input.profile, runs, planned.input.blocking_power_w);
+  }
+  if (!arguments.measured.empty()) {
+    result.measured = measured_timelines(load_recordings(arguments.measured), planned.input.dag);
+    result.comparison = compare_with(result.measured, planned.input.dag, result.timeline.duration_s);
+  }
+  return result;
+}
+
+void require_cluster_without_latency(const SimulateArguments& arguments) {
+  if (arguments.slow_pipeline && arguments.pipelines < 2) {
+    throw InputError("--slow-pipeline slows one of several pipelines: give --pipelines 2 or more");
+  }
+  if (arguments.pipelines > 1 && arguments.switch_latency.latency_s() > 0) {
+    throw InputError("--switch-latency is not simulated for clusters: give it without --pipelines");
+  }
+}
+
+/// The iteration that the trace shows: the one asked for, or the last.
+const MeasuredTimeline& traced_iteration(const SimulateArguments& arguments,
+                                         const std::vector<MeasuredTimeline>& measured) {
+  if (!arguments.iteration) return measured.back();
+  const auto found = std::ranges::find(measured, *arguments.iteration, &MeasuredTimeline::iteration);
+  if (found != measured.end()) return *found;
+  throw InputError(fmt::format("--iteration {}: was not recorded completely; there are {} from {} to {}",
+                               *arguments.iteration, measured.size(), measured.front().iteration,
+                               measured.back().iteration));
+}
+
+std::string write_trace(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
+  const std::string label = planned.plan ? planned.plan->policy : "perseus plan";
+  const ReportTimeline replayed = report_timeline(fmt::format("{}, {}", label, arguments.plan), planned.input.dag,
+                                                  result.timeline, planned.clocks_mhz);
+  const std::vector<double>& blocking_power_w = planned.input.blocking_power_w;
+  if (result.measured.empty()) return write_chrome_trace(replayed, blocking_power_w, TraceFigures::replayed);
+  return write_chrome_trace(replayed, blocking_power_w, TraceFigures::replayed,
+                            traced_iteration(arguments, result.measured));
+}
+
+Json comparison_json(const Simulation& result) {
+  const IterationComparison& comparison = *result.comparison;
+  Json units = Json::array();
+  for (const UnitComparison& unit : comparison.units) {
+    units.push_back({{"stage", unit.stage},
+                     {"kind", name(unit.kind)},
+                     {"units", unit.units},
+                     {"replayed_s", unit.expected_s},
+                     {"measured_s", unit.measured_s},
+                     {"deviation_s", unit.deviation_s},
+                     {"difference_pct", unit.difference_pct()}});
+  }
+  return {{"figures", figures_of(result.measured.back())},
+          {"iterations", comparison.iterations},
+          {"time_s", comparison.measured_s},
+          {"difference_pct", 100 * (comparison.measured_s / result.timeline.time_s - 1)},
+          {"time_axis", text_of(result.measured.back().axis)},
+          {"units", std::move(units)}};
+}
+
+std::string comparison_text(const Simulation& result) {
+  const IterationComparison& comparison = *result.comparison;
+  const std::string_view figures = figures_of(result.measured.back());
+  std::string text = fmt::format("{:<10}{:12.6f} s  {:+.2f} % of the replayed time, mean of {} iterations\n", figures,
+                                 comparison.measured_s, 100 * (comparison.measured_s / result.timeline.time_s - 1),
+                                 comparison.iterations);
+  Table table({{"stage"},
+               {"kind", Table::Align::left},
+               {"units"},
+               {"replayed s"},
+               {fmt::format("{} s", figures)},
+               {"deviation s"},
+               {"difference"}});
+  for (const UnitComparison& unit : comparison.units) {
+    table.add_row({fmt::to_string(unit.stage), std::string(name(unit.kind)), fmt::to_string(unit.units),
+                   fmt::format("{:.6f}", unit.expected_s), fmt::format("{:.6f}", unit.measured_s),
+                   fmt::format("{:.6f}", unit.deviation_s), fmt::format("{:+.2f} %", unit.difference_pct())});
+  }
+  return text + table.text();
+}
+
+Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
+  Json json = {{"figures", "replayed"},
+               {"plan", arguments.plan},
+               {"schedule", planned.input.schedule.name},
+               {"time_s", result.timeline.time_s},
+               {"energy_j", result.timeline.energy_j_total},
+               {"busy_s", result.timeline.busy_s},
+               {"blocked_s", result.timeline.blocked_s}};
+  if (planned.plan) json["planned"] = {{"time_s", planned.plan->time_s}, {"energy_j", planned.plan->energy_j}};
+  if (result.unslowed) {
+    json["unslowed"] = {{"time_s", result.unslowed->time_s}, {"energy_j", result.unslowed->energy_j}};
+  }
+  if (result.late) {
+    json["replayed_late"] = {{"switch_latency_s", kAssumedSwitchLatencyS},
+                             {"time_s", result.late->time_s},
+                             {"energy_j", result.late->energy_j}};
+  }
+  if (result.cluster) {
+    json["cluster"] = {{"pipelines", arguments.pipelines},
+                       {"time_s", result.cluster->time_s},
+                       {"energy_j", result.cluster->energy_j_total}};
+  }
+  if (result.comparison) json["measured"] = comparison_json(result);
+  if (!arguments.trace.empty()) json["trace"] = arguments.trace;
+  return json;
+}
+
+std::string figures_line(std::string_view what, double time_s, double energy_j, std::string_view end = "\n") {
+  return fmt::format("{:<10}{:12.6f} s  {:12.3f} J{}", what, time_s, energy_j, end);
+}
+
+std::string simulation_text(const PlannedPipeline& planned, const Simulation& result) {
+  std::string text;
+  if (planned.plan) text += figures_line("planned", planned.plan->time_s, planned.plan->energy_j);
+  if (result.unslowed) text += figures_line("unslowed", result.unslowed->time_s, result.unslowed->energy_j);
+  text += figures_line("replayed", result.timeline.time_s, result.timeline.energy_j_total);
+  if (result.late) {
+    text +=
+        fmt::format("{}, with clocks that change {:.3g} ms late (--switch-latency)\n",
+                    figures_line("late", result.late->time_s, result.late->energy_j, ""), kAssumedSwitchLatencyS * 1e3);
+  }
+  if (result.cluster) {
+    text += figures_line(fmt::format("{} of them", result.cluster->pipelines.size()), result.cluster->time_s,
+                         result.cluster->energy_j_total);
+  }
+  Table table({{"rank"}, {"busy s"}, {"blocked s"}});
+  for (std::size_t rank = 0; rank < result.timeline.busy_s.size(); ++rank) {
+    table.add_row({fmt::to_string(rank), fmt::format("{:.6f}", result.timeline.busy_s[rank]),
+                   fmt::format("{:.6f}", result.timeline.blocked_s[rank])});
+  }
+  text += table.text();
+  if (result.comparison) text += '\n' + comparison_text(result);
+  return text;
+}
+
+ExitCode run_simulate(SimulateArguments arguments, Console& console) {
+  require_cluster_without_latency(arguments);
+  if (arguments.iteration && (arguments.measured.empty() || arguments.trace.empty())) {
+    throw InputError(
+        "--iteration chooses the measured iteration that --trace shows next to the plan: give --measured and --trace");
+  }
+  const PlannedPipeline planned = load_plan(arguments);
+  if (planned.input.unit_warning) console.warn(*planned.input.unit_warning);
+  // A cluster is replayed with clocks that change at once.
+  if (arguments.pipelines == 1) arguments.switch_latency.complete_from(planned.input.switch_latency_s);
+  const Simulation result = simulate(arguments, planned);
+  if (!arguments.trace.empty()) {
+    write_file_atomically(arguments.trace, write_trace(arguments, planned, result));
+  }
+  if (arguments.json) {
+    console.print_json(simulation_json(arguments, planned, result));
+  } else {
+    console.print(simulation_text(planned, result));
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+VerbAction declare_simulate(CLI::App& app) {
+  auto arguments = std::make_shared<SimulateArguments>();
+  constexpr int kMaxPipelines = 4096;
+  app.add_option("--plan", arguments->plan,
+                 "Plan to replay: a JSON file of lowgear plan, or a freqs_pipeline_NNNNN.py of Perseus or Zeus, which "
+                 "also needs --stages and --microbatches")
+      ->type_name("FILE")
+      ->required();
+  add_pipeline_options(app, arguments->pipeline);
+  add_gpu_name_option(app, arguments->pipeline.gpu_name,
+                      "the profile's powers are checked against its limit (default the plan's)");
+  app.add_option("--straggler", arguments->stragglers,
+                 "Virtual stage that takes FACTOR times as long at the same power; may be repeated")
+      ->type_name("STAGE=FACTOR")
+      ->expected(1)
+      ->take_all()
+      ->each([](const std::string& text) { (void)parse_straggler(text); });
+  add_switch_latency_option(app, arguments->switch_latency);
+  add_whole_number(app, "--pipelines", {1, kMaxPipelines}, into(arguments->pipelines),
+                   "Data-parallel pipelines that wait for each other at the end of an iteration (default 1)");
+  add_number(app, "--slow-pipeline", {1, kMaxSlowdownFactor}, into(arguments->slow_pipeline),
+             "Factor by which one of the pipelines is slower on all stages, with the same plan");
+  app.add_option("--trace", arguments->trace, "Write the timeline to this file, for Perfetto and chrome://tracing")
+      ->type_name("FILE");
+  app.add_option("--measured", arguments->measured,
+                 "Recording of a run with this plan (lowgear train --recording): its units are compared with the "
+                 "replay, and --trace shows both")
+      ->type_name("RECORDING");
+  add_whole_number(app, "--iteration", {0, kMaxIteration}, into(arguments->iteration),
+                   "Number of the recorded iteration that --trace shows (default the last)");
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_simulate(*arguments, console); };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,189 @@
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/cli/arguments/options.h"
+#include "app/cli/commands/rank_programs.h"
+#include "app/cli/commands/verbs.h"
+#include "base/core/error.h"
+#include "base/core/formats/json.h"
+#include "control/client/rank/rank_environment.h"
+#include "training/launcher/rank_processes.h"
+#include "training/launcher/training_check.h"
+#include "training/launcher/training_schedule.h"
+
+namespace lowgear {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kTrainer = "lowgear-trainer";
+
+struct TrainArguments {
+  std::string config;
+  std::string plan;
+  std::string recording;
+  std::string metrics;
+  std::string schedule;
+  std::string gpus;
+  std::string server;
+  std::optional<int> steps;
+  std::vector<std::string> settings;
+  bool json = false;
+  bool dry_run = false;
+  bool require_server = false;
+};
+
+/// A text in YAML's double quotes, whatever is in it.
+std::string quoted(const std::string& text) {
+  std::string result = "\"";
+  for (const char c : text) {
+    const bool control = static_cast<unsigned char>(c) < 0x20;
+    if (c == '"' || c == '\\') result += '\\';
+    result += control ? fmt::format("\\x{:02x}", c) : std::string(1, c);
+  }
+  return result + '"';
+}
+
+/// The options as settings of the configuration; paths of the command line are relative to where it is given.
+std::vector<std::string> settings_of(const TrainArguments& arguments) {
+  std::vector<std::string> settings = arguments.settings;
+  const auto set = [&settings](std::string_view name, const std::string& value) {
+    if (!value.empty()) settings.push_back(fmt::format("{}={}", name, value));
+  };
+  const auto path = [](const std::string& text) { return text.empty() ? text : quoted(fs::absolute(text).string()); };
+  if (!arguments.server.empty()) set("server.address", quoted(arguments.server));
+  set("energy.plan", path(arguments.plan));
+  set("energy.recording", path(arguments.recording));
+  set("metrics", path(arguments.metrics));
+  const bool is_file = arguments.schedule.ends_with(".csv");
+  set("schedule", is_file ? path(arguments.schedule) : arguments.schedule);
+  if (arguments.steps) set("steps", fmt::to_string(*arguments.steps));
+  return settings;
+}
+
+/// Tells this start of a job from every other.
+std::string random_run() {
+  std::random_device device;
+  return fmt::format("train-{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+}
+
+std::vector<std::string> trainer_arguments(const TrainArguments& arguments, const std::vector<std::string>& settings) {
+  std::vector<std::string> words;
+  if (arguments.json) words.emplace_back("--json");
+  if (arguments.require_server) words.emplace_back("--require-server");
+  for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+  words.push_back(arguments.config);
+  return words;
+}
+
+/// Only the trainer knows what its libtorch computes on.
+void check_device(const TrainArguments& arguments, const std::vector<std::string>& settings, Console& console) {
+  RankCommand command = sibling_command(kTrainer);
+  command.arguments = trainer_arguments(arguments, settings);
+  command.arguments.emplace_back("--check-device");
+  run_watched(command, {.ending = "ending"}, console);
+}
+
+void run_all_ranks(const TrainArguments& arguments, const std::vector<std::string>& settings, int ranks,
+                   Console& console) {
+  const RendezvousFolder rendezvous;
+  RankCommand command = sibling_command(kTrainer);
+  command.arguments = trainer_arguments(arguments, settings);
+  command.world_size = ranks;
+  command.threads = threads_per_rank(ranks);
+  if (const char* run = std::getenv("LOWGEAR_RUN"); run == nullptr || *run == '\0') {
+    command.environment["LOWGEAR_RUN"] = random_run();
+  }
+  command.environment["LOWGEAR_RENDEZVOUS"] = rendezvous.file().string();
+  if (!arguments.gpus.empty()) command.environment["CUDA_VISIBLE_DEVICES"] = arguments.gpus;
+
+  run_watched(command, {.ending = "stopping after this step; press Ctrl-C again to stop now"}, console);
+}
+
+std::string started_text(const TrainConfig& config, const Schedule& schedule) {
+  return fmt::format("would start {} ranks (pp {}, dp {}, tp {}), {} with {} microbatches, {} steps of {} tokens\n",
+                     config.parallel.world_size(), config.parallel.pp, config.parallel.dp, config.parallel.tp,
+                     schedule.name, config.microbatches, config.steps, config.tokens_per_step());
+}
+
+Json started_json(const TrainConfig& config, const Schedule& schedule) {
+  return {{"ranks", config.parallel.world_size()},
+          {"pp", config.parallel.pp},
+          {"dp", config.parallel.dp},
+          {"tp", config.parallel.tp},
+          {"schedule", schedule.name},
+          {"microbatches", config.microbatches},
+          {"steps", config.steps},
+          {"tokens_per_step", config.tokens_per_step()}};
+}
+
+ExitCode run_train(const TrainArguments& arguments, Console& console) {
+  const std::vector<std::string> settings = settings_of(arguments);
+  const TrainConfig config = read_train_config(arguments.config, settings);
+  if (arguments.require_server && !config.server) {
+    throw InputError("--require-server: no server is named; add --server ADDRESS");
+  }
+  const Schedule schedule = training_schedule(config);
+  if (!arguments.dry_run && is_one_rank_of_many(process_environment())) {
+    // It looks at what it reads by itself, and what other ranks write may be on other machines.
+    become_program(kTrainer, trainer_arguments(arguments, settings));
+  }
+  check_training(config);
+  if (!arguments.dry_run) {
+    run_all_ranks(arguments, settings, config.parallel.world_size(), console);
+    return ExitCode::ok;
+  }
+  check_device(arguments, settings, console);
+  if (arguments.json) {
+    console.print_json(started_json(config, schedule));
+  } else {
+    console.print(started_text(config, schedule));
+  }
+  return ExitCode::ok;
+}
+
+}  // namespace
+
+VerbAction declare_train(CLI::App& app) {
+  auto arguments = std::make_shared<TrainArguments>();
+  app.add_option("config", arguments->config, "Configuration of the job; docs/training.md describes it")
+      ->type_name("CONFIG.yaml")
+      ->required();
+  app.add_option("--plan", arguments->plan, "Plan whose clocks are followed: plans/NNNNN.json of lowgear plan")
+      ->type_name("FILE");
+  app.add_option("--recording", arguments->recording,
+                 "Folder in which every rank records the times of its units and its energy")
+      ->type_name("DIR");
+  app.add_option("--metrics", arguments->metrics, "File that gets one line of JSON per step")->type_name("FILE");
+  app.add_option("--schedule", arguments->schedule,
+                 "Pipeline schedule, instead of the configuration's; see lowgear schedule")
+      ->type_name("NAME");
+  app.add_option("--server", arguments->server,
+                 "Address of the server whose plans are followed (lowgear serve): http://host:port or unix:/path")
+      ->type_name("ADDRESS");
+  app.add_flag("--require-server", arguments->require_server,
+               "Fail when the server has not accepted every rank within 10 s; without this option training continues "
+               "without a server, with a warning");
+  app.add_option("--gpus", arguments->gpus, "GPUs of the ranks, in their order: 0,1,2,3 or UUIDs")->type_name("LIST");
+  add_whole_number(
+      app, "--steps", {.low = 1, .high = 1'000'000'000}, [arguments](int steps) { arguments->steps = steps; },
+      "Number of steps, instead of the configuration's");
+  app.add_option("--set", arguments->settings,
+                 "Override a setting of the configuration, as optimizer.learning_rate=1e-4; may be repeated")
+      ->type_name("PATH=VALUE")
+      ->allow_extra_args(false);
+  app.add_flag("--dry-run", arguments->dry_run,
+               "Check the configuration and the files and folders that it names, and print what would be started");
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_train(*arguments, console); };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "app/cli/terminal/console.h"
+
+namespace lowgear {
+
+/// Exit codes of the program.
+enum class ExitCode : int {
+  ok = 0,
+  failed = 1,     ///< the work was asked for rightly and did not succeed, or a check found something
+  bad_usage = 2,  ///< wrong arguments or input
+};
+// `monitor` ends with the exit status of the command that it ran, whatever that is.
+
+/// What a verb does once its options are read. Throws InputError and Error.
+using VerbAction = std::function<ExitCode(Console&)>;
+
+/// A verb of the command line.
+struct Verb {
+  std::string_view name;
+  std::string_view summary;          ///< one line, as the list of verbs shows it
+  std::string_view example;          ///< one command line or several
+  VerbAction (*declare)(CLI::App&);  ///< declares the options of the verb
+};
+
+/// All verbs, in the order in which the help shows them.
+[[nodiscard]] std::span<const Verb> verbs();
+
+// One file per verb: plan_command.cpp, ...
+[[nodiscard]] VerbAction declare_plan(CLI::App& app);
+[[nodiscard]] VerbAction declare_verify(CLI::App& app);
+[[nodiscard]] VerbAction declare_simulate(CLI::App& app);
+[[nodiscard]] VerbAction declare_compare(CLI::App& app);
+[[nodiscard]] VerbAction declare_estimate(CLI::App& app);
+[[nodiscard]] VerbAction declare_search(CLI::App& app);
+[[nodiscard]] VerbAction declare_inspect(CLI::App& app);
+[[nodiscard]] VerbAction declare_schedule(CLI::App& app);
+[[nodiscard]] VerbAction declare_report(CLI::App& app);
+[[nodiscard]] VerbAction declare_example(CLI::App& app);
+[[nodiscard]] VerbAction declare_profile(CLI::App& app);
+[[nodiscard]] VerbAction declare_doctor(CLI::App& app);
+[[nodiscard]] VerbAction declare_monitor(CLI::App& app);
+[[nodiscard]] VerbAction declare_agent(CLI::App& app);
+[[nodiscard]] VerbAction declare_serve(CLI::App& app);
+[[nodiscard]] VerbAction declare_simgpu(CLI::App& app);
+[[nodiscard]] VerbAction declare_train(CLI::App& app);
+[[nodiscard]] VerbAction declare_sample(CLI::App& app);
+[[nodiscard]] VerbAction declare_data(CLI::App& app);
+[[nodiscard]] VerbAction declare_completion(CLI::App& app);
+[[nodiscard]] VerbAction declare_man(CLI::App& app);
+
+}  // namespace lowgear

@@ -1,0 +1,57 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+
+#include "app/cli/arguments/command_line.h"
+#include "app/cli/arguments/options.h"
+#include "app/cli/commands/verbs.h"
+#include "app/cli/runs/plan_output.h"
+
+namespace lowgear {
+namespace {
+
+struct VerifyArguments {
+  std::string folder;
+  bool json = false;
+};
+
+Json report_json(const VerifyArguments& arguments, const VerifyReport& report) {
+  return {{"folder", arguments.folder}, {"ok", report.ok()},         {"vertices", report.vertices},
+          {"plans", report.plans},      {"epsilon", report.epsilon}, {"max_gap_pct", report.max_gap_pct},
+          {"failures", report.failures}};
+}
+
+std::string report_text(const VerifyArguments& arguments, const VerifyReport& report) {
+  if (!report.ok()) return fmt::format("{}: NOT verified\n", arguments.folder);
+  constexpr double kPercent = 100;
+  return fmt::format(
+      "{}: verified\n"
+      "  frontier  {} vertices: times possible, flow conserved, energy within {:.3g} % of its proven bound\n"
+      "  plans     {}: replayed to their figures, deadlines kept, largest proven gap {:.3g} %\n"
+      "next: train with a plan: lowgear train CONFIG --plan {}/plans/00000.json\n",
+      arguments.folder, report.vertices, report.epsilon * kPercent, report.plans, report.max_gap_pct,
+      shell_word(arguments.folder));
+}
+
+ExitCode run_verify(const VerifyArguments& arguments, Console& console) {
+  const VerifyReport report = verify(read_plan_folder(arguments.folder));
+  if (arguments.json) {
+    console.print_json(report_json(arguments, report));
+  } else {
+    console.print(report_text(arguments, report));
+    for (const std::string& failure : report.failures) console.error(failure);
+  }
+  return report.ok() ? ExitCode::ok : ExitCode::failed;
+}
+
+}  // namespace
+
+VerbAction declare_verify(CLI::App& app) {
+  auto arguments = std::make_shared<VerifyArguments>();
+  app.add_option("folder", arguments->folder, "Folder that lowgear plan has written")->type_name("DIR")->required();
+  add_json_flag(app, arguments->json);
+  return [arguments](Console& console) { return run_verify(*arguments, console); };
+}
+
+}  // namespace lowgear

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "app/cli/doctor/machine_facts.h"
+#include "base/core/formats/json.h"
+
+namespace lowgear {
+
+/// How much a finding matters.
+enum class FindingLevel : unsigned char {
+  works,
+  limited,  ///< something that Lowgear can do does not work here; measuring does
+  broken,   ///< without this nothing, or not all, is measured
+};
+/// `works`, `limited`, `broken`.
+[[nodiscard]] std::string_view name(FindingLevel level);
+
+/// One thing about a machine.
+struct Finding {
+  FindingLevel level = FindingLevel::works;
+  std::string topic;  ///< `driver`, `GPU 0`, `CPU energy`, ...
+  std::string text;
+  std::string fix;  ///< what to do about it, a command where there is one; may be empty
+};
+
+/// What the facts about a machine mean, in the order in which a person should read it.
+[[nodiscard]] std::vector<Finding> diagnose(const MachineFacts& facts);
+
+/// Whether all that Lowgear needs to measure works: no finding is `broken`.
+[[nodiscard]] bool can_measure(const std::vector<Finding>& findings);
+
+enum class Colours : unsigned char { off, on };
+
+/// One line per finding, its fix on a line below, a verdict at the end.
+[[nodiscard]] std::string diagnosis_text(const std::vector<Finding>& findings, Colours colours);
+
+/// What to run next, as one line.
+[[nodiscard]] std::string next_step(const MachineFacts& facts, const std::vector<Finding>& findings);
+
+/// Facts and findings, as `lowgear doctor --json` prints them.
+[[nodiscard]] Json diagnosis_json(const MachineFacts& facts, const std::vector<Finding>& findings);
+
+}  // namespace lowgear

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "estimating/estimator/costs/sample_files.h"
+#include "estimating/estimator/job/sampled_job.h"
+
+namespace lowgear {
+
+struct PeerSamples;
+
+/// The sampling files of a folder and of its folders `operator` and `nccl` (and `gloo`), by name; other files are left
+/// alone. Throws InputError where it is no folder or has no sampling file.
+[[nodiscard]] std::vector<SampleFile> read_sample_folder(const std::filesystem::path& folder);
+
+/// What the published estimator reads for the job: from `operators` and `collectives`, the folders of sampling files of
+/// its GPU. Throws InputError where one of them or its `{GPU}.csv` is missing.
+[[nodiscard]] PeerSamples read_peer_samples(const SampledJob& job, const std::filesystem::path& operators,
+                                            const std::filesystem::path& collectives);
+
+}  // namespace lowgear

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <string_view>
+
+#include "base/core/formats/json.h"
+
+namespace spdlog {
+class logger;
+}
+
+namespace lowgear {
+
+/// Whether text for this file descriptor may be coloured: it is a terminal that is not `dumb`, and the environment does
+/// not say NO_COLOR (https://no-color.org).
+[[nodiscard]] bool colours_allowed(int file_descriptor);
+
+/// Where a verb speaks: results on standard output, everything else on standard error.
+class Console {
+ public:
+  /// `output` is the file descriptor of standard output.
+  explicit Console(int output);
+  ~Console();
+  Console(const Console&) = delete;
+  Console& operator=(const Console&) = delete;
+
+  /// Writes a result. A reader that has gone away (`| head`) is no error: the rest is dropped. Throws Error when
+  /// standard output cannot be written to otherwise (a full disk).
+  void print(std::string_view text);
+  /// Writes a result on standard error, for verbs whose standard output belongs to the command that they run.
+  void print_aside(std::string_view text);
+  /// Writes one object. Text that is no UTF-8 (a file's name) has its bad bytes replaced.
+  void print_json(const Json& json);
+
+  /// Remarks on standard error, one line each.
+  void note(std::string_view text);
+  void warn(std::string_view text);
+  void error(std::string_view text);
+  /// Drops notes from now on.
+  void mute_notes();
+
+ private:
+  int output_;
+  std::unique_ptr<spdlog::logger> log_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,57 @@
+#include "app/cli/terminal/interrupt.h"
+
+#include <unistd.h>
+
+#include <array>
+
+namespace lowgear {
+namespace {
+
+// A handler can leave word in nothing but such a variable.
+volatile std::sig_atomic_t received_signal = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
+
+extern "C" void lowgear_note_signal(int signal_number) { received_signal = signal_number; }
+
+/// A program started in the background by nohup or a shell is to go on ignoring what it was told to ignore.
+bool is_ignored(int signal_number) {
+  struct sigaction inherited = {};
+  return ::sigaction(signal_number, nullptr, &inherited) == 0 && inherited.sa_handler == SIG_IGN;
+}
+
+}  // namespace
+
+void install_signal_handlers() {
+  struct sigaction action = {};
+  action.sa_handler = lowgear_note_signal;
+  action.sa_flags = SA_RESTART | static_cast<int>(SA_RESETHAND);
+  sigemptyset(&action.sa_mask);
+  for (const int signal_number : kSignals) {
+    if (!is_ignored(signal_number)) ::sigaction(signal_number, &action, nullptr);
+  }
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+void throw_if_interrupted() {
+  if (received_signal != 0) throw Interrupted{received_signal};
+}
+
+void end_on_signals() {
+  for (const int signal_number : kSignals) {
+    if (!is_ignored(signal_number)) std::signal(signal_number, SIG_DFL);
+  }
+  throw_if_interrupted();  // after that: what comes in between ends the program
+}
+
+void repeat_received_signal() {
+  // To the process, not to this thread: whoever waits may be another one.
+  if (received_signal != 0) ::kill(::getpid(), received_signal);
+}
+
+void raise_by_default(int signal_number) {
+  std::signal(signal_number, SIG_DFL);
+  std::raise(signal_number);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,96 @@
+#include "app/cli/terminal/parallel_tasks.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace lowgear {
+namespace {
+
+constexpr std::chrono::milliseconds kProgressPeriod{50};
+
+/// Not seen by anybody: it ends a task that nobody waits for any more.
+struct Stopped {};
+
+class StoppableTask final : public Progress {
+ public:
+  explicit StoppableTask(std::stop_token stop) : stop_(std::move(stop)) {}
+  void update(std::string_view /*activity*/, double /*fraction*/) override {
+    if (stop_.stop_requested()) throw Stopped{};
+  }
+
+ private:
+  std::stop_token stop_;
+};
+
+class TaskThreads {
+ public:
+  TaskThreads(std::size_t count, std::size_t threads, const std::function<void(const ParallelTask&)>& work)
+      : count_(count), work_(work), running_(std::clamp<std::size_t>(count, 1, std::max<std::size_t>(1, threads))) {
+    const std::size_t started = running_;
+    for (std::size_t thread = 0; thread < started; ++thread) {
+      threads_.emplace_back([this, thread](const std::stop_token& stop) { run(thread, stop); });
+    }
+  }
+
+  TaskThreads(const TaskThreads&) = delete;
+  TaskThreads& operator=(const TaskThreads&) = delete;
+  ~TaskThreads() {
+    for (std::jthread& thread : threads_) thread.request_stop();
+  }
+
+  void finish(std::string_view activity, Progress& progress) {
+    std::unique_lock lock(mutex_);
+    while (!ended_.wait_for(lock, kProgressPeriod, [this] { return running_ == 0; })) {
+      lock.unlock();
+      progress.update(activity, static_cast<double>(done_) / static_cast<double>(count_));
+      lock.lock();
+    }
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void run(std::size_t thread, const std::stop_token& stop) {
+    try {
+      StoppableTask progress(stop);
+      for (std::size_t index = next_++; index < count_ && !stop.stop_requested(); index = next_++) {
+        work_({index, thread, progress});
+        ++done_;
+      }
+    } catch (const Stopped&) {
+    } catch (...) {
+      const std::scoped_lock lock(mutex_);
+      if (!failure_) failure_ = std::current_exception();
+      next_ = count_;
+    }
+    const std::scoped_lock lock(mutex_);
+    --running_;
+    ended_.notify_one();
+  }
+
+  const std::size_t count_;
+  const std::function<void(const ParallelTask&)>& work_;
+  std::atomic<std::size_t> next_ = 0;
+  std::atomic<std::size_t> done_ = 0;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  std::size_t running_;
+  std::exception_ptr failure_;
+  std::vector<std::jthread> threads_;  ///< last: they use the rest
+};
+
+}  // namespace
+
+void run_parallel(std::size_t count, std::size_t threads, std::string_view activity, Progress& progress,
+                  const std::function<void(const ParallelTask&)>& work) {
+  if (count > 0) TaskThreads(count, threads, work).finish(activity, progress);
+}
+
+}  // namespace lowgear

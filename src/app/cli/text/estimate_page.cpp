@@ -1,0 +1,229 @@
+#include "app/cli/text/estimate_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/cli/terminal/amount_text.h"
+#include "app/cli/terminal/version.h"
+#include "estimating/estimator/gpu/custom_gpu.h"
+#include "estimating/estimator/iteration/job_energy.h"
+#include "estimating/estimator/iteration/time_breakdown.h"
+#include "estimating/estimator/search/search.h"
+
+namespace lowgear {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kTera = 1e12;
+/// More rows than a reader compares.
+constexpr std::size_t kMaxRows = 24;
+
+/// All of some ranks, or that many of them, the first and the last included.
+std::vector<std::size_t> shown(std::size_t ranks) {
+  std::vector<std::size_t> some;
+  const std::size_t count = std::min(ranks, kMaxRows);
+  for (std::size_t i = 0; i < count; ++i) some.push_back(count > 1 ? i * (ranks - 1) / (count - 1) : 0);
+  return some;
+}
+
+std::string rank_name(std::size_t rank) { return fmt::format("rank {}", rank); }
+
+std::string some_ranks_text(std::size_t ranks) {
+  return ranks > kMaxRows ? fmt::format(" {} of the {} ranks are shown.", kMaxRows, ranks) : "";
+}
+
+/// Index of a part, added where it is new.
+std::size_t place_of(std::vector<std::string>& parts, std::string_view name) {
+  const auto found = std::ranges::find(parts, name);
+  if (found != parts.end()) return static_cast<std::size_t>(found - parts.begin());
+  parts.emplace_back(name);
+  return parts.size() - 1;
+}
+
+std::vector<ReportCard> cards_of(const JobEstimate& estimate, const PlannedEstimate& planned) {
+  const TrainingJob& job = estimate.job;
+  const IterationEstimate& iteration = estimate.iteration;
+  const JobFigures& full = planned.rows[0].figures;
+  const JobFigures& no_later = planned.rows[1].figures;
+  const MemoryEstimate& memory = estimate.memory;
+  const double mfu = iteration.model_flops_per_gpu_s / peak_flops(job.gpu, job.dtype);
+  return {
+      {"Iteration time, estimated", fmt::format("{:.4g} s", iteration.time_s),
+       fmt::format("\u00b1 {:.2g} s (90 %), {:.0f} tokens a second", iteration.error_s, iteration.tokens_per_s(job))},
+      {"Model FLOPs per GPU, estimated", fmt::format("{:.4g} TFLOP/s", iteration.model_flops_per_gpu_s / kTera),
+       fmt::format("{:.1f} % of the peak; {:.1f} % of the pipeline waits", 100 * mfu, 100 * iteration.bubble_share)},
+      {"Memory of the fullest GPU, estimated",
+       fmt::format("{:.1f} GiB", memory.ranks[memory.fullest_rank()].total() / kGiB),
+       fmt::format("of {:.1f} GiB: {}", memory.capacity / kGiB, memory.fits() ? "it fits" : "it does not fit")},
+      {"Energy at full clocks, estimated", energy_text(full.energy_j),
+       fmt::format("{} a GPU on average", power_text(full.mean_power_w() / job.parallel.gpus()))},
+      {"Energy without finishing later, planned",
+       fmt::format("\u2212{:.2f} %", 100 * (1 - no_later.energy_j / full.energy_j)),
+       fmt::format("{} \u2192 {}", energy_text(full.energy_j), energy_text(no_later.energy_j))}};
+}
+
+ReportPlot plot_of(const PlannedEstimate& planned) {
+  ReportPlot plot{.title = "Time and energy of one iteration",
+                  .caption =
+                      "All GPUs, planned on estimated values. The energy axis does not start at zero. Drag to "
+                      "move; click the plot, then scroll to zoom (or Ctrl + scroll).",
+                  .curve_name = "frontier: least energy of any clocks",
+                  .curve = {},
+                  .marks = {},
+                  .mark_names = {}};
+  for (const JobFigures& point : planned.frontier) plot.curve.push_back({point.time_s, point.energy_j});
+  for (std::size_t i = 0; i < planned.rows.size(); ++i) {
+    const ClockedJob& row = planned.rows[i];
+    const double saved_pct = 100 * (1 - row.figures.energy_j / planned.rows[0].figures.energy_j);
+    plot.marks.push_back({.kind = i == 0 ? ReportMark::Kind::baseline : ReportMark::Kind::plan,
+                          .name = row.name,
+                          .basis = row.basis,
+                          .label = i == 0 ? row.name : fmt::format("{}: {:.2f} % saved", row.name, saved_pct),
+                          .chosen = i == 1,
+                          .point = {row.figures.time_s, row.figures.energy_j}});
+  }
+  return plot;
+}
+
+ReportTable planned_table(const PlannedEstimate& planned, const PriceArguments& prices, int gpus) {
+  ReportTable table{.title = "Plans compared",
+                    .basis = "planned on estimated values",
+                    .columns = {"One iteration", "Basis", "Time", "Energy", "Saved", "Mean power"},
+                    .rows = {},
+                    .chosen = 1};
+  if (prices.any_cost()) table.columns.emplace_back("Cost");
+  if (prices.co2_g_per_kwh) table.columns.emplace_back("CO2");
+  for (const ClockedJob& row : planned.rows) {
+    const JobFigures& figures = row.figures;
+    const double saved_pct = 100 * (1 - figures.energy_j / planned.rows[0].figures.energy_j);
+    std::vector<std::string> cells{row.name,
+                                   row.basis,
+                                   fmt::format("{:.4g} s", figures.time_s),
+                                   energy_text(figures.energy_j),
+                                   fmt::format("{:.2f} %", saved_pct),
+                                   power_text(figures.mean_power_w())};
+    if (prices.any_cost()) {
+      cells.push_back(fmt::format("${:.4g}", prices.prices().cost_usd(figures.time_s, figures.energy_j, gpus)));
+    }
+    if (prices.co2_g_per_kwh) cells.push_back(mass_text(prices.prices().co2_g(figures.energy_j)));
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
+std::vector<std::string> warnings_of(const JobEstimate& estimate) {
+  std::vector<std::string> warnings;
+  if (estimate.overflow) {
+    warnings.push_back(fmt::format("Out of memory: the GPUs of pipeline rank {} need {:.1f} GiB more than they have.",
+                                   estimate.overflow->rank, estimate.overflow->missing / kGiB));
+  }
+  for (const std::string& note : estimate.iteration.notes) warnings.push_back(note);
+  return warnings;
+}
+
+}  // namespace
+
+std::string job_title(const TrainingJob& job, int gpus) {
+  return fmt::format("{} on {} {}", job.model.name, gpus, describe(job.gpu));
+}
+
+ReportBars time_bars(const TrainingJob& job, const IterationEstimate& iteration) {
+  const auto ranks = static_cast<std::size_t>(job.parallel.pp);
+  ReportBars bars{.title = "Where the time goes",
+                  .basis = "estimated, full clocks",
+                  .caption = "One iteration on a GPU of each pipeline rank." + some_ranks_text(ranks),
+                  .quantity = ReportQuantity::time,
+                  .parts = {},
+                  .rows = {},
+                  .limit = std::nullopt,
+                  .limit_name = ""};
+  std::vector<std::vector<TimePart>> breakdowns;
+  for (const std::size_t rank : shown(ranks)) {
+    breakdowns.push_back(time_breakdown(job, iteration, static_cast<int>(rank)));
+    // Work first, then what every rank has at the end.
+    for (const TimePart& part : breakdowns.back()) {
+      if (part.name != kWaitingPart && part.name != kGradientsPart && part.name != kOptimizerPart) {
+        place_of(bars.parts, part.name);
+      }
+    }
+    bars.rows.push_back({rank_name(rank), {}});
+  }
+  for (const std::string_view part : {kWaitingPart, kGradientsPart, kOptimizerPart}) place_of(bars.parts, part);
+  for (std::size_t row = 0; row < bars.rows.size(); ++row) {
+    bars.rows[row].amounts.assign(bars.parts.size(), 0);
+    for (const TimePart& part : breakdowns[row]) {
+      bars.rows[row].amounts[place_of(bars.parts, part.name)] += part.time_s;
+    }
+  }
+  return bars;
+}
+
+ReportBars energy_bars(const TrainingJob& job, const IterationEstimate& iteration) {
+  const JobEnergy energy = estimate_energy(job, iteration);
+  ReportBars bars{.title = "Where the energy goes",
+                  .basis = "estimated, full clocks",
+                  .caption = fmt::format("One iteration on a GPU of each pipeline rank; each stands for {} GPUs.{}",
+                                         energy.gpus_per_rank, some_ranks_text(energy.ranks.size())),
+                  .quantity = ReportQuantity::energy,
+                  .parts = {"static power", "multiprocessors", "memory", "links", "waiting", "gradients and optimizer"},
+                  .rows = {},
+                  .limit = std::nullopt,
+                  .limit_name = ""};
+  for (const std::size_t rank : shown(energy.ranks.size())) {
+    const EnergySplit& split = energy.ranks[rank];
+    bars.rows.push_back(
+        {rank_name(rank),
+         {split.static_j, split.compute_j, split.memory_j, split.link_j, split.waiting_j, energy.rest.total_j()}});
+  }
+  return bars;
+}
+
+ReportBars memory_bars(const MemoryEstimate& memory) {
+  ReportBars bars{
+      .title = "Where the memory goes",
+      .basis = "estimated",
+      .caption = "A GPU of each pipeline rank at its fullest moment." + some_ranks_text(memory.ranks.size()),
+      .quantity = ReportQuantity::bytes,
+      .parts = {"weights", "gradients", "optimizer", "activations", "buffers", "fragmentation"},
+      .rows = {},
+      .limit = memory.capacity,
+      .limit_name = "capacity"};
+  for (const std::size_t rank : shown(memory.ranks.size())) {
+    const RankMemory& part = memory.ranks[rank];
+    bars.rows.push_back(
+        {rank_name(rank),
+         {part.weights, part.gradients, part.optimizer, part.activations, part.buffers, part.fragmentation}});
+  }
+  return bars;
+}
+
+EstimateReport estimate_page(const JobEstimate& estimate, const PlannedEstimate& planned, const PriceArguments& prices,
+                             std::string command) {
+  const TrainingJob& job = estimate.job;
+  const int gpus = job.parallel.gpus();
+  return {
+      .lowgear_version = std::string(version()),
+      .command = std::move(command),
+      .title = job_title(job, gpus),
+      .facts = {{"Layout", describe(layout_of(job))},
+                {"Batch", fmt::format("{} \u00d7 {} tokens", job.batch.global, job.batch.sequence_length)},
+                {"Microbatches", fmt::format("{}, {}", job.microbatches(), job.schedule)},
+                {"Type", std::string(name(job.dtype))}},
+      .cards = cards_of(estimate, planned),
+      .warnings = warnings_of(estimate),
+      .plot = plot_of(planned),
+      .bars = {time_bars(job, estimate.iteration), energy_bars(job, estimate.iteration), memory_bars(estimate.memory)},
+      .tables = {planned_table(planned, prices, gpus)},
+      .reading = {
+          {"Estimated",
+           "Computed from data sheets and sampled kernels. Nothing on this page was measured on this job."},
+          {"Planned", "Clocks chosen by Lowgear's planner on the estimated stage profile, and replayed on it."},
+          {"Full clocks", "Every GPU asks for its highest clock all the time, and its power limit may hold it lower."},
+          {"No later", "The plan of least energy that takes no longer than full clocks."},
+          {"Least energy", "The plan from which on waiting longer only costs."},
+          {"Energy", "Of all GPUs of the job in one iteration, without CPUs, network and cooling."}}};
+}
+
+}  // namespace lowgear

@@ -1,0 +1,231 @@
+#include "app/cli/text/estimate_text.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+#include <vector>
+
+#include "app/cli/terminal/table.h"
+#include "estimating/estimator/gpu/custom_gpu.h"
+#include "estimating/estimator/iteration/time_breakdown.h"
+
+namespace lowgear {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kBillion = 1e9;
+constexpr double kTera = 1e12;
+/// More ranks are shown as the first, the fullest and the last.
+constexpr std::size_t kMaxRankRows = 16;
+
+std::string gib(double bytes) { return fmt::format("{:.1f}", bytes / kGiB); }
+
+std::string parameters_text(double count) {
+  return count < kBillion ? fmt::format("{:.0f} million", count / 1e6)
+                          : fmt::format("{:.2f} billion", count / kBillion);
+}
+
+std::string overflow_text(const JobEstimate& estimate) {
+  if (!estimate.overflow) return "";
+  const MemoryOverflow& overflow = *estimate.overflow;
+  std::string text =
+      fmt::format("OUT OF MEMORY: pipeline rank {} needs {} GiB and a GPU has {}: {} GiB too much, {} of it {}\n",
+                  overflow.rank, gib(estimate.memory.ranks[overflow.rank].total()), gib(estimate.memory.capacity),
+                  gib(overflow.missing), gib(overflow.largest_bytes), overflow.largest);
+  for (const MemoryRemedy& remedy : overflow.remedies) {
+    text += fmt::format("  with {} {} GiB{}\n", remedy.change, gib(remedy.total), remedy.fits ? ", which fits" : "");
+  }
+  if (overflow.remedies.empty())
+    text += "  no other setting that was tested makes it fit: use more GPUs, or larger ones\n";
+  return text + "\n";
+}
+
+std::string_view recomputation(Recompute recompute) { return recompute == Recompute::none ? "no" : name(recompute); }
+
+std::string layout_text(const TrainingJob& job) {
+  const ParallelLayout& parallel = job.parallel;
+  std::string text = fmt::format("dp {} x tp {} x pp {}", parallel.dp, parallel.tp, parallel.pp);
+  if (parallel.cp > 1) text += fmt::format(" x cp {}", parallel.cp);
+  if (parallel.ep > 1) text += fmt::format(", ep {}", parallel.ep);
+  if (parallel.virtual_stages > 1) text += fmt::format(", {} virtual stages a rank", parallel.virtual_stages);
+  if (parallel.sequence_parallel) text += ", sequence parallel";
+  return text + fmt::format(", ZeRO {}, {} recomputation, {} attention, {}", job.zero, recomputation(job.recompute),
+                            name(job.attention), name(job.dtype));
+}
+
+std::string job_text(const TrainingJob& job) {
+  const auto parameters = static_cast<double>(parameter_count(job.model));
+  const BatchShape& batch = job.batch;
+  return fmt::format(
+      "{}, {} parameters, on {} {} in nodes of {}\n{}\nglobal batch {} x {} tokens: {} microbatches of {}, {}\n\n",
+      job.model.name, parameters_text(parameters), job.parallel.gpus(), describe(job.gpu), job.cluster.gpus_per_node,
+      layout_text(job), batch.global, batch.sequence_length, job.microbatches(), batch.micro, job.schedule);
+}
+
+double utilization(const JobEstimate& estimate) {
+  return estimate.iteration.model_flops_per_gpu_s / peak_flops(estimate.job.gpu, estimate.job.dtype);
+}
+
+std::string time_text(const JobEstimate& estimate) {
+  const IterationEstimate& iteration = estimate.iteration;
+  std::string text =
+      fmt::format("estimated iteration  {:.3f} s +- {:.3f} s (90 %)\n", iteration.time_s, iteration.error_s);
+  text += fmt::format("tokens               {:.0f} /s, {:.1f} /s a GPU\n", iteration.tokens_per_s(estimate.job),
+                      iteration.tokens_per_s(estimate.job) / estimate.job.parallel.gpus());
+  text += fmt::format("model FLOPs          {:.1f} TFLOP/s a GPU, MFU {:.1f} %\n",
+                      iteration.model_flops_per_gpu_s / kTera, 100 * utilization(estimate));
+  return text + fmt::format("pipeline bubble      {:.1f} %\n\n", 100 * iteration.bubble_share);
+}
+
+std::string breakdown_text(const JobEstimate& estimate) {
+  const int rank = busiest_rank(estimate.job, estimate.iteration);
+  Table table({{fmt::format("time of rank {}", rank), Table::Align::left}, {"s"}, {"%"}});
+  for (const TimePart& part : time_breakdown(estimate.job, estimate.iteration, rank)) {
+    table.add_row({std::string(part.name), fmt::format("{:.3f}", part.time_s),
+                   fmt::format("{:.1f}", 100 * part.time_s / estimate.iteration.time_s)});
+  }
+  return table.text() + "\n";
+}
+
+std::vector<std::size_t> shown_ranks(const MemoryEstimate& memory) {
+  std::vector<std::size_t> ranks;
+  for (std::size_t rank = 0; rank < memory.ranks.size(); ++rank) {
+    const bool outstanding = rank == 0 || rank + 1 == memory.ranks.size() || rank == memory.fullest_rank();
+    if (memory.ranks.size() <= kMaxRankRows || outstanding) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+std::string memory_text(const JobEstimate& estimate) {
+  const MemoryEstimate& memory = estimate.memory;
+  const std::vector<double> parameters = parameters_of_ranks(estimate.job);
+  Table table({{"rank"},
+               {"parameters 10^9"},
+               {"weights"},
+               {"gradients"},
+               {"optimizer"},
+               {"activations"},
+               {"buffers"},
+               {"margin"},
+               {"GiB"}});
+  for (const std::size_t rank : shown_ranks(memory)) {
+    const RankMemory& part = memory.ranks[rank];
+    table.add_row({fmt::to_string(rank), fmt::format("{:.3f}", parameters[rank] / kBillion), gib(part.weights),
+                   gib(part.gradients), gib(part.optimizer), gib(part.activations), gib(part.buffers),
+                   gib(part.fragmentation), gib(part.total())});
+  }
+  return fmt::format("estimated memory in GiB of a GPU of each pipeline rank, of {}\n{}", gib(memory.capacity),
+                     table.text());
+}
+
+std::string notes_text(const std::vector<std::string>& notes) {
+  std::string text;
+  for (const std::string& note : notes) text += fmt::format("\nnote: {}", note);
+  return text.empty() ? text : text + "\n";
+}
+
+Json layout_json(const TrainingJob& job) {
+  const ParallelLayout& parallel = job.parallel;
+  return {{"gpus", parallel.gpus()},
+          {"dp", parallel.dp},
+          {"tp", parallel.tp},
+          {"pp", parallel.pp},
+          {"virtual_stages", parallel.virtual_stages},
+          {"ep", parallel.ep},
+          {"cp", parallel.cp},
+          {"sequence_parallel", parallel.sequence_parallel}};
+}
+
+Json job_json(const TrainingJob& job) {
+  return {
+      {"model", job.model.name},
+      {"parameters", parameter_count(job.model)},
+      {"gpu", job.gpu.name},
+      {"power_limit_w", job.gpu.power.limit_w},
+      {"memory_bytes", job.gpu.memory_bytes},
+      {"memory_bytes_per_s", job.gpu.memory_bytes_per_s},
+      {"gpus_per_node", job.cluster.gpus_per_node},
+      {"parallel", layout_json(job)},
+      {"batch", {{"global", job.batch.global}, {"micro", job.batch.micro}, {"sequence", job.batch.sequence_length}}},
+      {"microbatches", job.microbatches()},
+      {"recompute", name(job.recompute)},
+      {"zero", job.zero},
+      {"dtype", name(job.dtype)},
+      {"schedule", job.schedule},
+      {"attention", name(job.attention)},
+      {"dropout", job.dropout}};
+}
+
+Json memory_json(const JobEstimate& estimate) {
+  const std::vector<double> parameters = parameters_of_ranks(estimate.job);
+  Json ranks = Json::array();
+  for (std::size_t rank = 0; rank < estimate.memory.ranks.size(); ++rank) {
+    const RankMemory& part = estimate.memory.ranks[rank];
+    ranks.push_back({{"parameters", parameters[rank]},
+                     {"weights_bytes", part.weights},
+                     {"gradients_bytes", part.gradients},
+                     {"optimizer_bytes", part.optimizer},
+                     {"activations_bytes", part.activations},
+                     {"buffers_bytes", part.buffers},
+                     {"fragmentation_bytes", part.fragmentation},
+                     {"total_bytes", part.total()}});
+  }
+  return {{"capacity_bytes", estimate.memory.capacity},
+          {"fullest_rank", estimate.memory.fullest_rank()},
+          {"ranks", std::move(ranks)}};
+}
+
+Json overflow_json(const std::optional<MemoryOverflow>& overflow) {
+  if (!overflow) return nullptr;
+  Json remedies = Json::array();
+  for (const MemoryRemedy& remedy : overflow->remedies) {
+    remedies.push_back({{"change", remedy.change}, {"total_bytes", remedy.total}, {"fits", remedy.fits}});
+  }
+  return {{"rank", overflow->rank},
+          {"missing_bytes", overflow->missing},
+          {"largest", overflow->largest},
+          {"largest_bytes", overflow->largest_bytes},
+          {"remedies", std::move(remedies)}};
+}
+
+Json breakdown_json(const JobEstimate& estimate) {
+  const int rank = busiest_rank(estimate.job, estimate.iteration);
+  Json parts = Json::array();
+  for (const TimePart& part : time_breakdown(estimate.job, estimate.iteration, rank)) {
+    parts.push_back({{"name", part.name}, {"time_s", part.time_s}});
+  }
+  return {{"rank", rank}, {"parts", std::move(parts)}};
+}
+
+Json iteration_json(const JobEstimate& estimate) {
+  const IterationEstimate& iteration = estimate.iteration;
+  return {{"time_s", iteration.time_s},
+          {"error_s", iteration.error_s},
+          {"pipeline_s", iteration.pipeline_s},
+          {"gradients_s", iteration.gradients_s},
+          {"optimizer_s", iteration.optimizer_s},
+          {"bubble_share", iteration.bubble_share},
+          {"tokens_per_s", iteration.tokens_per_s(estimate.job)},
+          {"model_flops_per_gpu_s", iteration.model_flops_per_gpu_s},
+          {"mfu", utilization(estimate)},
+          {"breakdown", breakdown_json(estimate)},
+          {"notes", iteration.notes}};
+}
+
+}  // namespace
+
+std::string estimate_text(const JobEstimate& estimate) {
+  return overflow_text(estimate) + job_text(estimate.job) + time_text(estimate) + breakdown_text(estimate) +
+         memory_text(estimate) + notes_text(estimate.iteration.notes);
+}
+
+Json estimate_json(const JobEstimate& estimate) {
+  return {{"format", "lowgear.estimate/1"},
+          {"fits", !estimate.overflow.has_value()},
+          {"overflow", overflow_json(estimate.overflow)},
+          {"job", job_json(estimate.job)},
+          {"iteration", iteration_json(estimate)},
+          {"memory", memory_json(estimate)}};
+}
+
+}  // namespace lowgear

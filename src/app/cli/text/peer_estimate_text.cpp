@@ -1,0 +1,71 @@
+#include "app/cli/text/peer_estimate_text.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <filesystem>
+#include <string_view>
+
+#include "app/cli/runs/sample_folder.h"
+#include "app/cli/terminal/table.h"
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::array<std::string_view, 3> kStages{"first", "middle", "last"};
+
+std::string milliseconds(double time_s) { return fmt::format("{:.3f}", time_s * 1e3); }
+
+}  // namespace
+
+std::string peer_estimate_text(const PeerEstimate& estimate) {
+  std::string text = fmt::format(
+      "iteration {:.4f} s by the published estimator's formula (estimated)\n"
+      "  pipeline {:.4f} s, gradients {:.4f} s, update {:.4f} s\n\n",
+      estimate.time_s, estimate.pipeline_s, estimate.gradients_s, estimate.update_s);
+  Table stages({{"stage", Table::Align::left}, {"layers"}, {"forward (ms)"}, {"backward (ms)"}});
+  for (std::size_t i = 0; i < kStages.size(); ++i) {
+    stages.add_row({std::string(kStages[i]), fmt::to_string(estimate.layers[i]), milliseconds(estimate.forward_s[i]),
+                    milliseconds(estimate.backward_s[i])});
+  }
+  Table predictions({{"predicted", Table::Align::left}, {"time (ms)"}});
+  for (const PeerPrediction& prediction : estimate.predictions) {
+    predictions.add_row({prediction.name, milliseconds(prediction.time_s)});
+  }
+  return text + stages.text() + "\n" + predictions.text();
+}
+
+Json peer_estimate_json(const PeerEstimate& estimate) {
+  Json json{
+      {"format", "lowgear.published_estimate/1"}, {"time_s", estimate.time_s},     {"pipeline_s", estimate.pipeline_s},
+      {"gradients_s", estimate.gradients_s},      {"update_s", estimate.update_s}, {"message_s", estimate.message_s}};
+  for (std::size_t i = 0; i < kStages.size(); ++i) {
+    json["stages"][kStages[i]] = {
+        {"layers", estimate.layers[i]}, {"forward_s", estimate.forward_s[i]}, {"backward_s", estimate.backward_s[i]}};
+  }
+  for (const PeerPrediction& prediction : estimate.predictions) {
+    json["predictions"].push_back({{"name", prediction.name}, {"time_s", prediction.time_s}});
+  }
+  return json;
+}
+
+PeerEstimate estimate_as_published(const std::string& job_file, const std::string& folder) {
+  if (job_file.empty()) {
+    throw InputError("--peer-formula: there is no job; give a file of the published estimator with --job");
+  }
+  const std::string text = read_file(job_file);
+  if (!is_sampled_job(text, job_file)) {
+    throw_input_error({job_file, 0, 0}, "is not a job of the published estimator: it has no training_config",
+                      "leave --peer-formula out");
+  }
+  const SampledJob job = parse_sampled_job(text, job_file);
+  const std::filesystem::path from = std::filesystem::path(job_file).parent_path();
+  const bool given = !folder.empty();
+  const std::filesystem::path given_folder(folder);
+  return peer_estimate(job, read_peer_samples(job, given ? given_folder / "operator" : from / job.operator_data_folder,
+                                              given ? given_folder / "nccl" : from / job.nccl_data_folder));
+}
+
+}  // namespace lowgear

@@ -1,0 +1,176 @@
+#include "app/cli/text/profile_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "app/cli/terminal/table.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::string_view kErrorHeader = "stage,instruction,frequency,origin,time_error,energy_error,throttled\n";
+
+std::string_view name(RowOrigin origin) { return origin == RowOrigin::measured ? "measured" : "predicted"; }
+
+std::string with_error(double value, double error) { return fmt::format("{:.6g} +-{:.2g}", value, error); }
+
+/// Rows of few-clock fits that are worth a line: all would be pages.
+constexpr std::size_t kShownRows = 40;
+
+const RecordedCell* find_cell(const RecordedProfile* recorded, const FilledRow& row) {
+  if (recorded == nullptr) return nullptr;
+  const CellKey key{row.stage, row.kind, row.value.clock_mhz};
+  const auto at = std::ranges::find(recorded->cells, key, &RecordedCell::key);
+  return at == recorded->cells.end() ? nullptr : &*at;
+}
+
+void append_errors(std::string& text, const CellKey& key, std::string_view origin, const std::string& errors,
+                   bool throttled) {
+  fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{}\n", key.stage, name(key.kind), key.clock_mhz, origin,
+                 errors, throttled ? 1 : 0);
+}
+
+std::string errors_of(const RecordedCell& cell) { return fmt::format("{},{}", cell.time_error_s, cell.energy_error_j); }
+
+}  // namespace
+
+std::string recorded_table(const RecordedProfile& profile) {
+  Table table({{"stage"},
+               {"instruction", Table::Align::left},
+               {"MHz"},
+               {"units"},
+               {"time s"},
+               {"power W"},
+               {"energy J"},
+               {"throttled"}});
+  for (const RecordedCell& cell : profile.cells) {
+    table.add_row({fmt::to_string(cell.key.stage), std::string(name(cell.key.kind)), fmt::to_string(cell.key.clock_mhz),
+                   fmt::to_string(cell.units), with_error(cell.time_s, cell.time_error_s),
+                   fmt::format("{:.1f}", cell.power_w),
+                   cell.is_identified ? with_error(cell.energy_j, cell.energy_error_j) : "not told apart",
+                   cell.throttled_share ? fmt::format("{:.0f} %", 100 * *cell.throttled_share) : "-"});
+  }
+  std::string text = table.text();
+  for (const RecordedBlocking& blocking : profile.blocking) {
+    fmt::format_to(std::back_inserter(text), "stage {}: waiting draws {} W\n", blocking.stage,
+                   blocking.is_identified ? fmt::format("{:.2f} +-{:.2f}", blocking.power_w, blocking.error_w)
+                                          : "an unknown power");
+  }
+  return text;
+}
+
+Json recorded_json(const RecordedProfile& profile) {
+  Json cells = Json::array();
+  for (const RecordedCell& cell : profile.cells) {
+    Json json = {{"stage", cell.key.stage},
+                 {"instruction", name(cell.key.kind)},
+                 {"frequency", cell.key.clock_mhz},
+                 {"origin", profile.simulated ? "simulated" : "measured"},
+                 {"ranks", cell.ranks},
+                 {"units", cell.units},
+                 {"time_s", cell.time_s},
+                 {"time_error_s", cell.time_error_s},
+                 {"power_w", cell.power_w},
+                 {"energy_j", cell.energy_j},
+                 {"energy_error_j", cell.energy_error_j},
+                 {"identified", cell.is_identified}};
+    if (cell.throttled_share) json["throttled_share"] = *cell.throttled_share;
+    cells.push_back(std::move(json));
+  }
+  Json blocking = Json::array();
+  for (const RecordedBlocking& row : profile.blocking) {
+    blocking.push_back(
+        {{"stage", row.stage}, {"power_w", row.power_w}, {"error_w", row.error_w}, {"identified", row.is_identified}});
+  }
+  return {{"simulated", profile.simulated}, {"cells", cells}, {"blocking", blocking}, {"warnings", profile.warnings}};
+}
+
+std::string switch_latency_text(const std::optional<SwitchLatency>& latency) {
+  if (!latency) return "clock changes: too few of them, or too alike, to tell how late they take effect\n";
+  return fmt::format("clock changes take effect {:.1f} +-{:.1f} ms after they are asked for ({} changes)\n",
+                     latency->latency_s * 1e3, latency->error_s * 1e3, latency->changes);
+}
+
+Json switch_latency_json(const SwitchLatency& latency) {
+  return {{"latency_s", latency.latency_s}, {"error_s", latency.error_s}, {"changes", latency.changes}};
+}
+
+std::string filled_table(const FewClockFit& fit) {
+  Table table({{"stage"},
+               {"instruction", Table::Align::left},
+               {"MHz"},
+               {"origin", Table::Align::left},
+               {"time s"},
+               {"energy J"},
+               {"", Table::Align::left}});
+  for (const FilledRow& row : fit.rows) {
+    if (&row - fit.rows.data() == kShownRows) break;
+    const bool predicted = row.origin == RowOrigin::predicted;
+    table.add_row(
+        {fmt::to_string(row.stage), std::string(name(row.kind)), fmt::to_string(row.value.clock_mhz),
+         std::string(name(row.origin)),
+         predicted ? with_error(row.value.time_s, row.time_error_s) : fmt::format("{:.6g}", row.value.time_s),
+         predicted ? with_error(row.value.energy_j, row.energy_error_j) : fmt::format("{:.6g}", row.value.energy_j),
+         row.is_throttled ? "plateau" : ""});
+  }
+  std::string text = table.text();
+  if (fit.rows.size() > kShownRows) text += fmt::format("and {} rows more\n", fit.rows.size() - kShownRows);
+  return text;
+}
+
+Json filled_json(const FewClockFit& fit) {
+  Json models = Json::array();
+  for (const ClockModel& model : fit.models) {
+    models.push_back({{"stage", model.stage},
+                      {"instruction", name(model.kind)},
+                      {"fixed_time_s", model.fixed_time_s},
+                      {"time_clock_s_mhz", model.time_clock_s_mhz},
+                      {"static_power_w", model.static_power_w},
+                      {"linear_power_w_per_mhz", model.linear_power_w_per_mhz},
+                      {"quadratic_power_w_per_mhz2", model.quadratic_power_w_per_mhz2},
+                      {"transition_mhz", model.transition_mhz},
+                      {"throttle_mhz", model.throttle_mhz}});
+  }
+  Json rows = Json::array();
+  for (const FilledRow& row : fit.rows) {
+    Json json = {{"stage", row.stage},           {"instruction", name(row.kind)}, {"frequency", row.value.clock_mhz},
+                 {"origin", name(row.origin)},   {"time_s", row.value.time_s},    {"energy_j", row.value.energy_j},
+                 {"throttled", row.is_throttled}};
+    if (row.origin == RowOrigin::predicted) {
+      json["time_error_s"] = row.time_error_s;
+      json["energy_error_j"] = row.energy_error_j;
+    }
+    rows.push_back(std::move(json));
+  }
+  return {{"models", models}, {"rows", rows}};
+}
+
+std::string error_csv(const RecordedProfile& profile) {
+  std::string text(kErrorHeader);
+  for (const RecordedCell& cell : profile.cells) {
+    if (!cell.is_identified || !(cell.energy_j > 0)) continue;
+    append_errors(text, cell.key, profile.simulated ? "simulated" : "measured", errors_of(cell), cell.is_throttled());
+  }
+  return text;
+}
+
+std::string error_csv(const FewClockFit& fit, const RecordedProfile* recorded) {
+  std::string text(kErrorHeader);
+  for (const FilledRow& row : fit.rows) {
+    const CellKey key{row.stage, row.kind, row.value.clock_mhz};
+    const RecordedCell* cell = find_cell(recorded, row);
+    if (row.origin == RowOrigin::predicted) {
+      append_errors(text, key, "predicted", fmt::format("{},{}", row.time_error_s, row.energy_error_j),
+                    row.is_throttled);
+    } else if (cell != nullptr) {
+      append_errors(text, key, recorded->simulated ? "simulated" : "measured", errors_of(*cell), row.is_throttled);
+    } else {
+      append_errors(text, key, "measured", ",", row.is_throttled);
+    }
+  }
+  return text;
+}
+
+}  // namespace lowgear

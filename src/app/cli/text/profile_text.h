@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "base/core/formats/json.h"
+#include "planning/profile/few_clock_fit.h"
+#include "planning/profile/recorded_profile.h"
+#include "planning/profile/switch_latency.h"
+
+namespace lowgear {
+
+/// What was measured, with errors, as a table for people and as JSON.
+[[nodiscard]] std::string recorded_table(const RecordedProfile& profile);
+[[nodiscard]] Json recorded_json(const RecordedProfile& profile);
+
+/// What recordings tell of the switch latency.
+[[nodiscard]] std::string switch_latency_text(const std::optional<SwitchLatency>& latency);
+[[nodiscard]] Json switch_latency_json(const SwitchLatency& latency);
+
+/// A profile that was filled: rows say whether they are measured or predicted.
+[[nodiscard]] std::string filled_table(const FewClockFit& fit);
+[[nodiscard]] Json filled_json(const FewClockFit& fit);
+
+/// The companion of a profile, `stage,instruction,frequency,origin,time_error,energy_error,throttled`: origin is
+/// `measured` or `predicted`, errors are standard errors in s and J, empty where they are not known.
+[[nodiscard]] std::string error_csv(const RecordedProfile& profile);
+/// The same of one that was filled; `recorded` gives the errors of measured rows where it has them, and may be null.
+[[nodiscard]] std::string error_csv(const FewClockFit& fit, const RecordedProfile* recorded);
+
+}  // namespace lowgear

@@ -1,0 +1,166 @@
+#include "app/cli/text/search_page.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "app/cli/runs/cost_sources.h"
+#include "app/cli/terminal/amount_text.h"
+#include "app/cli/terminal/version.h"
+#include "app/cli/text/estimate_page.h"
+#include "estimating/estimator/memory/memory_estimate.h"
+
+namespace lowgear {
+namespace {
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+/// Layouts that take more than this of the fastest are not drawn: they would press the others together.
+constexpr double kDrawnSlowdown = 2;
+constexpr std::size_t kMaxDrawn = 1500;
+
+/// The Pareto front as a curve, the best layouts as points, then as many others as a page carries.
+ReportPlot plot_of(const SearchReportData& found) {
+  const double fastest_s = found.results[found.pareto.front()].time_s;
+  ReportPlot plot{.title = "Layouts by time and energy of one iteration",
+                  .caption = "",
+                  .curve_name = "no layout is better in both",
+                  .curve = {},
+                  .marks = {},
+                  .mark_names = {}};
+  plot.mark_names.plan = "among the best";
+  plot.mark_names.chosen = "winner";
+  plot.mark_names.candidate = "other layout";
+  for (const std::size_t index : found.pareto) {
+    plot.curve.push_back({found.results[index].time_s, found.results[index].planned_energy_j});
+  }
+  std::size_t drawn = 0;
+  for (std::size_t i = 0; i < found.results.size() && drawn < kMaxDrawn; ++i) {
+    const SearchResult& result = found.results[i];
+    if (result.time_s > kDrawnSlowdown * fastest_s) continue;
+    ++drawn;
+    const bool winner = i == 0;
+    const bool best = i < found.best.size();
+    plot.marks.push_back({.kind = best ? ReportMark::Kind::plan : ReportMark::Kind::candidate,
+                          .name = fmt::format("{}: {}", i + 1, describe(result.layout)),
+                          .basis = "estimated",
+                          .label = winner ? "1, the winner" : "",
+                          .chosen = winner,
+                          .point = {result.time_s, result.planned_energy_j}});
+  }
+  plot.caption = fmt::format(
+      "{} of {} layouts that fit are drawn, none that takes more than {} times the fastest. Energy is that of all GPUs "
+      "with clocks that cost no time, by a quick estimate. The axes do not start at zero.",
+      drawn, found.results.size(), kDrawnSlowdown);
+  return plot;
+}
+
+ReportTable best_table(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found) {
+  ReportTable table{
+      .title = fmt::format("The best by {}", name(request.objective)),
+      .basis = "estimated; energy planned",
+      .columns = {"Rank", "Layout", "Time", "\u00b1", "Memory", "Energy, full clocks", "Energy, planned", "Saved"},
+      .rows = {},
+      .chosen = 0};
+  if (prices.any_cost()) table.columns.emplace_back("Cost");
+  for (std::size_t i = 0; i < found.best.size(); ++i) {
+    const PlannedLayout& layout = found.best[i];
+    const double saved_pct = 100 * (1 - layout.no_later.energy_j / layout.full_clocks.energy_j);
+    std::vector<std::string> cells{fmt::to_string(i + 1),
+                                   describe(layout.result.layout),
+                                   fmt::format("{:.4g} s", layout.result.time_s),
+                                   fmt::format("{:.2g} s", layout.result.error_s),
+                                   fmt::format("{:.1f} GiB", layout.result.memory_bytes / kGiB),
+                                   energy_text(layout.full_clocks.energy_j),
+                                   energy_text(layout.no_later.energy_j),
+                                   fmt::format("{:.2f} %", saved_pct)};
+    if (prices.any_cost()) {
+      cells.push_back(fmt::format(
+          "${:.4g}", prices.prices().cost_usd(layout.no_later.time_s, layout.no_later.energy_j, request.limits.gpus)));
+    }
+    table.rows.push_back(std::move(cells));
+  }
+  return table;
+}
+
+/// The winner's time beside that of the best of another kind.
+ReportBars rival_bars(const SearchReportData& found) {
+  ReportBars bars{
+      .title = "Why the winner wins",
+      .basis = "estimated, full clocks",
+      .caption = fmt::format("Time of the busiest pipeline rank, against number {}, the best with another tp "
+                             "or pp: {}.",
+                             found.rival + 1, describe(found.results[found.rival].layout)),
+      .quantity = ReportQuantity::time,
+      .parts = {},
+      .rows = {{"1", {}}, {fmt::to_string(found.rival + 1), {}}},
+      .limit = std::nullopt,
+      .limit_name = ""};
+  for (const TimeDifference& part : found.why) {
+    bars.parts.emplace_back(part.part);
+    bars.rows[0].amounts.push_back(part.winner_s);
+    bars.rows[1].amounts.push_back(part.runner_up_s);
+  }
+  return bars;
+}
+
+std::vector<ReportBars> bars_of(const SearchRequest& request, const SearchReportData& found) {
+  TrainingJob winner = request.job;
+  apply(found.results.front().layout, winner);
+  const JobCosts costs(winner, request.samples);
+  const IterationEstimate iteration = estimate_iteration(winner, costs.sources());
+  std::vector<ReportBars> bars;
+  if (found.rival > 0) bars.push_back(rival_bars(found));
+  bars.push_back(energy_bars(winner, iteration));
+  bars.push_back(memory_bars(estimate_memory(winner)));
+  for (std::size_t i = bars.size() - 2; i < bars.size(); ++i) bars[i].title += ", the winner";
+  return bars;
+}
+
+std::string short_name(const ParallelLayout& parallel) {
+  std::string text = fmt::format("dp {}, tp {}, pp {}", parallel.dp, parallel.tp, parallel.pp);
+  return parallel.cp > 1 ? text + fmt::format(", cp {}", parallel.cp) : text;
+}
+
+std::vector<ReportCard> cards_of(const SearchRequest& request, const SearchReportData& found) {
+  const PlannedLayout& winner = found.best.front();
+  const double saved_pct = 100 * (1 - winner.no_later.energy_j / winner.full_clocks.energy_j);
+  return {{fmt::format("Best by {}", name(request.objective)), short_name(winner.result.layout.parallel),
+           options_of(winner.result.layout)},
+          {"Iteration time, estimated", fmt::format("{:.4g} s", winner.result.time_s),
+           fmt::format("\u00b1 {:.2g} s (90 %)", winner.result.error_s)},
+          {"Energy without finishing later, planned", energy_text(winner.no_later.energy_j),
+           fmt::format("{:.2f} % less than at full clocks", saved_pct)},
+          {"Layouts estimated", fmt::to_string(found.results.size()),
+           fmt::format("{} more do not fit into memory", found.too_large)}};
+}
+
+}  // namespace
+
+EstimateReport search_page(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found,
+                           std::string command) {
+  return {
+      .lowgear_version = std::string(version()),
+      .command = std::move(command),
+      .title = "Layouts of " + job_title(request.job, request.limits.gpus),
+      .facts = {{"Objective", std::string(name(request.objective))},
+                {"Batch",
+                 fmt::format("{} \u00d7 {} tokens", request.job.batch.global, request.job.batch.sequence_length)},
+                {"Type", std::string(name(request.job.dtype))},
+                {"Searched in", fmt::format("{:.2g} s", found.evaluate_s)}},
+      .cards = cards_of(request, found),
+      .warnings = {},
+      .plot = plot_of(found),
+      .bars = bars_of(request, found),
+      .tables = {best_table(request, prices, found)},
+      .reading = {{"Estimated", "Computed from data sheets and sampled kernels. Nothing on this page was measured."},
+                  {"Energy in the plot",
+                   "Of all GPUs in one iteration, when each pipeline rank runs at the one clock that "
+                   "just keeps up with the slowest rank: a quick stand-in for a plan."},
+                  {"Energy in the table",
+                   "Full clocks as estimated; planned by Lowgear's planner, layout by layout, for "
+                   "the time of full clocks."},
+                  {"Fits", "Every GPU's memory holds its share with a margin for fragmentation."}}};
+}
+
+}  // namespace lowgear

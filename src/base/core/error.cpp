@@ -1,0 +1,76 @@
+#include "base/core/error.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "base/core/utf8.h"
+
+namespace lowgear {
+namespace {
+
+bool is_control(std::string_view character) {
+  const auto first = static_cast<unsigned char>(character.front());
+  if (character.size() == 1) return first < 0x20 || first == 0x7F;
+  return first == 0xC2 && static_cast<unsigned char>(character[1]) < 0xA0;  // U+0080..U+009F
+}
+
+}  // namespace
+
+std::string to_string(const SourceLocation& where) {
+  if (where.line <= 0) return where.source;
+  if (where.column <= 0) return fmt::format("{}:{}", where.source, where.line);
+  return fmt::format("{}:{}:{}", where.source, where.line, where.column);
+}
+
+void throw_input_error(const SourceLocation& where, std::string_view what, std::string_view fix) {
+  std::string message = printable(to_string(where), std::string_view::npos);
+  if (!message.empty()) message += ": ";
+  message += what;
+  if (!fix.empty()) fmt::format_to(std::back_inserter(message), "; {}", fix);
+  throw InputError(message);
+}
+
+std::string printable(std::string_view text, std::size_t max_characters) {
+  std::string result;
+  for (std::size_t characters = 0; !text.empty(); ++characters) {
+    if (characters == max_characters) return result + "...";
+    const std::size_t valid = utf8_character_size(text);
+    const std::string_view character = text.substr(0, std::max<std::size_t>(valid, 1));
+    if (valid > 0 && !is_control(character)) {
+      result += character;
+    } else {
+      for (const char byte : character) {
+        fmt::format_to(std::back_inserter(result), "\\x{:02x}", static_cast<unsigned char>(byte));
+      }
+    }
+    text.remove_prefix(character.size());
+  }
+  return result;
+}
+
+std::string quote(std::string_view text) {
+  constexpr std::size_t kMaxQuotedCharacters = 60;
+  return fmt::format("\"{}\"", printable(text, kMaxQuotedCharacters));
+}
+
+SourceLocation locate(std::string_view text, std::size_t offset, std::string source) {
+  offset = std::min(offset, text.size());
+  SourceLocation where{std::move(source), 1, 1};
+  std::size_t at = text.starts_with(kUtf8ByteOrderMark) ? kUtf8ByteOrderMark.size() : 0;
+  for (; at < offset; ++at) {
+    const bool second_of_crlf = text[at] == '\n' && at > 0 && text[at - 1] == '\r';
+    if (second_of_crlf) continue;
+    if (text[at] == '\n' || text[at] == '\r') {
+      ++where.line;
+      where.column = 1;
+    } else if (!is_utf8_continuation(text[at])) {
+      ++where.column;
+    }
+  }
+  return where;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,382 @@
+#include "base/core/files/file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/files/folder_manifest.h"
+
+namespace lowgear {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string reason(int error_number) { return std::generic_category().message(error_number); }
+
+[[noreturn]] void throw_read_error(const fs::path& path, std::string_view why, std::string_view fix = {}) {
+  throw_input_error({path.string(), 0, 0}, fmt::format("cannot be read: {}", why), fix);
+}
+
+/// Reasons that lie in what the user asked for. All others (a full disk, a broken one) are the system's.
+bool is_users_mistake(int error_number) {
+  switch (error_number) {
+    case EACCES:
+    case EPERM:
+    case EROFS:
+    case ENOENT:
+    case ENOTDIR:
+    case EISDIR:
+    case ELOOP:
+    case ENAMETOOLONG:
+    case EINVAL:
+    case ENXIO:
+      return true;
+    default:
+      return false;
+  }
+}
+
+[[noreturn]] void throw_write_error(const fs::path& path, int error_number) {
+  if (is_users_mistake(error_number)) {
+    throw_input_error({path.string(), 0, 0}, fmt::format("cannot be written: {}", reason(error_number)),
+                      "name another place");
+  }
+  throw Error(
+      fmt::format("{}: cannot be written: {}", printable(path.string(), std::string_view::npos), reason(error_number)));
+}
+
+/// An open file, closed at the end of its life.
+class FileDescriptor {
+ public:
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  ~FileDescriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  FileDescriptor(const FileDescriptor&) = delete;
+  FileDescriptor& operator=(const FileDescriptor&) = delete;
+
+  [[nodiscard]] int get() const { return fd_; }
+  [[nodiscard]] bool valid() const { return fd_ >= 0; }
+  /// Closes now, to see the error that some file systems report only then. Returns errno, 0 when all is well.
+  int close() { return ::close(std::exchange(fd_, -1)) == 0 ? 0 : errno; }
+
+ private:
+  int fd_;
+};
+
+/// All bytes up to the end of the file. Reads one byte more than allowed to notice a stream that is too long.
+std::string read_all(int fd, const fs::path& path, std::size_t max_bytes, std::size_t expected_bytes) {
+  std::string content;
+  std::size_t size = 0;
+  while (true) {
+    constexpr std::size_t kChunkBytes = 1 << 16;
+    if (content.size() == size) {
+      const std::size_t wanted = std::max({kChunkBytes, expected_bytes + 1, size * 2});
+      content.resize(std::min(wanted, max_bytes + 1));
+    }
+    const ssize_t count = ::read(fd, content.data() + size, content.size() - size);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) throw_read_error(path, reason(errno));
+    if (count == 0) break;
+    size += static_cast<std::size_t>(count);
+    if (size > max_bytes) throw_read_error(path, fmt::format("it is larger than {} bytes", max_bytes));
+  }
+  content.resize(size);
+  return content;
+}
+
+/// Returns errno, 0 when all is written.
+int write_all(int fd, std::string_view content) {
+  while (!content.empty()) {
+    const ssize_t count = ::write(fd, content.data(), content.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno;
+    content.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return 0;
+}
+
+/// Returns errno, 0 when all is written.
+int write_all_at(int fd, std::string_view content, std::size_t offset) {
+  while (!content.empty()) {
+    const ssize_t count = ::pwrite(fd, content.data(), content.size(), static_cast<off_t>(offset));
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) return errno;
+    content.remove_prefix(static_cast<std::size_t>(count));
+    offset += static_cast<std::size_t>(count);
+  }
+  return 0;
+}
+
+/// The name of the `attempt`-th temporary beside `path`; one of a fixed length, as that of `path` may be the longest
+/// that the file system allows.
+fs::path temporary_beside(const fs::path& path, int attempt) {
+  return path.parent_path() / fmt::format(".lowgear-{}-{}.tmp", ::getpid(), attempt);
+}
+
+/// Hands temporary names to `create` until one is new. `create` returns errno, 0 when it made it. Throws when no
+/// temporary can be made; the message names `path`.
+template <typename Create>
+fs::path make_temporary_beside(const fs::path& path, Create create) {
+  constexpr int kAttempts = 10000;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    fs::path temporary = temporary_beside(path, attempt);
+    const int error_number = create(temporary);
+    if (error_number == 0) return temporary;
+    if (error_number != EEXIST) throw_write_error(path, error_number);
+  }
+  throw_write_error(path, EEXIST);
+}
+
+/// Where a path leads, links followed as far as they lead somewhere.
+fs::path resolve(const fs::path& path) {
+  std::error_code error;
+  fs::path resolved = fs::weakly_canonical(fs::absolute(path, error), error);
+  if (error) throw_write_error(path, error.value());
+  if (!resolved.has_filename()) resolved = resolved.parent_path();  // a trailing slash
+  return resolved;
+}
+
+/// Returns errno, 0 when all is written.
+int write_file(const fs::path& path, std::string_view content) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
+  if (!file.valid()) return errno;
+  const int error_number = write_all(file.get(), content);
+  return error_number != 0 ? error_number : file.close();
+}
+
+int rename_path(const fs::path& from, const fs::path& to) {
+  return ::rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+}
+
+constexpr std::string_view kSetAside = ".old";
+
+fs::path set_aside(const fs::path& a) {
+  fs::path aside = a;
+  return aside += kSetAside;
+}
+
+/// Returns errno, 0 when done.
+int exchange_by_renames(const fs::path& a, const fs::path& b) {
+  const fs::path aside = set_aside(a);
+  if (const int error_number = rename_path(b, aside)) return error_number;
+  if (const int error_number = rename_path(a, b)) {
+    rename_path(aside, b);
+    return error_number;
+  }
+  return rename_path(aside, a);
+}
+
+bool is_mount_point(const fs::path& path) {
+  struct statx status = {};
+  if (::statx(AT_FDCWD, path.c_str(), 0, STATX_TYPE, &status) != 0) return false;
+  return (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+}  // namespace
+
+std::string read_file(const fs::path& path, std::size_t max_bytes) {
+  if (path == "-") return read_all(STDIN_FILENO, "<stdin>", max_bytes, 0);
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status = {};
+  if (!file.valid() || ::fstat(file.get(), &status) != 0) throw_read_error(path, reason(errno));
+  if (S_ISDIR(status.st_mode)) throw_read_error(path, "it is a folder", "name a file");
+  const auto size = S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) : 0;
+  if (size > max_bytes) throw_read_error(path, fmt::format("it is larger than {} bytes", max_bytes));
+  return read_all(file.get(), path, max_bytes, size);
+}
+
+void flush_directory(const fs::path& path) {
+  const FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.valid()) ::fsync(directory.get());
+}
+
+void exchange_directories(const fs::path& a, const fs::path& b) {
+  if (::renameat2(AT_FDCWD, a.c_str(), AT_FDCWD, b.c_str(), RENAME_EXCHANGE) == 0) return;
+  if (const int error_number = exchange_by_renames(a, b)) throw_write_error(b, error_number);
+}
+
+bool is_set_aside(const fs::path& path) { return path.filename().string().ends_with(kSetAside); }
+
+void settle_exchange(const fs::path& a, const fs::path& b) {
+  const fs::path aside = set_aside(a);
+  std::error_code error;
+  if (!fs::exists(aside, error)) return;
+  if (fs::exists(b, error)) {
+    fs::remove_all(aside, error);
+  } else {
+    fs::rename(aside, b, error);
+  }
+  if (error) throw_write_error(b, error.value());
+}
+
+void write_file_atomically(const fs::path& path, std::string_view content) {
+  if (path.empty()) throw InputError("cannot write a file without a name");
+  const fs::path target = resolve(path);
+  struct stat status = {};
+  const bool exists = ::stat(target.c_str(), &status) == 0;
+  if (exists && S_ISDIR(status.st_mode)) throw_write_error(path, EISDIR);
+  if (exists && !S_ISREG(status.st_mode)) {
+    FileDescriptor device(::open(target.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!device.valid()) throw_write_error(path, errno);
+    if (const int error_number = write_all(device.get(), content)) throw_write_error(path, error_number);
+    return;
+  }
+
+  StagedFile file(path);
+  file.write(content);
+  file.commit();
+}
+
+void check_writable(const fs::path& path) {
+  const fs::path target = resolve(path);
+  struct stat status = {};
+  const bool is_device = ::stat(target.c_str(), &status) == 0 && !S_ISREG(status.st_mode) && !S_ISDIR(status.st_mode);
+  if (!is_device) {
+    const StagedFile probe(path);
+  } else if (::access(target.c_str(), W_OK) != 0) {
+    throw_write_error(path, errno);
+  }
+}
+
+StagedFile::StagedFile(const fs::path& target) : name_(target) {
+  if (target.empty()) throw InputError("cannot write a file without a name");
+  target_ = resolve(target);
+  struct stat status = {};
+  if (::stat(target_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    if (S_ISDIR(status.st_mode)) throw_write_error(name_, EISDIR);
+    throw_input_error({name_.string(), 0, 0}, "exists and is not a regular file", "name another place");
+  }
+  temporary_ = make_temporary_beside(target_, [this](const fs::path& name) {
+    descriptor_ = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    return descriptor_ >= 0 ? 0 : errno;
+  });
+}
+
+StagedFile::~StagedFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void StagedFile::write(std::string_view content) {
+  if (const int error_number = write_all(descriptor_, content)) throw_write_error(name_, error_number);
+}
+
+void StagedFile::overwrite(std::size_t offset, std::string_view content) {
+  if (const int error_number = write_all_at(descriptor_, content, offset)) throw_write_error(name_, error_number);
+}
+
+void StagedFile::commit() {
+  int error_number = ::fsync(descriptor_) != 0 ? errno : 0;
+  // Closed also after an error; some file systems report one only here.
+  if (::close(std::exchange(descriptor_, -1)) != 0 && error_number == 0) error_number = errno;
+  if (error_number == 0) error_number = rename_path(temporary_, target_);
+  if (error_number != 0) throw_write_error(name_, error_number);
+  temporary_.clear();
+  flush_directory(target_.parent_path());
+}
+
+void check_replaceable(const fs::path& folder) {
+  const SourceLocation where{folder.string(), 0, 0};
+  std::error_code error;
+  if (is_mount_point(folder)) throw_input_error(where, "is a mount point", "name a folder inside it");
+  if (fs::equivalent(folder, fs::current_path(error), error)) {
+    throw_input_error(where, "is the current folder", "name a folder inside it");
+  }
+}
+
+StagedDirectory::StagedDirectory(const fs::path& target, std::string marker) : marker_(std::move(marker)) {
+  if (target.empty()) throw InputError("cannot write to a folder without a name");
+  target_ = resolve(target);
+  check_target();
+  try {
+    make_parents();
+    staging_ = make_temporary_beside(target_,
+                                     [](const fs::path& name) { return ::mkdir(name.c_str(), 0777) == 0 ? 0 : errno; });
+  } catch (...) {
+    remove_made_parents();
+    throw;
+  }
+}
+
+StagedDirectory::~StagedDirectory() {
+  if (committed_) return;
+  std::error_code ignored;
+  fs::remove_all(staging_, ignored);
+  remove_made_parents();
+}
+
+void StagedDirectory::check_target() const {
+  const SourceLocation where{target_.string(), 0, 0};
+  std::error_code error;
+  const fs::file_status status = fs::status(target_, error);
+  if (status.type() == fs::file_type::not_found) return;
+  if (error) throw_write_error(target_, error.value());
+  if (!fs::is_directory(status)) throw_input_error(where, "exists and is not a folder", "name a folder");
+  check_replaceable(target_);
+  const bool empty = fs::is_empty(target_, error);
+  if (error) throw_write_error(target_, error.value());
+  if (!empty && !fs::is_regular_file(target_ / marker_, error)) {
+    throw_input_error(where, fmt::format("is not empty and holds no {}, so that it is not an earlier output", marker_),
+                      "name a new or an empty folder");
+  }
+  if (!empty) require_listed(target_);
+}
+
+void StagedDirectory::make_parents() {
+  std::vector<fs::path> missing;
+  std::error_code error;
+  for (fs::path parent = target_.parent_path(); !fs::exists(parent, error) && !error; parent = parent.parent_path()) {
+    missing.insert(missing.begin(), parent);
+  }
+  for (const fs::path& parent : missing) {
+    if (::mkdir(parent.c_str(), 0777) == 0) {
+      made_parents_.insert(made_parents_.begin(), parent);
+    } else if (errno != EEXIST) {
+      throw_write_error(target_, errno);
+    }
+  }
+}
+
+void StagedDirectory::remove_made_parents() const noexcept {
+  // Only while empty: rmdir leaves a folder that others have begun to use.
+  for (const fs::path& parent : made_parents_) ::rmdir(parent.c_str());
+}
+
+void StagedDirectory::write(const fs::path& relative, std::string_view content) {
+  const fs::path path = staging_ / relative;
+  std::error_code error;
+  fs::create_directories(path.parent_path(), error);
+  if (error) throw_write_error(target_ / relative, error.value());
+  if (const int error_number = write_file(path, content)) throw_write_error(target_ / relative, error_number);
+}
+
+void StagedDirectory::commit() {
+  write(kFolderManifestName, write_folder_manifest(all_files(staging_)));
+  // A plain rename replaces an absent or empty target, and refuses any other.
+  const int error_number = rename_path(staging_, target_);
+  if (error_number == ENOTEMPTY || error_number == EEXIST) {
+    check_target();
+    exchange_directories(staging_, target_);
+    committed_ = true;  // what has the temporary name is the earlier output, which is not to be removed as a whole
+    if (unlisted_entry(staging_)) {
+      exchange_directories(staging_, target_);
+      committed_ = false;
+      require_listed(target_);
+    }
+    remove_listed_files(staging_);
+  } else if (error_number != 0) {
+    throw_write_error(target_, error_number);
+  }
+  committed_ = true;
+}
+
+}  // namespace lowgear

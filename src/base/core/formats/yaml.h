@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "base/core/formats/yaml_tree.h"
+
+namespace lowgear {
+
+/// A value that is put into a document from elsewhere, such as an option of the command line.
+struct YamlSetting {
+  std::string origin;  ///< what messages call it: `--tp 8`
+  std::string path;    ///< of the value in the document: `parallel.tp`
+  std::string value;   ///< as it is: a scalar, whatever stands in it
+};
+
+/// A value of a YAML document that knows where it stands, so that a wrong one is reported as
+/// `train.yaml:12:9: parallel.pp: expected a whole number from 1 to 1024, not "four"`. Keeps the document alive.
+class YamlView {
+ public:
+  /// Reads a document that is a map. Throws InputError with file, line and column on anything else and on what
+  /// parse_yaml refuses.
+  [[nodiscard]] static YamlView parse(std::string_view text, const std::string& source);
+  /// The same, with some values put in the place of those in the text or added: `optimizer.learning_rate=1e-4`, as
+  /// given on a command line; without a value, the setting is as if it had not been given. A wrong value is reported
+  /// at its option, `--set "steps=many"`. Throws InputError when one is not of this form, or its path goes through
+  /// something that is no map.
+  [[nodiscard]] static YamlView parse(std::string_view text, const std::string& source,
+                                      std::span<const std::string> settings);
+  /// The same with settings that were taken apart. A wrong value is reported at its origin.
+  [[nodiscard]] static YamlView parse_with(std::string_view text, const std::string& source,
+                                           std::span<const YamlSetting> settings);
+
+  /// Whether this map has the member, and not as null.
+  [[nodiscard]] bool has(std::string_view key) const;
+  /// The named member; throws InputError when it is missing.
+  [[nodiscard]] YamlView at(std::string_view key) const;
+  [[nodiscard]] bool is_map() const;
+  [[nodiscard]] bool is_list() const;
+  /// Elements of a list; throws InputError when this is none.
+  [[nodiscard]] std::size_t size() const;
+  [[nodiscard]] YamlView at(std::size_t index) const;
+
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] bool boolean() const;
+  [[nodiscard]] std::int64_t integer_in(std::int64_t low, std::int64_t high) const;
+  [[nodiscard]] double number_in(double low, double high) const;
+
+  /// Throws InputError unless this is a map with no other keys, naming the first other one and what may be meant.
+  void require_only(std::initializer_list<std::string_view> keys) const;
+  /// Throws InputError at this value.
+  [[noreturn]] void fail(std::string_view what, std::string_view fix = {}) const;
+
+ private:
+  static std::shared_ptr<YamlNode> parse_map(std::string_view text, const std::string& source);
+  YamlView(std::shared_ptr<const YamlNode> node, std::string path) : node_(std::move(node)), path_(std::move(path)) {}
+  [[nodiscard]] std::string joined(std::string_view key) const;
+  [[nodiscard]] std::string scalar(std::string_view expected) const;
+
+  std::shared_ptr<const YamlNode> node_;  ///< keeps the whole tree
+  std::string path_;
+};
+
+}  // namespace lowgear

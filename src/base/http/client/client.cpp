@@ -1,0 +1,270 @@
+#include "base/http/client/client.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <system_error>
+
+#include "base/http/client/response_parser.h"
+#include "base/ipc/unix_address.h"
+
+namespace lowgear {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Kind = HttpClientError::Kind;
+
+constexpr std::size_t kReceiveBytes = std::size_t{16} * 1024;
+
+std::string reason(int error) { return std::generic_category().message(error); }
+
+struct AddressListDeleter {
+  void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
+};
+using AddressList = std::unique_ptr<addrinfo, AddressListDeleter>;
+
+bool is_token(std::string_view text) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  return !text.empty() && std::ranges::all_of(text, [&](char letter) {
+    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z') || (letter >= '0' && letter <= '9') ||
+           kMarks.find(letter) != std::string_view::npos;
+  });
+}
+
+bool is_target(std::string_view target) {
+  return target.starts_with('/') &&
+         std::ranges::all_of(target, [](char letter) { return letter > ' ' && letter != '\x7f'; });
+}
+
+bool is_header_value(std::string_view value) { return value.find_first_of({"\r\n\0", 3}) == std::string_view::npos; }
+
+std::string host_header(const HttpEndpoint& endpoint) {
+  if (!endpoint.unix_path.empty()) return "localhost";
+  const std::string text = endpoint.text();
+  return text.substr(text.find("//") + 2);
+}
+
+/// Request line and headers; throws InputError when one of them would be something else to the server.
+std::string request_head(const HttpEndpoint& endpoint, std::string_view method, std::string_view target,
+                         std::size_t body_bytes, const HttpClient::HeaderList& headers) {
+  if (!is_token(method)) throw InputError(quote(method) + " is not an HTTP method");
+  if (!is_target(target)) {
+    throw InputError(quote(target) +
+                     " is not a request target: expected one that starts with / and is percent-encoded");
+  }
+  std::string head(method);
+  head.append(" ").append(target).append(" HTTP/1.1\r\nHost: ").append(host_header(endpoint)).append("\r\n");
+  for (const auto& [name, value] : headers) {
+    if (!is_token(name) || !is_header_value(value))
+      throw InputError(quote(name) + ": the name or the value of this header is not valid");
+    head.append(name).append(": ").append(value).append("\r\n");
+  }
+  if (body_bytes > 0 || (method != "GET" && method != "HEAD")) {
+    head.append("Content-Length: ").append(std::to_string(body_bytes)).append("\r\n");
+  }
+  return head + "\r\n";
+}
+
+}  // namespace
+
+/// One request and its answer.
+class HttpClient::Exchange {
+ public:
+  Exchange(HttpClient& client, Clock::time_point deadline) : client_(client), deadline_(deadline) {}
+
+  HttpReplyText run(std::string_view head, std::string_view body, ResponseBody answer) {
+    check_cancelled();
+    // One on which something came unasked, or which ended, is of no more use.
+    if (client_.connection_ && something_came()) client_.connection_.reset();
+    const bool kept = static_cast<bool>(client_.connection_);
+    const bool repeatable = head.starts_with("GET ") || head.starts_with("HEAD ");
+    if (!kept) connect();
+    std::optional<HttpReplyText> reply = attempt(head, body, answer);
+    if (!reply && kept && (repeatable || sent_ == 0)) {
+      connect();
+      reply = attempt(head, body, answer);
+    }
+    if (!reply)
+      fail(Kind::disconnected, received_ == 0 ? "it closed the connection without an answer"
+                                              : "it closed the connection in the middle of its answer");
+    return std::move(*reply);
+  }
+
+ private:
+  [[noreturn]] void fail(Kind kind, const std::string& what) {
+    client_.connection_.reset();
+    throw HttpClientError(kind, client_.endpoint_.text() + ": " + what);
+  }
+
+  void check_cancelled() {
+    pollfd cancelled{.fd = client_.cancelled_.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&cancelled, 1, 0) > 0) fail(Kind::cancelled, "the request was cancelled");
+  }
+
+  [[nodiscard]] bool something_came() const {
+    pollfd waiting{.fd = client_.connection_.get(), .events = POLLIN, .revents = 0};
+    return ::poll(&waiting, 1, 0) != 0;
+  }
+
+  /// Waits until the connection can be read or written.
+  void await(short events, Clock::time_point until, Kind kind_when_late, const char* late) {
+    while (true) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now()).count();
+      if (left <= 0) fail(kind_when_late, late);
+      std::array<pollfd, 2> waiting{pollfd{.fd = client_.connection_.get(), .events = events, .revents = 0},
+                                    pollfd{.fd = client_.cancelled_.get(), .events = POLLIN, .revents = 0}};
+      constexpr std::int64_t kMinute = 60'000;
+      const int ready = ::poll(waiting.data(), waiting.size(), static_cast<int>(std::min(left, kMinute)));
+      if (ready < 0 && errno != EINTR) fail(Kind::disconnected, reason(errno));
+      if (ready <= 0) continue;
+      if (waiting[1].revents != 0) fail(Kind::cancelled, "the request was cancelled");
+      return;
+    }
+  }
+
+  void connect() {
+    client_.connection_.reset();
+    sent_ = received_ = 0;
+    const Clock::time_point until = std::min(deadline_, Clock::now() + client_.options_.connect_timeout);
+    if (!client_.endpoint_.unix_path.empty()) {
+      const UnixAddress address = UnixAddress::of_path(client_.endpoint_.unix_path);
+      if (const int error = connect_to(AF_UNIX, address.get(), address.size(), until)) {
+        fail(Kind::unreachable, "cannot be reached: " + reason(error));
+      }
+      return;
+    }
+    const AddressList addresses = look_up();
+    int error = EHOSTUNREACH;
+    for (const addrinfo* each = addresses.get(); each != nullptr && !client_.connection_; each = each->ai_next) {
+      error = connect_to(each->ai_family, each->ai_addr, each->ai_addrlen, until);
+    }
+    if (!client_.connection_) fail(Kind::unreachable, "cannot be reached: " + reason(error));
+    const int enabled = 1;
+    ::setsockopt(client_.connection_.get(), IPPROTO_TCP, TCP_NODELAY, &enabled, sizeof(enabled));
+  }
+
+  AddressList look_up() {
+    addrinfo hints{};
+    hints.ai_family = AF_UNSPEC;
+    hints.ai_socktype = SOCK_STREAM;
+    hints.ai_flags = AI_NUMERICSERV;
+    addrinfo* list = nullptr;
+    const HttpEndpoint& endpoint = client_.endpoint_;
+    const int error = ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &list);
+    if (error != 0) {
+      fail(Kind::unreachable,
+           "the host is not known: " + (error == EAI_SYSTEM ? reason(errno) : std::string(::gai_strerror(error))));
+    }
+    return AddressList(list);
+  }
+
+  /// 0, or why not.
+  int connect_to(int family, const sockaddr* address, socklen_t size, Clock::time_point until) {
+    FileDescriptor socket(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket) return errno;
+    client_.connection_ = std::move(socket);
+    int error = ::connect(client_.connection_.get(), address, size) == 0 ? 0 : errno;
+    if (error == EINPROGRESS || error == EINTR) {
+      await(POLLOUT, until, Kind::unreachable, "cannot be reached: it does not answer");
+      socklen_t length = sizeof(error);
+      if (::getsockopt(client_.connection_.get(), SOL_SOCKET, SO_ERROR, &error, &length) != 0) error = errno;
+    }
+    if (error != 0) client_.connection_.reset();
+    return error;
+  }
+
+  /// Empty when the connection ended before the answer did.
+  std::optional<HttpReplyText> attempt(std::string_view head, std::string_view body, ResponseBody answer) {
+    HttpResponseParser parser(client_.options_.limits, answer);
+    send(head, body);
+    while (!parser.complete()) {
+      const std::string_view bytes = receive();
+      if (bytes.empty()) parser.end();
+      parser.put(bytes);
+      if (parser.problem()) fail(Kind::malformed, *parser.problem());
+      if (bytes.empty() && !parser.complete()) {
+        client_.connection_.reset();
+        return std::nullopt;
+      }
+    }
+    if (!parser.keep_alive()) client_.connection_.reset();
+    return parser.take();
+  }
+
+  /// Sends all, or what the server takes: it may answer, with a refusal, before it has read the rest.
+  void send(std::string_view head, std::string_view body) {
+    while (!head.empty() || !body.empty()) {
+      std::array<iovec, 2> pieces{iovec{.iov_base = const_cast<char*>(head.data()), .iov_len = head.size()},
+                                  iovec{.iov_base = const_cast<char*>(body.data()), .iov_len = body.size()}};
+      msghdr message{};
+      message.msg_iov = pieces.data();
+      message.msg_iovlen = pieces.size();
+      const ssize_t sent = ::sendmsg(client_.connection_.get(), &message, MSG_NOSIGNAL);
+      if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+        await(POLLOUT, deadline_, Kind::timed_out, "it did not take the request in time");
+        continue;
+      }
+      if (sent < 0 && errno == EINTR) continue;
+      if (sent < 0) return;
+      const auto bytes = static_cast<std::size_t>(sent);
+      sent_ += bytes;
+      const std::size_t of_head = std::min(bytes, head.size());
+      head.remove_prefix(of_head);
+      body.remove_prefix(bytes - of_head);
+    }
+  }
+
+  /// Empty when the connection has ended.
+  std::string_view receive() {
+    while (true) {
+      const ssize_t received = ::recv(client_.connection_.get(), buffer_.data(), buffer_.size(), 0);
+      if (received >= 0) {
+        received_ += static_cast<std::size_t>(received);
+        return {buffer_.data(), static_cast<std::size_t>(received)};
+      }
+      if (errno == EAGAIN || errno == EWOULDBLOCK) {
+        await(POLLIN, deadline_, Kind::timed_out, "it did not answer in time");
+      } else if (errno != EINTR) {
+        return {};
+      }
+    }
+  }
+
+  HttpClient& client_;
+  Clock::time_point deadline_;
+  std::size_t sent_ = 0;      ///< over this connection
+  std::size_t received_ = 0;  ///< over this connection
+  std::array<char, kReceiveBytes> buffer_{};
+};
+
+HttpClient::HttpClient(HttpEndpoint endpoint, HttpClientOptions options)
+    : endpoint_(std::move(endpoint)), options_(options), cancelled_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+  if (!cancelled_) throw Error(endpoint_.text() + ": no client can be made: " + reason(errno));
+}
+
+HttpReplyText HttpClient::request(std::string_view method, std::string_view target, std::string_view body,
+                                  const HeaderList& headers, std::chrono::milliseconds timeout) {
+  constexpr std::chrono::hours kLongest{24 * 365};  // so that no time is too long to be counted
+  const Clock::time_point deadline = Clock::now() + std::min<std::chrono::milliseconds>(timeout, kLongest);
+  const std::string head = request_head(endpoint_, method, target, body.size(), headers);
+  return Exchange(*this, deadline).run(head, body, method == "HEAD" ? ResponseBody::none : ResponseBody::expected);
+}
+
+void HttpClient::cancel() noexcept {
+  const std::uint64_t one = 1;
+  // Fails only when it has been cancelled 2^64 times.
+  [[maybe_unused]] const ssize_t written = ::write(cancelled_.get(), &one, sizeof(one));
+}
+
+}  // namespace lowgear

@@ -1,0 +1,102 @@
+#include "base/http/client/response_parser.h"
+
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <utility>
+
+#include "base/http/message/field_map.h"
+
+namespace lowgear {
+namespace {
+
+namespace http = boost::beast::http;
+
+constexpr unsigned kSwitchingProtocols = 101;
+constexpr unsigned kFirstFinalStatus = 200;
+
+std::string problem_of(const boost::system::error_code& error, const HttpLimits& limits) {
+  if (error == http::error::header_limit) {
+    return "its answer has more than " + std::to_string(limits.header_bytes) + " bytes of headers";
+  }
+  if (error == http::error::body_limit)
+    return "its answer is larger than " + std::to_string(limits.body_bytes) + " bytes";
+  return "its answer is not HTTP/1.1: " + error.message();
+}
+
+}  // namespace
+
+struct HttpResponseParser::State {
+  State(const HttpLimits& limits, ResponseBody body) {
+    parser.eager(false);  // stops behind the headers
+    parser.header_limit(static_cast<std::uint32_t>(limits.header_bytes));
+    parser.body_limit(limits.body_bytes);
+    parser.skip(body == ResponseBody::none);
+  }
+  http::response_parser<http::string_body> parser;
+};
+
+HttpResponseParser::HttpResponseParser(HttpLimits limits, ResponseBody body)
+    : limits_(limits), body_(body), state_(std::make_unique<State>(limits, body)) {}
+HttpResponseParser::~HttpResponseParser() = default;
+HttpResponseParser::HttpResponseParser(HttpResponseParser&&) noexcept = default;
+HttpResponseParser& HttpResponseParser::operator=(HttpResponseParser&&) noexcept = default;
+
+void HttpResponseParser::put(std::string_view bytes) {
+  waiting_ += bytes;
+  parse();
+}
+
+void HttpResponseParser::parse() {
+  while (!waiting_.empty() && !complete() && !problem_) {
+    boost::system::error_code error;
+    const std::size_t taken = state_->parser.put(boost::asio::buffer(waiting_), error);
+    waiting_.erase(0, taken);
+    if (error && error != http::error::need_more) {
+      problem_ = problem_of(error, limits_);
+      return;
+    }
+    if (!state_->parser.is_header_done()) {
+      if (taken == 0) return;
+      continue;
+    }
+    const unsigned status = state_->parser.get().result_int();
+    if (status == kSwitchingProtocols) {
+      problem_ = "it switches to another protocol";
+      return;
+    }
+    if (state_->parser.get().count(http::field::transfer_encoding) > 0) {
+      // Beast 1.74 asserts on a chunk's header that comes in pieces.
+      problem_ = "its answer comes in chunks, or in another encoding";
+      return;
+    }
+    if (status < kFirstFinalStatus) {
+      state_ = std::make_unique<State>(limits_, body_);
+    } else if (taken == 0) {
+      return;
+    }
+  }
+}
+
+void HttpResponseParser::end() {
+  if (complete() || problem_ || !state_->parser.is_header_done()) return;
+  boost::system::error_code error;
+  state_->parser.put_eof(error);  // an error: it has a length, which was not reached
+}
+
+bool HttpResponseParser::complete() const { return !problem_ && state_->parser.is_done(); }
+
+bool HttpResponseParser::keep_alive() const {
+  return complete() && waiting_.empty() && state_->parser.get().keep_alive() && !state_->parser.need_eof();
+}
+
+HttpReplyText HttpResponseParser::take() {
+  auto message = state_->parser.release();
+  HttpReplyText reply;
+  reply.status = static_cast<int>(message.result_int());
+  reply.headers = to_headers(message);
+  reply.body = std::move(message.body());
+  return reply;
+}
+
+}  // namespace lowgear

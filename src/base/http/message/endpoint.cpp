@@ -1,0 +1,73 @@
+#include "base/http/message/endpoint.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "base/core/error.h"
+#include "base/core/number.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::string_view kHttp = "http://";
+constexpr std::string_view kUnix = "unix:";
+constexpr std::uint16_t kDefaultPort = 80;
+
+[[noreturn]] void throw_endpoint_error(std::string_view text, const std::string& what) {
+  throw InputError(quote(text) + ": " + what + "; write http://host:port or unix:/path");
+}
+
+std::uint16_t parse_port(std::string_view port, std::string_view text) {
+  constexpr long long kMaxPort = 65535;
+  const std::optional<long long> number = parse_integer(port);
+  if (!number || *number < 1 || *number > kMaxPort) throw_endpoint_error(text, quote(port) + " is not a port");
+  return static_cast<std::uint16_t>(*number);
+}
+
+/// Printable ASCII, and nothing that has a meaning in a URL or a header.
+bool is_host(std::string_view host) {
+  return !host.empty() && std::ranges::all_of(host, [](char letter) {
+    return letter > ' ' && letter < '\x7f' && std::string_view("/?#@[]\\\"<>").find(letter) == std::string_view::npos;
+  });
+}
+
+HttpEndpoint parse_http(std::string_view rest, std::string_view text) {
+  if (rest.ends_with('/')) rest.remove_suffix(1);
+  HttpEndpoint endpoint{.host = {}, .port = kDefaultPort, .unix_path = {}};
+  std::string_view port;
+  if (rest.starts_with('[')) {
+    const std::size_t end = rest.find(']');
+    if (end == std::string_view::npos) throw_endpoint_error(text, "the ] of the address is missing");
+    endpoint.host = rest.substr(1, end - 1);
+    port = rest.substr(end + 1);
+    if (!port.empty() && !port.starts_with(':')) throw_endpoint_error(text, "after ] a colon and the port come");
+  } else {
+    const std::size_t colon = rest.find(':');
+    endpoint.host = rest.substr(0, colon);
+    if (colon != std::string_view::npos) port = rest.substr(colon);
+  }
+  if (!is_host(endpoint.host)) throw_endpoint_error(text, quote(endpoint.host) + " is not a host");
+  if (!port.empty()) endpoint.port = parse_port(port.substr(1), text);
+  return endpoint;
+}
+
+}  // namespace
+
+HttpEndpoint HttpEndpoint::parse(std::string_view text) {
+  if (text.starts_with(kHttp)) return parse_http(text.substr(kHttp.size()), text);
+  if (text.starts_with("https://")) throw_endpoint_error(text, "TLS is not spoken here: a proxy has to end it");
+  if (!text.starts_with(kUnix)) throw_endpoint_error(text, "this is not the address of a server");
+  const std::string_view path = text.substr(kUnix.size());
+  if (!path.starts_with('/') || path.find('\0') != std::string_view::npos) {
+    throw_endpoint_error(text, "the path of a Unix socket starts with /");
+  }
+  return {.host = {}, .port = 0, .unix_path = std::string(path)};
+}
+
+std::string HttpEndpoint::text() const {
+  if (!unix_path.empty()) return std::string(kUnix) + unix_path;
+  const bool brackets = host.find(':') != std::string::npos;
+  return std::string(kHttp) + (brackets ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+}  // namespace lowgear

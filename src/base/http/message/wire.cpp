@@ -1,0 +1,153 @@
+#include "base/http/message/wire.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/buffer.hpp>
+#include <boost/beast/http/parser.hpp>
+#include <boost/beast/http/rfc7230.hpp>
+#include <boost/beast/http/status.hpp>
+#include <boost/beast/http/string_body.hpp>
+#include <ctime>
+#include <iterator>
+#include <utility>
+
+#include "base/http/message/error.h"
+#include "base/http/message/field_map.h"
+
+namespace lowgear {
+namespace {
+
+namespace http = boost::beast::http;
+
+HttpResponse refusal_of(const boost::system::error_code& error, const HttpLimits& limits) {
+  if (error == http::error::header_limit) {
+    return error_response(431, "headers_too_large",
+                          fmt::format("the request's headers are larger than {} bytes", limits.header_bytes));
+  }
+  if (error == http::error::body_limit) {
+    return error_response(413, "body_too_large",
+                          fmt::format("the request's body is larger than {} bytes", limits.body_bytes));
+  }
+  return error_response(400, "bad_request", fmt::format("this is not an HTTP/1.1 request: {}", error.message()));
+}
+
+/// Headers that decide who is answered and what is read. Of two with one name, a proxy may go by one and we by the
+/// other.
+constexpr std::array<http::field, 6> kSingleFields = {http::field::host,           http::field::authorization,
+                                                      http::field::origin,         http::field::content_type,
+                                                      http::field::content_length, http::field::expect};
+
+/// The name of a header that may come once and came twice; empty when there is none.
+std::string_view repeated_field(const http::fields& fields) {
+  const auto* const repeated =
+      std::ranges::find_if(kSingleFields, [&](http::field field) { return fields.count(field) > 1; });
+  return repeated == kSingleFields.end() ? std::string_view() : to_std(http::to_string(*repeated));
+}
+
+/// So that no value of a header ends it.
+std::string one_line(std::string_view text) {
+  std::string line(text);
+  std::ranges::replace_if(
+      line, [](char letter) { return letter == '\r' || letter == '\n' || letter == '\0'; }, ' ');
+  return line;
+}
+
+/// RFC 9110: an answer with one of these has no body, whatever its headers say.
+bool has_no_body(int status) { return status == 204 || status == 304; }
+
+}  // namespace
+
+struct HttpRequestParser::State {
+  explicit State(HttpLimits given) : limits(given) {
+    parser.eager(false);  // stops behind the headers, which decide whether the body is read at all
+    parser.header_limit(static_cast<std::uint32_t>(given.header_bytes));
+    parser.body_limit(given.body_bytes);
+  }
+
+  HttpLimits limits;
+  http::request_parser<http::string_body> parser;
+  std::optional<HttpResponse> refusal;
+};
+
+HttpRequestParser::HttpRequestParser(HttpLimits limits) : state_(std::make_unique<State>(limits)) {}
+HttpRequestParser::~HttpRequestParser() = default;
+HttpRequestParser::HttpRequestParser(HttpRequestParser&&) noexcept = default;
+HttpRequestParser& HttpRequestParser::operator=(HttpRequestParser&&) noexcept = default;
+
+std::size_t HttpRequestParser::put(std::string_view bytes) {
+  if (bytes.empty() || complete() || state_->refusal) return 0;
+  boost::system::error_code error;
+  const std::size_t taken = state_->parser.put(boost::asio::buffer(bytes.data(), bytes.size()), error);
+  if (error == http::error::need_more) return taken;
+  if (error) {
+    state_->refusal = refusal_of(error, state_->limits);
+  } else if (state_->parser.is_header_done() && state_->parser.get().count(http::field::transfer_encoding) > 0) {
+    // Beast 1.74 asserts on a chunk's header that comes in pieces, and bodies here are short. Of a body in another
+    // encoding it would not know where it ends.
+    state_->refusal = error_response(411, "length_required", "send the body with Content-Length, not in chunks");
+  } else if (const std::string_view name = repeated_field(state_->parser.get()); !name.empty()) {
+    state_->refusal =
+        error_response(400, "bad_request", fmt::format("the header {} comes more than once; send it once", name));
+  }
+  return taken;
+}
+
+bool HttpRequestParser::complete() const { return !state_->refusal && state_->parser.is_done(); }
+
+const std::optional<HttpResponse>& HttpRequestParser::refusal() const { return state_->refusal; }
+
+bool HttpRequestParser::expects_continue() const {
+  if (!state_->parser.is_header_done() || complete() || state_->refusal) return false;
+  return boost::beast::iequals(state_->parser.get()[http::field::expect], "100-continue");
+}
+
+bool HttpRequestParser::keep_alive() const { return !state_->refusal && state_->parser.get().keep_alive(); }
+
+HttpRequest HttpRequestParser::take() {
+  auto message = state_->parser.release();
+  std::string_view target = to_std(message.target());
+  // The absolute form, as proxies send it.
+  if (const std::size_t scheme = target.find("://"); scheme != std::string_view::npos && !target.starts_with('/')) {
+    const std::size_t path = target.find('/', scheme + 3);
+    target = path == std::string_view::npos ? std::string_view("/") : target.substr(path);
+  }
+  HttpRequest request;
+  request.method = to_std(message.method_string());
+  request.version = static_cast<int>(message.version());
+  const std::size_t question = target.find('?');
+  request.path = target.substr(0, question);
+  if (question != std::string_view::npos) request.query = target.substr(question + 1);
+  request.headers = to_headers(message);
+  request.body = std::move(message.body());
+  return request;
+}
+
+std::string serialize_head(const HttpResponse& response, AfterResponse after, ResponseLength length) {
+  std::string text =
+      fmt::format("HTTP/1.1 {} {}\r\nServer: lowgear\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\n", response.status,
+                  to_std(http::obsolete_reason(http::int_to_status(static_cast<unsigned>(response.status)))),
+                  fmt::gmtime(std::time(nullptr)));
+  const auto add = [&text](std::string_view name, std::string_view value) {
+    fmt::format_to(std::back_inserter(text), "{}: {}\r\n", name, value);
+  };
+  bool says_caching = false;
+  for (const auto& [name, value] : response.headers) {
+    add(one_line(name), one_line(value));
+    says_caching = says_caching || boost::beast::iequals(name, "Cache-Control");
+  }
+  if (length == ResponseLength::until_the_end) {
+    add("Content-Type", "text/event-stream");
+  } else if (!has_no_body(response.status)) {
+    if (!response.text().empty()) add("Content-Type", one_line(response.content_type));
+    add("Content-Length", std::to_string(response.text().size()));
+  }
+  if (!says_caching) add("Cache-Control", "no-store");
+  const bool stays = after == AfterResponse::keep_alive && length == ResponseLength::known;
+  add("Connection", stays ? "keep-alive" : "close");
+  return text + "\r\n";
+}
+
+}  // namespace lowgear

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/http/message/message.h"
+
+namespace lowgear {
+
+/// Reads one HTTP/1.x request from the bytes of a connection, however they are cut.
+class HttpRequestParser {
+ public:
+  explicit HttpRequestParser(HttpLimits limits);
+  ~HttpRequestParser();
+  HttpRequestParser(const HttpRequestParser&) = delete;
+  HttpRequestParser& operator=(const HttpRequestParser&) = delete;
+  HttpRequestParser(HttpRequestParser&&) noexcept;
+  HttpRequestParser& operator=(HttpRequestParser&&) noexcept;
+
+  /// Takes bytes of the connection and returns how many, at most to the end of the headers or of the request. To be
+  /// called until it takes nothing; what is left then has to be given again, with more behind it. Takes nothing once
+  /// the request is complete or refused.
+  std::size_t put(std::string_view bytes);
+
+  [[nodiscard]] bool complete() const;
+  /// Why the request is refused: 400 (also a header such as Host or Authorization that comes twice), 411 (a body in
+  /// chunks), 413 (body too large), or 431 (headers too large).
+  [[nodiscard]] const std::optional<HttpResponse>& refusal() const;
+  /// The client waits for `100 Continue` before it sends the body.
+  [[nodiscard]] bool expects_continue() const;
+  /// Whether the connection may carry another request.
+  [[nodiscard]] bool keep_alive() const;
+  /// The complete request, once; who sent it is left to the caller.
+  [[nodiscard]] HttpRequest take();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+enum class AfterResponse : unsigned char { keep_alive, close };
+enum class ResponseLength : unsigned char {
+  known,          ///< that of the body
+  until_the_end,  ///< of the connection: a stream
+};
+
+/// All of a response before its body. A `Cache-Control` of its own takes the place of `no-store`.
+[[nodiscard]] std::string serialize_head(const HttpResponse& response, AfterResponse after, ResponseLength length);
+
+}  // namespace lowgear

@@ -1,0 +1,134 @@
+#pragma once
+
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/http/message/message.h"
+#include "base/http/message/wire.h"
+#include "base/http/server/remote.h"
+#include "base/http/server/reply.h"
+#include "base/http/server/server.h"
+
+namespace lowgear {
+
+class HttpConnection;
+
+/// What a connection needs of its server.
+class HttpConnectionOwner {
+ public:
+  virtual ~HttpConnectionOwner() = default;
+  [[nodiscard]] virtual const HttpServerOptions& options() const = 0;
+  /// Room to receive in, for one call at a time.
+  [[nodiscard]] virtual std::span<char> receive_buffer() = 0;
+  /// Answers the request of a client, or sees to it that it is answered later.
+  virtual void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) = 0;
+  /// The answer to a client that asks too often.
+  [[nodiscard]] virtual std::optional<HttpResponse> refuse(const std::string& client) = 0;
+  /// Whether connections end with the request they have begun.
+  [[nodiscard]] virtual bool draining() const = 0;
+  /// False when there are too many streams.
+  [[nodiscard]] virtual bool begin_stream(HttpConnection& connection) = 0;
+  /// The connection waits for a request, or no longer does.
+  virtual void set_idle(HttpConnection& connection, bool idle) = 0;
+  /// The connection is closed; called once.
+  virtual void closed(HttpConnection& connection) = 0;
+};
+
+/// One client: reads a request, has it answered, reads the next, each within its time; or streams events, of which only
+/// so many may wait. Touches its owner only until it is closed.
+class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+ public:
+  using Socket = boost::asio::generic::stream_protocol::socket;
+  using Clock = std::chrono::steady_clock;
+
+  HttpConnection(Socket socket, HttpRemote remote, HttpConnectionOwner& owner);
+
+  void start();
+  void close();
+  /// Closes the connection when it waits for a request, ends its stream, or ends it after the answer under way.
+  void drain();
+
+  /// For replies, which know their request by its number: later ones of the connection are not theirs.
+  [[nodiscard]] bool awaits_answer(std::uint64_t request) const;
+  void answer(std::uint64_t request, const HttpResponse& response);
+  [[nodiscard]] bool begin_stream(std::uint64_t request, const HttpResponse& head);
+  /// False, with the callback left alone, when the connection is closed.
+  [[nodiscard]] bool on_close(std::uint64_t request, std::function<void()>& callback);
+
+  [[nodiscard]] bool streaming() const { return state_ == State::streaming && !stream_ending_; }
+  /// Queues an event of the stream; closes a connection that has too much waiting.
+  void push(std::shared_ptr<const std::string> event);
+  /// Closes the connection once all events are sent.
+  void end_stream();
+  /// The same at the handler's wish, which is not called back then.
+  void drop_stream();
+
+ private:
+  enum class State : unsigned char {
+    waiting,    ///< for the first byte of a request
+    reading,    ///< a request
+    handling,   ///< until there is an answer
+    answering,  ///< until the answer is written
+    streaming,
+    lingering,  ///< all is written; reads what still comes, so that a reset does not take the answer with it
+    closed,
+  };
+
+  void wait_for_input();
+  void receive();
+  void on_end_of_input();
+  void parse();
+  void dispatch();
+  void respond(const HttpResponse& response, AfterResponse after);
+  void write(std::shared_ptr<const std::string> text);
+  void flush();
+  void consume(std::size_t bytes);
+  void on_flushed();
+  void await_next_request();
+  void linger();
+
+  void arm(Clock::duration timeout);
+  void disarm();
+  void schedule_timer();
+  void on_timeout();
+
+  Socket socket_;
+  HttpRemote remote_;
+  HttpConnectionOwner& owner_;
+  State state_ = State::waiting;
+
+  /// Set to the deadline at first, and then only when it fires or has to fire earlier: most deadlines never pass.
+  boost::asio::steady_timer timer_;
+  Clock::time_point deadline_ = Clock::time_point::max();
+  Clock::time_point timer_at_ = Clock::time_point::max();
+
+  std::string input_;
+  bool awaits_input_ = false;
+  bool input_ended_ = false;
+  std::size_t discarded_bytes_ = 0;
+  std::optional<HttpRequestParser> parser_;  ///< of the request that is being read
+  bool told_to_continue_ = false;
+
+  std::uint64_t request_ = 0;  ///< number of the latest
+  bool head_only_ = false;     ///< it asks with HEAD
+  AfterResponse after_ = AfterResponse::close;
+  std::function<void()> on_close_;
+  bool stream_ending_ = false;
+
+  std::deque<std::shared_ptr<const std::string>> output_;
+  std::size_t output_bytes_ = 0;   ///< what is left of it
+  std::size_t written_bytes_ = 0;  ///< of the first
+  bool awaits_room_ = false;       ///< in the socket
+};
+
+}  // namespace lowgear

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/http/server/reply.h"
+
+namespace lowgear {
+
+class HttpConnection;
+
+/// The reply to one request of a connection, which it does not keep alive.
+class ConnectionReply final : public HttpReply {
+ public:
+  ConnectionReply(std::weak_ptr<HttpConnection> connection, std::uint64_t request)
+      : connection_(std::move(connection)), request_(request) {}
+  ConnectionReply(const ConnectionReply&) = delete;
+  ConnectionReply& operator=(const ConnectionReply&) = delete;
+  ~ConnectionReply() override;
+
+  void send(HttpResponse response) override;
+  [[nodiscard]] std::shared_ptr<EventStream> stream(HttpResponse head) override;
+  [[nodiscard]] bool closed() const override;
+  void on_close(std::function<void()> callback) override;
+
+ private:
+  std::weak_ptr<HttpConnection> connection_;
+  std::uint64_t request_;
+  bool answered_ = false;  ///< other than by a stream
+};
+
+}  // namespace lowgear

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/http/message/message.h"
+
+namespace lowgear {
+
+/// A stream of server-sent events to one client. Dropping the last reference ends the stream, once all that was pushed
+/// is sent.
+class EventStream {
+ public:
+  virtual ~EventStream() = default;
+  /// Queues a whole event (`event: ...\ndata: ...\n\n`), shared among all clients that get it. A client that reads too
+  /// slowly is closed, and nobody waits for it.
+  virtual void push(std::shared_ptr<const std::string> event) = 0;
+  [[nodiscard]] virtual bool closed() const = 0;
+};
+
+/// Answers one request: at once, or later from the thread that runs the server, which is also where references to it
+/// are dropped. When the last reference goes without an answer, the client gets 500. May outlive the server, and then
+/// does nothing.
+class HttpReply {
+ public:
+  virtual ~HttpReply() = default;
+  /// Only the first answer counts; one to a client that has gone is dropped.
+  virtual void send(HttpResponse response) = 0;
+  /// Begins a stream of server-sent events as the answer, with the head's headers, and its body as the first events;
+  /// its content type is `text/event-stream`. Null when there are too many streams (503 is sent), the client has gone,
+  /// or it asked with HEAD (the head is sent).
+  [[nodiscard]] virtual std::shared_ptr<EventStream> stream(HttpResponse head) = 0;
+  /// The client has gone or was answered: work for it may be dropped. A stream that goes on counts as an answer.
+  [[nodiscard]] virtual bool closed() const = 0;
+  /// Called once when the client goes before it was answered, or when its stream ends other than by being dropped; at
+  /// once when the client has gone already. A client that ends its side of the connection counts as gone. A later
+  /// callback replaces an earlier one.
+  virtual void on_close(std::function<void()> callback) = 0;
+};
+
+/// What the server asks for answers. All calls come from the thread that runs the server.
+class HttpHandler {
+ public:
+  virtual ~HttpHandler() = default;
+  /// Never throws. `reply` may be kept.
+  virtual void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) = 0;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,296 @@
+#include "base/http/server/server.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <boost/asio/basic_socket_acceptor.hpp>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <cerrno>
+#include <cmath>
+#include <exception>
+#include <list>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/http/message/error.h"
+#include "base/http/message/wire.h"
+#include "base/http/server/connection.h"
+#include "base/http/server/rate_limiter.h"
+#include "base/http/server/remote.h"
+#include "base/http/server/tcp_listener.h"
+#include "base/ipc/file_descriptor.h"
+#include "base/ipc/unix_listener.h"
+
+namespace lowgear {
+namespace {
+
+using StreamProtocol = boost::asio::generic::stream_protocol;
+using Acceptor = boost::asio::basic_socket_acceptor<StreamProtocol>;
+
+constexpr std::chrono::milliseconds kAcceptRetry{100};
+constexpr std::size_t kReceiveBytes = std::size_t{64} * 1024;
+
+bool out_of_resources(const boost::system::error_code& error) {
+  const int code = error.value();
+  return code == EMFILE || code == ENFILE || code == ENOBUFS || code == ENOMEM;
+}
+
+/// A socket's file, to be removed only while it is still the one that was made.
+struct SocketFile {
+  std::filesystem::path path;
+  dev_t device = 0;
+  ino_t inode = 0;
+};
+
+}  // namespace
+
+class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_from_this<HttpServer::Impl> {
+ public:
+  Impl(boost::asio::io_context& io, HttpHandler& handler, HttpServerOptions options)
+      : io_(io),
+        handler_(handler),
+        options_(std::move(options)),
+        rate_limiter_(options_.rate_limit),
+        receive_buffer_(kReceiveBytes),
+        drain_timer_(io) {
+    if (options_.max_connections_per_client == 0) {
+      options_.max_connections_per_client = options_.max_connections - options_.max_connections / 4;
+    }
+  }
+
+  void listen(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group) {
+    FileDescriptor socket = lowgear::listen_unix(path, mode, group);
+    struct stat made {};
+    if (::lstat(path.c_str(), &made) == 0) files_.push_back({path, made.st_dev, made.st_ino});
+    add_listener(std::move(socket), StreamProtocol(AF_UNIX, 0));
+  }
+
+  std::uint16_t listen(const std::string& address, std::uint16_t port) {
+    TcpListener listener = lowgear::listen_tcp(address, port);
+    const int family = address.find(':') == std::string::npos ? AF_INET : AF_INET6;
+    add_listener(std::move(listener.socket), StreamProtocol(family, IPPROTO_TCP));
+    return listener.port;
+  }
+
+  void stop() {
+    stop_listening();
+    drain_timer_.cancel();
+    for (const auto& connection : all_connections()) connection->close();
+  }
+
+  void drain(std::chrono::milliseconds patience, std::function<void()> done) {
+    draining_ = true;
+    drained_ = std::move(done);
+    stop_listening();
+    drain_timer_.expires_after(patience);
+    drain_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+      if (!error) self->stop();
+    });
+    for (const auto& connection : all_connections()) connection->drain();
+    if (connections_.empty()) report_drained();
+  }
+
+  [[nodiscard]] std::size_t connections() const { return connections_.size(); }
+  [[nodiscard]] std::size_t streams() const { return streams_; }
+
+  [[nodiscard]] const HttpServerOptions& options() const override { return options_; }
+  [[nodiscard]] std::span<char> receive_buffer() override { return receive_buffer_; }
+  [[nodiscard]] bool draining() const override { return draining_; }
+
+  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
+    try {
+      handler_.handle(std::move(request), std::move(reply));
+    } catch (const std::exception& error) {
+      warn(fmt::format("a request was not answered: {}", error.what()));  // the reply, dropped, says 500
+    }
+  }
+
+  std::optional<HttpResponse> refuse(const std::string& client) override {
+    const auto wait = rate_limiter_.refuse(client, RateLimiter::Clock::now());
+    if (!wait) return std::nullopt;
+    HttpResponse response = error_response(429, "too_many_requests", "this client asks too often; ask again later");
+    response.headers.emplace_back("Retry-After", fmt::format("{:.0f}", std::ceil(wait->count())));
+    return response;
+  }
+
+  bool begin_stream(HttpConnection& connection) override {
+    if (streams_ >= options_.max_streams) return false;
+    connections_.at(&connection).streams = true;
+    ++streams_;
+    return true;
+  }
+
+  void set_idle(HttpConnection& connection, bool idle) override {
+    Entry& entry = connections_.at(&connection);
+    if (idle == entry.idle.has_value()) return;
+    if (idle) {
+      entry.idle = idle_.insert(idle_.end(), &connection);
+    } else {
+      idle_.erase(*entry.idle);
+      entry.idle.reset();
+    }
+  }
+
+  void closed(HttpConnection& connection) override {
+    const auto found = connections_.find(&connection);
+    if (found->second.idle) idle_.erase(*found->second.idle);
+    if (found->second.streams) --streams_;
+    const auto client = clients_.find(found->second.client);
+    if (--client->second == 0) clients_.erase(client);
+    connections_.erase(found);
+    if (draining_ && connections_.empty()) report_drained();
+  }
+
+ private:
+  struct Listener {
+    Acceptor acceptor;
+    boost::asio::steady_timer retry;
+  };
+  using IdleList = std::list<HttpConnection*>;
+  struct Entry {
+    std::shared_ptr<HttpConnection> connection;
+    std::string client;
+    bool streams = false;
+    std::optional<IdleList::iterator> idle;
+  };
+
+  void warn(const std::string& message) const {
+    if (options_.warn) options_.warn(message);
+  }
+
+  [[nodiscard]] std::vector<std::shared_ptr<HttpConnection>> all_connections() const {
+    std::vector<std::shared_ptr<HttpConnection>> all;
+    all.reserve(connections_.size());
+    for (const auto& [address, entry] : connections_) all.push_back(entry.connection);
+    return all;
+  }
+
+  void add_listener(FileDescriptor socket, const StreamProtocol& protocol) {
+    listeners_.emplace_back(Listener{Acceptor(io_), boost::asio::steady_timer(io_)});
+    Listener& listener = listeners_.back();
+    listener.acceptor.assign(protocol, socket.get());
+    (void)socket.release();
+    accept(listener);
+  }
+
+  void stop_listening() {
+    listening_ = false;
+    boost::system::error_code ignored;
+    for (Listener& listener : listeners_) {
+      listener.acceptor.close(ignored);
+      listener.retry.cancel();
+    }
+    for (const SocketFile& file : std::exchange(files_, {})) {
+      struct stat now {};
+      if (::lstat(file.path.c_str(), &now) != 0 || now.st_dev != file.device || now.st_ino != file.inode) continue;
+      ::unlink(file.path.c_str());
+    }
+  }
+
+  void accept(Listener& listener) {
+    listener.acceptor.async_accept(
+        [self = shared_from_this(), &listener](const boost::system::error_code& error, HttpConnection::Socket socket) {
+          if (!self->listening_) return;
+          if (error && out_of_resources(error)) return self->wait_to_accept(listener, error);
+          if (!error) self->add_connection(std::move(socket));
+          self->accept(listener);
+        });
+  }
+
+  /// The client stays in the kernel's queue until a descriptor is free.
+  void wait_to_accept(Listener& listener, const boost::system::error_code& error) {
+    warn("a client has to wait: " + error.message());
+    (void)close_longest_idle();
+    listener.retry.expires_after(kAcceptRetry);
+    listener.retry.async_wait([self = shared_from_this(), &listener](const boost::system::error_code& cancelled) {
+      if (!cancelled && self->listening_) self->accept(listener);
+    });
+  }
+
+  void add_connection(HttpConnection::Socket socket) {
+    std::optional<HttpRemote> remote = remote_of(socket.native_handle());
+    if (!remote) return;  // gone already
+    if (!make_room(remote->client)) {
+      const HttpResponse refusal = error_response(503, "too_many_connections", "no more connections are served");
+      std::string text = serialize_head(refusal, AfterResponse::close, ResponseLength::known);
+      text += refusal.text();
+      (void)::send(socket.native_handle(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+      return;
+    }
+    boost::system::error_code ignored;
+    socket.native_non_blocking(true, ignored);
+    ++clients_[remote->client];
+    std::string client = remote->client;
+    auto connection = std::make_shared<HttpConnection>(std::move(socket), std::move(*remote), *this);
+    connections_.emplace(connection.get(),
+                         Entry{.connection = connection, .client = std::move(client), .streams = false, .idle = {}});
+    connection->start();
+  }
+
+  [[nodiscard]] bool make_room(const std::string& client) {
+    const auto held = clients_.find(client);
+    if (held != clients_.end() && held->second >= options_.max_connections_per_client) return false;
+    return connections_.size() < options_.max_connections || close_longest_idle();
+  }
+
+  bool close_longest_idle() {
+    if (idle_.empty()) return false;
+    connections_.at(idle_.front()).connection->close();
+    return true;
+  }
+
+  void report_drained() {
+    drain_timer_.cancel();
+    if (drained_) boost::asio::post(io_, std::exchange(drained_, nullptr));
+  }
+
+  boost::asio::io_context& io_;
+  HttpHandler& handler_;
+  HttpServerOptions options_;
+  RateLimiter rate_limiter_;
+  std::vector<char> receive_buffer_;
+  std::list<Listener> listeners_;
+  std::vector<SocketFile> files_;
+  std::unordered_map<HttpConnection*, Entry> connections_;
+  std::unordered_map<std::string, std::size_t> clients_;  ///< how many connections each has
+  IdleList idle_;                                         ///< longest first
+  std::size_t streams_ = 0;
+  boost::asio::steady_timer drain_timer_;
+  std::function<void()> drained_;
+  bool listening_ = true;
+  bool draining_ = false;
+};
+
+HttpServer::HttpServer(boost::asio::io_context& io, HttpHandler& handler, HttpServerOptions options)
+    : impl_(std::make_shared<Impl>(io, handler, std::move(options))) {}
+
+// NOLINTNEXTLINE(bugprone-exception-escape): cancelling a timer throws nothing on Linux
+HttpServer::~HttpServer() { impl_->stop(); }
+
+void HttpServer::listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group) {
+  impl_->listen(path, mode, group);
+}
+
+std::uint16_t HttpServer::listen_tcp(const std::string& address, std::uint16_t port) {
+  return impl_->listen(address, port);
+}
+
+void HttpServer::stop() { impl_->stop(); }
+
+void HttpServer::drain(std::chrono::milliseconds patience, std::function<void()> done) {
+  impl_->drain(patience, std::move(done));
+}
+
+std::size_t HttpServer::connections() const { return impl_->connections(); }
+
+std::size_t HttpServer::streams() const { return impl_->streams(); }
+
+}  // namespace lowgear

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/http/message/message.h"
+#include "base/http/server/reply.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace lowgear {
+
+/// A token bucket for each client.
+struct HttpRateLimit {
+  double requests_per_s = 0;  ///< 0: as many as come
+  double burst = 1;           ///< requests that may come at once
+};
+
+/// A client, where limits are per client, is a user on a Unix socket, and an address over TCP: all of the loopback
+/// network together, and a /64 of IPv6.
+struct HttpServerOptions {
+  HttpLimits limits;
+  /// One more closes the connection that has been idle longest, or is refused with 503. The caller sees to it that the
+  /// process may open that many files.
+  std::size_t max_connections = 16'384;
+  /// Of one client, so that none takes all from the others; 0: three quarters of `max_connections`.
+  std::size_t max_connections_per_client = 0;
+  std::size_t max_streams = 1024;
+  /// A stream that has this much waiting to be read is closed.
+  std::size_t max_stream_backlog_bytes = std::size_t{256} * 1024;
+  std::chrono::milliseconds request_timeout{10'000};  ///< for a whole request to come in, and for an answer to be read
+  std::chrono::milliseconds idle_timeout{60'000};     ///< between the requests of a connection
+  /// Told to clients of streams as `retry:`, the time after which they come back; 0: not told.
+  std::chrono::milliseconds stream_retry{2'000};
+  std::chrono::milliseconds stream_heartbeat{15'000};  ///< a comment after this silence finds clients that are dead
+  HttpRateLimit rate_limit;                            ///< beyond it the answer is 429 with `Retry-After`
+  std::function<void(std::string_view)> warn;          ///< told what an operator should know; may be empty
+};
+
+/// Serves HTTP/1.1 (keep-alive, pipelining, HEAD, `Expect: 100-continue`; no chunked request bodies) on Unix and TCP
+/// sockets. All of it runs on the thread of the given io_context, where also the handler is called; nothing waits for a
+/// client, and an answer that comes late (a long poll) may take as long as the client stays.
+class HttpServer {
+ public:
+  /// `handler` must outlive the server.
+  HttpServer(boost::asio::io_context& io, HttpHandler& handler, HttpServerOptions options = {});
+  HttpServer(const HttpServer&) = delete;
+  HttpServer& operator=(const HttpServer&) = delete;
+  /// Stops. Functions that are still queued in the io_context then do nothing.
+  ~HttpServer();  // NOLINT(bugprone-exception-escape): see its definition
+
+  /// Listens on a Unix socket with this mode and group. A socket on which nobody listens any more is replaced; throws
+  /// InputError when somebody does, when the path is something else than a socket, or too long, or cannot be made.
+  void listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group = std::nullopt);
+  /// Listens on an address of IPv4 or IPv6 (`127.0.0.1`, `::`). Port 0 takes any that is free. Returns the port. Throws
+  /// InputError when it is taken, or the address is none of this machine.
+  std::uint16_t listen_tcp(const std::string& address, std::uint16_t port);
+
+  /// Closes every connection and removes the Unix sockets; callbacks of replies and streams are called. May be called
+  /// again.
+  void stop();
+  /// Takes no more connections and requests, closes idle ones, ends streams, and lets requests that have begun and
+  /// their answers finish; what is left after `patience` is closed. Calls `done` once, later, when all are closed.
+  void drain(std::chrono::milliseconds patience, std::function<void()> done);
+
+  [[nodiscard]] std::size_t connections() const;
+  [[nodiscard]] std::size_t streams() const;
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,468 @@
+#include "control/agent/agent.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+namespace lowgear {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void require_range(int low_mhz, int high_mhz, const AllowedRange& allowed) {
+  if (low_mhz <= high_mhz && low_mhz >= allowed.min_clock_mhz && high_mhz <= allowed.max_clock_mhz) return;
+  throw InputError(fmt::format("clocks of {} to {} MHz are not what this agent allows; ask for {} to {} MHz", low_mhz,
+                               high_mhz, allowed.min_clock_mhz, allowed.max_clock_mhz));
+}
+
+void require_order(int low_mhz, int high_mhz) {
+  if (low_mhz > 0 && low_mhz <= high_mhz) return;
+  throw InputError(fmt::format("{} to {} MHz is not a range of clocks; give the lower one first", low_mhz, high_mhz));
+}
+
+/// `right` is the key of the configuration that gives it.
+void require_right(bool allowed, const char* right) {
+  if (!allowed) throw AccessDenied(fmt::format("this user may not do that; its [[allow]] would need {} = true", right));
+}
+
+void require_power(double power_limit_w, const AllowedRange& allowed) {
+  require_right(allowed.power, "power");
+  if (power_limit_w >= allowed.min_power_w && power_limit_w <= allowed.max_power_w) return;
+  throw InputError(fmt::format("a power limit of {} W is not what this agent allows; ask for {} to {} W", power_limit_w,
+                               allowed.min_power_w, allowed.max_power_w));
+}
+
+std::optional<ReadPowerLimit> power_limit_of(const GpuSettings& settings) {
+  if (!settings.power_limits) return std::nullopt;
+  return ReadPowerLimit{.power_limit_w = settings.power_limits->current_w,
+                        .asked_at = Clock::time_point(std::chrono::nanoseconds(settings.asked_ns))};
+}
+
+}  // namespace
+
+Agent::Agent(boost::asio::io_context& io, AgentOptions options, AgentEnvironment environment)
+    : io_(io),
+      gate_(std::make_shared<LoopGate>(io)),
+      options_(std::move(options)),
+      environment_(std::move(environment)),
+      pending_writes_(io, options_.driver_timeout) {
+  for (const GpuIdentity& identity : environment_.gpus.identities()) {
+    gpus_.push_back({.identity = identity, .worker = nullptr, .silence = {}, .problem = {}});
+  }
+  for (const std::string& name : environment_.policy->controlled_gpus()) {
+    Managed& managed = gpus_[environment_.gpus.index_of(name)];
+    managed.worker =
+        std::make_unique<GpuWorker>(environment_.gpus, environment_.policy->writer(managed.identity), options_.worker);
+  }
+  telemetry_ = std::make_unique<Telemetry>(environment_.gpus, options_.telemetry_rate_hz, options_.settings_period);
+}
+
+Agent::~Agent() {
+  stop();
+  gate_->close();
+}
+
+void Agent::listen() {
+  lease_server_ = std::make_unique<LeaseServer>(io_, static_cast<LeaseGranter&>(*this), options_.lease_server);
+}
+
+std::vector<std::string> Agent::stop() {
+  if (lease_server_) lease_server_->stop();
+  const Restores restores = end_every_lease();
+  const Clock::time_point deadline = Clock::now() + options_.driver_timeout;
+  if (environment_.unattended) (void)environment_.unattended->restore().wait_until(deadline);
+  return failures_of(restores, deadline);
+}
+
+Agent::Restores Agent::end_every_lease() {
+  while (!leases_.all().empty()) {
+    const std::uint64_t id = leases_.all().begin()->first;
+    if (lease_server_) lease_server_->end(id, "the administrator has restored every GPU");
+    (void)end_lease(id, "every GPU is being restored");
+  }
+  Restores restores;
+  for (const Managed& managed : gpus_) {
+    if (managed.worker) restores.emplace_back(&managed, managed.worker->end_lease());
+  }
+  return restores;
+}
+
+std::vector<std::string> Agent::failures_of(const Restores& restores, Clock::time_point deadline) const {
+  std::vector<std::string> failures;
+  for (const auto& [managed, done] : restores) {
+    const std::string& uuid = managed->identity.uuid;
+    if (done.wait_until(deadline) != std::future_status::ready) {
+      failures.push_back(fmt::format("{}: the driver does not answer", uuid));
+    } else if (managed->worker->status().writer.clock_state == ClockState::failed) {
+      failures.push_back(fmt::format("{}: {}", uuid, managed->worker->status().writer.problem));
+    }
+  }
+  if (!environment_.unattended) return failures;
+  for (const UnattendedGpu& gpu : environment_.unattended->list()) {
+    if (gpu.left_changed) failures.push_back(gpu.problem);
+  }
+  return failures;
+}
+
+bool Agent::hangs(const Managed& managed) const {
+  return managed.worker && managed.worker->status().busy > options_.hung_after;
+}
+
+void Agent::check_health() {
+  for (std::size_t index = 0; index < gpus_.size(); ++index) {
+    Managed& managed = gpus_[index];
+    report_silence(index);
+    if (!managed.worker) continue;
+    if (managed.silence.empty() && leases_.of_gpu(index) != nullptr) {
+      (void)managed.worker->post(
+          [reading = telemetry_->reading(index),
+           limit = power_limit_of(telemetry_->settings(index))](GpuWriter& writer) { writer.observe(reading, limit); });
+    }
+    report_problem(managed);
+  }
+}
+
+std::string Agent::silence_of(std::size_t index) const {
+  const GpuAnswering answering = telemetry_->answering(index);
+  if (hangs(gpus_[index]) || answering.busy > options_.hung_after) {
+    return "the driver does not answer; clocks stay as they are until it does";
+  }
+  return answering.problem;
+}
+
+void Agent::report_silence(std::size_t index) {
+  Managed& managed = gpus_[index];
+  std::string silence = silence_of(index);
+  if (silence.empty() == managed.silence.empty()) return;
+  managed.silence = std::move(silence);
+  const std::string& uuid = managed.identity.uuid;
+  if (managed.silence.empty()) {
+    note(fmt::format("{}: the driver answers again", uuid));
+  } else {
+    warn(fmt::format("{}: {}", uuid, managed.silence));
+  }
+}
+
+void Agent::report_problem(Managed& managed) {
+  std::string problem = managed.worker->status().writer.problem;
+  if (problem == managed.problem) return;
+  managed.problem = std::move(problem);
+  if (!managed.problem.empty()) warn(managed.problem);
+}
+
+// Telemetry and status.
+
+bool Agent::simulated() const { return environment_.gpus.simulated(); }
+bool Agent::dry_run() const { return environment_.policy->dry_run(); }
+std::string Agent::driver_version() const { return environment_.gpus.driver_version(); }
+bool Agent::may_read(const Peer& peer) const { return environment_.policy->may_read(peer); }
+
+GpuStatus Agent::status_of(std::size_t index) {
+  const Managed& managed = gpus_[index];
+  GpuStatus status;
+  status.identity = managed.identity;
+  const GpuSettings settings = telemetry_->settings(index);
+  status.power_limits = settings.power_limits;
+  status.persistence_mode = settings.persistence_mode;
+  status.reading = telemetry_->reading(index);
+  status.reading_age_s = telemetry_->answering(index).reading_age_s;
+  status.problem = silence_of(index);
+  status.healthy = status.problem.empty();
+  if (const Lease* lease = leases_.of_gpu(index)) status.lease_id = lease->id;
+  status.has_energy_counter = telemetry_->has_energy_counter(index);
+  if (!managed.worker) return status;
+  const GpuWorkerStatus worker = managed.worker->status();
+  status.controlled = true;
+  if (status.healthy) status.problem = worker.writer.problem;
+  status.clock_state = worker.writer.clock_state;
+  status.requested_min_mhz = worker.writer.requested_min_mhz;
+  status.requested_max_mhz = worker.writer.requested_max_mhz;
+  status.clock_writes = worker.writer.clock_writes;
+  status.clock_write_errors = worker.writer.clock_write_errors;
+  status.late_units = worker.late_units;
+  return status;
+}
+
+std::vector<GpuStatus> Agent::gpus() {
+  std::vector<GpuStatus> statuses;
+  for (std::size_t index = 0; index < gpus_.size(); ++index) statuses.push_back(status_of(index));
+  return statuses;
+}
+
+std::vector<UnattendedGpu> Agent::unattended_gpus() {
+  return environment_.unattended ? environment_.unattended->list() : std::vector<UnattendedGpu>{};
+}
+
+std::vector<LeaseStatus> Agent::leases() {
+  std::vector<LeaseStatus> statuses;
+  for (const auto& [id, lease] : leases_.all()) {
+    const Managed& managed = gpus_[lease.gpu];
+    const GpuWorkerStatus worker = managed.worker->status();
+    std::vector<pid_t> other_pids;
+    for (const LeaseSharer& sharer : lease.sharers) other_pids.push_back(sharer.peer.pid);
+    statuses.push_back({.id = id,
+                        .gpu_uuid = managed.identity.uuid,
+                        .owner = lease.owner,
+                        .user = user_name(lease.owner.uid),
+                        .other_pids = std::move(other_pids),
+                        .job = lease.job,
+                        .rank = lease.rank,
+                        .has_plan = worker.has_plan,
+                        .suspended = worker.suspended,
+                        .age_s = std::chrono::duration<double>(Clock::now() - lease.since).count(),
+                        .units = worker.units,
+                        .lost = worker.lost,
+                        .unplanned_units = worker.unplanned_units});
+  }
+  return statuses;
+}
+
+// Leases.
+
+std::size_t Agent::index_of(std::string_view gpu) const {
+  try {
+    return environment_.gpus.index_of(gpu);
+  } catch (const InputError& error) {
+    throw NotFound(error.what());
+  }
+}
+
+std::size_t Agent::controlled_gpu(std::string_view gpu) const {
+  const std::size_t index = index_of(gpu);
+  const Managed& managed = gpus_[index];
+  if (!managed.worker) {
+    throw AccessDenied(
+        fmt::format("{}: the agent's configuration does not name this GPU for control", managed.identity.uuid));
+  }
+  if (hangs(managed)) {
+    throw GpuError(GpuErrorCode::timeout,
+                   fmt::format("{}: the driver does not answer; see the agent's log", managed.identity.uuid));
+  }
+  return index;
+}
+
+void Agent::require_may_know(const Peer& peer, std::string_view gpu) const {
+  if (may_read(peer)) return;
+  try {
+    const Managed& managed = gpus_[index_of(gpu)];
+    (void)environment_.policy->allow(peer, managed.identity);
+    if (managed.worker) return;
+  } catch (const Error&) {
+    // Why is none of this user's business.
+  }
+  throw AccessDenied(
+      fmt::format("user {} may not use GPU {} of this agent; an [[allow]] of its configuration would have to name the "
+                  "user or one of its groups",
+                  peer.uid, quote(gpu)));
+}
+
+Lease& Agent::add_lease(Lease request) {
+  request.process = identify(*environment_.processes, request.owner.pid);
+  request.since = Clock::now();
+  Lease& lease = leases_.add(std::move(request));
+  if (lease.process) lease.watch = watch(lease.id, *lease.process);
+  note(fmt::format("lease {} of {} begins: process {} of user {}, rank {}, job {}", lease.id,
+                   gpus_[lease.gpu].identity.uuid, lease.owner.pid, user_name(lease.owner.uid), lease.rank,
+                   quote(lease.job)));
+  return lease;
+}
+
+std::unique_ptr<ProcessWatch> Agent::watch(std::uint64_t lease_id, const ProcessIdentity& process) {
+  return ProcessWatch::start(io_, *environment_.processes, process,
+                             [this, lease_id, process] { process_ended(lease_id, process); });
+}
+
+void Agent::process_ended(std::uint64_t lease_id, const ProcessIdentity& process) {
+  Lease* lease = leases_.find(lease_id);
+  if (lease == nullptr) return;
+  if (lease->process != process) {
+    std::erase_if(lease->sharers, [&](const LeaseSharer& sharer) { return sharer.process == process; });
+    return;
+  }
+  if (!lease->sharers.empty()) {
+    LeaseSharer next = std::move(lease->sharers.front());
+    lease->sharers.erase(lease->sharers.begin());
+    note(fmt::format("lease {} of {} goes on: process {} has ended, process {} of the same user has not", lease_id,
+                     gpus_[lease->gpu].identity.uuid, process.pid, next.process.pid));
+    lease->owner = next.peer;
+    lease->process = next.process;
+    lease->watch = std::move(next.watch);
+    return;
+  }
+  if (lease_server_) lease_server_->close(lease_id);  // a child may hold on to the connection
+  (void)end_lease(lease_id, "its process has ended");
+}
+
+std::future<void> Agent::end_lease(std::uint64_t lease_id, std::string_view why) {
+  const Lease* lease = leases_.find(lease_id);
+  if (lease == nullptr) return {};
+  const Managed& managed = gpus_[lease->gpu];
+  note(fmt::format("lease {} of {} ends: {}", lease_id, managed.identity.uuid, why));
+  leases_.remove(lease_id);
+  return managed.worker->end_lease();
+}
+
+LeaseGranter::Grant Agent::open_lease(const Peer& peer, const HelloMessage& hello) {
+  require_may_know(peer, hello.gpu);
+  const std::size_t index = controlled_gpu(hello.gpu);
+  const Managed& managed = gpus_[index];
+  const GpuIdentity& identity = managed.identity;
+  const AllowedRange allowed = environment_.policy->allow(peer, identity);
+  auto ring = std::make_shared<SharedUnitRing>();
+  Lease request;
+  request.gpu = index;
+  request.owner = peer;
+  request.job = hello.job;
+  request.rank = hello.rank;
+  request.connected = true;
+  const Lease& lease = add_lease(std::move(request));
+  (void)managed.worker->begin_lease(ring);
+  return {.lease = {.lease_id = lease.id,
+                    .gpu_uuid = identity.uuid,
+                    .gpu_name = identity.name,
+                    .min_clock_mhz = static_cast<std::uint32_t>(allowed.min_clock_mhz),
+                    .max_clock_mhz = static_cast<std::uint32_t>(allowed.max_clock_mhz),
+                    .simulated = simulated(),
+                    .dry_run = dry_run()},
+          .ring = std::move(ring)};
+}
+
+void Agent::take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<void(PlanAnswer)> reply) {
+  const Lease* lease = leases_.find(lease_id);
+  if (lease == nullptr) {
+    reply(RefusedMessage{.reason = "the lease has ended"});
+    return;
+  }
+  const Managed& managed = gpus_[lease->gpu];
+  const AllowedRange allowed = environment_.policy->allow(lease->owner, managed.identity);
+  const std::optional<std::uint32_t> from_iteration = plan.from_iteration;
+  auto read = [policy = environment_.policy, plan = std::move(plan), gpu = managed.identity, allowed] {
+    return policy->read_plan(plan, gpu, allowed);
+  };
+  managed.worker->follow_plan(std::move(read), from_iteration,
+                              [gate = gate_, reply = std::move(reply)](PlanAnswer answer) {
+                                gate->post([reply, answer = std::move(answer)] { reply(answer); });
+                              });
+}
+
+void Agent::close_lease(std::uint64_t lease_id) { (void)end_lease(lease_id, "its connection has closed"); }
+
+void Agent::release(const Peer& peer, std::uint64_t lease_id) {
+  const Lease* lease = leases_.find(lease_id);
+  if (lease == nullptr) throw NotFound(fmt::format("there is no lease {}", lease_id));
+  if (peer.uid != 0 && peer.uid != lease->owner.uid) {
+    throw AccessDenied(fmt::format("lease {} is of user {}", lease_id, user_name(lease->owner.uid)));
+  }
+  const std::string why = fmt::format("released by user {}", user_name(peer.uid));
+  if (lease_server_) lease_server_->end(lease_id, why);
+  (void)end_lease(lease_id, why);
+}
+
+void Agent::restore_all(const Peer& peer, WriteDone done) {
+  if (peer.uid != 0) throw AccessDenied("only root may restore every GPU");
+  const auto restores = std::make_shared<const Restores>(end_every_lease());
+  const auto tell = [this, restores, done = std::move(done)](const std::exception_ptr&) {
+    const std::vector<std::string> failures = failures_of(*restores, Clock::now());
+    if (failures.empty()) return done(nullptr);
+    done(std::make_exception_ptr(
+        GpuError(GpuErrorCode::driver_error,
+                 fmt::format("{} GPUs were not restored: {}", failures.size(), fmt::join(failures, "; ")))));
+  };
+  // The threads count down what is still waited for: one for each restore, and one for the GPUs that have no thread.
+  const auto count_down = [left = std::make_shared<std::atomic<std::size_t>>(restores->size() + 1),
+                           over = pending_writes_.add(tell, nullptr)] {
+    if (--*left == 0) over(nullptr);
+  };
+  for (const auto& [managed, restored] : *restores) managed->worker->tell_when_done(count_down);
+  if (environment_.unattended) {
+    environment_.unattended->restore(count_down);
+  } else {
+    count_down();
+  }
+}
+
+// Requests.
+
+Lease& Agent::lease_for_request(const Peer& peer, std::size_t gpu) {
+  const std::optional<ProcessIdentity> process = identify(*environment_.processes, peer.pid);
+  if (!process) {
+    throw AccessDenied(
+        "the agent cannot see the process that asks, as it runs in another pid namespace: take a lease over the lease "
+        "socket instead, which lasts as long as the connection");
+  }
+  Lease* held = leases_.of_gpu(gpu);
+  if (held != nullptr && held->process == process) return *held;
+  if (held != nullptr && !held->connected && held->owner.uid == peer.uid) {
+    share(*held, peer, *process);
+    return *held;
+  }
+  Lease request;
+  request.gpu = gpu;
+  request.owner = peer;
+  return add_lease(std::move(request));
+}
+
+void Agent::share(Lease& lease, const Peer& peer, const ProcessIdentity& process) {
+  if (std::ranges::find(lease.sharers, process, &LeaseSharer::process) != lease.sharers.end()) return;
+  note(fmt::format("lease {} of {} is shared: process {} of the same user sets it, too", lease.id,
+                   gpus_[lease.gpu].identity.uuid, peer.pid));
+  lease.sharers.push_back({.peer = peer, .process = process, .watch = watch(lease.id, process)});
+}
+
+void Agent::write(const Peer& peer, std::string_view gpu, const std::function<void(const AllowedRange&)>& check,
+                  GpuWorker::Task task, WriteDone done) {
+  const std::size_t index = controlled_gpu(gpu);
+  const Managed& managed = gpus_[index];
+  check(environment_.policy->allow(peer, managed.identity));
+  (void)lease_for_request(peer, index);
+  const GpuError too_late(GpuErrorCode::timeout,
+                          fmt::format("{}: the driver has not answered yet", managed.identity.uuid));
+  const auto tell = [this, index, done = std::move(done)](const std::exception_ptr& error) {
+    telemetry_->settings_changed(index);
+    done(error);
+  };
+  managed.worker->post(std::move(task), pending_writes_.add(tell, std::make_exception_ptr(too_late)));
+}
+
+void Agent::lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) {
+  write(
+      peer, gpu, [=](const AllowedRange& allowed) { require_range(min_mhz, max_mhz, allowed); },
+      [=](GpuWriter& writer) { writer.lock_sm_clocks(min_mhz, max_mhz); }, std::move(done));
+}
+
+void Agent::reset_sm_clocks(const Peer& peer, std::string_view gpu, WriteDone done) {
+  write(
+      peer, gpu, [](const AllowedRange&) {}, [](GpuWriter& writer) { writer.reset_sm_clocks(); }, std::move(done));
+}
+
+void Agent::lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) {
+  write(
+      peer, gpu,
+      [=](const AllowedRange& allowed) {
+        require_right(allowed.memory_clocks, "memory_clocks");
+        require_order(min_mhz, max_mhz);
+      },
+      [=](GpuWriter& writer) { writer.lock_memory_clocks(min_mhz, max_mhz); }, std::move(done));
+}
+
+void Agent::reset_memory_clocks(const Peer& peer, std::string_view gpu, WriteDone done) {
+  write(
+      peer, gpu, [](const AllowedRange& allowed) { require_right(allowed.memory_clocks, "memory_clocks"); },
+      [](GpuWriter& writer) { writer.reset_memory_clocks(); }, std::move(done));
+}
+
+void Agent::set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w, WriteDone done) {
+  write(
+      peer, gpu, [=](const AllowedRange& allowed) { require_power(power_limit_w, allowed); },
+      [=](GpuWriter& writer) { writer.set_power_limit_w(power_limit_w); }, std::move(done));
+}
+
+void Agent::set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled, WriteDone done) {
+  write(
+      peer, gpu, [](const AllowedRange& allowed) { require_right(allowed.persistence, "persistence"); },
+      [=](GpuWriter& writer) { writer.set_persistence_mode(enabled); }, std::move(done));
+}
+
+}  // namespace lowgear

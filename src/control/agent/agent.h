@@ -1,0 +1,143 @@
+#pragma once
+
+#include <boost/asio/io_context.hpp>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "control/agent/gpu/gpu_worker.h"
+#include "control/agent/gpu/guarded_gpus.h"
+#include "control/agent/gpu/pending_writes.h"
+#include "control/agent/gpu/telemetry.h"
+#include "control/agent/lease/lease_server.h"
+#include "control/agent/lease/lease_table.h"
+#include "control/agent/lease/process_watch.h"
+#include "control/agent/service/agent_service.h"
+#include "control/agent/service/gpu_writer.h"
+#include "control/agent/unattended_gpus.h"
+
+namespace lowgear {
+
+struct AgentOptions {
+  LeaseServerOptions lease_server;
+  GpuWorkerOptions worker;
+  double telemetry_rate_hz = 20;
+  std::chrono::milliseconds settings_period{1'000};  ///< between looks at limits that others may change
+  std::chrono::milliseconds driver_timeout{5'000};   ///< how long a request waits for the driver
+  std::chrono::milliseconds hung_after{2'000};       ///< a driver call of this length is reported
+};
+
+/// What the agent needs from outside, so that it can be tested without.
+struct AgentEnvironment {
+  GuardedGpus gpus;
+  std::shared_ptr<AgentPolicy> policy;
+  std::shared_ptr<UnattendedGpus> unattended;  ///< may be null: there are none
+  std::shared_ptr<const ProcessTable> processes = std::make_shared<SystemProcessTable>();
+  std::function<void(std::string_view)> note;  ///< told what goes on; may be empty
+  std::function<void(std::string_view)> warn;  ///< told what should not; may be empty
+};
+
+/// The agent of a node: the only process that may change its GPUs. Gives each configured GPU to one process at a time,
+/// lets the GPU's thread follow that process' plan, and restores the GPU when the process lets go of it in whatever
+/// way.
+///
+/// All calls are made on the thread of the io_context.
+class Agent final : public AgentService, private LeaseGranter {
+ public:
+  /// Throws InputError when the policy names a GPU for control that is not there.
+  Agent(boost::asio::io_context& io, AgentOptions options, AgentEnvironment environment);
+  /// Restores what `stop` has not.
+  ~Agent() override;
+  Agent(const Agent&) = delete;
+  Agent& operator=(const Agent&) = delete;
+
+  /// Opens the lease socket. Throws InputError when it cannot.
+  void listen();
+  /// Closes the lease socket, ends every lease and restores every GPU; waits for each driver as long as the options
+  /// say. Returns what could not be restored, one line each. May be called again.
+  std::vector<std::string> stop();
+  /// Says which GPUs have stopped to answer and which answer again, once each. To be called every second or so.
+  void check_health();
+
+  [[nodiscard]] bool simulated() const override;
+  [[nodiscard]] bool dry_run() const override;
+  [[nodiscard]] std::string driver_version() const override;
+  [[nodiscard]] std::vector<GpuStatus> gpus() override;
+  [[nodiscard]] std::vector<UnattendedGpu> unattended_gpus() override;
+  [[nodiscard]] std::vector<LeaseStatus> leases() override;
+  void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override;
+  void reset_sm_clocks(const Peer& peer, std::string_view gpu, WriteDone done) override;
+  void lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override;
+  void reset_memory_clocks(const Peer& peer, std::string_view gpu, WriteDone done) override;
+  void set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w, WriteDone done) override;
+  void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled, WriteDone done) override;
+  void release(const Peer& peer, std::uint64_t lease_id) override;
+  void restore_all(const Peer& peer, WriteDone done) override;
+  [[nodiscard]] bool may_read(const Peer& peer) const override;
+
+ private:
+  /// One GPU of the system, in its order.
+  struct Managed {
+    GpuIdentity identity;
+    std::unique_ptr<GpuWorker> worker;  ///< null for a GPU that is only read
+    std::string silence;                ///< as last reported
+    std::string problem;                ///< as last reported
+  };
+
+  [[nodiscard]] Grant open_lease(const Peer& peer, const HelloMessage& hello) override;
+  void take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<void(PlanAnswer)> reply) override;
+  void close_lease(std::uint64_t lease_id) override;
+
+  [[nodiscard]] std::size_t index_of(std::string_view gpu) const;
+  /// Throws NotFound, AccessDenied when nobody may change the GPU, and GpuError when its driver hangs.
+  [[nodiscard]] std::size_t controlled_gpu(std::string_view gpu) const;
+  /// Throws AccessDenied for who may neither read nor change this GPU, in the same words whether it is there or not.
+  void require_may_know(const Peer& peer, std::string_view gpu) const;
+  Lease& add_lease(Lease request);
+  /// The lease on the GPU that this process has or shares; taken when there is none. Throws as `open_lease`.
+  Lease& lease_for_request(const Peer& peer, std::size_t gpu);
+  void share(Lease& lease, const Peer& peer, const ProcessIdentity& process);
+  [[nodiscard]] std::unique_ptr<ProcessWatch> watch(std::uint64_t lease_id, const ProcessIdentity& process);
+  void process_ended(std::uint64_t lease_id, const ProcessIdentity& process);
+  /// Takes it from the table and lets the GPU's thread restore.
+  std::future<void> end_lease(std::uint64_t lease_id, std::string_view why);
+  void write(const Peer& peer, std::string_view gpu, const std::function<void(const AllowedRange&)>& check,
+             GpuWorker::Task task, WriteDone done);
+  /// Restores under way, of the GPUs that have a thread.
+  using Restores = std::vector<std::pair<const Managed*, std::future<void>>>;
+  [[nodiscard]] Restores end_every_lease();
+  /// What is not restored by the deadline, one line each, also of GPUs that no thread looks after.
+  [[nodiscard]] std::vector<std::string> failures_of(const Restores& restores,
+                                                     std::chrono::steady_clock::time_point deadline) const;
+  /// Whether the thread that writes to it is held up by the driver.
+  [[nodiscard]] bool hangs(const Managed& managed) const;
+  /// Why the GPU is not healthy; empty when it is.
+  [[nodiscard]] std::string silence_of(std::size_t index) const;
+  /// Says that a GPU has become silent, and that it answers again.
+  void report_silence(std::size_t index);
+  /// Says what goes wrong with a GPU when that changes.
+  void report_problem(Managed& managed);
+  [[nodiscard]] GpuStatus status_of(std::size_t index);
+  void note(std::string_view text) const {
+    if (environment_.note) environment_.note(text);
+  }
+  void warn(std::string_view text) const {
+    if (environment_.warn) environment_.warn(text);
+  }
+
+  boost::asio::io_context& io_;
+  std::shared_ptr<LoopGate> gate_;  ///< for the threads of the GPUs
+  AgentOptions options_;
+  AgentEnvironment environment_;
+  std::vector<Managed> gpus_;
+  LeaseTable leases_;
+  std::unique_ptr<Telemetry> telemetry_;
+  std::unique_ptr<LeaseServer> lease_server_;
+  PendingWrites pending_writes_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,74 @@
+#include "control/agent/agent_process.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <utility>
+
+#include "base/ipc/service_notification.h"
+#include "control/agent/http/http_api.h"
+
+namespace lowgear {
+namespace {
+
+namespace asio = boost::asio;
+
+/// Looks after the agent's health at regular times, and tells the service manager that its main thread lives.
+class Heartbeat {
+ public:
+  Heartbeat(asio::io_context& io, Agent& agent) : agent_(agent), timer_(io) {
+    if (const auto wanted = service_watchdog_period())
+      period_ = std::min<std::chrono::microseconds>(period_, *wanted / 2);
+    beat();
+  }
+
+ private:
+  void beat() {
+    agent_.check_health();
+    notify_service_manager("WATCHDOG=1");
+    timer_.expires_after(period_);
+    timer_.async_wait([this](const boost::system::error_code& error) {
+      if (!error) beat();
+    });
+  }
+
+  Agent& agent_;
+  asio::steady_timer timer_;
+  std::chrono::microseconds period_ = std::chrono::seconds(1);
+};
+
+HttpApiOptions http_options(const AgentProcessOptions& options, const AgentEnvironment& environment) {
+  HttpApiOptions http;
+  http.telemetry_period = std::chrono::milliseconds(static_cast<int>(1000 / options.agent.telemetry_rate_hz));
+  http.zeusd_events = options.zeusd_events;
+  http.server.warn = environment.warn;
+  return http;
+}
+
+}  // namespace
+
+std::vector<std::string> run_agent(const AgentProcessOptions& options, AgentEnvironment environment,
+                                   CpuMeter* cpu_meter, const TerminationSignals& signals) {
+  asio::io_context io(1);
+  asio::posix::stream_descriptor told_to_end(io, ::dup(signals.descriptor()));
+  told_to_end.async_wait(asio::posix::stream_descriptor::wait_read, [&io](const boost::system::error_code& error) {
+    if (!error) io.stop();
+  });
+  const HttpApiOptions http_api_options = http_options(options, environment);
+  Agent agent(io, options.agent, std::move(environment));
+  HttpApi http(io, agent, cpu_meter, http_api_options);
+  http.listen_unix(options.http_socket, options.http_mode, options.http_group);
+  if (options.http_port) (void)http.listen_tcp(*options.http_port);
+  agent.listen();
+  const Heartbeat heartbeat(io, agent);
+  notify_service_manager("READY=1");
+  io.run();
+  notify_service_manager("STOPPING=1");
+  http.stop();
+  return agent.stop();
+}
+
+}  // namespace lowgear

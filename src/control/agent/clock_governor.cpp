@@ -1,0 +1,212 @@
+#include "control/agent/clock_governor.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "base/core/error.h"
+#include "control/agent/restore.h"
+
+namespace lowgear {
+namespace {
+
+/// A clock may be one step beside the locked range, as drivers round.
+constexpr int kClockStepMhz = 15;
+constexpr int kBusyPercent = 50;
+/// A power limit may be this much beside what was asked for, as drivers round.
+constexpr double kPowerStepW = 1;
+
+}  // namespace
+
+ClockGovernor::ClockGovernor(std::unique_ptr<GpuControl> control, std::shared_ptr<Journal> journal,
+                             ClockGovernorOptions options)
+    : control_(std::move(control)), journal_(std::move(journal)), options_(std::move(options)) {
+  const std::string& uuid = control_->gpu().identity().uuid;
+  if (options_.dry_run || !journal_->changed(uuid)) return;
+  status_.clock_state = ClockState::failed;
+  status_.problem = fmt::format("GPU {}: was left changed, and could not be restored yet", uuid);
+}
+
+void ClockGovernor::write(std::string_view what, const std::function<void()>& call) {
+  try {
+    if (options_.dry_run) {
+      if (options_.note) {
+        options_.note(fmt::format("dry run: would {} on GPU {}", what, control_->gpu().identity().uuid));
+      }
+    } else {
+      if (!journal_->changed(control_->gpu().identity().uuid)) journal_->record_change(original_state(*control_));
+      call();
+      ++status_.clock_writes;
+    }
+    if (status_.clock_state != ClockState::foreign) status_.clock_state = ClockState::leased;
+    status_.problem.clear();
+  } catch (const Error& error) {
+    ++status_.clock_write_errors;
+    status_.clock_state = ClockState::failed;
+    status_.problem = error.what();
+    throw;
+  }
+}
+
+void ClockGovernor::require_own() const {
+  if (status_.clock_state == ClockState::foreign) throw GpuBusy(status_.problem);
+}
+
+bool ClockGovernor::follow(int clock_mhz) {
+  if (status_.clock_state == ClockState::foreign) return false;
+  // After a call that failed it is not known what the GPU runs at.
+  const bool known = status_.clock_state != ClockState::failed;
+  if (known && status_.requested_min_mhz == clock_mhz && status_.requested_max_mhz == clock_mhz) return false;
+  if (retry_at_ && options_.now() < *retry_at_) return false;
+  try {
+    lock_sm_clocks(clock_mhz, clock_mhz);
+    retry_at_.reset();
+    return true;
+  } catch (const Error&) {
+    retry_at_ = options_.now() + options_.retry_after;
+    return false;
+  }
+}
+
+void ClockGovernor::lock_sm_clocks(int min_mhz, int max_mhz) {
+  require_own();
+  write(fmt::format("lock SM clocks to {}-{} MHz", min_mhz, max_mhz),
+        [&] { control_->lock_sm_clocks(min_mhz, max_mhz); });
+  status_.requested_min_mhz = min_mhz;
+  status_.requested_max_mhz = max_mhz;
+  locked_at_ = options_.now();
+  outside_since_.reset();
+}
+
+void ClockGovernor::reset_sm_clocks() {
+  require_own();
+  write("reset SM clocks", [&] { control_->reset_sm_clocks(); });
+  status_.requested_min_mhz.reset();
+  status_.requested_max_mhz.reset();
+}
+
+void ClockGovernor::lock_memory_clocks(int min_mhz, int max_mhz) {
+  require_own();
+  write(fmt::format("lock memory clocks to {}-{} MHz", min_mhz, max_mhz),
+        [&] { control_->lock_memory_clocks(min_mhz, max_mhz); });
+}
+
+void ClockGovernor::reset_memory_clocks() {
+  require_own();
+  write("reset memory clocks", [&] { control_->reset_memory_clocks(); });
+}
+
+void ClockGovernor::set_power_limit_w(double power_limit_w) {
+  require_own();
+  write(fmt::format("set the power limit to {} W", power_limit_w), [&] { control_->set_power_limit_w(power_limit_w); });
+  power_limit_w_ = power_limit_w;
+  limited_at_ = options_.now();
+  other_limit_since_.reset();
+}
+
+void ClockGovernor::set_persistence_mode(bool enabled) {
+  require_own();
+  write(enabled ? "enable persistence mode" : "disable persistence mode",
+        [&] { control_->set_persistence_mode(enabled); });
+}
+
+bool ClockGovernor::may_hold_sm_clock() const {
+  if (status_.clock_state == ClockState::foreign) return false;
+  if (!options_.dry_run && !journal_->changed(control_->gpu().identity().uuid)) return false;
+  return status_.requested_max_mhz || status_.clock_state == ClockState::failed;
+}
+
+void ClockGovernor::suspend() noexcept {
+  try {
+    if (!may_hold_sm_clock()) return;
+    write("reset SM clocks", [&] {
+      try {
+        control_->reset_sm_clocks();
+      } catch (const GpuError& error) {
+        if (error.code() != GpuErrorCode::not_supported) throw;  // such a GPU holds no clock
+      }
+    });
+    status_.requested_min_mhz.reset();
+    status_.requested_max_mhz.reset();
+    retry_at_.reset();
+  } catch (const std::exception& error) {
+    status_.problem = error.what();
+  }
+}
+
+void ClockGovernor::restore() noexcept {
+  try {
+    const std::string& uuid = control_->gpu().identity().uuid;
+    if (const std::optional<OriginalGpuState> original = journal_->changed(uuid)) {
+      restore_gpu(*control_, *original);
+      journal_->record_restored(uuid);
+      status_.clock_state = ClockState::restored;
+    } else if (options_.dry_run && status_.clock_state == ClockState::leased) {
+      if (options_.note) options_.note(fmt::format("dry run: would restore GPU {}", uuid));
+      status_.clock_state = ClockState::untouched;
+    } else if (status_.clock_state != ClockState::untouched) {
+      status_.clock_state = ClockState::restored;
+    }
+    status_.problem.clear();
+    status_.requested_min_mhz.reset();
+    status_.requested_max_mhz.reset();
+    retry_at_.reset();
+    outside_since_.reset();
+    power_limit_w_.reset();
+    other_limit_since_.reset();
+  } catch (const std::exception& error) {
+    ++status_.clock_write_errors;
+    status_.clock_state = ClockState::failed;
+    status_.problem = error.what();
+  }
+}
+
+void ClockGovernor::observe(const GpuReading& reading, const std::optional<ReadPowerLimit>& limit) {
+  if (options_.dry_run || status_.clock_state != ClockState::leased) return;
+  observe_clock(reading);
+  if (limit) observe_power_limit(*limit);
+}
+
+// NVML cannot say what is locked, but a busy GPU that nothing holds back runs within its locked range.
+void ClockGovernor::observe_clock(const GpuReading& reading) {
+  if (!status_.requested_min_mhz || !status_.requested_max_mhz || !reading.sm_clock_mhz) return;
+  const bool busy = reading.gpu_utilisation_percent.value_or(0) >= kBusyPercent;
+  const bool held_back = !reading.throttle_reasons || reading.throttle_reasons->throttled();
+  const int clock_mhz = *reading.sm_clock_mhz;
+  const bool above = clock_mhz > *status_.requested_max_mhz + kClockStepMhz;
+  const bool below = clock_mhz < *status_.requested_min_mhz - kClockStepMhz && !held_back;
+  const Time now = options_.now();
+  if (!busy || !(above || below) || now - locked_at_ < options_.foreign_after) {
+    outside_since_.reset();
+    return;
+  }
+  if (!outside_since_) outside_since_ = now;
+  if (now - *outside_since_ < options_.foreign_after) return;
+  leave_to_others(
+      fmt::format("runs at {} MHz though {}-{} MHz are locked: another program sets its clocks (nvidia-smi -lgc?)",
+                  clock_mhz, *status_.requested_min_mhz, *status_.requested_max_mhz));
+}
+
+// What was read before the limit was set says nothing: a driver may hold up the one who reads for seconds.
+void ClockGovernor::observe_power_limit(const ReadPowerLimit& limit) {
+  const Time now = options_.now();
+  const bool own = !power_limit_w_ || std::abs(limit.power_limit_w - *power_limit_w_) <= kPowerStepW;
+  const bool too_early = limit.asked_at <= limited_at_ || now - limited_at_ < options_.foreign_after;
+  if (own || too_early) {
+    other_limit_since_.reset();
+    return;
+  }
+  if (!other_limit_since_) other_limit_since_ = now;
+  if (now - *other_limit_since_ < options_.foreign_after) return;
+  leave_to_others(fmt::format("its power limit is {} W though {} W were set: another program sets it (nvidia-smi -pl?)",
+                              limit.power_limit_w, *power_limit_w_));
+}
+
+void ClockGovernor::leave_to_others(std::string_view what_shows_them) {
+  status_.clock_state = ClockState::foreign;
+  status_.problem = fmt::format("GPU {}: {}; nothing more is written until this lease ends",
+                                control_->gpu().identity().uuid, what_shows_them);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "control/agent/journal/journal.h"
+#include "control/agent/service/gpu_writer.h"
+#include "hardware/gpu/gpu_control.h"
+
+namespace lowgear {
+
+struct ClockGovernorOptions {
+  /// Writes nothing and says what it would write.
+  bool dry_run = false;
+  /// After a write of a clock that failed, none is tried for so long.
+  std::chrono::milliseconds retry_after{1'000};
+  /// A clock outside the locked range for so long, while the GPU is busy and nothing holds it back, is somebody else's;
+  /// so is a power limit that was not set here.
+  std::chrono::milliseconds foreign_after{1'000};
+  std::function<void(std::string_view)> note;  ///< told what a dry run would do; may be empty
+  std::function<std::chrono::steady_clock::time_point()> now = [] { return std::chrono::steady_clock::now(); };
+};
+
+/// Writes to one GPU through NVML, with the promises of the agent: the GPU is in the journal before its first write,
+/// nothing is written that is set already, another program's clocks are left alone once they are noticed, and
+/// everything goes back.
+class ClockGovernor final : public GpuWriter {
+ public:
+  /// A GPU that the journal still names counts as one whose restoring failed, so that it is tried again.
+  ClockGovernor(std::unique_ptr<GpuControl> control, std::shared_ptr<Journal> journal, ClockGovernorOptions options);
+
+  bool follow(int clock_mhz) override;
+  void lock_sm_clocks(int min_mhz, int max_mhz) override;
+  void reset_sm_clocks() override;
+  void lock_memory_clocks(int min_mhz, int max_mhz) override;
+  void reset_memory_clocks() override;
+  void set_power_limit_w(double power_limit_w) override;
+  void set_persistence_mode(bool enabled) override;
+  void suspend() noexcept override;
+  void restore() noexcept override;
+  void observe(const GpuReading& reading, const std::optional<ReadPowerLimit>& limit) override;
+  [[nodiscard]] GpuWriterStatus status() const override { return status_; }
+
+ private:
+  using Time = std::chrono::steady_clock::time_point;
+
+  /// Journals and writes; counts, and keeps what went wrong. Throws Error.
+  void write(std::string_view what, const std::function<void()>& call);
+  void require_own() const;
+  void observe_clock(const GpuReading& reading);
+  void observe_power_limit(const ReadPowerLimit& limit);
+  void leave_to_others(std::string_view what_shows_them);
+  /// Whether the SM clock may be another than the driver's own choice.
+  [[nodiscard]] bool may_hold_sm_clock() const;
+
+  std::unique_ptr<GpuControl> control_;
+  std::shared_ptr<Journal> journal_;
+  ClockGovernorOptions options_;
+  GpuWriterStatus status_;
+  std::optional<Time> retry_at_;
+  std::optional<Time> outside_since_;  ///< since when the clock has been outside the locked range
+  Time locked_at_;
+  std::optional<double> power_limit_w_;  ///< as it was set here; empty before
+  std::optional<Time> other_limit_since_;
+  Time limited_at_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,129 @@
+#include "control/agent/config.h"
+
+#include <fmt/format.h>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/files/trusted_path.h"
+#include "base/core/formats/toml.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
+constexpr int kMaxClockMhz = 100'000;
+constexpr double kMaxPowerW = 100'000;
+
+std::optional<gid_t> parse_group(TomlTable& section, std::string_view key, const NameLookup& lookup) {
+  const std::optional<std::string> group = section.text(key);
+  if (!group) return std::nullopt;
+  return section.look_up(key, [&] { return lookup.group(*group); });
+}
+
+ZeusdEvents parse_zeusd_events(TomlTable& section) {
+  const std::string events = section.text("zeusd_events").value_or("device");
+  if (events == "device") return ZeusdEvents::device;
+  if (events == "snapshot") return ZeusdEvents::snapshot;
+  section.fail_at("zeusd_events", fmt::format("{} is not known; write \"device\" for Zeus 0.16 and later, \"snapshot\" "
+                                              "for Zeus 0.14 and 0.15",
+                                              quote(events)));
+}
+
+void parse_sockets(TomlTable& section, AgentProcessOptions& options, const NameLookup& lookup) {
+  options.agent.lease_server.socket = section.text("lease_socket").value_or("/run/lowgear/lease.sock");
+  options.agent.lease_server.mode = section.file_mode("lease_mode").value_or(0660);
+  options.http_socket = section.text("http_socket").value_or("/run/lowgear/agent.sock");
+  options.http_mode = section.file_mode("http_mode").value_or(0660);
+  options.agent.lease_server.group = options.http_group = parse_group(section, "group", lookup);
+  if (const auto port = section.whole("http_port", 1, 65535)) options.http_port = static_cast<std::uint16_t>(*port);
+  options.zeusd_events = parse_zeusd_events(section);
+  section.finish();
+}
+
+void parse_limits(TomlTable& section, AgentOptions& options) {
+  const auto milliseconds = [](double seconds) { return std::chrono::milliseconds(static_cast<long>(seconds * 1e3)); };
+  if (const auto clients = section.whole("max_clients", 1, 4096)) {
+    options.lease_server.max_connections = static_cast<std::size_t>(*clients);
+  }
+  if (const auto mebibytes = section.number("max_plan_mb", 0.01, 64)) {
+    options.lease_server.max_frame_bytes = static_cast<std::size_t>(*mebibytes * 1024 * 1024);
+  }
+  if (const auto seconds = section.number("suspend_after_s", 0.1, 86'400)) {
+    options.worker.suspend_after = milliseconds(*seconds);
+  }
+  if (const auto seconds = section.number("driver_timeout_s", 0.1, 600))
+    options.driver_timeout = milliseconds(*seconds);
+  if (const auto seconds = section.number("hung_after_s", 0.1, 600)) options.hung_after = milliseconds(*seconds);
+  section.finish();
+}
+
+std::vector<std::string> parse_gpu(TomlTable& section) {
+  std::vector<std::string> names = section.texts("id");
+  if (names.empty()) section.fail("a [[gpu]] needs an id: UUID or PCI address of the GPU, or \"all\"");
+  section.finish();
+  return names;
+}
+
+AllowRule parse_allow(TomlTable& section, const NameLookup& lookup) {
+  AllowRule rule;
+  if (const auto user = section.text("user")) {
+    rule.user = section.look_up("user", [&] { return lookup.user(*user); });
+  }
+  rule.group = parse_group(section, "group", lookup);
+  rule.everybody = section.flag("everybody").value_or(false);
+  rule.gpus = section.texts("gpus");
+  rule.min_clock_mhz = section.whole("min_clock_mhz", 1, kMaxClockMhz);
+  rule.max_clock_mhz = section.whole("max_clock_mhz", 1, kMaxClockMhz);
+  rule.power = section.flag("power").value_or(false);
+  rule.min_power_w = section.number("min_power_w", 1, kMaxPowerW);
+  rule.max_power_w = section.number("max_power_w", 1, kMaxPowerW);
+  rule.memory_clocks = section.flag("memory_clocks").value_or(false);
+  rule.persistence = section.flag("persistence").value_or(false);
+  rule.control = section.flag("control").value_or(true);
+  rule.read = section.flag("read").value_or(true);
+  section.finish();
+  if ((rule.user ? 1 : 0) + (rule.group ? 1 : 0) + (rule.everybody ? 1 : 0) != 1) {
+    section.fail("an [[allow]] needs one of user, group and everybody = true");
+  }
+  if (rule.min_clock_mhz && rule.max_clock_mhz && *rule.min_clock_mhz > *rule.max_clock_mhz) {
+    section.fail("min_clock_mhz is above max_clock_mhz");
+  }
+  if (rule.min_power_w && rule.max_power_w && *rule.min_power_w > *rule.max_power_w) {
+    section.fail("min_power_w is above max_power_w");
+  }
+  return rule;
+}
+
+}  // namespace
+
+AgentConfig parse_agent_config(std::string_view text, const std::string& source, const NameLookup& lookup) {
+  TomlTable root = TomlTable::parse(text, source);
+  AgentConfig config;
+  TomlTable sockets = root.table("sockets");
+  parse_sockets(sockets, config.process, lookup);
+  TomlTable limits = root.table("limits");
+  parse_limits(limits, config.process.agent);
+  if (const auto journal = root.text("journal")) config.journal = *journal;
+  if (const auto rate_hz = root.number("telemetry_hz", 0.1, 100)) config.process.agent.telemetry_rate_hz = *rate_hz;
+  for (TomlTable& gpu : root.tables("gpu")) {
+    for (std::string& name : parse_gpu(gpu)) {
+      if (name == "all") {
+        config.all_gpus = true;
+      } else {
+        config.gpus.push_back(std::move(name));
+      }
+    }
+  }
+  for (TomlTable& allow : root.tables("allow")) config.allow.push_back(parse_allow(allow, lookup));
+  root.finish();
+  return config;
+}
+
+AgentConfig load_agent_config(const std::filesystem::path& path) {
+  const std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
+  require_trusted_folder(absolute.parent_path());
+  require_trusted_file(absolute);
+  return parse_agent_config(read_file(absolute, kMaxConfigBytes), path.string(), system_name_lookup());
+}
+
+}  // namespace lowgear

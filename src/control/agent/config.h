@@ -1,0 +1,36 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/core/files/user_database.h"
+#include "control/agent/agent_process.h"
+#include "control/agent/service/access.h"
+
+namespace lowgear {
+
+/// Where the agent looks for its configuration.
+inline constexpr const char* kDefaultAgentConfig = "/etc/lowgear/agent.toml";
+
+/// The agent's configuration, as deploy/agent.toml explains it.
+struct AgentConfig {
+  AgentProcessOptions process;
+  std::filesystem::path journal = "/var/lib/lowgear";
+  /// UUIDs or PCI addresses of the GPUs that may be changed; `all` stands for every GPU. Closed by default: a GPU that
+  /// is not named is only read.
+  std::vector<std::string> gpus;
+  bool all_gpus = false;
+  std::vector<AllowRule> allow;
+};
+
+/// Reads a configuration. Throws InputError with file, line and column on a syntax error, an unknown key (naming the
+/// nearest known one), a value of the wrong kind or out of range, and a user or group that does not exist.
+[[nodiscard]] AgentConfig parse_agent_config(std::string_view text, const std::string& source,
+                                             const NameLookup& lookup);
+
+/// Reads the file. Throws InputError also when somebody else could have changed it (core/trusted_path.h).
+[[nodiscard]] AgentConfig load_agent_config(const std::filesystem::path& path);
+
+}  // namespace lowgear

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "control/agent/clock_governor.h"
+#include "control/agent/config.h"
+#include "control/agent/journal/journal.h"
+#include "control/agent/service/access.h"
+#include "control/agent/service/gpu_writer.h"
+#include "control/agent/service/known_gpu.h"
+#include "hardware/gpu/gpu_control.h"
+
+namespace lowgear {
+
+/// UUIDs of the GPUs that a configuration names for control, as far as they are there.
+[[nodiscard]] std::vector<std::string> controlled_gpus(const AgentConfig& config, const GpuSystem& system);
+
+/// What the configuration says, carried out through NVML with a journal. GPUs are asked at construction, and from then
+/// on only by the writers.
+class ConfiguredPolicy final : public AgentPolicy {
+ public:
+  ConfiguredPolicy(const AgentConfig& config, GpuControlSystem& system, std::shared_ptr<Journal> journal,
+                   ClockGovernorOptions governor);
+
+  [[nodiscard]] std::vector<std::string> controlled_gpus() const override { return controlled_; }
+  [[nodiscard]] AllowedRange allow(const Peer& peer, const GpuIdentity& gpu) const override;
+  [[nodiscard]] bool may_read(const Peer& peer) const override { return access_.may_read(peer); }
+  [[nodiscard]] bool dry_run() const override { return governor_.dry_run; }
+  /// Of each GPU once.
+  [[nodiscard]] std::unique_ptr<GpuWriter> writer(const GpuIdentity& gpu) override;
+  [[nodiscard]] std::unique_ptr<UnitClocks> read_plan(const PlanMessage& plan, const GpuIdentity& gpu,
+                                                      const AllowedRange& allowed) const override;
+
+ private:
+  /// Throws NotFound.
+  [[nodiscard]] const KnownGpu& known(const GpuIdentity& gpu) const;
+
+  std::shared_ptr<Journal> journal_;
+  AccessRules access_;
+  std::vector<std::string> controlled_;
+  std::map<std::string, KnownGpu, std::less<>> known_;                        ///< by UUID
+  std::map<std::string, std::unique_ptr<GpuControl>, std::less<>> controls_;  ///< of writers that nobody has yet
+  ClockGovernorOptions governor_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/ipc/lease_messages.h"
+#include "control/agent/gpu/driver_thread.h"
+#include "control/agent/gpu/guarded_gpus.h"
+#include "control/agent/gpu/shared_unit_ring.h"
+#include "control/agent/service/agent_service.h"
+#include "control/agent/service/gpu_writer.h"
+
+namespace lowgear {
+
+/// What a GPU's thread has done so far; may be read at any time.
+struct GpuWorkerStatus {
+  GpuWriterStatus writer;
+  std::uint64_t late_units = 0;       ///< unit starts of all leases that a newer one had overtaken when they were read
+  std::uint64_t units = 0;            ///< of the current lease
+  std::uint64_t lost = 0;             ///< of the current lease
+  std::uint64_t unplanned_units = 0;  ///< unit starts that the plan which is followed does not name
+  bool has_plan = false;
+  bool suspended = false;
+  /// How long the thread has been at one task or one call to the driver.
+  std::chrono::nanoseconds busy{0};
+};
+
+struct GpuWorkerOptions {
+  /// Without any unit for so long, the SM clock goes back to its default until the next one.
+  std::chrono::milliseconds suspend_after{30'000};
+  /// Between attempts to restore a GPU, or to suspend its clock, whose driver refused.
+  std::chrono::milliseconds retry_after{1'000};
+};
+
+/// One thread per controlled GPU, the only one that writes to it. It runs what it is asked to, in that order, and while
+/// a lease lasts it reads the lease's unit ring and applies the plan's clock of the newest unit: units that it finds
+/// overtaken are counted, never made up for. A driver that hangs holds up this GPU's thread and nothing else.
+class GpuWorker {
+ public:
+  using Task = std::function<void(GpuWriter&)>;
+
+  /// `system` is kept alive for as long as the thread lives, which is for ever when the driver never returns.
+  GpuWorker(const GuardedGpus& system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options);
+  /// Ends the thread after the task at hand; waits for it `DriverThread::kPatience` at most. Restores nothing.
+  ~GpuWorker();
+  GpuWorker(const GpuWorker&) = delete;
+  GpuWorker& operator=(const GpuWorker&) = delete;
+
+  /// Runs the task on the thread. What it throws comes out of the future.
+  std::future<void> post(Task task);
+  /// The same; `done` is told on the thread, with what the task threw or null, when the status shows what it did.
+  void post(Task task, std::function<void(std::exception_ptr)> done);
+  /// Follows the units of a lease from now on.
+  std::future<void> begin_lease(std::shared_ptr<SharedUnitRing> ring);
+  /// Clocks for the units of the lease, at once or from the begin of an iteration on; they then take the place of
+  /// others that still wait for theirs. Both functions run on the thread: `make`, as a long plan takes long to read,
+  /// and `reply`, with a refusal when `make` threw and too_late when the lease's ring shows that the iteration has
+  /// begun: clocks are then as before.
+  void follow_plan(std::function<std::unique_ptr<UnitClocks>()> make, std::optional<std::uint32_t> from_iteration,
+                   std::function<void(PlanAnswer)> reply);
+  /// Ends the lease, if there is one, and restores the GPU; tries again when that fails, until somebody writes to it.
+  std::future<void> end_lease();
+  /// `done` is told on the thread once all that was asked for before is done.
+  void tell_when_done(std::function<void()> done);
+
+  [[nodiscard]] GpuWorkerStatus status() const;
+
+ private:
+  class Loop;
+  std::shared_ptr<Loop> loop_;
+  DriverThread thread_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "hardware/gpu/gpu.h"
+
+namespace lowgear {
+
+/// The GPUs of the machine as the agent's main thread sees them: who they are. The driver itself, whose calls may never
+/// return, is reached only by those who call it on a thread that each GPU has of its own.
+class GuardedGpus {
+ public:
+  /// None.
+  GuardedGpus() = default;
+  /// Takes any system for what it guards.
+  template <std::derived_from<GpuSystem> System>
+  GuardedGpus(std::shared_ptr<System> driver)  // NOLINT(google-explicit-constructor)
+      : driver_(std::move(driver)), simulated_(driver_->simulated()), driver_version_(driver_->driver_version()) {
+    for (const std::unique_ptr<Gpu>& gpu : driver_->gpus()) identities_.push_back(gpu->identity());
+  }
+
+  /// In the driver's order.
+  [[nodiscard]] const std::vector<GpuIdentity>& identities() const { return identities_; }
+  [[nodiscard]] bool simulated() const { return simulated_; }
+  [[nodiscard]] const std::string& driver_version() const { return driver_version_; }
+
+  /// The place in `identities` of the GPU with this UUID or PCI address. Throws InputError naming those there are.
+  [[nodiscard]] std::size_t index_of(std::string_view uuid_or_pci_address) const;
+
+ private:
+  friend class GpuWorker;
+  friend class Telemetry;
+  [[nodiscard]] const std::shared_ptr<GpuSystem>& driver() const { return driver_; }
+
+  std::shared_ptr<GpuSystem> driver_;
+  bool simulated_ = false;
+  std::string driver_version_;
+  std::vector<GpuIdentity> identities_;
+};
+
+}  // namespace lowgear

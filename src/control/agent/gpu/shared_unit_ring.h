@@ -1,0 +1,27 @@
+#pragma once
+
+#include "base/ipc/file_descriptor.h"
+#include "base/ipc/unit_ring.h"
+
+namespace lowgear {
+
+/// A unit ring in memory that the agent shares with one training process: a memfd whose size is sealed, so that the
+/// client cannot cut it off under the agent's hands (which would end the agent by SIGBUS).
+class SharedUnitRing {
+ public:
+  /// Throws Error when the system has no descriptor or memory left.
+  SharedUnitRing();
+  ~SharedUnitRing();
+  SharedUnitRing(const SharedUnitRing&) = delete;
+  SharedUnitRing& operator=(const SharedUnitRing&) = delete;
+
+  [[nodiscard]] UnitRing& ring() { return *ring_; }
+  /// To be handed to the client.
+  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
+
+ private:
+  FileDescriptor descriptor_;
+  UnitRing* ring_ = nullptr;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,184 @@
+#include "control/agent/gpu/telemetry.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <ctime>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "base/core/monotonic_clock.h"
+#include "hardware/measure/gpu_meter.h"
+
+namespace lowgear {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::int64_t kNsPerS = 1'000'000'000;
+
+std::int64_t wall_time_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  return now.tv_sec * kNsPerS + now.tv_nsec;
+}
+
+template <typename Read>
+auto read_if(const Gpu& gpu, GpuFeature feature, Read read) -> std::optional<decltype(read())> {
+  if (!works(gpu, feature)) return std::nullopt;
+  try {
+    return read();
+  } catch (const GpuError&) {
+    return std::nullopt;
+  }
+}
+
+bool tells_anything(const GpuReading& reading) {
+  return reading.energy_j || reading.power_w || reading.sm_clock_mhz || reading.memory_clock_mhz ||
+         reading.temperature_c || reading.gpu_utilisation_percent || reading.throttle_reasons;
+}
+
+}  // namespace
+
+GpuReading read_gpu(Gpu& gpu, std::string* problem) {
+  GpuReading reading;
+  reading.time_ns = wall_time_ns();
+  const GpuSample taken = sample(gpu, monotonic_s);
+  if (problem != nullptr) *problem = taken.problem;
+  if (taken.counter) reading.energy_j = taken.counter->energy_j;
+  reading.power_w = taken.power_w;
+  reading.sm_clock_mhz = taken.sm_clock_mhz;
+  reading.memory_clock_mhz = taken.memory_clock_mhz;
+  reading.temperature_c = taken.temperature_c;
+  reading.throttle_reasons = taken.throttle_reasons;
+  if (taken.utilisation) {
+    reading.gpu_utilisation_percent = taken.utilisation->gpu_percent;
+    reading.memory_utilisation_percent = taken.utilisation->memory_percent;
+  }
+  return reading;
+}
+
+GpuSettings read_settings(Gpu& gpu) {
+  return {.asked_ns = monotonic_ns(),
+          .power_limits = read_if(gpu, GpuFeature::power_limits, [&gpu] { return gpu.power_limits(); }),
+          .persistence_mode = read_if(gpu, GpuFeature::persistence_mode, [&gpu] { return gpu.persistence_mode(); })};
+}
+
+/// One GPU's thread, and what it found last.
+struct Telemetry::Sampler {
+  std::shared_ptr<GpuSystem> system;
+  Gpu* gpu = nullptr;
+  Clock::duration period{};
+  bool has_energy_counter = false;
+  Clock::duration settings_period{};
+
+  mutable std::mutex mutex;
+  std::condition_variable wake;
+  GpuReading reading;
+  GpuSettings settings;
+  std::string problem;
+  std::optional<std::int64_t> answered_ns;    // CLOCK_MONOTONIC
+  std::optional<std::int64_t> busy_since_ns;  // CLOCK_MONOTONIC
+  bool settings_changed = true;
+  bool stopping = false;
+
+  void run() {
+    Clock::time_point next = Clock::now();
+    Clock::time_point next_settings = next;
+    std::unique_lock lock(mutex);
+    while (!stopping) {
+      if (settings_changed || Clock::now() >= next_settings) {
+        settings_changed = false;
+        next_settings = Clock::now() + settings_period;
+        const GpuSettings read = ask(lock, [this] { return read_settings(*gpu); });
+        settings = read;
+      }
+      if (Clock::now() >= next) {
+        std::string problem_now;
+        const GpuReading read = ask(lock, [&] { return read_gpu(*gpu, &problem_now); });
+        take(read, std::move(problem_now));
+        // A GPU that answers slower than asked for is asked at once, but not several times to catch up.
+        next = std::max(next + period, Clock::now());
+      }
+      wake.wait_until(lock, std::min(next, next_settings), [this] { return stopping || settings_changed; });
+    }
+  }
+
+  /// Reads while others may look at what was read before.
+  template <typename Read>
+  auto ask(std::unique_lock<std::mutex>& lock, Read read) -> decltype(read()) {
+    busy_since_ns = monotonic_ns();
+    lock.unlock();
+    auto now = read();
+    lock.lock();
+    busy_since_ns.reset();
+    return now;
+  }
+
+  /// A reading without any answer takes the place of none: a GPU that does not answer shows in the age.
+  void take(const GpuReading& read, std::string problem_now) {
+    problem = std::move(problem_now);
+    if (!tells_anything(read)) return;
+    reading = read;
+    answered_ns = monotonic_ns();
+  }
+};
+
+Telemetry::Telemetry(const GuardedGpus& system, double rate_hz, std::chrono::milliseconds settings_period) {
+  const auto period = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / rate_hz));
+  if (!system.driver()) return;
+  for (const std::unique_ptr<Gpu>& gpu : system.driver()->gpus()) {
+    auto sampler = std::make_shared<Sampler>();
+    sampler->system = system.driver();
+    sampler->gpu = gpu.get();
+    sampler->period = period;
+    sampler->settings_period = settings_period;
+    sampler->has_energy_counter = works(*gpu, GpuFeature::energy_counter);
+    threads_.emplace_back([sampler] { sampler->run(); });
+    samplers_.push_back(std::move(sampler));
+  }
+}
+
+Telemetry::~Telemetry() {
+  for (const auto& sampler : samplers_) {
+    const std::scoped_lock lock(sampler->mutex);
+    sampler->stopping = true;
+    sampler->wake.notify_all();
+  }
+  const Clock::time_point deadline = Clock::now() + DriverThread::kPatience;
+  for (DriverThread& thread : threads_) thread.end_until(deadline);
+}
+
+GpuReading Telemetry::reading(std::size_t gpu) const {
+  const Sampler& sampler = *samplers_.at(gpu);
+  const std::scoped_lock lock(sampler.mutex);
+  return sampler.reading;
+}
+
+GpuSettings Telemetry::settings(std::size_t gpu) const {
+  const Sampler& sampler = *samplers_.at(gpu);
+  const std::scoped_lock lock(sampler.mutex);
+  return sampler.settings;
+}
+
+GpuAnswering Telemetry::answering(std::size_t gpu) const {
+  const Sampler& sampler = *samplers_.at(gpu);
+  const std::scoped_lock lock(sampler.mutex);
+  const std::int64_t now_ns = monotonic_ns();
+  GpuAnswering answering;
+  answering.problem = sampler.problem;
+  if (sampler.answered_ns) answering.reading_age_s = static_cast<double>(now_ns - *sampler.answered_ns) / kNsPerS;
+  if (sampler.busy_since_ns) answering.busy = std::chrono::nanoseconds(now_ns - *sampler.busy_since_ns);
+  return answering;
+}
+
+void Telemetry::settings_changed(std::size_t gpu) {
+  Sampler& sampler = *samplers_.at(gpu);
+  const std::scoped_lock lock(sampler.mutex);
+  sampler.settings_changed = true;
+  sampler.wake.notify_all();
+}
+
+bool Telemetry::has_energy_counter(std::size_t gpu) const { return samplers_.at(gpu)->has_energy_counter; }
+
+}  // namespace lowgear

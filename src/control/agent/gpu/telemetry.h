@@ -1,0 +1,66 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "control/agent/gpu/driver_thread.h"
+#include "control/agent/gpu/guarded_gpus.h"
+#include "control/agent/service/agent_service.h"
+#include "hardware/gpu/gpu.h"
+
+namespace lowgear {
+
+/// Reads everything that a GPU reports; what it does not, or does not at the moment, stays empty. `problem`, where it
+/// is not null, is set to what the driver said of something that worked when the GPU was opened; empty when all of it
+/// did.
+[[nodiscard]] GpuReading read_gpu(Gpu& gpu, std::string* problem = nullptr);
+
+/// What a GPU is set to, by whomever; empty where it does not say.
+struct GpuSettings {
+  std::int64_t asked_ns = 0;  ///< CLOCK_MONOTONIC before it was asked; 0: it never was
+  std::optional<PowerLimits> power_limits;
+  std::optional<bool> persistence_mode;
+};
+[[nodiscard]] GpuSettings read_settings(Gpu& gpu);
+
+/// How a GPU answers those who read it.
+struct GpuAnswering {
+  std::optional<double> reading_age_s;  ///< since it last answered a reading; empty: it never did
+  std::string problem;               ///< why a reading fails that worked when the GPU was opened; empty when all work
+  std::chrono::nanoseconds busy{0};  ///< how long the driver has been at what it was asked
+};
+
+/// Samples all GPUs, each at the same rate on a thread of its own, so that a driver that hangs on one GPU takes the
+/// readings of no other with it.
+class Telemetry {
+ public:
+  /// The GPUs outlive this, and a thread that the driver never returns to outlives both: hence shared ownership.
+  Telemetry(const GuardedGpus& system, double rate_hz, std::chrono::milliseconds settings_period);
+  /// Waits for threads that are within the driver, `DriverThread::kPatience` for all of them together.
+  ~Telemetry();
+  Telemetry(const Telemetry&) = delete;
+  Telemetry& operator=(const Telemetry&) = delete;
+
+  /// The newest reading that the GPU at this place of the system's list answered; waits for nothing. `time_ns` is 0
+  /// before the first.
+  [[nodiscard]] GpuReading reading(std::size_t gpu) const;
+  /// The newest settings, in the same manner: read every `settings_period`.
+  [[nodiscard]] GpuSettings settings(std::size_t gpu) const;
+  [[nodiscard]] GpuAnswering answering(std::size_t gpu) const;
+  /// Reads the settings of this GPU at once, as they have been changed. Does not wait for it.
+  void settings_changed(std::size_t gpu);
+  /// Whether the GPU counts its energy, found out when it was opened.
+  [[nodiscard]] bool has_energy_counter(std::size_t gpu) const;
+
+ private:
+  struct Sampler;
+  std::vector<std::shared_ptr<Sampler>> samplers_;
+  std::vector<DriverThread> threads_;
+};
+
+}  // namespace lowgear

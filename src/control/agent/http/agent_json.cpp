@@ -1,0 +1,91 @@
+#include "control/agent/http/agent_json.h"
+
+#include <optional>
+
+namespace lowgear {
+namespace {
+
+Json to_json(const ThrottleReasons& reasons) {
+  Json names = Json::array();
+  if (reasons.power_cap()) names.push_back("power_cap");
+  if (reasons.thermal()) names.push_back("thermal");
+  if (reasons.hardware_slowdown()) names.push_back("hardware_slowdown");
+  return names;
+}
+
+Json to_json(const PowerLimits& limits) {
+  return {{"min_w", limits.min_w},
+          {"max_w", limits.max_w},
+          {"default_w", limits.default_w},
+          {"current_w", limits.current_w},
+          {"enforced_w", limits.enforced_w}};
+}
+
+}  // namespace
+
+Json to_json(const GpuReading& reading) {
+  return {{"time_s", static_cast<double>(reading.time_ns) * 1e-9},
+          {"energy_j", or_null(reading.energy_j)},
+          {"power_w", or_null(reading.power_w)},
+          {"sm_clock_mhz", or_null(reading.sm_clock_mhz)},
+          {"memory_clock_mhz", or_null(reading.memory_clock_mhz)},
+          {"temperature_c", or_null(reading.temperature_c)},
+          {"gpu_utilisation_percent", or_null(reading.gpu_utilisation_percent)},
+          {"memory_utilisation_percent", or_null(reading.memory_utilisation_percent)},
+          {"throttle_reasons", reading.throttle_reasons ? to_json(*reading.throttle_reasons) : Json(nullptr)}};
+}
+
+Json to_json(const GpuStatus& gpu) {
+  return {{"uuid", gpu.identity.uuid},
+          {"index", gpu.identity.index},
+          {"pci_address", gpu.identity.pci_address},
+          {"name", gpu.identity.name},
+          {"mig_enabled", gpu.identity.mig_enabled},
+          {"counts_whole_module", gpu.identity.counts_whole_module},
+          {"controlled", gpu.controlled},
+          {"healthy", gpu.healthy},
+          {"problem", gpu.problem.empty() ? Json(nullptr) : Json(gpu.problem)},
+          {"lease", or_null(gpu.lease_id)},
+          {"clocks",
+           {{"state", std::string(name(gpu.clock_state))},
+            {"requested_min_mhz", or_null(gpu.requested_min_mhz)},
+            {"requested_max_mhz", or_null(gpu.requested_max_mhz)},
+            {"writes", gpu.clock_writes},
+            {"write_errors", gpu.clock_write_errors},
+            {"late_units", gpu.late_units}}},
+          {"power_limits", gpu.power_limits ? to_json(*gpu.power_limits) : Json(nullptr)},
+          {"persistence_mode", or_null(gpu.persistence_mode)},
+          {"reading", to_json(gpu.reading)},
+          {"reading_age_s", or_null(gpu.reading_age_s)}};
+}
+
+Json to_json(const UnattendedGpu& gpu) {
+  return {{"gpu", gpu.name.empty() ? Json(nullptr) : Json(gpu.name)},
+          {"configured", gpu.configured},
+          {"left_changed", gpu.left_changed},
+          {"problem", gpu.problem}};
+}
+
+Json to_json(const LeaseStatus& lease) {
+  return {{"id", lease.id},
+          {"gpu_uuid", lease.gpu_uuid},
+          {"uid", lease.owner.uid},
+          {"gid", lease.owner.gid},
+          {"pid", lease.owner.pid},
+          {"other_pids", lease.other_pids},
+          {"user", lease.user},
+          {"job", lease.job},
+          {"rank", lease.rank},
+          {"has_plan", lease.has_plan},
+          {"suspended", lease.suspended},
+          {"age_s", lease.age_s},
+          {"units", lease.units},
+          {"lost", lease.lost},
+          {"unplanned_units", lease.unplanned_units}};
+}
+
+Json answer(const AgentService& service) {
+  return {{"simulated", service.simulated()}, {"dry_run", service.dry_run()}};
+}
+
+}  // namespace lowgear

@@ -1,0 +1,18 @@
+#pragma once
+
+#include "base/core/formats/json.h"
+#include "control/agent/service/agent_service.h"
+
+namespace lowgear {
+
+/// As docs/agent-api.md describes them; what is not reported is null.
+[[nodiscard]] Json to_json(const GpuReading& reading);
+[[nodiscard]] Json to_json(const GpuStatus& gpu);
+[[nodiscard]] Json to_json(const UnattendedGpu& gpu);
+[[nodiscard]] Json to_json(const LeaseStatus& lease);
+
+/// An object with the members that every answer starts with: whether the machine is simulated, whether the agent only
+/// pretends to write.
+[[nodiscard]] Json answer(const AgentService& service);
+
+}  // namespace lowgear

@@ -1,0 +1,190 @@
+#include "control/agent/http/http_api.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <exception>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/core/monotonic_clock.h"
+#include "base/http/message/error.h"
+#include "base/http/message/host.h"
+#include "control/agent/cpu/cpu_power.h"
+#include "control/agent/http/metrics.h"
+
+namespace lowgear {
+namespace {
+
+constexpr const char* kLoopback = "127.0.0.1";
+constexpr int kMaxAttempts = 20;
+/// RAPL's counters start over after a minute at full load.
+constexpr std::chrono::seconds kCpuReadPeriod{20};
+
+/// Over TCP nobody attests who asks. What a browser sends for a page of the web carries that page's name as its host.
+HttpResponse misdirected(const HttpRequest& request) {
+  constexpr std::size_t kMaxHost = 200;
+  return error_response(
+      421, "misdirected_request",
+      fmt::format(
+          "this port answers requests to localhost, 127.0.0.1 or [::1] only, not to {}; a proxy has to send one "
+          "of these as Host",
+          quote(request.header("host").substr(0, kMaxHost))));
+}
+
+}  // namespace
+
+HttpServerOptions agent_server_options() {
+  HttpServerOptions options;
+  options.max_connections = 512;
+  options.max_streams = 256;
+  options.max_stream_backlog_bytes = std::size_t{64} * 1024;
+  options.stream_retry = std::chrono::milliseconds(0);
+  return options;
+}
+
+class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<HttpApi::Impl> {
+ public:
+  Impl(boost::asio::io_context& io, AgentService& service, CpuMeter* cpu_meter, HttpApiOptions options)
+      : io_(io),
+        service_(service),
+        warn_(options.server.warn),
+        telemetry_period_(options.telemetry_period),
+        zeusd_events_(options.zeusd_events),
+        cpu_power_(cpu_meter, monotonic_ns),
+        tick_timer_(io),
+        server_(io, *this, std::move(options.server)) {}
+
+  [[nodiscard]] HttpServer& server() { return server_; }
+
+  void start() {
+    if (std::exchange(ticking_, true)) return;
+    next_tick_ = std::chrono::steady_clock::now();
+    tick();
+  }
+
+  void stop() {
+    stopped_ = true;
+    tick_timer_.cancel();
+    server_.stop();
+    streams_.clear();
+  }
+
+  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
+    if (!request.peer && !names_loopback(request.header("host"))) return reply->send(misdirected(request));
+    answer(std::make_shared<const HttpRequest>(std::move(request)), std::move(reply), 1);
+  }
+
+ private:
+  struct Subscriber {
+    PowerStream wanted;
+    std::shared_ptr<EventStream> stream;
+  };
+
+  void answer(const std::shared_ptr<const HttpRequest>& request, std::shared_ptr<HttpReply> reply, int attempt) {
+    RouteAnswer answer = lowgear::handle(*request, context());
+    if (answer.ask_again_after.count() > 0) {
+      if (attempt == kMaxAttempts) {
+        return reply->send(error_response(503, "unavailable", "the answer did not come in time; ask again"));
+      }
+      return answer_later(answer.ask_again_after, request, std::move(reply), attempt + 1);
+    }
+    if (answer.later) {
+      return answer.later([reply](HttpResponse response) { reply->send(std::move(response)); });
+    }
+    if (!answer.stream) return reply->send(std::move(answer));
+    PowerStream wanted = std::move(*answer.stream);
+    if (auto stream = reply->stream(std::move(answer))) streams_.push_back({std::move(wanted), std::move(stream)});
+  }
+
+  void answer_later(std::chrono::milliseconds delay, const std::shared_ptr<const HttpRequest>& request,
+                    std::shared_ptr<HttpReply> reply, int attempt) {
+    auto timer = std::make_shared<boost::asio::steady_timer>(io_, delay);
+    timer->async_wait([self = shared_from_this(), timer, request, reply = std::move(reply),
+                       attempt](const boost::system::error_code& error) mutable {
+      if (!error && !self->stopped_ && !reply->closed()) self->answer(request, std::move(reply), attempt);
+    });
+  }
+
+  void tick() {
+    try {
+      const std::vector<GpuStatus> gpus = service_.gpus();
+      metrics_.observe(gpus);
+      if (std::chrono::steady_clock::now() - last_cpu_read_ > kCpuReadPeriod) {
+        last_cpu_read_ = std::chrono::steady_clock::now();
+        (void)cpu_power_.energy();
+      }
+      publish(gpus);
+    } catch (const std::exception& error) {
+      if (warn_) warn_(std::string("no telemetry: ") + error.what());
+    }
+    next_tick_ = std::max(next_tick_ + telemetry_period_, std::chrono::steady_clock::now());
+    tick_timer_.expires_at(next_tick_);
+    tick_timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
+      if (!error && !self->stopped_) self->tick();
+    });
+  }
+
+  /// One text for all streams that ask for the same.
+  void publish(const std::vector<GpuStatus>& gpus) {
+    std::erase_if(streams_, [](const Subscriber& subscriber) { return subscriber.stream->closed(); });
+    std::map<PowerStream, std::shared_ptr<const std::string>> rounds;
+    for (const Subscriber& subscriber : streams_) {
+      std::shared_ptr<const std::string>& round = rounds[subscriber.wanted];
+      if (!round) {
+        std::string text;
+        for (const std::string& event : stream_events(subscriber.wanted, gpus, context())) {
+          text.append("data: ").append(event).append("\n\n");
+        }
+        round = std::make_shared<const std::string>(std::move(text));
+      }
+      if (!round->empty()) subscriber.stream->push(round);
+    }
+  }
+
+  [[nodiscard]] RouteContext context() { return {service_, cpu_power_, metrics_, zeusd_events_}; }
+
+  boost::asio::io_context& io_;
+  AgentService& service_;
+  std::function<void(std::string_view)> warn_;
+  std::chrono::milliseconds telemetry_period_;
+  ZeusdEvents zeusd_events_;
+  CpuPower cpu_power_;
+  Metrics metrics_;
+  std::vector<Subscriber> streams_;
+  boost::asio::steady_timer tick_timer_;
+  std::chrono::steady_clock::time_point next_tick_;
+  std::chrono::steady_clock::time_point last_cpu_read_ = std::chrono::steady_clock::now();
+  bool ticking_ = false;
+  bool stopped_ = false;
+  HttpServer server_;
+};
+
+HttpApi::HttpApi(boost::asio::io_context& io, AgentService& service, CpuMeter* cpu_meter, HttpApiOptions options)
+    : impl_(std::make_shared<Impl>(io, service, cpu_meter, std::move(options))) {}
+
+// NOLINTNEXTLINE(bugprone-exception-escape): cancelling a timer throws nothing on Linux
+HttpApi::~HttpApi() { impl_->stop(); }
+
+void HttpApi::listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group) {
+  impl_->server().listen_unix(path, mode, group);
+  impl_->start();
+}
+
+std::uint16_t HttpApi::listen_tcp(std::uint16_t port) {
+  const std::uint16_t taken = impl_->server().listen_tcp(kLoopback, port);
+  impl_->start();
+  return taken;
+}
+
+void HttpApi::stop() { impl_->stop(); }
+
+std::size_t HttpApi::connections() const { return impl_->server().connections(); }
+
+std::size_t HttpApi::streams() const { return impl_->server().streams(); }
+
+}  // namespace lowgear

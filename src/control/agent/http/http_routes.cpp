@@ -1,0 +1,383 @@
+#include "control/agent/http/http_routes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "base/core/formats/json.h"
+#include "base/core/number.h"
+#include "control/agent/http/agent_json.h"
+#include "control/agent/http/http_route_table.h"
+
+namespace lowgear {
+namespace {
+
+constexpr int kMaxClockMhz = 100'000;
+constexpr double kMaxPowerW = 100'000;
+constexpr std::size_t kMaxBodyValues = 64;
+
+JsonView body_view(const Json& body) { return {body, "body"}; }
+
+Json parse_body(const RouteCall& call) {
+  if (call.request.body.empty()) throw InputError("body: is empty; send a JSON object");
+  return parse_json(call.request.body, "body", kMaxBodyValues);
+}
+
+/// So that a misspelt member is not taken for one that was left out.
+void require_members(const Json& body, std::initializer_list<std::string_view> known) {
+  if (!body.is_object()) body_view(body).fail("expected an object");
+  for (const auto& [key, value] : body.items()) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    body_view(body).fail(fmt::format("{} is not known", quote(key)), fmt::format("known: {}", fmt::join(known, ", ")));
+  }
+}
+
+const Peer& peer(const RouteCall& call) { return *call.request.peer; }
+
+std::optional<GpuStatus> find(AgentService& service, std::string_view gpu) {
+  std::vector<GpuStatus> gpus = service.gpus();
+  const auto found = std::ranges::find_if(
+      gpus, [&](const GpuStatus& each) { return each.identity.uuid == gpu || each.identity.pci_address == gpu; });
+  if (found == gpus.end()) return std::nullopt;
+  return std::move(*found);
+}
+
+HttpResponse gpu_response(AgentService& service, const std::string& name) {
+  const std::optional<GpuStatus> gpu = find(service, name);
+  if (!gpu) throw NotFound(fmt::format("no GPU {} here; GET /v1/gpus lists them", quote(name)));
+  Json body = answer(service);
+  body["gpu"] = to_json(*gpu);
+  return json_response(body);
+}
+
+RouteAnswer gpu_answer(const RouteCall& call) { return gpu_response(call.context.service, call.captures[0]); }
+
+/// Answers once the agent has done what `ask` asks it for, with the response as it is then.
+RouteAnswer answer_when_done(std::function<void(WriteDone)> ask, std::function<HttpResponse()> response) {
+  RouteAnswer answer;
+  answer.later = [ask = std::move(ask), response = std::move(response)](const RouteAnswer::Send& send) {
+    ask([response, send](const std::exception_ptr& error) {
+      try {
+        if (error) std::rethrow_exception(error);
+        send(response());
+      } catch (const std::exception& failure) {
+        send(refusal_for(failure));
+      }
+    });
+  };
+  return answer;
+}
+
+/// Answers with the GPU once it is written to.
+RouteAnswer answer_when_written(const RouteCall& call,
+                                std::function<void(AgentService&, const std::string& gpu, WriteDone)> write) {
+  AgentService& service = call.context.service;
+  const std::string& gpu = call.captures[0];
+  return answer_when_done(
+      [&service, gpu, write = std::move(write)](WriteDone done) { write(service, gpu, std::move(done)); },
+      [&service, gpu] { return gpu_response(service, gpu); });
+}
+
+RouteAnswer get_gpus(const RouteCall& call) {
+  Json body = answer(call.context.service);
+  body["driver_version"] = call.context.service.driver_version();
+  body["gpus"] = Json::array();
+  for (const GpuStatus& gpu : call.context.service.gpus()) body["gpus"].push_back(to_json(gpu));
+  body["unattended"] = Json::array();
+  for (const UnattendedGpu& gpu : call.context.service.unattended_gpus()) body["unattended"].push_back(to_json(gpu));
+  return json_response(body);
+}
+
+RouteAnswer get_leases(const RouteCall& call) {
+  Json body = answer(call.context.service);
+  body["leases"] = Json::array();
+  for (const LeaseStatus& lease : call.context.service.leases()) body["leases"].push_back(to_json(lease));
+  return json_response(body);
+}
+
+RouteAnswer delete_lease(const RouteCall& call) {
+  const std::optional<long long> id = parse_integer(call.captures[0]);
+  if (!id || *id < 0) throw NotFound(fmt::format("no lease {}; GET /v1/leases lists them", quote(call.captures[0])));
+  call.context.service.release(peer(call), static_cast<std::uint64_t>(*id));
+  Json body = answer(call.context.service);
+  body["released"] = *id;
+  return json_response(body);
+}
+
+/// The readings of all GPUs, in one line.
+std::string power_text(const AgentService& service, const std::vector<GpuStatus>& gpus) {
+  Json event = answer(service);
+  event["gpus"] = Json::array();
+  for (const GpuStatus& gpu : gpus) {
+    Json reading = {{"uuid", gpu.identity.uuid}, {"healthy", gpu.healthy}};
+    reading.update(to_json(gpu.reading));
+    event["gpus"].push_back(std::move(reading));
+  }
+  std::string text = to_text(event);
+  text.pop_back();  // the line feed
+  return text;
+}
+
+RouteAnswer get_power(const RouteCall& call) {
+  if (call.has("stream")) {
+    const std::string& value = call.parameter("stream");
+    if (value.empty() || call.boolean("stream")) {
+      RouteAnswer response;
+      response.stream = PowerStream{.format = PowerStream::Format::lowgear, .ids = {}};
+      return response;
+    }
+  }
+  return HttpResponse::with_body(200, "application/json",
+                                 power_text(call.context.service, call.context.service.gpus()) + "\n");
+}
+
+RouteAnswer post_clocks(const RouteCall& call) {
+  const Json body = parse_body(call);
+  require_members(body, {"min_mhz", "max_mhz"});
+  const int min_mhz = body_view(body).at("min_mhz").integer_in(1, kMaxClockMhz);
+  const int max_mhz = body_view(body).at("max_mhz").integer_in(1, kMaxClockMhz);
+  if (min_mhz > max_mhz) {
+    body_view(body).at("min_mhz").fail(fmt::format("{} MHz is above max_mhz, {} MHz", min_mhz, max_mhz));
+  }
+  return answer_when_written(call,
+                             [=, who = peer(call)](AgentService& service, const std::string& gpu, WriteDone done) {
+                               service.lock_sm_clocks(who, gpu, min_mhz, max_mhz, std::move(done));
+                             });
+}
+
+RouteAnswer delete_clocks(const RouteCall& call) {
+  return answer_when_written(call, [who = peer(call)](AgentService& service, const std::string& gpu, WriteDone done) {
+    service.reset_sm_clocks(who, gpu, std::move(done));
+  });
+}
+
+RouteAnswer post_power_limit(const RouteCall& call) {
+  const Json body = parse_body(call);
+  require_members(body, {"power_limit_w"});
+  const JsonView limit = body_view(body).at("power_limit_w");
+  const double power_limit_w = limit.number();
+  if (power_limit_w <= 0 || power_limit_w > kMaxPowerW) {
+    limit.fail(fmt::format("{} W is not a power limit", power_limit_w), "GET /v1/gpus tells the GPU's range");
+  }
+  return answer_when_written(call,
+                             [=, who = peer(call)](AgentService& service, const std::string& gpu, WriteDone done) {
+                               service.set_power_limit_w(who, gpu, power_limit_w, std::move(done));
+                             });
+}
+
+RouteAnswer post_restore(const RouteCall& call) {
+  AgentService& service = call.context.service;
+  return answer_when_done([&service, who = peer(call)](WriteDone done) { service.restore_all(who, std::move(done)); },
+                          [&service] {
+                            Json body = answer(service);
+                            body["restored"] = true;
+                            return json_response(body);
+                          });
+}
+
+RouteAnswer get_version(const RouteCall& call) {
+  Json body = answer(call.context.service);
+  body["version"] = LOWGEAR_VERSION;
+  body["driver_version"] = call.context.service.driver_version();
+  return json_response(body);
+}
+
+RouteAnswer get_health(const RouteCall& call) {
+  const std::vector<GpuStatus> gpus = call.context.service.gpus();
+  const auto healthy = std::ranges::count_if(gpus, &GpuStatus::healthy);
+  Json problems = Json::array();
+  for (const GpuStatus& gpu : gpus) {
+    if (!gpu.healthy || gpu.clock_state == ClockState::failed) {
+      problems.push_back(fmt::format("{}: {}", gpu.identity.uuid, gpu.problem));
+    }
+  }
+  for (const UnattendedGpu& gpu : call.context.service.unattended_gpus()) problems.push_back(gpu.problem);
+  Json body = answer(call.context.service);
+  body["status"] = problems.empty() ? "ok" : "degraded";
+  body["gpus"] = gpus.size();
+  body["healthy_gpus"] = healthy;
+  body["problems"] = std::move(problems);
+  return json_response(body);
+}
+
+RouteAnswer get_metrics(const RouteCall& call) {
+  return HttpResponse::with_body(200, kMetricsContentType,
+                                 call.context.metrics.text(call.context.service, call.context.cpu_power.energy()));
+}
+
+const std::vector<Route>& own_routes() {
+  static const std::vector<Route> routes = {
+      {"GET", "/v1/gpus", Access::readers, {}, get_gpus},
+      {"GET", "/v1/gpus/{}", Access::readers, {}, gpu_answer},
+      {"POST", "/v1/gpus/{}/clocks", Access::owners, {}, post_clocks},
+      {"DELETE", "/v1/gpus/{}/clocks", Access::owners, {}, delete_clocks},
+      {"POST", "/v1/gpus/{}/power_limit", Access::owners, {}, post_power_limit},
+      {"GET", "/v1/leases", Access::readers, {}, get_leases},
+      {"DELETE", "/v1/leases/{}", Access::owners, {}, delete_lease},
+      {"GET", "/v1/power", Access::readers, {"stream"}, get_power},
+      {"POST", "/v1/restore", Access::owners, {}, post_restore},
+      {"GET", "/v1/version", Access::anybody, {}, get_version},
+      {"GET", "/healthz", Access::anybody, {}, get_health},
+      {"GET", "/metrics", Access::readers, {}, get_metrics},
+  };
+  return routes;
+}
+
+void require_access(const Route& route, const RouteCall& call) {
+  if (route.access == Access::anybody) return;
+  const std::optional<Peer>& who = call.request.peer;
+  if (route.access == Access::owners && !who) {
+    throw HttpError(403, "not_attested",
+                    "this changes the GPU and is taken over the Unix socket only: over TCP nobody attests who asks");
+  }
+  if (who && !call.context.service.may_read(*who)) {
+    throw AccessDenied(fmt::format("user {} may not use this agent; its configuration says who may", who->uid));
+  }
+}
+
+void require_known_parameters(const Route& route, const RouteCall& call) {
+  for (const auto& [name, value] : call.target.parameters) {
+    if (std::ranges::find(route.parameters, name) != route.parameters.end()) continue;
+    throw InputError(
+        fmt::format("parameter {} is not known here; known: {}", quote(name),
+                    route.parameters.empty() ? "none" : fmt::format("{}", fmt::join(route.parameters, ", "))));
+  }
+}
+
+HttpResponse wrong_method(std::string_view method, const std::vector<std::string_view>& allowed) {
+  HttpResponse response =
+      error_response(405, "method_not_allowed",
+                     fmt::format("{} is not for this path; allowed: {}", quote(method), fmt::join(allowed, ", ")));
+  response.headers.emplace_back("Allow", fmt::format("{}", fmt::join(allowed, ", ")));
+  return response;
+}
+
+RouteAnswer dispatch(const HttpRequest& request, const RouteContext& context) {
+  const HttpTarget target = parse_target(request.path, request.query);
+  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  std::vector<std::string_view> allowed;
+  for (const std::span<const Route> routes : {std::span<const Route>(own_routes()), zeusd_routes()}) {
+    for (const Route& route : routes) {
+      std::optional<std::vector<std::string>> captures = match_path(route.pattern, target.segments);
+      if (!captures) continue;
+      if (route.method != method) {
+        allowed.push_back(route.method);
+        if (route.method == "GET") allowed.emplace_back("HEAD");
+        continue;
+      }
+      const RouteCall call{request, target, context, std::move(*captures)};
+      require_access(route, call);
+      require_known_parameters(route, call);
+      return route.answer(call);
+    }
+  }
+  if (!allowed.empty()) return wrong_method(request.method, allowed);
+  return error_response(404, "not_found",
+                        fmt::format("nothing at {}; docs/agent-api.md lists the paths", quote(request.path)));
+}
+
+/// Also where the body cannot say it: zeusd's replies are maps from GPU to value, and metrics are text.
+std::vector<std::pair<std::string, std::string>> machine_headers(const AgentService& service) {
+  std::vector<std::pair<std::string, std::string>> headers;
+  if (service.simulated()) headers.emplace_back("Lowgear-Simulated", "true");
+  if (service.dry_run()) headers.emplace_back("Lowgear-Dry-Run", "true");
+  return headers;
+}
+
+int status_of(GpuErrorCode code) {
+  switch (code) {
+    case GpuErrorCode::not_supported:
+      return 501;
+    case GpuErrorCode::invalid_value:
+      return 400;
+    case GpuErrorCode::timeout:
+      return 504;
+    case GpuErrorCode::gpu_lost:
+    case GpuErrorCode::driver_missing:
+      return 503;
+    case GpuErrorCode::no_permission:
+    case GpuErrorCode::driver_error:
+      return 500;
+  }
+  return 500;
+}
+
+}  // namespace
+
+const std::string& RouteCall::parameter(std::string_view name) const {
+  const auto found = target.parameters.find(name);
+  if (found == target.parameters.end()) throw InputError(fmt::format("parameter {} is missing", name));
+  return found->second;
+}
+
+bool RouteCall::boolean(std::string_view name) const {
+  const std::string& value = parameter(name);
+  if (value != "true" && value != "false") {
+    throw InputError(fmt::format("parameter {}: expected true or false, not {}", name, quote(value)));
+  }
+  return value == "true";
+}
+
+long long RouteCall::integer(std::string_view name, long long low, long long high) const {
+  const std::string& value = parameter(name);
+  const std::optional<long long> number = parse_integer(value);
+  if (!number || *number < low || *number > high) {
+    throw InputError(
+        fmt::format("parameter {}: expected a whole number from {} to {}, not {}", name, low, high, quote(value)));
+  }
+  return *number;
+}
+
+ErrorKind kind_of(const std::exception& error) {
+  if (const auto* http = dynamic_cast<const HttpError*>(&error)) return {http->status(), http->code()};
+  if (dynamic_cast<const AccessDenied*>(&error) != nullptr) return {403, "access_denied"};
+  if (dynamic_cast<const GpuBusy*>(&error) != nullptr) return {409, "gpu_busy"};
+  if (dynamic_cast<const NotFound*>(&error) != nullptr) return {404, "not_found"};
+  if (dynamic_cast<const InputError*>(&error) != nullptr) return {400, "invalid_argument"};
+  if (const auto* gpu = dynamic_cast<const GpuError*>(&error)) {
+    return {status_of(gpu->code()), std::string(name(gpu->code()))};
+  }
+  return {500, "internal"};
+}
+
+HttpResponse refusal_for(const std::exception& error) {
+  const ErrorKind kind = kind_of(error);
+  return error_response(kind.status, kind.code, error.what());
+}
+
+RouteAnswer handle(const HttpRequest& request, const RouteContext& context) {
+  RouteAnswer response;
+  try {
+    response = dispatch(request, context);
+  } catch (const std::exception& error) {
+    response = refusal_for(error);
+  }
+  const auto complete = [headers = machine_headers(context.service)](HttpResponse& answer) {
+    answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
+  };
+  complete(response);
+  if (!response.later) return response;
+  response.later = [later = std::move(response.later), complete](const RouteAnswer::Send& send) {
+    const auto send_complete = [send, complete](HttpResponse answer) {
+      complete(answer);
+      send(std::move(answer));
+    };
+    try {
+      later(send_complete);
+    } catch (const std::exception& error) {
+      send_complete(refusal_for(error));
+    }
+  };
+  return response;
+}
+
+std::vector<std::string> stream_events(const PowerStream& stream, const std::vector<GpuStatus>& gpus,
+                                       const RouteContext& context) {
+  if (stream.format != PowerStream::Format::lowgear) return zeusd_stream_events(stream, gpus, context);
+  return {power_text(context.service, gpus)};
+}
+
+}  // namespace lowgear

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/http/message/message.h"
+#include "control/agent/cpu/cpu_meter.h"
+#include "control/agent/cpu/cpu_power.h"
+#include "control/agent/http/metrics.h"
+#include "control/agent/http/route_answer.h"
+#include "control/agent/service/agent_service.h"
+
+namespace lowgear {
+
+/// What the events of zeusd's power streams are like. A client cannot tell which one it reads, and each release of Zeus
+/// reads one.
+enum class ZeusdEvents : unsigned char {
+  /// zeusd 0.5 and later (Zeus 0.16): one event a device, `{"timestamp_ms": 0, "gpu_id": 0, "power_mw": 75000}` and
+  /// `{"timestamp_ms": 0, "cpu_id": 0, "cpu_mw": 85000, "dram_mw": null}`
+  device,
+  /// zeusd 0.3 and 0.4 (Zeus 0.14, 0.15): one event for all, as `/gpu/get_power` and `/cpu/get_power` answer
+  snapshot,
+};
+
+/// What the routes answer with.
+struct RouteContext {
+  AgentService& service;
+  CpuPower& cpu_power;
+  const Metrics& metrics;
+  ZeusdEvents zeusd_events = ZeusdEvents::device;
+};
+
+/// Answers a request. No I/O of its own, no exceptions: whatever goes wrong becomes a response with a JSON error.
+[[nodiscard]] RouteAnswer handle(const HttpRequest& request, const RouteContext& context);
+
+/// The next events of a stream, each without the `data: ` around it; none when there is nothing to tell yet.
+[[nodiscard]] std::vector<std::string> stream_events(const PowerStream& stream, const std::vector<GpuStatus>& gpus,
+                                                     const RouteContext& context);
+
+}  // namespace lowgear

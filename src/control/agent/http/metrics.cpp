@@ -1,0 +1,162 @@
+#include "control/agent/http/metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+namespace lowgear {
+namespace {
+
+constexpr double kHertzPerMegahertz = 1e6;
+constexpr std::array kClockStates = {ClockState::untouched, ClockState::leased, ClockState::restored,
+                                     ClockState::foreign, ClockState::failed};
+
+MetricLabels gpu_labels(const GpuStatus& gpu) {
+  return {{"gpu", std::to_string(gpu.identity.index)}, {"uuid", gpu.identity.uuid}};
+}
+
+void add_agent(AgentService& service, Exposition& exposition) {
+  MetricFamily& build = exposition.gauge("build_info", "Version of the agent and of the NVIDIA driver; always 1.");
+  build.add({{"version", LOWGEAR_VERSION}, {"driver_version", service.driver_version()}}, 1.0);
+  MetricFamily& simulated =
+      exposition.gauge("simulated", "1 when the GPUs are Lowgear's simulation, 0 when they are real.");
+  simulated.add({}, service.simulated() ? 1.0 : 0.0);
+  MetricFamily& dry_run = exposition.gauge("dry_run", "1 when the agent decides but writes to no GPU.");
+  dry_run.add({}, service.dry_run() ? 1.0 : 0.0);
+
+  MetricFamily& unattended =
+      exposition.gauge("gpus_unattended",
+                       "GPUs that configuration or journal name and that the agent does not look after: see /healthz.");
+  unattended.add({}, static_cast<double>(service.unattended_gpus().size()));
+
+  const std::vector<LeaseStatus> leases = service.leases();
+  MetricFamily& held = exposition.gauge("leases", "Leases that processes hold on GPUs.");
+  held.add({}, static_cast<double>(leases.size()));
+  MetricFamily& suspended =
+      exposition.gauge("leases_suspended", "Leases whose process signals no units: clocks are at their default.");
+  suspended.add({}, static_cast<double>(std::ranges::count_if(leases, &LeaseStatus::suspended)));
+}
+
+/// What is read from the driver. A GPU that does not answer has no current values.
+void add_readings(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
+  MetricFamily& energy =
+      exposition.counter("gpu_energy_joules", "Energy since the driver was loaded, by the GPU's counter.");
+  MetricFamily& power =
+      exposition.gauge("gpu_power_watts", "Power drawn: instant where the GPU reports it, average otherwise.");
+  MetricFamily& limit =
+      exposition.gauge("gpu_power_limit_watts", "Power limit that holds, after all other limits of the machine.");
+  MetricFamily& sm_clock = exposition.gauge("gpu_sm_clock_hertz", "Clock of the streaming multiprocessors.");
+  MetricFamily& memory_clock = exposition.gauge("gpu_memory_clock_hertz", "Clock of the device memory.");
+  MetricFamily& temperature = exposition.gauge("gpu_temperature_celsius", "Temperature of the GPU.");
+  MetricFamily& utilisation = exposition.gauge("gpu_utilisation_ratio", "Share of time in which a kernel ran.");
+  MetricFamily& memory_utilisation =
+      exposition.gauge("gpu_memory_utilisation_ratio", "Share of time in which device memory was used.");
+  for (const GpuStatus& gpu : gpus) {
+    if (!gpu.healthy) continue;
+    const MetricLabels labels = gpu_labels(gpu);
+    energy.add(labels, gpu.reading.energy_j);
+    power.add(labels, gpu.reading.power_w);
+    if (gpu.power_limits) limit.add(labels, gpu.power_limits->enforced_w);
+    sm_clock.add(labels, gpu.reading.sm_clock_mhz, kHertzPerMegahertz);
+    memory_clock.add(labels, gpu.reading.memory_clock_mhz, kHertzPerMegahertz);
+    temperature.add(labels, gpu.reading.temperature_c);
+    utilisation.add(labels, gpu.reading.gpu_utilisation_percent, 0.01);
+    memory_utilisation.add(labels, gpu.reading.memory_utilisation_percent, 0.01);
+  }
+}
+
+/// What the agent knows of itself.
+void add_control(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
+  MetricFamily& info = exposition.gauge("gpu_info", "Who the GPU is; always 1.");
+  MetricFamily& healthy =
+      exposition.gauge("gpu_healthy", "1 while the GPU answers every reading that worked when the agent started.");
+  MetricFamily& age = exposition.gauge("gpu_reading_age_seconds", "Time since the GPU last answered a reading.");
+  MetricFamily& controlled =
+      exposition.gauge("gpu_controlled", "1 when the configuration lets the agent set this GPU's clocks.");
+  MetricFamily& state =
+      exposition.gauge("gpu_clock_state", "1 for the state that the clocks are in, as far as the agent knows.");
+  MetricFamily& requested =
+      exposition.gauge("gpu_requested_clock_hertz", "Range within which the agent asked the SM clock to stay.");
+  MetricFamily& writes = exposition.counter("gpu_clock_writes", "Setter calls that the driver took.");
+  MetricFamily& errors = exposition.counter("gpu_clock_write_errors", "Setter calls that failed.");
+  MetricFamily& late =
+      exposition.counter("gpu_late_units", "Unit starts that came while a write was under way and were skipped.");
+  for (const GpuStatus& gpu : gpus) {
+    const MetricLabels labels = gpu_labels(gpu);
+    info.add(with(with(labels, "name", gpu.identity.name), "pci_address", gpu.identity.pci_address), 1.0);
+    healthy.add(labels, gpu.healthy ? 1.0 : 0.0);
+    age.add(labels, gpu.reading_age_s);
+    controlled.add(labels, gpu.controlled ? 1.0 : 0.0);
+    for (const ClockState each : kClockStates) {
+      state.add(with(labels, "state", std::string(name(each))), gpu.clock_state == each ? 1.0 : 0.0);
+    }
+    requested.add(with(labels, "bound", "min"), gpu.requested_min_mhz, kHertzPerMegahertz);
+    requested.add(with(labels, "bound", "max"), gpu.requested_max_mhz, kHertzPerMegahertz);
+    writes.add(labels, static_cast<double>(gpu.clock_writes));
+    errors.add(labels, static_cast<double>(gpu.clock_write_errors));
+    late.add(labels, static_cast<double>(gpu.late_units));
+  }
+}
+
+void add_throttling(const std::vector<GpuStatus>& gpus,
+                    const std::map<std::string, Metrics::ThrottleSeconds>& throttled, Exposition& exposition) {
+  MetricFamily& now = exposition.gauge("gpu_throttled", "1 while the GPU is held back for this reason.");
+  MetricFamily& seconds =
+      exposition.counter("gpu_throttle_seconds", "Time for which the GPU was held back since the agent's start.");
+  for (const GpuStatus& gpu : gpus) {
+    const std::optional<ThrottleReasons>& reasons = gpu.reading.throttle_reasons;
+    if (!reasons || !gpu.healthy) continue;
+    const MetricLabels labels = gpu_labels(gpu);
+    now.add(with(labels, "reason", "power_cap"), reasons->power_cap() ? 1.0 : 0.0);
+    now.add(with(labels, "reason", "thermal"), reasons->thermal() ? 1.0 : 0.0);
+    now.add(with(labels, "reason", "hardware_slowdown"), reasons->hardware_slowdown() ? 1.0 : 0.0);
+    const auto found = throttled.find(gpu.identity.uuid);
+    if (found == throttled.end()) continue;
+    seconds.add(with(labels, "reason", "power_cap"), found->second.power_cap_s);
+    seconds.add(with(labels, "reason", "thermal"), found->second.thermal_s);
+    seconds.add(with(labels, "reason", "hardware_slowdown"), found->second.hardware_slowdown_s);
+  }
+}
+
+void add_cpus(const std::vector<CpuEnergy>& cpus, Exposition& exposition) {
+  MetricFamily& energy = exposition.counter("cpu_energy_joules", "Energy of a CPU package or of its memory (RAPL).");
+  for (const CpuEnergy& cpu : cpus) {
+    energy.add({{"zone", fmt::format("package-{}", cpu.package)}}, static_cast<double>(cpu.package_uj) * 1e-6);
+    energy.add({{"zone", fmt::format("dram-{}", cpu.package)}}, cpu.dram_uj, 1e-6);
+  }
+}
+
+}  // namespace
+
+void Metrics::observe(const std::vector<GpuStatus>& gpus) {
+  constexpr double kLongestGapS = 1;
+  for (const GpuStatus& gpu : gpus) {
+    const GpuReading& reading = gpu.reading;
+    if (!gpu.healthy || !reading.throttle_reasons) continue;
+    ThrottleSeconds& sum = throttled_[gpu.identity.uuid];
+    const std::int64_t last_ns = std::exchange(sum.last_reading_ns, reading.time_ns);
+    if (last_ns == 0 || reading.time_ns <= last_ns) continue;
+    const double gap_s = std::min(static_cast<double>(reading.time_ns - last_ns) * 1e-9, kLongestGapS);
+    if (reading.throttle_reasons->power_cap()) sum.power_cap_s += gap_s;
+    if (reading.throttle_reasons->thermal()) sum.thermal_s += gap_s;
+    if (reading.throttle_reasons->hardware_slowdown()) sum.hardware_slowdown_s += gap_s;
+  }
+}
+
+std::string Metrics::text(AgentService& service, const std::vector<CpuEnergy>& cpus) const {
+  const std::vector<GpuStatus> gpus = service.gpus();
+  Exposition exposition;
+  add_agent(service, exposition);
+  add_readings(gpus, exposition);
+  add_control(gpus, exposition);
+  add_throttling(gpus, throttled_, exposition);
+  add_cpus(cpus, exposition);
+  return exposition.text();
+}
+
+}  // namespace lowgear

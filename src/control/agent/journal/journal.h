@@ -1,0 +1,131 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/core/error.h"
+#include "control/agent/journal/lock_file.h"
+
+namespace lowgear {
+
+/// How a GPU was before the agent first wrote to it. NVML cannot read locked clocks back: what they go back to is the
+/// driver's own choice.
+struct OriginalGpuState {
+  std::string uuid;
+  std::string pci_address;
+  std::optional<double> power_limit_w;  ///< empty where the GPU does not report it
+  std::optional<bool> persistence_mode;
+
+  bool operator==(const OriginalGpuState&) const = default;
+};
+
+/// What a journal's bytes say.
+struct JournalContent {
+  std::map<std::string, OriginalGpuState> changed;  ///< GPUs that may not be as they were, by UUID
+  std::size_t whole_bytes = 0;                      ///< up to the end of the last whole record, or to the first damage
+  std::uint32_t records = 0;                        ///< of the present format
+  bool first_format = false;                        ///< there are records of the format of earlier releases
+  /// Something is not what was written, and a record may be lost: a GPU that is not listed may be changed too.
+  bool damaged = false;
+  /// Something is not what was written, and every record is known all the same, from its other copy.
+  bool healed = false;
+};
+
+/// Reads a journal. A record that is cut off at the end was being written when the agent or the machine died: what it
+/// announced has not happened. Whatever single bit of a journal is another than was written, it is `healed` and names
+/// the same GPUs.
+[[nodiscard]] JournalContent parse_journal(std::string_view bytes);
+
+/// The files of a journal. Every call may throw Error and leave what a crash at that moment would.
+class JournalStorage {
+ public:
+  virtual ~JournalStorage() = default;
+
+  [[nodiscard]] virtual std::string read() = 0;
+  /// Adds bytes at the end.
+  virtual void append(std::string_view bytes) = 0;
+  /// Returns once everything is on the disk.
+  virtual void sync() = 0;
+  /// Cuts the file off.
+  virtual void truncate(std::size_t bytes) = 0;
+  /// Puts new content in the place of the old one, whole or not at all, and on the disk.
+  virtual void replace(std::string_view bytes) = 0;
+  /// Why nothing can be written at all, and what to do, in one line; empty when something can.
+  [[nodiscard]] virtual std::string unwritable() const { return {}; }
+};
+
+/// Another agent uses the journal.
+class JournalHeld : public InputError {
+ public:
+  JournalHeld(const std::string& message, LockHolder holder) : InputError(message), holder_(std::move(holder)) {}
+  [[nodiscard]] const LockHolder& holder() const { return holder_; }
+
+ private:
+  LockHolder holder_;
+};
+
+/// A journal in a folder of its own, which is made if need be and held as long as this lives, by a process that answers
+/// at `control_socket` (empty: nowhere). On a file system for reading only it can be read, and is `unwritable`. Throws
+/// JournalHeld, and InputError when somebody else could have changed it (core/trusted_path.h).
+[[nodiscard]] std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder,
+                                                                  const std::filesystem::path& control_socket = {});
+/// What the journal in a folder says, whoever holds it; nothing is written. Throws InputError when there is none, and
+/// as `open_journal_folder`.
+[[nodiscard]] JournalContent read_journal_folder(const std::filesystem::path& folder);
+/// A journal that forgets, for a dry run, which changes nothing.
+[[nodiscard]] std::unique_ptr<JournalStorage> forgetful_journal();
+
+/// Remembers, across crashes of agent and machine, which GPUs have to be put back and to what. A GPU is recorded and on
+/// the disk before it is first written to, and struck out after it has been restored. Safe from any thread.
+class Journal {
+ public:
+  /// Reads what is there, cuts off a torn end and mends what was healed. Throws Error when it cannot be read; one that
+  /// cannot be written is read, and refuses changes.
+  explicit Journal(std::unique_ptr<JournalStorage> storage);
+
+  /// GPUs that may not be as they were.
+  [[nodiscard]] std::vector<OriginalGpuState> changed() const;
+  [[nodiscard]] std::optional<OriginalGpuState> changed(std::string_view uuid) const;
+  /// Records were lost when it was opened: every GPU that may be controlled has to be restored.
+  [[nodiscard]] bool damaged() const { return damaged_; }
+  /// What was found damaged when it was opened, also when nothing was lost by it, and what to do, in one line; empty
+  /// when nothing was.
+  [[nodiscard]] const std::string& damage() const { return damage_; }
+  /// As that of its storage: it can only be read.
+  [[nodiscard]] std::string unwritable() const { return storage_->unwritable(); }
+
+  /// On return this is on the disk, and the GPU may be written to. Does nothing when the GPU is recorded already.
+  /// Throws Error when it cannot be written (a full disk): the GPU must then not be written to.
+  void record_change(const OriginalGpuState& original);
+  /// The GPU is as it was. After damage, and where nothing can be written, that is kept in memory alone. Throws Error;
+  /// it will then be restored once more at the next start, which does no harm.
+  void record_restored(std::string_view uuid);
+  /// Everything has been restored after damage: starts over.
+  void clear();
+
+ private:
+  void append(std::string_view payload);
+  void compact_if_long();
+  /// Only what still counts, numbered anew.
+  void rewrite();
+
+  mutable std::mutex mutex_;
+  std::unique_ptr<JournalStorage> storage_;
+  std::map<std::string, OriginalGpuState, std::less<>> changed_;
+  std::size_t bytes_ = 0;
+  std::uint32_t sequence_ = 0;  ///< of the last record
+  bool damaged_ = false;
+  std::string damage_;
+  std::string broken_;  ///< why nothing more can be written; empty when it can
+};
+
+}  // namespace lowgear

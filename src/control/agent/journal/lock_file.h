@@ -1,0 +1,39 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "base/ipc/file_descriptor.h"
+
+namespace lowgear {
+
+/// The process that holds a lock, as it says itself.
+struct LockHolder {
+  pid_t pid = 0;                         ///< in its own pid namespace; 0 when not known
+  std::filesystem::path control_socket;  ///< where it answers HTTP; empty when nowhere
+};
+
+/// `another agent (process 7, which answers at /run/lowgear/agent.sock)`, as far as it is known.
+[[nodiscard]] std::string describe(const LockHolder& holder);
+
+/// A file that one process of the machine at a time holds, until it ends in whatever way, and that tells who that is.
+class LockFile {
+ public:
+  /// Opens the file, and makes it if need be, for this user alone; on a file system for reading only it has to be
+  /// there. Throws InputError, also for a symbolic link.
+  explicit LockFile(const std::filesystem::path& path);
+
+  /// Holds the lock for as long as this lives, and returns nothing; when another process holds it, returns that one. On
+  /// a full disk, or one for reading only, it is held all the same, by a process that is not known. Throws InputError
+  /// where files have no locks.
+  [[nodiscard]] std::optional<LockHolder> take(const LockHolder& self);
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor file_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/ipc/lease_messages.h"
+#include "control/agent/gpu/shared_unit_ring.h"
+#include "control/agent/service/agent_service.h"
+
+namespace boost::asio {
+class io_context;
+}
+
+namespace lowgear {
+
+/// Who decides about leases. Called on the thread of the server's io_context.
+class LeaseGranter {
+ public:
+  virtual ~LeaseGranter() = default;
+
+  struct Grant {
+    LeaseMessage lease;
+    std::shared_ptr<SharedUnitRing> ring;
+  };
+  /// Gives the GPU to a process that has connected. Throws Error (AccessDenied, GpuBusy, NotFound, InputError, ...)
+  /// with the reason that the client is told.
+  [[nodiscard]] virtual Grant open_lease(const Peer& peer, const HelloMessage& hello) = 0;
+  /// Takes the plan for a lease and says later, on the same thread, what becomes of it. `reply` may be destroyed on any
+  /// thread and after the io_context: it owns nothing of either.
+  virtual void take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<void(PlanAnswer)> reply) = 0;
+  /// The connection is gone: so is the lease.
+  virtual void close_lease(std::uint64_t lease_id) = 0;
+};
+
+struct LeaseServerOptions {
+  std::filesystem::path socket;
+  mode_t mode = 0660;
+  std::optional<gid_t> group;
+  /// One more takes the place of the connection that has waited longest without a lease, or is refused.
+  std::size_t max_connections = 256;
+  std::size_t max_frame_bytes = kMaxFrameBytes;
+  std::chrono::milliseconds hello_timeout{5'000};   ///< from the connection to the lease
+  std::chrono::milliseconds frame_timeout{10'000};  ///< from the first byte of a frame to its last
+  std::function<void(std::string_view)> warn;       ///< told what an operator should know; may be empty
+};
+
+/// The lease socket: speaks ipc/lease_messages.h with training processes. Waits for no client: one that does not read
+/// its answers, or sends anything but frames, is closed, and so is its lease.
+class LeaseServer {
+ public:
+  /// Listens. Throws InputError when the socket cannot be made, or somebody else listens there.
+  LeaseServer(boost::asio::io_context& io, LeaseGranter& granter, LeaseServerOptions options);
+  ~LeaseServer();  // NOLINT(bugprone-exception-escape): see its definition
+  LeaseServer(const LeaseServer&) = delete;
+  LeaseServer& operator=(const LeaseServer&) = delete;
+
+  /// Closes the connection of a lease that has ended otherwise; the granter is not told.
+  void close(std::uint64_t lease_id);
+  /// The same for a lease that a person has ended: the client is told why, and does not ask for the GPU again by
+  /// itself.
+  void end(std::uint64_t lease_id, std::string_view reason);
+  /// Closes every connection and removes the socket. The granter is not told.
+  void stop();
+  [[nodiscard]] std::size_t connections() const;
+
+ private:
+  class Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ipc/lease_messages.h"
+#include "control/agent/service/gpu_writer.h"
+
+namespace lowgear {
+
+/// The clocks of one rank of a plan. The clock of a unit is asked for when the unit begins: a setter takes
+/// milliseconds, so the start of the unit still runs at the clock before, and nothing is gained by asking earlier,
+/// while the unit before is still running at its own clock. Iterations that try a clock out ask for it when they begin.
+class PlanFollower final : public UnitClocks {
+ public:
+  /// Reads the plan for a GPU. Throws InputError when it is no plan, has no such rank, is for another model of GPU, or
+  /// asks for a clock, in a trial too, that the GPU does not support (unless the message takes the nearest below) or
+  /// the user may not set.
+  PlanFollower(const PlanMessage& message, std::string_view gpu_name, std::span<const int> supported_mhz,
+               const AllowedRange& allowed);
+
+  [[nodiscard]] std::optional<int> clock_mhz(const UnitEvent& event) override;
+  /// Units that it knows.
+  [[nodiscard]] std::size_t units() const { return clocks_mhz_.size(); }
+
+ private:
+  std::unordered_map<std::uint64_t, int> clocks_mhz_;  ///< by unit
+  std::vector<TrialIterations> trials_;
+  std::optional<int> trial_mhz_;  ///< of the iteration under way
+};
+
+}  // namespace lowgear

@@ -1,0 +1,14 @@
+#pragma once
+
+#include <string>
+
+#include "control/agent/config.h"
+#include "hardware/gpu/gpu.h"
+
+namespace lowgear {
+
+/// What an agent with this configuration would do: to which GPU, for whom, within what, and where it would answer. A
+/// few lines for each GPU. Only reads.
+[[nodiscard]] std::string preview_of_agent(const AgentConfig& config, const GpuSystem& system);
+
+}  // namespace lowgear

@@ -1,0 +1,185 @@
+#include "control/agent/restore.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <iterator>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "base/core/error.h"
+#include "control/agent/config.h"
+#include "control/agent/configured_policy.h"
+
+namespace lowgear {
+namespace {
+
+/// NVML tells power limits in milliwatts.
+constexpr double kPowerToleranceW = 0.01;
+
+/// The value, or nothing where the GPU does not have it.
+template <typename Value>
+std::optional<Value> if_supported(const std::function<Value()>& read) {
+  try {
+    return read();
+  } catch (const GpuError& error) {
+    if (error.code() == GpuErrorCode::not_supported) return std::nullopt;
+    throw;
+  }
+}
+
+void restore_power_limit(GpuControl& control, double power_limit_w) {
+  if (std::abs(control.gpu().power_limits().current_w - power_limit_w) <= kPowerToleranceW) return;
+  control.set_power_limit_w(power_limit_w);
+  const double now_w = control.gpu().power_limits().current_w;
+  if (std::abs(now_w - power_limit_w) > kPowerToleranceW) {
+    throw GpuError(GpuErrorCode::driver_error,
+                   fmt::format("GPU {}: the power limit was set back to {} W and reads {} W",
+                               control.gpu().identity().uuid, power_limit_w, now_w));
+  }
+}
+
+void restore_persistence_mode(GpuControl& control, bool enabled) {
+  if (control.gpu().persistence_mode() != enabled) control.set_persistence_mode(enabled);
+}
+
+bool is_there(const GpuSystem& system, const OriginalGpuState& state) {
+  return std::ranges::any_of(system.gpus(), [&](const auto& gpu) { return gpu->identity().uuid == state.uuid; });
+}
+
+/// Whether the configuration lets somebody set persistence mode; without rules it is not known who could.
+bool may_have_set_persistence(const AgentConfig& config) {
+  return config.allow.empty() || std::ranges::any_of(config.allow, &AllowRule::persistence);
+}
+
+/// Puts back a GPU of which only is known that it may have been changed. Returns what has been done, in one line.
+std::string restore_unrecorded(GpuControl& control, bool persistence) {
+  // How it was is lost with the journal; the driver's defaults are the best guess.
+  OriginalGpuState state = original_state(control);
+  if (state.power_limit_w) state.power_limit_w = control.gpu().power_limits().default_w;
+  const bool persistence_on = persistence && state.persistence_mode.value_or(false);
+  if (persistence_on) state.persistence_mode = false;
+  restore_gpu(control, state);
+  return fmt::format(
+      "GPU {}: restored, its power limit to the driver's default{}", control.gpu().identity().uuid,
+      persistence_on ? " and its persistence mode to off, which is the default (nvidia-smi -pm 1 sets it)" : "");
+}
+
+/// Restores one GPU. Returns what has been done, in one line; throws Error.
+using Restore = std::function<std::string()>;
+
+/// Runs each on a thread of its own, so that a driver that hangs on one GPU leaves no other changed. Tells `note` what
+/// has been done, as it is, and returns what has failed, in the order of the restores.
+std::vector<std::string> run_concurrently(const std::vector<Restore>& restores,
+                                          const std::function<void(std::string_view)>& note) {
+  std::mutex mutex;  // of `note`
+  std::vector<std::optional<std::string>> problems(restores.size());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < restores.size(); ++i) {
+    threads.emplace_back([&, i] {
+      try {
+        const std::string done = restores[i]();
+        const std::lock_guard lock(mutex);
+        note(done);
+      } catch (const std::exception& error) {
+        problems[i] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::vector<std::string> failures;
+  for (std::optional<std::string>& problem : problems) {
+    if (problem) failures.push_back(*std::move(problem));
+  }
+  return failures;
+}
+
+/// GPUs of the configuration that may be in the machine, and changed, though the driver does not show them; one line
+/// each. Where the driver shows every GPU that it counts, one that is not among them is not in the machine.
+std::vector<std::string> silent_gpus(const AgentConfig& config, const GpuSystem& system) {
+  const std::vector<std::string> problems = system.problems();
+  std::vector<std::string> silent;
+  const auto add = [&](std::string_view gpu, std::string_view problem) {
+    silent.push_back(
+        fmt::format("{} may be changed and does not answer, so that it is not restored ({})", gpu, problem));
+  };
+  if (problems.empty()) return silent;
+  for (const std::string& name : config.gpus) {
+    const bool shown =
+        std::ranges::any_of(system.gpus(), [&](const auto& gpu) { return is_called(gpu->identity(), name); });
+    if (!shown) add(fmt::format("GPU {}:", name), fmt::to_string(fmt::join(problems, "; ")));
+  }
+  if (config.all_gpus) {
+    for (const std::string& problem : problems) add("a GPU", problem);
+  }
+  return silent;
+}
+
+}  // namespace
+
+OriginalGpuState original_state(GpuControl& control) {
+  const GpuIdentity& identity = control.gpu().identity();
+  return {.uuid = identity.uuid,
+          .pci_address = identity.pci_address,
+          .power_limit_w = if_supported<double>([&] { return control.gpu().power_limits().current_w; }),
+          .persistence_mode = if_supported<bool>([&] { return control.gpu().persistence_mode(); })};
+}
+
+void restore_gpu(GpuControl& control, const OriginalGpuState& original) {
+  std::optional<GpuError> first;
+  const auto attempt = [&](const std::function<void()>& step) {
+    try {
+      step();
+    } catch (const GpuError& error) {
+      if (error.code() != GpuErrorCode::not_supported && !first) first = error;
+    }
+  };
+  // Clocks before the limit: a GPU that runs freely within its old limit is what it was.
+  attempt([&] { control.reset_sm_clocks(); });
+  attempt([&] { control.reset_memory_clocks(); });
+  if (original.power_limit_w) attempt([&] { restore_power_limit(control, *original.power_limit_w); });
+  if (original.persistence_mode) attempt([&] { restore_persistence_mode(control, *original.persistence_mode); });
+  if (first) throw GpuError(*first);
+}
+
+std::string restore_recorded(Journal& journal, GpuControlSystem& system, const OriginalGpuState& state) {
+  const bool there = is_there(system, state);
+  // A lost GPU is not in the list either: it may come back, and then has to be restored.
+  if (const std::vector<std::string> problems = system.problems(); !there && !problems.empty()) {
+    throw GpuError(GpuErrorCode::gpu_lost,
+                   fmt::format("GPU {}: was left changed and does not answer, so that it is not restored ({})",
+                               state.uuid, fmt::join(problems, "; ")));
+  }
+  if (there) restore_gpu(*system.control(state.uuid), state);
+  journal.record_restored(state.uuid);
+  return fmt::format("GPU {}: {}", state.uuid,
+                     there ? "restored" : "is no longer in this machine; there is nothing to restore");
+}
+
+std::vector<std::string> recover(Journal& journal, GpuControlSystem& system, const AgentConfig& config,
+                                 const std::function<void(std::string_view)>& note) {
+  std::vector<Restore> recorded;
+  const std::vector<OriginalGpuState> changed = journal.changed();
+  for (const OriginalGpuState& state : changed) {
+    note(fmt::format("GPU {}: was left changed; restoring it", state.uuid));
+    recorded.emplace_back([&journal, &system, state] { return restore_recorded(journal, system, state); });
+  }
+  std::vector<std::string> failures = run_concurrently(recorded, note);
+  if (!journal.damaged()) return failures;
+  note("the journal is damaged; restoring every GPU that may be changed");
+  std::vector<Restore> unrecorded;
+  for (const std::string& uuid : controlled_gpus(config, system)) {
+    if (std::ranges::find(changed, uuid, &OriginalGpuState::uuid) != changed.end()) continue;  // it is as it was
+    unrecorded.emplace_back(
+        [&, uuid] { return restore_unrecorded(*system.control(uuid), may_have_set_persistence(config)); });
+  }
+  std::ranges::move(run_concurrently(unrecorded, note), std::back_inserter(failures));
+  std::ranges::move(silent_gpus(config, system), std::back_inserter(failures));
+  if (failures.empty() && journal.unwritable().empty()) journal.clear();
+  return failures;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/core/files/user_database.h"
+#include "control/agent/service/agent_service.h"
+#include "control/agent/service/gpu_writer.h"
+#include "control/agent/service/known_gpu.h"
+
+namespace lowgear {
+
+/// One `[[allow]]` of the configuration: who may do what to which GPUs. Without any, nobody may do anything.
+struct AllowRule {
+  std::optional<uid_t> user;  ///< exactly one of `user`, `group` and `everybody`
+  std::optional<gid_t> group;
+  bool everybody = false;
+  std::vector<std::string> gpus;     ///< UUIDs or PCI addresses; empty: every GPU that is controlled, as `all`
+  std::optional<int> min_clock_mhz;  ///< empty: what the GPU supports
+  std::optional<int> max_clock_mhz;
+  bool power = false;  ///< may set power limits, within:
+  std::optional<double> min_power_w;
+  std::optional<double> max_power_w;
+  bool memory_clocks = false;  ///< may lock memory clocks
+  bool persistence = false;    ///< may set persistence mode
+  bool control = true;         ///< false: may only read
+  bool read = true;            ///< may read telemetry and leases
+};
+
+/// Decides by the rules, the first that fits a peer and a GPU counting. Root may always read, release and restore, but
+/// takes leases by a rule like everybody else: a job that runs as root by accident changes nothing.
+class AccessRules {
+ public:
+  AccessRules(std::vector<AllowRule> rules, GroupLookup in_group);
+
+  /// What the peer may set on the GPU. Throws AccessDenied, saying what would have to be configured, and GpuError for a
+  /// GPU that told no clocks.
+  [[nodiscard]] AllowedRange allow(const Peer& peer, const KnownGpu& gpu) const;
+  [[nodiscard]] bool may_read(const Peer& peer) const;
+
+ private:
+  [[nodiscard]] bool fits(const AllowRule& rule, const Peer& peer) const;
+
+  std::vector<AllowRule> rules_;
+  GroupLookup in_group_;
+};
+
+}  // namespace lowgear

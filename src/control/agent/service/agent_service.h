@@ -1,0 +1,139 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/core/error.h"
+#include "base/ipc/unix_peer.h"
+#include "hardware/gpu/gpu.h"
+
+namespace lowgear {
+
+/// Who asks. Over TCP nobody is attested, so the agent takes no requests that change something there.
+using Peer = UnixPeer;
+
+/// The peer may not do that. HTTP answers 403.
+class AccessDenied : public Error {
+ public:
+  using Error::Error;
+};
+/// Somebody else holds the GPU. HTTP answers 409.
+class GpuBusy : public Error {
+ public:
+  using Error::Error;
+};
+/// No such GPU or lease. HTTP answers 404.
+class NotFound : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Clocks of a GPU as the agent left them, as far as it knows.
+enum class ClockState : unsigned char {
+  untouched,  ///< the agent has not written
+  leased,     ///< follows a lease
+  restored,   ///< as before the agent wrote
+  foreign,    ///< somebody else wrote; the agent keeps its hands off until the lease ends
+  failed,     ///< a write or a restore failed; the agent tries again
+};
+[[nodiscard]] std::string_view name(ClockState state);
+
+/// One reading of one GPU; fields that this GPU does not report are empty.
+struct GpuReading {
+  std::int64_t time_ns = 0;  ///< CLOCK_REALTIME of the reading
+  std::optional<double> energy_j;
+  std::optional<double> power_w;  ///< instant where the GPU has it, average otherwise
+  std::optional<int> sm_clock_mhz;
+  std::optional<int> memory_clock_mhz;
+  std::optional<int> temperature_c;
+  std::optional<int> gpu_utilisation_percent;
+  std::optional<int> memory_utilisation_percent;
+  std::optional<ThrottleReasons> throttle_reasons;
+};
+
+struct GpuStatus {
+  GpuIdentity identity;
+  bool controlled = false;  ///< the configuration names it for control
+  bool healthy = true;      ///< it answers every reading that worked when the agent started
+  std::string problem;      ///< what is wrong, when something is
+  ClockState clock_state = ClockState::untouched;
+  std::optional<int> requested_min_mhz;
+  std::optional<int> requested_max_mhz;
+  std::optional<PowerLimits> power_limits;
+  std::optional<bool> persistence_mode;  ///< empty when not known
+  bool has_energy_counter = false;       ///< the GPU counts its energy, whether or not there is a reading yet
+  std::uint64_t clock_writes = 0;        ///< setter calls that the driver took
+  std::uint64_t clock_write_errors = 0;
+  std::uint64_t late_units = 0;  ///< unit starts that came while a write was under way and were skipped
+  std::optional<std::uint64_t> lease_id;
+  GpuReading reading;                   ///< the newest that it answered
+  std::optional<double> reading_age_s;  ///< empty: there is none yet
+};
+
+/// A GPU that the configuration or the journal names and that no thread of the agent looks after, mostly because it did
+/// not answer when the agent started.
+struct UnattendedGpu {
+  std::string name;           ///< UUID, or as the configuration names it; empty when not known
+  bool configured = false;    ///< the configuration names it for control
+  bool left_changed = false;  ///< an earlier agent changed it, and it is not as it was yet; the agent goes on trying
+  std::string problem;        ///< which GPU, what is wrong, and what to do, in one line
+};
+
+struct LeaseStatus {
+  std::uint64_t id = 0;
+  std::string gpu_uuid;
+  Peer owner;
+  std::string user;               ///< name of the owner's uid, or the number
+  std::vector<pid_t> other_pids;  ///< other processes of the user that set something on the GPU
+  std::string job;
+  std::uint32_t rank = 0;
+  bool has_plan = false;
+  bool suspended = false;  ///< no unit came for longer than the limit: the SM clock goes to its default meanwhile
+  double age_s = 0;
+  std::uint64_t units = 0;            ///< unit starts seen
+  std::uint64_t lost = 0;             ///< events overwritten before they were read
+  std::uint64_t unplanned_units = 0;  ///< unit starts that the plan which is followed does not name: no clock was set
+};
+
+/// Told once, on the agent's main thread, what the driver has said to a write: null when it took it; GpuError, which is
+/// a timeout when it has not answered within the configured time; GpuBusy when another program sets the GPU's clocks.
+using WriteDone = std::function<void(std::exception_ptr error)>;
+
+/// The agent as its HTTP side sees it. Calls return at once and are made from the agent's main thread only.
+class AgentService {
+ public:
+  virtual ~AgentService() = default;
+
+  [[nodiscard]] virtual bool simulated() const = 0;
+  [[nodiscard]] virtual bool dry_run() const = 0;
+  [[nodiscard]] virtual std::string driver_version() const = 0;
+  [[nodiscard]] virtual std::vector<GpuStatus> gpus() = 0;
+  [[nodiscard]] virtual std::vector<UnattendedGpu> unattended_gpus() = 0;
+  [[nodiscard]] virtual std::vector<LeaseStatus> leases() = 0;
+
+  /// Locks clocks for a process: the first call takes a lease that lasts until the process ends or releases it. Throws
+  /// AccessDenied, GpuBusy, NotFound, InputError (a clock outside the range), GpuError (the driver is known to hang);
+  /// the driver is then not asked, and `done` not told.
+  virtual void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) = 0;
+  virtual void reset_sm_clocks(const Peer& peer, std::string_view gpu, WriteDone done) = 0;
+  virtual void lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) = 0;
+  virtual void reset_memory_clocks(const Peer& peer, std::string_view gpu, WriteDone done) = 0;
+  virtual void set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w, WriteDone done) = 0;
+  virtual void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled, WriteDone done) = 0;
+  /// Ends a lease: its owner's own, or anybody's for root. Throws AccessDenied, NotFound.
+  virtual void release(const Peer& peer, std::uint64_t lease_id) = 0;
+  /// The kill switch: ends every lease and restores every GPU, also those that no thread looks after. Root only: throws
+  /// AccessDenied. `done` is told GpuError naming the GPUs that are still changed.
+  virtual void restore_all(const Peer& peer, WriteDone done) = 0;
+  /// Whether this peer may read telemetry.
+  [[nodiscard]] virtual bool may_read(const Peer& peer) const = 0;
+};
+
+}  // namespace lowgear

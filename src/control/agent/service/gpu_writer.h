@@ -1,0 +1,94 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ipc/lease_messages.h"
+#include "base/ipc/unit_ring.h"
+#include "control/agent/service/agent_service.h"
+
+namespace lowgear {
+
+/// What has been written to a GPU.
+struct GpuWriterStatus {
+  ClockState clock_state = ClockState::untouched;
+  std::optional<int> requested_min_mhz;
+  std::optional<int> requested_max_mhz;
+  std::uint64_t clock_writes = 0;        ///< setter calls that the driver took
+  std::uint64_t clock_write_errors = 0;  ///< and those that it did not
+  std::string problem;                   ///< what went wrong last; empty when the last call went well
+};
+
+/// The power limit that a GPU told.
+struct ReadPowerLimit {
+  double power_limit_w = 0;
+  std::chrono::steady_clock::time_point asked_at;  ///< before it was asked: what was set later may not show
+};
+
+/// Writes to one GPU, and puts back what was there before. Used by the GPU's thread alone. Setters throw GpuError.
+class GpuWriter {
+ public:
+  virtual ~GpuWriter() = default;
+
+  /// Locks the SM clock for the unit that begins. True when the driver took it; false when nothing had to be written or
+  /// the write failed, which the status then says.
+  virtual bool follow(int clock_mhz) = 0;
+  virtual void lock_sm_clocks(int min_mhz, int max_mhz) = 0;
+  virtual void reset_sm_clocks() = 0;
+  virtual void lock_memory_clocks(int min_mhz, int max_mhz) = 0;
+  virtual void reset_memory_clocks() = 0;
+  virtual void set_power_limit_w(double power_limit_w) = 0;
+  virtual void set_persistence_mode(bool enabled) = 0;
+  /// Back to the driver's own choice of the SM clock; what was asked for otherwise (power limit, memory clocks,
+  /// persistence mode) stays. Throws nothing: a failure shows in the status, which then goes on to name the clock.
+  virtual void suspend() noexcept = 0;
+  /// Back to how the GPU was before the first write. Throws nothing: a failure shows in the status, and is tried again.
+  virtual void restore() noexcept = 0;
+  /// Is shown what the GPU does and which power limit it tells (empty when it tells none), about once a second, to
+  /// notice that somebody else writes to it.
+  virtual void observe(const GpuReading& /*reading*/, const std::optional<ReadPowerLimit>& /*limit*/) {}
+  [[nodiscard]] virtual GpuWriterStatus status() const = 0;
+};
+
+/// The clocks of a plan, unit by unit. Used by the GPU's thread alone.
+class UnitClocks {
+ public:
+  virtual ~UnitClocks() = default;
+  /// The clock for what begins; empty where the plan has nothing to say.
+  [[nodiscard]] virtual std::optional<int> clock_mhz(const UnitEvent& event) = 0;
+};
+
+/// SM clocks and power limits that somebody may ask for.
+struct AllowedRange {
+  int min_clock_mhz = 0;
+  int max_clock_mhz = 0;
+  double min_power_w = 0;
+  double max_power_w = 0;
+  bool power = false;          ///< whether power limits may be set at all
+  bool memory_clocks = false;  ///< whether memory clocks may be locked
+  bool persistence = false;    ///< whether persistence mode may be set
+};
+
+/// What the administrator has decided, and how it is carried out. Asks no driver: only the writers do.
+class AgentPolicy {
+ public:
+  virtual ~AgentPolicy() = default;
+
+  /// UUIDs of the GPUs that may be changed at all.
+  [[nodiscard]] virtual std::vector<std::string> controlled_gpus() const = 0;
+  /// Throws AccessDenied, saying what would have to be configured.
+  [[nodiscard]] virtual AllowedRange allow(const Peer& peer, const GpuIdentity& gpu) const = 0;
+  [[nodiscard]] virtual bool may_read(const Peer& peer) const = 0;
+  [[nodiscard]] virtual bool dry_run() const = 0;
+  /// The one writer of a GPU.
+  [[nodiscard]] virtual std::unique_ptr<GpuWriter> writer(const GpuIdentity& gpu) = 0;
+  /// Reads a plan for a GPU. Throws InputError when it is none for it. May be called from any thread.
+  [[nodiscard]] virtual std::unique_ptr<UnitClocks> read_plan(const PlanMessage& plan, const GpuIdentity& gpu,
+                                                              const AllowedRange& allowed) const = 0;
+};
+
+}  // namespace lowgear

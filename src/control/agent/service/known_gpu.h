@@ -1,0 +1,22 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hardware/gpu/gpu.h"
+
+namespace lowgear {
+
+/// Who a GPU is and what it can be set to, asked for once, before the agent serves: whoever decides later asks no
+/// driver.
+struct KnownGpu {
+  GpuIdentity identity;
+  std::vector<int> sm_clocks_mhz;           ///< that can be locked, highest first; empty where it did not tell
+  std::optional<PowerLimits> power_limits;  ///< of which minimum and maximum stay; empty where it did not tell
+  std::string problem;                      ///< why it told no clocks; empty when it did
+};
+
+[[nodiscard]] KnownGpu know(Gpu& gpu);
+
+}  // namespace lowgear

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/core/error.h"
+#include "base/ipc/file_descriptor.h"
+#include "base/ipc/lease_messages.h"
+#include "base/ipc/unit_ring.h"
+
+namespace lowgear {
+
+/// A unit ring that the agent has shared, in this process' memory. The agent cannot take it away: a writer may go on
+/// writing when nobody reads any more.
+class MappedUnitRing {
+ public:
+  /// Throws Error unless `memory` is a ring of this version whose size nobody can change.
+  explicit MappedUnitRing(const FileDescriptor& memory);
+  ~MappedUnitRing();
+  MappedUnitRing(const MappedUnitRing&) = delete;
+  MappedUnitRing& operator=(const MappedUnitRing&) = delete;
+
+  [[nodiscard]] UnitRing& ring() { return *ring_; }
+
+ private:
+  UnitRing* ring_;
+};
+
+/// The agent said no; the message is its reason.
+class LeaseRefused : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A person has ended the lease; the message says who.
+class LeaseEnded : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A lease on a GPU: lasts as long as this does, or until the agent ends it. Not safe from several threads.
+class AgentConnection {
+ public:
+  /// Asks the agent at `socket` for the GPU. Throws LeaseRefused, and Error when there is no agent or it does not
+  /// answer within `timeout`.
+  AgentConnection(const std::filesystem::path& socket, const HelloMessage& hello, std::chrono::milliseconds timeout);
+
+  [[nodiscard]] const LeaseMessage& lease() const { return lease_; }
+  [[nodiscard]] const std::shared_ptr<MappedUnitRing>& ring() const { return ring_; }
+  /// Hands over a plan and waits for the answer. Throws LeaseEnded, and Error when the agent is gone or does not
+  /// answer: the connection is then of no more use.
+  [[nodiscard]] PlanAnswer send_plan(const PlanMessage& plan, std::chrono::milliseconds timeout);
+  /// Throws LeaseEnded, and Error when the agent no longer holds the other end. Does not wait.
+  void check();
+  /// Gives the GPU back at once, politely; the destructor does so by closing.
+  void release() noexcept;
+
+ private:
+  using Deadline = std::chrono::steady_clock::time_point;
+
+  void connect(const std::filesystem::path& socket);
+  void send_all(const std::vector<std::byte>& bytes, Deadline deadline);
+  [[nodiscard]] Frame receive(Deadline deadline);
+  void receive_some();
+  void wait_for(short events, Deadline deadline) const;
+
+  FileDescriptor socket_;
+  FrameReader reader_;
+  FileDescriptor received_;  ///< what came along with the last bytes
+  LeaseMessage lease_;
+  std::shared_ptr<MappedUnitRing> ring_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,253 @@
+#include "control/client/agent/agent_lease.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/op_kind.h"
+
+namespace lowgear {
+namespace {
+
+/// The agent counts iterations modulo 2^32: a plan may begin at most half of that ahead.
+constexpr std::uint64_t kMaxIterationsAhead = (std::uint64_t{1} << 31U) - 1;
+
+/// Which units the plan that is followed does not name; empty: it names all that began.
+std::string unplanned_problem(const UnitRing& ring, std::uint32_t rank) {
+  const std::uint64_t units = ring.unplanned_units.load(std::memory_order_acquire);
+  if (units == 0) return {};
+  const UnitEvent unit = unpack_unit(0, ring.unplanned_unit.load(std::memory_order_relaxed));
+  const std::string_view kind = unit.kind < kOpKindCount ? name(static_cast<OpKind>(unit.kind)) : "unit";
+  return fmt::format(
+      "the plan has no {} of stage {}, microbatch {} for rank {}: no clock is set for the units that it does not name, "
+      "{} so far",
+      kind, unit.stage, unit.microbatch, rank, units);
+}
+
+}  // namespace
+
+AgentLease::AgentLease(AgentLeaseOptions options) : options_(std::move(options)) {
+  const std::lock_guard lock(mutex_);
+  connect();
+}
+
+AgentLease::~AgentLease() {
+  if (agent_) agent_->release();
+}
+
+void AgentLease::connect() {
+  asked_at_ = std::chrono::steady_clock::now();
+  try {
+    agent_ = std::make_unique<AgentConnection>(options_.socket, options_.hello, options_.timeout);
+    problem_.clear();
+    rings_.push_back(agent_->ring());
+    ring_.store(&rings_.back()->ring(), std::memory_order_release);
+  } catch (const Error& error) {
+    problem_ = error.what();
+  }
+}
+
+void AgentLease::connect_again() {
+  connect();
+  if (agent_) ++reconnects_;
+}
+
+/// The agent has gone, or says what nobody understands: clocks go back, and the iteration under way follows no plan.
+void AgentLease::lose(std::string problem) {
+  begin_next();
+  ring_.store(nullptr, std::memory_order_release);
+  agent_.reset();
+  followed_ = false;
+  const std::uint64_t begun = begun_.load(std::memory_order_acquire);
+  versions_.follow(begun > 0 ? begun - 1 : 0, 0);
+  problem_ = std::move(problem);
+}
+
+/// What the program has loaded before is not to come back with a plan that it loads for a lease to come.
+void AgentLease::give_up(std::string_view reason) {
+  lose(fmt::format("the lease was ended: {}; the GPU is asked for again when the program loads a plan", reason));
+  loaded_.reset();
+  current_.reset();
+  next_.reset();
+  plan_problem_.clear();
+  given_up_ = true;
+}
+
+PlanAnswer AgentLease::send(const PlanMessage& plan) {
+  try {
+    return agent_->send_plan(plan, options_.timeout);
+  } catch (const LeaseEnded& ended) {
+    give_up(ended.what());
+    throw LeaseRefused(problem_);
+  } catch (const Error& error) {
+    // Whether it has the plan is not known, nor which answer comes next.
+    lose(error.what());
+    throw;
+  }
+}
+
+/// Notes a plan that the agent has begun to follow: whole iterations do so that have not begun by now.
+void AgentLease::follow_now(HeldPlan plan) {
+  plan.from_iteration = begun_.load(std::memory_order_acquire);
+  versions_.follow(plan.from_iteration, plan.version);
+  current_ = std::move(plan);
+  followed_ = true;
+  problem_.clear();
+}
+
+void AgentLease::begin_next() {
+  if (!next_ || begun_.load(std::memory_order_acquire) <= next_->from_iteration) return;
+  current_ = std::exchange(next_, std::nullopt);
+  followed_ = agent_ != nullptr;
+  if (followed_) problem_.clear();  // that of the plan before
+}
+
+/// The agent has dropped the plan that was waiting, for a newer one. When its iteration began meanwhile, it is not
+/// known which came first: the iterations up to the newer plan's then count as those of no plan.
+void AgentLease::replace_next() {
+  if (!next_) return;
+  versions_.forget_from(next_->from_iteration);
+  if (begun_.load(std::memory_order_acquire) > next_->from_iteration) versions_.follow(next_->from_iteration, 0);
+  next_.reset();
+}
+
+void AgentLease::load_plan(PlanMessage plan) {
+  const std::lock_guard lock(mutex_);
+  begin_next();
+  loaded_ = std::move(plan);
+  if (std::exchange(given_up_, false)) connect_again();
+  if (!agent_) throw Error(problem_);
+  if (const std::optional<std::string> refusal = hand_over_loaded()) throw LeaseRefused(*refusal);
+}
+
+/// The plan that the program has loaded takes the place of all others, unless the agent refuses it, for the reason that
+/// is returned: what was followed before is then followed on.
+std::optional<std::string> AgentLease::hand_over_loaded() {
+  const PlanAnswer answer = send(*loaded_);
+  HeldPlan plan{.message = *std::exchange(loaded_, std::nullopt), .from_iteration = 0, .version = 0};
+  if (const auto* refused = std::get_if<RefusedMessage>(&answer)) {
+    plan_problem_ = fmt::format("the plan loaded last was refused: {}", refused->reason);
+    return refused->reason;
+  }
+  plan_problem_.clear();
+  next_.reset();
+  follow_now(std::move(plan));
+  return std::nullopt;
+}
+
+AgentLease::OfferAnswer AgentLease::offer(PlanMessage plan, std::uint64_t from_iteration, int version) {
+  const std::lock_guard lock(mutex_);
+  begin_next();
+  if (!agent_) return {.offer = Offer::no_lease, .reason = problem_};
+  const std::uint64_t begun = begun_.load(std::memory_order_acquire);
+  if (from_iteration < begun) return {.offer = Offer::too_late, .reason = {}};
+  if (from_iteration - begun > kMaxIterationsAhead) {
+    return {.offer = Offer::refused, .reason = fmt::format("iteration {} is too far ahead", from_iteration)};
+  }
+  plan.from_iteration = static_cast<std::uint32_t>(from_iteration);
+  PlanAnswer answer;
+  try {
+    answer = send(plan);
+  } catch (const Error& error) {
+    return {.offer = Offer::no_lease, .reason = error.what()};
+  }
+  if (const auto* refused = std::get_if<RefusedMessage>(&answer)) {
+    return {.offer = Offer::refused, .reason = refused->reason};
+  }
+  if (std::holds_alternative<TooLateMessage>(answer)) return {.offer = Offer::too_late, .reason = {}};
+  problem_.clear();
+  plan_problem_.clear();
+  replace_next();
+  versions_.follow(from_iteration, version);
+  next_ = HeldPlan{.message = std::move(plan), .from_iteration = from_iteration, .version = version};
+  return {.offer = Offer::accepted, .reason = {}};
+}
+
+void AgentLease::keep() {
+  const std::lock_guard lock(mutex_);
+  begin_next();
+  if (agent_) look_after_agent();
+  if (agent_ || given_up_) return;
+  if (std::chrono::steady_clock::now() - asked_at_ < options_.reconnect_after) return;
+  connect_again();
+  if (!agent_) return;
+  try {
+    hand_over_again();
+  } catch (const Error&) {
+    // The lease is lost, and the problem says why.
+  }
+}
+
+void AgentLease::look_after_agent() {
+  try {
+    agent_->check();
+  } catch (const LeaseEnded& ended) {
+    give_up(ended.what());
+  } catch (const Error&) {
+    lose("the agent has gone; asking for the GPU again");
+  }
+}
+
+/// A plan that was loaded meanwhile comes first. The plan that was followed begins at once, in the midst of an
+/// iteration, and counts from the next; one that waits for its iteration goes on to.
+void AgentLease::hand_over_again() {
+  begin_next();
+  if (loaded_ && !hand_over_loaded()) return;
+  if (current_) hand_over_current();
+  if (next_) hand_over_next();
+}
+
+void AgentLease::hand_over_current() {
+  HeldPlan again = *current_;
+  again.message.from_iteration.reset();
+  // Trials belong to iterations that have begun meanwhile: what it follows from now on is another plan.
+  if (!std::exchange(again.message.trials, {}).empty()) again.version = 0;
+  const PlanAnswer answer = send(again.message);
+  if (const auto* refused = std::get_if<RefusedMessage>(&answer)) {
+    problem_ = fmt::format("the plan is refused by now: {}", refused->reason);
+    return;
+  }
+  follow_now(std::move(again));
+}
+
+/// It waits, and its version counts, only once this agent has taken it; `lose` has forgotten the version.
+void AgentLease::hand_over_next() {
+  const HeldPlan waiting = *std::exchange(next_, std::nullopt);
+  if (waiting.from_iteration < begun_.load(std::memory_order_acquire)) return;
+  if (!std::holds_alternative<AcceptedMessage>(send(waiting.message))) return;
+  versions_.follow(waiting.from_iteration, waiting.version);
+  next_ = waiting;
+}
+
+void AgentLease::forget_versions() {
+  const std::lock_guard lock(mutex_);
+  const std::uint64_t begun = begun_.load(std::memory_order_acquire);
+  versions_.follow(begun > 0 ? begun - 1 : 0, 0);
+  if (current_) current_->version = 0;
+  if (next_) next_->version = 0;
+}
+
+int AgentLease::plan_version(std::uint64_t iteration) {
+  const std::lock_guard lock(mutex_);
+  return versions_.version_of(iteration);
+}
+
+AgentLeaseStatus AgentLease::status() {
+  const std::lock_guard lock(mutex_);
+  begin_next();
+  AgentLeaseStatus status;
+  status.has_lease = agent_ != nullptr;
+  status.has_plan = followed_;
+  status.reconnects = reconnects_;
+  status.problem = !problem_.empty() ? problem_ : plan_problem_;
+  if (!agent_) return status;
+  status.dry_run = agent_->lease().dry_run;
+  const UnitRing& ring = agent_->ring()->ring();
+  status.suspended = ring.state.load() == static_cast<std::uint32_t>(RingState::suspended);
+  status.requested_clock_mhz = ring.requested_clock_mhz.load();
+  if (status.problem.empty() && followed_) status.problem = unplanned_problem(ring, options_.hello.rank);
+  return status;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ipc/lease_messages.h"
+#include "base/ipc/unit_ring.h"
+#include "control/client/agent/agent_connection.h"
+#include "control/client/agent/plan_versions.h"
+
+namespace lowgear {
+
+struct AgentLeaseOptions {
+  std::filesystem::path socket;
+  HelloMessage hello;
+  std::chrono::milliseconds timeout{5'000};          ///< for an answer of the agent
+  std::chrono::milliseconds reconnect_after{3'000};  ///< since the agent was last asked
+};
+
+struct AgentLeaseStatus {
+  bool has_lease = false;
+  bool has_plan = false;  ///< one is followed, not only waiting for its iteration
+  bool suspended = false;
+  bool dry_run = false;
+  std::uint32_t requested_clock_mhz = 0;
+  std::uint64_t reconnects = 0;
+  std::string problem;  ///< empty: none
+};
+
+/// A training process' lease on its GPU and the plan that the agent follows, both taken again when the agent comes
+/// back. A lease that a person has ended is taken again by `load_plan` alone: the program has to want it. Safe from any
+/// thread; `ring` and `iteration_begins` are the training thread's and never wait.
+class AgentLease {
+ public:
+  /// What becomes of a plan that is to begin with an iteration.
+  enum class Offer : unsigned char {
+    accepted,
+    too_late,  ///< the iteration has begun: the plan before is followed on, this one is as if it had never come
+    refused,   ///< this GPU cannot follow it, or this user may not
+    no_lease,  ///< now
+  };
+  struct OfferAnswer {
+    Offer offer = Offer::no_lease;
+    std::string reason;  ///< of a refusal
+  };
+
+  /// Asks for the lease; whatever goes wrong is kept for `status`.
+  explicit AgentLease(AgentLeaseOptions options);
+  /// Gives the lease back.
+  ~AgentLease();
+  AgentLease(const AgentLease&) = delete;
+  AgentLease& operator=(const AgentLease&) = delete;
+
+  /// Ring of the newest lease; null: nobody listens.
+  [[nodiscard]] UnitRing* ring() const noexcept { return ring_.load(std::memory_order_acquire); }
+  /// To be called before the ring is told.
+  void iteration_begins(std::uint64_t iteration) noexcept { begun_.store(iteration + 1, std::memory_order_release); }
+
+  /// Follows a plan at once. Throws LeaseRefused when the agent does not take it (the plan before is then followed on)
+  /// or has ended the lease, Error when
+  /// there is none: the plan is then handed over once there is one.
+  void load_plan(PlanMessage plan);
+  /// Has the agent follow a plan of the server from an iteration on. The agent decides whether that has begun, as it
+  /// alone knows which units it has seen.
+  [[nodiscard]] OfferAnswer offer(PlanMessage plan, std::uint64_t from_iteration, int version);
+  /// Takes the lease again, and hands over the plans that it had, when the agent has gone, unless a person has ended
+  /// it.
+  void keep();
+
+  /// From now on no plan counts as one of the server's.
+  void forget_versions();
+  /// Version of the server's plan that was followed throughout an iteration; 0 when none was. Iterations are asked for
+  /// in order.
+  [[nodiscard]] int plan_version(std::uint64_t iteration);
+  /// Iterations that have begun.
+  [[nodiscard]] std::uint64_t begun() const { return begun_.load(std::memory_order_acquire); }
+  [[nodiscard]] AgentLeaseStatus status();
+
+ private:
+  struct HeldPlan {
+    PlanMessage message;
+    std::uint64_t from_iteration = 0;
+    int version = 0;
+  };
+
+  void connect();
+  void connect_again();
+  void look_after_agent();
+  void lose(std::string problem);
+  void give_up(std::string_view reason);
+  [[nodiscard]] PlanAnswer send(const PlanMessage& plan);
+  [[nodiscard]] std::optional<std::string> hand_over_loaded();
+  void follow_now(HeldPlan plan);
+  void begin_next();
+  void replace_next();
+  void hand_over_again();
+  void hand_over_current();
+  void hand_over_next();
+
+  AgentLeaseOptions options_;
+  std::atomic<UnitRing*> ring_{nullptr};
+  std::atomic<std::uint64_t> begun_{0};
+
+  std::mutex mutex_;  ///< of all below
+  std::unique_ptr<AgentConnection> agent_;
+  std::vector<std::shared_ptr<MappedUnitRing>> rings_;  ///< also of past leases: the training thread may be in one
+  std::optional<PlanMessage> loaded_;                   ///< by the program, and no agent has answered yet
+  std::optional<HeldPlan> current_;  ///< the newest that an agent has taken and whose iteration has begun
+  std::optional<HeldPlan> next_;     ///< accepted, and its iteration had not begun when it was last looked at
+  bool followed_ = false;            ///< the agent has the current plan
+  bool given_up_ = false;            ///< a person has ended the lease, and no plan was loaded since
+  PlanVersions versions_;
+  std::uint64_t reconnects_ = 0;
+  std::string problem_;       ///< with the lease
+  std::string plan_problem_;  ///< with the plan
+  std::chrono::steady_clock::time_point asked_at_;
+};
+
+}  // namespace lowgear

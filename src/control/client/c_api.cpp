@@ -1,0 +1,312 @@
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <string>
+
+#include "base/core/error.h"
+#include "control/client/client.h"
+#include "control/client/lowgear.h"
+
+// The C interface of lowgear.h: turns structures into values and exceptions into codes.
+
+namespace {
+
+using lowgear::Client;
+using lowgear::ClientOptions;
+using lowgear::Error;
+using lowgear::InputError;
+using lowgear::OpKind;
+
+/// How often this process has been forked off, counted in the child: a client of another count is the parent's.
+std::atomic<int>& fork_generation() {
+  static std::atomic<int> generation{0};
+  return generation;
+}
+
+void watch_forks() {
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { fork_generation().fetch_add(1, std::memory_order_relaxed); });
+  (void)registered;
+}
+
+/// Of the calling thread's last failure.
+std::string& last_error() {
+  thread_local std::string message;
+  return message;
+}
+
+}  // namespace
+
+struct lowgear_client {
+  int fork_generation = 0;
+  lowgear::RankInfo rank;
+  std::unique_ptr<Client> client;
+};
+
+namespace {
+
+/// Whether calls on this client do something here.
+bool usable(const lowgear_client* client) {
+  return client != nullptr && client->fork_generation == fork_generation().load(std::memory_order_relaxed);
+}
+
+int unusable(const lowgear_client* client) { return client == nullptr ? LOWGEAR_OK : LOWGEAR_FORKED; }
+
+/// Runs a call and turns what it throws into a code.
+template <typename Call>
+int guarded(Call&& call) noexcept {
+  try {
+    last_error().clear();
+    return call();
+  } catch (const lowgear::LeaseRefused& error) {
+    last_error() = error.what();
+    return LOWGEAR_REFUSED;
+  } catch (const InputError& error) {
+    last_error() = error.what();
+    return LOWGEAR_INVALID;
+  } catch (const std::exception& error) {
+    last_error() = error.what();
+    return LOWGEAR_FAILED;
+  } catch (...) {
+    return LOWGEAR_FAILED;
+  }
+}
+
+/// The caller's structure as this library knows it: what an older program does not have yet is as `defaults` say.
+lowgear_options complete(const lowgear_options* options) {
+  lowgear_options result = LOWGEAR_OPTIONS_INIT;
+  if (options == nullptr) return result;
+  if (options->struct_size < offsetof(lowgear_options, agent_socket)) {
+    throw InputError("lowgear_options.struct_size is not set; start from LOWGEAR_OPTIONS_INIT");
+  }
+  std::memcpy(&result, options, std::min(options->struct_size, sizeof result));
+  return result;
+}
+
+/// Gives the caller as much of a structure as it has room for.
+template <typename Struct>
+int give(const Struct& value, Struct* target) {
+  if (target == nullptr) throw InputError("a pointer for the answer is null");
+  if (target->struct_size < sizeof target->struct_size) throw InputError("struct_size of the answer is not set");
+  const std::size_t size = std::min(target->struct_size, sizeof value);
+  std::memcpy(reinterpret_cast<char*>(target) + sizeof target->struct_size,
+              reinterpret_cast<const char*>(&value) + sizeof target->struct_size, size - sizeof target->struct_size);
+  return LOWGEAR_OK;
+}
+
+/// A text of the caller; what the environment or else `fallback` says when it is null.
+std::string text_or(const char* text, const lowgear::Environment& environment, const char* variable,
+                    const std::string& fallback) {
+  if (text != nullptr) return text;
+  return environment(variable).value_or(fallback);
+}
+
+lowgear::RankInfo rank_of(const lowgear_options& options, const lowgear::Environment& environment) {
+  lowgear::RankInfo rank = lowgear::rank_from_environment(environment);
+  if (options.rank >= 0) {
+    rank.rank = options.rank;
+    rank.world_size = std::max(rank.world_size, rank.rank + 1);
+    rank.world_size_known = rank.world_size_known && rank.launcher != "none";
+    rank.conflict.clear();
+  }
+  if (options.local_rank >= 0) rank.local_rank = options.local_rank;
+  if (options.world_size >= 0) {
+    rank.world_size = options.world_size;
+    rank.world_size_known = true;
+  }
+  if (rank.rank >= rank.world_size) throw InputError("the rank is not below the world size");
+  return rank;
+}
+
+lowgear::ClientServerOptions server_options(const lowgear_options& options, const lowgear::Environment& environment) {
+  lowgear::ClientServerOptions result;
+  result.address = text_or(options.server, environment, "LOWGEAR_SERVER", "");
+  if (result.address.empty()) return result;
+  result.token_file = text_or(options.token_file, environment, "LOWGEAR_SERVER_TOKEN_FILE", "");
+  result.job_json = text_or(options.job_spec, environment, "LOWGEAR_JOB_SPEC", "");
+  if (result.job_json.empty()) {
+    throw InputError("a server is named and no job: give lowgear_options.job_spec or LOWGEAR_JOB_SPEC");
+  }
+  return result;
+}
+
+lowgear::JobPlaceFacts place_facts(const lowgear_options& options, const lowgear::Environment& environment) {
+  const auto rank_or = [&](std::int32_t rank, const char* variable) {
+    return rank >= 0 ? std::optional<int>(rank) : lowgear::number_from_environment(environment, variable);
+  };
+  lowgear::JobPlaceFacts facts;
+  facts.pp_rank = rank_or(options.pp_rank, "LOWGEAR_PP_RANK");
+  facts.dp_rank = rank_or(options.dp_rank, "LOWGEAR_DP_RANK");
+  facts.tp_rank = rank_or(options.tp_rank, "LOWGEAR_TP_RANK");
+  const std::string order = text_or(options.rank_order, environment, "LOWGEAR_RANK_ORDER", "");
+  if (!order.empty()) facts.order = lowgear::RankOrder::parse(order);
+  facts.sizes = lowgear::read_job_sizes(text_or(options.job_spec, environment, "LOWGEAR_JOB_SPEC", ""));
+  return facts;
+}
+
+ClientOptions client_options(const lowgear_options& options, const lowgear::Environment& environment) {
+  ClientOptions result;
+  result.rank = rank_of(options, environment);
+  result.agent_socket = text_or(options.agent_socket, environment, "LOWGEAR_AGENT_SOCKET", "/run/lowgear/lease.sock");
+  result.gpu = options.gpu != nullptr ? options.gpu : "";
+  result.job = text_or(options.job, environment, "LOWGEAR_JOB", result.rank.job);
+  result.recording = text_or(options.recording, environment, "LOWGEAR_RECORDING", "");
+  result.server = server_options(options, environment);
+  result.place = place_facts(options, environment);
+  return result;
+}
+
+bool is_kind(std::uint32_t kind) { return kind <= LOWGEAR_WEIGHT_GRADIENT; }
+
+template <std::size_t kSize>
+void copy_text(char (&target)[kSize], const std::string& text) {  // NOLINT(*-avoid-c-arrays): of a structure of C
+  const std::size_t size = std::min(text.size(), kSize - 1);
+  std::memcpy(target, text.data(), size);
+  target[size] = '\0';
+}
+
+lowgear_measurement measurement_of(const lowgear::WindowMeasurement& window) {
+  lowgear_measurement result = LOWGEAR_MEASUREMENT_INIT;
+  result.time_s = window.time_s;
+  result.simulated = window.simulated ? 1 : 0;
+  if (window.gpus.empty()) return result;
+  const lowgear::GpuMeasurement& gpu = window.gpus.front();
+  if (gpu.covers_all()) {
+    result.energy_j = *gpu.energy_j;
+    result.energy_uncertainty_j = gpu.energy_uncertainty_j.value_or(-1);
+  }
+  result.mean_power_w = gpu.mean_power_w.value_or(-1);
+  result.peak_power_w = gpu.peak_power_w.value_or(-1);
+  result.mean_sm_clock_mhz = gpu.mean_sm_clock_mhz.value_or(-1);
+  result.power_capped_s = gpu.power_capped_s.value_or(-1);
+  result.max_temperature_c = gpu.max_temperature_c.value_or(-1);
+  return result;
+}
+
+lowgear_status status_of(const lowgear_client& client) {
+  const lowgear::ClientStatus now = client.client->status();
+  lowgear_status result{};
+  result.rank = client.rank.rank;
+  result.world_size = client.rank.world_size;
+  result.has_lease = now.has_lease ? 1 : 0;
+  result.has_plan = now.has_plan ? 1 : 0;
+  result.suspended = now.suspended ? 1 : 0;
+  result.dry_run = now.dry_run ? 1 : 0;
+  result.simulated = now.simulated ? 1 : 0;
+  result.requested_clock_mhz = now.requested_clock_mhz;
+  result.units = now.units;
+  result.mismatched = now.mismatched;
+  result.lost = now.lost;
+  result.reconnects = now.reconnects;
+  copy_text(result.gpu_uuid, now.gpu_uuid);
+  copy_text(result.problem, now.problem);
+  result.server_connected = now.server_connected ? 1 : 0;
+  result.plan_version = now.plan_version;
+  result.reports_lost = now.reports_lost;
+  copy_text(result.server_problem, now.server_problem);
+  result.pp_rank = now.pp_rank.value_or(-1);
+  result.stage = now.stage.value_or(-1);
+  copy_text(result.place, now.place);
+  return result;
+}
+
+}  // namespace
+
+int lowgear_open(const lowgear_options* options, lowgear_client** client) {
+  return guarded([&]() -> int {
+    if (client == nullptr) throw InputError("the pointer for the client is null");
+    *client = nullptr;
+    watch_forks();
+    const lowgear::Environment environment = lowgear::process_environment();
+    auto opened = std::make_unique<lowgear_client>();
+    ClientOptions resolved = client_options(complete(options), environment);
+    opened->fork_generation = fork_generation().load(std::memory_order_relaxed);
+    opened->rank = resolved.rank;
+    opened->client = std::make_unique<Client>(std::move(resolved), environment);
+    *client = opened.release();
+    return LOWGEAR_OK;
+  });
+}
+
+int lowgear_close(lowgear_client* client) {
+  // A child's copy is left alone: it would end what belongs to the parent.
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    const std::unique_ptr<lowgear_client> closed(client);
+    return LOWGEAR_OK;
+  });
+}
+
+int lowgear_load_plan(lowgear_client* client, const char* path, int32_t plan_rank, uint32_t flags) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    if (path == nullptr) throw InputError("the path of the plan is null");
+    if ((flags & ~LOWGEAR_PLAN_NEAREST_BELOW) != 0) throw InputError("unknown flags; this library is older than you");
+    try {
+      client->client->load_plan(path, plan_rank >= 0 ? std::optional<int>(plan_rank) : std::nullopt,
+                                (flags & LOWGEAR_PLAN_NEAREST_BELOW) != 0);
+      return LOWGEAR_OK;
+    } catch (const InputError&) {
+      throw;
+    } catch (const lowgear::LeaseRefused&) {
+      throw;
+    } catch (const Error& error) {
+      last_error() = error.what();
+      return LOWGEAR_NO_AGENT;
+    }
+  });
+}
+
+int lowgear_iteration_begin(lowgear_client* client) {
+  if (!usable(client)) return unusable(client);
+  client->client->iteration_begin();
+  return LOWGEAR_OK;
+}
+
+int lowgear_iteration_end(lowgear_client* client) {
+  if (!usable(client)) return unusable(client);
+  client->client->iteration_end();
+  return LOWGEAR_OK;
+}
+
+int lowgear_unit_begin(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch) {
+  if (!usable(client)) return unusable(client);
+  if (!is_kind(kind) || stage > UINT16_MAX) return LOWGEAR_INVALID;
+  client->client->unit_begin(static_cast<OpKind>(kind), static_cast<std::uint16_t>(stage), microbatch);
+  return LOWGEAR_OK;
+}
+
+int lowgear_unit_end(lowgear_client* client, uint32_t kind, uint32_t stage, uint32_t microbatch) {
+  if (!usable(client)) return unusable(client);
+  if (!is_kind(kind) || stage > UINT16_MAX) return LOWGEAR_INVALID;
+  client->client->unit_end(static_cast<OpKind>(kind), static_cast<std::uint16_t>(stage), microbatch);
+  return LOWGEAR_OK;
+}
+
+int lowgear_window_begin(lowgear_client* client, const char* name, uint64_t* window) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&]() -> int {
+    if (window == nullptr) throw InputError("the pointer for the window is null");
+    *window = client->client->window_begin(name != nullptr ? name : "");
+    return LOWGEAR_OK;
+  });
+}
+
+int lowgear_window_end(lowgear_client* client, uint64_t window, lowgear_measurement* measurement) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&] { return give(measurement_of(client->client->window_end(window)), measurement); });
+}
+
+int lowgear_get_status(lowgear_client* client, lowgear_status* status) {
+  if (!usable(client)) return unusable(client);
+  return guarded([&] { return give(status_of(*client), status); });
+}
+
+const char* lowgear_last_error(void) { return last_error().c_str(); }
+
+uint32_t lowgear_abi_version(void) { return LOWGEAR_ABI_MAJOR << 16U | LOWGEAR_ABI_MINOR; }

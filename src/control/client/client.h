@@ -1,0 +1,167 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/ipc/unit_ring.h"
+#include "control/client/agent/agent_lease.h"
+#include "control/client/measure/recording_writer.h"
+#include "control/client/measure/unit_log.h"
+#include "control/client/rank/job_place.h"
+#include "control/client/rank/rank_environment.h"
+#include "control/client/server/served_rank.h"
+#include "hardware/gpu/gpu.h"
+#include "hardware/measure/energy_meter.h"
+
+namespace lowgear {
+
+/// The server that plans this job; docs/server-api.md.
+struct ClientServerOptions {
+  std::string address;               ///< `http://host:port` or `unix:/path`; empty: no server
+  std::filesystem::path token_file;  ///< holds the token alone; empty: none is sent
+  std::string job_json;              ///< body of POST /v1/jobs; `run` and `gpu` are filled in where it names none
+};
+
+struct ClientOptions {
+  std::filesystem::path agent_socket;  ///< empty: use no agent
+  std::string gpu;                     ///< UUID or PCI address; empty: as CUDA_VISIBLE_DEVICES says
+  std::string job;
+  std::filesystem::path recording;  ///< empty: no recording
+  RecordingFolder recording_folder = RecordingFolder::must_be_new;
+  std::uint64_t first_recorded_iteration = 0;
+  std::uint64_t recorded_iterations = UINT64_MAX;
+  RankInfo rank;
+  JobPlaceFacts place;  ///< `rank` and `world_size` of it are filled in from the former
+  ClientServerOptions server;
+  std::chrono::milliseconds agent_timeout{5'000};
+  std::chrono::milliseconds reconnect_after{3'000};  ///< since the agent was last asked
+  std::chrono::milliseconds drain_period{50};        ///< between the looks at what the training thread has marked
+};
+
+/// What the training loop says of an iteration.
+struct IterationLabel {
+  std::uint64_t number = 0;
+  bool settling = false;  ///< clocks have just been changed, so that it tells nothing of any clock
+};
+
+struct ClientStatus {
+  bool has_lease = false;
+  bool has_plan = false;
+  bool suspended = false;
+  bool dry_run = false;
+  bool simulated = false;
+  std::uint32_t requested_clock_mhz = 0;
+  std::uint64_t units = 0;
+  std::uint64_t mismatched = 0;
+  std::uint64_t lost = 0;
+  std::uint64_t reconnects = 0;
+  std::string gpu_uuid;
+  std::string problem;
+  bool has_server = false;         ///< one was named
+  bool server_connected = false;   ///< and it answered the last request
+  int plan_version = 0;            ///< of the server's plan that the newest whole iteration followed; 0: none
+  std::uint64_t reports_lost = 0;  ///< reports to the server that were dropped
+  std::string server_problem;
+  std::optional<int> pp_rank;  ///< in the pipeline; empty: not certain
+  std::optional<int> stage;    ///< the only one of this rank; empty: not certain, or it has several
+  std::string place;           ///< how they are known; or why not, and what to pass
+};
+
+/// What a training process has of Lowgear: tells the agent which unit begins, records when units began and ended,
+/// measures energy, and reports to the server, whose plans the agent then follows. Works without an agent, a GPU, a
+/// recording and a server; `status` says what is missing.
+///
+/// One training thread calls `iteration_*` and `unit_*`, which make no system call, allocate nothing and never wait.
+class Client {
+ public:
+  /// Throws InputError when an option makes no sense (no such GPU, a recording that exists, no address of a server, a
+  /// place in the job that is not certain where a server is to be told it).
+  Client(ClientOptions options, const Environment& environment);
+  /// Tells the server, ends the lease and finishes the recording.
+  ~Client();
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  /// Checks the plan and hands it to the agent. Which of its ranks this process is says `plan_rank`, or else
+  /// pipeline_rank. Throws InputError when it is no plan or that is not certain, LeaseRefused when the agent does not
+  /// take it, Error when there is no agent: the plan is then handed over once there is one.
+  void load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below);
+
+  /// Iterations are numbered from 0, or go on from the number given last.
+  void iteration_begin() noexcept;
+  void iteration_begin(const IterationLabel& label) noexcept;
+  void iteration_end() noexcept;
+  void unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+  void unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
+
+  /// Throws Error when there is no GPU.
+  [[nodiscard]] EnergyMeter::WindowId window_begin(std::string name);
+  WindowMeasurement window_end(EnergyMeter::WindowId window);
+
+  [[nodiscard]] ClientStatus status();
+
+ private:
+  /// What the training thread alone uses.
+  struct Training {
+    std::uint64_t iteration = 0;
+    std::uint64_t iteration_begin_ns = 0;
+    std::uint64_t unit_begin_ns = 0;
+    std::uint64_t unit = 0;  ///< packed; 0: none has begun
+    bool in_iteration = false;
+    bool settling = false;
+  };
+
+  void open_gpu(const Environment& environment);
+  void open_recording();
+  void open_lease();
+  void open_server();
+  void start_meter();
+  void keep_place(const AxisRank& pipeline, std::optional<int> stage);
+  void describe_place(ClientStatus& status);
+  [[nodiscard]] UnitRing* ring() const noexcept { return lease_ ? lease_->ring() : nullptr; }
+  [[nodiscard]] RankRegistration registration() const;
+  void run(const std::stop_token& stop);
+  void drain();
+  [[nodiscard]] bool is_recorded(std::uint64_t iteration) const noexcept;
+  void log_iteration(RecordType type, std::uint64_t end_ns) noexcept;
+  void count_mismatch() noexcept;
+  [[nodiscard]] std::string problem(const AgentLeaseStatus& lease) const;
+
+  ClientOptions options_;
+  std::unique_ptr<GpuSystem> system_;
+  Gpu* gpu_ = nullptr;
+  std::string gpu_problem_;
+  std::uint64_t start_ns_;
+
+  std::mutex place_mutex_;    ///< of the two below
+  AxisRank pipeline_;         ///< of the newest plan, or as known from the start
+  std::optional<int> stage_;  ///< the only one of this rank
+
+  Training training_;
+  std::unique_ptr<AgentLease> lease_;  ///< null: no agent is used
+  std::unique_ptr<UnitLog> log_;       ///< null: neither recording nor server
+  std::atomic<bool> samples_recorded_{false};
+  std::atomic<std::uint64_t> units_{0};
+  std::atomic<std::uint64_t> mismatched_{0};
+
+  std::mutex recording_mutex_;  ///< of the one below
+  std::unique_ptr<RecordingWriter> recording_;
+
+  std::unique_ptr<ServedRank> served_;  ///< null: no server
+  std::uint64_t lost_before_ = 0;       ///< units, when the log was read last
+
+  std::unique_ptr<EnergyMeter> meter_;  ///< null: no GPU. Its thread uses the two above
+  std::mutex sleep_mutex_;
+  std::condition_variable_any wake_;
+  std::jthread thread_;  ///< last: it uses everything above
+};
+
+}  // namespace lowgear

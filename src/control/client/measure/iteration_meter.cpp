@@ -1,0 +1,76 @@
+#include "control/client/measure/iteration_meter.h"
+
+#include <algorithm>
+
+namespace lowgear {
+namespace {
+
+/// Samples that may wait: five minutes of them, of some 200 bytes each.
+constexpr std::size_t kMaxWaitingSamples = 6'000;
+
+double to_s(std::uint64_t time_ns) { return static_cast<double>(time_ns) * 1e-9; }
+
+}  // namespace
+
+void IterationMeter::add(const GpuSample& sample) {
+  if (!gpu_) return;
+  if (waiting_.size() == kMaxWaitingSamples) waiting_.pop_front();
+  waiting_.push_back(sample);
+}
+
+void IterationMeter::take_samples(double until_s) {
+  while (!waiting_.empty() && waiting_.front().time_s <= until_s) {
+    const GpuSample& sample = waiting_.front();
+    gpu_->add(sample);
+    if (open_ && open_->window) open_->window->add(sample);
+    newest_sample_s_ = sample.time_s;
+    waiting_.pop_front();
+  }
+}
+
+/// The meter tells no energy of times before its newest sample. The training thread may have been held up between
+/// reading the clock and marking what it read it for.
+double IterationMeter::not_before_samples(double time_s) const { return std::max(time_s, newest_sample_s_); }
+
+void IterationMeter::advance_to(std::uint64_t time_ns) { take_samples(to_s(time_ns)); }
+
+std::optional<MeasuredIteration> IterationMeter::add(const UnitRecord& record) {
+  switch (record.type) {
+    case RecordType::unit:
+      if (open_) open_->compute_s += to_s(record.end_ns - record.begin_ns);
+      return std::nullopt;
+    case RecordType::iteration_begin:
+      take_samples(to_s(record.begin_ns));
+      open_ = Open{.begin = record, .compute_s = 0, .window = {}};
+      if (gpu_) open_->window = gpu_->begin(not_before_samples(to_s(record.begin_ns)));
+      return std::nullopt;
+    case RecordType::iteration_end:
+      break;
+  }
+  take_samples(to_s(record.end_ns));
+  if (!open_ || open_->begin.iteration != record.iteration) return std::nullopt;
+  const MeasuredIteration measured = measure(record);
+  open_.reset();
+  return measured;
+}
+
+MeasuredIteration IterationMeter::measure(const UnitRecord& end) const {
+  MeasuredIteration result;
+  result.iteration = end.iteration;
+  result.time_s = to_s(end.end_ns - open_->begin.begin_ns);
+  result.compute_s = open_->compute_s;
+  if (!gpu_) return result;
+  const GpuMeasurement gpu = gpu_->measure(*open_->window, not_before_samples(to_s(end.end_ns)));
+  if (gpu.covers_all() && gpu.energy_uncertainty_j) {  // or nobody could say how far off it is
+    result.energy_j = gpu.energy_j;
+    result.energy_error_j = *gpu.energy_uncertainty_j;
+  }
+  result.throttled_power_s = gpu.power_capped_s;
+  result.throttled_thermal_s = gpu.thermally_throttled_s;
+  result.mean_sm_clock_mhz = gpu.mean_sm_clock_mhz;
+  result.min_sm_clock_mhz = gpu.min_sm_clock_mhz;
+  result.max_sm_clock_mhz = gpu.max_sm_clock_mhz;
+  return result;
+}
+
+}  // namespace lowgear

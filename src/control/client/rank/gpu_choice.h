@@ -1,0 +1,21 @@
+#pragma once
+
+#include <string>
+
+#include "control/client/rank/rank_environment.h"
+#include "hardware/gpu/gpu.h"
+
+namespace lowgear {
+
+/// The GPU that CUDA gives this process as device `local_rank`: CUDA_VISIBLE_DEVICES lists GPUs by UUID (or a beginning
+/// of it), MIG UUID or number; without it, all of them in PCI order. A launcher that shows every process only its own
+/// GPU makes that device 0, whatever the local rank.
+///
+/// Numbers follow CUDA_DEVICE_ORDER: PCI_BUS_ID is NVML's order too. CUDA's default, FASTEST_FIRST, is the same as long
+/// as all GPUs are of one model; numbers are refused where they are not. Throws InputError saying what to set.
+///
+/// Throws GpuError when the process has no GPU through no mistake of its own: it is shown none (an empty list, -1), the
+/// machine has none, or one does not answer. Then those behind it may have moved up by a number, and only UUIDs count.
+[[nodiscard]] Gpu& choose_gpu(const GpuSystem& system, int local_rank, const Environment& environment);
+
+}  // namespace lowgear

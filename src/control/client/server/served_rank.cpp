@@ -1,0 +1,120 @@
+#include "control/client/server/served_rank.h"
+
+#include <utility>
+
+namespace lowgear {
+namespace {
+
+/// Samples that wait for `take_samples`, which comes several times a second.
+constexpr std::size_t kMaxNewSamples = 4'096;
+
+/// Whether the GPU runs at other clocks than the plan's, as the agent cannot set them now.
+bool clocks_are_not_held(const AgentLease& lease) {
+  const UnitRing* const ring = lease.ring();
+  return ring != nullptr && ring->clocks_not_held.load(std::memory_order_acquire) != 0;
+}
+
+}  // namespace
+
+ServedRank::ServedRank(ServedRankOptions options, AgentLease* lease)
+    : lease_(lease),
+      iterations_(std::move(options.gpu)),
+      profile_(std::move(options.like), options.start_ns),
+      server_(std::move(options.server), *this) {}
+
+void ServedRank::add(const GpuSample& sample) {
+  const std::lock_guard lock(mutex_);
+  if (new_samples_.size() < kMaxNewSamples) new_samples_.push_back(sample);
+}
+
+void ServedRank::take_samples() {
+  std::vector<GpuSample> samples;
+  std::optional<ProfileRequest> asked;
+  {
+    const std::lock_guard lock(mutex_);
+    samples.swap(new_samples_);
+    asked = std::exchange(asked_, std::nullopt);
+    if (std::exchange(forgets_profile_, false)) profile_.reset();
+  }
+  if (asked) {
+    post(profile_.finish());
+    profile_.begin(*std::move(asked));
+  }
+  for (const GpuSample& sample : samples) {
+    iterations_.add(sample);
+    profile_.add(sample);
+    gpu_means_.set_temperature(sample.temperature_c);
+  }
+}
+
+void ServedRank::add(const UnitRecord& record) {
+  if (record.type == RecordType::iteration_end) {
+    int version = lease_ != nullptr ? lease_->plan_version(record.iteration) : 0;
+    // It says nothing about the plan, nor about how fast this rank is at the plan's clocks.
+    if (lease_ != nullptr && clocks_are_not_held(*lease_)) version = 0;
+    plan_version_.store(version, std::memory_order_relaxed);
+    follow_profile_plan(version);
+  }
+  const std::optional<MeasuredIteration> measured = iterations_.add(record);
+  if (measured) {
+    gpu_means_.add(*measured);
+    server_.report({.measured = *measured, .plan_version = plan_version_.load(std::memory_order_relaxed)},
+                   gpu_means_.now());
+  }
+  post(profile_.add(record));
+}
+
+/// Under the lock: a result is either handed over before the server's new job begins, which drops it, or not at all.
+void ServedRank::post(std::optional<ProfileResult> result) {
+  const std::lock_guard lock(mutex_);
+  if (result && !forgets_profile_) server_.post(*std::move(result));
+}
+
+/// Units that ran while the agent was away had no clock held for them. A newer plan ends what is measured.
+void ServedRank::follow_profile_plan(int version) {
+  const auto& request = profile_.request();
+  if (!request || version == request->plan_version) return;
+  profile_.discard_iteration();
+  if (version > request->plan_version) post(profile_.finish());
+}
+
+void ServedRank::lose_records() {
+  iterations_.lose_iteration();
+  profile_.discard_iteration();
+}
+
+AgentLease::OfferAnswer ServedRank::offer(const OfferedPlan& plan) {
+  if (lease_ == nullptr) return {.offer = AgentLease::Offer::no_lease, .reason = "no agent is used"};
+  PlanMessage message{.plan_rank = 0, .nearest_below = false, .plan_json = plan.plan_json, .from_iteration = {}};
+  for (const ClockTrial& trial : plan.trials) {
+    message.trials.push_back({.first_iteration = static_cast<std::uint32_t>(trial.first_iteration),
+                              .iterations = static_cast<std::uint32_t>(trial.iterations),
+                              .clock_mhz = static_cast<std::uint32_t>(trial.clock_mhz)});
+  }
+  AgentLease::OfferAnswer answer = lease_->offer(std::move(message), plan.from_iteration, plan.version);
+  if (answer.offer != AgentLease::Offer::accepted) return answer;
+  const std::lock_guard lock(mutex_);
+  asked_.reset();
+  if (plan.purpose == "profile") {
+    asked_ = {.plan_version = plan.version,
+              .sweep = plan.sweep,
+              .from_iteration = plan.from_iteration,
+              .trials = plan.trials,
+              .settle_iterations = plan.settle_iterations,
+              .settle_s = plan.settle_s};
+  }
+  return answer;
+}
+
+void ServedRank::forget_versions() {
+  if (lease_ != nullptr) lease_->forget_versions();
+  const std::lock_guard lock(mutex_);
+  asked_.reset();
+  forgets_profile_ = true;
+}
+
+ServedRankStatus ServedRank::status() const {
+  return {.server = server_.status(), .plan_version = plan_version_.load(std::memory_order_relaxed)};
+}
+
+}  // namespace lowgear

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "control/client/agent/agent_lease.h"
+#include "control/client/measure/gpu_means.h"
+#include "control/client/measure/iteration_meter.h"
+#include "control/client/measure/unit_log.h"
+#include "control/client/server/profile_collector.h"
+#include "control/client/server/server_connection.h"
+
+namespace lowgear {
+
+struct ServedRankOptions {
+  ServerConnectionOptions server;
+  std::optional<GpuMeter> gpu;  ///< empty: no GPU is measured
+  Recording like;               ///< whose recordings this rank's are, without units and samples
+  std::uint64_t start_ns = 0;   ///< CLOCK_MONOTONIC from which they tell times
+};
+
+struct ServedRankStatus {
+  ServerStatus server;
+  int plan_version = 0;  ///< of the server's plan that the newest iteration followed; 0: none
+};
+
+/// A rank whose plans come from the server: has its agent follow them from the iterations that they begin with, and
+/// tells the server what iterations took, and what units took under plans that try clocks out.
+class ServedRank final : private PlanTaker {
+ public:
+  /// `lease` may be null, where no agent is used; it lives longer than this.
+  ServedRank(ServedRankOptions options, AgentLease* lease);
+  ~ServedRank() override = default;
+
+  /// A sample of the GPU, from any thread.
+  void add(const GpuSample& sample);
+
+  // The rest, but for `status`, is called on one thread.
+  /// To be called before the records that were marked until now are added.
+  void take_samples();
+  void add(const UnitRecord& record);
+  /// Nothing that was marked before is still to be added.
+  void advance_to(std::uint64_t time_ns) { iterations_.advance_to(time_ns); }
+  /// Records were lost: what is under way cannot be told.
+  void lose_records();
+
+  [[nodiscard]] ServedRankStatus status() const;
+
+ private:
+  [[nodiscard]] AgentLease::OfferAnswer offer(const OfferedPlan& plan) override;
+  void forget_versions() override;
+  void follow_profile_plan(int version);
+  void post(std::optional<ProfileResult> result);
+
+  AgentLease* lease_;
+  IterationMeter iterations_;
+  ProfileCollector profile_;
+  GpuMeans gpu_means_;
+  std::atomic<int> plan_version_{0};
+
+  std::mutex mutex_;  ///< of the three below
+  std::vector<GpuSample> new_samples_;
+  std::optional<ProfileRequest> asked_;  ///< a profile plan that the agent has taken
+  bool forgets_profile_ = false;         ///< what `profile_` holds is of a job that the server has lost
+
+  ServerConnection server_;  ///< last: its threads use the above
+};
+
+}  // namespace lowgear

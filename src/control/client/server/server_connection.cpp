@@ -1,0 +1,354 @@
+#include "control/client/server/server_connection.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/number.h"
+
+namespace lowgear {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kMaxReportsPerRequest = 1'000;
+/// Reports that wait while the server is away: some three hours of iterations of half a second, 2 MiB.
+constexpr std::size_t kMaxWaitingReports = 20'000;
+constexpr std::size_t kMaxWaitingProfiles = 8;
+constexpr std::size_t kMaxTokenBytes = 4'096;
+/// Before a plan that could not be taken is asked for again: the server learns meanwhile which iterations have begun.
+constexpr milliseconds kOfferedAgain{200};
+/// Before one is asked for again that there is no agent for.
+constexpr milliseconds kOfferedWithoutAgent{1'000};
+constexpr milliseconds kMaxRetryAfter{60'000};
+
+/// The server has answered, and not with success.
+class ServerRefusal : public Error {
+ public:
+  ServerRefusal(int status, milliseconds retry_after, const std::string& message)
+      : Error(message), status_(status), retry_after_(retry_after) {}
+  /// It does not know this rank (any more), or the token has changed.
+  [[nodiscard]] bool unknown() const { return status_ == 401 || status_ == 403 || status_ == 404; }
+  /// The same request will not be taken at any time.
+  [[nodiscard]] bool final() const { return status_ == 400 || status_ == 409 || status_ == 413; }
+  [[nodiscard]] milliseconds retry_after() const { return retry_after_; }
+
+ private:
+  int status_;
+  milliseconds retry_after_;
+};
+
+milliseconds retry_after(const HttpReplyText& reply) {
+  const auto found = reply.headers.find("retry-after");
+  if (found == reply.headers.end()) return milliseconds(0);
+  const std::optional<long long> seconds = parse_integer(found->second);
+  if (!seconds || *seconds < 0) return milliseconds(0);
+  return std::min<milliseconds>(kMaxRetryAfter, std::chrono::seconds(std::min(*seconds, 3600LL)));
+}
+
+std::string read_token(const std::filesystem::path& file) {
+  std::string token = read_file(file, kMaxTokenBytes);
+  token.erase(std::find_if(token.rbegin(), token.rend(), [](char c) { return c > ' '; }).base(), token.end());
+  const bool one_word = std::ranges::all_of(token, [](char c) { return c > ' ' && c < 0x7f; });
+  if (!token.empty() && one_word) return token;
+  throw InputError(fmt::format("{}: holds no token; expected one word", printable(file.string())));
+}
+
+/// What the server named, as part of a path or of a header.
+const std::string& require_name(const std::string& text, std::string_view what) {
+  const auto allowed = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
+  };
+  if (!text.empty() && text.size() <= 128 && std::ranges::all_of(text, allowed)) return text;
+  throw InputError(fmt::format("the server names a {} of {}", what, quote(text)));
+}
+
+std::uint64_t seed() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32U | device();
+}
+
+}  // namespace
+
+ServerConnection::ServerConnection(ServerConnectionOptions options, PlanTaker& taker)
+    : options_(std::move(options)),
+      taker_(&taker),
+      plans_{.http = HttpClient(options_.endpoint),
+             .backoff = Backoff(options_.first_backoff, options_.last_backoff, seed())},
+      reports_{.http = HttpClient(options_.endpoint),
+               .backoff = Backoff(options_.first_backoff, options_.last_backoff, seed())},
+      plans_thread_([this] { follow_plans(); }),
+      reports_thread_([this] { send_reports(); }) {}
+
+ServerConnection::~ServerConnection() {
+  {
+    std::unique_lock lock(mutex_);
+    stopping_ = true;
+    changed_.notify_all();
+    plans_.http.cancel();
+    changed_.wait_for(lock, options_.closing_time, [this] { return finished_; });
+  }
+  reports_.http.cancel();
+  plans_thread_.join();
+  reports_thread_.join();
+}
+
+bool ServerConnection::stopping() const {
+  const std::lock_guard lock(mutex_);
+  return stopping_;
+}
+
+void ServerConnection::sleep(milliseconds time) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, time, [this] { return stopping_; });
+}
+
+// What the client hands over.
+
+void ServerConnection::report(const IterationReport& report, const GpuNow& gpu) {
+  const std::lock_guard lock(mutex_);
+  if (waiting_.size() == kMaxWaitingReports) {
+    waiting_.pop_front();
+    ++status_.reports_lost;
+  }
+  waiting_.push_back(report);
+  gpu_ = gpu;
+  changed_.notify_all();
+}
+
+void ServerConnection::post(ProfileResult result) {
+  const std::lock_guard lock(mutex_);
+  if (profiles_.size() == kMaxWaitingProfiles) profiles_.pop_front();
+  profiles_.push_back(std::move(result));
+  changed_.notify_all();
+}
+
+ServerStatus ServerConnection::status() const {
+  const std::lock_guard lock(mutex_);
+  ServerStatus status = status_;
+  if (status.problem.empty()) status.problem = plan_problem_;
+  return status;
+}
+
+// Questions.
+
+HttpReplyText ServerConnection::ask(Speaker& speaker, std::string_view method, const std::string& target,
+                                    const std::string& body, const Session* session, milliseconds timeout) {
+  HttpClient::HeaderList headers;
+  if (!body.empty()) headers.emplace_back("Content-Type", "application/json");
+  if (!options_.token_file.empty()) headers.emplace_back("Authorization", "Bearer " + read_token(options_.token_file));
+  if (session != nullptr) headers.emplace_back("Lowgear-Rank-Key", session->rank_key);
+  HttpReplyText reply = speaker.http.request(method, target, body, headers, timeout);
+  if (reply.status >= 300) {
+    throw ServerRefusal(reply.status, retry_after(reply),
+                        fmt::format("{}: {}", options_.endpoint.text(), refusal_of(reply.status, reply.body)));
+  }
+  const std::lock_guard lock(mutex_);
+  status_.connected = true;
+  status_.problem.clear();
+  speaker.backoff.reset();
+  return reply;
+}
+
+/// Who this rank is to the server; registers when it is nobody yet. Either thread may have to.
+ServerConnection::Session ServerConnection::session(Speaker& speaker) {
+  const std::lock_guard registering(registering_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (session_) return *session_;
+  }
+  const std::string source = options_.endpoint.text();
+  Session session;
+  HttpReplyText reply = ask(speaker, "POST", "/v1/jobs", options_.job_json, nullptr, options_.answer_timeout);
+  session.job = require_name(answered_text(reply.body, "job", source), "job");
+  reply = ask(speaker, "POST", fmt::format("/v1/jobs/{}/ranks", session.job), to_text(options_.rank), nullptr,
+              options_.answer_timeout);
+  session.rank_key = require_name(answered_text(reply.body, "rank_key", source), "rank_key");
+  start_session(session);
+  return session;
+}
+
+void ServerConnection::start_session(Session session) {
+  bool another_job = false;
+  {
+    const std::lock_guard lock(mutex_);
+    another_job = !last_job_.empty() && last_job_ != session.job;
+    last_job_ = session.job;
+  }
+  // First: what the taker still hands over of the job that is gone is dropped below.
+  if (another_job) taker_->forget_versions();
+  {
+    const std::lock_guard lock(mutex_);
+    if (another_job) {  // versions and profiles of a job that is gone
+      status_.reports_lost += waiting_.size();
+      waiting_.clear();
+      profiles_.clear();
+    }
+    session_ = std::move(session);
+  }
+}
+
+HttpReplyText ServerConnection::ask_as_rank(Speaker& speaker, const Session& session, std::string_view method,
+                                            const std::string& what, const std::string& body, milliseconds timeout) {
+  try {
+    return ask(speaker, method, fmt::format("/v1/jobs/{}/{}", session.job, what), body, &session, timeout);
+  } catch (const ServerRefusal& refusal) {
+    const std::lock_guard lock(mutex_);
+    if (refusal.unknown() && session_ == session) session_.reset();
+    throw;
+  }
+}
+
+/// False when the server will never take it; throws while it may.
+bool ServerConnection::post(Speaker& speaker, const std::string& what, const std::string& body) {
+  const Session as = session(speaker);
+  try {
+    (void)ask_as_rank(speaker, as, "POST", what, body, options_.answer_timeout);
+    return true;
+  } catch (const ServerRefusal& refusal) {
+    if (!refusal.final()) throw;
+    const std::lock_guard lock(mutex_);
+    status_.problem = refusal.what();
+    return false;
+  }
+}
+
+void ServerConnection::failed(Speaker& speaker, const Error& error) {
+  milliseconds wait = speaker.backoff.next();
+  if (const auto* refusal = dynamic_cast<const ServerRefusal*>(&error)) wait = std::max(wait, refusal->retry_after());
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_) return;
+    status_.connected = false;
+    status_.problem = error.what();
+  }
+  sleep(wait);
+}
+
+// Plans.
+
+void ServerConnection::follow_plans() {
+  int after = 0;
+  std::string job;
+  while (!stopping()) {
+    try {
+      wait_for_plan(after, job);
+    } catch (const Error& error) {
+      failed(plans_, error);
+    }
+  }
+}
+
+/// Waits for a plan above version `after` of `job`, and hands it to the agent.
+void ServerConnection::wait_for_plan(int& after, std::string& job) {
+  const Session now = session(plans_);
+  if (now.job != job) after = 0;
+  job = now.job;
+  const HttpReplyText reply =
+      ask_as_rank(plans_, now, "GET",
+                  fmt::format("plan?rank={}&after={}&wait_s={}", options_.rank.rank, after, options_.plan_wait.count()),
+                  {}, options_.plan_wait + options_.answer_timeout);
+  if (reply.status == 204) return;
+  const OfferedPlan plan = read_offered_plan(reply.body, options_.endpoint.text());
+  const AgentLease::OfferAnswer answer = taker_->offer(plan);
+  {
+    const std::lock_guard lock(mutex_);
+    plan_problem_ = answer.reason.empty() ? "" : fmt::format("plan {}: {}", plan.version, answer.reason);
+  }
+  switch (answer.offer) {
+    case AgentLease::Offer::accepted:
+    case AgentLease::Offer::refused:  // and will be again
+      after = plan.version;
+      return;
+    case AgentLease::Offer::too_late:
+      return sleep(kOfferedAgain);
+    case AgentLease::Offer::no_lease:
+      return sleep(kOfferedWithoutAgent);
+  }
+}
+
+// Reports.
+
+void ServerConnection::send_reports() {
+  Clock::time_point not_before;
+  while (wait_for_reports(not_before)) {
+    not_before = Clock::now() + options_.report_period;
+    try {
+      say_all(reports_);
+    } catch (const Error& error) {
+      failed(reports_, error);
+    }
+  }
+  finish();
+  const std::lock_guard lock(mutex_);
+  finished_ = true;
+  changed_.notify_all();
+}
+
+/// Waits until there is something to say and it is time to; false when the connection is to end.
+bool ServerConnection::wait_for_reports(Clock::time_point not_before) {
+  std::unique_lock lock(mutex_);
+  const auto something = [this] { return stopping_ || !waiting_.empty() || !profiles_.empty(); };
+  changed_.wait(lock, something);
+  changed_.wait_until(lock, not_before, [this] { return stopping_; });
+  return !stopping_;
+}
+
+/// Reports come first: the server knows by them that a profile plan has run.
+void ServerConnection::say_all(Speaker& speaker) {
+  (void)session(speaker);  // first, or what is said would be chosen long before
+  say_reports(speaker);
+  say_profile(speaker);
+}
+
+void ServerConnection::say_reports(Speaker& speaker) {
+  std::vector<IterationReport> batch;
+  GpuNow gpu;
+  {
+    const std::lock_guard lock(mutex_);
+    const std::size_t size = std::min(waiting_.size(), kMaxReportsPerRequest);
+    batch.assign(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(size));
+    gpu = gpu_;
+  }
+  if (batch.empty()) return;
+  const bool taken = post(speaker, "reports", reports_text(options_.rank.rank, batch, gpu));
+  const std::lock_guard lock(mutex_);
+  if (!taken) status_.reports_lost += batch.size();
+  const std::uint64_t last = batch.back().measured.iteration;
+  while (!waiting_.empty() && waiting_.front().measured.iteration <= last) waiting_.pop_front();
+}
+
+void ServerConnection::say_profile(Speaker& speaker) {
+  std::optional<ProfileResult> result;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!profiles_.empty()) result = profiles_.front();
+  }
+  if (!result) return;
+  (void)post(speaker, "profile", profile_text(options_.rank.rank, *result));
+  const std::lock_guard lock(mutex_);
+  const auto same = [&](const ProfileResult& waiting) { return waiting.plan_version == result->plan_version; };
+  if (!profiles_.empty() && same(profiles_.front())) profiles_.pop_front();
+}
+
+/// What is left, once. A server that is away now does not hear of it: it will miss this rank by itself.
+void ServerConnection::finish() {
+  try {
+    for (bool left = true; left;) {
+      say_all(reports_);
+      const std::lock_guard lock(mutex_);
+      left = !waiting_.empty() || !profiles_.empty();
+    }
+    (void)post(reports_, "finish", fmt::format(R"({{"rank": {}}})", options_.rank.rank));
+  } catch (const Error& error) {
+    const std::lock_guard lock(mutex_);
+    status_.problem = error.what();
+  }
+}
+
+}  // namespace lowgear

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "base/http/client/client.h"
+#include "control/client/agent/agent_lease.h"
+#include "control/client/agent/backoff.h"
+#include "control/client/server/server_messages.h"
+
+namespace lowgear {
+
+struct ServerConnectionOptions {
+  HttpEndpoint endpoint;
+  std::filesystem::path token_file;  ///< holds the token alone; empty: none is sent
+  std::string job_json;              ///< body of POST /v1/jobs
+  RankRegistration rank;
+  std::chrono::milliseconds first_backoff{100};
+  std::chrono::milliseconds last_backoff{5'000};
+  std::chrono::milliseconds report_period{200};  ///< between two requests with reports, at least
+  std::chrono::seconds plan_wait{20};            ///< that the server holds a request for a plan
+  std::chrono::milliseconds answer_timeout{10'000};
+  std::chrono::milliseconds closing_time{3'000};  ///< for what is left to be said at the end
+};
+
+struct ServerStatus {
+  bool connected = false;          ///< the last request was answered
+  std::string problem;             ///< empty: none
+  std::uint64_t reports_lost = 0;  ///< reports that were dropped while the server was away for long
+};
+
+/// Who follows the server's plans. Called on the connection's thread.
+class PlanTaker {
+ public:
+  virtual ~PlanTaker() = default;
+  [[nodiscard]] virtual AgentLease::OfferAnswer offer(const OfferedPlan& plan) = 0;
+  /// The server knows nothing of earlier versions any more.
+  virtual void forget_versions() = 0;
+};
+
+/// A rank's conversation with the server (docs/server-api.md): registers, waits for plans, reports. Goes on for ever
+/// while the server is away, refuses or answers nonsense; what it was last told stays in force meanwhile, and reports
+/// wait, the oldest being dropped at some time. Threads of its own do all that; `report` and the others only hand over.
+class ServerConnection {
+ public:
+  /// `taker` lives longer than this.
+  ServerConnection(ServerConnectionOptions options, PlanTaker& taker);
+  /// Hands over what is left and says that the rank has finished, within `closing_time`.
+  ~ServerConnection();
+  ServerConnection(const ServerConnection&) = delete;
+  ServerConnection& operator=(const ServerConnection&) = delete;
+
+  void report(const IterationReport& report, const GpuNow& gpu);
+  void post(ProfileResult result);
+  [[nodiscard]] ServerStatus status() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  /// What registering has given.
+  struct Session {
+    std::string job;
+    std::string rank_key;
+    friend bool operator==(const Session&, const Session&) = default;
+  };
+  /// Whose turn it is to talk.
+  struct Speaker {
+    HttpClient http;
+    Backoff backoff;
+  };
+
+  void follow_plans();
+  void wait_for_plan(int& after, std::string& job);
+  void send_reports();
+  [[nodiscard]] bool wait_for_reports(Clock::time_point not_before);
+  void say_all(Speaker& speaker);
+  void say_reports(Speaker& speaker);
+  void say_profile(Speaker& speaker);
+  void finish();
+
+  [[nodiscard]] Session session(Speaker& speaker);
+  void start_session(Session session);
+  [[nodiscard]] HttpReplyText ask(Speaker& speaker, std::string_view method, const std::string& target,
+                                  const std::string& body, const Session* session, std::chrono::milliseconds timeout);
+  [[nodiscard]] HttpReplyText ask_as_rank(Speaker& speaker, const Session& session, std::string_view method,
+                                          const std::string& what, const std::string& body,
+                                          std::chrono::milliseconds timeout);
+  [[nodiscard]] bool post(Speaker& speaker, const std::string& what, const std::string& body);
+  void failed(Speaker& speaker, const Error& error);
+  void sleep(std::chrono::milliseconds time);
+  [[nodiscard]] bool stopping() const;
+
+  ServerConnectionOptions options_;
+  PlanTaker* taker_;
+  Speaker plans_;
+  Speaker reports_;
+
+  std::mutex registering_;  ///< held by the thread that does
+
+  mutable std::mutex mutex_;  ///< of all below
+  std::condition_variable changed_;
+  bool stopping_ = false;
+  bool finished_ = false;  ///< nothing is left to be said
+  std::optional<Session> session_;
+  std::string last_job_;
+  std::deque<IterationReport> waiting_;
+  std::deque<ProfileResult> profiles_;
+  GpuNow gpu_;
+  ServerStatus status_;
+  std::string plan_problem_;
+
+  std::thread plans_thread_;
+  std::thread reports_thread_;
+};
+
+}  // namespace lowgear

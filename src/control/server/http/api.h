@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/http/server/reply.h"
+#include "control/server/http/authentication.h"
+#include "control/server/job/control_plane.h"
+
+namespace lowgear {
+
+/// Answers the requests of docs/server-api.md. No I/O of its own.
+class Api {
+ public:
+  /// All arguments outlive it. `metrics` writes Prometheus' text.
+  Api(ControlPlane& control_plane, Authenticator& authenticator, std::function<std::string()> metrics);
+
+  /// Never throws: whatever goes wrong becomes an answer with a JSON error.
+  void handle(const HttpRequest& request, std::shared_ptr<HttpReply> reply);
+
+ private:
+  ControlPlane* control_plane_;
+  Authenticator* authenticator_;
+  std::function<std::string()> metrics_;
+};
+
+}  // namespace lowgear

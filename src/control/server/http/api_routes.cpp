@@ -1,0 +1,316 @@
+#include "control/server/http/api_routes.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/http/message/error.h"
+#include "control/server/http/api_documents.h"
+#include "control/server/planning/json_members.h"
+
+namespace lowgear {
+namespace {
+
+constexpr double kLongestWaitS = 60;
+constexpr double kMaxFactor = 100;
+constexpr double kMaxWatts = 1e9;
+constexpr int kMaxPage = 1'000;
+
+void send(ApiCall& call, const Json& body) { call.reply->send(json_response(body)); }
+
+/// Of a job that is over, as the store has it.
+void send_archived(ApiCall& call, const FinishedJob& job,
+                   std::function<std::string(const FinishedJob&, const StoredArchive&)> show) {
+  call.control_plane.read_archive(
+      job, [reply = call.reply, job, show = std::move(show)](const std::optional<StoredArchive>& archive) {
+        if (!archive) {
+          reply->send(error_response(503, "store_failing",
+                                     "the server cannot read what is kept of this job: its log says why"));
+          return;
+        }
+        try {
+          reply->send(HttpResponse::with_body(200, "application/json", show(job, *archive)));
+        } catch (const Error& error) {
+          reply->send(error_response(503, "store_failing", error.what()));
+        }
+      });
+}
+
+// What ranks do.
+
+void register_job(ApiCall& call) {
+  const ControlPlane::Registered registered = call.control_plane.register_job(read_job_spec(call.body()));
+  if (const FinishedJob* over = registered.finished) {
+    return send(call, {{"job", over->id}, {"created", false}, {"state", over->state}});
+  }
+  Job& job = *registered.job;
+  const Json answer = {{"job", job.id()}, {"created", registered.created}, {"state", name(job.state())}};
+  call.control_plane.settle(job, call.answer_when_stored(answer, registered.created ? 201 : 200));
+}
+
+void register_rank(ApiCall& call) {
+  Job& job = call.job();
+  const RankSpec rank = read_rank_spec(call.body(), job.spec().parallel);
+  const RankRegistration registration = call.control_plane.register_rank(job, rank);
+  if (registration.outcome == RankRegistration::Outcome::taken) {
+    throw HttpError(409, "rank_taken", fmt::format("another process is rank {} of this job", rank.rank));
+  }
+  if (registration.outcome == RankRegistration::Outcome::moved) {
+    throw HttpError(409, "rank_moved",
+                    fmt::format("rank {} has registered for another pp_rank, dp_rank or tp_rank before: name the same "
+                                "place, or start another run",
+                                rank.rank));
+  }
+  call.control_plane.settle(
+      job, call.answer_when_stored({{"rank_key", registration.key}, {"plan_version", job.plan_version()}},
+                                   registration.outcome == RankRegistration::Outcome::created ? 201 : 200));
+}
+
+void give_plan(ApiCall& call) {
+  if (!call.target.parameters.contains("rank")) throw InputError("the parameter rank is missing");
+  if (const FinishedJob* over = call.finished_job()) {
+    (void)call.late_rank(*over, static_cast<int>(call.integer("rank", 0, 0, kMaxJobRanks - 1)));
+    return call.control_plane.let_wait(call.number("wait_s", 0, 0, kLongestWaitS), call.reply);
+  }
+  Job& job = call.job();
+  const auto rank = static_cast<int>(call.integer("rank", 0, 0, job.spec().parallel.world_size() - 1));
+  call.require_rank(job, rank);
+  const auto after = static_cast<int>(call.integer("after", 0, 0, 1 << 30));
+  call.control_plane.wait_for_plan(job, rank, after, call.number("wait_s", 0, 0, kLongestWaitS), call.reply);
+}
+
+void take_reports(ApiCall& call) {
+  const FinishedJob* over = call.finished_job();
+  const RankReports reports = read_rank_reports(call.body());
+  if (over != nullptr) {
+    return send(call, {{"last_iteration", call.late_rank(*over, reports.rank).last_iteration},
+                       {"plan_version", over->plan_version}});
+  }
+  Job& job = call.job();
+  call.require_rank(job, reports.rank);
+  job.report(reports, call.control_plane.now_s());
+  call.control_plane.settle(job, call.answer_when_stored({{"last_iteration", job.last_iteration(reports.rank)},
+                                                          {"plan_version", job.plan_version()}}));
+}
+
+void take_cells(ApiCall& call) {
+  Job& job = call.job();
+  RankCells cells = read_rank_cells(call.body(), job.spec().parallel.stages());
+  call.require_rank(job, cells.rank);
+  const std::size_t accepted = cells.cells.size();
+  job.add_cells(std::move(cells), call.control_plane.now_s());
+  call.control_plane.settle(job, call.answer_when_stored({{"accepted", accepted}}));
+}
+
+void finish_rank(ApiCall& call) {
+  const JsonView body = call.body();
+  require_members(body, {"rank"});
+  // A rank that missed the answer may say so again.
+  if (const FinishedJob* over = call.finished_job()) {
+    (void)body.at("rank").integer_in(0, kMaxJobRanks - 1);
+    return send(call, {{"state", over->state}});
+  }
+  Job& job = call.job();
+  const int rank = body.at("rank").integer_in(0, job.spec().parallel.world_size() - 1);
+  // Of a job that is over, keys need not be known any more: a rank that missed the answer may say so again.
+  if (!job.is_over()) call.require_rank(job, rank);
+  job.finish_rank(rank, call.control_plane.now_s());
+  call.control_plane.settle(job, call.answer_when_stored({{"state", name(job.state())}}));
+}
+
+// What people and controllers see.
+
+void list_jobs(ApiCall& call) { send(call, {{"jobs", call.control_plane.summaries()}}); }
+
+void show_job(ApiCall& call) {
+  if (const FinishedJob* over = call.finished_job()) return send_archived(call, *over, show_finished_job);
+  const Job& job = call.job();
+  send(call, {{"job", job.summary()}, {"spec", to_json(job.spec())}, {"ranks", job.ranks_json()}});
+}
+
+void show_job_frontier(ApiCall& call) {
+  if (const FinishedJob* over = call.finished_job()) return send_archived(call, *over, show_frontier);
+  send(call, call.job().frontier_json());
+}
+
+void show_job_timeline(ApiCall& call) {
+  if (const FinishedJob* over = call.finished_job()) return send_archived(call, *over, show_timeline);
+  send(call, call.job().timeline_json());
+}
+
+void show_job_iterations(ApiCall& call) {
+  const auto limit = static_cast<std::size_t>(call.integer("limit", kMaxPage, 1, kMaxPage));
+  const std::int64_t after = call.integer("after", -1, -1, 1LL << 40);
+  const FinishedJob* over = call.finished_job();
+  if (over == nullptr) return send(call, call.job().iterations_json(after, limit));
+  send_archived(call, *over, [after, limit](const FinishedJob& job, const StoredArchive& archive) {
+    return show_iterations(job, archive, after, limit);
+  });
+}
+
+void show_decisions(ApiCall& call) {
+  const FinishedJob* over = call.finished_job();
+  const std::string id = over != nullptr ? over->id : call.job().id();
+  const auto limit = static_cast<int>(call.integer("limit", kMaxPage, 1, kMaxPage));
+  call.control_plane.read_decisions(id, call.integer("after", 0, 0, 1LL << 40), limit,
+                                    [reply = call.reply, id](const std::vector<StoredDecision>& decisions) {
+                                      Json list = Json::array();
+                                      for (const StoredDecision& decision : decisions) {
+                                        Json document = Json::parse(decision.document, nullptr, false);
+                                        if (document.is_discarded()) continue;  // its row is damaged
+                                        list.push_back(std::move(document));
+                                      }
+                                      reply->send(json_response({{"job", id}, {"decisions", std::move(list)}}));
+                                    });
+}
+
+void show_signals(ApiCall& call) { send(call, call.control_plane.signals_json()); }
+
+void stream_events(ApiCall& call, std::string job) {
+  HttpResponse head;
+  head.content_type = "text/event-stream";
+  if (auto stream = call.reply->stream(std::move(head)))
+    call.control_plane.events().add(std::move(stream), std::move(job));
+}
+
+void stream_all_events(ApiCall& call) { stream_events(call, {}); }
+
+void stream_job_events(ApiCall& call) {
+  const FinishedJob* over = call.finished_job();
+  stream_events(call, over != nullptr ? over->id : call.job().id());
+}
+
+// What they change.
+
+/// The job, to be changed: throws HttpError 409 when it is over.
+Job& open_job(ApiCall& call) {
+  Job& job = call.job();
+  if (job.is_over()) throw HttpError(409, "job_over", "this job is over: nothing can be changed any more");
+  return job;
+}
+
+void set_straggler(ApiCall& call) {
+  Job& job = open_job(call);
+  const JsonView body = call.body();
+  require_members(body, {"rank", "factor"});
+  const int rank = body.at("rank").integer_in(0, job.spec().parallel.world_size() - 1);
+  if (!job.has_rank(rank)) body.at("rank").fail("has not registered yet");
+  const std::int64_t decision =
+      job.set_straggler(rank, number_in(body.at("factor"), 1, kMaxFactor), call.control_plane.now_s());
+  call.control_plane.settle(job, call.answer_when_stored({{"decision", decision}}));
+}
+
+void set_power_cap(ApiCall& call) {
+  Job& job = open_job(call);
+  const JsonView body = call.body();
+  require_members(body, {"scope", "watts", "swing_w"});
+  PowerLimit limit;
+  if (body.has("scope")) limit.scope = cap_scope_from_name(body.at("scope"));
+  if (has_value(body, "watts")) limit.watts = number_in(body.at("watts"), 1, kMaxWatts);
+  if (has_value(body, "swing_w")) limit.swing_w = number_in(body.at("swing_w"), 0, kMaxWatts);
+  const bool limits = limit.watts || limit.swing_w;
+  const std::int64_t decision =
+      job.set_power_limit(limits ? std::optional(limit) : std::nullopt, call.control_plane.now_s());
+  call.control_plane.settle(job, call.answer_when_stored({{"decision", decision}}));
+}
+
+void set_settings(ApiCall& call) {
+  Job& job = open_job(call);
+  const JsonView body = call.body();
+  require_members(body, {"slowdown_pct", "guard_pct"});
+  const auto optional = [&](std::string_view name) {
+    return has_value(body, name) ? std::optional(number_in(body.at(name), 0, 1'000)) : std::nullopt;
+  };
+  const auto slowdown_pct = optional("slowdown_pct");
+  const auto guard_pct = optional("guard_pct");
+  if (!slowdown_pct && !guard_pct) body.fail("sets nothing", "give slowdown_pct, guard_pct or both");
+  const std::int64_t decision = job.set_settings(slowdown_pct, guard_pct, call.control_plane.now_s());
+  call.control_plane.settle(job, call.answer_when_stored({{"decision", decision}}));
+}
+
+void delete_job(ApiCall& call) {
+  if (const FinishedJob* over = call.finished_job()) return send(call, {{"state", over->state}});
+  Job& job = call.job();
+  job.finish("finished by request", call.control_plane.now_s());
+  call.control_plane.settle(job, call.answer_when_stored({{"state", name(job.state())}}));
+}
+
+void put_signal(ApiCall& call) {
+  const std::string& name = call.captures.at(0);
+  if (name.empty() || name.size() > kMaxNameBytes || printable(name, name.size()) != name) {
+    throw InputError("the signal's name has to be a short text that can be printed");
+  }
+  call.control_plane.put_signal(name, call.body(), call.answer_when_stored({{"signal", name}}));
+}
+
+void delete_signal(ApiCall& call) {
+  const std::string& name = call.captures.at(0);
+  call.control_plane.remove_signal(name, call.answer_when_stored({{"signal", name}}));
+}
+
+// What shows nothing of jobs.
+
+std::string_view health(const ControlPlane& plane) {
+  if (plane.draining()) return "draining";
+  switch (plane.store_health()) {
+    case StoreOutcome::committed:
+      return "ok";
+    case StoreOutcome::disk_full:
+      return "disk_full";
+    case StoreOutcome::busy:
+      return "store_busy";
+    case StoreOutcome::failed:
+      return "store_failing";
+  }
+  return "ok";
+}
+
+void show_health(ApiCall& call) {
+  const std::string_view status = health(call.control_plane);
+  call.reply->send(json_response({{"status", status}}, status == "ok" ? 200 : 503));
+}
+
+void show_openapi(ApiCall& call) {
+  call.reply->send(HttpResponse::with_body(200, "application/json", std::string(api_document("openapi.json"))));
+}
+
+void show_metrics(ApiCall& call) {
+  call.reply->send(HttpResponse::with_body(200, "text/plain; version=0.0.4; charset=utf-8", call.metrics()));
+}
+
+}  // namespace
+
+std::span<const ApiRoute> api_routes() {
+  using enum ApiAccess;
+  static const std::vector<ApiRoute> routes{
+      {"POST", "/v1/jobs", ranks, {}, register_job},
+      {"POST", "/v1/jobs/{}/ranks", ranks, {}, register_rank},
+      {"GET", "/v1/jobs/{}/plan", ranks, {"rank", "after", "wait_s"}, give_plan},
+      {"POST", "/v1/jobs/{}/reports", ranks, {}, take_reports},
+      {"POST", "/v1/jobs/{}/profile", ranks, {}, take_cells},
+      {"POST", "/v1/jobs/{}/finish", ranks, {}, finish_rank},
+      {"GET", "/v1/jobs", readers, {}, list_jobs},
+      {"GET", "/v1/jobs/{}", readers, {}, show_job},
+      {"GET", "/v1/jobs/{}/frontier", readers, {}, show_job_frontier},
+      {"GET", "/v1/jobs/{}/timeline", readers, {}, show_job_timeline},
+      {"GET", "/v1/jobs/{}/iterations", readers, {"after", "limit"}, show_job_iterations},
+      {"GET", "/v1/jobs/{}/decisions", readers, {"after", "limit"}, show_decisions},
+      {"GET", "/v1/jobs/{}/events", readers, {}, stream_job_events},
+      {"GET", "/v1/events", readers, {}, stream_all_events},
+      {"GET", "/v1/signals", readers, {}, show_signals},
+      {"POST", "/v1/jobs/{}/straggler", admins, {}, set_straggler},
+      {"POST", "/v1/jobs/{}/power_cap", admins, {}, set_power_cap},
+      {"POST", "/v1/jobs/{}/settings", admins, {}, set_settings},
+      {"DELETE", "/v1/jobs/{}", admins, {}, delete_job},
+      {"PUT", "/v1/signals/{}", admins, {}, put_signal},
+      {"DELETE", "/v1/signals/{}", admins, {}, delete_signal},
+      {"GET", "/healthz", anybody, {}, show_health},
+      {"GET", "/openapi.json", anybody, {}, show_openapi},
+      {"GET", "/metrics", readers, {}, show_metrics},
+  };
+  return routes;
+}
+
+}  // namespace lowgear

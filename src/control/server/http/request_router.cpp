@@ -1,0 +1,38 @@
+#include "control/server/http/request_router.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "control/server/http/dashboard_files.h"
+
+namespace lowgear {
+namespace {
+
+HttpResponse file_response(const DashboardFile& file, const HttpRequest& request) {
+  HttpResponse response;
+  if (request.header("if-none-match") == file.etag) {
+    response.status = 304;
+    response.content_type.clear();
+  } else {
+    response = HttpResponse::with_body(200, std::string(file.content_type), std::string(file.content));
+  }
+  response.headers = {{"ETag", std::string(file.etag)},
+                      {"Cache-Control", "no-cache"},
+                      {"Content-Security-Policy", std::string(kDashboardPolicy)},
+                      {"X-Content-Type-Options", "nosniff"},
+                      {"Referrer-Policy", "no-referrer"}};
+  return response;
+}
+
+}  // namespace
+
+void RequestRouter::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+  if (request.method == "GET" || request.method == "HEAD") {
+    const auto files = dashboard_files();
+    const auto file = std::ranges::find(files, request.path, &DashboardFile::path);
+    if (file != files.end()) return reply->send(file_response(*file, request));
+  }
+  api_->handle(request, std::move(reply));
+}
+
+}  // namespace lowgear

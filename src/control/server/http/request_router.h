@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/http/server/reply.h"
+#include "control/server/http/api.h"
+
+namespace lowgear {
+
+/// Sends each request where it is answered: the dashboard's files to everybody, all else to the API.
+class RequestRouter final : public HttpHandler {
+ public:
+  /// `api` outlives it.
+  explicit RequestRouter(Api& api) : api_(&api) {}
+  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
+
+ private:
+  Api* api_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/core/formats/json.h"
+#include "base/http/server/reply.h"
+
+namespace lowgear {
+
+/// Sends events to those who watch: pages and programs, each one job or all.
+class EventHub {
+ public:
+  /// Of all jobs when `job` is empty; from now on.
+  void add(std::shared_ptr<EventStream> stream, std::string job);
+  /// To all who watch this job, with the next `flush`: sent one by one, events would cost each watcher a system call.
+  void send(std::string_view event, const std::string& job, const Json& data);
+  /// To be called some times a second.
+  void flush();
+  [[nodiscard]] bool has_listeners() const { return !listeners_.empty(); }
+
+ private:
+  struct Listener {
+    std::shared_ptr<EventStream> stream;
+    std::string job;
+  };
+  struct Event {
+    std::string job;
+    std::string text;
+  };
+
+  [[nodiscard]] std::shared_ptr<const std::string> texts_of(const std::string& job) const;
+
+  std::vector<Listener> listeners_;
+  std::vector<Event> waiting_;
+  std::size_t waiting_bytes_ = 0;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,97 @@
+#include "control/server/job/finished_job.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "control/server/store/secret.h"
+
+namespace lowgear {
+namespace {
+
+Json timeline_of(const Job& job) {
+  if (job_units(job.spec()) <= kArchivedUnits) return job.timeline_json();
+  const int version = job.training_version();
+  return {{"job", job.id()}, {"plan_version", version == 0 ? Json(nullptr) : Json(version)}, {"plan", nullptr}};
+}
+
+}  // namespace
+
+StoredArchive archive_of(const Job& job) {
+  return {.job = job.id(),
+          .summary = job.summary().dump(),
+          .spec = {},  // the job's own row has it
+          .ranks = job.ranks_json().dump(),
+          .frontier = job.frontier_json().dump(),
+          .timeline = timeline_of(job).dump(),
+          .iterations = job.iterations_json(-1, Job::kKeptIterations).at("iterations").dump()};
+}
+
+FinishedJob finished_job(StoredFinishedJob stored) {
+  const Json summary = parse_json(stored.summary, "archive");
+  FinishedJob job;
+  job.id = std::move(stored.id);
+  job.run = std::move(stored.run);
+  job.state = JsonView(summary, "archive").at("state").text();
+  job.created_s = stored.created_s;
+  job.finished_s = stored.finished_s;
+  job.summary = std::move(stored.summary);
+  return job;
+}
+
+FinishedJob finished_job(const Job& job, double now_s) {
+  FinishedJob finished{.id = job.id(),
+                       .run = job.spec().run,
+                       .state = std::string(name(job.state())),
+                       .created_s = job.created_s(),
+                       .finished_s = job.finished_s().value_or(now_s),
+                       .summary = job.summary().dump(),
+                       .plan_version = job.plan_version(),
+                       .late_ranks = {},
+                       .late_until_s = now_s + kLateRanksS};
+  for (int rank = 0; rank < job.ranks().size(); ++rank) {
+    const RegisteredRank* registered = job.ranks().find(rank);
+    if (registered == nullptr || registered->finished) continue;
+    finished.late_ranks[rank] = {registered->key, job.last_iteration(rank)};
+  }
+  return finished;
+}
+
+const LateRank* FinishedJob::late_rank(int rank, std::string_view key) const {
+  const auto found = late_ranks.find(rank);
+  return found != late_ranks.end() && same_secret(key, found->second.key) ? &found->second : nullptr;
+}
+
+std::string show_finished_job(const FinishedJob& job, const StoredArchive& archive) {
+  return fmt::format(R"({{"job":{},"spec":{},"ranks":{}}})", job.summary, archive.spec,
+                     archive.ranks.empty() ? "[]" : archive.ranks);
+}
+
+std::string show_frontier(const FinishedJob& job, const StoredArchive& archive) {
+  if (!archive.frontier.empty()) return archive.frontier;
+  const Json empty = {
+      {"job", job.id}, {"vertices", Json::array()}, {"operating_point", nullptr}, {"measured", nullptr}};
+  return empty.dump();
+}
+
+std::string show_timeline(const FinishedJob& job, const StoredArchive& archive) {
+  if (!archive.timeline.empty()) return archive.timeline;
+  const Json empty = {{"job", job.id}, {"plan_version", nullptr}, {"plan", nullptr}};
+  return empty.dump();
+}
+
+std::string show_iterations(const FinishedJob& job, const StoredArchive& archive, std::int64_t after,
+                            std::size_t limit) {
+  Json list = Json::array();
+  if (!archive.iterations.empty()) {
+    const Json all = parse_json(archive.iterations, "archive");
+    const JsonView view(all, "archive");
+    for (std::size_t i = 0; i < view.size() && list.size() < limit; ++i) {
+      if (view.at(i).at("iteration").integer() > after) list.push_back(all.at(i));
+    }
+  }
+  const Json document = {{"job", job.id}, {"iterations", std::move(list)}};
+  return document.dump();
+}
+
+}  // namespace lowgear

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "base/core/formats/json.h"
+#include "control/server/job/job.h"
+#include "control/server/store/store.h"
+
+namespace lowgear {
+
+/// A rank that may not know yet that its job is over.
+struct LateRank {
+  std::string key;
+  std::int64_t last_iteration = -1;
+};
+
+/// What a server keeps in memory of a job that is over; its documents are in the store (`StoredArchive`).
+struct FinishedJob {
+  std::string id;
+  std::string run;
+  std::string state;  ///< `finished` or `failed`
+  double created_s = 0;
+  double finished_s = 0;
+  std::string summary;  ///< as lists show it, JSON
+  int plan_version = 0;
+  std::map<int, LateRank> late_ranks;  ///< for a while
+  double late_until_s = 0;             ///< then they have to know
+
+  /// Null unless the key is that of the rank.
+  [[nodiscard]] const LateRank* late_rank(int rank, std::string_view key) const;
+};
+
+/// After the end of a job in which its ranks are still answered.
+inline constexpr double kLateRanksS = 600;
+
+/// Plans of more units are left out of an archive: that of the largest job takes 100 MB.
+inline constexpr std::size_t kArchivedUnits = 50'000;
+
+/// What stays of a job that is over.
+[[nodiscard]] StoredArchive archive_of(const Job& job);
+/// Throws InputError when the summary is damaged.
+[[nodiscard]] FinishedJob finished_job(StoredFinishedJob stored);
+/// With its ranks, which may be late.
+[[nodiscard]] FinishedJob finished_job(const Job& job, double now_s);
+
+/// The documents of docs/server-api.md for a job that is over, as JSON. What has expired is shown as empty. They throw
+/// InputError when the archive is damaged.
+[[nodiscard]] std::string show_finished_job(const FinishedJob& job, const StoredArchive& archive);
+[[nodiscard]] std::string show_frontier(const FinishedJob& job, const StoredArchive& archive);
+[[nodiscard]] std::string show_timeline(const FinishedJob& job, const StoredArchive& archive);
+/// Those above `after`, at most `limit`.
+[[nodiscard]] std::string show_iterations(const FinishedJob& job, const StoredArchive& archive, std::int64_t after,
+                                          std::size_t limit);
+
+}  // namespace lowgear

@@ -1,0 +1,118 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "base/core/formats/json.h"
+
+namespace lowgear {
+
+/// What one rank measured of one iteration.
+struct IterationReport {
+  std::int64_t iteration = 0;
+  int plan_version = 0;  ///< in force on the rank
+  double time_s = 0;
+  double compute_s = 0;  ///< of its units, without waiting
+  std::optional<double> energy_j;
+  double energy_error_j = 0;
+  double throttled_power = 0;    ///< share of the time in which the power limit held the clock down
+  double throttled_thermal = 0;  ///< share of the time in which heat did
+};
+
+/// How a rank's GPU did in its last iterations; what it does not report is empty.
+struct GpuNow {
+  std::optional<double> power_w;       ///< energy over time
+  std::optional<double> sm_clock_mhz;  ///< time-weighted
+  std::optional<double> sm_clock_min_mhz;
+  std::optional<double> sm_clock_max_mhz;
+  std::optional<double> temperature_c;
+};
+
+/// The body of POST .../reports.
+struct RankReports {
+  int rank = 0;
+  std::vector<IterationReport> reports;  ///< iterations rise
+  GpuNow gpu;
+};
+
+inline constexpr std::size_t kMaxReportsPerRequest = 1'000;
+
+/// Throws InputError with the JSON path, also when iterations do not rise.
+[[nodiscard]] RankReports read_rank_reports(const JsonView& body);
+[[nodiscard]] Json to_json(const RankReports& reports);
+
+/// One iteration of the whole job.
+struct JobIteration {
+  std::int64_t iteration = 0;
+  int plan_version = 0;            ///< of all ranks that follow one, 0: none does; kMixedPlans when they differ
+  int newest_version = 0;          ///< that any rank follows; 0: none does
+  int ranks = 0;                   ///< that reported it
+  double time_s = 0;               ///< of the slowest rank
+  std::optional<double> energy_j;  ///< sum; empty unless every rank of the job measured it
+  double energy_error_j = 0;
+  /// By rank, of those that reported; otherwise empty.
+  std::vector<std::optional<IterationReport>> reports;
+};
+
+inline constexpr int kMixedPlans = -1;
+
+[[nodiscard]] Json to_json(const JobIteration& iteration);
+
+/// Puts the reports of all ranks of a job together, iteration by iteration. Ranks of a job train in step: what one of
+/// them alone says to have reached does not count.
+class IterationLog {
+ public:
+  explicit IterationLog(int ranks);
+
+  /// Adds what a rank reported, but what it had reported before. Returns how many were new. Throws InputError, and adds
+  /// nothing, when an iteration is more than kMaxLead ahead while other ranks continue.
+  std::size_t add(const RankReports& reports, double now_s);
+  /// No more reports will come from this rank.
+  void finish(int rank);
+
+  /// The next iteration in order that every unfinished rank has reported, or that is given up because some rank is
+  /// kOpenIterations late for kPatienceS; empty when there is none yet.
+  [[nodiscard]] std::optional<JobIteration> next(double now_s);
+
+  /// Newest iteration that `rank` has reported; -1: none.
+  [[nodiscard]] std::int64_t last_iteration(int rank) const { return last_.at(static_cast<std::size_t>(rank)); }
+  /// Newest iteration that two ranks have reported, or the only one that trains; -1: none.
+  [[nodiscard]] std::int64_t latest() const { return latest_; }
+
+  /// Iterations that wait for a rank that went silent.
+  static constexpr std::int64_t kOpenIterations = 32;
+  /// How long they do at least: ranks that could not reach the server for a while report many at once, one by one.
+  static constexpr double kPatienceS = 10;
+  /// Reports that are kept at most while they wait, or kOpenIterations of all ranks where that is more.
+  static constexpr std::size_t kOpenReports = 200'000;
+  /// How far a rank may be ahead of `latest()`, or of the lowest iteration before there is one.
+  static constexpr std::int64_t kMaxLead = 100'000;
+  /// When no other rank has continued for so long a rank may be anywhere: all may have trained on unheard.
+  static constexpr double kStandstillS = 60;
+
+ private:
+  struct Open {
+    std::vector<std::pair<int, IterationReport>> reports;  ///< with the rank; in the order in which they came
+    double since_s = 0;
+  };
+  void require_plausible(const RankReports& reports, double now_s) const;
+  [[nodiscard]] bool complete(const Open& open) const;
+  [[nodiscard]] bool given_up(std::int64_t iteration, const Open& open, double now_s) const;
+
+  int ranks_;
+  std::vector<std::int64_t> last_;
+  std::vector<bool> finished_;
+  int finished_ranks_ = 0;
+  std::int64_t latest_ = -1;
+  double advanced_s_ = 0;  ///< when `latest_` rose
+  std::int64_t next_ = 0;  ///< iterations below are closed
+  std::map<std::int64_t, Open> open_;
+  std::size_t open_reports_ = 0;  ///< in all of them
+};
+
+}  // namespace lowgear

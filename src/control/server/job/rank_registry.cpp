@@ -1,0 +1,106 @@
+#include "control/server/job/rank_registry.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "base/core/error.h"
+#include "control/server/store/secret.h"
+
+namespace lowgear {
+
+RankRegistry::RankRegistry(const JobParallel& parallel)
+    : parallel_(parallel),
+      ranks_(static_cast<std::size_t>(parallel.world_size())),
+      place_taken_(static_cast<std::size_t>(parallel.world_size()), false) {}
+
+std::size_t RankRegistry::place(const RankSpec& rank) const {
+  const int place = (rank.pp_rank * parallel_.dp + rank.dp_rank) * parallel_.tp + rank.tp_rank;
+  return static_cast<std::size_t>(place);
+}
+
+RankRegistration RankRegistry::add(const RankSpec& rank, std::string key, double now_s) {
+  std::optional<RegisteredRank>& slot = ranks_.at(static_cast<std::size_t>(rank.rank));
+  if (slot && slot->spec.instance != rank.instance) return {RankRegistration::Outcome::taken, {}};
+  if (slot && place(slot->spec) != place(rank)) return {RankRegistration::Outcome::moved, {}};
+  if (slot) {
+    slot->heard_s = now_s;
+    return {RankRegistration::Outcome::known, slot->key};
+  }
+  if (place_taken_[place(rank)]) {
+    throw InputError(fmt::format("$: another rank has registered as pp_rank {}, dp_rank {}, tp_rank {}", rank.pp_rank,
+                                 rank.dp_rank, rank.tp_rank));
+  }
+  slot.emplace(RegisteredRank{.spec = rank, .key = std::move(key), .gpu = {}, .last = {}, .heard_s = now_s});
+  place_taken_[place(rank)] = true;
+  ++registered_;
+  return {RankRegistration::Outcome::created, slot->key};
+}
+
+RegisteredRank* RankRegistry::find(int rank) {
+  return const_cast<RegisteredRank*>(std::as_const(*this).find(rank));  // the answer is of our own table
+}
+
+const RegisteredRank* RankRegistry::find(int rank) const {
+  if (rank < 0 || rank >= size()) return nullptr;
+  const auto& slot = ranks_[static_cast<std::size_t>(rank)];
+  return slot ? &*slot : nullptr;
+}
+
+bool RankRegistry::owns(int rank, std::string_view key) const {
+  const RegisteredRank* registered = find(rank);
+  return registered != nullptr && same_secret(key, registered->key);
+}
+
+bool RankRegistry::finish(int rank) {
+  RegisteredRank* registered = find(rank);
+  if (registered == nullptr || registered->finished) return false;
+  registered->finished = true;
+  ++finished_;
+  return true;
+}
+
+bool RankRegistry::simulated() const {
+  return std::ranges::any_of(ranks_, [](const auto& rank) { return rank && rank->spec.simulated; });
+}
+
+std::size_t RankRegistry::followers() const {
+  return static_cast<std::size_t>(std::ranges::count_if(
+      ranks_, [](const auto& rank) { return rank && rank->spec.follows_plans && !rank->finished; }));
+}
+
+std::vector<int> RankRegistry::common_clocks() const {
+  std::vector<bool> followed(static_cast<std::size_t>(parallel_.pp), false);
+  std::optional<std::vector<int>> common;
+  for (const auto& rank : ranks_) {
+    if (!rank || !rank->spec.follows_plans) continue;
+    followed[static_cast<std::size_t>(rank->spec.pp_rank)] = true;
+    if (!common) {
+      common = rank->spec.clocks_mhz;
+    } else if (*common != rank->spec.clocks_mhz) {
+      std::vector<int> both;
+      std::ranges::set_intersection(*common, rank->spec.clocks_mhz, std::back_inserter(both), std::greater<>());
+      common = std::move(both);
+    }
+  }
+  const bool everywhere = std::ranges::all_of(followed, [](bool has_rank) { return has_rank; });
+  return common && everywhere ? *common : std::vector<int>();
+}
+
+std::vector<std::vector<int>> RankRegistry::hosts() const {
+  std::vector<std::vector<int>> hosts(static_cast<std::size_t>(parallel_.dp),
+                                      std::vector<int>(static_cast<std::size_t>(parallel_.pp), 0));
+  std::map<std::string, int> numbers;
+  for (const auto& rank : ranks_) {
+    if (!rank || rank->spec.tp_rank != 0) continue;
+    const int number = numbers.try_emplace(rank->spec.host, static_cast<int>(numbers.size())).first->second;
+    hosts[static_cast<std::size_t>(rank->spec.dp_rank)][static_cast<std::size_t>(rank->spec.pp_rank)] = number;
+  }
+  return hosts;
+}
+
+}  // namespace lowgear

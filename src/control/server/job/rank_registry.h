@@ -1,0 +1,73 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "control/server/job/iteration_log.h"
+#include "control/server/planning/job_spec.h"
+
+namespace lowgear {
+
+/// A rank that has registered.
+struct RegisteredRank {
+  RankSpec spec;
+  std::string key;  ///< what it proves with who it is
+  GpuNow gpu;
+  std::optional<IterationReport> last;
+  double heard_s = 0;
+  bool finished = false;
+};
+
+struct RankRegistration {
+  enum class Outcome : unsigned char {
+    created,
+    known,  ///< the same process again
+    taken,  ///< another process is this rank
+    moved,  ///< the same process, which names another place (pp, dp, tp) now
+  };
+  Outcome outcome = Outcome::created;
+  std::string key;  ///< the rank's; empty when taken or moved
+};
+
+/// The ranks of one job.
+class RankRegistry {
+ public:
+  explicit RankRegistry(const JobParallel& parallel);
+
+  /// `key` is used when the rank is new. Throws InputError when its place (pp, dp, tp) is another rank's.
+  RankRegistration add(const RankSpec& rank, std::string key, double now_s);
+  /// Null when there is no such rank, or it has not registered.
+  [[nodiscard]] RegisteredRank* find(int rank);
+  [[nodiscard]] const RegisteredRank* find(int rank) const;
+  /// Whether the key is the rank's, found out in a time that tells nothing about it.
+  [[nodiscard]] bool owns(int rank, std::string_view key) const;
+  /// Whether it was running until now.
+  bool finish(int rank);
+
+  [[nodiscard]] int size() const { return static_cast<int>(ranks_.size()); }
+  [[nodiscard]] int registered() const { return registered_; }
+  [[nodiscard]] bool complete() const { return registered_ == size(); }
+  [[nodiscard]] bool all_finished() const { return finished_ == size(); }
+  [[nodiscard]] bool simulated() const;
+  /// Ranks that follow plans and have not finished.
+  [[nodiscard]] std::size_t followers() const;
+
+  /// Clocks that the GPUs of all ranks that follow plans support, highest first; empty when some stage has no rank that
+  /// follows plans.
+  [[nodiscard]] std::vector<int> common_clocks() const;
+  /// Number of the host of each (dp, pp) place's first rank, hosts counted in the order of their first rank.
+  [[nodiscard]] std::vector<std::vector<int>> hosts() const;
+
+ private:
+  [[nodiscard]] std::size_t place(const RankSpec& rank) const;
+
+  JobParallel parallel_;
+  std::vector<std::optional<RegisteredRank>> ranks_;
+  std::vector<bool> place_taken_;
+  int registered_ = 0;
+  int finished_ = 0;
+};
+
+}  // namespace lowgear

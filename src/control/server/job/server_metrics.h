@@ -1,0 +1,112 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "report/metrics/histogram.h"
+
+namespace lowgear {
+
+/// What happened since the server started, counted as it happens.
+class ServerActivity {
+ public:
+  /// An answered request. `route` as the table of routes has it (`/v1/jobs/{job}`), never a path that a client chose,
+  /// so that there are only so many. `seconds` from the request to its answer, long polls apart.
+  void request(std::string_view method, std::string_view route, int status, std::optional<double> seconds);
+  /// A plan that was made, and how long that took. `kind`: `profile`, `plan`, `quick`.
+  void plan(std::string_view kind, double seconds);
+  /// A decision about a job, by its kind as in `GET /v1/jobs/{job}/decisions`; `outcome`: `applied`, `refused`,
+  /// `failed`.
+  void decision(std::string_view kind, std::string_view outcome);
+
+  [[nodiscard]] const auto& requests() const { return requests_; }
+  [[nodiscard]] const auto& request_seconds() const { return request_seconds_; }
+  [[nodiscard]] const auto& plan_seconds() const { return plan_seconds_; }
+  [[nodiscard]] const auto& decisions() const { return decisions_; }
+
+ private:
+  std::map<std::tuple<std::string, std::string, int>, std::uint64_t> requests_;  // method, route, status
+  std::map<std::string, Histogram, std::less<>> request_seconds_;                // by route
+  std::map<std::string, Histogram, std::less<>> plan_seconds_;                   // by kind
+  std::map<std::pair<std::string, std::string>, std::uint64_t> decisions_;       // kind, outcome
+};
+
+/// What a job's iterations took since the server started, all ranks together.
+class JobActivity {
+ public:
+  /// `phase`: what the plan was for (`baseline`, `profile`, `train`). Energy is empty where it is not measured.
+  void iteration(std::string_view phase, double time_s, std::optional<double> energy_j);
+
+  [[nodiscard]] const Histogram& step_seconds() const { return step_seconds_; }
+  [[nodiscard]] const std::map<std::string, Histogram, std::less<>>& step_joules() const { return step_joules_; }
+  [[nodiscard]] std::uint64_t steps() const { return step_seconds_.count(); }
+
+ private:
+  Histogram step_seconds_{geometric_bounds(0.01, 2, 16)};
+  std::map<std::string, Histogram, std::less<>> step_joules_;  // by phase
+};
+
+/// A job that is not over.
+struct JobSnapshot {
+  std::string job;
+  std::string name;
+  std::string model;
+  std::string gpu;
+  std::string schedule;
+  std::string state;
+  bool simulated = false;
+  int ranks = 0;
+  int registered = 0;
+  int plan_version = 0;
+  double slowdown_allowed_ratio = 0;  ///< by the guard, signals included; 0.02 for 2 %
+  std::optional<double> planned_step_s;
+  std::optional<double> planned_step_j;
+  /// Measured at full clocks; without it nothing is said to be saved.
+  struct Baseline {
+    double step_s = 0;
+    std::optional<double> step_j;
+  };
+  std::optional<Baseline> baseline;
+  /// The last iterations against the baseline: shares of it, with standard errors.
+  std::optional<double> saved_ratio;
+  std::optional<double> saved_error_ratio;
+  std::optional<double> slowdown_ratio;
+  std::map<std::string, int> stragglers;  ///< by cause
+  const JobActivity* activity = nullptr;  ///< null: nothing is known
+};
+
+/// Everything that `/metrics` of the server tells, as values.
+struct ServerSnapshot {
+  std::map<std::string, int> jobs;  ///< by state
+  std::vector<JobSnapshot> running;
+  std::size_t connections = 0;
+  std::size_t streams = 0;  ///< of server-sent events
+  std::size_t waiting_for_plans = 0;
+  std::size_t planned_for = 0;       ///< jobs, at present
+  std::size_t waiting_planning = 0;  ///< jobs that are to be planned for next
+  std::size_t perseus_jobs = 0;
+  std::size_t perseus_waiting = 0;
+  struct Store {
+    std::uint64_t changes = 0;
+    std::uint64_t commits = 0;
+    std::uint64_t refused = 0;
+    std::size_t queued_bytes = 0;
+    bool disk_full = false;
+  };
+  Store store;
+  bool draining = false;
+  const ServerActivity* activity = nullptr;  ///< null: nothing is counted
+};
+
+/// Prometheus' text format. A job's id is the label `job_id`: `job` is what Prometheus calls its own targets. Times are
+/// of the server's clock, energies what ranks report.
+[[nodiscard]] std::string server_metrics(const ServerSnapshot& snapshot);
+
+}  // namespace lowgear

@@ -1,0 +1,281 @@
+#include "control/server/perseus/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <span>
+
+#include "base/core/error.h"
+#include "base/core/number.h"
+
+namespace lowgear {
+namespace {
+
+constexpr int kMaxWindows = 100'000'000;
+
+int coordinate(const PerseusJobInfo& info, const PerseusRankInfo& rank) {
+  return rank.pp_rank + info.pp_degree * (rank.dp_rank + info.dp_degree * rank.tp_rank);
+}
+
+void require_below(int value, int degree, std::string_view what) {
+  if (value < degree) return;
+  throw InputError(fmt::format("{} {} is out of range; the job has {}", what, value, degree));
+}
+
+/// The number after `prefix`; empty when the text is something else.
+std::optional<int> number_after(std::string_view text, std::string_view prefix) {
+  if (!text.starts_with(prefix)) return std::nullopt;
+  const std::optional<long long> number = parse_integer(text.substr(prefix.size()));
+  if (!number || *number < 0 || *number > kMaxWindows) return std::nullopt;
+  return static_cast<int>(*number);
+}
+
+/// Who serves which ranks. Zeus' server leaves no `perseus.json`.
+void keep_job(PerseusWork& work) {
+  const bool is_zeus = work.info.num_microbatches == 0;
+  Json ranks = Json::array();
+  for (const PerseusRankInfo& rank : work.ranks) {
+    ranks.push_back(is_zeus ? zeus_rank_info(rank) : to_json(rank));
+    if (!is_zeus) ranks.back()["job_id"] = work.job_id;
+  }
+  if (!is_zeus) work.files.push_back({"perseus.json", perseus_server_info(*work.settings).dump()});
+  work.files.push_back({"ranks.json", ranks.dump()});
+}
+
+void begin(PerseusWork& work) {
+  work.layout = make_perseus_layout(*work.settings, work.info, work.ranks);
+  work.scheduler = make_perseus_scheduler(*work.settings, work.layout, work.progress);
+  for (int window = 0; window < work.replayed.windows; ++window) {
+    if (!work.scheduler->observes()) {
+      work.scheduler->end_window({});
+      continue;
+    }
+    const auto observed = work.replayed.observed.find(window);
+    if (observed == work.replayed.observed.end() || observed->second.size() != work.layout.positions.size()) {
+      throw InputError("what the job measured before the server started is lost; start the job anew");
+    }
+    work.scheduler->end_window(observed->second);
+  }
+}
+
+/// What a rank is given of a schedule, in its client's form.
+Json schedule_for(const PerseusLayout& layout, const PerseusSchedule& schedule, int rank) {
+  const auto position = static_cast<std::size_t>(layout.position_of_rank.at(static_cast<std::size_t>(rank)));
+  const std::vector<int>& states = schedule.power_states.at(position);
+  if (schedule.instructions.empty()) return perseus_power_states(rank, states);
+  return zeus_frequencies(rank, schedule.instructions.at(position), states);
+}
+
+/// `N.prof.json` and `N.sched.json` of the window that is over.
+void keep_window(PerseusWork& work) {
+  Json profile = Json::array();
+  Json schedule = Json::array();
+  for (const PerseusResult& result : work.results) {
+    profile.push_back(to_json(result));
+    schedule.push_back(schedule_for(work.layout, work.schedule, result.rank));
+  }
+  work.files.push_back({fmt::format("{}.prof.json", work.window_number), profile.dump()});
+  work.files.push_back({fmt::format("{}.sched.json", work.window_number), schedule.dump()});
+}
+
+void end_window(PerseusWork& work) {
+  if (work.observes) work.window = condense(work.layout, work.results, work.settings->arguments.warmup_step_ratio);
+  work.scheduler->end_window(work.window);
+}
+
+}  // namespace
+
+PerseusJob::PerseusJob(std::string job_id, PerseusJobInfo job_info)
+    : id(std::move(job_id)),
+      info(std::move(job_info)),
+      client(info.num_microbatches > 0 ? PerseusClient::artifact : PerseusClient::zeus) {
+  const auto world = static_cast<std::size_t>(info.world_size);
+  ranks.resize(world);
+  waiting.resize(world);
+  results.resize(world);
+  coordinates.assign(world, -1);
+  stage_ranks.assign(static_cast<std::size_t>(info.pp_degree), -1);
+}
+
+bool PerseusJob::check(const PerseusRankInfo& rank) const {
+  require_below(rank.rank, info.world_size, "rank");
+  require_below(rank.pp_rank, info.pp_degree, "pp_rank");
+  require_below(rank.dp_rank, info.dp_degree, "dp_rank");
+  require_below(rank.tp_rank, info.tp_degree, "tp_rank");
+  const std::optional<PerseusRankInfo>& same = ranks[static_cast<std::size_t>(rank.rank)];
+  if (same) {
+    if (*same == rank) return true;
+    throw InputError(fmt::format("rank {} has registered before, with something else", rank.rank));
+  }
+  const int owner = coordinates[static_cast<std::size_t>(coordinate(info, rank))];
+  if (owner >= 0) {
+    throw InputError(fmt::format("rank {} says the pp_rank, dp_rank and tp_rank of rank {}", rank.rank, owner));
+  }
+  const auto registered_one = std::ranges::find_if(ranks, [](const auto& each) { return each.has_value(); });
+  if (registered_one != ranks.end() && (*registered_one)->power_states != rank.power_states) {
+    throw InputError(fmt::format("rank {} has other power states than rank {}; all have to have the same", rank.rank,
+                                 (*registered_one)->rank));
+  }
+  const int peer = stage_ranks[static_cast<std::size_t>(rank.pp_rank)];
+  if (peer >= 0 && ranks[static_cast<std::size_t>(peer)]->pipe_schedule != rank.pipe_schedule) {
+    throw InputError(fmt::format("rank {} has another pipe_schedule than rank {}, which runs the same stage {}",
+                                 rank.rank, peer, rank.pp_rank));
+  }
+  if (instructions + rank.pipe_schedule.size() > kMaxJobInstructions) {
+    throw InputError("the ranks' pipe_schedules are too long all together");
+  }
+  return false;
+}
+
+void PerseusJob::add(PerseusRankInfo rank) {
+  coordinates[static_cast<std::size_t>(coordinate(info, rank))] = rank.rank;
+  int& peer = stage_ranks[static_cast<std::size_t>(rank.pp_rank)];
+  if (peer < 0) peer = rank.rank;
+  instructions += rank.pipe_schedule.size();
+  const auto index = static_cast<std::size_t>(rank.rank);
+  ranks[index] = std::move(rank);
+}
+
+void PerseusJob::remove(int rank) {
+  std::optional<PerseusRankInfo>& place = ranks[static_cast<std::size_t>(rank)];
+  coordinates[static_cast<std::size_t>(coordinate(info, *place))] = -1;
+  instructions -= place->pipe_schedule.size();
+  int& peer = stage_ranks[static_cast<std::size_t>(place->pp_rank)];
+  const int stage = place->pp_rank;
+  place.reset();
+  if (peer != rank) return;
+  const auto other = std::ranges::find_if(ranks, [stage](const auto& each) { return each && each->pp_rank == stage; });
+  peer = other == ranks.end() ? -1 : (*other)->rank;
+}
+
+std::vector<PerseusRankInfo> PerseusJob::all_ranks() const {
+  std::vector<PerseusRankInfo> all;
+  for (const std::optional<PerseusRankInfo>& rank : ranks) all.push_back(*rank);
+  return all;
+}
+
+Json PerseusJob::schedule_of(int rank) const { return schedule_for(layout, schedule, rank); }
+
+namespace {
+
+void advance(PerseusWork& work) {
+  if (work.scheduler) {
+    if (work.keeps_files) keep_window(work);
+    end_window(work);
+  } else {
+    if (work.keeps_files) keep_job(work);
+    begin(work);
+  }
+  if (!work.keeps_files) return;
+  for (PerseusFile& file : work.scheduler->files()) work.files.push_back(std::move(file));
+}
+
+}  // namespace
+
+void do_work(PerseusWork& work) {
+  try {
+    advance(work);
+    PerseusStep step = work.scheduler->schedule();
+    work.observes = work.scheduler->observes();
+    if (auto* stop = std::get_if<PerseusStop>(&step)) {
+      work.next = PerseusEnd{500, std::move(stop->message)};
+    } else {
+      work.next = std::move(std::get<PerseusSchedule>(step));
+    }
+  } catch (const InputError& error) {
+    work.next = PerseusEnd{400, error.what()};
+  } catch (const std::exception& error) {
+    work.next = PerseusEnd{500, error.what()};
+  }
+  // The files of a job that was over are there, or a person has removed them.
+  if (work.replayed.windows > 0 && std::holds_alternative<PerseusEnd>(work.next)) work.files.clear();
+}
+
+std::string perseus_key(std::string_view job, std::string_view part) {
+  return fmt::format("{}{}/{}", kPerseusKeyPrefix, job, part);
+}
+
+std::string perseus_key(std::string_view job, std::string_view part, int number) {
+  return fmt::format("{}{}/{}/{}", kPerseusKeyPrefix, job, part, number);
+}
+
+std::string write_perseus_job_document(const PerseusJob& job) {
+  const Json json = {{"format", "lowgear.perseus_job/1"},
+                     {"info", to_json(job.info)},
+                     {"created_s", job.created_s},
+                     {"last_active_s", job.last_active_s},
+                     {"settings", job.settings_fingerprint},
+                     {"window", job.window},
+                     {"released", job.state == PerseusJob::State::running}};
+  return json.dump();
+}
+
+std::string write_perseus_rank_document(const PerseusRankInfo& rank) {
+  Json json = to_json(rank);
+  json["job_id"] = "";
+  return json.dump();
+}
+
+std::string write_perseus_result_document(int window, const PerseusResult& result) {
+  return Json{{"window", window}, {"result", to_json(result)}}.dump();
+}
+
+namespace {
+
+StoredPerseusJob read_job_document(std::string_view id, const std::string& text) {
+  const std::string source = perseus_key(id, "job");
+  const Json json = parse_json(text, source);
+  const JsonView view(json, source);
+  require_format(view, "lowgear.perseus_job/1");
+  StoredPerseusJob stored;
+  stored.job = std::make_unique<PerseusJob>(std::string(id), read_perseus_job(view.at("info").json().dump()));
+  PerseusJob& job = *stored.job;
+  job.created_s = view.at("created_s").number();
+  job.last_active_s = view.at("last_active_s").number();
+  job.settings_fingerprint = view.at("settings").text();
+  job.window = view.at("window").integer_in(0, kMaxWindows);
+  stored.released = view.at("released").boolean();
+  stored.replay.windows = job.window;
+  return stored;
+}
+
+void read_rank_document(PerseusJob& job, const std::string& text) {
+  PerseusRankInfo rank = read_perseus_rank(text, PerseusClient::artifact).rank;
+  if (job.check(rank)) return;
+  job.add(std::move(rank));
+  ++job.registered;
+}
+
+void read_result_document(PerseusJob& job, const std::string& text) {
+  const Json json = parse_json(text, job.id, 2 * kMaxPerseusValues);
+  const JsonView view(json, job.id);
+  if (view.at("window").integer_in(0, kMaxWindows) != job.window) return;
+  PerseusResult result = read_perseus_result(view.at("result").json().dump());
+  const auto rank = static_cast<std::size_t>(result.rank);
+  if (rank >= job.results.size() || job.results[rank]) return;
+  job.results[rank] = std::move(result);
+  ++job.reported;
+}
+
+}  // namespace
+
+StoredPerseusJob read_perseus_documents(std::string_view id,
+                                        const std::vector<std::pair<std::string, std::string>>& documents) {
+  const auto main = std::ranges::find(documents, "job", &std::pair<std::string, std::string>::first);
+  if (main == documents.end()) throw InputError(fmt::format("job {}: its own document is missing", quote(id)));
+  StoredPerseusJob stored = read_job_document(id, main->second);
+  for (const auto& [part, text] : documents) {
+    if (number_after(part, "rank/")) read_rank_document(*stored.job, text);
+    if (number_after(part, "result/")) read_result_document(*stored.job, text);
+    const std::optional<int> window = number_after(part, "window/");
+    if (window && *window < stored.job->window) {
+      const Json json = parse_json(text, part);
+      stored.replay.observed[*window] = read_perseus_windows(JsonView(json, part));
+      stored.job->kept_windows.push_back(*window);
+    }
+  }
+  return stored;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,471 @@
+#include "control/server/perseus/service.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/core/error.h"
+#include "base/core/number.h"
+#include "base/http/message/error.h"
+#include "base/http/message/target.h"
+#include "control/server/perseus/browser_guard.h"
+#include "control/server/perseus/job.h"
+
+namespace lowgear {
+namespace {
+
+using JobPointer = std::shared_ptr<PerseusJob>;
+using ReplyPointer = std::shared_ptr<HttpReply>;
+
+HttpResponse detail_response(int status, std::string_view detail) {
+  return json_response({{"detail", std::string(detail)}}, status);
+}
+
+int read_rank_parameter(const HttpTarget& target) {
+  const auto found = target.parameters.find("rank");
+  const std::optional<long long> rank = found == target.parameters.end() ? std::nullopt : parse_integer(found->second);
+  if (rank && *rank >= 0 && *rank < kMaxPerseusWorldSize) return static_cast<int>(*rank);
+  throw InputError("schedule: the query has to say the rank, such as ?rank=0");
+}
+
+/// Why a change was not kept.
+HttpResponse refusal(StoreOutcome outcome) {
+  switch (outcome) {
+    case StoreOutcome::disk_full:
+      return detail_response(503, "the server's disk is full; free some of it");
+    case StoreOutcome::busy:
+      return detail_response(503, "more waits to be written than the server holds; send it again in a while");
+    default:
+      return detail_response(503, "the server could not write to its store; its log says why");
+  }
+}
+
+/// Sets the job's folder of documents apart from what the rest of the server keeps.
+std::map<std::string, std::vector<std::pair<std::string, std::string>>> documents_by_job(
+    const StoreContents& contents) {
+  std::map<std::string, std::vector<std::pair<std::string, std::string>>> jobs;
+  for (const StoredDocument& document : contents.documents) {
+    std::string_view key = document.key;
+    // Empty ones are of jobs that were removed.
+    if (!key.starts_with(kPerseusKeyPrefix) || document.document.empty()) continue;
+    key.remove_prefix(kPerseusKeyPrefix.size());
+    const std::size_t slash = key.find('/');
+    if (slash == std::string_view::npos) continue;
+    jobs[std::string(key.substr(0, slash))].emplace_back(key.substr(slash + 1), document.document);
+  }
+  return jobs;
+}
+
+}  // namespace
+
+class PerseusService::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(PerseusServiceOptions options, PerseusSurroundings surroundings, Store& store)
+      : options_(std::move(options)),
+        surroundings_(std::move(surroundings)),
+        store_(store),
+        settings_(std::make_shared<const PerseusSettings>(options_.settings)),
+        fingerprint_(settings_->fingerprint()) {}
+
+  void restore(const StoreContents& contents);
+  bool handle(const HttpRequest& request, const ReplyPointer& reply);
+  void remove_idle_jobs();
+  [[nodiscard]] PerseusStatus status() const;
+
+ private:
+  void answer(const HttpRequest& request, const HttpTarget& target, const ReplyPointer& reply);
+  void register_job(const HttpRequest& request, const ReplyPointer& reply);
+  void register_rank(const JobPointer& job, PerseusRankInfo rank, const ReplyPointer& reply);
+  void ask(const JobPointer& job, int rank, const ReplyPointer& reply);
+  void report(const JobPointer& job, PerseusResult result, const ReplyPointer& reply);
+
+  [[nodiscard]] JobPointer find(const std::string& id) const;
+  [[nodiscard]] std::string new_id(const PerseusJobInfo& info) const;
+  void begin(const JobPointer& job, PerseusReplay replayed, bool released);
+  void end_window_if_reported(const JobPointer& job);
+  void start(const JobPointer& job, const std::shared_ptr<PerseusWork>& work, bool released);
+  void take(const JobPointer& job, PerseusWork& work, bool released);
+  void keep_window(PerseusJob& job, const PerseusWork& work);
+  void release_if_all_ask(const JobPointer& job);
+  static void give(const JobPointer& job);
+  static void end(const JobPointer& job, PerseusEnd over);
+  /// Writes documents and then calls `then`, unless the service is gone by then.
+  void write(std::vector<StoredDocument> documents, std::function<void(StoreOutcome)> then);
+
+  PerseusServiceOptions options_;
+  PerseusSurroundings surroundings_;
+  Store& store_;
+  std::shared_ptr<const PerseusSettings> settings_;
+  std::string fingerprint_;
+  std::map<std::string, JobPointer> jobs_;
+};
+
+// --- requests
+// -----------------------------------------------------------------------------------------------------------
+
+bool PerseusService::Impl::handle(const HttpRequest& request, const ReplyPointer& reply) {
+  struct Route {
+    std::string_view name;
+    std::string_view method;
+    std::size_t least_segments;
+    std::size_t most_segments;
+  };
+  static constexpr std::array<Route, 5> kRoutes = {{{"info", "GET", 1, 1},
+                                                    {"register_job", "POST", 1, 1},
+                                                    {"register_rank", "POST", 1, 2},
+                                                    {"schedule", "GET", 2, 2},
+                                                    {"result", "POST", 2, 2}}};
+  if (!request.path.starts_with('/')) return false;
+  const std::string_view path = std::string_view(request.path).substr(1);
+  const auto route = std::ranges::find(kRoutes, path.substr(0, path.find('/')), &Route::name);
+  if (route == kRoutes.end()) return false;
+  try {
+    refuse_browsers(request, options_.loopback_only);
+    const HttpTarget target = parse_target(request.path, request.query);
+    if (target.segments.size() < route->least_segments || target.segments.size() > route->most_segments) {
+      reply->send(detail_response(404, "Not Found"));
+    } else if (request.method != route->method) {
+      HttpResponse response = detail_response(405, "Method Not Allowed");
+      response.headers.emplace_back("Allow", route->method);
+      reply->send(std::move(response));
+    } else {
+      answer(request, target, reply);
+    }
+  } catch (const HttpError& error) {
+    reply->send(detail_response(error.status(), error.what()));
+  } catch (const InputError& error) {
+    reply->send(detail_response(400, error.what()));
+  } catch (const std::exception& error) {
+    reply->send(detail_response(500, error.what()));
+  }
+  return true;
+}
+
+void PerseusService::Impl::answer(const HttpRequest& request, const HttpTarget& target, const ReplyPointer& reply) {
+  const std::string& route = target.segments.front();
+  if (route == "info") {
+    reply->send(json_response(perseus_server_info(*settings_)));
+  } else if (route == "register_job") {
+    register_job(request, reply);
+  } else if (route == "register_rank") {
+    const PerseusClient client = target.segments.size() == 2 ? PerseusClient::zeus : PerseusClient::artifact;
+    PerseusRankRegistration registration = read_perseus_rank(request.body, client);
+    const JobPointer job = find(client == PerseusClient::zeus ? target.segments[1] : registration.job_id);
+    if (job->client != client)
+      throw InputError("the job was registered by another client; /info says which API this is");
+    register_rank(job, std::move(registration.rank), reply);
+  } else if (route == "schedule") {
+    ask(find(target.segments[1]), read_rank_parameter(target), reply);
+  } else {
+    report(find(target.segments[1]), read_perseus_result(request.body), reply);
+  }
+}
+
+JobPointer PerseusService::Impl::find(const std::string& id) const {
+  const auto found = jobs_.find(id);
+  if (found == jobs_.end()) throw HttpError(404, "no_job", "no job " + quote(id) + "; register it first");
+  found->second->last_active_s = surroundings_.now_s();
+  return found->second;
+}
+
+/// A job like one of the same second is given a later one: scripts know results by the form of their folder's name.
+std::string PerseusService::Impl::new_id(const PerseusJobInfo& info) const {
+  for (double time_s = surroundings_.now_s();; ++time_s) {
+    std::string id = perseus_job_name(info, settings_->scheduler, time_s);
+    if (jobs_.contains(id)) continue;
+    if (!surroundings_.has_results || !surroundings_.has_results(id)) return id;
+  }
+}
+
+void PerseusService::Impl::register_job(const HttpRequest& request, const ReplyPointer& reply) {
+  PerseusJobInfo info = read_perseus_job(request.body);
+  auto ranks = static_cast<std::size_t>(info.world_size);
+  for (const auto& [id, job] : jobs_) ranks += job->ranks.size();
+  if (jobs_.size() >= options_.max_jobs || ranks > options_.max_ranks) {
+    throw HttpError(503, "full", fmt::format("the server has {} jobs and takes no more of this size", jobs_.size()));
+  }
+  const auto job = std::make_shared<PerseusJob>(new_id(info), std::move(info));
+  job->created_s = job->last_active_s = surroundings_.now_s();
+  job->settings_fingerprint = fingerprint_;
+  jobs_.emplace(job->id, job);
+  write({{perseus_key(job->id, "job"), write_perseus_job_document(*job)}}, [this, job, reply](StoreOutcome outcome) {
+    if (outcome == StoreOutcome::committed) {
+      reply->send(json_response(job->id));
+    } else {
+      jobs_.erase(job->id);
+      reply->send(refusal(outcome));
+    }
+  });
+}
+
+void PerseusService::Impl::register_rank(const JobPointer& job, PerseusRankInfo rank, const ReplyPointer& reply) {
+  if (job->check(rank)) {
+    // Answered after the write that the first registration may still wait for.
+    write({}, [reply](StoreOutcome) { reply->send(json_response(nullptr)); });
+    return;
+  }
+  const int number = rank.rank;
+  std::string document = write_perseus_rank_document(rank);
+  job->add(std::move(rank));
+  write({{perseus_key(job->id, "rank", number), std::move(document)}}, [=, this](StoreOutcome outcome) {
+    if (outcome != StoreOutcome::committed) {
+      job->remove(number);
+      reply->send(refusal(outcome));
+      return;
+    }
+    reply->send(json_response(nullptr));
+    if (++job->registered == job->info.world_size) begin(job, {}, false);
+  });
+}
+
+void PerseusService::Impl::ask(const JobPointer& job, int rank, const ReplyPointer& reply) {
+  const auto index = static_cast<std::size_t>(rank);
+  if (index >= job->ranks.size() || !job->ranks[index]) {
+    throw InputError(fmt::format("rank {} has not registered for this job", rank));
+  }
+  if (job->end) {
+    reply->send(detail_response(job->end->status, job->end->detail));
+    return;
+  }
+  // It was given the schedule before, and the answer was lost, or it is Zeus' client, which never reports.
+  if (job->state == PerseusJob::State::running && !job->results[index]) {
+    reply->send(json_response(job->schedule_of(rank)));
+    return;
+  }
+  ReplyPointer& place = job->waiting[index];
+  if (place) {
+    place->send(detail_response(400, fmt::format("rank {} has asked once more, on another connection", rank)));
+  } else {
+    ++job->asking;
+  }
+  place = reply;
+  reply->on_close([weak = std::weak_ptr(job), index, asked = std::weak_ptr(reply)] {
+    const JobPointer held = weak.lock();
+    if (!held || !held->waiting[index] || held->waiting[index] != asked.lock()) return;
+    held->waiting[index].reset();
+    --held->asking;
+  });
+  release_if_all_ask(job);
+}
+
+void PerseusService::Impl::report(const JobPointer& job, PerseusResult result, const ReplyPointer& reply) {
+  const int rank = result.rank;
+  const auto index = static_cast<std::size_t>(rank);
+  if (index >= job->ranks.size() || !job->ranks[index]) {
+    throw InputError(fmt::format("rank {} has not registered for this job", rank));
+  }
+  if (job->state != PerseusJob::State::running) {
+    throw InputError(fmt::format("rank {} reports, and has no schedule to report of; ask for one first", rank));
+  }
+  if (job->results[index]) {
+    // Of what nothing looks at, no more is kept than that it came.
+    const bool is_whole = !job->results[index]->iteration_time_s.empty();
+    if (is_whole && *job->results[index] != result) {
+      throw InputError(fmt::format("rank {} has reported before, something else; ask for the next schedule", rank));
+    }
+    write({}, [reply](StoreOutcome) { reply->send(json_response(nullptr)); });
+    return;
+  }
+  // What nothing will look at is not worth the disk.
+  const bool whole = job->observes || surroundings_.dump;
+  PerseusResult mark;
+  mark.rank = rank;
+  std::string document = write_perseus_result_document(job->window, whole ? result : mark);
+  job->results[index] = std::move(result);
+  write({{perseus_key(job->id, "result", rank), std::move(document)}}, [=, this](StoreOutcome outcome) {
+    if (outcome != StoreOutcome::committed) {
+      job->results[index].reset();
+      reply->send(refusal(outcome));
+      return;
+    }
+    reply->send(json_response(nullptr));
+    ++job->reported;
+    end_window_if_reported(job);
+  });
+}
+
+// --- windows
+// ------------------------------------------------------------------------------------------------------------
+
+void PerseusService::Impl::begin(const JobPointer& job, PerseusReplay replayed, bool released) {
+  auto work = std::make_shared<PerseusWork>();
+  work->ranks = job->all_ranks();
+  work->replayed = std::move(replayed);
+  start(job, work, released);
+}
+
+void PerseusService::Impl::end_window_if_reported(const JobPointer& job) {
+  if (job->state != PerseusJob::State::running || job->reported < job->info.world_size) return;
+  auto work = std::make_shared<PerseusWork>();
+  work->window_number = job->window;
+  work->schedule = std::move(job->schedule);
+  work->layout = std::move(job->layout);
+  work->scheduler = std::move(job->scheduler);
+  work->observes = job->observes;
+  for (std::optional<PerseusResult>& result : job->results) work->results.push_back(std::move(*result));
+  job->results.assign(job->results.size(), std::nullopt);
+  job->reported = 0;
+  start(job, work, false);
+}
+
+void PerseusService::Impl::start(const JobPointer& job, const std::shared_ptr<PerseusWork>& work, bool released) {
+  job->state = PerseusJob::State::preparing;
+  work->job_id = job->id;
+  work->info = job->info;
+  work->settings = settings_;
+  work->progress = surroundings_.progress;
+  work->keeps_files = static_cast<bool>(surroundings_.dump);
+  surroundings_.run(
+      [work, dump = surroundings_.dump] {
+        do_work(*work);
+        for (PerseusFile& file : work->files) dump(work->job_id, std::move(file));
+      },
+      [weak = weak_from_this(), job, work, released] {
+        const std::shared_ptr<Impl> self = weak.lock();
+        if (self) self->take(job, *work, released);
+      });
+}
+
+void PerseusService::Impl::take(const JobPointer& job, PerseusWork& work, bool released) {
+  const bool window_is_over = !work.results.empty();
+  if (window_is_over) {
+    ++job->window;
+  }
+  job->layout = std::move(work.layout);
+  job->scheduler = std::move(work.scheduler);
+  job->observes = work.observes;
+  if (auto* schedule = std::get_if<PerseusSchedule>(&work.next)) {
+    job->schedule = std::move(*schedule);
+    job->state = released ? PerseusJob::State::running : PerseusJob::State::ready;
+  }
+  if (window_is_over) keep_window(*job, work);
+  if (auto* over = std::get_if<PerseusEnd>(&work.next)) {
+    end(job, std::move(*over));
+  } else if (released) {
+    give(job);
+    end_window_if_reported(job);
+  } else {
+    release_if_all_ask(job);
+  }
+}
+
+/// The results of the window are on disk: should this be lost, it is done again.
+void PerseusService::Impl::keep_window(PerseusJob& job, const PerseusWork& work) {
+  std::vector<StoredDocument> documents = {{perseus_key(job.id, "job"), write_perseus_job_document(job)}};
+  if (!work.window.empty()) {
+    const int window = job.window - 1;
+    documents.push_back({perseus_key(job.id, "window", window), to_json(work.window).dump()});
+    job.kept_windows.push_back(window);
+  }
+  write(std::move(documents), {});
+}
+
+void PerseusService::Impl::release_if_all_ask(const JobPointer& job) {
+  if (job->state != PerseusJob::State::ready || job->asking < job->info.world_size) return;
+  job->state = PerseusJob::State::running;
+  // So that a server that starts anew knows that ranks have begun. They are given the schedule also when it cannot be
+  // written down: a disk that is full is no reason to stop training.
+  write({{perseus_key(job->id, "job"), write_perseus_job_document(*job)}}, [job](StoreOutcome) { give(job); });
+}
+
+void PerseusService::Impl::give(const JobPointer& job) {
+  if (job->state != PerseusJob::State::running) return;
+  for (std::size_t rank = 0; rank < job->waiting.size(); ++rank) {
+    if (job->results[rank]) continue;
+    const ReplyPointer reply = std::exchange(job->waiting[rank], nullptr);
+    if (!reply) continue;
+    --job->asking;
+    reply->send(json_response(job->schedule_of(static_cast<int>(rank))));
+  }
+}
+
+void PerseusService::Impl::end(const JobPointer& job, PerseusEnd over) {
+  job->state = PerseusJob::State::ended;
+  job->end = std::move(over);
+  job->asking = 0;
+  for (ReplyPointer& place : job->waiting) {
+    const ReplyPointer reply = std::exchange(place, nullptr);
+    if (reply) reply->send(detail_response(job->end->status, job->end->detail));
+  }
+}
+
+// --- the store
+// ----------------------------------------------------------------------------------------------------------
+
+void PerseusService::Impl::write(std::vector<StoredDocument> documents, std::function<void(StoreOutcome)> then) {
+  StoreChange change;
+  change.documents = std::move(documents);
+  store_.write(std::move(change), [weak = weak_from_this(), then = std::move(then)](StoreOutcome outcome) {
+    const std::shared_ptr<Impl> self = weak.lock();
+    if (self && then) then(outcome);
+  });
+}
+
+void PerseusService::Impl::restore(const StoreContents& contents) {
+  for (const auto& [id, documents] : documents_by_job(contents)) {
+    try {
+      StoredPerseusJob stored = read_perseus_documents(id, documents);
+      const JobPointer job = std::move(stored.job);
+      jobs_.emplace(id, job);
+      if (job->settings_fingerprint != fingerprint_) {
+        end(job, {400, "the server was started anew with another scheduler; start the job anew"});
+      } else if (job->registered == job->info.world_size) {
+        begin(job, std::move(stored.replay), stored.released);
+      }
+    } catch (const InputError&) {
+      // A job whose documents are damaged is not there; the answers to its ranks say so.
+      jobs_.erase(id);
+    }
+  }
+}
+
+void PerseusService::Impl::remove_idle_jobs() {
+  const double oldest_s = surroundings_.now_s() - options_.max_idle_s;
+  std::erase_if(jobs_, [&](const auto& entry) {
+    const JobPointer& job = entry.second;
+    if (job->last_active_s >= oldest_s || job->asking > 0) return false;
+    std::vector<StoredDocument> documents = {{perseus_key(job->id, "job"), ""}};
+    for (int rank = 0; rank < job->info.world_size; ++rank) {
+      documents.push_back({perseus_key(job->id, "rank", rank), ""});
+      documents.push_back({perseus_key(job->id, "result", rank), ""});
+    }
+    for (const int window : job->kept_windows) {
+      documents.push_back({perseus_key(job->id, "window", window), ""});
+    }
+    write(std::move(documents), {});
+    return true;
+  });
+}
+
+PerseusStatus PerseusService::Impl::status() const {
+  PerseusStatus status;
+  status.jobs = jobs_.size();
+  for (const auto& [id, job] : jobs_) {
+    status.ranks += static_cast<std::size_t>(job->registered);
+    status.waiting += static_cast<std::size_t>(job->asking);
+  }
+  return status;
+}
+
+PerseusService::PerseusService(PerseusServiceOptions options, PerseusSurroundings surroundings, Store& store,
+                               const StoreContents& contents)
+    : impl_(std::make_shared<Impl>(std::move(options), std::move(surroundings), store)) {
+  impl_->restore(contents);
+}
+
+PerseusService::~PerseusService() = default;
+
+bool PerseusService::handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+  return impl_->handle(request, reply);
+}
+void PerseusService::remove_idle_jobs() { impl_->remove_idle_jobs(); }
+PerseusStatus PerseusService::status() const { return impl_->status(); }
+
+}  // namespace lowgear

@@ -1,0 +1,245 @@
+#include "control/server/planning/job_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "base/core/error.h"
+#include "control/server/planning/json_members.h"
+#include "planning/schedule/communication.h"
+#include "planning/schedule/deadlock.h"
+#include "planning/schedule/generators.h"
+#include "planning/schedule/torch_csv.h"
+
+namespace lowgear {
+namespace {
+
+constexpr int kMaxMicrobatches = 1 << 20;
+constexpr int kMaxClock = 20'000;
+constexpr std::size_t kMaxClocks = 2'000;
+constexpr std::size_t kMaxScheduleBytes = 4 << 20;
+constexpr double kMaxSlowdownPct = 1'000;
+constexpr double kMaxSwitchLatencyMs = 10'000;
+constexpr double kMaxPowerW = 100'000;
+
+JobParallel read_parallel(const JsonView& value) {
+  require_members(value, {"pp", "dp", "tp", "chunks"});
+  const auto size = [&](std::string_view name) {
+    return value.has(name) ? value.at(name).integer_in(1, kMaxJobRanks) : 1;
+  };
+  const JobParallel parallel{.pp = size("pp"), .dp = size("dp"), .tp = size("tp"), .chunks = size("chunks")};
+  const auto ranks = static_cast<long long>(parallel.pp) * parallel.dp;
+  if (ranks > kMaxJobRanks || ranks * parallel.tp > kMaxJobRanks) {
+    value.fail(fmt::format("more than {} ranks", kMaxJobRanks));
+  }
+  if (static_cast<long long>(parallel.pp) * parallel.chunks > kMaxJobRanks) {
+    value.fail(fmt::format("more than {} virtual stages", kMaxJobRanks));
+  }
+  return parallel;
+}
+
+std::optional<int> optional_clock(const JsonView& object, std::string_view name) {
+  if (!has_value(object, name)) return std::nullopt;
+  return object.at(name).integer_in(1, kMaxClock);
+}
+
+JobProfiling read_profiling(const JsonView& value) {
+  require_members(value, {"clocks", "iterations", "settle_iterations", "min_mhz", "max_mhz", "allowance_pct",
+                          "allowance_iterations"});
+  JobProfiling profiling;
+  if (value.has("clocks")) profiling.clocks = value.at("clocks").integer_in(4, 1000);
+  if (value.has("iterations")) profiling.iterations = value.at("iterations").integer_in(1, 10'000);
+  if (value.has("settle_iterations")) {
+    profiling.settle_iterations = value.at("settle_iterations").integer_in(0, 1'000);
+  }
+  profiling.min_mhz = optional_clock(value, "min_mhz");
+  profiling.max_mhz = optional_clock(value, "max_mhz");
+  if (value.has("allowance_pct")) profiling.allowance_pct = number_in(value.at("allowance_pct"), 0, 1'000);
+  if (value.has("allowance_iterations")) {
+    profiling.allowance_iterations = value.at("allowance_iterations").integer_in(1, 1'000'000);
+  }
+  if (profiling.min_mhz.value_or(0) > profiling.max_mhz.value_or(kMaxClock)) {
+    value.fail("min_mhz is above max_mhz");
+  }
+  return profiling;
+}
+
+void read_schedule(const JsonView& value, JobSpec& spec) {
+  spec.schedule_is_csv = value.json().is_object();
+  if (!spec.schedule_is_csv) {
+    spec.schedule = name_text(value);
+    return;
+  }
+  require_members(value, {"csv"});
+  spec.schedule = value.at("csv").text();
+  if (spec.schedule.size() > kMaxScheduleBytes) value.fail(fmt::format("more than {} bytes", kMaxScheduleBytes));
+}
+
+Json schedule_json(const JobSpec& spec) {
+  if (!spec.schedule_is_csv) return spec.schedule;
+  return {{"csv", spec.schedule}};
+}
+
+Json parallel_json(const JobParallel& parallel) {
+  return {{"pp", parallel.pp}, {"dp", parallel.dp}, {"tp", parallel.tp}, {"chunks", parallel.chunks}};
+}
+
+Json profiling_json(const std::optional<JobProfiling>& profiling) {
+  if (!profiling) return nullptr;
+  return {{"clocks", profiling->clocks},
+          {"iterations", profiling->iterations},
+          {"settle_iterations", profiling->settle_iterations},
+          {"min_mhz", or_null(profiling->min_mhz)},
+          {"max_mhz", or_null(profiling->max_mhz)},
+          {"allowance_pct", profiling->allowance_pct},
+          {"allowance_iterations", profiling->allowance_iterations}};
+}
+
+Schedule generated(const JobSpec& spec) {
+  if (spec.schedule_is_csv) return read_torch_csv(spec.schedule, "schedule.csv");
+  // As the trainer has EnvPipe's schedule: before there is a profile all stages count alike.
+  const std::vector<EnvPipeStage> even(static_cast<std::size_t>(spec.parallel.pp),
+                                       {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
+  return make_schedule({.name = spec.schedule,
+                        .ranks = spec.parallel.pp,
+                        .microbatches = spec.microbatches,
+                        .chunks = spec.parallel.chunks,
+                        .envpipe_stages = even});
+}
+
+std::vector<int> read_clocks(const JsonView& value) {
+  if (value.size() > kMaxClocks) value.fail(fmt::format("more than {} clocks", kMaxClocks));
+  std::vector<int> clocks;
+  for (std::size_t i = 0; i < value.size(); ++i) clocks.push_back(value.at(i).integer_in(1, kMaxClock));
+  std::ranges::sort(clocks, std::greater<>());
+  clocks.erase(std::unique(clocks.begin(), clocks.end()), clocks.end());
+  return clocks;
+}
+
+}  // namespace
+
+std::string JobSpec::profile_key(bool simulated) const {
+  Json key = parallel_json(parallel);
+  key.erase("dp");
+  key["model"] = model;
+  key["partition"] = partition;
+  key["gpu"] = gpu;
+  key["microbatch_size"] = microbatch_size;
+  key["simulated"] = simulated;
+  return key.dump();
+}
+
+JobSpec read_job_spec(const JsonView& body) {
+  require_members(body,
+                  {"run", "name", "framework", "model", "partition", "gpu", "parallel", "schedule", "microbatches",
+                   "microbatch_size", "slowdown_pct", "guard_pct", "switch_latency_ms", "profile"});
+  JobSpec spec;
+  spec.run = name_text(body.at("run"));
+  spec.name = body.has("name") ? name_text(body.at("name")) : spec.run;
+  spec.framework = body.has("framework") ? name_text(body.at("framework")) : "unknown";
+  spec.model = name_text(body.at("model"));
+  spec.partition = body.has("partition") ? name_text(body.at("partition")) : "uniform";
+  spec.gpu = name_text(body.at("gpu"));
+  spec.parallel = read_parallel(body.at("parallel"));
+  read_schedule(body.at("schedule"), spec);
+  spec.microbatches = body.at("microbatches").integer_in(1, kMaxMicrobatches);
+  if (body.has("microbatch_size")) spec.microbatch_size = body.at("microbatch_size").integer_in(1, kMaxMicrobatches);
+  if (body.has("slowdown_pct")) spec.slowdown_pct = number_in(body.at("slowdown_pct"), 0, kMaxSlowdownPct);
+  if (body.has("guard_pct")) spec.guard_pct = number_in(body.at("guard_pct"), 0, kMaxSlowdownPct);
+  if (body.has("switch_latency_ms")) {
+    spec.switch_latency_ms = number_in(body.at("switch_latency_ms"), 0, kMaxSwitchLatencyMs);
+  }
+  if (!body.has("profile")) {
+    spec.profiling.emplace();
+  } else if (has_value(body, "profile")) {
+    spec.profiling = read_profiling(body.at("profile"));
+  }
+  return spec;
+}
+
+Json to_json(const JobSpec& spec) {
+  return {{"run", spec.run},
+          {"name", spec.name},
+          {"framework", spec.framework},
+          {"model", spec.model},
+          {"partition", spec.partition},
+          {"gpu", spec.gpu},
+          {"parallel", parallel_json(spec.parallel)},
+          {"schedule", schedule_json(spec)},
+          {"microbatches", spec.microbatches},
+          {"microbatch_size", spec.microbatch_size},
+          {"slowdown_pct", spec.slowdown_pct},
+          {"guard_pct", spec.guard_pct},
+          {"switch_latency_ms", spec.switch_latency_ms},
+          {"profile", profiling_json(spec.profiling)}};
+}
+
+std::string first_difference(const JobSpec& a, const JobSpec& b) {
+  if (a == b) return {};
+  const Json left = to_json(a);
+  const Json right = to_json(b);
+  for (const auto& [key, value] : left.items()) {
+    if (right.at(key) != value) return key;
+  }
+  return {};
+}
+
+std::size_t job_units(const JobSpec& spec) {
+  return 2 * static_cast<std::size_t>(spec.parallel.stages()) * static_cast<std::size_t>(spec.microbatches);
+}
+
+Schedule make_schedule(const JobSpec& spec) {
+  const std::size_t units = job_units(spec);
+  if (units > kMaxJobActions) {
+    throw InputError(fmt::format("a schedule of {} stages and {} microbatches has {} units, more than {}",
+                                 spec.parallel.stages(), spec.microbatches, units, kMaxJobActions));
+  }
+  Schedule schedule = without_communication(generated(spec));
+  validate(schedule);
+  if (schedule.rank_count() != spec.parallel.pp || schedule.stages != spec.parallel.stages() ||
+      schedule.microbatches != spec.microbatches) {
+    throw InputError(fmt::format(
+        "the schedule has {} ranks, {} stages and {} microbatches; the job has pp {}, {} stages and {} microbatches",
+        schedule.rank_count(), schedule.stages, schedule.microbatches, spec.parallel.pp, spec.parallel.stages(),
+        spec.microbatches));
+  }
+  return schedule;
+}
+
+RankSpec read_rank_spec(const JsonView& body, const JobParallel& parallel) {
+  require_members(body, {"rank", "pp_rank", "dp_rank", "tp_rank", "instance", "host", "gpu_uuid", "gpu", "simulated",
+                         "clocks_mhz", "power_limit_w", "follows_plans"});
+  RankSpec rank;
+  rank.rank = body.at("rank").integer_in(0, parallel.world_size() - 1);
+  rank.pp_rank = body.at("pp_rank").integer_in(0, parallel.pp - 1);
+  rank.dp_rank = body.at("dp_rank").integer_in(0, parallel.dp - 1);
+  rank.tp_rank = body.at("tp_rank").integer_in(0, parallel.tp - 1);
+  rank.instance = name_text(body.at("instance"));
+  rank.host = name_text(body.at("host"));
+  if (has_value(body, "gpu_uuid")) rank.gpu_uuid = name_text(body.at("gpu_uuid"));
+  if (has_value(body, "gpu")) rank.gpu = name_text(body.at("gpu"));
+  if (body.has("simulated")) rank.simulated = body.at("simulated").boolean();
+  if (body.has("clocks_mhz")) rank.clocks_mhz = read_clocks(body.at("clocks_mhz"));
+  if (has_value(body, "power_limit_w")) rank.power_limit_w = number_in(body.at("power_limit_w"), 1, kMaxPowerW);
+  if (body.has("follows_plans")) rank.follows_plans = body.at("follows_plans").boolean();
+  if (rank.follows_plans && rank.clocks_mhz.empty()) body.fail("follows_plans is true, and clocks_mhz names no clock");
+  return rank;
+}
+
+Json to_json(const RankSpec& rank) {
+  return {{"rank", rank.rank},
+          {"pp_rank", rank.pp_rank},
+          {"dp_rank", rank.dp_rank},
+          {"tp_rank", rank.tp_rank},
+          {"instance", rank.instance},
+          {"host", rank.host},
+          {"gpu_uuid", rank.gpu_uuid.empty() ? Json(nullptr) : Json(rank.gpu_uuid)},
+          {"gpu", rank.gpu.empty() ? Json(nullptr) : Json(rank.gpu)},
+          {"simulated", rank.simulated},
+          {"clocks_mhz", rank.clocks_mhz},
+          {"power_limit_w", or_null(rank.power_limit_w)},
+          {"follows_plans", rank.follows_plans}};
+}
+
+}  // namespace lowgear

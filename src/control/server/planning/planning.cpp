@@ -1,0 +1,350 @@
+#include "control/server/planning/planning.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <numeric>
+#include <span>
+
+#include "base/core/error.h"
+#include "planning/adapt/adaptive_profile.h"
+#include "planning/adapt/power_cap.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/planner/policies/clock_choice.h"
+#include "planning/profile/few_clock_fit.h"
+#include "planning/profile/monotone_times.h"
+#include "planning/schedule/dag.h"
+#include "planning/simulator/replay.h"
+
+namespace lowgear {
+namespace {
+
+constexpr auto kScopes = std::to_array<std::string_view>({"gpu", "node", "job"});
+/// Pipelines with other slow ranks that are kept solved: stragglers come and go.
+constexpr std::size_t kKeptPlanners = 4;
+
+/// The cells, with times that fall with the clock where only noise says otherwise; the measured power stays.
+StageProfile measured_rows(const MeasuredProfile& measured, int stages) {
+  std::map<std::pair<int, OpKind>, std::vector<const ProfileCell*>> cells_of_op;
+  for (const ProfileCell& cell : measured.cells) cells_of_op[{cell.stage, cell.kind}].push_back(&cell);
+  StageProfile profile(stages);
+  for (const auto& [op, cells] : cells_of_op) {
+    std::vector<ClockTime> times;
+    for (const ProfileCell* cell : cells) times.push_back({cell->clock_mhz, cell->time_s, cell->time_error_s});
+    times = monotone_times(std::move(times));
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      const double energy_j = cells[i]->energy_j * (times[i].time_s / cells[i]->time_s);
+      profile.add(op.first, op.second,
+                  {.clock_mhz = times[i].clock_mhz, .time_s = times[i].time_s, .energy_j = energy_j});
+    }
+  }
+  return profile;
+}
+
+StageProfile filled_profile(const MeasuredProfile& measured, int stages, std::span<const int> clocks_mhz) {
+  StageProfile rows = measured_rows(measured, stages);
+  const bool enough = std::ranges::all_of(measured.cells, [&](const ProfileCell& cell) {
+    return rows.measurements(cell.stage, cell.kind).size() >= kMinMeasuredClocks;
+  });
+  if (!enough) return rows;
+  return fit_few_clocks(rows, predictable_clocks(rows, clocks_mhz)).profile();
+}
+
+std::vector<double> blocking_by_rank(const MeasuredProfile& measured, const Schedule& schedule) {
+  const std::vector<int> rank_of = rank_of_stage(schedule);
+  std::vector<double> power_w(static_cast<std::size_t>(schedule.rank_count()), 0);
+  std::vector<int> stages(power_w.size(), 0);
+  for (const BlockingCell& cell : measured.blocking) {
+    const auto rank = static_cast<std::size_t>(rank_of.at(static_cast<std::size_t>(cell.stage)));
+    power_w[rank] += cell.power_w;
+    ++stages[rank];
+  }
+  for (std::size_t rank = 0; rank < power_w.size(); ++rank) {
+    if (stages[rank] == 0) throw InputError(fmt::format("the profile has no blocking power of rank {}", rank));
+    power_w[rank] /= stages[rank];
+  }
+  return power_w;
+}
+
+PowerCap power_cap(const PowerLimit& limit, double share) {
+  PowerCap cap;
+  switch (limit.scope) {
+    case CapScope::gpu:
+      cap.gpu.peak_w = limit.watts;
+      break;
+    case CapScope::node:
+      if (limit.watts) cap.node.peak_w = *limit.watts * share;
+      break;
+    case CapScope::job:
+      if (limit.watts) cap.job.peak_w = *limit.watts * share;
+      break;
+  }
+  if (limit.swing_w) cap.phase_swing_w = *limit.swing_w * share;
+  return cap;
+}
+
+}  // namespace
+
+std::string_view name(CapScope scope) { return kScopes[static_cast<std::size_t>(scope)]; }
+
+CapScope cap_scope_from_name(const JsonView& value) {
+  const std::string text = value.text();
+  const auto found = std::ranges::find(kScopes, text);
+  if (found == kScopes.end()) value.fail(fmt::format("is {}", quote(text)), "use gpu, node or job");
+  return static_cast<CapScope>(found - kScopes.begin());
+}
+
+std::string describe(const std::optional<PowerLimit>& limit) {
+  if (!limit) return "no power limit";
+  std::string text;
+  if (limit->watts) text = fmt::format("{:.6g} W a {} at most", *limit->watts, name(limit->scope));
+  if (limit->swing_w)
+    text += fmt::format("{}{:.6g} W between phases at most", text.empty() ? "" : ", ", *limit->swing_w);
+  return text;
+}
+
+struct JobPlanner::Impl {
+  std::shared_ptr<const PipelineModel> model;
+  std::shared_ptr<Progress> progress;
+  PipelineDag dag;
+  StageProfile profile;
+  std::vector<double> blocking_w;
+  Replan unslowed;  ///< no rank is slow
+
+  /// A pipeline with these slow stages.
+  class Solved {
+   public:
+    Solved(const Impl& of, const ReplicaGroup& group)
+        : slowdowns_(group.slowdowns),
+          planner_(of.model->schedule, group.profile, of.blocking_w, of.planner_options(), {}, of.progress.get()) {}
+
+    [[nodiscard]] const std::vector<StageSlowdown>& slowdowns() const { return slowdowns_; }
+    [[nodiscard]] const Frontier& frontier() const { return planner_.frontier(); }
+    /// Whether another plan takes milliseconds: the first one prepares those for all deadlines.
+    [[nodiscard]] bool is_prepared() const { return is_prepared_; }
+    [[nodiscard]] Plan plan(double deadline_s) {
+      const std::lock_guard lock(mutex_);
+      Plan plan = planner_.plan(std::max(deadline_s, planner_.fastest_s()));
+      is_prepared_ = true;
+      return plan;
+    }
+
+   private:
+    std::vector<StageSlowdown> slowdowns_;
+    std::mutex mutex_;  ///< of the planner
+    PipelinePlanner planner_;
+    std::atomic<bool> is_prepared_ = false;
+  };
+
+  std::mutex mutex;  ///< of what follows
+  /// Newest last; the first is that without slow ranks, once it has been needed.
+  std::deque<std::shared_ptr<Solved>> solved;
+
+  Impl(std::shared_ptr<const PipelineModel> of, std::shared_ptr<Progress> given)
+      : model(std::move(of)),
+        progress(std::move(given)),
+        dag(build_dag(model->schedule)),
+        profile(filled_profile(model->measured, model->schedule.stages, model->clocks_mhz)),
+        blocking_w(blocking_by_rank(model->measured, model->schedule)),
+        unslowed(replan({}, 0)) {}
+
+  [[nodiscard]] PlannerOptions planner_options() const {
+    PlannerOptions options;
+    options.switch_latency_s = model->switch_latency_s;
+    return options;
+  }
+
+  [[nodiscard]] Replan replan(std::span<const RankSlowdown> slow, double slowdown_pct) const {
+    return lowgear::replan(dag, profile, model->parallel.dp, slow, slowdown_pct);
+  }
+
+  [[nodiscard]] std::shared_ptr<Solved> find(const std::vector<StageSlowdown>& slowdowns) {
+    const auto same = [](const StageSlowdown& a, const StageSlowdown& b) {
+      return a.stage == b.stage && a.factor == b.factor;
+    };
+    const std::lock_guard lock(mutex);
+    const auto found = std::ranges::find_if(
+        solved, [&](const auto& entry) { return std::ranges::equal(entry->slowdowns(), slowdowns, same); });
+    return found == solved.end() ? nullptr : *found;
+  }
+
+  [[nodiscard]] std::shared_ptr<Solved> find_prepared(const std::vector<StageSlowdown>& slowdowns) {
+    std::shared_ptr<Solved> known = find(slowdowns);
+    return known && known->is_prepared() ? known : nullptr;
+  }
+
+  [[nodiscard]] std::shared_ptr<Solved> solve(const ReplicaGroup& group) {
+    if (auto known = find(group.slowdowns)) return known;
+    auto fresh = std::make_shared<Solved>(*this, group);  // takes long: not under the lock
+    const std::lock_guard lock(mutex);
+    if (group.slowdowns.empty()) {
+      solved.push_front(fresh);
+      return fresh;
+    }
+    if (solved.size() >= kKeptPlanners) solved.erase(solved.begin() + (solved.front()->slowdowns().empty() ? 1 : 0));
+    solved.push_back(fresh);
+    return fresh;
+  }
+
+  [[nodiscard]] Plan full_clocks(const ReplicaGroup& group) const {
+    const PlanningProblem problem{
+        .schedule = &model->schedule, .dag = &dag, .profile = &group.profile, .blocking_power_w = blocking_w};
+    const std::vector<int> clocks_mhz = max_clocks_mhz(problem);
+    const Timeline timeline = replay_clocks(problem, clocks_mhz);
+    return plan_of_replay("max", problem, timeline, clocks_mhz);
+  }
+
+  [[nodiscard]] std::vector<double> expected_compute(const Plan& plan) const {
+    std::vector<double> times_s;
+    for (const std::vector<PlannedOp>& ops : plan.ranks) {
+      times_s.push_back(std::accumulate(ops.begin(), ops.end(), 0.0, [&](double sum, const PlannedOp& op) {
+        return sum + profile.at_clock(op.stage, op.kind, op.clock_mhz).time_s;
+      }));
+    }
+    return times_s;
+  }
+
+  [[nodiscard]] JobPlan assembled(const Replan& replan, std::vector<Plan> plans) {
+    JobPlan job;
+    const double blocking_of_pipeline_w = std::accumulate(blocking_w.begin(), blocking_w.end(), 0.0);
+    const PipelineFigures figures = job_figures(replan, plans, blocking_of_pipeline_w);
+    job.time_s = figures.time_s;
+    job.energy_j = figures.energy_j * model->parallel.tp;
+    job.fastest_time_s = replan.fastest_time_s;
+    job.full_clock_scale = replan.fastest_time_s / unslowed.fastest_time_s;
+    job.plan_of_replica.assign(static_cast<std::size_t>(model->parallel.dp), 0);
+    for (std::size_t group = 0; group < replan.groups.size(); ++group) {
+      for (const int replica : replan.groups[group].replicas) {
+        job.plan_of_replica.at(static_cast<std::size_t>(replica)) = static_cast<int>(group);
+      }
+    }
+    for (Plan& plan : plans) {
+      plan.gpu_name = model->gpu;
+      job.expected_compute_s.push_back(expected_compute(plan));
+    }
+    job.plans = std::move(plans);
+    // Of the pipelines as they are, where all are alike; else of those that no slow rank is in.
+    const bool all_alike = replan.groups.size() == 1;
+    if (const auto shown = find(all_alike ? replan.groups.front().slowdowns : std::vector<StageSlowdown>())) {
+      const Frontier& frontier = shown->frontier();
+      for (const FrontierVertex& vertex : frontier.vertices()) {
+        job.frontier.emplace_back(s_from_ps(vertex.time_ps), frontier.energy_j(vertex));
+      }
+    }
+    return job;
+  }
+
+  /// One group's plan under its share of the job's limit: as many GPUs as it has of the job's.
+  [[nodiscard]] CappedPlan capped(const ReplicaGroup& group, const PlanningConditions& conditions, double deadline_s) {
+    CappedJob job{.schedule = model->schedule,
+                  .profile = group.profile,
+                  .blocking_power_w = blocking_w,
+                  .gpus = {},
+                  .planner = planner_options(),
+                  .wanted_deadline_s = deadline_s,
+                  .progress = progress.get()};
+    for (const int replica : group.replicas) {
+      for (int rank = 0; rank < model->parallel.pp; ++rank) {
+        const int node =
+            conditions.node_of_gpu.at(static_cast<std::size_t>(replica)).at(static_cast<std::size_t>(rank));
+        job.gpus.push_back({.rank = rank, .node = node, .gpus = model->parallel.tp});
+      }
+    }
+    const double share = static_cast<double>(group.replicas.size()) / model->parallel.dp;
+    return plan_within_cap(job, power_cap(*conditions.power, share));
+  }
+
+  [[nodiscard]] JobPlan within_cap(const PlanningConditions& conditions) {
+    const Replan split = replan(conditions.slow, conditions.slowdown_pct);
+    std::vector<Plan> plans;
+    std::string note;
+    double deadline_s = split.deadline_s;
+    // The replica that the cap slows down most sets the pace for the others: they are planned again.
+    for (int pass = 0; pass < 2; ++pass) {
+      plans.clear();
+      double slowest_s = 0;
+      for (const ReplicaGroup& group : split.groups) {
+        CappedPlan capped_plan = capped(group, conditions, deadline_s);
+        if (!capped_plan.plan) throw InputError(capped_plan.reason);
+        note = capped_plan.reason;
+        slowest_s = std::max(slowest_s, capped_plan.plan->plan.time_s);
+        plans.push_back(std::move(capped_plan.plan->plan));
+      }
+      if (split.groups.size() == 1 || slowest_s <= deadline_s) break;
+      deadline_s = slowest_s;
+    }
+    (void)solve(unslowed.groups.front());  // for the frontier
+    JobPlan job = assembled(split, std::move(plans));
+    job.note = std::move(note);
+    return job;
+  }
+};
+
+JobPlanner::JobPlanner(std::shared_ptr<const PipelineModel> model, std::shared_ptr<Progress> progress)
+    : impl_(std::make_unique<Impl>(std::move(model), std::move(progress))) {}
+JobPlanner::~JobPlanner() = default;
+
+JobPlan JobPlanner::plan(const PlanningConditions& conditions) {
+  if (conditions.power) return impl_->within_cap(conditions);
+  const Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);
+  (void)impl_->solve(impl_->unslowed.groups.front());
+  std::vector<Plan> plans;
+  for (const ReplicaGroup& group : split.groups) {
+    plans.push_back(impl_->solve(group)->plan(split.deadline_s));
+  }
+  return impl_->assembled(split, std::move(plans));
+}
+
+std::optional<QuickPlan> JobPlanner::quick_plan(const PlanningConditions& conditions) {
+  if (conditions.power || !impl_->find_prepared({})) return std::nullopt;
+  const Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);
+  QuickPlan quick{.plan = {}, .is_best = true};
+  bool is_useful = false;
+  std::vector<Plan> plans;
+  for (const ReplicaGroup& group : split.groups) {
+    if (const auto known = impl_->find_prepared(group.slowdowns)) {
+      is_useful = true;
+      plans.push_back(known->plan(split.deadline_s));
+    } else {
+      quick.is_best = false;
+      plans.push_back(impl_->full_clocks(group));
+    }
+  }
+  if (!is_useful) return std::nullopt;  // full clocks for all save nothing
+  quick.plan = impl_->assembled(split, std::move(plans));
+  return quick;
+}
+
+ProfileVerdict JobPlanner::judge_profile(const PlanningConditions& conditions) const {
+  const PipelineModel& model = *impl_->model;
+  std::vector<MeasuredError> errors;
+  for (const ProfileCell& cell : model.measured.cells) {
+    errors.push_back({.stage = cell.stage,
+                      .kind = cell.kind,
+                      .clock_mhz = cell.clock_mhz,
+                      .time_error_s = cell.time_error_s,
+                      .energy_error_j = cell.energy_error_j});
+  }
+  const ProfilingTask task{.schedule = model.schedule,
+                           .supported_mhz = model.clocks_mhz,
+                           .blocking_power_w = impl_->blocking_w,
+                           .slowdown_pct = conditions.slowdown_pct,
+                           .planner = impl_->planner_options(),
+                           .progress = impl_->progress.get()};
+  const ProfilingStep step = next_profiling_step(task, measured_rows(model.measured, model.schedule.stages), errors);
+  ProfileVerdict verdict{.more_clocks_mhz = step.next_clocks_mhz,
+                         .energy_error_pct = step.energy_error_j / step.energy_j * 100,
+                         .reason = {}};
+  verdict.reason = fmt::format(
+      "the plan's energy is known to {:.2g} % (one standard error); {}", verdict.energy_error_pct,
+      verdict.more_clocks_mhz.empty() ? std::string(step.is_known ? "that is enough" : "no other clock would tell more")
+                                      : fmt::format("measures {} MHz next", fmt::join(verdict.more_clocks_mhz, ", ")));
+  return verdict;
+}
+
+}  // namespace lowgear

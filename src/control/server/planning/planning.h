@@ -1,0 +1,108 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/core/progress.h"
+#include "control/server/planning/job_spec.h"
+#include "control/server/planning/rank_cells.h"
+#include "planning/adapt/replan.h"
+#include "planning/plan/plan.h"
+#include "planning/schedule/schedule.h"
+
+namespace lowgear {
+
+/// What a power cap holds for.
+enum class CapScope : unsigned char { gpu, node, job };
+[[nodiscard]] std::string_view name(CapScope scope);
+/// Throws InputError naming the scopes.
+[[nodiscard]] CapScope cap_scope_from_name(const JsonView& value);
+
+struct PowerLimit {
+  CapScope scope = CapScope::gpu;
+  std::optional<double> watts;    ///< peak
+  std::optional<double> swing_w;  ///< between phases of the pipeline
+  friend bool operator==(const PowerLimit&, const PowerLimit&) = default;
+};
+
+/// In words: `300 W a GPU at most`; `no power limit`.
+[[nodiscard]] std::string describe(const std::optional<PowerLimit>& limit);
+
+/// What a plan has to take into account.
+struct PlanningConditions {
+  double slowdown_pct = 0;         ///< how much longer than the fastest plan
+  std::vector<RankSlowdown> slow;  ///< positions that are slower than profiled
+  std::optional<PowerLimit> power;
+  std::vector<std::vector<int>> node_of_gpu;  ///< by dp and pp rank; for caps on nodes
+};
+
+/// A job's pipelines as they can be planned for. Does not change.
+struct PipelineModel {
+  Schedule schedule;
+  JobParallel parallel;
+  std::string gpu;
+  MeasuredProfile measured;
+  std::vector<int> clocks_mhz;  ///< that every GPU of the job supports, highest first
+  double switch_latency_s = 0;  ///< from asking for a clock until it is in effect
+  bool simulated = false;
+};
+
+/// Clocks for all of a job's ranks.
+struct JobPlan {
+  std::vector<Plan> plans;
+  std::vector<int> plan_of_replica;                     ///< by dp rank
+  std::vector<std::vector<double>> expected_compute_s;  ///< by plan and pp rank, at profiled speed
+  double time_s = 0;                                    ///< of an iteration
+  double energy_j = 0;                                  ///< of all GPUs, tp included
+  double fastest_time_s = 0;                            ///< of an iteration under the same conditions
+  /// How many times as long an iteration at full clocks takes as it would if no rank were slow.
+  double full_clock_scale = 1;
+  std::vector<std::pair<double, double>> frontier;  ///< (time_s, energy_j) of one pipeline: with its slow ranks where
+                                                    ///< all pipelines have the same, else without
+  std::string note;                                 ///< what a person should know; may be empty
+};
+
+/// Whether a profile is good enough.
+struct ProfileVerdict {
+  std::vector<int> more_clocks_mhz;  ///< to be measured next; empty: good enough
+  double energy_error_pct = 0;       ///< of the plan that the profile leads to, one standard error
+  std::string reason;
+};
+
+/// A plan that was had in milliseconds.
+struct QuickPlan {
+  JobPlan plan;
+  bool is_best = false;  ///< `JobPlanner::plan` knows none better
+};
+
+/// Plans for one job; keeps what it has solved. Pure but for that. `quick_plan` may be called while another thread is
+/// in `plan` or `judge_profile`.
+class JobPlanner {
+ public:
+  /// `progress` (may be null) receives how far work has come, on the threads that call; an exception of it ends that
+  /// work. Throws InputError when the profile does not have what the schedule needs.
+  explicit JobPlanner(std::shared_ptr<const PipelineModel> model, std::shared_ptr<Progress> progress = nullptr);
+  ~JobPlanner();
+  JobPlanner(const JobPlanner&) = delete;
+  JobPlanner& operator=(const JobPlanner&) = delete;
+
+  /// The best plan known for these conditions. Throws InputError when there is none (a power cap below what the
+  /// slowest plan needs), saying what would do.
+  [[nodiscard]] JobPlan plan(const PlanningConditions& conditions);
+  /// A plan that keeps the conditions and takes milliseconds to make: with what has been solved already, pipelines with
+  /// a straggler that is new run at full clocks, and the replicas that wait for it slow down. None when nothing can be
+  /// had so quickly, or nothing saved by it.
+  [[nodiscard]] std::optional<QuickPlan> quick_plan(const PlanningConditions& conditions);
+  [[nodiscard]] ProfileVerdict judge_profile(const PlanningConditions& conditions) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lowgear

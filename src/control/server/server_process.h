@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "control/server/perseus/settings.h"
+#include "control/server/server_config.h"
+
+namespace lowgear {
+
+/// A port of its own for clients of the Perseus protocol, which knows no tokens: whoever reaches it may use it.
+struct PerseusPort {
+  TcpAddress listen;
+  PerseusSettings settings;
+};
+
+struct ServerProcessOptions {
+  ServerConfig config;
+  std::optional<PerseusPort> perseus;
+};
+
+/// Where a server that has started can be reached.
+struct ServerAddresses {
+  std::filesystem::path unix_socket;
+  std::vector<std::string> tcp;  ///< `http://127.0.0.1:7787`
+  std::optional<std::string> perseus;
+};
+
+struct ServerMessages {
+  std::function<void(std::string_view)> note;
+  std::function<void(std::string_view)> warn;
+  /// Called once, when the server answers.
+  std::function<void(const ServerAddresses&)> started;
+};
+
+/// Serves until SIGTERM, SIGINT or SIGHUP, then lets requests at hand finish. These are caught once it answers: until
+/// then they have the effect that the caller gave them. Throws InputError when what it is given
+/// does not do (an address that is taken, a state folder of another server), and Error when the system refuses.
+void run_server(const ServerProcessOptions& options, const ServerMessages& messages);
+
+}  // namespace lowgear

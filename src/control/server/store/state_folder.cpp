@@ -1,0 +1,66 @@
+#include "control/server/store/state_folder.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/files/trusted_path.h"
+#include "base/ipc/held_file.h"
+
+namespace lowgear {
+namespace {
+
+[[noreturn]] void refuse(const std::filesystem::path& path) {
+  throw InputError(fmt::format("{}: {}", printable(path.string()), std::generic_category().message(errno)));
+}
+
+FileDescriptor open_own_file(const std::filesystem::path& path) {
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!file) refuse(path);
+  require_trusted_file(path);
+  return file;
+}
+
+/// The process id that the server which holds the lock has written into it.
+std::string process_of(std::string_view holder) {
+  const std::size_t end = std::min(holder.find_first_not_of("0123456789"), holder.size());
+  return end == 0 ? "unknown" : std::string(holder.substr(0, end));
+}
+
+void hold(const FileDescriptor& lock, const std::filesystem::path& folder) {
+  const FileHold hold = hold_file(lock, fmt::format("{}\n", ::getpid()));
+  if (hold.outcome == FileHold::Outcome::unsupported) {
+    throw InputError(fmt::format("{}: its file system has no locks; choose a state folder on another one",
+                                 printable(folder.string())));
+  }
+  if (hold.outcome == FileHold::Outcome::taken) {
+    throw InputError(fmt::format("{}: the server of process {} uses this state folder; stop it, or choose another",
+                                 printable(folder.string()), process_of(hold.holder)));
+  }
+}
+
+}  // namespace
+
+StateFolder::StateFolder(const std::filesystem::path& folder) : folder_(folder) {
+  if (::mkdir(folder.c_str(), 0700) == 0) {
+    flush_directory(std::filesystem::absolute(folder).lexically_normal().parent_path());
+  } else if (errno != EEXIST) {
+    refuse(folder);
+  }
+  require_trusted_folder(folder);
+  lock_ = open_own_file(folder / "lock");
+  hold(lock_, folder);
+  (void)open_own_file(database());
+  flush_directory(folder);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,149 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/core/error.h"
+
+namespace lowgear {
+
+/// What is kept of a job. Documents are JSON that only the control plane reads.
+struct StoredJob {
+  std::string id;
+  std::string run;    ///< unique
+  std::string spec;   ///< what was registered
+  std::string state;  ///< what was decided about it
+  double created_s = 0;
+  std::optional<double> finished_s;
+};
+
+struct StoredRank {
+  std::string job;
+  int rank = 0;
+  std::string document;
+};
+
+/// Reports of one rank that came in one request.
+struct StoredReports {
+  std::string job;
+  int rank = 0;
+  std::int64_t first_iteration = 0;
+  std::int64_t last_iteration = 0;
+  std::string document;
+  /// The iteration that the job has reached, by which old reports are dropped; empty: the last of these. One rank that
+  /// reports an iteration far ahead of the others must not cost them theirs.
+  std::optional<std::int64_t> reached = std::nullopt;
+};
+
+struct StoredPlan {
+  std::string job;
+  int version = 0;
+  std::string document;
+};
+
+/// Cells that a rank posted for a profile plan.
+struct StoredCells {
+  std::string job;
+  int rank = 0;
+  int plan_version = 0;
+  std::string document;
+  /// First plan of their sweep: what the rank posted for earlier ones is dropped, as the sweep replaces it.
+  int sweep = 0;
+};
+
+struct StoredDecision {
+  std::string job;
+  std::int64_t id = 0;  ///< counts up within the job
+  double time_s = 0;
+  std::string document;
+};
+
+/// What stays of a job that is over, as JSON: what its documents of docs/server-api.md show. Empty: has expired.
+struct StoredArchive {
+  std::string job;
+  std::string summary;
+  std::string spec;  ///< of the job's row; not written with the archive
+  std::string ranks;
+  std::string frontier;
+  std::string timeline;
+  std::string iterations;  ///< the list
+};
+
+/// What a server that starts needs of a job that is over and archived.
+struct StoredFinishedJob {
+  std::string id;
+  std::string run;
+  double created_s = 0;
+  double finished_s = 0;
+  std::string summary;  ///< of the archive
+};
+
+/// A document that belongs to no job: a profile by what it was measured on (`profile/...`), a signal (`signal/...`).
+struct StoredDocument {
+  std::string key;
+  std::string document;
+};
+
+/// All that one request or decision changes: written whole or not at all. Rows replace those of the same key.
+struct StoreChange {
+  std::vector<StoredJob> jobs;
+  std::vector<StoredRank> ranks;
+  std::vector<StoredReports> reports;
+  std::vector<StoredPlan> plans;
+  std::vector<StoredCells> cells;
+  std::vector<StoredDecision> decisions;
+  std::vector<StoredDocument> documents;
+  std::vector<std::string> removed_documents;  ///< their keys
+  std::vector<StoredArchive> archives;         ///< of jobs whose other rows but decisions are then removed in time
+
+  [[nodiscard]] bool empty() const {
+    return jobs.empty() && ranks.empty() && reports.empty() && plans.empty() && cells.empty() && decisions.empty() &&
+           documents.empty() && removed_documents.empty() && archives.empty();
+  }
+};
+
+/// What a server that starts needs to continue: jobs that have not finished, with everything of theirs but old reports,
+/// and the jobs that finished last: their summaries, or, of those that an older server has not archived, their rows
+/// without ranks, reports, plans and cells.
+struct StoreContents {
+  std::vector<StoredJob> jobs;              ///< oldest first
+  std::vector<StoredFinishedJob> finished;  ///< newest first
+  std::vector<StoredRank> ranks;
+  std::vector<StoredReports> reports;  ///< of the newest iterations of every job, oldest first
+  std::vector<StoredPlan> plans;       ///< the newest of every job, oldest first
+  std::vector<StoredCells> cells;
+  std::vector<StoredDecision> decisions;  ///< the newest of every job, oldest first
+  std::vector<StoredDocument> documents;
+};
+
+enum class StoreOutcome : unsigned char {
+  committed,
+  disk_full,  ///< nothing of the change is kept
+  busy,       ///< likewise: more waits to be written than may, or another program holds the file; later it may be taken
+  failed,     ///< likewise: the change contradicts what is stored, or the disk fails; the store has said why in its log
+};
+
+/// Where the control plane keeps what must outlive it.
+class Store {
+ public:
+  virtual ~Store() = default;
+  /// Throws Error when the store cannot be read.
+  [[nodiscard]] virtual StoreContents load() = 0;
+  /// Writes the change after those that were given before. `done` (may be empty) is called on the server's thread,
+  /// never before this returns, once the outcome is certain: a committed change survives the end of the process, and of
+  /// the machine, at any moment. Outcomes come in the order in which changes are written; that of one that is `busy`
+  /// comes at once.
+  virtual void write(StoreChange change, std::function<void(StoreOutcome)> done) = 0;
+  /// Decisions above `after`, the lowest first, at most `limit`, for people who look back; with everything that was
+  /// written before. `done` is called on the server's thread, without any when they cannot be read.
+  virtual void read_decisions(std::string job, std::int64_t after, int limit,
+                              std::function<void(std::vector<StoredDecision>)> done) = 0;
+  /// A job's archive, with everything that was written before. `done` is called on the server's thread, with none when
+  /// there is none or it cannot be read.
+  virtual void read_archive(std::string job, std::function<void(std::optional<StoredArchive>)> done) = 0;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,96 @@
+#include "control/server/store/store_schema.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace lowgear {
+namespace {
+
+/// "LwGr": marks the file as this server's (SQLite's `application_id`).
+constexpr std::int64_t kApplicationId = 0x4C774772;
+
+// Reports of one iteration lie next to each other: all ranks of a job report the same iteration at about the same time,
+// which then touches few pages, and the oldest are removed by range.
+constexpr std::array<const char*, 4> kSteps = {
+    R"(
+CREATE TABLE jobs (
+  id TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL UNIQUE, spec TEXT NOT NULL, state TEXT NOT NULL,
+  created_s REAL NOT NULL, finished_s REAL
+) WITHOUT ROWID;
+CREATE INDEX jobs_by_end ON jobs (finished_s, created_s);
+CREATE TABLE ranks (
+  job TEXT NOT NULL, rank INTEGER NOT NULL, document TEXT NOT NULL, PRIMARY KEY (job, rank)
+) WITHOUT ROWID;
+CREATE TABLE reports (
+  job TEXT NOT NULL, first_iteration INTEGER NOT NULL, rank INTEGER NOT NULL, last_iteration INTEGER NOT NULL,
+  document TEXT NOT NULL, PRIMARY KEY (job, first_iteration, rank)
+) WITHOUT ROWID;
+CREATE TABLE plans (
+  job TEXT NOT NULL, version INTEGER NOT NULL, document TEXT NOT NULL, PRIMARY KEY (job, version)
+);
+CREATE TABLE cells (
+  job TEXT NOT NULL, rank INTEGER NOT NULL, plan_version INTEGER NOT NULL, document TEXT NOT NULL,
+  PRIMARY KEY (job, rank, plan_version)
+);
+CREATE TABLE decisions (
+  job TEXT NOT NULL, id INTEGER NOT NULL, time_s REAL NOT NULL, document TEXT NOT NULL, PRIMARY KEY (job, id)
+) WITHOUT ROWID;
+CREATE TABLE documents (key TEXT PRIMARY KEY NOT NULL, document TEXT NOT NULL);
+)",
+    // A run's name may come again once its job is over and no longer shown.
+    R"(
+CREATE TABLE jobs_2 (
+  id TEXT PRIMARY KEY NOT NULL, run TEXT NOT NULL, spec TEXT NOT NULL, state TEXT NOT NULL,
+  created_s REAL NOT NULL, finished_s REAL
+) WITHOUT ROWID;
+INSERT INTO jobs_2 SELECT id, run, spec, state, created_s, finished_s FROM jobs;
+DROP TABLE jobs;
+ALTER TABLE jobs_2 RENAME TO jobs;
+CREATE INDEX jobs_by_end ON jobs (finished_s, created_s);
+)",
+    // Profiles of simulated GPUs are apart from those of real ones: their keys say which they are, as their last
+    // member.
+    R"(
+UPDATE documents SET key = substr(key, 1, length(key) - 1) || ',"simulated":' ||
+  CASE WHEN json_extract(document, '$.simulated') THEN 'true' ELSE 'false' END || '}'
+WHERE key LIKE 'profile/{%}' AND json_valid(document);
+)",
+    // What is shown of jobs that are over. The summary comes first: lists read it without the pages of the rest.
+    R"(
+CREATE TABLE archives (
+  job TEXT PRIMARY KEY NOT NULL, summary TEXT NOT NULL, ranks TEXT NOT NULL, frontier TEXT NOT NULL,
+  timeline TEXT NOT NULL, iterations TEXT NOT NULL
+);
+)"};
+
+}  // namespace
+
+std::span<const char* const> store_schema_steps() { return kSteps; }
+
+void migrate(Database& database, std::span<const char* const> steps) {
+  const std::string name = printable(database.path().string());
+  const std::int64_t version = database.integer("PRAGMA user_version");
+  const bool is_empty = version == 0 && database.integer("SELECT count(*) FROM sqlite_schema") == 0;
+  if (!is_empty && database.integer("PRAGMA application_id") != kApplicationId) {
+    throw InputError(fmt::format("{}: a database of another program; choose another state folder", name));
+  }
+  const auto newest = static_cast<std::int64_t>(steps.size());
+  if (version < 0 || version > newest) {
+    throw InputError(
+        fmt::format("{}: has version {}, and this lowgear knows up to {}; use the newer lowgear that wrote it", name,
+                    version, newest));
+  }
+  database.use_write_ahead_log();  // only now is it certain that the file is ours
+  for (std::int64_t next = version; next < newest; ++next) {
+    Transaction transaction(database);
+    database.execute(steps[static_cast<std::size_t>(next)]);
+    database.execute(
+        fmt::format("PRAGMA application_id = {}; PRAGMA user_version = {}", kApplicationId, next + 1).c_str());
+    transaction.commit();
+  }
+}
+
+}  // namespace lowgear

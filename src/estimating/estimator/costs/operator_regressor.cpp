@@ -1,0 +1,200 @@
+#include "estimating/estimator/costs/operator_regressor.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/core/random.h"
+
+namespace lowgear {
+namespace {
+
+/// Fewer samples say no more than the trend does.
+constexpr std::size_t kLeastForTrees = 40;
+
+/// Few trees, so that a fit takes some ten milliseconds: half as many again lowered errors on samples kept out of the
+/// fit by less than a tenth of a per cent.
+BoostingParameters boosting_parameters() {
+  return {.n_estimators = 40,
+          .max_depth = 6,
+          .learning_rate = 0.35,
+          .min_child_weight = 4,
+          .reg_lambda = 0.3,
+          .base_score = 0,
+          .tree_method = "hist",
+          .max_bin = 128};
+}
+
+struct Split {
+  std::vector<TimedOperator> fitted;
+  std::vector<TimedOperator> kept;
+};
+
+/// Keeps about a hundred samples out, but no more than a tenth and no fewer than a thirtieth.
+Split split(std::span<const TimedOperator> samples) {
+  const std::uint64_t kept_one_in = std::clamp<std::uint64_t>(samples.size() / 100, 10, 30);
+  Split parts;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const bool keep = samples.size() >= kLeastForTrees && random_bits(i) % kept_one_in == 0;
+    (keep ? parts.kept : parts.fitted).push_back(samples[i]);
+  }
+  return parts;
+}
+
+/// How full the last wave of 128 x 128 tiles of a matrix product is: tiles that there would be in full waves, over
+/// those that there are.
+double wave_excess(const Operator& op, int multiprocessors) {
+  if (!is_matrix_product(op.kind) || op.kind == OperatorKind::fused_attention || multiprocessors <= 0) return 1;
+  constexpr double kTile = 128;
+  const bool batched = op.kind != OperatorKind::linear;
+  const double batch = batched ? static_cast<double>(op.dims[0]) : 1;
+  const auto rows = static_cast<double>(op.dims[batched ? 1 : 0]);
+  const auto columns = static_cast<double>(op.dims[batched ? 3 : 2]);
+  const double waves = batch * std::ceil(rows / kTile) * std::ceil(columns / kTile) / multiprocessors;
+  return std::ceil(waves) / waves;
+}
+
+/// Powers of two that divide a dimension, up to 256: kernels for aligned sizes are faster.
+float alignment(std::int64_t dim) {
+  constexpr int kMost = 8;
+  return static_cast<float>(std::min(std::countr_zero(static_cast<std::uint64_t>(dim)), kMost));
+}
+
+/// What trees divide by: logarithms of the shape and of the work, and what decides which kernel runs and how well it
+/// fills the GPU.
+using Features = std::array<float, 10>;
+Features features(const Operator& op, const GpuModel& gpu) {
+  Features values{};
+  for (std::size_t i = 0; i < 4; ++i) values[i] = static_cast<float>(std::log2(static_cast<double>(op.dims[i])));
+  const double flops = lowgear::flops(op);
+  values[4] = static_cast<float>(std::log2(flops));
+  values[5] = static_cast<float>(std::log2(flops / memory_bytes(op)));
+  values[6] = static_cast<float>(wave_excess(op, gpu.multiprocessors));
+  for (std::size_t i = 1; i < 4; ++i) values[6 + i] = alignment(op.dims[i]);
+  return values;
+}
+
+/// The error that nine in ten further ones do not exceed (split conformal prediction: Lei et al. 2018). 0 without any.
+double usual_error(std::vector<double> errors) {
+  if (errors.empty()) return 0;
+  constexpr double kShare = 0.9;
+  const double rank = std::ceil(kShare * static_cast<double>(errors.size() + 1));
+  const auto index = std::min(static_cast<std::size_t>(rank), errors.size()) - 1;
+  const auto at = errors.begin() + static_cast<std::ptrdiff_t>(index);
+  std::nth_element(errors.begin(), at, errors.end());
+  return *at;
+}
+
+std::string_view dim_name(OperatorKind kind, std::size_t dim) {
+  using Names = std::array<std::string_view, 4>;
+  const auto names = [kind]() -> Names {
+    switch (kind) {
+      case OperatorKind::embedding:
+        return {"tokens", "vocabulary", "hidden size", ""};
+      case OperatorKind::linear:
+        return {"tokens", "inputs", "outputs", ""};
+      case OperatorKind::rotary:
+      case OperatorKind::fused_attention:
+        return {"batch", "sequence", "heads", "head size"};
+      case OperatorKind::attention_scores:
+        return {"batch x heads", "sequence", "head size", "sequence"};
+      case OperatorKind::attention_values:
+        return {"batch x heads", "sequence", "sequence", "head size"};
+      case OperatorKind::attention_mask:
+      case OperatorKind::softmax:
+      case OperatorKind::fused_softmax:
+        return {"batch", "heads", "sequence", "sequence"};
+      case OperatorKind::optimizer:
+        return {"parameters", "", "", ""};
+      case OperatorKind::cross_entropy:
+        return {"batch", "sequence", "vocabulary", ""};
+      default:
+        return {"batch", "sequence", "width", ""};
+    }
+  }();
+  return names[dim];
+}
+
+}  // namespace
+
+OperatorRegressor::OperatorRegressor(std::span<const TimedOperator> samples, GpuModel gpu)
+    : gpu_(std::move(gpu)), trend_(samples) {
+  const Split parts = split(samples);
+  if (!parts.kept.empty()) {
+    trend_ = OperatorTrend(parts.fitted);
+    grow_trees(parts.fitted);
+  }
+  measure_errors(parts.kept.empty() ? parts.fitted : parts.kept);
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    const auto dim = [i](const TimedOperator& sample) { return sample.op.dims[i]; };
+    const auto [low, high] = std::ranges::minmax(samples, {}, dim);
+    ranges_[i] = {dim(low), dim(high)};
+  }
+  const auto work = [](const TimedOperator& sample) { return flops(sample.op); };
+  const auto [least, most] = std::ranges::minmax(samples, {}, work);
+  least_flops_ = work(least);
+  most_flops_ = work(most);
+}
+
+void OperatorRegressor::grow_trees(std::span<const TimedOperator> samples) {
+  const Features first = features(samples.front().op, gpu_);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const auto varies = [&](const TimedOperator& sample) { return features(sample.op, gpu_)[i] != first[i]; };
+    if (std::ranges::any_of(samples, varies)) columns_.push_back(i);
+  }
+  if (columns_.empty()) return;
+  FeatureTable table(columns_.size());
+  std::vector<float> targets;
+  for (const TimedOperator& sample : samples) {
+    table.add(tree_input(sample.op));
+    targets.push_back(static_cast<float>(std::log(sample.time_s / trend_.time_s(sample.op))));
+  }
+  trees_.emplace(table, targets, boosting_parameters());
+}
+
+std::vector<float> OperatorRegressor::tree_input(const Operator& op) const {
+  const Features all = features(op, gpu_);
+  std::vector<float> input;
+  for (const std::size_t column : columns_) input.push_back(all[column]);
+  return input;
+}
+
+double OperatorRegressor::time_s(const Operator& op) const {
+  const double residual = trees_ ? trees_->predict(tree_input(op)) : 0;
+  return std::max(trend_.time_s(op) * std::exp(residual), least_time_s(op, gpu_));
+}
+
+void OperatorRegressor::measure_errors(std::span<const TimedOperator> samples) {
+  std::vector<double> errors;
+  std::vector<double> trend_errors;
+  for (const TimedOperator& sample : samples) {
+    errors.push_back(std::abs(time_s(sample.op) / sample.time_s - 1));
+    trend_errors.push_back(std::abs(trend_.time_s(sample.op) / sample.time_s - 1));
+  }
+  relative_error_ = usual_error(std::move(errors));
+  trend_relative_error_ = usual_error(std::move(trend_errors));
+}
+
+std::string OperatorRegressor::outside(const Operator& op) const {
+  for (std::size_t i = 0; i < ranges_.size(); ++i) {
+    if (op.dims[i] >= ranges_[i].low && op.dims[i] <= ranges_[i].high) continue;
+    return fmt::format("{} {} (sampled {} to {})", dim_name(op.kind, i), op.dims[i], ranges_[i].low, ranges_[i].high);
+  }
+  const double work = flops(op);
+  if (work >= least_flops_ && work <= most_flops_) return {};
+  return fmt::format("{:.3g} FLOPs (sampled {:.3g} to {:.3g})", work, least_flops_, most_flops_);
+}
+
+OperatorPrediction OperatorRegressor::predict(const Operator& op) const {
+  OperatorPrediction prediction{.time_s = time_s(op), .outside = outside(op)};
+  const double error = prediction.outside.empty() ? relative_error_ : std::max(relative_error_, trend_relative_error_);
+  prediction.error_s = error * prediction.time_s;
+  return prediction;
+}
+
+}  // namespace lowgear

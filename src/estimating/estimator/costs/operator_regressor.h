@@ -1,0 +1,56 @@
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "estimating/estimator/costs/gradient_boosted_trees.h"
+#include "estimating/estimator/costs/operator_trend.h"
+#include "estimating/estimator/gpu/gpu_model.h"
+
+namespace lowgear {
+
+struct OperatorPrediction {
+  double time_s = 0;
+  double error_s = 0;  ///< half the width of a 90 % interval
+  std::string
+      outside;  ///< what lies outside the samples: `tokens 512 (sampled 2048 to 40960)`; empty where nothing does
+};
+
+/// Predicts the time of one kind of operator and one pass on one GPU from samples: the trend, times what boosted trees
+/// make of the rest (the logarithm of time over trend, by logarithms of the shape), never less than the data sheet
+/// allows. Beyond the samples the trend carries on, and the interval is the trend's own.
+class OperatorRegressor {
+ public:
+  /// Some of the samples are kept out of the fit; their errors are the interval's. Few samples get no trees. All of one
+  /// kind and pass. Throws std::invalid_argument without samples.
+  OperatorRegressor(std::span<const TimedOperator> samples, GpuModel gpu);
+
+  [[nodiscard]] OperatorPrediction predict(const Operator& op) const;
+
+ private:
+  struct Range {
+    std::int64_t low = 0;
+    std::int64_t high = 0;
+  };
+
+  [[nodiscard]] double time_s(const Operator& op) const;
+  [[nodiscard]] std::vector<float> tree_input(const Operator& op) const;
+  void grow_trees(std::span<const TimedOperator> samples);
+  void measure_errors(std::span<const TimedOperator> samples);
+  [[nodiscard]] std::string outside(const Operator& op) const;
+
+  GpuModel gpu_;
+  OperatorTrend trend_;
+  std::vector<std::size_t> columns_;  ///< features that differ among the samples: what trees see
+  std::optional<GradientBoostedTrees> trees_;
+  std::array<Range, 4> ranges_;
+  double least_flops_ = 0;
+  double most_flops_ = 0;
+  double relative_error_ = 0;        ///< of nine in ten predictions
+  double trend_relative_error_ = 0;  ///< the same, of the trend alone
+};
+
+}  // namespace lowgear

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "estimating/estimator/costs/operator_samples.h"
+#include "estimating/estimator/gpu/gpu_model.h"
+
+namespace lowgear {
+
+/// A sampling file as somebody found it.
+struct SampleFile {
+  std::string source;  ///< for messages: its path
+  SampleFileName name;
+  std::string text;
+};
+
+/// The GPU of the catalogue that a driver's name without blanks means: `a100-80gb-sxm` of `NVIDIAA100-SXM4-80GB`;
+/// nothing where it is none.
+[[nodiscard]] std::optional<std::string_view> gpu_of_driver_name(std::string_view name);
+
+/// The files that were sampled on the GPU; those of a GPU that the catalogue does not have count for any if there are
+/// no others. Throws InputError, naming `folder`, where there are files of other GPUs only, or none at all.
+[[nodiscard]] std::vector<SampleFile> files_of_gpu(std::vector<SampleFile> files, const GpuModel& gpu,
+                                                   const std::string& folder);
+
+/// Files of the type that was asked for; where there are none, of the other 16-bit type, which runs as fast.
+[[nodiscard]] std::vector<const SampleFile*> files_of_type(std::span<const SampleFile* const> files, DataType dtype);
+
+}  // namespace lowgear

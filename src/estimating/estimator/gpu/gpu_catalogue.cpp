@@ -1,0 +1,103 @@
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "estimating/estimator/gpu/catalogue_name.h"
+#include "estimating/estimator/gpu/gpu_efficiency.h"
+#include "estimating/estimator/gpu/gpu_model.h"
+#include "estimating/estimator/gpu/gpu_power.h"
+
+/// Sources, all NVIDIA's: "Tesla V100 GPU Architecture" (2017) and the V100 data sheet (2020); A40 data sheet (2021)
+/// and "Ampere GA102 GPU Architecture"; "A100 Tensor Core GPU Architecture" (2020) and the A100 data sheet (2021) for
+/// its 80 GB forms; "H100 Tensor Core GPU Architecture" (2022) and the H100 data sheet; H200 data sheet (2024); "Grace
+/// Hopper Superchip" data sheet (2023, 96 GB of HBM3); "Blackwell Architecture Technical Brief" (2024), and the data
+/// sheets of HGX B200 and DGX B200, of which a GPU has an eighth. Rates are dense: those of sparse matrices count
+/// twice.
+///
+/// Memory: what data sheets call GB is 2^30 bytes, as nvidia-smi shows. Clocks: what `nvidia-smi -q -d
+/// SUPPORTED_CLOCKS` lists. L2 of H200 and GH200 is that of the H100's whitepaper; that of B200 is what CUDA reports.
+namespace lowgear {
+namespace {
+
+constexpr double kTera = 1e12;
+constexpr double kGiga = 1e9;
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kMiB = 1024.0 * 1024;
+
+/// One direction of 16 lanes, after line coding.
+constexpr double kPcie4BytesPerS = 31.5 * kGiga;
+constexpr double kPcie5BytesPerS = 63 * kGiga;
+
+struct Entry {
+  std::string_view name;
+  std::string_view alias;  ///< empty: none
+  double fp16_tflops;
+  bool bf16;
+  double fp8_tflops;
+  double tf32_tflops;
+  double fp32_tflops;
+  double memory_gib;
+  double memory_gb_per_s;
+  double l2_mib;
+  int multiprocessors;
+  ClockSteps clocks;
+  double link_bytes_per_s;
+  double limit_w;
+};
+
+// NVLink bridges of PCIe cards join pairs only: what more than two GPUs have is PCIe. V100 also has clocks between
+// those of its step, every 7.5 MHz.
+constexpr auto kGpus = std::to_array<Entry>({
+    {"v100-16gb-sxm", "", 125, false, 0, 0, 15.7, 16, 900, 6, 80, {135, 1530, 15}, 150 * kGiga, 300},
+    {"v100-sxm", "v100", 125, false, 0, 0, 15.7, 32, 900, 6, 80, {135, 1530, 15}, 150 * kGiga, 300},
+    {"a40", "", 149.7, true, 0, 74.8, 37.4, 48, 696, 6, 84, {210, 1740, 15}, kPcie4BytesPerS, 300},
+    {"a100-40gb-sxm", "", 312, true, 0, 156, 19.5, 40, 1555, 40, 108, {210, 1410, 15}, 300 * kGiga, 400},
+    {"a100-80gb-pcie", "", 312, true, 0, 156, 19.5, 80, 1935, 40, 108, {210, 1410, 15}, kPcie4BytesPerS, 300},
+    {"a100-80gb-sxm", "a100", 312, true, 0, 156, 19.5, 80, 2039, 40, 108, {210, 1410, 15}, 300 * kGiga, 400},
+    {"h100-pcie", "", 756, true, 1513, 378, 51.2, 80, 2000, 50, 114, {210, 1755, 15}, kPcie5BytesPerS, 350},
+    {"h100-sxm", "h100", 989.4, true, 1978.9, 494.7, 66.9, 80, 3350, 50, 132, {345, 1980, 15}, 450 * kGiga, 700},
+    {"h200-sxm", "h200", 989.4, true, 1978.9, 494.7, 66.9, 141, 4800, 50, 132, {345, 1980, 15}, 450 * kGiga, 700},
+    {"gh200", "", 989.4, true, 1978.9, 494.7, 66.9, 96, 4000, 50, 132, {345, 1980, 15}, 450 * kGiga, 900},
+    {"b200", "", 2250, true, 4500, 1125, 75, 180, 8000, 126, 148, {120, 1965, 15}, 900 * kGiga, 1000},
+});
+
+GpuModel model_of(const Entry& entry) {
+  return {.name = std::string(entry.name),
+          .fp16_flops = entry.fp16_tflops * kTera,
+          .bf16 = entry.bf16,
+          .fp8_flops = entry.fp8_tflops * kTera,
+          .tf32_flops = entry.tf32_tflops * kTera,
+          .fp32_flops = entry.fp32_tflops * kTera,
+          .memory_bytes = entry.memory_gib * kGiB,
+          .memory_bytes_per_s = entry.memory_gb_per_s * kGiga,
+          .l2_bytes = entry.l2_mib * kMiB,
+          .multiprocessors = entry.multiprocessors,
+          .clocks = entry.clocks,
+          .link_bytes_per_s = entry.link_bytes_per_s,
+          .efficiency = kernel_efficiency(entry.name),
+          .power = power_model(entry.name, entry.limit_w)};
+}
+
+}  // namespace
+
+GpuModel named_gpu(std::string_view name) {
+  const std::string key = catalogue_key(name);
+  const auto* const entry = std::ranges::find_if(kGpus, [&key](const Entry& gpu) {
+    return catalogue_key(gpu.name) == key || (!gpu.alias.empty() && gpu.alias == key);
+  });
+  if (entry == kGpus.end()) {
+    std::array<std::string_view, kGpus.size()> names;
+    std::ranges::transform(kGpus, names.begin(), &Entry::name);
+    throw_unknown_name("GPU", name, names);
+  }
+  return model_of(*entry);
+}
+
+std::vector<std::string> gpu_names() {
+  std::vector<std::string> names;
+  names.reserve(kGpus.size());
+  for (const Entry& gpu : kGpus) names.emplace_back(gpu.name);
+  return names;
+}
+
+}  // namespace lowgear

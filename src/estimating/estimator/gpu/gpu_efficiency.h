@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string_view>
+
+#include "estimating/estimator/gpu/gpu_model.h"
+
+namespace lowgear {
+
+/// How fast kernels run on a GPU of the catalogue, by its own name (no alias). gpu_efficiency.cpp names the
+/// measurements behind each.
+[[nodiscard]] KernelEfficiency kernel_efficiency(std::string_view gpu);
+
+}  // namespace lowgear

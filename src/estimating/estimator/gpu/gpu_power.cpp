@@ -1,0 +1,83 @@
+#include "estimating/estimator/gpu/gpu_power.h"
+
+#include <algorithm>
+#include <array>
+
+namespace lowgear {
+namespace {
+
+/// What each number rests on:
+/// [h100]    data/h100-sxm and docs/hardware.md, measured with Lowgear: an H100 SXM idle 68 W, with a context 114-121
+/// W, in
+///           a kernel that only waits 116 W; matrix products at the limit of 700 W run at 1340 MHz on average; kernels
+///           limited by memory draw 490-670 W at 1980 MHz, 560 W on average.
+/// [h200]    data/h200-sxm and docs/hardware.md, measured with Lowgear: idle 78 W; all-reduces, all-gathers and
+///           reduce-scatters over NVLink at 80 % of its rate draw 290-340 W.
+/// [limits]  artifact of Perseus (SOSP'24): whole iterations of gpt3-xl on A100 PCIe under power limits of 175-300 W,
+///           and times of its instructions from 1050 to 1260 MHz (`zeus/A100`, `runs/gpt3-xl_A100_pp4_mbs8_nmb128`). Of
+///           a microbatch, 0.185 s do not follow the clock and are taken for memory, 0.229 s at 1410 MHz do. Energy is
+///           62-65 W x time, 24 J of memory, and a rest that is the same from 522 to 1050 MHz (within 2 %), 15 % more
+///           at 1130 and 28 % more at 1215 MHz: the square of the voltage. 11 J of the rest are the memory's
+///           multiprocessors.
+/// [bloom]   the same artifact's stage profile of Bloom 176B on A40, backward, 855-1440 MHz (above, its limit of 300 W
+///           holds the clock), read the same way: 61 W x time, 7 J of memory, 0.126 s that follow the clock, and a rest
+///           that is the same from 855 to 1140 MHz and 44 % more at 1440 MHz.
+/// [waiting] the same artifact: a GPU that waits for a peer draws 83.64 W (A100) and 70.38 W (A40).
+/// [scaled]  from the H100's: memory by its bandwidth, links by their rate; from the A100's: the voltage curve,
+/// stretched
+///           to another highest clock.
+/// [assumed] no measurement was found; the order of magnitude is that of the neighbouring models. That half of what
+/// memory
+///           adds follows the clock is assumed of all.
+/// Nothing was fitted on the artifact's profile of GPT-3 175B on A100 SXM, which bench/accuracy checks against.
+struct Entry {
+  std::string_view name;
+  double idle_w;
+  double static_w;
+  double clock_tree_w;
+  double blocking_w;
+  double compute_w;
+  double memory_w;  ///< both halves together
+  double link_w;
+  double voltage_floor;
+  double voltage_knee_mhz;
+};
+
+constexpr auto kPowers = std::to_array<Entry>({
+    // [assumed], voltage [scaled]
+    {"v100-16gb-sxm", 40, 60, 15, 62, 330, 130, 70, 0.79, 1140},
+    {"v100-sxm", 40, 60, 15, 62, 330, 130, 70, 0.79, 1140},
+    // static power, compute and voltage [bloom], blocking [waiting], the rest [assumed]
+    {"a40", 30, 68, 15, 70.38, 480, 150, 20, 0.72, 1150},
+    // static power, compute and voltage [limits], blocking [waiting], memory and links [scaled], the rest [assumed]
+    {"a100-40gb-sxm", 52, 75, 20, 83.64, 384, 210, 145, 0.79, 1050},
+    {"a100-80gb-pcie", 45, 75, 20, 83.64, 384, 260, 20, 0.79, 1050},
+    {"a100-80gb-sxm", 52, 75, 20, 83.64, 384, 270, 145, 0.79, 1050},
+    // [h100] and [h200] but for the voltage curve, which is [scaled]; that 34 W follow the clock is [assumed]
+    {"h100-pcie", 50, 85, 25, 88, 880, 270, 30, 0.87, 1475},
+    {"h100-sxm", 68, 114, 34, 116, 1430, 446, 220, 0.79, 1475},
+    {"h200-sxm", 78, 120, 34, 122, 1430, 480, 220, 0.79, 1475},
+    {"gh200", 80, 125, 34, 128, 1430, 460, 220, 0.79, 1475},
+    // [assumed]: half the energy per operation of the H100; voltage [scaled]
+    {"b200", 140, 200, 60, 205, 1490, 600, 400, 0.79, 1463},
+});
+
+}  // namespace
+
+GpuPowerModel power_model(std::string_view gpu, double limit_w) {
+  const auto* const entry = std::ranges::find(kPowers, gpu, &Entry::name);
+  if (entry == kPowers.end()) return {.limit_w = limit_w};
+  return {.idle_w = entry->idle_w,
+          .static_w = entry->static_w,
+          .clock_tree_w = entry->clock_tree_w,
+          .blocking_w = entry->blocking_w,
+          .compute_w = entry->compute_w,
+          .memory_w = entry->memory_w / 2,
+          .memory_sm_w = entry->memory_w / 2,
+          .link_w = entry->link_w,
+          .limit_w = limit_w,
+          .voltage_floor = entry->voltage_floor,
+          .voltage_knee_mhz = entry->voltage_knee_mhz};
+}
+
+}  // namespace lowgear

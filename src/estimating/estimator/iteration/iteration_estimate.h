@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "estimating/estimator/job/training_job.h"
+#include "estimating/estimator/work/operators.h"
+#include "estimating/estimator/work/work_cost.h"
+
+namespace lowgear {
+
+/// One line of where the time goes.
+struct CostItem {
+  std::string_view name;  ///< `linear`, `attention`, `tensor parallel`, ... (stage_work.h) for reports
+  WorkCost cost;
+};
+
+/// What one virtual stage takes for one microbatch, on one of its tp ranks (all do the same).
+struct StageEstimate {
+  std::int64_t layers = 0;
+  WorkCost forward;
+  WorkCost backward;                     ///< with what is computed again for it
+  WorkCost weight_gradient;              ///< the part of `backward` that a zero-bubble schedule can put off
+  std::vector<CostItem> forward_items;   ///< sum to `forward`
+  std::vector<CostItem> backward_items;  ///< sum to `backward`
+};
+
+/// One iteration of a job at the highest clocks.
+struct IterationEstimate {
+  std::vector<StageEstimate> stages;  ///< by virtual stage
+  double pipeline_s = 0;              ///< first forward to last backward, messages between stages included
+  double gradients_s = 0;             ///< sums over replicas that are not hidden
+  double optimizer_s = 0;             ///< update, and gathering of weights where ZeRO shards them
+  double time_s = 0;                  ///< of the iteration: the sum
+  double error_s = 0;                 ///< half the width of a 90 % interval
+  double bubble_share = 0;            ///< of GPU time within the pipeline in which a rank has nothing to run
+  double model_flops_per_gpu_s = 0;   ///< training_flops_per_token x tokens / (time x GPUs): what papers state
+  std::vector<std::string> notes;     ///< what was assumed or lies outside what was measured, for the user
+
+  [[nodiscard]] double tokens_per_s(const TrainingJob& job) const;
+};
+
+/// Where times come from.
+struct CostSources {
+  const OperatorCosts& operators;
+  const CollectiveCosts& collectives;
+};
+
+/// Estimates a valid job: operators and collectives of every virtual stage, its schedule replayed by
+/// src/planning/simulator on the derived graph, then what follows the last backward. Throws InputError on an invalid
+/// job, and what the sources throw.
+[[nodiscard]] IterationEstimate estimate_iteration(const TrainingJob& job, const CostSources& sources);
+
+}  // namespace lowgear

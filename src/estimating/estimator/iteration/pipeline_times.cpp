@@ -1,0 +1,179 @@
+#include "estimating/estimator/iteration/pipeline_times.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "estimating/estimator/iteration/interleaved_times.h"
+#include "planning/schedule/dag.h"
+#include "planning/schedule/generators.h"
+#include "planning/simulator/timing_graph.h"
+
+namespace lowgear {
+namespace {
+
+double duration_s(const PipelineCosts& costs, const ComputeOp& op) {
+  const auto stage = static_cast<std::size_t>(op.stage);
+  switch (op.kind) {
+    case OpKind::forward:
+      return costs.forward_s[stage];
+    case OpKind::backward:
+      return costs.backward_s[stage];
+    case OpKind::input_gradient:
+      return costs.backward_s[stage] - costs.weight_gradient_s[stage];
+    case OpKind::weight_gradient:
+      return costs.weight_gradient_s[stage];
+  }
+  return 0;
+}
+
+double message_s(const PipelineCosts& costs, const ComputeOp& from) {
+  const auto stage = static_cast<std::size_t>(from.stage);
+  return from.kind == OpKind::forward ? costs.activation_send_s[stage] : costs.gradient_send_s[stage - 1];
+}
+
+/// The graph with an op in the middle of every edge between ranks, and what all ops take.
+struct GraphWithMessages {
+  PipelineDag dag;
+  std::vector<double> duration_s;
+};
+
+GraphWithMessages with_messages(PipelineDag dag, const PipelineCosts& costs) {
+  GraphWithMessages graph;
+  for (const ComputeOp& op : dag.ops) graph.duration_s.push_back(duration_s(costs, op));
+  std::vector<int> message_after(dag.ops.size(), -1);
+  std::vector<DagEdge> edges;
+  edges.reserve(dag.edges.size() * 2);
+  const auto computations = dag.ops.size();
+  for (const DagEdge& edge : dag.edges) {
+    const ComputeOp from = dag.ops[static_cast<std::size_t>(edge.from)];
+    if (from.rank == dag.ops[static_cast<std::size_t>(edge.to)].rank) {
+      edges.push_back(edge);
+      continue;
+    }
+    const int message = static_cast<int>(dag.ops.size());
+    dag.ops.push_back(from);
+    graph.duration_s.push_back(message_s(costs, from));
+    message_after[static_cast<std::size_t>(edge.from)] = message;
+    edges.push_back({edge.from, message});
+    edges.push_back({message, edge.to});
+  }
+  std::ranges::stable_sort(edges, {}, &DagEdge::from);
+  dag.edges = std::move(edges);
+  std::vector<int> order;
+  order.reserve(dag.ops.size());
+  for (const int op : dag.topological_order) {
+    order.push_back(op);
+    const auto at = static_cast<std::size_t>(op);
+    if (at < computations && message_after[at] >= 0) order.push_back(message_after[at]);
+  }
+  dag.topological_order = std::move(order);
+  graph.dag = std::move(dag);
+  return graph;
+}
+
+std::vector<double> busy_s(const PipelineCosts& costs) {
+  std::vector<double> busy(static_cast<std::size_t>(costs.ranks), 0.0);
+  for (int stage = 0; stage < costs.stages(); ++stage) {
+    const auto at = static_cast<std::size_t>(stage);
+    busy[static_cast<std::size_t>(stage % costs.ranks)] +=
+        costs.microbatches * (costs.forward_s[at] + costs.backward_s[at]);
+  }
+  return busy;
+}
+
+/// 1F1B, stepped. In step n rank s runs the forward of microbatch n - s and then, backward from the last rank, the
+/// backward of microbatch n - (S - 1): so that all that an op waits for was computed before it.
+class OneFOneB {
+ public:
+  explicit OneFOneB(const PipelineCosts& costs)
+      : costs_(costs), ranks_(static_cast<std::size_t>(costs.ranks)), free_s_(ranks_, 0.0), sent_s_(ranks_, 0.0) {}
+
+  PipelineTimes run() {
+    const int last_step = costs_.microbatches + costs_.ranks - 2;
+    for (int n = 0; n <= last_step; ++n) {
+      const std::vector<double> before = free_s_;
+      const std::vector<double> sent_before = sent_s_;
+      step(n);
+      // All ranks run a forward and a backward in every step from S - 1 to M - 1.
+      if (n < costs_.ranks || n + 1 >= costs_.microbatches) continue;
+      const double shift_s = free_s_[0] - before[0];
+      if (shifted(before, free_s_, shift_s) && shifted(sent_before, sent_s_, shift_s)) {
+        const int skipped = costs_.microbatches - 1 - n;
+        for (double& time_s : free_s_) time_s += skipped * shift_s;
+        for (double& time_s : sent_s_) time_s += skipped * shift_s;
+        n += skipped;
+      }
+    }
+    return {free_s_, busy_s(costs_)};
+  }
+
+ private:
+  static bool shifted(const std::vector<double>& from, const std::vector<double>& to, double by) {
+    constexpr double kRounding = 1e-13;
+    for (std::size_t i = 0; i < from.size(); ++i) {
+      if (std::abs(to[i] - from[i] - by) > kRounding * to[i]) return false;
+    }
+    return true;
+  }
+
+  void step(int n) {
+    for (int s = costs_.ranks - 1; s >= 0; --s) {
+      const int microbatch = n - s;
+      if (microbatch < 0 || microbatch >= costs_.microbatches) continue;
+      const auto at = static_cast<std::size_t>(s);
+      const double arrival_s = s == 0 ? 0 : sent_s_[at - 1] + costs_.activation_send_s[at - 1];
+      free_s_[at] = std::max(free_s_[at], arrival_s) + costs_.forward_s[at];
+      sent_s_[at] = free_s_[at];
+    }
+    if (n - (costs_.ranks - 1) < 0) return;
+    double gradient_s = 0;
+    for (std::size_t at = ranks_; at-- > 0;) {
+      free_s_[at] = std::max(free_s_[at], gradient_s) + costs_.backward_s[at];
+      if (at > 0) gradient_s = free_s_[at] + costs_.gradient_send_s[at - 1];
+    }
+  }
+
+  const PipelineCosts& costs_;
+  std::size_t ranks_;
+  std::vector<double> free_s_;  ///< by rank: end of what it ran last
+  std::vector<double> sent_s_;  ///< by rank: end of its last forward
+};
+
+/// Whether the interleaved schedule takes this many microbatches.
+bool has_equal_rounds(const PipelineCosts& costs) {
+  return costs.microbatches % std::max(1, costs.microbatches / costs.ranks) == 0;
+}
+
+}  // namespace
+
+double PipelineTimes::time_s() const { return *std::ranges::max_element(end_s); }
+
+PipelineTimes replayed_times(const Schedule& schedule, const PipelineCosts& costs) {
+  const GraphWithMessages graph = with_messages(build_dag(schedule), costs);
+  std::vector<double> start_s(graph.duration_s.size());
+  TimingGraph(graph.dag).start_times(graph.duration_s, start_s);
+  PipelineTimes times;
+  for (int rank = 0; rank < graph.dag.ranks; ++rank) {
+    const auto last = static_cast<std::size_t>(graph.dag.rank_begin[static_cast<std::size_t>(rank) + 1]) - 1;
+    times.end_s.push_back(start_s[last] + graph.duration_s[last]);
+  }
+  times.busy_s = busy_s(costs);
+  return times;
+}
+
+PipelineTimes pipeline_times(const std::string& schedule, const PipelineCosts& costs) {
+  const bool plain = schedule == "1f1b" || (schedule == "interleaved" && costs.chunks == 1);
+  if (plain) return OneFOneB(costs).run();
+  if (schedule == "interleaved" && costs.ranks > 1 && has_equal_rounds(costs)) {
+    return {interleaved_end_s(costs), busy_s(costs)};
+  }
+  ScheduleRequest request{schedule, costs.ranks, costs.microbatches, costs.chunks, {}};
+  for (int stage = 0; stage < costs.stages() && schedule == "envpipe"; ++stage) {
+    const auto at = static_cast<std::size_t>(stage);
+    request.envpipe_stages.push_back({costs.forward_s[at], costs.backward_s[at], {}});
+  }
+  return replayed_times(make_schedule(request), costs);
+}
+
+}  // namespace lowgear

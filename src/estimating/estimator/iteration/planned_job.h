@@ -1,0 +1,95 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/core/progress.h"
+#include "estimating/estimator/iteration/iteration_estimate.h"
+#include "estimating/estimator/job/training_job.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/planner/policies/policy.h"
+#include "planning/profile/stage_profile.h"
+#include "planning/schedule/schedule.h"
+#include "planning/simulator/replay.h"
+
+namespace lowgear {
+
+/// One iteration of a whole job: all its GPUs, from the first forward to the updated weights.
+struct JobFigures {
+  double time_s = 0;
+  double energy_j = 0;
+
+  [[nodiscard]] double mean_power_w() const { return time_s > 0 ? energy_j / time_s : 0; }
+};
+
+/// The pipeline of a job as the planner takes it. All values are estimated.
+struct EstimatedPipeline {
+  StageProfile profile;                  ///< emitted_profile
+  Schedule schedule;                     ///< computations only
+  std::vector<double> blocking_power_w;  ///< by rank
+};
+[[nodiscard]] EstimatedPipeline estimated_pipeline(const TrainingJob& job, const IterationEstimate& estimate);
+
+/// From one pipeline, one GPU a rank, to the job: its pipelines run the same plan on each of tp x cp x dp GPUs a rank.
+/// What the planner's graph does not hold takes the same time and energy under every plan: messages between stages, as
+/// far as they make the pipeline longer, and what follows the pipeline.
+class JobScale {
+ public:
+  /// `replayed_s` is the pipeline's time on the planner's graph at full clocks.
+  JobScale(const TrainingJob& job, const IterationEstimate& estimate, double replayed_s);
+
+  /// The job when its pipeline takes this on that graph.
+  [[nodiscard]] JobFigures job(double pipeline_s, double pipeline_j) const;
+  /// Time of the pipeline in an iteration of `job_s`.
+  [[nodiscard]] double pipeline_s(double job_s) const { return job_s - rest_s_; }
+
+ private:
+  double rest_s_ = 0;
+  double rest_j_ = 0;  ///< of one GPU of every rank
+  double gpus_per_rank_ = 1;
+};
+
+/// What a policy's clocks take when replayed.
+struct PolicyFigures {
+  JobFigures figures;
+  std::string note;  ///< of the policy; may be empty
+};
+
+/// How a job is planned unless said otherwise: a frontier within a thousandth of its proven bound, which takes a tiny
+/// part of the time of an exact one, is far closer than estimated values are.
+inline const PlannerOptions kEstimatePlannerOptions{.method = FrontierMethod::sandwich, .epsilon = 1e-3};
+
+/// A job planned from its estimate: what clocks would save before there is a GPU. *Planned* on *estimated* values.
+class PlannedJob {
+ public:
+  PlannedJob(const TrainingJob& job, const IterationEstimate& estimate,
+             const PlannerOptions& options = kEstimatePlannerOptions, Progress* progress = nullptr);
+
+  /// Everything at its highest clock, replayed.
+  [[nodiscard]] const JobFigures& full_clocks() const { return full_clocks_; }
+  /// Vertices, fastest first: least energy that clocks in between would use.
+  [[nodiscard]] std::vector<JobFigures> frontier() const;
+  /// The plan for an iteration of at most `time_s`, which is taken for T_min or T* where it lies beyond.
+  [[nodiscard]] JobFigures plan(double time_s);
+  /// The plan that takes no longer than full clocks.
+  [[nodiscard]] JobFigures plan_in_time() { return plan(full_clocks_.time_s); }
+  /// The clocks of another policy, replayed; for an iteration of at most `time_s` where it can aim at one. Throws what
+  /// the policy throws.
+  [[nodiscard]] PolicyFigures plan_with(const Policy& policy, std::optional<double> time_s) const;
+  /// T_min and T* of the job.
+  [[nodiscard]] double fastest_s() const;
+  [[nodiscard]] double slowest_s() const;
+
+ private:
+  PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, EstimatedPipeline pipeline,
+             const PlannerOptions& options, Progress* progress);
+
+  EstimatedPipeline pipeline_;
+  PipelinePlanner planner_;
+  Timeline baseline_;  ///< everything at its highest clock
+  JobScale scale_;
+  JobFigures full_clocks_;
+};
+
+}  // namespace lowgear

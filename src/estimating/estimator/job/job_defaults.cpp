@@ -1,0 +1,56 @@
+#include <algorithm>
+#include <array>
+
+#include "estimating/estimator/job/training_job.h"
+
+/// Network adapters, of which each GPU has one at most (one direction, at line rate): DGX-1 (four EDR InfiniBand for
+/// eight V100), DGX A100 (eight HDR), DGX H100, H200 and B200 (eight NDR): NVIDIA's data sheets of each. GH200: the
+/// four of a node of JUPITER and of Alps, each with 200 Gb/s (Juelich Supercomputing Centre, CSCS). PCIe cards have no
+/// reference system: one HDR100 for an A40 or A100, one HDR for an H100 is assumed.
+///
+/// Latencies are what NCCL reckons with for one step of a ring with its protocol Simple (src/graph/tuning.cc, `hwLat`):
+/// 3.4 us over NVLink, 5.7 us over PCIe, 14 us over the network.
+namespace lowgear {
+namespace {
+
+constexpr double kGiga = 1e9;
+constexpr double kNvlinkLatencyS = 3.4e-6;
+constexpr double kPcieLatencyS = 5.7e-6;
+constexpr double kNetworkLatencyS = 14e-6;
+/// No NVLink is slower, no PCIe faster.
+constexpr double kSlowestNvlinkBytesPerS = 100 * kGiga;
+
+struct Network {
+  std::string_view gpu;
+  int gpus_per_node;
+  double bytes_per_s;  ///< of one GPU
+};
+
+constexpr auto kNetworks = std::to_array<Network>({
+    {"v100-16gb-sxm", 8, 6.25 * kGiga},
+    {"v100-sxm", 8, 6.25 * kGiga},
+    {"a40", 8, 12.5 * kGiga},
+    {"a100-40gb-sxm", 8, 25 * kGiga},
+    {"a100-80gb-pcie", 8, 12.5 * kGiga},
+    {"a100-80gb-sxm", 8, 25 * kGiga},
+    {"h100-pcie", 8, 25 * kGiga},
+    {"h100-sxm", 8, 50 * kGiga},
+    {"h200-sxm", 8, 50 * kGiga},
+    {"gh200", 4, 25 * kGiga},
+    {"b200", 8, 50 * kGiga},
+});
+/// For GPUs that are not in the table.
+constexpr Network kUnknownNetwork = {"", 8, 25 * kGiga};
+
+}  // namespace
+
+Cluster default_cluster(const GpuModel& gpu) {
+  const auto* const found = std::ranges::find(kNetworks, gpu.name, &Network::gpu);
+  const Network& network = found == kNetworks.end() ? kUnknownNetwork : *found;
+  const bool nvlink = gpu.link_bytes_per_s >= kSlowestNvlinkBytesPerS;
+  return {.gpus_per_node = network.gpus_per_node,
+          .intra_node = {gpu.link_bytes_per_s, nvlink ? kNvlinkLatencyS : kPcieLatencyS},
+          .inter_node = {network.bytes_per_s, kNetworkLatencyS}};
+}
+
+}  // namespace lowgear

@@ -1,0 +1,317 @@
+#include "estimating/estimator/job/job_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/core/error.h"
+#include "base/core/suggestion.h"
+#include "estimating/estimator/gpu/custom_gpu.h"
+#include "estimating/estimator/job/sampled_job.h"
+#include "estimating/estimator/job/transformer_config.h"
+
+namespace lowgear {
+namespace {
+
+constexpr double kGiga = 1e9;
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kMicro = 1e-6;
+constexpr double kMaxGigabytesPerS = 1e6;
+constexpr double kMaxLatencyUs = 1e6;
+constexpr double kMaxHostUs = 1e6;
+constexpr int kMaxGpusPerNode = 4096;
+constexpr int kMaxZero = 3;
+
+constexpr auto kDataTypes =
+    std::to_array({DataType::fp32, DataType::tf32, DataType::fp16, DataType::bf16, DataType::fp8});
+constexpr auto kRecomputes = std::to_array({Recompute::none, Recompute::selective, Recompute::full});
+constexpr auto kAttentions = std::to_array({AttentionKind::fused, AttentionKind::unfused});
+
+/// A config.json that is written out in the job file.
+class YamlMembers final : public ConfigMembers {
+ public:
+  explicit YamlMembers(YamlView map) : map_(std::move(map)) {}
+
+  [[nodiscard]] bool has(std::string_view key) const override { return map_.has(key); }
+  [[nodiscard]] std::int64_t integer(std::string_view key) const override {
+    constexpr std::int64_t kLargest = std::int64_t{1} << 53;
+    return map_.at(key).integer_in(-kLargest, kLargest);
+  }
+  [[nodiscard]] std::string text(std::string_view key) const override { return map_.at(key).text(); }
+  [[nodiscard]] bool boolean(std::string_view key) const override { return map_.at(key).boolean(); }
+  [[noreturn]] void fail(std::string_view key, std::string_view what, std::string_view fix) const override {
+    map_.at(key).fail(what, fix);
+  }
+
+ private:
+  YamlView map_;
+};
+
+int int_in(const YamlView& value, int low, int high) { return static_cast<int>(value.integer_in(low, high)); }
+
+void read_optional(const YamlView& map, std::string_view key, int low, int high, int& value) {
+  if (map.has(key)) value = int_in(map.at(key), low, high);
+}
+
+void read_optional(const YamlView& map, std::string_view key, bool& value) {
+  if (map.has(key)) value = map.at(key).boolean();
+}
+
+void read_optional(const YamlView& map, std::string_view key, double highest, double unit, double& value) {
+  if (!map.has(key)) return;
+  const YamlView given = map.at(key);
+  value = given.number_in(0, highest) * unit;
+}
+
+/// One of `values` by its name.
+template <typename Values>
+auto choice_of(const YamlView& view, const Values& values) {
+  const std::string text = view.text();
+  std::array<std::string_view, std::tuple_size_v<Values>> names;
+  std::ranges::transform(values, names.begin(), [](auto value) { return name(value); });
+  const auto found = std::ranges::find(names, text);
+  if (found != names.end()) return values[static_cast<std::size_t>(found - names.begin())];
+  const auto meant = nearest_name(text, names);
+  view.fail(fmt::format("expected {}, not {}", fmt::join(names, " or "), quote(text)),
+            meant ? fmt::format("did you mean {}?", *meant) : "");
+}
+
+/// What a catalogue says of a name, at the place where the name stands.
+template <typename Look>
+auto looked_up(const YamlView& view, const Look& look) {
+  const std::string name = view.text();
+  try {
+    return look(name);
+  } catch (const InputError& error) {
+    view.fail(error.what());
+  }
+}
+
+TransformerShape read_model(const YamlView& model, const ConfigText& read_config) {
+  if (model.is_map()) return read_transformer_shape(YamlMembers(model), "model");
+  const std::string text = model.text();
+  const bool path = text.ends_with(".json") || text.find('/') != std::string::npos;
+  if (path) return parse_transformer_shape(read_config(text), text);
+  return looked_up(model, [](const std::string& name) { return named_transformer(name); });
+}
+
+void read_cluster(const YamlView& root, Cluster& cluster) {
+  if (!root.has("cluster")) return;
+  const YamlView map = root.at("cluster");
+  map.require_only({"gpus", "nodes", "gpus_per_node", "intra_node_gb_per_s", "intra_node_latency_us",
+                    "inter_node_gb_per_s", "inter_node_latency_us"});
+  read_optional(map, "gpus_per_node", 1, kMaxGpusPerNode, cluster.gpus_per_node);
+  read_optional(map, "intra_node_gb_per_s", kMaxGigabytesPerS, kGiga, cluster.intra_node.bytes_per_s);
+  read_optional(map, "intra_node_latency_us", kMaxLatencyUs, kMicro, cluster.intra_node.latency_s);
+  read_optional(map, "inter_node_gb_per_s", kMaxGigabytesPerS, kGiga, cluster.inter_node.bytes_per_s);
+  read_optional(map, "inter_node_latency_us", kMaxLatencyUs, kMicro, cluster.inter_node.latency_s);
+  for (const char* const key : {"intra_node_gb_per_s", "inter_node_gb_per_s"}) {
+    if (map.has(key) && !(map.at(key).number_in(0, kMaxGigabytesPerS) > 0)) map.at(key).fail("expected more than 0");
+  }
+}
+
+/// Takes the number of GPUs that is given; what is not used for anything else is for replicas.
+void derive_replicas(const YamlView& given, std::int64_t gpus, bool dp_given, ParallelLayout& parallel) {
+  const std::int64_t one_replica = std::int64_t{parallel.tp} * parallel.pp * parallel.cp;
+  if (gpus % one_replica != 0) {
+    given.fail(fmt::format("{} GPUs are not a multiple of {} (tp {} x pp {} x cp {})", gpus, one_replica, parallel.tp,
+                           parallel.pp, parallel.cp),
+               fmt::format("give {} GPUs, or another layout", (gpus / one_replica + 1) * one_replica));
+  }
+  const auto dp = static_cast<int>(gpus / one_replica);
+  if (dp_given && parallel.dp != dp) {
+    given.fail(fmt::format("{} GPUs leave a dp of {}, not {}", gpus, dp, parallel.dp), "leave one of them out");
+  }
+  parallel.dp = dp;
+}
+
+void read_gpu_count(const YamlView& root, const Cluster& cluster, bool dp_given, ParallelLayout& parallel) {
+  if (!root.has("cluster")) return;
+  const YamlView map = root.at("cluster");
+  if (map.has("nodes")) {
+    const YamlView nodes = map.at("nodes");
+    derive_replicas(nodes, nodes.integer_in(1, kMaxJobGpus) * cluster.gpus_per_node, dp_given, parallel);
+    dp_given = true;  // said twice, they have to agree
+  }
+  if (map.has("gpus")) {
+    const YamlView gpus = map.at("gpus");
+    derive_replicas(gpus, gpus.integer_in(1, kMaxJobGpus), dp_given, parallel);
+  }
+}
+
+void read_parallel(const YamlView& root, TrainingJob& job) {
+  ParallelLayout& parallel = job.parallel;
+  bool dp_given = false;
+  if (root.has("parallel")) {
+    const YamlView map = root.at("parallel");
+    map.require_only({"dp", "tp", "pp", "virtual_stages", "ep", "cp", "sequence_parallel"});
+    read_optional(map, "dp", 1, kMaxJobGpus, parallel.dp);
+    read_optional(map, "tp", 1, kMaxJobGpus, parallel.tp);
+    read_optional(map, "pp", 1, kMaxJobGpus, parallel.pp);
+    read_optional(map, "virtual_stages", 1, kMaxJobGpus, parallel.virtual_stages);
+    read_optional(map, "ep", 1, kMaxJobGpus, parallel.ep);
+    read_optional(map, "cp", 1, kMaxJobGpus, parallel.cp);
+    read_optional(map, "sequence_parallel", parallel.sequence_parallel);
+    dp_given = map.has("dp");
+  }
+  // What exceeds the largest job is said by find_fault.
+  const std::int64_t sharers = std::int64_t{parallel.tp} * parallel.cp;
+  if (sharers > kMaxJobGpus || sharers * parallel.pp > kMaxJobGpus) return;
+  read_gpu_count(root, job.cluster, dp_given, parallel);
+}
+
+/// As usual with tensor parallelism since it exists.
+void assume_sequence_parallel(const YamlView& root, TrainingJob& job) {
+  if (root.has("parallel") && root.at("parallel").has("sequence_parallel")) return;
+  const std::int64_t sharers = std::int64_t{job.parallel.tp} * job.parallel.cp;
+  job.parallel.sequence_parallel = job.parallel.tp > 1 && job.batch.sequence_length % sharers == 0;
+}
+
+void read_batch(const YamlView& root, BatchShape& batch) {
+  if (root.has("batch")) {
+    const YamlView map = root.at("batch");
+    map.require_only({"global", "micro", "sequence"});
+    if (map.has("global")) batch.global = map.at("global").integer_in(1, kMaxBatch);
+    if (map.has("micro")) batch.micro = map.at("micro").integer_in(1, kMaxBatch);
+    if (map.has("sequence")) batch.sequence_length = map.at("sequence").integer_in(1, kMaxPositions);
+  }
+  // Said where they are missing.
+  if (batch.global == 0) (void)root.at("batch").at("global");
+  if (batch.sequence_length == 0) (void)root.at("batch").at("sequence");
+}
+
+void read_overlap(const YamlView& root, Overlap& overlap) {
+  if (!root.has("overlap")) return;
+  const YamlView map = root.at("overlap");
+  map.require_only({"gradients", "tensor_gradients", "tensor", "pipeline"});
+  read_optional(map, "gradients", overlap.gradients);
+  read_optional(map, "tensor_gradients", overlap.tensor_gradients);
+  read_optional(map, "tensor", overlap.tensor);
+  read_optional(map, "pipeline", overlap.pipeline);
+}
+
+void read_host(const YamlView& root, HostCosts& host) {
+  if (!root.has("host")) return;
+  const YamlView map = root.at("host");
+  map.require_only({"operator_us", "collective_us", "checkpoint_forward_us", "checkpoint_backward_us"});
+  read_optional(map, "operator_us", kMaxHostUs, kMicro, host.operator_s);
+  read_optional(map, "collective_us", kMaxHostUs, kMicro, host.collective_s);
+  read_optional(map, "checkpoint_forward_us", kMaxHostUs, kMicro, host.checkpoint_forward_s);
+  read_optional(map, "checkpoint_backward_us", kMaxHostUs, kMicro, host.checkpoint_backward_s);
+}
+
+void read_execution(const YamlView& root, TrainingJob& job) {
+  if (root.has("recompute")) job.recompute = choice_of(root.at("recompute"), kRecomputes);
+  if (root.has("attention")) job.attention = choice_of(root.at("attention"), kAttentions);
+  if (root.has("dtype")) job.dtype = choice_of(root.at("dtype"), kDataTypes);
+  read_optional(root, "zero", 0, kMaxZero, job.zero);
+  read_optional(root, "dropout", 1, 1, job.dropout);
+  if (root.has("schedule")) {
+    job.schedule = root.at("schedule").text();
+  } else if (job.parallel.virtual_stages > 1) {
+    job.schedule = "interleaved";
+  }
+  read_overlap(root, job.overlap);
+  read_optional(root, "split_messages", job.split_messages);
+  read_optional(root, "fused_gradient_sums", job.fused_gradient_sums);
+  read_optional(root, "split_loss", job.split_loss);
+  read_host(root, job.host);
+}
+
+/// An amount in the key's unit, of which the data sheet says `usual`; both ends and `usual` in the unit of the model.
+double amount_within(const YamlView& value, const AllowedRange& range, double unit, std::string_view unit_name,
+                     double usual) {
+  constexpr double kAnyNumber = 1e12;
+  const double number = value.number_in(0, kAnyNumber);
+  if (number * unit >= range.lowest && number * unit <= range.highest) return number * unit;
+  value.fail(
+      fmt::format("{} {} are not from {:.6g} to {:.6g}", number, unit_name, range.lowest / unit, range.highest / unit),
+      fmt::format("the data sheet says {:.6g}", usual / unit));
+}
+
+/// What a GPU has otherwise than its data sheet.
+void read_gpu_changes(const YamlView& map, GpuModel& gpu) {
+  map.require_only({"name", "power_limit_w", "memory_gb", "memory_gb_per_s"});
+  const GpuModel usual = named_gpu(gpu.name);
+  if (map.has("power_limit_w")) {
+    set_power_limit(gpu,
+                    amount_within(map.at("power_limit_w"), allowed_power_limit_w(gpu), 1, "W", usual.power.limit_w));
+  }
+  if (map.has("memory_gb")) {
+    gpu.memory_bytes = amount_within(map.at("memory_gb"), allowed_memory_bytes(), kGiB, "GB", usual.memory_bytes);
+  }
+  if (map.has("memory_gb_per_s")) {
+    set_memory_bandwidth(gpu, amount_within(map.at("memory_gb_per_s"), allowed_memory_bytes_per_s(gpu), kGiga, "GB/s",
+                                            usual.memory_bytes_per_s));
+  }
+}
+
+/// `gpu` is a name or a map. `changes` are those of settings, which stand before it.
+void read_gpu(const YamlView& root, const YamlView& changes, TrainingJob& job) {
+  if (root.has("gpu") || job.gpu.name.empty()) {
+    const YamlView gpu = root.at("gpu");
+    const YamlView name = gpu.is_map() ? gpu.at("name") : gpu;
+    job.gpu = looked_up(name, [](const std::string& text) { return named_gpu(text); });
+    if (gpu.is_map()) read_gpu_changes(gpu, job.gpu);
+    job.cluster = default_cluster(job.gpu);
+    job.dtype = job.gpu.bf16 ? DataType::bf16 : DataType::fp16;
+  }
+  if (changes.has("gpu")) read_gpu_changes(changes.at("gpu"), job.gpu);
+}
+
+/// At the value that the fault names, or as near to it as the text goes; nowhere where settings alone make the job.
+[[noreturn]] void fail_at(const YamlView& root, const std::string& source, const JobFault& fault) {
+  const std::size_t dot = fault.member.find('.');
+  const std::string_view group = fault.member.substr(0, dot);
+  if (!root.has(group)) {
+    const std::string what = fmt::format("{}: {}", fault.member, fault.what);
+    if (!source.empty()) root.fail(what, fault.fix);
+    throw InputError(fault.fix.empty() ? what : fmt::format("{}; {}", what, fault.fix));
+  }
+  const YamlView view = root.at(group);
+  if (dot == std::string_view::npos) view.fail(fault.what, fault.fix);
+  const std::string_view key = fault.member.substr(dot + 1);
+  if (view.is_map() && view.has(key)) view.at(key).fail(fault.what, fault.fix);
+  view.fail(fmt::format("{}: {}", key, fault.what), fault.fix);
+}
+
+/// What the text and the settings say, over what `job` has. Settings within `gpu` are kept apart: the text, and another
+/// setting, may have a plain name there.
+TrainingJob read_job(std::string_view yaml, const std::string& source, std::span<const YamlSetting> settings,
+                     TrainingJob job, const ConfigText& read_config) {
+  std::vector<YamlSetting> of_gpu;
+  std::vector<YamlSetting> others;
+  for (const YamlSetting& setting : settings) {
+    (setting.path.starts_with("gpu.") ? of_gpu : others).push_back(setting);
+  }
+  const YamlView root = YamlView::parse_with(yaml, source, others);
+  root.require_only({"model", "gpu", "cluster", "parallel", "batch", "recompute", "zero", "dtype", "overlap",
+                     "schedule", "attention", "dropout", "split_messages", "fused_gradient_sums", "split_loss",
+                     "host"});
+  const bool described = job.model.layers > 0;
+  if (root.has("model") || !described) job.model = read_model(root.at("model"), read_config);
+  read_gpu(root, YamlView::parse_with("{}", source, of_gpu), job);
+  read_cluster(root, job.cluster);
+  read_batch(root, job.batch);
+  read_parallel(root, job);
+  if (!described) assume_sequence_parallel(root, job);
+  read_execution(root, job);
+  if (const std::optional<JobFault> fault = find_fault(job)) fail_at(root, source, *fault);
+  return job;
+}
+
+}  // namespace
+
+TrainingJob parse_training_job(std::string_view yaml, const std::string& source, std::span<const YamlSetting> settings,
+                               const ConfigText& read_config) {
+  if (!is_sampled_job(yaml, source)) return read_job(yaml, source, settings, {}, read_config);
+  return read_job("{}", source, settings, training_job_of(parse_sampled_job(yaml, source)), read_config);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/core/formats/yaml.h"
+#include "estimating/estimator/job/training_job.h"
+
+namespace lowgear {
+
+/// The text of a config.json that a job file names by path. Throws InputError where there is none.
+using ConfigText = std::function<std::string(const std::string& path)>;
+
+/// Reads a description of a job (docs/estimating.md lists its keys), or one of the published estimator (sampled_job.h)
+/// as far as it can be estimated without its sampling files. `settings` stand before what the text says; their paths
+/// are those of the keys, `parallel.tp`; those within `gpu` also change a GPU that is a plain name. Without a file they
+/// make a job alone: the text is `{}`, and `source` is empty.
+///
+/// What is not said: the cluster is default_cluster; dp is what GPUs remain for it where their number is given, else 1;
+/// sequence parallelism is used with tensor parallelism where it divides the sequence; the schedule is 1f1b, or
+/// interleaved with virtual stages; bf16, or fp16 on GPUs without it; the rest as TrainingJob has it.
+///
+/// Throws InputError with file, line and column (or the setting) on text that is no YAML, on a key that is unknown (the
+/// nearest is named), missing, of the wrong type or out of bounds, on models, GPUs and config.json files that are
+/// refused, and on a job that require_valid refuses.
+[[nodiscard]] TrainingJob parse_training_job(std::string_view yaml, const std::string& source,
+                                             std::span<const YamlSetting> settings, const ConfigText& read_config);
+
+}  // namespace lowgear

@@ -1,0 +1,144 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "estimating/estimator/gpu/gpu_model.h"
+#include "estimating/estimator/job/transformer_shape.h"
+
+namespace lowgear {
+
+/// One kind of connection, as one GPU sees it.
+struct Link {
+  double bytes_per_s = 0;  ///< one direction
+  double latency_s = 0;    ///< of a message of no bytes
+};
+
+/// GPUs in nodes: those of a node reach each other by `intra_node`, others by `inter_node` (each GPU's share of the
+/// node's network adapters).
+struct Cluster {
+  int gpus_per_node = 8;
+  Link intra_node;
+  Link inter_node;
+};
+
+/// How a job is divided. Ranks are laid out as Megatron does: tensor parallel innermost, then context, then data (with
+/// expert parallel groups inside it), then pipeline.
+struct ParallelLayout {
+  int dp = 1;                      ///< replicas
+  int tp = 1;                      ///< ranks that share every layer
+  int pp = 1;                      ///< pipeline stages (ranks)
+  int virtual_stages = 1;          ///< chunks of layers per rank (interleaved 1F1B)
+  int ep = 1;                      ///< ranks that share the experts of a layer; divides dp * cp
+  int cp = 1;                      ///< ranks that share a sequence
+  bool sequence_parallel = false;  ///< norms and residuals are split along the sequence among tp ranks
+
+  [[nodiscard]] int gpus() const { return dp * tp * pp * cp; }
+  friend bool operator==(const ParallelLayout&, const ParallelLayout&) = default;
+};
+
+struct BatchShape {
+  std::int64_t global = 0;           ///< sequences in an iteration, all replicas
+  std::int64_t micro = 1;            ///< sequences in a microbatch
+  std::int64_t sequence_length = 0;  ///< tokens
+};
+
+enum class Recompute : unsigned char {
+  none,       ///< all activations are kept
+  selective,  ///< attention scores are computed again (Korthikanti et al. 2022); nothing to do with fused attention
+  full,       ///< each layer keeps its input alone
+};
+
+enum class AttentionKind : unsigned char {
+  fused,    ///< scores never reach memory (FlashAttention)
+  unfused,  ///< scores, softmax and dropout as kernels of their own (Megatron before 2023)
+};
+
+/// What communication runs beside computation instead of after it.
+struct Overlap {
+  bool gradients = true;  ///< sums of dp beside the last backward
+  /// The tp collective of an input gradient beside the product of the weight gradient (Megatron since 2022).
+  bool tensor_gradients = true;
+  bool tensor = false;    ///< all tp collectives beside matrix products, cut into pieces
+  bool pipeline = false;  ///< messages between stages beside computation
+};
+
+[[nodiscard]] std::string_view name(Recompute recompute);  ///< `none`, `selective`, `full`
+[[nodiscard]] std::string_view name(AttentionKind attention);
+
+/// Time that the framework takes on the CPU to issue work, which passes when the GPU would be done sooner. Defaults are
+/// those of a transformer layer in eager PyTorch 2.11: means of two runs of bench/gpu/host_costs.py on hosts of H100s.
+struct HostCosts {
+  double operator_s = 45e-6;               ///< of an Operator: some calls of the framework
+  double collective_s = 90e-6;             ///< of a collective
+  double checkpoint_forward_s = 0.22e-3;   ///< of keeping a layer's input alone, beside what the layer takes
+  double checkpoint_backward_s = 0.73e-3;  ///< of preparing to compute a layer again
+};
+
+/// A training job before it has a GPU.
+struct TrainingJob {
+  TransformerShape model;
+  GpuModel gpu;
+  Cluster cluster;
+  ParallelLayout parallel;
+  BatchShape batch;
+  Recompute recompute = Recompute::none;
+  AttentionKind attention = AttentionKind::fused;
+  /// ZeRO stage: 0 nothing is sharded among replicas, 1 optimizer states, 2 and gradients, 3 and weights.
+  int zero = 1;
+  DataType dtype = DataType::bf16;
+  Overlap overlap;
+  /// A name of schedule/generators.h but `envpipe`, which needs the times of stages; `interleaved` for virtual stages.
+  std::string schedule = "1f1b";
+  double dropout = 0;  ///< above 0: masks are kept (memory) and applied (time)
+  /// Each of the tp ranks sends its share of the activations between stages, and their node gathers them, as Megatron
+  /// and DeepSpeed do; otherwise every rank sends all of them. Always with sequence parallelism.
+  bool split_messages = true;
+  /// Products of weight gradients add to the sum over microbatches themselves (Megatron since 2022); otherwise a kernel
+  /// of its own does, for every microbatch.
+  bool fused_gradient_sums = true;
+  /// Each tp rank computes the loss from its part of the vocabulary, as Megatron does; otherwise every rank gathers all
+  /// logits and computes it whole, as Hugging Face transformers' models do when they are divided from outside.
+  bool split_loss = true;
+  HostCosts host;
+
+  /// Of one replica and iteration.
+  [[nodiscard]] std::int64_t microbatches() const { return batch.global / (batch.micro * parallel.dp); }
+};
+
+/// The cluster that is assumed for a GPU when nothing else is said: nodes of eight with the GPU's own links (GH200: of
+/// four), and one network adapter per GPU of the rate that was usual with it (job_defaults.cpp names sources).
+[[nodiscard]] Cluster default_cluster(const GpuModel& gpu);
+
+/// Most GPUs of a job, and the most of each other count of it.
+inline constexpr int kMaxJobGpus = 1 << 20;
+inline constexpr std::int64_t kMaxBatch = std::int64_t{1} << 32;
+
+/// Why a job cannot be run as it is described.
+struct JobFault {
+  std::string_view member;  ///< as a job file names it: `parallel.tp`
+  std::string what;
+  std::string fix;  ///< may be empty
+};
+
+/// The first fault, if any. None means: the layout divides heads, key/value heads, widths, experts and sequence (the
+/// vocabulary is padded, see padded_vocabulary); it has an expert parallel group within dp * cp; GPUs are less than a
+/// node or whole nodes; stages have a layer each; the global batch is a multiple of dp * micro; ZeRO, dtype, GPU and
+/// schedule exist and go together; counts are positive and bounded. Does not look at the sizes of the model itself,
+/// which require_valid(TransformerShape) does.
+[[nodiscard]] std::optional<JobFault> find_fault(const TrainingJob& job);
+
+/// Throws InputError with the fault, and where the model itself is not valid.
+void require_valid(const TrainingJob& job);
+
+/// Tokens of the vocabulary as it is divided among tp ranks: padded to a multiple of 128 * tp, as Megatron does.
+[[nodiscard]] std::int64_t padded_vocabulary(const TrainingJob& job);
+
+/// Layers of each virtual stage, in the order of the model: as even as possible, later stages (which have no embedding)
+/// first to get one more, none to the last, which has the head, unless there is no other.
+[[nodiscard]] std::vector<std::int64_t> layers_of_stages(const TrainingJob& job);
+
+}  // namespace lowgear

@@ -1,0 +1,167 @@
+#include "estimating/estimator/job/transformer_shape.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/core/error.h"
+
+namespace lowgear {
+namespace {
+
+/// Throws at a member of the shape.
+class Checker {
+ public:
+  explicit Checker(const TransformerShape& shape) : name_(shape.name.empty() ? "model" : shape.name) {}
+
+  [[noreturn]] void fail(std::string_view member, std::string_view what, std::string_view fix = {}) const {
+    throw_input_error({printable(name_), 0, 0}, fmt::format("{}: {}", member, what), fix);
+  }
+  void size(std::string_view member, std::int64_t value, std::int64_t highest, std::int64_t lowest = 1) const {
+    if (value < lowest || value > highest) fail(member, fmt::format("{} is not from {} to {}", value, lowest, highest));
+  }
+
+ private:
+  std::string name_;
+};
+
+void check_heads(const Checker& check, const TransformerShape& shape) {
+  check.size("heads", shape.heads, kMaxModelWidth);
+  check.size("kv_heads", shape.kv_heads, shape.heads);
+  check.size("head_dim", shape.head_dim, kMaxModelWidth);
+  if (shape.heads % shape.kv_heads != 0) {
+    check.fail("kv_heads", fmt::format("{} heads of keys do not divide {} heads", shape.kv_heads, shape.heads),
+               "give a divisor of the number of heads");
+  }
+  if (shape.heads * shape.head_dim > kMaxModelWidth) {
+    check.fail("heads", fmt::format("{} heads of {} are wider than {}", shape.heads, shape.head_dim, kMaxModelWidth));
+  }
+}
+
+void check_experts(const Checker& check, const ExpertShape& experts) {
+  check.size("experts", experts.experts, kMaxExperts);
+  if (experts.experts_per_token < 1 || experts.experts_per_token > experts.experts) {
+    check.fail("experts_per_token",
+               fmt::format("a token cannot use {} of {} experts", experts.experts_per_token, experts.experts));
+  }
+  check.size("intermediate of the experts", experts.intermediate, kMaxModelWidth);
+  check.size("intermediate of the shared expert", experts.shared_intermediate, kMaxModelWidth, 0);
+}
+
+std::int64_t query_width(const TransformerShape& shape) { return shape.heads * shape.head_dim; }
+std::int64_t key_width(const TransformerShape& shape) { return shape.kv_heads * shape.head_dim; }
+
+std::int64_t attention_matrices(const TransformerShape& shape) {
+  return shape.hidden * (2 * query_width(shape) + 2 * key_width(shape));
+}
+
+std::int64_t attention_biases(const TransformerShape& shape) {
+  const std::int64_t qkv = query_width(shape) + 2 * key_width(shape);
+  if (shape.biases) return qkv + shape.hidden;
+  return shape.qkv_biases ? qkv : 0;
+}
+
+std::int64_t mlp_matrices(const TransformerShape& shape, std::int64_t intermediate) {
+  return (shape.mlp == MlpKind::gated ? 3 : 2) * shape.hidden * intermediate;
+}
+
+std::int64_t mlp_biases(const TransformerShape& shape, std::int64_t intermediate) {
+  if (!shape.biases) return 0;
+  return (shape.mlp == MlpKind::gated ? 2 : 1) * intermediate + shape.hidden;
+}
+
+/// The shared expert has a gate of one output beside it (Qwen 2 MoE).
+std::int64_t shared_expert_matrices(const TransformerShape& shape) {
+  const std::int64_t intermediate = shape.experts->shared_intermediate;
+  return intermediate == 0 ? 0 : mlp_matrices(shape, intermediate) + shape.hidden;
+}
+
+std::int64_t norm_parameters(NormKind kind, std::int64_t width) {
+  return kind == NormKind::layer_norm ? 2 * width : width;
+}
+
+}  // namespace
+
+TransformerShape shape_of(const ModelConfig& config, std::string name) {
+  const bool gpt2 = config.architecture == Architecture::gpt2;
+  TransformerShape shape;
+  shape.name = std::move(name);
+  shape.vocabulary = config.vocabulary;
+  shape.hidden = config.hidden;
+  shape.layers = config.layers;
+  shape.heads = config.heads;
+  shape.kv_heads = config.kv_heads;
+  shape.head_dim = config.head_dim;
+  shape.intermediate = config.intermediate;
+  shape.max_positions = config.max_positions;
+  shape.mlp = gpt2 ? MlpKind::plain : MlpKind::gated;
+  shape.norm = gpt2 ? NormKind::layer_norm : NormKind::rms_norm;
+  shape.positions = gpt2 ? PositionKind::learned : PositionKind::rotary;
+  shape.tied_embeddings = config.tied_embeddings;
+  shape.biases = config.mlp_bias && config.attention_bias;
+  return shape;
+}
+
+void require_valid(const TransformerShape& shape) {
+  const Checker check(shape);
+  check.size("vocabulary", shape.vocabulary, kMaxVocabulary);
+  check.size("hidden", shape.hidden, kMaxModelWidth);
+  check.size("layers", shape.layers, kMaxModelLayers);
+  check_heads(check, shape);
+  if (shape.experts) {
+    check_experts(check, *shape.experts);
+  } else {
+    check.size("intermediate", shape.intermediate, kMaxModelWidth);
+  }
+  check.size("max_positions", shape.max_positions, kMaxPositions);
+  // Bounded by the sizes above: 2^16 experts of 3 * 2^44 weights still fit into 64 bits, in 1024 layers they do not.
+  const ParameterCounts counts = parameter_counts(shape);
+  const double parameters = static_cast<double>(counts.per_layer()) * static_cast<double>(shape.layers);
+  if (parameters > kMaxParameters) check.fail("layers", "the model has more than 10^16 parameters");
+}
+
+ParameterCounts parameter_counts(const TransformerShape& shape) {
+  ParameterCounts counts;
+  const std::int64_t norm = norm_parameters(shape.norm, shape.hidden);
+  counts.embedding = shape.vocabulary * shape.hidden;
+  if (shape.positions == PositionKind::learned) counts.embedding += shape.max_positions * shape.hidden;
+  if (shape.embedding_norm) counts.embedding += norm;
+  counts.attention_per_layer = attention_matrices(shape) + attention_biases(shape);
+  if (shape.experts) {
+    const ExpertShape& experts = *shape.experts;
+    counts.mlp_per_layer = shape.hidden * experts.experts + shared_expert_matrices(shape);
+    counts.experts_per_layer =
+        experts.experts * (mlp_matrices(shape, experts.intermediate) + mlp_biases(shape, experts.intermediate));
+  } else {
+    counts.mlp_per_layer = mlp_matrices(shape, shape.intermediate) + mlp_biases(shape, shape.intermediate);
+  }
+  counts.norms_per_layer = 2 * norm + (shape.qk_norms ? 2 * shape.head_dim : 0);
+  counts.head = norm + (shape.tied_embeddings ? 0 : shape.vocabulary * shape.hidden);
+  return counts;
+}
+
+std::int64_t parameter_count(const TransformerShape& shape) {
+  const ParameterCounts counts = parameter_counts(shape);
+  return counts.embedding + shape.layers * counts.per_layer() + counts.head;
+}
+
+double active_matrix_parameters(const TransformerShape& shape) {
+  std::int64_t layer = attention_matrices(shape);
+  if (shape.experts) {
+    const ExpertShape& experts = *shape.experts;
+    layer += shape.hidden * experts.experts + shared_expert_matrices(shape) +
+             experts.experts_per_token * mlp_matrices(shape, experts.intermediate);
+  } else {
+    layer += mlp_matrices(shape, shape.intermediate);
+  }
+  return static_cast<double>(layer) * static_cast<double>(shape.layers) +
+         static_cast<double>(shape.hidden) * static_cast<double>(shape.vocabulary);
+}
+
+double training_flops_per_token(const TransformerShape& shape, std::int64_t sequence_length) {
+  const double attention = 12.0 * static_cast<double>(shape.layers) * static_cast<double>(query_width(shape)) *
+                           static_cast<double>(sequence_length);
+  return 6 * active_matrix_parameters(shape) + attention;
+}
+
+}  // namespace lowgear

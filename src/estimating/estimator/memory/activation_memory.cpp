@@ -1,0 +1,134 @@
+#include "estimating/estimator/memory/activation_memory.h"
+
+#include <algorithm>
+
+namespace lowgear {
+namespace {
+
+constexpr double kFp32Bytes = 4;
+constexpr double kMaskBytes = 1;
+
+/// Sizes of a rank's part, in elements of one token unless stated.
+struct Widths {
+  explicit Widths(const TrainingJob& job)
+      : tp(job.parallel.tp),
+        element(activation_bytes(job.dtype)),
+        hidden(static_cast<double>(job.model.hidden)),
+        queries(static_cast<double>(job.model.heads * job.model.head_dim) / tp),
+        keys(static_cast<double>(job.model.kv_heads * job.model.head_dim) / tp),
+        heads(static_cast<double>(job.model.heads) / tp),
+        mask(job.dropout > 0 ? kMaskBytes : 0),
+        split(job.parallel.sequence_parallel ? tp : 1) {}
+
+  double tp;
+  double element;  ///< bytes
+  double hidden;
+  double queries;
+  double keys;
+  double heads;
+  double mask;   ///< bytes of an element's dropout mask, 0 without dropout
+  double split;  ///< ranks among which tensors of the whole width are divided along the sequence
+};
+
+/// Elements inside an MLP of this width that the backward needs: input of the activation (two with a gate), and its
+/// output.
+double mlp_inside(const TrainingJob& job, std::int64_t intermediate) {
+  return (job.model.mlp == MlpKind::gated ? 3.0 : 2.0) * static_cast<double>(intermediate) / job.parallel.tp;
+}
+
+/// Bytes of a token in attention without its scores: input, queries, keys, values, input of the output projection.
+double attention_bytes(const TrainingJob& job, const Widths& widths) {
+  double bytes = widths.element * widths.hidden / widths.split;
+  bytes += widths.element * (2 * widths.queries + 2 * widths.keys);
+  if (job.model.qk_norms) bytes += widths.element * (widths.queries + widths.keys);
+  if (job.attention == AttentionKind::fused) bytes += kFp32Bytes * widths.heads;  // log of the sum of exponentials
+  return bytes + widths.mask * widths.hidden / widths.split;
+}
+
+/// Bytes of a token in a layer of experts, each rank of an expert parallel group having its even share of tokens.
+/// Inputs that have been dispatched are whole on every tp rank of an expert.
+double expert_bytes(const TrainingJob& job, const Widths& widths) {
+  const ExpertShape& experts = *job.model.experts;
+  const auto copies = static_cast<double>(experts.experts_per_token);
+  double bytes = 2 * kFp32Bytes * static_cast<double>(experts.experts) / widths.split;  // logits, probabilities
+  bytes += widths.element * copies * widths.hidden * (1 + 1 / widths.split);            // dispatched; to be combined
+  bytes += widths.element * copies * mlp_inside(job, experts.intermediate);
+  return bytes + widths.element * mlp_inside(job, experts.shared_intermediate);
+}
+
+double mlp_bytes(const TrainingJob& job, const Widths& widths) {
+  double bytes = widths.element * widths.hidden / widths.split;
+  bytes += job.model.experts ? expert_bytes(job, widths) : widths.element * mlp_inside(job, job.model.intermediate);
+  return bytes + widths.mask * widths.hidden / widths.split;
+}
+
+/// The widest tensor of a token that a backward makes a gradient of, in elements.
+double widest(const TrainingJob& job, const Widths& widths) {
+  const double attention = widths.queries + 2 * widths.keys;
+  if (!job.model.experts) return std::max(attention, mlp_inside(job, job.model.intermediate));
+  const ExpertShape& experts = *job.model.experts;
+  const double inside = static_cast<double>(experts.experts_per_token) * mlp_inside(job, experts.intermediate);
+  return std::max({attention, inside, mlp_inside(job, experts.shared_intermediate)});
+}
+
+double logits_of_rank(const TrainingJob& job) {
+  return tokens_of_rank(job) * static_cast<double>(padded_vocabulary(job)) / job.parallel.tp;
+}
+
+}  // namespace
+
+double activation_bytes(DataType dtype) { return std::max(bytes_of(dtype), 2); }
+
+double tokens_of_rank(const TrainingJob& job) {
+  return static_cast<double>(job.batch.micro) * static_cast<double>(job.batch.sequence_length) / job.parallel.cp;
+}
+
+double kept_without_recompute(const TrainingJob& job) {
+  const Widths widths(job);
+  // Attention and MLP side by side have one input between them.
+  const double norm_inputs = job.model.parallel_residual ? 1 : 2;
+  const double norms = norm_inputs * widths.element * widths.hidden / widths.split;
+  return tokens_of_rank(job) * (norms + attention_bytes(job, widths) + mlp_bytes(job, widths)) + score_bytes(job);
+}
+
+double score_bytes(const TrainingJob& job) {
+  if (job.attention == AttentionKind::fused) return 0;
+  const Widths widths(job);
+  const double scores = tokens_of_rank(job) * widths.heads * static_cast<double>(job.batch.sequence_length);
+  // Output of the softmax; with dropout its mask and what it leaves, too.
+  return scores * (widths.element + (job.dropout > 0 ? widths.mask + widths.element : 0));
+}
+
+double layer_input_bytes(const TrainingJob& job) {
+  const Widths widths(job);
+  return tokens_of_rank(job) * widths.element * widths.hidden / widths.split;
+}
+
+double embedding_activation_bytes(const TrainingJob& job) {
+  const Widths widths(job);
+  const double norm = job.model.embedding_norm ? widths.element : 0;
+  return tokens_of_rank(job) * widths.hidden / widths.split * (widths.mask + norm);
+}
+
+double head_activation_bytes(const TrainingJob& job) {
+  return 2 * layer_input_bytes(job) + kFp32Bytes * logits_of_rank(job);
+}
+
+double layer_workspace_bytes(const TrainingJob& job) {
+  const Widths widths(job);
+  const double tokens = tokens_of_rank(job);
+  double bytes = tokens * widths.element * (2 * widths.hidden / widths.split + widest(job, widths));
+  if (job.parallel.sequence_parallel) bytes += tokens * widths.element * widths.hidden;
+  if (job.parallel.cp > 1) bytes += 2 * tokens * widths.element * 2 * widths.keys;
+  if (job.recompute == Recompute::full) return bytes + kept_without_recompute(job);
+  return bytes + (job.recompute == Recompute::selective ? score_bytes(job) : 0);
+}
+
+double head_workspace_bytes(const TrainingJob& job) {
+  // PyTorch's own loss, which goes with its FSDP, makes the gradients of the loss's and of the softmax's input one
+  // after the other; Megatron's writes one over the probabilities.
+  const double gradients = job.zero == 3 ? 2 : 1;
+  return (activation_bytes(job.dtype) + gradients * kFp32Bytes) * logits_of_rank(job);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,37 @@
+#pragma once
+
+#include "estimating/estimator/job/training_job.h"
+
+/// Bytes of activations of one microbatch on one of the tp ranks of a stage, by where they are.
+namespace lowgear {
+
+/// Bytes of an activation's element: fp8 is for the inputs of matrix products alone, what is kept stays bf16.
+[[nodiscard]] double activation_bytes(DataType dtype);
+
+/// Tokens of a microbatch that a rank works on, all tp ranks of its group together.
+[[nodiscard]] double tokens_of_rank(const TrainingJob& job);
+
+/// What a layer keeps, were nothing computed again.
+[[nodiscard]] double kept_without_recompute(const TrainingJob& job);
+
+/// What selective recomputation drops of it: the scores of unfused attention.
+[[nodiscard]] double score_bytes(const TrainingJob& job);
+
+/// The input of a layer, which is also what passes between stages.
+[[nodiscard]] double layer_input_bytes(const TrainingJob& job);
+
+/// Kept before the first layer: the mask of dropout, the input of a norm of the embedding.
+[[nodiscard]] double embedding_activation_bytes(const TrainingJob& job);
+
+/// Kept behind the last layer: inputs of the final norm and of the output matrix, and the probabilities in fp32
+/// (Korthikanti et al. 2022, section 4.3: 4 s b h / t (1 + v / h)).
+[[nodiscard]] double head_activation_bytes(const TrainingJob& job);
+
+/// What the backward of the largest layer needs at one moment beside what is kept: gradients of activations, gathered
+/// inputs with sequence parallelism, keys and values on their way with context parallelism, and what is computed again.
+[[nodiscard]] double layer_workspace_bytes(const TrainingJob& job);
+
+/// The same of the head: logits as the product writes them, and their gradient.
+[[nodiscard]] double head_workspace_bytes(const TrainingJob& job);
+
+}  // namespace lowgear

@@ -1,0 +1,164 @@
+#include "estimating/estimator/memory/memory_estimate.h"
+
+#include <algorithm>
+
+#include "estimating/estimator/memory/activation_memory.h"
+#include "estimating/estimator/work/rank_parameters.h"
+#include "planning/schedule/generators.h"
+
+namespace lowgear {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024;
+
+/// What torch.cuda reports as total is 98.9 to 99.3 % of what the board has on V100, A100, H100 and H200: the driver
+/// keeps the rest.
+constexpr double kUsableShare = 0.99;
+/// A CUDA context with the kernels of libtorch (0.5 GiB on an H100) and workspaces of cuBLAS and cuDNN.
+constexpr double kContextBytes = 1024 * kMiB;
+/// Of a NCCL communicator: NCCL_BUFFSIZE, 4 MiB, for 32 channels each way.
+constexpr double kCommunicatorBytes = 256 * kMiB;
+/// Share of what is handed out and given back in turn that lies in holes of the allocator. An assumption.
+constexpr double kFragmentationShare = 0.05;
+/// Layers whose gradients ZeRO 2 holds whole, and ZeRO 3 their weights, too: one in use, the next on its way.
+constexpr double kWholeLayers = 2;
+/// Activations and gradients on their way to and from other stages.
+constexpr double kMessages = 4;
+
+/// Bytes of each state of one parameter.
+struct StateBytes {
+  double weight = 2;
+  double gradient = 4;
+  double optimizer = 12;
+};
+
+StateBytes state_bytes(DataType dtype) {
+  switch (dtype) {
+    case DataType::fp32:
+    case DataType::tf32:
+      return {.weight = 4, .gradient = 4, .optimizer = 8};
+    case DataType::fp8:
+      return {.weight = 4, .gradient = 4, .optimizer = 12};
+    case DataType::fp16:
+    case DataType::bf16:
+      break;
+  }
+  return {};
+}
+
+void add_states(const TrainingJob& job, const RankParameters& parameters, RankMemory& memory) {
+  const StateBytes bytes = state_bytes(job.dtype);
+  const double replicas = static_cast<double>(job.parallel.dp) * job.parallel.cp;
+  const double divided = parameters.dense / replicas + parameters.experts * job.parallel.ep / replicas;
+  const double whole = parameters.dense + parameters.experts;
+  memory.gradients += bytes.gradient * (job.zero >= 2 ? divided : whole);
+  memory.optimizer += bytes.optimizer * (job.zero >= 1 ? divided : whole);
+  const double at_once = std::min(whole, kWholeLayers * layer_parameters(job).total());
+  memory.weights += bytes.weight * (job.zero == 3 ? at_once : whole);
+  if (job.zero >= 2) memory.buffers += bytes.weight * at_once;  // gradients before they are divided
+}
+
+/// Microbatches with which the schedule reaches the same peak as with all of the job's: the first of its pattern.
+int representative_microbatches(const TrainingJob& job) {
+  const auto microbatches = static_cast<int>(job.microbatches());
+  const int pp = job.parallel.pp;
+  if (job.schedule == "gpipe") return microbatches;
+  if (job.parallel.virtual_stages == 1) return std::min(microbatches, 3 * pp);
+  // Equal rounds stay equal: fewer of them.
+  constexpr int kRounds = 4;
+  const int rounds = std::max(1, microbatches / pp);
+  return microbatches / rounds * std::min(rounds, kRounds);
+}
+
+/// The most that a rank's microbatches in flight keep, where one of virtual stage s keeps `bytes[s]`.
+std::vector<double> peak_bytes(const TrainingJob& job, const std::vector<double>& bytes) {
+  const Schedule schedule = make_schedule({.name = job.schedule,
+                                           .ranks = job.parallel.pp,
+                                           .microbatches = representative_microbatches(job),
+                                           .chunks = job.parallel.virtual_stages,
+                                           .envpipe_stages = {}});
+  std::vector<double> peaks;
+  for (const std::vector<Action>& actions : schedule.ranks) {
+    double held = 0;
+    double peak = 0;
+    for (const Action& action : actions) {
+      if (action.op == OpKind::input_gradient) continue;
+      const double of_stage = bytes[static_cast<std::size_t>(action.stage)];
+      held += action.op == OpKind::forward ? of_stage : -of_stage;
+      peak = std::max(peak, held);
+    }
+    peaks.push_back(peak);
+  }
+  return peaks;
+}
+
+/// The same for schedules whose peak is known (schedule/generators.h), without making them.
+std::vector<double> peak_activations(const TrainingJob& job, const std::vector<double>& bytes) {
+  const bool one_f_one_b = job.schedule == "1f1b" || job.schedule == "interleaved";
+  if (job.parallel.virtual_stages > 1 || !(one_f_one_b || job.schedule == "gpipe")) return peak_bytes(job, bytes);
+  std::vector<double> peaks(bytes);
+  for (std::size_t rank = 0; rank < peaks.size(); ++rank) {
+    const auto microbatches = static_cast<double>(job.microbatches());
+    peaks[rank] *= one_f_one_b ? std::min(static_cast<double>(peaks.size() - rank), microbatches) : microbatches;
+  }
+  return peaks;
+}
+
+std::vector<double> stage_activations(const TrainingJob& job) {
+  const double layer = activation_bytes_per_layer(job);
+  std::vector<double> bytes;
+  for (const std::int64_t layers : layers_of_stages(job)) bytes.push_back(static_cast<double>(layers) * layer);
+  bytes.front() += embedding_activation_bytes(job);
+  bytes.back() += head_activation_bytes(job);
+  return bytes;
+}
+
+double common_buffers(const TrainingJob& job) {
+  const ParallelLayout& parallel = job.parallel;
+  const auto communicators =
+      std::ranges::count_if(std::vector{parallel.tp, parallel.pp, parallel.dp, parallel.cp, parallel.ep},
+                            [](int ranks) { return ranks > 1; });
+  const double messages = parallel.pp > 1 ? kMessages * layer_input_bytes(job) : 0;
+  return kContextBytes + static_cast<double>(communicators) * kCommunicatorBytes + messages;
+}
+
+}  // namespace
+
+std::size_t MemoryEstimate::fullest_rank() const {
+  const auto fullest = std::ranges::max_element(ranks, {}, [](const RankMemory& rank) { return rank.total(); });
+  return static_cast<std::size_t>(fullest - ranks.begin());
+}
+
+bool MemoryEstimate::fits() const { return ranks.empty() || ranks[fullest_rank()].total() <= capacity; }
+
+double activation_bytes_per_layer(const TrainingJob& job) {
+  if (job.recompute == Recompute::full) return layer_input_bytes(job);
+  const double kept = kept_without_recompute(job);
+  return job.recompute == Recompute::selective ? kept - score_bytes(job) : kept;
+}
+
+std::vector<double> parameters_of_ranks(const TrainingJob& job) {
+  std::vector<double> counts;
+  for (const RankParameters& rank : rank_parameters(job)) counts.push_back(rank.dense + rank.experts);
+  return counts;
+}
+
+MemoryEstimate estimate_memory(const TrainingJob& job) {
+  const std::vector<RankParameters> parameters = rank_parameters(job);
+  const std::vector<double> activations = peak_activations(job, stage_activations(job));
+  MemoryEstimate estimate{.ranks = {}, .capacity = kUsableShare * job.gpu.memory_bytes};
+  for (std::size_t rank = 0; rank < parameters.size(); ++rank) {
+    RankMemory memory;
+    add_states(job, parameters[rank], memory);
+    memory.activations = activations[rank];
+    const bool last = rank + 1 == parameters.size();
+    // The backward of the head is over when that of the last layer begins.
+    const double workspace = std::max(layer_workspace_bytes(job), last ? head_workspace_bytes(job) : 0);
+    memory.buffers += common_buffers(job) + workspace;
+    memory.fragmentation = kFragmentationShare * (memory.activations + workspace);
+    estimate.ranks.push_back(memory);
+  }
+  return estimate;
+}
+
+}  // namespace lowgear

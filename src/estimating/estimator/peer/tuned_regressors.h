@@ -1,0 +1,44 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <variant>
+
+#include "estimating/estimator/costs/gradient_boosted_trees.h"
+#include "estimating/estimator/gpu/gpu_model.h"
+#include "estimating/estimator/peer/random_forest.h"
+#include "estimating/estimator/work/operators.h"
+
+namespace lowgear {
+
+/// A regressor of the published estimator with the parameters that its authors chose.
+using TunedRegressor = std::variant<ForestParameters, BoostingParameters>;
+
+/// The file `{GPU}.csv` beside the sampling files of the published estimator: which regressor it uses for each
+/// function, tuned by its authors.
+class TunedRegressors {
+ public:
+  /// Reads `Function`, `Precision`, `Best_model` (`rforest` or `xgboost`), `Best_config` (a Python dictionary) and
+  /// either `Propagation` (operators) or `Nodes` and `GPUsPerNode` (collectives). Throws InputError with line and
+  /// column.
+  TunedRegressors(std::string_view csv, std::string source);
+
+  /// Of an operator: `propagation` is `fwd`, `bwd` or `dur`. Throws InputError where the file has none.
+  [[nodiscard]] const TunedRegressor& find(std::string_view function, DataType dtype,
+                                           std::string_view propagation) const;
+  /// Of a collective among `nodes` x `gpus_per_node`, 0 x 0 for all groups together.
+  [[nodiscard]] const TunedRegressor& find(std::string_view function, DataType dtype, int nodes,
+                                           int gpus_per_node) const;
+
+ private:
+  std::string source_;
+  std::map<std::string, TunedRegressor, std::less<>> regressors_;  ///< by function, type and the rest, with `/` between
+};
+
+/// Fits the regressor to the samples and predicts one point.
+[[nodiscard]] double predict(const TunedRegressor& regressor, const FeatureTable& features,
+                             std::span<const double> targets, std::span<const float> point);
+
+}  // namespace lowgear

@@ -1,0 +1,128 @@
+#include "estimating/estimator/power/power_model.h"
+
+#include <algorithm>
+
+namespace lowgear {
+namespace {
+
+/// Enough to find a clock to a millionth of the range.
+constexpr int kBisections = 20;
+
+/// The highest value in [low, high] for which the rising `power_w` is within the limit; `low` when there is none.
+template <typename Power>
+double highest_within(double low, double high, double limit_w, Power power_w) {
+  if (power_w(high) <= limit_w) return high;
+  for (int i = 0; i < kBisections; ++i) {
+    const double middle = (low + high) / 2;
+    (power_w(middle) <= limit_w ? low : high) = middle;
+  }
+  return low;
+}
+
+double share(double amount, double per_s) { return per_s > 0 ? amount / per_s : 0; }
+
+}  // namespace
+
+double relative_voltage(const GpuModel& gpu, double clock_mhz) {
+  const GpuPowerModel& power = gpu.power;
+  const double above_mhz = clock_mhz - power.voltage_knee_mhz;
+  if (above_mhz <= 0) return power.voltage_floor;
+  return power.voltage_floor + (1 - power.voltage_floor) * above_mhz / (gpu.clocks.max_mhz - power.voltage_knee_mhz);
+}
+
+EnergySplit& EnergySplit::operator+=(const EnergySplit& other) {
+  static_j += other.static_j;
+  compute_j += other.compute_j;
+  memory_j += other.memory_j;
+  link_j += other.link_j;
+  waiting_j += other.waiting_j;
+  return *this;
+}
+
+EnergySplit operator*(double factor, const EnergySplit& energy) {
+  return {.static_j = factor * energy.static_j,
+          .compute_j = factor * energy.compute_j,
+          .memory_j = factor * energy.memory_j,
+          .link_j = factor * energy.link_j,
+          .waiting_j = factor * energy.waiting_j};
+}
+
+WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work)
+    : WorkEnergy(measured_under(gpu.power.limit_w, gpu, work)) {}
+
+WorkEnergy WorkEnergy::measured_under(double limit_w, const GpuModel& gpu, const WorkCost& work) {
+  return {gpu, work, WorkEnergy(gpu, work, gpu.clocks.max_mhz).clock_of_stated_time_mhz(limit_w)};
+}
+
+WorkEnergy::WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustained_clock_mhz)
+    : gpu_(&gpu),
+      work_(work),
+      link_j_(gpu.power.link_w * share(work.link_bytes, gpu.link_bytes_per_s) +
+              (gpu.power.blocking_w - gpu.power.static_w) * work.link_s),
+      sustained_mhz_(sustained_clock_mhz) {}
+
+double WorkEnergy::clock_of_stated_time_mhz(double limit_w) const {
+  const double time_s = work_.time_s();
+  if (!(time_s > 0) || !(limit_w > 0)) return gpu_->clocks.max_mhz;
+  return highest_within(gpu_->clocks.min_mhz, gpu_->clocks.max_mhz, limit_w, [&](double clock_mhz) {
+    return split(clock_mhz, work_.core_s * clock_mhz / gpu_->clocks.max_mhz, time_s).total_j() / time_s;
+  });
+}
+
+double WorkEnergy::time_s(double clock_mhz) const {
+  return work_.core_s * std::max(1.0, sustained_mhz_ / clock_mhz) + work_.memory_s + work_.link_s;
+}
+
+/// `cycles_s`: cycles that the multiprocessors are busy for, in seconds at the highest clock.
+EnergySplit WorkEnergy::split(double clock_mhz, double cycles_s, double time_s) const {
+  const GpuPowerModel& power = gpu_->power;
+  const double voltage = relative_voltage(*gpu_, clock_mhz);
+  const double switching = voltage * voltage;
+  const double rate = switching * clock_mhz / gpu_->clocks.max_mhz;
+  return {.static_j = (power.static_w - power.clock_tree_w * (1 - rate)) * time_s,
+          .compute_j = power.compute_w * cycles_s * switching,
+          .memory_j = (power.memory_w + power.memory_sm_w * rate) * work_.memory_s,
+          .link_j = link_j_,
+          .waiting_j = 0};
+}
+
+EnergySplit WorkEnergy::split_at(double clock_mhz) const {
+  const double runs_mhz = std::min(clock_mhz, sustained_mhz_);
+  return split(runs_mhz, work_.core_s * sustained_mhz_ / gpu_->clocks.max_mhz, time_s(runs_mhz));
+}
+
+TimedEnergy WorkEnergy::at_clock(double clock_mhz) const {
+  return {time_s(std::min(clock_mhz, sustained_mhz_)), split_at(clock_mhz).total_j()};
+}
+
+double WorkEnergy::sustained_clock_mhz(double limit_w) const {
+  const double cycles_s = work_.core_s * sustained_mhz_ / gpu_->clocks.max_mhz;
+  const auto power_w = [&](double clock_mhz) {
+    const double time_s = work_.core_s * sustained_mhz_ / clock_mhz + work_.memory_s + work_.link_s;
+    return time_s > 0 ? split(clock_mhz, cycles_s, time_s).total_j() / time_s : 0;
+  };
+  const bool higher = power_w(sustained_mhz_) <= limit_w;
+  return highest_within(higher ? sustained_mhz_ : gpu_->clocks.min_mhz, higher ? gpu_->clocks.max_mhz : sustained_mhz_,
+                        limit_w, power_w);
+}
+
+TimedEnergy WorkEnergy::at_power_limit(double limit_w) const { return at_clock(sustained_clock_mhz(limit_w)); }
+
+bool has_own_power_limit(const GpuModel& gpu) {
+  return gpu.power.kernel_limit_w > 0 && gpu.power.kernel_limit_w != gpu.power.limit_w;
+}
+
+WorkCost under_power_limit(const GpuModel& gpu, const WorkCost& work) {
+  if (!has_own_power_limit(gpu) || !(work.time_s() > 0)) return work;
+  const double measured_w = gpu.power.kernel_limit_w;
+  const double limit_w = gpu.power.limit_w;
+  const WorkEnergy measured = WorkEnergy::measured_under(measured_w, gpu, work);
+  const double slowdown = measured.sustained_clock_mhz() / measured.sustained_clock_mhz(limit_w);
+  WorkCost limited = work;
+  // Both clocks are found to within a millionth: that must not make a lower limit faster.
+  limited.core_s *= limit_w < measured_w ? std::max(1.0, slowdown) : std::min(1.0, slowdown);
+  limited.error_s *= limited.time_s() / work.time_s();
+  return limited;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,86 @@
+#pragma once
+
+#include "estimating/estimator/gpu/gpu_model.h"
+#include "estimating/estimator/work/work_cost.h"
+
+namespace lowgear {
+
+/// Core voltage at a clock as a share of that at the highest: at its floor up to the knee, then a line.
+[[nodiscard]] double relative_voltage(const GpuModel& gpu, double clock_mhz);
+
+/// Whether its power limit is not the one that its kernels were measured under.
+[[nodiscard]] bool has_own_power_limit(const GpuModel& gpu);
+
+/// Work whose times were measured under the limit that its kernels were measured under (GpuPowerModel), as it runs
+/// under the limit that the GPU has: what the multiprocessors limit takes longer or shorter by as much as the clock
+/// that the GPU sustains is lower or higher. Its error stays the same share of its time.
+[[nodiscard]] WorkCost under_power_limit(const GpuModel& gpu, const WorkCost& work);
+
+/// What some work takes at some clock on one GPU.
+struct TimedEnergy {
+  double time_s = 0;
+  double energy_j = 0;
+
+  [[nodiscard]] double power_w() const { return time_s > 0 ? energy_j / time_s : 0; }
+};
+
+/// Energy by what draws it.
+struct EnergySplit {
+  double static_j = 0;   ///< static power while work runs, clock tree included
+  double compute_j = 0;  ///< multiprocessors at work
+  double memory_j = 0;   ///< traffic of device memory
+  double link_j = 0;     ///< traffic between GPUs
+  double waiting_j = 0;  ///< blocked while nothing runs
+
+  [[nodiscard]] double total_j() const { return static_j + compute_j + memory_j + link_j + waiting_j; }
+  EnergySplit& operator+=(const EnergySplit& other);
+  friend EnergySplit operator*(double factor, const EnergySplit& energy);
+};
+
+/// Time and energy of one piece of work (a forward of a stage) on one GPU as functions of the SM clock:
+///   t(f) = core_s f_s / f + memory_s + link_s             for f <= f_s, and t(f_s) above
+///   E(f) = (static_w - clock_tree_w + clock_tree_w f V(f)^2 / f_max) t(f)
+///        + compute_w core_s f_s / f_max V(f)^2
+///        + (memory_w + memory_sm_w f V(f)^2 / f_max) memory_s
+///        + link_w (link_bytes / link_bytes_per_s) + (blocking_w - static_w) link_s
+/// Multiprocessors draw power while they are busy, and hardly less when their tensor cores are idle; kernels limited by
+/// memory draw alike whether they reach 60 or 90 % of its bandwidth. So energy goes with cycles and time, not with
+/// FLOPs and bytes (data/README.md: powers of the operators of an H100).
+///
+/// f_s is the clock that the GPU sustains: the highest at which its mean power is within its power limit. A WorkCost
+/// states times as they are measured on a GPU that may clock as high as it can, so what the limit takes off is in them
+/// already and f_s / f counts from there.
+class WorkEnergy {
+ public:
+  WorkEnergy(const GpuModel& gpu, const WorkCost& work);
+  /// Part of longer work, whose sustained clock it shares: power limits hold for means over tens of milliseconds.
+  WorkEnergy(const GpuModel& gpu, const WorkCost& work, double sustained_clock_mhz);
+  /// Work whose time was measured under a power limit that is not the GPU's.
+  [[nodiscard]] static WorkEnergy measured_under(double limit_w, const GpuModel& gpu, const WorkCost& work);
+
+  /// f_s. The highest clock where no power limit is met.
+  [[nodiscard]] double sustained_clock_mhz() const { return sustained_mhz_; }
+  /// The same work under another limit, which may be higher: the highest clock at which its mean power is within it;
+  /// the lowest clock where none is.
+  [[nodiscard]] double sustained_clock_mhz(double limit_w) const;
+  /// At a clock that is set.
+  [[nodiscard]] TimedEnergy at_clock(double clock_mhz) const;
+  /// Where the energy at a clock goes.
+  [[nodiscard]] EnergySplit split_at(double clock_mhz) const;
+  /// With no clock set and a power limit: at the highest clock whose mean power is within it. At the lowest clock
+  /// where none is.
+  [[nodiscard]] TimedEnergy at_power_limit(double limit_w) const;
+
+ private:
+  [[nodiscard]] double time_s(double clock_mhz) const;
+  [[nodiscard]] EnergySplit split(double clock_mhz, double cycles_s, double time_s) const;
+  /// The highest clock at which the work, in the time that it states, draws no more than the limit.
+  [[nodiscard]] double clock_of_stated_time_mhz(double limit_w) const;
+
+  const GpuModel* gpu_;
+  WorkCost work_;
+  double link_j_ = 0;
+  double sustained_mhz_ = 0;
+};
+
+}  // namespace lowgear

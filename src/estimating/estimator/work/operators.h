@@ -1,0 +1,60 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "estimating/estimator/gpu/gpu_model.h"
+#include "estimating/estimator/gpu/operator_kind.h"
+#include "estimating/estimator/work/work_cost.h"
+
+namespace lowgear {
+
+/// One kernel, or the few that always run together, of one GPU.
+struct Operator {
+  OperatorKind kind = OperatorKind::linear;
+  Pass pass = Pass::forward;
+  std::array<std::int64_t, 4> dims = {1, 1, 1, 1};  ///< see OperatorKind; those that a kind has no use for are 1
+  DataType dtype = DataType::bf16;
+
+  friend bool operator==(const Operator&, const Operator&) = default;
+};
+
+/// Tensor cores do these: `linear`, `attention_scores`, `attention_values`, `fused_attention`.
+[[nodiscard]] bool is_matrix_product(OperatorKind kind);
+
+/// Floating-point operations (a multiply-add is two), and bytes that have to be read from and written to device memory
+/// at least once. Both above 0 for valid dims.
+[[nodiscard]] double flops(const Operator& op);
+[[nodiscard]] double memory_bytes(const Operator& op);
+
+/// Where the time of an operator comes from: the data sheet (RooflineCosts) or measurements (MeasuredCosts).
+class OperatorCosts {
+ public:
+  virtual ~OperatorCosts() = default;
+  /// Throws InputError where the source has nothing for this kind.
+  [[nodiscard]] virtual WorkCost cost(const Operator& op) const = 0;
+};
+
+/// Collectives of a training job. Sizes are those of the whole message: what each rank contributes to an all-reduce,
+/// what each ends up with in an all-gather or puts into a reduce-scatter or all-to-all, what one sends to another.
+enum class CollectiveKind : unsigned char { all_reduce, all_gather, reduce_scatter, all_to_all, send };
+[[nodiscard]] std::string_view name(CollectiveKind kind);
+
+/// The ranks of a collective: `ranks` in all, `ranks_per_node` of them on each node. Other groups use the other GPUs of
+/// the nodes at the same time, each with its GPUs' own adapters.
+struct RankGroup {
+  int ranks = 1;
+  int ranks_per_node = 1;
+
+  friend bool operator==(const RankGroup&, const RankGroup&) = default;
+};
+
+class CollectiveCosts {
+ public:
+  virtual ~CollectiveCosts() = default;
+  /// Of one rank; nothing for a group of one. Throws InputError where the source has nothing for this kind or group.
+  [[nodiscard]] virtual WorkCost cost(CollectiveKind kind, double bytes, const RankGroup& group) const = 0;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,60 @@
+#include "estimating/estimator/work/rank_parameters.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lowgear {
+namespace {
+
+double final_norm_parameters(const TransformerShape& model) {
+  return static_cast<double>(model.norm == NormKind::layer_norm ? 2 * model.hidden : model.hidden);
+}
+
+double embedding_parameters(const TrainingJob& job) {
+  const ParameterCounts counts = parameter_counts(job.model);
+  const double tokens = static_cast<double>(job.model.vocabulary) * static_cast<double>(job.model.hidden);
+  return token_matrix_parameters(job) + static_cast<double>(counts.embedding) - tokens;  // positions, norm
+}
+
+/// With tied embeddings, the last of several stages has a copy.
+double head_parameters(const TrainingJob& job) {
+  const bool shares = job.model.tied_embeddings && job.parallel.pp == 1;
+  return final_norm_parameters(job.model) + (shares ? 0 : token_matrix_parameters(job));
+}
+
+}  // namespace
+
+RankParameters layer_parameters(const TrainingJob& job) {
+  const ParameterCounts counts = parameter_counts(job.model);
+  const auto hidden = static_cast<double>(job.model.hidden);
+  const double tp = job.parallel.tp;
+  // Whole on every tp rank: norms, the router, biases of products whose outputs are summed (of which experts have none
+  // here that would matter).
+  const double router = job.model.experts ? hidden * static_cast<double>(job.model.experts->experts) : 0;
+  const double output_biases = job.model.biases ? 2 * hidden : 0;
+  const double whole = static_cast<double>(counts.norms_per_layer) + router + output_biases;
+  const double split = static_cast<double>(counts.attention_per_layer + counts.mlp_per_layer) - router - output_biases;
+  return {.dense = whole + split / tp,
+          .experts = static_cast<double>(counts.experts_per_layer) / (tp * job.parallel.ep)};
+}
+
+double token_matrix_parameters(const TrainingJob& job) {
+  return static_cast<double>(padded_vocabulary(job)) * static_cast<double>(job.model.hidden) / job.parallel.tp;
+}
+
+/// Virtual stage s runs on rank s % pp.
+std::vector<RankParameters> rank_parameters(const TrainingJob& job) {
+  const RankParameters layer = layer_parameters(job);
+  const std::vector<std::int64_t> layers = layers_of_stages(job);
+  const auto pp = static_cast<std::size_t>(job.parallel.pp);
+  std::vector<RankParameters> ranks(pp);
+  for (std::size_t stage = 0; stage < layers.size(); ++stage) {
+    ranks[stage % pp].dense += static_cast<double>(layers[stage]) * layer.dense;
+    ranks[stage % pp].experts += static_cast<double>(layers[stage]) * layer.experts;
+  }
+  ranks.front().dense += embedding_parameters(job);
+  ranks.back().dense += head_parameters(job);
+  return ranks;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,416 @@
+#include "estimating/estimator/work/stage_work.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include "estimating/estimator/work/rank_parameters.h"
+
+namespace lowgear {
+namespace {
+
+/// Sizes of one rank's part of a microbatch.
+struct RankShape {
+  explicit RankShape(const TrainingJob& job)
+      : batch(job.batch.micro),
+        sequence(job.batch.sequence_length / job.parallel.cp),
+        tokens(batch * sequence),
+        norm_sequence(job.parallel.sequence_parallel ? sequence / job.parallel.tp : sequence),
+        hidden(job.model.hidden),
+        heads(job.model.heads / job.parallel.tp),
+        kv_heads(std::max<std::int64_t>(1, job.model.kv_heads / job.parallel.tp)),
+        head_dim(job.model.head_dim),
+        activation_bytes(static_cast<double>(tokens) * static_cast<double>(hidden) *
+                         (job.dtype == DataType::fp8 ? 2 : bytes_of(job.dtype))) {}
+
+  std::int64_t batch;
+  std::int64_t sequence;       ///< of a context parallel rank
+  std::int64_t tokens;         ///< batch * sequence
+  std::int64_t norm_sequence;  ///< where norms and residuals are split, too
+  std::int64_t hidden;
+  std::int64_t heads;
+  std::int64_t kv_heads;
+  std::int64_t head_dim;
+  double activation_bytes;  ///< between layers
+};
+
+/// fp8 is what matrix products read; everything else stays in bf16.
+DataType type_of(const TrainingJob& job, OperatorKind kind) {
+  return job.dtype == DataType::fp8 && kind != OperatorKind::linear ? DataType::bf16 : job.dtype;
+}
+
+/// Writes the passes of a block down in the order of the forward.
+class BlockBuilder {
+ public:
+  explicit BlockBuilder(const TrainingJob& job) : job_(job) {}
+
+  /// An operator forward and backward. Returns its index in both passes.
+  int add(WorkPart part, OperatorKind kind, std::array<std::int64_t, 4> dims, double times = 1) {
+    const int index = forward(part, kind, dims, times);
+    backward(part, kind, dims, times);
+    return index;
+  }
+
+  int forward(WorkPart part, OperatorKind kind, std::array<std::int64_t, 4> dims, double times = 1) {
+    return append(work_.forward, part, kind, Pass::forward, dims, times);
+  }
+  int backward(WorkPart part, OperatorKind kind, std::array<std::int64_t, 4> dims, double times = 1) {
+    return append(work_.backward, part, kind, Pass::backward, dims, times);
+  }
+
+  void communicate(PassWork BlockWork::*pass, const CollectiveUse& use) {
+    if (use.group.ranks > 1) (work_.*pass).collectives.push_back(use);
+  }
+
+  BlockWork& work() { return work_; }
+
+ private:
+  int append(PassWork& pass, WorkPart part, OperatorKind kind, Pass direction, std::array<std::int64_t, 4> dims,
+             double times) {
+    Operator op{kind, direction, {dims[0], dims[1], dims[2], dims[3]}, type_of(job_, kind)};
+    pass.operators.push_back({op, times, part});
+    return static_cast<int>(pass.operators.size()) - 1;
+  }
+
+  const TrainingJob& job_;
+  BlockWork work_;
+};
+
+/// Collectives of tensor parallelism around two products: a column-parallel one, whose input gradient is summed, and a
+/// row-parallel one, whose output is. With sequence parallelism sums are a reduce-scatter where the split activations
+/// begin and an all-gather where they end, and the backward gathers the column-parallel one's input again.
+class TensorCollectives {
+ public:
+  TensorCollectives(const TrainingJob& job, double bytes) : job_(job), bytes_(bytes), group_(tensor_group(job)) {}
+
+  void column(BlockBuilder& block, int product, int backward_product) const {
+    const bool beside_gradient = job_.overlap.tensor_gradients || job_.overlap.tensor;
+    const int gradient = beside_gradient ? backward_product : -1;
+    if (!job_.parallel.sequence_parallel) {
+      block.communicate(&BlockWork::backward, use(CollectiveKind::all_reduce, gradient, 0.5));
+      return;
+    }
+    block.communicate(&BlockWork::forward, use(CollectiveKind::all_gather, job_.overlap.tensor ? product : -1, 1));
+    block.communicate(&BlockWork::backward, use(CollectiveKind::all_gather, gradient, 0.5));
+    block.communicate(&BlockWork::backward, use(CollectiveKind::reduce_scatter, gradient, 0.5));
+  }
+
+  void row(BlockBuilder& block, int product, int backward_product) const {
+    const auto kind = job_.parallel.sequence_parallel ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce;
+    block.communicate(&BlockWork::forward, use(kind, job_.overlap.tensor ? product : -1, 1));
+    if (!job_.parallel.sequence_parallel) return;
+    block.communicate(&BlockWork::backward,
+                      use(CollectiveKind::all_gather, job_.overlap.tensor ? backward_product : -1, 1));
+  }
+
+ private:
+  [[nodiscard]] CollectiveUse use(CollectiveKind kind, int beside, double share) const {
+    return {kind, bytes_, group_, WorkPart::tensor_parallel, beside, share};
+  }
+
+  const TrainingJob& job_;
+  double bytes_;
+  RankGroup group_;
+};
+
+int last_index(const PassWork& pass) { return static_cast<int>(pass.operators.size()) - 1; }
+
+void add_norm(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
+  const auto kind = job.model.norm == NormKind::rms_norm ? OperatorKind::rms_norm : OperatorKind::layer_norm;
+  block.add(WorkPart::normalisation, kind, {shape.batch, shape.norm_sequence, shape.hidden, 1});
+}
+
+/// Megatron adds bias and residual and drops out in one kernel; backward, the mask is applied by one of its own.
+void add_residual(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
+  const std::array<std::int64_t, 4> dims{shape.batch, shape.norm_sequence, shape.hidden, 1};
+  block.add(WorkPart::elementwise, OperatorKind::residual_add, dims);
+  if (job.model.biases) block.backward(WorkPart::elementwise, OperatorKind::bias_gradient, dims);
+  if (job.dropout > 0) block.backward(WorkPart::elementwise, OperatorKind::dropout, dims);
+}
+
+/// Scores, softmax, dropout and values as kernels of their own; returns what selective recomputation runs again.
+void add_unfused_attention(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
+  const std::int64_t keys = job.batch.sequence_length;
+  const std::int64_t pairs = shape.batch * shape.heads;
+  const std::array<std::int64_t, 4> scores{shape.batch, shape.heads, shape.sequence, keys};
+  block.add(WorkPart::attention, OperatorKind::attention_scores, {pairs, shape.sequence, shape.head_dim, keys});
+  block.add(WorkPart::attention, OperatorKind::fused_softmax, scores);
+  if (job.dropout > 0) block.add(WorkPart::attention, OperatorKind::dropout, scores);
+  block.add(WorkPart::attention, OperatorKind::attention_values, {pairs, shape.sequence, keys, shape.head_dim});
+}
+
+/// Heads are put side by side again after unfused attention; backward, the gradients of queries, keys and values, too.
+void add_head_copies(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
+  if (job.attention != AttentionKind::unfused) return;
+  const std::int64_t width = shape.heads * shape.head_dim;
+  block.add(WorkPart::attention, OperatorKind::permute, {shape.batch, shape.sequence, width, 1});
+  block.backward(WorkPart::attention, OperatorKind::permute,
+                 {shape.batch, shape.sequence, width + 2 * shape.kv_heads * shape.head_dim, 1});
+}
+
+void add_attention(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
+  const std::int64_t width = shape.heads * shape.head_dim;
+  const TensorCollectives tensor(job, shape.activation_bytes);
+  const int qkv = block.add(WorkPart::linear, OperatorKind::linear,
+                            {shape.tokens, shape.hidden, width + 2 * shape.kv_heads * shape.head_dim, 1});
+  tensor.column(block, qkv, last_index(block.work().backward));
+  if (job.model.biases || job.model.qkv_biases) {
+    block.backward(WorkPart::elementwise, OperatorKind::bias_gradient,
+                   {shape.batch, shape.sequence, width + 2 * shape.kv_heads * shape.head_dim, 1});
+  }
+  if (job.model.positions == PositionKind::rotary) {
+    block.add(WorkPart::attention, OperatorKind::rotary,
+              {shape.batch, shape.sequence, shape.heads + shape.kv_heads, shape.head_dim});
+  }
+  const auto first = block.work().forward.operators.size();
+  if (job.attention == AttentionKind::fused) {
+    block.add(WorkPart::attention, OperatorKind::fused_attention,
+              {shape.batch, job.batch.sequence_length, shape.heads, shape.head_dim}, 1.0 / job.parallel.cp);
+  } else {
+    add_unfused_attention(block, job, shape);
+  }
+  if (job.recompute == Recompute::selective && job.attention == AttentionKind::unfused) {
+    const auto& operators = block.work().forward.operators;
+    block.work().recomputed.operators.assign(operators.begin() + static_cast<std::ptrdiff_t>(first), operators.end());
+  }
+  if (job.parallel.cp > 1) {
+    const double bytes = 2.0 * static_cast<double>(shape.batch * job.batch.sequence_length) *
+                         static_cast<double>(shape.kv_heads * shape.head_dim) *
+                         bytes_of(type_of(job, OperatorKind::fused_attention));
+    const CollectiveUse keys_and_values{
+        CollectiveKind::all_gather, bytes, context_group(job), WorkPart::context_parallel, static_cast<int>(first), 1};
+    CollectiveUse gradients = keys_and_values;
+    gradients.kind = CollectiveKind::reduce_scatter;
+    const int backward = last_index(block.work().backward);
+    gradients.beside = backward;
+    CollectiveUse again = keys_and_values;
+    again.beside = backward;
+    block.communicate(&BlockWork::forward, keys_and_values);
+    block.communicate(&BlockWork::backward, again);
+    block.communicate(&BlockWork::backward, gradients);
+  }
+  add_head_copies(block, job, shape);
+  const int output = block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, width, shape.hidden, 1});
+  tensor.row(block, output, last_index(block.work().backward));
+}
+
+/// A feed-forward part of the given width on this rank, `copies` times with so many tokens each. Returns the indices of
+/// its two products.
+struct MlpProducts {
+  int first = 0;
+  int first_backward = 0;
+  int second = 0;
+  int second_backward = 0;
+};
+
+MlpProducts add_mlp(BlockBuilder& block, const TrainingJob& job, WorkPart part, std::int64_t tokens, std::int64_t width,
+                    std::int64_t copies) {
+  const bool gated = job.model.mlp == MlpKind::gated;
+  const std::int64_t hidden = job.model.hidden;
+  const auto times = static_cast<double>(copies);
+  MlpProducts products;
+  products.first = block.add(part, OperatorKind::linear, {tokens, hidden, gated ? 2 * width : width, 1}, times);
+  products.first_backward = last_index(block.work().backward);
+  block.add(part == WorkPart::experts ? part : WorkPart::elementwise, gated ? OperatorKind::swiglu : OperatorKind::gelu,
+            {1, tokens * copies, width, 1});
+  products.second = block.add(part, OperatorKind::linear, {tokens, width, hidden, 1}, times);
+  products.second_backward = last_index(block.work().backward);
+  return products;
+}
+
+void add_dense_mlp(BlockBuilder& block, const TrainingJob& job, const RankShape& shape, std::int64_t intermediate) {
+  const TensorCollectives tensor(job, shape.activation_bytes);
+  const MlpProducts products = add_mlp(block, job, WorkPart::linear, shape.tokens, intermediate / job.parallel.tp, 1);
+  tensor.column(block, products.first, products.first_backward);
+  tensor.row(block, products.second, products.second_backward);
+}
+
+/// Router, dispatch to the ranks of the experts and back, and the experts of this rank with an equal share of tokens.
+void add_experts(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
+  const ExpertShape& experts = *job.model.experts;
+  const std::int64_t routed = shape.tokens * experts.experts_per_token;
+  const std::int64_t local = experts.experts / job.parallel.ep;
+  const std::int64_t tokens_each = std::max<std::int64_t>(1, routed / local);
+  block.add(WorkPart::experts, OperatorKind::linear, {shape.tokens, shape.hidden, experts.experts, 1});
+  const double bytes = shape.activation_bytes * static_cast<double>(experts.experts_per_token) /
+                       (job.parallel.sequence_parallel ? job.parallel.tp : 1);
+  const CollectiveUse exchange{CollectiveKind::all_to_all, bytes, expert_group(job), WorkPart::expert_parallel, -1, 1};
+  for (int direction = 0; direction < 2; ++direction) {
+    block.add(WorkPart::experts, OperatorKind::permute, {1, routed, shape.hidden, 1});
+    block.communicate(&BlockWork::forward, exchange);
+    block.communicate(&BlockWork::backward, exchange);
+  }
+  const MlpProducts products =
+      add_mlp(block, job, WorkPart::experts, tokens_each, experts.intermediate / job.parallel.tp, local);
+  const TensorCollectives tensor(job, shape.activation_bytes * static_cast<double>(experts.experts_per_token));
+  tensor.column(block, products.first, products.first_backward);
+  tensor.row(block, products.second, products.second_backward);
+  if (experts.shared_intermediate > 0) {
+    block.add(WorkPart::experts, OperatorKind::linear, {shape.tokens, shape.hidden, 1, 1});  // its gate
+    add_dense_mlp(block, job, shape, experts.shared_intermediate);
+  }
+}
+
+/// Sums gradients of the block's weights over microbatches in fp32. A product that does so at its end reads and writes
+/// the sums, 8 of the 10 bytes that a kernel of its own moves; tiles of a wave end together, so nothing hides it.
+void add_gradient_sums(BlockBuilder& block, const TrainingJob& job, double weights) {
+  if (!job.fused_gradient_sums && job.microbatches() == 1) return;
+  constexpr double kFusedShare = 0.8;
+  block.backward(WorkPart::gradient_sums, OperatorKind::gradient_sum, {static_cast<std::int64_t>(weights), 1, 1, 1},
+                 job.fused_gradient_sums ? kFusedShare : 1);
+}
+
+/// With ZeRO 2 replicas scatter the gradients of every microbatch, since none has room to sum them whole; with ZeRO 3
+/// they gather the weights before the forward, too, and before the backward where `gathered_again`. All of it runs
+/// beside the block's own computation.
+void add_sharding(BlockBuilder& block, const TrainingJob& job, double parameters, const RankGroup& replicas,
+                  bool gathered_again) {
+  if (job.zero < 2 || parameters == 0) return;
+  const int beside = job.overlap.gradients ? kWholePass : kNothing;
+  if (job.zero == 3) {
+    const double bytes = parameters * bytes_of(type_of(job, OperatorKind::linear));
+    const CollectiveUse gather{CollectiveKind::all_gather, bytes, replicas, WorkPart::sharded_weights, beside, 1};
+    block.communicate(&BlockWork::forward, gather);
+    if (gathered_again) block.communicate(&BlockWork::backward, gather);
+  }
+  block.communicate(&BlockWork::backward, {CollectiveKind::reduce_scatter, parameters * summed_gradient_bytes(job),
+                                           replicas, WorkPart::sharded_gradients, beside, 1});
+}
+
+/// Ranks whose numbers are `stride` apart.
+RankGroup strided_group(const TrainingJob& job, int ranks, int stride) {
+  return {ranks, std::clamp(job.cluster.gpus_per_node / stride, 1, ranks)};
+}
+
+/// Over parts of the vocabulary, maximum, sum of exponentials and the target's logit are summed, each in fp32;
+/// otherwise all logits are gathered.
+void add_loss(BlockBuilder& block, const TrainingJob& job, const RankShape& shape) {
+  const std::int64_t vocabulary = padded_vocabulary(job);
+  const bool split = job.split_loss;
+  block.add(WorkPart::cross_entropy, OperatorKind::cross_entropy,
+            {shape.batch, shape.sequence, split ? vocabulary / job.parallel.tp : vocabulary, 1});
+  const auto tokens = static_cast<double>(shape.tokens);
+  if (!split) {
+    const double bytes = tokens * static_cast<double>(vocabulary) * bytes_of(type_of(job, OperatorKind::cross_entropy));
+    block.communicate(&BlockWork::forward,
+                      {CollectiveKind::all_gather, bytes, tensor_group(job), WorkPart::tensor_parallel});
+    return;
+  }
+  const CollectiveUse scalars{CollectiveKind::all_reduce, 4 * tokens, tensor_group(job), WorkPart::tensor_parallel};
+  for (int sum = 0; sum < 3; ++sum) block.communicate(&BlockWork::forward, scalars);
+}
+
+}  // namespace
+
+double summed_gradient_bytes(const TrainingJob& job) { return job.dtype == DataType::fp16 ? 2 : 4; }
+
+std::string_view name(WorkPart part) {
+  constexpr auto kNames = std::to_array<std::string_view>(
+      {"linear", "attention", "normalisation", "elementwise", "experts", "embedding", "cross entropy", "gradient sums",
+       "recomputation", "tensor parallel", "context parallel", "expert parallel", "sharded weights",
+       "sharded gradients", "pipeline", "host"});
+  static_assert(kNames.size() == kWorkPartCount);
+  return kNames[static_cast<std::size_t>(part)];
+}
+
+BlockWork layer_work(const TrainingJob& job) {
+  const RankShape shape(job);
+  BlockBuilder block(job);
+  add_norm(block, job, shape);
+  add_attention(block, job, shape);
+  add_residual(block, job, shape);
+  add_norm(block, job, shape);
+  if (job.model.experts) {
+    add_experts(block, job, shape);
+  } else {
+    add_dense_mlp(block, job, shape, job.model.intermediate);
+  }
+  add_residual(block, job, shape);
+  if (job.recompute == Recompute::full) {
+    block.work().recomputed = block.work().forward;
+    block.work().forward.checkpoint_s = job.host.checkpoint_forward_s;
+    block.work().recomputed.checkpoint_s = job.host.checkpoint_backward_s;
+  }
+  const RankParameters parameters = layer_parameters(job);
+  add_gradient_sums(block, job, parameters.total());
+  add_sharding(block, job, parameters.dense, replica_group(job), true);
+  add_sharding(block, job, parameters.experts, expert_replica_group(job), true);
+  return block.work();
+}
+
+BlockWork embedding_work(const TrainingJob& job) {
+  const RankShape shape(job);
+  BlockBuilder block(job);
+  block.add(WorkPart::embedding, OperatorKind::embedding,
+            {shape.tokens, padded_vocabulary(job) / job.parallel.tp, shape.hidden, 1});
+  const std::array<std::int64_t, 4> dims{shape.batch, shape.norm_sequence, shape.hidden, 1};
+  if (job.model.positions == PositionKind::learned) block.add(WorkPart::embedding, OperatorKind::residual_add, dims);
+  if (job.dropout > 0) block.add(WorkPart::embedding, OperatorKind::dropout, dims);
+  add_gradient_sums(block, job, token_matrix_parameters(job));
+  // One rank has tied weights once: its head moves them.
+  const bool head_moves = job.model.tied_embeddings && job.parallel.pp == 1;
+  if (!head_moves) add_sharding(block, job, token_matrix_parameters(job), replica_group(job), false);
+  const bool split = job.parallel.sequence_parallel;
+  const CollectiveUse sum{split ? CollectiveKind::reduce_scatter : CollectiveKind::all_reduce,
+                          shape.activation_bytes,
+                          tensor_group(job),
+                          WorkPart::tensor_parallel,
+                          -1,
+                          1};
+  block.communicate(&BlockWork::forward, sum);
+  if (split) {
+    CollectiveUse gather = sum;
+    gather.kind = CollectiveKind::all_gather;
+    block.communicate(&BlockWork::backward, gather);
+  }
+  return block.work();
+}
+
+BlockWork head_work(const TrainingJob& job) {
+  const RankShape shape(job);
+  BlockBuilder block(job);
+  add_norm(block, job, shape);
+  const std::int64_t vocabulary = padded_vocabulary(job) / job.parallel.tp;
+  const int product = block.add(WorkPart::linear, OperatorKind::linear, {shape.tokens, shape.hidden, vocabulary, 1});
+  TensorCollectives(job, shape.activation_bytes).column(block, product, last_index(block.work().backward));
+  add_gradient_sums(block, job, token_matrix_parameters(job));
+  add_sharding(block, job, token_matrix_parameters(job), replica_group(job), false);  // its backward follows at once
+  add_loss(block, job, shape);
+  return block.work();
+}
+
+RankGroup tensor_group(const TrainingJob& job) { return strided_group(job, job.parallel.tp, 1); }
+
+RankGroup context_group(const TrainingJob& job) { return strided_group(job, job.parallel.cp, job.parallel.tp); }
+
+RankGroup expert_group(const TrainingJob& job) { return strided_group(job, job.parallel.ep, job.parallel.tp); }
+
+RankGroup replica_group(const TrainingJob& job) {
+  return strided_group(job, job.parallel.dp * job.parallel.cp, job.parallel.tp);
+}
+
+RankGroup expert_replica_group(const TrainingJob& job) {
+  return strided_group(job, job.parallel.dp * job.parallel.cp / job.parallel.ep, job.parallel.tp * job.parallel.ep);
+}
+
+RankGroup neighbour_group(const TrainingJob& job, int stage) {
+  const std::int64_t per_stage = std::int64_t{job.parallel.tp} * job.parallel.cp * job.parallel.dp;
+  const std::int64_t from = stage % job.parallel.pp * per_stage;
+  const std::int64_t to = (stage + 1) % job.parallel.pp * per_stage;
+  const bool same_node = from / job.cluster.gpus_per_node == to / job.cluster.gpus_per_node;
+  return {2, same_node ? 2 : 1};
+}
+
+std::vector<CollectiveUse> message_work(const TrainingJob& job, int stage) {
+  const double bytes = RankShape(job).activation_bytes;
+  const bool split = job.parallel.tp > 1 && (job.split_messages || job.parallel.sequence_parallel);
+  CollectiveUse send{CollectiveKind::send, split ? bytes / job.parallel.tp : bytes, neighbour_group(job, stage),
+                     WorkPart::pipeline};
+  std::vector<CollectiveUse> work{send};
+  if (split && !job.parallel.sequence_parallel) {
+    work.push_back({CollectiveKind::all_gather, bytes, tensor_group(job), WorkPart::pipeline});
+  }
+  return work;
+}
+
+}  // namespace lowgear

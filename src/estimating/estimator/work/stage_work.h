@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "estimating/estimator/job/training_job.h"
+#include "estimating/estimator/work/operators.h"
+
+namespace lowgear {
+
+/// What work is for: the lines of a report.
+enum class WorkPart : unsigned char {
+  linear,
+  attention,
+  normalisation,
+  elementwise,
+  experts,
+  embedding,
+  cross_entropy,
+  gradient_sums,
+  recomputation,
+  tensor_parallel,
+  context_parallel,
+  expert_parallel,
+  sharded_weights,
+  sharded_gradients,
+  pipeline,
+  host,
+};
+inline constexpr int kWorkPartCount = 16;
+/// As reports write it: `tensor parallel`.
+[[nodiscard]] std::string_view name(WorkPart part);
+
+struct OperatorUse {
+  Operator op;
+  double times = 1;
+  WorkPart part = WorkPart::linear;
+};
+
+/// What a collective runs beside, if not one operator.
+inline constexpr int kNothing = -1;    ///< it is waited for
+inline constexpr int kWholePass = -2;  ///< everything that the pass computes
+
+/// A collective, and what hides it.
+struct CollectiveUse {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  double bytes = 0;
+  RankGroup group;
+  WorkPart part = WorkPart::tensor_parallel;
+  /// Index of the operator of the same pass that it runs beside, or one of the two values below.
+  int beside = kNothing;
+  double beside_share = 1;  ///< the part of that operator that it may run beside
+};
+
+/// What one rank does in one pass of one microbatch.
+struct PassWork {
+  std::vector<OperatorUse> operators;
+  std::vector<CollectiveUse> collectives;
+  double checkpoint_s = 0;  ///< on the CPU, for recomputation (HostCosts)
+};
+
+/// Something that is done forward and backward: a layer, the embedding, the head.
+struct BlockWork {
+  PassWork forward;
+  PassWork recomputed;  ///< of the forward, again before the backward
+  PassWork backward;
+};
+
+/// Work of a valid job on one of its tp * cp ranks, for one microbatch. The layer is a transformer block; the embedding
+/// looks tokens up before the first; the head is the norm after the last, the output matrix and the loss.
+[[nodiscard]] BlockWork layer_work(const TrainingJob& job);
+[[nodiscard]] BlockWork embedding_work(const TrainingJob& job);
+[[nodiscard]] BlockWork head_work(const TrainingJob& job);
+
+/// Bytes of a gradient when replicas sum them: Megatron and DeepSpeed sum fp16 as it is, bf16 in fp32.
+[[nodiscard]] double summed_gradient_bytes(const TrainingJob& job);
+
+/// Groups of ranks that work together, with where they sit on nodes (ParallelLayout says how ranks are laid out).
+[[nodiscard]] RankGroup tensor_group(const TrainingJob& job);
+[[nodiscard]] RankGroup context_group(const TrainingJob& job);
+[[nodiscard]] RankGroup expert_group(const TrainingJob& job);
+/// Replicas of the same weights: dp times cp.
+[[nodiscard]] RankGroup replica_group(const TrainingJob& job);
+/// Replicas of the same experts: dp times cp over ep.
+[[nodiscard]] RankGroup expert_replica_group(const TrainingJob& job);
+/// Two ranks that pass activations from virtual stage `stage` to the next one.
+[[nodiscard]] RankGroup neighbour_group(const TrainingJob& job, int stage);
+
+/// What passes the activations of one microbatch from virtual stage `stage` to the next, or their gradients back.
+[[nodiscard]] std::vector<CollectiveUse> message_work(const TrainingJob& job, int stage);
+
+}  // namespace lowgear

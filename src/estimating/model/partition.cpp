@@ -1,0 +1,275 @@
+#include "estimating/model/partition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <optional>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/number.h"
+#include "estimating/model/parameters.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::string_view kRulesFix = "give uniform, cost, or custom:0,8,14,21,27";
+
+void require_enough_layers(std::int64_t layers, int stages) {
+  if (stages < 1) throw InputError(fmt::format("a pipeline of {} stages; give at least 1", stages));
+  if (layers < stages) {
+    throw InputError(
+        fmt::format("{} layers cannot be divided over {} stages; use fewer stages or a deeper model", layers, stages));
+  }
+}
+
+std::vector<LayerRange> ranges_between(const std::vector<std::int64_t>& boundaries) {
+  std::vector<LayerRange> ranges;
+  for (std::size_t stage = 0; stage + 1 < boundaries.size(); ++stage) {
+    ranges.push_back({boundaries[stage], boundaries[stage + 1]});
+  }
+  return ranges;
+}
+
+std::vector<LayerRange> partition_evenly(std::int64_t layers, int stages) {
+  std::vector<std::int64_t> boundaries = {0};
+  const std::int64_t stages_with_one_more = layers % stages;
+  for (int stage = 0; stage < stages; ++stage) {
+    boundaries.push_back(boundaries.back() + layers / stages + (stage < stages_with_one_more ? 1 : 0));
+  }
+  return ranges_between(boundaries);
+}
+
+[[noreturn]] void fail_boundaries(std::span<const std::int64_t> boundaries, std::string_view what,
+                                  std::string_view fix) {
+  throw InputError(fmt::format("custom:{}: {}; {}", fmt::join(boundaries, ","), what, fix));
+}
+
+void require_rising_from_0(std::span<const std::int64_t> boundaries) {
+  if (boundaries.size() < 2) fail_boundaries(boundaries, "there is no stage", "give one boundary more than stages");
+  if (boundaries.front() != 0) fail_boundaries(boundaries, "the first boundary is not 0", "begin with 0");
+  if (std::ranges::adjacent_find(boundaries, std::greater_equal<>()) != boundaries.end()) {
+    fail_boundaries(boundaries, "the boundaries do not rise", "give every stage at least one layer");
+  }
+}
+
+std::vector<LayerRange> partition_at(std::span<const std::int64_t> boundaries, std::int64_t layers, int stages) {
+  require_rising_from_0(boundaries);
+  if (boundaries.size() != static_cast<std::size_t>(stages) + 1) {
+    fail_boundaries(boundaries, fmt::format("{} stages, but the pipeline has {}", boundaries.size() - 1, stages),
+                    "give one boundary more than stages");
+  }
+  const std::int64_t extra = boundaries.back() - layers;
+  if (extra != 0 && extra != 2 && extra != 3) {
+    fail_boundaries(boundaries, fmt::format("the last boundary does not fit a model of {0} layers", layers),
+                    fmt::format("end with {} to count layers, or {} or {} to count embedding and head too", layers,
+                                layers + 2, layers + 3));
+  }
+  const std::int64_t embedding_entries = extra == 0 ? 0 : 1;
+  std::vector<std::int64_t> by_layer;
+  for (const std::int64_t boundary : boundaries) {
+    by_layer.push_back(std::clamp(boundary - embedding_entries, std::int64_t{0}, layers));
+  }
+  std::vector<LayerRange> ranges = ranges_between(by_layer);
+  for (std::size_t stage = 0; stage < ranges.size(); ++stage) {
+    if (ranges[stage].size() > 0) continue;
+    fail_boundaries(boundaries, fmt::format("stage {} has no layer, as embedding and head are counted", stage),
+                    "give every stage at least one layer");
+  }
+  return ranges;
+}
+
+/// Costs of stages by their layers; the same layers always cost the same to the last bit.
+class StageCosts {
+ public:
+  explicit StageCosts(const LayerCosts& costs) : head_(costs.head), sums_{costs.embedding} {
+    for (const double cost : costs.layers) sums_.push_back(sums_.back() + cost);
+  }
+
+  [[nodiscard]] std::size_t layers() const { return sums_.size() - 1; }
+  /// Of the layers [begin, end), with what else is on such a stage.
+  [[nodiscard]] double operator()(std::size_t begin, std::size_t end) const {
+    const double before = begin == 0 ? 0 : sums_[begin];
+    return sums_[end] - before + (end == layers() ? head_ : 0);
+  }
+
+ private:
+  double head_;
+  std::vector<double> sums_;  ///< embedding and the first i layers
+};
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+/// The first place of [begin, end) of which `before` does not hold, which holds up to there; `end` when there is none.
+template <typename Predicate>
+std::size_t first_not(std::size_t begin, std::size_t end, Predicate before) {
+  while (begin < end) {
+    const std::size_t middle = begin + (end - begin) / 2;
+    if (before(middle)) {
+      begin = middle + 1;
+    } else {
+      end = middle;
+    }
+  }
+  return begin;
+}
+
+/// The least cost that the costliest of `stages` stages can have.
+double least_bottleneck(const StageCosts& cost, std::size_t stages) {
+  const std::size_t layers = cost.layers();
+  // best[end]: of the first `end` layers on the stages so far, each with a layer.
+  std::vector<double> best(layers + 1, kNever);
+  for (std::size_t end = 1; end <= layers; ++end) best[end] = cost(0, end);
+  for (std::size_t stage = 1; stage < stages; ++stage) {
+    // From the last layer down, so that the places read are still those of one stage fewer.
+    for (std::size_t end = layers; end > stage; --end) {
+      // The later the last stage begins, the less it costs, and the more those before it do: the best place is where
+      // the two meet, or the one before.
+      const std::size_t meeting =
+          first_not(stage, end, [&](std::size_t begin) { return best[begin] < cost(begin, end); });
+      double least = kNever;
+      if (meeting < end) least = best[meeting];
+      if (meeting > stage) least = std::min(least, cost(meeting - 1, end));
+      best[end] = least;
+    }
+    best[stage] = kNever;
+  }
+  return best[layers];
+}
+
+/// Of the divisions whose stages cost no more than `bottleneck`, the one with the least sum of squares.
+std::vector<std::int64_t> most_even_boundaries(const StageCosts& cost, std::size_t stages, double bottleneck) {
+  const std::size_t layers = cost.layers();
+  const double unit = bottleneck > 0 ? bottleneck : 1;  // so that no square overflows
+  std::vector<double> best(layers + 1, kNever);
+  best[0] = 0;
+  std::vector<std::vector<std::size_t>> begins(stages, std::vector<std::size_t>(layers + 1));
+  for (std::size_t stage = 0; stage < stages; ++stage) {
+    std::vector<double> next(layers + 1, kNever);
+    for (std::size_t end = stage + 1; end <= layers; ++end) {
+      for (std::size_t begin = end; begin-- > stage && cost(begin, end) <= bottleneck;) {
+        const double share = cost(begin, end) / unit;
+        const double sum = best[begin] + share * share;
+        if (sum >= next[end]) continue;
+        next[end] = sum;
+        begins[stage][end] = begin;
+      }
+    }
+    best = std::move(next);
+  }
+  std::vector<std::int64_t> boundaries(stages + 1);
+  std::size_t end = layers;
+  for (std::size_t stage = stages; stage-- > 0;) {
+    boundaries[stage + 1] = static_cast<std::int64_t>(end);
+    end = begins[stage][end];
+  }
+  return boundaries;
+}
+
+void require_usable(const LayerCosts& costs) {
+  if (costs.layers.size() > static_cast<std::size_t>(kMaxModelLayers)) {
+    throw InputError(fmt::format("costs of {} layers; at most {} are read", costs.layers.size(), kMaxModelLayers));
+  }
+  const double total = std::accumulate(costs.layers.begin(), costs.layers.end(), costs.embedding + costs.head);
+  const bool negative =
+      costs.embedding < 0 || costs.head < 0 || std::ranges::any_of(costs.layers, [](double cost) { return cost < 0; });
+  if (negative || !std::isfinite(total)) {
+    throw InputError("the cost of a layer is negative or not finite; give costs from 0 on");
+  }
+}
+
+std::vector<std::int64_t> parse_boundaries(std::string_view text) {
+  std::vector<std::int64_t> boundaries;
+  while (true) {
+    const std::size_t comma = text.find(',');
+    const std::string_view word = text.substr(0, comma);
+    const std::optional<long long> boundary = parse_integer(word);
+    if (!boundary || *boundary < 0) {
+      throw InputError(fmt::format("partition: {} is not a layer; {}", quote(word), kRulesFix));
+    }
+    boundaries.push_back(*boundary);
+    if (comma == std::string_view::npos) break;
+    text.remove_prefix(comma + 1);
+  }
+  return boundaries;
+}
+
+}  // namespace
+
+PartitionRule parse_partition_rule(std::string_view text) {
+  constexpr std::string_view kCustom = "custom:";
+  PartitionRule rule;
+  if (text == "uniform" || text == "uniform_transformer") return rule;
+  if (text == "cost") {
+    rule.kind = PartitionRule::Kind::cost;
+    return rule;
+  }
+  if (!text.starts_with(kCustom)) {
+    throw InputError(fmt::format("partition: {} is not known; {}", quote(text), kRulesFix));
+  }
+  rule.kind = PartitionRule::Kind::custom;
+  rule.boundaries = parse_boundaries(text.substr(kCustom.size()));
+  require_rising_from_0(rule.boundaries);
+  return rule;
+}
+
+std::vector<LayerRange> partition_layers(const ModelConfig& config, int stages, const PartitionRule& rule) {
+  require_enough_layers(config.layers, stages);
+  switch (rule.kind) {
+    case PartitionRule::Kind::uniform:
+      break;
+    case PartitionRule::Kind::cost: {
+      const std::int64_t tokens = rule.sequence_length > 0 ? rule.sequence_length : config.max_positions;
+      return partition_by_cost(flop_costs(config, tokens), stages);
+    }
+    case PartitionRule::Kind::custom:
+      return partition_at(rule.boundaries, config.layers, stages);
+  }
+  return partition_evenly(config.layers, stages);
+}
+
+void require_divisible(const ModelConfig& config, int ranks) {
+  const auto require = [ranks](std::int64_t count, std::string_view what) {
+    if (count % ranks == 0) return;
+    throw InputError(fmt::format("tp: {} {} cannot be split evenly among {} ranks; choose a tp that divides {}", count,
+                                 what, ranks, count));
+  };
+  require(config.heads, "attention heads");
+  require(config.kv_heads, "key/value heads");
+  require(config.intermediate, "rows of the MLP");
+  require(config.vocabulary, "words of the vocabulary");
+}
+
+LayerCosts flop_costs(const ModelConfig& config, std::int64_t sequence_length) {
+  // Forward and backward: a multiplication and an addition each, three times.
+  constexpr double kFlopsPerWeight = 6;
+  std::int64_t layer_weights = 0;
+  for (const ParameterSpec& spec : parameters(config)) {
+    if (spec.layer == 0 && spec.shape.size() == 2) layer_weights += element_count(spec.shape);
+  }
+  const auto attention_width = static_cast<double>(config.heads * config.head_dim);
+  const double layer = kFlopsPerWeight * static_cast<double>(layer_weights) +
+                       2 * kFlopsPerWeight * attention_width * static_cast<double>(sequence_length);
+  return {.embedding = 0,  // a look-up
+          .layers = std::vector<double>(static_cast<std::size_t>(config.layers), layer),
+          .head = kFlopsPerWeight * static_cast<double>(config.vocabulary * config.hidden)};
+}
+
+std::vector<LayerRange> partition_by_cost(const LayerCosts& costs, int stages) {
+  require_enough_layers(static_cast<std::int64_t>(costs.layers.size()), stages);
+  require_usable(costs);
+  const StageCosts cost(costs);
+  const auto count = static_cast<std::size_t>(stages);
+  return ranges_between(most_even_boundaries(cost, count, least_bottleneck(cost, count)));
+}
+
+double training_flops_per_token(const ModelConfig& config, std::int64_t sequence_length) {
+  const LayerCosts costs = flop_costs(config, sequence_length);
+  return costs.embedding + std::accumulate(costs.layers.begin(), costs.layers.end(), costs.head);
+}
+
+}  // namespace lowgear

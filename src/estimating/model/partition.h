@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "estimating/model/model_config.h"
+
+namespace lowgear {
+
+/// Layers [begin, end) of a model.
+struct LayerRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+  friend bool operator==(const LayerRange&, const LayerRange&) = default;
+};
+
+/// How layers are divided over pipeline stages. The first stage has the embedding too, the last one the final norm and
+/// the output matrix.
+struct PartitionRule {
+  enum class Kind : unsigned char {
+    uniform,  ///< equally many layers, the first stages one more when they do not divide
+    cost,     ///< such that the costliest stage costs least, embedding and head counted
+    custom,   ///< at the given boundaries
+  };
+  Kind kind = Kind::uniform;
+  /// Custom: the first boundary is 0, the last the number of all entries, stage s has the entries
+  /// [boundaries[s], boundaries[s + 1]). What the entries are is told by the last boundary, for L layers. L: the layers
+  /// alone. L + 2: embedding, layers, head. L + 3: embedding, layers, final norm, output matrix. Merak, whose notation
+  /// this is, counts the pieces into which its tracer cuts a model: gpt3-xl (L = 24) of Perseus' workloads has 27,
+  /// bloom-3b (L = 30) has 32. So `custom:0,8,14,21,27` gives four stages of 7, 6, 7 and 4 of 24 layers.
+  std::vector<std::int64_t> boundaries;
+  /// Cost: tokens in a sequence, which decide the share of attention; 0 stands for the model's max_positions.
+  std::int64_t sequence_length = 0;
+};
+
+/// Reads `uniform` (or `uniform_transformer`, as Perseus' workloads name it), `cost`, or `custom:0,8,14,21,27`. Throws
+/// InputError on anything else, and on boundaries that are fewer than two, do not begin with 0 or do not rise.
+[[nodiscard]] PartitionRule parse_partition_rule(std::string_view text);
+
+/// The layers of each of `stages` stages (virtual stages when the schedule interleaves). Throws InputError when there
+/// are fewer layers than stages, or the boundaries of a custom rule do not fit the model or the number of stages or
+/// leave a stage without a layer.
+[[nodiscard]] std::vector<LayerRange> partition_layers(const ModelConfig& config, int stages,
+                                                       const PartitionRule& rule);
+
+/// Throws InputError unless heads, key/value heads, MLP and vocabulary can be split evenly among `ranks` that share
+/// every layer.
+void require_divisible(const ModelConfig& config, int ranks);
+
+/// What the parts of a model cost, in any unit: FLOPs, seconds.
+struct LayerCosts {
+  double embedding = 0;
+  std::vector<double> layers;
+  double head = 0;
+};
+
+/// Training FLOPs of one token (training_flops_per_token by part).
+[[nodiscard]] LayerCosts flop_costs(const ModelConfig& config, std::int64_t sequence_length);
+
+/// The division whose costliest stage costs least; among those, the one whose stages' costs have the least sum of
+/// squares, so that no stage is left nearly empty without need. Exact, by dynamic programming. Throws InputError when
+/// there are fewer layers than stages, more than kMaxModelLayers, or a cost is negative or not finite.
+[[nodiscard]] std::vector<LayerRange> partition_by_cost(const LayerCosts& costs, int stages);
+
+}  // namespace lowgear

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hardware/gpu/gpu_error.h"
+
+namespace lowgear {
+
+/// Who a GPU is. CUDA ordinals and NVML indices change between processes and boots; the UUID and the PCI address do
+/// not, so everything in Lowgear names GPUs by them.
+struct GpuIdentity {
+  std::string uuid;          ///< `GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx`
+  std::string pci_address;   ///< `0000:00:06.0`, lower case, as sysfs names it
+  std::string name;          ///< `NVIDIA H100 80GB HBM3`
+  int index = 0;             ///< position in the driver's list, for display only
+  bool mig_enabled = false;  ///< energy and clocks of a GPU in MIG mode belong to all its instances together
+  /// The energy counter covers a whole module (GH200: Grace CPU and memory too), not the GPU alone.
+  bool counts_whole_module = false;
+};
+
+/// What may or may not work on a GPU with the driver at hand.
+enum class GpuFeature : unsigned char {
+  energy_counter,
+  average_power,  ///< over one second on Ampere and later, except GA100
+  instant_power,  ///< over the last 100 ms
+  sm_clock,
+  memory_clock,
+  temperature,
+  throttle_reasons,
+  utilisation,
+  supported_clocks,
+  power_limits,
+  persistence_mode,
+  clock_control,  ///< locked SM clocks; whether this process may use it is another question
+  power_control,
+};
+inline constexpr int kGpuFeatureCount = 13;
+
+/// `energy_counter`, `average_power`, ...
+[[nodiscard]] std::string_view name(GpuFeature feature);
+
+/// Whether a feature works; if not, why.
+struct GpuFeatureStatus {
+  bool works = false;
+  GpuErrorCode code = GpuErrorCode::not_supported;  ///< meaningful when it does not work
+  std::string reason;                               ///< empty when it works
+};
+using GpuFeatures = std::array<GpuFeatureStatus, kGpuFeatureCount>;
+
+/// Why a GPU runs slower than it was asked to, as NVML's clock event reasons.
+struct ThrottleReasons {
+  std::uint64_t bits = 0;  ///< NVML's bit mask
+
+  [[nodiscard]] bool idle() const { return (bits & 0x1U) != 0; }
+  [[nodiscard]] bool power_cap() const { return (bits & 0x84U) != 0; }  ///< software cap or hardware power brake
+  [[nodiscard]] bool thermal() const { return (bits & 0x60U) != 0; }    ///< software or hardware thermal slowdown
+  [[nodiscard]] bool hardware_slowdown() const { return (bits & 0x8U) != 0; }
+  /// Slower than asked for whatever reason but idleness and the clocks that were set.
+  [[nodiscard]] bool throttled() const { return power_cap() || thermal() || hardware_slowdown(); }
+};
+
+/// `power cap, thermal`; `none` when nothing holds it back.
+[[nodiscard]] std::string to_string(ThrottleReasons reasons);
+
+struct Utilisation {
+  int gpu_percent = 0;     ///< share of the last sample period in which a kernel ran
+  int memory_percent = 0;  ///< share in which device memory was read or written
+};
+
+struct PowerLimits {
+  double min_w = 0;
+  double max_w = 0;
+  double default_w = 0;
+  double current_w = 0;   ///< what was asked for
+  double enforced_w = 0;  ///< what holds, after all other limits of the machine
+};
+
+/// Reads one GPU; nothing here changes it. Calls may block for milliseconds (the energy counter takes 3 ms on an H100)
+/// and may be made from any thread. Every call throws GpuError when it fails.
+class Gpu {
+ public:
+  virtual ~Gpu() = default;
+
+  [[nodiscard]] virtual const GpuIdentity& identity() const = 0;
+  /// What works here, found out once when the GPU was opened.
+  [[nodiscard]] virtual const GpuFeatures& features() const = 0;
+
+  /// Energy since the driver was loaded. Advances in steps (100 ms of power on an H100).
+  [[nodiscard]] virtual double energy_j() = 0;
+  [[nodiscard]] virtual double average_power_w() = 0;
+  [[nodiscard]] virtual double instant_power_w() = 0;
+  [[nodiscard]] virtual int sm_clock_mhz() = 0;
+  [[nodiscard]] virtual int memory_clock_mhz() = 0;
+  [[nodiscard]] virtual int temperature_c() = 0;
+  [[nodiscard]] virtual ThrottleReasons throttle_reasons() = 0;
+  [[nodiscard]] virtual Utilisation utilisation() = 0;
+  /// SM clocks that can be locked, highest first, at the highest memory clock.
+  [[nodiscard]] virtual std::vector<int> supported_sm_clocks_mhz() = 0;
+  [[nodiscard]] virtual PowerLimits power_limits() = 0;
+  /// Whether the driver keeps the GPU initialised while nobody uses it.
+  [[nodiscard]] virtual bool persistence_mode() = 0;
+};
+
+/// Whether the feature works on this GPU.
+[[nodiscard]] inline bool works(const Gpu& gpu, GpuFeature feature) {
+  return gpu.features()[static_cast<std::size_t>(feature)].works;
+}
+
+/// The GPUs of this machine.
+class GpuSystem {
+ public:
+  virtual ~GpuSystem() = default;
+
+  /// In the driver's order. Live as long as this.
+  [[nodiscard]] virtual const std::vector<std::unique_ptr<Gpu>>& gpus() const = 0;
+  /// `580.159.04`
+  [[nodiscard]] virtual const std::string& driver_version() const = 0;
+  /// The library is Lowgear's simulation: whatever is made with it has to say *simulated*.
+  [[nodiscard]] virtual bool simulated() const = 0;
+  /// Why GPUs that the driver counts are not among `gpus` (fallen off the bus, blocked by a container), one each.
+  [[nodiscard]] virtual std::vector<std::string> problems() const { return {}; }
+};
+
+/// Whether this UUID or PCI address (in any spelling, with or without the domain) is the GPU's.
+[[nodiscard]] bool is_called(const GpuIdentity& gpu, std::string_view uuid_or_pci_address);
+
+/// The GPU with this UUID or PCI address (with or without the domain). Throws InputError naming those there are.
+[[nodiscard]] Gpu& find_gpu(const GpuSystem& system, std::string_view uuid_or_pci_address);
+
+}  // namespace lowgear

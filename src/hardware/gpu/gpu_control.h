@@ -1,0 +1,38 @@
+#pragma once
+
+#include <memory>
+
+#include "hardware/gpu/gpu.h"
+
+namespace lowgear {
+
+/// Changes one GPU. The only way to a setter, and only the agent may include this header (cmake/check_layers.sh checks
+/// it): everything else reads. Calls block for as long as the driver takes (10-20 ms are typical), may be made from
+/// any thread, and throw GpuError when they fail.
+///
+/// NVML can set and reset a range of locked clocks but not read it back: what is locked shows only in the clock of a
+/// busy GPU. The driver resets it when it is loaded anew.
+class GpuControl {
+ public:
+  virtual ~GpuControl() = default;
+
+  [[nodiscard]] virtual Gpu& gpu() = 0;
+
+  /// Keeps the SM clock within [min_mhz, max_mhz].
+  virtual void lock_sm_clocks(int min_mhz, int max_mhz) = 0;
+  /// Back to the driver's own choice. Does nothing when nothing is locked.
+  virtual void reset_sm_clocks() = 0;
+  virtual void lock_memory_clocks(int min_mhz, int max_mhz) = 0;
+  virtual void reset_memory_clocks() = 0;
+  virtual void set_power_limit_w(double power_limit_w) = 0;
+  virtual void set_persistence_mode(bool enabled) = 0;
+};
+
+/// Opens GPUs for control.
+class GpuControlSystem : public GpuSystem {
+ public:
+  /// Throws InputError when no GPU has this UUID or PCI address.
+  [[nodiscard]] virtual std::unique_ptr<GpuControl> control(std::string_view uuid_or_pci_address) = 0;
+};
+
+}  // namespace lowgear

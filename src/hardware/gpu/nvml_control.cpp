@@ -1,0 +1,90 @@
+#include "hardware/gpu/nvml_control.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "hardware/gpu/nvml_gpu.h"
+
+namespace lowgear {
+namespace {
+
+// Beyond any GPU's: what is above cannot be meant, and is not handed to the driver.
+constexpr int kHighestClockMhz = 100000;
+constexpr double kHighestPowerLimitW = 1e5;
+
+class NvmlControl final : public GpuControl {
+ public:
+  explicit NvmlControl(NvmlGpu& gpu) : gpu_(&gpu) {}
+
+  [[nodiscard]] Gpu& gpu() override { return *gpu_; }
+
+  void lock_sm_clocks(int min_mhz, int max_mhz) override {
+    call("lock SM clocks", functions().device_set_gpu_locked_clocks, clock(min_mhz), clock(max_mhz));
+  }
+  void reset_sm_clocks() override { call("reset SM clocks", functions().device_reset_gpu_locked_clocks); }
+  void lock_memory_clocks(int min_mhz, int max_mhz) override {
+    call("lock memory clocks", functions().device_set_memory_locked_clocks, clock(min_mhz), clock(max_mhz));
+  }
+  void reset_memory_clocks() override { call("reset memory clocks", functions().device_reset_memory_locked_clocks); }
+  void set_power_limit_w(double power_limit_w) override {
+    if (!(power_limit_w > 0 && power_limit_w < kHighestPowerLimitW)) {  // NaN too
+      throw GpuError(GpuErrorCode::invalid_value,
+                     fmt::format("GPU {}: {} W is not a power limit; take one within its limits", gpu_->identity().uuid,
+                                 power_limit_w));
+    }
+    call("set the power limit", functions().device_set_power_management_limit,
+         static_cast<unsigned>(std::lround(power_limit_w * 1e3)));
+  }
+  void set_persistence_mode(bool enabled) override {
+    call("set persistence mode", functions().device_set_persistence_mode, enabled ? nvml::kEnabled : nvml::kDisabled);
+  }
+
+ private:
+  [[nodiscard]] const NvmlFunctions& functions() const { return gpu_->library().functions(); }
+
+  template <typename... Parameters, typename... Arguments>
+  void call(std::string_view what, const NvmlFunction<nvml::Device, Parameters...>& function, Arguments... arguments) {
+    gpu_->library().call(gpu_->identity().uuid, what, function, gpu_->device(), arguments...);
+  }
+
+  /// What stands for a clock in NVML. It takes huge numbers for other things than clocks (nvmlClockLimitId_t).
+  [[nodiscard]] unsigned clock(int clock_mhz) const {
+    if (clock_mhz < 1 || clock_mhz > kHighestClockMhz) {
+      throw GpuError(GpuErrorCode::invalid_value,
+                     fmt::format("GPU {}: {} MHz is not a clock; take one of those that it supports",
+                                 gpu_->identity().uuid, clock_mhz));
+    }
+    return static_cast<unsigned>(clock_mhz);
+  }
+
+  NvmlGpu* gpu_;
+};
+
+class NvmlControlSystem final : public GpuControlSystem {
+ public:
+  explicit NvmlControlSystem(std::shared_ptr<const NvmlLibrary> library)
+      : library_(std::move(library)), gpus_(open_gpus(library_)) {}
+
+  [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_.gpus; }
+  [[nodiscard]] const std::string& driver_version() const override { return library_->driver_version(); }
+  [[nodiscard]] bool simulated() const override { return library_->simulated(); }
+  [[nodiscard]] std::vector<std::string> problems() const override { return gpus_.problems; }
+  [[nodiscard]] std::unique_ptr<GpuControl> control(std::string_view uuid_or_pci_address) override {
+    // All of them were made by open_gpus.
+    return std::make_unique<NvmlControl>(dynamic_cast<NvmlGpu&>(find_gpu(*this, uuid_or_pci_address)));
+  }
+
+ private:
+  std::shared_ptr<const NvmlLibrary> library_;
+  NvmlGpus gpus_;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuControlSystem> open_nvml_control() {
+  return std::make_unique<NvmlControlSystem>(NvmlLibrary::open());
+}
+
+}  // namespace lowgear

@@ -1,0 +1,189 @@
+#include "hardware/gpu/nvml_gpu.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <functional>
+
+namespace lowgear {
+namespace {
+
+constexpr double kWattsPerMilliwatt = 1e-3;
+constexpr double kJoulesPerMillijoule = 1e-3;
+
+}  // namespace
+
+NvmlGpu::NvmlGpu(std::shared_ptr<const NvmlLibrary> library, nvml::Device device, int index)
+    : library_(std::move(library)), device_(device) {
+  read_identity(index);
+  find_features();
+}
+
+void NvmlGpu::read_identity(int index) {
+  const NvmlFunctions& f = library_->functions();
+  identity_.index = index;
+  identity_.uuid = fmt::format("number {}", index);  // until it is known, for messages
+  std::array<char, nvml::kUuidBytes> text{};
+  call("UUID", f.device_get_uuid, text.data(), static_cast<unsigned>(text.size()));
+  text.back() = '\0';
+  identity_.uuid = text.data();
+  call("name", f.device_get_name, text.data(), static_cast<unsigned>(text.size()));
+  text.back() = '\0';
+  identity_.name = text.data();
+  nvml::PciInfo pci{};
+  call("PCI address", f.device_get_pci_info, &pci);
+  identity_.pci_address = fmt::format("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
+  unsigned current = nvml::kDisabled;
+  unsigned pending = nvml::kDisabled;
+  identity_.mig_enabled = f.device_get_mig_mode &&
+                          f.device_get_mig_mode(device_, &current, &pending) == nvml::Return::success &&
+                          current == nvml::kEnabled;
+  // Grace Hopper counts CPU, memory and GPU together (ml-energy/zeus#172).
+  identity_.counts_whole_module = identity_.name.find("GH200") != std::string::npos;
+}
+
+// Whether a call works is known only from calling it. Setters are not tried: what they need is there or not.
+void NvmlGpu::find_features() {
+  const auto found = [this](GpuFeature feature, const std::function<void()>& attempt) {
+    GpuFeatureStatus& status = features_[static_cast<std::size_t>(feature)];
+    try {
+      attempt();
+      status.works = true;
+    } catch (const GpuError& error) {
+      status = {.works = false, .code = error.code(), .reason = error.what()};
+    }
+  };
+  found(GpuFeature::energy_counter, [this] { (void)energy_j(); });
+  found(GpuFeature::average_power, [this] { (void)average_power_w(); });
+  found(GpuFeature::instant_power, [this] { (void)instant_power_w(); });
+  found(GpuFeature::sm_clock, [this] { (void)sm_clock_mhz(); });
+  found(GpuFeature::memory_clock, [this] { (void)memory_clock_mhz(); });
+  found(GpuFeature::temperature, [this] { (void)temperature_c(); });
+  found(GpuFeature::throttle_reasons, [this] { (void)throttle_reasons(); });
+  found(GpuFeature::utilisation, [this] { (void)utilisation(); });
+  found(GpuFeature::supported_clocks, [this] { (void)supported_sm_clocks_mhz(); });
+  found(GpuFeature::power_limits, [this] { (void)power_limits(); });
+  found(GpuFeature::persistence_mode, [this] { (void)persistence_mode(); });
+  const NvmlFunctions& f = library_->functions();
+  found(GpuFeature::clock_control, [&] {
+    library_->require(f.device_set_gpu_locked_clocks, identity_.uuid, "locked SM clocks");
+    library_->require(f.device_reset_gpu_locked_clocks, identity_.uuid, "locked SM clocks");
+  });
+  found(GpuFeature::power_control,
+        [&] { library_->require(f.device_set_power_management_limit, identity_.uuid, "power limit"); });
+}
+
+double NvmlGpu::energy_j() {
+  unsigned long long energy_mj = 0;
+  call("energy counter", library_->functions().device_get_total_energy_consumption, &energy_mj);
+  return static_cast<double>(energy_mj) * kJoulesPerMillijoule;
+}
+
+double NvmlGpu::average_power_w() { return limit_w(library_->functions().device_get_power_usage, "average power"); }
+
+double NvmlGpu::instant_power_w() {
+  nvml::FieldValue field{};
+  field.field_id = nvml::kFieldInstantPower;
+  call("instant power", library_->functions().device_get_field_values, 1, &field);
+  library_->check(field.result, identity_.uuid, "instant power");
+  const bool wide =
+      field.value_type == nvml::ValueType::unsigned_long || field.value_type == nvml::ValueType::unsigned_long_long;
+  // NVML's machines are little-endian: a narrow value is the low half.
+  const auto bits = std::bit_cast<std::uint64_t>(field.value);
+  const std::uint64_t power_mw = wide ? bits : bits & 0xffffffffU;
+  return static_cast<double>(power_mw) * kWattsPerMilliwatt;
+}
+
+int NvmlGpu::sm_clock_mhz() {
+  unsigned clock_mhz = 0;
+  call("SM clock", library_->functions().device_get_clock_info, nvml::ClockType::sm, &clock_mhz);
+  return static_cast<int>(clock_mhz);
+}
+
+int NvmlGpu::memory_clock_mhz() {
+  unsigned clock_mhz = 0;
+  call("memory clock", library_->functions().device_get_clock_info, nvml::ClockType::memory, &clock_mhz);
+  return static_cast<int>(clock_mhz);
+}
+
+int NvmlGpu::temperature_c() {
+  unsigned temperature_c = 0;
+  call("temperature", library_->functions().device_get_temperature, nvml::kTemperatureOfGpu, &temperature_c);
+  return static_cast<int>(temperature_c);
+}
+
+ThrottleReasons NvmlGpu::throttle_reasons() {
+  unsigned long long bits = 0;
+  call("throttle reasons", library_->functions().device_get_clocks_event_reasons, &bits);
+  return {.bits = bits};
+}
+
+Utilisation NvmlGpu::utilisation() {
+  nvml::Utilization rates{};
+  call("utilisation", library_->functions().device_get_utilization_rates, &rates);
+  return {.gpu_percent = static_cast<int>(rates.gpu), .memory_percent = static_cast<int>(rates.memory)};
+}
+
+unsigned NvmlGpu::highest_memory_clock_mhz() const {
+  std::array<unsigned, 64> clocks_mhz{};
+  auto count = static_cast<unsigned>(clocks_mhz.size());
+  call("supported memory clocks", library_->functions().device_get_supported_memory_clocks, &count, clocks_mhz.data());
+  return *std::max_element(clocks_mhz.begin(), clocks_mhz.begin() + std::min<std::size_t>(count, clocks_mhz.size()));
+}
+
+std::vector<int> NvmlGpu::supported_sm_clocks_mhz() {
+  std::array<unsigned, 1024> clocks_mhz{};
+  auto count = static_cast<unsigned>(clocks_mhz.size());
+  call("supported SM clocks", library_->functions().device_get_supported_graphics_clocks, highest_memory_clock_mhz(),
+       &count, clocks_mhz.data());
+  std::vector<int> result(clocks_mhz.begin(), clocks_mhz.begin() + std::min<std::size_t>(count, clocks_mhz.size()));
+  std::ranges::sort(result, std::greater<>());
+  return result;
+}
+
+double NvmlGpu::limit_w(const NvmlFunction<nvml::Device, unsigned*>& function, std::string_view what) const {
+  unsigned power_mw = 0;
+  call(what, function, &power_mw);
+  return power_mw * kWattsPerMilliwatt;
+}
+
+PowerLimits NvmlGpu::power_limits() {
+  const NvmlFunctions& f = library_->functions();
+  unsigned min_mw = 0;
+  unsigned max_mw = 0;
+  call("power limit range", f.device_get_power_management_limit_constraints, &min_mw, &max_mw);
+  return {.min_w = min_mw * kWattsPerMilliwatt,
+          .max_w = max_mw * kWattsPerMilliwatt,
+          .default_w = limit_w(f.device_get_power_management_default_limit, "default power limit"),
+          .current_w = limit_w(f.device_get_power_management_limit, "power limit"),
+          .enforced_w = limit_w(f.device_get_enforced_power_limit, "enforced power limit")};
+}
+
+bool NvmlGpu::persistence_mode() {
+  unsigned mode = nvml::kDisabled;
+  call("persistence mode", library_->functions().device_get_persistence_mode, &mode);
+  return mode == nvml::kEnabled;
+}
+
+NvmlGpus open_gpus(const std::shared_ptr<const NvmlLibrary>& library) {
+  const NvmlFunctions& f = library->functions();
+  unsigned count = 0;
+  library->check(f.device_get_count(&count), "count", "number of GPUs");
+  NvmlGpus result;
+  for (unsigned index = 0; index < count; ++index) {
+    // One that is lost must not hide the others.
+    try {
+      nvml::Device device = nullptr;
+      library->check(f.device_get_handle_by_index(index, &device), fmt::format("number {}", index), "handle");
+      result.gpus.push_back(std::make_unique<NvmlGpu>(library, device, static_cast<int>(index)));
+    } catch (const GpuError& error) {
+      result.problems.emplace_back(error.what());
+    }
+  }
+  return result;
+}
+
+}  // namespace lowgear

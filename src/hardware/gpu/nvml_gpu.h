@@ -1,0 +1,60 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "hardware/gpu/gpu.h"
+#include "hardware/gpu/nvml_library.h"
+
+namespace lowgear {
+
+/// One GPU as NVML reads it.
+class NvmlGpu final : public Gpu {
+ public:
+  /// Asks for identity and features. Throws GpuError when not even the identity can be read.
+  NvmlGpu(std::shared_ptr<const NvmlLibrary> library, nvml::Device device, int index);
+
+  [[nodiscard]] const GpuIdentity& identity() const override { return identity_; }
+  [[nodiscard]] const GpuFeatures& features() const override { return features_; }
+  [[nodiscard]] double energy_j() override;
+  [[nodiscard]] double average_power_w() override;
+  [[nodiscard]] double instant_power_w() override;
+  [[nodiscard]] int sm_clock_mhz() override;
+  [[nodiscard]] int memory_clock_mhz() override;
+  [[nodiscard]] int temperature_c() override;
+  [[nodiscard]] ThrottleReasons throttle_reasons() override;
+  [[nodiscard]] Utilisation utilisation() override;
+  [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override;
+  [[nodiscard]] PowerLimits power_limits() override;
+  [[nodiscard]] bool persistence_mode() override;
+
+  [[nodiscard]] nvml::Device device() const { return device_; }
+  [[nodiscard]] const NvmlLibrary& library() const { return *library_; }
+
+ private:
+  void read_identity(int index);
+  void find_features();
+  [[nodiscard]] unsigned highest_memory_clock_mhz() const;
+  [[nodiscard]] double limit_w(const NvmlFunction<nvml::Device, unsigned*>& function, std::string_view what) const;
+
+  template <typename... Parameters, typename... Arguments>
+  void call(std::string_view what, const NvmlFunction<nvml::Device, Parameters...>& function,
+            Arguments... arguments) const {
+    library_->call(identity_.uuid, what, function, device_, arguments...);
+  }
+
+  std::shared_ptr<const NvmlLibrary> library_;
+  nvml::Device device_;
+  GpuIdentity identity_;
+  GpuFeatures features_;
+};
+
+/// The GPUs that a library shows.
+struct NvmlGpus {
+  std::vector<std::unique_ptr<Gpu>> gpus;  ///< in its order
+  std::vector<std::string> problems;       ///< one for each GPU that could not be opened
+};
+[[nodiscard]] NvmlGpus open_gpus(const std::shared_ptr<const NvmlLibrary>& library);
+
+}  // namespace lowgear

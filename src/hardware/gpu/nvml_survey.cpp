@@ -1,0 +1,42 @@
+#include "hardware/gpu/nvml_survey.h"
+
+#include <memory>
+
+#include "hardware/gpu/nvml_gpu.h"
+
+namespace lowgear {
+namespace {
+
+GpuSurvey survey(Gpu& gpu) {
+  GpuSurvey result{.identity = gpu.identity(),
+                   .features = gpu.features(),
+                   .persistence_mode = {},
+                   .power_limits = {},
+                   .supported_sm_clocks_mhz = {}};
+  if (works(gpu, GpuFeature::persistence_mode)) result.persistence_mode = gpu.persistence_mode();
+  if (works(gpu, GpuFeature::power_limits)) result.power_limits = gpu.power_limits();
+  if (works(gpu, GpuFeature::supported_clocks)) result.supported_sm_clocks_mhz = gpu.supported_sm_clocks_mhz();
+  return result;
+}
+
+}  // namespace
+
+NvmlSurvey survey_nvml() {
+  const std::shared_ptr<const NvmlLibrary> library = NvmlLibrary::open();
+  const NvmlGpus found = open_gpus(library);
+  NvmlSurvey result{.library_path = library->path(),
+                    .driver_version = library->driver_version(),
+                    .simulated = library->simulated(),
+                    .gpus = {},
+                    .problems = found.problems};
+  for (const std::unique_ptr<Gpu>& gpu : found.gpus) {
+    try {
+      result.gpus.push_back(survey(*gpu));
+    } catch (const GpuError& error) {
+      result.problems.emplace_back(error.what());
+    }
+  }
+  return result;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hardware/gpu/gpu.h"
+#include "hardware/measure/energy_track.h"
+#include "hardware/measure/measurement.h"
+
+namespace lowgear {
+
+/// One reading of everything that a GPU reports; what it does not, or does not at the moment, is empty.
+struct GpuSample {
+  struct Counter {
+    double time_s = 0;
+    double energy_j = 0;
+  };
+  double time_s = 0;
+  std::optional<Counter> counter;
+  std::optional<double> power_w;  ///< instant where the GPU has it, average otherwise
+  std::optional<int> sm_clock_mhz;
+  std::optional<int> memory_clock_mhz;
+  std::optional<int> temperature_c;
+  std::optional<Utilisation> utilisation;
+  std::optional<ThrottleReasons> throttle_reasons;
+  std::string problem;  ///< the last thing that failed; empty when nothing did
+};
+
+/// Reads what the GPU has. The counter comes first and with its own time: its call takes milliseconds.
+[[nodiscard]] GpuSample sample(Gpu& gpu, const std::function<double()>& now_s);
+
+/// Samples of one GPU added up over a window.
+class GpuWindow {
+ public:
+  /// `start` is the counter's estimate at the window's begin; empty where there is no counter.
+  GpuWindow(double start_time_s, std::optional<EnergyEstimate> start);
+
+  /// A sample stands for the time since the one before it, or since the window's begin.
+  void add(const GpuSample& sample);
+
+  /// The window up to `end_time_s`. Does not end it. `end` is the counter's estimate there, or earlier when it has not
+  /// been read since.
+  [[nodiscard]] GpuMeasurement measure(double end_time_s, std::optional<EnergyEstimate> end) const;
+
+ private:
+  /// An energy, and the time over which it was read.
+  struct CoveredEnergy {
+    double energy_j = 0;
+    double covered_s = 0;
+  };
+  [[nodiscard]] CoveredEnergy counted(const std::optional<EnergyEstimate>& end) const;
+  [[nodiscard]] CoveredEnergy integrated(double end_time_s) const;
+
+  /// A quantity added up over time.
+  struct TimeIntegral {
+    double sum = 0;
+    double time_s = 0;
+    void add(double value, double over_s) {
+      sum += value * over_s;
+      time_s += over_s;
+    }
+    [[nodiscard]] std::optional<double> mean() const { return time_s > 0 ? std::optional(sum / time_s) : std::nullopt; }
+  };
+
+  double start_time_s_;
+  std::optional<EnergyEstimate> start_;
+  double last_time_s_;
+  std::optional<double> last_power_w_;
+  TimeIntegral power_;
+  TimeIntegral clock_;
+  TimeIntegral utilisation_;
+  TimeIntegral power_capped_;
+  TimeIntegral thermally_throttled_;
+  std::optional<double> peak_power_w_;
+  std::optional<int> min_clock_mhz_;
+  std::optional<int> max_clock_mhz_;
+  std::optional<int> max_temperature_c_;
+  int readings_ = 0;
+};
+
+/// What the samples of one GPU say about any window. Has no thread and no clock: times are passed in and rise.
+class GpuMeter {
+ public:
+  GpuMeter(GpuIdentity identity, const GpuFeatures& features);
+
+  void add(const GpuSample& sample);
+  /// The counter has shown two steps, or there is none: a window that begins now is measured as well as it can be.
+  [[nodiscard]] bool ready() const;
+
+  [[nodiscard]] GpuWindow begin(double time_s) const;
+  [[nodiscard]] GpuMeasurement measure(const GpuWindow& window, double time_s) const;
+
+ private:
+  GpuIdentity identity_;
+  GpuFeatureStatus counter_;
+  EnergyTrack track_;
+  double counter_time_s_ = 0;    ///< of its last reading
+  bool counter_answers_ = true;  ///< in the last sample
+  std::string problem_;
+};
+
+}  // namespace lowgear

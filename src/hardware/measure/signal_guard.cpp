@@ -1,0 +1,118 @@
+#include "hardware/measure/signal_guard.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "base/core/error.h"
+
+namespace lowgear {
+namespace {
+
+/// Longest that a signal to many processes is taken to be on its way to the last of them.
+constexpr std::chrono::milliseconds kDeliveryTime{50};
+/// Longest that the witness may take to answer; only one that was stopped takes longer.
+constexpr int kAnswerMs = 1000;
+
+sigset_t guarded_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGXCPU, SIGCONT, SIGCHLD}) {
+    sigaddset(&set, signal);
+  }
+  return set;
+}
+
+/// Asks the witness for an answer. It comes behind the reports of all others: the lowest signal is taken first.
+int question() { return SIGRTMAX; }
+
+/// Reports every signal that this process gets, until the one that started it ends. Runs in a child of a process that
+/// may have threads: nothing here allocates.
+[[noreturn]] void witness_signals(pid_t parent, int reports) {
+  ::prctl(PR_SET_NAME, "lowgear-signals");
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  sigset_t all;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, nullptr);
+  // What this process holds open would keep the readers of it waiting.
+  ::dup2(reports, STDIN_FILENO);
+  ::close_range(STDIN_FILENO + 1, ~0U, 0);
+  while (::getppid() == parent) {
+    const int signal = ::sigwaitinfo(&all, nullptr);
+    if (signal <= 0) continue;
+    const auto byte = static_cast<unsigned char>(signal);
+    if (::write(STDIN_FILENO, &byte, 1) != 1) break;
+  }
+  ::_exit(0);
+}
+
+[[noreturn]] void fail(int error) {
+  throw Error(std::string("cannot start a process that watches for signals: ") + std::strerror(error));
+}
+
+}  // namespace
+
+SignalGuard::SignalGuard() {
+  std::array<int, 2> ends{};
+  if (::pipe2(ends.data(), O_CLOEXEC) != 0) fail(errno);
+  const sigset_t signals = guarded_signals();
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  const pid_t parent = ::getpid();
+  witness_ = ::fork();
+  if (witness_ == 0) witness_signals(parent, ends[1]);
+  const int error = errno;
+  ::close(ends[1]);
+  reports_ = ends[0];
+  if (witness_ > 0) return;
+  ::close(reports_);
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+  fail(error);
+}
+
+SignalGuard::~SignalGuard() {
+  ::kill(witness_, SIGKILL);
+  ::waitpid(witness_, nullptr, 0);
+  ::close(reports_);
+  const sigset_t signals = guarded_signals();
+  pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
+
+int SignalGuard::next() {
+  const sigset_t signals = guarded_signals();
+  for (;;) {
+    const int signal = ::sigwaitinfo(&signals, nullptr);
+    if (signal > 0) return signal;  // otherwise interrupted by a signal that is not guarded
+  }
+}
+
+bool SignalGuard::sent_to_all(int signal) {
+  std::this_thread::sleep_for(kDeliveryTime);
+  read_reports();
+  const auto number = static_cast<std::size_t>(signal);
+  const bool reported = reported_[number];
+  // One that waits here again is the same as far as anybody can tell: such signals are not counted.
+  sigset_t waiting;
+  if (::sigpending(&waiting) == 0 && sigismember(&waiting, signal) == 0) reported_.reset(number);
+  return reported;
+}
+
+void SignalGuard::read_reports() {
+  ::kill(witness_, question());
+  pollfd readable{.fd = reports_, .events = POLLIN, .revents = 0};
+  unsigned char signal = 0;
+  while (::poll(&readable, 1, kAnswerMs) > 0 && ::read(reports_, &signal, 1) == 1) {
+    if (signal == question()) return;
+    reported_.set(signal);
+  }
+}
+
+}  // namespace lowgear

@@ -1,0 +1,381 @@
+#include "hardware/simgpu/mapped_gpu.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/monotonic_clock.h"
+
+namespace lowgear {
+namespace {
+
+constexpr double kNanosecondsPerSecond = 1e9;
+/// While a kernel runs in real time, its process looks this often whether the clock has changed. Should it be killed,
+/// its kernel ends this late at most.
+constexpr std::int64_t kRunSliceNs = 1'000'000;
+/// How often dead processes are looked for.
+constexpr std::int64_t kReapPeriodNs = 100'000'000;
+
+void sleep_until(std::int64_t monotonic_time_ns) {
+  const timespec time{.tv_sec = monotonic_time_ns / 1'000'000'000, .tv_nsec = monotonic_time_ns % 1'000'000'000};
+  while (::clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &time, nullptr) == EINTR) {
+  }
+}
+
+void check(const SimulatedKernel& kernel) {
+  const auto in = [](double value, double high) { return value >= 0 && value <= high; };  // false for NaN
+  if (!in(kernel.compute_s, kMaxKernelS) || !in(kernel.memory_s, kMaxKernelS) ||
+      !in(kernel.compute_s + kernel.memory_s, kMaxKernelS)) {
+    throw InputError(fmt::format("a simulated kernel takes 0 to {} s, not {} s of compute and {} s of memory",
+                                 kMaxKernelS, kernel.compute_s, kernel.memory_s));
+  }
+  if (!in(kernel.compute_load, 1) || !in(kernel.memory_load, 1)) {
+    throw InputError(fmt::format("loads of a simulated kernel are in [0, 1], not {} and {}", kernel.compute_load,
+                                 kernel.memory_load));
+  }
+}
+
+double elapsed_s(const RunningKernel& kernel) {
+  return static_cast<double>(kernel.end_ns - kernel.start_ns) / kNanosecondsPerSecond;
+}
+
+bool matches(const SharedFault& fault, std::string_view call) {
+  return !fault.call.empty() && (fault.call == "*" || fault.call == call);
+}
+
+bool is_spent(const SharedFault& fault) { return fault.count == 0 && !fault.clock_stuck && !fault.lost; }
+
+bool is_lost(const SharedGpuState& state) {
+  return std::any_of(state.faults.begin(), state.faults.end(), [](const SharedFault& fault) { return fault.lost; });
+}
+
+bool is_stuck(const SharedGpuState& state) {
+  return std::any_of(state.faults.begin(), state.faults.end(),
+                     [](const SharedFault& fault) { return fault.clock_stuck; });
+}
+
+int count_contexts(const SharedGpuState& state) {
+  return static_cast<int>(std::count_if(state.contexts.begin(), state.contexts.end(),
+                                        [](const SharedContext& context) { return context.pid != 0; }));
+}
+
+}  // namespace
+
+void MachineClock::wait_until(std::int64_t time_ns) const {
+  if (!is_virtual()) return sleep_until(state_->header().constant.epoch_ns + time_ns);
+  std::atomic<std::int64_t>& now_ns = state_->header().virtual_now_ns;
+  std::int64_t seen_ns = now_ns.load(std::memory_order_acquire);
+  while (seen_ns < time_ns && !now_ns.compare_exchange_weak(seen_ns, time_ns, std::memory_order_acq_rel)) {
+  }
+}
+
+void MachineClock::wait(double time_s) const {
+  if (!(time_s >= 0 && time_s <= kMaxAdvanceS)) {
+    throw InputError(fmt::format("simulated time can pass by 0 to {} s, not {}", kMaxAdvanceS, time_s));
+  }
+  wait_until(now_ns() + static_cast<std::int64_t>(std::llround(time_s * kNanosecondsPerSecond)));
+}
+
+MappedGpu::MappedGpu(SharedGpu& shared, MachineClock clock)
+    : shared_(shared),
+      clock_(clock),
+      uuid_(shared.constant.uuid.view()),
+      pci_address_(shared.constant.pci_address.view()) {}
+
+template <typename Change>
+auto MappedGpu::update(Change&& change) {
+  return change_shared_state(shared_, [&](SharedGpuState& state) {
+    GpuPhysics physics(shared_.constant.model, state.physics);
+    // First, at the time of the last look: they may have died at any time since.
+    bury_the_dead(state, physics);
+    physics.advance_to(clock_.now_ns());
+    return change(state, physics);
+  });
+}
+
+template <typename Value>
+Value MappedGpu::read(Value GpuPhysicsState::*value) {
+  return update([value](SharedGpuState& state, GpuPhysics&) { return state.physics.*value; });
+}
+
+double MappedGpu::energy_counter_j() { return read(&GpuPhysicsState::energy_counter_j); }
+
+double MappedGpu::average_power_w() { return read(&GpuPhysicsState::average_power_w); }
+
+double MappedGpu::instant_power_w() { return read(&GpuPhysicsState::instant_power_w); }
+
+int MappedGpu::sm_clock_mhz() { return read(&GpuPhysicsState::sm_clock_mhz); }
+
+int MappedGpu::memory_clock_mhz() { return read(&GpuPhysicsState::memory_clock_mhz); }
+
+int MappedGpu::temperature_c() {
+  return update([](SharedGpuState&, GpuPhysics& physics) { return static_cast<int>(std::lround(physics.die_c())); });
+}
+
+std::uint64_t MappedGpu::throttle_reasons() {
+  return update([](SharedGpuState&, GpuPhysics& physics) { return physics.throttle_reasons(); });
+}
+
+int MappedGpu::gpu_utilisation_percent() { return read(&GpuPhysicsState::gpu_utilisation_percent); }
+
+int MappedGpu::memory_utilisation_percent() { return read(&GpuPhysicsState::memory_utilisation_percent); }
+
+double MappedGpu::power_limit_w() { return read(&GpuPhysicsState::power_limit_w); }
+
+bool MappedGpu::persistence_mode() {
+  return update([](SharedGpuState& state, GpuPhysics&) { return state.persistence_mode; });
+}
+
+double MappedGpu::true_energy_j() {
+  return update([](SharedGpuState&, GpuPhysics& physics) { return physics.energy_j(); });
+}
+
+std::uint64_t MappedGpu::writes() {
+  return update([](SharedGpuState& state, GpuPhysics&) { return state.writes; });
+}
+
+void MappedGpu::bury_the_dead(SharedGpuState& state, GpuPhysics& physics) {
+  if (state.physics.kernel.active && is_free(shared_.kernel_mutex)) physics.stop_kernel();
+  const std::int64_t now_ns = monotonic_ns();
+  if (now_ns < state.next_reap_ns) return;
+  state.next_reap_ns = now_ns + kReapPeriodNs;
+  for (SharedContext& context : state.contexts) {
+    if (context.pid != 0 && has_ended(context)) context = {};
+  }
+  physics.set_contexts(count_contexts(state));
+}
+
+std::optional<SimulatedGpu::LockedClocks> MappedGpu::locked_sm_clocks() {
+  return update([](SharedGpuState& state, GpuPhysics&) -> std::optional<LockedClocks> {
+    if (state.asked_max_mhz == 0) return std::nullopt;
+    return LockedClocks{.min_mhz = state.asked_min_mhz, .max_mhz = state.asked_max_mhz};
+  });
+}
+
+std::vector<std::uint32_t> MappedGpu::context_pids() {
+  return update([](SharedGpuState& state, GpuPhysics&) {
+    std::vector<std::uint32_t> pids;
+    for (const SharedContext& context : state.contexts) {
+      if (context.pid != 0) pids.push_back(context.pid);
+    }
+    return pids;
+  });
+}
+
+void MappedGpu::lock_sm_clocks(int min_mhz, int max_mhz) {
+  if (min_mhz <= 0 || max_mhz < min_mhz) {
+    throw InputError(fmt::format("{} to {} MHz is not a range of clocks", min_mhz, max_mhz));
+  }
+  ask_for_sm_clocks(min_mhz, max_mhz);
+}
+
+void MappedGpu::reset_sm_clocks() { ask_for_sm_clocks(0, 0); }
+
+void MappedGpu::ask_for_sm_clocks(int min_mhz, int max_mhz) {
+  // Outside the lock: a driver that works on one call answers others.
+  const double latency_s = update([](SharedGpuState&, GpuPhysics& physics) { return physics.draw_call_latency_s(); });
+  clock_.wait(latency_s);
+  update([&](SharedGpuState& state, GpuPhysics& physics) {
+    ++state.writes;
+    state.asked_min_mhz = min_mhz;
+    state.asked_max_mhz = max_mhz;
+    if (!is_stuck(state)) physics.lock_sm_clocks(min_mhz, max_mhz);
+  });
+}
+
+void MappedGpu::lock_memory_clocks(int min_mhz, int max_mhz) {
+  const auto supported = model().supported_memory_clocks_mhz();
+  const auto chosen =
+      std::find_if(supported.begin(), supported.end(), [&](int clock_mhz) { return clock_mhz <= max_mhz; });
+  if (min_mhz <= 0 || max_mhz < min_mhz || chosen == supported.end()) {
+    throw InputError(fmt::format("{} to {} MHz is not a range of memory clocks of this GPU", min_mhz, max_mhz));
+  }
+  update([&](SharedGpuState& state, GpuPhysics& physics) {
+    ++state.writes;
+    physics.lock_memory_clock(*chosen);
+  });
+}
+
+void MappedGpu::reset_memory_clocks() {
+  update([](SharedGpuState& state, GpuPhysics& physics) {
+    ++state.writes;
+    physics.lock_memory_clock(0);
+  });
+}
+
+void MappedGpu::set_power_limit_w(double power_limit_w) {
+  if (!(power_limit_w >= model().power_limit_min_w && power_limit_w <= model().power_limit_max_w)) {
+    throw InputError(fmt::format("a power limit of {} W is outside {} to {} W", power_limit_w,
+                                 model().power_limit_min_w, model().power_limit_max_w));
+  }
+  update([&](SharedGpuState& state, GpuPhysics& physics) {
+    ++state.writes;
+    physics.set_power_limit(power_limit_w);
+  });
+}
+
+void MappedGpu::set_persistence_mode(bool enabled) {
+  update([enabled](SharedGpuState& state, GpuPhysics&) {
+    ++state.writes;
+    state.persistence_mode = enabled;
+  });
+}
+
+double MappedGpu::run(const SimulatedKernel& kernel) {
+  check(kernel);
+  if (kernel.compute_s + kernel.memory_s == 0) return 0;
+  const RobustLock alone(shared_.kernel_mutex);
+  start(kernel);
+  return clock_.is_virtual() ? finish_in_virtual_time() : finish_in_real_time();
+}
+
+void MappedGpu::start(const SimulatedKernel& kernel) {
+  update([&](SharedGpuState& state, GpuPhysics& physics) {
+    if (is_lost(state)) throw Error(fmt::format("simulated GPU {}: lost", uuid_));
+    physics.stop_kernel();  // of a process that died, whose mutex was taken over
+    physics.start_kernel(kernel.compute_s * state.slowdown, kernel.memory_s * state.slowdown,
+                         {.compute = kernel.compute_load, .memory = kernel.memory_load});
+  });
+}
+
+double MappedGpu::finish_in_virtual_time() {
+  const RunningKernel done = update([](SharedGpuState& state, GpuPhysics& physics) {
+    physics.advance_to_kernel_end();
+    return state.physics.kernel;
+  });
+  clock_.wait_until(done.end_ns);
+  return elapsed_s(done);
+}
+
+double MappedGpu::finish_in_real_time() {
+  for (;;) {
+    struct Look {
+      RunningKernel kernel;
+      bool lost = false;
+    };
+    const Look look = update([](SharedGpuState& state, GpuPhysics& physics) {
+      const bool lost = is_lost(state);
+      if (lost) physics.stop_kernel();
+      return Look{.kernel = state.physics.kernel, .lost = lost};
+    });
+    if (look.lost) throw Error(fmt::format("simulated GPU {}: lost", uuid_));
+    if (!look.kernel.active) return elapsed_s(look.kernel);
+    // Its end moves when the clock changes, so it is looked at again and again.
+    clock_.wait_until(std::min(look.kernel.end_ns, clock_.now_ns() + kRunSliceNs));
+  }
+}
+
+void MappedGpu::attach_context() {
+  const SharedContext self = this_process();
+  update([&](SharedGpuState& state, GpuPhysics& physics) {
+    const auto is = [&](std::uint32_t pid) {
+      return [pid](const SharedContext& context) { return context.pid == pid; };
+    };
+    auto place = std::find_if(state.contexts.begin(), state.contexts.end(), is(self.pid));
+    if (place == state.contexts.end()) place = std::find_if(state.contexts.begin(), state.contexts.end(), is(0));
+    if (place == state.contexts.end()) {
+      throw Error(fmt::format("simulated GPU {}: {} processes have a context, more are not kept", uuid_,
+                              SharedGpuState::kMaxContexts));
+    }
+    const std::uint32_t count = place->count;
+    *place = self;
+    place->count = count + 1;
+    physics.set_contexts(count_contexts(state));
+  });
+}
+
+void MappedGpu::detach_context() {
+  const auto pid = static_cast<std::uint32_t>(::getpid());
+  update([&](SharedGpuState& state, GpuPhysics& physics) {
+    for (SharedContext& context : state.contexts) {
+      if (context.pid == pid && --context.count == 0) context = {};
+    }
+    physics.set_contexts(count_contexts(state));
+  });
+}
+
+void MappedGpu::slow_down(double factor) {
+  if (!(factor >= 1 && factor <= kMaxSlowdown)) {
+    throw InputError(fmt::format("a GPU can be slowed down by a factor of 1 to {}, not {}", kMaxSlowdown, factor));
+  }
+  update([factor](SharedGpuState& state, GpuPhysics&) { state.slowdown = factor; });
+}
+
+double MappedGpu::slowdown() {
+  return update([](SharedGpuState& state, GpuPhysics&) { return state.slowdown; });
+}
+
+void MappedGpu::inject(const SimulatedFault& fault) {
+  constexpr std::size_t kMaxName = 63;
+  if (fault.call.empty() || fault.call.size() > kMaxName) {
+    throw InputError(fmt::format("the call {} of a fault has no name, or one of more than {} characters",
+                                 quote(fault.call), kMaxName));
+  }
+  if (!(fault.delay_s >= 0 && fault.delay_s <= kMaxAdvanceS)) {
+    throw InputError(fmt::format("a fault cannot delay a call by {} s", fault.delay_s));
+  }
+  update([&](SharedGpuState& state, GpuPhysics&) {
+    const auto place = std::find_if(state.faults.begin(), state.faults.end(),
+                                    [](const SharedFault& shared) { return shared.call.empty(); });
+    if (place == state.faults.end()) {
+      throw InputError(fmt::format("{} faults are set already; clear them first", kMaxSimulatedFaults));
+    }
+    *place = {.call = FixedText<64>(fault.call),
+              .return_code = fault.return_code,
+              .count = fault.count,
+              .delay_s = fault.delay_s,
+              .clock_stuck = fault.clock_stuck,
+              .lost = fault.lost};
+    if (is_spent(*place)) *place = {};
+  });
+}
+
+void MappedGpu::clear_faults() {
+  update([](SharedGpuState& state, GpuPhysics& physics) {
+    const bool was_stuck = is_stuck(state);
+    state.faults = {};
+    if (was_stuck) physics.lock_sm_clocks(state.asked_min_mhz, state.asked_max_mhz);
+  });
+}
+
+std::vector<SimulatedFault> MappedGpu::faults() {
+  return update([](SharedGpuState& state, GpuPhysics&) {
+    std::vector<SimulatedFault> faults;
+    for (const SharedFault& shared : state.faults) {
+      if (shared.call.empty()) continue;
+      faults.push_back({.call = std::string(shared.call.view()),
+                        .return_code = shared.return_code,
+                        .delay_s = shared.delay_s,
+                        .count = shared.count,
+                        .clock_stuck = shared.clock_stuck,
+                        .lost = shared.lost});
+    }
+    return faults;
+  });
+}
+
+SimulatedFault MappedGpu::next_fault(std::string_view call) {
+  return update([call](SharedGpuState& state, GpuPhysics&) {
+    SimulatedFault answer{.call = std::string(call), .count = 1};
+    for (SharedFault& fault : state.faults) {
+      if (!matches(fault, call)) continue;
+      answer.clock_stuck = answer.clock_stuck || fault.clock_stuck;
+      answer.lost = answer.lost || fault.lost;
+      if (fault.count == 0) continue;
+      answer.delay_s += fault.delay_s;
+      if (answer.return_code == 0) answer.return_code = fault.return_code;
+      if (fault.count != UINT32_MAX) --fault.count;
+      if (is_spent(fault)) fault = {};
+    }
+    return answer;
+  });
+}
+
+}  // namespace lowgear

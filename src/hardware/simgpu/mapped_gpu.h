@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "hardware/simgpu/physics.h"
+#include "hardware/simgpu/shared_state.h"
+#include "hardware/simgpu/simulated_machine.h"
+
+namespace lowgear {
+
+/// The time of a simulated machine, in which its GPUs run.
+class MachineClock {
+ public:
+  /// Refers to the state.
+  explicit MachineClock(const SharedState& state) : state_(&state) {}
+
+  [[nodiscard]] bool is_virtual() const { return state_->header().constant.clock == SimulatedClock::virtual_; }
+  [[nodiscard]] std::int64_t now_ns() const { return state_->now_ns(); }
+  /// Sleeps until then in real time, moves on to then in virtual time.
+  void wait_until(std::int64_t time_ns) const;
+  /// Throws InputError when the time is negative or above kMaxAdvanceS.
+  void wait(double time_s) const;
+
+ private:
+  const SharedState* state_;
+};
+
+/// One GPU of a mapped machine.
+class MappedGpu final : public SimulatedGpu {
+ public:
+  MappedGpu(SharedGpu& shared, MachineClock clock);
+
+  const SimulatedGpuModel& model() const override { return shared_.constant.model; }
+  const std::string& uuid() const override { return uuid_; }
+  const std::string& pci_address() const override { return pci_address_; }
+
+  double energy_counter_j() override;
+  double average_power_w() override;
+  double instant_power_w() override;
+  int sm_clock_mhz() override;
+  int memory_clock_mhz() override;
+  int temperature_c() override;
+  std::uint64_t throttle_reasons() override;
+  int gpu_utilisation_percent() override;
+  int memory_utilisation_percent() override;
+  double power_limit_w() override;
+  bool persistence_mode() override;
+  std::vector<std::uint32_t> context_pids() override;
+
+  void lock_sm_clocks(int min_mhz, int max_mhz) override;
+  void reset_sm_clocks() override;
+  void lock_memory_clocks(int min_mhz, int max_mhz) override;
+  void reset_memory_clocks() override;
+  void set_power_limit_w(double power_limit_w) override;
+  void set_persistence_mode(bool enabled) override;
+
+  double true_energy_j() override;
+  std::optional<LockedClocks> locked_sm_clocks() override;
+  std::uint64_t writes() override;
+  double run(const SimulatedKernel& kernel) override;
+  void attach_context() override;
+  void detach_context() override;
+
+  void slow_down(double factor) override;
+  double slowdown() override;
+  void inject(const SimulatedFault& fault) override;
+  void clear_faults() override;
+  std::vector<SimulatedFault> faults() override;
+  SimulatedFault next_fault(std::string_view call) override;
+
+ private:
+  /// Brings the physics up to the machine's time, then makes one change (change_shared_state).
+  template <typename Change>
+  auto update(Change&& change);
+  template <typename Value>
+  Value read(Value GpuPhysicsState::*value);
+  void bury_the_dead(SharedGpuState& state, GpuPhysics& physics);
+  void ask_for_sm_clocks(int min_mhz, int max_mhz);
+  void start(const SimulatedKernel& kernel);
+  double finish_in_virtual_time();
+  double finish_in_real_time();
+
+  SharedGpu& shared_;
+  MachineClock clock_;
+  std::string uuid_;
+  std::string pci_address_;
+};
+
+}  // namespace lowgear

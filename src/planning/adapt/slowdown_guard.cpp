@@ -1,0 +1,229 @@
+#include "planning/adapt/slowdown_guard.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "base/core/error.h"
+
+namespace lowgear {
+namespace {
+
+constexpr double kMostHolds = 64;
+/// Standard errors of the sums that the job's limit leaves to noise.
+constexpr double kJobSignificance = 3;
+
+bool is_positive(double value) { return value > 0 && std::isfinite(value); }
+
+void require_sane(const IterationBaseline& baseline) {
+  if (is_positive(baseline.mean_s) && baseline.error_s >= 0 && std::isfinite(baseline.error_s) &&
+      baseline.spread_s >= 0 && std::isfinite(baseline.spread_s)) {
+    return;
+  }
+  throw InputError(
+      fmt::format("slowdown guard: baseline of {} s, error {} s, spread {} s; the mean must be above 0, the "
+                  "others 0 or more, all finite",
+                  baseline.mean_s, baseline.error_s, baseline.spread_s));
+}
+
+void check_range(std::string_view what, double value, double least, double most) {
+  if (value >= least && value <= most) return;
+  throw InputError(fmt::format("slowdown guard: {} {}: it must be from {} to {}", what, value, least, most));
+}
+
+void require_sane(const GuardOptions& options) {
+  check_range("limit_pct", options.limit_pct, 0, 10'000);
+  check_range("significance", options.significance, 1, 100);
+  check_range("window", options.window, 2, 100'000);
+  check_range("reaction_iterations", options.reaction_iterations, 0, 1000);
+  check_range("surprise_factor", options.surprise_factor, 1, 100);
+  check_range("overrun_iterations", options.overrun_iterations, 0, 1e6);
+  check_range("hold_s", options.hold_s, 0, 1e9);
+}
+
+double pct_above(double ratio) { return (ratio - 1) * 100; }
+
+}  // namespace
+
+SlowdownGuard::SlowdownGuard(const IterationBaseline& baseline, const GuardOptions& options)
+    : baseline_(baseline), options_(options), hold_s_(options.hold_s) {
+  require_sane(baseline);
+  require_sane(options);
+}
+
+void SlowdownGuard::set_plans(std::vector<double> planned_times_s, double full_clock_scale) {
+  if (!is_positive(full_clock_scale)) {
+    throw InputError(
+        fmt::format("slowdown guard: plans under full clocks of {} times the baseline; it must be above 0 "
+                    "and finite",
+                    full_clock_scale));
+  }
+  if (planned_times_s.empty()) throw InputError("slowdown guard: no plans; give the wanted one at least");
+  for (std::size_t i = 0; i < planned_times_s.size(); ++i) {
+    if (!is_positive(planned_times_s[i]) || (i > 0 && planned_times_s[i] >= planned_times_s[i - 1])) {
+      throw InputError(fmt::format("slowdown guard: plan {} takes {} s; times must be above 0, finite and falling", i,
+                                   planned_times_s[i]));
+    }
+  }
+  const double before_s = planned_times_s_.empty() ? 0 : planned_time_s(level_);
+  const double in_flight_s = std::max(settling_ > 0 ? in_flight_time_s_ : 0, before_s);
+  planned_times_s_ = std::move(planned_times_s);
+  scale_ = full_clock_scale;
+  level_.steps_back = std::min(level_.steps_back, last_step());
+  if (!level_.is_full_clocks && lost_s_ + reserve_s(std::max(in_flight_s, planned_time_s(level_))) > allowed_s()) {
+    level_.is_full_clocks = true;
+    changed_s_ = now_s_;
+  }
+  if (planned_time_s(level_) == before_s) return;
+  in_flight_time_s_ = in_flight_s;
+  settling_ = options_.reaction_iterations;
+  ratios_.clear();
+}
+
+std::optional<GuardDecision> SlowdownGuard::observe(double now_s, double iteration_time_s, double full_clock_scale) {
+  if (!std::isfinite(now_s) || !is_positive(iteration_time_s) || !is_positive(full_clock_scale)) {
+    throw InputError(
+        fmt::format("slowdown guard: an iteration of {} s at {} s, full clocks {} times the baseline; all "
+                    "must be finite, times above 0",
+                    iteration_time_s, now_s, full_clock_scale));
+  }
+  if (planned_times_s_.empty()) throw InputError("slowdown guard: an iteration before there is a plan");
+  scale_ = full_clock_scale;
+  account(now_s, iteration_time_s);
+  if (level_.is_full_clocks) {
+    if (auto decision = check_baseline()) return decision;
+  } else {
+    if (auto decision = check_job()) return decision;
+    if (auto decision = check_pace()) return decision;
+  }
+  return recover();
+}
+
+void SlowdownGuard::excuse(double time_s) {
+  if (!(time_s >= 0) || !std::isfinite(time_s)) {
+    throw InputError(fmt::format("slowdown guard: {} s to excuse: it must be 0 or more and finite", time_s));
+  }
+  lost_s_ -= time_s;
+}
+
+void SlowdownGuard::set_baseline(const IterationBaseline& baseline) {
+  require_sane(baseline);
+  baseline_ = baseline;
+  ratios_.clear();
+  is_stale_reported_ = false;
+}
+
+double SlowdownGuard::allowed_s() const {
+  return options_.overrun_iterations * baseline_.mean_s +
+         kJobSignificance * (iterations_ * baseline_.error_s + std::sqrt(iterations_) * baseline_.spread_s);
+}
+
+/// 0 at full clocks.
+double SlowdownGuard::planned_time_s(const GuardLevel& level) const {
+  return level.is_full_clocks ? 0 : planned_times_s_[static_cast<std::size_t>(level.steps_back)];
+}
+
+/// What plans of this time may still lose before the guard has acted on it.
+double SlowdownGuard::reserve_s(double planned_time_s) const {
+  const double each_s = options_.surprise_factor * planned_time_s - limit() * scale_ * baseline_.mean_s;
+  return std::max(0.0, each_s) * (options_.reaction_iterations + 1);
+}
+
+SlowdownGuard::Pace SlowdownGuard::pace() const {
+  const auto count = static_cast<double>(ratios_.size());
+  double sum = 0;
+  double squares = 0;  // of successive differences: a spread that a change of pace does not enlarge (von Neumann 1941)
+  for (std::size_t i = 0; i < ratios_.size(); ++i) {
+    sum += ratios_[i];
+    if (i > 0) squares += (ratios_[i] - ratios_[i - 1]) * (ratios_[i] - ratios_[i - 1]);
+  }
+  const double own_variance = count > 1 ? squares / (2 * (count - 1)) : 0;
+  const double spread = baseline_.spread_s / baseline_.mean_s;
+  const double error = baseline_.error_s / baseline_.mean_s;
+  return {sum / count, std::sqrt(error * error + std::max(own_variance, spread * spread) / count),
+          static_cast<int>(ratios_.size())};
+}
+
+void SlowdownGuard::account(double now_s, double iteration_time_s) {
+  if (!is_started_) now_s_ = changed_s_ = now_s;
+  is_started_ = true;
+  now_s_ = std::max(now_s_, now_s);
+  const double baseline_s = scale_ * baseline_.mean_s;
+  const bool is_full_clocks = level_.is_full_clocks && (settling_ == 0 || in_flight_time_s_ == 0);
+  lost_s_ += (is_full_clocks ? baseline_s : iteration_time_s) - limit() * baseline_s;
+  iterations_ += 1;
+  if (settling_ > 0) {
+    --settling_;
+    return;
+  }
+  ratios_.push_back(iteration_time_s / baseline_s);
+  if (static_cast<int>(ratios_.size()) > options_.window) ratios_.pop_front();
+}
+
+std::optional<GuardDecision> SlowdownGuard::check_job() {
+  const double planned_s = std::max(planned_time_s(level_), settling_ > 0 ? in_flight_time_s_ : 0);
+  const double reserve = reserve_s(planned_s);
+  if (lost_s_ + reserve <= allowed_s()) return std::nullopt;
+  return change(
+      GuardAction::full_clocks, {true, level_.steps_back},
+      fmt::format("the job is {:.3f} s later than {:g} % above full clocks after {:.0f} iterations and may be "
+                  "{:.3f} s, of which {:.3f} s are needed to react: full clocks",
+                  lost_s_, options_.limit_pct, iterations_, allowed_s(), reserve));
+}
+
+std::optional<GuardDecision> SlowdownGuard::check_pace() {
+  if (ratios_.size() < 2) return std::nullopt;
+  const Pace now = pace();
+  const double noise = options_.significance * now.error;
+  if (now.mean <= limit() + noise) return std::nullopt;
+  const std::string measured =
+      fmt::format("{} iterations took {:.2f} % longer than full clocks; allowed are {:g} %, noise explains {:.2f} %",
+                  now.iterations, pct_above(now.mean), options_.limit_pct, noise * 100);
+  if (level_.steps_back == last_step()) {
+    return change(GuardAction::full_clocks, {true, level_.steps_back}, measured + ": full clocks");
+  }
+  const GuardLevel next{false, level_.steps_back + 1};
+  return change(
+      GuardAction::step_back, next,
+      fmt::format("{}: step {} back, to the plan of {:.4f} s", measured, next.steps_back, planned_time_s(next)));
+}
+
+std::optional<GuardDecision> SlowdownGuard::check_baseline() {
+  if (is_stale_reported_ || static_cast<int>(ratios_.size()) < std::min(options_.window, 8)) return std::nullopt;
+  const Pace now = pace();
+  const double noise = options_.significance * now.error;
+  if (now.mean <= 1 + noise) return std::nullopt;
+  is_stale_reported_ = true;
+  return GuardDecision{GuardAction::stale_baseline, level_,
+                       fmt::format("{} iterations at full clocks took {:.2f} % longer than the baseline of {:.4f} s, "
+                                   "noise explains {:.2f} %: measure the baseline again",
+                                   now.iterations, pct_above(now.mean), baseline_.mean_s, noise * 100),
+                       now.iterations};
+}
+
+std::optional<GuardDecision> SlowdownGuard::recover() {
+  if (level_ == GuardLevel{false, 0} || settling_ > 0 || now_s_ - changed_s_ < hold_s_) return std::nullopt;
+  const GuardLevel next{false, level_.is_full_clocks ? last_step() : level_.steps_back - 1};
+  if (lost_s_ + reserve_s(planned_time_s(next)) > allowed_s()) return std::nullopt;
+  return change(GuardAction::recover, next,
+                fmt::format("{:.0f} s without a step back, and the job is {:.3f} s later than {:g} % above full clocks "
+                            "where it may be {:.3f} s: the plan of {:.4f} s again",
+                            now_s_ - changed_s_, lost_s_, options_.limit_pct, allowed_s(), planned_time_s(next)));
+}
+
+GuardDecision SlowdownGuard::change(GuardAction action, GuardLevel level, std::string reason) {
+  if (action != GuardAction::recover && changed_s_ < now_s_) {
+    hold_s_ = std::min(hold_s_ * 2, options_.hold_s * kMostHolds);
+  }
+  in_flight_time_s_ = std::max(settling_ > 0 ? in_flight_time_s_ : 0, planned_time_s(level_));
+  level_ = level;
+  changed_s_ = now_s_;
+  settling_ = options_.reaction_iterations;
+  ratios_.clear();
+  return {.action = action, .level = level_, .reason = std::move(reason)};
+}
+
+}  // namespace lowgear

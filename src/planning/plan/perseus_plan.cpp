@@ -1,0 +1,249 @@
+#include "planning/plan/perseus_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstddef>
+#include <iterator>
+
+#include "base/core/error.h"
+
+namespace lowgear {
+
+namespace {
+
+constexpr int kMaxClockMhz = 100'000;
+
+/// Reads the subset of Python literals that plans are made of: a list of lists of integers or of pairs. Nothing nests
+/// deeper, so nothing recurses.
+class PlanParser {
+ public:
+  PlanParser(std::string_view text, const std::string& source) : text_(text), source_(source) {}
+
+  PerseusPlan parse() {
+    PerseusPlan plan;
+    expect('[', "a plan is a list with one list of clocks per stage");
+    while (!accept(']')) {
+      plan.stages.push_back(parse_stage());
+      separator();
+    }
+    skip_blank();
+    if (position_ != text_.size()) {
+      fail("text behind the plan", "only comments may follow the list");
+    }
+    if (plan.stages.empty()) {
+      fail("a plan without stages", "give one list of clocks per stage");
+    }
+    return plan;
+  }
+
+ private:
+  std::vector<PerseusPlan::Entry> parse_stage() {
+    expect('[', "each stage is a list of clocks in MHz");
+    std::vector<PerseusPlan::Entry> entries;
+    while (!accept(']')) {
+      entries.push_back(parse_entry());
+      separator();
+    }
+    return entries;
+  }
+
+  PerseusPlan::Entry parse_entry() {
+    if (!accept('(')) {
+      return {std::nullopt, parse_clock()};
+    }
+    PerseusPlan::Entry entry;
+    entry.kind = parse_kind();
+    expect(',', "a tuple is ('forward', 1410)");
+    entry.clock_mhz = parse_clock();
+    accept(',');
+    expect(')', "a tuple is ('forward', 1410)");
+    return entry;
+  }
+
+  OpKind parse_kind() {
+    skip_blank();
+    const char mark = peek();
+    if (mark != '\'' && mark != '"') {
+      fail(found(), "a tuple begins with 'forward' or 'backward'");
+    }
+    const std::size_t end = text_.find_first_of("'\"\\\r\n", position_ + 1);
+    if (end == std::string_view::npos || text_[end] != mark) {
+      fail("a quoted name that does not end", "a tuple is ('forward', 1410)");
+    }
+    const auto kind = op_kind_from_name(text_.substr(position_ + 1, end - position_ - 1));
+    if (!kind) {
+      fail("unknown instruction " + quote(text_.substr(position_ + 1, end - position_ - 1)),
+           "plans hold forward, backward, input_gradient and weight_gradient");
+    }
+    position_ = end + 1;
+    return *kind;
+  }
+
+  int parse_clock() {
+    skip_blank();
+    int clock_mhz = 0;
+    const char* begin = text_.data() + position_;
+    const char* end = text_.data() + text_.size();
+    const auto [rest, error] = std::from_chars(begin, end, clock_mhz);
+    if (error == std::errc::invalid_argument) {
+      fail(found(), "clocks are whole numbers of MHz");
+    }
+    if (error != std::errc{} || clock_mhz < 1 || clock_mhz > kMaxClockMhz) {
+      fail("a clock that is out of range", fmt::format("clocks are from 1 to {} MHz", kMaxClockMhz));
+    }
+    position_ += static_cast<std::size_t>(rest - begin);
+    return clock_mhz;
+  }
+
+  /// Behind an element: a comma, which may also stand before the end, or the end itself.
+  void separator() {
+    if (!accept(',') && peek() != ']') {
+      fail(found(), "separate the elements of a list with commas");
+    }
+  }
+
+  void expect(char wanted, std::string_view fix) {
+    if (!accept(wanted)) {
+      fail(fmt::format("expected '{}' but {}", wanted, found()), fix);
+    }
+  }
+
+  bool accept(char wanted) {
+    skip_blank();
+    if (peek() != wanted) {
+      return false;
+    }
+    ++position_;
+    return true;
+  }
+
+  void skip_blank() {
+    while (position_ < text_.size()) {
+      if (text_[position_] == '#') {
+        position_ = std::min(text_.find('\n', position_), text_.size());
+      } else if (std::string_view(" \t\r\n\f").find(text_[position_]) != std::string_view::npos) {
+        ++position_;
+      } else {
+        return;
+      }
+    }
+  }
+
+  /// The character at the cursor; NUL at the end, which no accepted character is.
+  [[nodiscard]] char peek() const { return position_ < text_.size() ? text_[position_] : '\0'; }
+
+  [[nodiscard]] std::string found() const {
+    if (position_ >= text_.size()) {
+      return "the text ends here";
+    }
+    const char character = text_[position_];
+    const bool printable = character >= ' ' && character <= '~';
+    return printable ? fmt::format("found '{}'", character)
+                     : fmt::format("found byte 0x{:02x}", static_cast<unsigned char>(character));
+  }
+
+  [[noreturn]] void fail(std::string_view what, std::string_view fix) const {
+    throw_input_error(locate(text_, position_, source_), what, fix);
+  }
+
+  std::string_view text_;
+  const std::string& source_;
+  std::size_t position_ = 0;
+};
+
+void require_kind_fits(const PerseusPlan::Entry& entry, const ComputeOp& op, std::size_t rank, std::size_t position) {
+  if (entry.kind && *entry.kind != op.kind) {
+    throw InputError(fmt::format(
+        "plan: stage {}, entry {} is a {}, but the schedule runs the {} of microbatch {} there; use the schedule that "
+        "the plan was made for",
+        rank, position, name(*entry.kind), name(op.kind), op.microbatch));
+  }
+}
+
+void write_entry(std::string& out, const PerseusPlan::Entry& entry, PerseusDialect dialect) {
+  if (dialect == PerseusDialect::artifact) {
+    fmt::format_to(std::back_inserter(out), "{}", entry.clock_mhz);
+    return;
+  }
+  if (!entry.kind) {
+    throw Error("a plan of bare clocks cannot be written as tuples: its instructions are not known");
+  }
+  fmt::format_to(std::back_inserter(out), "('{}', {})", name(*entry.kind), entry.clock_mhz);
+}
+
+/// Every line ends with a blank, as the artifact's do.
+std::string artifact_comments(const PerseusPlanFigures& figures) {
+  return fmt::format(
+      "# Iteration {0}: cost change {1} \n# Iteration {0}: total cost {2} \n# Iteration {0}: refined cost {3} \n",
+      figures.iteration, figures.cost_change_j, figures.total_cost_j, figures.refined_cost_j);
+}
+
+std::string zeus_comments(const PerseusPlanFigures& figures) {
+  return fmt::format(
+      "# Iteration {0} cost change: {1}\n# Iteration {0} total cost: {2}\n# Iteration {0} total cost with P2P: {3}\n",
+      figures.iteration, figures.cost_change_j, figures.total_cost_j, figures.refined_cost_j);
+}
+
+}  // namespace
+
+PerseusPlan read_perseus_plan(std::string_view text, const std::string& source) {
+  if (text.size() > kMaxPerseusPlanBytes) {
+    throw_input_error({source, 0, 0}, fmt::format("a plan of {} bytes is larger than any pipeline's", text.size()),
+                      fmt::format("plans have at most {} bytes", kMaxPerseusPlanBytes));
+  }
+  return PlanParser(text, source).parse();
+}
+
+std::string write_perseus_plan(const PerseusPlan& plan, const PerseusPlanFigures& figures, PerseusDialect dialect) {
+  std::string out = "[\n";
+  for (const auto& stage : plan.stages) {
+    out += '[';
+    for (std::size_t i = 0; i < stage.size(); ++i) {
+      out += i == 0 ? "" : ", ";
+      write_entry(out, stage[i], dialect);
+    }
+    out += "],\n";
+  }
+  out += "]\n";
+  out += dialect == PerseusDialect::artifact ? artifact_comments(figures) : zeus_comments(figures);
+  return out;
+}
+
+PerseusPlan perseus_plan(const PipelineDag& dag, std::span<const int> clocks_mhz) {
+  PerseusPlan plan;
+  plan.stages.resize(static_cast<std::size_t>(dag.ranks));
+  for (std::size_t i = 0; i < dag.ops.size(); ++i) {
+    plan.stages[static_cast<std::size_t>(dag.ops[i].rank)].push_back({dag.ops[i].kind, clocks_mhz[i]});
+  }
+  return plan;
+}
+
+std::vector<int> clocks_for(const PerseusPlan& plan, const PipelineDag& dag) {
+  if (plan.stages.size() != static_cast<std::size_t>(dag.ranks)) {
+    throw InputError(fmt::format(
+        "plan: it is for {} stages, but the schedule has {} ranks; use the schedule that the plan was made for",
+        plan.stages.size(), dag.ranks));
+  }
+  std::vector<int> clocks_mhz;
+  clocks_mhz.reserve(dag.ops.size());
+  for (std::size_t rank = 0; rank < plan.stages.size(); ++rank) {
+    const auto& entries = plan.stages[rank];
+    const auto begin = static_cast<std::size_t>(dag.rank_begin[rank]);
+    const auto count = static_cast<std::size_t>(dag.rank_begin[rank + 1]) - begin;
+    if (entries.size() != count) {
+      throw InputError(fmt::format(
+          "plan: stage {} has {} clocks, but the schedule runs {} ops there; use the schedule and the number of "
+          "microbatches that the plan was made for",
+          rank, entries.size(), count));
+    }
+    for (std::size_t i = 0; i < count; ++i) {
+      require_kind_fits(entries[i], dag.ops[begin + i], rank, i);
+      clocks_mhz.push_back(entries[i].clock_mhz);
+    }
+  }
+  return clocks_mhz;
+}
+
+}  // namespace lowgear

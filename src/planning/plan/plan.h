@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/core/op_kind.h"
+#include "planning/schedule/dag.h"
+
+namespace lowgear {
+
+/// Longest name of a GPU's model: what NVML has room for (NVML_DEVICE_NAME_V2_BUFFER_SIZE).
+inline constexpr std::size_t kMaxGpuNameBytes = 96;
+
+/// One computation with the SM clock it is to run at, and when it is planned to run.
+struct PlannedOp {
+  int stage = 0;  ///< virtual stage
+  OpKind kind = OpKind::forward;
+  int microbatch = 0;
+  int clock_mhz = 0;
+  double start_s = 0;
+  double duration_s = 0;
+};
+
+/// Clocks for one iteration of a pipeline, per rank (GPU position in the pipeline) in the order of execution, with the
+/// figures it was planned with. All figures are *planned*, energies are for one GPU per rank.
+struct Plan {
+  std::string policy;    ///< which policy made it: `lowgear`, `envpipe`, ...
+  std::string schedule;  ///< name of the schedule
+  std::string gpu_name;  ///< model of GPU that it was made for, as the driver names it; empty: not stated
+  int microbatches = 0;
+  double deadline_s = 0;
+  double time_s = 0;
+  double energy_j = 0;
+  std::optional<double> lower_bound_j;  ///< no plan of this time can use less; absent when not computed
+  int switches = 0;  ///< clock changes per iteration, all ranks, the step to the next iteration included
+  std::vector<std::vector<PlannedOp>> ranks;
+
+  /// (energy - bound) / bound in per cent; absent without a bound.
+  [[nodiscard]] std::optional<double> gap_pct() const;
+};
+
+/// Clock changes of one iteration repeated for ever: between neighbouring ops of a rank, and from its last to its
+/// first.
+[[nodiscard]] int count_switches(const std::vector<std::vector<PlannedOp>>& ranks);
+
+/// The clock of every op of `dag`, in its order. Throws InputError when the plan's ops are not the graph's ops in the
+/// graph's order, naming the first difference.
+[[nodiscard]] std::vector<int> clocks_for(const Plan& plan, const PipelineDag& dag);
+
+}  // namespace lowgear

@@ -1,0 +1,292 @@
+#include "planning/planner/frontier/frontier_solver.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+
+#include "base/core/error.h"
+
+namespace lowgear {
+FrontierSolver::FrontierSolver(const ProblemInstance& instance)
+    : instance_(&instance),
+      ops_(static_cast<std::size_t>(instance.op_count())),
+      edges_(instance.edges.size()),
+      source_(2 * instance.op_count()),
+      sink_(2 * instance.op_count() + 1) {
+  double slowest_sum_s = 0;
+  for (int op = 0; op < instance.op_count(); ++op) slowest_sum_s += s_from_ps(instance.cost(op).slowest_ps());
+  if (slowest_sum_s > kMaxTimeS)
+    throw InputError("the pipeline's ops take more than 10^6 s together; check the unit of time");
+  build_arcs();
+  build_adjacency();
+  flow_nw_.assign(tail_.size(), 0);
+  piece_.resize(ops_);
+  op_arc_.resize(ops_);
+  for (std::size_t op = 0; op < ops_; ++op) {
+    const ConvexCost& cost = instance.cost(static_cast<int>(op));
+    piece_[op] = static_cast<std::int32_t>(cost.slope_nw.size());
+    effective_energy_zj_ += cost.energy_zj(cost.slowest_ps());
+    refresh_op(op);
+  }
+  set_initial_events();
+}
+
+void FrontierSolver::build_arcs() {
+  std::vector<bool> has_successor(ops_, false);
+  std::vector<bool> has_predecessor(ops_, false);
+  const auto add = [this](std::int32_t tail, std::int32_t head) {
+    tail_.push_back(tail);
+    head_.push_back(head);
+  };
+  for (int op = 0; op < instance_->op_count(); ++op) add(start_node(op), end_node(op));
+  for (const DagEdge& edge : instance_->edges) {
+    add(end_node(edge.from), start_node(edge.to));
+    has_successor[static_cast<std::size_t>(edge.from)] = true;
+    has_predecessor[static_cast<std::size_t>(edge.to)] = true;
+  }
+  for (int op = 0; op < instance_->op_count(); ++op) {
+    if (!has_predecessor[static_cast<std::size_t>(op)]) add(source_, start_node(op));
+    if (!has_successor[static_cast<std::size_t>(op)]) add(end_node(op), sink_);
+  }
+}
+
+void FrontierSolver::build_adjacency() {
+  const std::size_t node_count = 2 * ops_ + 2;
+  std::vector<std::vector<std::int32_t>> in(node_count);
+  std::vector<std::vector<std::int32_t>> out(node_count);
+  for (std::size_t arc = 0; arc < tail_.size(); ++arc) {
+    in[static_cast<std::size_t>(head_[arc])].push_back(static_cast<std::int32_t>(arc));
+    out[static_cast<std::size_t>(tail_[arc])].push_back(static_cast<std::int32_t>(arc));
+  }
+  // The search takes the arc it met last first. Staying on a rank (neighbouring op numbers) makes long paths that
+  // saturate all microbatches at once.
+  const auto far_first = [this](std::int32_t a, std::int32_t b) {
+    const auto length = [this](std::int32_t arc) {
+      return std::abs(tail_[static_cast<std::size_t>(arc)] - head_[static_cast<std::size_t>(arc)]);
+    };
+    return length(a) > length(b);
+  };
+  adjacency_.reserve(node_count + 1);
+  half_arcs_.reserve(2 * tail_.size());
+  for (std::size_t node = 0; node < node_count; ++node) {
+    std::stable_sort(in[node].begin(), in[node].end(), far_first);
+    std::stable_sort(out[node].begin(), out[node].end(), far_first);
+    Adjacency place;
+    place.in_begin = static_cast<std::int32_t>(half_arcs_.size());
+    for (const std::int32_t arc : in[node]) half_arcs_.push_back({tail_[static_cast<std::size_t>(arc)], arc});
+    place.out_begin = static_cast<std::int32_t>(half_arcs_.size());
+    for (const std::int32_t arc : out[node]) half_arcs_.push_back({head_[static_cast<std::size_t>(arc)], arc});
+    adjacency_.push_back(place);
+  }
+  adjacency_.push_back({static_cast<std::int32_t>(half_arcs_.size()), static_cast<std::int32_t>(half_arcs_.size())});
+}
+
+void FrontierSolver::set_initial_events() {
+  events_.assign(2 * ops_ + 2, {});
+  std::vector<std::vector<int>> successors(ops_);
+  for (const DagEdge& edge : instance_->edges) successors[static_cast<std::size_t>(edge.from)].push_back(edge.to);
+  for (const int op : instance_->topological_order) {
+    const TimePs finish_ps = event(start_node(op)).time_ps + instance_->cost(op).slowest_ps();
+    event(end_node(op)).time_ps = finish_ps;
+    event(sink_).time_ps = std::max(event(sink_).time_ps, finish_ps);
+    for (const int next : successors[static_cast<std::size_t>(op)]) {
+      TimePs& start_ps = event(start_node(next)).time_ps;
+      start_ps = std::max(start_ps, finish_ps);
+    }
+  }
+}
+
+/// Brings an op's marginal lengths up to date after its flow has changed within its piece or to the edge of it.
+void FrontierSolver::refresh_op(std::size_t op) {
+  const ConvexCost& cost = instance_->cost(static_cast<int>(op));
+  const PowerNw flow = flow_nw_[op];
+  const auto slowest = static_cast<std::int32_t>(cost.slope_nw.size());
+  // Piece k holds the flows in [slope[k], slope[k - 1]): from 0 for the slowest, without end for the fastest.
+  const auto low = [&](std::int32_t k) { return k == slowest ? 0 : cost.slope_nw[static_cast<std::size_t>(k)]; };
+  const auto high = [&](std::int32_t k) {
+    return k == 0 ? kUnlimitedFlow : cost.slope_nw[static_cast<std::size_t>(k) - 1];
+  };
+  std::int32_t& piece = piece_[op];
+  while (flow >= high(piece)) --piece;
+  while (flow < low(piece)) ++piece;
+
+  OpArc& arc = op_arc_[op];
+  arc.shrink_ps = cost.time_ps[static_cast<std::size_t>(piece)];
+  arc.shrink_room_nw = piece == 0 ? kUnlimitedFlow : high(piece) - flow;
+  const bool between_pieces = flow == low(piece) && piece < slowest;
+  const std::int32_t stretch_piece = between_pieces ? piece + 1 : piece;
+  arc.stretch_ps = cost.time_ps[static_cast<std::size_t>(stretch_piece)];
+  arc.stretch_room_nw = flow - low(stretch_piece);
+}
+
+FrontierSolver::Saturation FrontierSolver::saturate(PowerNw limit_nw) {
+  while (true) {
+    if (!path_known_) {
+      path_slack_ps_ = search_path();
+      path_known_ = true;
+    }
+    if (path_slack_ps_ > 0) return Saturation::shorter_possible;
+    if (flow_value_nw_ >= limit_nw) return Saturation::limit_reached;
+    const PowerNw room_nw = path_room_nw();
+    if (room_nw == kUnlimitedFlow && limit_nw == kUnlimitedFlow) return Saturation::fastest;
+    const PowerNw amount_nw = std::min(room_nw, limit_nw - flow_value_nw_);
+    if (amount_nw >= kUnlimitedFlow - flow_value_nw_) {
+      throw InputError("the pipeline saves energy, or waits, at more than 2 GW; check the units of time and energy");
+    }
+    push_along_path(amount_nw);
+    path_known_ = amount_nw < room_nw;
+  }
+}
+
+/// Dijkstra on slack from the end of the iteration back to its start. Returns the least slack of any path: 0 when one
+/// is tight. Nodes nearer than that are in `settled_`.
+TimePs FrontierSolver::search_path() {
+  begin_search();
+  settle(sink_, 0, 0);
+  TimePs distance_ps = 0;
+  while (!settled(source_)) {
+    if (stack_.empty() && !settle_nearest(distance_ps)) {
+      // Every node has an arc towards the end, and arcs never run out of room in their own direction.
+      throw Error("internal: the end of the iteration cannot be reached from its start");
+    }
+    const std::int32_t node = stack_.back();
+    stack_.pop_back();
+    settled_.push_back(node);
+    relax_arcs_of(node, distance_ps);
+  }
+  return event(source_).distance_ps;
+}
+
+void FrontierSolver::begin_search() {
+  settled_.clear();
+  stack_.clear();
+  heap_.clear();
+  search_ += 2;
+  if (search_ == 0) {  // wrapped around: old marks would look new
+    for (Event& at : events_) at.mark = 0;
+    search_ = 2;
+  }
+}
+
+void FrontierSolver::settle(std::int32_t node, TimePs distance_ps, std::int32_t next_arc) {
+  Event& at = event(node);
+  at.distance_ps = distance_ps;
+  at.mark = search_ + 1;
+  at.next_arc = next_arc;
+  stack_.push_back(node);
+}
+
+/// Settles the nearest node that was reached but not settled, if there is one, and gives its distance.
+bool FrontierSolver::settle_nearest(TimePs& distance_ps) {
+  while (!heap_.empty()) {
+    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+    const auto [nearest_ps, node] = heap_.back();
+    heap_.pop_back();
+    if (settled(node)) continue;
+    distance_ps = nearest_ps;
+    settle(node, nearest_ps, event(node).next_arc);
+    return true;
+  }
+  return false;
+}
+
+void FrontierSolver::relax_arcs_of(std::int32_t node, TimePs distance_ps) {
+  const Adjacency place = adjacency_[static_cast<std::size_t>(node)];
+  const std::int32_t end = adjacency_[static_cast<std::size_t>(node) + 1].in_begin;
+  const TimePs time_ps = event(node).time_ps;
+  for (std::int32_t i = place.out_begin; i < end; ++i) {
+    const auto [next, arc] = half_arcs_[static_cast<std::size_t>(i)];
+    if (flow_nw_[static_cast<std::size_t>(arc)] == 0) continue;
+    const TimePs length_ps = is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].stretch_ps : 0;
+    reach(next, distance_ps, length_ps - (event(next).time_ps - time_ps), ~arc);
+  }
+  for (std::int32_t i = place.in_begin; i < place.out_begin; ++i) {
+    const auto [previous, arc] = half_arcs_[static_cast<std::size_t>(i)];
+    const TimePs length_ps = is_op(arc) ? op_arc_[static_cast<std::size_t>(arc)].shrink_ps : 0;
+    reach(previous, distance_ps, time_ps - event(previous).time_ps - length_ps, arc);
+  }
+}
+
+/// Notes that `node` is `slack_ps` away from a node settled at `distance_ps`.
+void FrontierSolver::reach(std::int32_t node, TimePs distance_ps, TimePs slack_ps, std::int32_t next_arc) {
+  Event& at = event(node);
+  if (at.mark == search_ + 1) return;
+  if (slack_ps == 0) {
+    settle(node, distance_ps, next_arc);
+    return;
+  }
+  if (at.mark == search_ && at.distance_ps <= distance_ps + slack_ps) return;
+  at.distance_ps = distance_ps + slack_ps;
+  at.mark = search_;
+  at.next_arc = next_arc;
+  heap_.emplace_back(at.distance_ps, node);
+  std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+}
+
+PowerNw FrontierSolver::path_room_nw() const {
+  PowerNw room_nw = kUnlimitedFlow;
+  for (std::int32_t node = source_; node != sink_;) {
+    const bool against = event(node).next_arc < 0;
+    const std::int32_t arc = against ? ~event(node).next_arc : event(node).next_arc;
+    const auto index = static_cast<std::size_t>(arc);
+    if (is_op(arc)) {
+      room_nw = std::min(room_nw, against ? op_arc_[index].stretch_room_nw : op_arc_[index].shrink_room_nw);
+    } else if (against) {
+      room_nw = std::min(room_nw, flow_nw_[index]);
+    }
+    node = against ? tail_[index] : head_[index];
+  }
+  return room_nw;
+}
+
+void FrontierSolver::push_along_path(PowerNw amount_nw) {
+  for (std::int32_t node = source_; node != sink_;) {
+    const bool against = event(node).next_arc < 0;
+    const std::int32_t arc = against ? ~event(node).next_arc : event(node).next_arc;
+    const auto index = static_cast<std::size_t>(arc);
+    flow_nw_[index] += against ? -amount_nw : amount_nw;
+    if (is_op(arc)) refresh_op(index);
+    node = against ? tail_[index] : head_[index];
+  }
+  flow_value_nw_ += amount_nw;
+}
+
+/// Moves every event that is nearer to the end than the search's path earlier by the difference. No slack becomes
+/// negative, arcs with flow stay tight, and the path becomes tight when the walk is not cut short.
+void FrontierSolver::shorten(TimePs floor_ps) {
+  const TimePs by_ps = std::min(path_slack_ps_, time_ps() - floor_ps);
+  for (const std::int32_t node : settled_) {
+    const TimePs distance_ps = event(node).distance_ps;
+    if (distance_ps >= by_ps) break;  // settled in order of distance
+    event(node).time_ps -= by_ps - distance_ps;
+  }
+  effective_energy_zj_ += static_cast<EnergyZj>(flow_value_nw_) * by_ps;
+  path_known_ = by_ps == path_slack_ps_;
+  path_slack_ps_ = 0;
+}
+
+void FrontierSolver::op_times(std::span<TimePs> time_ps) const {
+  for (std::size_t op = 0; op < ops_; ++op) {
+    const TimePs window_ps = finish_event_ps(static_cast<int>(op)) - start_event_ps(static_cast<int>(op));
+    time_ps[op] = std::clamp(window_ps, op_arc_[op].shrink_ps, op_arc_[op].stretch_ps);
+  }
+}
+
+FrontierSolver::State FrontierSolver::save() const {
+  State state{flow_nw_, piece_, {}, flow_value_nw_, effective_energy_zj_};
+  state.event_time_ps.reserve(events_.size());
+  for (const Event& at : events_) state.event_time_ps.push_back(at.time_ps);
+  return state;
+}
+
+void FrontierSolver::restore(const State& state) {
+  flow_nw_ = state.flow_nw;
+  piece_ = state.piece;
+  for (std::size_t node = 0; node < events_.size(); ++node) events_[node].time_ps = state.event_time_ps[node];
+  flow_value_nw_ = state.flow_value_nw;
+  effective_energy_zj_ = state.effective_energy_zj;
+  path_known_ = false;
+  for (std::size_t op = 0; op < ops_; ++op) refresh_op(op);
+}
+
+}  // namespace lowgear

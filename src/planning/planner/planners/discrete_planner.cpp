@@ -1,0 +1,114 @@
+#include "planning/planner/planners/discrete_planner.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <utility>
+
+namespace lowgear {
+namespace {
+
+using Direction = RoundingRule::Direction;
+
+/// Which rounding is best differs from deadline to deadline; these few were each best somewhere (bench/RESULTS.md).
+constexpr auto kRoundings = std::to_array<RoundingRule>({
+    {Direction::forward, 0},
+    {Direction::forward, 13},
+    {Direction::forward, 16},
+    {Direction::backward, 0},
+    {Direction::backward, 13},
+    {Direction::backward, 16},
+});
+
+/// Work is counted in visits of ops, so that a pipeline of any size gets plans in a similar time (about 5 ns each).
+constexpr std::size_t kLibraryVisits = 6'000'000;
+constexpr std::size_t kSpliceVisits = 300'000;
+
+/// A trade costs a few makespans, and there can be one per op.
+constexpr std::size_t kMaxOpsToTrade = 2'000;
+
+/// How often the library is gone through again. The first two rounds lower the mean gap by a tenth where clocks are far
+/// apart, further ones hardly.
+constexpr TimePs kRefinements = 2;
+
+/// Visits of one rounding with its reclaim, per op.
+constexpr std::size_t kVisitsPerRounding = 6;
+/// Visits of one splice, per op: some 12 makespans and a reclaim.
+constexpr std::size_t kVisitsPerSplice = 16;
+
+std::vector<std::int32_t> in_order_of_start(const ContinuousPlan& continuous) {
+  std::vector<std::int32_t> order(continuous.start_by_ps.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](std::int32_t a, std::int32_t b) {
+    return continuous.start_by_ps[static_cast<std::size_t>(a)] < continuous.start_by_ps[static_cast<std::size_t>(b)];
+  });
+  return order;
+}
+
+}  // namespace
+
+DiscretePlanner::DiscretePlanner(const PlanningModel& model, ContinuousSolver& solver, WorkReport* work)
+    : model_(&model),
+      solver_(&solver),
+      work_(work),
+      rounder_(model, work),
+      library_(model.instance.blocking_power_nw) {}
+
+void DiscretePlanner::prepare(const Frontier& frontier) {
+  const auto ops = static_cast<std::size_t>(model_->instance.op_count());
+  const std::size_t visits_per_plan = ops * std::size(kRoundings) * kVisitsPerRounding;
+  const auto count = static_cast<TimePs>(std::clamp<std::size_t>(kLibraryVisits / visits_per_plan, 16, 192));
+  const TimePs step_ps = (frontier.slowest_ps() - frontier.fastest_ps()) / (count - 1);
+  if (step_ps == 0) return;
+  const TimePs rounds = ops <= kMaxOpsToTrade ? kRefinements : 0;
+  TimePs done = 0;
+  const auto report = [&] {
+    const double fraction = static_cast<double>(++done) / static_cast<double>(count * (1 + rounds));
+    if (work_ != nullptr) work_->begin("preparing plans", fraction);
+  };
+  for (TimePs k = 0; k < count; ++k, report()) {
+    library_.add(best_rounding(solver_->solve(frontier.fastest_ps() + step_ps * k)));
+  }
+  // Mixtures of mixtures: each round plans with the library of the one before, every other round between its deadlines.
+  for (TimePs round = 0; round < rounds; ++round) {
+    const TimePs offset_ps = step_ps / 2 * (round % 2);
+    for (TimePs k = 0; k < count; ++k, report()) {
+      library_.add(plan(std::min(frontier.fastest_ps() + step_ps * k + offset_ps, frontier.slowest_ps())));
+    }
+  }
+}
+
+DiscretePlan DiscretePlanner::plan(TimePs deadline_ps) {
+  const ContinuousPlan continuous = solver_->solve(deadline_ps);
+  const std::size_t ops = continuous.start_by_ps.size();
+  std::size_t reach = 1;
+  while (2 * (reach + 1) * (reach + 1) * ops * kVisitsPerSplice <= kSpliceVisits && reach < 6) ++reach;
+  std::vector<DiscretePlan> candidates{best_rounding(continuous)};
+  if (const DiscretePlan* prepared = library_.best_within(deadline_ps)) candidates.push_back(*prepared);
+  if (auto spliced = library_.splice(rounder_, in_order_of_start(continuous), deadline_ps, reach)) {
+    candidates.push_back(std::move(*spliced));
+  }
+  const std::size_t to_trade = ops <= kMaxOpsToTrade ? candidates.size() : 0;
+  for (std::size_t k = 0; k < to_trade; ++k) {
+    // Beside the one that it is made of: trades use all time up to the deadline, which may cost more waiting than they
+    // save.
+    DiscretePlan traded = candidates[k];
+    rounder_.trade_between_neighbours(traded, deadline_ps);
+    candidates.push_back(std::move(traded));
+  }
+  return *std::ranges::min_element(candidates, {}, [this](const DiscretePlan& candidate) {
+    return candidate.total_energy_zj(model_->instance.blocking_power_nw);
+  });
+}
+
+DiscretePlan DiscretePlanner::best_rounding(const ContinuousPlan& continuous) {
+  const PowerNw power_nw = model_->instance.blocking_power_nw;
+  DiscretePlan best = rounder_.round(continuous, kRoundings[0]);
+  for (const RoundingRule& rule : std::span(kRoundings).subspan(1)) {
+    DiscretePlan plan = rounder_.round(continuous, rule);
+    if (plan.total_energy_zj(power_nw) < best.total_energy_zj(power_nw)) best = std::move(plan);
+  }
+  return best;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "planning/planner/frontier/frontier.h"
+#include "planning/planner/frontier/work_report.h"
+#include "planning/planner/planners/plan_library.h"
+#include "planning/planner/planners/planning_model.h"
+#include "planning/planner/planners/rounding.h"
+
+namespace lowgear {
+
+/// Finds clocks for deadlines: several roundings of the continuous optimum, mixtures of plans for other deadlines, and
+/// trades between neighbours. The best is kept; how good it is, the frontier's bound says.
+class DiscretePlanner {
+ public:
+  /// The arguments must outlive the planner; `work` may be null.
+  DiscretePlanner(const PlanningModel& model, ContinuousSolver& solver, WorkReport* work = nullptr);
+
+  /// Fills the library with plans for deadlines evenly over the frontier: more of them, the smaller the pipeline. Plans
+  /// for single deadlines get better for it.
+  void prepare(const Frontier& frontier);
+
+  /// A plan of at most this makespan, and of no more energy than any prepared one that is as fast. `deadline_ps` must
+  /// be within [T_min, T*].
+  [[nodiscard]] DiscretePlan plan(TimePs deadline_ps);
+
+ private:
+  [[nodiscard]] DiscretePlan best_rounding(const ContinuousPlan& continuous);
+
+  const PlanningModel* model_;
+  ContinuousSolver* solver_;
+  WorkReport* work_;
+  Rounder rounder_;
+  PlanLibrary library_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,187 @@
+#include "planning/planner/planners/rounding.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace lowgear {
+namespace {
+
+std::size_t at(std::int32_t op) { return static_cast<std::size_t>(op); }
+
+}  // namespace
+
+Rounder::Rounder(const PlanningModel& model, WorkReport* work)
+    : model_(&model),
+      work_(work),
+      graph_(model.instance),
+      finish_ps_(graph_.order().size()),
+      latest_finish_ps_(graph_.order().size()),
+      next_on_rank_(graph_.order().size(), -1) {
+  for (std::size_t op = 0; op + 1 < model.rank_of_op.size(); ++op) {
+    if (model.rank_of_op[op] == model.rank_of_op[op + 1]) next_on_rank_[op] = static_cast<std::int32_t>(op) + 1;
+  }
+}
+
+/// Of one sweep over all ops.
+void Rounder::report_visits() const {
+  if (work_ != nullptr) work_->visited(finish_ps_.size());
+}
+
+TimePs Rounder::time_ps(std::int32_t op, std::int32_t choice) const {
+  return model_->choices_of(op)[at(choice)].time_ps;
+}
+
+TimePs Rounder::earliest_start_ps(std::int32_t op) const {
+  TimePs start_ps = 0;
+  for (const std::int32_t before : graph_.predecessors(op)) start_ps = std::max(start_ps, finish_ps_[at(before)]);
+  return start_ps;
+}
+
+TimePs Rounder::latest_finish_ps(std::int32_t op, std::span<const std::int32_t> choice, TimePs deadline_ps) const {
+  TimePs finish_ps = deadline_ps;
+  for (const std::int32_t after : graph_.successors(op)) {
+    finish_ps = std::min(finish_ps, latest_finish_ps_[at(after)] - time_ps(after, choice[at(after)]));
+  }
+  return finish_ps;
+}
+
+std::int32_t Rounder::cheapest_within(std::int32_t op, TimePs window_ps, PowerNw price_nw) const {
+  const std::vector<ClockChoice>& choices = model_->choices_of(op);
+  std::int32_t best = 0;
+  EnergyZj least_zj = 0;
+  for (std::size_t k = 0; k < choices.size() && (k == 0 || choices[k].time_ps <= window_ps); ++k) {
+    const EnergyZj value_zj = choices[k].effective_energy_zj + static_cast<EnergyZj>(price_nw) * choices[k].time_ps;
+    if (k == 0 || value_zj <= least_zj) {
+      least_zj = value_zj;
+      best = static_cast<std::int32_t>(k);
+    }
+  }
+  return best;
+}
+
+DiscretePlan Rounder::round(const ContinuousPlan& continuous, RoundingRule rule) {
+  std::vector<std::int32_t> choice(finish_ps_.size(), 0);
+  const auto price_nw = [&](std::int32_t op) { return continuous.op_flow_nw[at(op)] / 16 * rule.price_sixteenths; };
+  if (rule.direction == RoundingRule::Direction::forward) {
+    for (const std::int32_t op : graph_.order()) {
+      const TimePs start_ps = earliest_start_ps(op);
+      choice[at(op)] = cheapest_within(op, continuous.finish_by_ps[at(op)] - start_ps, price_nw(op));
+      finish_ps_[at(op)] = start_ps + time_ps(op, choice[at(op)]);
+    }
+  } else {
+    for (const std::int32_t op : graph_.reverse_order()) {
+      latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, continuous.deadline_ps);
+      const TimePs window_ps = latest_finish_ps_[at(op)] - continuous.start_by_ps[at(op)];
+      choice[at(op)] = cheapest_within(op, window_ps, price_nw(op));
+    }
+  }
+  report_visits();
+  return reclaim_slack(std::move(choice), continuous.deadline_ps);
+}
+
+void Rounder::slow_down_within(std::int32_t op, TimePs window_ps, std::vector<std::int32_t>& choice) const {
+  const std::vector<ClockChoice>& choices = model_->choices_of(op);
+  std::int32_t& k = choice[at(op)];
+  while (at(k) + 1 < choices.size() && choices[at(k) + 1].time_ps <= window_ps) ++k;
+}
+
+DiscretePlan Rounder::reclaim_slack(std::vector<std::int32_t> choice, TimePs deadline_ps) {
+  // Three sweeps. The first only notes latest finishes. The second goes forwards, where each op may use what is left up
+  // to its latest finish; what it uses is gone for those behind it. The third does the same backwards: between the
+  // second's earliest starts and finishes that are brought up to date as it goes.
+  find_latest_finishes(choice, deadline_ps);
+  for (const std::int32_t op : graph_.order()) {
+    const TimePs start_ps = earliest_start_ps(op);
+    slow_down_within(op, latest_finish_ps_[at(op)] - start_ps, choice);
+    finish_ps_[at(op)] = start_ps + time_ps(op, choice[at(op)]);
+  }
+  report_visits();
+  for (const std::int32_t op : graph_.reverse_order()) {
+    latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, deadline_ps);
+    slow_down_within(op, latest_finish_ps_[at(op)] - earliest_start_ps(op), choice);
+  }
+  report_visits();
+  DiscretePlan plan;
+  plan.makespan_ps = makespan_ps(choice);
+  for (const std::int32_t op : graph_.order()) {
+    plan.effective_energy_zj += model_->choices_of(op)[at(choice[at(op)])].effective_energy_zj;
+  }
+  plan.choice = std::move(choice);
+  return plan;
+}
+
+void Rounder::find_latest_finishes(std::span<const std::int32_t> choice, TimePs deadline_ps) {
+  for (const std::int32_t op : graph_.reverse_order()) {
+    latest_finish_ps_[at(op)] = latest_finish_ps(op, choice, deadline_ps);
+  }
+  report_visits();
+}
+
+Rounder::PairWindow Rounder::pair_window(std::int32_t first, std::int32_t second, std::span<const std::int32_t> choice,
+                                         TimePs deadline_ps) const {
+  PairWindow window{earliest_start_ps(first), deadline_ps, 0, latest_finish_ps_[at(second)]};
+  for (const std::int32_t after : graph_.successors(first)) {
+    if (after == second) continue;
+    window.first_finish_ps =
+        std::min(window.first_finish_ps, latest_finish_ps_[at(after)] - time_ps(after, choice[at(after)]));
+  }
+  for (const std::int32_t before : graph_.predecessors(second)) {
+    if (before != first) window.second_start_ps = std::max(window.second_start_ps, finish_ps_[at(before)]);
+  }
+  return window;
+}
+
+Rounder::PairChoice Rounder::best_pair(std::int32_t first, std::int32_t second, const PairWindow& window,
+                                       std::span<const std::int32_t> choice) const {
+  const std::vector<ClockChoice>& of_first = model_->choices_of(first);
+  const std::vector<ClockChoice>& of_second = model_->choices_of(second);
+  const EnergyZj now_zj =
+      of_first[at(choice[at(first)])].effective_energy_zj + of_second[at(choice[at(second)])].effective_energy_zj;
+  PairChoice best;
+  std::size_t s = of_second.size();  // slowest of the second that still fits, plus one: falls as the first gets slower
+  for (std::size_t f = 0; f < of_first.size(); ++f) {
+    const TimePs handover_ps = window.first_start_ps + of_first[f].time_ps;
+    if (handover_ps > window.first_finish_ps) break;
+    const TimePs left_ps = window.second_finish_ps - std::max(handover_ps, window.second_start_ps);
+    while (s > 0 && of_second[s - 1].time_ps > left_ps) --s;
+    if (s == 0) break;
+    const EnergyZj saved_zj = now_zj - of_first[f].effective_energy_zj - of_second[s - 1].effective_energy_zj;
+    if (saved_zj > best.saved_zj) best = {saved_zj, static_cast<std::int32_t>(f), static_cast<std::int32_t>(s - 1)};
+  }
+  return best;
+}
+
+void Rounder::trade_between_neighbours(DiscretePlan& plan, TimePs deadline_ps) {
+  (void)makespan_ps(plan.choice);  // earliest finishes
+  find_latest_finishes(plan.choice, deadline_ps);
+  std::vector<std::int32_t> choice = plan.choice;
+  for (const std::int32_t first : graph_.order()) {
+    const std::int32_t second = next_on_rank_[at(first)];
+    if (second < 0) continue;
+    const PairChoice best = best_pair(first, second, pair_window(first, second, choice, deadline_ps), choice);
+    if (best.saved_zj == 0) continue;
+    const std::int32_t first_before = std::exchange(choice[at(first)], best.first);
+    const std::int32_t second_before = std::exchange(choice[at(second)], best.second);
+    // What the second op waits for may itself wait for the first, which the window does not see: only a replay tells.
+    if (makespan_ps(choice) > deadline_ps) {
+      choice[at(first)] = first_before;
+      choice[at(second)] = second_before;
+      (void)makespan_ps(choice);
+    } else {
+      find_latest_finishes(choice, deadline_ps);
+    }
+  }
+  plan = reclaim_slack(std::move(choice), deadline_ps);
+}
+
+TimePs Rounder::makespan_ps(std::span<const std::int32_t> choice) {
+  TimePs makespan_ps = 0;
+  for (const std::int32_t op : graph_.order()) {
+    finish_ps_[at(op)] = earliest_start_ps(op) + time_ps(op, choice[at(op)]);
+    makespan_ps = std::max(makespan_ps, finish_ps_[at(op)]);
+  }
+  report_visits();
+  return makespan_ps;
+}
+
+}  // namespace lowgear

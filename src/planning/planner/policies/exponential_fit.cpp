@@ -1,0 +1,104 @@
+#include "planning/planner/policies/exponential_fit.h"
+
+#include <Eigen/Dense>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
+#include <unsupported/Eigen/NonLinearOptimization>
+
+namespace lowgear {
+namespace {
+
+/// Residuals and Jacobian in the form that Eigen's port of MINPACK expects; parameters are scale, rate and offset.
+struct ExponentialResiduals {
+  Eigen::ArrayXd units;
+  Eigen::ArrayXd energy_j;
+
+  [[nodiscard]] static int inputs() { return 3; }
+  [[nodiscard]] int values() const { return static_cast<int>(units.size()); }
+
+  int operator()(const Eigen::VectorXd& parameters, Eigen::VectorXd& residuals) const {
+    residuals = (parameters[0] * (parameters[1] * units).exp() + parameters[2] - energy_j).matrix();
+    return 0;
+  }
+
+  int df(const Eigen::VectorXd& parameters, Eigen::MatrixXd& jacobian) const {
+    const Eigen::ArrayXd growth = (parameters[1] * units).exp();
+    jacobian.col(0) = growth;
+    jacobian.col(1) = parameters[0] * units * growth;
+    jacobian.col(2).setOnes();
+    return 0;
+  }
+};
+
+struct Fit {
+  ExponentialCurve curve;
+  double squared_error = 0;
+};
+
+/// Whether (J'J)^-1, and with it the covariance of the parameters, is finite.
+bool covariance_is_finite(const ExponentialResiduals& residuals, const Eigen::VectorXd& parameters) {
+  Eigen::MatrixXd jacobian(residuals.values(), 3);
+  residuals.df(parameters, jacobian);
+  const Eigen::Matrix3d normal = jacobian.transpose() * jacobian;
+  return normal.allFinite() && normal.inverse().allFinite();
+}
+
+std::optional<Fit> fit_from(ExponentialResiduals& residuals, const ExponentialCurve& start) {
+  constexpr double kTolerance = 1.49012e-8;
+  // Twice what the hardest of the published profiles needs. The artifact gives up at 50,000, with an error, and counts
+  // four for what is one here, as its Jacobian is numeric.
+  constexpr int kMaxEvaluations = 2000;
+  Eigen::VectorXd parameters(3);
+  parameters << start.scale_j, start.rate_per_unit, start.offset_j;
+  Eigen::LevenbergMarquardt<ExponentialResiduals> optimiser(residuals);
+  optimiser.parameters.ftol = kTolerance;
+  optimiser.parameters.xtol = kTolerance;
+  optimiser.parameters.gtol = 0;
+  optimiser.parameters.maxfev = kMaxEvaluations;
+  const auto status = optimiser.minimize(parameters);
+  const bool converged = status >= Eigen::LevenbergMarquardtSpace::RelativeReductionTooSmall &&
+                         status <= Eigen::LevenbergMarquardtSpace::CosinusTooSmall;
+  if (!converged || !parameters.allFinite() || parameters[0] < 0 || !covariance_is_finite(residuals, parameters)) {
+    return std::nullopt;
+  }
+  Eigen::VectorXd values(residuals.values());
+  residuals(parameters, values);
+  const double squared_error = values.squaredNorm();
+  if (!std::isfinite(squared_error)) return std::nullopt;
+  return Fit{{parameters[0], parameters[1], parameters[2]}, squared_error};
+}
+
+}  // namespace
+
+double ExponentialCurve::energy_j(double units) const { return scale_j * std::exp(rate_per_unit * units) + offset_j; }
+
+std::optional<ExponentialCurve> fit_exponential(std::span<const CurvePoint> points, double unit_s) {
+  constexpr std::array<double, 3> kMagnitudesJ = {10, 100, 1000};
+  constexpr std::array<double, 6> kDecaysPerMs = {0.01, 0.02, 0.03, 0.04, 0.05, 0.1};
+  constexpr double kMillisecond = 1e-3;
+  constexpr std::size_t kParameters = 3;
+  if (points.size() <= kParameters) return std::nullopt;
+
+  const auto count = static_cast<Eigen::Index>(points.size());
+  ExponentialResiduals residuals{Eigen::ArrayXd(count), Eigen::ArrayXd(count)};
+  for (Eigen::Index i = 0; i < count; ++i) {
+    residuals.units[i] = points[static_cast<std::size_t>(i)].units;
+    residuals.energy_j[i] = points[static_cast<std::size_t>(i)].energy_j;
+  }
+
+  std::optional<Fit> best;
+  for (const double scale_j : kMagnitudesJ) {
+    for (const double offset_j : kMagnitudesJ) {
+      for (const double decay_per_ms : kDecaysPerMs) {
+        const auto fit = fit_from(residuals, {scale_j, -decay_per_ms * unit_s / kMillisecond, offset_j});
+        if (fit && (!best || fit->squared_error < best->squared_error)) best = fit;
+      }
+    }
+  }
+  if (!best) return std::nullopt;
+  return best->curve;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "planning/planner/policies/policy.h"
+
+namespace lowgear {
+
+/// Every op at the highest clock it was profiled at: how an unplanned run behaves. What savings are counted against.
+class MaxClockPolicy final : public Policy {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "max"; }
+  [[nodiscard]] PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const override;
+};
+
+}  // namespace lowgear

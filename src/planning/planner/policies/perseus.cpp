@@ -1,0 +1,141 @@
+#include "planning/planner/policies/perseus.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <utility>
+
+#include "base/core/error.h"
+#include "planning/planner/frontier/frontier_solver.h"
+#include "planning/planner/policies/clock_choice.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::int64_t kMaxRows = 10'000'000;
+
+}  // namespace
+
+PerseusModel::PerseusModel(const PlanningProblem& problem, double unit_s) {
+  if (!(unit_s >= 1 / kPsPerSecond && unit_s <= kMaxTimeS)) {
+    throw InputError(fmt::format("perseus: a time unit of {} s; it must be within 1e-12 and 1e6 s", unit_s));
+  }
+  unit_ps_ = ps_from_s(unit_s);
+  unit_s_ = s_from_ps(unit_ps_);
+  instance_.edges = problem.dag->edges;
+  instance_.topological_order = problem.dag->topological_order;
+  for (const double power_w : problem.blocking_power_w) instance_.blocking_power_nw += nw_from_w(power_w);
+
+  std::map<std::pair<int, OpKind>, int> cost_of_cell;
+  std::vector<TimePs> fastest_ps;
+  for (const ComputeOp& op : problem.dag->ops) {
+    const auto [cell, added] = cost_of_cell.try_emplace({op.stage, op.kind}, static_cast<int>(curves_.size()));
+    if (added) {
+      (void)problem.profile->at_max_clock(op.stage, op.kind);  // names what is missing
+      curves_.push_back(perseus_curve(problem.profile->measurements(op.stage, op.kind), unit_s_,
+                                      problem.blocking_power_w[static_cast<std::size_t>(op.rank)]));
+      instance_.costs.push_back(convex_cost(curves_.back(), unit_s_));
+    }
+    instance_.cost_of_op.push_back(cell->second);
+    fastest_ps.push_back(instance_.costs[static_cast<std::size_t>(cell->second)].fastest_ps());
+  }
+  fastest_ps_ = makespan_ps(instance_, fastest_ps);
+}
+
+const PerseusCurve& PerseusModel::curve(std::size_t op) const {
+  return curves_[static_cast<std::size_t>(instance_.cost_of_op[op])];
+}
+
+std::vector<PerseusModel::Row> PerseusModel::frontier() const {
+  FrontierSolver solver(instance_);
+  const TimePs row_count = (solver.time_ps() - fastest_ps_) / unit_ps_;
+  if (row_count > kMaxRows) {
+    throw InputError(
+        fmt::format("perseus: the frontier has {} rows at a time unit of {} s, more than {}; choose a "
+                    "larger unit",
+                    row_count, unit_s_, kMaxRows));
+  }
+  const double blocking_power_w = w_from_nw(instance_.blocking_power_nw);
+  std::vector<Row> rows;
+  rows.reserve(static_cast<std::size_t>(row_count));
+  while (solver.time_ps() > fastest_ps_ && solver.saturate() == FrontierSolver::Saturation::shorter_possible) {
+    const TimePs from_ps = solver.time_ps();
+    const double from_j = j_from_zj(solver.effective_energy_zj());
+    solver.shorten(fastest_ps_);
+    const double power_w = w_from_nw(solver.flow_value_nw());
+    for (TimePs time_ps = from_ps - unit_ps_; time_ps >= solver.time_ps(); time_ps -= unit_ps_) {
+      const double effective_j = from_j + power_w * s_from_ps(from_ps - time_ps);
+      rows.push_back({s_from_ps(time_ps), effective_j + blocking_power_w * s_from_ps(time_ps)});
+    }
+  }
+  return rows;
+}
+
+PerseusModel::Solution PerseusModel::solve(double deadline_s) const {
+  const TimePs deadline_ps = ps_from_s(std::min(deadline_s, kMaxTimeS)) / unit_ps_ * unit_ps_;
+  if (!(deadline_s > 0) || deadline_ps < fastest_ps_) {
+    throw InputError(
+        fmt::format("perseus: no plan takes {} s or less; its fastest takes {} s", deadline_s, fastest_s()));
+  }
+  FrontierSolver solver(instance_);
+  const auto shorter_possible = [&solver](PowerNw limit_nw) {
+    return solver.saturate(limit_nw) == FrontierSolver::Saturation::shorter_possible;
+  };
+  while (solver.time_ps() > deadline_ps && shorter_possible(FrontierSolver::kUnlimitedFlow)) {
+    solver.shorten(deadline_ps);
+  }
+  // Faster than the deadline only while that saves at least as much blocking energy as it costs.
+  const PowerNw blocking_power_nw = instance_.blocking_power_nw;
+  while (solver.flow_value_nw() <= blocking_power_nw && shorter_possible(blocking_power_nw)) solver.shorten();
+
+  // All breakpoints are whole units, and so are the optimal times at every vertex and at a deadline of whole units.
+  std::vector<TimePs> time_ps(instance_.cost_of_op.size());
+  solver.op_times(time_ps);
+  Solution solution;
+  for (const TimePs op_time_ps : time_ps) solution.op_units.push_back(static_cast<int>(op_time_ps / unit_ps_));
+  solution.time_s = s_from_ps(solver.time_ps());
+  solution.energy_j =
+      j_from_zj(solver.effective_energy_zj()) + w_from_nw(instance_.blocking_power_nw) * solution.time_s;
+  return solution;
+}
+
+int PerseusModel::unfitted_curves() const {
+  return static_cast<int>(std::ranges::count(curves_, false, &PerseusCurve::fitted));
+}
+
+std::vector<int> PerseusModel::clocks_mhz(const Solution& solution) const {
+  std::vector<int> clocks;
+  clocks.reserve(solution.op_units.size());
+  for (std::size_t op = 0; op < solution.op_units.size(); ++op) {
+    clocks.push_back(curve(op).clock_mhz(solution.op_units[op]));
+  }
+  return clocks;
+}
+
+PolicyPlan PerseusPolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {
+  const PerseusModel model(problem, unit_s_);
+  const PerseusModel::Solution solution = model.solve(deadline_s.value_or(model.fastest_s()));
+  PolicyPlan plan;
+  plan.clocks_mhz = model.clocks_mhz(solution);
+  plan.own_time_s = solution.time_s;
+  plan.own_energy_j = solution.energy_j;
+  plan.note = fmt::format("plans on fitted curves with times rounded down to {} ms", model.unit_s() * 1e3);
+  if (const int unfitted = model.unfitted_curves(); unfitted > 0) {
+    plan.note += fmt::format("; no fit for {} (stage, kind), their hull instead", unfitted);
+  }
+  return plan;
+}
+
+double perseus_intrinsic_saving_pct(const PlanningProblem& problem, double time_s, double energy_j) {
+  double baseline_j = 0;
+  for (const double power_w : problem.blocking_power_w) baseline_j += power_w * time_s;
+  for (const ComputeOp& op : problem.dag->ops) {
+    const Measurement& fastest = problem.profile->at_max_clock(op.stage, op.kind);
+    baseline_j += fastest.energy_j - problem.blocking_power_w[static_cast<std::size_t>(op.rank)] * fastest.time_s;
+  }
+  return 100 * (1 - energy_j / baseline_j);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "planning/planner/frontier/instance.h"
+#include "planning/planner/policies/perseus_curve.h"
+#include "planning/planner/policies/policy.h"
+
+namespace lowgear {
+
+/// The artifact's default.
+inline constexpr double kPerseusUnitS = 1e-3;
+
+/// The planning problem as Perseus (Chung et al., SOSP'24) sees it: its exponential fit, on its grid of time units. The
+/// frontier that its unit-by-unit search walks is the exact optimum of this problem, so here the exact solver finds it.
+class PerseusModel {
+ public:
+  /// One row of the artifact's frontier file.
+  struct Row {
+    double time_s = 0;
+    double energy_j = 0;
+  };
+
+  /// An optimal assignment of times.
+  struct Solution {
+    double time_s = 0;          ///< iteration time
+    double energy_j = 0;        ///< fitted energy plus blocking energy
+    std::vector<int> op_units;  ///< by op
+  };
+
+  /// `unit_s` is the time unit, rounded to a picosecond: 1 ms by the artifact's default; its A40 results have 0.1 ms.
+  /// Throws InputError when the unit is not within 1 ps and 10^6 s, the profile lacks an op, or an op does not suit the
+  /// unit (perseus_curve).
+  PerseusModel(const PlanningProblem& problem, double unit_s);
+
+  [[nodiscard]] double unit_s() const { return unit_s_; }
+  /// Iteration time with every op at its fastest.
+  [[nodiscard]] double fastest_s() const { return s_from_ps(fastest_ps_); }
+
+  /// The whole frontier, slowest first, as the artifact writes it: one row per unit of iteration time, from one unit
+  /// below the time of all ops at their slowest. Throws InputError beyond 10 million rows.
+  [[nodiscard]] std::vector<Row> frontier() const;
+
+  /// The least energy in at most `deadline_s`: the frontier's point at the last unit before the deadline, or at the
+  /// time of its least energy when that comes sooner. Throws InputError when the deadline is below fastest_s().
+  [[nodiscard]] Solution solve(double deadline_s) const;
+
+  /// How many (stage, kind) have the hull of their options in place of a fit (perseus_curve).
+  [[nodiscard]] int unfitted_curves() const;
+
+  /// Clock per op: the slowest option within the op's units.
+  [[nodiscard]] std::vector<int> clocks_mhz(const Solution& solution) const;
+
+ private:
+  [[nodiscard]] const PerseusCurve& curve(std::size_t op) const;
+
+  TimePs unit_ps_ = 0;
+  double unit_s_ = 0;
+  std::vector<PerseusCurve> curves_;  ///< one per cost of the instance
+  ProblemInstance instance_;
+  TimePs fastest_ps_ = 0;
+};
+
+/// Plans with Perseus' model. `own_time_s` and `own_energy_j` are what the model believes; because it rounds times
+/// down to its unit, a replay takes up to 1 % longer. With a deadline: the model's plan at min(deadline, time of least
+/// energy).
+class PerseusPolicy final : public Policy {
+ public:
+  explicit PerseusPolicy(double unit_s = kPerseusUnitS) : unit_s_(unit_s) {}
+
+  [[nodiscard]] std::string_view name() const override { return "perseus"; }
+  [[nodiscard]] PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const override;
+
+ private:
+  double unit_s_;
+};
+
+/// The intrinsic saving of Perseus' evaluation (SOSP'24, table 6) in per cent: `energy_j` against every op at its
+/// highest clock with the GPUs blocked for the rest of `time_s`, whatever time those clocks really need. For
+/// comparison with its published figures only.
+[[nodiscard]] double perseus_intrinsic_saving_pct(const PlanningProblem& problem, double time_s, double energy_j);
+
+}  // namespace lowgear

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "planning/planner/frontier/instance.h"
+#include "planning/profile/stage_profile.h"
+
+namespace lowgear {
+
+/// A measurement on Perseus' grid of time units.
+struct QuantisedOption {
+  int clock_mhz = 0;
+  int units = 0;        ///< time in whole units, rounded down
+  double energy_j = 0;  ///< as measured
+};
+
+/// Whole units in a time, rounded down. Throws InputError when there is none, or more than 2^30.
+[[nodiscard]] int whole_units(double time_s, double unit_s);
+
+/// The options that Perseus keeps, fastest first, each number of units once: those that no other one beats in time
+/// *and in measured energy* (not in effective energy), of equal units the one of highest energy. When at most three are
+/// left, as its planner does, another one must be 5 % better to drop one.
+/// `measurements` must not be empty. Throws InputError when an op is shorter than a unit or longer than 2^30 units.
+[[nodiscard]] std::vector<QuantisedOption> quantised_options(std::span<const Measurement> measurements, double unit_s);
+
+/// Effective energy of an op against its time as Perseus sees it: an exponential through the quantised options, taken
+/// at every whole number of units.
+struct PerseusCurve {
+  std::vector<QuantisedOption> options;    ///< fastest first
+  std::vector<double> effective_energy_j;  ///< at fastest_units(), fastest_units() + 1, ...
+  bool fitted = false;                     ///< false: the options' lower convex hull stands in, see perseus_curve
+
+  [[nodiscard]] int fastest_units() const { return options.front().units; }
+  [[nodiscard]] int slowest_units() const;
+  /// Slowest option that takes at most `units` (at least fastest_units()).
+  [[nodiscard]] int clock_mhz(int units) const;
+};
+
+/// The curve of one (stage, kind). Where Perseus' planner stops with an error, because three options or fewer are left
+/// or no fit is found, the lower convex hull of the options takes the fit's place. The curve ends where it stops
+/// falling. Throws InputError as quantised_options, and when the options span more than 100,000 units.
+[[nodiscard]] PerseusCurve perseus_curve(std::span<const Measurement> measurements, double unit_s,
+                                         double blocking_power_w);
+
+/// The curve with a breakpoint at every whole unit.
+[[nodiscard]] ConvexCost convex_cost(const PerseusCurve& curve, double unit_s);
+
+}  // namespace lowgear

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planning/profile/stage_profile.h"
+#include "planning/schedule/dag.h"
+#include "planning/schedule/schedule.h"
+
+namespace lowgear {
+
+/// What a policy plans for: a profiled pipeline on a schedule.
+struct PlanningProblem {
+  const Schedule* schedule = nullptr;        ///< never null; compute actions only
+  const PipelineDag* dag = nullptr;          ///< never null; of that schedule
+  const StageProfile* profile = nullptr;     ///< never null
+  std::span<const double> blocking_power_w;  ///< by rank
+};
+
+/// A policy's answer. Its time and energy are found by replaying the clocks, the same way for all policies.
+struct PolicyPlan {
+  std::optional<Schedule> schedule;  ///< set when the policy runs another order than it was given (EnvPipe's own)
+  std::vector<int> clocks_mhz;       ///< by op of the graph of that schedule
+  /// What the policy itself believes its plan takes, where it has a model of its own (Perseus' exponential fit).
+  std::optional<double> own_time_s;
+  std::optional<double> own_energy_j;
+  std::string note;  ///< anything a reader of a comparison must know, in one line; may be empty
+};
+
+/// A way to choose clocks. Pure: the same problem gives the same plan.
+class Policy {
+ public:
+  virtual ~Policy() = default;
+  [[nodiscard]] virtual std::string_view name() const = 0;
+  /// The plan for an iteration time of at most `deadline_s`; without one, the fastest plan that the policy knows.
+  /// Policies that cannot aim at a time (max, EnvPipe) say so in the note and ignore it.
+  /// Throws InputError when the deadline cannot be met by a policy that can aim at one.
+  [[nodiscard]] virtual PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const = 0;
+};
+
+/// Names that `make_policy` knows, in the order in which a comparison shows them.
+[[nodiscard]] std::vector<std::string> policy_names();
+/// Throws InputError naming the policies that exist.
+[[nodiscard]] std::unique_ptr<Policy> make_policy(std::string_view name);
+
+}  // namespace lowgear

@@ -1,0 +1,122 @@
+#include "planning/planner/verifier/pipeline.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/core/error.h"
+
+namespace lowgear::verifier {
+namespace {
+
+/// A computation that is waited for: its stage, kind and microbatch.
+using OpName = std::tuple<int, OpKind, int>;
+
+/// Which computation of which other stage may need what `op` makes, each kind of backward included. At most one of
+/// them exists in a schedule.
+std::vector<OpName> consumers(const PipelineOp& op) {
+  if (op.kind == OpKind::forward) return {{op.stage + 1, OpKind::forward, op.microbatch}};
+  if (op.kind == OpKind::weight_gradient) return {};
+  return {{op.stage - 1, OpKind::backward, op.microbatch}, {op.stage - 1, OpKind::input_gradient, op.microbatch}};
+}
+
+/// What of the same stage, and so of the same rank, has to run before `op`.
+std::vector<OpName> own_inputs(const PipelineOp& op) {
+  if (op.kind == OpKind::forward) return {};
+  const OpKind input = op.kind == OpKind::weight_gradient ? OpKind::input_gradient : OpKind::forward;
+  return {{op.stage, input, op.microbatch}};
+}
+
+}  // namespace
+
+Pipeline::Pipeline(const Schedule& schedule, const StageProfile& profile, std::span<const double> blocking_power_w)
+    : ranks_(schedule.rank_count()) {
+  for (const double power_w : blocking_power_w) blocking_power_nw_ += nw_from_w(power_w);
+  add_ops(schedule);
+  add_curves(profile, blocking_power_w);
+  add_precedences(schedule);
+  index_precedences();
+  sort_ops(schedule.name);
+}
+
+void Pipeline::add_ops(const Schedule& schedule) {
+  for (int rank = 0; rank < ranks_; ++rank) {
+    for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
+      if (action.kind == ActionKind::compute) ops_.push_back({rank, action.stage, action.op, action.microbatch, 0});
+    }
+  }
+}
+
+void Pipeline::add_curves(const StageProfile& profile, std::span<const double> blocking_power_w) {
+  std::map<std::pair<int, OpKind>, std::size_t> curve_of;
+  double slowest_sum_s = 0;
+  for (PipelineOp& op : ops_) {
+    const auto [found, is_new] = curve_of.try_emplace({op.stage, op.kind}, curves_.size());
+    op.curve = found->second;
+    if (is_new) {
+      (void)profile.at_max_clock(op.stage, op.kind);  // throws when there is none
+      curves_.emplace_back(profile.measurements(op.stage, op.kind),
+                           blocking_power_w[static_cast<std::size_t>(op.rank)]);
+    }
+    slowest_sum_s += s_from_ps(curves_[op.curve].slowest_ps());
+  }
+  if (slowest_sum_s > kMaxTimeS) throw InputError("profile.csv: the ops take more than 10^6 s together");
+}
+
+void Pipeline::add_precedences(const Schedule& schedule) {
+  std::map<OpName, std::size_t> place;
+  for (std::size_t op = 0; op < ops_.size(); ++op) place[{ops_[op].stage, ops_[op].kind, ops_[op].microbatch}] = op;
+  for (std::size_t op = 0; op < ops_.size(); ++op) {
+    for (const OpName& input : own_inputs(ops_[op])) {
+      const auto found = place.find(input);
+      if (found != place.end() && found->second > op) {
+        throw InputError(fmt::format("{}: rank {} runs the {} of stage {}, microbatch {}, before what it needs",
+                                     schedule.name, ops_[op].rank, name(ops_[op].kind), ops_[op].stage,
+                                     ops_[op].microbatch));
+      }
+    }
+    if (op + 1 < ops_.size() && ops_[op + 1].rank == ops_[op].rank) precedences_.push_back({op, op + 1});
+    for (const OpName& consumer : consumers(ops_[op])) {
+      const auto found = place.find(consumer);
+      if (found == place.end()) continue;
+      // Within a rank the order says it already, or contradicts it, and then the sort does not end.
+      const bool implied = ops_[found->second].rank == ops_[op].rank && found->second > op;
+      if (!implied) precedences_.push_back({op, found->second});
+    }
+  }
+}
+
+void Pipeline::index_precedences() {
+  predecessor_begin_.assign(ops_.size() + 1, 0);
+  successor_begin_.assign(ops_.size() + 1, 0);
+  for (const Precedence& it : precedences_) {
+    ++predecessor_begin_[it.after + 1];
+    ++successor_begin_[it.before + 1];
+  }
+  for (std::size_t op = 0; op < ops_.size(); ++op) {
+    predecessor_begin_[op + 1] += predecessor_begin_[op];
+    successor_begin_[op + 1] += successor_begin_[op];
+  }
+  predecessors_.resize(precedences_.size());
+  std::vector<std::size_t> next = predecessor_begin_;
+  for (const Precedence& it : precedences_) predecessors_[next[it.after]++] = it.before;
+}
+
+void Pipeline::sort_ops(const std::string& source) {
+  std::vector<std::size_t> waiting_for(ops_.size(), 0);
+  for (std::size_t op = 0; op < ops_.size(); ++op) {
+    waiting_for[op] = predecessor_begin_[op + 1] - predecessor_begin_[op];
+    if (waiting_for[op] == 0) order_.push_back(op);
+  }
+  for (std::size_t i = 0; i < order_.size(); ++i) {
+    for (std::size_t k = successor_begin_[order_[i]]; k < successor_begin_[order_[i] + 1]; ++k) {
+      const std::size_t after = precedences_[k].after;
+      if (--waiting_for[after] == 0) order_.push_back(after);
+    }
+  }
+  if (order_.size() != ops_.size()) throw InputError(source + ": the dependencies of its computations cycle");
+}
+
+}  // namespace lowgear::verifier

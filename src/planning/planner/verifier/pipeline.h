@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/core/op_kind.h"
+#include "base/core/units.h"
+#include "planning/planner/verifier/cost_curve.h"
+#include "planning/profile/stage_profile.h"
+#include "planning/schedule/schedule.h"
+
+namespace lowgear::verifier {
+
+/// A computation and what it waits for.
+struct PipelineOp {
+  int rank = 0;
+  int stage = 0;
+  OpKind kind = OpKind::forward;
+  int microbatch = 0;
+  std::size_t curve = 0;  ///< which cost curve is its own
+};
+
+/// `after` may not start before `before` has finished.
+struct Precedence {
+  std::size_t before = 0;
+  std::size_t after = 0;
+};
+
+/// A profiled pipeline, derived from its files by the verifier itself.
+class Pipeline {
+ public:
+  /// `blocking_power_w` by rank. Throws InputError when the profile lacks a (stage, kind) of the schedule, when the
+  /// schedule's order contradicts its data, or when all ops together take longer than kMaxTimeS.
+  Pipeline(const Schedule& schedule, const StageProfile& profile, std::span<const double> blocking_power_w);
+
+  /// Rank by rank, each in its order of execution.
+  [[nodiscard]] const std::vector<PipelineOp>& ops() const { return ops_; }
+  /// By `before`: first the next op of its rank, then the op of another rank that needs its data.
+  [[nodiscard]] const std::vector<Precedence>& precedences() const { return precedences_; }
+  [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] const CostCurve& curve(std::size_t op) const { return curves_[ops_[op].curve]; }
+  /// Of all ranks together.
+  [[nodiscard]] PowerNw blocking_power_nw() const { return blocking_power_nw_; }
+  [[nodiscard]] bool has_predecessor(std::size_t op) const {
+    return predecessor_begin_[op] < predecessor_begin_[op + 1];
+  }
+  [[nodiscard]] bool has_successor(std::size_t op) const { return successor_begin_[op] < successor_begin_[op + 1]; }
+
+  /// Earliest start of every op with the given times, which it writes, and the iteration time, which it returns.
+  template <typename Time>
+  Time start_times(std::span<const Time> time, std::span<Time> start) const {
+    Time end_of_all = 0;
+    for (const std::size_t op : order_) {
+      Time ready = 0;
+      for (std::size_t i = predecessor_begin_[op]; i < predecessor_begin_[op + 1]; ++i) {
+        const std::size_t before = predecessors_[i];
+        if (start[before] + time[before] > ready) ready = start[before] + time[before];
+      }
+      start[op] = ready;
+      if (ready + time[op] > end_of_all) end_of_all = ready + time[op];
+    }
+    return end_of_all;
+  }
+
+ private:
+  void add_ops(const Schedule& schedule);
+  void add_curves(const StageProfile& profile, std::span<const double> blocking_power_w);
+  void add_precedences(const Schedule& schedule);
+  void index_precedences();
+  void sort_ops(const std::string& source);
+
+  int ranks_ = 0;
+  std::vector<PipelineOp> ops_;
+  std::vector<CostCurve> curves_;
+  PowerNw blocking_power_nw_ = 0;
+  std::vector<Precedence> precedences_;
+  std::vector<std::size_t> predecessor_begin_;  ///< by op, and one more
+  std::vector<std::size_t> predecessors_;
+  std::vector<std::size_t> successor_begin_;  ///< by op, and one more: into precedences_
+  std::vector<std::size_t> order_;            ///< every op behind all that it waits for
+};
+
+}  // namespace lowgear::verifier

@@ -1,0 +1,271 @@
+#include "planning/planner/verifier/plan_check.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <map>
+#include <span>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/formats/csv.h"
+#include "base/core/formats/json.h"
+#include "planning/plan/plan_json.h"
+#include "planning/schedule/dag.h"
+
+namespace lowgear::verifier {
+namespace {
+
+/// Relative difference that sums of doubles in another order may show.
+constexpr double kRounding = 1e-9;
+
+bool is_close(double a, double b) { return std::abs(a - b) <= kRounding * std::max(std::abs(a), std::abs(b)); }
+
+/// A plan's JSON, with the figure that a Plan does not keep.
+struct StatedPlan {
+  Plan plan;
+  std::optional<double> gap_pct;
+};
+
+StatedPlan read_stated_plan(const PlanFolder::File& file) {
+  const Json json = parse_json(file.text, file.name);
+  const JsonView document(json, file.name);
+  StatedPlan stated{read_plan(file.text, file.name), std::nullopt};
+  if (document.has("gap_pct")) stated.gap_pct = document.at("gap_pct").number();
+  return stated;
+}
+
+struct Replay {
+  double time_s = 0;
+  double energy_j = 0;
+  std::vector<double> start_s;
+  std::vector<double> duration_s;
+};
+
+/// One plan under check.
+class PlanCheck {
+ public:
+  PlanCheck(const PlanBasis& basis, const PlanFolder::File& file, const PlanRow& row, Findings& findings)
+      : basis_(basis), file_(file), row_(row), stated_(read_stated_plan(file)), findings_(findings) {}
+
+  void run() {
+    check_settings();
+    if (!follows_schedule()) return;
+    for (const auto& ops : stated_.plan.ranks) {
+      for (const PlannedOp& op : ops) clocks_mhz_.push_back(op.clock_mhz);
+    }
+    if (!clocks_exist()) return;
+    check_granularity();
+    check_switches();
+    const Replay replayed = replay();
+    check_figures(replayed);
+    check_op_times(replayed);
+    check_bound(replayed);
+  }
+
+ private:
+  void fail(const std::string& what) { findings_.add(fmt::format("{}: {}", file_.name, what)); }
+
+  /// A figure of the plan and of its row in the table, against what it must be.
+  void compare(std::string_view what, double in_plan, double in_table, double found) {
+    if (!is_close(in_plan, found)) fail(fmt::format("{} is {}, but comes out as {}", what, in_plan, found));
+    if (!is_close(in_table, found)) {
+      fail(fmt::format("{} in the table is {}, but comes out as {}", what, in_table, found));
+    }
+  }
+
+  void check_settings() {
+    const Plan& plan = stated_.plan;
+    if (!file_.name.ends_with(fmt::format("{:05}.json", row_.number))) {
+      fail(fmt::format("stands in the place of plan {} of the table", row_.number));
+    }
+    if (plan.policy != basis_.run.policy || plan.schedule != basis_.run.schedule ||
+        plan.microbatches != basis_.run.microbatches) {
+      fail("policy, schedule or number of microbatches are not those of the run");
+    }
+    compare("the deadline", plan.deadline_s, row_.deadline_s, plan.deadline_s);
+  }
+
+  [[nodiscard]] bool follows_schedule() {
+    const std::vector<PipelineOp>& ops = basis_.pipeline.ops();
+    std::size_t at = 0;
+    bool same = stated_.plan.ranks.size() == static_cast<std::size_t>(basis_.pipeline.ranks());
+    for (std::size_t rank = 0; same && rank < stated_.plan.ranks.size(); ++rank) {
+      for (const PlannedOp& planned : stated_.plan.ranks[rank]) {
+        same = at < ops.size() && ops[at].rank == static_cast<int>(rank) && ops[at].stage == planned.stage &&
+               ops[at].kind == planned.kind && ops[at].microbatch == planned.microbatch;
+        if (!same) break;
+        ++at;
+      }
+    }
+    if (!same || at != ops.size()) {
+      fail(fmt::format("its ops are not those of the schedule, from op {} on", at));
+      return false;
+    }
+    return true;
+  }
+
+  [[nodiscard]] bool clocks_exist() {
+    for (std::size_t op = 0; op < clocks_mhz_.size(); ++op) {
+      const PipelineOp& it = basis_.pipeline.ops()[op];
+      const auto measured = basis_.profile.measurements(it.stage, it.kind);
+      const bool exists = std::any_of(measured.begin(), measured.end(),
+                                      [&](const Measurement& m) { return m.clock_mhz == clocks_mhz_[op]; });
+      if (exists) continue;
+      fail(fmt::format("the profile has no measurement of stage {} {} at {} MHz", it.stage, name(it.kind),
+                       clocks_mhz_[op]));
+      return false;
+    }
+    return true;
+  }
+
+  void check_granularity() {
+    if (!basis_.run.per_stage_kind || basis_.run.policy != "lowgear") return;
+    std::map<std::pair<int, OpKind>, int> clock_of;
+    for (std::size_t op = 0; op < clocks_mhz_.size(); ++op) {
+      const PipelineOp& it = basis_.pipeline.ops()[op];
+      const int expected = clock_of.try_emplace({it.stage, it.kind}, clocks_mhz_[op]).first->second;
+      if (clocks_mhz_[op] == expected) continue;
+      fail(fmt::format("stage {} {} has more than one clock", it.stage, name(it.kind)));
+      return;
+    }
+  }
+
+  void check_switches() {
+    int found = 0;
+    std::size_t begin = 0;
+    for (const auto& ops : stated_.plan.ranks) {
+      for (std::size_t i = 0; i < ops.size(); ++i) {
+        const std::size_t next = begin + (i + 1) % ops.size();
+        if (clocks_mhz_[begin + i] != clocks_mhz_[next]) ++found;
+      }
+      begin += ops.size();
+    }
+    if (stated_.plan.switches != found || row_.switches != found) {
+      fail(fmt::format("it has {} clock changes, but states {}, and {} in the table", found, stated_.plan.switches,
+                       row_.switches));
+    }
+  }
+
+  [[nodiscard]] std::vector<OpCost> costs() const {
+    std::vector<OpCost> costs;
+    const std::vector<PipelineOp>& ops = basis_.pipeline.ops();
+    if (basis_.run.switch_latency_s > 0) {
+      PipelineDag dag;
+      dag.ranks = basis_.pipeline.ranks();
+      for (const PipelineOp& op : ops) {
+        while (static_cast<int>(dag.rank_begin.size()) <= op.rank) {
+          dag.rank_begin.push_back(static_cast<int>(dag.ops.size()));
+        }
+        dag.ops.push_back({op.rank, op.stage, op.kind, op.microbatch});
+      }
+      dag.rank_begin.push_back(static_cast<int>(dag.ops.size()));
+      return costs_with_switch_latency(dag, basis_.profile, clocks_mhz_, basis_.run.switch_latency_s);
+    }
+    for (std::size_t op = 0; op < ops.size(); ++op) {
+      const Measurement& measured = basis_.profile.at_clock(ops[op].stage, ops[op].kind, clocks_mhz_[op]);
+      costs.push_back({measured.time_s, measured.energy_j});
+    }
+    return costs;
+  }
+
+  [[nodiscard]] Replay replay() const {
+    Replay replay;
+    std::vector<double> busy_s(basis_.run.blocking_power_w.size(), 0);
+    const std::vector<OpCost> op_costs = costs();
+    for (std::size_t op = 0; op < op_costs.size(); ++op) {
+      replay.duration_s.push_back(op_costs[op].time_s);
+      replay.energy_j += op_costs[op].energy_j;
+      busy_s[static_cast<std::size_t>(basis_.pipeline.ops()[op].rank)] += op_costs[op].time_s;
+    }
+    replay.start_s.resize(op_costs.size());
+    replay.time_s = basis_.pipeline.start_times<double>(replay.duration_s, replay.start_s);
+    for (std::size_t rank = 0; rank < busy_s.size(); ++rank) {
+      replay.energy_j += basis_.run.blocking_power_w[rank] * (replay.time_s - busy_s[rank]);
+    }
+    return replay;
+  }
+
+  void check_figures(const Replay& replayed) {
+    const Plan& plan = stated_.plan;
+    compare("the iteration time", plan.time_s, row_.time_s, replayed.time_s);
+    compare("the energy", plan.energy_j, row_.energy_j, replayed.energy_j);
+    if (replayed.time_s > plan.deadline_s * (1 + kRounding)) {
+      fail(fmt::format("it takes {} s, longer than its deadline of {} s", replayed.time_s, plan.deadline_s));
+    }
+  }
+
+  void check_op_times(const Replay& replayed) {
+    const double tolerance_s = kRounding * replayed.time_s;
+    std::size_t op = 0;
+    for (const auto& ops : stated_.plan.ranks) {
+      for (const PlannedOp& planned : ops) {
+        if (std::abs(planned.start_s - replayed.start_s[op]) > tolerance_s ||
+            std::abs(planned.duration_s - replayed.duration_s[op]) > tolerance_s) {
+          fail(fmt::format("op {} is stated to start at {} s and take {} s, but starts at {} s and takes {} s", op,
+                           planned.start_s, planned.duration_s, replayed.start_s[op], replayed.duration_s[op]));
+          return;
+        }
+        ++op;
+      }
+    }
+  }
+
+  void check_bound(const Replay& replayed) {
+    const Plan& plan = stated_.plan;
+    if (plan.lower_bound_j.has_value() != row_.lower_bound_j.has_value() ||
+        plan.lower_bound_j.has_value() != row_.gap_pct.has_value() ||
+        plan.lower_bound_j.has_value() != stated_.gap_pct.has_value()) {
+      fail("bound and gap are stated in one place and not in the other");
+      return;
+    }
+    if (!plan.lower_bound_j) {
+      if (basis_.run.policy == "lowgear") fail("it states no lower bound");
+      return;
+    }
+    if (basis_.proven == nullptr) return;
+    const double bound_j = basis_.proven->lower_bound_j(ps_from_s(replayed.time_s));
+    compare("the lower bound", *plan.lower_bound_j, *row_.lower_bound_j, bound_j);
+    // Energy and bound may differ by rounding, which the gap shows as a difference in per cent of the bound.
+    const double gap_pct = (replayed.energy_j - bound_j) / bound_j * 100;
+    const double tolerance_pct = 4 * kRounding * 100;
+    for (const double stated_pct : {*stated_.gap_pct, *row_.gap_pct}) {
+      if (!(std::abs(stated_pct - gap_pct) <= tolerance_pct)) {
+        fail(fmt::format("the gap is stated as {} %, but comes out as {} %", stated_pct, gap_pct));
+      }
+    }
+  }
+
+  const PlanBasis& basis_;
+  const PlanFolder::File& file_;
+  const PlanRow& row_;
+  StatedPlan stated_;
+  Findings& findings_;
+  std::vector<int> clocks_mhz_;  ///< by op of the pipeline
+};
+
+}  // namespace
+
+std::vector<PlanRow> read_plan_rows(const PlanFolder::File& table_file) {
+  const CsvTable table(table_file.text, table_file.name);
+  const auto optional_number = [&](std::size_t row, std::string_view column) {
+    const std::size_t at = table.column(column);
+    return table.text(row, at).empty() ? std::nullopt : std::optional(table.number(row, at));
+  };
+  std::vector<PlanRow> rows;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    rows.push_back({table.integer(row, table.column("plan")), table.number(row, table.column("deadline_s")),
+                    table.number(row, table.column("time_s")), table.number(row, table.column("energy_j")),
+                    optional_number(row, "lower_bound_j"), optional_number(row, "gap_pct"),
+                    table.integer(row, table.column("switches"))});
+  }
+  return rows;
+}
+
+void check_plan(const PlanBasis& basis, const PlanFolder::File& file, const PlanRow& row, Findings& findings) {
+  PlanCheck(basis, file, row, findings).run();
+}
+
+}  // namespace lowgear::verifier

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planning/plan/plan.h"
+#include "planning/planner/verifier/findings.h"
+#include "planning/planner/verifier/pipeline.h"
+#include "planning/planner/verifier/proven_frontier.h"
+#include "planning/planner/verifier/run_settings.h"
+#include "planning/planner/verifier/verify.h"
+#include "planning/profile/stage_profile.h"
+#include "planning/simulator/op_costs.h"
+
+namespace lowgear::verifier {
+
+/// A row of plans.csv.
+struct PlanRow {
+  long long number = 0;
+  double deadline_s = 0;
+  double time_s = 0;
+  double energy_j = 0;
+  std::optional<double> lower_bound_j;
+  std::optional<double> gap_pct;
+  long long switches = 0;
+};
+
+/// Throws InputError with line and column of what cannot be read.
+[[nodiscard]] std::vector<PlanRow> read_plan_rows(const PlanFolder::File& table_file);
+
+/// What all plans of a folder are checked against. `proven` is null when no frontier is: bounds are then not compared.
+struct PlanBasis {
+  const RunSettings& run;
+  const Pipeline& pipeline;
+  const StageProfile& profile;
+  const ProvenFrontier* proven = nullptr;
+};
+
+/// Replays one plan and compares all that it and its row of the table state with what comes out. Throws InputError when
+/// the file cannot be read.
+void check_plan(const PlanBasis& basis, const PlanFolder::File& file, const PlanRow& row, Findings& findings);
+
+}  // namespace lowgear::verifier

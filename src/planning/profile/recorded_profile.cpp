@@ -1,0 +1,375 @@
+#include "planning/profile/recorded_profile.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <set>
+#include <utility>
+
+#include "base/core/error.h"
+#include "planning/profile/monotone_times.h"
+#include "planning/profile/options.h"
+
+namespace lowgear {
+namespace {
+
+/// NVML: software power cap, hardware slowdown, software and hardware thermal slowdown, hardware power brake.
+constexpr std::uint64_t kThrottleBits = 0x04 | 0x08 | 0x20 | 0x40 | 0x80;
+
+constexpr double kUnstableVariation = 0.1;
+constexpr double kLargeEnergyError = 0.05;
+constexpr long long kFewUnits = 10;
+constexpr double kLargestBlockingError = 0.2;
+
+/// Mean and spread of many values, one at a time (Welford, Technometrics 4, 1962).
+class RunningMean {
+ public:
+  void add(double value) {
+    ++count_;
+    const double change = value - mean_;
+    mean_ += change / static_cast<double>(count_);
+    squares_ += change * (value - mean_);
+  }
+  [[nodiscard]] long long count() const { return count_; }
+  [[nodiscard]] double mean() const { return mean_; }
+  [[nodiscard]] double deviation() const {
+    return count_ > 1 ? std::sqrt(squares_ / static_cast<double>(count_ - 1)) : 0;
+  }
+  [[nodiscard]] double error() const { return count_ > 0 ? deviation() / std::sqrt(static_cast<double>(count_)) : 0; }
+
+ private:
+  long long count_ = 0;
+  double mean_ = 0;
+  double squares_ = 0;
+};
+
+/// Samples during the units of a cell that report whether the GPU was held back.
+struct ThrottleCount {
+  long long reported = 0;
+  long long throttled = 0;
+};
+
+/// One cell of one rank.
+struct RankCell {
+  RunningMean times_s;
+  ThrottleCount throttle;
+  CellPower power;
+};
+
+struct RankProfile {
+  std::map<CellKey, RankCell> cells;
+  std::set<int> stages;
+  std::optional<CellPower> blocking;
+};
+
+Recording without_warm_up(const Recording& recording, int skipped_iterations) {
+  Recording kept = recording;
+  int first = kMaxIteration;
+  for (const RecordedUnit& unit : recording.units) {
+    if (unit.iteration >= 0) first = std::min(first, unit.iteration);
+  }
+  std::erase_if(kept.units, [&](const RecordedUnit& unit) {
+    return unit.iteration < 0 || unit.iteration - first < skipped_iterations;
+  });
+  return kept;
+}
+
+/// The parts of one rank's recording that something is left of. Throws InputError when there are none.
+std::vector<Recording> without_warm_up(std::span<const Recording> parts, int skipped_iterations) {
+  std::vector<Recording> kept;
+  for (const Recording& part : parts) {
+    kept.push_back(without_warm_up(part, skipped_iterations));
+    if (std::ranges::all_of(kept.back().units, &RecordedUnit::settling)) kept.pop_back();
+  }
+  if (kept.empty()) {
+    throw InputError(
+        fmt::format("{}: no units are left after the first {} iterations and those in which clocks settled; record "
+                    "more, or skip fewer",
+                    parts.front().source, skipped_iterations));
+  }
+  return kept;
+}
+
+void count_throttling(const Recording& recording, std::map<CellKey, RankCell>& cells) {
+  std::size_t next = 0;
+  for (const EnergySample& sample : recording.samples) {
+    if (!sample.throttle_reasons) continue;
+    while (next < recording.units.size() && recording.units[next].end_s <= sample.time_s) ++next;
+    if (next == recording.units.size()) break;
+    const RecordedUnit& unit = recording.units[next];
+    if (sample.time_s < unit.start_s || unit.settling) continue;
+    ThrottleCount& count = cells[{unit.stage, unit.kind, unit.clock_mhz}].throttle;
+    ++count.reported;
+    if ((*sample.throttle_reasons & kThrottleBits) != 0) ++count.throttled;
+  }
+}
+
+RankProfile profile_rank(std::span<const Recording> parts, std::optional<double> blocking_w) {
+  RankProfile profile;
+  for (const Recording& part : parts) {
+    for (const RecordedUnit& unit : part.units) {
+      if (unit.settling) continue;
+      profile.cells[{unit.stage, unit.kind, unit.clock_mhz}].times_s.add(unit.end_s - unit.start_s);
+      profile.stages.insert(unit.stage);
+    }
+    count_throttling(part, profile.cells);
+  }
+  const EnergyWindows windows = energy_windows(parts);
+  EnergyRegression regression;
+  try {
+    regression = fit_energy(windows, blocking_w);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{}: {}", parts.front().source, error.what()));
+  }
+  for (std::size_t i = 0; i < windows.cells.size(); ++i) {
+    profile.cells[windows.cells[i]].power = regression.cells[i];
+  }
+  profile.blocking = regression.blocking;
+  return profile;
+}
+
+/// Adds what one rank has recorded to what others have; means are sums until `finish`.
+void add_rank(RecordedCell& cell, const RankCell& of_rank) {
+  const double time_s = of_rank.times_s.mean();
+  const double time_error_s = of_rank.times_s.error();
+  const double energy_error_j = std::hypot(of_rank.power.error_w * time_s, of_rank.power.power_w * time_error_s);
+  ++cell.ranks;
+  cell.units += of_rank.times_s.count();
+  if (time_s > cell.time_s) {
+    cell.time_s = time_s;
+    cell.time_error_s = time_error_s;
+  }
+  cell.power_w += of_rank.power.power_w;
+  cell.energy_j += of_rank.power.power_w * time_s;
+  cell.energy_error_j = std::hypot(cell.energy_error_j, energy_error_j);
+  if (time_s > 0) cell.time_variation = std::max(cell.time_variation, of_rank.times_s.deviation() / time_s);
+  cell.is_identified = cell.is_identified && of_rank.power.is_identified;
+}
+
+struct StageBlocking {
+  int ranks = 0;
+  RecordedBlocking sum;
+};
+
+class ProfileBuilder {
+ public:
+  void add(const RankProfile& rank) {
+    for (const auto& [key, of_rank] : rank.cells) {
+      RecordedCell& cell = cells_[key];
+      cell.key = key;
+      add_rank(cell, of_rank);
+      throttle_[key].reported += of_rank.throttle.reported;
+      throttle_[key].throttled += of_rank.throttle.throttled;
+    }
+    if (!rank.blocking) return;
+    for (const int stage : rank.stages) {
+      StageBlocking& blocking = blocking_[stage];
+      ++blocking.ranks;
+      blocking.sum.stage = stage;
+      blocking.sum.power_w += rank.blocking->power_w;
+      blocking.sum.error_w = std::hypot(blocking.sum.error_w, rank.blocking->error_w);
+      blocking.sum.is_identified = blocking.sum.is_identified && rank.blocking->is_identified;
+    }
+  }
+
+  [[nodiscard]] RecordedProfile finish() {
+    RecordedProfile profile;
+    for (auto& [key, cell] : cells_) {
+      cell.power_w /= cell.ranks;
+      cell.energy_j /= cell.ranks;
+      cell.energy_error_j /= cell.ranks;
+      const ThrottleCount& count = throttle_[key];
+      if (count.reported > 0) {
+        cell.throttled_share = static_cast<double>(count.throttled) / static_cast<double>(count.reported);
+      }
+      profile.cells.push_back(cell);
+    }
+    for (auto& [stage, blocking] : blocking_) {
+      blocking.sum.power_w /= blocking.ranks;
+      blocking.sum.error_w /= blocking.ranks;
+      blocking.sum.most_computing_w = most_computing_w(stage);
+      profile.blocking.push_back(blocking.sum);
+    }
+    return profile;
+  }
+
+ private:
+  [[nodiscard]] std::optional<double> most_computing_w(int stage) const {
+    std::optional<double> most_w;
+    for (const auto& [key, cell] : cells_) {
+      if (key.stage == stage && cell.is_identified) most_w = std::max(most_w.value_or(0), cell.power_w);
+    }
+    return most_w;
+  }
+
+  std::map<CellKey, RecordedCell> cells_;
+  std::map<CellKey, ThrottleCount> throttle_;
+  std::map<int, StageBlocking> blocking_;
+};
+
+std::string describe(const CellKey& key) {
+  return fmt::format("stage {} {} at {} MHz", key.stage, name(key.kind), key.clock_mhz);
+}
+
+void warn_of(const RecordedCell& cell, std::vector<std::string>& warnings) {
+  const std::string what = describe(cell.key);
+  if (!cell.is_identified) {
+    warnings.push_back(what + ": its energy cannot be told from that of others that always run with it; left out");
+    return;
+  }
+  if (!(cell.energy_j > 0)) {
+    warnings.push_back(what + ": the other cells account for all the energy; left out");
+    return;
+  }
+  if (cell.units < kFewUnits) warnings.push_back(fmt::format("{}: only {} units", what, cell.units));
+  if (cell.is_throttled()) {
+    warnings.push_back(fmt::format("{}: throttled in {:.0f} % of the samples: the GPU did not run at this clock", what,
+                                   100 * *cell.throttled_share));
+  }
+  if (cell.time_variation > kUnstableVariation) {
+    warnings.push_back(fmt::format("{}: times vary by {:.0f} %", what, 100 * cell.time_variation));
+  }
+  if (cell.energy_error_j > kLargeEnergyError * cell.energy_j) {
+    warnings.push_back(fmt::format("{}: energy is only known to {:.0f} %; record more iterations", what,
+                                   100 * cell.energy_error_j / cell.energy_j));
+  }
+}
+
+void warn_of(const RecordedBlocking& blocking, std::vector<std::string>& warnings) {
+  const std::string doubt = blocking.doubt();
+  if (blocking.is_identified && !doubt.empty()) warnings.push_back(fmt::format("stage {}: {}", blocking.stage, doubt));
+}
+
+/// By rank, each rank's parts in their order.
+std::map<int, std::vector<Recording>> by_rank(std::span<const Recording> recordings) {
+  if (recordings.empty()) throw InputError("there is no recording to make a profile from");
+  std::set<std::pair<int, int>> parts;
+  std::map<int, std::vector<Recording>> ranks;
+  for (const Recording& recording : recordings) {
+    if (!parts.emplace(recording.rank, recording.part).second) {
+      throw InputError(fmt::format("{}: rank {} was recorded in another folder too; give one recording of each rank",
+                                   recording.source, recording.rank));
+    }
+    if (recording.simulated != recordings.front().simulated) {
+      throw InputError(
+          fmt::format("{}: some recordings are simulated and some are not; do not mix them", recording.source));
+    }
+    ranks[recording.rank].push_back(recording);
+  }
+  for (auto& [rank, of_rank] : ranks) std::ranges::sort(of_rank, {}, &Recording::part);
+  return ranks;
+}
+
+/// Makes the times of one (stage, kind) fall with the clock where only noise says otherwise. Its power stays.
+void repair_times(std::span<RecordedCell> cells, std::vector<std::string>& warnings) {
+  std::vector<ClockTime> times;
+  for (const RecordedCell& cell : cells) times.push_back({cell.key.clock_mhz, cell.time_s, cell.time_error_s});
+  times = monotone_times(std::move(times));
+  std::vector<int> changed_mhz;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    RecordedCell& cell = cells[i];
+    if (times[i].time_s == cell.time_s) continue;
+    changed_mhz.push_back(cell.key.clock_mhz);
+    const double change = times[i].time_s / cell.time_s;
+    cell.energy_j *= change;
+    cell.energy_error_j *= change;
+    cell.time_s = times[i].time_s;
+    cell.time_error_s = times[i].error_s;
+  }
+  if (changed_mhz.empty()) return;
+  warnings.push_back(fmt::format(
+      "stage {} {}: a higher clock measured slower than a lower one, by no more than the error; {} MHz get their mean "
+      "time",
+      cells.front().key.stage, name(cells.front().key.kind), fmt::join(changed_mhz, ", ")));
+}
+
+void repair_times(std::vector<RecordedCell>& cells, std::vector<std::string>& warnings) {
+  const auto is_other_op = [](const RecordedCell& a, const RecordedCell& b) {
+    return a.key.stage != b.key.stage || a.key.kind != b.key.kind;
+  };
+  for (auto begin = cells.begin(); begin != cells.end();) {
+    const auto last = std::adjacent_find(begin, cells.end(), is_other_op);
+    const auto end = last == cells.end() ? last : std::next(last);
+    repair_times(std::span(begin, end), warnings);
+    begin = end;
+  }
+}
+
+/// Leaves out the cells of units for which no clock was asked.
+void drop_unlabelled(RankProfile& rank, const std::string& source, std::vector<std::string>& warnings) {
+  long long units = 0;
+  std::erase_if(rank.cells, [&units](const auto& cell) {
+    const bool unlabelled = cell.first.clock_mhz == 0;
+    if (unlabelled) units += cell.second.times_s.count();
+    return unlabelled;
+  });
+  if (units == 0) return;
+  if (rank.cells.empty()) {
+    throw InputError(
+        fmt::format("{}: no clock was asked for in any unit; record with a plan that sets clocks", source));
+  }
+  warnings.push_back(fmt::format("{}: no clock was asked for in {} units; left out", source, units));
+}
+
+}  // namespace
+
+std::string RecordedBlocking::doubt() const {
+  if (!is_identified) return "the power of waiting cannot be told from that of computing";
+  const std::string power = fmt::format("waiting came out to draw {:.0f} +-{:.0f} W", power_w, error_w);
+  if (error_w > kLargestBlockingError * power_w) return power + ", which is too uncertain to plan with";
+  if (most_computing_w && power_w > *most_computing_w) {
+    return fmt::format("{}, but computing draws {:.0f} W at most", power, *most_computing_w);
+  }
+  return "";
+}
+
+StageProfile RecordedProfile::profile() const {
+  int stages = 0;
+  for (const RecordedCell& cell : cells) stages = std::max(stages, cell.key.stage + 1);
+  StageProfile profile(stages);
+  for (const RecordedCell& cell : cells) {
+    if (cell.is_identified && cell.energy_j > 0) profile.add(cell.key.stage, cell.key.kind, cell.measurement());
+  }
+  return profile;
+}
+
+RecordedProfile profile_recordings(std::span<const Recording> recordings, const ProfilingOptions& options) {
+  ProfileBuilder builder;
+  std::vector<std::string> warnings;
+  for (const auto& [number, parts] : by_rank(recordings)) {
+    for (const Recording& part : parts) {
+      warnings.insert(warnings.end(), part.warnings.begin(), part.warnings.end());
+      if (part.lost_units == 0) continue;
+      warnings.push_back(
+          fmt::format("{}: {} units were lost, whose energy counts as waiting", part.source, part.lost_units));
+    }
+    RankProfile rank = profile_rank(without_warm_up(parts, options.skipped_iterations), options.blocking_w);
+    drop_unlabelled(rank, parts.front().source, warnings);
+    builder.add(rank);
+  }
+  RecordedProfile profile = builder.finish();
+  profile.simulated = recordings.front().simulated;
+  for (const RecordedCell& cell : profile.cells) warn_of(cell, warnings);
+  repair_times(profile.cells, warnings);
+  for (const RecordedBlocking& blocking : profile.blocking) warn_of(blocking, warnings);
+  profile.warnings = std::move(warnings);
+  return profile;
+}
+
+std::string write_blocking_power(std::span<const RecordedBlocking> blocking) {
+  std::string text = "stage,blocking_power\n";
+  for (const RecordedBlocking& row : blocking) {
+    if (const std::string doubt = row.doubt(); !doubt.empty()) {
+      throw InputError(
+          fmt::format("stage {}: {}; record more iterations, or measure it apart and leave --blocking-power-out out",
+                      row.stage, doubt));
+    }
+    fmt::format_to(std::back_inserter(text), "{},{}\n", row.stage, row.power_w);
+  }
+  return text;
+}
+
+}  // namespace lowgear

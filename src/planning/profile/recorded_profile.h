@@ -1,0 +1,77 @@
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "planning/profile/energy_regression.h"
+#include "planning/profile/recording.h"
+#include "planning/profile/stage_profile.h"
+
+namespace lowgear {
+
+/// A (stage, kind, clock) as all ranks of the stage recorded it.
+struct RecordedCell {
+  CellKey key;
+  int ranks = 0;            ///< that ran it: those of data and tensor parallelism
+  long long units = 0;      ///< of all ranks
+  double time_s = 0;        ///< of the slowest rank's mean, as a pipeline waits for it
+  double time_error_s = 0;  ///< standard error of that mean
+  double power_w = 0;       ///< mean over ranks
+  double energy_j = 0;      ///< of one GPU: mean over ranks of power x mean time
+  double energy_error_j = 0;
+  double time_variation = 0;  ///< standard deviation over mean of single units, largest over ranks
+  /// Share of the samples during these units that say the GPU was held back (power, heat); empty when not reported.
+  std::optional<double> throttled_share;
+  bool is_identified = true;  ///< on every rank: its energy can be told from that of other cells
+
+  /// In more than a tenth of the samples.
+  [[nodiscard]] bool is_throttled() const { return throttled_share.value_or(0) > 0.1; }
+  [[nodiscard]] Measurement measurement() const { return {key.clock_mhz, time_s, energy_j}; }
+};
+
+/// What a GPU of a stage draws while it waits.
+struct RecordedBlocking {
+  int stage = 0;
+  double power_w = 0;  ///< mean over ranks
+  double error_w = 0;
+  bool is_identified = true;
+  std::optional<double> most_computing_w = {};  ///< highest power of the stage's computations, where it is known
+
+  /// Why this is not to be planned with: it cannot be told from that of computing, is known to worse than 20 %, or is
+  /// above what computing draws. Empty when nothing speaks against it.
+  [[nodiscard]] std::string doubt() const;
+};
+
+struct RecordedProfile {
+  std::vector<RecordedCell> cells;  ///< in the order of their keys
+  std::vector<RecordedBlocking> blocking;
+  std::vector<std::string> warnings;  ///< what to know before trusting it, one line each
+  bool simulated = false;
+
+  /// The rows of a stage profile. Cells that cannot be told apart, or whose energy came out as zero, have none.
+  [[nodiscard]] StageProfile profile() const;
+};
+
+struct ProfilingOptions {
+  int skipped_iterations = 2;  ///< first ones of every part of a recording: warm-up; negative iterations always are
+  std::optional<double> blocking_w;  ///< where it was measured apart
+};
+
+/// Puts the recordings of all ranks together, of each rank all its parts: time per cell from its units, energy from
+/// `fit_energy` of each rank. A rank's blocking power counts for the stages that it runs. Units of iterations in which
+/// clocks settled are left out, and with a warning those for which no clock was asked. Times that rise with the clock
+/// within their errors are repaired (`monotone_times`), with a warning, at the power that was measured. Warns of
+/// throttling, spread, few units, lost units, files that were cut off, large errors, powers of waiting that are in
+/// doubt and cells that cannot be told apart. Throws InputError when two recordings are of one rank and part, some are
+/// simulated and some not, nothing is left of one, or as `energy_windows` and `fit_energy` do.
+[[nodiscard]] RecordedProfile profile_recordings(std::span<const Recording> recordings,
+                                                 const ProfilingOptions& options);
+
+/// `stage,blocking_power`, as `read_blocking_power` takes it, for stages 0 to the last. Throws InputError when one is
+/// in doubt.
+[[nodiscard]] std::string write_blocking_power(std::span<const RecordedBlocking> blocking);
+
+}  // namespace lowgear

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/core/op_kind.h"
+
+namespace lowgear {
+
+/// Bounds on what a recording may hold. Its files are bounded by kMaxFileBytes: some 18 million units, and samples of
+/// ten days.
+inline constexpr int kMaxRanks = 1 << 20;
+inline constexpr int kMaxIteration = 1'000'000'000;
+/// Longest recording: a year.
+inline constexpr double kMaxRecordingS = 3.2e7;
+
+/// One computation of a rank. Times are seconds on the recording's own clock.
+struct RecordedUnit {
+  int iteration = 0;
+  int stage = 0;
+  OpKind kind = OpKind::forward;
+  int microbatch = 0;
+  double start_s = 0;
+  double end_s = 0;
+  int clock_mhz = 0;      ///< SM clock that was asked for; 0 when none was
+  bool settling = false;  ///< of an iteration in which clocks settled: tells nothing of any clock
+};
+
+/// An iteration of a rank, with what is no unit: waiting, and the optimizer's step. Times as in RecordedUnit.
+struct RecordedIteration {
+  int number = 0;
+  double start_s = 0;
+  double end_s = 0;
+};
+
+/// What the clock of a recording shows: recordings of one machine can be put on one time axis.
+struct RecordingClock {
+  std::string boot_id;  ///< of the machine
+  double start_s = 0;   ///< of the recording, on that machine's monotonic clock
+};
+
+/// One reading of the GPU; what it does not report is empty.
+struct EnergySample {
+  double time_s = 0;
+  std::optional<double> energy_j;  ///< counter: only differences mean something
+  std::optional<double> power_w;
+  std::optional<int> sm_mhz;
+  std::optional<int> temperature_c;
+  std::optional<std::uint64_t> throttle_reasons;  ///< NVML's bits (nvmlClocksEventReasons)
+};
+
+/// When a new value of the counter was seen.
+enum class CounterSampling {
+  periodic,  ///< at the first reading after it changed: some time between that and the reading before
+  on_change  ///< at once, by a process that reads without pause
+};
+
+/// What one rank recorded: units and samples in the order of their times.
+struct Recording {
+  std::string source;  ///< name for messages
+  int rank = 0;
+  int world_size = 1;
+  std::string gpu_uuid;
+  std::string gpu_name;
+  bool simulated = false;
+  long long lost_units = 0;  ///< units that the recorder had no room for
+  int part = 0;              ///< a job that was resumed recorded several, each a stretch of its own
+  CounterSampling sampling = CounterSampling::periodic;
+  std::optional<RecordingClock> clock;
+  std::vector<RecordedIteration> iterations;  ///< empty when they were not recorded, or not read
+  std::vector<RecordedUnit> units;
+  std::vector<EnergySample> samples;
+  std::vector<std::string> warnings;  ///< what was left out of its files, one line each
+};
+
+/// The files of one rank's folder `rank-NNNNN`, as text.
+struct RecordingText {
+  std::string folder;                    ///< name for messages
+  std::string_view recording_json;       ///< format `lowgear.recording/1`
+  std::string_view units_csv;            ///< iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling
+  std::string_view energy_csv;           ///< time_s,energy_j,power_w,sm_mhz,temperature_c,throttle_reasons
+  std::string_view iterations_csv = {};  ///< iteration,start_s,end_s; empty: not known
+};
+
+/// Reads a recording of the client library. Rows of units that are no computation (`load`, `p2p`, ...) are skipped. A
+/// last line that was cut off (a full disk) is left out with a warning.
+/// Throws InputError with file, line and column on another format, numbers out of range, a unit that ends before it
+/// starts or samples whose times do not rise or whose counter falls.
+[[nodiscard]] Recording read_recording(const RecordingText& text);
+
+/// How Merak's profiling run was set up.
+struct MerakRun {
+  int stages = 1;               ///< pipeline stages; rank r runs stage r mod stages, as Merak numbers ranks
+  int microbatches = 1;         ///< per iteration
+  int iterations = 1;           ///< per clock (`num_prof_steps`)
+  std::vector<int> clocks_mhz;  ///< in the order in which they were run, without the two warm-up windows
+};
+
+/// One rank's files of Merak's profiling run, as text.
+struct MerakText {
+  int rank = 0;
+  std::string instructions_name;      ///< name for messages
+  std::string energy_name;            ///< name for messages
+  std::string_view instructions_csv;  ///< instruction,start,end: seconds; grouped by instruction
+  std::string_view energy_csv;        ///< time,energy: a row whenever the counter changed
+};
+
+/// Windows of `MerakRun::iterations` iterations at the highest clock that its server runs before the first clock of the
+/// list.
+inline constexpr int kMerakWarmUpWindows = 2;
+
+/// Reads one rank of Merak's profiling run. Its server (Perseus' InstructionProfiler) runs exactly
+/// kMerakWarmUpWindows warm-up windows at the highest clock, then one window per clock; window w of an instruction is
+/// its microbatches x iterations occurrences in the order of time. (The script that comes with it skips
+/// min(0.1 x num_prof_steps, 10) windows, so that its labels are right for 20 to 29 steps alone.) Warm-up windows are
+/// kept with the highest clock but as iterations below 0. Iterations are numbered from 0 at the first clock. Throws
+/// InputError with file, line and column, also when there are more or fewer units of a kind than these windows have:
+/// no unit says its clock, so that every wrong number would label some of them wrongly.
+[[nodiscard]] Recording read_merak(const MerakText& text, const MerakRun& run);
+
+/// The number in a name such as `instructions-12.csv`, given what stands before and behind it; empty when it is no such
+/// name. Files are ordered by it: as text, 10 comes before 2.
+[[nodiscard]] std::optional<int> rank_in_name(std::string_view name, std::string_view before, std::string_view behind);
+
+}  // namespace lowgear

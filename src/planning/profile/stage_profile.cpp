@@ -1,0 +1,360 @@
+#include "planning/profile/stage_profile.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/formats/csv.h"
+#include "base/core/units.h"
+
+namespace lowgear {
+namespace {
+
+constexpr double kMinTimeS = 1 / kPsPerSecond;
+
+std::string describe(int stage, OpKind kind) { return fmt::format("stage {} {}", stage, name(kind)); }
+
+// What is wrong with a value, if anything.
+
+std::optional<std::string> problem_with_clock(long long clock_mhz) {
+  if (clock_mhz >= 1 && clock_mhz <= kMaxClockMhz) return std::nullopt;
+  return fmt::format("frequency {} MHz is not in 1 to {}", clock_mhz, kMaxClockMhz);
+}
+
+std::optional<std::string> problem_with_time(double time_s) {
+  if (time_s >= kMinTimeS && time_s <= kMaxTimeS) return std::nullopt;
+  return fmt::format("time {} s is not in {} to {}", time_s, kMinTimeS, kMaxTimeS);
+}
+
+std::optional<std::string> problem_with_energy(double energy_j) {
+  if (energy_j > 0 && energy_j <= kMaxEnergyJ) return std::nullopt;
+  return fmt::format("energy {} J is not above 0 and at most {}", energy_j, kMaxEnergyJ);
+}
+
+/// Where a clock is, or belongs, among measurements with the highest clock first.
+template <typename Measurements>
+auto position_of(Measurements& measurements, int clock_mhz) {
+  return std::lower_bound(measurements.begin(), measurements.end(), clock_mhz,
+                          [](const Measurement& measurement, int mhz) { return measurement.clock_mhz > mhz; });
+}
+
+std::string list_clocks(std::span<const Measurement> measurements) {
+  if (measurements.empty()) return "none";
+  std::vector<int> clocks_mhz;
+  for (const Measurement& measurement : measurements) clocks_mhz.push_back(measurement.clock_mhz);
+  return fmt::format("{}", fmt::join(clocks_mhz, ", "));
+}
+
+}  // namespace
+
+StageProfile::StageProfile(int stages) {
+  if (stages < 0 || stages > kMaxStages) {
+    throw InputError(fmt::format("a profile cannot have {} stages; the most are {}", stages, kMaxStages));
+  }
+  cells_.resize(static_cast<std::size_t>(stages));
+}
+
+bool StageProfile::has(int stage, OpKind kind) const { return !measurements(stage, kind).empty(); }
+
+std::span<const Measurement> StageProfile::measurements(int stage, OpKind kind) const {
+  if (stage < 0 || stage >= stages()) return {};
+  return cells_[static_cast<std::size_t>(stage)][static_cast<std::size_t>(kind)];
+}
+
+std::vector<StageOp> StageProfile::ops() const {
+  std::vector<StageOp> ops;
+  for (int stage = 0; stage < stages(); ++stage) {
+    for (int kind = 0; kind < kOpKindCount; ++kind) {
+      const auto rows = measurements(stage, static_cast<OpKind>(kind));
+      if (!rows.empty()) ops.push_back({stage, static_cast<OpKind>(kind), rows});
+    }
+  }
+  return ops;
+}
+
+const Measurement& StageProfile::at_max_clock(int stage, OpKind kind) const {
+  const std::span<const Measurement> found = measurements(stage, kind);
+  if (found.empty()) throw InputError(fmt::format("the profile has no measurement of {}", describe(stage, kind)));
+  return found.front();
+}
+
+const Measurement& StageProfile::at_clock(int stage, OpKind kind, int clock_mhz) const {
+  const std::span<const Measurement> found = measurements(stage, kind);
+  const auto at = position_of(found, clock_mhz);
+  if (at == found.end() || at->clock_mhz != clock_mhz) {
+    throw InputError(fmt::format("the profile has no measurement of {} at {} MHz; its clocks are {}",
+                                 describe(stage, kind), clock_mhz, list_clocks(found)));
+  }
+  return *at;
+}
+
+void StageProfile::add(int stage, OpKind kind, Measurement measurement) {
+  if (stage < 0 || stage >= stages()) {
+    throw InputError(fmt::format("stage {} is not one of the profile's {} stages", stage, stages()));
+  }
+  for (const auto& problem : {problem_with_clock(measurement.clock_mhz), problem_with_time(measurement.time_s),
+                              problem_with_energy(measurement.energy_j)}) {
+    if (problem) throw InputError(fmt::format("{}: {}", describe(stage, kind), *problem));
+  }
+  auto& cell = cells_[static_cast<std::size_t>(stage)][static_cast<std::size_t>(kind)];
+  const auto at = position_of(cell, measurement.clock_mhz);
+  if (at != cell.end() && at->clock_mhz == measurement.clock_mhz) {
+    throw InputError(fmt::format("{} is there twice at {} MHz", describe(stage, kind), measurement.clock_mhz));
+  }
+  cell.insert(at, measurement);
+}
+
+StageProfile with_split_backward(const StageProfile& profile, double fraction) {
+  if (!(fraction > 0 && fraction < 1)) {
+    throw InputError(
+        fmt::format("the input gradient's fraction of the backward pass is {}; it must lie between 0 and 1", fraction));
+  }
+  StageProfile split = profile;
+  for (int stage = 0; stage < profile.stages(); ++stage) {
+    if (profile.has(stage, OpKind::input_gradient) || profile.has(stage, OpKind::weight_gradient)) continue;
+    for (const auto& [clock_mhz, time_s, energy_j] : profile.measurements(stage, OpKind::backward)) {
+      const Measurement input{clock_mhz, time_s * fraction, energy_j * fraction};
+      split.add(stage, OpKind::input_gradient, input);
+      split.add(stage, OpKind::weight_gradient, {clock_mhz, time_s - input.time_s, energy_j - input.energy_j});
+    }
+  }
+  return split;
+}
+
+StageProfile with_virtual_stages(const StageProfile& profile, int chunks) {
+  if (chunks < 1 || static_cast<long long>(chunks) * profile.stages() > kMaxStages) {
+    throw InputError(fmt::format("{} stages cannot be split into {} chunks each; the most stages are {}",
+                                 profile.stages(), chunks, kMaxStages));
+  }
+  StageProfile virtual_profile(profile.stages() * chunks);
+  for (const StageOp& op : profile.ops()) {
+    for (int stage = op.stage; stage < virtual_profile.stages(); stage += profile.stages()) {
+      for (const auto& [clock_mhz, time_s, energy_j] : op.measurements) {
+        virtual_profile.add(stage, op.kind, {clock_mhz, time_s / chunks, energy_j / chunks});
+      }
+    }
+  }
+  return virtual_profile;
+}
+
+// ---- The CSV of Perseus and Zeus ----
+
+namespace {
+
+/// A row of the file whose values are good by themselves.
+struct ProfileRow {
+  int stage = 0;
+  OpKind kind = OpKind::forward;
+  Measurement measurement;
+  int line = 0;
+  long long rank = 0;  ///< that measured; 0 where the file has no column `rank`
+};
+
+class RowReader {
+ public:
+  explicit RowReader(const CsvTable& table)
+      : table_(table),
+        stage_(table.column("stage")),
+        instruction_(table.column("instruction")),
+        frequency_(table.column("frequency")),
+        time_(table.column("time")),
+        energy_(table.column("energy")) {
+    if (table.has_column("rank")) rank_ = table.column("rank");
+  }
+
+  /// The row; nothing for an instruction that is recorded but not planned.
+  [[nodiscard]] std::optional<ProfileRow> read(std::size_t row) const {
+    if (table_.text(row, instruction_) == "load") return std::nullopt;
+    const Measurement measurement{clock_mhz(row), time_s(row), energy_j(row)};
+    const long long rank = rank_ ? table_.integer(row, *rank_) : 0;
+    return ProfileRow{stage(row), kind(row), measurement, table_.where(row, stage_).line, rank};
+  }
+
+ private:
+  [[nodiscard]] int stage(std::size_t row) const {
+    const long long stage = table_.integer(row, stage_);
+    if (stage < 0 || stage >= kMaxStages) {
+      throw_input_error(table_.where(row, stage_), fmt::format("stage {} is not in 0 to {}", stage, kMaxStages - 1),
+                        "number the stages from 0");
+    }
+    return static_cast<int>(stage);
+  }
+
+  [[nodiscard]] OpKind kind(std::size_t row) const {
+    const std::string& text = table_.text(row, instruction_);
+    const std::optional<OpKind> kind = op_kind_from_name(text);
+    if (!kind) {
+      throw_input_error(table_.where(row, instruction_), fmt::format("unknown instruction {}", quote(text)),
+                        "use forward, backward, input_gradient or weight_gradient");
+    }
+    return *kind;
+  }
+
+  [[nodiscard]] int clock_mhz(std::size_t row) const {
+    const long long clock_mhz = table_.integer(row, frequency_);
+    refuse(problem_with_clock(clock_mhz), row, frequency_);
+    return static_cast<int>(clock_mhz);
+  }
+
+  [[nodiscard]] double time_s(std::size_t row) const {
+    const double time_s = table_.number(row, time_);
+    refuse(problem_with_time(time_s), row, time_);
+    return time_s;
+  }
+
+  [[nodiscard]] double energy_j(std::size_t row) const {
+    if (table_.text(row, energy_).empty()) {
+      throw_input_error(table_.where(row, energy_), "the energy is not known",
+                        "profile with energies: Perseus' InstructionProfiler needs blocking_power_w where a trainer "
+                        "reports none by instruction");
+    }
+    const double energy_j = table_.number(row, energy_);
+    refuse(problem_with_energy(energy_j), row, energy_);
+    return energy_j;
+  }
+
+  void refuse(const std::optional<std::string>& problem, std::size_t row, std::size_t column) const {
+    if (problem) throw_input_error(table_.where(row, column), *problem, "measure it again or remove the row");
+  }
+
+  const CsvTable& table_;
+  std::size_t stage_;
+  std::size_t instruction_;
+  std::size_t frequency_;
+  std::size_t time_;
+  std::size_t energy_;
+  std::optional<std::size_t> rank_;
+};
+
+std::vector<ProfileRow> read_rows(const CsvTable& table) {
+  const RowReader reader(table);
+  std::vector<ProfileRow> rows;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    if (const std::optional<ProfileRow> read = reader.read(row)) rows.push_back(*read);
+  }
+  if (rows.empty()) {
+    throw_input_error({table.source(), 0, 0}, "holds no measurements",
+                      "it needs rows below the header: stage,instruction,frequency,time,energy");
+  }
+  return rows;
+}
+
+void refuse_duplicates(const std::vector<ProfileRow>& rows, const std::string& source) {
+  std::map<std::tuple<int, OpKind, int, long long>, int> line_of;
+  for (const ProfileRow& row : rows) {
+    const int clock_mhz = row.measurement.clock_mhz;
+    const auto [first, is_new] = line_of.insert({{row.stage, row.kind, clock_mhz, row.rank}, row.line});
+    if (is_new) continue;
+    throw_input_error({source, row.line, 0},
+                      fmt::format("{} at {} MHz is measured in line {} already", describe(row.stage, row.kind),
+                                  clock_mhz, first->second),
+                      "keep one of the two rows");
+  }
+}
+
+/// One row for all ranks of a stage: it takes as long as the slowest of them, and its energy is their mean, that of one
+/// GPU. A clock that not every rank has measured says nothing about the others (Merak's profiler ends each rank at a
+/// clock of its own) and is left out.
+std::vector<ProfileRow> merge_ranks(const std::vector<ProfileRow>& rows, const std::string& source) {
+  std::map<std::pair<int, OpKind>, std::set<long long>> ranks;
+  std::map<std::tuple<int, OpKind, int>, std::vector<const ProfileRow*>> cells;
+  for (const ProfileRow& row : rows) {
+    ranks[{row.stage, row.kind}].insert(row.rank);
+    cells[{row.stage, row.kind, row.measurement.clock_mhz}].push_back(&row);
+  }
+  std::vector<ProfileRow> merged;
+  std::set<std::pair<int, OpKind>> complete;
+  for (const auto& [key, measured] : cells) {
+    const auto& [stage, kind, clock_mhz] = key;
+    const std::size_t wanted = ranks.at({stage, kind}).size();
+    if (measured.size() < wanted) continue;
+    ProfileRow row = *measured.front();
+    row.measurement = {clock_mhz, 0, 0};
+    for (const ProfileRow* each : measured) {
+      row.measurement.time_s = std::max(row.measurement.time_s, each->measurement.time_s);
+      row.measurement.energy_j += each->measurement.energy_j / static_cast<double>(wanted);
+    }
+    merged.push_back(row);
+    complete.emplace(stage, kind);
+  }
+  for (const auto& [op, those] : ranks) {
+    if (complete.contains(op)) continue;
+    throw_input_error(
+        {source, 0, 0},
+        fmt::format("the {} ranks of {} have no clock in common", those.size(), describe(op.first, op.second)),
+        "profile all ranks of a stage at the same clocks");
+  }
+  return merged;
+}
+
+/// The number of stages, which must be 0..S-1. Looks only at the numbers that are there, so that a wrong one costs
+/// nothing.
+int count_stages(const std::vector<ProfileRow>& rows, const std::string& source) {
+  std::set<int> stages;
+  for (const ProfileRow& row : rows) stages.insert(row.stage);
+  int expected = 0;
+  for (const int stage : stages) {
+    if (stage != expected) {
+      throw_input_error({source, 0, 0}, fmt::format("stage {} has no rows, though stage {} has", expected, stage),
+                        "number the stages from 0 without a gap");
+    }
+    ++expected;
+  }
+  return expected;
+}
+
+void refuse_missing_kinds(const StageProfile& profile, const std::string& source) {
+  for (int stage = 0; stage < profile.stages(); ++stage) {
+    const bool input = profile.has(stage, OpKind::input_gradient);
+    const bool weight = profile.has(stage, OpKind::weight_gradient);
+    std::optional<OpKind> missing;
+    if (!profile.has(stage, OpKind::forward)) {
+      missing = OpKind::forward;
+    } else if (input != weight) {
+      missing = input ? OpKind::weight_gradient : OpKind::input_gradient;
+    } else if (!input && !profile.has(stage, OpKind::backward)) {
+      missing = OpKind::backward;
+    }
+    if (!missing) continue;
+    throw_input_error(
+        {source, 0, 0}, fmt::format("stage {} has no {} rows", stage, name(*missing)),
+        "measure it; every stage needs forward, and backward or the pair input_gradient, weight_gradient");
+  }
+}
+
+}  // namespace
+
+StageProfile read_stage_profile(std::string_view text, const std::string& source) {
+  const CsvTable table(text, source);
+  std::vector<ProfileRow> rows = read_rows(table);
+  refuse_duplicates(rows, source);
+  if (table.has_column("rank")) rows = merge_ranks(rows, source);
+  // In the order in which a profile holds them, so that each one is appended.
+  std::sort(rows.begin(), rows.end(),
+            [](const ProfileRow& a, const ProfileRow& b) { return a.measurement.clock_mhz > b.measurement.clock_mhz; });
+  StageProfile profile(count_stages(rows, source));
+  for (const ProfileRow& row : rows) profile.add(row.stage, row.kind, row.measurement);
+  refuse_missing_kinds(profile, source);
+  return profile;
+}
+
+std::string write_stage_profile(const StageProfile& profile) {
+  std::string text = "stage,instruction,frequency,time,energy\n";
+  for (const StageOp& op : profile.ops()) {
+    for (const auto& [clock_mhz, time_s, energy_j] : op.measurements) {
+      fmt::format_to(std::back_inserter(text), "{},{},{},{},{}\n", op.stage, name(op.kind), clock_mhz, time_s,
+                     energy_j);
+    }
+  }
+  return text;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <array>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/core/op_kind.h"
+
+namespace lowgear {
+
+/// Most stages that a profile may have: far beyond any pipeline, and a bound on what a wrong number can allocate.
+inline constexpr int kMaxStages = 65536;
+/// Highest clock that a profile may have.
+inline constexpr int kMaxClockMhz = 100000;
+/// Largest energy of one op.
+inline constexpr double kMaxEnergyJ = 1e9;
+
+/// One row of a stage profile: what one op of a stage takes at one locked SM clock.
+struct Measurement {
+  int clock_mhz = 0;
+  double time_s = 0;    ///< mean time of the op
+  double energy_j = 0;  ///< mean energy of one GPU over that time
+};
+
+/// The rows of one (stage, kind) of a profile.
+struct StageOp {
+  int stage = 0;
+  OpKind kind = OpKind::forward;
+  std::span<const Measurement> measurements;  ///< highest clock first, never empty
+};
+
+/// Time and energy of every (stage, kind) of a pipeline at every profiled clock. Stages are virtual stages when the
+/// schedule interleaves.
+class StageProfile {
+ public:
+  StageProfile() = default;
+  /// Throws InputError unless `stages` is in [0, kMaxStages].
+  explicit StageProfile(int stages);
+
+  [[nodiscard]] int stages() const { return static_cast<int>(cells_.size()); }
+  [[nodiscard]] bool has(int stage, OpKind kind) const;
+  /// Highest clock first, each clock once. Empty when the profile has no such rows.
+  [[nodiscard]] std::span<const Measurement> measurements(int stage, OpKind kind) const;
+  /// Every (stage, kind) that has rows, stage by stage. Good until the profile changes.
+  [[nodiscard]] std::vector<StageOp> ops() const;
+  /// The measurement at the highest clock: what an unplanned run at full speed takes. Throws InputError when there is
+  /// none.
+  [[nodiscard]] const Measurement& at_max_clock(int stage, OpKind kind) const;
+  /// The measurement at exactly this clock. Throws InputError naming stage, kind and the clocks that are there.
+  [[nodiscard]] const Measurement& at_clock(int stage, OpKind kind, int clock_mhz) const;
+
+  /// Adds one row. Throws InputError when `stage` is out of range, the clock is there already, or the clock, time or
+  /// energy is not positive and finite (clock at most kMaxClockMhz, time from one picosecond to kMaxTimeS, energy at
+  /// most kMaxEnergyJ).
+  void add(int stage, OpKind kind, Measurement measurement);
+
+ private:
+  std::vector<std::array<std::vector<Measurement>, kOpKindCount>> cells_;
+};
+
+/// Reads the CSV of Perseus and Zeus: columns `stage,instruction,frequency,time,energy` in any order (0-based stage;
+/// `forward|backward|input_gradient|weight_gradient`; MHz; s; J of one GPU), rows of `load` skipped. With a column
+/// `rank` (docs/formats.md), ranks of a stage are merged. Throws InputError with file and line on duplicates, on values
+/// that are not positive and finite, on stages that are not 0..S-1, on a stage without forward, with neither backward
+/// nor the split pair, or with half of the pair, and on a file without rows.
+[[nodiscard]] StageProfile read_stage_profile(std::string_view text, const std::string& source);
+
+/// The same CSV, stage by stage, highest clock first, numbers with enough digits to be read back unchanged.
+[[nodiscard]] std::string write_stage_profile(const StageProfile& profile);
+
+/// A profile whose `backward` rows are split into `input_gradient` (`fraction` of time and energy) and
+/// `weight_gradient` (the rest), for zero-bubble schedules on a profile that was not measured split. `backward` stays.
+/// Stages that were measured split keep their rows. Throws InputError unless `fraction` is in (0, 1).
+[[nodiscard]] StageProfile with_split_backward(const StageProfile& profile, double fraction);
+
+/// A profile of `chunks` x S virtual stages from one of S stages: virtual stage v runs on stage v mod S and takes
+/// 1/`chunks` of its time and energy. For interleaved schedules on a profile that was not measured per chunk. Throws
+/// InputError when `chunks` is not positive or the stages become more than kMaxStages.
+[[nodiscard]] StageProfile with_virtual_stages(const StageProfile& profile, int chunks);
+
+}  // namespace lowgear

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "planning/profile/stage_profile.h"
+
+namespace lowgear {
+
+/// Most gaps that a summary lists one by one.
+inline constexpr int kMaxListedClocks = 100;
+
+/// What a person wants to know of the measurements of one (stage, kind) before trusting a plan made from them.
+struct OpProfileSummary {
+  int stage = 0;
+  OpKind kind = OpKind::forward;
+  int count = 0;  ///< measurements
+  int min_clock_mhz = 0;
+  int max_clock_mhz = 0;
+  int clock_step_mhz = 0;  ///< the most frequent distance of neighbouring clocks; 0 with fewer than two
+  /// Gaps: clocks on that step, counted down from the highest, that are not there; highest first, at most
+  /// kMaxListedClocks of them.
+  std::vector<int> missing_clocks_mhz;
+  int missing_count = 0;              ///< all of the gaps
+  std::vector<int> noisy_clocks_mhz;  ///< clocks that are not faster than the next lower clock: noise, or a power cap
+  int pareto_count = 0;               ///< options left on effective energy
+  int hull_count = 0;                 ///< of these, on the lower convex hull
+  double fastest_time_s = 0;          ///< of the Pareto set
+  double slowest_time_s = 0;          ///< of the Pareto set: slower clocks cost more than they save
+};
+
+/// One row per (stage, kind) that the profile has, stage by stage. Throws InputError unless `blocking_power_w` has one
+/// value per stage.
+[[nodiscard]] std::vector<OpProfileSummary> summarise(const StageProfile& profile,
+                                                      std::span<const double> blocking_power_w);
+
+}  // namespace lowgear

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <optional>
+#include <span>
+
+#include "planning/profile/recording.h"
+
+namespace lowgear {
+
+/// How late a clock change takes effect, from the unit that asks for it.
+struct SwitchLatency {
+  double latency_s = 0;
+  double error_s = 0;     ///< standard error
+  long long changes = 0;  ///< that it was seen in
+};
+
+/// The switch latency that recordings of the client library show, whose units ask for their clock as they begin. A unit
+/// that begins with a change takes T = L + (1 - L / t_old) t_new, with t_old and t_new what it takes at the clock
+/// before and at its own; so L = (T - t_new) / (1 - t_new / t_old). Where a whole unit runs at the clock before, the
+/// change is looked for in those that follow. t_old and t_new are the medians of this rank's units that no change
+/// precedes. The result is the median over all changes, each weighted by how much its two clocks differ in time.
+///
+/// Empty when fewer than four changes tell it (t_old and t_new known, and 3 % apart), or it is known to worse than 5 ms
+/// and 20 %. `ranks`: recordings of any ranks and parts.
+[[nodiscard]] std::optional<SwitchLatency> find_switch_latency(std::span<const Recording> ranks);
+
+}  // namespace lowgear

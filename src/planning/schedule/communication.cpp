@@ -1,0 +1,240 @@
+#include "planning/schedule/communication.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include "base/core/error.h"
+#include "planning/schedule/dag.h"
+
+namespace lowgear {
+namespace {
+
+[[noreturn]] void refuse(const Schedule& schedule, int rank, std::size_t step, const Action& action,
+                         std::string_view what) {
+  throw InputError(fmt::format("{}: rank {}, step {}: {}: {}", schedule.name, rank, step, to_string(action), what));
+}
+
+bool is_forward_message(ActionKind kind) { return kind == ActionKind::send_f || kind == ActionKind::recv_f; }
+
+/// Step of each computation and of each end of each message; a message is known by the stage that sends it.
+class StepTable {
+ public:
+  explicit StepTable(const Schedule& schedule)
+      : microbatches_(static_cast<std::size_t>(schedule.microbatches)),
+        steps_(kColumns * static_cast<std::size_t>(schedule.stages) * microbatches_, kAbsent) {}
+
+  static constexpr int kAbsent = -1;
+  enum Column : std::size_t { forward, gradient, sent_f, received_f, sent_b, received_b };
+
+  int& at(Column column, int stage, int microbatch) {
+    const std::size_t pair = static_cast<std::size_t>(stage) * microbatches_ + static_cast<std::size_t>(microbatch);
+    return steps_[pair * kColumns + column];
+  }
+
+ private:
+  static constexpr std::size_t kColumns = 6;
+  std::size_t microbatches_;
+  std::vector<int> steps_;
+};
+
+StepTable::Column end_column(ActionKind kind) {
+  switch (kind) {
+    case ActionKind::send_f:
+      return StepTable::sent_f;
+    case ActionKind::recv_f:
+      return StepTable::received_f;
+    case ActionKind::send_b:
+      return StepTable::sent_b;
+    default:
+      return StepTable::received_b;
+  }
+}
+
+void note_computations(const Schedule& schedule, StepTable& table) {
+  for (const auto& actions : schedule.ranks) {
+    for (std::size_t step = 0; step < actions.size(); ++step) {
+      const Action& action = actions[step];
+      if (action.kind != ActionKind::compute || action.op == OpKind::weight_gradient) continue;
+      const auto column = action.op == OpKind::forward ? StepTable::forward : StepTable::gradient;
+      table.at(column, action.stage, action.microbatch) = static_cast<int>(step);
+    }
+  }
+}
+
+/// Checks one end of a message against where it runs, and notes it.
+void check_message(const Schedule& schedule, const std::vector<int>& rank_of, int rank, int step, StepTable& table) {
+  const Action& action = schedule.ranks[static_cast<std::size_t>(rank)][static_cast<std::size_t>(step)];
+  const auto fail = [&](std::string_view what) {
+    refuse(schedule, rank, static_cast<std::size_t>(step), action, what);
+  };
+  const int peer = peer_stage(action);
+  if (peer < 0 || peer >= schedule.stages) fail(fmt::format("there is no stage {}", peer));
+  const int owner = rank_of[static_cast<std::size_t>(action.stage)];
+  if (owner != rank) fail(fmt::format("stage {} runs on rank {}", action.stage, owner));
+  if (rank_of[static_cast<std::size_t>(peer)] == rank) {
+    fail(fmt::format("stages {} and {} share a rank and need no message", action.stage, peer));
+  }
+  const auto computation = is_forward_message(action.kind) ? StepTable::forward : StepTable::gradient;
+  const int computed = table.at(computation, action.stage, action.microbatch);
+  if (is_send(action.kind) && step < computed) fail(fmt::format("sent before step {} computes it", computed));
+  if (!is_send(action.kind) && step > computed) fail(fmt::format("received after step {} needs it", computed));
+  int& noted = table.at(end_column(action.kind), action.stage, action.microbatch);
+  if (noted != StepTable::kAbsent) fail(fmt::format("stands twice, at step {} before", noted));
+  noted = step;
+}
+
+void require_message(const Schedule& schedule, const std::vector<int>& rank_of, const Action& send, StepTable& table) {
+  const Action recv = counterpart(send);
+  const int from = rank_of[static_cast<std::size_t>(send.stage)];
+  const int to = rank_of[static_cast<std::size_t>(recv.stage)];
+  if (from == to) return;
+  for (const auto& [action, rank] : {std::pair{send, from}, std::pair{recv, to}}) {
+    if (table.at(end_column(action.kind), action.stage, action.microbatch) != StepTable::kAbsent) continue;
+    throw InputError(fmt::format("{}: rank {} lacks {}; write all sends and receives or none", schedule.name, rank,
+                                 to_string(action)));
+  }
+}
+
+/// The sending end of the message that carries what `op` makes to the stage that needs it; none where no stage does.
+std::optional<Action> send_of(const ComputeOp& op, int stages) {
+  if (op.kind == OpKind::weight_gradient) return std::nullopt;
+  const ActionKind kind = op.kind == OpKind::forward ? ActionKind::send_f : ActionKind::send_b;
+  const Action send{kind, OpKind::forward, op.stage, op.microbatch};
+  const int peer = peer_stage(send);
+  if (peer < 0 || peer >= stages) return std::nullopt;
+  return send;
+}
+
+int nominal_time(OpKind kind) { return kind == OpKind::backward ? 2 : 1; }
+
+/// When each op starts if every op takes its nominal time and starts as soon as it can.
+std::vector<int> nominal_starts(const PipelineDag& dag) {
+  std::vector<int> first_edge(dag.ops.size() + 1, 0);
+  for (const DagEdge& edge : dag.edges) ++first_edge[static_cast<std::size_t>(edge.from) + 1];
+  for (std::size_t op = 0; op < dag.ops.size(); ++op) first_edge[op + 1] += first_edge[op];
+  std::vector<int> start(dag.ops.size(), 0);
+  for (const int op : dag.topological_order) {
+    const auto from = static_cast<std::size_t>(op);
+    const int end = start[from] + nominal_time(dag.ops[from].kind);
+    for (int edge = first_edge[from]; edge < first_edge[from + 1]; ++edge) {
+      int& later = start[static_cast<std::size_t>(dag.edges[static_cast<std::size_t>(edge)].to)];
+      later = std::max(later, end);
+    }
+  }
+  return start;
+}
+
+/// A computation, or the message behind it, at its place in the global order.
+struct Event {
+  int time = 0;
+  bool computes = false;  ///< messages come first among events of one time: what they carry was made before
+  int op = 0;
+
+  [[nodiscard]] auto key() const { return std::tuple(time, computes, op); }
+};
+
+std::vector<Event> global_order(const PipelineDag& dag) {
+  const std::vector<int> start = nominal_starts(dag);
+  std::vector<Event> events;
+  events.reserve(2 * dag.ops.size());
+  for (std::size_t op = 0; op < dag.ops.size(); ++op) {
+    events.push_back({start[op], true, static_cast<int>(op)});
+    if (!send_of(dag.ops[op], dag.stages)) continue;
+    events.push_back({start[op] + nominal_time(dag.ops[op].kind), false, static_cast<int>(op)});
+  }
+  std::sort(events.begin(), events.end(), [](const Event& a, const Event& b) { return a.key() < b.key(); });
+  return events;
+}
+
+}  // namespace
+
+int peer_stage(const Action& action) {
+  const bool to_next = action.kind == ActionKind::send_f || action.kind == ActionKind::recv_b;
+  return to_next ? action.stage + 1 : action.stage - 1;
+}
+
+Action counterpart(const Action& action) {
+  Action other = action;
+  other.stage = peer_stage(action);
+  switch (action.kind) {
+    case ActionKind::send_f:
+      other.kind = ActionKind::recv_f;
+      break;
+    case ActionKind::recv_f:
+      other.kind = ActionKind::send_f;
+      break;
+    case ActionKind::send_b:
+      other.kind = ActionKind::recv_b;
+      break;
+    default:
+      other.kind = ActionKind::send_b;
+      break;
+  }
+  return other;
+}
+
+bool has_communication(const Schedule& schedule) {
+  return std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [](const auto& actions) {
+    return std::any_of(actions.begin(), actions.end(), [](const Action& a) { return is_message(a.kind); });
+  });
+}
+
+Schedule with_communication(const Schedule& schedule) {
+  const PipelineDag dag = build_dag(schedule);
+  if (has_communication(schedule)) return schedule;
+  const std::vector<int> rank_of = rank_of_stage(schedule);
+  Schedule result{schedule.name, schedule.stages, schedule.microbatches, {}};
+  result.ranks.resize(schedule.ranks.size());
+  for (const Event& event : global_order(dag)) {
+    const ComputeOp& op = dag.ops[static_cast<std::size_t>(event.op)];
+    auto& own = result.ranks[static_cast<std::size_t>(op.rank)];
+    if (event.computes) {
+      own.push_back({ActionKind::compute, op.kind, op.stage, op.microbatch});
+      continue;
+    }
+    const Action send = *send_of(op, dag.stages);
+    const Action recv = counterpart(send);
+    const int to = rank_of[static_cast<std::size_t>(recv.stage)];
+    if (to == op.rank) continue;
+    own.push_back(send);
+    result.ranks[static_cast<std::size_t>(to)].push_back(recv);
+  }
+  return result;
+}
+
+Schedule without_communication(const Schedule& schedule) {
+  Schedule result{schedule.name, schedule.stages, schedule.microbatches, {}};
+  for (const auto& actions : schedule.ranks) {
+    auto& kept = result.ranks.emplace_back();
+    std::copy_if(actions.begin(), actions.end(), std::back_inserter(kept),
+                 [](const Action& a) { return a.kind == ActionKind::compute; });
+  }
+  return result;
+}
+
+void validate_communication(const Schedule& schedule) {
+  if (!has_communication(schedule)) return;
+  const std::vector<int> rank_of = rank_of_stage(schedule);
+  StepTable table(schedule);
+  note_computations(schedule, table);
+  for (int rank = 0; rank < schedule.rank_count(); ++rank) {
+    const auto& actions = schedule.ranks[static_cast<std::size_t>(rank)];
+    for (std::size_t step = 0; step < actions.size(); ++step) {
+      if (is_message(actions[step].kind)) check_message(schedule, rank_of, rank, static_cast<int>(step), table);
+    }
+  }
+  for (int stage = 0; stage + 1 < schedule.stages; ++stage) {
+    for (int microbatch = 0; microbatch < schedule.microbatches; ++microbatch) {
+      require_message(schedule, rank_of, {ActionKind::send_f, OpKind::forward, stage, microbatch}, table);
+      require_message(schedule, rank_of, {ActionKind::send_b, OpKind::forward, stage + 1, microbatch}, table);
+    }
+  }
+}
+
+}  // namespace lowgear

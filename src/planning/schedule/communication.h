@@ -1,0 +1,47 @@
+#pragma once
+
+#include "planning/schedule/schedule.h"
+
+namespace lowgear {
+
+/// True for the kinds that send or receive.
+[[nodiscard]] constexpr bool is_message(ActionKind kind) { return kind != ActionKind::compute; }
+[[nodiscard]] constexpr bool is_send(ActionKind kind) {
+  return kind == ActionKind::send_f || kind == ActionKind::send_b;
+}
+
+/// The stage at the other end of a message, which may be out of range in a schedule that was not validated.
+/// `action` must be a message.
+[[nodiscard]] int peer_stage(const Action& action);
+
+/// The action at the other end of the same message: `0SEND_F3` and `1RECV_F3`. `action` must be a message.
+[[nodiscard]] Action counterpart(const Action& action);
+
+/// True when any rank sends or receives.
+[[nodiscard]] bool has_communication(const Schedule& schedule);
+
+/// The schedule with its communication written out: one send and one receive for every activation and every gradient
+/// that passes between ranks. Messages between stages of one rank need none. A schedule that has communication already
+/// is returned unchanged.
+///
+/// The order is a projection of one global order of all computations and messages onto the ranks: the computations by
+/// their start in a replay where a forward takes 1, a backward 2, an input or weight gradient 1 and a message nothing,
+/// and every message at the end of the computation that makes its data. Whatever is first in the global order and not
+/// done is next on every rank that takes part in it, so no schedule with an acyclic graph can hang, even where a send
+/// blocks until it is received; and both ends of a link see the same sequence of messages, so they pair correctly
+/// where tags are ignored. Messages come as early as their data exists, so where they run beside the computations, in
+/// one queue per pair of ranks as NCCL's do, the order of the queue keeps nothing back in that replay. (To place each
+/// send behind its producer and each receive before its consumer, rank by rank, is not safe: plain 1F1B hangs.)
+///
+/// Throws InputError when the schedule is invalid or its dependencies cycle.
+[[nodiscard]] Schedule with_communication(const Schedule& schedule);
+
+/// The schedule without sends and receives.
+[[nodiscard]] Schedule without_communication(const Schedule& schedule);
+
+/// Throws InputError unless every activation and gradient that passes between ranks is sent once, by the rank that
+/// makes it and behind the computation that makes it, and received once, before the computation that needs it; and
+/// unless nothing else is sent. A schedule without any communication passes. The computations must be valid.
+void validate_communication(const Schedule& schedule);
+
+}  // namespace lowgear

@@ -1,0 +1,218 @@
+#include "planning/schedule/generators.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/core/error.h"
+#include "planning/schedule/dag.h"
+
+namespace lowgear {
+namespace {
+
+Action compute(OpKind kind, int stage, int microbatch) { return {ActionKind::compute, kind, stage, microbatch}; }
+
+void check_size(std::string_view name, int ranks, int microbatches, int chunks, int kinds) {
+  if (ranks < 1 || microbatches < 1 || chunks < 1) {
+    throw InputError(fmt::format("{}: {} ranks, {} microbatches, {} chunks; a schedule needs at least 1 of each", name,
+                                 ranks, microbatches, chunks));
+  }
+  const double actions = static_cast<double>(ranks) * microbatches * chunks * kinds;
+  if (actions <= static_cast<double>(kMaxActions)) return;
+  constexpr double kBytesEach = sizeof(Action) + sizeof(ComputeOp) + 2 * sizeof(DagEdge) + sizeof(int);
+  throw InputError(fmt::format(
+      "{}: {} ranks x {} microbatches x {} chunks are {:.3g} computations, which would take about {:.0f} GiB "
+      "with their graph; at most {} are supported: lower one of them",
+      name, ranks, microbatches, chunks, actions, actions * kBytesEach / (1 << 30), kMaxActions));
+}
+
+/// `warmup` forwards, then a backward and a forward in turn.
+std::vector<Action> alternate(int stage, int warmup, int microbatches) {
+  std::vector<Action> actions;
+  actions.reserve(2 * static_cast<std::size_t>(microbatches));
+  int forward = 0;
+  while (forward < std::min(warmup, microbatches)) actions.push_back(compute(OpKind::forward, stage, forward++));
+  for (int backward = 0; backward < microbatches; ++backward) {
+    actions.push_back(compute(OpKind::backward, stage, backward));
+    if (forward < microbatches) actions.push_back(compute(OpKind::forward, stage, forward++));
+  }
+  return actions;
+}
+
+/// Which microbatch of which chunk the k-th forward (or, with chunks counted from the last, backward) of a rank is:
+/// rounds of `per_round` microbatches, each going through all chunks.
+struct InterleavedPosition {
+  int chunk = 0;
+  int microbatch = 0;
+};
+
+InterleavedPosition interleaved_position(int k, int chunks, int per_round) {
+  const int round = k / (per_round * chunks);
+  const int within = k % (per_round * chunks);
+  return {within / per_round, round * per_round + within % per_round};
+}
+
+std::vector<Action> interleaved_rank(int rank, int ranks, int microbatches, int chunks, int per_round) {
+  const int total = chunks * microbatches;
+  const int warmup = static_cast<int>(
+      std::min<long long>(total, static_cast<long long>(chunks - 1) * per_round + 2LL * (ranks - 1 - rank)));
+  std::vector<Action> actions;
+  actions.reserve(2 * static_cast<std::size_t>(total));
+  const auto forward = [&](int k) {
+    const auto [chunk, microbatch] = interleaved_position(k, chunks, per_round);
+    actions.push_back(compute(OpKind::forward, chunk * ranks + rank, microbatch));
+  };
+  const auto backward = [&](int k) {
+    const auto [chunk, microbatch] = interleaved_position(k, chunks, per_round);
+    actions.push_back(compute(OpKind::backward, (chunks - 1 - chunk) * ranks + rank, microbatch));
+  };
+  for (int k = 0; k < warmup; ++k) forward(k);
+  for (int k = 0; k < total; ++k) {
+    if (warmup + k < total) forward(warmup + k);
+    backward(k);
+  }
+  return actions;
+}
+
+std::vector<Action> zb_h1_rank(int rank, int ranks, int microbatches) {
+  std::vector<Action> actions;
+  actions.reserve(3 * static_cast<std::size_t>(microbatches));
+  int forward = 0;
+  int weight = 0;
+  while (forward < std::min(ranks - rank, microbatches)) {
+    actions.push_back(compute(OpKind::forward, rank, forward++));
+  }
+  for (int input = 0; input < microbatches; ++input) {
+    actions.push_back(compute(OpKind::input_gradient, rank, input));
+    const bool memory_full = forward - weight == ranks;
+    if (forward == microbatches || memory_full) actions.push_back(compute(OpKind::weight_gradient, rank, weight++));
+    if (forward < microbatches) actions.push_back(compute(OpKind::forward, rank, forward++));
+  }
+  while (weight < microbatches) actions.push_back(compute(OpKind::weight_gradient, rank, weight++));
+  return actions;
+}
+
+Schedule from_request_envpipe(const ScheduleRequest& request) {
+  check_size("envpipe", request.ranks, request.microbatches, 1, 2);
+  if (request.envpipe_stages.size() != static_cast<std::size_t>(request.ranks)) {
+    throw InputError(fmt::format("envpipe: times of {} stages given for {} ranks; its schedule depends on them",
+                                 request.envpipe_stages.size(), request.ranks));
+  }
+  return envpipe_schedule(request.microbatches, envpipe_extra_forwards(request.microbatches, request.envpipe_stages));
+}
+
+constexpr std::array kGenerators{
+    ScheduleGenerator{"1f1b", "one forward, one backward in turn (PipeDream-Flush)", false,
+                      [](const ScheduleRequest& r) { return one_f_one_b_schedule(r.ranks, r.microbatches); }},
+    ScheduleGenerator{"gpipe", "all forwards, then all backwards", false,
+                      [](const ScheduleRequest& r) { return gpipe_schedule(r.ranks, r.microbatches); }},
+    ScheduleGenerator{"interleaved", "1F1B with several virtual stages per rank (Megatron)", true,
+                      [](const ScheduleRequest& r) { return interleaved_schedule(r.ranks, r.microbatches, r.chunks); }},
+    ScheduleGenerator{"zb-h1", "1F1B with the backward split, at 1F1B's memory (zero bubble H1)", false,
+                      [](const ScheduleRequest& r) { return zb_h1_schedule(r.ranks, r.microbatches); }},
+    ScheduleGenerator{"envpipe", "1F1B with as many early forwards as fit into the wait for the first gradient", false,
+                      from_request_envpipe},
+};
+
+}  // namespace
+
+Schedule gpipe_schedule(int ranks, int microbatches) {
+  check_size("gpipe", ranks, microbatches, 1, 2);
+  Schedule schedule{"gpipe", ranks, microbatches, {}};
+  for (int rank = 0; rank < ranks; ++rank) schedule.ranks.push_back(alternate(rank, microbatches, microbatches));
+  return schedule;
+}
+
+Schedule one_f_one_b_schedule(int ranks, int microbatches) {
+  check_size("1f1b", ranks, microbatches, 1, 2);
+  Schedule schedule{"1f1b", ranks, microbatches, {}};
+  for (int rank = 0; rank < ranks; ++rank) schedule.ranks.push_back(alternate(rank, ranks - rank, microbatches));
+  return schedule;
+}
+
+Schedule interleaved_schedule(int ranks, int microbatches, int chunks) {
+  check_size("interleaved", ranks, microbatches, chunks, 2);
+  if (chunks == 1) {
+    Schedule schedule = one_f_one_b_schedule(ranks, microbatches);
+    schedule.name = "interleaved";
+    return schedule;
+  }
+  const int rounds = std::max(1, microbatches / ranks);
+  if (microbatches % rounds != 0) {
+    const int below = microbatches - microbatches % rounds;
+    throw InputError(
+        fmt::format("interleaved: {} microbatches on {} ranks do not divide into {} equal rounds; use {} "
+                    "or {} microbatches",
+                    microbatches, ranks, rounds, below, microbatches - microbatches % ranks + ranks));
+  }
+  Schedule schedule{"interleaved", ranks * chunks, microbatches, {}};
+  for (int rank = 0; rank < ranks; ++rank) {
+    schedule.ranks.push_back(interleaved_rank(rank, ranks, microbatches, chunks, microbatches / rounds));
+  }
+  return schedule;
+}
+
+Schedule zb_h1_schedule(int ranks, int microbatches) {
+  check_size("zb-h1", ranks, microbatches, 1, 3);
+  Schedule schedule{"zb-h1", ranks, microbatches, {}};
+  for (int rank = 0; rank < ranks; ++rank) schedule.ranks.push_back(zb_h1_rank(rank, ranks, microbatches));
+  return schedule;
+}
+
+Schedule envpipe_schedule(int microbatches, std::span<const int> extra_forwards) {
+  const int ranks = static_cast<int>(std::min<std::size_t>(extra_forwards.size(), kMaxActions + 1));
+  check_size("envpipe", ranks, microbatches, 1, 2);
+  Schedule schedule{"envpipe", ranks, microbatches, {}};
+  for (int rank = 0; rank < ranks; ++rank) {
+    const int extra = extra_forwards[static_cast<std::size_t>(rank)];
+    if (extra < 0) throw InputError(fmt::format("envpipe: rank {}: {} extra forwards; use 0 or more", rank, extra));
+    const long long warmup = static_cast<long long>(ranks) - rank + extra;
+    schedule.ranks.push_back(
+        alternate(rank, static_cast<int>(std::min<long long>(warmup, microbatches)), microbatches));
+  }
+  return schedule;
+}
+
+std::vector<int> envpipe_extra_forwards(int microbatches, std::span<const EnvPipeStage> stages) {
+  const int ranks = static_cast<int>(std::min<std::size_t>(stages.size(), kMaxActions + 1));
+  check_size("envpipe", ranks, microbatches, 1, 2);
+  std::vector<int> counts;
+  counts.reserve(stages.size());
+  for (int rank = 0; rank < ranks; ++rank) {
+    const EnvPipeStage& stage = stages[static_cast<std::size_t>(rank)];
+    const bool usable = std::isfinite(stage.forward_time_s) && stage.forward_time_s > 0 &&
+                        std::isfinite(stage.backward_time_s) && stage.backward_time_s > 0;
+    if (!usable) {
+      throw InputError(fmt::format("envpipe: stage {}: forward {} s, backward {} s; times must be positive", rank,
+                                   stage.forward_time_s, stage.backward_time_s));
+    }
+    const double fitting = std::floor(stage.backward_time_s * (ranks - rank - 1) / stage.forward_time_s);
+    int count = static_cast<int>(std::min<double>(fitting, microbatches));
+    count = std::min(count, microbatches - (ranks - rank));
+    if (stage.extra_activations) count = std::min(count, *stage.extra_activations);
+    if (rank > 0) count = std::min(count, counts.back());
+    counts.push_back(std::max(count, 0));
+  }
+  return counts;
+}
+
+std::span<const ScheduleGenerator> schedule_generators() { return kGenerators; }
+
+Schedule make_schedule(const ScheduleRequest& request) {
+  const auto generators = schedule_generators();
+  const auto found = std::find_if(generators.begin(), generators.end(),
+                                  [&](const ScheduleGenerator& g) { return g.name == request.name; });
+  if (found == generators.end()) {
+    std::string names;
+    for (const auto& generator : generators) names.append(names.empty() ? "" : ", ").append(generator.name);
+    throw InputError(fmt::format("no schedule is called {}; there are {}", quote(request.name), names));
+  }
+  if (request.chunks != 1 && !found->takes_chunks) {
+    throw InputError(fmt::format("{}: {} chunks; it runs one stage per rank", found->name, request.chunks));
+  }
+  return found->generate(request);
+}
+
+}  // namespace lowgear

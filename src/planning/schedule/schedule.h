@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "base/core/op_kind.h"
+
+namespace lowgear {
+
+/// One step of a rank: a computation, or one end of a point-to-point message. `send_f` carries the activation of
+/// (stage, microbatch) to stage + 1; `recv_f` is how stage receives the activation from stage - 1; `send_b` carries the
+/// gradient of (stage, microbatch) to stage - 1; `recv_b` is how stage receives it from stage + 1 (PyTorch's meaning).
+enum class ActionKind : unsigned char { compute, send_f, recv_f, send_b, recv_b };
+
+struct Action {
+  ActionKind kind = ActionKind::compute;
+  OpKind op = OpKind::forward;  ///< meaningful for `compute`
+  int stage = 0;                ///< virtual stage
+  int microbatch = 0;
+
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+/// The action in PyTorch's notation: `0F3`, `1I2`, `2SEND_B5`.
+[[nodiscard]] std::string to_string(const Action& action);
+
+/// A pipeline schedule as data: what each rank executes, in order.
+struct Schedule {
+  std::string name;  ///< `1f1b`, `gpipe`, `interleaved`, ... or the name of the file it was read from
+  int stages = 0;    ///< virtual stages
+  int microbatches = 0;
+  std::vector<std::vector<Action>> ranks;
+
+  [[nodiscard]] int rank_count() const { return static_cast<int>(ranks.size()); }
+};
+
+/// The most actions that a schedule may have: 2^26. One of that size takes about 3 GiB with its graph.
+inline constexpr std::size_t kMaxActions = std::size_t{1} << 26;
+
+/// Actions of all ranks.
+[[nodiscard]] std::size_t action_count(const Schedule& schedule);
+
+/// Rank of each virtual stage, read off the schedule's computations. Throws InputError when a stage runs on two ranks
+/// or on none.
+[[nodiscard]] std::vector<int> rank_of_stage(const Schedule& schedule);
+
+/// Throws InputError unless every (stage, microbatch) has exactly one forward and exactly one backward, or one
+/// input_gradient and one weight_gradient in its place, all stages and microbatches are in range, every stage runs on
+/// one rank and every rank runs a stage; and, where the schedule has sends and receives, unless they are complete
+/// (`validate_communication`). The message names the rank, the step (0-based place in the rank's list) and the action
+/// in PyTorch's notation.
+void validate(const Schedule& schedule);
+
+/// Peak number of microbatches per rank whose forward is done on a stage of the rank and whose backward (or
+/// weight_gradient) is not: what activation memory has to hold, in stage-microbatches.
+[[nodiscard]] std::vector<int> peak_in_flight_activations(const Schedule& schedule);
+
+}  // namespace lowgear

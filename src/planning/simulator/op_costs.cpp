@@ -1,0 +1,124 @@
+#include "planning/simulator/op_costs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cmath>
+#include <cstddef>
+#include <optional>
+
+#include "base/core/error.h"
+
+namespace lowgear {
+
+namespace {
+
+/// Laps after which a rank whose lags do not settle is taken as it is.
+constexpr int kMaxLaps = 16;
+
+/// The clock of a GPU that follows requests late.
+struct LaggingClock {
+  int effective_mhz = 0;
+  std::optional<double> remaining_lag_s;  ///< until the newest request takes effect; absent when none is on its way
+
+  friend bool operator==(const LaggingClock&, const LaggingClock&) = default;
+};
+
+/// What the op takes at a clock that another op asked for: as measured there, or at the nearest measured clock below,
+/// or, where the op was measured at none so low, at its lowest.
+OpCost cost_near_clock(const StageProfile& profile, const ComputeOp& op, int clock_mhz) {
+  const auto measurements = profile.measurements(op.stage, op.kind);
+  const auto at_or_below = std::find_if(measurements.begin(), measurements.end(),
+                                        [&](const Measurement& m) { return m.clock_mhz <= clock_mhz; });
+  const Measurement& nearest = at_or_below != measurements.end() ? *at_or_below : measurements.back();
+  return {nearest.time_s, nearest.energy_j};
+}
+
+/// Runs one op that asks for `requested_mhz`, where it costs `own`, and moves `clock` to the op's end.
+OpCost run_op(const StageProfile& profile, const ComputeOp& op, int requested_mhz, const OpCost& own, double latency_s,
+              LaggingClock& clock) {
+  if (requested_mhz == clock.effective_mhz) {
+    clock.remaining_lag_s.reset();
+    return own;
+  }
+  const double lag_s = clock.remaining_lag_s.value_or(latency_s);
+  const OpCost old = cost_near_clock(profile, op, clock.effective_mhz);
+  if (lag_s > old.time_s) {
+    clock.remaining_lag_s = lag_s - old.time_s;
+    return old;
+  }
+  clock = {requested_mhz, std::nullopt};
+  const double done_at_old = lag_s / old.time_s;
+  return {lag_s + (1 - done_at_old) * own.time_s, done_at_old * old.energy_j + (1 - done_at_old) * own.energy_j};
+}
+
+/// Changes the costs of a rank's ops at their own clocks to those with the lag.
+void run_rank(const StageProfile& profile, std::span<const ComputeOp> ops, std::span<const int> clocks_mhz,
+              double latency_s, std::span<OpCost> costs) {
+  const std::vector<OpCost> own(costs.begin(), costs.end());
+  LaggingClock clock{clocks_mhz.back(), std::nullopt};
+  LaggingClock at_lap_begin;
+  int laps = 0;
+  do {
+    at_lap_begin = clock;
+    for (std::size_t i = 0; i < ops.size(); ++i) {
+      costs[i] = run_op(profile, ops[i], clocks_mhz[i], own[i], latency_s, clock);
+    }
+  } while (clock != at_lap_begin && ++laps < kMaxLaps);
+}
+
+}  // namespace
+
+std::vector<OpCost> costs_at_clocks(const PipelineDag& dag, const StageProfile& profile,
+                                    std::span<const int> clocks_mhz) {
+  assert(clocks_mhz.size() == dag.ops.size());
+  std::vector<OpCost> costs;
+  costs.reserve(dag.ops.size());
+  for (std::size_t i = 0; i < dag.ops.size(); ++i) {
+    const Measurement& measured = profile.at_clock(dag.ops[i].stage, dag.ops[i].kind, clocks_mhz[i]);
+    costs.push_back({measured.time_s, measured.energy_j});
+  }
+  return costs;
+}
+
+std::vector<OpCost> costs_with_switch_latency(const PipelineDag& dag, const StageProfile& profile,
+                                              std::span<const int> clocks_mhz, double latency_s) {
+  if (!(latency_s >= 0) || !std::isfinite(latency_s)) {
+    throw InputError(fmt::format("switch latency of {} s: it must be 0 or more", latency_s));
+  }
+  std::vector<OpCost> costs = costs_at_clocks(dag, profile, clocks_mhz);
+  for (std::size_t rank = 0; rank < static_cast<std::size_t>(dag.ranks); ++rank) {
+    const auto begin = static_cast<std::size_t>(dag.rank_begin[rank]);
+    const auto count = static_cast<std::size_t>(dag.rank_begin[rank + 1]) - begin;
+    if (count > 0) {
+      run_rank(profile, std::span(dag.ops).subspan(begin, count), clocks_mhz.subspan(begin, count), latency_s,
+               std::span(costs).subspan(begin, count));
+    }
+  }
+  return costs;
+}
+
+void apply_slowdowns(const PipelineDag& dag, std::span<const StageSlowdown> slowdowns, std::span<OpCost> costs) {
+  assert(costs.size() == dag.ops.size());
+  std::vector<double> factor_of_stage(static_cast<std::size_t>(dag.stages), 1.0);
+  for (const StageSlowdown& slowdown : slowdowns) {
+    if (slowdown.stage < 0 || slowdown.stage >= dag.stages) {
+      throw InputError(fmt::format("slowdown of stage {}: the pipeline has no such stage; its stages are 0 to {}",
+                                   slowdown.stage, dag.stages - 1));
+    }
+    double& factor = factor_of_stage[static_cast<std::size_t>(slowdown.stage)];
+    factor *= slowdown.factor;
+    if (!(slowdown.factor > 0) || !(factor > 0) || !(factor <= kMaxSlowdownFactor)) {
+      throw InputError(fmt::format("slowdown of stage {} by {}: the factor must be above 0 and at most {}",
+                                   slowdown.stage, slowdown.factor, kMaxSlowdownFactor));
+    }
+  }
+  for (std::size_t i = 0; i < costs.size(); ++i) {
+    const double factor = factor_of_stage[static_cast<std::size_t>(dag.ops[i].stage)];
+    costs[i].time_s *= factor;
+    costs[i].energy_j *= factor;
+  }
+}
+
+}  // namespace lowgear

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "planning/plan/plan.h"
+#include "planning/schedule/dag.h"
+#include "planning/simulator/op_costs.h"
+#include "planning/simulator/timing_graph.h"
+
+namespace lowgear {
+
+/// One iteration, replayed: when every op runs, and what it all takes.
+struct Timeline {
+  std::vector<double> start_s;     ///< by op of the graph
+  std::vector<double> duration_s;  ///< by op of the graph
+  std::vector<double> energy_j;    ///< by op of the graph
+  double time_s = 0;               ///< iteration time: the last op's end
+  double energy_j_total = 0;       ///< ops plus blocking energy of all ranks, one GPU a rank
+  std::vector<double> busy_s;      ///< by rank
+  std::vector<double> blocked_s;   ///< by rank: iteration time less busy time
+};
+
+/// Energy model: every op at its cost, and each rank draws its blocking power whenever it runs none, over
+/// the whole iteration. Starts every op as soon as what it depends on has finished. `costs` by op; `blocking_power_w`
+/// by rank.
+[[nodiscard]] Timeline replay(const PipelineDag& dag, std::span<const OpCost> costs,
+                              std::span<const double> blocking_power_w);
+
+/// The same on a TimingGraph of `dag` made once, for many replays of one pipeline.
+[[nodiscard]] Timeline replay(const PipelineDag& dag, const TimingGraph& graph, std::span<const OpCost> costs,
+                              std::span<const double> blocking_power_w);
+
+/// The ops of a replay with the clocks that they ran at, as a Plan holds them: rank by rank, in the order of execution.
+/// `clocks_mhz` by op.
+[[nodiscard]] std::vector<std::vector<PlannedOp>> planned_ops(const PipelineDag& dag, const Timeline& timeline,
+                                                              std::span<const int> clocks_mhz);
+
+}  // namespace lowgear

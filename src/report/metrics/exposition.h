@@ -1,0 +1,70 @@
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "report/metrics/histogram.h"
+
+namespace lowgear {
+
+/// Prometheus' text format.
+inline constexpr const char* kMetricsContentType = "text/plain; version=0.0.4; charset=utf-8";
+
+/// Names and values. Values may be any text: bytes that are no UTF-8 are replaced, the rest is escaped.
+using MetricLabels = std::vector<std::pair<std::string, std::string>>;
+
+/// The labels with one more.
+[[nodiscard]] MetricLabels with(MetricLabels labels, std::string name, std::string value);
+
+enum class MetricKind : unsigned char { gauge, counter, histogram };
+
+/// One metric with its samples.
+class MetricFamily {
+ public:
+  MetricFamily(std::string name, std::string help, MetricKind kind)
+      : name_(std::move(name)), help_(std::move(help)), kind_(kind) {}
+
+  /// Leaves out what is not finite: readers take no `Nan`, and no number is not zero.
+  void add(MetricLabels labels, double value);
+  /// Leaves out what is not known.
+  template <typename Number>
+  void add(const MetricLabels& labels, const std::optional<Number>& value, double scale = 1) {
+    if (value) add(labels, static_cast<double>(*value) * scale);
+  }
+  void add(MetricLabels labels, const Histogram& histogram);
+
+ private:
+  friend class Exposition;
+  struct Sample {
+    MetricLabels labels;
+    double value = 0;
+    std::optional<Histogram> histogram;
+  };
+
+  std::string name_;
+  std::string help_;
+  MetricKind kind_;
+  std::vector<Sample> samples_;
+};
+
+/// Metrics of one program while they are gathered. All names get the prefix `lowgear_`.
+class Exposition {
+ public:
+  /// The family stays valid as long as this.
+  MetricFamily& gauge(std::string_view name, std::string_view help);
+  /// `_total` is added to the name.
+  MetricFamily& counter(std::string_view name, std::string_view help);
+  MetricFamily& histogram(std::string_view name, std::string_view help);
+
+  /// Prometheus' text format 0.0.4, in the order in which families were made. Families without samples are left out.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  std::deque<MetricFamily> families_;
+};
+
+}  // namespace lowgear

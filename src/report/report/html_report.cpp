@@ -1,0 +1,10 @@
+#include "report/report/html_report.h"
+
+#include "report/report/page_template.h"
+#include "report/report/report_json.h"
+
+namespace lowgear {
+
+std::string render_html_report(const ReportData& data) { return fill_page("report.html", report_json(data)); }
+
+}  // namespace lowgear

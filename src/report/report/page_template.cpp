@@ -1,0 +1,55 @@
+#include "report/report/page_template.h"
+
+#include "report/report/page_files.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::string_view kOpen = "{{";
+constexpr std::string_view kClose = "}}";
+constexpr std::string_view kDataName = "report-data";
+
+}  // namespace
+
+std::string fill_page(std::string_view page_name, std::string_view data) {
+  // Only the template is searched for {{name}}: what is put in, user data above all, is never looked at again.
+  std::string_view rest = page_file(page_name);
+  std::string page;
+  for (auto open = rest.find(kOpen); open != std::string_view::npos; open = rest.find(kOpen)) {
+    const auto close = rest.find(kClose, open);
+    const std::string_view name = rest.substr(open + kOpen.size(), close - open - kOpen.size());
+    page += rest.substr(0, open);
+    if (name == kDataName) {
+      page += data;
+    } else {
+      page += page_file(name);
+    }
+    rest.remove_prefix(close + kClose.size());
+  }
+  page += rest;
+  return page;
+}
+
+std::string escaped_for_script(std::string_view json) {
+  // Outside of its strings JSON has none of these characters, and inside \uXXXX means the same.
+  std::string out;
+  out.reserve(json.size() + json.size() / 64);
+  for (std::size_t i = 0; i < json.size(); ++i) {
+    const std::string_view rest = json.substr(i, 3);
+    if (json[i] == '<') {
+      out += "\\u003c";
+    } else if (json[i] == '>') {
+      out += "\\u003e";
+    } else if (json[i] == '&') {
+      out += "\\u0026";
+    } else if (rest == "\xe2\x80\xa8" || rest == "\xe2\x80\xa9") {
+      out += rest.back() == '\xa8' ? "\\u2028" : "\\u2029";
+      i += 2;
+    } else {
+      out += json[i];
+    }
+  }
+  return out;
+}
+
+}  // namespace lowgear

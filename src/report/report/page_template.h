@@ -1,0 +1,15 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lowgear {
+
+/// A page of `src/report/report/page/` with every {{name}} replaced by the page file of that name, and {{report-data}}
+/// by `data`, which has to be safe inside a <script> element (`escaped_for_script`).
+[[nodiscard]] std::string fill_page(std::string_view page_name, std::string_view data);
+
+/// JSON as it may stand in a <script> element: `<`, `>`, `&` and line separators escaped.
+[[nodiscard]] std::string escaped_for_script(std::string_view json);
+
+}  // namespace lowgear

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/core/op_kind.h"
+
+namespace lowgear {
+
+/// A point of a time-energy curve: one iteration of the pipeline, one GPU per rank.
+struct ReportPoint {
+  double time_s = 0;
+  double energy_j = 0;
+};
+
+/// What savings and slowdowns are measured against.
+struct ReportBaseline {
+  std::string description;  ///< for example "every op at its highest profiled clock"
+  double time_s = 0;
+  double energy_j = 0;
+};
+
+/// A deployable plan (one clock per op) of the frontier. *Planned* figures.
+struct ReportPlan {
+  int number = 0;  ///< as in `plans.csv` and `plans/NNNNN.json`
+  double deadline_s = 0;
+  double time_s = 0;
+  double energy_j = 0;
+  std::optional<double> lower_bound_j;  ///< no plan of this time can use less; absent when not computed
+  int switches = 0;                     ///< clock changes per iteration, all ranks
+};
+
+/// One way to choose clocks, for comparison. *Replayed* figures: its clocks run through the simulator.
+struct ReportPolicy {
+  std::string name;
+  double time_s = 0;
+  double energy_j = 0;
+  std::optional<double> lower_bound_j;  ///< as in ReportPlan
+  int switches = 0;
+  std::optional<double> plan_time_s;  ///< how long the policy took to plan, wall clock; absent when not timed
+  std::string note;                   ///< what a reader must know of it; may be empty
+  bool own_order = false;             ///< it runs another order than the report's: the bound drawn does not hold for it
+  std::optional<int> peak_activations;  ///< most that a rank holds in the order that it runs; absent when not known
+};
+
+/// What stands behind the lower bound.
+struct ReportCertificate {
+  bool verified = false;  ///< the independent check ran and passed
+  std::string statement;  ///< what was checked and how, in a sentence or two
+  std::string command;    ///< the command that checks it again; may be empty
+};
+
+/// One computation on a rank's timeline.
+struct ReportOp {
+  int stage = 0;  ///< virtual stage
+  OpKind kind = OpKind::forward;
+  int microbatch = 0;
+  int clock_mhz = 0;
+  double start_s = 0;
+  double duration_s = 0;
+  double energy_j = 0;
+};
+
+/// One iteration. Whatever lies between ops of a rank, up to `time_s`, is shown as idle.
+struct ReportTimeline {
+  std::string label;  ///< for example "lowgear, plan 0"
+  double time_s = 0;
+  double energy_j = 0;                       ///< ops and blocking energy of all ranks
+  std::vector<std::vector<ReportOp>> ranks;  ///< by rank, in the order of execution
+};
+
+/// All that the report shows. Energies are for one GPU per rank. A figure that is not finite is shown as a dash.
+struct ReportData {
+  std::string lowgear_version;
+  std::string command;       ///< the command line that made this; may be empty
+  std::string profile_name;  ///< which stage profile, without a path
+  std::string schedule;      ///< name of the schedule
+  int stages = 0;            ///< virtual stages
+  int microbatches = 0;
+  std::vector<double> blocking_power_w;  ///< by rank: what a GPU draws while it waits
+  double switch_latency_s = 0;           ///< how late a clock change takes effect; 0: not modelled
+
+  ReportBaseline baseline;
+  std::vector<ReportPoint> frontier;     ///< vertices of the convex curve, fastest first
+  std::vector<ReportPoint> lower_bound;  ///< same order; empty when the frontier is exact: then it is its own bound
+  ReportCertificate certificate;
+  std::vector<ReportPlan> plans;
+  std::optional<int> chosen_plan;  ///< the number of the plan that `chosen` shows; must be among `plans`
+  std::vector<ReportPolicy> policies;
+
+  ReportTimeline chosen;              ///< *planned*
+  ReportTimeline baseline_timeline;   ///< *planned*; no ranks: not shown
+  std::vector<std::string> warnings;  ///< about the profile or the plan, one line each
+};
+
+}  // namespace lowgear

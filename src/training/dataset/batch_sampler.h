@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "training/dataset/token_text.h"
+
+namespace lowgear {
+
+/// Some samples of a global batch that follow each other.
+struct BatchSlice {
+  std::int64_t first = 0;  ///< index within the global batch
+  std::int64_t count = 0;
+};
+
+/// Which part of the training one micro-batch is.
+struct MicrobatchPlace {
+  int data_parallel_size = 1;
+  int data_parallel_rank = 0;
+  int microbatches = 1;  ///< per step and data-parallel rank
+  int microbatch = 0;
+};
+
+/// The samples of a micro-batch: the global batch is cut into one block per data-parallel rank, in order, and each
+/// block into its micro-batches. Throws InputError when the global batch cannot be cut into equal parts, and when a
+/// rank or micro-batch is not among those there are.
+[[nodiscard]] BatchSlice microbatch_slice(std::int64_t global_batch, const MicrobatchPlace& place);
+
+struct BatchSamplerOptions {
+  std::int64_t sequence_length = 0;  ///< tokens that the model sees of a sample
+  std::int64_t global_batch = 0;     ///< samples per optimizer step, over all data-parallel ranks
+  std::uint64_t seed = 0;
+};
+
+/// How far a training has come.
+struct SamplePosition {
+  std::int64_t step = 0;     ///< steps done
+  std::int64_t samples = 0;  ///< taken by them, over all data-parallel ranks
+};
+
+/// Which samples a training step takes. The text, of one file or several, is cut into windows of `sequence_length`,
+/// each with the first token of the next one as the last target; an epoch takes every window once, in a random order of
+/// its own. What is left over at the end (less than a window) is not used.
+///
+/// Every sample is a pure function of text, sequence length, seed and its number; a step takes the next `global_batch`
+/// numbers. So the number of samples taken is all the state there is: training that is resumed, or cut differently over
+/// ranks and micro-batches, sees the same batches, and with another global batch it goes on behind the same sample.
+class BatchSampler {
+ public:
+  /// What `text` views must stay valid. Throws InputError when there are too few tokens for one window and its last
+  /// target, or an option is below 1 or absurd.
+  BatchSampler(TokenText text, BatchSamplerOptions options);
+
+  /// Takes the samples of later steps from there on; without it, from step and sample 0. Throws InputError when a part
+  /// of the position is negative.
+  void go_on_from(const SamplePosition& position);
+
+  [[nodiscard]] const TokenText& text() const { return text_; }
+  [[nodiscard]] const BatchSamplerOptions& options() const { return options_; }
+  /// Windows of an epoch.
+  [[nodiscard]] std::int64_t window_count() const { return windows_; }
+  /// Tokens of a sample: `sequence_length` + 1, inputs and targets overlapping.
+  [[nodiscard]] std::int64_t sample_tokens() const { return options_.sequence_length + 1; }
+  /// Samples that have been taken when `step` steps are done. Throws InputError for a step before the position gone on
+  /// from, and for one whose samples are beyond counting.
+  [[nodiscard]] std::int64_t samples_done(std::int64_t step) const;
+  /// Epochs that have been seen whole when `step` steps are done; errors as `samples_done`.
+  [[nodiscard]] std::int64_t epochs_done(std::int64_t step) const;
+
+  /// The window of the sample `index` of a step, in [0, window_count()). It starts at token window x sequence_length.
+  [[nodiscard]] std::int64_t window(std::int64_t step, std::int64_t index) const;
+  /// Copies the samples of a slice, one after the other: `out` has `slice.count` x `sample_tokens()` elements; inputs
+  /// are the first `sequence_length` of each, targets the last. Throws InputError on a token outside the vocabulary.
+  void read(std::int64_t step, const BatchSlice& slice, std::span<std::int64_t> out) const;
+
+ private:
+  TokenText text_;
+  BatchSamplerOptions options_;
+  SamplePosition position_;
+  std::int64_t windows_;
+};
+
+}  // namespace lowgear

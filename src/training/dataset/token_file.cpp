@@ -1,0 +1,199 @@
+#include "training/dataset/token_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "base/core/error.h"
+
+namespace lowgear {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "token files are little-endian and copied as they are");
+
+constexpr std::size_t kWriteBufferBytes = std::size_t{1} << 20;
+
+/// What llm.c writes into the first two words of the header for a type of token.
+struct HeaderFormat {
+  TokenType type;
+  std::int32_t magic;
+  std::int32_t version;
+};
+constexpr auto kHeaderFormats = std::to_array<HeaderFormat>({
+    {TokenType::uint16, 20240520, 1},
+    {TokenType::uint32, 20240801, 7},
+});
+
+template <typename Word>
+Word word_at(std::string_view bytes, std::size_t index) {
+  Word word;
+  std::memcpy(&word, bytes.data() + index * sizeof(Word), sizeof(Word));
+  return word;
+}
+
+template <typename Word>
+void copy_tokens(std::string_view bytes, std::size_t first, std::span<std::int64_t> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = word_at<Word>(bytes, first + i);
+}
+
+const HeaderFormat* header_format(std::string_view bytes) {
+  if (bytes.size() < sizeof(std::int32_t)) return nullptr;
+  const auto* const found = std::ranges::find(kHeaderFormats, word_at<std::int32_t>(bytes, 0), &HeaderFormat::magic);
+  return found == kHeaderFormats.end() ? nullptr : found;
+}
+
+}  // namespace
+
+std::string_view name(TokenType type) { return type == TokenType::uint16 ? "uint16" : "uint32"; }
+
+TokenView::TokenView(std::string_view bytes, std::string source, std::int64_t vocabulary_size,
+                     std::optional<TokenType> headerless)
+    : source_(std::move(source)), vocabulary_size_(vocabulary_size) {
+  if (vocabulary_size < 1) fail(fmt::format("a vocabulary of {} tokens", vocabulary_size), "give at least 1");
+  if (!headerless) {
+    read_header(bytes);
+    return;
+  }
+  check_no_header(bytes);
+  type_ = *headerless;
+  if (bytes.size() % token_bytes(type_) != 0) {
+    fail(fmt::format("{} bytes are not a whole number of {} tokens", bytes.size(), name(type_)),
+         "the file is truncated, or its tokens are of another type");
+  }
+  tokens_ = bytes;
+  count_ = static_cast<std::int64_t>(bytes.size() / token_bytes(type_));
+}
+
+void TokenView::read_header(std::string_view bytes) {
+  const HeaderFormat* const format = header_format(bytes);
+  if (format == nullptr) {
+    fail("no header of a token file",
+         "make one with `lowgear data tokenize`, or name the type of a file without header (data.token_type of a "
+         "training, --token-type of `lowgear data show`)");
+  }
+  if (bytes.size() < kTokenHeaderBytes) {
+    fail(fmt::format("{} bytes, fewer than its header of {}", bytes.size(), kTokenHeaderBytes),
+         "the file is truncated: make it again");
+  }
+  const auto version = word_at<std::int32_t>(bytes, 1);
+  if (version != format->version) {
+    fail(fmt::format("version {} of the token format {}, of which only {} is known", version, format->magic,
+                     format->version),
+         "make it again with `lowgear data tokenize`");
+  }
+  const auto count = word_at<std::int32_t>(bytes, 2);
+  const std::size_t body_bytes = bytes.size() - kTokenHeaderBytes;
+  // Divided rather than multiplied, so that no count can overflow.
+  if (count < 0 || body_bytes % token_bytes(format->type) != 0 ||
+      body_bytes / token_bytes(format->type) != static_cast<std::size_t>(count)) {
+    fail(fmt::format("its header says {} {} tokens, but {} bytes follow it", count, name(format->type), body_bytes),
+         "the file is truncated or damaged: make it again");
+  }
+  tokens_ = bytes.substr(kTokenHeaderBytes);
+  count_ = count;
+  type_ = format->type;
+  has_header_ = true;
+}
+
+void TokenView::check_no_header(std::string_view bytes) const {
+  const HeaderFormat* const format = header_format(bytes);
+  if (format == nullptr || bytes.size() < kTokenHeaderBytes) return;
+  if (word_at<std::int32_t>(bytes, 1) == format->version) {
+    fail("it has a header, though it was said to have none", "leave the type of its tokens out");
+  }
+}
+
+void TokenView::fail(std::string_view what, std::string_view fix) const {
+  throw_input_error({source_, 0, 0}, what, fix);
+}
+
+void TokenView::check_vocabulary(std::int64_t first, std::span<const std::int64_t> tokens) const {
+  const auto bad = std::ranges::find_if(tokens, [this](std::int64_t token) { return token >= vocabulary_size_; });
+  if (bad == tokens.end()) return;
+  fail(fmt::format("token {} is {}, beyond a vocabulary of {}", first + (bad - tokens.begin()), *bad, vocabulary_size_),
+       "use the tokenizer and the model that the file was made for");
+}
+
+void TokenView::read(std::int64_t first, std::span<std::int64_t> out) const {
+  read_unchecked(first, out);
+  check_vocabulary(first, out);
+}
+
+void TokenView::read_unchecked(std::int64_t first, std::span<std::int64_t> out) const {
+  const auto count = static_cast<std::int64_t>(out.size());
+  if (first < 0 || count > count_ || first > count_ - count) {
+    throw Error(
+        fmt::format("{}: {} tokens from {} on were asked for; it has {}", printable(source_), count, first, count_));
+  }
+  const auto begin = static_cast<std::size_t>(first);
+  if (type_ == TokenType::uint16) {
+    copy_tokens<std::uint16_t>(tokens_, begin, out);
+  } else {
+    copy_tokens<std::uint32_t>(tokens_, begin, out);
+  }
+}
+
+std::int64_t TokenView::operator[](std::int64_t index) const {
+  std::int64_t token = 0;
+  read(index, {&token, 1});
+  return token;
+}
+
+TokenFile::TokenFile(std::shared_ptr<const MappedFile> file, TokenView tokens)
+    : file_(std::move(file)), tokens_(std::move(tokens)) {}
+
+TokenFile TokenFile::open(const std::filesystem::path& path, std::int64_t vocabulary_size,
+                          std::optional<TokenType> headerless) {
+  auto file = std::make_shared<const MappedFile>(path);
+  const std::span<const std::byte> bytes = file->bytes();
+  TokenView tokens({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, path.string(), vocabulary_size,
+                   headerless);
+  return {std::move(file), std::move(tokens)};
+}
+
+TokenFileWriter::TokenFileWriter(const std::filesystem::path& path, TokenType type)
+    : path_(path.string()), file_(path), type_(type), buffer_(kTokenHeaderBytes, '\0') {}
+
+void TokenFileWriter::append(std::span<const std::int64_t> tokens) {
+  const std::int64_t highest = type_ == TokenType::uint16 ? std::numeric_limits<std::uint16_t>::max()
+                                                          : std::int64_t{std::numeric_limits<std::uint32_t>::max()};
+  const SourceLocation where{path_, 0, 0};
+  if (static_cast<std::int64_t>(tokens.size()) > kMaxHeaderTokens - count_) {
+    throw_input_error(where, fmt::format("more than {} tokens, the most that its header can tell", kMaxHeaderTokens),
+                      "split the text over several files");
+  }
+  for (const std::int64_t token : tokens) {
+    if (token < 0 || token > highest) {
+      throw_input_error(where, fmt::format("token {} is {}, which does not fit into {}", count_, token, name(type_)),
+                        "write another type of token");
+    }
+    const auto word = static_cast<std::uint32_t>(token);
+    std::array<char, sizeof word> bytes = {};
+    std::memcpy(bytes.data(), &word, sizeof word);
+    buffer_.append(bytes.data(), token_bytes(type_));  // little-endian: the low bytes come first
+    ++count_;
+    if (buffer_.size() >= kWriteBufferBytes) flush();
+  }
+}
+
+void TokenFileWriter::flush() {
+  file_.write(buffer_);
+  buffer_.clear();
+}
+
+void TokenFileWriter::commit() {
+  flush();
+  const auto* const format = std::ranges::find(kHeaderFormats, type_, &HeaderFormat::type);
+  const std::array<std::int32_t, 3> words = {format->magic, format->version, static_cast<std::int32_t>(count_)};
+  std::array<char, sizeof words> header = {};
+  std::memcpy(header.data(), words.data(), sizeof words);
+  file_.overwrite(0, {header.data(), header.size()});  // zeros follow, written first
+  file_.commit();
+}
+
+}  // namespace lowgear

@@ -1,0 +1,17 @@
+#pragma once
+
+#include <string>
+
+#include "training/launcher/train_config.h"
+
+namespace lowgear {
+
+/// What decides how long the units of a job take, beside its partition, its sizes in parallel and its GPU: two jobs of
+/// the same text may share a profile. `llama 24x2048 heads 16/4 ...`.
+[[nodiscard]] std::string model_text(const TrainConfig& config);
+
+/// The job as it is registered at the server (docs/server-api.md), without `run` and `gpu`, which the client library
+/// adds. Throws InputError when the schedule's file cannot be read.
+[[nodiscard]] std::string server_job_json(const TrainConfig& config);
+
+}  // namespace lowgear

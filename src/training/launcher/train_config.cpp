@@ -1,0 +1,360 @@
+#include "training/launcher/train_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <system_error>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/formats/yaml.h"
+
+namespace lowgear {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kMaxRanks = 65'536;
+/// Every rank holds them, in two bytes each.
+constexpr std::int64_t kMaxSyntheticTokens = std::int64_t{1} << 28;
+constexpr double kMaxTokensPerStep = 1e12;
+constexpr std::int64_t kMaxSteps = 1'000'000'000;
+constexpr std::int64_t kMaxBucketMib = std::int64_t{1} << 20;
+constexpr double kMaxUnitS = 3600;
+
+int int_in(const YamlView& view, std::int64_t low, std::int64_t high) {
+  return static_cast<int>(view.integer_in(low, high));
+}
+
+fs::path path_at(const YamlView& view, const fs::path& folder) { return folder / view.text(); }
+
+void read_optional(const YamlView& map, std::string_view key, const fs::path& folder, std::optional<fs::path>& path) {
+  if (map.has(key)) path = path_at(map.at(key), folder);
+}
+
+void read_optional(const YamlView& map, std::string_view key, double low, double high, double& value) {
+  if (map.has(key)) value = map.at(key).number_in(low, high);
+}
+
+void read_optional(const YamlView& map, std::string_view key, std::int64_t low, std::int64_t high,
+                   std::int64_t& value) {
+  if (map.has(key)) value = map.at(key).integer_in(low, high);
+}
+
+void read_optional(const YamlView& map, std::string_view key, std::int64_t low, std::int64_t high, int& value) {
+  if (map.has(key)) value = int_in(map.at(key), low, high);
+}
+
+void read_optional(const YamlView& map, std::string_view key, bool& value) {
+  if (map.has(key)) value = map.at(key).boolean();
+}
+
+ModelConfig read_shape(const YamlView& map) {
+  map.require_only({"architecture", "vocabulary", "hidden", "layers", "heads", "kv_heads", "intermediate",
+                    "max_positions", "tied_embeddings", "rope_theta", "weights"});
+  ModelConfig model;
+  const std::string architecture = map.has("architecture") ? map.at("architecture").text() : "llama";
+  if (architecture == "gpt2") {
+    model.architecture = Architecture::gpt2;
+    model.tied_embeddings = true;
+    model.attention_bias = true;
+    model.mlp_bias = true;
+  } else if (architecture != "llama") {
+    map.at("architecture").fail(fmt::format("unknown architecture {}", quote(architecture)), "there are llama, gpt2");
+  }
+  model.vocabulary = map.at("vocabulary").integer_in(2, kMaxVocabulary);
+  model.hidden = map.at("hidden").integer_in(2, kMaxModelWidth);
+  model.layers = map.at("layers").integer_in(1, kMaxModelLayers);
+  model.heads = map.at("heads").integer_in(1, model.hidden);
+  if (model.hidden % (2 * model.heads) != 0) {
+    map.at("heads").fail(
+        fmt::format("{} heads do not divide a hidden size of {} into even parts", model.heads, model.hidden));
+  }
+  model.head_dim = model.hidden / model.heads;
+  model.kv_heads = model.heads;
+  read_optional(map, "kv_heads", 1, model.heads, model.kv_heads);
+  if (model.heads % model.kv_heads != 0) {
+    map.at("kv_heads").fail(fmt::format("{} does not divide the {} heads", model.kv_heads, model.heads));
+  }
+  for (const char* key : {"kv_heads", "rope_theta"}) {
+    if (architecture == "gpt2" && map.has(key)) map.at(key).fail("GPT-2 has none", "leave it out");
+  }
+  model.intermediate = 4 * model.hidden;
+  read_optional(map, "intermediate", 1, kMaxModelWidth, model.intermediate);
+  read_optional(map, "max_positions", 1, kMaxPositions, model.max_positions);
+  read_optional(map, "rope_theta", 1, 1e9, model.rope_theta);
+  read_optional(map, "tied_embeddings", model.tied_embeddings);
+  return model;
+}
+
+void read_model(const YamlView& root, const fs::path& folder, TrainConfig& config) {
+  const YamlView map = root.at("model");
+  if (map.has("config")) {
+    map.require_only({"config", "weights"});
+    config.model_file = path_at(map.at("config"), folder);
+    config.model = parse_model_config(read_file(*config.model_file), config.model_file->string());
+  } else {
+    config.model = read_shape(map);
+  }
+  read_optional(map, "weights", folder, config.weights);
+  if (root.has("partition")) config.partition = root.at("partition").text();
+}
+
+/// One path or a list of them.
+std::vector<fs::path> paths_at(const YamlView& view, const fs::path& folder) {
+  if (!view.is_list()) return {path_at(view, folder)};
+  if (view.size() == 0 || view.size() > kMaxTextFiles) {
+    view.fail(fmt::format("a text of {} files", view.size()), fmt::format("name 1 to {}", kMaxTextFiles));
+  }
+  std::vector<fs::path> paths;
+  for (std::size_t i = 0; i < view.size(); ++i) paths.push_back(path_at(view.at(i), folder));
+  return paths;
+}
+
+TokenType token_type_at(const YamlView& view) {
+  const std::string text = view.text();
+  const auto* const type = std::ranges::find(kTokenTypes, text, [](TokenType known) { return name(known); });
+  if (type == kTokenTypes.end()) {
+    view.fail(fmt::format("unknown type of tokens {}", quote(text)), "there are uint16, uint32");
+  }
+  return *type;
+}
+
+void read_data(const YamlView& root, const fs::path& folder, TrainConfig& config) {
+  const YamlView map = root.at("data");
+  map.require_only({"tokens", "token_type", "synthetic_tokens", "sequence_length"});
+  config.sequence_length = map.at("sequence_length").integer_in(1, kMaxPositions);
+  if (config.model.max_positions == 0) config.model.max_positions = config.sequence_length;
+  if (config.sequence_length > config.model.max_positions) {
+    map.at("sequence_length").fail(fmt::format("the model has {} positions", config.model.max_positions));
+  }
+  if (map.has("tokens")) config.tokens = paths_at(map.at("tokens"), folder);
+  if (map.has("token_type")) config.token_type = token_type_at(map.at("token_type"));
+  read_optional(map, "synthetic_tokens", 1, kMaxSyntheticTokens, config.synthetic_tokens);
+  if (config.tokens.empty() == (config.synthetic_tokens == 0)) {
+    map.fail("give either tokens or synthetic_tokens", "tokens: FILE.bin, or synthetic_tokens: 1000000");
+  }
+  if (config.token_type && config.tokens.empty()) {
+    map.at("token_type").fail("made-up text is in no file", "leave it out");
+  }
+}
+
+void read_parallel(const YamlView& root, TrainConfig& config) {
+  if (!root.has("parallel")) return;
+  const YamlView map = root.at("parallel");
+  map.require_only({"pp", "dp", "tp", "chunks", "gradient_bucket_mib"});
+  ParallelConfig& parallel = config.parallel;
+  read_optional(map, "pp", 1, kMaxRanks, parallel.pp);
+  read_optional(map, "dp", 1, kMaxRanks, parallel.dp);
+  read_optional(map, "tp", 1, kMaxRanks, parallel.tp);
+  read_optional(map, "chunks", 1, kMaxRanks, parallel.chunks);
+  if (map.has("gradient_bucket_mib")) {
+    config.gradient_bucket_bytes = map.at("gradient_bucket_mib").integer_in(1, kMaxBucketMib) << 20;
+  }
+  const std::int64_t stages = std::int64_t{parallel.pp} * parallel.chunks;
+  if (stages > config.model.layers) {
+    map.fail(fmt::format("{} stages are more than the model's {} layers", stages, config.model.layers));
+  }
+  if (std::int64_t{parallel.pp} * parallel.dp * parallel.tp > kMaxRanks) {
+    map.fail(fmt::format("more than {} ranks", kMaxRanks));
+  }
+}
+
+void read_optimizer(const YamlView& root, TrainConfig& config) {
+  if (!root.has("optimizer")) return;
+  const YamlView map = root.at("optimizer");
+  map.require_only({"learning_rate", "min_learning_rate", "warmup_steps", "beta1", "beta2", "epsilon", "weight_decay",
+                    "clip_norm", "zero1"});
+  OptimizerConfig& optimizer = config.optimizer;
+  read_optional(map, "learning_rate", 0, 1e3, optimizer.learning_rate);
+  read_optional(map, "min_learning_rate", 0, optimizer.learning_rate, optimizer.min_learning_rate);
+  read_optional(map, "warmup_steps", 0, config.steps, optimizer.warmup_steps);
+  read_optional(map, "beta1", 0, 0.999999, optimizer.beta1);
+  read_optional(map, "beta2", 0, 0.999999, optimizer.beta2);
+  read_optional(map, "epsilon", 1e-30, 1, optimizer.epsilon);
+  read_optional(map, "weight_decay", 0, 1, optimizer.weight_decay);
+  read_optional(map, "clip_norm", 0, 1e9, optimizer.clip_norm);
+  read_optional(map, "zero1", optimizer.zero1);
+}
+
+void read_profile(const YamlView& map, TrainConfig& config) {
+  map.require_only({"clocks_mhz", "settle_iterations", "iterations"});
+  ProfileConfig profile;
+  const YamlView clocks = map.at("clocks_mhz");
+  for (std::size_t i = 0; i < clocks.size(); ++i) profile.clocks_mhz.push_back(int_in(clocks.at(i), 1, 100'000));
+  if (profile.clocks_mhz.empty()) clocks.fail("name at least one clock");
+  read_optional(map, "settle_iterations", 0, 1000, profile.settle_iterations);
+  read_optional(map, "iterations", 1, 100'000, profile.iterations);
+  const std::int64_t needed =
+      static_cast<std::int64_t>(profile.clocks_mhz.size()) * (profile.settle_iterations + profile.iterations);
+  if (config.steps < needed) {
+    map.fail(fmt::format("{} clocks take {} steps, and there are {}", profile.clocks_mhz.size(), needed, config.steps),
+             fmt::format("steps: {}", needed));
+  }
+  config.profile = std::move(profile);
+}
+
+void read_recorded_steps(const YamlView& map, TrainConfig& config) {
+  map.require_only({"first", "count"});
+  RecordedSteps steps;
+  read_optional(map, "first", 0, config.steps - 1, steps.first);
+  read_optional(map, "count", 1, kMaxSteps, steps.count);
+  if (!config.recording) map.fail("there is no recording", "add recording: FOLDER");
+  config.recorded_steps = steps;
+}
+
+void read_simulated_gpu(const YamlView& map, TrainConfig& config) {
+  map.require_only(
+      {"layer_forward_s", "embedding_forward_s", "head_forward_s", "backward_factor", "memory_share", "load"});
+  SimulatedGpuConfig gpu;
+  gpu.layer_forward_s = map.at("layer_forward_s").number_in(1e-6, kMaxUnitS);
+  read_optional(map, "embedding_forward_s", 0, kMaxUnitS, gpu.embedding_forward_s);
+  read_optional(map, "head_forward_s", 0, kMaxUnitS, gpu.head_forward_s);
+  read_optional(map, "backward_factor", 0.1, 100, gpu.backward_factor);
+  read_optional(map, "memory_share", 0, 1, gpu.memory_share);
+  read_optional(map, "load", 0, 1, gpu.load);
+  config.simulated_gpu = gpu;
+}
+
+void read_server_profile(const YamlView& map, TrainServerConfig& server) {
+  map.require_only(
+      {"clocks", "iterations", "settle_iterations", "min_mhz", "max_mhz", "allowance_pct", "allowance_iterations"});
+  read_optional(map, "clocks", 0, 1000, server.profile_clocks);
+  read_optional(map, "iterations", 1, 100'000, server.profile_iterations);
+  read_optional(map, "settle_iterations", 0, 1000, server.settle_iterations);
+  read_optional(map, "allowance_pct", 0, 1'000, server.allowance_pct);
+  read_optional(map, "allowance_iterations", 1, 1'000'000, server.allowance_iterations);
+  if (map.has("min_mhz")) server.min_mhz = int_in(map.at("min_mhz"), 1, 100'000);
+  if (map.has("max_mhz")) server.max_mhz = int_in(map.at("max_mhz"), server.min_mhz.value_or(1), 100'000);
+}
+
+void read_server(const YamlView& map, const fs::path& folder, TrainConfig& config) {
+  map.require_only({"address", "token_file", "name", "slowdown_pct", "guard_pct", "switch_latency_ms", "profile"});
+  TrainServerConfig server;
+  server.address = map.at("address").text();
+  read_optional(map, "token_file", folder, server.token_file);
+  if (map.has("name")) server.name = map.at("name").text();
+  read_optional(map, "slowdown_pct", 0, 1000, server.slowdown_pct);
+  read_optional(map, "guard_pct", 0, 1000, server.guard_pct);
+  read_optional(map, "switch_latency_ms", 0, 10'000, server.switch_latency_ms);
+  if (map.has("profile")) read_server_profile(map.at("profile"), server);
+  if (config.plan || config.profile) {
+    map.fail("a job that the server plans sets no clocks of its own", "leave out energy.plan and energy.profile");
+  }
+  config.server = std::move(server);
+}
+
+void read_outputs(const YamlView& root, const fs::path& folder, TrainConfig& config) {
+  if (root.has("checkpoint")) {
+    const YamlView map = root.at("checkpoint");
+    map.require_only({"folder", "every", "keep"});
+    config.checkpoint = path_at(map.at("folder"), folder);
+    read_optional(map, "every", 1, kMaxSteps, config.checkpoint_every);
+    read_optional(map, "keep", 1, 1'000'000, config.checkpoint_keep);
+  }
+  read_optional(root, "export", folder, config.export_folder);
+  read_optional(root, "metrics", folder, config.metrics);
+  if (!root.has("energy")) return;
+  const YamlView map = root.at("energy");
+  map.require_only({"plan", "recording", "recorded_steps", "profile"});
+  read_optional(map, "plan", folder, config.plan);
+  read_optional(map, "recording", folder, config.recording);
+  if (map.has("recorded_steps")) read_recorded_steps(map.at("recorded_steps"), config);
+  if (!map.has("profile")) return;
+  read_profile(map.at("profile"), config);
+  if (config.plan) map.at("plan").fail("a run that profiles sets its own clocks", "leave out plan or profile");
+  if (!config.recording) map.fail("a run that profiles needs a recording", "add recording: FOLDER");
+  if (config.recorded_steps) map.at("recorded_steps").fail("a run that profiles records all its steps", "leave it out");
+}
+
+/// As other names of the same place have it: absolute, without links, dots and a trailing slash.
+fs::path resolved(const fs::path& path) {
+  std::error_code error;
+  fs::path result = fs::weakly_canonical(fs::absolute(path, error), error);
+  if (error) result = path;
+  result = result.lexically_normal();
+  return result.has_filename() ? result : result.parent_path();
+}
+
+/// Whether one of them is the other or lies in it.
+bool overlap(const fs::path& a, const fs::path& b) {
+  const fs::path first = resolved(a);
+  const fs::path second = resolved(b);
+  const auto [in_first, in_second] = std::ranges::mismatch(first, second);
+  return in_first == first.end() || in_second == second.end();
+}
+
+/// An export replaces its folder as a whole.
+void require_separate_export(const YamlView& root, const TrainConfig& config) {
+  if (!config.export_folder) return;
+  const std::array<std::pair<std::string_view, const std::optional<fs::path>*>, 5> others = {
+      {{"checkpoint.folder", &config.checkpoint},
+       {"metrics", &config.metrics},
+       {"energy.recording", &config.recording},
+       {"model.weights", &config.weights},
+       {"model.config", &config.model_file}}};
+  for (const auto& [name, path] : others) {
+    if (!*path || !overlap(*config.export_folder, **path)) continue;
+    root.at("export").fail(
+        fmt::format("{} and {}, which is {}, overlap", config.export_folder->string(), (*path)->string(), name),
+        "name a folder for the export alone");
+  }
+}
+
+/// As a double, which cannot overflow.
+double tokens_per_step(const TrainConfig& config) {
+  return static_cast<double>(config.microbatches) * static_cast<double>(config.microbatch_size) *
+         static_cast<double>(config.sequence_length) * config.parallel.dp;
+}
+
+}  // namespace
+
+TrainConfig parse_train_config(std::string_view text, const std::string& source, const fs::path& folder,
+                               std::span<const std::string> settings) {
+  const YamlView root = YamlView::parse(text, source, settings);
+  root.require_only({"model", "partition", "data", "parallel", "schedule", "microbatches", "microbatch_size", "type",
+                     "device", "recompute", "optimizer", "steps", "seed", "checkpoint", "export", "metrics", "energy",
+                     "simulated_gpu", "server"});
+  TrainConfig config;
+  config.steps = root.at("steps").integer_in(1, kMaxSteps);
+  read_model(root, folder, config);
+  read_data(root, folder, config);
+  read_parallel(root, config);
+  if (root.has("schedule")) config.schedule = root.at("schedule").text();
+  if (config.schedule.ends_with(".csv")) config.schedule = (folder / config.schedule).string();
+  read_optional(root, "microbatches", 1, 1'000'000, config.microbatches);
+  read_optional(root, "microbatch_size", 1, 1'000'000, config.microbatch_size);
+  if (root.has("type")) {
+    const std::string type = root.at("type").text();
+    if (type != "fp32" && type != "bf16")
+      root.at("type").fail(fmt::format("unknown type {}", quote(type)), "there are fp32, bf16");
+    config.bf16 = type == "bf16";
+  }
+  if (root.has("device")) {
+    const std::string device = root.at("device").text();
+    if (device != "cpu" && device != "cuda") {
+      root.at("device").fail(fmt::format("unknown device {}", quote(device)), "there are cpu, cuda");
+    }
+    config.cuda = device == "cuda";
+  }
+  read_optional(root, "recompute", config.recompute);
+  read_optimizer(root, config);
+  std::int64_t seed = 1;
+  read_optional(root, "seed", 0, std::int64_t{1} << 52, seed);
+  config.seed = static_cast<std::uint64_t>(seed);
+  read_outputs(root, folder, config);
+  require_separate_export(root, config);
+  if (root.has("simulated_gpu")) read_simulated_gpu(root.at("simulated_gpu"), config);
+  if (root.has("server")) read_server(root.at("server"), folder, config);
+  if (tokens_per_step(config) > kMaxTokensPerStep) root.fail("a step has more than 1e12 tokens");
+  return config;
+}
+
+TrainConfig read_train_config(const fs::path& path, std::span<const std::string> settings) {
+  return parse_train_config(read_file(path, kMaxYamlBytes), path.string(), path.parent_path(), settings);
+}
+
+}  // namespace lowgear

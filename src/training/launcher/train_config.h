@@ -1,0 +1,129 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "estimating/model/model_config.h"
+#include "training/dataset/token_text.h"
+
+namespace lowgear {
+
+/// How the ranks of a job share the model and the data.
+struct ParallelConfig {
+  int pp = 1;      ///< pipeline ranks
+  int dp = 1;      ///< replicas
+  int tp = 1;      ///< ranks that share every layer
+  int chunks = 1;  ///< virtual stages per pipeline rank
+
+  [[nodiscard]] int world_size() const { return pp * dp * tp; }
+};
+
+struct OptimizerConfig {
+  double learning_rate = 3e-4;
+  double min_learning_rate = 0;  ///< behind the last step
+  std::int64_t warmup_steps = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.95;
+  double epsilon = 1e-8;
+  double weight_decay = 0.1;
+  double clip_norm = 1;  ///< largest global norm of the gradients; 0: any
+  bool zero1 = false;    ///< optimizer state split among the replicas
+};
+
+/// How long a unit of each stage runs on a simulated GPU at its highest clock, where there is no real one.
+struct SimulatedGpuConfig {
+  double layer_forward_s = 0;      ///< one layer's forward pass of a microbatch
+  double embedding_forward_s = 0;  ///< what the first stage has beyond its layers
+  double head_forward_s = 0;       ///< what the last stage has beyond its layers
+  double backward_factor = 2;      ///< backward over forward
+  double memory_share = 0.3;       ///< share of a unit's time that the SM clock does not change
+  double load = 1;                 ///< share of the GPU's compute power
+};
+
+/// A sweep of clocks during training.
+struct ProfileConfig {
+  std::vector<int> clocks_mhz;
+  int settle_iterations = 1;  ///< after each change, not counted
+  int iterations = 5;         ///< counted at each clock
+};
+
+/// The server that plans the job (docs/server-api.md).
+struct TrainServerConfig {
+  std::string address;  ///< `http://host:port` or `unix:/path`
+  std::optional<std::filesystem::path> token_file;
+  std::string name;                ///< of the job, for people; empty: the model's
+  double slowdown_pct = 0;         ///< how much longer than the fastest plan an iteration may be planned
+  double guard_pct = 2;            ///< how much longer again the job may take before plans are taken back
+  double switch_latency_ms = 0;    ///< from asking for a clock until it is in effect
+  int profile_clocks = 6;          ///< tried out to begin with; 0: none, but another job's profile is waited for
+  int profile_iterations = 5;      ///< counted at each clock, at most
+  int settle_iterations = 0;       ///< after each change of the clock, not counted
+  std::optional<int> min_mhz;      ///< empty: 0.6 times the GPU's highest
+  std::optional<int> max_mhz;      ///< empty: the GPU's highest
+  double allowance_pct = 2;        ///< what trying clocks out may cost, as a share of
+  int allowance_iterations = 500;  ///< so many iterations at full clocks
+};
+
+/// Which steps are recorded.
+struct RecordedSteps {
+  std::int64_t first = 0;
+  std::int64_t count = 1;
+};
+
+/// Everything that `lowgear train` is told, by its YAML file (docs/training.md).
+struct TrainConfig {
+  std::optional<std::filesystem::path> model_file;  ///< a Hugging Face config.json
+  ModelConfig model;                                ///< as the file or the section says
+  std::optional<std::filesystem::path> weights;     ///< folder or file to begin with; else random
+  std::string partition = "uniform";
+
+  std::vector<std::filesystem::path> tokens;  ///< token files, one text in their order; none: synthetic text
+  std::optional<TokenType> token_type;        ///< of token files without header; empty: they have one
+  std::int64_t synthetic_tokens = 0;
+  std::int64_t sequence_length = 0;
+
+  ParallelConfig parallel;
+  std::int64_t gradient_bucket_bytes = std::int64_t{25} << 20;  ///< of gradients that replicas sum in one go
+  std::string schedule = "1f1b";
+  int microbatches = 1;
+  std::int64_t microbatch_size = 1;
+  bool bf16 = false;
+  bool cuda = false;  ///< ranks compute on this machine's GPUs, rank by rank
+  bool recompute = false;
+
+  OptimizerConfig optimizer;
+  std::int64_t steps = 0;
+  std::uint64_t seed = 1;
+
+  std::optional<std::filesystem::path> checkpoint;     ///< folder; the newest complete one in it is gone on from
+  std::int64_t checkpoint_every = 0;                   ///< steps; 0: at the end only
+  int checkpoint_keep = 2;                             ///< newest ones; older ones are deleted
+  std::optional<std::filesystem::path> export_folder;  ///< for the weights at the end, as Hugging Face has them
+  std::optional<std::filesystem::path> plan;
+  std::optional<std::filesystem::path> recording;
+  std::optional<RecordedSteps> recorded_steps;   ///< empty: all
+  std::optional<std::filesystem::path> metrics;  ///< JSON lines, one a step
+  std::optional<ProfileConfig> profile;
+  std::optional<SimulatedGpuConfig> simulated_gpu;
+  std::optional<TrainServerConfig> server;
+
+  [[nodiscard]] std::int64_t tokens_per_step() const {
+    return microbatches * microbatch_size * sequence_length * parallel.dp;
+  }
+};
+
+/// Reads the YAML text. Paths in it are relative to `folder`. Throws InputError with file, line and column on unknown,
+/// missing, contradictory or out of range settings, and what the model's own file throws.
+[[nodiscard]] TrainConfig parse_train_config(std::string_view text, const std::string& source,
+                                             const std::filesystem::path& folder,
+                                             std::span<const std::string> settings = {});
+/// The same from a file, with `settings` (`steps=10`) in the place of those in it.
+[[nodiscard]] TrainConfig read_train_config(const std::filesystem::path& path,
+                                            std::span<const std::string> settings = {});
+
+}  // namespace lowgear

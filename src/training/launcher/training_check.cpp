@@ -1,0 +1,134 @@
+#include "training/launcher/training_check.h"
+
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "training/launcher/checkpoint_manifest.h"
+#include "training/launcher/export_folder.h"
+#include "training/launcher/metrics_path.h"
+#include "training/launcher/model_weights.h"
+#include "training/launcher/training_text.h"
+
+namespace lowgear {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A path within a message, however long.
+std::string text_of(const fs::path& path) { return printable(path.string(), std::string_view::npos); }
+
+[[noreturn]] void fail(const fs::path& path, std::string_view what, std::string_view fix) {
+  throw_input_error({path.string(), 0, 0}, what, fix);
+}
+
+/// Where a path leads: links followed, also one to what is yet to be made, and no trailing slash, which leaves no name.
+fs::path resolved(const fs::path& path, std::string_view fix) {
+  std::error_code error;
+  std::error_code ignored;
+  fs::path place = fs::weakly_canonical(fs::absolute(path), error);
+  while (!error && fs::is_symlink(place, ignored)) {
+    place = fs::weakly_canonical(place.parent_path() / fs::read_symlink(place, ignored), error);
+  }
+  if (error) fail(path, fmt::format("cannot be written: {}", error.message()), fix);
+  return place.has_filename() ? place : place.parent_path();
+}
+
+/// Whether something has the name, be it a link that leads nowhere.
+bool is_there(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(fs::symlink_status(path, error));
+}
+
+/// The path itself or the nearest folder above it that is there.
+fs::path nearest(const fs::path& path) {
+  fs::path place = fs::absolute(path);
+  while (!is_there(place) && place.has_relative_path()) place = place.parent_path();
+  return place;
+}
+
+/// Where nobody can make a file, and root is told otherwise by access().
+bool is_of_the_kernel(const fs::path& folder) {
+  struct statfs status = {};
+  if (::statfs(folder.c_str(), &status) != 0) return false;
+  return status.f_type == PROC_SUPER_MAGIC || status.f_type == SYSFS_MAGIC;
+}
+
+/// That files can be made in `folder`, which `path`, what the job is to write, lies in.
+void require_writable(const fs::path& folder, const fs::path& path, std::string_view fix) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) fail(path, fmt::format("{} is not a folder", text_of(folder)), fix);
+  if (is_of_the_kernel(folder)) fail(path, "the kernel's own folders hold no files of others", fix);
+  if (::access(folder.c_str(), W_OK | X_OK) != 0) {
+    fail(path, fmt::format("cannot be written: {}: {}", text_of(folder), std::generic_category().message(errno)), fix);
+  }
+}
+
+/// That `folder` can be written to, or be made with those above it.
+void require_folder(const fs::path& folder, std::string_view fix) { require_writable(nearest(folder), folder, fix); }
+
+/// A file that is written to, or made in a folder that is there.
+void require_file(const fs::path& file, std::string_view fix) {
+  std::error_code error;
+  if (fs::is_directory(file, error)) fail(file, "is a folder", fix);
+  if (!fs::exists(file, error)) {
+    const fs::path folder = resolved(file, fix).parent_path();
+    if (!is_there(folder)) fail(file, fmt::format("there is no folder {}", text_of(folder)), fix);
+    require_writable(folder, file, fix);
+  } else if (::access(file.c_str(), W_OK) != 0) {
+    fail(file, fmt::format("cannot be written: {}", std::generic_category().message(errno)), fix);
+  }
+}
+
+/// Returns how many steps were done before: 0 when there is no checkpoint to go on from.
+std::int64_t check_checkpoints(const fs::path& folder, const TrainConfig& config, const BatchSampler& sampler) {
+  require_folder(folder, "name another folder for checkpoints");
+  const std::vector<std::int64_t> steps = complete_checkpoints(folder);
+  if (steps.empty()) return 0;
+  const fs::path newest = folder / checkpoint_folder_name(steps.back());
+  const CheckpointManifest manifest = read_manifest(newest);
+  require_same_training(manifest, config, newest);
+  if (manifest.data) require_same_data(*manifest.data, checkpoint_data(sampler, manifest.data->samples), newest);
+  return manifest.step;
+}
+
+void check_metrics(const fs::path& file, std::int64_t first_step) {
+  constexpr std::string_view kFix = "name another file for the metrics";
+  require_file(file, kFix);
+  // One that is continued is replaced by what is kept of it.
+  if (first_step > 0 && is_own_metrics_file(file)) require_writable(resolved(file, kFix).parent_path(), file, kFix);
+}
+
+void check_export(const fs::path& folder) {
+  constexpr std::string_view kFix = "name another folder for the export";
+  require_export_folder(folder);
+  // It is written beside its folder and put in its place.
+  const fs::path target = resolved(folder, kFix);
+  check_replaceable(target);
+  require_writable(nearest(target.parent_path()), folder, kFix);
+}
+
+}  // namespace
+
+void check_training(const TrainConfig& config) {
+  const TrainingText text(config);
+  if (config.weights) (void)ModelWeights::open(*config.weights, config.model);
+  std::int64_t first_step = 0;
+  if (config.checkpoint) first_step = check_checkpoints(*config.checkpoint, config, text.sampler());
+  if (config.export_folder) check_export(*config.export_folder);
+  if (config.metrics) check_metrics(*config.metrics, first_step);
+  if (config.recording) require_folder(*config.recording, "name another folder for the recording");
+}
+
+}  // namespace lowgear

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "training/launcher/train_config.h"
+
+namespace lowgear {
+
+/// Looks at all that the ranks of a job will read and write, as far as that can be told on this machine without GPUs
+/// and without writing anything:
+/// - the token files and their headers, or the vocabulary for made-up text, and that there is a sample;
+/// - the files of the weights to begin with: name, type and shape of every tensor;
+/// - the newest checkpoint: its manifest, that its files are there, and that it is of this training;
+/// - that the checkpoints, the export, the metrics and the recording have a folder that can be made or written to.
+///
+/// Throws InputError naming the first file or folder that will not do.
+void check_training(const TrainConfig& config);
+
+}  // namespace lowgear

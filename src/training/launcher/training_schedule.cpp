@@ -1,0 +1,85 @@
+#include "training/launcher/training_schedule.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "estimating/model/partition.h"
+#include "planning/plan/plan_json.h"
+#include "planning/schedule/communication.h"
+#include "planning/schedule/deadlock.h"
+#include "planning/schedule/generators.h"
+#include "planning/schedule/torch_csv.h"
+
+namespace lowgear {
+namespace {
+
+void require_fits(const Schedule& schedule, const TrainConfig& config) {
+  if (schedule.rank_count() == config.parallel.pp && schedule.microbatches == config.microbatches) return;
+  throw InputError(fmt::format("schedule: {} has {} ranks and {} microbatches, and the configuration {} and {}",
+                               quote(schedule.name), schedule.rank_count(), schedule.microbatches, config.parallel.pp,
+                               config.microbatches));
+}
+
+void require_divides(const Schedule& schedule, const TrainConfig& config) {
+  require_divisible(config.model, config.parallel.tp);
+  (void)partition_layers(config.model, schedule.stages, parse_partition_rule(config.partition));
+}
+
+/// What a rank of a plan computes, as a schedule has it.
+std::vector<Action> computations(const std::vector<PlannedOp>& ops) {
+  std::vector<Action> actions;
+  actions.reserve(ops.size());
+  for (const PlannedOp& op : ops) actions.push_back({ActionKind::compute, op.kind, op.stage, op.microbatch});
+  return actions;
+}
+
+/// An agent that follows a plan counts units: in another order they would get each other's clocks.
+void require_planned(const Schedule& schedule, const std::filesystem::path& path) {
+  const Plan plan = read_plan(read_file(path), path.string());
+  const auto refuse = [&](const std::string& what) {
+    throw InputError(fmt::format("{}: {}; plan again, or train by the plan's schedule.csv", path.string(), what));
+  };
+  const Schedule expected = without_communication(schedule);
+  if (plan.ranks.size() != expected.ranks.size() || plan.microbatches != expected.microbatches) {
+    refuse(fmt::format("a plan of {} ranks and {} microbatches for a schedule of {} and {}", plan.ranks.size(),
+                       plan.microbatches, expected.rank_count(), expected.microbatches));
+  }
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    if (computations(plan.ranks[rank]) == expected.ranks[rank]) continue;
+    refuse(fmt::format("its rank {} runs in another order than that of {}", rank, quote(schedule.name)));
+  }
+}
+
+}  // namespace
+
+Schedule training_schedule(const TrainConfig& config) {
+  Schedule schedule;
+  if (config.schedule.ends_with(".csv")) {
+    schedule = read_torch_csv(read_file(config.schedule), config.schedule);
+  } else {
+    const std::vector<EnvPipeStage> even(static_cast<std::size_t>(config.parallel.pp),
+                                         {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
+    schedule = make_schedule({.name = config.schedule,
+                              .ranks = config.parallel.pp,
+                              .microbatches = config.microbatches,
+                              .chunks = config.parallel.chunks,
+                              .envpipe_stages = even});
+  }
+  validate(schedule);
+  require_fits(schedule, config);
+  require_divides(schedule, config);
+  if (config.plan) require_planned(schedule, *config.plan);
+  schedule = with_communication(schedule);
+  if (schedule.rank_count() > 1) require_runnable(schedule, P2pGrouping::none);
+  return schedule;
+}
+
+RankLayout training_layout(const ParallelConfig& parallel, const Schedule& schedule) {
+  const std::vector<int> rank_of = rank_of_stage(schedule);
+  return {parallel, {.first = rank_of.front(), .last = rank_of.back()}};
+}
+
+}  // namespace lowgear

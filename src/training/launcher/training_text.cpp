@@ -1,0 +1,45 @@
+#include "training/launcher/training_text.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/core/error.h"
+#include "training/dataset/synthetic_corpus.h"
+
+namespace lowgear {
+namespace {
+
+/// Made-up text as a token file without a header holds it.
+std::string synthetic_token_bytes(std::int64_t tokens, std::uint64_t seed) {
+  SyntheticCorpus corpus(seed);
+  const auto size = static_cast<std::size_t>(2 * tokens);
+  std::string bytes;
+  while (bytes.size() < size) {
+    for (const char c : corpus.next_sentence()) {
+      bytes += c;
+      bytes += '\0';
+    }
+  }
+  bytes.resize(size);
+  return bytes;
+}
+
+}  // namespace
+
+TrainingText::TrainingText(const TrainConfig& config) {
+  const BatchSamplerOptions options{.sequence_length = config.sequence_length,
+                                    .global_batch = config.microbatches * config.microbatch_size * config.parallel.dp,
+                                    .seed = config.seed};
+  if (!config.tokens.empty()) {
+    files_ = TokenFiles::open(config.tokens, config.model.vocabulary, config.token_type);
+    sampler_.emplace(files_->text(), options);
+    return;
+  }
+  if (config.model.vocabulary < kByteVocabulary) {
+    throw InputError("model.vocabulary: made-up text has 256 tokens, one for every byte; set it to 256 or more");
+  }
+  made_up_ = synthetic_token_bytes(config.synthetic_tokens, config.seed);
+  sampler_.emplace(TokenView(made_up_, "made-up text", config.model.vocabulary, TokenType::uint16), options);
+}
+
+}  // namespace lowgear

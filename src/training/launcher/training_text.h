@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "training/dataset/batch_sampler.h"
+#include "training/dataset/token_text.h"
+#include "training/launcher/train_config.h"
+
+namespace lowgear {
+
+/// The tokens of a job, its files' or made up, and the samples that its steps take of them.
+class TrainingText {
+ public:
+  /// Opens the files, or makes the text up. Throws InputError as TokenFiles::open and BatchSampler, and when the
+  /// vocabulary has no room for made-up text.
+  explicit TrainingText(const TrainConfig& config);
+  TrainingText(const TrainingText&) = delete;
+  TrainingText& operator=(const TrainingText&) = delete;
+  ~TrainingText() = default;
+
+  [[nodiscard]] const BatchSampler& sampler() const { return *sampler_; }
+  [[nodiscard]] BatchSampler& sampler() { return *sampler_; }
+
+ private:
+  std::optional<TokenFiles> files_;
+  std::string made_up_;
+  std::optional<BatchSampler> sampler_;
+};
+
+}  // namespace lowgear

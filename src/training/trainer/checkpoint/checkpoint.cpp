@@ -1,0 +1,264 @@
+#include "training/trainer/checkpoint/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "training/launcher/checkpoint_manifest.h"
+#include "training/tensorfile/safetensors_writer.h"
+#include "training/trainer/checkpoint/checkpoint_reader.h"
+#include "training/trainer/checkpoint/job_folder.h"
+#include "training/trainer/checkpoint/sharding.h"
+
+namespace lowgear {
+namespace {
+
+namespace fs = std::filesystem;
+using torch::autograd::AutoGradMode;
+
+/// What is saved of every parameter, in the words of OptimizerState.
+struct Moment {
+  std::string_view name;
+  at::Tensor values;  ///< of the state's stretch
+};
+
+std::array<Moment, 3> moments_of(OptimizerState& state) {
+  return {{{"master", state.master}, {"mean", state.mean}, {"variance", state.variance}}};
+}
+
+/// Part of a parameter, and where it is in the buffers.
+struct Stretch {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+/// What this rank saves of the buffers: its share among the replicas.
+Stretch own_share(const OptimizerState& state, std::int64_t all, const Collective& replicas) {
+  const std::int64_t held = state.master.numel();
+  if (held < all) return {state.begin, state.begin + held};
+  return {all * replicas.rank() / replicas.size(), all * (replicas.rank() + 1) / replicas.size()};
+}
+
+CheckpointPiece piece_of(const Parameter& parameter, const Stretch& stretch) {
+  const TensorShard& shard = parameter.shard;
+  return {.name = saved_name(parameter),
+          .shape = whole_shape(parameter),
+          .dimension = shard.split() ? static_cast<int>(shard.dimension) : -1,
+          .groups = shard.split() ? shard.groups : 1,
+          .part = shard.split() ? shard.rank : 0,
+          .parts = shard.split() ? shard.ranks : 1,
+          .begin = stretch.begin - parameter.offset,
+          .end = stretch.end - parameter.offset};
+}
+
+/// A rank's file: which pieces, and from where in the buffers.
+struct RankFile {
+  std::vector<CheckpointPiece> pieces;
+  std::vector<Stretch> places;
+};
+
+RankFile rank_file(const ParameterStore& store, const OptimizerState& state, const Communicators& ranks) {
+  const Stretch share = own_share(state, store.values().numel(), *ranks.data);
+  RankFile file;
+  for (const Parameter& parameter : store.parameters()) {
+    const Stretch place{std::max(parameter.offset, share.begin),
+                        std::min(parameter.offset + parameter.count(), share.end)};
+    // What tensor-parallel ranks hold alike is the first one's to save.
+    const bool own = parameter.shard.split() || ranks.tensor->rank() == 0;
+    if (!own || place.begin >= place.end) continue;
+    file.pieces.push_back(piece_of(parameter, place));
+    file.places.push_back(place);
+  }
+  return file;
+}
+
+void write_rank_file(const fs::path& path, const RankFile& file, OptimizerState& state) {
+  std::vector<TensorSpec> specs;
+  for (const Moment& moment : moments_of(state)) {
+    for (const CheckpointPiece& piece : file.pieces) {
+      specs.push_back({tensor_name(moment.name, piece.name), TensorType::f32, {piece.end - piece.begin}});
+    }
+  }
+  SafetensorsWriter writer(path, specs, {{std::string(kPiecesKey), write_pieces(file.pieces)}});
+  auto spec = specs.begin();
+  for (const Moment& moment : moments_of(state)) {
+    for (const Stretch& place : file.places) {
+      const at::Tensor values =
+          moment.values.narrow(0, place.begin - state.begin, place.end - place.begin).to(at::kCPU);
+      writer.write((spec++)->name, {static_cast<const std::byte*>(values.data_ptr()), values.nbytes()});
+    }
+  }
+  writer.commit();
+}
+
+void require_numbers(OptimizerState& state) {
+  for (const Moment& moment : moments_of(state)) {
+    if (std::isfinite(moment.values.sum().item<double>())) continue;
+    throw Error("some values are not finite numbers any more: they are not saved");
+  }
+}
+
+std::string rank_file_name(int rank) { return fmt::format("rank-{:05}.safetensors", rank); }
+
+std::string manifest_text(const fs::path& folder, const CheckpointManifest& base, int ranks) {
+  CheckpointManifest manifest = base;
+  for (int rank = 0; rank < ranks; ++rank) {
+    const std::string name = rank_file_name(rank);
+    std::error_code error;
+    const std::uintmax_t bytes = fs::file_size(folder / name, error);
+    if (error) {
+      throw Error(
+          fmt::format("{}: rank {} has written it, and it is not here: the ranks' machines must share the folder",
+                      (folder / name).string(), rank));
+    }
+    manifest.files.push_back({name, static_cast<std::int64_t>(bytes)});
+  }
+  return write_manifest(manifest);
+}
+
+void read_state(const CheckpointReader& reader, const ParameterStore& store, OptimizerState& state) {
+  const std::int64_t end = state.begin + state.master.numel();
+  for (const Parameter& parameter : store.parameters()) {
+    const std::int64_t first = std::max(parameter.offset, state.begin);
+    const std::int64_t last = std::min(parameter.offset + parameter.count(), end);
+    if (first >= last) continue;
+    for (const Moment& moment : moments_of(state)) {
+      moment.values.narrow(0, first - state.begin, last - first)
+          .copy_(reader.read(parameter, moment.name, first - parameter.offset, last - parameter.offset));
+    }
+  }
+}
+
+/// Samples go on behind those that a checkpoint has taken.
+void go_on_behind(const CheckpointManifest& manifest, const fs::path& path, BatchSampler& sampler) {
+  if (!manifest.data) return;
+  require_same_data(*manifest.data, checkpoint_data(sampler, manifest.data->samples), path);
+  sampler.go_on_from({.step = manifest.step, .samples = manifest.data->samples});
+}
+
+/// Steps of the newest checkpoint as rank 0 finds it, so that all agree; -1 when there is none.
+std::int64_t newest_of(const fs::path& folder, Collective& world) {
+  const at::Tensor step = at::full({1}, -1, at::kLong);
+  together(world, [&] {
+    if (world.rank() != 0) return;
+    const std::vector<std::int64_t> steps = complete_checkpoints(folder);
+    if (!steps.empty()) step.fill_(steps.back());
+  });
+  world.broadcast(step, 0);
+  return step.item<std::int64_t>();
+}
+
+/// Makes the folder, takes it for this job, proves that it can be written to, and removes half-written checkpoints.
+FolderLock prepare(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw_input_error({folder.string(), 0, 0}, fmt::format("cannot be made: {}", error.message()),
+                      "name another folder for checkpoints");
+  }
+  FolderLock lock(folder);
+  const StagedFile probe(folder / "probe");
+  clean_up_targets(folder);
+  return lock;
+}
+
+}  // namespace
+
+void save_checkpoint(const fs::path& folder, std::int64_t step, const TrainConfig& config, const TrainingState& state,
+                     const Communicators& ranks) {
+  const AutoGradMode no_gradient(false);
+  OptimizerState& optimizer = state.optimizer->state();
+  CheckpointManifest manifest;
+  manifest.step = step;
+  manifest.optimizer_steps = state.optimizer->steps();
+  manifest.seed = config.seed;
+  manifest.model = config.model;
+  manifest.parallel = config.parallel;
+  manifest.data = checkpoint_data(*state.sampler, state.sampler->samples_done(step));
+  Collective& world = *ranks.world;
+  together(world, [&] { require_numbers(optimizer); });
+  write_together(world, {.target = folder / checkpoint_folder_name(step),
+                         .write =
+                             [&](const fs::path& temporary) {
+                               write_rank_file(temporary / rank_file_name(world.rank()),
+                                               rank_file(*state.store, optimizer, ranks), optimizer);
+                             },
+                         .finish =
+                             [&](const fs::path& temporary) {
+                               write_file_atomically(temporary / kManifestName,
+                                                     manifest_text(temporary, manifest, world.size()));
+                             }});
+}
+
+std::int64_t load_checkpoint(const fs::path& path, const TrainConfig& config, const TrainingState& state,
+                             const Communicators& ranks) {
+  const AutoGradMode no_gradient(false);
+  CheckpointManifest manifest;
+  together(*ranks.world, [&] {
+    manifest = read_manifest(path);
+    require_same_training(manifest, config, path);
+    go_on_behind(manifest, path, *state.sampler);
+    read_state(CheckpointReader(path, manifest), *state.store, state.optimizer->state());
+  });
+  state.optimizer->set_steps(manifest.optimizer_steps);
+  state.optimizer->publish();
+  return manifest.step;
+}
+
+Checkpoints::Checkpoints(const TrainConfig& config, const TrainingState& state, const Communicators& ranks)
+    : config_(&config), state_(state), ranks_(&ranks), folder_(*config.checkpoint) {
+  together(*ranks_->world, [this] {
+    if (ranks_->world->rank() == 0) lock_.emplace(prepare(folder_));
+  });
+}
+
+std::int64_t Checkpoints::resume() {
+  const std::int64_t step = newest_of(folder_, *ranks_->world);
+  if (step < 0) return 0;
+  saved_ = load_checkpoint(folder_ / checkpoint_folder_name(step), *config_, state_, *ranks_);
+  return *saved_;
+}
+
+void Checkpoints::after_step(std::int64_t steps_done, bool last) {
+  const bool due = config_->checkpoint_every > 0 && steps_done % config_->checkpoint_every == 0;
+  if ((!due && !last) || saved_ == steps_done) return;
+  try {
+    save_checkpoint(folder_, steps_done, *config_, state_, *ranks_);
+  } catch (const PeerLost&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error(fmt::format("{}; {}", error.what(), newest_text()));
+  }
+  saved_ = steps_done;
+  if (ranks_->world->rank() == 0) delete_old();
+}
+
+std::string Checkpoints::newest_text() const {
+  if (!saved_) return "there is no checkpoint yet";
+  return fmt::format("the last good checkpoint is {}", (folder_ / checkpoint_folder_name(*saved_)).string());
+}
+
+/// What cannot be deleted stays: that is no reason to stop training.
+void Checkpoints::delete_old() const {
+  std::vector<std::int64_t> steps = complete_checkpoints(folder_);
+  const auto keep = static_cast<std::size_t>(config_->checkpoint_keep);
+  if (steps.size() <= keep) return;
+  steps.resize(steps.size() - keep);
+  for (const std::int64_t step : steps) {
+    // Renamed first: one that is killed while it deletes leaves no half checkpoint.
+    const fs::path path = folder_ / checkpoint_folder_name(step);
+    std::error_code error;
+    fs::rename(path, temporary_of(path), error);
+    if (!error) fs::remove_all(temporary_of(path), error);
+  }
+}
+
+}  // namespace lowgear

@@ -1,0 +1,177 @@
+#include "training/trainer/checkpoint/job_folder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+
+namespace lowgear {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kLongestFailure = 1000;
+constexpr std::string_view kSuffix = ".lowgear-tmp";
+/// Kinds of failures: InputError and others.
+constexpr char kUsers = 'u';
+constexpr char kSystems = 's';
+
+/// What an action throws, as a letter for its kind and its text; empty when it does not throw. The loss of another rank
+/// goes through: there is no meeting any more.
+std::string failure_of(const std::function<void()>& action) {
+  try {
+    action();
+    return "";
+  } catch (const PeerLost&) {
+    throw;
+  } catch (const InputError& error) {
+    return fmt::format("{}{}", kUsers, error.what());
+  } catch (const std::exception& error) {
+    return fmt::format("{}{}", kSystems, error.what());
+  }
+}
+
+/// The text that rank `rank` has, at most kLongestFailure of it.
+std::string text_from(Collective& world, int rank, const std::string& text) {
+  const at::Tensor bytes = at::zeros({kLongestFailure}, at::kByte);
+  std::memcpy(bytes.data_ptr(), text.data(), std::min(text.size(), static_cast<std::size_t>(kLongestFailure)));
+  world.broadcast(bytes, rank);
+  const std::string padded(static_cast<const char*>(bytes.data_ptr()), static_cast<std::size_t>(kLongestFailure));
+  return padded.substr(0, padded.find('\0'));
+}
+
+void require_done(const fs::path& path, const std::error_code& error) {
+  if (error) throw Error(fmt::format("{}: cannot be written: {}", path.string(), error.message()));
+}
+
+/// Where it leads, with links followed and without a trailing slash, which leaves no name.
+fs::path resolved(const fs::path& path) {
+  std::error_code error;
+  const fs::path target = fs::weakly_canonical(fs::absolute(path, error), error);
+  require_done(path, error);
+  return target.has_filename() ? target : target.parent_path();
+}
+
+/// The target of a temporary.
+fs::path target_of(const fs::path& temporary) {
+  const std::string name = temporary.filename().string();
+  return temporary.parent_path() / name.substr(1, name.size() - 1 - kSuffix.size());
+}
+
+std::error_code make_empty(const fs::path& folder) {
+  std::error_code error;
+  fs::remove_all(folder, error);
+  if (!error) fs::create_directories(folder, error);
+  return error;
+}
+
+/// In one step where the file system can, also when there is a folder at the target: that one then has the temporary's
+/// place, and is removed.
+void move_to(const fs::path& from, const fs::path& target) {
+  std::error_code error;
+  if (!fs::exists(target, error)) {
+    fs::rename(from, target, error);
+    require_done(target, error);
+  } else {
+    exchange_directories(from, target);
+    fs::remove_all(from, error);
+  }
+  flush_directory(target.parent_path());
+}
+
+/// All of it is there: whoever reads the message can put it where it belongs.
+void move_complete(const fs::path& from, const JobFolder& folder, const fs::path& target) {
+  try {
+    if (folder.require_replaceable) folder.require_replaceable();
+    move_to(from, target);
+  } catch (const Error& error) {
+    const std::string message = fmt::format("{}; it is complete in {}", error.what(), from.string());
+    if (dynamic_cast<const InputError*>(&error) != nullptr) throw InputError(message);
+    throw Error(message);
+  }
+}
+
+}  // namespace
+
+void together(Collective& world, const std::function<void()>& action) {
+  const std::string failure = failure_of(action);
+  // There is a largest, but no smallest.
+  const at::Tensor place = at::full({1}, failure.empty() ? 0 : world.size() - world.rank(), at::kLong);
+  world.all_reduce(place, Reduction::maximum);
+  const auto found = place.item<std::int64_t>();
+  if (found == 0) return;
+  const auto rank = static_cast<int>(world.size() - found);
+  const std::string first = text_from(world, rank, failure);
+  const std::string message = fmt::format("rank {}: {}", rank, first.substr(1));
+  if (first.front() == kUsers) throw InputError(message);
+  throw Error(message);
+}
+
+fs::path temporary_of(const fs::path& target) {
+  return target.parent_path() / fmt::format(".{}{}", target.filename().string(), kSuffix);
+}
+
+bool is_temporary(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with('.') && name.ends_with(kSuffix);
+}
+
+void clean_up_targets(const fs::path& folder) {
+  std::error_code error;
+  const std::vector<fs::path> entries{fs::directory_iterator(folder, error), {}};
+  for (const fs::path& path : entries) {
+    const fs::path temporary = path.parent_path() / path.stem();
+    if (is_set_aside(path) && is_temporary(temporary)) settle_exchange(temporary, target_of(temporary));
+  }
+  for (const fs::path& path : entries) {
+    if (is_temporary(path)) fs::remove_all(path, error);
+  }
+}
+
+void write_together(Collective& world, const JobFolder& folder) {
+  const fs::path target = resolved(folder.target);
+  const fs::path temporary = temporary_of(target);
+  const auto on_first = [&world](const std::function<void()>& action) {
+    together(
+        world, world.rank() == 0 ? action : [] {});
+  };
+  bool is_complete = false;
+  try {
+    on_first([&] {
+      settle_exchange(temporary, target);
+      require_done(temporary, make_empty(temporary));
+    });
+    together(world, [&] { folder.write(temporary); });
+    on_first([&] {
+      folder.finish(temporary);
+      flush_directory(temporary);
+      is_complete = true;
+      move_complete(temporary, folder, target);
+    });
+  } catch (...) {
+    std::error_code ignored;
+    if (world.rank() == 0 && !is_complete) fs::remove_all(temporary, ignored);
+    throw;
+  }
+}
+
+void prepare_target(const fs::path& target) {
+  const fs::path path = resolved(target);
+  const fs::path temporary = temporary_of(path);
+  settle_exchange(temporary, path);
+  if (const std::error_code error = make_empty(temporary)) {
+    throw_input_error({path.string(), 0, 0}, fmt::format("cannot be written: {}", error.message()),
+                      "name another folder");
+  }
+  std::error_code ignored;
+  fs::remove(temporary, ignored);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <filesystem>
+#include <functional>
+
+#include "training/trainer/transport/transport.h"
+
+namespace lowgear {
+
+/// Runs `action` on every rank of `world`. When it throws on any, all ranks throw what the first such rank did, with
+/// its number: InputError or Error, at most 1000 bytes. Where the action meets with other ranks it must do so also when
+/// it is going to fail.
+void together(Collective& world, const std::function<void()>& action);
+
+/// How a folder comes to be that all ranks of a job write to.
+struct JobFolder {
+  std::filesystem::path target;
+  /// On every rank: writes its files, flushed, into the temporary folder.
+  std::function<void(const std::filesystem::path& folder)> write;
+  /// On rank 0, once all have written: what makes the folder complete.
+  std::function<void(const std::filesystem::path& folder)> finish;
+  /// On rank 0, at the last moment: throws when what is at the target may not be replaced. May be empty.
+  std::function<void()> require_replaceable = {};
+};
+
+/// Fills a temporary folder beside the target and renames it there, in the place of an earlier one: the target is
+/// complete or what it was, also when ranks are killed or the power fails at any moment (see exchange_directories).
+/// Where it is a link, that stays and what it leads to is replaced. Ranks on several machines need a file system that
+/// they share. When one fails, all throw as `together` does, and what was written is removed; when the folder was
+/// complete and could not be put at its target, it stays where the message says.
+void write_together(Collective& world, const JobFolder& folder);
+
+/// For one rank, before the job: puts right what a killed job may have left between the target and its temporary, and
+/// proves that the temporary can be made. Throws InputError and Error.
+void prepare_target(const std::filesystem::path& target);
+
+/// The temporary of a target: what a killed job may leave.
+[[nodiscard]] std::filesystem::path temporary_of(const std::filesystem::path& target);
+/// Whether it is the temporary of some target.
+[[nodiscard]] bool is_temporary(const std::filesystem::path& path);
+
+/// Puts right what killed jobs have left of targets in a folder, and removes all temporaries there.
+void clean_up_targets(const std::filesystem::path& folder);
+
+}  // namespace lowgear

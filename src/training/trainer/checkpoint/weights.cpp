@@ -1,0 +1,155 @@
+#include "training/trainer/checkpoint/weights.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "base/core/error.h"
+#include "base/core/files/file.h"
+#include "base/core/files/folder_manifest.h"
+#include "base/core/formats/json.h"
+#include "training/launcher/export_folder.h"
+#include "training/launcher/model_weights.h"
+#include "training/tensorfile/safetensors_writer.h"
+#include "training/trainer/checkpoint/job_folder.h"
+#include "training/trainer/checkpoint/sharding.h"
+
+namespace lowgear {
+namespace {
+
+namespace fs = std::filesystem;
+using torch::autograd::AutoGradMode;
+
+/// Of the types that ModelWeights takes.
+at::ScalarType scalar_type(TensorType type) {
+  if (type == TensorType::bf16) return at::kBFloat16;
+  return type == TensorType::f16 ? at::kHalf : at::kFloat;
+}
+
+/// As files have it.
+std::vector<std::int64_t> file_shape(const Parameter& parameter) {
+  std::vector<std::int64_t> shape = whole_shape(parameter);
+  if (parameter.transposed) std::swap(shape.at(0), shape.at(1));
+  return shape;
+}
+
+/// The whole tensor as the computation has it, in the type of the file.
+at::Tensor whole_tensor(const TensorView& tensor, const Parameter& parameter) {
+  const at::Tensor values = at::empty(tensor.shape, at::TensorOptions(scalar_type(tensor.type)));
+  std::memcpy(values.data_ptr(), tensor.data.data(), tensor.data.size());
+  return parameter.transposed ? values.t() : values;
+}
+
+/// The whole tensor of which tensor-parallel ranks hold parts, as files have it. A meeting of these ranks.
+at::Tensor gathered(const Parameter& parameter, Collective& group) {
+  at::Tensor whole = parameter.value.detach();
+  if (parameter.shard.split()) {
+    const at::Tensor all = at::empty({parameter.count() * group.size()}, whole.options());
+    group.all_gather(all, whole.flatten());
+    std::vector<at::Tensor> parts;
+    for (const at::Tensor& part : all.chunk(group.size())) parts.push_back(part.view(parameter.shape));
+    whole = whole_of(parts, parameter.shard);
+  }
+  return (parameter.transposed ? whole.t() : whole).to(at::kCPU).contiguous();
+}
+
+std::vector<TensorSpec> tensors_of(const ParameterStore& store) {
+  const bool narrow = store.values().scalar_type() == at::kBFloat16;
+  std::vector<TensorSpec> specs;
+  for (const Parameter& parameter : store.parameters()) {
+    if (parameter.tied_copy) continue;
+    specs.push_back({parameter.name, narrow ? TensorType::bf16 : TensorType::f32, file_shape(parameter)});
+  }
+  return specs;
+}
+
+/// One file of weights. Ranks of the tensor-parallel group meet for every parameter, whether or not the first one,
+/// which writes, can do so.
+void write_part(const fs::path& path, const ParameterStore& store, Collective& group) {
+  const bool writes = group.rank() == 0;
+  std::exception_ptr failure;
+  const auto attempt = [&](const std::function<void()>& action) {
+    if (failure || !writes) return;
+    try {
+      action();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  };
+  std::optional<SafetensorsWriter> writer;
+  attempt([&] { writer.emplace(path, tensors_of(store), TensorMetadata{{"format", "pt"}}); });
+  for (const Parameter& parameter : store.parameters()) {
+    if (parameter.tied_copy) continue;
+    const at::Tensor values = gathered(parameter, group);
+    attempt([&] {
+      writer->write(parameter.name, {static_cast<const std::byte*>(values.data_ptr()), values.nbytes()});
+    });
+  }
+  attempt([&] { writer->commit(); });
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// Which tensor is in which file, from the files themselves.
+std::string index_text(const fs::path& folder, int count) {
+  Json map = Json::object();
+  std::size_t bytes = 0;
+  for (int position = 0; position < count; ++position) {
+    const std::string name = export_file_name({position, count});
+    const SafetensorsFile file = SafetensorsFile::open(folder / name);
+    for (const TensorView& tensor : file.tensors()) {
+      map[tensor.name] = name;
+      bytes += tensor.data.size();
+    }
+  }
+  return Json{{"metadata", {{"total_size", bytes}}}, {"weight_map", std::move(map)}}.dump(2) + "\n";
+}
+
+}  // namespace
+
+void load_weights(const fs::path& path, const ModelConfig& config, ParameterStore& store) {
+  const AutoGradMode no_gradient(false);
+  const ModelWeights weights = ModelWeights::open(path, config);
+  for (Parameter& parameter : store.parameters()) {
+    parameter.value.copy_(part_of(whole_tensor(weights.at(parameter.name), parameter), parameter.shard));
+  }
+}
+
+void export_weights(const fs::path& folder, const ModelConfig& config, const ParameterStore& store,
+                    PipelinePosition position, const Communicators& ranks) {
+  const AutoGradMode no_gradient(false);
+  const auto write = [&](const fs::path& temporary) {
+    if (ranks.data->rank() != 0) return;
+    write_part(temporary / export_file_name(position), store, *ranks.tensor);
+  };
+  const auto finish = [&](const fs::path& temporary) {
+    if (position.count > 1) {
+      write_file_atomically(temporary / kExportIndexName, index_text(temporary, position.count));
+    }
+    write_file_atomically(temporary / kExportConfigName, to_json(config));
+    write_file_atomically(temporary / kFolderManifestName, write_folder_manifest(all_files(temporary)));
+  };
+  // The folder goes as a whole: what has come to stand there while the job trained must not go with it.
+  const auto require_replaceable = [&] { require_export_folder(folder); };
+  write_together(*ranks.world,
+                 {.target = folder, .write = write, .finish = finish, .require_replaceable = require_replaceable});
+}
+
+void prepare_export(const fs::path& folder, Collective& world) {
+  together(world, [&] {
+    if (world.rank() != 0) return;
+    require_export_folder(folder);
+    // Makes and removes its parents, too.
+    const StagedDirectory probe(folder, std::string(kExportConfigName));
+    prepare_target(folder);
+  });
+}
+
+}  // namespace lowgear

@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "training/launcher/rank_layout.h"
+#include "training/trainer/transport/rendezvous.h"
+#include "training/trainer/transport/transport.h"
+
+namespace lowgear {
+
+/// What a rank computes on, and how it talks to the others.
+struct Backend {
+  at::Device device = at::kCPU;
+  Communicators ranks;
+  std::string gpu_name = {};  ///< as CUDA calls it; empty on the CPU
+};
+
+/// Throws InputError when this build cannot compute on GPUs (`gpu`), or on the CPU. Whether there are GPUs is not
+/// looked at.
+void require_device(bool gpu);
+
+/// With `gpu`: CUDA device `local_rank` and NCCL; else the CPU and Gloo. Throws InputError when this build or this
+/// machine has no such thing, and as connect_gloo and connect_nccl do.
+[[nodiscard]] Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int local_rank,
+                                      const Rendezvous& rendezvous, std::chrono::seconds timeout);
+
+/// Waits until the device has done everything that it was given. Does nothing on the CPU.
+void synchronize(at::Device device);
+/// The same for what this thread has given it to compute: transfers may go on.
+void synchronize_computation(at::Device device);
+
+}  // namespace lowgear

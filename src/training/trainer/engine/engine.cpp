@@ -1,0 +1,161 @@
+#include "training/trainer/engine/engine.h"
+
+#include <utility>
+
+#include "planning/schedule/communication.h"
+
+namespace lowgear {
+namespace {
+
+/// Sends that may be under way beyond one for every stage; older ones are waited for, so that memory stays bounded. No
+/// schedule that runs with blocking sends hangs on that.
+constexpr std::size_t kSendsUnderWay = 8;
+
+/// Ends the group of transfers that it has begun.
+class TransferGroup {
+ public:
+  explicit TransferGroup(PointToPoint& peers) : peers_(&peers) {}
+  void open() {
+    if (!std::exchange(open_, true)) peers_->begin_group();
+  }
+  void close() {
+    if (std::exchange(open_, false)) peers_->end_group();
+  }
+
+ private:
+  PointToPoint* peers_;
+  bool open_ = false;
+};
+
+}  // namespace
+
+PipelineEngine::PipelineEngine(const Schedule& schedule, int position, std::map<int, Stage*> stages,
+                               PointToPoint& peers, EngineOptions options)
+    : actions_(&schedule.ranks.at(static_cast<std::size_t>(position))),
+      rank_of_stage_(rank_of_stage(schedule)),
+      last_stage_(schedule.stages - 1),
+      stages_(std::move(stages)),
+      peers_(&peers),
+      options_(std::move(options)) {}
+
+at::Tensor PipelineEngine::run(std::span<const Microbatch> microbatches, UnitObserver* observer) {
+  forget();
+  TransferGroup group(*peers_);
+  for (const Action& action : *actions_) {
+    if (is_message(action.kind)) {
+      group.open();
+      transfer(action);
+      continue;
+    }
+    group.close();
+    wait_for_input(action);
+    if (observer != nullptr) observer->unit_begins(action);
+    compute(action, microbatches[static_cast<std::size_t>(action.microbatch)]);
+    if (observer != nullptr) observer->unit_ended(action);
+  }
+  group.close();
+  for (const Outgoing& sent : outgoing_) sent.transfer->wait();
+  at::Tensor loss = std::move(loss_);
+  forget();
+  return loss;
+}
+
+void PipelineEngine::forget() {
+  activations_.clear();
+  gradients_.clear();
+  incoming_activations_.clear();
+  incoming_gradients_.clear();
+  outgoing_.clear();
+  for (const auto& [index, stage] : stages_) stage->clear();
+  loss_ = at::zeros({}, options_.activation_options.dtype(at::kFloat));
+}
+
+/// Before the unit begins: waiting is no work, and runs at the clock of the unit before.
+void PipelineEngine::wait_for_input(const Action& action) {
+  const bool is_forward = action.op == OpKind::forward;
+  if (action.op == OpKind::weight_gradient) return;
+  auto& inbox = is_forward ? incoming_activations_ : incoming_gradients_;
+  const auto found = inbox.find({action.stage + (is_forward ? -1 : 1), action.microbatch});
+  if (found != inbox.end()) found->second.transfer->wait();
+}
+
+void PipelineEngine::compute(const Action& action, const Microbatch& microbatch) {
+  switch (action.op) {
+    case OpKind::forward:
+      return forward(action, microbatch);
+    case OpKind::backward:
+      return backward(action, WeightGradients::now);
+    case OpKind::input_gradient:
+      return backward(action, WeightGradients::later);
+    case OpKind::weight_gradient:
+      return stages_.at(action.stage)->weight_gradients(action.microbatch);
+  }
+}
+
+void PipelineEngine::forward(const Action& action, const Microbatch& microbatch) {
+  const Key before{action.stage - 1, action.microbatch};
+  const at::Tensor input = action.stage == 0 ? microbatch.ids : take(activations_, incoming_activations_, before);
+  const at::Tensor output = stages_.at(action.stage)->forward(action.microbatch, input, microbatch.targets);
+  if (action.stage == last_stage_) {
+    loss_.add_(output);
+  } else {
+    activations_[{action.stage, action.microbatch}] = output;
+  }
+}
+
+void PipelineEngine::backward(const Action& action, WeightGradients when) {
+  const Key after{action.stage + 1, action.microbatch};
+  const at::Tensor gradient = action.stage == last_stage_ ? at::full_like(loss_, options_.loss_gradient)
+                                                          : take(gradients_, incoming_gradients_, after);
+  at::Tensor input_gradient = stages_.at(action.stage)->backward(action.microbatch, gradient, when);
+  if (action.stage > 0) gradients_[{action.stage, action.microbatch}] = std::move(input_gradient);
+}
+
+at::Tensor PipelineEngine::take(std::map<Key, at::Tensor>& here, std::map<Key, Incoming>& inbox, const Key& key) {
+  if (const auto found = here.find(key); found != here.end()) {
+    at::Tensor tensor = std::move(found->second);
+    here.erase(found);
+    return tensor;
+  }
+  const auto found = inbox.find(key);
+  TORCH_INTERNAL_ASSERT(found != inbox.end(), "a computation before its input was asked for");
+  at::Tensor tensor = std::move(found->second.tensor);
+  inbox.erase(found);
+  return tensor;
+}
+
+void PipelineEngine::transfer(const Action& action) {
+  const Key own{action.stage, action.microbatch};
+  switch (action.kind) {
+    case ActionKind::send_f:
+      return send(std::move(activations_.extract(own).mapped()), action.stage + 1);
+    case ActionKind::send_b:
+      return send(std::move(gradients_.extract(own).mapped()), action.stage - 1);
+    case ActionKind::recv_f:
+      return receive(incoming_activations_, action);
+    case ActionKind::recv_b:
+      return receive(incoming_gradients_, action);
+    case ActionKind::compute:
+      return;
+  }
+}
+
+void PipelineEngine::send(at::Tensor tensor, int stage) {
+  const std::size_t most = rank_of_stage_.size() + kSendsUnderWay;
+  while (outgoing_.size() >= most) {
+    outgoing_.front().transfer->wait();
+    outgoing_.pop_front();
+  }
+  tensor = tensor.contiguous();
+  auto transfer = peers_->send(tensor, rank_of_stage_[static_cast<std::size_t>(stage)]);
+  outgoing_.push_back({std::move(tensor), std::move(transfer)});
+}
+
+void PipelineEngine::receive(std::map<Key, Incoming>& inbox, const Action& action) {
+  const int from = peer_stage(action);
+  Incoming incoming{at::empty(options_.activation_shape, options_.activation_options), nullptr};
+  incoming.transfer = peers_->receive(incoming.tensor, rank_of_stage_[static_cast<std::size_t>(from)]);
+  inbox[{from, action.microbatch}] = std::move(incoming);
+}
+
+}  // namespace lowgear

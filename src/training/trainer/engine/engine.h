@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <vector>
+
+#include "planning/schedule/schedule.h"
+#include "training/trainer/model/stage.h"
+#include "training/trainer/transport/transport.h"
+
+namespace lowgear {
+
+/// One microbatch of token ids and what comes next at each position, both [batch, time] int64.
+struct Microbatch {
+  at::Tensor ids;
+  at::Tensor targets;
+};
+
+/// Is told when each unit of computation begins and ends.
+class UnitObserver {
+ public:
+  virtual ~UnitObserver() = default;
+  virtual void unit_begins(const Action& unit) = 0;
+  virtual void unit_ended(const Action& unit) = 0;
+};
+
+struct EngineOptions {
+  std::vector<std::int64_t> activation_shape;  ///< of what passes between stages: batch, time, hidden
+  at::TensorOptions activation_options;        ///< its type and device
+  double loss_gradient = 1;                    ///< what each microbatch's loss counts in the gradients
+};
+
+/// Executes one rank's part of a pipeline schedule.
+class PipelineEngine {
+ public:
+  /// `schedule` has its communication written out and was proved to run (`require_runnable`). `stages` are those that
+  /// the schedule has on rank `position`, by virtual stage. All outlive the engine.
+  PipelineEngine(const Schedule& schedule, int position, std::map<int, Stage*> stages, PointToPoint& peers,
+                 EngineOptions options);
+
+  /// One iteration: adds to the gradients of this rank's parameters. Returns the sum of the microbatches' losses on the
+  /// rank of the last stage, and zero on others. `observer` may be null. Throws Error when another rank has failed;
+  /// the gradients are then unusable.
+  [[nodiscard]] at::Tensor run(std::span<const Microbatch> microbatches, UnitObserver* observer);
+
+ private:
+  using Key = std::tuple<int, int>;  ///< stage, microbatch
+  struct Incoming {
+    at::Tensor tensor;
+    std::unique_ptr<PendingTransfer> transfer;
+  };
+  struct Outgoing {
+    at::Tensor tensor;
+    std::unique_ptr<PendingTransfer> transfer;
+  };
+
+  void wait_for_input(const Action& action);
+  void compute(const Action& action, const Microbatch& microbatch);
+  void forward(const Action& action, const Microbatch& microbatch);
+  void backward(const Action& action, WeightGradients when);
+  void transfer(const Action& action);
+  void send(at::Tensor tensor, int stage);
+  void receive(std::map<Key, Incoming>& inbox, const Action& action);
+  [[nodiscard]] static at::Tensor take(std::map<Key, at::Tensor>& here, std::map<Key, Incoming>& inbox, const Key& key);
+  void forget();
+
+  const std::vector<Action>* actions_;
+  std::vector<int> rank_of_stage_;
+  int last_stage_;
+  std::map<int, Stage*> stages_;
+  PointToPoint* peers_;
+  EngineOptions options_;
+
+  // Of the iteration at hand.
+  std::map<Key, at::Tensor> activations_;         ///< outputs by the stage that made them
+  std::map<Key, at::Tensor> gradients_;           ///< gradients of inputs, by the stage that made them
+  std::map<Key, Incoming> incoming_activations_;  ///< by the stage that made them
+  std::map<Key, Incoming> incoming_gradients_;
+  std::deque<Outgoing> outgoing_;
+  at::Tensor loss_;
+};
+
+}  // namespace lowgear

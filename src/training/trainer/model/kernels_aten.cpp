@@ -1,0 +1,65 @@
+#include <vector>
+
+#include "training/trainer/model/kernels.h"
+
+namespace lowgear::kernels {
+namespace {
+
+/// Turns [batch, time, heads, head_dim] by the angles of [time, head_dim / 2].
+at::Tensor rotated(const at::Tensor& input, const at::Tensor& cosine, const at::Tensor& sine) {
+  const std::vector<at::Tensor> halves = input.chunk(2, -1);
+  return at::cat({halves[0] * cosine - halves[1] * sine, halves[1] * cosine + halves[0] * sine}, -1);
+}
+
+at::Tensor angles_for(const at::Tensor& table, const at::Tensor& input) {
+  return table.narrow(0, 0, input.size(1)).unsqueeze(1).to(input.scalar_type());
+}
+
+}  // namespace
+
+void split_and_rotate(const at::Tensor& qkv, const at::Tensor& cosine, const at::Tensor& sine,
+                      const AttentionHeads& heads, at::Tensor& query, at::Tensor& key, at::Tensor& value) {
+  const at::Tensor by_head = qkv.view({qkv.size(0), qkv.size(1), -1, heads.head_dim});
+  const std::vector<at::Tensor> parts = by_head.split_with_sizes({heads.heads, heads.kv_heads, heads.kv_heads}, 2);
+  const at::Tensor cosines = angles_for(cosine, qkv);
+  const at::Tensor sines = angles_for(sine, qkv);
+  query = rotated(parts[0], cosines, sines);
+  key = rotated(parts[1], cosines, sines);
+  value = parts[2].contiguous();
+}
+
+at::Tensor split_and_rotate_backward(const at::Tensor& query_gradient, const at::Tensor& key_gradient,
+                                     const at::Tensor& value_gradient, const at::Tensor& cosine, const at::Tensor& sine,
+                                     const AttentionHeads& /*heads*/) {
+  const at::Tensor cosines = angles_for(cosine, query_gradient);
+  const at::Tensor back = angles_for(sine, query_gradient).neg();
+  return at::cat({rotated(query_gradient, cosines, back), rotated(key_gradient, cosines, back), value_gradient}, 2)
+      .flatten(2);
+}
+
+at::Tensor swiglu(const at::Tensor& gate_up) {
+  const std::vector<at::Tensor> halves = gate_up.chunk(2, -1);
+  return at::silu(halves[0]) * halves[1];
+}
+
+at::Tensor swiglu_backward(const at::Tensor& gate_up, const at::Tensor& output_gradient) {
+  const std::vector<at::Tensor> halves = gate_up.chunk(2, -1);
+  return at::cat({at::silu_backward(output_gradient * halves[1], halves[0]), output_gradient * at::silu(halves[0])},
+                 -1);
+}
+
+void add_weight_gradient(const at::Tensor& sum, const at::Tensor& output_gradient, const at::Tensor& input) {
+  sum.add_(at::mm(output_gradient.t(), input));
+}
+
+void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& variance, const at::Tensor& gradient,
+           std::int64_t decaying, const AdamWStep& step) {
+  if (step.gradient_scale != 1.0) gradient.mul_(step.gradient_scale);
+  mean.mul_(step.beta1).add_(gradient, 1 - step.beta1);
+  variance.mul_(step.beta2).addcmul_(gradient, gradient, 1 - step.beta2);
+  master.narrow(0, 0, decaying).mul_(1 - step.learning_rate * step.weight_decay);
+  const at::Tensor denominator = variance.div(step.variance_correction).sqrt_().add_(step.epsilon);
+  master.addcdiv_(mean, denominator, -step.learning_rate / step.mean_correction);
+}
+
+}  // namespace lowgear::kernels

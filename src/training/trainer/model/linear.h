@@ -1,0 +1,51 @@
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <functional>
+#include <vector>
+
+#include "training/trainer/model/parameter_store.h"
+
+namespace lowgear {
+
+/// Weight gradients that are put off: a backward pass in two parts (Qi et al. 2023, "Zero Bubble Pipeline Parallelism")
+/// first computes what the previous stage waits for, and keeps what the weights need for later.
+class WeightGradientQueue {
+ public:
+  /// While deferring, linear layers hand over their weight gradients instead of computing them.
+  [[nodiscard]] bool deferring() const { return target_ != nullptr; }
+  void put_off(std::function<void()> compute) { target_->push_back(std::move(compute)); }
+  using Deferred = std::vector<std::function<void()>>;
+  /// Defers into `target` until the returned guard ends.
+  class Guard {
+   public:
+    Guard(WeightGradientQueue& queue, Deferred* target) : queue_(&queue) { queue_->target_ = target; }
+    ~Guard() { queue_->target_ = nullptr; }
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    WeightGradientQueue* queue_;
+  };
+
+ private:
+  Deferred* target_ = nullptr;
+};
+
+/// A matrix of the model, and where the gradient of it goes: it is not seen by autograd, so that its gradient can be
+/// computed later than that of the layer's input, and be added to the sum over the microbatches at once.
+struct LinearWeight final : torch::CustomClassHolder {
+  at::Tensor weight;           ///< [out, in]
+  at::Tensor weight_gradient;  ///< the same shape, fp32
+  at::Tensor bias;             ///< [out], or undefined
+  at::Tensor bias_gradient;
+  WeightGradientQueue* queue = nullptr;
+  const ParameterStore* store = nullptr;  ///< whose the gradients are
+};
+
+/// input · weightᵀ + bias, for an input [..., in]. The gradient of the weight does not depend on how the backward pass
+/// is split: it is one product per microbatch, added to the sum.
+[[nodiscard]] at::Tensor linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight);
+
+}  // namespace lowgear

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "estimating/model/model_config.h"
+#include "estimating/model/partition.h"
+#include "training/trainer/model/stage.h"
+#include "training/trainer/transport/transport.h"
+
+namespace lowgear {
+
+struct ModelPartOptions {
+  at::ScalarType type = at::kFloat;  ///< of values and activations; gradients are summed in fp32
+  at::Device device = at::kCPU;
+  bool recompute = false;
+  std::int64_t buffer_multiple = 1;  ///< the flat buffers' lengths are multiples of it
+};
+
+/// What one rank holds of the model: its virtual stages and all their parameters.
+class ModelPart {
+ public:
+  /// `partition` has the layers of every virtual stage, `here` the stages of this rank in rising order. Throws
+  /// InputError when the tensor-parallel ranks do not divide what is to be split.
+  ModelPart(const ModelConfig& config, std::span<const LayerRange> partition, const std::vector<int>& here,
+            const ModelPartOptions& options, const Communicators& ranks);
+  ModelPart(const ModelPart&) = delete;
+  ModelPart& operator=(const ModelPart&) = delete;
+  ~ModelPart() = default;
+
+  [[nodiscard]] std::map<int, Stage*> stages();
+  [[nodiscard]] ParameterStore& store() { return store_; }
+  /// Adds up the gradients of embeddings that two stages share. To be called on all ranks, after the last backward.
+  void reduce_tied_gradients();
+
+ private:
+  [[nodiscard]] Parameter* find_tied(bool copy);
+
+  ModelConfig config_;
+  const Communicators* ranks_;
+  ParameterStore store_;
+  std::map<int, std::unique_ptr<Stage>> stages_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,250 @@
+#include "training/trainer/model/transformer.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <utility>
+
+#include "training/trainer/model/fused_operations.h"
+#include "training/trainer/model/rotary.h"
+#include "training/trainer/model/tensor_parallel.h"
+
+namespace lowgear {
+namespace {
+
+TensorShard shard_of(const BlockContext& context, std::int64_t dimension, int groups = 1) {
+  return {.dimension = dimension,
+          .rank = context.tensor_group->rank(),
+          .ranks = context.tensor_group->size(),
+          .groups = groups};
+}
+
+/// A new parameter, of which this rank holds `shape`.
+Parameter& declare(const BlockContext& context, std::string name, std::vector<std::int64_t> shape, TensorShard shard,
+                   bool decays) {
+  Parameter parameter;
+  parameter.name = std::move(name);
+  parameter.shape = std::move(shape);
+  parameter.shard = shard;
+  parameter.decays = decays;
+  return context.store->declare(std::move(parameter));
+}
+
+/// [batch, time, heads * head_dim] to [batch, heads, time, head_dim].
+at::Tensor by_head(const at::Tensor& input, std::int64_t head_dim) {
+  return input.view({input.size(0), input.size(1), -1, head_dim}).transpose(1, 2);
+}
+
+at::Tensor heads_joined(const at::Tensor& input) {
+  return input.transpose(1, 2).reshape({input.size(0), input.size(2), -1});
+}
+
+double attention_scale(const ModelConfig& config) { return 1.0 / std::sqrt(static_cast<double>(config.head_dim)); }
+
+at::Tensor with_late_bias(const at::Tensor& output, const LinearLayer& layer) {
+  return layer.late_bias() != nullptr ? output + layer.late_bias()->value : output;
+}
+
+class LlamaBlock final : public TransformerBlock {
+ public:
+  LlamaBlock(const BlockContext& context, std::int64_t layer)
+      : LlamaBlock(context, *context.config, fmt::format("model.layers.{}.", layer)) {}
+
+  void bind() override {
+    attention_norm_.bind();
+    qkv_.bind();
+    output_.bind();
+    mlp_norm_.bind();
+    gate_up_.bind();
+    down_.bind();
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    const at::Tensor attended = input + attention(attention_norm_(input));
+    return attended + mlp(mlp_norm_(attended));
+  }
+
+ private:
+  LlamaBlock(const BlockContext& context, const ModelConfig& config, const std::string& prefix)
+      : group_(context.tensor_group),
+        heads_{config.heads / group_->size(), config.kv_heads / group_->size(), config.head_dim},
+        scale_(attention_scale(config)),
+        angles_(config),
+        attention_norm_(context, prefix + "input_layernorm"),
+        qkv_(context, {.pieces = {{prefix + "self_attn.q_proj", config.heads * config.head_dim},
+                                  {prefix + "self_attn.k_proj", config.kv_heads * config.head_dim},
+                                  {prefix + "self_attn.v_proj", config.kv_heads * config.head_dim}},
+                       .inputs = config.hidden,
+                       .split = LinearLayer::Split::columns,
+                       .bias = config.attention_bias}),
+        output_(context, {.pieces = {{prefix + "self_attn.o_proj", config.hidden}},
+                          .inputs = config.heads * config.head_dim,
+                          .split = LinearLayer::Split::rows,
+                          .bias = config.attention_bias}),
+        mlp_norm_(context, prefix + "post_attention_layernorm"),
+        gate_up_(context, {.pieces = {{prefix + "mlp.gate_proj", config.intermediate},
+                                      {prefix + "mlp.up_proj", config.intermediate}},
+                           .inputs = config.hidden,
+                           .split = LinearLayer::Split::columns,
+                           .bias = config.mlp_bias}),
+        down_(context, {.pieces = {{prefix + "mlp.down_proj", config.hidden}},
+                        .inputs = config.intermediate,
+                        .split = LinearLayer::Split::rows,
+                        .bias = config.mlp_bias}) {}
+
+  at::Tensor attention(const at::Tensor& input) {
+    angles_.prepare(input.size(1), input.device());
+    const at::Tensor joined = qkv_(enter_parallel(input, *group_));
+    const auto [query, key, value] = split_and_rotate(joined, angles_.cosine(), angles_.sine(), heads_);
+    const at::Tensor mixed = compat::causal_attention(query, key, value, scale_);
+    return with_late_bias(leave_parallel(output_(heads_joined(mixed)), *group_), output_);
+  }
+
+  at::Tensor mlp(const at::Tensor& input) {
+    const at::Tensor wide = swiglu(gate_up_(enter_parallel(input, *group_)));
+    return with_late_bias(leave_parallel(down_(wide), *group_), down_);
+  }
+
+  Collective* group_;
+  kernels::AttentionHeads heads_;
+  double scale_;
+  RotaryAngles angles_;
+  Norm attention_norm_;
+  LinearLayer qkv_;
+  LinearLayer output_;
+  Norm mlp_norm_;
+  LinearLayer gate_up_;
+  LinearLayer down_;
+};
+
+class Gpt2Block final : public TransformerBlock {
+ public:
+  Gpt2Block(const BlockContext& context, std::int64_t layer)
+      : Gpt2Block(context, *context.config, fmt::format("transformer.h.{}.", layer)) {}
+
+  void bind() override {
+    attention_norm_.bind();
+    qkv_.bind();
+    output_.bind();
+    mlp_norm_.bind();
+    up_.bind();
+    down_.bind();
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    const at::Tensor attended = input + attention(attention_norm_(input));
+    const at::Tensor wide = at::gelu(up_(enter_parallel(mlp_norm_(attended), *group_)), "tanh");
+    return attended + with_late_bias(leave_parallel(down_(wide), *group_), down_);
+  }
+
+ private:
+  Gpt2Block(const BlockContext& context, const ModelConfig& config, const std::string& prefix)
+      : group_(context.tensor_group),
+        head_dim_(config.head_dim),
+        scale_(attention_scale(config)),
+        attention_norm_(context, prefix + "ln_1"),
+        qkv_(context, {.pieces = {{.name = prefix + "attn.c_attn", .rows = 3 * config.hidden, .groups = 3}},
+                       .inputs = config.hidden,
+                       .split = LinearLayer::Split::columns,
+                       .bias = true,
+                       .transposed_in_files = true}),
+        output_(context, layer_by_rows(prefix + "attn.c_proj", config.hidden, config.hidden)),
+        mlp_norm_(context, prefix + "ln_2"),
+        up_(context, {.pieces = {{prefix + "mlp.c_fc", config.intermediate}},
+                      .inputs = config.hidden,
+                      .split = LinearLayer::Split::columns,
+                      .bias = true,
+                      .transposed_in_files = true}),
+        down_(context, layer_by_rows(prefix + "mlp.c_proj", config.intermediate, config.hidden)) {}
+
+  static LinearLayer::Shape layer_by_rows(const std::string& name, std::int64_t inputs, std::int64_t outputs) {
+    return {.pieces = {{name, outputs}},
+            .inputs = inputs,
+            .split = LinearLayer::Split::rows,
+            .bias = true,
+            .transposed_in_files = true};
+  }
+
+  at::Tensor attention(const at::Tensor& input) {
+    const std::vector<at::Tensor> parts = qkv_(enter_parallel(input, *group_)).chunk(3, -1);
+    const at::Tensor mixed = compat::causal_attention(by_head(parts[0], head_dim_), by_head(parts[1], head_dim_),
+                                                      by_head(parts[2], head_dim_), scale_);
+    return with_late_bias(leave_parallel(output_(heads_joined(mixed)), *group_), output_);
+  }
+
+  Collective* group_;
+  std::int64_t head_dim_;
+  double scale_;
+  Norm attention_norm_;
+  LinearLayer qkv_;
+  LinearLayer output_;
+  Norm mlp_norm_;
+  LinearLayer up_;
+  LinearLayer down_;
+};
+
+}  // namespace
+
+LinearLayer::LinearLayer(const BlockContext& context, const Shape& shape) : context_(context) {
+  const int ranks = context.tensor_group->size();
+  const bool by_columns = shape.split == Split::columns;
+  const bool by_rows = shape.split == Split::rows;
+  for (const Piece& piece : shape.pieces) {
+    const std::int64_t rows = by_columns ? piece.rows / ranks : piece.rows;
+    const std::int64_t inputs = by_rows ? shape.inputs / ranks : shape.inputs;
+    const std::int64_t dimension = by_columns ? 0 : by_rows ? 1 : -1;
+    Parameter& weight = declare(context, piece.name + ".weight", {rows, inputs},
+                                shard_of(context, dimension, by_columns ? piece.groups : 1), true);
+    weight.transposed = shape.transposed_in_files;
+    weights_.push_back(&weight);
+  }
+  if (!shape.bias) return;
+  for (const Piece& piece : shape.pieces) {
+    const std::int64_t rows = by_columns ? piece.rows / ranks : piece.rows;
+    Parameter& bias = declare(context, piece.name + ".bias", {rows},
+                              shard_of(context, by_columns ? 0 : -1, by_columns ? piece.groups : 1), false);
+    if (by_rows)
+      late_bias_ = &bias;
+    else
+      biases_.push_back(&bias);
+  }
+}
+
+void LinearLayer::bind() {
+  const ParameterStore& store = *context_.store;
+  weight_->weight = joined(store.values(), *weights_.front(), *weights_.back());
+  weight_->weight_gradient = joined(store.gradients(), *weights_.front(), *weights_.back());
+  weight_->queue = context_.queue;
+  weight_->store = context_.store;
+  if (late_bias_ != nullptr) late_bias_->value.requires_grad_(true);
+  if (biases_.empty()) return;
+  weight_->bias = joined(store.values(), *biases_.front(), *biases_.back());
+  weight_->bias_gradient = joined(store.gradients(), *biases_.front(), *biases_.back());
+}
+
+Norm::Norm(const BlockContext& context, const std::string& name)
+    : config_(context.config),
+      weight_(&declare(context, name + ".weight", {context.config->hidden}, shard_of(context, -1), false)) {
+  if (config_->architecture == Architecture::gpt2) {
+    bias_ = &declare(context, name + ".bias", {config_->hidden}, shard_of(context, -1), false);
+  }
+}
+
+void Norm::bind() {
+  weight_->value.requires_grad_(true);
+  if (bias_ != nullptr) bias_->value.requires_grad_(true);
+}
+
+at::Tensor Norm::operator()(const at::Tensor& input) const {
+  if (bias_ != nullptr) {
+    return at::layer_norm(input, {config_->hidden}, weight_->value, bias_->value, config_->norm_epsilon);
+  }
+  return compat::rms_norm(input, weight_->value, config_->norm_epsilon);
+}
+
+std::unique_ptr<TransformerBlock> make_block(const BlockContext& context, std::int64_t layer) {
+  if (context.config->architecture == Architecture::gpt2) return std::make_unique<Gpt2Block>(context, layer);
+  return std::make_unique<LlamaBlock>(context, layer);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "estimating/model/model_config.h"
+#include "estimating/model/partition.h"
+#include "training/trainer/model/linear.h"
+#include "training/trainer/model/parameter_store.h"
+#include "training/trainer/transport/transport.h"
+
+namespace lowgear {
+
+/// What every block of a stage uses.
+struct BlockContext {
+  const ModelConfig* config = nullptr;
+  ParameterStore* store = nullptr;
+  WeightGradientQueue* queue = nullptr;
+  Collective* tensor_group = nullptr;
+};
+
+/// One layer of a transformer: activations [batch, time, hidden] to the same shape. Parameters are declared when it is
+/// made and usable once the store is allocated and `bind` was called.
+class TransformerBlock {
+ public:
+  virtual ~TransformerBlock() = default;
+  virtual void bind() = 0;
+  [[nodiscard]] virtual at::Tensor forward(const at::Tensor& input) = 0;
+};
+
+[[nodiscard]] std::unique_ptr<TransformerBlock> make_block(const BlockContext& context, std::int64_t layer);
+
+/// A matrix, and its bias if it has one, that is used as one but stands in the files as several (q, k, v).
+class LinearLayer {
+ public:
+  struct Piece {
+    std::string name;       ///< without `.weight` or `.bias`
+    std::int64_t rows = 0;  ///< of the whole model
+    int groups = 1;         ///< equal groups of rows, each split among the ranks
+  };
+  enum class Split : unsigned char { none, columns, rows };  ///< columns: outputs; rows: inputs (Megatron's words)
+  struct Shape {
+    std::vector<Piece> pieces;
+    std::int64_t inputs = 0;  ///< of the whole model
+    Split split = Split::none;
+    bool bias = false;
+    bool transposed_in_files = false;
+  };
+
+  LinearLayer(const BlockContext& context, const Shape& shape);
+  void bind();
+  [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const { return linear(input, weight_); }
+  /// The bias of a layer split by rows, which is added once, behind the sum; undefined when there is none.
+  [[nodiscard]] Parameter* late_bias() const { return late_bias_; }
+
+ private:
+  BlockContext context_;
+  std::vector<Parameter*> weights_;
+  std::vector<Parameter*> biases_;
+  Parameter* late_bias_ = nullptr;
+  c10::intrusive_ptr<LinearWeight> weight_ = c10::make_intrusive<LinearWeight>();
+};
+
+/// RMSNorm or LayerNorm, by what the model has. Computed in fp32.
+class Norm {
+ public:
+  Norm(const BlockContext& context, const std::string& name);
+  void bind();
+  [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const;
+
+ private:
+  const ModelConfig* config_;
+  Parameter* weight_;
+  Parameter* bias_ = nullptr;
+};
+
+}  // namespace lowgear

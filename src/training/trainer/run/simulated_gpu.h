@@ -1,0 +1,71 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "training/launcher/train_config.h"
+#include "training/trainer/engine/engine.h"
+
+namespace lowgear {
+
+/// A kernel for a simulated GPU.
+struct SimulatedKernel {
+  double compute_s = 0;  ///< at the highest SM clock
+  double memory_s = 0;   ///< at any clock
+  double load = 1;       ///< share of the GPU's compute power
+};
+
+/// How long the units of a stage run, by what is configured.
+[[nodiscard]] SimulatedKernel simulated_kernel(const SimulatedGpuConfig& config, const StageRange& range, OpKind kind);
+
+/// What simulated kernels and the real computation beside them have taken.
+struct SimulatedTimes {
+  std::uint64_t units = 0;
+  std::uint64_t outlasted = 0;  ///< units whose real computation took longer than the kernel
+  double kernel_s = 0;
+  double excess_s = 0;  ///< by how much, all together
+
+  /// The real computation is what took the time: clocks then mean less than they would on a GPU.
+  [[nodiscard]] bool invalid() const { return excess_s > 0.005 * kernel_s; }
+};
+
+/// A simulated GPU that this rank computes on: while the CPU does the work, a thread runs a kernel of the configured
+/// length there, which goes with the GPU's clock and draws power; a unit ends when both are done.
+class SimulatedGpu {
+ public:
+  /// The GPU with this UUID of the simulated machine behind `nvml_library`. Throws InputError when the library is not
+  /// that of the simulation or has no such GPU.
+  SimulatedGpu(const std::string& nvml_library, const std::string& uuid);
+  ~SimulatedGpu();
+  SimulatedGpu(const SimulatedGpu&) = delete;
+  SimulatedGpu& operator=(const SimulatedGpu&) = delete;
+
+  void begin(const SimulatedKernel& kernel);
+  /// Waits for the kernel. Throws Error when the simulation failed.
+  void end();
+  [[nodiscard]] const SimulatedTimes& times() const { return times_; }
+
+ private:
+  class Library;
+  void run();
+
+  std::unique_ptr<Library> library_;
+  int index_ = 0;
+  SimulatedTimes times_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  SimulatedKernel kernel_;     // under mutex_
+  bool running_ = false;       // under mutex_
+  bool stopping_ = false;      // under mutex_
+  std::string failure_;        // under mutex_
+  std::int64_t done_ns_ = 0;   // under mutex_
+  std::int64_t begun_ns_ = 0;  // under mutex_
+  std::thread thread_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,252 @@
+#include "training/trainer/run/training_run.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "base/core/files/file.h"
+#include "estimating/model/partition.h"
+#include "hardware/gpu/peak_compute.h"
+#include "planning/plan/plan_json.h"
+#include "planning/plan/uniform_plan.h"
+#include "planning/schedule/communication.h"
+#include "training/launcher/training_schedule.h"
+#include "training/trainer/checkpoint/sharding.h"
+#include "training/trainer/checkpoint/weights.h"
+#include "training/trainer/engine/learning_rate.h"
+
+namespace lowgear {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+std::vector<int> stages_of_rank(const Schedule& schedule, int position) {
+  std::vector<int> stages;
+  const std::vector<int> rank_of = rank_of_stage(schedule);
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    if (rank_of[static_cast<std::size_t>(stage)] == position) stages.push_back(stage);
+  }
+  return stages;
+}
+
+}  // namespace
+
+/// Tells client and simulated GPU about units.
+class TrainingRun::Observer final : public UnitObserver {
+ public:
+  Observer(TrainingRun& run, std::map<int, Stage*> stages) : run_(&run), stages_(std::move(stages)) {}
+
+  void unit_begins(const Action& unit) override {
+    wait_for_gpu();
+    run_->client_->unit_begin(unit.op, static_cast<std::uint16_t>(unit.stage),
+                              static_cast<std::uint32_t>(unit.microbatch));
+    if (!run_->simulated_gpu_) return;
+    const StageRange& range = stages_.at(unit.stage)->range();
+    run_->simulated_gpu_->begin(simulated_kernel(*run_->config_.simulated_gpu, range, unit.op));
+  }
+  void unit_ended(const Action& unit) override {
+    wait_for_gpu();
+    if (run_->simulated_gpu_) run_->simulated_gpu_->end();
+    run_->client_->unit_end(unit.op, static_cast<std::uint16_t>(unit.stage),
+                            static_cast<std::uint32_t>(unit.microbatch));
+  }
+
+ private:
+  /// A GPU runs behind the CPU that gives it work. Where units decide about clocks or are recorded, both have to be at
+  /// the same place.
+  void wait_for_gpu() const {
+    const TrainConfig& config = run_->config_;
+    if (config.plan || config.profile || config.recording || config.server) synchronize_computation(run_->device_);
+  }
+
+  TrainingRun* run_;
+  std::map<int, Stage*> stages_;
+};
+
+/// What all ranks add up behind a step.
+struct TrainingRun::Totals {
+  double loss = 0;
+  double energy_j = 0;
+  double energy_uncertainty_j = 0;
+  double without_energy = 0;       ///< ranks whose GPU did not report it
+  double without_uncertainty = 0;  ///< ranks that cannot tell how far off theirs is
+  double simulated = 0;
+  double invalid = 0;
+  double peak_flop_s = 0;
+  double without_peak = 0;    ///< ranks the peak of whose GPU is not known
+  double without_server = 0;  ///< ranks that the job's server does not answer
+  double end = 0;
+
+  void add_up(Collective& world) {
+    const std::array<double*, 11> members = {
+        &loss,      &energy_j, &energy_uncertainty_j, &without_energy, &without_uncertainty,
+        &simulated, &invalid,  &peak_flop_s,          &without_peak,   &without_server,
+        &end};
+    const at::Tensor sum = at::empty({static_cast<std::int64_t>(members.size())}, at::kDouble);
+    auto* values = sum.data_ptr<double>();
+    for (std::size_t i = 0; i < members.size(); ++i) values[i] = *members[i];
+    world.all_reduce(sum);
+    for (std::size_t i = 0; i < members.size(); ++i) *members[i] = values[i];
+  }
+  /// Into `result`, whose time is known.
+  void describe(const TrainConfig& config, StepResult& result) const {
+    result.loss = loss;
+    if (without_energy == 0) result.energy_j = energy_j;
+    if (without_uncertainty == 0) result.energy_uncertainty_j = energy_uncertainty_j;
+    result.simulated = simulated > 0;
+    result.invalid = invalid > 0;
+    result.ranks_without_server = static_cast<int>(without_server);
+    if (without_peak > 0) return;
+    const double flops =
+        training_flops_per_token(config.model, config.sequence_length) * static_cast<double>(config.tokens_per_step());
+    result.mfu = flops / (result.time_s * peak_flop_s);
+  }
+};
+
+TrainingRun::TrainingRun(TrainConfig config, int rank, Backend backend, Client& client,
+                         std::unique_ptr<SimulatedGpu> simulated_gpu)
+    : config_(std::move(config)),
+      layout_(config_.parallel),
+      rank_(rank),
+      place_(layout_.place_of(rank)),
+      device_(backend.device),
+      peak_flop_s_(peak_flop_s(backend.gpu_name, config_.bf16 ? MatrixType::bf16 : MatrixType::fp32)),
+      ranks_(std::move(backend.ranks)),
+      client_(&client),
+      simulated_gpu_(std::move(simulated_gpu)),
+      schedule_(training_schedule(config_)),
+      data_(config_),
+      measures_(!client.status().gpu_uuid.empty()) {
+  const std::vector<LayerRange> partition =
+      partition_layers(config_.model, schedule_.stages, parse_partition_rule(config_.partition));
+  const at::ScalarType type = config_.bf16 ? at::kBFloat16 : at::kFloat;
+  part_ = std::make_unique<ModelPart>(
+      config_.model, partition, stages_of_rank(schedule_, place_.pp),
+      ModelPartOptions{
+          .type = type, .device = device_, .recompute = config_.recompute, .buffer_multiple = config_.parallel.dp},
+      ranks_);
+  load_state();
+  engine_ = std::make_unique<PipelineEngine>(
+      schedule_, place_.pp, part_->stages(), *ranks_.pipeline,
+      EngineOptions{.activation_shape = {config_.microbatch_size, config_.sequence_length, config_.model.hidden},
+                    .activation_options = at::TensorOptions(type).device(device_),
+                    .loss_gradient = 1.0 / (config_.microbatches * config_.parallel.dp)});
+  constexpr std::int64_t kGradientBytes = sizeof(float);
+  reducer_.emplace(part_->store(), *ranks_.data,
+                   GradientReducerOptions{.bucket_elements = config_.gradient_bucket_bytes / kGradientBytes,
+                                          .additions = config_.microbatches,
+                                          .to_owners = config_.optimizer.zero1});
+  observer_ = std::make_unique<Observer>(*this, part_->stages());
+  if (config_.plan) load_plan(*config_.plan);
+}
+
+TrainingRun::~TrainingRun() = default;
+
+/// Weights as training begins with them, and what it goes on from where there is a checkpoint.
+void TrainingRun::load_state() {
+  if (config_.export_folder) prepare_export(*config_.export_folder, *ranks_.world);
+  if (config_.weights) {
+    load_weights(*config_.weights, config_.model, part_->store());
+  } else {
+    initialize(part_->store(), config_.model.layers, config_.seed);
+  }
+  optimizer_ = std::make_unique<AdamW>(part_->store(), config_.optimizer, ranks_);
+  if (!config_.checkpoint) return;
+  checkpoints_.emplace(config_, TrainingState{&part_->store(), optimizer_.get(), &data_.sampler()}, ranks_);
+  first_step_ = checkpoints_->resume();
+  steps_done_ = first_step_;
+}
+
+void TrainingRun::load_plan(const std::filesystem::path& plan) {
+  client_->load_plan(plan, place_.pp, /*nearest_below=*/false);
+}
+
+/// While profiling, each clock in turn for as many steps as configured. A run that goes on from a checkpoint goes on
+/// with the step's clock, which has to settle once more.
+void TrainingRun::follow_profile_clock(std::int64_t step) {
+  if (!config_.profile) return;
+  const ProfileConfig& profile = *config_.profile;
+  const std::int64_t length = profile.settle_iterations + profile.iterations;
+  const auto index = static_cast<std::size_t>(step / length);
+  if (index >= profile.clocks_mhz.size() || profile_clock_ == index) return;
+  profile_clock_ = index;
+  settled_from_ = step + profile.settle_iterations;
+  const int clock_mhz = profile.clocks_mhz[index];
+  const std::filesystem::path file = *config_.recording / fmt::format("clock-{}-rank-{}.json", clock_mhz, rank_);
+  write_file_atomically(file, write_plan(uniform_plan(schedule_, clock_mhz, "profile")));
+  load_plan(file);
+}
+
+StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end) {
+  const std::vector<Microbatch> microbatches = data_.microbatches(number, place_.dp, device_);
+  const auto start = Clock::now();
+  const auto window = measures_ ? std::optional(client_->window_begin("step")) : std::nullopt;
+  client_->iteration_begin({.number = static_cast<std::uint64_t>(number), .settling = number < settled_from_});
+  reducer_->begin();
+  const at::Tensor loss = engine_->run(microbatches, observer_.get());
+  part_->reduce_tied_gradients();
+  reducer_->finish();
+  StepResult result;
+  result.step = number;
+  result.learning_rate = learning_rate(config_.optimizer, number, config_.steps);
+  result.gradient_norm = optimizer_->step(result.learning_rate);
+  client_->iteration_end();
+  const WindowMeasurement measured = window ? client_->window_end(*window) : WindowMeasurement{};
+
+  Totals totals;
+  if (place_.tp == 0) totals.loss = loss.item<double>() / (config_.microbatches * config_.parallel.dp);
+  totals.energy_j = measured.gpu_energy_j().value_or(0);
+  totals.energy_uncertainty_j = measured.gpu_energy_uncertainty_j().value_or(0);
+  totals.without_energy = measured.gpu_energy_j() && measured.gpu_energy_covers_all() ? 0 : 1;
+  totals.without_uncertainty = measured.gpu_energy_uncertainty_j() ? 0 : 1;
+  totals.simulated = measured.simulated ? 1 : 0;
+  totals.invalid = simulated_gpu_ && simulated_gpu_->times().invalid() ? 1 : 0;
+  totals.peak_flop_s = peak_flop_s_.value_or(0);
+  totals.without_peak = peak_flop_s_ ? 0 : 1;
+  if (config_.server) {
+    const ClientStatus status = client_->status();
+    totals.without_server = status.server_connected ? 0 : 1;
+    result.server_problem = status.server_problem;
+  }
+  totals.end = asked_to_end() ? 1 : 0;
+  totals.add_up(*ranks_.world);
+  result.time_s = seconds_since(start);
+  totals.describe(config_, result);
+  end = totals.end > 0;
+  return result;
+}
+
+void TrainingRun::run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report) {
+  bool end = false;
+  while (!all_steps_done() && !end) {
+    follow_profile_clock(steps_done_);
+    const StepResult result = step(steps_done_, asked_to_end, end);
+    if (rank_ == 0) report(result);
+    require_finite(result);
+    ++steps_done_;
+    if (checkpoints_) checkpoints_->after_step(steps_done_, end || all_steps_done());
+  }
+  if (config_.export_folder && all_steps_done()) {
+    export_weights(*config_.export_folder, config_.model, part_->store(), {place_.pp, config_.parallel.pp}, ranks_);
+  }
+}
+
+void TrainingRun::require_finite(const StepResult& result) const {
+  if (std::isfinite(result.loss) && std::isfinite(result.gradient_norm)) return;
+  throw Diverged(fmt::format(
+      "step {}: the loss is {} and the norm of the gradients {}: training has diverged; lower the learning rate{}",
+      result.step, result.loss, result.gradient_norm, checkpoints_ ? "; " + checkpoints_->newest_text() : ""));
+}
+
+void TrainingRun::finish() {
+  ranks_.world->all_reduce(at::zeros({1}));
+  synchronize(device_);
+  if (ranks_.close) ranks_.close();
+}
+
+}  // namespace lowgear

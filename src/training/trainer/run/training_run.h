@@ -1,0 +1,107 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "control/client/client.h"
+#include "planning/schedule/schedule.h"
+#include "training/launcher/rank_layout.h"
+#include "training/launcher/train_config.h"
+#include "training/trainer/checkpoint/checkpoint.h"
+#include "training/trainer/engine/backend.h"
+#include "training/trainer/engine/engine.h"
+#include "training/trainer/engine/gradient_reducer.h"
+#include "training/trainer/engine/optimizer.h"
+#include "training/trainer/model/model_part.h"
+#include "training/trainer/run/simulated_gpu.h"
+#include "training/trainer/run/training_data.h"
+#include "training/trainer/transport/transport.h"
+
+namespace lowgear {
+
+/// What a step did, over all ranks.
+struct StepResult {
+  std::int64_t step = 0;
+  double loss = 0;           ///< mean over the step's tokens, in nats
+  double gradient_norm = 0;  ///< before clipping
+  double learning_rate = 0;
+  double time_s = 0;
+  std::optional<double> energy_j;              ///< of all GPUs; empty when not all report it all the time
+  std::optional<double> energy_uncertainty_j;  ///< +-; empty when that of a GPU is not known
+  bool simulated = false;                      ///< the GPUs are Lowgear's simulation
+  /// Model FLOPs utilisation (training_flops_per_token) of all GPUs, 0 to 1; empty unless the peak of each is known.
+  std::optional<double> mfu;
+  bool invalid = false;          ///< on simulated GPUs: real computation took longer than the simulated one
+  int ranks_without_server = 0;  ///< ranks that the job's server did not answer last; 0 where it has none
+  std::string server_problem;    ///< of this rank with it; empty: none
+};
+
+/// Loss that is no number any more: training must not go on from here.
+class Diverged : public Error {
+ public:
+  using Error::Error;
+};
+
+/// One rank's share of a training job.
+class TrainingRun {
+ public:
+  /// `client` tells the agent about units and measures energy; it outlives the run. Throws InputError when
+  /// configuration, files and schedule do not fit together.
+  TrainingRun(TrainConfig config, int rank, Backend backend, Client& client,
+              std::unique_ptr<SimulatedGpu> simulated_gpu);
+  TrainingRun(const TrainingRun&) = delete;
+  TrainingRun& operator=(const TrainingRun&) = delete;
+  ~TrainingRun();
+
+  /// Steps that were done before, as the checkpoint says that this run goes on from.
+  [[nodiscard]] std::int64_t first_step() const { return first_step_; }
+  /// Runs all further steps, or until `asked_to_end` says so on any rank (all ranks then stop behind the same step),
+  /// saving checkpoints on the way and the last step's. Exports the weights when all steps are done, also where
+  /// `asked_to_end` said so in the last. `report` is called on rank 0 after each. Throws Diverged, and Error when
+  /// another rank has gone.
+  void run(const std::function<bool()>& asked_to_end, const std::function<void(const StepResult&)>& report);
+  /// Whether no step is left, the same on all ranks.
+  [[nodiscard]] bool all_steps_done() const { return steps_done_ >= config_.steps; }
+  /// Meets all ranks once more and ends the connections. To be called when all has gone well.
+  void finish();
+  [[nodiscard]] ParameterStore& store() { return part_->store(); }
+
+ private:
+  class Observer;
+  struct Totals;
+
+  [[nodiscard]] StepResult step(std::int64_t number, const std::function<bool()>& asked_to_end, bool& end);
+  void load_state();
+  void require_finite(const StepResult& result) const;
+  void follow_profile_clock(std::int64_t step);
+  void load_plan(const std::filesystem::path& plan);
+
+  TrainConfig config_;
+  RankLayout layout_;
+  int rank_;
+  RankPlace place_;
+  at::Device device_;
+  std::optional<double> peak_flop_s_;  ///< of this rank's GPU
+  Communicators ranks_;
+  Client* client_;
+  std::unique_ptr<SimulatedGpu> simulated_gpu_;
+  Schedule schedule_;
+  TrainingData data_;
+  bool measures_;                             ///< there is a GPU whose energy can be read
+  std::optional<std::size_t> profile_clock_;  ///< index of the clock that is profiled now
+  std::int64_t settled_from_ = 0;             ///< first step that counts for it
+  std::unique_ptr<ModelPart> part_;
+  std::unique_ptr<PipelineEngine> engine_;
+  std::optional<GradientReducer> reducer_;
+  std::unique_ptr<AdamW> optimizer_;
+  std::optional<Checkpoints> checkpoints_;
+  std::int64_t first_step_ = 0;
+  std::int64_t steps_done_ = 0;  ///< those before this run included
+  std::unique_ptr<Observer> observer_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "control/client/rank/rank_environment.h"
+#include "estimating/sampling/sample_csv.h"
+#include "hardware/gpu/gpu.h"
+#include "hardware/measure/energy_meter.h"
+
+namespace lowgear {
+
+/// What is run again and again while its energy is measured.
+struct RepeatedWork {
+  std::function<void()> begin_one;
+  std::function<void()> finish;  ///< waits until all that was begun is done
+  /// The largest of what the ranks say, so that all run as often; for one process, what it is given.
+  std::function<double(double)> agree = [](double value) { return value; };
+};
+
+/// Reads clock and energy of one GPU; changes nothing of it.
+class GpuObserver {
+ public:
+  /// The GPU that CUDA gives this process as device `local_rank`. Throws GpuError or InputError where NVML does not
+  /// show it.
+  GpuObserver(int local_rank, const Environment& environment);
+  /// A GPU of `system`, which lives longer than this.
+  GpuObserver(const GpuSystem& system, Gpu& gpu);
+
+  [[nodiscard]] const std::string& driver_version() const { return system_->driver_version(); }
+  [[nodiscard]] bool simulated() const { return system_->simulated(); }
+  /// Of the SMs at the moment, in MHz; empty where the GPU does not tell.
+  [[nodiscard]] std::optional<double> clock_mhz();
+  /// Runs the work without a pause, at first until power has settled, then for about `window_s`, which is measured.
+  /// `run_s` is about what one run takes. Empty where the GPU does not tell its energy.
+  [[nodiscard]] std::optional<SampledEnergy> energy_of(const RepeatedWork& work, double run_s, double window_s);
+
+ private:
+  std::unique_ptr<GpuSystem> own_system_;
+  const GpuSystem* system_;
+  Gpu* gpu_;
+  EnergyMeter meter_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,119 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/core/error.h"
+#include "training/trainer/sampler/operator_workload.h"
+#include "training/trainer/sampler/sampling_run.h"
+
+namespace lowgear {
+namespace {
+
+double itself(double value) { return value; }
+
+/// One operator with its points and its file.
+struct OperatorSamples {
+  SampledOperator op;
+  std::vector<PlannedSample> plan;
+  SampleWriter file;
+
+  [[nodiscard]] double done_share() const {
+    return static_cast<double>(file.next()) / static_cast<double>(file.planned());
+  }
+};
+
+OperatorSamples open_samples(const SamplingRun& run, SampledOperator op) {
+  const SamplingOptions& options = run.options;
+  const auto whole = plan_samples(op, options.type, options.grid, options.energy_points);
+  if (whole.empty()) {
+    throw InputError(fmt::format(
+        "{}: no sizes of the grid can be divided and are within bounds (docs/sampling.md); give others, or other "
+        "operators",
+        describe(op).name));
+  }
+  std::vector<PlannedSample> plan = part_of<PlannedSample>(whole, options.part);
+  std::vector<std::vector<std::int64_t>> cells;
+  cells.reserve(plan.size());
+  for (const PlannedSample& sample : plan) cells.push_back(shape_cells(op, sample.shape));
+  const auto path =
+      std::filesystem::path(options.folder) / operator_file(run.device.name(), op, options.type, options.part);
+  return {op, std::move(plan), SampleWriter(path, SampleFormat::of(op), std::move(cells))};
+}
+
+PassSample sample_pass(const SamplingRun& run, const OperatorWorkload& workload, int pass, bool energy) {
+  const auto once = [&] { workload.run(pass); };
+  PassSample sample =
+      run.time_pass({.before_each = [&] { run.device.flush_cache(); }, .run = once, .meanwhile = {}}, itself);
+  if (energy && run.gpu != nullptr) {
+    const RepeatedWork repeated = {.begin_one = once, .finish = [&] { run.device.synchronize(); }};
+    sample.energy = run.gpu->energy_of(repeated, sample.duration_us / 1e6, run.options.window_s);
+  }
+  return sample;
+}
+
+std::vector<PassSample> sample_point(const SamplingRun& run, SampledOperator op, const PlannedSample& point) {
+  const OperatorWorkload workload(op, point.shape, run.options.type, run.options.gpu, run.rank.local_rank);
+  std::vector<PassSample> passes;
+  passes.reserve(static_cast<std::size_t>(workload.passes()));
+  for (int pass = 0; pass < workload.passes(); ++pass) {
+    passes.push_back(sample_pass(run, workload, pass, point.energy));
+  }
+  return passes;
+}
+
+/// `mp=1 b=8 l=8192 dim=16384`
+std::string words_of(SampledOperator op, const OperatorShape& shape) {
+  std::vector<std::string> words;
+  for (const ShapeColumn column : describe(op).columns) {
+    words.push_back(fmt::format("{}={}", name(column), shape.at(column)));
+  }
+  return fmt::format("{}", fmt::join(words, " "));
+}
+
+void sample_next(const SamplingRun& run, OperatorSamples& samples, const SamplingEvents& events) {
+  const PlannedSample& point = samples.plan[samples.file.next()];
+  try {
+    samples.file.append(sample_point(run, samples.op, point));
+  } catch (const OutOfMemory&) {
+    samples.file.skip();
+    events.on_warning(fmt::format("{} of {} does not fit into memory and has no row", describe(samples.op).name,
+                                  words_of(samples.op, point.shape)));
+  } catch (const Error& error) {
+    throw Error(fmt::format("{} of {} in {}: {}", describe(samples.op).name, words_of(samples.op, point.shape),
+                            name(run.options.type), error.what()));
+  }
+}
+
+}  // namespace
+
+std::vector<SampledFile> sample_operators(const SamplingRun& run, const SamplingEvents& events) {
+  std::vector<OperatorSamples> all;
+  for (const SampledOperator op : run.options.operators) all.push_back(open_samples(run, op));
+  std::size_t planned = 0;
+  std::size_t done = 0;
+  for (const OperatorSamples& samples : all) {
+    planned += samples.file.planned();
+    done += samples.file.next();
+  }
+  // All files grow together, so that one that was cut short has some of every operator.
+  while (done < planned && !run.asked_to_end()) {
+    OperatorSamples* least = nullptr;
+    for (OperatorSamples& samples : all) {
+      if (samples.file.done()) continue;
+      if (least == nullptr || samples.done_share() < least->done_share()) least = &samples;
+    }
+    sample_next(run, *least, events);
+    events.on_row(describe(least->op).name, ++done, planned);
+  }
+  std::vector<SampledFile> files;
+  files.reserve(all.size());
+  for (OperatorSamples& samples : all) {
+    files.push_back({std::string(describe(samples.op).name), std::move(samples.file)});
+  }
+  return files;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,279 @@
+#include "training/trainer/sampler/operator_workload.h"
+
+#include <c10/util/Exception.h>
+
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "training/trainer/model/fused_operations.h"
+#include "training/trainer/transport/compat.h"
+
+namespace lowgear {
+namespace {
+
+using Tensors = std::vector<at::Tensor>;
+using Work = std::function<void()>;
+
+struct Passes {
+  Work forward;
+  Work backward;
+};
+
+/// Makes the tensors of one workload.
+class TensorMaker {
+ public:
+  TensorMaker(SampleType type, at::Device device) : type_(type), device_(device) {}
+
+  [[nodiscard]] at::TensorOptions options() const { return at::device(device_).dtype(scalar_type()); }
+  [[nodiscard]] at::TensorOptions wide_options() const { return at::device(device_).dtype(at::kFloat); }
+  [[nodiscard]] at::Tensor random(at::IntArrayRef sizes) const { return at::randn(sizes, options()); }
+  /// One that gradients are computed of.
+  [[nodiscard]] at::Tensor variable(at::IntArrayRef sizes) const { return random(sizes).requires_grad_(); }
+  [[nodiscard]] at::Tensor indices(std::int64_t count, std::int64_t below) const {
+    return at::randint(below, {count}, at::device(device_).dtype(at::kLong));
+  }
+
+ private:
+  [[nodiscard]] at::ScalarType scalar_type() const {
+    if (type_ == SampleType::fp32) return at::kFloat;
+    return type_ == SampleType::bf16 ? at::kBFloat16 : at::kHalf;
+  }
+
+  SampleType type_;
+  at::Device device_;
+};
+
+/// The backward pass that autograd makes of the forward pass.
+template <typename Forward>
+Passes differentiated(const Tensors& variables, Forward forward) {
+  const Tensors outputs = forward();
+  Tensors gradients;
+  for (const at::Tensor& output : outputs) gradients.push_back(at::randn_like(output.detach()));
+  return {
+      .forward = [forward] { (void)forward(); },
+      .backward = [variables, outputs,
+                   gradients] { (void)torch::autograd::grad(outputs, variables, gradients, /*retain_graph=*/true); }};
+}
+
+Passes embedding(const TensorMaker& make, const KernelSizes& n) {
+  const at::Tensor table = make.variable({n[1], n[2]});
+  const at::Tensor tokens = make.indices(n[0], n[1]);
+  return differentiated({table}, [=] { return Tensors{at::embedding(table, tokens)}; });
+}
+
+Passes norm(const TensorMaker& make, const KernelSizes& n, bool centred) {
+  const at::Tensor input = make.variable({n[0], n[1]});
+  const at::Tensor weight = make.variable({n[1]});
+  constexpr double kEpsilon = 1e-5;
+  if (!centred) {
+    return differentiated({input, weight}, [=] { return Tensors{compat::rms_norm(input, weight, kEpsilon)}; });
+  }
+  const at::Tensor bias = make.variable({n[1]});
+  return differentiated({input, weight, bias},
+                        [=] { return Tensors{at::layer_norm(input, {input.size(-1)}, weight, bias, kEpsilon)}; });
+}
+
+/// Backward, the gradients of both branches are added.
+Passes residual_add(const TensorMaker& make, const KernelSizes& n) {
+  const at::Tensor residual = make.random({n[0], n[1]});
+  const at::Tensor branch = make.random({n[0], n[1]});
+  const Work add = [=] { (void)at::add(residual, branch); };
+  return {.forward = add, .backward = add};
+}
+
+/// Weights are [outputs, inputs].
+Passes linear(const TensorMaker& make, const KernelSizes& n) {
+  const at::Tensor input = make.random({n[0], n[1]});
+  const at::Tensor weight = make.random({n[2], n[1]});
+  const at::Tensor gradient = make.random({n[0], n[2]});
+  return {.forward = [=] { (void)at::mm(input, weight.t()); },
+          .backward =
+              [=] {
+                (void)at::mm(gradient, weight);
+                (void)at::mm(gradient.t(), input);
+              }};
+}
+
+/// Queries and keys side by side, out of place.
+Passes rotary(const TensorMaker& make, const KernelSizes& n) {
+  const kernels::AttentionHeads heads{.heads = 2 * n[2], .kv_heads = 0, .head_dim = n[3]};
+  const at::Tensor input = make.random({n[0], n[1], heads.heads * heads.head_dim});
+  const at::Tensor angles = at::rand({n[1], n[3] / 2}, make.wide_options());
+  const at::Tensor gradient = make.random({n[0], n[1], heads.heads, heads.head_dim});
+  const at::Tensor none = gradient.narrow(2, 0, 0);
+  const at::Tensor cosine = angles.cos();
+  const at::Tensor sine = angles.sin();
+  return {.forward =
+              [=] {
+                at::Tensor query;
+                at::Tensor key;
+                at::Tensor value;
+                kernels::split_and_rotate(input, cosine, sine, heads, query, key, value);
+              },
+          .backward = [=] { (void)kernels::split_and_rotate_backward(gradient, none, none, cosine, sine, heads); }};
+}
+
+/// a b^T, with the scale within the product.
+Passes attention_scores(const TensorMaker& make, const KernelSizes& n) {
+  const at::Tensor query = make.random({n[0], n[1], n[2]});
+  const at::Tensor key = make.random({n[0], n[1], n[2]});
+  const at::Tensor gradient = make.random({n[0], n[1], n[1]});
+  const at::Tensor target = at::empty({n[0], n[1], n[1]}, make.options());
+  const double scale = 1 / std::sqrt(static_cast<double>(n[2]));
+  return {.forward = [=] { (void)at::baddbmm(target, query, key.transpose(1, 2), 0, scale); },
+          .backward =
+              [=] {
+                (void)at::bmm(gradient, key);
+                (void)at::bmm(gradient.transpose(1, 2), query);
+              }};
+}
+
+Passes attention_values(const TensorMaker& make, const KernelSizes& n) {
+  const at::Tensor weights = make.random({n[0], n[1], n[1]});
+  const at::Tensor value = make.random({n[0], n[1], n[2]});
+  const at::Tensor gradient = make.random({n[0], n[1], n[2]});
+  return {.forward = [=] { (void)at::bmm(weights, value); },
+          .backward =
+              [=] {
+                (void)at::bmm(gradient, value.transpose(1, 2));
+                (void)at::bmm(weights.transpose(1, 2), gradient);
+              }};
+}
+
+Passes fused_attention(const TensorMaker& make, const KernelSizes& n) {
+  const auto heads = [&] { return make.random({n[0], n[1], n[2], n[3]}).transpose(1, 2).requires_grad_(); };
+  const at::Tensor query = heads();
+  const at::Tensor key = heads();
+  const at::Tensor value = heads();
+  const double scale = 1 / std::sqrt(static_cast<double>(n[3]));
+  return differentiated({query, key, value},
+                        [=] { return Tensors{compat::causal_attention(query, key, value, scale)}; });
+}
+
+Passes attention_mask(const TensorMaker& make, const KernelSizes& n) {
+  const at::Tensor scores = make.random({n[0], n[1], n[1]});
+  const at::Tensor later = at::ones({n[1], n[1]}, make.options().dtype(at::kBool)).triu(1);
+  return {.forward = [=] { (void)scores.masked_fill(later, -10000.0); },
+          .backward = [=] { (void)scores.masked_fill(later, 0.0); }};
+}
+
+Passes softmax(const TensorMaker& make, const KernelSizes& n) {
+  const at::Tensor scores = make.variable({n[0], n[1], n[1]});
+  return differentiated({scores}, [=] { return Tensors{at::softmax(scores, -1)}; });
+}
+
+Passes gelu(const TensorMaker& make, const KernelSizes& n) {
+  const at::Tensor input = make.variable({n[0], n[1]});
+  return differentiated({input}, [=] { return Tensors{at::gelu(input, "tanh")}; });
+}
+
+Passes swiglu_of(const TensorMaker& make, const KernelSizes& n) {
+  const at::Tensor gate_up = make.random({n[0], 2 * n[1]});
+  const at::Tensor gradient = make.random({n[0], n[1]});
+  return {.forward = [=] { (void)kernels::swiglu(gate_up); },
+          .backward = [=] { (void)kernels::swiglu_backward(gate_up, gradient); }};
+}
+
+/// In fp32, as training computes it.
+Passes cross_entropy(const TensorMaker& make, const KernelSizes& n) {
+  const at::Tensor logits = make.variable({n[0], n[1]});
+  const at::Tensor targets = make.indices(n[0], n[1]);
+  return differentiated({logits}, [=] { return Tensors{at::cross_entropy_loss(logits.to(at::kFloat), targets)}; });
+}
+
+Passes optimizer(const TensorMaker& make, const KernelSizes& n) {
+  const at::Tensor master = at::randn({n[0]}, make.wide_options());
+  const at::Tensor gradient = at::randn({n[0]}, make.wide_options());
+  const at::Tensor mean = at::zeros({n[0]}, make.wide_options());
+  const at::Tensor variance = at::zeros({n[0]}, make.wide_options());
+  const at::Tensor weights = at::empty({n[0]}, make.options());
+  const kernels::AdamWStep step = {
+      .learning_rate = 1e-4, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1};
+  const auto update = [=, count = n[0]] {
+    kernels::adamw(master, mean, variance, gradient, count, step);
+    weights.copy_(master);
+  };
+  return {.forward = update, .backward = {}};
+}
+
+Passes passes_of(SampledOperator op, const TensorMaker& make, const KernelSizes& sizes) {
+  switch (op) {
+    case SampledOperator::embedding:
+      return embedding(make, sizes);
+    case SampledOperator::layer_norm:
+      return norm(make, sizes, /*centred=*/true);
+    case SampledOperator::rms_norm:
+      return norm(make, sizes, /*centred=*/false);
+    case SampledOperator::residual_add:
+      return residual_add(make, sizes);
+    case SampledOperator::linear_qkv:
+    case SampledOperator::linear_out:
+    case SampledOperator::linear_up:
+    case SampledOperator::linear_down:
+    case SampledOperator::linear_head:
+      return linear(make, sizes);
+    case SampledOperator::rotary:
+      return rotary(make, sizes);
+    case SampledOperator::attention_scores:
+      return attention_scores(make, sizes);
+    case SampledOperator::attention_values:
+      return attention_values(make, sizes);
+    case SampledOperator::fused_attention:
+      return fused_attention(make, sizes);
+    case SampledOperator::attention_mask:
+      return attention_mask(make, sizes);
+    case SampledOperator::softmax:
+      return softmax(make, sizes);
+    case SampledOperator::gelu:
+      return gelu(make, sizes);
+    case SampledOperator::swiglu:
+      return swiglu_of(make, sizes);
+    case SampledOperator::cross_entropy:
+      return cross_entropy(make, sizes);
+    case SampledOperator::optimizer:
+      return optimizer(make, sizes);
+  }
+  throw Error("no such operator");
+}
+
+/// libtorch's allocator of the CPU has no exception of its own for it.
+bool is_out_of_memory(const c10::Error& error) {
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr) return true;
+  const std::string_view text = error.what_without_backtrace();
+  return text.find("can't allocate memory") != std::string_view::npos ||
+         text.find("not enough memory") != std::string_view::npos;
+}
+
+/// Calls; libtorch's errors become Lowgear's, of one line.
+template <typename Call>
+auto with_errors(Call&& call) {
+  try {
+    return call();
+  } catch (const c10::Error& error) {
+    const std::string_view text = error.what_without_backtrace();
+    const std::string line(text.substr(0, text.find('\n')));
+    if (is_out_of_memory(error)) throw OutOfMemory(line);
+    throw Error(line);
+  } catch (const std::bad_alloc&) {
+    throw OutOfMemory("the host's memory is exhausted");
+  }
+}
+
+}  // namespace
+
+OperatorWorkload::OperatorWorkload(SampledOperator op, const OperatorShape& shape, SampleType type, bool gpu,
+                                   int local_rank) {
+  const at::Device device = gpu ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(local_rank)) : at::kCPU;
+  Passes passes = with_errors([&] { return passes_of(op, TensorMaker(type, device), kernel_sizes(op, shape)); });
+  forward_ = std::move(passes.forward);
+  backward_ = std::move(passes.backward);
+}
+
+void OperatorWorkload::run(int pass) const {
+  with_errors([&] { (pass == 0 ? forward_ : backward_)(); });
+}
+
+}  // namespace lowgear

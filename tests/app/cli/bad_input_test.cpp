@@ -1,0 +1,222 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// A command line that is wrong, and what its one line of error has to say.
+struct BadCommand {
+  const char* name;
+  std::vector<std::string> changes;    ///< options in place of, or beyond, those of a good command
+  std::vector<std::string> leave_out;  ///< options of the good command
+  std::vector<std::string> expected;   ///< parts of the message
+};
+
+/// A profile that is wrong.
+struct BadProfile {
+  const char* name;
+  std::function<std::string(std::string)> spoil;
+  std::vector<std::string> expected;
+};
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  if (at == std::string::npos) throw std::runtime_error("nothing to replace");
+  return text.replace(at, from.size(), to);
+}
+
+class BadInput : public ::testing::Test {
+ protected:
+  BadInput() { profile_ = write_text(folder_ / "profile.csv", small_profile(3)); }
+
+  [[nodiscard]] std::string out() const { return (folder_ / "out").string(); }
+
+  /// A good `lowgear plan` with options changed.
+  [[nodiscard]] std::vector<std::string> plan(const std::vector<std::string>& changes,
+                                              const std::vector<std::string>& leave_out = {}) const {
+    std::vector<std::pair<std::string, std::string>> options{{"--profile", profile_},    {"--stages", "3"},
+                                                             {"--microbatches", "4"},    {"--schedule", "1f1b"},
+                                                             {"--blocking-power", "70"}, {"--out", out()}};
+    for (std::size_t i = 0; i + 1 < changes.size(); i += 2) {
+      const auto same = [&](const auto& option) { return option.first == changes[i]; };
+      const auto found = std::find_if(options.begin(), options.end(), same);
+      if (found != options.end()) {
+        found->second = changes[i + 1];
+      } else {
+        options.emplace_back(changes[i], changes[i + 1]);
+      }
+    }
+    std::vector<std::string> arguments{"plan"};
+    for (const auto& [option, value] : options) {
+      if (std::find(leave_out.begin(), leave_out.end(), option) != leave_out.end()) continue;
+      arguments.push_back(option);
+      arguments.push_back(value);
+    }
+    return arguments;
+  }
+
+  /// Exit code 2, nothing on standard output, one line of error that says this, and nothing written.
+  void expect_refused(const std::vector<std::string>& arguments, const std::vector<std::string>& expected) const {
+    const std::vector<std::string> before = folder_.names();
+    const ProgramResult result = run_lowgear(arguments);
+    EXPECT_EQ(result.exit_code, 2) << result.err;
+    EXPECT_EQ(result.out, "");
+    ASSERT_EQ(lines_of(result.err).size(), 1U) << result.err;
+    for (const std::string& part : expected) EXPECT_THAT(result.err, HasSubstr(part));
+    EXPECT_EQ(folder_.names(), before);
+  }
+
+  TemporaryFolder folder_;
+  std::string profile_;
+};
+
+TEST_F(BadInput, TheGoodCommandIsGood) {
+  const ProgramResult result = run_lowgear(plan({}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+TEST_F(BadInput, ArgumentsAreRefusedWithWhatIsExpected) {
+  const std::vector<BadCommand> commands = {
+      {"no stages", {"--stages", "0"}, {}, {"--stages", "from 1", "\"0\"", "lowgear plan --help"}},
+      {"negative stages", {"--stages", "-3"}, {}, {"--stages", "\"-3\""}},
+      {"stages are a word", {"--stages", "three"}, {}, {"--stages", "whole number", "\"three\""}},
+      {"stages are not whole", {"--stages", "2.5"}, {}, {"--stages", "whole number"}},
+      {"no microbatches", {"--microbatches", "0"}, {}, {"--microbatches", "from 1"}},
+      {"microbatches are not said", {}, {"--microbatches"}, {"1f1b", "needs --microbatches"}},
+      {"ranks and chunks are not said", {"--schedule", "interleaved", "--chunks", "2"}, {"--stages"}, {"--stages"}},
+      {"other stages than the profile's", {"--stages", "4"}, {}, {"profile has 3 stages", "has 4"}},
+      {"power is not a number", {"--blocking-power", "hot"}, {}, {"hot"}},
+      {"power is negative", {"--blocking-power", "-5"}, {}, {"-5"}},
+      {"power is nan", {"--blocking-power", "nan"}, {}, {"nan"}},
+      {"unknown schedule", {"--schedule", "2f2b"}, {}, {"\"2f2b\"", "1f1b", "zb-h1"}},
+      {"chunks without use", {"--chunks", "2"}, {}, {"chunks"}},
+      {"interleaving that does not divide",
+       {"--schedule", "interleaved", "--chunks", "2", "--microbatches", "7"},
+       {},
+       {"interleaved"}},
+      {"split backwards not measured", {"--schedule", "zb-h1"}, {}, {"--backward-split", "input_gradient"}},
+      {"split is not a share", {"--schedule", "zb-h1", "--backward-split", "1.5"}, {}, {"--backward-split", "1.5"}},
+      {"deadline below T_min", {"--deadline", "0.01"}, {}, {"0.01", "T_min"}},
+      {"deadline is a word", {"--deadline", "soon"}, {}, {"--deadline", "\"soon\""}},
+      {"deadline is nan", {"--deadline", "nan"}, {}, {"--deadline", "\"nan\""}},
+      {"two kinds of deadline", {"--deadline", "2", "--slowdown", "5"}, {}, {"--deadline", "--slowdown"}},
+      {"straggler faster than all", {"--straggler", "0.5"}, {}, {"--straggler", "from 1"}},
+      {"no plans", {"--plans", "0"}, {}, {"--plans", "from 1"}},
+      {"several plans of another policy", {"--policy", "perseus", "--plans", "3"}, {}, {"--plans", "lowgear"}},
+      {"unknown policy", {"--policy", "magic"}, {}, {"\"magic\"", "perseus"}},
+      {"unknown method", {"--frontier", "fast"}, {}, {"--frontier", "sandwich", "\"fast\""}},
+      {"unknown granularity", {"--granularity", "gpu"}, {}, {"--granularity", "op or stage"}},
+      {"negative latency", {"--switch-latency", "-1"}, {}, {"--switch-latency"}},
+      {"unknown option", {"--speed", "9"}, {}, {"--speed"}},
+      {"misspelt option",
+       {"--profiel", "profile.csv"},
+       {"--profile"},
+       {"there is no option --profiel; did you mean --profile?; see lowgear plan --help"}},
+      {"misspelt schedule", {"--schedule", "Intreleaved"}, {}, {"did you mean interleaved?"}},
+      {"misspelt policy", {"--policy", "Persues"}, {}, {"did you mean perseus?"}},
+      {"no output folder", {}, {"--out"}, {"--out"}},
+      {"no profile", {}, {"--profile"}, {"--profile"}},
+  };
+  for (const BadCommand& command : commands) {
+    SCOPED_TRACE(command.name);
+    expect_refused(plan(command.changes, command.leave_out), command.expected);
+  }
+}
+
+TEST_F(BadInput, MoreThanMemoryHoldsIsRefusedWithTheEstimate) {
+  expect_refused(plan({"--microbatches", "1000000", "--stages", "60000"}), {"GiB", "microbatches"});
+}
+
+TEST_F(BadInput, ProfilesAreRefusedWithThePlaceInThem) {
+  const std::vector<BadProfile> profiles = {
+      {"empty", [](const std::string&) { return std::string(); }, {"profile.csv"}},
+      {"header only", [](const std::string& text) { return text.substr(0, text.find('\n') + 1); }, {"profile.csv"}},
+      {"truncated", [](const std::string& text) { return text.substr(0, text.size() - 30); }, {"profile.csv:"}},
+      {"no time", [](const std::string& text) { return replaced(text, "time", "seconds"); }, {"time"}},
+      {"measured twice",
+       [](const std::string& text) { return text + text.substr(text.find('\n') + 1); },
+       {"profile.csv:32", "1400"}},
+      {"nan", [](const std::string& text) { return text + "0,forward,700,nan,1\n"; }, {"profile.csv:32", "nan"}},
+      {"negative energy", [](const std::string& text) { return text + "0,forward,700,1,-1\n"; }, {"profile.csv:32"}},
+      {"zero time", [](const std::string& text) { return text + "0,forward,700,0,1\n"; }, {"profile.csv:32"}},
+      {"gap in the stages", [](const std::string& text) { return text + "9,forward,700,1,1\n"; }, {"stage"}},
+      {"no backward", [](const std::string& text) { return text + "3,forward,700,1,1\n"; }, {"backward"}},
+      {"unknown instruction", [](const std::string& text) { return text + "0,sideways,700,1,1\n"; }, {"sideways"}},
+  };
+  for (const BadProfile& profile : profiles) {
+    SCOPED_TRACE(profile.name);
+    write_text(folder_ / "profile.csv", profile.spoil(small_profile(3)));
+    expect_refused(plan({}), profile.expected);
+  }
+}
+
+TEST_F(BadInput, UntidyProfilesAreAccepted) {
+  std::string text = replaced(small_profile(3), "stage,instruction", "\xEF\xBB\xBF\"stage\",instruction");
+  std::string crlf;
+  for (const char character : text) crlf += character == '\n' ? std::string(" \r\n") : std::string(1, character);
+  write_text(folder_ / "profile.csv", crlf + "\r\n\r\n");
+  EXPECT_EQ(run_lowgear(plan({})).exit_code, 0);
+}
+
+TEST_F(BadInput, FilesThatCannotBeReadAreRefused) {
+  expect_refused(plan({"--profile", (folder_ / "none.csv").string()}), {"none.csv", "No such file"});
+  expect_refused(plan({"--profile", folder_.path().string()}), {"folder"});
+}
+
+TEST_F(BadInput, SchedulesThatCycleOrHangAreRefused) {
+  const std::string cycle = write_text(folder_ / "cycle.csv", "0F0,0B0,0F1,0B1\n1F1,1F0,1B1,1B0\n");
+  expect_refused(plan({"--schedule", cycle, "--microbatches", "2"}, {"--stages"}), {"cycle"});
+  // Both ranks send first: neither receives.
+  const std::string hang = write_text(folder_ / "hang.csv",
+                                      "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+                                      "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
+  expect_refused(plan({"--schedule", hang, "--microbatches", "2"}, {"--stages"}), {"rank 0", "rank 1", "waits"});
+  expect_refused({"schedule", "--schedule", hang}, {"rank 0", "rank 1", "waits"});
+}
+
+TEST_F(BadInput, ScheduleFilesHaveToAgreeWithTheOptions) {
+  const std::string file = write_text(folder_ / "two.csv", "0F0,0B0\n1F0,1B0\n");
+  expect_refused(plan({"--schedule", file}, {"--microbatches"}), {"two.csv", "2 ranks", "--stages says 3"});
+  expect_refused(plan({"--schedule", file}, {"--stages"}), {"two.csv", "1 microbatches", "--microbatches says 4"});
+}
+
+TEST_F(BadInput, AnotherFolderIsNotTouched) {
+  std::filesystem::create_directory(folder_ / "mine");
+  write_text(folder_ / "mine" / "thesis.txt", "text");
+  expect_refused(plan({"--out", (folder_ / "mine").string()}), {"mine", "run.json"});
+  expect_refused(plan({"--out", profile_}), {"profile.csv", "no folder"});
+}
+
+TEST_F(BadInput, VerbsHaveToExist) {
+  expect_refused({}, {"a verb is missing", "plan, verify"});
+  expect_refused({"plot"}, {"\"plot\"", "plan, verify"});
+  expect_refused({"plna"}, {"there is no verb \"plna\"; did you mean plan?"});
+  expect_refused({"help", "plot"}, {"\"plot\""});
+  expect_refused({"plot\nme"}, {"\\x0a"});
+  expect_refused({"--speed"}, {"a verb is missing"});
+}
+
+TEST_F(BadInput, OtherVerbsRefuseToo) {
+  expect_refused({"verify", folder_.path().string()}, {"run.json", "lowgear plan"});
+  expect_refused({"report", (folder_ / "none").string()}, {"none"});
+  expect_refused({"simulate", "--profile", profile_, "--plan", profile_, "--blocking-power", "70"}, {"profile.csv"});
+  expect_refused({"schedule", "--schedule", "envpipe", "--stages", "3", "--microbatches", "4"}, {"--profile"});
+  expect_refused({"man", "plot"}, {"\"plot\""});
+  expect_refused({"completion", "fish"}, {"bash or zsh"});
+  expect_refused({"example", "--out", profile_}, {"profile.csv"});
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,211 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/files/file.h"
+#include "base/core/formats/json.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+ProgramResult run_estimate(const std::vector<std::string>& others) {
+  std::vector<std::string> arguments = {"estimate",       "--model", "llama-3-70b", "--gpu", "h100-sxm",
+                                        "--global-batch", "512",     "--seq",       "8192"};
+  arguments.insert(arguments.end(), others.begin(), others.end());
+  return run_lowgear(arguments);
+}
+
+TEST(Estimate, NeedsNoOtherFile) {
+  const ProgramResult result = run_estimate({"--gpus", "64", "--tp", "8", "--pp", "4"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out, StartsWith("llama-3-70b, 70.55 billion parameters, on 64 h100-sxm in nodes of 8\n"
+                                     "dp 2 x tp 8 x pp 4, sequence parallel, ZeRO 1, no recomputation"));
+  EXPECT_THAT(result.out, HasSubstr("\nestimated iteration  "));
+  EXPECT_THAT(result.out, HasSubstr("MFU "));
+  EXPECT_THAT(result.out, HasSubstr("\nestimated memory in GiB"));
+}
+
+TEST(Estimate, SaysFirstThatAJobDoesNotFitAndWhatWouldHelp) {
+  const ProgramResult result = run_estimate({"--gpus", "64", "--tp", "8", "--pp", "4", "--no-sequence-parallel"});
+  EXPECT_EQ(result.exit_code, 0) << "it is an answer";
+  EXPECT_THAT(result.out, StartsWith("OUT OF MEMORY: pipeline rank 0 needs "));
+  EXPECT_THAT(lines_of(result.out).at(0), testing::EndsWith("of it activations"));
+  EXPECT_THAT(result.out, HasSubstr("\n  with --recompute full "));
+  EXPECT_THAT(result.out, HasSubstr("\n  with --sequence-parallel "));
+  EXPECT_THAT(result.out, HasSubstr("GiB, which fits\n"));
+}
+
+/// The command of the last line, without the program; empty when the text does not end with one.
+std::vector<std::string> next_command(const std::string& text, const std::string& why) {
+  const std::vector<std::string> lines = lines_of(text);
+  const std::string start = "Next: " + why + ": lowgear ";
+  if (lines.empty() || !lines.back().starts_with(start)) return {};
+  std::vector<std::string> words;
+  std::istringstream line(lines.back().substr(start.size()));
+  for (std::string word; line >> word;) words.push_back(word);
+  return words;
+}
+
+TEST(Estimate, EndsWithWhatToRunNext) {
+  const std::vector<std::string> small = {"estimate", "--model", "gpt2-small", "--gpu",  "a100", "--global-batch",
+                                          "8",        "--seq",   "1024",       "--gpus", "2",    "--pp",
+                                          "2"};
+  const ProgramResult estimated = run_lowgear(small);
+  const std::vector<std::string> plan = next_command(estimated.out, "plan its clocks");
+  ASSERT_FALSE(plan.empty()) << estimated.out << estimated.err;
+  const ProgramResult planned = run_lowgear(plan);
+  EXPECT_THAT(planned.out, HasSubstr("no later"));
+  const std::vector<std::string> search = next_command(planned.out, "compare it with other layouts");
+  EXPECT_THAT(search, testing::Not(testing::Contains("--pp"))) << "the search chooses it";
+  EXPECT_EQ(run_lowgear(search).exit_code, 0) << planned.out;
+
+  const ProgramResult large = run_estimate({"--gpus", "64", "--tp", "8", "--pp", "4", "--no-sequence-parallel"});
+  const std::vector<std::string> fits = next_command(large.out, "find a layout that fits");
+  ASSERT_FALSE(fits.empty()) << large.out;
+  EXPECT_EQ(fits.front(), "search");
+  EXPECT_THAT(fits, testing::Not(testing::Contains("--no-sequence-parallel")));
+}
+
+TEST(Estimate, WritesOneObjectThatAddsUp) {
+  const ProgramResult result = run_estimate({"--gpus", "64", "--tp", "8", "--pp", "4", "--json"});
+  EXPECT_EQ(result.exit_code, 0);
+  const Json json = parse_json(result.out, "out");
+  EXPECT_EQ(json.begin().key(), "format");
+  EXPECT_EQ(json["format"], "lowgear.estimate/1");
+  EXPECT_EQ(json["fits"], true);
+  EXPECT_TRUE(json["overflow"].is_null());
+  EXPECT_EQ(json["job"]["parameters"], 70'553'706'496);
+  EXPECT_EQ(json["job"]["parallel"]["dp"], 2);
+  const double time_s = json["iteration"]["time_s"];
+  EXPECT_GT(time_s, 0);
+  EXPECT_NEAR(512 * 8192 / time_s, json["iteration"]["tokens_per_s"], 1e-6);
+  double parts_s = 0;
+  for (const Json& part : json["iteration"]["breakdown"]["parts"]) parts_s += part["time_s"].get<double>();
+  EXPECT_NEAR(parts_s, time_s, 1e-6);
+  EXPECT_EQ(json["memory"]["ranks"].size(), 4U);
+  for (const Json& rank : json["memory"]["ranks"]) {
+    const double total = rank["total_bytes"];
+    EXPECT_LE(total, json["memory"]["capacity_bytes"].get<double>());
+    double sum = 0;
+    for (const char* part : {"weights", "gradients", "optimizer", "activations", "buffers", "fragmentation"}) {
+      sum += rank[std::string(part) + "_bytes"].get<double>();
+    }
+    EXPECT_DOUBLE_EQ(sum, total);
+  }
+}
+
+TEST(Estimate, TakesAJobFileAConfigBesideItAndOptionsBeforeBoth) {
+  const TemporaryFolder folder;
+  write_text(folder.path() / "config.json",
+             R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 1600, "n_layer": 48, "n_head": 25,
+                 "n_positions": 1024})");
+  const std::string job = write_text(folder.path() / "job.yaml",
+                                     "model: config.json\ngpu: a100\ncluster: {gpus: 8}\nparallel: {pp: 4}\n"
+                                     "batch: {global: 64, sequence: 1024}\n");
+  const ProgramResult result = run_lowgear({"estimate", "--job", job, "--pp", "2", "--micro-batch", "4"});
+  EXPECT_EQ(result.err, "");
+  EXPECT_THAT(result.out, HasSubstr("config.json, 1.56 billion parameters, on 8 a100-80gb-sxm"));
+  EXPECT_THAT(result.out, HasSubstr("dp 4 x tp 1 x pp 2, ZeRO 1"));
+  EXPECT_THAT(result.out, HasSubstr("4 microbatches of 4"));
+  const std::string config = (folder.path() / "config.json").string();
+  EXPECT_EQ(run_lowgear({"estimate", "--model", config, "--gpu", "a100", "--global-batch", "8", "--seq", "128"}).err,
+            "");
+}
+
+TEST(Estimate, TakesNetworkAndOverlapAsOptions) {
+  const auto time_s = [](const std::vector<std::string>& options) {
+    std::vector<std::string> arguments = {"--gpus", "64", "--tp", "8", "--pp", "4", "--json"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const ProgramResult result = run_estimate(arguments);
+    EXPECT_EQ(result.err, "");
+    return parse_json(result.out, "out")["iteration"]["time_s"].get<double>();
+  };
+  const double usual_s = time_s({});
+  EXPECT_GT(time_s({"--intra-node-gb-per-s", "100"}), usual_s);
+  EXPECT_GT(time_s({"--inter-node-gb-per-s", "5"}), usual_s);
+  EXPECT_GT(time_s({"--intra-node-latency-us", "500"}), usual_s);
+  EXPECT_GT(time_s({"--inter-node-latency-us", "5000"}), usual_s);
+  EXPECT_GT(time_s({"--overlap-gradients", "false"}), usual_s);
+  EXPECT_LT(time_s({"--overlap-tensor", "true"}), usual_s);
+  EXPECT_LT(time_s({"--overlap-pipeline", "true"}), usual_s);
+}
+
+TEST(Estimate, TakesAGpuThatIsNotQuiteTheCatalogues) {
+  const auto json_with = [](const std::vector<std::string>& options) {
+    std::vector<std::string> arguments = {"--gpus", "64", "--tp", "8", "--pp", "4", "--plan", "--json"};
+    arguments.insert(arguments.end(), options.begin(), options.end());
+    const ProgramResult result = run_estimate(arguments);
+    EXPECT_EQ(result.err, "");
+    return parse_json(result.out, "out");
+  };
+  const Json usual = json_with({});
+  EXPECT_EQ(json_with({"--power-limit-w", "700", "--memory-gb", "80", "--memory-gb-per-s", "3350"}), usual);
+  const Json limited = json_with({"--power-limit-w", "500"});
+  EXPECT_EQ(limited["job"]["power_limit_w"], 500);
+  EXPECT_GT(limited["iteration"]["time_s"], usual["iteration"]["time_s"]);
+  EXPECT_LT(limited["plan"]["rows"][0]["mean_power_w"], usual["plan"]["rows"][0]["mean_power_w"]);
+  EXPECT_GT(json_with({"--memory-gb", "96"})["memory"]["capacity_bytes"], usual["memory"]["capacity_bytes"]);
+  EXPECT_GT(json_with({"--memory-gb-per-s", "2400"})["iteration"]["time_s"], usual["iteration"]["time_s"]);
+  EXPECT_THAT(run_estimate({"--power-limit-w", "500", "--memory-gb", "96"}).out,
+              HasSubstr("on 1 h100-sxm (500 W, 96 GB) in nodes of 8"));
+}
+
+TEST(Estimate, EmitsAProfileUnderThePowerLimit) {
+  const TemporaryFolder folder;
+  const std::string usual = (folder.path() / "usual.csv").string();
+  const std::string limited = (folder.path() / "limited.csv").string();
+  EXPECT_EQ(run_estimate({"--tp", "8", "--emit-profile", usual}).exit_code, 0);
+  EXPECT_EQ(run_estimate({"--tp", "8", "--power-limit-w", "500", "--emit-profile", limited}).exit_code, 0);
+  // The first row of each is the forward at the highest clock: stage,instruction,frequency,time,energy.
+  const auto power_w = [](const std::string& path) {
+    const std::string row = lines_of(read_file(path)).at(1);
+    const std::size_t energy = row.rfind(',');
+    const std::size_t time = row.rfind(',', energy - 1);
+    return std::stod(row.substr(energy + 1)) / std::stod(row.substr(time + 1));
+  };
+  EXPECT_GT(power_w(usual), 510);
+  EXPECT_NEAR(power_w(limited), 500, 1);
+}
+
+/// What stands on standard error, of a run that ends with 2 and says nothing else.
+std::string refusal(const ProgramResult& result) {
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(lines_of(result.err).size(), 1U) << result.err;
+  return result.err;
+}
+
+TEST(Estimate, RefusesBadInputWithOneLine) {
+  EXPECT_THAT(refusal(run_estimate({"--tp", "7"})), HasSubstr("--tp 7: parallel.tp: 7 does not divide the 64 heads"));
+  EXPECT_THAT(refusal(run_estimate({"--power-limit-w", "1000"})),
+              HasSubstr("--power-limit-w 1000: gpu.power_limit_w: 1000 W are not from 350 to 875"));
+  EXPECT_THAT(refusal(run_estimate({"--memory-gb", "much"})), HasSubstr("--memory-gb much: gpu.memory_gb: expected"));
+  EXPECT_THAT(refusal(run_estimate({"--tp", "seven"})), HasSubstr("--tp seven: parallel.tp: expected a whole number"));
+  EXPECT_THAT(refusal(run_estimate({"--gpus", "60", "--tp", "8"})), HasSubstr("60 GPUs are not a multiple of 8"));
+  EXPECT_THAT(refusal(run_estimate({"--pp", "81"})), HasSubstr("81 stages are more than the 80 layers"));
+  EXPECT_THAT(refusal(run_estimate({"--schedule", "1f1c"})), HasSubstr("did you mean 1f1b?"));
+  EXPECT_THAT(refusal(run_estimate({"--dp", "99999999999999999999"})), HasSubstr("parallel.dp: expected a whole"));
+  EXPECT_THAT(refusal(run_lowgear({"estimate", "--gpu", "h100"})), HasSubstr("--model is missing"));
+  EXPECT_THAT(refusal(run_lowgear(
+                  {"estimate", "--model", "llama-3-80b", "--gpu", "h100", "--global-batch", "8", "--seq", "128"})),
+              HasSubstr("did you mean llama-3-8b?"));
+  EXPECT_THAT(refusal(run_lowgear({"estimate", "--job", "/nonexistent/job.yaml"})), HasSubstr("/nonexistent/job.yaml"));
+}
+
+TEST(Estimate, SaysWhereAJobFileIsWrong) {
+  const TemporaryFolder folder;
+  const std::string job = write_text(folder.path() / "job.yaml", "model: llama-3-8b\nGPU: a100\n");
+  EXPECT_THAT(refusal(run_lowgear({"estimate", "--job", job})), HasSubstr("job.yaml:2:1: \"GPU\" is not a setting"));
+}
+
+}  // namespace
+}  // namespace lowgear

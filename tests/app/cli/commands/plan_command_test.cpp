@@ -1,0 +1,471 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/files/file.h"
+#include "base/core/formats/csv.h"
+#include "base/core/formats/json.h"
+#include "base/core/temporary_folder.h"
+#include "planning/plan/perseus_plan.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class PlanCommand : public ::testing::Test {
+ protected:
+  PlanCommand() { profile_ = write_text(folder_ / "profile.csv", small_profile(3)); }
+
+  [[nodiscard]] std::string out() const { return (folder_ / "out").string(); }
+  [[nodiscard]] std::string text(const std::string& name) const { return read_file(folder_ / "out" / name); }
+
+  [[nodiscard]] ProgramResult plan(std::vector<std::string> others = {}) const {
+    others.insert(others.end(), {"--out", out()});
+    return run_lowgear(pipeline_command("plan", profile_, 3, 6, others));
+  }
+  /// Plans and returns what `--json` says.
+  [[nodiscard]] Json planned(std::vector<std::string> others = {}) const {
+    others.emplace_back("--json");
+    const ProgramResult result = plan(others);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return parse_json(result.out, "stdout");
+  }
+
+  TemporaryFolder folder_;
+  std::string profile_;
+};
+
+TEST_F(PlanCommand, WritesEveryFile) {
+  ASSERT_EQ(plan({"--plans", "2"}).exit_code, 0);
+  std::vector<std::string> names;
+  for (const std::string& name : folder_.names()) {
+    if (name.starts_with("out")) names.push_back(name);
+  }
+  EXPECT_THAT(names, ElementsAre("out", "out/certificate.txt", "out/frontier.csv", "out/lowgear-files.json",
+                                 "out/plans", "out/plans.csv", "out/plans/00000.json", "out/plans/00001.json",
+                                 "out/profile.csv", "out/report.html", "out/run.json", "out/schedule.csv"));
+}
+
+TEST_F(PlanCommand, WritesTheFormatsThatAreDocumented) {
+  ASSERT_EQ(plan({"--plans", "2"}).exit_code, 0);
+  EXPECT_THAT(text("frontier.csv"), StartsWith("time_s,energy_j\n"));
+  EXPECT_THAT(text("plans.csv"), StartsWith("plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches\n0,"));
+  EXPECT_THAT(text("profile.csv"), StartsWith("stage,instruction,frequency,time,energy\n0,forward,1400,"));
+  EXPECT_THAT(text("schedule.csv"), StartsWith("0F0,0F1,0F2,0B0,"));
+  EXPECT_THAT(text("report.html"), StartsWith("<!DOCTYPE html>"));
+
+  const Json run = parse_json(text("run.json"), "run.json");
+  EXPECT_EQ(run["format"], "lowgear.run/1");
+  EXPECT_EQ(run["policy"], "lowgear");
+  EXPECT_EQ(run["profile"], profile_);
+  EXPECT_EQ(run["stages"], 3);
+  EXPECT_EQ(run["microbatches"], 6);
+  EXPECT_EQ(run["schedule"], "1f1b");
+  EXPECT_EQ(run["blocking_power_w"], Json({70.0, 70.0, 70.0}));
+  EXPECT_EQ(run["frontier_method"], "exact");
+  EXPECT_EQ(run["granularity"], "per_op");
+  EXPECT_EQ(run["switch_latency_s"], 0.0);
+
+  const Json plan = parse_json(text("plans/00000.json"), "00000.json");
+  EXPECT_EQ(plan["format"], "lowgear.plan/1");
+  ASSERT_EQ(plan["stages"].size(), 3U);
+  const Json& op = plan["stages"][0]["ops"][0];
+  EXPECT_EQ(op["op"], "forward");
+  EXPECT_EQ(op["microbatch"], 0);
+  EXPECT_TRUE(op["mhz"].is_number_integer());
+  EXPECT_EQ(op["start_s"], 0.0);
+  EXPECT_GT(op["duration_s"].get<double>(), 0);
+}
+
+TEST_F(PlanCommand, TheFrontierRunsFromTheFastestToTheOneOfLeastEnergy) {
+  ASSERT_EQ(plan().exit_code, 0);
+  const CsvTable table(text("frontier.csv"), "frontier.csv");
+  ASSERT_GE(table.rows(), 3U);
+  for (std::size_t row = 1; row < table.rows(); ++row) {
+    EXPECT_GT(table.number(row, 0), table.number(row - 1, 0));
+    EXPECT_LT(table.number(row, 1), table.number(row - 1, 1));
+  }
+}
+
+TEST_F(PlanCommand, PlansEvenlyOverTheFrontierEachWithinItsDeadlineAndAboveItsBound) {
+  const Json json = planned({"--plans", "5"});
+  const CsvTable frontier(text("frontier.csv"), "frontier.csv");
+  const CsvTable plans(text("plans.csv"), "plans.csv");
+  const double fastest_s = frontier.number(0, 0);
+  const double slowest_s = frontier.number(frontier.rows() - 1, 0);
+  ASSERT_EQ(plans.rows(), 5U);
+  ASSERT_EQ(json["plans"].size(), 5U);
+  for (std::size_t row = 0; row < 5; ++row) {
+    const double deadline_s = plans.number(row, plans.column("deadline_s"));
+    const double energy_j = plans.number(row, plans.column("energy_j"));
+    const double bound_j = plans.number(row, plans.column("lower_bound_j"));
+    EXPECT_NEAR(deadline_s, fastest_s + (slowest_s - fastest_s) * static_cast<double>(row) / 4, 1e-9);
+    EXPECT_LE(plans.number(row, plans.column("time_s")), deadline_s * (1 + 1e-9));
+    EXPECT_GE(energy_j, bound_j * (1 - 1e-9));
+    EXPECT_NEAR(plans.number(row, plans.column("gap_pct")), 100 * (energy_j - bound_j) / bound_j, 1e-9);
+    EXPECT_EQ(json["plans"][row]["energy_j"], energy_j);
+  }
+}
+
+TEST_F(PlanCommand, PlansForOneDeadline) {
+  const Json all = planned({"--plans", "2"});
+  const double fastest_s = all["frontier"]["fastest_s"];
+  const double slowest_s = all["frontier"]["slowest_s"];
+  const double middle_s = (fastest_s + slowest_s) / 2;
+  const auto deadline_of = [&](std::vector<std::string> options) {
+    const Json json = planned(std::move(options));
+    EXPECT_EQ(json["plans"].size(), 1U);
+    return json["plans"][0]["deadline_s"].get<double>();
+  };
+  EXPECT_NEAR(deadline_of({"--deadline", std::to_string(middle_s)}), middle_s, 1e-6);
+  EXPECT_NEAR(deadline_of({"--slowdown", "1"}), fastest_s * 1.01, 1e-9);
+  EXPECT_NEAR(deadline_of({"--straggler", "1.01"}), fastest_s * 1.01, 1e-9);
+  EXPECT_NEAR(deadline_of({"--straggler", "3"}), slowest_s, 1e-9);
+}
+
+TEST_F(PlanCommand, ADeadlineBeyondTheLeastEnergyIsPlannedForTheLeastEnergy) {
+  const ProgramResult result = plan({"--deadline", "1000"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(lines_of(result.err).size(), 1U);
+  EXPECT_THAT(result.err, HasSubstr("T*"));
+  const CsvTable frontier(text("frontier.csv"), "frontier.csv");
+  const CsvTable plans(text("plans.csv"), "plans.csv");
+  EXPECT_LE(plans.number(0, plans.column("time_s")), frontier.number(frontier.rows() - 1, 0) * (1 + 1e-9));
+}
+
+TEST_F(PlanCommand, WhatIsPlannedVerifies) {
+  for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+           {},
+           {"--granularity", "stage"},
+           {"--schedule", "gpipe"},
+           {"--schedule", "zb-h1", "--backward-split", "0.5"},
+           {"--schedule", "interleaved", "--chunks", "2"},
+           {"--schedule", "envpipe"},
+           {"--frontier", "sandwich"},
+           {"--switch-latency", "5"},
+           {"--policy", "perseus"},
+           {"--policy", "envpipe"},
+           {"--policy", "max"},
+       }) {
+    SCOPED_TRACE(::testing::PrintToString(options));
+    const ProgramResult planned = plan(options);
+    ASSERT_EQ(planned.exit_code, 0) << planned.err;
+    const ProgramResult verified = run_lowgear({"verify", out()});
+    EXPECT_EQ(verified.exit_code, 0) << verified.err;
+    EXPECT_THAT(verified.out, HasSubstr("verified"));
+  }
+}
+
+TEST_F(PlanCommand, StagePlansSwitchLess) {
+  const Json per_op = planned({"--slowdown", "3"});
+  const Json per_stage = planned({"--slowdown", "3", "--granularity", "stage"});
+  EXPECT_LT(per_stage["plans"][0]["switches"], per_op["plans"][0]["switches"]);
+  EXPECT_GE(per_stage["plans"][0]["energy_j"], per_op["plans"][0]["energy_j"]);
+}
+
+TEST_F(PlanCommand, PerseusFilesReplayToTheSameFiguresSlowestFirst) {
+  const Json json = planned({"--plans", "3", "--perseus-format"});
+  for (int number = 0; number < 3; ++number) {
+    const std::string file = "freqs_pipeline_0000" + std::to_string(2 - number) + ".py";
+    const ProgramResult replayed = run_lowgear(
+        pipeline_command("simulate", profile_, 3, 6, {"--plan", (folder_ / "out" / file).string(), "--json"}));
+    ASSERT_EQ(replayed.exit_code, 0) << replayed.err;
+    const Json figures = parse_json(replayed.out, "stdout");
+    EXPECT_DOUBLE_EQ(figures["time_s"], json["plans"][number]["time_s"]);
+    EXPECT_NEAR(figures["energy_j"], json["plans"][number]["energy_j"].get<double>(), 1e-6);
+  }
+}
+
+TEST_F(PlanCommand, PerseusFilesAreWrittenForEitherReader) {
+  const std::string first = "freqs_pipeline_00000.py";
+  ASSERT_EQ(plan({"--plans", "3", "--perseus-format", "artifact"}).exit_code, 0);
+  const std::string artifact = text(first);
+  EXPECT_THAT(artifact, HasSubstr("# Iteration 0: cost change 0 \n"));
+  EXPECT_THAT(text("freqs_pipeline_00002.py"), HasSubstr("# Iteration 2: refined cost "));
+  ASSERT_EQ(plan({"--plans", "3", "--perseus-format", "zeus"}).exit_code, 0);
+  EXPECT_THAT(text(first), HasSubstr("[('forward', "));
+  const PerseusPlan tuples = read_perseus_plan(text(first), first);
+  const PerseusPlan clocks = read_perseus_plan(artifact, first);
+  ASSERT_EQ(tuples.stages.size(), clocks.stages.size());
+  EXPECT_EQ(tuples.stages[0].front().kind, OpKind::forward);
+  EXPECT_EQ(tuples.stages[0].back().kind, OpKind::backward);
+  for (std::size_t stage = 0; stage < clocks.stages.size(); ++stage) {
+    for (std::size_t i = 0; i < clocks.stages[stage].size(); ++i) {
+      EXPECT_EQ(tuples.stages[stage][i].clock_mhz, clocks.stages[stage][i].clock_mhz);
+    }
+  }
+  const ProgramResult other = plan({"--perseus-format", "lowtime"});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr("artifact or zeus"));
+}
+
+TEST_F(PlanCommand, PerseusFrontierIsPerseusOwn) {
+  ASSERT_EQ(plan({"--policy", "perseus", "--perseus-unit", "0.001"}).exit_code, 0);
+  const CsvTable table(text("frontier.csv"), "frontier.csv");
+  ASSERT_GE(table.rows(), 2U);
+  for (std::size_t row = 1; row < table.rows(); ++row) {
+    EXPECT_NEAR(table.number(row, 0) - table.number(row - 1, 0), 0.001, 1e-9);
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "out" / "exact_frontier.csv"));
+}
+
+TEST_F(PlanCommand, ReplacesAnEarlierRunWholly) {
+  ASSERT_EQ(plan({"--plans", "3", "--perseus-format"}).exit_code, 0);
+  ASSERT_EQ(plan({"--plans", "1"}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out" / "plans" / "00001.json"));
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out" / "freqs_pipeline_00000.py"));
+}
+
+TEST_F(PlanCommand, ReplacesNoFilesOfOthers) {
+  // A file named like one of ours does not make a folder ours.
+  std::filesystem::create_directory(folder_ / "out");
+  write_text(folder_ / "out" / "run.json", "");
+  write_text(folder_ / "out" / "model.safetensors", "weeks of training");
+  const ProgramResult foreign = plan();
+  EXPECT_EQ(foreign.exit_code, 2);
+  EXPECT_THAT(foreign.err, HasSubstr("out: holds \"model.safetensors\", which no earlier run lists"));
+  EXPECT_EQ(text("model.safetensors"), "weeks of training");
+  std::filesystem::remove_all(folder_ / "out");
+
+  ASSERT_EQ(plan().exit_code, 0);
+  write_text(folder_ / "out" / "notes.txt", "a thought");
+  const ProgramResult with_notes = plan();
+  EXPECT_EQ(with_notes.exit_code, 2);
+  EXPECT_THAT(with_notes.err, HasSubstr("holds \"notes.txt\""));
+  EXPECT_EQ(text("notes.txt"), "a thought");
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0) << "and the earlier run is whole";
+}
+
+TEST_F(PlanCommand, ReportReplacesNoFileOfOthers) {
+  ASSERT_EQ(plan().exit_code, 0);
+  std::filesystem::remove(folder_ / "out" / "lowgear-files.json");
+  write_text(folder_ / "out" / "report.html", "mine");
+  const ProgramResult result = run_lowgear({"report", out()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("report.html: is there, and no earlier run lists it"));
+  EXPECT_EQ(text("report.html"), "mine");
+}
+
+TEST_F(PlanCommand, IsTheSameEveryTime) {
+  ASSERT_EQ(plan().exit_code, 0);
+  const std::string plans = text("plans.csv");
+  const std::string certificate = text("certificate.txt");
+  ASSERT_EQ(plan().exit_code, 0);
+  EXPECT_EQ(text("plans.csv"), plans);
+  EXPECT_EQ(text("certificate.txt"), certificate);
+}
+
+TEST_F(PlanCommand, QuietSaysNothing) {
+  const ProgramResult result = plan({"--quiet"});
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_EQ(result.out + result.err, "");
+}
+
+TEST_F(PlanCommand, ReportNamesWhatItShows) {
+  ASSERT_EQ(plan().exit_code, 0);
+  const std::string report = text("report.html");
+  EXPECT_THAT(report, HasSubstr("lowgear plan --profile"));
+  EXPECT_THAT(report, HasSubstr("envpipe-offline"));
+  EXPECT_THAT(report, HasSubstr("shares nothing with the solver"));
+}
+
+TEST_F(PlanCommand, ReportIsRenderedAnewFromTheFolder) {
+  ASSERT_EQ(plan().exit_code, 0);
+  const std::string report = text("report.html");
+  std::filesystem::remove(folder_ / "out" / "report.html");
+  const ProgramResult result = run_lowgear({"report", out()});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(text("report.html"), report);
+}
+
+TEST_F(PlanCommand, TamperingFailsVerification) {
+  ASSERT_EQ(plan().exit_code, 0);
+  const auto last_digit_of = [&](const std::string& name) {
+    std::string changed = text(name);
+    const std::size_t digit = changed.find_last_of("0123456789");
+    changed[digit] = changed[digit] == '1' ? '2' : '1';
+    return changed;
+  };
+  write_text(folder_ / "out" / "plans.csv", last_digit_of("plans.csv"));
+  const ProgramResult result = run_lowgear({"verify", out()});
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_THAT(result.out, HasSubstr("NOT verified"));
+  EXPECT_THAT(result.err, HasSubstr("in the table"));
+  const ProgramResult json = run_lowgear({"verify", out(), "--json"});
+  EXPECT_EQ(json.exit_code, 1);
+  EXPECT_EQ(parse_json(json.out, "stdout")["ok"], false);
+}
+
+TEST_F(PlanCommand, VerifyMissesPlansThatTheTableLost) {
+  ASSERT_EQ(plan().exit_code, 0);
+  std::string table = text("plans.csv");
+  table.erase(table.rfind('\n', table.size() - 2) + 1);
+  write_text(folder_ / "out" / "plans.csv", table);
+  const ProgramResult result = run_lowgear({"verify", out()});
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("and the folder holds"));
+}
+
+TEST_F(PlanCommand, TakesASchedulesSizeFromItsFile) {
+  const std::string file = (folder_ / "schedule.csv").string();
+  ASSERT_EQ(
+      run_lowgear({"schedule", "--schedule", "1f1b", "--stages", "3", "--microbatches", "6", "--out", file}).exit_code,
+      0);
+  const ProgramResult result =
+      run_lowgear({"plan", "--profile", profile_, "--schedule", file, "--blocking-power", "70", "--out", out()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string frontier = text("frontier.csv");
+  ASSERT_EQ(plan().exit_code, 0);
+  EXPECT_EQ(text("frontier.csv"), frontier);
+}
+
+TEST_F(PlanCommand, TakesStagesFromTheProfileAndNamesInAnyCase) {
+  const ProgramResult result =
+      run_lowgear({"plan", "--profile", profile_, "--microbatches", "6", "--schedule", "1F1B", "--policy", "Lowgear",
+                   "--granularity", "OP", "--blocking-power", "70", "--out", out()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const std::string frontier = text("frontier.csv");
+  EXPECT_EQ(parse_json(text("run.json"), "run.json")["schedule"], "1f1b");
+  ASSERT_EQ(plan().exit_code, 0);
+  EXPECT_EQ(text("frontier.csv"), frontier);
+}
+
+TEST_F(PlanCommand, SaysWhatToDoNext) {
+  const ProgramResult result = plan();
+  EXPECT_THAT(result.out, HasSubstr("\nnext      "));
+  EXPECT_THAT(result.out, HasSubstr("lowgear verify " + out()));
+}
+
+TEST_F(PlanCommand, WarnsOfUnitsThatCannotBe) {
+  EXPECT_EQ(plan().err, "");
+  const auto warning_of = [&](const std::string& profile, const std::string& blocking_power) {
+    const ProgramResult result = run_lowgear({"plan", "--profile", profile, "--microbatches", "4", "--blocking-power",
+                                              blocking_power, "--plans", "1", "--out", out()});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    EXPECT_EQ(lines_of(result.err).size(), 1U) << result.err;
+    EXPECT_THAT(text("report.html"), HasSubstr("check "));
+    return result.err;
+  };
+  EXPECT_THAT(warning_of(profile_, "75000"), HasSubstr("warning: check --blocking-power: 75000 W"));
+  EXPECT_THAT(warning_of(profile_, "75000"), HasSubstr("milliwatts"));
+  std::string milliseconds = "stage,instruction,frequency,time,energy\n";
+  for (const char* const row :
+       {"0,forward,1400,40,12", "0,forward,1000,50,11", "0,backward,1400,80,24", "0,backward,1000,100,22"}) {
+    milliseconds += std::string(row) + "\n";
+  }
+  EXPECT_THAT(warning_of(write_text(folder_ / "ms.csv", milliseconds), "70"), HasSubstr("milliseconds"));
+}
+
+TEST_F(PlanCommand, IterationsOfHoursVerify) {
+  // Beyond 4096 s a double is coarser than the picoseconds of the proof.
+  std::string hours = "stage,instruction,frequency,time,energy\n";
+  for (int stage = 0; stage < 3; ++stage) {
+    for (const int clock : {1400, 1100, 800}) {
+      const double time_s = (1 + 0.0373 * stage) * 2.0e6 / clock + 0.1234567;
+      for (const char* const instruction : {"forward", "backward"}) {
+        hours += std::to_string(stage) + "," + instruction + "," + std::to_string(clock) + "," +
+                 std::to_string(time_s) + "," + std::to_string(time_s * 0.2 * clock) + "\n";
+      }
+    }
+  }
+  const std::string profile = write_text(folder_ / "hours.csv", hours);
+  const ProgramResult result = run_lowgear(pipeline_command("plan", profile, 3, 6, {"--plans", "3", "--out", out()}));
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+}
+
+TEST_F(PlanCommand, TheReportMarksOrdersOfTheirOwnAndHasLowgearsPlanInThem) {
+  ASSERT_EQ(plan().exit_code, 0);
+  const Json run = parse_json(text("run.json"), "run.json");
+  const auto& rows = run["policies"];
+  const auto envpipe =
+      std::find_if(rows.begin(), rows.end(), [](const Json& row) { return row["policy"] == "envpipe"; });
+  ASSERT_NE(envpipe, rows.end());
+  EXPECT_EQ((*envpipe)["own_order"], true);
+  const auto ours = std::next(envpipe);
+  ASSERT_NE(ours, rows.end());
+  EXPECT_EQ((*ours)["policy"], "lowgear (time and order of envpipe)");
+  EXPECT_EQ((*ours)["own_order"], true);
+  EXPECT_EQ((*ours)["peak_activations"], (*envpipe)["peak_activations"]);
+  EXPECT_LE((*ours)["energy_j"].get<double>(), (*envpipe)["energy_j"].get<double>() * (1 + 1e-9));
+  EXPECT_EQ(rows[0].contains("own_order"), false);
+  EXPECT_EQ(rows[0]["peak_activations"], 3);
+}
+
+TEST_F(PlanCommand, TakesBlockingPowerByRank) {
+  const std::string file = write_text(folder_ / "power.csv", "stage,blocking_power\n2,72\n0,70\n1,71\n");
+  const ProgramResult result = run_lowgear({"plan", "--profile", profile_, "--stages", "3", "--microbatches", "4",
+                                            "--blocking-power", file, "--out", out()});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(parse_json(text("run.json"), "run.json")["blocking_power_w"], Json({70.0, 71.0, 72.0}));
+}
+
+TEST_F(PlanCommand, ReplaysThePlanWithLateChangesWhereTheSwitchLatencyIsNotKnown) {
+  const Json summary = planned({"--deadline", "1.5"});
+  const Json latency = summary["switch_latency"];
+  EXPECT_EQ(latency["source"], "unknown");
+  EXPECT_EQ(latency["replayed"]["switch_latency_s"], 0.025);
+  const Json replayed = parse_json(run_lowgear({"simulate", "--plan", out() + "/plans/00000.json", "--profile",
+                                                profile_, "--blocking-power", "70", "--switch-latency", "25", "--json"})
+                                       .out,
+                                   "stdout");
+  EXPECT_NEAR(latency["replayed"]["time_s"].get<double>(), replayed["time_s"].get<double>(), 1e-9);
+  EXPECT_NEAR(latency["replayed"]["energy_j"].get<double>(), replayed["energy_j"].get<double>(), 1e-9);
+  EXPECT_THAT(plan({"--deadline", "1.5"}).out, HasSubstr("replayed  with clocks that change 25 ms late: "));
+}
+
+TEST_F(PlanCommand, PlansWithTheSwitchLatencyOfTheProfile) {
+  std::string with_latency;
+  for (const std::string& line : lines_of(small_profile(3))) {
+    with_latency += line + (with_latency.empty() ? ",switch_latency\n" : ",0.02\n");
+  }
+  write_text(profile_, with_latency);
+  const Json summary = planned({"--plans", "3"});
+  EXPECT_EQ(summary["switch_latency"], Json({{"source", "profile"}, {"planned_with_s", 0.02}}));
+  EXPECT_EQ(parse_json(text("run.json"), "run.json")["switch_latency_s"], 0.02);
+  EXPECT_THAT(text("profile.csv"), StartsWith("stage,instruction,frequency,time,energy,switch_latency\n"));
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+  const ProgramResult replayed = run_lowgear(
+      {"simulate", "--plan", out() + "/plans/00001.json", "--profile", profile_, "--blocking-power", "70", "--json"});
+  EXPECT_NEAR(parse_json(replayed.out, "stdout")["time_s"].get<double>(), summary["plans"][1]["time_s"].get<double>(),
+              1e-9);
+  EXPECT_EQ(planned({"--plans", "3", "--switch-latency", "0"})["switch_latency"],
+            Json({{"source", "given"}, {"planned_with_s", 0.0}}));
+}
+
+TEST_F(PlanCommand, PlansAProfileWhoseTopClockIsSlowerThanTheNext) {
+  // The least that a switch latency has to bear: noise makes other clocks the fastest, rank by rank.
+  std::string noisy = "stage,instruction,frequency,time,energy\n";
+  for (const std::string& row : lines_of(small_profile(3))) {
+    if (row.starts_with("stage,")) continue;
+    const std::string key = row.substr(0, row.find(',', row.find(',') + 1));
+    if (key != "1,forward" && key != "2,backward") noisy += row + '\n';
+  }
+  for (const auto& [key, factor] : {std::pair<std::string, double>{"1,forward", 1.0}, {"2,backward", 2.2}}) {
+    noisy += key + fmt::format(",1400,{},{}\n", 0.0505 * factor, 20 * factor);
+    noisy += key + fmt::format(",1300,{},{}\n", 0.0500 * factor, 19 * factor);
+    noisy += key + fmt::format(",1000,{},{}\n", 0.0600 * factor, 16 * factor);
+  }
+  write_text(profile_, noisy);
+  const Json summary = planned({"--plans", "4", "--switch-latency", "25"});
+  EXPECT_EQ(summary["plans"].size(), 4U);
+  EXPECT_GE(summary["plans"][0]["time_s"].get<double>(), summary["frontier"]["fastest_s"].get<double>() - 1e-9);
+  EXPECT_EQ(run_lowgear({"verify", out()}).exit_code, 0);
+  const ProgramResult refused = plan({"--switch-latency", "25", "--deadline", "0.1"});
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("T_min"));
+}
+
+}  // namespace
+}  // namespace lowgear

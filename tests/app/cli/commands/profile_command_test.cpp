@@ -1,0 +1,180 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/files/file.h"
+#include "base/core/formats/csv.h"
+#include "base/core/formats/json.h"
+#include "base/core/temporary_folder.h"
+#include "planning/profile/made_up_recording.h"
+#include "planning/profile/profile_latency.h"
+#include "planning/profile/stage_profile.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+/// Writes a recording as the client library does.
+void write_recording(const std::filesystem::path& folder, const Recording& recording, int world_size) {
+  std::filesystem::create_directories(folder);
+  write_text(
+      folder / "recording.json",
+      fmt::format(R"({{"format":"lowgear.recording/1","rank":{},"world_size":{},"job":"j","gpu":{{"uuid":"GPU-{}",)"
+                  R"("name":"A100"}},"simulated":true,"driver_version":"1","start_unix_s":1,"iterations":9,)"
+                  R"("lost_units":0}})",
+                  recording.rank, world_size, recording.rank));
+  std::string units = "iteration,stage,instruction,microbatch,start_s,end_s,frequency\n";
+  for (const RecordedUnit& unit : recording.units) {
+    units += fmt::format("{},{},{},{},{},{},{}\n", unit.iteration, recording.rank, name(unit.kind), unit.microbatch,
+                         unit.start_s, unit.end_s, unit.clock_mhz);
+  }
+  write_text(folder / "units.csv", units);
+  std::string samples = "time_s,energy_j,power_w,sm_mhz,temperature_c,throttle_reasons\n";
+  for (const EnergySample& sample : recording.samples) {
+    samples += fmt::format("{},{},,,,0\n", sample.time_s, *sample.energy_j);
+  }
+  write_text(folder / "energy.csv", samples);
+}
+
+class ProfileCommand : public ::testing::Test {
+ protected:
+  ProfileCommand() {
+    MadeUpProcess process;
+    for (const int clock_mhz : {1400, 1200, 1000, 800}) {
+      process.power_w[{0, OpKind::forward, clock_mhz}] = 100 + 0.2 * clock_mhz;
+      process.power_w[{0, OpKind::backward, clock_mhz}] = 120 + 0.2 * clock_mhz;
+    }
+    for (const int rank : {0, 1}) {
+      process.seed = static_cast<unsigned>(rank) + 1;
+      Recording recording = process.record({1400, 1200, 1000, 800}, 12, 8);
+      recording.rank = rank;
+      write_recording(folder_ / fmt::format("job/rank-{:05}", rank), recording, 2);
+    }
+  }
+  [[nodiscard]] std::string path(const char* name) const { return (folder_ / name).string(); }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(ProfileCommand, MakesAProfileOfRecordings) {
+  const ProgramResult result =
+      run_lowgear({"profile", path("job"), "--out", path("p.csv"), "--blocking-power-out", path("b.csv")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("simulated, not measured"));
+  const StageProfile profile = read_stage_profile(read_file(path("p.csv")), "p.csv");
+  EXPECT_EQ(profile.stages(), 2);
+  EXPECT_EQ(profile.measurements(1, OpKind::backward).size(), 4);
+  EXPECT_NEAR(profile.at_clock(0, OpKind::forward, 1000).time_s, 0.05, 1e-3);
+  EXPECT_NEAR(profile.at_clock(0, OpKind::forward, 1000).energy_j, 15, 1.5);
+  EXPECT_THAT(read_file(path("b.csv")), StartsWith("stage,blocking_power\n0,"));
+  EXPECT_THAT(result.out, HasSubstr("clock changes take effect 0.0 +-"));
+  EXPECT_NEAR(read_switch_latency(read_file(path("p.csv")), "p.csv").value(), 0, 5e-3);
+  EXPECT_THAT(read_file(path("p.csv.errors.csv")), HasSubstr(",simulated,"));
+}
+
+TEST_F(ProfileCommand, PredictsOtherClocksAndSaysSo) {
+  const ProgramResult result = run_lowgear({"profile", path("job"), "--out", path("p.csv"), "--clocks", "few",
+                                            "--supported-clocks", "1500-800/100", "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = parse_json(result.out, "stdout");
+  int predicted = 0;
+  for (const Json& row : json["filled"]["rows"]) predicted += row["origin"] == "predicted" ? 1 : 0;
+  EXPECT_EQ(predicted, 2 * 2 * 3) << "1300, 1100 and 900 MHz";
+  EXPECT_THAT(result.err, HasSubstr("nothing is extrapolated"));
+  const CsvTable errors(read_file(path("p.csv.errors.csv")), "errors");
+  for (std::size_t row = 0; row < errors.rows(); ++row) {
+    const bool between = errors.integer(row, errors.column("frequency")) % 200 != 0;
+    EXPECT_EQ(errors.text(row, errors.column("origin")), between ? "predicted" : "simulated");
+    EXPECT_GT(errors.number(row, errors.column("energy_error")), 0);
+  }
+  EXPECT_EQ(read_stage_profile(read_file(path("p.csv")), "p").measurements(0, OpKind::forward).size(), 7);
+}
+
+TEST_F(ProfileCommand, FillsAProfileThatIsThere) {
+  ASSERT_EQ(run_lowgear({"profile", path("job"), "--out", path("few.csv")}).exit_code, 0);
+  const ProgramResult result = run_lowgear(
+      {"profile", "--fill", path("few.csv"), "--supported-clocks", "1400-800/50", "--out", path("all.csv")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("predicted"));
+  EXPECT_EQ(read_stage_profile(read_file(path("all.csv")), "p").measurements(1, OpKind::backward).size(), 13);
+}
+
+TEST_F(ProfileCommand, ChoosesClocksToMeasure) {
+  const ProgramResult result = run_lowgear({"profile", "--choose", "6", "--supported-clocks", "1410-855/15"});
+  EXPECT_EQ(result.out, "1410,1305,1185,1080,960,855\n");
+}
+
+TEST_F(ProfileCommand, RefusesWhatDoesNotFitInOneLineWithoutWriting) {
+  const std::vector<std::vector<std::string>> wrong = {
+      {},
+      {path("job")},
+      {path("job"), "--fill", path("few.csv"), "--out", path("p.csv")},
+      {path("job"), "--out", path("p.csv"), "--clocks", "few"},
+      {path("job"), "--out", path("p.csv"), "--skip-iterations", "1000"},
+      {path("job"), "--out", (folder_ / "job/rank-00000/units.csv").string()},
+      {path("no"), "--out", path("p.csv")},
+      {"--fill", path("no.csv"), "--supported-clocks", "1400-800/50", "--out", path("p.csv")},
+      {"--merak", path("job"), "--supported-clocks", "1410", "--out", path("p.csv")},
+      {"--choose", "3", "--supported-clocks", "1410-855/15"},
+  };
+  const std::string units = read_file(folder_ / "job/rank-00000/units.csv");
+  for (std::vector<std::string> arguments : wrong) {
+    arguments.insert(arguments.begin(), "profile");
+    const ProgramResult result = run_lowgear(arguments);
+    EXPECT_EQ(result.exit_code, 2) << fmt::format("{}", result.err);
+    EXPECT_EQ(lines_of(result.err).size(), 1) << result.err;
+    EXPECT_FALSE(std::filesystem::exists(path("p.csv")));
+  }
+  EXPECT_EQ(read_file(folder_ / "job/rank-00000/units.csv"), units);
+}
+
+/// Merak's files with its own labels: 2 warm-up windows, then one per clock.
+TEST_F(ProfileCommand, ReadsMerakWithItsWindowsRight) {
+  constexpr int kIterations = 5;  // where the published script labels clocks two steps off
+  MadeUpProcess process;
+  process.reading_period_s = 2e-3;
+  std::vector<int> windows = {1400, 1400, 1200, 1000};
+  for (const int clock_mhz : windows) {
+    process.power_w[{0, OpKind::forward, clock_mhz}] = 100 + 0.2 * clock_mhz;
+    process.power_w[{0, OpKind::backward, clock_mhz}] = 120 + 0.2 * clock_mhz;
+  }
+  windows.insert(windows.begin(), 1400);
+  Recording recording = process.record(windows, kIterations, 8);
+  std::string instructions = "instruction,start,end\n";
+  for (const OpKind kind : {OpKind::backward, OpKind::forward}) {
+    for (const RecordedUnit& unit : recording.units) {
+      if (unit.kind != kind) continue;
+      instructions += fmt::format("{}_microstep,{:.6f},{:.6f}\n", name(kind), 1e9 + unit.start_s, 1e9 + unit.end_s);
+    }
+  }
+  std::filesystem::create_directory(folder_ / "merak");
+  write_text(folder_ / "merak/instructions-0.csv", instructions);
+  std::string energy = "time,energy\n";
+  double before_j = -1;
+  for (const EnergySample& sample : recording.samples) {
+    if (*sample.energy_j == before_j) continue;
+    before_j = *sample.energy_j;
+    energy += fmt::format("{:.6f},{:.3f}\n", 1e9 + sample.time_s, before_j);
+  }
+  write_text(folder_ / "merak/time-energy-0.csv", energy);
+  const ProgramResult result =
+      run_lowgear({"profile", "--merak", path("merak"), "--microbatches", "8", "--iterations", "5",
+                   "--supported-clocks", "1400,1200,1000", "--skip-iterations", "0", "--out", path("m.csv")});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const StageProfile profile = read_stage_profile(read_file(path("m.csv")), "m.csv");
+  for (const int clock_mhz : {1400, 1200, 1000}) {
+    EXPECT_NEAR(profile.at_clock(0, OpKind::forward, clock_mhz).time_s, 50.0 / clock_mhz, 1e-3);
+    EXPECT_NEAR(profile.at_clock(0, OpKind::backward, clock_mhz).energy_j, 100.0 / clock_mhz * (120 + 0.2 * clock_mhz),
+                2);
+  }
+}
+
+}  // namespace
+}  // namespace lowgear

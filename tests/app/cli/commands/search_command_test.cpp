@@ -1,0 +1,178 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/files/file.h"
+#include "base/core/formats/json.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<std::string> search(std::vector<std::string> others = {}) {
+  std::vector<std::string> command{"search",         "--model", "llama-2-7b", "--gpu", "a100",  "--gpus", "8",
+                                   "--global-batch", "32",      "--seq",      "4096",  "--top", "3"};
+  command.insert(command.end(), others.begin(), others.end());
+  return command;
+}
+
+Json searched(std::vector<std::string> others = {}) {
+  others.emplace_back("--json");
+  const ProgramResult result = run_lowgear(search(std::move(others)));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return parse_json(result.out, "stdout");
+}
+
+TEST(SearchCommand, ShowsTheBestAndWhy) {
+  const ProgramResult result = run_lowgear(search());
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, AllOf(HasSubstr("llama-2-7b on 8 a100"), HasSubstr("best by time"), HasSubstr("why it wins"),
+                                HasSubstr("\nNext: estimate the first and plan its clocks: lowgear estimate --model "
+                                          "llama-2-7b --gpu a100 --global-batch 32 "
+                                          "--seq 4096 --gpus 8 --dp")));
+}
+
+TEST(SearchCommand, RanksByWhatIsAskedFor) {
+  const Json by_time = searched();
+  const Json by_energy = searched({"--objective", "energy"});
+  const Json& fastest = by_time["best"][0];
+  const Json& leanest = by_energy["best"][0];
+  EXPECT_LE(fastest["time_s"].get<double>(), leanest["time_s"].get<double>());
+  EXPECT_LE(leanest["quick_planned_energy_j"].get<double>(), fastest["quick_planned_energy_j"].get<double>());
+  ASSERT_EQ(by_time["best"].size(), 3U);
+  EXPECT_LE(by_time["best"][0]["time_s"].get<double>(), by_time["best"][1]["time_s"].get<double>());
+  EXPECT_EQ(by_time["pareto"][0]["layout"], fastest["layout"]) << "the fastest is where the Pareto front begins";
+}
+
+TEST(SearchCommand, TakesAGpuThatIsNotQuiteTheCatalogues) {
+  const Json usual = searched();
+  const Json limited = searched({"--power-limit-w", "250"});
+  EXPECT_GT(limited["best"][0]["time_s"], usual["best"][0]["time_s"]);
+  EXPECT_EQ(searched({"--power-limit-w", "400"})["best"], usual["best"]);
+  EXPECT_GT(searched({"--memory-gb", "40"})["too_large"], usual["too_large"]);
+  const ProgramResult result = run_lowgear(search({"--power-limit-w", "250"}));
+  EXPECT_THAT(
+      result.out,
+      AllOf(HasSubstr("on 8 a100-80gb-sxm (250 W), global"),
+            HasSubstr("lowgear estimate --model llama-2-7b --gpu a100 --power-limit-w 250 --global-batch 32 --seq "
+                      "4096 --gpus 8")));
+}
+
+TEST(SearchCommand, KeepsWhatIsFixed) {
+  const Json found = searched({"--tp", "2", "--zero", "1", "--recompute", "full", "--micro-batch", "2", "--cp", "1"});
+  ASSERT_FALSE(found["best"].empty());
+  const Json fixed{{"tp", 2}, {"recompute", "full"}, {"micro_batch", 2}, {"cp", 1}};
+  for (const Json& row : found["best"]) {
+    Json layout = row["layout"];
+    EXPECT_EQ(layout["zero"], layout["dp"] == 1 ? 0 : 1);
+    Json merged = layout;
+    merged.update(fixed);
+    EXPECT_EQ(layout, merged);
+  }
+}
+
+TEST(SearchCommand, TakesGpusFromTheJobFile) {
+  const TemporaryFolder folder;
+  const auto file = folder / "job.yaml";
+  write_file_atomically(file.string(),
+                        "model: llama-2-7b\ngpu: a100\ncluster: {gpus: 8}\nbatch: {global: 32, sequence: 4096}\n");
+  const ProgramResult result = run_lowgear({"search", "--job", file.string(), "--top", "1"});
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("llama-2-7b on 8 a100"));
+}
+
+TEST(SearchCommand, FindsTheSameOnAnyNumberOfThreads) {
+  Json one = searched({"--threads", "1"});
+  Json four = searched({"--threads", "4"});
+  one.erase("evaluate_s");
+  four.erase("evaluate_s");
+  EXPECT_EQ(one, four);
+}
+
+/// The words of the command that a search ends with, without the program.
+std::vector<std::string> estimate_command(const std::string& text) {
+  const std::string start = "Next: estimate the first and plan its clocks: lowgear ";
+  const std::size_t begin = text.find(start);
+  EXPECT_NE(begin, std::string::npos);
+  std::vector<std::string> words;
+  std::istringstream line(text.substr(begin + start.size()));
+  for (std::string word; line >> word;) words.push_back(word);
+  return words;
+}
+
+void expect_estimated_as_found(const std::vector<std::string>& command) {
+  const ProgramResult text = run_lowgear(command);
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  std::vector<std::string> again = estimate_command(text.out);
+  again.emplace_back("--json");
+  const ProgramResult result = run_lowgear(again);
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  std::vector<std::string> as_json = command;
+  as_json.emplace_back("--json");
+  const std::string json_text = run_lowgear(as_json).out;
+  EXPECT_THAT(json_text, ::testing::Not(HasSubstr("Next:")));
+  const Json found = parse_json(json_text, "stdout");
+  const Json estimated = parse_json(result.out, "stdout");
+  EXPECT_TRUE(estimated["fits"].get<bool>());
+  EXPECT_DOUBLE_EQ(estimated["iteration"]["time_s"].get<double>(), found["best"][0]["time_s"].get<double>());
+}
+
+TEST(SearchCommand, EndsWithTheCommandThatEstimatesTheFirst) { expect_estimated_as_found(search()); }
+
+TEST(SearchCommand, ItsCommandStandsBeforeWhatTheJobFileSays) {
+  const TemporaryFolder folder;
+  const auto file = folder / "job.yaml";
+  write_file_atomically(
+      file.string(),
+      "model: llama-2-7b\ngpu: a100\ncluster: {gpus: 16}\nbatch: {global: 32, sequence: 4096, micro: 2}\n"
+      "parallel: {tp: 2, pp: 2, cp: 2, virtual_stages: 2}\nrecompute: full\nzero: 2\n");
+  for (const char* pp : {"1", "2"}) {
+    expect_estimated_as_found({"search", "--job", file.string(), "--cp", "1", "--pp", pp, "--virtual-stages", pp});
+  }
+}
+
+TEST(SearchCommand, WritesAPage) {
+  const TemporaryFolder folder;
+  const auto page = folder / "search.html";
+  const ProgramResult result = run_lowgear(search({"--report", page.string(), "--gpu-hour", "2"}));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(read_file(page.string()),
+              AllOf(HasSubstr("lowgear.estimate_report/1"), HasSubstr("Why the winner wins")));
+}
+
+std::string error_of(const std::vector<std::string>& command) {
+  const ProgramResult result = run_lowgear(command);
+  EXPECT_EQ(result.exit_code, 2) << result.out;
+  return result.err;
+}
+
+TEST(SearchCommand, RefusesWhatMakesNoSense) {
+  EXPECT_THAT(error_of(search({"--objective", "cost"})), HasSubstr("--gpu-hour"));
+  EXPECT_THAT(error_of(search({"--objective", "joy"})), HasSubstr("--objective"));
+  EXPECT_THAT(error_of(search({"--tp", "0"})), HasSubstr("--tp"));
+  EXPECT_THAT(error_of(search({"--gpus", "0"})), HasSubstr("--gpus"));
+  EXPECT_THAT(error_of({"search", "--model", "llama-2-7b", "--gpu", "a100", "--global-batch", "32", "--seq", "4096"}),
+              HasSubstr("--gpus is missing"));
+}
+
+TEST(SearchCommand, SaysWhyThereIsNoLayout) {
+  EXPECT_THAT(error_of(search({"--tp", "3"})), HasSubstr("no way to divide"));
+  EXPECT_THAT(error_of(search({"--gpus-per-node", "3"})), HasSubstr("8 GPUs do not fill nodes of 3"));
+  EXPECT_THAT(error_of({"search", "--model", "llama-3-70b", "--gpu", "a100", "--gpus", "2", "--global-batch", "32",
+                        "--seq", "4096"}),
+              HasSubstr("does not fit 2 a100"));
+  EXPECT_THAT(error_of({"search", "--model", "llama-2-7b", "--gpu", "a100", "--gpus", "37", "--global-batch", "1",
+                        "--seq", "4096"}),
+              HasSubstr("no way to divide"));
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,156 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/formats/json.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::HasSubstr;
+
+ProgramResult estimate_from(const std::string& folder, const std::vector<std::string>& others = {"--gpu", "a100"}) {
+  std::vector<std::string> arguments = {"estimate", "--model", "llama-2-7b", "--gpus",      "8",   "--global-batch",
+                                        "8",        "--seq",   "2048",       "--operators", folder};
+  arguments.insert(arguments.end(), others.begin(), others.end());
+  return run_lowgear(arguments);
+}
+
+/// A norm that takes as long as a hundred GB/s move its tensors.
+std::string slow_norm() {
+  std::string text = "b,l,dim,F_dur(us),B_dur(us)\n";
+  for (int length = 512; length <= 4096; length += 512) {
+    for (const int width : {2048, 4096, 8192}) {
+      const double us = 4.0 * length * width / 100e3;
+      text += fmt::format("1,{},{},{},{}\n", length, width, us, 1.5 * us);
+    }
+  }
+  return text;
+}
+
+TEST(EstimateFromSamples, TakesTimesFromThemAndSaysWhatIsNotInThem) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "operator");
+  write_text(folder / "operator/NVIDIAA100-SXM4-80GB_RMSlayernorm_bf16.csv", slow_norm());
+  const ProgramResult sampled = estimate_from(folder.path().string(), {"--gpu", "a100", "--json"});
+  ASSERT_EQ(sampled.exit_code, 0) << sampled.err;
+  const Json json = parse_json(sampled.out, "out");
+  const Json plain = parse_json(run_lowgear({"estimate", "--model", "llama-2-7b", "--gpu", "a100", "--gpus", "8",
+                                             "--global-batch", "8", "--seq", "2048", "--json"})
+                                    .out,
+                                "out");
+  EXPECT_GT(json["iteration"]["time_s"].get<double>(), 1.05 * plain["iteration"]["time_s"].get<double>());
+  const std::string text = estimate_from(folder.path().string()).out;
+  EXPECT_THAT(text, HasSubstr("note: linear: no samples; taken from the GPU's data sheet"));
+  EXPECT_THAT(text, Not(HasSubstr("rms_norm: no samples")));
+}
+
+TEST(EstimateFromSamples, ReadsTheProjectsOwn) {
+  const std::filesystem::path data = std::filesystem::path(LOWGEAR_SOURCE_DIR) / "data";
+  const std::string operators = estimate_from((data / "h100-sxm").string(), {"--gpu", "h100-sxm"}).out;
+  EXPECT_THAT(operators, HasSubstr("estimated iteration"));
+  EXPECT_THAT(operators, Not(HasSubstr("note: linear: no samples")));
+  const std::string collectives = estimate_from((data / "h200-sxm").string(), {"--gpu", "h200-sxm", "--tp", "2"}).out;
+  EXPECT_THAT(collectives, HasSubstr("note: linear: no samples"));
+  EXPECT_THAT(collectives, Not(HasSubstr("all_reduce of 1 x 2 GPUs: no samples")));
+}
+
+TEST(EstimateFromSamples, SaysWhereSamplesAreOfNoKnownGpu) {
+  const TemporaryFolder folder;
+  const auto note = folder.path().string() + ": its samples are of CPU, which is not in the catalogue";
+  write_text(folder / "CPU_RMSlayernorm_bf16.csv", slow_norm());
+  EXPECT_THAT(estimate_from(folder.path().string()).out, HasSubstr(note));
+  write_text(folder / "NVIDIAA100-SXM4-80GB_RMSlayernorm_bf16.csv", slow_norm());
+  EXPECT_THAT(estimate_from(folder.path().string()).out, Not(HasSubstr(note))) << "those of the GPU are taken";
+}
+
+TEST(EstimateFromSamples, RefusesWrongColumnsWithTheirLine) {
+  const TemporaryFolder folder;
+  const std::string path =
+      write_text(folder / "NVIDIAA100-SXM4-80GB_linear1_bf16.csv", "mp,b,l,F_dur(us),B_dur(us)\n1,2,3,4,5\n");
+  const ProgramResult result = estimate_from(folder.path().string());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_THAT(result.err, HasSubstr(path + ":1: there is no column \"dim\""));
+}
+
+TEST(EstimateFromSamples, RefusesRowsThatCannotBeWithTheirLine) {
+  const TemporaryFolder folder;
+  const std::string path = write_text(folder / "NVIDIAA100-SXM4-80GB_RMSlayernorm_bf16.csv",
+                                      "b,l,dim,F_dur(us),B_dur(us)\n1,2048,4096,50,60\n1,2048,4096,0,60\n");
+  const ProgramResult result = estimate_from(folder.path().string());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr(path + ":3:13: a time of 0 us cannot have been measured"));
+}
+
+TEST(EstimateFromSamples, RefusesEmptySets) {
+  const TemporaryFolder folder;
+  const ProgramResult nothing = estimate_from(folder.path().string());
+  EXPECT_EQ(nothing.exit_code, 2);
+  EXPECT_THAT(nothing.err, HasSubstr("has no sampling files"));
+  const std::string path =
+      write_text(folder / "NVIDIAA100-SXM4-80GB_RMSlayernorm_bf16.csv", "b,l,dim,F_dur(us),B_dur(us)\n");
+  const ProgramResult empty = estimate_from(folder.path().string());
+  EXPECT_EQ(empty.exit_code, 2);
+  EXPECT_THAT(empty.err, HasSubstr(path + ": has no samples"));
+  EXPECT_EQ(estimate_from((folder / "absent").string()).exit_code, 2);
+}
+
+TEST(EstimateFromSamples, RefusesAnotherGpus) {
+  const TemporaryFolder folder;
+  write_text(folder / "NVIDIAGH200120GB_RMSlayernorm_bf16.csv", slow_norm());
+  const ProgramResult result = estimate_from(folder.path().string());
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err, HasSubstr("was sampled on NVIDIAGH200120GB, not on a100-80gb-sxm"));
+}
+
+TEST(EstimateByThePublishedFormula, ReproducesThePublishedExample) {
+  const std::filesystem::path data = std::filesystem::path(LOWGEAR_SOURCE_DIR) / "../shared/data/operators";
+  if (!std::filesystem::exists(data)) GTEST_SKIP() << "NOT CHECKED: ../shared/data/operators is absent";
+  const ProgramResult result =
+      run_lowgear({"estimate", "--peer-formula", "--job", (data / "configs/llemma_7b_4_2_2_P.yml").string(),
+                   "--operators", (data / "perlmutter").string(), "--json"});
+  ASSERT_EQ(result.exit_code, 0) << result.err;
+  const Json json = parse_json(result.out, "out");
+  EXPECT_NEAR(json["time_s"].get<double>() / 9.5088100905, 1, 0.03);
+  EXPECT_EQ(json["stages"]["middle"]["layers"], 9);
+  EXPECT_NEAR(json["time_s"],
+              json["pipeline_s"].get<double>() + json["gradients_s"].get<double>() + json["update_s"].get<double>(),
+              1e-9);
+}
+
+TEST(EstimateByThePublishedFormula, NeedsAFileOfThePublishedTool) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(run_lowgear({"estimate", "--peer-formula"}).err, HasSubstr("there is no job; give a file"));
+  const std::string own = write_text(folder / "job.yaml", "model: llama-2-7b\n");
+  const ProgramResult other = run_lowgear({"estimate", "--peer-formula", "--job", own});
+  EXPECT_EQ(other.exit_code, 2);
+  EXPECT_THAT(other.err, HasSubstr(own + ": is not a job of the published estimator"));
+  const ProgramResult options = run_lowgear({"estimate", "--peer-formula", "--job", own, "--tp", "4"});
+  EXPECT_EQ(options.exit_code, 2);
+  EXPECT_THAT(options.err, HasSubstr("leave --tp 4 out"));
+  EXPECT_EQ(run_lowgear({"estimate", "--peer-formula", "--job", own, "--plan"}).exit_code, 2);
+}
+
+TEST(EstimateByThePublishedFormula, SaysWhichSamplesAreMissing) {
+  const TemporaryFolder folder;
+  const std::string job = write_text(
+      folder / "job.yml",
+      "{'gpu_name': 'G', 'operator_data_folder': './o', 'nccl_data_folder': './n', 'training_config': [1, 1, 1, 4, 32, "
+      "4096, 4096, 8, 4], 'comm_bucket': 1000, 'encoders': 32, 'function_list': ['linear1'], 'encoder_function_list': "
+      "['linear1'], 'layernorm_name': 'layernorm', 'fwd_syncs': 2, 'bwd_syncs': 2}\n");
+  const ProgramResult no_folder = run_lowgear({"estimate", "--peer-formula", "--job", job});
+  EXPECT_EQ(no_folder.exit_code, 2);
+  EXPECT_THAT(no_folder.err, HasSubstr("/o: cannot be read"));
+  std::filesystem::create_directory(folder / "o");
+  std::filesystem::create_directory(folder / "n");
+  EXPECT_THAT(run_lowgear({"estimate", "--peer-formula", "--job", job}).err, HasSubstr("o/G.csv"));
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,320 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "app/cli/run_lowgear.h"
+#include "base/core/files/file.h"
+#include "base/core/formats/csv.h"
+#include "base/core/formats/json.h"
+#include "base/core/temporary_folder.h"
+#include "planning/plan/plan_json.h"
+#include "planning/schedule/generators.h"
+#include "planning/schedule/torch_csv.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+/// What `--json` says.
+Json json_of(std::vector<std::string> arguments) {
+  arguments.emplace_back("--json");
+  const ProgramResult result = run_lowgear(std::move(arguments));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  return parse_json(result.out, "stdout");
+}
+
+class Commands : public ::testing::Test {
+ protected:
+  Commands() { profile_ = write_text(folder_ / "profile.csv", small_profile(3)); }
+
+  /// Plans into `out` and returns the path of its fastest plan.
+  [[nodiscard]] std::string planned() const {
+    const auto result =
+        run_lowgear(pipeline_command("plan", profile_, 3, 6, {"--plans", "3", "--out", (folder_ / "out").string()}));
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    return (folder_ / "out/plans/00000.json").string();
+  }
+  [[nodiscard]] std::vector<std::string> simulate(const std::string& plan, std::vector<std::string> others = {}) const {
+    std::vector<std::string> command{"simulate", "--profile", profile_, "--plan", plan, "--blocking-power", "70"};
+    command.insert(command.end(), others.begin(), others.end());
+    return command;
+  }
+
+  TemporaryFolder folder_;
+  std::string profile_;
+};
+
+TEST_F(Commands, SimulateReplaysAPlanToItsFigures) {
+  const Json json = json_of(simulate(planned()));
+  EXPECT_DOUBLE_EQ(json["time_s"], json["planned"]["time_s"]);
+  EXPECT_NEAR(json["energy_j"], json["planned"]["energy_j"].get<double>(), 1e-9);
+  double time_s = json["busy_s"][0].get<double>() + json["blocked_s"][0].get<double>();
+  EXPECT_NEAR(time_s, json["time_s"], 1e-9);
+}
+
+TEST_F(Commands, SimulateWarnsOfUnits) {
+  const std::string plan = planned();
+  EXPECT_THAT(run_lowgear(simulate(plan)).err, Not(HasSubstr("check the units")));
+  const ProgramResult milliwatts =
+      run_lowgear({"simulate", "--profile", profile_, "--plan", plan, "--blocking-power", "70000", "--json"});
+  EXPECT_EQ(milliwatts.exit_code, 0);
+  EXPECT_THAT(milliwatts.err, AllOf(HasSubstr("check --blocking-power"), HasSubstr("milliwatts")));
+}
+
+TEST_F(Commands, PowersAreHeldAgainstTheLimitOfTheGpu) {
+  std::string csv = "stage,instruction,frequency,time,energy\n";
+  for (const char* rest :
+       {"forward,1400,0.05,100", "forward,1200,0.06,96", "backward,1400,0.1,200", "backward,1200,0.12,192"}) {
+    csv += fmt::format("0,{}\n", rest);  // 1600 to 2000 W
+  }
+  const std::string profile = write_text(folder_ / "node.csv", csv);
+  const std::string out = (folder_ / "warned").string();
+  const auto warnings = [&](const std::vector<std::string>& command) {
+    const ProgramResult result = run_lowgear(command);
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    const std::vector<std::string> lines = lines_of(result.err);
+    return std::ranges::count_if(lines, [](const std::string& line) {
+      return line.find("the power limit of NVIDIA A40 (300 W); energies look like those of several GPUs") !=
+             std::string::npos;
+    });
+  };
+  const std::vector<std::string> gpu = {"--gpu", "NVIDIA A40"};
+  EXPECT_EQ(warnings(pipeline_command("plan", profile, 1, 4, {"--out", out})), 0);
+  EXPECT_EQ(warnings(pipeline_command("plan", profile, 1, 4, {"--out", out, "--gpu", "NVIDIA A40"})), 1);
+  EXPECT_EQ(warnings(pipeline_command("compare", profile, 1, 4, gpu)), 1);
+  EXPECT_EQ(warnings({"inspect", "--profile", profile, "--gpu", "NVIDIA A40", "--json"}), 1);
+  EXPECT_EQ(warnings({"simulate", "--profile", profile, "--plan", out + "/plans/00000.json", "--blocking-power", "70"}),
+            1)
+      << "the plan names the GPU";
+}
+
+TEST_F(Commands, SimulateSlowsStages) {
+  const std::string plan = planned();
+  const Json once = json_of(simulate(plan, {"--straggler", "1=1.5"}));
+  EXPECT_GT(once["time_s"], once["unslowed"]["time_s"]);
+  const Json twice = json_of(simulate(plan, {"--straggler", "1=1.5", "--straggler", "2=2"}));
+  EXPECT_GT(twice["time_s"], once["time_s"]);
+  const ProgramResult wrong = run_lowgear(simulate(plan, {"--straggler", "7=1.5"}));
+  EXPECT_EQ(wrong.exit_code, 2);
+  EXPECT_EQ(lines_of(wrong.err).size(), 1U);
+  const ProgramResult no_factor = run_lowgear(simulate(plan, {"--straggler", "1"}));
+  EXPECT_EQ(no_factor.exit_code, 2);
+  EXPECT_THAT(no_factor.err, HasSubstr("error: --straggler: expected STAGE=FACTOR")) << "named once";
+}
+
+TEST_F(Commands, SimulateWaitsForTheSlowPipelineOfACluster) {
+  const std::string plan = planned();
+  const Json json = json_of(simulate(plan, {"--pipelines", "4", "--slow-pipeline", "1.5"}));
+  const double time_s = json["time_s"];
+  const double energy_j = json["energy_j"];
+  EXPECT_NEAR(json["cluster"]["time_s"], 1.5 * time_s, 1e-9);
+  // Four pipelines, one of which takes 1.5 times the time at the same power, and three of which wait at 3 x 70 W.
+  EXPECT_NEAR(json["cluster"]["energy_j"], 1.5 * energy_j + 3 * (energy_j + 3 * 70 * 0.5 * time_s), 1e-6);
+  EXPECT_EQ(run_lowgear(simulate(plan, {"--slow-pipeline", "1.5"})).exit_code, 2);
+}
+
+TEST_F(Commands, SimulateWritesATrace) {
+  const std::string trace = (folder_ / "trace.json").string();
+  (void)json_of(simulate(planned(), {"--trace", trace}));
+  const Json json = parse_json(read_file(trace), trace);
+  const auto slices = std::count_if(json["traceEvents"].begin(), json["traceEvents"].end(),
+                                    [](const Json& event) { return event["ph"] == "X"; });
+  EXPECT_EQ(slices, 3 * 6 * 2);
+}
+
+/// Writes what the ranks of a pipeline would record in three iterations of a plan, all units a tenth longer.
+void write_recording_of(const Plan& plan, const std::filesystem::path& folder) {
+  for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
+    const std::filesystem::path of_rank = folder / fmt::format("rank-{:05}", rank);
+    std::filesystem::create_directories(of_rank);
+    write_text(
+        of_rank / "recording.json",
+        fmt::format(R"({{"format":"lowgear.recording/1","rank":{},"world_size":{},"gpu":{{"uuid":"G","name":"N"}},)"
+                    R"("simulated":true,"lost_units":0,"boot_id":"b","start_monotonic_s":7}})",
+                    rank, plan.ranks.size()));
+    std::string units = "iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling\n";
+    for (int iteration = 0; iteration < 3; ++iteration) {
+      for (const PlannedOp& op : plan.ranks[rank]) {
+        const double start_s = 1.2 * plan.time_s * iteration + 1.1 * op.start_s;
+        units += fmt::format("{},{},{},{},{},{},{},0\n", iteration, op.stage, name(op.kind), op.microbatch, start_s,
+                             start_s + 1.1 * op.duration_s, op.clock_mhz);
+      }
+    }
+    write_text(of_rank / "units.csv", units);
+    write_text(of_rank / "energy.csv", "time_s,energy_j\n0,100\n0.1,120\n0.2,140\n");
+  }
+}
+
+TEST_F(Commands, SimulateComparesAPlanWithWhatWasMeasured) {
+  const std::string plan = planned();
+  const std::string recording = (folder_ / "recording").string();
+  const std::string trace = (folder_ / "trace.json").string();
+  write_recording_of(read_plan(read_file(plan), plan), recording);
+  const Json json = json_of(simulate(plan, {"--measured", recording, "--trace", trace, "--iteration", "1"}));
+  EXPECT_EQ(json["measured"]["figures"], "simulated");
+  EXPECT_EQ(json["measured"]["iterations"], 1) << "behind two of warm-up";
+  EXPECT_NEAR(json["measured"]["difference_pct"].get<double>(), 10, 1e-3);
+  ASSERT_EQ(json["measured"]["units"].size(), 6U);
+  for (const Json& unit : json["measured"]["units"]) {
+    EXPECT_EQ(unit["units"], 6);
+    EXPECT_NEAR(unit["difference_pct"].get<double>(), 10, 1e-3);
+  }
+  const Json events = parse_json(read_file(trace), trace);
+  EXPECT_EQ(events["otherData"]["measured"]["iteration"], 1);
+  const auto slices = std::count_if(events["traceEvents"].begin(), events["traceEvents"].end(),
+                                    [](const Json& event) { return event["ph"] == "X"; });
+  EXPECT_EQ(slices, 2 * 3 * 6 * 2);
+  const ProgramResult text = run_lowgear(simulate(plan, {"--measured", recording}));
+  EXPECT_THAT(text.out, HasSubstr("simulated s"));
+  EXPECT_THAT(text.out, HasSubstr("+10.00 % of the replayed time, mean of 1 iterations"));
+  EXPECT_THAT(text.out, ::testing::Not(HasSubstr("measured")));
+}
+
+TEST_F(Commands, SimulateRefusesRecordingsThatDoNotFit) {
+  const std::string plan = planned();
+  const std::string recording = (folder_ / "recording").string();
+  write_recording_of(read_plan(read_file(plan), plan), recording);
+  const auto error = [&](std::vector<std::string> others) {
+    const ProgramResult result = run_lowgear(simulate(plan, std::move(others)));
+    EXPECT_EQ(result.exit_code, 2);
+    EXPECT_EQ(lines_of(result.err).size(), 1U);
+    return result.err;
+  };
+  EXPECT_THAT(error({"--iteration", "1"}), HasSubstr("give --measured and --trace"));
+  EXPECT_THAT(error({"--measured", recording, "--trace", (folder_ / "t").string(), "--iteration", "7"}),
+              HasSubstr("--iteration 7: was not recorded completely; there are 3 from 0 to 2"));
+  EXPECT_THAT(error({"--measured", (folder_ / "out").string()}), HasSubstr("holds no recording"));
+  std::filesystem::remove(folder_ / "recording/rank-00001/units.csv");
+  EXPECT_THAT(error({"--measured", recording}), HasSubstr("rank-00001/units.csv"));
+}
+
+TEST_F(Commands, CompareShowsEveryPolicyAgainstTheBaseline) {
+  const Json json = json_of(pipeline_command("compare", profile_, 3, 6));
+  EXPECT_EQ(json["figures"], "replayed");
+  EXPECT_EQ(json["baseline"]["policy"], "max");
+  std::vector<std::string> policies;
+  for (const Json& row : json["rows"]) {
+    policies.push_back(row["policy"]);
+    EXPECT_GE(row["gap_pct"].get<double>(), -1e-9) << row;
+    const double saving_pct = 100 * (1 - row["energy_j"].get<double>() / json["baseline"]["energy_j"].get<double>());
+    EXPECT_NEAR(row["saving_pct"], saving_pct, 1e-9);
+  }
+  for (const char* name :
+       {"max", "zeus-global", "zeus-per-stage", "envpipe", "envpipe-offline", "perseus", "lowgear"}) {
+    EXPECT_THAT(policies, ::testing::Contains(name));
+  }
+  EXPECT_EQ(json["skipped"], Json::array());
+}
+
+TEST_F(Commands, CompareNeverShowsLowgearWorseAtTheSameTime) {
+  const Json json = json_of(pipeline_command("compare", profile_, 3, 12));
+  const auto row_of = [&](const std::string& policy, const std::string& aim) -> const Json& {
+    return *std::find_if(json["rows"].begin(), json["rows"].end(),
+                         [&](const Json& row) { return row["policy"] == policy && row["aim"] == aim; });
+  };
+  for (const Json& lowgear : json["rows"]) {
+    const std::string aim = lowgear["aim"];
+    const std::string other = aim.substr(aim.rfind(' ') + 1);
+    if (lowgear["policy"] != "lowgear" || aim == "T_min") continue;
+    EXPECT_LE(lowgear["energy_j"], row_of(other, "")["energy_j"].get<double>() * (1 + 1e-9)) << aim;
+    EXPECT_LE(lowgear["time_s"], row_of(other, "")["time_s"].get<double>() * (1 + 1e-9)) << aim;
+  }
+}
+
+TEST_F(Commands, CompareTakesSomePoliciesAndAnotherBaseline) {
+  const Json json =
+      json_of(pipeline_command("compare", profile_, 3, 6, {"--policies", "perseus,max", "--baseline", "zeus-global"}));
+  EXPECT_EQ(json["baseline"]["policy"], "zeus-global");
+  ASSERT_EQ(json["rows"].size(), 2U);
+  EXPECT_EQ(json["rows"][0]["policy"], "perseus");
+  EXPECT_EQ(run_lowgear(pipeline_command("compare", profile_, 3, 6, {"--policies", "magic"})).exit_code, 2);
+}
+
+TEST_F(Commands, CompareSkipsWhatCannotPlanThisPipeline) {
+  const Json json =
+      json_of(pipeline_command("compare", profile_, 3, 6, {"--schedule", "zb-h1", "--backward-split", "0.5"}));
+  ASSERT_EQ(json["skipped"].size(), 1U);
+  EXPECT_THAT(json["skipped"][0].get<std::string>(), StartsWith("envpipe: "));
+}
+
+TEST_F(Commands, ServesFromACheckoutWithoutAConfiguration) {
+  if (std::filesystem::exists("/etc/lowgear/server.toml")) GTEST_SKIP() << "this machine has a configuration";
+  const std::string home = (folder_ / "home").string();
+  const ProgramResult own =
+      run_lowgear({"serve", "--check", "--json"}, [&] { ::setenv("XDG_STATE_HOME", home.c_str(), 1); });
+  ASSERT_EQ(own.exit_code, 0) << own.err;
+  EXPECT_EQ(parse_json(own.out, "stdout")["unix"], home + "/lowgear-server/server.sock");
+  const std::string state = (folder_ / "state").string();
+  EXPECT_EQ(json_of({"serve", "--check", "--state", state})["unix"], state + "/server.sock");
+
+  LowgearProcess server({"serve", "--listen", "127.0.0.1:0"}, [&] { ::setenv("XDG_STATE_HOME", home.c_str(), 1); });
+  while (server.running() && !std::filesystem::exists(home + "/lowgear-server/server.sock")) ::usleep(20'000);
+  server.send_signal(SIGTERM);
+  const ProgramResult served = server.wait();
+  EXPECT_EQ(served.exit_code, 0) << served.err;
+}
+
+TEST_F(Commands, CompareWritesAPage) {
+  const std::string page = (folder_ / "compare.html").string();
+  ASSERT_EQ(run_lowgear(pipeline_command("compare", profile_, 3, 6, {"--html", page})).exit_code, 0);
+  EXPECT_THAT(read_file(page), StartsWith("<!DOCTYPE html>"));
+}
+
+TEST_F(Commands, InspectSummarisesEveryOperation) {
+  const Json json = json_of({"inspect", "--profile", profile_, "--blocking-power", "70"});
+  EXPECT_EQ(json["stages"], 3);
+  EXPECT_EQ(json["modelled"], false);
+  ASSERT_EQ(json["operations"].size(), 6U);
+  EXPECT_EQ(json["operations"][0]["instruction"], "forward");
+  EXPECT_EQ(json["operations"][0]["count"], 5);
+  EXPECT_EQ(json["operations"][0]["clock_step_mhz"], 150);
+  EXPECT_EQ(lines_of(run_lowgear({"inspect", "--profile", profile_}).out).size(), 8U);
+}
+
+TEST_F(Commands, ScheduleWritesWhatItDescribes) {
+  const std::string file = (folder_ / "schedule.csv").string();
+  const Json json = json_of({"schedule", "--schedule", "1f1b", "--stages", "4", "--microbatches", "8", "--out", file});
+  EXPECT_EQ(json["peak_in_flight_activations"], Json({4, 3, 2, 1}));
+  const Schedule written = read_torch_csv(read_file(file), file);
+  EXPECT_EQ(action_count(written), json["actions"].get<std::size_t>());
+  EXPECT_EQ(json_of({"schedule", "--schedule", file})["peak_in_flight_activations"], Json({4, 3, 2, 1}));
+}
+
+TEST_F(Commands, ScheduleKnowsEveryGenerator) {
+  for (const ScheduleGenerator& generator : schedule_generators()) {
+    std::vector<std::string> command{"schedule", "--schedule", std::string(generator.name),
+                                     "--stages", "3",          "--microbatches",
+                                     "6",        "--profile",  profile_};
+    EXPECT_EQ(run_lowgear(command).exit_code, 0) << generator.name;
+  }
+}
+
+TEST_F(Commands, ExampleCanBePlannedAndSaysThatItIsModelled) {
+  const std::string example = (folder_ / "example").string();
+  ASSERT_EQ(run_lowgear({"example", "--out", example}).exit_code, 0);
+  const ProgramResult plan = run_lowgear(
+      pipeline_command("plan", example + "/profile.csv", 8, 8, {"--plans", "2", "--out", example + "/plan"}));
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+  EXPECT_THAT(plan.err, HasSubstr("modelled, not measured"));
+  EXPECT_THAT(read_file(example + "/plan/report.html"), HasSubstr("modelled, not measured"));
+  EXPECT_EQ(json_of({"inspect", "--profile", example + "/profile.csv"})["modelled"], true);
+  // Made again, it leaves what has been made from it.
+  ASSERT_EQ(run_lowgear({"example", "--out", example}).exit_code, 0);
+  EXPECT_TRUE(std::filesystem::exists(example + "/plan/report.html"));
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,77 @@
+#include "app/cli/terminal/parallel_tasks.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <vector>
+
+namespace lowgear {
+namespace {
+
+class Silent final : public Progress {
+ public:
+  void update(std::string_view /*activity*/, double /*fraction*/) override {}
+};
+
+class Stopping final : public Progress {
+ public:
+  void update(std::string_view /*activity*/, double /*fraction*/) override { throw std::runtime_error("stopped"); }
+};
+
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>& ended) : ended_(ended) {}
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  ~Counted() { ++ended_; }
+
+ private:
+  std::atomic<int>& ended_;
+};
+
+void run_until_stopped(const ParallelTask& task, std::atomic<int>& ended) {
+  const Counted counted(ended);
+  while (true) task.progress.update("", 0);
+}
+
+TEST(RunParallel, RunsEveryTaskOnce) {
+  for (const std::size_t threads : {std::size_t{1}, std::size_t{3}, std::size_t{64}}) {
+    std::vector<std::atomic<int>> runs(50);
+    std::atomic<std::size_t> most = 0;
+    Silent progress;
+    run_parallel(runs.size(), threads, "", progress, [&](const ParallelTask& task) {
+      ++runs[task.index];
+      std::size_t seen = most;
+      while (task.thread > seen && !most.compare_exchange_weak(seen, task.thread)) {
+      }
+    });
+    EXPECT_TRUE(std::ranges::all_of(runs, [](const auto& count) { return count == 1; })) << threads;
+    EXPECT_LT(most, threads);
+  }
+}
+
+TEST(RunParallel, HasNothingToDoForNoTasks) {
+  Stopping progress;
+  run_parallel(0, 4, "", progress, [](const ParallelTask&) { FAIL(); });
+}
+
+TEST(RunParallel, ThrowsWhatATaskThrew) {
+  Silent progress;
+  const auto work = [](const ParallelTask& task) {
+    if (task.index == 7) throw std::out_of_range("seventh");
+  };
+  EXPECT_THROW(run_parallel(100, 4, "", progress, work), std::out_of_range);
+}
+
+TEST(RunParallel, EndsTasksThatTellTheirProgressWhenItIsStopped) {
+  Stopping progress;
+  std::atomic<int> ended = 0;
+  const auto endless = [&ended](const ParallelTask& task) { run_until_stopped(task, ended); };
+  EXPECT_THROW(run_parallel(2, 2, "", progress, endless), std::runtime_error);
+  EXPECT_EQ(ended, 2);
+}
+
+}  // namespace
+}  // namespace lowgear

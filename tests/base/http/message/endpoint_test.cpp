@@ -1,0 +1,51 @@
+#include "base/http/message/endpoint.h"
+
+#include <gtest/gtest.h>
+
+#include "base/core/error.h"
+
+namespace lowgear {
+namespace {
+
+TEST(HttpEndpointTest, TakesTcpAndUnixSockets) {
+  EXPECT_EQ(HttpEndpoint::parse("http://node-1.example:8080").host, "node-1.example");
+  EXPECT_EQ(HttpEndpoint::parse("http://node-1.example:8080/").port, 8080);
+  EXPECT_EQ(HttpEndpoint::parse("http://node").port, 80);
+  EXPECT_EQ(HttpEndpoint::parse("http://[::1]:9").host, "::1");
+  EXPECT_EQ(HttpEndpoint::parse("http://[fe80::1%eth0]").host, "fe80::1%eth0");
+  EXPECT_EQ(HttpEndpoint::parse("unix:/run/lowgear/server.sock").unix_path, "/run/lowgear/server.sock");
+}
+
+TEST(HttpEndpointTest, ItsTextIsTakenAgain) {
+  for (const char* text : {"http://host:1", "http://[::1]:65535", "unix:/a b"}) {
+    EXPECT_EQ(HttpEndpoint::parse(text).text(), text);
+  }
+}
+
+TEST(HttpEndpointTest, AnythingElseIsAnInputError) {
+  for (const char* text : {"",
+                           "host:80",
+                           "http://",
+                           "http://:80",
+                           "http://host:",
+                           "http://host:0",
+                           "http://host:65536",
+                           "http://host:80/path",
+                           "http://user@host",
+                           "http://a b",
+                           "http://host:-1",
+                           "http://host:8x",
+                           "http://[::1",
+                           "http://[::1]80",
+                           "http://[]:80",
+                           "https://host",
+                           "unix:",
+                           "unix:relative",
+                           "http://a\r\nb",
+                           "ftp://host"}) {
+    EXPECT_THROW((void)HttpEndpoint::parse(text), InputError) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lowgear

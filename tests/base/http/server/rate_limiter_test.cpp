@@ -1,0 +1,57 @@
+#include "base/http/server/rate_limiter.h"
+
+#include <gtest/gtest.h>
+
+namespace lowgear {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(RateLimiterTest, WithoutALimitNothingIsRefusedOrRemembered) {
+  RateLimiter limiter({});
+  for (int i = 0; i < 1000; ++i) EXPECT_FALSE(limiter.refuse("a", {}));
+  EXPECT_EQ(limiter.clients(), 0U);
+}
+
+TEST(RateLimiterTest, ABurstIsTakenAndThenTheRate) {
+  RateLimiter limiter({.requests_per_s = 10, .burst = 5});
+  RateLimiter::Clock::time_point now{};
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(limiter.refuse("a", now));
+  ASSERT_TRUE(limiter.refuse("a", now));
+  EXPECT_NEAR(limiter.refuse("a", now)->count(), 0.1, 1e-9);
+  EXPECT_FALSE(limiter.refuse("b", now));
+  int taken = 0;
+  for (int i = 0; i < 10'000; ++i) {  // 1 s
+    now += 100us;
+    if (!limiter.refuse("a", now)) ++taken;
+  }
+  EXPECT_NEAR(taken, 10, 1);
+  now += 1h;
+  for (int i = 0; i < 5; ++i) EXPECT_FALSE(limiter.refuse("a", now));
+  EXPECT_TRUE(limiter.refuse("a", now));
+}
+
+TEST(RateLimiterTest, ABurstBelowOneStillLetsRequestsThrough) {
+  RateLimiter limiter({.requests_per_s = 1, .burst = 0});
+  EXPECT_FALSE(limiter.refuse("a", {}));
+  EXPECT_TRUE(limiter.refuse("a", {}));
+}
+
+TEST(RateLimiterTest, ClientsThatHaveTheirTokensBackAreForgotten) {
+  RateLimiter limiter({.requests_per_s = 1000, .burst = 1});
+  RateLimiter::Clock::time_point now{};
+  for (int i = 0; i < 100'000; ++i) {
+    now += 1ms;
+    EXPECT_FALSE(limiter.refuse(std::to_string(i), now));
+  }
+  EXPECT_LE(limiter.clients(), 2048U);
+}
+
+TEST(RateLimiterTest, ThoseWhoAskTooOftenAreNot) {
+  RateLimiter limiter({.requests_per_s = 1e-6, .burst = 1});
+  for (int i = 0; i < 5000; ++i) EXPECT_FALSE(limiter.refuse(std::to_string(i), {}));
+  for (int i = 0; i < 5000; ++i) EXPECT_TRUE(limiter.refuse(std::to_string(i), {}));
+}
+
+}  // namespace
+}  // namespace lowgear

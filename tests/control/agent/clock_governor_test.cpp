@@ -1,0 +1,292 @@
+#include "control/agent/clock_governor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/core/error.h"
+#include "control/agent/restore.h"
+#include "hardware/gpu/fake_gpu.h"
+
+namespace lowgear {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// A disk that may be full.
+class TestStorage final : public JournalStorage {
+ public:
+  explicit TestStorage(bool& full) : full_(&full) {}
+  [[nodiscard]] std::string read() override { return {}; }
+  void append(std::string_view) override {
+    if (*full_) throw Error("journal: No space left on device");
+  }
+  void sync() override {}
+  void truncate(std::size_t) override {}
+  void replace(std::string_view) override {}
+
+ private:
+  bool* full_;
+};
+
+class ClockGovernorTest : public testing::Test {
+ protected:
+  std::unique_ptr<ClockGovernor> make(bool dry_run = false) {
+    ClockGovernorOptions options;
+    options.dry_run = dry_run;
+    options.note = [this](std::string_view text) { notes_.emplace_back(text); };
+    options.now = [this] { return now_; };
+    return std::make_unique<ClockGovernor>(std::make_unique<FakeGpuControl>(gpu_), journal_, std::move(options));
+  }
+  GpuReading busy_at(int clock_mhz, std::uint64_t throttle = 0) {
+    GpuReading reading;
+    reading.sm_clock_mhz = clock_mhz;
+    reading.gpu_utilisation_percent = 100;
+    reading.throttle_reasons = ThrottleReasons{.bits = throttle};
+    return reading;
+  }
+
+  /// Read just now.
+  [[nodiscard]] ReadPowerLimit limit_of(double power_limit_w) const {
+    return {.power_limit_w = power_limit_w, .asked_at = now_};
+  }
+
+  bool full_ = false;
+  FakeGpu gpu_;
+  std::shared_ptr<Journal> journal_ = std::make_shared<Journal>(std::make_unique<TestStorage>(full_));
+  std::chrono::steady_clock::time_point now_{1h};
+  std::vector<std::string> notes_;
+};
+
+TEST_F(ClockGovernorTest, WritesAClockOnce) {
+  const auto governor = make();
+  EXPECT_TRUE(governor->follow(1500));
+  EXPECT_FALSE(governor->follow(1500));
+  EXPECT_TRUE(governor->follow(1005));
+  EXPECT_THAT(gpu_.control_calls(), ElementsAre("lock_sm_clocks 1500 1500", "lock_sm_clocks 1005 1005"));
+  EXPECT_EQ(governor->status().clock_writes, 2U);
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased);
+}
+
+TEST_F(ClockGovernorTest, IsInTheJournalBeforeItWrites) {
+  const auto governor = make();
+  full_ = true;
+  EXPECT_FALSE(governor->follow(1500));
+  EXPECT_TRUE(gpu_.control_calls().empty()) << "no write without a journal";
+  EXPECT_THAT(governor->status().problem, HasSubstr("No space left"));
+  EXPECT_EQ(governor->status().clock_state, ClockState::failed);
+  EXPECT_THROW(governor->set_power_limit_w(300), Error);
+  EXPECT_TRUE(gpu_.control_calls().empty());
+  full_ = false;
+  now_ += 2s;
+  EXPECT_TRUE(governor->follow(1500));
+  EXPECT_TRUE(journal_->changed(gpu_.identity().uuid));
+}
+
+TEST_F(ClockGovernorTest, RestoresEverythingAndStrikesItOut) {
+  const auto governor = make();
+  governor->lock_sm_clocks(345, 1005);
+  governor->set_power_limit_w(400);
+  governor->set_persistence_mode(false);
+  governor->restore();
+  EXPECT_EQ(gpu_.settings(), FakeSettings{});
+  EXPECT_EQ(governor->status().clock_state, ClockState::restored);
+  EXPECT_FALSE(governor->status().requested_max_mhz);
+  EXPECT_TRUE(journal_->changed().empty());
+  const std::size_t calls = gpu_.control_calls().size();
+  governor->restore();
+  EXPECT_EQ(gpu_.control_calls().size(), calls) << "there is nothing to restore";
+}
+
+TEST_F(ClockGovernorTest, SuspendsTheSmClockAndKeepsEverythingElse) {
+  const auto governor = make();
+  ASSERT_TRUE(governor->follow(1005));
+  governor->lock_memory_clocks(1593, 1593);
+  governor->set_power_limit_w(400);
+  governor->suspend();
+  EXPECT_EQ(gpu_.settings().max_sm_clock_mhz, FakeSettings{}.max_sm_clock_mhz);
+  EXPECT_EQ(gpu_.settings().max_memory_clock_mhz, 1593);
+  EXPECT_EQ(gpu_.settings().power_limit_w, 400);
+  EXPECT_FALSE(governor->status().requested_max_mhz);
+  EXPECT_TRUE(journal_->changed(gpu_.identity().uuid)) << "the rest is still to be put back";
+  const std::size_t calls = gpu_.control_calls().size();
+  governor->suspend();
+  EXPECT_EQ(gpu_.control_calls().size(), calls) << "no clock is locked";
+  EXPECT_TRUE(governor->follow(1005));
+  governor->restore();
+  EXPECT_EQ(gpu_.settings(), FakeSettings{});
+}
+
+TEST_F(ClockGovernorTest, NamesTheClockThatItCouldNotSuspend) {
+  const auto governor = make();
+  ASSERT_TRUE(governor->follow(1005));
+  gpu_.fail("reset_sm_clocks", GpuErrorCode::driver_error);
+  governor->suspend();
+  EXPECT_EQ(governor->status().clock_state, ClockState::failed);
+  EXPECT_EQ(governor->status().requested_max_mhz, 1005);
+  EXPECT_FALSE(governor->status().problem.empty());
+  governor->suspend();
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased);
+  EXPECT_FALSE(governor->status().requested_max_mhz);
+  EXPECT_TRUE(governor->status().problem.empty());
+}
+
+TEST_F(ClockGovernorTest, LocksAgainAfterASuspensionThatFailed) {
+  const auto governor = make();
+  ASSERT_TRUE(governor->follow(1005));
+  gpu_.fail("reset_sm_clocks", GpuErrorCode::driver_error);
+  governor->suspend();
+  EXPECT_TRUE(governor->follow(1005)) << "what the driver made of the call is not known";
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased);
+}
+
+TEST_F(ClockGovernorTest, SuspendsNothingThatItDidNotWrite) {
+  const auto governor = make();
+  governor->suspend();
+  EXPECT_TRUE(gpu_.control_calls().empty());
+  EXPECT_EQ(governor->status().clock_state, ClockState::untouched);
+}
+
+TEST_F(ClockGovernorTest, DoesNotTouchAGpuThatItNeverWroteTo) {
+  const auto governor = make();
+  governor->restore();
+  EXPECT_TRUE(gpu_.control_calls().empty());
+  EXPECT_EQ(governor->status().clock_state, ClockState::untouched);
+}
+
+TEST_F(ClockGovernorTest, KeepsInTheJournalWhatItCouldNotRestore) {
+  const auto governor = make();
+  ASSERT_TRUE(governor->follow(1500));
+  gpu_.fail("reset_sm_clocks", GpuErrorCode::driver_error);
+  governor->restore();
+  EXPECT_EQ(governor->status().clock_state, ClockState::failed);
+  EXPECT_TRUE(journal_->changed(gpu_.identity().uuid));
+  governor->restore();
+  EXPECT_EQ(governor->status().clock_state, ClockState::restored);
+  EXPECT_EQ(gpu_.settings(), FakeSettings{});
+}
+
+TEST_F(ClockGovernorTest, AsksToRestoreWhatTheJournalStillNames) {
+  journal_->record_change(
+      {.uuid = gpu_.identity().uuid, .pci_address = "", .power_limit_w = 700, .persistence_mode = {}});
+  const auto governor = make();
+  EXPECT_EQ(governor->status().clock_state, ClockState::failed);
+  EXPECT_THAT(governor->status().problem, HasSubstr("left changed"));
+  governor->restore();
+  EXPECT_EQ(governor->status().clock_state, ClockState::restored);
+  EXPECT_THAT(governor->status().problem, testing::IsEmpty());
+  EXPECT_THAT(journal_->changed(), testing::IsEmpty());
+}
+
+TEST_F(ClockGovernorTest, WaitsAfterAWriteThatFailed) {
+  const auto governor = make();
+  gpu_.fail("lock_sm_clocks", GpuErrorCode::driver_error, -1);
+  EXPECT_FALSE(governor->follow(1500));
+  EXPECT_FALSE(governor->follow(1500));
+  EXPECT_EQ(gpu_.control_calls().size(), 1U);
+  gpu_.stop_failing();
+  now_ += 2s;
+  EXPECT_TRUE(governor->follow(1500));
+  EXPECT_EQ(governor->status().clock_write_errors, 1U);
+  EXPECT_TRUE(governor->status().problem.empty());
+}
+
+TEST_F(ClockGovernorTest, LeavesTheClocksOfSomebodyElseAlone) {
+  const auto governor = make();
+  ASSERT_TRUE(governor->follow(1005));
+  now_ += 2s;
+  governor->observe(busy_at(1980), std::nullopt);
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased) << "one reading may be old";
+  now_ += 1500ms;
+  governor->observe(busy_at(1980), std::nullopt);
+  EXPECT_EQ(governor->status().clock_state, ClockState::foreign);
+  EXPECT_THAT(governor->status().problem, HasSubstr("another program sets its clocks"));
+  EXPECT_FALSE(governor->follow(1500));
+  EXPECT_THROW(governor->lock_sm_clocks(345, 345), GpuBusy);
+  governor->suspend();
+  EXPECT_EQ(gpu_.control_calls().size(), 1U);
+  governor->restore();
+  EXPECT_EQ(gpu_.settings(), FakeSettings{}) << "the lease's end puts everything back";
+  EXPECT_TRUE(governor->follow(1500));
+}
+
+TEST_F(ClockGovernorTest, TakesNothingElseForSomebodyElse) {
+  const auto governor = make();
+  ASSERT_TRUE(governor->follow(1500));
+  now_ += 2s;
+  for (int i = 0; i < 5; ++i) {
+    now_ += 1s;
+    governor->observe(busy_at(1500), std::nullopt);
+    governor->observe(busy_at(1005, 0x4), std::nullopt);  // held down by the power cap
+    GpuReading idle = busy_at(345);
+    idle.gpu_utilisation_percent = 0;
+    governor->observe(idle, std::nullopt);
+    governor->observe(GpuReading{}, std::nullopt);
+  }
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased);
+}
+
+TEST_F(ClockGovernorTest, LeavesThePowerLimitOfSomebodyElseAlone) {
+  const auto governor = make();
+  ASSERT_TRUE(governor->follow(1500));
+  now_ += 5s;
+  governor->observe({}, limit_of(400));
+  now_ += 5s;
+  governor->observe({}, limit_of(400));
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased) << "no limit was set here";
+  governor->set_power_limit_w(300);
+  governor->observe({}, limit_of(400));
+  now_ += 500ms;
+  governor->observe({}, limit_of(400));  // read before it was set
+  now_ += 5s;
+  governor->observe({}, limit_of(300.4));
+  governor->observe({}, std::nullopt);
+  now_ += 5s;
+  governor->observe({}, limit_of(400));
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased) << "not after one look";
+  now_ += 1s;
+  governor->observe({}, limit_of(400));
+  EXPECT_EQ(governor->status().clock_state, ClockState::foreign);
+  EXPECT_THAT(governor->status().problem, HasSubstr("its power limit is 400 W though 300 W were set"));
+  EXPECT_THROW(governor->set_power_limit_w(300), GpuBusy);
+  governor->restore();
+  EXPECT_EQ(gpu_.settings(), FakeSettings{});
+  ASSERT_TRUE(governor->follow(1005));
+  now_ += 5s;
+  governor->observe({}, limit_of(400));
+  now_ += 5s;
+  governor->observe({}, limit_of(400));
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased) << "the next lease sets none";
+}
+
+TEST_F(ClockGovernorTest, TakesNoLimitForAnothersThatWasReadBeforeItsOwnWasSet) {
+  const auto governor = make();
+  const ReadPowerLimit before = limit_of(700);
+  now_ += 100ms;
+  governor->set_power_limit_w(300);
+  for (int second = 0; second < 10; ++second) {
+    now_ += 1s;
+    governor->observe({}, before);
+  }
+  EXPECT_EQ(governor->status().clock_state, ClockState::leased);
+}
+
+TEST_F(ClockGovernorTest, ADryRunOnlyTalks) {
+  const auto governor = make(true);
+  EXPECT_TRUE(governor->follow(1500));
+  governor->set_power_limit_w(300);
+  governor->restore();
+  EXPECT_TRUE(gpu_.control_calls().empty());
+  EXPECT_TRUE(journal_->changed().empty());
+  ASSERT_EQ(notes_.size(), 3U);
+  EXPECT_THAT(notes_[0], HasSubstr("would lock SM clocks to 1500-1500 MHz"));
+  EXPECT_THAT(notes_[2], HasSubstr("would restore"));
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,148 @@
+#include "control/agent/config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "base/core/error.h"
+
+namespace lowgear {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+NameLookup names() {
+  return {.user = [](const std::string& name) -> uid_t {
+            if (name != "alice") throw Error("there is no user " + quote(name));
+            return 1001;
+          },
+          .group = [](const std::string& name) -> gid_t {
+            if (name != "training") throw Error("there is no group " + quote(name));
+            return 2001;
+          }};
+}
+
+AgentConfig parse(const std::string& text) { return parse_agent_config(text, "agent.toml", names()); }
+
+void expect_refused(const std::string& text, const std::string& words) {
+  try {
+    (void)parse(text);
+    ADD_FAILURE() << "an error was expected: " << text;
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), HasSubstr(words)) << text;
+  }
+}
+
+TEST(AgentConfig, IsClosedWhenItIsEmpty) {
+  const AgentConfig config = parse("");
+  EXPECT_TRUE(config.gpus.empty());
+  EXPECT_FALSE(config.all_gpus);
+  EXPECT_TRUE(config.allow.empty());
+  EXPECT_EQ(config.process.agent.lease_server.mode, 0660U);
+  EXPECT_EQ(config.process.http_socket, "/run/lowgear/agent.sock");
+  EXPECT_FALSE(config.process.http_port);
+}
+
+TEST(AgentConfig, SaysWhichEventsClientsOfZeusGet) {
+  EXPECT_EQ(parse("").process.zeusd_events, ZeusdEvents::device);
+  EXPECT_EQ(parse("[sockets]\nzeusd_events = \"snapshot\"").process.zeusd_events, ZeusdEvents::snapshot);
+  expect_refused("[sockets]\nzeusd_events = \"0.4\"", "write \"device\" for Zeus 0.16");
+}
+
+TEST(AgentConfig, ReadsEverything) {
+  const AgentConfig config = parse(R"(
+journal = "/j"
+telemetry_hz = 10
+[sockets]
+lease_socket = "/l"
+http_socket = "/h"
+lease_mode = "0600"
+http_mode = "0666"
+group = "training"
+http_port = 9400
+[limits]
+max_clients = 10
+max_plan_mb = 1
+suspend_after_s = 2.5
+driver_timeout_s = 1
+hung_after_s = 3
+[[gpu]]
+id = ["GPU-1", "0000:02:00.0"]
+[[gpu]]
+id = "GPU-3"
+[[allow]]
+user = "alice"
+gpus = "GPU-1"
+min_clock_mhz = 600
+max_clock_mhz = 1400
+power = true
+min_power_w = 250
+max_power_w = 650.5
+read = false
+[[allow]]
+group = "training"
+)");
+  EXPECT_EQ(config.journal, "/j");
+  EXPECT_EQ(config.process.agent.telemetry_rate_hz, 10);
+  EXPECT_EQ(config.process.agent.lease_server.mode, 0600U);
+  EXPECT_EQ(config.process.http_mode, 0666U);
+  EXPECT_EQ(config.process.http_group, 2001U);
+  EXPECT_EQ(config.process.http_port, 9400);
+  EXPECT_EQ(config.process.agent.worker.suspend_after, std::chrono::milliseconds(2500));
+  EXPECT_THAT(config.gpus, ElementsAre("GPU-1", "0000:02:00.0", "GPU-3"));
+  ASSERT_EQ(config.allow.size(), 2U);
+  EXPECT_EQ(config.allow[0].user, 1001U);
+  EXPECT_THAT(config.allow[0].gpus, ElementsAre("GPU-1"));
+  EXPECT_EQ(config.allow[0].max_clock_mhz, 1400);
+  EXPECT_EQ(config.allow[0].max_power_w, 650.5);
+  EXPECT_FALSE(config.allow[0].read);
+  EXPECT_EQ(config.allow[1].group, 2001U);
+  EXPECT_FALSE(config.allow[1].power);
+}
+
+TEST(AgentConfig, SaysWhereAMistakeIs) {
+  expect_refused("journal = [", "agent.toml:1:");
+  expect_refused("\ntelemetry_hz = \"fast\"", "agent.toml:2:16: \"telemetry_hz\" has to be a number");
+  expect_refused("[socketz]\n", "did you mean \"sockets\"?");
+  expect_refused("[sockets]\nlease_sokcet = \"/l\"", "did you mean \"lease_socket\"?");
+  expect_refused("[[allow]]\neverybody = true\nmax_clock = 5", "max_clock_mhz");
+  expect_refused("[sockets]\nlease_mode = \"rw\"", "written like \"0660\"");
+  expect_refused("[sockets]\nlease_mode = 660", "text in quotes");
+  expect_refused("[sockets]\ngroup = \"nobody-such\"", "there is no group");
+  expect_refused("[sockets]\nhttp_port = 70000", "from 1 to 65535");
+  expect_refused("[limits]\nmax_clients = 1.5", "whole number");
+  expect_refused("telemetry_hz = nan", "has to be a number");
+  expect_refused("\n# \xC3\xA4", "agent.toml:2:3: a character beyond ASCII");
+  expect_refused("[@key]", "agent.toml:1:");
+  expect_refused("[[gpu]]\n", "needs an id");
+  expect_refused("[gpu]\nid = \"all\"", "write [[gpu]]");
+  expect_refused("[[allow]]\nread = true", "one of user, group and everybody");
+  expect_refused("[[allow]]\nuser = \"alice\"\neverybody = true", "one of user, group and everybody");
+  expect_refused("[[allow]]\nuser = \"bob\"", "agent.toml:2:8: there is no user");
+  expect_refused("[[allow]]\neverybody = true\nmin_clock_mhz = 900\nmax_clock_mhz = 800", "above max_clock_mhz");
+}
+
+TEST(AgentConfig, RefusesAFileThatOthersMayChange) {
+  const auto folder = std::filesystem::temp_directory_path() / ("lowgear-config-" + std::to_string(getpid()));
+  std::filesystem::create_directory(folder);
+  ::chmod(folder.c_str(), 0755);
+  const auto file = folder / "agent.toml";
+  std::ofstream(file) << "telemetry_hz = 5\n";
+  ::chmod(file.c_str(), 0644);
+  EXPECT_EQ(load_agent_config(file).process.agent.telemetry_rate_hz, 5);
+  ::chmod(file.c_str(), 0664);
+  EXPECT_THROW((void)load_agent_config(file), InputError);
+  ::chmod(file.c_str(), 0644);
+  ::chmod(folder.c_str(), 0777);
+  EXPECT_THROW((void)load_agent_config(file), InputError);
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace lowgear

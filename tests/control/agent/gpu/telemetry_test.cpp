@@ -1,0 +1,106 @@
+#include "control/agent/gpu/telemetry.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <memory>
+
+#include "base/core/eventually.h"
+#include "base/core/monotonic_clock.h"
+#include "hardware/gpu/fake_gpu.h"
+
+namespace lowgear {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(ReadGpu, ReadsAllThatTheGpuReports) {
+  FakeGpu gpu;
+  gpu.change([](FakeReadings& now) {
+    now = {.energy_j = 12.5,
+           .average_power_w = 300,
+           .instant_power_w = 310,
+           .sm_clock_mhz = 1500,
+           .memory_clock_mhz = 2619,
+           .temperature_c = 61,
+           .throttle_reasons = {.bits = 4},
+           .utilisation = {.gpu_percent = 97, .memory_percent = 43}};
+  });
+  const GpuReading reading = read_gpu(gpu);
+  EXPECT_EQ(reading.energy_j, 12.5);
+  EXPECT_EQ(reading.power_w, 310);
+  EXPECT_EQ(reading.sm_clock_mhz, 1500);
+  EXPECT_EQ(reading.memory_clock_mhz, 2619);
+  EXPECT_EQ(reading.temperature_c, 61);
+  EXPECT_TRUE(reading.throttle_reasons.value().power_cap());
+  EXPECT_EQ(reading.gpu_utilisation_percent, 97);
+  EXPECT_EQ(reading.memory_utilisation_percent, 43);
+}
+
+TEST(ReadGpu, LeavesEmptyWhatTheGpuDoesNotReport) {
+  FakeGpu gpu;
+  gpu.disable(GpuFeature::instant_power, GpuErrorCode::not_supported, "too old");
+  gpu.disable(GpuFeature::energy_counter, GpuErrorCode::not_supported, "too old");
+  gpu.change([](FakeReadings& now) { now.average_power_w = 123; });
+  gpu.fail("temperature_c", GpuErrorCode::gpu_lost, -1);
+  const GpuReading reading = read_gpu(gpu);
+  EXPECT_GT(reading.time_ns, 0);
+  EXPECT_FALSE(reading.energy_j);
+  EXPECT_EQ(reading.power_w, 123);
+  EXPECT_FALSE(reading.temperature_c);
+  EXPECT_EQ(reading.sm_clock_mhz, 1980);
+}
+
+TEST(ReadSettings, SaysSinceWhenTheyHold) {
+  FakeGpu gpu;
+  const std::int64_t before_ns = monotonic_ns();
+  const std::int64_t asked_ns = read_settings(gpu).asked_ns;
+  EXPECT_GE(asked_ns, before_ns);
+  EXPECT_LE(asked_ns, monotonic_ns());
+}
+
+TEST(ReadSettings, LeavesEmptyWhatTheGpuDoesNotSay) {
+  FakeGpu gpu;
+  EXPECT_EQ(read_settings(gpu).power_limits.value().max_w, 700);
+  EXPECT_EQ(read_settings(gpu).persistence_mode, true);
+  gpu.disable(GpuFeature::power_limits, GpuErrorCode::not_supported, "too old");
+  gpu.fail("persistence_mode", GpuErrorCode::gpu_lost, -1);
+  EXPECT_FALSE(read_settings(gpu).power_limits);
+  EXPECT_FALSE(read_settings(gpu).persistence_mode);
+}
+
+TEST(Telemetry, SamplesEveryGpu) {
+  const auto system = std::make_shared<FakeGpuSystem>(2);
+  system->fake(1).change([](FakeReadings& now) { now.temperature_c = 55; });
+  const Telemetry telemetry(system, 1000, 1h);
+  EXPECT_TRUE(eventually([&] { return telemetry.reading(1).temperature_c == 55; }));
+  system->fake(1).change([](FakeReadings& now) { now.temperature_c = 60; });
+  EXPECT_TRUE(eventually([&] { return telemetry.reading(1).temperature_c == 60; }));
+}
+
+TEST(Telemetry, ReadsSettingsAgainAfterAWhile) {
+  const auto system = std::make_shared<FakeGpuSystem>(2);
+  const Telemetry telemetry(system, 1e-3, 1ms);
+  EXPECT_TRUE(eventually([&] { return telemetry.settings(1).persistence_mode == true; }));
+  FakeGpuControl control(system->fake(1));
+  control.set_power_limit_w(450);
+  control.set_persistence_mode(false);
+  EXPECT_TRUE(eventually([&] {
+    const GpuSettings settings = telemetry.settings(1);
+    return settings.power_limits.value().current_w == 450 && settings.persistence_mode == false;
+  }));
+  ASSERT_TRUE(eventually([&] { return telemetry.settings(0).power_limits.has_value(); }));
+  EXPECT_EQ(telemetry.settings(0).power_limits.value().current_w, 700);
+}
+
+TEST(Telemetry, ReadsSettingsAtOnceWhenToldThatTheyChanged) {
+  const auto system = std::make_shared<FakeGpuSystem>(1);
+  Telemetry telemetry(system, 1e-3, 1h);
+  EXPECT_TRUE(eventually([&] { return telemetry.settings(0).persistence_mode == true; }));
+  FakeGpuControl(system->fake(0)).set_persistence_mode(false);
+  telemetry.settings_changed(0);
+  EXPECT_TRUE(eventually([&] { return telemetry.settings(0).persistence_mode == false; }));
+}
+
+}  // namespace
+}  // namespace lowgear

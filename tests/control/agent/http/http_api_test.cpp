@@ -1,0 +1,238 @@
+#include "control/agent/http/http_api.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/core/error.h"
+#include "base/core/eventually.h"
+#include "base/http/looped_server.h"
+#include "control/agent/fake_agent_service.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using namespace std::chrono_literals;
+
+class HttpApiTest : public LoopedServer<HttpApi> {
+ protected:
+  void SetUp() override {
+    options.telemetry_period = 5ms;
+    options.server.warn = [this](std::string_view) { warnings.fetch_add(1); };
+  }
+
+  void serve() {
+    server = std::make_unique<HttpApi>(io, service, &cpu_meter, options);
+    server->listen_unix(path, 0600);
+    port = server->listen_tcp(0);
+    run();
+  }
+
+  FakeAgentService service;
+  FakeCpuMeter cpu_meter;
+  HttpApiOptions options;
+};
+
+TEST_F(HttpApiTest, WhoAsksIsAttestedByTheKernel) {
+  serve();
+  EXPECT_THAT(ask(fmt::format("DELETE /v1/gpus/{}/clocks HTTP/1.1\r\nHost: agent\r\n\r\n", kFakeUuid0)),
+              StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(on_loop([&] { return service.calls; }), ElementsAre(fmt::format("reset_sm 0 by {}", ::geteuid())));
+}
+
+TEST_F(HttpApiTest, TcpReadsAndChangesNothing) {
+  serve();
+  RawClient client(port);
+  client.send("GET /v1/gpus HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(client.read_response(), StartsWith("HTTP/1.1 200"));
+  client.send(fmt::format("DELETE /v1/gpus/{}/clocks HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", kFakeUuid0, port));
+  EXPECT_THAT(client.read_response(), StartsWith("HTTP/1.1 403"));
+  EXPECT_TRUE(on_loop([&] { return service.calls.empty(); }));
+}
+
+TEST_F(HttpApiTest, TcpTellsNothingToAPageOfTheWebWhoseNameWasMadeToPointHere) {
+  serve();
+  for (const char* headers : {"Host: attacker.example\r\n", "Host: localhost.attacker.example:9400\r\n", ""}) {
+    for (const char* target : {"/v1/leases", "/v1/power?stream", "/metrics", "/healthz"}) {
+      RawClient client(port);
+      client.send(fmt::format("GET {} HTTP/1.1\r\n{}\r\n", target, headers));
+      const std::string answer = client.read_response();
+      EXPECT_THAT(answer, StartsWith("HTTP/1.1 421")) << headers << target;
+      EXPECT_THAT(answer, HasSubstr("misdirected_request")) << headers << target;
+    }
+  }
+  EXPECT_THAT(ask("GET /v1/leases HTTP/1.1\r\nHost: anything\r\n\r\n"), StartsWith("HTTP/1.1 200"))
+      << "who asks over the Unix socket is attested";
+}
+
+TEST_F(HttpApiTest, TwoHostsAreNoRequest) {
+  serve();
+  RawClient client(port);
+  client.send("GET /v1/leases HTTP/1.1\r\nHost: attacker.example\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(client.read_response(), StartsWith("HTTP/1.1 400"));
+}
+
+TEST_F(HttpApiTest, HeadersAndBodiesAreBounded) {
+  serve();
+  EXPECT_THAT(ask("GET / HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n"), StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(ask("GET /" + std::string(100'000, 'x')), StartsWith("HTTP/1.1 431"));
+  EXPECT_THAT(ask("POST / HTTP/1.1\r\nContent-Length: 999999999999\r\n\r\n"), StartsWith("HTTP/1.1 413"));
+  EXPECT_THAT(ask("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffff\r\n" + std::string(200'000, 'x')),
+              StartsWith("HTTP/1.1 411"));
+}
+
+TEST_F(HttpApiTest, AnAnswerThatTakesTimeHoldsUpNobody) {
+  serve();
+  RawClient cpu(path);
+  cpu.get("/cpu/get_power");
+  EXPECT_THAT(ask("GET /healthz HTTP/1.1\r\nHost: agent\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(cpu.read_response(), HasSubstr("\"power_mw\""));
+}
+
+TEST_F(HttpApiTest, AWriteThatTakesTimeHoldsUpNobody) {
+  service.holds_writes = true;
+  serve();
+  RawClient slow(path);
+  slow.send(fmt::format("DELETE /v1/gpus/{}/clocks HTTP/1.1\r\nHost: agent\r\n\r\n", kFakeUuid0));
+  ASSERT_TRUE(eventually([&] { return on_loop([&] { return service.held.size(); }) == 1; }));
+  EXPECT_THAT(ask("GET /healthz HTTP/1.1\r\nHost: agent\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  on_loop([&] { service.held.at(0)(nullptr); });
+  const std::string answer = slow.read_response();
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+  EXPECT_THAT(answer, HasSubstr("\"restored\""));
+  EXPECT_THAT(answer, HasSubstr("Lowgear-Simulated: true"));
+}
+
+TEST_F(HttpApiTest, SixtyFourClientsAndTwoHundredStreamsAreServedAtOnce) {
+  serve();
+  std::vector<std::unique_ptr<RawClient>> readers;
+  for (int i = 0; i < 200; ++i) {
+    readers.push_back(std::make_unique<RawClient>(path));
+    readers.back()->get(i % 2 == 0 ? "/v1/power?stream" : "/gpu/stream_power?gpu_ids=1");
+  }
+  ASSERT_TRUE(eventually([&] { return streams() == 200; }));
+  std::vector<std::thread> clients;
+  std::atomic<int> answered = 0;
+  for (int i = 0; i < 64; ++i) {
+    clients.emplace_back([&] {
+      RawClient client(path);
+      for (int request = 0; request < 10; ++request) {
+        client.get("/metrics");
+        if (client.read_response().find("lowgear_simulated 1\n") != std::string::npos) answered.fetch_add(1);
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(answered, 640);
+  for (const auto& reader : readers) {
+    EXPECT_THAT(reader->read_until("\r\n\r\n"), HasSubstr("text/event-stream"));
+    EXPECT_THAT(reader->read_until("\n\n"), StartsWith("data: {"));
+  }
+}
+
+TEST_F(HttpApiTest, AStreamThatIsNotReadIsDroppedAndOthersGoOn) {
+  options.telemetry_period = 1ms;
+  service.gpu_list.resize(64, service.gpu_list[0]);  // long events
+  serve();
+  RawClient sleeper(path);
+  sleeper.get("/v1/power?stream");
+  RawClient reader(path);
+  reader.get("/v1/power?stream");
+  ASSERT_TRUE(eventually([&] { return streams() == 2; }));
+  int events = 0;
+  while (streams() == 2 && events < 100'000) {
+    ASSERT_THAT(reader.read_until("\n\n"), HasSubstr("data: {"));
+    ++events;
+  }
+  EXPECT_EQ(streams(), 1U);
+  for (int i = 0; i < 10; ++i) EXPECT_THAT(reader.read_until("\n\n"), HasSubstr("data: {"));
+}
+
+TEST_F(HttpApiTest, AStreamWhoseClientGoesIsForgotten) {
+  serve();
+  auto client = std::make_unique<RawClient>(path);
+  client->get("/v1/power?stream");
+  ASSERT_TRUE(eventually([&] { return streams() == 1; }));
+  client.reset();
+  EXPECT_TRUE(eventually([&] { return streams() == 0 && connections() == 0; }));
+}
+
+TEST_F(HttpApiTest, StreamsAreBounded) {
+  options.server.max_streams = 1;
+  serve();
+  RawClient first(path);
+  first.get("/v1/power?stream");
+  EXPECT_THAT(first.read_until("\r\n\r\n"), StartsWith("HTTP/1.1 200"));
+  RawClient second(path);
+  second.get("/v1/power?stream");
+  EXPECT_THAT(second.read_response(), StartsWith("HTTP/1.1 503"));
+}
+
+TEST_F(HttpApiTest, NoUserTakesAllConnections) {
+  options.server.max_connections = 4;
+  serve();
+  std::vector<std::unique_ptr<RawClient>> held;
+  for (int i = 0; i < 3; ++i) {
+    held.push_back(std::make_unique<RawClient>(path));
+    held.back()->get("/v1/power?stream");
+    held.back()->read_until("\r\n\r\n");
+  }
+  RawClient refused(path);
+  EXPECT_THAT(refused.read_response(), StartsWith("HTTP/1.1 503"));
+  RawClient other(port);
+  other.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  EXPECT_THAT(other.read_response(), StartsWith("HTTP/1.1 200"));
+}
+
+TEST_F(HttpApiTest, TheSocketHasItsModeAndIsRemovedAtTheEnd) {
+  serve();
+  struct stat found {};
+  ASSERT_EQ(::stat(path.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mode & 0777U, 0600U);
+  RawClient stream(path);
+  stream.get("/v1/power?stream");
+  stream.read_until("\n\n");
+  on_loop([&] { server->stop(); });
+  EXPECT_FALSE(std::filesystem::exists(path));
+  EXPECT_TRUE(stream.ended());
+  EXPECT_EQ(connections(), 0U);
+  on_loop([&] { server->stop(); });
+}
+
+TEST_F(HttpApiTest, TelemetryThatFailsIsToldAndTriedAgain) {
+  class Failing : public FakeAgentService {
+   public:
+    std::vector<GpuStatus> gpus() override {
+      if (failures-- > 0) throw GpuError(GpuErrorCode::gpu_lost, "lost");
+      return gpu_list;
+    }
+    int failures = 2;
+  } failing;
+  server = std::make_unique<HttpApi>(io, failing, nullptr, options);
+  server->listen_unix(path, 0600);
+  thread = std::thread([this] { io.run(); });
+  RawClient client(path);
+  client.get("/v1/power?stream");
+  EXPECT_THAT(client.read_until("\n\n"), HasSubstr("text/event-stream"));
+  EXPECT_GE(warnings, 1);
+  on_loop([&] { server.reset(); });
+}
+
+TEST_F(HttpApiTest, ATakenPortIsAnInputError) {
+  serve();
+  EXPECT_THROW(on_loop([&] { return server->listen_tcp(port); }), InputError);
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,122 @@
+#include "control/agent/http/metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "control/agent/fake_agent_service.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr std::int64_t kSecond_ns = 1'000'000'000;
+
+std::string labels(int gpu) { return fmt::format("gpu=\"{}\",uuid=\"{}\"", gpu, gpu == 0 ? kFakeUuid0 : kFakeUuid1); }
+
+TEST(Metrics, GpusAreReportedInBaseUnits) {
+  FakeAgentService service;
+  service.gpu_list[0].clock_writes = 12;
+  service.gpu_list[0].clock_write_errors = 3;
+  service.gpu_list[0].late_units = 4;
+  service.gpu_list[0].requested_max_mhz = 1200;
+  const std::string text = Metrics().text(service, {});
+  for (const std::string& line : {
+           "lowgear_gpu_energy_joules_total{" + labels(0) + "} 123.456",
+           "lowgear_gpu_power_watts{" + labels(1) + "} 100",
+           "lowgear_gpu_power_limit_watts{" + labels(0) + "} 600",
+           "lowgear_gpu_sm_clock_hertz{" + labels(0) + "} 1980000000",
+           "lowgear_gpu_temperature_celsius{" + labels(0) + "} 41",
+           "lowgear_gpu_utilisation_ratio{" + labels(0) + "} 0.5",
+           "lowgear_gpu_clock_writes_total{" + labels(0) + "} 12",
+           "lowgear_gpu_clock_write_errors_total{" + labels(0) + "} 3",
+           "lowgear_gpu_late_units_total{" + labels(0) + "} 4",
+           "lowgear_gpu_requested_clock_hertz{" + labels(0) + ",bound=\"max\"} 1200000000",
+           "lowgear_gpu_clock_state{" + labels(0) + ",state=\"untouched\"} 1",
+           std::string("lowgear_simulated 1"),
+           std::string("lowgear_leases 0"),
+       }) {
+    EXPECT_THAT(text, HasSubstr(line + "\n"));
+  }
+  EXPECT_THAT(text, HasSubstr("lowgear_build_info{version=\""));
+}
+
+TEST(Metrics, WhatIsNotReportedIsLeftOut) {
+  FakeAgentService service;
+  service.gpu_list[0].reading.energy_j.reset();
+  service.gpu_list[0].reading.power_w = std::numeric_limits<double>::quiet_NaN();
+  service.gpu_list[1].healthy = false;
+  const std::string text = Metrics().text(service, {});
+  EXPECT_THAT(text, Not(HasSubstr("lowgear_gpu_energy_joules_total")));
+  EXPECT_THAT(text, Not(HasSubstr("lowgear_gpu_power_watts")));
+  EXPECT_THAT(text, Not(HasSubstr("Nan")));
+  EXPECT_THAT(text, HasSubstr("lowgear_gpu_healthy{" + labels(1) + "} 0\n"));
+  EXPECT_THAT(text, Not(HasSubstr("lowgear_gpu_sm_clock_hertz{" + labels(1))));
+}
+
+TEST(Metrics, GpusThatNobodyLooksAfterAreCounted) {
+  FakeAgentService service;
+  EXPECT_THAT(Metrics().text(service, {}), HasSubstr("lowgear_gpus_unattended 0\n"));
+  service.unattended_list.resize(2);
+  EXPECT_THAT(Metrics().text(service, {}), HasSubstr("lowgear_gpus_unattended 2\n"));
+}
+
+TEST(Metrics, NothingClaimsToBeSaved) {
+  FakeAgentService service;
+  EXPECT_THAT(Metrics().text(service, {}), Not(HasSubstr("saved")));
+}
+
+TEST(Metrics, EverySampleStandsUnderItsTypeAndNoneComesTwice) {
+  FakeAgentService service;
+  service.gpu_list[0].identity.name = "a \"quoted\"\\ name\nof two lines";
+  Metrics metrics;
+  metrics.observe(service.gpus());
+  std::istringstream text(metrics.text(service, FakeCpuMeter().read()));
+  std::set<std::string> seen;
+  std::string family;
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("# TYPE ")) family = line.substr(7, line.find(' ', 7) - 7);
+    if (line.starts_with("#")) continue;
+    EXPECT_TRUE(line.starts_with(family)) << line;
+    EXPECT_TRUE(seen.insert(line.substr(0, line.rfind(' '))).second) << line;
+  }
+  EXPECT_GT(seen.size(), 40U);
+}
+
+TEST(Metrics, ThrottlingIsCountedBetweenReadings) {
+  FakeAgentService service;
+  Metrics metrics;
+  GpuReading& reading = service.gpu_list[0].reading;
+  const auto observe = [&](double seconds, std::uint64_t reasons) {
+    reading.time_ns += static_cast<std::int64_t>(seconds * static_cast<double>(kSecond_ns));
+    reading.throttle_reasons = ThrottleReasons{reasons};
+    metrics.observe(service.gpus());
+  };
+  observe(0, 0x4);     // the first: since when is not known
+  observe(0.25, 0x4);  // power cap
+  observe(0, 0x4);     // the same reading again
+  observe(0.5, 0x40);  // thermal
+  observe(0.5, 0);     // none
+  observe(100, 0x4);   // a gap: at most a second
+  observe(-50, 0x4);   // the clock was set back
+  const std::string text = metrics.text(service, {});
+  EXPECT_THAT(text, HasSubstr("throttle_seconds_total{" + labels(0) + ",reason=\"power_cap\"} 1.25\n"));
+  EXPECT_THAT(text, HasSubstr("throttle_seconds_total{" + labels(0) + ",reason=\"thermal\"} 0.5\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_gpu_throttled{" + labels(0) + ",reason=\"power_cap\"} 1\n"));
+}
+
+TEST(Metrics, CpuEnergyIsByZone) {
+  FakeAgentService service;
+  const std::string text = Metrics().text(service, FakeCpuMeter().read());
+  EXPECT_THAT(text, HasSubstr("lowgear_cpu_energy_joules_total{zone=\"package-1\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_cpu_energy_joules_total{zone=\"dram-0\"} 0.5\n"));
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,72 @@
+/* The C interface as a C program sees it: compiled as C99, linked with liblowgear.so, without agent and GPU. */
+#include <stdio.h>
+#include <string.h>
+
+#include "control/client/lowgear.h"
+
+static int failures = 0;
+
+static void expect(int condition, const char* what) {
+  if (!condition) {
+    printf("failed: %s (%s)\n", what, lowgear_last_error());
+    ++failures;
+  }
+}
+
+int main(void) {
+  lowgear_options options = LOWGEAR_OPTIONS_INIT;
+  lowgear_client* client = NULL;
+  lowgear_status status;
+  lowgear_measurement measurement = LOWGEAR_MEASUREMENT_INIT;
+  uint64_t window = 0;
+  options.agent_socket = "";
+  options.rank = 0;
+  options.world_size = 1;
+  expect(lowgear_abi_version() >> 16 == LOWGEAR_ABI_MAJOR, "version");
+  expect(lowgear_open(&options, &client) == LOWGEAR_OK, "open");
+  expect(lowgear_iteration_begin(client) == LOWGEAR_OK, "iteration begins");
+  expect(lowgear_unit_begin(client, LOWGEAR_FORWARD, 0, 0) == LOWGEAR_OK, "unit begins");
+  expect(lowgear_unit_end(client, LOWGEAR_FORWARD, 0, 0) == LOWGEAR_OK, "unit ends");
+  expect(lowgear_iteration_end(client) == LOWGEAR_OK, "iteration ends");
+  expect(lowgear_load_plan(client, "/no/such/plan", -1, 0) == LOWGEAR_INVALID, "no plan");
+  expect(strstr(lowgear_last_error(), "/no/such/plan") != NULL, "names the file");
+  expect(lowgear_window_begin(client, "w", &window) == LOWGEAR_FAILED, "no GPU to measure");
+  expect(measurement.energy_j < 0, "initialiser");
+  memset(&status, 0, sizeof status);
+  status.struct_size = sizeof status;
+  expect(lowgear_get_status(client, &status) == LOWGEAR_OK, "status");
+  expect(status.units == 1 && status.mismatched == 0, "counts");
+  expect(status.problem[0] != '\0', "says that there is no GPU");
+  expect(status.server_connected == 0 && status.plan_version == 0 && status.server_problem[0] == '\0', "no server");
+  expect(status.pp_rank == 0 && status.stage == 0, "one process is the whole pipeline");
+  expect(lowgear_close(client) == LOWGEAR_OK, "close");
+  options.rank = 3;
+  options.world_size = 8;
+  expect(lowgear_open(&options, &client) == LOWGEAR_OK, "open as one of eight");
+  expect(lowgear_get_status(client, &status) == LOWGEAR_OK && status.pp_rank == -1 && status.stage == -1, "unknown");
+  expect(strstr(status.place, "pp_rank") != NULL, "says what to pass");
+  expect(lowgear_close(client) == LOWGEAR_OK, "close");
+  options.rank_order = "tp2-dp1-pp";
+  expect(lowgear_open(&options, &client) == LOWGEAR_OK, "open with an order of ranks");
+  expect(lowgear_get_status(client, &status) == LOWGEAR_OK && status.pp_rank == 1 && status.stage == 1, "known");
+  expect(lowgear_close(client) == LOWGEAR_OK, "close");
+  options.rank_order = "sideways";
+  expect(lowgear_open(&options, &client) == LOWGEAR_INVALID, "no order");
+  options = (lowgear_options)LOWGEAR_OPTIONS_INIT;
+  options.agent_socket = "";
+  options.rank = 0;
+  options.world_size = 1;
+  options.server = "unix:/no/such/server";
+  expect(lowgear_open(&options, &client) == LOWGEAR_INVALID, "a server needs a job");
+  expect(strstr(lowgear_last_error(), "job_spec") != NULL, "says so");
+  options.job_spec = "{\"run\": \"r\"}";
+  options.server = "nonsense";
+  expect(lowgear_open(&options, &client) == LOWGEAR_INVALID, "no address");
+  options.server = "unix:/no/such/server";
+  expect(lowgear_open(&options, &client) == LOWGEAR_OK, "a server that is away");
+  lowgear_iteration_begin(client);
+  lowgear_iteration_end(client);
+  expect(lowgear_get_status(client, &status) == LOWGEAR_OK && status.server_connected == 0, "is away");
+  expect(lowgear_close(client) == LOWGEAR_OK, "close without it");
+  return failures == 0 ? 0 : 1;
+}

@@ -1,0 +1,170 @@
+"""A job's life over HTTP with the real server: every answer and every event is what the OpenAPI document says, and
+docs/server-api.md names the same routes."""
+
+import re
+import time
+import unittest
+from pathlib import Path
+
+from served import OPENAPI, Events, ServerTest, wait_until
+from training_ranks import TrainingRanks
+
+API_PAGE = OPENAPI.parents[4] / "docs" / "server-api.md"
+EVENT_SCHEMAS = {"job": "Summary", "iteration": "IterationEvent", "decision": "DecisionEvent", "gpu": "GpuEvent"}
+
+
+class Ranks(TrainingRanks):
+    """Ranks whose requests and answers are checked."""
+
+    def __init__(self, test, **options):
+        self.test = test
+        super().__init__("", "", **options)
+
+    def call(self, method, path, body=None, key=None):
+        if body is not None:
+            self.test.assertTrue(self.test.openapi.takes(method, path.partition("?")[0], body), body)
+        return self.test.ok(method, path, body, role="train", key=key)
+
+    def show(self, part=""):
+        return self.test.ok("GET", f"/v1/jobs/{self.job}{part}", role="read")
+
+    def summary(self):
+        return self.show()["job"]
+
+    def decide(self, what, body):
+        return self.test.ok("POST", f"/v1/jobs/{self.job}/{what}", body)["decision"]
+
+    def train_until(self, condition, what, patience_s=60):
+        """Trains as long as it takes: the server plans meanwhile, in its own time."""
+        end = time.monotonic() + patience_s
+        while not condition():
+            if time.monotonic() > end:
+                raise AssertionError(f"not within {patience_s} s: {what}; {self.summary()}")
+            self.train(1)
+
+    def train_to_state(self, state):
+        self.train_until(lambda: self.summary()["state"] == state, state)
+
+    def reasons(self, kind):
+        return [each["reason"] for each in self.show("/decisions")["decisions"] if each["kind"] == kind]
+
+
+class Life(ServerTest):
+    def show_all(self, ranks):
+        """Every document that people see, in whatever state the job is."""
+        for part in ("", "/frontier", "/timeline", "/iterations", "/decisions?after=2&limit=3",
+                     "/iterations?after=1&limit=2"):
+            ranks.show(part)
+        for path in ("/v1/jobs", "/v1/signals", "/healthz", "/openapi.json", "/metrics"):
+            self.ok("GET", path, role="read")
+
+    def test_from_registration_to_the_end(self):
+        self.start()
+        events = Events(self)
+        ranks = Ranks(self)
+        self.show_all(ranks)
+        for rank in range(ranks.pp):
+            ranks.register(rank)
+        self.show_all(ranks)
+        self.assertEqual(ranks.summary()["state"], "baseline")
+        ranks.train_to_state("running")
+        of_this_job = Events(self, f"/v1/jobs/{ranks.job}/events")
+        ranks.train_until(lambda: (ranks.summary()["saved_pct"] or 0) > 0, "something is saved")
+        self.show_all(ranks)
+
+        before = ranks.summary()["plan_version"]
+        ranks.decide("straggler", {"rank": 2, "factor": 1.3})
+        ranks.train_until(lambda: ranks.summary()["plan_version"] > before, "a plan for the straggler")
+        self.show_all(ranks)
+        ranks.decide("straggler", {"rank": 2, "factor": 1})
+        ranks.decide("power_cap", {"scope": "gpu", "watts": 250, "swing_w": None})
+        ranks.train_until(lambda: "250" in str(ranks.show("/decisions")), "the cap is kept")
+        self.show_all(ranks)
+        ranks.decide("power_cap", {"watts": None})
+        ranks.decide("settings", {"slowdown_pct": 10, "guard_pct": 20})
+        self.ok("PUT", "/v1/signals/carbon", {"unit": "gCO2/kWh", "points": [[0, 500], [4e9, 500]],
+                                              "rules": [{"above": 400, "slowdown_pct": 15}]})
+        ranks.train_until(lambda: any("carbon" in reason for reason in ranks.reasons("signal")), "a signal is followed")
+        ranks.train(5)
+        self.show_all(ranks)
+        self.ok("DELETE", "/v1/signals/carbon")
+        self.assertEqual(self.ok("GET", "/v1/signals")["signals"], [])
+
+        for rank in range(ranks.pp):
+            self.assertEqual(ranks.summary()["state"], "running")
+            ranks.call("POST", f"/v1/jobs/{ranks.job}/finish", {"rank": rank}, ranks.keys[rank])
+        self.assertEqual(ranks.summary()["state"], "finished")
+        self.show_all(ranks)
+        wait_until(lambda: any(job["state"] == "finished" for job in events.of("job")), "the last event")
+        self.check_events(events, ranks)
+        self.assertTrue(of_this_job.of("iteration"))
+        self.assertEqual({data["job"] for _, data in of_this_job.events}, {ranks.job})
+
+    def check_events(self, events, ranks):
+        for name, data in events.events:
+            self.openapi.require(data, EVENT_SCHEMAS[name])
+        self.assertEqual({name for name, _ in events.events}, set(EVENT_SCHEMAS))
+        # What was streamed is what is there to be read.
+        self.assertEqual([each["iteration"] for each in events.of("iteration")], list(range(ranks.iteration)))
+        decisions = ranks.show("/decisions")["decisions"]
+        self.assertEqual([each["id"] for each in events.of("decision")], [each["id"] for each in decisions])
+
+    def test_the_same_again_changes_nothing(self):
+        self.start()
+        ranks = Ranks(self)
+        for rank in range(ranks.pp):
+            ranks.register(rank)
+        ranks.train(3)
+        key = ranks.keys[0]
+        spec = self.ok("GET", f"/v1/jobs/{ranks.job}")["spec"]
+        self.assertEqual(self.request("POST", "/v1/jobs", spec).json,
+                         {"job": ranks.job, "created": False, "state": "baseline"})
+        ranks.register(0)
+        self.assertEqual(ranks.keys.pop(), key)
+        report = {"plan_version": 0, "time_s": 1, "compute_s": 1}
+        body = {"rank": 0, "reports": [{"iteration": iteration, **report} for iteration in (0, 1, 2)]}
+        self.assertEqual(ranks.call("POST", f"/v1/jobs/{ranks.job}/reports", body, key)["last_iteration"], 2)
+        self.assertEqual(len(ranks.show("/iterations")["iterations"]), 3)
+        for what, wanted in (("straggler", {"rank": 1, "factor": 1.2}), ("power_cap", {"scope": "job", "watts": 900}),
+                             ("settings", {"slowdown_pct": 3}), ("straggler", {"rank": 1, "factor": 1})):
+            self.assertEqual(ranks.decide(what, wanted), ranks.decide(what, wanted))
+        self.ok("DELETE", f"/v1/jobs/{ranks.job}")
+        self.ok("DELETE", f"/v1/jobs/{ranks.job}")
+        self.assertEqual(len(ranks.reasons("finish")), 1)
+
+
+class Documents(ServerTest):
+    def test_the_page_and_the_document_name_the_same_routes(self):
+        rows = set()
+        for method, path in re.findall(r"`(GET|POST|PUT|DELETE) (/[^`?]*)(?:\?[^`]*)?`", API_PAGE.read_text()):
+            rows.add((method.lower(), path))
+        document = {(method, path) for path, item in self.openapi.document["paths"].items() for method in item}
+        self.assertEqual(document - rows - {("get", "/openapi.json")}, set())
+        self.assertEqual(rows - document, set())
+
+    def test_the_page_and_the_document_ask_for_the_same_roles(self):
+        for cells in re.findall(r"^\| (`.*) \| (\w+) \|", API_PAGE.read_text(), re.MULTILINE):
+            for method, path in re.findall(r"`(GET|POST|PUT|DELETE) (/[^`?]*)(?:\?[^`]*)?`", cells[0]):
+                operation = self.openapi.document["paths"][path][method.lower()]
+                role = {"all": "anybody", "rank": "train"}.get(cells[1], cells[1])
+                self.assertEqual(operation["x-lowgear-role"], role, path)
+                self.assertEqual(cells[1] == "rank", {"rankKey": []} in operation["security"], path)
+
+    def test_examples_are_what_their_schemas_say(self):
+        for name, schema in self.openapi.document["components"]["schemas"].items():
+            for example in schema.get("examples", []):
+                self.openapi.require(example, name)
+
+    def test_the_server_hands_out_this_document(self):
+        self.start()
+        self.assertEqual(self.ok("GET", "/openapi.json", role=None), self.openapi.document)
+
+    def test_the_checker_finds_what_is_wrong(self):
+        for value in ({"rank": "0"}, {"rank": -1}, {"rank": 0, "more": 1}, {}, [], {"rank": True}, {"rank": 0.5}):
+            self.assertTrue(self.openapi.problems(value, {"$ref": "#/components/schemas/RankNumber"}), value)
+        with self.assertRaises(AssertionError):
+            self.openapi.check("GET", "/v1/jobs", 418, "application/json", {})
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,181 @@
+#include "control/server/http/api.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/core/error.h"
+#include "control/server/http/api_documents.h"
+#include "control/server/http/api_routes.h"
+#include "control/server/server_fakes.h"
+
+namespace lowgear {
+namespace {
+
+const std::string kTokens[] = {"read-token-for-tests", "train-token-for-tests", "admin-token-for-tests"};
+
+Json document() { return Json::parse(api_document("openapi.json")); }
+
+/// `/v1/jobs/{job}/plan` as the table has it.
+std::string pattern_of(std::string path) {
+  for (std::size_t open = 0; (open = path.find('{', open)) != std::string::npos; open += 2) {
+    path.replace(open, path.find('}', open) - open + 1, "{}");
+  }
+  return path;
+}
+
+const Json& resolved(const Json& whole, const Json& node) {
+  return node.contains("$ref") ? whole.at(Json::json_pointer(node["$ref"].get<std::string>().substr(1))) : node;
+}
+
+std::string_view role_of(ApiAccess access) {
+  switch (access) {
+    case ApiAccess::anybody:
+      return "anybody";
+    case ApiAccess::readers:
+      return "read";
+    case ApiAccess::ranks:
+      return "train";
+    case ApiAccess::admins:
+      return "admin";
+  }
+  return {};
+}
+
+TEST(ApiRoutes, AreThoseOfTheDocument) {
+  const Json whole = document();
+  std::set<std::string> documented;
+  for (const auto& [path, item] : whole["paths"].items()) {
+    for (const auto& [method, operation] : item.items()) {
+      std::string upper = method;
+      std::ranges::transform(upper, upper.begin(), [](unsigned char c) { return std::toupper(c); });
+      std::string text = upper + " " + pattern_of(path) + " " + operation["x-lowgear-role"].get<std::string>();
+      for (const Json& each : operation.value("parameters", Json::array())) {
+        const Json& parameter = resolved(whole, each);
+        if (parameter["in"] == "query") text += " " + parameter["name"].get<std::string>();
+      }
+      documented.insert(text);
+    }
+  }
+  std::set<std::string> routed;
+  for (const ApiRoute& route : api_routes()) {
+    std::string text =
+        std::string(route.method) + " " + std::string(route.pattern) + " " + std::string(role_of(route.access));
+    for (const std::string_view parameter : route.parameters) text += " " + std::string(parameter);
+    routed.insert(text);
+  }
+  EXPECT_EQ(routed, documented);
+}
+
+class ApiTest : public testing::Test {
+ protected:
+  static AuthenticationRules rules() {
+    AuthenticationRules rules;
+    for (int role = 0; role < 3; ++role) {
+      rules.tokens.push_back({.role = static_cast<Role>(role), .token = kTokens[role], .line = role + 1});
+    }
+    return rules;
+  }
+
+  std::shared_ptr<HeldReply> ask(std::string method, std::string path, std::string body = {}, int role = 2) {
+    HttpRequest request;
+    request.method = std::move(method);
+    request.path = std::move(path);
+    request.body = std::move(body);
+    if (role >= 0) request.headers["authorization"] = "Bearer " + kTokens[role];
+    const auto reply = std::make_shared<HeldReply>();
+    api.handle(request, reply);
+    store.answer_all(StoreOutcome::committed);
+    return reply;
+  }
+
+  static std::string code(const HeldReply& reply) {
+    return Json::parse(reply.response->text())["error"]["code"].get<std::string>();
+  }
+
+  HeldStore store;
+  HeldPlanning planning;
+  ControlPlane plane{{.store = &store,
+                      .planning = &planning,
+                      .now_s = [] { return 1e9; },
+                      .new_key = [] { return std::string(32, 'k'); },
+                      .log = {}},
+                     {}};
+  Authenticator authenticator{rules(), [](uid_t, gid_t) { return false; }};
+  Api api{plane, authenticator, [] { return std::string("# metrics\n"); }};
+};
+
+TEST_F(ApiTest, LetsEachRoleDoWhatTheTableSays) {
+  for (const ApiRoute& route : api_routes()) {
+    std::string path(route.pattern);
+    if (const std::size_t hole = path.find("{}"); hole != std::string::npos) path.replace(hole, 2, "x");
+    for (int role = -1; role < 3; ++role) {
+      const int status = ask(std::string(route.method), path, {}, role)->status();
+      if (role + 1 >= static_cast<int>(route.access)) {
+        EXPECT_TRUE(status != 401 && status != 403 && status != 0) << route.method << path << role << status;
+      } else {
+        EXPECT_EQ(status, role < 0 ? 401 : 403) << route.method << path << role;
+      }
+    }
+  }
+}
+
+TEST_F(ApiTest, SaysWhatIsWrongWithAPath) {
+  EXPECT_EQ(code(*ask("GET", "/v1/nothing")), "no_such_path");
+  EXPECT_EQ(code(*ask("GET", "/v1/jobs/j-1")), "no_such_job");
+  const auto wrong_method = ask("PATCH", "/v1/jobs");
+  EXPECT_EQ(wrong_method->status(), 405);
+  EXPECT_THAT(std::string(wrong_method->response->text()), testing::HasSubstr("POST, GET"));
+  EXPECT_THAT(wrong_method->response->headers, testing::Contains(testing::Pair("Allow", "POST, GET")));
+  EXPECT_EQ(ask("HEAD", "/v1/jobs")->status(), 200);
+  EXPECT_EQ(ask("GET", "/%")->status(), 400);
+}
+
+TEST_F(ApiTest, AnswersOnceItIsStored) {
+  HttpRequest request;
+  request.method = "POST";
+  request.path = "/v1/jobs";
+  request.body = R"({"run":"r","model":"m","gpu":"g","parallel":{},"schedule":"1f1b","microbatches":2})";
+  request.headers["authorization"] = "Bearer " + kTokens[1];
+  const auto reply = std::make_shared<HeldReply>();
+  api.handle(request, reply);
+  EXPECT_EQ(reply->status(), 0);
+  store.answer(StoreOutcome::busy);
+  EXPECT_EQ(reply->status(), 503);
+  EXPECT_EQ(code(*reply), "busy");
+  EXPECT_THAT(reply->response->headers, testing::Contains(testing::Pair("Retry-After", "1")));
+  const auto again = std::make_shared<HeldReply>();
+  api.handle(request, again);
+  store.answer(StoreOutcome::failed);
+  EXPECT_EQ(again->status(), 500);
+  const auto third = std::make_shared<HeldReply>();
+  api.handle(request, third);
+  store.answer(StoreOutcome::committed);
+  EXPECT_EQ(third->status(), 200);
+}
+
+TEST_F(ApiTest, CountsRequestsByRoute) {
+  (void)ask("GET", "/v1/jobs");
+  (void)ask("GET", "/v1/jobs", {}, -1);
+  EXPECT_EQ(ask("GET", "/metrics")->response->text(), "# metrics\n");
+  EXPECT_EQ(ask("GET", "/healthz", {}, -1)->response->text(), "{\"status\":\"ok\"}\n");
+}
+
+TEST_F(ApiTest, StreamsEventsOfOneJobOrOfAll) {
+  const std::string body = R"({"run":"r","model":"m","gpu":"g","parallel":{},"schedule":"1f1b","microbatches":2})";
+  const auto created = ask("POST", "/v1/jobs", body);
+  const std::string job = Json::parse(created->response->text())["job"].get<std::string>();
+  const auto all = ask("GET", "/v1/events");
+  const auto one = ask("GET", "/v1/jobs/" + job + "/events");
+  ASSERT_TRUE(all->events && one->events);
+  EXPECT_EQ(ask("GET", "/v1/jobs/j-none/events")->status(), 404);
+  plane.events().send("decision", job, {{"id", 1}});
+  plane.events().send("decision", "another", {{"id", 2}});
+  plane.events().flush();
+  EXPECT_EQ(one->events->text, "event: decision\ndata: {\"id\":1}\n\n");
+  EXPECT_THAT(all->events->text, testing::HasSubstr("{\"id\":2}"));
+}
+
+}  // namespace
+}  // namespace lowgear

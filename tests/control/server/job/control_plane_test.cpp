@@ -1,0 +1,670 @@
+#include "control/server/job/control_plane.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/core/error.h"
+#include "base/http/message/error.h"
+#include "control/server/server_fakes.h"
+#include "control/server/simulated_job.h"
+
+namespace lowgear {
+namespace {
+
+using testing::HasSubstr;
+
+class ControlPlaneTest : public testing::Test {
+ protected:
+  static JobSpec spec(const std::string& run = "run") {
+    JobSpec spec = small_job(1);
+    spec.run = run;
+    return spec;
+  }
+
+  static RankSpec rank() {
+    RankSpec rank;
+    rank.instance = "process";
+    rank.host = "node";
+    rank.clocks_mhz = {1410, 1200, 990, 810};
+    rank.follows_plans = true;
+    return rank;
+  }
+
+  Settled into(std::optional<StoreOutcome>& outcome) {
+    return [&outcome](StoreOutcome told) { outcome = told; };
+  }
+
+  /// A job whose rank is registered and which has its first plan, all of it stored.
+  Job& running_job() {
+    Job& job = *plane.register_job(spec()).job;
+    plane.settle(job);
+    (void)plane.register_rank(job, rank());
+    plane.settle(job);
+    store.answer_all(StoreOutcome::committed);
+    return job;
+  }
+
+  /// Ends the job, which is archived.
+  void end(Job& job) {
+    job.finish("over", now_s);
+    plane.settle(job);
+    store.answer_all(StoreOutcome::committed);
+  }
+
+  /// Code and message of the refusal of another job.
+  std::string refusal(const JobSpec& spec) {
+    try {
+      (void)plane.register_job(spec);
+    } catch (const HttpError& error) {
+      return fmt::format("{} {}: {}", error.status(), error.code(), error.what());
+    }
+    return "taken";
+  }
+
+  static RankReports report(std::int64_t iteration) {
+    RankReports reports;
+    reports.reports.push_back({.iteration = iteration, .plan_version = 1, .time_s = 1, .compute_s = 1, .energy_j = {}});
+    return reports;
+  }
+
+  double now_s = 1e9;
+  int keys = 0;
+  std::vector<std::string> log;
+  HeldStore store;
+  HeldPlanning planning;
+  ControlPlane plane{{.store = &store,
+                      .planning = &planning,
+                      .now_s = [this] { return now_s; },
+                      .new_key = [this] { return std::to_string(100'000 + keys++) + "-and-more-up-to-32-chars"; },
+                      .log = [this](std::string_view text) { log.emplace_back(text); }},
+                     {.jobs = 2, .kept_jobs = 1, .ranks = 10, .silence_s = 100}};
+};
+
+TEST_F(ControlPlaneTest, HandsAPlanOutOnlyOnceItIsStored) {
+  Job& job = *plane.register_job(spec()).job;
+  plane.settle(job);
+  store.answer_all(StoreOutcome::committed);
+  const auto early = std::make_shared<HeldReply>();
+  plane.wait_for_plan(job, 0, 0, 30, early);
+  (void)plane.register_rank(job, rank());
+  plane.settle(job);
+  ASSERT_EQ(job.plan_version(), 1);
+  const auto late = std::make_shared<HeldReply>();
+  plane.wait_for_plan(job, 0, 0, 30, late);
+  EXPECT_EQ(early->status(), 0);
+  EXPECT_EQ(late->status(), 0);
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_EQ(early->status(), 200);
+  EXPECT_EQ(late->status(), 200);
+  EXPECT_THAT(std::string(late->response->text()), HasSubstr(R"("version":1)"));
+}
+
+TEST_F(ControlPlaneTest, EndsWaitsWhenTheirTimeIsOver) {
+  Job& job = running_job();
+  const auto reply = std::make_shared<HeldReply>();
+  plane.wait_for_plan(job, 0, 1, 30, reply);
+  now_s += 29;
+  plane.tick();
+  EXPECT_EQ(reply->status(), 0);
+  now_s += 2;
+  plane.tick();
+  EXPECT_EQ(reply->status(), 204);
+}
+
+TEST_F(ControlPlaneTest, AnswersAtOnceWithoutAWaitAndWhileItEnds) {
+  Job& job = running_job();
+  const auto no_wait = std::make_shared<HeldReply>();
+  plane.wait_for_plan(job, 0, 1, 0, no_wait);
+  EXPECT_EQ(no_wait->status(), 204);
+  const auto waiting = std::make_shared<HeldReply>();
+  plane.wait_for_plan(job, 0, 1, 60, waiting);
+  plane.drain();
+  EXPECT_EQ(waiting->status(), 204);
+  EXPECT_THROW((void)plane.register_job(spec("new")), HttpError);
+  EXPECT_FALSE(plane.register_job(spec()).created);
+}
+
+TEST_F(ControlPlaneTest, TellsWhoSaysTheSameAgainWhatComesOfTheFirst) {
+  Job& job = running_job();
+  for (const StoreOutcome outcome : {StoreOutcome::committed, StoreOutcome::failed}) {
+    const std::int64_t iteration = job.last_iteration(0) + 1;
+    std::optional<StoreOutcome> first;
+    std::optional<StoreOutcome> again;
+    job.report(report(iteration), now_s);
+    plane.settle(job, into(first));
+    job.report(report(iteration), now_s);
+    plane.settle(job, into(again));
+    EXPECT_FALSE(again);  // the first one is on no disk yet
+    store.answer_all(outcome);
+    EXPECT_EQ(first, outcome);
+    EXPECT_EQ(again == StoreOutcome::committed, outcome == StoreOutcome::committed);
+  }
+}
+
+TEST_F(ControlPlaneTest, StoresReportsThatWereRefusedOnceTheyAreSentAgain) {
+  Job& job = running_job();
+  std::optional<StoreOutcome> outcome;
+  job.report(report(0), now_s);
+  plane.settle(job, into(outcome));
+  store.answer_all(StoreOutcome::disk_full);
+  EXPECT_EQ(outcome, StoreOutcome::disk_full);
+  outcome.reset();
+  job.report(report(0), now_s);
+  plane.settle(job, into(outcome));
+  EXPECT_FALSE(outcome);
+  EXPECT_EQ(store.changes.back().reports.size(), 1U);
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_EQ(outcome, StoreOutcome::committed);
+  const std::size_t written = store.changes.size();
+  job.report(report(0), now_s);
+  plane.settle(job, into(outcome));
+  EXPECT_EQ(store.changes.size(), written);
+}
+
+TEST_F(ControlPlaneTest, WritesWhatWasRefusedAgainByItself) {
+  Job& job = *plane.register_job(spec()).job;
+  std::optional<StoreOutcome> outcome;
+  plane.settle(job, into(outcome));
+  store.answer_all(StoreOutcome::disk_full);
+  EXPECT_EQ(outcome, StoreOutcome::disk_full);
+  EXPECT_EQ(plane.store_health(), StoreOutcome::disk_full);
+  try {
+    (void)plane.register_job(spec("new"));
+    ADD_FAILURE() << "a new job was taken";
+  } catch (const HttpError& error) {
+    EXPECT_EQ(error.code(), "disk_full");
+  }
+  now_s += 2;
+  plane.tick();
+  ASSERT_EQ(store.waiting(), 1U);
+  EXPECT_EQ(store.changes.back().jobs.size(), 1U);
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_EQ(plane.store_health(), StoreOutcome::committed);
+  EXPECT_THAT(log, testing::ElementsAre(HasSubstr("full"), HasSubstr("room")));
+  EXPECT_TRUE(plane.register_job(spec("new")).created);
+}
+
+TEST_F(ControlPlaneTest, TriesLessAndLessOften) {
+  Job& job = *plane.register_job(spec()).job;
+  plane.settle(job);
+  int tries = 0;
+  for (int tick = 0; tick < 6000; ++tick) {  // ten minutes
+    while (store.waiting() > 0) {
+      ++tries;
+      store.answer(StoreOutcome::failed);
+    }
+    now_s += 0.1;
+    plane.tick();
+    if (job.is_over()) break;
+  }
+  EXPECT_LT(tries, 20);
+  EXPECT_GT(tries, 3);
+}
+
+TEST_F(ControlPlaneTest, FollowsAPlanThatCouldNotBeStored) {
+  Job& job = *plane.register_job(spec()).job;
+  plane.settle(job);
+  store.answer_all(StoreOutcome::committed);
+  (void)plane.register_rank(job, rank());
+  plane.settle(job);
+  const auto reply = std::make_shared<HeldReply>();
+  plane.wait_for_plan(job, 0, 0, 30, reply);
+  store.answer_all(StoreOutcome::disk_full);
+  EXPECT_EQ(reply->status(), 200);
+  now_s += 2;
+  plane.tick();
+  ASSERT_FALSE(store.changes.empty());
+  EXPECT_EQ(store.changes.back().plans.size(), 1U);
+  EXPECT_EQ(store.changes.back().ranks.size(), 1U);
+}
+
+TEST_F(ControlPlaneTest, TakesNoMoreJobsAndRanksThanItsLimits) {
+  (void)plane.register_job(spec("1"));
+  (void)plane.register_job(spec("2"));
+  EXPECT_THROW((void)plane.register_job(spec("3")), HttpError);
+  EXPECT_FALSE(plane.register_job(spec("2")).created);
+  end(*plane.register_job(spec("2")).job);
+  JobSpec wide = spec("wide");
+  wide.parallel.dp = 10;
+  EXPECT_THROW((void)plane.register_job(wide), HttpError);
+  wide.parallel.dp = 9;
+  EXPECT_TRUE(plane.register_job(wide).created);
+}
+
+TEST_F(ControlPlaneTest, ForgetsTheOldestJobsThatAreOver) {
+  for (int i = 0; i < 4; ++i) {
+    now_s += 1;
+    end(*plane.register_job(spec(std::to_string(i))).job);
+  }
+  ASSERT_EQ(plane.summaries().size(), 1U);
+  EXPECT_EQ(plane.summaries().front()["run"], "3");
+  EXPECT_TRUE(plane.register_job(spec("0")).created);
+}
+
+TEST_F(ControlPlaneTest, ForgetsTheJobThatEndedFirstNotTheOneThatBeganFirst) {
+  Job& longest = *plane.register_job(spec("longest")).job;
+  now_s += 1;
+  end(*plane.register_job(spec("short")).job);
+  now_s += 1;
+  end(longest);
+  ASSERT_EQ(plane.summaries().size(), 1U);
+  EXPECT_EQ(plane.summaries().front()["run"], "longest");
+}
+
+TEST_F(ControlPlaneTest, ForgetsNoJobWhoseRanksMayNotKnowYetThatItIsOver) {
+  Job& job = running_job();
+  const std::string id = job.id();
+  const std::string key = job.ranks().find(0)->key;
+  end(job);
+  for (int i = 0; i < 2; ++i) {
+    now_s += 1;
+    end(*plane.register_job(spec(std::to_string(i))).job);
+  }
+  ASSERT_EQ(plane.summaries().size(), 2U);
+  EXPECT_NE(plane.finished_job(id)->late_rank(0, key), nullptr);
+  now_s += kLateRanksS;
+  plane.tick();
+  ASSERT_EQ(plane.summaries().size(), 1U);
+  EXPECT_EQ(plane.summaries().front()["run"], "1");
+}
+
+TEST_F(ControlPlaneTest, KeepsNothingButTheSummaryOfAJobThatIsOver) {
+  Job& job = running_job();
+  const std::string id = job.id();
+  const auto waiting = std::make_shared<HeldReply>();
+  plane.wait_for_plan(job, 0, 1, 60, waiting);
+  job.finish("over", now_s);
+  plane.settle(job);
+  ASSERT_EQ(store.changes.back().archives.size(), 1U);
+  EXPECT_EQ(store.changes.back().jobs.size(), 1U);  // both on the disk, or none
+  std::optional<StoreOutcome> behind;
+  plane.settle(job, into(behind));
+  EXPECT_EQ(plane.finished_job(id), nullptr);
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_EQ(behind, StoreOutcome::committed);
+  EXPECT_EQ(waiting->status(), 204);
+  ASSERT_NE(plane.finished_job(id), nullptr);
+  EXPECT_EQ(plane.finished_job(id)->state, "finished");
+  EXPECT_EQ(plane.summaries().at(0)["job"], id);
+  EXPECT_EQ(plane.snapshot().jobs.at("finished"), 1);
+  try {
+    (void)plane.job(id);
+    ADD_FAILURE();
+  } catch (const HttpError& error) {
+    EXPECT_EQ(error.code(), "job_over");
+  }
+  const ControlPlane::Registered again = plane.register_job(spec());
+  EXPECT_FALSE(again.created);
+  EXPECT_EQ(again.job, nullptr);
+  EXPECT_EQ(again.finished->id, id);
+  EXPECT_THROW((void)plane.finished_job("j-unknown"), HttpError);
+}
+
+TEST_F(ControlPlaneTest, LetsRanksBeThatDoNotKnowYetThatTheirJobIsOver) {
+  Job& job = running_job();
+  const std::string id = job.id();
+  const std::string key = job.ranks().find(0)->key;
+  job.report(report(0), now_s);
+  job.finish("over", now_s);
+  plane.settle(job);
+  store.answer_all(StoreOutcome::committed);
+  ASSERT_NE(plane.finished_job(id)->late_rank(0, key), nullptr);
+  EXPECT_EQ(plane.finished_job(id)->late_rank(0, key)->last_iteration, 0);
+  EXPECT_EQ(plane.finished_job(id)->late_rank(0, "another"), nullptr);
+  EXPECT_EQ(plane.finished_job(id)->late_rank(1, key), nullptr);
+  const auto reply = std::make_shared<HeldReply>();
+  plane.let_wait(60, reply);
+  now_s += 1;
+  plane.tick();
+  EXPECT_EQ(reply->status(), 0);
+  now_s += 5;
+  plane.tick();
+  EXPECT_EQ(reply->status(), 204);
+  now_s += kLateRanksS;
+  plane.tick();
+  EXPECT_EQ(plane.finished_job(id)->late_rank(0, key), nullptr);
+  const auto last = std::make_shared<HeldReply>();
+  plane.let_wait(60, last);
+  plane.drain();
+  EXPECT_EQ(last->status(), 204);
+}
+
+TEST_F(ControlPlaneTest, KeepsAJobThatIsOverUntilItIsArchived) {
+  Job& job = running_job();
+  const std::string id = job.id();
+  job.finish("over", now_s);
+  plane.settle(job);
+  store.answer_all(StoreOutcome::disk_full);
+  EXPECT_EQ(plane.finished_job(id), nullptr);
+  now_s += 2;
+  plane.tick();
+  EXPECT_EQ(store.changes.back().archives.size(), 1U);
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_NE(plane.finished_job(id), nullptr);
+}
+
+TEST_F(ControlPlaneTest, CountsAJobThatIsOverUntilItIsArchived) {
+  for (const char* run : {"1", "2"}) {
+    Job& job = *plane.register_job(spec(run)).job;
+    job.finish("over", now_s);
+    plane.settle(job);
+    store.answer_all(StoreOutcome::failed);
+  }
+  EXPECT_THAT(refusal(spec("3")), testing::AllOf(HasSubstr("503 full"), HasSubstr("2 of them are over"),
+                                                 HasSubstr("the server's log says why")));
+  now_s += 2;
+  plane.tick();
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_EQ(refusal(spec("3")), "taken");
+}
+
+TEST_F(ControlPlaneTest, MakesAnArchiveOnlyAsOftenAsTheStoreIsTriedAgain) {
+  Job& job = running_job();
+  job.finish("over", now_s);
+  plane.settle(job);
+  store.answer_all(StoreOutcome::failed);
+  const std::size_t written = store.changes.size();
+  std::optional<StoreOutcome> outcome;
+  for (int i = 0; i < 10; ++i) {
+    plane.settle(job, into(outcome));
+    store.answer_all(StoreOutcome::failed);
+    EXPECT_EQ(outcome, StoreOutcome::failed);
+  }
+  for (std::size_t i = written; i < store.changes.size(); ++i) EXPECT_TRUE(store.changes[i].archives.empty());
+  const std::string id = job.id();
+  now_s += 100;
+  plane.tick();
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_NE(plane.finished_job(id), nullptr);
+}
+
+TEST_F(ControlPlaneTest, LetsRanksWaitWhileTheirJobThatIsOverIsNotArchived) {
+  Job& job = running_job();
+  job.finish("over", now_s);
+  plane.settle(job);
+  store.answer_all(StoreOutcome::failed);
+  const auto reply = std::make_shared<HeldReply>();
+  plane.wait_for_plan(job, 0, 1, 60, reply);
+  plane.tick();
+  EXPECT_EQ(reply->status(), 0);  // answered at once, the rank would ask again at once
+  now_s += 6;
+  plane.tick();
+  EXPECT_EQ(reply->status(), 204);
+}
+
+TEST_F(ControlPlaneTest, KnowsJobsThatAreOverAfterARestart) {
+  StoreContents contents;
+  contents.finished = {{.id = "j-2", .run = "run", .created_s = 2, .summary = R"({"job":"j-2","state":"finished"})"},
+                       {.id = "j-3", .run = "other", .created_s = 3, .summary = "damaged"},
+                       {.id = "j-1", .run = "run", .created_s = 1, .summary = R"({"job":"j-1","state":"failed"})"}};
+  ControlPlane restored({.store = &store,
+                         .planning = &planning,
+                         .now_s = [this] { return now_s; },
+                         .new_key = [] { return "key"; },
+                         .log = [this](std::string_view text) { log.emplace_back(text); }},
+                        {});
+  restored.restore(std::move(contents));
+  ASSERT_EQ(restored.summaries().size(), 2U);
+  EXPECT_EQ(restored.summaries()[0]["job"], "j-2");
+  EXPECT_EQ(restored.finished_job("j-1")->state, "failed");
+  EXPECT_EQ(restored.register_job(spec()).finished->id, "j-2");
+  EXPECT_THAT(log, testing::ElementsAre(HasSubstr("j-3: left out")));
+}
+
+TEST_F(ControlPlaneTest, ArchivesJobsThatAnOlderServerHasLeft) {
+  Job& job = running_job();
+  const std::string id = job.id();
+  job.finish("over", now_s);
+  StoreContents contents;
+  contents.jobs = job.take_changes().store.jobs;
+  ControlPlane restored({.store = &store,
+                         .planning = &planning,
+                         .now_s = [this] { return now_s; },
+                         .new_key = [] { return "key"; },
+                         .log = {}},
+                        {});
+  restored.restore(std::move(contents));
+  EXPECT_EQ(restored.summaries().at(0)["run"], "run");
+  ASSERT_EQ(store.changes.back().archives.size(), 1U);
+  EXPECT_EQ(store.changes.back().archives[0].job, id);
+  store.answer_all(StoreOutcome::busy);
+  now_s += 2;
+  restored.tick();
+  ASSERT_EQ(store.waiting(), 1U);  // tried again, without another restart
+  ASSERT_EQ(store.changes.back().archives.size(), 1U);
+  store.answer_all(StoreOutcome::committed);
+  ASSERT_NE(restored.finished_job(id), nullptr);
+  EXPECT_EQ(restored.summaries().at(0)["run"], "run");
+}
+
+TEST_F(ControlPlaneTest, KnowsARunByItsNewestJobAfterARestart) {
+  Job& job = running_job();
+  job.finish("over", now_s);
+  StoreContents contents;
+  contents.jobs = job.take_changes().store.jobs;
+  const std::string id = job.id();
+  const auto known_by = [&](double archived_created_s) {
+    contents.finished = {{.id = "j-archived",
+                          .run = "run",
+                          .created_s = archived_created_s,
+                          .summary = R"({"job":"j-archived","state":"finished"})"}};
+    ControlPlane restored({.store = &store,
+                           .planning = &planning,
+                           .now_s = [this] { return now_s; },
+                           .new_key = [] { return "key"; },
+                           .log = {}},
+                          {});
+    restored.restore(contents);
+    store.answer_all(StoreOutcome::committed);
+    return restored.register_job(spec()).finished->id;
+  };
+  EXPECT_EQ(known_by(2e9), "j-archived");
+  EXPECT_EQ(known_by(1), id);
+}
+
+TEST_F(ControlPlaneTest, LeavesDamagedRowsOutAndSaysSo) {
+  Job& job = running_job();
+  StoreContents contents;
+  for (int i = 0; i < 3; ++i) {
+    job.report(report(i), now_s);
+    plane.settle(job);
+  }
+  for (StoreChange& change : store.changes) {
+    if (!change.jobs.empty()) contents.jobs = change.jobs;
+    if (!change.ranks.empty()) contents.ranks = change.ranks;
+    for (StoredPlan& row : change.plans) contents.plans.push_back(row);
+    for (StoredReports& row : change.reports) contents.reports.push_back(row);
+  }
+  ASSERT_EQ(contents.reports.size(), 3U);
+  contents.reports[1].document[0] ^= 1;
+  contents.reports[2].rank = 7;
+  ControlPlane restored({.store = &store,
+                         .planning = &planning,
+                         .now_s = [this] { return now_s; },
+                         .new_key = [] { return "key"; },
+                         .log = [this](std::string_view text) { log.emplace_back(text); }},
+                        {});
+  restored.restore(std::move(contents));
+  EXPECT_EQ(restored.job(job.id()).last_iteration(0), 0);
+  EXPECT_THAT(log, testing::ElementsAre(HasSubstr("reports of rank 0 from iteration 1 on"),
+                                        HasSubstr("reports of rank 7 from iteration 2 on")));
+}
+
+TEST_F(ControlPlaneTest, TakesNoJobAboveItsLimitsOfSize) {
+  JobSpec large = spec("large");
+  large.microbatches = 500'001;
+  try {
+    (void)plane.register_job(large);
+    ADD_FAILURE();
+  } catch (const HttpError& error) {
+    EXPECT_EQ(error.status(), 413);
+    EXPECT_EQ(error.code(), "too_large");
+    EXPECT_THAT(error.what(), HasSubstr("1000002"));
+    EXPECT_THAT(error.what(), HasSubstr("max_job_units"));
+  }
+  ControlPlane small({.store = &store,
+                      .planning = &planning,
+                      .now_s = [this] { return now_s; },
+                      .new_key = [this] { return std::to_string(100'000 + keys++) + "-and-more"; },
+                      .log = {}},
+                     {.job_units = 1'000, .units = 25});
+  EXPECT_TRUE(small.register_job(spec("1")).created);  // 12 units each
+  EXPECT_TRUE(small.register_job(spec("2")).created);
+  try {
+    (void)small.register_job(spec("3"));
+    ADD_FAILURE();
+  } catch (const HttpError& error) {
+    EXPECT_EQ(error.code(), "full");
+  }
+  Job& over = *small.register_job(spec("1")).job;
+  over.finish("over", now_s);
+  small.settle(over);
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_TRUE(small.register_job(spec("3")).created);
+}
+
+TEST_F(ControlPlaneTest, TellsHowItsStoreDoes) {
+  Job& job = running_job();
+  for (const StoreOutcome outcome : {StoreOutcome::busy, StoreOutcome::failed, StoreOutcome::committed}) {
+    (void)job.set_straggler(0, 2 + static_cast<double>(outcome), now_s);
+    plane.settle(job);
+    store.answer_all(outcome);
+    EXPECT_EQ(plane.store_health(), outcome);
+  }
+}
+
+TEST_F(ControlPlaneTest, FindsOutThatItsStoreWorksAgainThoughNoJobWrites) {
+  plane.tick();
+  EXPECT_EQ(store.waiting(), 0U);  // nothing to find out
+  const Json body = Json::parse(R"({"points":[[0,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
+  plane.put_signal("carbon", JsonView(body, "body"), {});
+  store.answer_all(StoreOutcome::failed);
+  for (const StoreOutcome outcome : {StoreOutcome::failed, StoreOutcome::committed}) {
+    EXPECT_EQ(plane.store_health(), StoreOutcome::failed);
+    now_s += 10;
+    plane.tick();
+    ASSERT_EQ(store.waiting(), 1U);
+    EXPECT_FALSE(store.changes.back().empty());
+    plane.tick();
+    EXPECT_EQ(store.waiting(), 1U);  // one at a time
+    store.answer_all(outcome);
+  }
+  EXPECT_EQ(plane.store_health(), StoreOutcome::committed);
+  now_s += 100;
+  plane.tick();
+  EXPECT_EQ(store.waiting(), 0U);
+}
+
+TEST_F(ControlPlaneTest, NamesWhatARegistrationDisagreesIn) {
+  (void)plane.register_job(spec());
+  JobSpec other = spec();
+  other.microbatches = 7;
+  try {
+    (void)plane.register_job(other);
+    ADD_FAILURE();
+  } catch (const HttpError& error) {
+    EXPECT_EQ(error.status(), 409);
+    EXPECT_THAT(error.what(), HasSubstr("microbatches"));
+  }
+}
+
+TEST_F(ControlPlaneTest, TakesNoNewRankOfAJobThatIsOver) {
+  JobSpec two = spec();
+  two.parallel.dp = 2;
+  Job& job = *plane.register_job(two).job;
+  (void)plane.register_rank(job, rank());
+  job.finish("by request", now_s);
+  EXPECT_EQ(plane.register_rank(job, rank()).outcome, RankRegistration::Outcome::known);
+  RankSpec other = rank();
+  other.rank = other.dp_rank = 1;
+  EXPECT_THROW((void)plane.register_rank(job, other), HttpError);
+  EXPECT_EQ(job.state(), JobState::finished);
+}
+
+TEST_F(ControlPlaneTest, EndsAJobOfWhichNobodyIsHeard) {
+  Job& job = running_job();
+  now_s += 99;
+  plane.tick();
+  EXPECT_FALSE(job.is_over());
+  EXPECT_TRUE(planning.forgotten.empty());
+  now_s += 2;
+  plane.tick();
+  EXPECT_TRUE(job.is_over());
+  plane.tick();
+  EXPECT_THAT(planning.forgotten, testing::ElementsAre(job.id()));
+}
+
+TEST_F(ControlPlaneTest, SurvivesAClockThatGoesBack) {
+  Job& job = running_job();
+  const auto reply = std::make_shared<HeldReply>();
+  plane.wait_for_plan(job, 0, 1, 1, reply);
+  now_s -= 1e6;
+  plane.tick();
+  job.report(report(0), now_s);
+  job.report(report(1), now_s);
+  plane.settle(job);
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_FALSE(job.is_over());
+  EXPECT_EQ(job.last_iteration(0), 1);
+}
+
+TEST_F(ControlPlaneTest, FollowsASignalAndSaysSo) {
+  Job& job = running_job();
+  const JobState before = job.state();
+  const Json body = Json::parse(R"({"points":[[0,500],[4e9,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
+  std::optional<StoreOutcome> outcome;
+  plane.put_signal("carbon", JsonView(body, "body"), into(outcome));
+  EXPECT_FALSE(outcome);
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_EQ(outcome, StoreOutcome::committed);
+  const Json shown = plane.signals_json()["signals"][0];
+  EXPECT_EQ(shown["name"], "carbon");
+  EXPECT_EQ(shown["slowdown_pct"], 10);
+  EXPECT_EQ(job.state(), before);
+  const Json wrong = Json::parse(R"({"points":[[0]],"rules":[]})");
+  EXPECT_THROW(plane.put_signal("x", JsonView(wrong, "body"), {}), InputError);
+}
+
+TEST_F(ControlPlaneTest, FollowsNoSignalThatIsNotStored) {
+  running_job();
+  const Json body = Json::parse(R"({"points":[[0,500],[4e9,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
+  std::optional<StoreOutcome> outcome;
+  plane.put_signal("carbon", JsonView(body, "body"), into(outcome));
+  EXPECT_TRUE(plane.signals_json()["signals"].empty());
+  store.answer_all(StoreOutcome::disk_full);
+  EXPECT_EQ(outcome, StoreOutcome::disk_full);
+  EXPECT_TRUE(plane.signals_json()["signals"].empty());
+  EXPECT_EQ(plane.store_health(), StoreOutcome::disk_full);
+}
+
+TEST_F(ControlPlaneTest, RemovesASignalOnceThatIsStored) {
+  Job& job = running_job();
+  const Json body = Json::parse(R"({"points":[[0,500],[4e9,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
+  EXPECT_THROW(plane.remove_signal("carbon", {}), HttpError);
+  plane.put_signal("carbon", JsonView(body, "body"), {});
+  store.answer_all(StoreOutcome::committed);
+  std::optional<StoreOutcome> outcome;
+  plane.remove_signal("carbon", into(outcome));
+  EXPECT_EQ(plane.signals_json()["signals"].size(), 1);
+  EXPECT_EQ(job.summary()["guard_limit_pct"], 12);
+  store.answer_all(StoreOutcome::committed);
+  EXPECT_EQ(outcome, StoreOutcome::committed);
+  EXPECT_TRUE(plane.signals_json()["signals"].empty());
+  EXPECT_EQ(job.summary()["guard_limit_pct"], 2);
+}
+
+TEST_F(ControlPlaneTest, AnswersForAJobThatWasForgottenMeanwhile) {
+  Job& job = running_job();
+  std::optional<StoreOutcome> outcome;
+  job.report(report(0), now_s);
+  plane.settle(job, into(outcome));
+  job.finish("over", now_s);
+  plane.settle(job);
+  now_s += 1;
+  end(*plane.register_job(spec("another")).job);
+  EXPECT_EQ(outcome, StoreOutcome::committed);
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,189 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/core/error.h"
+#include "base/core/formats/json.h"
+#include "control/server/simulated_job.h"
+
+namespace lowgear {
+namespace {
+
+using testing::SizeIs;
+
+class JobRestoreAfterDrift : public testing::Test {
+ protected:
+  /// Trains by a profile of units that take 1.6 times as long as when they were profiled first.
+  void SetUp() override {
+    training.register_all();
+    ASSERT_TRUE(training.run_until(JobState::running));
+    training.run(10);
+    for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.6);
+    ASSERT_TRUE(training.run_until(JobState::profiling, 60));
+    ASSERT_TRUE(training.run_until(JobState::running));
+    training.run(8);
+  }
+  [[nodiscard]] static JobSpec unguarded_job() {
+    JobSpec spec = small_job(2);
+    spec.guard_pct = 900;
+    return spec;
+  }
+  /// Time of the fastest plan.
+  [[nodiscard]] double fastest_s() { return training.job().frontier_json()["vertices"][0][0].get<double>(); }
+
+  SimulatedJob training{unguarded_job()};
+};
+
+TEST_F(JobRestoreAfterDrift, PlansByTheNewestProfileAlone) {
+  const double before_s = fastest_s();
+  training.restart_server();
+  training.run(60);
+  EXPECT_NEAR(fastest_s(), before_s, before_s * 1e-6);
+  EXPECT_THAT(training.reasons("drift"), SizeIs(1));
+}
+
+/// Of a server that measured one clock after the other.
+TEST_F(JobRestoreAfterDrift, ReadsAStateThatDoesNotNameTheSweep) {
+  StoreContents stored = training.stored();
+  Json state = Json::parse(stored.jobs.at(0).state);
+  ASSERT_EQ(state.erase("sweep_first_version"), 1U);
+  ASSERT_EQ(state.erase("wanted_clocks_mhz"), 1U);
+  stored.jobs[0].state = state.dump();
+  const auto restored = Job::restore(stored.jobs[0], stored, {}, training.now_s());
+  EXPECT_EQ(restored->state(), JobState::running);
+  EXPECT_NE(restored->measured(), nullptr);
+}
+
+TEST(JobRestoreWhileDrifting, TakesNoProfileUpThatDriftHasPutOutOfDate) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(10);
+  training.know({{training.job().profile_key(), training.job().measured()}});
+  for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.3);
+  training.measures_nothing[1] = true;
+  ASSERT_TRUE(training.run_until(JobState::profiling, 60));
+  ASSERT_TRUE(training.run_until(JobState::observing, 2'000));
+  const int version = training.job().plan_version();
+  training.restart_server();
+  training.run(10);
+  EXPECT_EQ(training.job().state(), JobState::observing);
+  EXPECT_EQ(training.job().plan_version(), version);
+}
+
+TEST(JobRestore, UsesNoNumberOfAPlanAgainThatCouldNotBeStored) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  int newest = training.job().plan_version();
+  for (int round = 0; round < 3; ++round) {
+    // The disk is full from here on, plans go on all the same; then the server is killed.
+    const StoreContents on_disk = training.stored();
+    for (int change = 0; training.job().plan_version() < newest + Job::kReservedVersions; ++change) {
+      (void)training.job().set_settings(change, 900, training.now_s());
+      training.settle();
+      ASSERT_LT(change, 100);
+    }
+    newest = training.job().plan_version();
+    training.restart_server(on_disk);
+    (void)training.job().set_settings(round % 2 == 0 ? 3.5 : 7.5, 900, training.now_s());
+    training.settle();
+    EXPECT_GT(training.job().plan_version(), newest);
+    newest = training.job().plan_version();
+  }
+}
+
+TEST(JobRestore, LeavesDamagedRowsOut) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(10);
+  StoreContents stored = training.stored();
+  stored.reports.at(stored.reports.size() / 2).document.back() = '\x5d';
+  stored.cells.at(0).document.front() = 'x';
+  stored.plans.at(0).document.clear();
+  std::vector<std::string> left_out;
+  const auto restored = Job::restore(stored.jobs.at(0), stored, {}, training.now_s(), &left_out);
+  EXPECT_EQ(restored->state(), training.job().state());
+  EXPECT_EQ(restored->plan_version(), training.job().plan_version());
+  EXPECT_THAT(left_out, SizeIs(3));
+  for (StoredPlan& plan : stored.plans) plan.document.clear();
+  EXPECT_THROW((void)Job::restore(stored.jobs.at(0), stored, {}, training.now_s()), InputError);
+}
+
+TEST(JobRestoreOfALostProfile, MeasuresAnother) {
+  SimulatedJob other(small_job(2));
+  other.register_all();
+  ASSERT_TRUE(other.run_until(JobState::running));
+  SimulatedJob training(small_job(2));
+  training.know({{training.job().profile_key(), other.job().measured()}});
+  training.register_all();
+  ASSERT_EQ(training.job().state(), JobState::baseline);
+  training.run(2);
+  training.know({});
+  training.restart_server();
+  ASSERT_TRUE(training.run_until(JobState::profiling));
+  EXPECT_TRUE(training.run_until(JobState::running));
+}
+
+/// A job whose ranks measure nothing: no profile can be made of that.
+class JobRestoreWithoutAProfile : public testing::Test {
+ protected:
+  void SetUp() override {
+    training.register_all();
+    ASSERT_TRUE(training.run_until(JobState::profiling));
+    while (training.job().state() == JobState::profiling) {
+      const int version = training.job().plan_version();
+      before = training.stored();
+      for (int rank = 0; rank < 2; ++rank) {
+        training.job().add_cells({.rank = rank, .plan_version = version, .cells = {}, .blocking = {}},
+                                 training.now_s());
+        training.settle();
+      }
+      ASSERT_LT(version, 50);
+    }
+    ASSERT_EQ(training.job().state(), JobState::observing);
+  }
+
+  SimulatedJob training{small_job(2)};
+  StoreContents before;  ///< as stored before the last clock was measured
+};
+
+TEST_F(JobRestoreWithoutAProfile, GoesOnObserving) {
+  const Json summary = training.job().summary();
+  const int version = training.job().plan_version();
+  training.restart_server();
+  EXPECT_EQ(training.job().state(), JobState::observing);
+  EXPECT_EQ(training.job().summary()["reason"], summary["reason"]);
+  EXPECT_EQ(training.job().plan_version(), version);
+  EXPECT_EQ(training.job().measured(), nullptr);
+}
+
+TEST_F(JobRestoreWithoutAProfile, UsesOneThatAnotherJobHasMeasured) {
+  SimulatedJob other(small_job(2));
+  other.register_all();
+  ASSERT_TRUE(other.run_until(JobState::running));
+  training.know({{training.job().profile_key(), other.job().measured()}});
+  training.restart_server();
+  EXPECT_TRUE(training.run_until(JobState::running));
+  training.restart_server();
+  EXPECT_EQ(training.job().state(), JobState::running);
+  EXPECT_FALSE(training.job().frontier_json()["vertices"].empty());
+}
+
+TEST_F(JobRestoreWithoutAProfile, ObservesWhenTheServerEndedBeforeItCouldSaySo) {
+  StoreContents rows = training.stored();
+  Json state = Json::parse(rows.jobs.at(0).state);
+  state["state"] = "profiling";
+  rows.jobs[0].state = state.dump();
+  rows.plans = before.plans;
+  const auto restored = Job::restore(rows.jobs[0], rows, {}, training.now_s());
+  for (int rank = 0; restored->state() == JobState::profiling && rank < 2; ++rank) {
+    restored->add_cells({.rank = rank, .plan_version = restored->plan_version(), .cells = {}, .blocking = {}},
+                        training.now_s());
+  }
+  EXPECT_EQ(restored->state(), JobState::observing);
+  EXPECT_EQ(restored->summary()["purpose"], "train");
+}
+
+}  // namespace
+}  // namespace lowgear

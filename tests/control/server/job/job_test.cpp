@@ -1,0 +1,258 @@
+#include "control/server/job/job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/core/error.h"
+#include "control/server/simulated_job.h"
+#include "planning/plan/plan_json.h"
+
+namespace lowgear {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+TEST(Job, WaitsForAllItsRanks) {
+  SimulatedJob training(small_job(2));
+  Job& job = training.job();
+  (void)job.register_rank(training.rank_spec(0), "key", {}, 1);
+  EXPECT_EQ(job.state(), JobState::registering);
+  EXPECT_EQ(job.plan_after(0, 0, 1), nullptr);
+  (void)job.register_rank(training.rank_spec(1), "key", {}, 1);
+  EXPECT_EQ(job.state(), JobState::baseline) << "what trials cost is counted against it";
+  EXPECT_NE(job.plan_after(0, 0, 1), nullptr);
+}
+
+TEST(Job, ProfilesPlansAndSavesEnergyWithoutTakingLonger) {
+  SimulatedJob training(small_job(4));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(6);
+  const Json summary = training.job().summary();
+  EXPECT_GT(summary["saved_pct"].get<double>(), 3.0);
+  EXPECT_LT(summary["slowdown_pct"].get<double>(), 0.5);
+  EXPECT_EQ(summary["purpose"], "train");
+  // What was planned is what was measured, but for the clocks between those that were.
+  EXPECT_NEAR(summary["time_s"].get<double>() / summary["planned_time_s"].get<double>(), 1, 0.01);
+  EXPECT_NEAR(summary["energy_j"].get<double>() / summary["planned_energy_j"].get<double>(), 1, 0.01);
+  EXPECT_THAT(training.reasons("failed"), IsEmpty());
+}
+
+TEST(Job, SwitchesAllRanksAtOneIteration) {
+  SimulatedJob training(small_job(4));
+  training.register_all();
+  for (int i = 0; i < 120; ++i) {
+    training.run(1);
+    for (int rank = 1; rank < 4; ++rank) ASSERT_EQ(training.version_of(rank), training.version_of(0));
+  }
+  EXPECT_EQ(training.job().state(), JobState::running);
+}
+
+TEST(Job, OffersAPlanAgainToARankThatHasMissedIt) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(4);
+  const int before = training.version_of(0);
+  training.deaf[1] = true;
+  (void)training.job().set_settings(10, std::nullopt, training.now_s());
+  training.settle();
+  training.run(5);
+  EXPECT_GT(training.version_of(0), before);
+  EXPECT_EQ(training.version_of(1), before);
+  training.deaf[1] = false;
+  training.run(4);
+  EXPECT_EQ(training.version_of(1), training.version_of(0));
+}
+
+TEST(Job, SlowsTheOthersDownForAStragglerAndBack) {
+  SimulatedJob training(small_job(4));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(5);
+  const double usual_s = training.time_s();
+  const double usual_j = training.energy_j();
+  training.slow_down(1, 1.2);
+  training.run(1);
+  const double slow_j = training.energy_j();
+  training.run(6);
+  EXPECT_LT(training.energy_j(), slow_j);
+  EXPECT_THAT(training.reasons("straggler"), Contains(HasSubstr("rank 1")));
+  EXPECT_THAT(training.job().summary()["stragglers"], SizeIs(1));
+  training.slow_down(1, 1);
+  training.run(6);
+  EXPECT_NEAR(training.time_s(), usual_s, usual_s * 2e-3);
+  EXPECT_NEAR(training.energy_j(), usual_j, usual_j * 5e-3);
+  EXPECT_THAT(training.job().summary()["stragglers"], IsEmpty());
+}
+
+TEST(Job, LetsTheOtherReplicasWaitSlowlyForAReportedStraggler) {
+  SimulatedJob training(small_job(2, 3));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(5);
+  training.slow_down(0, 1.3);
+  (void)training.job().set_straggler(0, 1.3, training.now_s());
+  training.settle();
+  const double before_j = training.energy_j();
+  training.run(1);
+  const double slow_s = training.time_s();
+  const double slow_j = training.energy_j();
+  training.run(5);
+  EXPECT_LE(training.time_s(), slow_s);
+  EXPECT_LT(training.energy_j(), slow_j * 0.98);
+  EXPECT_GT(slow_j, before_j);
+}
+
+TEST(Job, BeginsThoughTheServerWasStartedAgainWhileRanksRegistered) {
+  SimulatedJob first(small_job(2));
+  first.register_all();
+  ASSERT_TRUE(first.run_until(JobState::running));
+  SimulatedJob training(small_job(2));
+  training.know({{small_job(2).profile_key(false), first.job().measured()}});
+  (void)training.job().register_rank(training.rank_spec(0), "key-0", {}, training.now_s());
+  training.settle();
+  training.restart_server();
+  training.register_all();
+  EXPECT_TRUE(training.run_until(JobState::running));
+}
+
+TEST(Job, KeepsAPowerCap) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(4);
+  const double free_s = training.time_s();
+  (void)training.job().set_power_limit(PowerLimit{.scope = CapScope::gpu, .watts = 200, .swing_w = {}},
+                                       training.now_s());
+  training.settle();
+  training.run(6);
+  EXPECT_GT(training.time_s(), free_s);
+  // No unit of any rank draws more than the cap.
+  const Plan plan = [&] {
+    const Json timeline = training.job().timeline_json();
+    return read_plan(timeline["plan"].dump(), "plan");
+  }();
+  for (const auto& ops : plan.ranks) {
+    for (const PlannedOp& op : ops) {
+      const Measurement& row = training.truth().at_clock(op.stage, op.kind, op.clock_mhz);
+      EXPECT_LE(row.energy_j / row.time_s, 200 * 1.01);
+    }
+  }
+}
+
+TEST(Job, SaysWhatACapWouldNeedWhenNoPlanKeepsIt) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(4);
+  const int version = training.version_of(0);
+  (void)training.job().set_power_limit(PowerLimit{.scope = CapScope::gpu, .watts = 5, .swing_w = {}}, training.now_s());
+  training.settle();
+  training.run(3);
+  EXPECT_EQ(training.version_of(0), version);
+  EXPECT_THAT(training.reasons("failed"), SizeIs(1));
+  EXPECT_EQ(training.job().state(), JobState::running);
+}
+
+TEST(Job, GoesOnInAnyStateAfterTheServerWasStartedAgain) {
+  SimulatedJob straight(small_job(2));
+  straight.register_all();
+  ASSERT_TRUE(straight.run_until(JobState::running));
+  for (int restart_at = 1; restart_at < 60; restart_at += 7) {
+    SimulatedJob training(small_job(2));
+    training.register_all();
+    training.run(restart_at);
+    const JobState state = training.job().state();
+    const Json before = training.job().summary();
+    training.restart_server();
+    EXPECT_EQ(training.job().state(), state) << restart_at;
+    EXPECT_EQ(training.job().summary()["plan_version"], before["plan_version"]) << restart_at;
+    EXPECT_EQ(training.job().summary()["baseline"], before["baseline"]) << restart_at;
+    ASSERT_TRUE(training.run_until(JobState::running)) << restart_at;
+    training.run(6);
+    EXPECT_NEAR(training.energy_j(), straight.job().summary()["planned_energy_j"].get<double>(),
+                training.energy_j() * 0.02);
+  }
+}
+
+TEST(Job, UsesAProfileThatIsKnown) {
+  SimulatedJob first(small_job(2));
+  first.register_all();
+  ASSERT_TRUE(first.run_until(JobState::running));
+  ASSERT_NE(first.job().measured(), nullptr);
+  SimulatedJob training(small_job(2));
+  training.know({{training.job().profile_key(), first.job().measured()}});
+  training.register_all();
+  EXPECT_EQ(training.job().state(), JobState::baseline);
+  ASSERT_TRUE(training.run_until(JobState::running, 12));
+  training.run(4);
+  EXPECT_GT(training.job().summary()["saved_pct"].get<double>(), 2.0);
+}
+
+TEST(Job, BeginsWithAProfileThatBecameKnownAsTheServerEnded) {
+  SimulatedJob first(small_job(2));
+  first.register_all();
+  ASSERT_TRUE(first.run_until(JobState::running));
+  JobSpec spec = small_job(2);
+  spec.profiling.reset();
+  SimulatedJob training(spec);
+  training.register_all();
+  ASSERT_EQ(training.job().state(), JobState::observing);
+  training.know({{training.job().profile_key(), first.job().measured()}});
+  training.restart_server();
+  EXPECT_EQ(training.job().state(), JobState::baseline);
+  EXPECT_TRUE(training.run_until(JobState::running, 12));
+}
+
+TEST(Job, ObservesWhereNothingSetsClocks) {
+  SimulatedJob training(small_job(1));
+  RankSpec rank = training.rank_spec(0);
+  rank.follows_plans = false;
+  (void)training.job().register_rank(rank, "key", {}, 1);
+  EXPECT_EQ(training.job().state(), JobState::observing);
+}
+
+TEST(Job, IsFinishedOnceAllRanksHaveEnded) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  training.run(3);
+  training.job().finish_rank(0, 1);
+  training.job().finish_rank(0, 1);
+  EXPECT_FALSE(training.job().is_over());
+  training.job().finish_rank(1, 2);
+  EXPECT_EQ(training.job().state(), JobState::finished);
+}
+
+TEST(Job, EndsWhenNobodyIsHeardOf) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  training.job().end_if_silent(training.now_s() + 10, 60);
+  EXPECT_FALSE(training.job().is_over());
+  training.job().end_if_silent(training.now_s() + 61, 60);
+  EXPECT_TRUE(training.job().is_over());
+}
+
+TEST(Job, RefusesCellsOfAPlanThatProfilesNothing) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  EXPECT_THROW(training.job().add_cells({.rank = 0, .plan_version = 7, .cells = {}, .blocking = {}}, 1), InputError);
+}
+
+TEST(Job, FallsBackToFullClocksWhenPlansAreSlowerThanAllowed) {
+  SimulatedJob training(small_job(4));
+  training.register_all();
+  ASSERT_TRUE(training.run_until(JobState::running));
+  training.run(3);
+  // Everything is slower under plans, and nobody knows why: no rank stands out.
+  for (int rank = 0; rank < 4; ++rank) training.slow_down(rank, 1.04);
+  training.run(60);
+  EXPECT_THAT(training.reasons("guard"), Not(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace lowgear

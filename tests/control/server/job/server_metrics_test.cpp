@@ -1,0 +1,119 @@
+#include "control/server/job/server_metrics.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <sstream>
+#include <string>
+
+namespace lowgear {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+JobSnapshot running_job() {
+  JobSnapshot job;
+  job.job = "j-1";
+  job.name = "llama \"1b\"";
+  job.model = "llama";
+  job.gpu = "NVIDIA A100";
+  job.schedule = "1f1b";
+  job.state = "running";
+  job.ranks = 4;
+  job.registered = 3;
+  return job;
+}
+
+TEST(ServerMetrics, TellsOfJobsByState) {
+  ServerSnapshot snapshot;
+  snapshot.jobs = {{"running", 2}, {"failed", 0}};
+  snapshot.running = {running_job()};
+  const std::string text = server_metrics(snapshot);
+  EXPECT_THAT(text, HasSubstr("lowgear_server_jobs{state=\"running\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_server_jobs{state=\"failed\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_train_ranks{job_id=\"j-1\",model=\"llama\",state=\"registered\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("name=\"llama \\\"1b\\\"\""));
+  EXPECT_THAT(text, HasSubstr("lowgear_build_info{version=\""));
+}
+
+TEST(ServerMetrics, IterationsAreCountedByPhase) {
+  JobActivity activity;
+  activity.iteration("baseline", 2.0, 100);
+  activity.iteration("train", 2.5, 80);
+  activity.iteration("train", 2.5, std::nullopt);
+  ServerSnapshot snapshot;
+  snapshot.running = {running_job()};
+  snapshot.running[0].activity = &activity;
+  const std::string text = server_metrics(snapshot);
+  EXPECT_THAT(text, HasSubstr("lowgear_train_steps_total{job_id=\"j-1\",model=\"llama\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_train_step_seconds_sum{job_id=\"j-1\",model=\"llama\"} 7\n"));
+  EXPECT_THAT(text,
+              HasSubstr("lowgear_train_energy_joules_total{job_id=\"j-1\",model=\"llama\",phase=\"train\"} 80\n"));
+  EXPECT_THAT(
+      text, HasSubstr("lowgear_train_step_energy_joules_count{job_id=\"j-1\",model=\"llama\",phase=\"baseline\"} 1\n"));
+}
+
+TEST(ServerMetrics, NothingIsSavedWithoutABaselineAndItsError) {
+  ServerSnapshot snapshot;
+  snapshot.running = {running_job()};
+  JobSnapshot& job = snapshot.running[0];
+  job.saved_ratio = 0.15;
+  job.saved_error_ratio = 0.01;
+  EXPECT_THAT(server_metrics(snapshot), Not(HasSubstr("saved")));
+  job.baseline = JobSnapshot::Baseline{2.0, 100};
+  job.saved_error_ratio.reset();
+  EXPECT_THAT(server_metrics(snapshot), Not(HasSubstr("saved")));
+  job.saved_error_ratio = 0.01;
+  const std::string text = server_metrics(snapshot);
+  EXPECT_THAT(text, HasSubstr("lowgear_train_saved_energy_ratio{job_id=\"j-1\",model=\"llama\","
+                              "method=\"measured_baseline\"} 0.15\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_train_saved_energy_error_ratio{"));
+  EXPECT_THAT(text, HasSubstr("lowgear_train_baseline_step_joules{job_id=\"j-1\",model=\"llama\"} 100\n"));
+}
+
+TEST(ServerMetrics, RequestsPlansAndDecisionsAreCounted) {
+  ServerActivity activity;
+  activity.request("GET", "/v1/jobs/{job}", 200, 0.003);
+  activity.request("GET", "/v1/jobs/{job}", 200, 0.5);
+  activity.request("GET", "/v1/jobs/{job}/plan", 204, std::nullopt);
+  activity.plan("quick", 0.02);
+  activity.decision("straggler", "applied");
+  ServerSnapshot snapshot;
+  snapshot.activity = &activity;
+  const std::string text = server_metrics(snapshot);
+  EXPECT_THAT(text,
+              HasSubstr("lowgear_server_requests_total{method=\"GET\",route=\"/v1/jobs/{job}\",code=\"200\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_server_request_seconds_count{route=\"/v1/jobs/{job}\"} 2\n"));
+  EXPECT_THAT(text, Not(HasSubstr("lowgear_server_request_seconds_count{route=\"/v1/jobs/{job}/plan\"}")));
+  EXPECT_THAT(text, HasSubstr("lowgear_server_plan_seconds_count{kind=\"quick\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("lowgear_control_decisions_total{actuator=\"clock\",action=\"straggler\","
+                              "outcome=\"applied\"} 1\n"));
+}
+
+TEST(ServerMetrics, EverySampleStandsUnderItsTypeAndNoneComesTwice) {
+  ServerActivity activity;
+  activity.request("GET", "/", 200, 0.1);
+  activity.plan("plan", 1);
+  JobActivity iterations;
+  iterations.iteration("train", 1, 1);
+  ServerSnapshot snapshot;
+  snapshot.activity = &activity;
+  snapshot.running = {running_job(), running_job()};
+  snapshot.running[1].job = "j-2";
+  for (JobSnapshot& job : snapshot.running) job.activity = &iterations;
+  std::istringstream text(server_metrics(snapshot));
+  std::set<std::string> seen;
+  std::string family;
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("# TYPE ")) family = line.substr(7, line.find(' ', 7) - 7);
+    if (line.starts_with("#")) continue;
+    EXPECT_TRUE(line.starts_with(family)) << line;
+    EXPECT_TRUE(seen.insert(line.substr(0, line.rfind(' '))).second) << line;
+  }
+  EXPECT_GT(seen.size(), 60U);
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,355 @@
+#include "control/server/planning/planning.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/core/error.h"
+#include "base/core/error_of.h"
+#include "base/core/progress.h"
+#include "base/core/stop_switch.h"
+#include "control/server/job/planning_threads.h"
+#include "control/server/simulated_job.h"
+#include "control/server/test_loop.h"
+#include "planning/profile/example_profile.h"
+
+namespace lowgear {
+namespace {
+
+using testing::HasSubstr;
+
+/// Cells of the profile that a simulated job's stages have, at some clocks.
+std::shared_ptr<const PipelineModel> model(int pp, int dp, std::size_t clocks, double error = 1e-4,
+                                           int microbatches = 6) {
+  const StageProfile truth = modelled_profile(ExampleGpu{}, TransformerModel{.stages = pp});
+  PipelineModel model;
+  model.parallel = {.pp = pp, .dp = dp, .tp = 1, .chunks = 1};
+  model.schedule = make_schedule(small_job(pp, dp, microbatches));
+  model.gpu = "A100";
+  for (int stage = 0; stage < pp; ++stage) {
+    for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+      const auto rows = truth.measurements(stage, kind);
+      for (std::size_t i = 0; i < clocks; ++i) {
+        const Measurement& row = rows[i * (rows.size() - 1) / (clocks - 1)];
+        model.measured.cells.push_back({.stage = stage,
+                                        .kind = kind,
+                                        .clock_mhz = row.clock_mhz,
+                                        .units = 30,
+                                        .time_s = row.time_s,
+                                        .time_error_s = row.time_s * error,
+                                        .energy_j = row.energy_j,
+                                        .energy_error_j = row.energy_j * error});
+      }
+    }
+    model.measured.blocking.push_back({.stage = stage, .power_w = 75, .error_w = 0.5});
+  }
+  for (const Measurement& row : truth.measurements(0, OpKind::forward)) model.clocks_mhz.push_back(row.clock_mhz);
+  std::ranges::sort(model.clocks_mhz, std::greater<>());
+  return std::make_shared<const PipelineModel>(std::move(model));
+}
+
+int highest_clock(const Plan& plan) {
+  int highest = 0;
+  for (const auto& ops : plan.ranks) {
+    for (const PlannedOp& op : ops) highest = std::max(highest, op.clock_mhz);
+  }
+  return highest;
+}
+
+TEST(JobPlanner, SavesEnergyWithoutTakingLonger) {
+  JobPlanner planner(model(4, 1, 6));
+  const JobPlan plan = planner.plan({});
+  EXPECT_NEAR(plan.time_s, plan.fastest_time_s, plan.fastest_time_s * 1e-6);
+  EXPECT_EQ(plan.full_clock_scale, 1);
+  ASSERT_FALSE(plan.frontier.empty());
+  EXPECT_TRUE(std::ranges::is_sorted(plan.frontier));
+  EXPECT_EQ(plan.expected_compute_s.at(0).size(), 4U);
+}
+
+TEST(JobPlanner, TradesTimeForEnergyAsFarAsItMay) {
+  JobPlanner planner(model(2, 1, 6));
+  const JobPlan fastest = planner.plan({});
+  const JobPlan slower = planner.plan({.slowdown_pct = 10, .slow = {}, .power = {}, .node_of_gpu = {}});
+  EXPECT_LT(slower.energy_j, fastest.energy_j);
+  EXPECT_LE(slower.time_s, fastest.time_s * 1.10 * (1 + 1e-9));
+}
+
+TEST(JobPlanner, LetsReplicasWaitSlowlyForAStraggler) {
+  JobPlanner planner(model(2, 3, 6));
+  const JobPlan before = planner.plan({});
+  EXPECT_EQ(before.plans.size(), 1U);
+  PlanningConditions conditions;
+  conditions.slow.push_back({.replica = 1, .rank = 0, .factor = 1.3});
+  for (const bool quick : {true, false}) {
+    std::optional<JobPlan> plan;
+    if (quick) {
+      auto made = planner.quick_plan(conditions);
+      ASSERT_TRUE(made);
+      plan = std::move(made->plan);
+    } else {
+      plan = planner.plan(conditions);
+    }
+    ASSERT_EQ(plan->plans.size(), 2U);
+    EXPECT_EQ(plan->plan_of_replica[0], plan->plan_of_replica[2]);
+    EXPECT_NE(plan->plan_of_replica[0], plan->plan_of_replica[1]);
+    EXPECT_GT(plan->full_clock_scale, 1);
+    EXPECT_LE(plan->time_s, plan->fastest_time_s * (1 + 1e-6));
+    const auto busy = [&](int replica) {
+      return plan->expected_compute_s.at(static_cast<std::size_t>(plan->plan_of_replica[replica]))[0];
+    };
+    EXPECT_GT(busy(0), busy(1));  // those that wait run slower
+  }
+}
+
+TEST(JobPlanner, KeepsACapOfEachScope) {
+  const auto of = model(2, 2, 6);
+  for (const CapScope scope : {CapScope::gpu, CapScope::node, CapScope::job}) {
+    JobPlanner planner(of);
+    const double gpus = scope == CapScope::gpu ? 1 : scope == CapScope::node ? 2 : 4;
+    PlanningConditions conditions;
+    conditions.power = PowerLimit{.scope = scope, .watts = 230 * gpus, .swing_w = {}};
+    conditions.node_of_gpu = {{0, 0}, {1, 1}};
+    const JobPlan capped = planner.plan(conditions);
+    const JobPlan free = planner.plan({});
+    EXPECT_GT(capped.time_s, free.time_s) << name(scope);
+    EXPECT_LT(highest_clock(capped.plans[0]), of->clocks_mhz.front()) << name(scope);
+    conditions.power->watts = 3 * gpus;
+    EXPECT_THAT(error_of([&] { (void)planner.plan(conditions); }), HasSubstr(" W")) << name(scope);
+  }
+}
+
+TEST(JobPlanner, WantsMoreClocksWhereThePlanIsUncertain) {
+  EXPECT_TRUE(JobPlanner(model(2, 1, 8, 1e-5)).judge_profile({}).more_clocks_mhz.empty());
+  const ProfileVerdict uncertain = JobPlanner(model(2, 1, 4, 0.05)).judge_profile({});
+  EXPECT_FALSE(uncertain.more_clocks_mhz.empty());
+  EXPECT_GT(uncertain.energy_error_pct, 0.5);
+  EXPECT_FALSE(uncertain.reason.empty());
+}
+
+TEST(JobPlanner, RefusesAProfileThatLacksWhatTheScheduleNeeds) {
+  PipelineModel lacking = *model(2, 1, 6);
+  std::erase_if(lacking.measured.cells, [](const ProfileCell& cell) { return cell.kind == OpKind::backward; });
+  EXPECT_THROW(JobPlanner(std::make_shared<const PipelineModel>(lacking)), InputError);
+  lacking = *model(2, 1, 6);
+  lacking.measured.blocking.pop_back();
+  EXPECT_THROW(JobPlanner(std::make_shared<const PipelineModel>(lacking)), InputError);
+}
+
+/// Stops the planner at its n-th report, once; counts them.
+class StopAt final : public Progress {
+ public:
+  explicit StopAt(int report) : report_(report) {}
+  void update(std::string_view /*activity*/, double /*fraction*/) override {
+    if (reports_++ == report_) throw Stopped();
+  }
+  [[nodiscard]] int reports() const { return reports_; }
+
+ private:
+  int report_;
+  int reports_ = 0;
+};
+
+TEST(JobPlanner, CanBeStoppedInAllThatItDoes) {
+  const auto of = model(2, 2, 6);
+  PlanningConditions capped;
+  capped.power = PowerLimit{.scope = CapScope::job, .watts = 900, .swing_w = {}};
+  capped.node_of_gpu = {{0, 0}, {1, 1}};
+  for (const int reports : {0, 1, 50}) {
+    EXPECT_THROW((void)JobPlanner(of, std::make_shared<StopAt>(reports)).plan({}), Stopped) << reports;
+    EXPECT_THROW((void)JobPlanner(of, std::make_shared<StopAt>(reports)).plan(capped), Stopped) << reports;
+    EXPECT_THROW((void)JobPlanner(of, std::make_shared<StopAt>(reports)).judge_profile({}), Stopped) << reports;
+  }
+}
+
+TEST(JobPlanner, PlansAsWellAfterItWasStopped) {
+  const auto of = model(4, 1, 6);
+  const auto counter = std::make_shared<StopAt>(-1);
+  const JobPlan wanted = JobPlanner(of, counter).plan({});
+  for (const int tenths : {2, 5, 9}) {
+    JobPlanner planner(of, std::make_shared<StopAt>(counter->reports() * tenths / 10));
+    EXPECT_THROW((void)planner.plan({}), Stopped);
+    EXPECT_EQ(planner.plan({}).energy_j, wanted.energy_j) << tenths;
+  }
+}
+
+TEST(DescribePowerLimit, SaysItInWords) {
+  EXPECT_EQ(describe(std::nullopt), "no power limit");
+  EXPECT_EQ(describe(PowerLimit{.scope = CapScope::node, .watts = 300, .swing_w = 20}),
+            "300 W a node at most, 20 W between phases at most");
+}
+
+PlanningTask task(const std::string& job, std::uint64_t serial, std::shared_ptr<const PipelineModel> of) {
+  PlanningTask task;
+  task.job = job;
+  task.serial = serial;
+  task.model = std::move(of);
+  task.reason = "because";
+  return task;
+}
+
+TEST(PlanningThreads, AnswerOnTheServersThread) {
+  TestLoop loop;
+  PlanningThreads threads(2, loop.post());
+  const auto of = model(2, 1, 6);
+  std::vector<PlanningAnswer> answers;
+  for (int job = 0; job < 4; ++job) {
+    threads.submit(task("j-" + std::to_string(job), 7, of), [&](PlanningAnswer answer) { answers.push_back(answer); });
+  }
+  ASSERT_TRUE(loop.run_until([&] { return answers.size() == 4; }));
+  for (const PlanningAnswer& answer : answers) {
+    EXPECT_EQ(answer.serial, 7U);
+    EXPECT_EQ(answer.reason, "because");
+    EXPECT_TRUE(answer.plan);
+    EXPECT_EQ(answer.error, "");
+  }
+}
+
+TEST(PlanningThreads, SayWhyThereIsNoPlan) {
+  TestLoop loop;
+  PlanningThreads threads(1, loop.post());
+  PipelineModel lacking = *model(2, 1, 6);
+  lacking.measured.blocking.clear();
+  std::optional<PlanningAnswer> answer;
+  threads.submit(task("j", 1, std::make_shared<const PipelineModel>(lacking)),
+                 [&](PlanningAnswer told) { answer = std::move(told); });
+  ASSERT_TRUE(loop.run_until([&] { return answer.has_value(); }));
+  EXPECT_THAT(answer->error, HasSubstr("blocking power"));
+}
+
+TEST(PlanningThreads, DoTheNewestOfAJobsTasks) {
+  TestLoop loop;
+  PlanningThreads threads(1, loop.post());
+  const auto of = model(4, 1, 6);
+  std::vector<std::uint64_t> serials;
+  for (std::uint64_t serial = 1; serial <= 50; ++serial) {
+    threads.submit(task("j", serial, of), [&](const PlanningAnswer& answer) { serials.push_back(answer.serial); });
+  }
+  ASSERT_TRUE(loop.run_until([&] { return !serials.empty() && std::ranges::max(serials) == 50; }));
+  EXPECT_LT(serials.size(), 50U);
+}
+
+/// Whether a straggler that is new gets a preliminary plan: that takes what was solved for the job before.
+bool has_quick_plan(TestLoop& loop, PlanningThreads& threads, const std::string& job, double factor,
+                    const std::shared_ptr<const PipelineModel>& of) {
+  PlanningTask straggler = task(job, 2, of);
+  straggler.conditions.slow = {{.replica = 0, .rank = 1, .factor = factor}};
+  straggler.quick_first = true;
+  std::vector<bool> preliminary;
+  threads.submit(std::move(straggler),
+                 [&](const PlanningAnswer& answer) { preliminary.push_back(answer.preliminary); });
+  EXPECT_TRUE(loop.run_until([&] { return !preliminary.empty() && !preliminary.back(); }));
+  return preliminary.size() == 2;
+}
+
+TEST(PlanningThreads, KeepWhatWasSolvedForManyJobsUntilTheyAreOver) {
+  TestLoop loop;
+  PlanningThreads threads(2, loop.post());
+  const auto of = model(2, 2, 6);
+  constexpr int kJobs = 20;
+  int planned = 0;
+  for (int job = 0; job < kJobs; ++job) {
+    threads.submit(task(std::to_string(job), 1, of), [&](const PlanningAnswer&) { ++planned; });
+  }
+  ASSERT_TRUE(loop.run_until([&] { return planned == kJobs; }));
+  EXPECT_TRUE(has_quick_plan(loop, threads, "0", 1.3, of));
+  EXPECT_TRUE(has_quick_plan(loop, threads, std::to_string(kJobs - 1), 1.3, of));
+  threads.forget(std::to_string(kJobs - 1));
+  EXPECT_FALSE(has_quick_plan(loop, threads, std::to_string(kJobs - 1), 1.4, of));
+}
+
+/// Takes a minute to plan for.
+std::shared_ptr<const PipelineModel> slow_model() { return model(16, 1, 6, 1e-4, 4096); }
+/// Has as many units as belong to jobs that take long, and is planned for at once.
+std::shared_ptr<const PipelineModel> large_model() { return model(1, 1, 6, 1e-4, 12'000); }
+
+/// The jobs that were answered, in order.
+class Answered {
+ public:
+  [[nodiscard]] PlanningService::Done note(const std::string& job) {
+    return [this, job](const PlanningAnswer& answer) {
+      jobs_.push_back(fmt::format("{} {}", job, answer.serial));
+      errors_.push_back(answer.error);
+    };
+  }
+  [[nodiscard]] const std::vector<std::string>& jobs() const { return jobs_; }
+  [[nodiscard]] const std::vector<std::string>& errors() const { return errors_; }
+
+ private:
+  std::vector<std::string> jobs_;
+  std::vector<std::string> errors_;
+};
+
+TEST(PlanningThreads, HoldNoJobUpForALargeOne) {
+  TestLoop loop;
+  Answered answered;
+  PlanningThreads threads(1, loop.post());
+  threads.submit(task("slow", 1, slow_model()), answered.note("slow"));
+  const auto of = model(2, 1, 6);
+  for (int job = 0; job < 3; ++job) {
+    threads.submit(task(std::to_string(job), 1, of), answered.note(std::to_string(job)));
+  }
+  ASSERT_TRUE(loop.run_until([&] { return answered.jobs().size() == 3; }));
+  EXPECT_THAT(answered.jobs(), testing::ElementsAre("0 1", "1 1", "2 1"));
+}
+
+TEST(PlanningThreads, SayThatPlanningTookTooLong) {
+  TestLoop loop;
+  Answered answered;
+  PlanningThreads threads(1, loop.post(), {.slice_s = 1e-6, .limit_s = 1e-6});
+  threads.submit(task("large", 1, slow_model()), answered.note("large"));
+  threads.submit(task("small", 1, model(4, 1, 6)), answered.note("small"));
+  ASSERT_TRUE(loop.run_until([&] { return answered.jobs().size() == 2; }));
+  for (const std::string& error : answered.errors()) EXPECT_THAT(error, HasSubstr("planning_limit_s"));
+  EXPECT_THAT(answered.errors(), testing::Contains(HasSubstr("131072 units")));
+}
+
+TEST(PlanningThreads, GiveATaskThatOutlastsItsSliceMoreTime) {
+  TestLoop loop;
+  Answered answered;
+  PlanningThreads threads(1, loop.post(), {.slice_s = 1e-6});
+  for (std::uint64_t serial = 1; serial <= 2; ++serial) {
+    threads.submit(task("j", serial, model(4, 1, 6)), answered.note("j"));
+    ASSERT_TRUE(loop.run_until([&] { return answered.jobs().size() == serial; }));
+  }
+  EXPECT_THAT(answered.errors(), testing::Each(""));
+}
+
+TEST(PlanningThreads, StopWhatIsPlannedForAJobThatIsOver) {
+  TestLoop loop;
+  Answered answered;
+  PlanningThreads threads(1, loop.post());
+  threads.submit(task("slow", 1, slow_model()), answered.note("slow"));
+  // These wait for it, and keep their places.
+  const auto of = large_model();
+  threads.submit(task("b", 1, of), answered.note("b"));
+  threads.submit(task("c", 1, of), answered.note("c"));
+  threads.submit(task("b", 2, of), answered.note("b"));
+  threads.forget("slow");
+  ASSERT_TRUE(loop.run_until([&] { return answered.jobs().size() == 2; }));
+  EXPECT_THAT(answered.jobs(), testing::ElementsAre("b 2", "c 1"));
+}
+
+TEST(PlanningThreads, PlanNothingOnceTheyAreStopped) {
+  TestLoop loop;
+  Answered answered;
+  {
+    PlanningThreads threads(1, loop.post());
+    threads.submit(task("slow", 1, slow_model()), answered.note("slow"));
+    threads.stop();
+    threads.submit(task("j", 1, model(2, 1, 6)), answered.note("j"));
+  }
+  ASSERT_TRUE(loop.run_until([] { return true; }));
+  EXPECT_THAT(answered.jobs(), testing::IsEmpty());
+}
+
+TEST(PlanningThreads, EndWhileTasksWait) {
+  TestLoop loop;
+  const auto of = model(4, 1, 6);
+  PlanningThreads threads(1, loop.post());
+  for (int job = 0; job < 8; ++job) threads.submit(task(std::to_string(job), 1, of), [](const PlanningAnswer&) {});
+}
+
+}  // namespace
+}  // namespace lowgear

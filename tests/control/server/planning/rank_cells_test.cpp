@@ -1,0 +1,78 @@
+#include "control/server/planning/rank_cells.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/core/error.h"
+#include "base/core/error_of.h"
+
+namespace lowgear {
+namespace {
+
+using Members = std::vector<std::pair<std::string, Json>>;
+
+using testing::HasSubstr;
+
+RankCells cells(int rank, int version, double time_s, double energy_j) {
+  RankCells cells{.rank = rank, .plan_version = version, .cells = {}, .blocking = {}};
+  cells.cells.push_back({.stage = 0,
+                         .kind = OpKind::forward,
+                         .clock_mhz = 1410,
+                         .units = 10,
+                         .time_s = time_s,
+                         .time_error_s = 0.1,
+                         .energy_j = energy_j,
+                         .energy_error_j = 3});
+  cells.blocking.push_back({.stage = 0, .power_w = 70.0 + rank, .error_w = 1});
+  return cells;
+}
+
+TEST(MergeCells, TakesTheSlowestRanksTimeAndTheMeanEnergy) {
+  const std::vector<RankCells> ranks{cells(0, 1, 1.0, 10), cells(1, 1, 2.0, 30)};
+  const MeasuredProfile profile = merge_cells(ranks, 1);
+  ASSERT_EQ(profile.cells.size(), 1U);
+  EXPECT_EQ(profile.cells[0].time_s, 2.0);
+  EXPECT_EQ(profile.cells[0].energy_j, 20);
+  EXPECT_DOUBLE_EQ(profile.cells[0].energy_error_j, std::sqrt(18.0) / 2);
+  EXPECT_EQ(profile.cells[0].units, 20);
+  EXPECT_EQ(profile.blocking.at(0).power_w, 70.5);
+  EXPECT_DOUBLE_EQ(profile.blocking.at(0).error_w, std::sqrt(2.0) / 2);
+}
+
+TEST(MergeCells, TakesTheLastOfACellThatARankNamesTwice) {
+  RankCells twice = cells(0, 1, 1.0, 10);
+  twice.cells.push_back(cells(0, 1, 2.0, 30).cells[0]);
+  const MeasuredProfile profile = merge_cells(std::vector<RankCells>{twice}, 1);
+  ASSERT_EQ(profile.cells.size(), 1U);
+  EXPECT_EQ(profile.cells[0].time_s, 2.0);
+  EXPECT_EQ(profile.cells[0].energy_j, 30);
+}
+
+TEST(MergeCells, NeedsABlockingPowerOfEachStage) {
+  EXPECT_THAT(error_of([] { (void)merge_cells(std::vector<RankCells>{cells(0, 1, 1, 1)}, 2); }), HasSubstr("stage 1"));
+}
+
+TEST(ReadRankCells, RefusesWhatIsNoCell) {
+  const Json good = to_json(cells(0, 1, 1, 1));
+  EXPECT_EQ(to_json(read_rank_cells(JsonView(good, "body"), 1)), good);
+  for (const auto& [member, value] : Members{
+           {"stage", 1}, {"stage", -1}, {"clock_mhz", 0}, {"units", 0}, {"time_s", 0}, {"energy_j", -1}, {"more", 1}}) {
+    Json wrong = good;
+    wrong["cells"][0][member] = value;
+    EXPECT_THAT(error_of([&] { (void)read_rank_cells(JsonView(wrong, "body"), 1); }), HasSubstr("$.cells[0]"))
+        << member;
+  }
+}
+
+TEST(MeasuredProfile, ReadsBackWhatItWrites) {
+  MeasuredProfile profile = merge_cells(std::vector<RankCells>{cells(0, 1, 1.5, 10)}, 1);
+  profile.simulated = true;
+  const std::string text = write_measured_profile(profile);
+  EXPECT_EQ(write_measured_profile(read_measured_profile(text)), text);
+  EXPECT_THROW((void)read_measured_profile(R"({"format":"lowgear.measured_profile/2"})"), InputError);
+}
+
+}  // namespace
+}  // namespace lowgear

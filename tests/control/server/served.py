@@ -1,0 +1,155 @@
+"""`lowgear serve` in a folder of its own, and requests to it whose answers are checked against its own document."""
+
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+from pathlib import Path
+
+from openapi_checker import OpenApi
+
+LOWGEAR = os.environ.get("LOWGEAR_BINARY", "lowgear")
+TOKENS = {role: f"{role}-token-for-tests-only" for role in ("read", "train", "admin")}
+OPENAPI = Path(__file__).resolve().parents[3] / "src/control/server/http/openapi.json"
+
+
+def wait_until(condition, what, patience_s=30):
+    end = time.monotonic() + patience_s
+    while not condition():
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {patience_s} s: {what}")
+        time.sleep(0.02)
+
+
+class Answer:
+    def __init__(self, response):
+        self.status, self.headers = response.status, response.headers
+        self.media = response.headers.get("Content-Type", "")
+        payload = response.read()
+        self.text = payload.decode()
+        self.json = json.loads(payload) if self.media.startswith("application/json") and payload else None
+
+    @property
+    def code(self):
+        """Of an error."""
+        return self.json["error"]["code"]
+
+
+class ServerTest(unittest.TestCase):
+    """A server for each test, on a loopback port and a Unix socket."""
+
+    config = ""  # more of it, behind [listen]
+    wrapper = ()  # what the server is started by
+
+    def setUp(self):
+        self.folder = Path(tempfile.mkdtemp(prefix="lg-"))
+        self.addCleanup(shutil.rmtree, self.folder)
+        self.state = self.folder / "state"
+        self.port = 0
+        self.openapi = OpenApi(json.loads(OPENAPI.read_text()))
+        tokens = self.folder / "tokens"
+        tokens.touch(0o600)
+        tokens.write_text("".join(f"{role} {token}\n" for role, token in TOKENS.items()))
+
+    def write_config(self, name="server.toml"):
+        path = self.folder / name
+        path.touch(0o600)
+        path.write_text(f'state = "{self.state}"\n[listen]\nunix = "{self.folder}/socket"\ntcp = ["127.0.0.1:'
+                        f'{self.port}"]\ntoken_file = "{self.folder}/tokens"\n{self.config}')
+        return path
+
+    def command(self):
+        return [*self.wrapper, LOWGEAR, "serve", "--config", str(self.write_config()), "--json"]
+
+    def start(self, command=None):
+        """Starts the server, on the same port when it has had one, and waits until it answers."""
+        self.log = open(self.folder / "log", "ab")
+        self.addCleanup(self.log.close)
+        self.process = subprocess.Popen(command or self.command(), stdout=subprocess.PIPE, stderr=self.log, text=True)
+        self.addCleanup(self.end)
+        self.addCleanup(self.process.stdout.close)
+        text = ""
+        while not text.rstrip().endswith("}"):
+            line = self.process.stdout.readline()
+            self.assertTrue(line, (self.folder / "log").read_text())
+            text += line
+        [url] = json.loads(text)["tcp"]
+        self.port = int(url.rstrip("/").rpartition(":")[2])
+        return self.process
+
+    def end(self, number=signal.SIGTERM):
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        return self.process.wait(20)
+
+    def request(self, method, path, body=None, role="admin", key=None, headers=(), checked=True):
+        """One request over TCP. `body` is made JSON unless it is bytes."""
+        head = {"Content-Type": "application/json", **dict(headers)}
+        if role:
+            head["Authorization"] = f"Bearer {TOKENS.get(role, role)}"
+        if key:
+            head["Lowgear-Rank-Key"] = key
+        data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        try:
+            connection.request(method, path, data, head)
+            answer = Answer(connection.getresponse())
+        finally:
+            connection.close()
+        if checked:
+            self.openapi.check(method, path.partition("?")[0], answer.status, answer.media,
+                               answer.text if answer.json is None else answer.json)
+        return answer
+
+    def ok(self, *arguments, **options):
+        """JSON of a request that has to succeed."""
+        answer = self.request(*arguments, **options)
+        self.assertLess(answer.status, 300, answer.text)
+        return answer.json
+
+    def refused(self, status, code, *arguments, **options):
+        answer = self.request(*arguments, **options)
+        self.assertEqual((answer.status, answer.code), (status, code), answer.text)
+        self.assertNotIn("\n", answer.json["error"]["message"])
+        return answer
+
+    def connect(self, timeout=20):
+        connection = socket.create_connection(("127.0.0.1", self.port), timeout)
+        self.addCleanup(connection.close)
+        return connection
+
+
+class Events(threading.Thread):
+    """Reads a stream of events until it ends."""
+
+    def __init__(self, test, path="/v1/events"):
+        super().__init__(daemon=True)
+        self.events, self.ended = [], False
+        self.connection = http.client.HTTPConnection("127.0.0.1", test.port, timeout=60)
+        self.connection.request("GET", path, headers={"Authorization": f"Bearer {TOKENS['read']}"})
+        self.answer = self.connection.getresponse()
+        test.addCleanup(self.connection.close)
+        self.start()
+
+    def run(self):
+        name = None
+        try:
+            for line in self.answer:
+                text = line.decode().rstrip("\n")
+                if text.startswith("event: "):
+                    name = text.removeprefix("event: ")
+                elif text.startswith("data: "):
+                    self.events.append((name, json.loads(text.removeprefix("data: "))))
+        except (OSError, http.client.HTTPException, ValueError, AttributeError):
+            pass  # closed
+        self.ended = True
+
+    def of(self, name):
+        return [data for event, data in self.events if event == name]

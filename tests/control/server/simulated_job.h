@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "control/server/job/job.h"
+#include "planning/profile/stage_profile.h"
+#include "planning/schedule/dag.h"
+
+namespace lowgear {
+
+/// A specification of a small job: 1F1B on `pp` stages.
+[[nodiscard]] JobSpec small_job(int pp, int dp = 1, int microbatches = 6);
+
+/// A job and its ranks, which train as a profile says. Plans are made at once, in the calls that ask for them, unless
+/// the test says otherwise.
+class SimulatedJob {
+ public:
+  explicit SimulatedJob(JobSpec spec);
+
+  void register_all();
+  /// Runs iterations: ranks begin plans at their boundaries, report, and post cells when a profile plan is through.
+  void run(int iterations);
+  /// Runs until the job is in the state; false when it is not within `iterations`.
+  [[nodiscard]] bool run_until(JobState state, int iterations = 400);
+
+  /// From now on units of this rank take so many times as long.
+  void slow_down(int rank, double factor) { factors_.at(static_cast<std::size_t>(rank)) = factor; }
+  /// From now on the rank follows no plan, as one without an agent.
+  void lose_agent(int rank);
+  /// Carries out what calls on the job have asked for; to be called behind calls of the test's own.
+  void settle();
+  /// The server ends and starts again from what it has stored.
+  void restart_server();
+  /// The same, from what it had stored once.
+  void restart_server(StoreContents stored);
+
+  /// Profiles of jobs that ran before.
+  void know(Job::Profiles profiles) { profiles_ = std::move(profiles); }
+  [[nodiscard]] Job& job() { return *job_; }
+  [[nodiscard]] double now_s() const { return now_s_; }
+  [[nodiscard]] RankSpec rank_spec(int rank) const;
+  [[nodiscard]] std::int64_t iteration() const { return iteration_; }
+  /// Of the last iteration, all ranks.
+  [[nodiscard]] double time_s() const { return time_s_; }
+  [[nodiscard]] double energy_j() const { return energy_j_; }
+  /// Version of the plan in force on a rank.
+  [[nodiscard]] int version_of(int rank) const { return followed_.at(static_cast<std::size_t>(rank)).version; }
+  [[nodiscard]] const std::vector<Json>& decisions() const { return decisions_; }
+  /// Reasons of the decisions of one kind.
+  [[nodiscard]] std::vector<std::string> reasons(std::string_view kind) const;
+  [[nodiscard]] const StageProfile& truth() const { return truth_; }
+  [[nodiscard]] const StoreContents& stored() const { return stored_; }
+
+  /// Ranks that do not ask for plans for the time being.
+  std::vector<bool> deaf;
+  /// Ranks that post no cells.
+  std::vector<bool> measures_nothing;
+  /// What ranks that register say of their GPUs.
+  bool gpus_are_simulated = false;
+  /// Plans that are asked for wait until this is false again, and `settle` is called.
+  bool plans_wait = false;
+
+ private:
+  struct Followed {
+    int version = 0;
+    Plan plan;  ///< of the rank alone; empty: full clocks
+    Json envelope;
+    std::vector<ClockTrial> trials;  ///< until cells are posted
+  };
+  /// What a rank has measured in a sweep.
+  struct Measured {
+    int sweep = 0;
+    std::set<int> clocks_mhz;
+  };
+  struct Pending {
+    Json envelope;
+    Plan plan;
+  };
+
+  void ask_for_plans();
+  void begin_plans();
+  [[nodiscard]] std::vector<int> clocks_of_replica(int dp_rank) const;
+  void train_once();
+  [[nodiscard]] std::optional<int> trial_mhz(std::size_t rank, std::int64_t iteration) const;
+  void measure(int rank);
+  void post_cells(int rank);
+  void take_changes();
+  void plan(const PlanningTask& task);
+  void remember(StoreChange change);
+
+  JobSpec spec_;
+  Schedule schedule_;
+  PipelineDag dag_;
+  StageProfile truth_;
+  double blocking_w_ = 75;
+  std::vector<double> factors_;
+  std::vector<bool> has_agent_;
+  std::unique_ptr<Job> job_;
+  std::unique_ptr<JobPlanner> planner_;
+  std::shared_ptr<const PipelineModel> model_;
+  std::deque<PlanningTask> tasks_;  ///< that wait
+  Job::Profiles profiles_;
+  std::vector<Followed> followed_;
+  std::vector<Measured> measured_;
+  std::vector<std::optional<Pending>> pending_;
+  StoreContents stored_;
+  std::vector<Json> decisions_;
+  double now_s_ = 1.79e9;
+  std::int64_t iteration_ = 0;
+  double time_s_ = 0;
+  double energy_j_ = 0;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,150 @@
+#include "estimating/estimator/costs/measured_costs.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/core/error_of.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+/// Says a second of everything, so that it can be told from samples.
+class OneSecond final : public OperatorCosts {
+ public:
+  [[nodiscard]] WorkCost cost(const Operator&) const override { return {.core_s = 1}; }
+};
+const OneSecond kOtherwise;
+
+SampleFile file(const std::string& name, std::string text) {
+  return {"dir/" + name, *parse_sample_file_name(name), std::move(text)};
+}
+
+/// linear1 on an A100 at 200 TFLOP/s, backward at the same rate.
+SampleFile products(const std::string& function = "linear1", int ranks = 1) {
+  std::string text = "mp,b,l,dim,F_dur(us),B_dur(us)\n";
+  for (int sequence = 512; sequence <= 4096; sequence += 512) {
+    for (const int hidden : {1024, 2048, 4096, 8192}) {
+      const SampledShape shape{.ranks = ranks, .batch = 4, .sequence = sequence, .hidden = hidden};
+      const double us =
+          1e6 * flops(*operator_of(*find_sampled_function(function), shape, Pass::forward, DataType::fp16)) / 200e12;
+      text += fmt::format("{},4,{},{},{},{}\n", ranks, sequence, hidden, us, 2 * us);
+    }
+  }
+  return file("NVIDIAA100-SXM4-80GB_" + function + "_fp16.csv", text);
+}
+
+Operator product(std::int64_t tokens, Pass pass = Pass::forward, DataType dtype = DataType::fp16) {
+  return {OperatorKind::linear, pass, {tokens, 4096, 12288, 1}, dtype};
+}
+
+TEST(MeasuredOperatorCosts, TakeTimesFromSamples) {
+  const MeasuredOperatorCosts costs({products()}, named_gpu("a100"), kOtherwise);
+  const WorkCost forward = costs.cost(product(8192));
+  EXPECT_NEAR(forward.time_s() / (flops(product(8192)) / 200e12), 1, 0.02);
+  EXPECT_EQ(forward.time_s(), forward.core_s);
+  EXPECT_DOUBLE_EQ(forward.flops, flops(product(8192)));
+  EXPECT_DOUBLE_EQ(forward.memory_bytes, memory_bytes(product(8192)));
+  EXPECT_NEAR(costs.cost(product(8192, Pass::backward)).time_s() / forward.time_s(), 2, 0.05);
+  EXPECT_THAT(costs.notes(), IsEmpty());
+}
+
+TEST(MeasuredOperatorCosts, PutAllFilesOfAKindTogether) {
+  const MeasuredOperatorCosts costs({products("linear4", 2), products("linear2")}, named_gpu("a100"), kOtherwise);
+  EXPECT_NEAR(costs.cost(product(8192)).time_s() / (flops(product(8192)) / 200e12), 1, 0.05);
+}
+
+TEST(MeasuredOperatorCosts, SayWhichFunctionWasSampledForOneNumberOfRanksOnly) {
+  const MeasuredOperatorCosts costs({products("linear1", 2), products("linear2")}, named_gpu("a100"), kOtherwise);
+  (void)costs.cost(product(8192));
+  EXPECT_THAT(costs.notes(), Contains(HasSubstr("linear2: sampled for 1 tensor parallel rank only")));
+}
+
+TEST(MeasuredOperatorCosts, FallBackForWhatWasNotSampledAndSaySo) {
+  const MeasuredOperatorCosts costs({products()}, named_gpu("a100"), kOtherwise);
+  const Operator swiglu{OperatorKind::swiglu, Pass::forward, {4, 4096, 8192, 1}, DataType::fp16};
+  EXPECT_DOUBLE_EQ(costs.cost(swiglu).time_s(), 1);
+  EXPECT_THAT(costs.notes(), ElementsAre("swiglu: no samples; taken from the GPU's data sheet"));
+}
+
+TEST(MeasuredOperatorCosts, FallBackForAPassThatCannotBeBelieved) {
+  std::string text = "mp,b,h,l,dim,F_dur(us),B_dur(us)\n";
+  for (int sequence = 1024; sequence <= 8192; sequence += 1024)
+    text += fmt::format("1,4,32,{},4096,{},50\n", sequence, sequence);
+  const MeasuredOperatorCosts costs({file("NVIDIAGH200120GB_flash_atten_fp16.csv", text)}, named_gpu("gh200"),
+                                    kOtherwise);
+  Operator attention{OperatorKind::fused_attention, Pass::backward, {4, 4096, 32, 128}, DataType::fp16};
+  EXPECT_DOUBLE_EQ(costs.cost(attention).time_s(), 1);
+  attention.pass = Pass::forward;
+  EXPECT_LT(costs.cost(attention).time_s(), 0.01);
+  EXPECT_THAT(costs.notes(), AllOf(Contains(HasSubstr("none of this pass is believed")),
+                                   Contains("fused_attention backward: no samples; taken from the GPU's data sheet"),
+                                   Contains(HasSubstr("flash_atten: sampled without a causal mask"))));
+}
+
+TEST(MeasuredOperatorCosts, TakeTheOther16BitTypeAndSaySo) {
+  const MeasuredOperatorCosts costs({products()}, named_gpu("a100"), kOtherwise);
+  EXPECT_LT(costs.cost(product(8192, Pass::forward, DataType::bf16)).time_s(), 0.01);
+  EXPECT_THAT(costs.notes(), ElementsAre("linear: sampled in fp16, taken for bf16"));
+  EXPECT_DOUBLE_EQ(costs.cost(product(8192, Pass::forward, DataType::fp32)).time_s(), 1);
+}
+
+TEST(MeasuredOperatorCosts, SayWhatLiesOutsideOfTheSamples) {
+  const MeasuredOperatorCosts costs({products()}, named_gpu("a100"), kOtherwise);
+  const WorkCost inside = costs.cost(product(8192));
+  const WorkCost beyond = costs.cost(product(1 << 20));
+  EXPECT_NEAR(beyond.time_s() / inside.time_s(), 128, 3);
+  EXPECT_THAT(costs.notes(),
+              ElementsAre("linear forward: tokens 1048576 (sampled 2048 to 16384) lies outside of the samples; "
+                          "carried on by its trend"));
+}
+
+TEST(MeasuredOperatorCosts, ReadFilesOnlyWhenAsked) {
+  const MeasuredOperatorCosts costs({products(), file("NVIDIAA100-SXM4-80GB_gelu_fp16.csv", "mp,b,l\n1,2,3\n")},
+                                    named_gpu("a100"), kOtherwise);
+  EXPECT_NO_THROW((void)costs.cost(product(8192)));
+  const Operator gelu{OperatorKind::gelu, Pass::forward, {4, 4096, 8192, 1}, DataType::fp16};
+  EXPECT_THAT(error_of([&] { (void)costs.cost(gelu); }),
+              HasSubstr("dir/NVIDIAA100-SXM4-80GB_gelu_fp16.csv:1: there is no column \"dim\""));
+}
+
+TEST(MeasuredOperatorCosts, LeaveAllToTheOtherSourceWhereOnlyCollectivesWereSampled) {
+  const SampleFile collective = file("X_allreduce_fp16_1_2.csv", "shape,nodes,GPUsPerNode,dur(us)\n8,1,2,5\n");
+  const MeasuredOperatorCosts costs({collective}, named_gpu("a100"), kOtherwise);
+  EXPECT_DOUBLE_EQ(costs.cost(product(8192)).time_s(), 1);
+  EXPECT_THAT(costs.notes(), ElementsAre("linear: no samples; taken from the GPU's data sheet"));
+}
+
+TEST(SampleFiles, AreThoseOfTheGpu) {
+  const auto names = [](const std::vector<SampleFile>& files) {
+    std::vector<std::string> result;
+    for (const SampleFile& each : files) result.push_back(each.name.gpu);
+    return result;
+  };
+  const SampleFile a100 = file("NVIDIAA100-SXM4-80GB_gelu_fp16.csv", "");
+  const SampleFile gh200 = file("NVIDIAGH200120GB_gelu_fp16.csv", "");
+  const SampleFile other = file("CPU_gelu_fp16.csv", "");
+  EXPECT_THAT(names(files_of_gpu({gh200, a100, other}, named_gpu("a100"), "dir")), ElementsAre("NVIDIAA100-SXM4-80GB"));
+  EXPECT_THAT(names(files_of_gpu({gh200, other}, named_gpu("a100"), "dir")), ElementsAre("CPU"));
+  EXPECT_THAT(error_of([&] { (void)files_of_gpu({gh200}, named_gpu("h200"), "dir"); }),
+              HasSubstr("dir: was sampled on NVIDIAGH200120GB, not on h200-sxm"));
+  EXPECT_THAT(error_of([&] { (void)files_of_gpu({}, named_gpu("h200"), "dir"); }),
+              HasSubstr("dir: has no sampling files"));
+}
+
+TEST(SampleFiles, KnowGpusByTheirDriversNames) {
+  EXPECT_EQ(gpu_of_driver_name("NVIDIAA100-SXM4-80GB"), "a100-80gb-sxm");
+  EXPECT_EQ(gpu_of_driver_name("NVIDIAGH200120GB"), "gh200");
+  EXPECT_EQ(gpu_of_driver_name("NVIDIAH200"), "h200-sxm");
+  EXPECT_EQ(gpu_of_driver_name("NVIDIAH10080GBHBM3"), "h100-sxm");
+  EXPECT_EQ(gpu_of_driver_name("GPU"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace lowgear

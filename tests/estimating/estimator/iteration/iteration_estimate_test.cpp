@@ -1,0 +1,197 @@
+#include "estimating/estimator/iteration/iteration_estimate.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+#include "base/core/error.h"
+#include "estimating/estimator/costs/link_costs.h"
+#include "estimating/estimator/costs/roofline_costs.h"
+
+namespace lowgear {
+namespace {
+
+/// A job whose layers take far longer than its ends, so that stages are nearly equal.
+TrainingJob job_on(int dp, int tp, int pp) {
+  TrainingJob job;
+  job.model = named_transformer("llama-2-7b");
+  job.model.vocabulary = 128;
+  job.gpu = named_gpu("h100-sxm");
+  job.cluster = default_cluster(job.gpu);
+  job.parallel.dp = dp;
+  job.parallel.tp = tp;
+  job.parallel.pp = pp;
+  job.batch = {.global = std::int64_t{16} * dp, .micro = 1, .sequence_length = 4096};
+  return job;
+}
+
+IterationEstimate estimate(const TrainingJob& job) {
+  return estimate_iteration(job, {RooflineCosts(job.gpu), LinkCosts(job.cluster)});
+}
+
+double sum_of(const std::vector<CostItem>& items) {
+  double sum = 0;
+  for (const CostItem& item : items) sum += item.cost.time_s();
+  return sum;
+}
+
+double item_s(const std::vector<CostItem>& items, std::string_view name) {
+  const auto found = std::ranges::find(items, name, &CostItem::name);
+  return found == items.end() ? 0 : found->cost.time_s();
+}
+
+void expect_parts_add_up(const StageEstimate& stage) {
+  EXPECT_NEAR(sum_of(stage.forward_items), stage.forward.time_s(), 1e-9);
+  EXPECT_NEAR(sum_of(stage.backward_items), stage.backward.time_s(), 1e-9);
+  EXPECT_GT(stage.weight_gradient.time_s(), 0);
+  EXPECT_LT(stage.weight_gradient.time_s(), stage.backward.time_s());
+}
+
+TEST(EstimateIteration, PartsAddUp) {
+  for (const TrainingJob& job : {job_on(1, 1, 1), job_on(8, 2, 4), job_on(2, 8, 2)}) {
+    const IterationEstimate it = estimate(job);
+    EXPECT_NEAR(it.time_s, it.pipeline_s + it.gradients_s + it.optimizer_s, 1e-12);
+    EXPECT_EQ(it.stages.size(), static_cast<std::size_t>(job.parallel.pp));
+    for (const StageEstimate& stage : it.stages) expect_parts_add_up(stage);
+    EXPECT_GT(it.error_s, 0);
+    EXPECT_NEAR(it.tokens_per_s(job) * it.time_s, static_cast<double>(job.batch.global) * 4096, 1e-3);
+  }
+}
+
+TEST(EstimateIteration, OneGpuHasNoBubbleAndSendsNothing) {
+  const IterationEstimate it = estimate(job_on(1, 1, 1));
+  EXPECT_NEAR(it.bubble_share, 0, 1e-12);
+  EXPECT_EQ(it.gradients_s, 0);
+  EXPECT_EQ(it.stages[0].forward.link_bytes, 0);
+  EXPECT_NEAR(it.pipeline_s, 16 * (it.stages[0].forward + it.stages[0].backward).time_s(), 1e-9);
+}
+
+TEST(EstimateIteration, HasTheBubbleOfNearlyEqualStages) {
+  for (const int pp : {2, 4, 8}) {
+    TrainingJob job = job_on(1, 1, pp);
+    EXPECT_NEAR(estimate(job).bubble_share, (pp - 1.0) / (16 + pp - 1), 0.03) << pp;
+  }
+}
+
+TEST(EstimateIteration, InterleavingShrinksTheBubble) {
+  TrainingJob job = job_on(1, 1, 4);
+  const double plain = estimate(job).bubble_share;
+  job.parallel.virtual_stages = 4;
+  job.schedule = "interleaved";
+  const IterationEstimate it = estimate(job);
+  EXPECT_EQ(it.stages.size(), 16U);
+  EXPECT_LT(it.bubble_share, 0.5 * plain);
+}
+
+TEST(EstimateIteration, RecomputationAddsAForward) {
+  TrainingJob job = job_on(1, 1, 1);
+  const IterationEstimate none = estimate(job);
+  job.recompute = Recompute::full;
+  const IterationEstimate full = estimate(job);
+  const double layers_s = full.stages[0].backward.time_s() - none.stages[0].backward.time_s();
+  EXPECT_NEAR(layers_s, item_s(full.stages[0].backward_items, "recomputation"), 1e-9);
+  EXPECT_NEAR(layers_s, none.stages[0].forward.time_s(), 0.02 * layers_s);
+  EXPECT_LT(full.model_flops_per_gpu_s, none.model_flops_per_gpu_s);
+}
+
+TEST(EstimateIteration, ShardingDividesTheUpdateAmongReplicas) {
+  TrainingJob job = job_on(8, 1, 1);
+  job.overlap.gradients = false;
+  job.zero = 0;
+  const IterationEstimate whole = estimate(job);
+  job.zero = 1;
+  const IterationEstimate sharded = estimate(job);
+  EXPECT_LT(sharded.optimizer_s, whole.optimizer_s);
+  EXPECT_NEAR(sharded.gradients_s, whole.gradients_s / 2, 0.05 * whole.gradients_s);  // scatters, then gathers weights
+  job.zero = 3;
+  const IterationEstimate fully = estimate(job);
+  EXPECT_EQ(fully.gradients_s, 0);
+  EXPECT_GT(fully.stages[0].forward.link_bytes, 0);
+}
+
+TEST(EstimateIteration, ShardedGradientsAreSummedForEveryMicrobatch) {
+  TrainingJob job = job_on(8, 1, 1);
+  job.overlap.gradients = false;
+  job.zero = 2;
+  const IterationEstimate sharded = estimate(job);
+  EXPECT_EQ(sharded.gradients_s, 0);
+  const double each_s = item_s(sharded.stages[0].backward_items, "sharded gradients");
+  job.zero = 1;
+  const IterationEstimate summed = estimate(job);
+  ASSERT_GT(job.microbatches(), 1);
+  EXPECT_NEAR(each_s, summed.gradients_s, 0.2 * summed.gradients_s);
+  const auto sums = static_cast<double>(job.microbatches());
+  EXPECT_NEAR(sharded.time_s - summed.time_s, (sums - 1) * each_s, 0.2 * sums * each_s);
+}
+
+TEST(EstimateIteration, OverlapHidesSumsOfGradients) {
+  TrainingJob job = job_on(8, 1, 1);
+  const double hidden_s = estimate(job).gradients_s;
+  job.overlap.gradients = false;
+  EXPECT_LT(hidden_s, 0.3 * estimate(job).gradients_s);
+}
+
+TEST(EstimateIteration, OverlapHidesTensorParallelism) {
+  TrainingJob job = job_on(1, 8, 1);
+  job.overlap.tensor_gradients = false;
+  const double waited_s = item_s(estimate(job).stages[0].backward_items, "tensor parallel");
+  job.overlap.tensor_gradients = true;
+  const double hidden_s = item_s(estimate(job).stages[0].backward_items, "tensor parallel");
+  EXPECT_LT(hidden_s, 0.6 * waited_s);
+  EXPECT_GT(hidden_s, 0.05 * waited_s);
+}
+
+TEST(EstimateIteration, MessagesAreWaitedForUnlessTheyOverlap) {
+  TrainingJob job = job_on(1, 8, 4);
+  const IterationEstimate waiting = estimate(job);
+  EXPECT_GT(item_s(waiting.stages[0].forward_items, "pipeline"), 0);
+  EXPECT_EQ(item_s(waiting.stages[3].forward_items, "pipeline"), 0);
+  EXPECT_GT(item_s(waiting.stages[3].backward_items, "pipeline"), 0);
+  EXPECT_EQ(item_s(waiting.stages[0].backward_items, "pipeline"), 0);
+  job.overlap.pipeline = true;
+  const IterationEstimate overlapping = estimate(job);
+  EXPECT_EQ(item_s(overlapping.stages[0].forward_items, "pipeline"), 0);
+  EXPECT_LE(overlapping.pipeline_s, waiting.pipeline_s);
+}
+
+TEST(EstimateIteration, ASmallModelWaitsForTheHost) {
+  TrainingJob job = job_on(1, 1, 1);
+  job.model = named_transformer("gpt2-small");
+  job.batch.sequence_length = 128;
+  const IterationEstimate it = estimate(job);
+  EXPECT_GT(item_s(it.stages[0].forward_items, "host"), 0);
+  job.host = {0, 0, 0, 0};
+  EXPECT_EQ(item_s(estimate(job).stages[0].forward_items, "host"), 0);
+}
+
+TEST(EstimateIteration, SaysWhatTheUserMayNotExpect) {
+  EXPECT_TRUE(estimate(job_on(1, 8, 1)).notes.empty());
+  TrainingJob job = job_on(1, 16, 1);
+  ASSERT_EQ(estimate(job).notes.size(), 1U);
+  EXPECT_NE(estimate(job).notes[0].find("16 ranks"), std::string::npos) << estimate(job).notes[0];
+  job = job_on(1, 1, 1);
+  job.model = named_transformer("gpt2-small");
+  job.batch.sequence_length = 128;
+  ASSERT_EQ(estimate(job).notes.size(), 1U);
+  EXPECT_NE(estimate(job).notes[0].find("waits for the host"), std::string::npos);
+}
+
+TEST(EstimateIteration, FasterGpusAndLinksAreFaster) {
+  TrainingJob job = job_on(2, 4, 2);
+  const double h100_s = estimate(job).time_s;
+  job.gpu = named_gpu("a100");
+  EXPECT_GT(estimate(job).time_s, 1.5 * h100_s);
+  job = job_on(2, 4, 2);
+  job.cluster.intra_node.bytes_per_s /= 10;
+  EXPECT_GT(estimate(job).time_s, h100_s);
+}
+
+TEST(EstimateIteration, RefusesAnInvalidJob) {
+  TrainingJob job = job_on(1, 3, 1);
+  EXPECT_THROW((void)estimate(job), InputError);
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,314 @@
+#include "estimating/estimator/job/job_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/core/error.h"
+#include "estimating/estimator/job/sampled_job.h"
+
+namespace lowgear {
+namespace {
+
+std::string no_files(const std::string& path) { throw InputError(path + ": there are no files here"); }
+
+TrainingJob parse(std::string_view yaml, const std::vector<YamlSetting>& settings = {}) {
+  return parse_training_job(yaml, "job.yaml", settings, no_files);
+}
+
+std::string error_of(std::string_view yaml, const std::vector<YamlSetting>& settings = {}) {
+  try {
+    (void)parse(yaml, settings);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+constexpr std::string_view kWhole = R"(model: llama-3-70b
+gpu: h100-sxm
+cluster:
+  gpus: 128
+  gpus_per_node: 4
+  intra_node_gb_per_s: 400
+  intra_node_latency_us: 2
+  inter_node_gb_per_s: 25
+  inter_node_latency_us: 10
+parallel:
+  tp: 4
+  pp: 4
+  virtual_stages: 2
+  cp: 2
+  sequence_parallel: false
+batch:
+  global: 64
+  micro: 2
+  sequence: 4096
+recompute: selective
+zero: 2
+dtype: fp16
+overlap: {gradients: false, tensor_gradients: false, tensor: true, pipeline: true}
+schedule: interleaved
+attention: unfused
+dropout: 0.1
+split_messages: false
+fused_gradient_sums: false
+split_loss: false
+host: {operator_us: 20, collective_us: 30, checkpoint_forward_us: 100, checkpoint_backward_us: 0}
+)";
+
+TEST(ParseTrainingJob, ReadsEveryKey) {
+  const TrainingJob job = parse(kWhole);
+  EXPECT_EQ(job.model, named_transformer("llama-3-70b"));
+  EXPECT_EQ(job.gpu.name, "h100-sxm");
+  EXPECT_EQ(job.cluster.gpus_per_node, 4);
+  EXPECT_DOUBLE_EQ(job.cluster.intra_node.bytes_per_s, 400e9);
+  EXPECT_DOUBLE_EQ(job.cluster.intra_node.latency_s, 2e-6);
+  EXPECT_DOUBLE_EQ(job.cluster.inter_node.bytes_per_s, 25e9);
+  EXPECT_DOUBLE_EQ(job.cluster.inter_node.latency_s, 10e-6);
+  const ParallelLayout expected{
+      .dp = 4, .tp = 4, .pp = 4, .virtual_stages = 2, .ep = 1, .cp = 2, .sequence_parallel = false};
+  EXPECT_EQ(job.parallel, expected);
+  EXPECT_EQ(job.batch.global, 64);
+  EXPECT_EQ(job.batch.micro, 2);
+  EXPECT_EQ(job.batch.sequence_length, 4096);
+  EXPECT_EQ(job.recompute, Recompute::selective);
+  EXPECT_EQ(job.zero, 2);
+  EXPECT_EQ(job.dtype, DataType::fp16);
+  EXPECT_FALSE(job.overlap.gradients);
+  EXPECT_TRUE(job.overlap.tensor);
+  EXPECT_TRUE(job.overlap.pipeline);
+  EXPECT_EQ(job.schedule, "interleaved");
+  EXPECT_EQ(job.attention, AttentionKind::unfused);
+  EXPECT_DOUBLE_EQ(job.dropout, 0.1);
+}
+
+TEST(ParseTrainingJob, ReadsWhatFrameworksDoDifferently) {
+  const TrainingJob job = parse(kWhole);
+  EXPECT_FALSE(job.overlap.tensor_gradients);
+  EXPECT_FALSE(job.split_messages);
+  EXPECT_FALSE(job.fused_gradient_sums);
+  EXPECT_FALSE(job.split_loss);
+  EXPECT_DOUBLE_EQ(job.host.operator_s, 20e-6);
+  EXPECT_DOUBLE_EQ(job.host.collective_s, 30e-6);
+  EXPECT_DOUBLE_EQ(job.host.checkpoint_forward_s, 100e-6);
+  EXPECT_EQ(job.host.checkpoint_backward_s, 0);
+}
+
+constexpr std::string_view kLeast = "{model: llama-3-8b, gpu: h100, batch: {global: 8, sequence: 1024}}";
+
+TEST(ParseTrainingJob, AssumesTheRest) {
+  const TrainingJob job = parse(kLeast);
+  EXPECT_EQ(job.parallel, ParallelLayout{});
+  EXPECT_EQ(job.dtype, DataType::bf16);
+  EXPECT_EQ(job.cluster.inter_node.bytes_per_s, default_cluster(job.gpu).inter_node.bytes_per_s);
+  EXPECT_EQ(job.schedule, "1f1b");
+  EXPECT_EQ(parse(kLeast, {{"--gpu v100", "gpu", "v100"}}).dtype, DataType::fp16);
+  EXPECT_TRUE(parse(kLeast, {{"--tp 8", "parallel.tp", "8"}}).parallel.sequence_parallel);
+  EXPECT_FALSE(parse(kLeast, {{"--tp 8", "parallel.tp", "8"}, {"--seq 1023", "batch.sequence", "1023"}})
+                   .parallel.sequence_parallel);
+  EXPECT_EQ(
+      parse(kLeast, {{"--pp 4", "parallel.pp", "4"}, {"--virtual-stages 2", "parallel.virtual_stages", "2"}}).schedule,
+      "interleaved");
+}
+
+TEST(ParseTrainingJob, LetsSettingsMakeAWholeJob) {
+  const TrainingJob job = parse("{}", {{"--model llama-3-70b", "model", "llama-3-70b"},
+                                       {"--gpu h100-sxm", "gpu", "h100-sxm"},
+                                       {"--gpus 64", "cluster.gpus", "64"},
+                                       {"--tp 8", "parallel.tp", "8"},
+                                       {"--pp 4", "parallel.pp", "4"},
+                                       {"--global-batch 512", "batch.global", "512"},
+                                       {"--seq 8192", "batch.sequence", "8192"}});
+  EXPECT_EQ(job.parallel.dp, 2);
+  EXPECT_EQ(job.microbatches(), 256);
+}
+
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+constexpr std::string_view kOwnGpu = R"(model: llama-3-8b
+gpu: {name: h100, power_limit_w: 500, memory_gb: 96, memory_gb_per_s: 2400}
+batch: {global: 8, sequence: 1024}
+)";
+
+TEST(ParseTrainingJob, TakesAGpuThatIsNotQuiteTheCatalogues) {
+  const GpuModel gpu = parse(kOwnGpu).gpu;
+  EXPECT_EQ(gpu.name, "h100-sxm");
+  EXPECT_EQ(gpu.power.limit_w, 500);
+  EXPECT_EQ(gpu.power.kernel_limit_w, 700);
+  EXPECT_EQ(gpu.memory_bytes, 96 * kGiB);
+  EXPECT_EQ(gpu.memory_bytes_per_s, 2400e9);
+  const TrainingJob plain = parse("{model: llama-3-8b, gpu: {name: v100}, batch: {global: 8, sequence: 1024}}");
+  EXPECT_EQ(plain.gpu.name, "v100-sxm");
+  EXPECT_EQ(plain.gpu.power.limit_w, named_gpu("v100").power.limit_w);
+  EXPECT_EQ(plain.dtype, DataType::fp16);
+}
+
+TEST(ParseTrainingJob, ChangesAGpuByItsNameOrWithinIt) {
+  const YamlSetting limit{"--power-limit-w 400", "gpu.power_limit_w", "400"};
+  const YamlSetting other{"--gpu h200", "gpu", "h200"};
+  EXPECT_EQ(parse(kLeast, {limit}).gpu.power.limit_w, 400);
+  const GpuModel both = parse(kOwnGpu, {limit}).gpu;
+  EXPECT_EQ(both.power.limit_w, 400) << "the option stands before the file";
+  EXPECT_EQ(both.memory_bytes, 96 * kGiB);
+  for (const std::vector<YamlSetting>& settings : {std::vector{limit, other}, std::vector{other, limit}}) {
+    const GpuModel gpu = parse(kOwnGpu, settings).gpu;
+    EXPECT_EQ(gpu.name, "h200-sxm");
+    EXPECT_EQ(gpu.power.limit_w, 400);
+    EXPECT_EQ(gpu.memory_bytes, 141 * kGiB) << "what the file says is of another GPU";
+  }
+}
+
+TEST(ParseTrainingJob, SaysWhatAGpuCannotBe) {
+  const auto error_with = [](std::string_view gpu) {
+    return error_of(std::string("model: llama-3-8b\ngpu: ").append(gpu).append("\n"));
+  };
+  EXPECT_EQ(error_with("{name: h100, power_limit_w: 349}"),
+            "job.yaml:2:34: gpu.power_limit_w: 349 W are not from 350 to 875; the data sheet says 700");
+  EXPECT_EQ(error_with("{name: h100, power_limit_w: 876}"),
+            "job.yaml:2:34: gpu.power_limit_w: 876 W are not from 350 to 875; the data sheet says 700");
+  EXPECT_EQ(error_with("{name: h100, memory_gb: 0}"),
+            "job.yaml:2:30: gpu.memory_gb: 0 GB are not from 1 to 1024; the data sheet says 80");
+  EXPECT_EQ(error_with("{name: h100, memory_gb_per_s: 2.4}"),
+            "job.yaml:2:36: gpu.memory_gb_per_s: 2.4 GB/s are not from 1675 to 6700; the data sheet says 3350");
+  EXPECT_THAT(error_with("{name: h100, memory_gb: nan}"),
+              testing::StartsWith("job.yaml:2:30: gpu.memory_gb: expected a number"));
+  EXPECT_EQ(error_with("{name: h100, power_limit: 500}"),
+            "job.yaml:2:19: gpu: \"power_limit\" is not a setting; did you mean power_limit_w?");
+  EXPECT_EQ(error_with("{name: h100-sx}"),
+            "job.yaml:2:13: gpu.name: there is no GPU \"h100-sx\"; did you mean h100-sxm?");
+  EXPECT_EQ(error_with("{power_limit_w: 500}"), "job.yaml:2:6: gpu: \"name\" is missing");
+  EXPECT_THAT(error_with("[h100]"), testing::StartsWith("job.yaml:2:6: gpu: expected a text, not a list"));
+  EXPECT_EQ(error_of(kLeast, {{"--power-limit-w 1000", "gpu.power_limit_w", "1000"}}),
+            "--power-limit-w 1000: gpu.power_limit_w: 1000 W are not from 350 to 875; the data sheet says 700");
+}
+
+TEST(ParseTrainingJob, DerivesReplicasFromGpusOrNodes) {
+  EXPECT_EQ(parse(kLeast, {{"", "cluster.gpus", "8"}, {"", "parallel.tp", "2"}}).parallel.dp, 4);
+  EXPECT_EQ(parse(kLeast, {{"", "cluster.nodes", "1"}, {"", "parallel.cp", "4"}}).parallel.dp, 2);
+  EXPECT_EQ(error_of(kLeast, {{"--gpus 12", "cluster.gpus", "12"}, {"", "parallel.tp", "8"}}),
+            "--gpus 12: cluster.gpus: 12 GPUs are not a multiple of 8 (tp 8 x pp 1 x cp 1); give 16 GPUs, or another "
+            "layout");
+  EXPECT_EQ(error_of(kLeast, {{"--gpus 8", "cluster.gpus", "8"}, {"", "parallel.dp", "4"}}),
+            "--gpus 8: cluster.gpus: 8 GPUs leave a dp of 8, not 4; leave one of them out");
+  EXPECT_THAT(error_of(kLeast, {{"", "cluster.nodes", "1"}, {"", "cluster.gpus", "16"}}),
+              testing::HasSubstr("16 GPUs leave a dp of 16, not 8"));
+}
+
+TEST(ParseTrainingJob, ReadsModelsThatAreConfigsInTheFileOrBesideIt) {
+  const std::string inside =
+      "{gpu: h100, batch: {global: 8, sequence: 1024}, model: {model_type: qwen3_moe, vocab_size: 151936, hidden_size: "
+      "2048, num_hidden_layers: 48, num_attention_heads: 32, num_key_value_heads: 4, head_dim: 128, intermediate_size: "
+      "6144, max_position_embeddings: 40960, num_experts: 128, num_experts_per_tok: 8, moe_intermediate_size: 768}}";
+  TransformerShape expected = named_transformer("qwen3-30b-a3b");
+  expected.name = "model";
+  EXPECT_EQ(parse(inside).model, expected);
+
+  const auto read = [](const std::string& path) -> std::string {
+    EXPECT_EQ(path, "models/gpt2.json");
+    return R"({"model_type": "gpt2", "vocab_size": 50257, "n_embd": 768, "n_layer": 12, "n_head": 12,
+               "n_positions": 1024})";
+  };
+  const TrainingJob job = parse_training_job("{gpu: h100, batch: {global: 8, sequence: 1024}, model: models/gpt2.json}",
+                                             "job.yaml", {}, read);
+  expected = named_transformer("gpt2-small");
+  expected.name = "models/gpt2.json";
+  EXPECT_EQ(job.model, expected);
+}
+
+/// The whole job with one line replaced, and the error that it is.
+TEST(ParseTrainingJob, SaysWhereWhatIsWrong) {
+  const auto error_with = [](std::string_view line, std::string_view replacement) {
+    std::string text(kWhole);
+    text.replace(text.find(line), line.size(), replacement);
+    return error_of(text);
+  };
+  const std::vector<std::tuple<const char*, const char*, const char*>> cases = {
+      {"model: llama-3-70b", "model: lama-3-70b",
+       "job.yaml:1:8: model: there is no model \"lama-3-70b\"; did you mean llama-3-70b?"},
+      {"gpu: h100-sxm", "gpu: h100-sx", "job.yaml:2:6: gpu: there is no GPU \"h100-sx\"; did you mean h100-sxm?"},
+      {"gpu: h100-sxm\n", "", "job.yaml:1:1: \"gpu\" is missing"},
+      {"zero: 2", "zerro: 2", "job.yaml:21:1: \"zerro\" is not a setting; did you mean zero?"},
+      {"  tp: 4", "  tpp: 4", "job.yaml:11:3: parallel: \"tpp\" is not a setting; did you mean tp?"},
+      {"  tp: 4", "  tp: 0", "job.yaml:11:7: parallel.tp: expected a whole number from 1"},
+      {"  tp: 4", "  tp: four", "job.yaml:11:7: parallel.tp: expected a whole number from 1"},
+      {"  pp: 4", "  pp: 3", "job.yaml:4:9: cluster.gpus: 128 GPUs are not a multiple of 24"},
+      {"  virtual_stages: 2", "  virtual_stages: 21",
+       "job.yaml:13:19: parallel.virtual_stages: 84 stages are more than the 80 layers"},
+      {"  global: 64", "  global: 63", "job.yaml:17:11: batch.global: 63 sequences are not a multiple of 8"},
+      {"  global: 64\n", "", "job.yaml:17:3: batch: \"global\" is missing"},
+      {"  gpus_per_node: 4", "  gpus_per_node: 48", "job.yaml:5:18: cluster.gpus_per_node: 128 GPUs do not fill"},
+      {"  inter_node_gb_per_s: 25", "  inter_node_gb_per_s: 0",
+       "job.yaml:8:24: cluster.inter_node_gb_per_s: expected more than 0"},
+      {"recompute: selective", "recompute: selektive",
+       "job.yaml:20:12: recompute: expected none or selective or full, not \"selektive\"; did you mean selective?"},
+      {"dtype: fp16", "dtype: fp4", "job.yaml:22:8: dtype: expected fp32 or"},
+      {"schedule: interleaved", "schedule: 1f1b", "job.yaml:24:11: schedule: 1f1b has no virtual stages"},
+      {"dropout: 0.1", "dropout: 1", "job.yaml:26:10: dropout: 1 is not from 0 to below 1"},
+  };
+  for (const auto& [line, replacement, expected] : cases) {
+    EXPECT_THAT(error_with(line, replacement), testing::StartsWith(expected)) << replacement;
+  }
+  EXPECT_EQ(error_of("model: llama-3-8b\n", {{"--tp 3", "parallel.tp", "3"}}), "job.yaml:1:1: \"gpu\" is missing");
+  EXPECT_THAT(error_of(kLeast, {{"--tp 3", "parallel.tp", "3"}}),
+              testing::StartsWith("--tp 3: parallel.tp: 3 does not divide the 32 heads"));
+  try {
+    (void)parse_training_job(kLeast, "", std::vector<YamlSetting>{{"--pp 9", "parallel.pp", "9"}}, no_files);
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_THAT(error.what(), testing::StartsWith("cluster.gpus_per_node: 9 GPUs do not fill nodes of 8"));
+  }
+  EXPECT_THAT(error_of("- 1\n"), testing::HasSubstr("expected a map of settings"));
+  EXPECT_THAT(error_of("{model: there/is/none.json}"), testing::HasSubstr("there are no files here"));
+}
+
+TEST(ParseTrainingJob, ReadsThePublishedEstimatorsFiles) {
+  const std::filesystem::path folder = std::filesystem::path(LOWGEAR_SOURCE_DIR) / "../shared/data/operators/configs";
+  if (!std::filesystem::exists(folder)) {
+    GTEST_SKIP() << "SKIPPED: ../shared/data/operators is absent, so its files were not read";
+  }
+  int read = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ifstream stream(entry.path());
+    const std::string text{std::istreambuf_iterator<char>(stream), {}};
+    const std::string source = entry.path().filename().string();
+    const SampledJob sampled = parse_sampled_job(text, source);
+    TrainingJob job;
+    try {
+      job = parse_training_job(text, source, {}, no_files);
+    } catch (const InputError& error) {
+      ADD_FAILURE() << error.what();
+      continue;
+    }
+    EXPECT_EQ(job.microbatches(), sampled.microbatches) << source;
+    EXPECT_EQ(job.parallel.gpus(), sampled.pp * sampled.mp * sampled.dp) << source;
+    ++read;
+  }
+  EXPECT_EQ(read, 34);
+}
+
+constexpr std::string_view kSampled = R"({"gpu_name": "NVIDIAGH200120GB", "operator_data_folder": "o",
+  "nccl_data_folder": "n", "training_config": [4, 2, 2, 4, 32, 4096, 4096, 8, 1], "comm_bucket": 1260000000,
+  "encoders": 32, "function_list": ["embedding"], "encoder_function_list": ["RoPE", "flash_atten"],
+  "layernorm_name": "RMSlayernorm", "fwd_syncs": 2, "bwd_syncs": 2,})";
+
+TEST(ParseTrainingJob, TakesWhatItCanFromAPublishedFile) {
+  const TrainingJob job = parse(kSampled);
+  EXPECT_EQ(job.gpu.name, "gh200");
+  EXPECT_EQ(job.cluster.gpus_per_node, 1);
+  EXPECT_EQ(job.model.norm, NormKind::rms_norm);
+  EXPECT_EQ(job.model.layers, 32);
+  EXPECT_EQ(job.recompute, Recompute::full);
+  EXPECT_EQ(job.attention, AttentionKind::fused);
+  EXPECT_EQ(job.batch.global, 64);
+  EXPECT_FALSE(job.parallel.sequence_parallel);
+  EXPECT_EQ(parse(kSampled, {{"--zero 0", "zero", "0"}}).zero, 0);
+  EXPECT_EQ(parse(kSampled, {{"", "gpu.power_limit_w", "600"}}).gpu.power.limit_w, 600);
+  EXPECT_EQ(parse(kSampled, {{"--gpu a100", "gpu", "a100"}}).gpu.name, "a100-80gb-sxm");
+}
+
+}  // namespace
+}  // namespace lowgear

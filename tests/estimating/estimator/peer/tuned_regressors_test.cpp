@@ -1,0 +1,64 @@
+#include "estimating/estimator/peer/tuned_regressors.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/core/error_of.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr const char* kOperators =
+    "GPU,Function,Precision,Propagation,Best_model,Best_config,Best_error%\n"
+    "X,linear1,fp16,fwd,rforest,\"{'max_depth': None, 'max_features': None, 'min_samples_leaf': 4, "
+    "'min_samples_split': 2, 'n_estimators': 300}\",0.05\n"
+    "X,linear1,fp16,bwd,xgboost,\"{'colsample_bytree': 0.8, 'gamma': 0.1, 'learning_rate': 0.2, 'max_depth': 3, "
+    "'min_child_weight': 10, 'n_estimators': 100, 'subsample': 0.8}\",0.05\n";
+
+TEST(TunedRegressors, AreReadWithTheirParameters) {
+  const TunedRegressors regressors(kOperators, "X.csv");
+  const auto& forest = std::get<ForestParameters>(regressors.find("linear1", DataType::fp16, "fwd"));
+  EXPECT_EQ(forest.n_estimators, 300);
+  EXPECT_EQ(forest.max_depth, std::nullopt);
+  EXPECT_EQ(forest.min_samples_leaf, 4);
+  const auto& boosting = std::get<BoostingParameters>(regressors.find("linear1", DataType::fp16, "bwd"));
+  EXPECT_EQ(boosting.max_depth, 3);
+  EXPECT_DOUBLE_EQ(boosting.gamma, 0.1);
+  EXPECT_DOUBLE_EQ(boosting.subsample, 0.8);
+  EXPECT_DOUBLE_EQ(boosting.min_child_weight, 10);
+}
+
+TEST(TunedRegressors, OfCollectivesGoByTheirGroup) {
+  const std::string csv =
+      "GPU,Function,Precision,Nodes,GPUsPerNode,Best_model,Best_config,Best_error%\n"
+      "X,p2p,fp16,2,1,rforest,\"{'max_depth': 20, 'max_features': None, 'min_samples_leaf': 1, 'min_samples_split': 2, "
+      "'n_estimators': 100}\",0.01\n";
+  const TunedRegressors regressors(csv, "X.csv");
+  EXPECT_EQ(std::get<ForestParameters>(regressors.find("p2p", DataType::fp16, 2, 1)).max_depth, 20);
+  EXPECT_THAT(error_of([&] { (void)regressors.find("p2p", DataType::fp16, 0, 0); }),
+              StartsWith("X.csv: has no regressor for p2p/fp16/0x0"));
+}
+
+TEST(TunedRegressors, ThatNobodyKnowsAreRefused) {
+  const auto error_with = [](const std::string& model, const std::string& config) {
+    return error_of([&] {
+      TunedRegressors(
+          "GPU,Function,Precision,Propagation,Best_model,Best_config\nX,f,fp16,fwd," + model + ",\"" + config + "\"\n",
+          "X.csv");
+    });
+  };
+  const std::string forest =
+      "{'max_depth': 2, 'max_features': None, 'min_samples_leaf': 1, 'min_samples_split': 2, 'n_estimators': 9}";
+  EXPECT_EQ(error_with("rforest", forest), "no error");
+  EXPECT_THAT(error_with("svm", forest), AllOf(StartsWith("X.csv:2:"), HasSubstr("\"svm\" is not a regressor")));
+  EXPECT_THAT(error_with("rforest", "{'max_depth': 2}"), AllOf(StartsWith("X.csv:2:"), HasSubstr("n_estimators")));
+  EXPECT_THAT(error_with("rforest", "{'max_depth': 2, 'oob': 1}"), HasSubstr("oob"));
+  EXPECT_THAT(error_with("xgboost", "{'n_estimators': 1e9}"), HasSubstr("X.csv:2:"));
+  EXPECT_THAT(error_of([] { TunedRegressors("Function,Precision\n", "X.csv"); }), HasSubstr("no column \"Nodes\""));
+}
+
+}  // namespace
+}  // namespace lowgear

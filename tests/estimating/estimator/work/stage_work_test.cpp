@@ -1,0 +1,303 @@
+#include "estimating/estimator/work/stage_work.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace lowgear {
+namespace {
+
+TransformerShape gpt() {
+  TransformerShape shape;
+  shape.name = "gpt";
+  shape.vocabulary = 1024;
+  shape.hidden = 512;
+  shape.layers = 4;
+  shape.heads = 8;
+  shape.kv_heads = 8;
+  shape.head_dim = 64;
+  shape.intermediate = 2048;
+  shape.max_positions = 256;
+  shape.mlp = MlpKind::plain;
+  shape.norm = NormKind::layer_norm;
+  shape.positions = PositionKind::learned;
+  shape.biases = true;
+  return shape;
+}
+
+TransformerShape llama() {
+  TransformerShape shape = gpt();
+  shape.name = "llama";
+  shape.kv_heads = 2;
+  shape.intermediate = 1536;
+  shape.mlp = MlpKind::gated;
+  shape.norm = NormKind::rms_norm;
+  shape.positions = PositionKind::rotary;
+  shape.biases = false;
+  return shape;
+}
+
+TransformerShape mixture() {
+  TransformerShape shape = llama();
+  shape.name = "mixture";
+  shape.experts = ExpertShape{8, 2, 768, 256};
+  return shape;
+}
+
+TrainingJob job_of(const TransformerShape& shape) {
+  TrainingJob job;
+  job.model = shape;
+  job.gpu = named_gpu("h100-sxm");
+  job.cluster = default_cluster(job.gpu);
+  job.batch = {.global = 8, .micro = 2, .sequence_length = 256};
+  job.attention = AttentionKind::unfused;
+  return job;
+}
+
+double tensor_flops(const PassWork& work) {
+  double sum = 0;
+  for (const OperatorUse& use : work.operators) {
+    if (is_matrix_product(use.op.kind)) sum += use.times * flops(use.op);
+  }
+  return sum;
+}
+
+double forward_flops(const TrainingJob& job) {
+  return static_cast<double>(job.model.layers) * tensor_flops(layer_work(job).forward) +
+         tensor_flops(embedding_work(job).forward) + tensor_flops(head_work(job).forward);
+}
+
+double backward_flops(const TrainingJob& job) {
+  return static_cast<double>(job.model.layers) * tensor_flops(layer_work(job).backward) +
+         tensor_flops(embedding_work(job).backward) + tensor_flops(head_work(job).backward);
+}
+
+class WholeModel : public testing::TestWithParam<TransformerShape> {};
+
+TEST_P(WholeModel, DoesTheFlopsOfTraining) {
+  const TrainingJob job = job_of(GetParam());
+  const double tokens = 2 * 256;
+  EXPECT_DOUBLE_EQ(forward_flops(job) + backward_flops(job), training_flops_per_token(job.model, 256) * tokens);
+  EXPECT_DOUBLE_EQ(backward_flops(job), 2 * forward_flops(job));
+}
+
+TEST_P(WholeModel, IsDividedAmongTensorParallelRanks) {
+  TrainingJob job = job_of(GetParam());
+  // Each rank routes all tokens, with the gate of the shared expert.
+  const double router =
+      job.model.experts ? 2.0 * 4 * 2 * 256 * 512 * static_cast<double>(job.model.experts->experts + 1) : 0;
+  const double whole = forward_flops(job) - router;
+  job.parallel.tp = 2;
+  EXPECT_DOUBLE_EQ(forward_flops(job) - router, whole / 2);
+}
+
+TEST_P(WholeModel, IsDividedAmongContextParallelRanks) {
+  TrainingJob job = job_of(GetParam());
+  const double whole = forward_flops(job);
+  job.parallel.cp = 2;
+  EXPECT_DOUBLE_EQ(forward_flops(job), whole / 2);
+  job.attention = AttentionKind::fused;
+  const double divided = forward_flops(job);
+  job.parallel.cp = 1;
+  EXPECT_DOUBLE_EQ(divided, forward_flops(job) / 2);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, WholeModel, testing::Values(gpt(), llama(), mixture()),
+                         [](const auto& shape) { return shape.param.name; });
+
+TEST(LayerWork, FullRecomputationAddsOneForward) {
+  TrainingJob job = job_of(gpt());
+  EXPECT_TRUE(layer_work(job).recomputed.operators.empty());
+  job.recompute = Recompute::full;
+  const BlockWork work = layer_work(job);
+  EXPECT_DOUBLE_EQ(tensor_flops(work.recomputed), tensor_flops(work.forward));
+  EXPECT_EQ(work.recomputed.collectives.size(), work.forward.collectives.size());
+}
+
+TEST(LayerWork, SelectiveRecomputationRunsScoresAgain) {
+  TrainingJob job = job_of(gpt());
+  job.recompute = Recompute::selective;
+  job.dropout = 0.1;
+  const BlockWork work = layer_work(job);
+  std::vector<OperatorKind> kinds;
+  for (const OperatorUse& use : work.recomputed.operators) kinds.push_back(use.op.kind);
+  EXPECT_EQ(kinds, (std::vector<OperatorKind>{OperatorKind::attention_scores, OperatorKind::fused_softmax,
+                                              OperatorKind::dropout, OperatorKind::attention_values}));
+  job.attention = AttentionKind::fused;
+  EXPECT_TRUE(layer_work(job).recomputed.operators.empty());
+}
+
+double link_bytes(const PassWork& work) {
+  double sum = 0;
+  for (const CollectiveUse& use : work.collectives) {
+    sum += (use.kind == CollectiveKind::all_reduce ? 2 : 1) * use.bytes;
+  }
+  return sum;
+}
+
+/// An all-reduce is a reduce-scatter and an all-gather: sequence parallelism moves no more (Korthikanti et al. 2022,
+/// section 4.2.2), but for gathering the inputs of two products again, backward.
+TEST(LayerWork, SequenceParallelismMovesAsMuch) {
+  TrainingJob job = job_of(gpt());
+  job.parallel.tp = 4;
+  const double forward = link_bytes(layer_work(job).forward);
+  const double backward = link_bytes(layer_work(job).backward);
+  EXPECT_DOUBLE_EQ(forward, 4.0 * 2 * 256 * 512 * 2);
+  EXPECT_DOUBLE_EQ(backward, forward);
+  job.parallel.sequence_parallel = true;
+  EXPECT_DOUBLE_EQ(link_bytes(layer_work(job).forward), forward);
+  EXPECT_DOUBLE_EQ(link_bytes(layer_work(job).backward), backward * 1.5);
+}
+
+TEST(LayerWork, OneGpuCommunicatesNothing) {
+  const TrainingJob job = job_of(mixture());
+  for (const BlockWork& block : {layer_work(job), embedding_work(job), head_work(job)}) {
+    EXPECT_TRUE(block.forward.collectives.empty());
+    EXPECT_TRUE(block.backward.collectives.empty());
+  }
+}
+
+TEST(LayerWork, ExpertsExchangeTokensFourTimes) {
+  TrainingJob job = job_of(mixture());
+  job.parallel.dp = 4;
+  job.parallel.ep = 4;
+  const BlockWork work = layer_work(job);
+  const auto exchanges = [](const PassWork& pass) {
+    return std::count_if(pass.collectives.begin(), pass.collectives.end(),
+                         [](const CollectiveUse& use) { return use.kind == CollectiveKind::all_to_all; });
+  };
+  EXPECT_EQ(exchanges(work.forward), 2);
+  EXPECT_EQ(exchanges(work.backward), 2);
+}
+
+TEST(LayerWork, GathersShardedWeightsBeforeBothPasses) {
+  TrainingJob job = job_of(llama());
+  job.parallel.dp = 8;
+  job.zero = 3;
+  const BlockWork work = layer_work(job);
+  ASSERT_EQ(work.forward.collectives.size(), 1U);
+  ASSERT_EQ(work.backward.collectives.size(), 2U);
+  EXPECT_EQ(work.backward.collectives[1].kind, CollectiveKind::reduce_scatter);
+  EXPECT_DOUBLE_EQ(work.forward.collectives[0].bytes,
+                   2.0 * static_cast<double>(parameter_counts(job.model).per_layer()));
+}
+
+TEST(LayerWork, ScattersGradientsOfEveryMicrobatchOnceTheyAreSharded) {
+  TrainingJob job = job_of(llama());
+  job.parallel.dp = 8;
+  job.zero = 1;
+  EXPECT_TRUE(layer_work(job).backward.collectives.empty()) << "summed once, at the end";
+  job.zero = 2;
+  const BlockWork work = layer_work(job);
+  EXPECT_TRUE(work.forward.collectives.empty());
+  ASSERT_EQ(work.backward.collectives.size(), 1U);
+  EXPECT_EQ(work.backward.collectives[0].kind, CollectiveKind::reduce_scatter);
+  EXPECT_DOUBLE_EQ(work.backward.collectives[0].bytes,
+                   4.0 * static_cast<double>(parameter_counts(job.model).per_layer()))
+      << "bf16 is summed in fp32";
+}
+
+TEST(LayerWork, ShardsExpertsAmongTheirOwnReplicas) {
+  TrainingJob job = job_of(mixture());
+  job.parallel.dp = 8;
+  job.parallel.ep = 4;
+  job.zero = 3;
+  const ParameterCounts counts = parameter_counts(job.model);
+  double dense = 0;
+  double experts = 0;
+  for (const CollectiveUse& use : layer_work(job).forward.collectives) {
+    if (use.kind != CollectiveKind::all_gather) continue;
+    (use.group == expert_replica_group(job) ? experts : dense) += use.bytes;
+  }
+  EXPECT_DOUBLE_EQ(experts, 2.0 * static_cast<double>(counts.experts_per_layer) / 4);
+  EXPECT_DOUBLE_EQ(dense, 2.0 * static_cast<double>(counts.per_layer() - counts.experts_per_layer));
+}
+
+/// What a microbatch gathers or scatters of sharded weights, in elements of `bytes_each`.
+double moved(const PassWork& pass, CollectiveKind kind, double bytes_each) {
+  double sum = 0;
+  for (const CollectiveUse& use : pass.collectives) {
+    if (use.kind == kind) sum += use.bytes / bytes_each;
+  }
+  return sum;
+}
+
+TEST(Sharding, MovesEveryWeightOfTheModel) {
+  for (const bool tied : {false, true}) {
+    TrainingJob job = job_of(llama());
+    job.model.tied_embeddings = tied;
+    job.parallel.dp = 8;
+    job.zero = 3;
+    double gathered = 0;
+    double scattered = 0;
+    const auto add = [&](const BlockWork& block, double times) {
+      gathered += times * moved(block.forward, CollectiveKind::all_gather, 2);
+      scattered += times * moved(block.backward, CollectiveKind::reduce_scatter, 4);
+    };
+    add(embedding_work(job), 1);
+    add(layer_work(job), static_cast<double>(job.model.layers));
+    add(head_work(job), 1);
+    const auto parameters = static_cast<double>(parameter_count(job.model) - job.model.hidden);  // less the last norm
+    EXPECT_DOUBLE_EQ(gathered, parameters) << "tied " << tied;
+    EXPECT_DOUBLE_EQ(scattered, parameters) << "tied " << tied;
+  }
+}
+
+TEST(HeadWork, GathersLogitsWhereTheLossIsWhole) {
+  TrainingJob job = job_of(gpt());
+  job.parallel.tp = 4;
+  const auto loss_elements = [&job] {
+    for (const OperatorUse& use : head_work(job).forward.operators) {
+      if (use.op.kind == OperatorKind::cross_entropy) return use.op.dims[0] * use.op.dims[1] * use.op.dims[2];
+    }
+    return std::int64_t{0};
+  };
+  EXPECT_EQ(loss_elements(), 2 * 256 * 1024 / 4);
+  job.split_loss = false;
+  EXPECT_EQ(loss_elements(), 2 * 256 * 1024);
+  ASSERT_EQ(head_work(job).forward.collectives.size(), 1U);
+  EXPECT_DOUBLE_EQ(head_work(job).forward.collectives[0].bytes, 2.0 * 256 * 1024 * 2);
+}
+
+TEST(RankGroups, FollowTheLayoutOfRanks) {
+  TrainingJob job = job_of(gpt());
+  job.cluster.gpus_per_node = 8;
+  job.parallel = {.dp = 4, .tp = 4, .pp = 2, .cp = 2};
+  EXPECT_EQ(tensor_group(job), (RankGroup{4, 4}));
+  EXPECT_EQ(context_group(job), (RankGroup{2, 2}));
+  EXPECT_EQ(replica_group(job), (RankGroup{8, 2}));
+  job.parallel.tp = 8;
+  EXPECT_EQ(context_group(job), (RankGroup{2, 1}));
+  job.parallel.tp = 16;
+  EXPECT_EQ(tensor_group(job), (RankGroup{16, 8}));
+  EXPECT_EQ(replica_group(job), (RankGroup{8, 1}));
+}
+
+TEST(RankGroups, NeighboursAreOnOneNodeWhereStagesAre) {
+  TrainingJob job = job_of(gpt());
+  job.cluster.gpus_per_node = 8;
+  job.parallel = {.dp = 1, .tp = 2, .pp = 8};
+  EXPECT_EQ(neighbour_group(job, 0), (RankGroup{2, 2}));
+  EXPECT_EQ(neighbour_group(job, 3), (RankGroup{2, 1}));
+  EXPECT_EQ(neighbour_group(job, 4), (RankGroup{2, 2}));
+}
+
+TEST(MessageWork, SplitsMessagesAmongTensorRanks) {
+  TrainingJob job = job_of(gpt());
+  job.parallel = {.dp = 1, .tp = 4, .pp = 2};
+  const double bytes = 2.0 * 256 * 512 * 2;
+  const auto split = message_work(job, 0);
+  ASSERT_EQ(split.size(), 2U);
+  EXPECT_DOUBLE_EQ(split[0].bytes, bytes / 4);
+  EXPECT_EQ(split[1].kind, CollectiveKind::all_gather);
+  job.split_messages = false;
+  ASSERT_EQ(message_work(job, 0).size(), 1U);
+  EXPECT_DOUBLE_EQ(message_work(job, 0)[0].bytes, bytes);
+  job.parallel.sequence_parallel = true;
+  ASSERT_EQ(message_work(job, 0).size(), 1U);
+  EXPECT_DOUBLE_EQ(message_work(job, 0)[0].bytes, bytes / 4);
+}
+
+}  // namespace
+}  // namespace lowgear

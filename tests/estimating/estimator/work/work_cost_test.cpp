@@ -1,0 +1,21 @@
+#include "estimating/estimator/work/work_cost.h"
+
+#include <gtest/gtest.h>
+
+namespace lowgear {
+namespace {
+
+TEST(WorkCost, AddsWhatLimitsTheWorkApart) {
+  const WorkCost product{.core_s = 2, .flops = 100, .memory_bytes = 10, .error_s = 0.25};
+  const WorkCost norm{.memory_s = 1, .memory_bytes = 30, .error_s = 0.5};
+  const WorkCost sum = 3.0 * product + norm;
+  EXPECT_DOUBLE_EQ(sum.core_s, 6);
+  EXPECT_DOUBLE_EQ(sum.memory_s, 1);
+  EXPECT_DOUBLE_EQ(sum.time_s(), 7);
+  EXPECT_DOUBLE_EQ(sum.flops, 300);
+  EXPECT_DOUBLE_EQ(sum.memory_bytes, 60);
+  EXPECT_DOUBLE_EQ(sum.error_s, 1.25);
+}
+
+}  // namespace
+}  // namespace lowgear

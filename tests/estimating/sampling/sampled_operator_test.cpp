@@ -1,0 +1,84 @@
+#include "estimating/sampling/sampled_operator.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "base/core/error.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::ElementsAre;
+
+TEST(SampledOperator, IsDescribedInTheOrderOfTheEnumeration) {
+  std::set<std::string_view> names;
+  for (int i = 0; i < kSampledOperators; ++i) {
+    const OperatorDescription& description = describe(static_cast<SampledOperator>(i));
+    EXPECT_EQ(static_cast<int>(description.op), i);
+    EXPECT_TRUE(names.insert(description.name).second) << description.name;
+  }
+}
+
+TEST(OperatorsNamed, TakesNamesAndFamiliesOnceInOrder) {
+  EXPECT_THAT(operators_named("gelu,norm,layernorm", "--operators"),
+              ElementsAre(SampledOperator::layer_norm, SampledOperator::rms_norm, SampledOperator::gelu));
+  EXPECT_EQ(operators_named("all", "--operators").size(), static_cast<std::size_t>(kSampledOperators));
+}
+
+TEST(OperatorsNamed, NamesTheNearestWord) {
+  try {
+    (void)operators_named("linaer", "--operators");
+    FAIL();
+  } catch (const InputError& error) {
+    EXPECT_STREQ(error.what(), "--operators: there is no operator \"linaer\"; did you mean linear?");
+  }
+  EXPECT_THROW((void)operators_named("", "--operators"), InputError);
+  EXPECT_THROW((void)operators_named("gelu,", "--operators"), InputError);
+}
+
+TEST(KernelSizes, DivideAsTensorParallelismDoes) {
+  const OperatorShape shape = {.tp = 4, .microbatch = 2, .heads = 32, .sequence = 1024, .hidden = 4096};
+  EXPECT_THAT(kernel_sizes(SampledOperator::linear_qkv, shape), ElementsAre(2048, 4096, 3072, 1));
+  EXPECT_THAT(kernel_sizes(SampledOperator::linear_out, shape), ElementsAre(2048, 1024, 4096, 1));
+  EXPECT_THAT(kernel_sizes(SampledOperator::linear_up, shape), ElementsAre(2048, 4096, 4096, 1));
+  EXPECT_THAT(kernel_sizes(SampledOperator::linear_down, shape), ElementsAre(2048, 4096, 4096, 1));
+  EXPECT_THAT(kernel_sizes(SampledOperator::fused_attention, shape), ElementsAre(2, 1024, 8, 128));
+  EXPECT_THAT(kernel_sizes(SampledOperator::attention_scores, shape), ElementsAre(16, 1024, 128, 1));
+  EXPECT_THAT(kernel_sizes(SampledOperator::gelu, shape), ElementsAre(2048, 4096, 1, 1));
+}
+
+// ceil(50257 / (128 mp)) 128, as the published estimator has it.
+TEST(KernelSizes, PadTheVocabularyOnEachRank) {
+  EXPECT_EQ(kernel_sizes(SampledOperator::embedding, {.tp = 1, .hidden = 8})[1], 50304);
+  EXPECT_EQ(kernel_sizes(SampledOperator::linear_head, {.tp = 2, .hidden = 8})[2], 25216);
+  EXPECT_EQ(kernel_sizes(SampledOperator::cross_entropy, {.tp = 8})[1], 6400);
+}
+
+TEST(WorkOf, LinearIsThreeProducts) {
+  const SampleWork work =
+      work_of(SampledOperator::linear_up, {.microbatch = 2, .sequence = 8, .hidden = 16}, SampleType::bf16);
+  EXPECT_DOUBLE_EQ(work.flops, 3 * 2.0 * 16 * 16 * 64);
+  EXPECT_DOUBLE_EQ(work.traffic_bytes, 2 * 3.0 * (16 * 16 + 16 * 64 + 16 * 64));
+}
+
+TEST(WorkOf, IsAboveZeroForEveryOperatorAndGrowsWithTheType) {
+  const OperatorShape shape = {.tp = 1, .microbatch = 1, .heads = 2, .sequence = 4, .hidden = 8, .parameters = 16};
+  for (const OperatorDescription& description : sampled_operators()) {
+    const SampleWork narrow = work_of(description.op, shape, SampleType::bf16);
+    EXPECT_GT(narrow.traffic_bytes, 0) << description.name;
+    EXPECT_GT(narrow.footprint_bytes, 0) << description.name;
+    if (description.op == SampledOperator::optimizer) continue;  // its states are fp32 whatever the type
+    EXPECT_DOUBLE_EQ(work_of(description.op, shape, SampleType::fp32).traffic_bytes, 2 * narrow.traffic_bytes);
+  }
+}
+
+TEST(SampleTypes, AreFoundByName) {
+  EXPECT_EQ(sample_type("fp16"), SampleType::fp16);
+  EXPECT_EQ(sample_type("FP16"), std::nullopt);
+  EXPECT_EQ(bytes_of(SampleType::fp32), 4);
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,227 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "hardware/gpu/gpu_control.h"
+
+namespace lowgear {
+
+/// What a fake GPU reports.
+struct FakeReadings {
+  double energy_j = 0;
+  double average_power_w = 70;
+  double instant_power_w = 70;
+  int sm_clock_mhz = 1980;
+  int memory_clock_mhz = 2619;
+  int temperature_c = 30;
+  ThrottleReasons throttle_reasons;
+  Utilisation utilisation;
+  std::vector<int> supported_sm_clocks_mhz = {1980, 1965, 1950, 1500, 1005, 345};  ///< highest first
+  PowerLimits power_limits = {.min_w = 200, .max_w = 700, .default_w = 700, .current_w = 700, .enforced_w = 700};
+};
+
+/// What has been set on a fake GPU; 0 where a clock is not locked.
+struct FakeSettings {
+  int min_sm_clock_mhz = 0;
+  int max_sm_clock_mhz = 0;
+  int min_memory_clock_mhz = 0;
+  int max_memory_clock_mhz = 0;
+  double power_limit_w = 700;
+  bool persistence_mode = true;
+
+  bool operator==(const FakeSettings&) const = default;
+};
+
+/// A scripted GPU. Locked SM clocks show in `sm_clock_mhz` at once, unless `stuck`. May be used from any thread.
+class FakeGpu final : public Gpu {
+ public:
+  explicit FakeGpu(int index = 0, std::string uuid = "") {
+    identity_.index = index;
+    identity_.uuid = uuid.empty() ? fmt::format("GPU-00000000-0000-0000-0000-{:012}", index) : std::move(uuid);
+    identity_.pci_address = fmt::format("0000:{:02x}:00.0", index + 1);
+    identity_.name = "Fake GPU";
+    for (GpuFeatureStatus& status : features_) status.works = true;
+  }
+
+  // Before use only.
+  void set_identity(GpuIdentity identity) { identity_ = std::move(identity); }
+  void disable(GpuFeature feature, GpuErrorCode code, std::string reason) {
+    features_[static_cast<std::size_t>(feature)] = {.works = false, .code = code, .reason = std::move(reason)};
+  }
+
+  /// Changes what it reports: `gpu.change([](FakeReadings& now) { now.energy_j += 5; });`
+  template <typename Change>
+  void change(Change&& change) {
+    const std::lock_guard lock(mutex_);
+    std::forward<Change>(change)(readings_);
+  }
+  /// The next `times` calls of this name (that of the method) throw; negative: all from now on.
+  void fail(const std::string& call, GpuErrorCode code, int times = 1) {
+    const std::lock_guard lock(mutex_);
+    failures_[call] = {code, times};
+  }
+  void stop_failing() {
+    const std::lock_guard lock(mutex_);
+    failures_.clear();
+  }
+  /// Locked clocks no longer show in the clock that it runs at.
+  void stick() {
+    const std::lock_guard lock(mutex_);
+    stuck_ = true;
+  }
+  /// Setters in the order in which they were called, also those that failed: `lock_sm_clocks 345 1005`,
+  /// `reset_sm_clocks`, `set_power_limit_w 500`, `set_persistence_mode 1`.
+  [[nodiscard]] std::vector<std::string> control_calls() const {
+    const std::lock_guard lock(mutex_);
+    return control_calls_;
+  }
+  [[nodiscard]] FakeSettings settings() const {
+    const std::lock_guard lock(mutex_);
+    return settings_;
+  }
+
+  [[nodiscard]] const GpuIdentity& identity() const override { return identity_; }
+  [[nodiscard]] const GpuFeatures& features() const override { return features_; }
+  [[nodiscard]] double energy_j() override { return read("energy_j", &FakeReadings::energy_j); }
+  [[nodiscard]] double average_power_w() override { return read("average_power_w", &FakeReadings::average_power_w); }
+  [[nodiscard]] double instant_power_w() override { return read("instant_power_w", &FakeReadings::instant_power_w); }
+  [[nodiscard]] int sm_clock_mhz() override { return read("sm_clock_mhz", &FakeReadings::sm_clock_mhz); }
+  [[nodiscard]] int memory_clock_mhz() override { return read("memory_clock_mhz", &FakeReadings::memory_clock_mhz); }
+  [[nodiscard]] int temperature_c() override { return read("temperature_c", &FakeReadings::temperature_c); }
+  [[nodiscard]] ThrottleReasons throttle_reasons() override {
+    return read("throttle_reasons", &FakeReadings::throttle_reasons);
+  }
+  [[nodiscard]] Utilisation utilisation() override { return read("utilisation", &FakeReadings::utilisation); }
+  [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override {
+    return read("supported_sm_clocks_mhz", &FakeReadings::supported_sm_clocks_mhz);
+  }
+  [[nodiscard]] PowerLimits power_limits() override { return read("power_limits", &FakeReadings::power_limits); }
+  [[nodiscard]] bool persistence_mode() override {
+    const std::lock_guard lock(mutex_);
+    maybe_fail("persistence_mode");
+    return settings_.persistence_mode;
+  }
+
+ private:
+  friend class FakeGpuControl;
+
+  struct Failure {
+    GpuErrorCode code;
+    int times;
+  };
+
+  template <typename Value>
+  Value read(const char* call, Value FakeReadings::*reading) {
+    const std::lock_guard lock(mutex_);
+    maybe_fail(call);
+    return readings_.*reading;
+  }
+
+  /// Records a setter and applies it unless it is to fail.
+  template <typename Apply>
+  void set(const std::string& call, const std::string& arguments, Apply&& apply) {
+    const std::lock_guard lock(mutex_);
+    control_calls_.push_back(arguments.empty() ? call : call + " " + arguments);
+    maybe_fail(call);
+    std::forward<Apply>(apply)();
+  }
+
+  void maybe_fail(const std::string& call) {
+    const auto failure = failures_.find(call);
+    if (failure == failures_.end() || failure->second.times == 0) return;
+    if (failure->second.times > 0) --failure->second.times;
+    throw GpuError(failure->second.code, fmt::format("GPU {}: {}: scripted failure", identity_.uuid, call));
+  }
+
+  GpuIdentity identity_;
+  GpuFeatures features_;
+  mutable std::mutex mutex_;  ///< guards what follows
+  FakeReadings readings_;
+  FakeSettings settings_;
+  std::map<std::string, Failure> failures_;
+  std::vector<std::string> control_calls_;
+  bool stuck_ = false;
+};
+
+/// Control of a FakeGpu, which must outlive it.
+class FakeGpuControl final : public GpuControl {
+ public:
+  explicit FakeGpuControl(FakeGpu& gpu) : gpu_(&gpu) {}
+
+  [[nodiscard]] Gpu& gpu() override { return *gpu_; }
+  void lock_sm_clocks(int min_mhz, int max_mhz) override {
+    gpu_->set("lock_sm_clocks", fmt::format("{} {}", min_mhz, max_mhz), [&] {
+      gpu_->settings_.min_sm_clock_mhz = min_mhz;
+      gpu_->settings_.max_sm_clock_mhz = max_mhz;
+      if (!gpu_->stuck_) gpu_->readings_.sm_clock_mhz = max_mhz;
+    });
+  }
+  void reset_sm_clocks() override {
+    gpu_->set("reset_sm_clocks", "", [&] {
+      gpu_->settings_.min_sm_clock_mhz = gpu_->settings_.max_sm_clock_mhz = 0;
+      if (!gpu_->stuck_) gpu_->readings_.sm_clock_mhz = gpu_->readings_.supported_sm_clocks_mhz.front();
+    });
+  }
+  void lock_memory_clocks(int min_mhz, int max_mhz) override {
+    gpu_->set("lock_memory_clocks", fmt::format("{} {}", min_mhz, max_mhz), [&] {
+      gpu_->settings_.min_memory_clock_mhz = min_mhz;
+      gpu_->settings_.max_memory_clock_mhz = max_mhz;
+    });
+  }
+  void reset_memory_clocks() override {
+    gpu_->set("reset_memory_clocks", "",
+              [&] { gpu_->settings_.min_memory_clock_mhz = gpu_->settings_.max_memory_clock_mhz = 0; });
+  }
+  void set_power_limit_w(double power_limit_w) override {
+    gpu_->set("set_power_limit_w", fmt::format("{}", power_limit_w), [&] {
+      gpu_->settings_.power_limit_w = power_limit_w;
+      gpu_->readings_.power_limits.current_w = gpu_->readings_.power_limits.enforced_w = power_limit_w;
+    });
+  }
+  void set_persistence_mode(bool enabled) override {
+    gpu_->set("set_persistence_mode", enabled ? "1" : "0", [&] { gpu_->settings_.persistence_mode = enabled; });
+  }
+
+ private:
+  FakeGpu* gpu_;
+};
+
+/// A machine of fake GPUs. Declare it before what uses it.
+class FakeGpuSystem final : public GpuControlSystem {
+ public:
+  explicit FakeGpuSystem(int count) {
+    for (int index = 0; index < count; ++index) gpus_.push_back(std::make_unique<FakeGpu>(index));
+  }
+
+  /// What it says of GPUs that it counts and does not list.
+  void set_problems(std::vector<std::string> problems) { problems_ = std::move(problems); }
+  /// A GPU has fallen off the bus before this process looked: the driver counts it and shows no more of it.
+  void lose(int index) {
+    problems_.push_back(fmt::format("GPU number {}: handle: GPU is lost", index));
+    std::erase_if(gpus_, [index](const auto& gpu) { return gpu->identity().index == index; });
+  }
+
+  [[nodiscard]] FakeGpu& fake(int index) { return static_cast<FakeGpu&>(*gpus_.at(static_cast<std::size_t>(index))); }
+
+  [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_; }
+  [[nodiscard]] const std::string& driver_version() const override { return driver_version_; }
+  [[nodiscard]] bool simulated() const override { return false; }
+  [[nodiscard]] std::vector<std::string> problems() const override { return problems_; }
+  [[nodiscard]] std::unique_ptr<GpuControl> control(std::string_view uuid_or_pci_address) override {
+    return std::make_unique<FakeGpuControl>(static_cast<FakeGpu&>(find_gpu(*this, uuid_or_pci_address)));
+  }
+
+ private:
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::string driver_version_ = "580.159.04";
+  std::vector<std::string> problems_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,76 @@
+#include "hardware/gpu/gpu.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "hardware/gpu/fake_gpu.h"
+
+namespace lowgear {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(FindGpu, TakesUuidsAndPciAddressesInEveryForm) {
+  FakeGpuSystem system(11);
+  FakeGpu& last = system.fake(9);  // at 0000:0a:00.0
+  for (const std::string& name : {last.identity().uuid, std::string("0000:0a:00.0"), std::string("0a:00.0"),
+                                  std::string("0A:00.0"), std::string("00000000:0A:00.0")}) {
+    EXPECT_EQ(&find_gpu(system, name), &last) << name;
+  }
+}
+
+TEST(FindGpu, NamesThoseThereAreWhenThereIsNoSuch) {
+  const FakeGpuSystem two(2);
+  for (const char* name : {"", "0", "GPU-", ":::::", "00010000:01:00.0"}) {
+    EXPECT_THAT([&] { (void)find_gpu(two, name); },
+                ThrowsMessage<InputError>(AllOf(HasSubstr("0000:01:00.0"), HasSubstr("0000:02:00.0"))))
+        << name;
+  }
+  const FakeGpuSystem none(0);
+  EXPECT_THAT([&] { (void)find_gpu(none, "0000:01:00.0"); }, ThrowsMessage<InputError>(HasSubstr("has none")));
+}
+
+TEST(ThrottleReasons, AreTheBitsOfNvml) {
+  EXPECT_EQ(to_string(ThrottleReasons{}), "none");
+  EXPECT_EQ(to_string(ThrottleReasons{0x1}), "idle");
+  EXPECT_EQ(to_string(ThrottleReasons{0x24}), "power cap, thermal");
+  EXPECT_EQ(to_string(ThrottleReasons{0x10000000001}), "idle, other (0x10000000000)");
+  EXPECT_FALSE(ThrottleReasons{0x1 | 0x2 | 0x10 | 0x100}.throttled()) << "idle, set, synchronised or display";
+  for (const std::uint64_t bit : {0x4U, 0x8U, 0x20U, 0x40U, 0x80U})
+    EXPECT_TRUE(ThrottleReasons{bit}.throttled()) << bit;
+}
+
+TEST(GpuNames, AreDistinct) {
+  std::set<std::string_view> names;
+  for (int i = 0; i < kGpuFeatureCount; ++i) names.insert(name(static_cast<GpuFeature>(i)));
+  EXPECT_EQ(names.size(), static_cast<std::size_t>(kGpuFeatureCount));
+  std::set<std::string_view> codes;
+  for (int i = 0; i <= static_cast<int>(GpuErrorCode::driver_error); ++i) {
+    codes.insert(name(static_cast<GpuErrorCode>(i)));
+  }
+  EXPECT_EQ(codes.size(), 7U);
+}
+
+// Other modules' tests stand on what the fake does.
+TEST(FakeGpu, RecordsAndFailsAsScripted) {
+  FakeGpuSystem system(1);
+  FakeGpu& gpu = system.fake(0);
+  const std::unique_ptr<GpuControl> control = system.control(gpu.identity().uuid);
+  control->lock_sm_clocks(345, 1005);
+  EXPECT_EQ(gpu.sm_clock_mhz(), 1005);
+  gpu.fail("reset_sm_clocks", GpuErrorCode::timeout);
+  EXPECT_THROW(control->reset_sm_clocks(), GpuError);
+  EXPECT_EQ(gpu.settings().max_sm_clock_mhz, 1005);
+  control->reset_sm_clocks();
+  EXPECT_EQ(gpu.settings(), FakeSettings{});
+  EXPECT_THAT(gpu.control_calls(), ElementsAre("lock_sm_clocks 345 1005", "reset_sm_clocks", "reset_sm_clocks"));
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,126 @@
+#include "hardware/measure/command.h"
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/core/error.h"
+
+namespace lowgear {
+namespace {
+
+CommandResult run(const std::vector<std::string>& words) {
+  SignalGuard guard;
+  return run_command(words, CommandOutput::standard_output, guard);
+}
+
+TEST(Command, ReportsTheExitCode) {
+  EXPECT_EQ(run({"true"}).shell_status(), 0);
+  EXPECT_EQ(run({"sh", "-c", "exit 7"}).shell_status(), 7);
+}
+
+TEST(Command, ReportsTheSignalThatEndedIt) {
+  const CommandResult result = run({"sh", "-c", "kill -KILL $$"});
+  EXPECT_EQ(result.signal, SIGKILL);
+  EXPECT_EQ(result.shell_status(), 137);
+}
+
+TEST(Command, RefusesAProgramThatIsNotThere) {
+  try {
+    (void)run({"lowgear-no-such-program"});
+    FAIL() << "an error was expected";
+  } catch (const InputError& error) {
+    EXPECT_NE(std::string(error.what()).find("\"lowgear-no-such-program\": No such file"), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST(Command, RefusesNothing) { EXPECT_THROW((void)run({}), InputError); }
+
+TEST(Command, PassesASignalOnAndWaits) {
+  // The command says by its exit code that it got the signal and ended in its own way.
+  SignalGuard guard;
+  const pthread_t waiter = pthread_self();
+  int ready[2];
+  ASSERT_EQ(pipe(ready), 0);
+  const std::string script =
+      "trap 'exit 9' TERM; echo x > /proc/self/fd/" + std::to_string(ready[1]) + "; while :; do sleep 0.01; done";
+  std::thread sender([&] {
+    char byte = 0;
+    if (read(ready[0], &byte, 1) == 1) {
+      sigval value{};
+      pthread_sigqueue(waiter, SIGTERM, value);
+    }
+  });
+  const CommandResult result =
+      run_command(std::vector<std::string>{"sh", "-c", script}, CommandOutput::standard_output, guard);
+  sender.join();
+  close(ready[0]);
+  close(ready[1]);
+  EXPECT_EQ(result.shell_status(), 9);
+}
+
+/// Runs a script by `run_command` in a process that leads a group of its own, as schedulers start one. `act` gets that
+/// process' id when the script has put its traps in place by `$READY`. Returns the status of the script.
+int status_in_own_group(const std::string& script, const std::function<void(pid_t)>& act) {
+  int ready[2];
+  EXPECT_EQ(pipe(ready), 0);
+  const pid_t runner = fork();
+  if (runner == 0) {
+    setpgid(0, 0);
+    close(ready[0]);
+    _exit(
+        run({"sh", "-c", "READY='echo x > /proc/self/fd/" + std::to_string(ready[1]) + "'; " + script}).shell_status());
+  }
+  close(ready[1]);
+  char byte = 0;
+  if (read(ready[0], &byte, 1) == 1) act(runner);
+  close(ready[0]);
+  int status = 0;
+  waitpid(runner, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status)) << "signal " << WTERMSIG(status);
+  return WEXITSTATUS(status);
+}
+
+TEST(Command, PassesOnTheSignalsThatTellACommandSomething) {
+  for (const auto& [name, signal] : {std::pair("USR1", SIGUSR1), {"USR2", SIGUSR2}, {"ALRM", SIGALRM}}) {
+    const std::string script = std::string("trap 'exit 9' ") + name + "; eval \"$READY\"; while :; do sleep 0.01; done";
+    EXPECT_EQ(status_in_own_group(script, [signal = signal](pid_t runner) { kill(runner, signal); }), 9) << name;
+  }
+}
+
+TEST(Command, GetsASignalToTheGroupOnce) {
+  // Signals wait in the order of their numbers, so that SIGTERM says how many there were before it.
+  for (const auto& [name, signal] : {std::pair("HUP", SIGHUP), {"INT", SIGINT}, {"USR1", SIGUSR1}}) {
+    const std::string script = std::string("n=0; trap 'n=$((n+1))' ") + name +
+                               "; trap 'exit $((10+n))' TERM; eval \"$READY\"; while :; do sleep 0.01; done";
+    const int status = status_in_own_group(script, [signal = signal](pid_t runner) {
+      killpg(runner, signal);
+      kill(runner, SIGTERM);
+    });
+    EXPECT_EQ(status, 11) << name;
+  }
+}
+
+TEST(Command, IgnoresWhatWasIgnoredBefore) {
+  // As by nohup.
+  std::signal(SIGHUP, SIG_IGN);
+  EXPECT_EQ(run({"sh", "-c", "kill -HUP $$; exit 4"}).shell_status(), 4);
+  std::signal(SIGHUP, SIG_DFL);
+}
+
+TEST(Command, StartsWithSignalsAsUsual) {
+  // As in lowgear itself. A shell cannot trap a signal that was ignored when it started.
+  std::signal(SIGPIPE, SIG_IGN);
+  EXPECT_EQ(run({"sh", "-c", "trap 'exit 3' PIPE; kill -PIPE $$; exit 1"}).shell_status(), 3);
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,156 @@
+#include "hardware/measure/energy_meter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/core/eventually.h"
+
+namespace lowgear {
+namespace {
+
+using testing::HasSubstr;
+
+/// A GPU whose counter grows by 10 J with every reading, whatever the time.
+class CountingGpu final : public Gpu {
+ public:
+  CountingGpu(std::string uuid, std::atomic<bool>& lost) : lost_(&lost) {
+    identity_.uuid = std::move(uuid);
+    for (GpuFeatureStatus& feature : features_) feature.works = true;
+  }
+
+  [[nodiscard]] const GpuIdentity& identity() const override { return identity_; }
+  [[nodiscard]] const GpuFeatures& features() const override { return features_; }
+  [[nodiscard]] double energy_j() override {
+    if (*lost_) throw GpuError(GpuErrorCode::gpu_lost, identity_.uuid + " is lost");
+    return energy_j_ += 10;
+  }
+  [[nodiscard]] double average_power_w() override { return 300; }
+  [[nodiscard]] double instant_power_w() override { return 310; }
+  [[nodiscard]] int sm_clock_mhz() override { return 1410; }
+  [[nodiscard]] int memory_clock_mhz() override { return 2619; }
+  [[nodiscard]] int temperature_c() override { return 50; }
+  [[nodiscard]] ThrottleReasons throttle_reasons() override { return {}; }
+  [[nodiscard]] Utilisation utilisation() override { return {.gpu_percent = 99, .memory_percent = 10}; }
+  [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override { return {1410}; }
+  [[nodiscard]] PowerLimits power_limits() override { return {}; }
+  [[nodiscard]] bool persistence_mode() override { return true; }
+
+ private:
+  GpuIdentity identity_;
+  GpuFeatures features_;
+  double energy_j_ = 0;
+  std::atomic<bool>* lost_;
+};
+
+class CountingSystem final : public GpuSystem {
+ public:
+  explicit CountingSystem(int count) {
+    for (int i = 0; i < count; ++i) gpus_.push_back(std::make_unique<CountingGpu>("GPU-" + std::to_string(i), lost));
+  }
+  [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_; }
+  [[nodiscard]] const std::string& driver_version() const override { return version_; }
+  [[nodiscard]] bool simulated() const override { return true; }
+
+  std::atomic<bool> lost = false;
+
+ private:
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::string version_ = "580.1";
+};
+
+const EnergyMeterOptions kFast{.period_s = 0.0005, .ready_timeout_s = 10};
+
+/// Waits until the window has seen that many readings of every GPU.
+WindowMeasurement wait_for_readings(EnergyMeter& meter, EnergyMeter::WindowId window, int readings) {
+  for (;;) {
+    WindowMeasurement measurement = meter.measure(window);
+    if (std::ranges::all_of(measurement.gpus, [&](const auto& gpu) { return gpu.readings >= readings; })) {
+      return measurement;
+    }
+    std::this_thread::yield();
+  }
+}
+
+TEST(EnergyMeter, MeasuresEveryGpu) {
+  const CountingSystem system(3);
+  EnergyMeter meter(system, {}, kFast);
+  const auto window = meter.begin("work");
+  const WindowMeasurement seen = wait_for_readings(meter, window, 5);
+  EXPECT_EQ(seen.name, "work");
+  EXPECT_TRUE(seen.simulated);
+  ASSERT_EQ(seen.gpus.size(), 3U);
+  for (const GpuMeasurement& gpu : seen.gpus) {
+    EXPECT_EQ(gpu.source, EnergySource::counter);
+    EXPECT_GT(gpu.energy_j.value(), 0);
+    // The reading over 100 ms, not over a second; the counter of this GPU, which steps with each reading, may show
+    // more.
+    EXPECT_EQ(gpu.peak_power_w, std::max(310.0, gpu.mean_power_w.value()));
+    EXPECT_EQ(gpu.max_temperature_c, 50);
+    EXPECT_TRUE(gpu.problem.empty());
+  }
+  EXPECT_GE(meter.end(window).gpu_energy_j().value(), seen.gpu_energy_j().value());
+}
+
+TEST(EnergyMeter, MeasuresTheGpusThatWereChosen) {
+  const CountingSystem system(3);
+  EnergyMeter meter(system, {system.gpus()[1].get()}, kFast);
+  const WindowMeasurement result = meter.end(meter.begin("one"));
+  ASSERT_EQ(result.gpus.size(), 1U);
+  EXPECT_EQ(result.gpus[0].identity.uuid, "GPU-1");
+}
+
+TEST(EnergyMeter, WindowsOverlap) {
+  const CountingSystem system(1);
+  EnergyMeter meter(system, {}, kFast);
+  const auto outer = meter.begin("outer");
+  (void)wait_for_readings(meter, outer, 3);
+  const auto inner = meter.begin("inner");
+  (void)wait_for_readings(meter, inner, 3);
+  const WindowMeasurement inside = meter.end(inner);
+  const WindowMeasurement around = meter.end(outer);
+  EXPECT_LT(inside.time_s, around.time_s);
+  EXPECT_LT(inside.gpus[0].readings, around.gpus[0].readings);
+}
+
+TEST(EnergyMeter, RefusesAWindowThatIsNotOpen) {
+  const CountingSystem system(1);
+  EnergyMeter meter(system, {}, kFast);
+  const auto window = meter.begin("once");
+  (void)meter.end(window);
+  EXPECT_THROW((void)meter.end(window), InputError);
+  EXPECT_THROW((void)meter.measure(77), InputError);
+}
+
+TEST(EnergyMeter, GoesOnWhenAGpuIsLost) {
+  CountingSystem system(2);
+  EnergyMeter meter(system, {}, kFast);
+  const auto window = meter.begin("broken");
+  (void)wait_for_readings(meter, window, 3);
+  system.lost = true;
+  WindowMeasurement result;
+  EXPECT_TRUE(eventually([&] {
+    result = meter.measure(window);
+    return result.gpus[0].source == EnergySource::integrated_power;
+  })) << "a stale counter is no measurement";
+  EXPECT_THAT(result.gpus[0].problem, HasSubstr("GPU-0 is lost"));
+}
+
+TEST(EnergyMeter, MeasuresTimeWhereThereAreNoGpus) {
+  const CountingSystem system(0);
+  EnergyMeter meter(system, {}, kFast);
+  const WindowMeasurement result = meter.end(meter.begin("cpu only"));
+  EXPECT_TRUE(result.gpus.empty());
+  EXPECT_FALSE(result.gpu_energy_j());
+  EXPECT_GE(result.time_s, 0);
+}
+
+}  // namespace
+}  // namespace lowgear

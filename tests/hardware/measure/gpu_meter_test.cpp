@@ -1,0 +1,240 @@
+#include "hardware/measure/gpu_meter.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace lowgear {
+namespace {
+
+GpuFeatures all_features() {
+  GpuFeatures features;
+  for (GpuFeatureStatus& feature : features) feature.works = true;
+  return features;
+}
+
+GpuIdentity identity() {
+  GpuIdentity identity;
+  identity.uuid = "GPU-1";
+  return identity;
+}
+
+GpuFeatures without_counter() {
+  GpuFeatures features = all_features();
+  features[static_cast<std::size_t>(GpuFeature::energy_counter)] = {
+      .works = false, .code = GpuErrorCode::not_supported, .reason = "no energy counter before Volta"};
+  return features;
+}
+
+/// A GPU that draws `idle_w` until `load_start_s`, `load_w` until `load_end_s`, and `idle_w` again, with a counter that
+/// steps every 100 ms.
+struct LoadedGpu {
+  double idle_w = 100;
+  double load_w = 700;
+  double load_start_s = 3;
+  double load_end_s = 13;
+
+  [[nodiscard]] double energy_j(double time_s) const {
+    const double loaded_s = std::clamp(time_s, load_start_s, load_end_s) - load_start_s;
+    return idle_w * (time_s - loaded_s) + load_w * loaded_s;
+  }
+  [[nodiscard]] GpuSample sample(double time_s) const {
+    GpuSample result;
+    result.time_s = time_s;
+    result.counter = {.time_s = time_s, .energy_j = energy_j(std::floor(time_s * 10 + 1e-9) / 10)};
+    const bool loaded = time_s > load_start_s && time_s <= load_end_s;
+    result.power_w = loaded ? load_w : idle_w;
+    result.sm_clock_mhz = loaded ? 1400 : 1980;
+    result.temperature_c = loaded ? 60 : 40;
+    result.utilisation = Utilisation{.gpu_percent = loaded ? 100 : 0};
+    result.throttle_reasons = ThrottleReasons{.bits = loaded ? 0x4U : 0U};
+    return result;
+  }
+};
+
+GpuMeasurement measure_load(const LoadedGpu& gpu, double first_reading_s, double period_s, double begin_s,
+                            double end_s) {
+  GpuMeter meter(identity(), all_features());
+  std::optional<GpuWindow> window;
+  double time_s = first_reading_s;
+  for (; time_s <= end_s; time_s += period_s) {
+    if (!window && time_s > begin_s) window = meter.begin(begin_s);
+    meter.add(gpu.sample(time_s));
+    if (window) window->add(gpu.sample(time_s));
+  }
+  return meter.measure(*window, end_s);
+}
+
+TEST(GpuMeter, TenSecondsOfLoadAreKnownToOnePerCentAtAnyPhase) {
+  for (double first_s = 0; first_s < 0.1; first_s += 0.003) {
+    for (double start_s = 3; start_s < 3.1; start_s += 0.013) {
+      LoadedGpu gpu{.load_start_s = start_s, .load_end_s = start_s + 10};
+      const GpuMeasurement result = measure_load(gpu, first_s, 0.047, gpu.load_start_s, gpu.load_end_s);
+      const double truth_j = gpu.energy_j(gpu.load_end_s) - gpu.energy_j(gpu.load_start_s);
+      EXPECT_EQ(result.source, EnergySource::counter);
+      EXPECT_NEAR(result.energy_j.value(), truth_j, 0.01 * truth_j);
+      EXPECT_LE(std::abs(result.energy_j.value() - truth_j), result.energy_uncertainty_j.value() + 0.002 * truth_j);
+      EXPECT_LT(result.energy_uncertainty_j.value(), 0.006 * truth_j);
+    }
+  }
+}
+
+TEST(GpuMeter, ThePeakIsNotBelowTheMean) {
+  // The load is over between two readings: only the counter has seen it.
+  const LoadedGpu gpu{.load_start_s = 5.05, .load_end_s = 5.95};
+  const GpuMeasurement result = measure_load(gpu, 0, 1, 4.9, 6.1);
+  EXPECT_GE(result.peak_power_w.value(), result.mean_power_w.value());
+}
+
+TEST(GpuMeter, AddsUpWhatTheGpuDid) {
+  const LoadedGpu gpu;
+  const GpuMeasurement result = measure_load(gpu, 0, 0.05, 1, 15);
+  EXPECT_EQ(result.identity.uuid, "GPU-1");
+  EXPECT_EQ(result.peak_power_w, 700);
+  EXPECT_EQ(result.min_sm_clock_mhz, 1400);
+  EXPECT_EQ(result.max_sm_clock_mhz, 1980);
+  EXPECT_NEAR(result.mean_sm_clock_mhz.value(), (10 * 1400 + 4 * 1980) / 14.0, 5);
+  EXPECT_EQ(result.max_temperature_c, 60);
+  EXPECT_NEAR(result.mean_utilisation_percent.value(), 100 * 10 / 14.0, 1);
+  EXPECT_NEAR(result.power_capped_s.value(), 10, 0.1);
+  EXPECT_EQ(result.thermally_throttled_s.value(), 0);
+  EXPECT_NEAR(result.mean_power_w.value(), 7400 / 14.0, 5);
+  EXPECT_NEAR(result.integrated_power_j.value(), 7400, 75);
+  EXPECT_TRUE(result.problem.empty());
+}
+
+TEST(GpuMeter, IntegratesPowerWhereThereIsNoCounter) {
+  GpuMeter meter(identity(), without_counter());
+  EXPECT_TRUE(meter.ready());
+  const LoadedGpu gpu;
+  GpuWindow window = meter.begin(3);
+  for (double time_s = 3.05; time_s < 5; time_s += 0.05) {
+    GpuSample sample = gpu.sample(time_s);
+    sample.counter.reset();
+    meter.add(sample);
+    window.add(sample);
+  }
+  const GpuMeasurement result = meter.measure(window, 5);
+  EXPECT_EQ(result.source, EnergySource::integrated_power);
+  EXPECT_NEAR(result.energy_j.value(), 1400, 1e-6);
+  EXPECT_FALSE(result.energy_uncertainty_j);
+  EXPECT_EQ(result.problem, "no energy counter before Volta");
+}
+
+TEST(GpuMeter, DoesNotTakeACounterThatStartedOverForEnergy) {
+  GpuMeter meter(identity(), all_features());
+  const LoadedGpu gpu;
+  double time_s = 0;
+  for (; time_s < 1; time_s += 0.05) meter.add(gpu.sample(time_s));
+  GpuWindow window = meter.begin(time_s);
+  for (; time_s < 4; time_s += 0.05) {
+    GpuSample sample = gpu.sample(time_s);
+    if (time_s > 2) sample.counter->energy_j -= gpu.energy_j(2);
+    meter.add(sample);
+    window.add(sample);
+  }
+  const GpuMeasurement result = meter.measure(window, time_s);
+  EXPECT_EQ(result.source, EnergySource::integrated_power);
+  EXPECT_NEAR(result.energy_j.value(), gpu.energy_j(time_s) - gpu.energy_j(1), 40);
+}
+
+/// Measures from 1 s to `end_s`. Each sample goes through `spoil` first.
+GpuMeasurement measure_spoilt(double end_s, const std::function<void(GpuSample&)>& spoil) {
+  GpuMeter meter(identity(), all_features());
+  const LoadedGpu gpu{.load_start_s = 0, .load_end_s = 100};
+  double time_s = 0.02;
+  for (; time_s < 1; time_s += 0.047) meter.add(gpu.sample(time_s));
+  GpuWindow window = meter.begin(1);
+  for (; time_s < end_s; time_s += 0.047) {
+    GpuSample sample = gpu.sample(time_s);
+    spoil(sample);
+    meter.add(sample);
+    window.add(sample);
+  }
+  return meter.measure(window, end_s);
+}
+
+TEST(GpuMeter, KeepsTheCounterWhenAReadingFails) {
+  const GpuMeasurement result = measure_spoilt(8, [](GpuSample& sample) {
+    if (sample.time_s > 4 && sample.time_s < 4.2) sample.counter.reset();
+  });
+  EXPECT_EQ(result.source, EnergySource::counter);
+  EXPECT_TRUE(result.covers_all());
+  EXPECT_EQ(result.covered_s, 7);
+  EXPECT_NEAR(result.energy_j.value(), 4900, result.energy_uncertainty_j.value() + 10);
+  EXPECT_LT(result.energy_uncertainty_j.value(), 40);
+}
+
+TEST(GpuMeter, MakesUpNoEnergyForTheTimeAfterAGpuWasLost) {
+  const GpuMeasurement result = measure_spoilt(8, [](GpuSample& sample) {
+    if (sample.time_s <= 4) return;
+    sample.counter.reset();
+    sample.power_w.reset();
+    sample.problem = "GPU-1 is lost";
+  });
+  EXPECT_EQ(result.source, EnergySource::counter);
+  EXPECT_FALSE(result.covers_all());
+  EXPECT_NEAR(result.covered_s, 3, 0.05);
+  EXPECT_NEAR(result.energy_j.value(), 700 * result.covered_s, result.energy_uncertainty_j.value() + 10);
+  EXPECT_NEAR(result.integrated_power_j.value(), 700 * 3, 700 * 0.05);
+  EXPECT_NEAR(result.mean_power_w.value(), 700, 10);
+}
+
+TEST(GpuMeter, TakesPowerReadingsWhereTheCounterStoppedAnswering) {
+  const GpuMeasurement result = measure_spoilt(8, [](GpuSample& sample) {
+    if (sample.time_s > 4) sample.counter.reset();
+  });
+  EXPECT_EQ(result.source, EnergySource::integrated_power);
+  EXPECT_TRUE(result.covers_all());
+  EXPECT_NEAR(result.energy_j.value(), 4900, 1e-6);
+  EXPECT_FALSE(result.energy_uncertainty_j);
+}
+
+TEST(WindowMeasurement, HasNoUncertaintyWhenOneOfItsPartsHasNone) {
+  GpuMeasurement counted;
+  counted.time_s = counted.covered_s = 2;
+  counted.energy_j = 100;
+  counted.energy_uncertainty_j = 1;
+  GpuMeasurement lost = counted;
+  lost.covered_s = 1;
+  GpuMeasurement integrated = counted;
+  integrated.energy_uncertainty_j.reset();
+  WindowMeasurement window;
+  window.gpus = {counted, lost};
+  EXPECT_EQ(window.gpu_energy_uncertainty_j(), 2);
+  EXPECT_FALSE(window.gpu_energy_covers_all());
+  window.gpus = {counted, integrated};
+  EXPECT_EQ(window.gpu_energy_j(), 200);
+  EXPECT_FALSE(window.gpu_energy_uncertainty_j());
+  EXPECT_TRUE(window.gpu_energy_covers_all());
+  window.gpus = {counted, GpuMeasurement{}};
+  EXPECT_EQ(window.gpu_energy_uncertainty_j(), 1);
+  EXPECT_FALSE(window.gpu_energy_covers_all()) << "one reports nothing";
+}
+
+TEST(GpuMeter, SaysWhatFailedAndGoesOn) {
+  GpuMeter meter(identity(), all_features());
+  const LoadedGpu gpu;
+  double time_s = 0;
+  for (; time_s < 1; time_s += 0.05) meter.add(gpu.sample(time_s));
+  GpuWindow window = meter.begin(time_s);
+  GpuSample lost;
+  lost.time_s = time_s + 0.01;
+  lost.problem = "GPU-1 is lost";
+  meter.add(lost);
+  window.add(lost);
+  const GpuMeasurement result = meter.measure(window, time_s + 0.02);
+  EXPECT_EQ(result.problem, "GPU-1 is lost");
+  EXPECT_FALSE(result.energy_j) << "nothing says what it used since";
+}
+
+TEST(GpuMeter, LeavesOutReadingsFromBeforeTheWindow) {
+  GpuWindow window(10, std::nullopt);
+  window.add(LoadedGpu{}.sample(9.99));
+  EXPECT_EQ(window.measure(11, std::nullopt).readings, 0);
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,51 @@
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <optional>
+#include <string>
+
+#include "hardware/simgpu/physics.h"
+#include "planning/profile/stage_profile.h"
+#include "planning/simulator/shared_data.h"
+
+namespace lowgear {
+namespace {
+
+/// Power of the profile's instructions on the simulated model, against energy / time of the profile, at clocks below
+/// those at which the profiled GPU met its power limit. One load for all clocks: the instructions are the same.
+void expect_power_curve(std::string_view key, const std::string& profile_name, int below_mhz, double tolerance) {
+  const auto text = read_shared("perseus/stage_profile/" + profile_name);
+  if (!text) {
+    std::cerr << kNoSharedData << '\n';
+    GTEST_SKIP() << kNoSharedData;
+  }
+  const StageProfile profile = read_stage_profile(*text, profile_name);
+  const SimulatedGpuModel& model = find_gpu_model(key);
+  const double warm_c = 50;
+  for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
+    for (const Measurement& row : profile.measurements(0, kind)) {
+      if (row.clock_mhz > below_mhz) continue;
+      const double measured_w = row.energy_j / row.time_s;
+      const double simulated_w = working_power(model, row.clock_mhz, warm_c, {.compute = 1, .memory = 0}).total_w();
+      EXPECT_NEAR(simulated_w / measured_w, 1, tolerance) << row.clock_mhz << " MHz " << name(kind);
+    }
+  }
+}
+
+TEST(Calibration, A100FollowsThePowerOfPerseusProfile) {
+  expect_power_curve("A100", "gpt3-175b+a100_sxm_bf16.csv", 1350, 0.03);
+}
+
+TEST(Calibration, A40FollowsThePowerOfPerseusProfile) { expect_power_curve("A40", "bloom+a40_bf16.csv", 1500, 0.04); }
+
+TEST(Calibration, WaitingTakesPerseusBlockingPower) {
+  const auto waiting_w = [](std::string_view key) {
+    const SimulatedGpuModel& model = find_gpu_model(key);
+    return working_power(model, model.sm_clocks.max_mhz, 45, {}).total_w();
+  };
+  EXPECT_NEAR(waiting_w("A100"), 83.64, 1);
+  EXPECT_NEAR(waiting_w("A40"), 70.38, 1);
+}
+
+}  // namespace
+}  // namespace lowgear

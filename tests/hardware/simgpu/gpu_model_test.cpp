@@ -1,0 +1,115 @@
+#include "hardware/simgpu/gpu_model.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/core/error.h"
+#include "hardware/simgpu/simulated_machine.h"
+
+namespace lowgear {
+namespace {
+
+using testing::HasSubstr;
+
+template <typename Call>
+std::string input_error(Call&& call) {
+  try {
+    call();
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "no InputError";
+}
+
+TEST(SimulatedGpuModel, EveryModelPassesItsOwnCheck) {
+  ASSERT_EQ(gpu_models().size(), 4U);
+  for (const SimulatedGpuModel& model : gpu_models()) EXPECT_NO_THROW(check(model)) << model.key.view();
+}
+
+TEST(SimulatedGpuModel, ClocksAreThoseOfTheHardware) {
+  const auto clocks = [](std::string_view key) { return find_gpu_model(key).sm_clocks; };
+  EXPECT_EQ(clocks("A100").count(), 81);
+  EXPECT_EQ(clocks("A40").max_mhz, 1740);
+  EXPECT_EQ(clocks("H100").count(), 110);  // as NVML lists them
+  EXPECT_EQ(clocks("H200").min_mhz, 345);
+  for (const SimulatedGpuModel& model : gpu_models()) EXPECT_EQ(model.sm_clocks.step_mhz, 15) << model.key.view();
+}
+
+TEST(SimulatedGpuModel, IsFoundInAnyCase) {
+  EXPECT_EQ(find_gpu_model("h100").name.view(), "NVIDIA H100 80GB HBM3");
+  EXPECT_THAT(input_error([] { (void)find_gpu_model("H1000"); }),
+              HasSubstr("\"H1000\"; choose one of A40, A100, H100"));
+  EXPECT_THAT(input_error([] { (void)find_gpu_model(""); }), HasSubstr("choose one of"));
+}
+
+TEST(ClockRange, RoundsToItsSteps) {
+  const ClockRange clocks{.min_mhz = 345, .max_mhz = 1980, .step_mhz = 15};
+  EXPECT_EQ(clocks.at_or_below(1000), 990);
+  EXPECT_EQ(clocks.at_or_above(1000), 1005);
+  EXPECT_EQ(clocks.at_or_below(990), 990);
+  EXPECT_EQ(clocks.at_or_above(990), 990);
+  EXPECT_EQ(clocks.at_or_below(1), 345);
+  EXPECT_EQ(clocks.at_or_above(99999), 1980);
+  EXPECT_FALSE(clocks.contains(1000));
+  EXPECT_FALSE(clocks.contains(330));
+}
+
+TEST(FixedText, CutsAndEnds) {
+  EXPECT_EQ(FixedText<4>("abcdef").view(), "abc");
+  EXPECT_EQ(FixedText<4>("").view(), "");
+  EXPECT_TRUE(FixedText<4>().empty());
+}
+
+TEST(SimulatedGpuModel, CheckNamesWhatIsWrong) {
+  const std::vector<std::pair<std::function<void(SimulatedGpuModel&)>, std::string>> cases = {
+      {[](SimulatedGpuModel& model) { model.sm_clocks.step_mhz = 0; }, "make no range"},
+      {[](SimulatedGpuModel& model) { model.sm_clocks.max_mhz = 1981; }, "no whole number of steps"},
+      {[](SimulatedGpuModel& model) { model.memory_clocks_mhz = {}; }, "memory clocks"},
+      {[](SimulatedGpuModel& model) {
+         model.memory_clocks_mhz = {1593, 2619};
+       },
+       "memory clocks"},
+      {[](SimulatedGpuModel& model) { model.idle_memory_clock_mhz = 1; }, "idle memory clock"},
+      {[](SimulatedGpuModel& model) { model.power.compute_w = -1; }, "a power"},
+      {[](SimulatedGpuModel& model) { model.power.leakage_w = std::numeric_limits<double>::quiet_NaN(); }, "a power"},
+      {[](SimulatedGpuModel& model) { model.power_limit_min_w = 800; }, "power limits"},
+      {[](SimulatedGpuModel& model) { model.sensors.power_period_s = 0.0512; }, "whole multiple of 5 ms"},
+      {[](SimulatedGpuModel& model) { model.sensors.power_sample_s = 0.2; }, "longer than its period"},
+      {[](SimulatedGpuModel& model) { model.sensors.average_window_s = 100; }, "window"},
+      {[](SimulatedGpuModel& model) { model.thermal.die_time_constant_s = 0; }, "time constant"},
+      {[](SimulatedGpuModel& model) { model.switching.transition_median_s = 1e9; }, "switch latency"},
+      {[](SimulatedGpuModel& model) { model.key = ""; }, "no key"},
+  };
+  for (const auto& [spoil, what] : cases) {
+    SimulatedGpuModel model = find_gpu_model("H100");
+    spoil(model);
+    EXPECT_THAT(input_error([&] { check(model); }), HasSubstr(what));
+  }
+}
+
+TEST(GpuModelsFromText, ReadsCountsAndLists) {
+  const auto keys = [](std::string_view text) {
+    std::vector<std::string> found;
+    for (const SimulatedGpuModel& model : gpu_models_from_text(text)) found.emplace_back(model.key.view());
+    return found;
+  };
+  EXPECT_THAT(keys("2xH100"), testing::ElementsAre("H100", "H100"));
+  EXPECT_THAT(keys("a100,H200"), testing::ElementsAre("A100", "H200"));
+  EXPECT_THAT(keys("2xA40,H100"), testing::ElementsAre("A40", "A40", "H100"));
+}
+
+TEST(GpuModelsFromText, RefusesOthers) {
+  for (const char* const text : {"", ",", "2x", "xH100", "0xH100", "65xH100", "64xH100,A40", "-1xH100", "H100,",
+                                 "99999999999999999999xH100", "2 xH100", "H100;H100"}) {
+    EXPECT_THROW((void)gpu_models_from_text(text), InputError) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lowgear

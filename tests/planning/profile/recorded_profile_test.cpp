@@ -1,0 +1,207 @@
+#include "planning/profile/recorded_profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/core/error_of.h"
+#include "planning/profile/made_up_recording.h"
+#include "planning/profile/options.h"
+
+namespace lowgear {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+Recording recorded(int rank, double forward_s = 0.05, double extra_w = 0) {
+  MadeUpProcess process;
+  process.power_w = {{{0, OpKind::forward, 1000}, 300 + extra_w}, {{0, OpKind::backward, 1000}, 400 + extra_w}};
+  process.seed = static_cast<unsigned>(rank) + 1;
+  Recording recording = process.record({1000}, 60, 8, forward_s);
+  recording.rank = rank;
+  recording.source = "rank-" + std::to_string(rank);
+  return recording;
+}
+
+TEST(ProfileRecordings, TakesTheSlowestRanksTimeAndTheMeanEnergyOfAGpu) {
+  const std::vector<Recording> ranks = {recorded(0, 0.05, 0), recorded(1, 0.06, 20)};
+  const RecordedProfile profile = profile_recordings(ranks, {});
+  ASSERT_EQ(profile.cells.size(), 2);
+  const RecordedCell& forward = profile.cells[0];
+  EXPECT_EQ(forward.ranks, 2);
+  EXPECT_EQ(forward.units, 2 * 58 * 8) << "two iterations of warm-up";
+  EXPECT_NEAR(forward.time_s, 0.06, 2e-4);
+  EXPECT_NEAR(forward.energy_j, (300 * 0.05 + 320 * 0.06) / 2, 0.3);
+  EXPECT_GT(forward.energy_error_j, 0);
+  EXPECT_LT(forward.energy_error_j, 0.3);
+  ASSERT_EQ(profile.blocking.size(), 1);
+  EXPECT_NEAR(profile.blocking[0].power_w, 80, 6);
+  EXPECT_EQ(profile.profile().at_clock(0, OpKind::forward, 1000).time_s, forward.time_s);
+  EXPECT_THAT(profile.warnings, IsEmpty());
+}
+
+TEST(ProfileRecordings, WarnsOfThrottlingLostUnitsAndUnitsWithoutAClock) {
+  Recording recording = recorded(0);
+  recording.lost_units = 3;
+  recording.warnings = {"units.csv: was cut off"};
+  for (EnergySample& sample : recording.samples) sample.throttle_reasons = 4;
+  for (std::size_t i = recording.units.size() - 20; i < recording.units.size(); ++i) recording.units[i].clock_mhz = 0;
+  const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
+  EXPECT_EQ(profile.cells.size(), 2) << "none of clock 0";
+  EXPECT_EQ(profile.cells[0].throttled_share, 1);
+  EXPECT_THAT(profile.warnings, Contains(HasSubstr("throttled in 100 % of the samples")));
+  EXPECT_THAT(profile.warnings, Contains(HasSubstr("3 units were lost")));
+  EXPECT_THAT(profile.warnings, Contains("units.csv: was cut off"));
+  EXPECT_THAT(profile.warnings, Contains(HasSubstr("no clock was asked for in 20 units")));
+}
+
+TEST(ProfileRecordings, DoesNotTakeIdleReasonsForThrottling) {
+  Recording recording = recorded(0);
+  for (EnergySample& sample : recording.samples)
+    sample.throttle_reasons = 0x1 | 0x2 | 0x10;  // idle, applications, sync
+  EXPECT_EQ(profile_recordings(std::vector{recording}, {}).cells[0].throttled_share, 0);
+}
+
+TEST(ProfileRecordings, WarnsOfTimesThatVaryAndOfFewUnits) {
+  Recording recording = recorded(0);
+  for (std::size_t i = 40; i < recording.units.size(); i += 4) recording.units[i].end_s -= 0.025;
+  recording.units.back().clock_mhz = 900;
+  const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
+  EXPECT_THAT(profile.warnings, Contains(HasSubstr("times vary by")));
+  EXPECT_THAT(profile.warnings, Contains(HasSubstr("at 900 MHz: only 1 units")));
+}
+
+TEST(ProfileRecordings, LeavesOutWhatCannotBeToldApart) {
+  Recording recording = recorded(0);
+  // A unit of its own kind that takes no time: no energy can be told of it.
+  RecordedUnit empty = recording.units[100];
+  empty.kind = OpKind::weight_gradient;
+  empty.end_s = empty.start_s;
+  recording.units.insert(recording.units.begin() + 100, empty);
+  const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
+  EXPECT_THAT(profile.warnings, Contains(HasSubstr("cannot be told from that of others")));
+  EXPECT_FALSE(profile.profile().has(0, OpKind::weight_gradient));
+  EXPECT_TRUE(profile.profile().has(0, OpKind::forward));
+}
+
+TEST(ProfileRecordings, RefusesWhatDoesNotBelongTogether) {
+  const auto error = [](std::vector<Recording> recordings, ProfilingOptions options = {}) {
+    return error_of([&] { (void)profile_recordings(recordings, options); });
+  };
+  EXPECT_THAT(error({}), HasSubstr("no recording"));
+  EXPECT_THAT(error({recorded(1), recorded(1)}), HasSubstr("rank 1 was recorded in another folder too"));
+  Recording simulated = recorded(1);
+  simulated.simulated = true;
+  EXPECT_THAT(error({recorded(0), simulated}), HasSubstr("do not mix"));
+  EXPECT_THAT(error({recorded(0)}, {.skipped_iterations = 60, .blocking_w = {}}), HasSubstr("no units are left"));
+  Recording unlabelled = recorded(0);
+  for (RecordedUnit& unit : unlabelled.units) unit.clock_mhz = 0;
+  EXPECT_THAT(error({unlabelled}), HasSubstr("no clock was asked for in any unit"));
+  Recording blind = recorded(0);
+  blind.samples.clear();
+  EXPECT_THAT(error({blind}), HasSubstr("rank-0: the energy counter changed too seldom: 0 windows"));
+}
+
+/// At 1000 MHz, with the first three of each six iterations marked as settling, in which all takes twice as long and
+/// draws other power than what counts.
+Recording recorded_with_settling(unsigned seed) {
+  MadeUpProcess process;
+  process.power_w = {{{0, OpKind::forward, 1000}, 300},
+                     {{0, OpKind::backward, 1000}, 400},
+                     {{0, OpKind::forward, 500}, 150},
+                     {{0, OpKind::backward, 500}, 170}};
+  process.seed = seed;
+  std::vector<int> clocks_mhz;
+  for (int i = 0; i < 20; ++i) clocks_mhz.push_back(i % 2 == 0 ? 500 : 1000);
+  Recording recording = process.record(clocks_mhz, 3, 8);
+  for (RecordedUnit& unit : recording.units) {
+    unit.settling = unit.clock_mhz == 500;
+    unit.clock_mhz = 1000;  // what was asked for
+  }
+  return recording;
+}
+
+TEST(ProfileRecordings, LeavesOutIterationsInWhichClocksSettled) {
+  const RecordedProfile profile =
+      profile_recordings(std::vector{recorded_with_settling(3)}, {.skipped_iterations = 0, .blocking_w = {}});
+  ASSERT_EQ(profile.cells.size(), 2);
+  EXPECT_EQ(profile.cells[0].units, 10 * 3 * 8);
+  EXPECT_NEAR(profile.cells[0].time_s, 0.05, 2e-4);
+  EXPECT_NEAR(profile.cells[0].power_w, 300, 12);
+  EXPECT_NEAR(profile.cells[1].power_w, 400, 12);
+  Recording settling = recorded_with_settling(3);
+  for (RecordedUnit& unit : settling.units) unit.settling = true;
+  EXPECT_THAT(error_of([&] { (void)profile_recordings(std::vector{settling}, {}); }), HasSubstr("no units are left"));
+}
+
+TEST(ProfileRecordings, PutsThePartsOfAResumedJobTogether) {
+  std::vector<Recording> parts = {recorded(0), recorded(1)};
+  parts[1].rank = 0;
+  parts[1].part = 1;
+  Recording nothing;  // ended before its first unit
+  nothing.part = 2;
+  parts.push_back(nothing);
+  const RecordedProfile profile = profile_recordings(parts, {});
+  ASSERT_EQ(profile.cells.size(), 2);
+  EXPECT_EQ(profile.cells[0].ranks, 1);
+  EXPECT_EQ(profile.cells[0].units, 2 * 58 * 8) << "each part has its warm-up";
+  EXPECT_NEAR(profile.cells[0].power_w, 300, 6);
+  const auto error_w = [](const RecordedProfile& of) { return of.cells[0].energy_error_j; };
+  EXPECT_LT(error_w(profile), error_w(profile_recordings(std::vector{recorded(0)}, {})));
+}
+
+TEST(WriteBlockingPower, IsReadBack) {
+  const std::vector<RecordedBlocking> blocking = {{0, 80.25, 1, true}, {1, 70, 1, true}};
+  EXPECT_EQ(read_blocking_power(write_blocking_power(blocking), "b.csv", 2), (std::vector{80.25, 70.0}));
+  EXPECT_THAT(error_of([] {
+                (void)write_blocking_power(std::vector<RecordedBlocking>{{0, 80, 1, false}});
+              }),
+              HasSubstr("measure it apart"));
+}
+
+TEST(WriteBlockingPower, RefusesAPowerThatCannotBe) {
+  const auto error = [](const RecordedBlocking& blocking) {
+    return error_of([&] { (void)write_blocking_power(std::vector{blocking}); });
+  };
+  EXPECT_THAT(error({0, 14018.26, 6940.71, true, 500}), HasSubstr("waiting came out to draw 14018 +-6941 W"));
+  EXPECT_THAT(error({0, 100, 20.1, true, 500}), HasSubstr("too uncertain"));
+  EXPECT_THAT(error({1, 510, 5, true, 500}), AllOf(HasSubstr("stage 1"), HasSubstr("computing draws 500 W at most")));
+  EXPECT_EQ(error({0, 100, 19.9, true, 500}), "no error");
+}
+
+TEST(ProfileRecordings, WarnsOfAPowerOfWaitingThatCannotBe) {
+  MadeUpProcess process;
+  process.power_w = {{{0, OpKind::forward, 1000}, 300}, {{0, OpKind::backward, 1000}, 350}};
+  process.blocking_w = 700;
+  const RecordedProfile profile = profile_recordings(std::vector{process.record({1000}, 60, 8)}, {});
+  ASSERT_EQ(profile.blocking.size(), 1);
+  EXPECT_NEAR(profile.blocking[0].most_computing_w.value(), 350, 20);
+  EXPECT_THAT(profile.warnings,
+              Contains(AllOf(HasSubstr("stage 0: waiting came out to draw"), HasSubstr("but computing draws"))));
+}
+
+TEST(ProfileRecordings, RepairsATopClockThatMeasuresSlowerThanTheNextByNoise) {
+  MadeUpProcess process;
+  for (const int clock_mhz : {1000, 1015}) {
+    process.power_w[{0, OpKind::forward, clock_mhz}] = 300;
+    process.power_w[{0, OpKind::backward, clock_mhz}] = 400;
+  }
+  Recording recording = process.record({1000, 1015}, 40, 8);
+  // The forwards of the lower clock take 1 % less than those of the higher one, not 1.5 % more.
+  for (RecordedUnit& unit : recording.units) {
+    if (unit.clock_mhz == 1000 && unit.kind == OpKind::forward) unit.end_s -= 0.025 * 0.05;
+  }
+  const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
+  ASSERT_EQ(profile.cells.size(), 4);
+  EXPECT_EQ(profile.cells[0].time_s, profile.cells[1].time_s);
+  EXPECT_NEAR(profile.cells[0].time_s, 0.0490, 2e-4);
+  EXPECT_NEAR(profile.cells[1].energy_j, profile.cells[1].power_w * profile.cells[1].time_s, 1e-9);
+  EXPECT_GT(profile.cells[2].time_s, profile.cells[3].time_s) << "backwards were in order";
+  EXPECT_THAT(profile.warnings,
+              Contains(AllOf(HasSubstr("stage 0 forward"), HasSubstr("1000, 1015 MHz get their mean time"))));
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,341 @@
+#include "planning/profile/stage_profile.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "base/core/error_of.h"
+#include "base/core/units.h"
+
+namespace lowgear {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr const char* kHeader = "stage,instruction,frequency,time,energy\n";
+
+StageProfile read(const std::string& rows) { return read_stage_profile(kHeader + rows, "p.csv"); }
+
+std::string read_error_of(const std::string& rows) {
+  return error_of([&] { (void)read(rows); });
+}
+
+std::vector<int> clocks_of(const StageProfile& profile, int stage, OpKind kind) {
+  std::vector<int> clocks_mhz;
+  for (const Measurement& measurement : profile.measurements(stage, kind)) clocks_mhz.push_back(measurement.clock_mhz);
+  return clocks_mhz;
+}
+
+void expect_equal(const StageProfile& a, const StageProfile& b) {
+  ASSERT_EQ(a.stages(), b.stages());
+  for (int stage = 0; stage < a.stages(); ++stage) {
+    for (int kind = 0; kind < kOpKindCount; ++kind) {
+      const auto of_a = a.measurements(stage, static_cast<OpKind>(kind));
+      const auto of_b = b.measurements(stage, static_cast<OpKind>(kind));
+      ASSERT_EQ(of_a.size(), of_b.size());
+      for (std::size_t i = 0; i < of_a.size(); ++i) {
+        ASSERT_EQ(of_a[i].clock_mhz, of_b[i].clock_mhz);
+        ASSERT_EQ(of_a[i].time_s, of_b[i].time_s);
+        ASSERT_EQ(of_a[i].energy_j, of_b[i].energy_j);
+      }
+    }
+  }
+}
+
+TEST(StageProfile, HoldsMeasurementsHighestClockFirst) {
+  StageProfile profile(2);
+  profile.add(1, OpKind::forward, {1200, 0.2, 20});
+  profile.add(1, OpKind::forward, {1410, 0.1, 30});
+  profile.add(1, OpKind::forward, {1305, 0.15, 25});
+  EXPECT_EQ(clocks_of(profile, 1, OpKind::forward), (std::vector{1410, 1305, 1200}));
+  EXPECT_EQ(profile.at_max_clock(1, OpKind::forward).energy_j, 30);
+  EXPECT_EQ(profile.at_clock(1, OpKind::forward, 1200).time_s, 0.2);
+  EXPECT_TRUE(profile.has(1, OpKind::forward));
+  EXPECT_FALSE(profile.has(0, OpKind::forward));
+  EXPECT_FALSE(profile.has(1, OpKind::backward));
+}
+
+TEST(StageProfile, HasNothingOutsideItsStages) {
+  const StageProfile profile(2);
+  EXPECT_TRUE(profile.measurements(-1, OpKind::forward).empty());
+  EXPECT_TRUE(profile.measurements(2, OpKind::forward).empty());
+  EXPECT_FALSE(profile.has(2, OpKind::forward));
+  EXPECT_EQ(StageProfile().stages(), 0);
+}
+
+TEST(StageProfile, NamesWhatIsNotThere) {
+  StageProfile profile(2);
+  profile.add(1, OpKind::forward, {1410, 0.1, 30});
+  profile.add(1, OpKind::forward, {1200, 0.2, 20});
+  EXPECT_EQ(error_of([&] { (void)profile.at_clock(1, OpKind::forward, 1300); }),
+            "the profile has no measurement of stage 1 forward at 1300 MHz; its clocks are 1410, 1200");
+  EXPECT_EQ(error_of([&] { (void)profile.at_clock(0, OpKind::backward, 1300); }),
+            "the profile has no measurement of stage 0 backward at 1300 MHz; its clocks are none");
+  EXPECT_EQ(error_of([&] { (void)profile.at_max_clock(7, OpKind::forward); }),
+            "the profile has no measurement of stage 7 forward");
+}
+
+TEST(StageProfile, RefusesAnAbsurdNumberOfStages) {
+  EXPECT_THAT(error_of([] { StageProfile(2000000000); }), HasSubstr("the most are 65536"));
+  EXPECT_THAT(error_of([] { StageProfile(-1); }), HasSubstr("the most are 65536"));
+  EXPECT_EQ(StageProfile(kMaxStages).stages(), kMaxStages);
+}
+
+TEST(StageProfile, RefusesAStageOrClockThatCannotBeAdded) {
+  StageProfile profile(1);
+  profile.add(0, OpKind::forward, {1410, 0.1, 30});
+  EXPECT_EQ(error_of([&] {
+              profile.add(0, OpKind::forward, {1410, 0.2, 20});
+            }),
+            "stage 0 forward is there twice at 1410 MHz");
+  EXPECT_EQ(error_of([&] {
+              profile.add(1, OpKind::forward, {1410, 0.2, 20});
+            }),
+            "stage 1 is not one of the profile's 1 stages");
+  EXPECT_THAT(error_of([&] { profile.add(-1, OpKind::forward, {1410, 0.2, 20}); }), HasSubstr("stage -1"));
+}
+
+TEST(StageProfile, RefusesValuesThatCannotBeMeasured) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  StageProfile profile(1);
+  const auto error_of_adding = [&](Measurement measurement) {
+    return error_of([&] { profile.add(0, OpKind::forward, measurement); });
+  };
+  for (const int clock_mhz : {0, -1410, kMaxClockMhz + 1, std::numeric_limits<int>::max()}) {
+    EXPECT_THAT(error_of_adding({clock_mhz, 0.1, 30}), StartsWith("stage 0 forward: frequency")) << clock_mhz;
+  }
+  for (const double time_s : {0.0, -0.1, kNan, kInfinity, -kInfinity, 1e-13, 1e-320, 2 * kMaxTimeS}) {
+    EXPECT_THAT(error_of_adding({1410, time_s, 30}), StartsWith("stage 0 forward: time")) << time_s;
+  }
+  for (const double energy_j : {0.0, -0.1, kNan, kInfinity, -kInfinity, 2 * kMaxEnergyJ}) {
+    EXPECT_THAT(error_of_adding({1410, 0.1, energy_j}), StartsWith("stage 0 forward: energy")) << energy_j;
+  }
+  EXPECT_FALSE(profile.has(0, OpKind::forward));
+  profile.add(0, OpKind::forward, {kMaxClockMhz, kMaxTimeS, kMaxEnergyJ});
+  profile.add(0, OpKind::forward, {1, 1e-12, 1e-9});
+  EXPECT_EQ(profile.measurements(0, OpKind::forward).size(), 2);
+}
+
+TEST(ReadStageProfile, ReadsStagesKindsAndClocks) {
+  const StageProfile profile = read(
+      "1,forward,1200,0.2,20\n0,forward,1410,0.1,30\n0,backward,1410,0.3,60.5\n1,backward,1200,0.4,50\n"
+      "1,forward,1410,0.11,31\n");
+  EXPECT_EQ(profile.stages(), 2);
+  EXPECT_EQ(clocks_of(profile, 1, OpKind::forward), (std::vector{1410, 1200}));
+  EXPECT_EQ(profile.at_clock(0, OpKind::backward, 1410).energy_j, 60.5);
+  EXPECT_EQ(profile.at_clock(0, OpKind::backward, 1410).time_s, 0.3);
+}
+
+TEST(ReadStageProfile, AcceptsWhatSpreadsheetsMakeOfIt) {
+  const std::string text =
+      "\xEF\xBB\xBF\"energy\" ,time, frequency,instruction,stage,note\r\n"
+      "\r\n"
+      "30, 0.1 ,\"1410\",forward,0,\"as, measured\"\r\n"
+      "60 ,3e-1,1410.0,backward,0.0,\t";
+  const StageProfile profile = read_stage_profile(text, "p.csv");
+  EXPECT_EQ(profile.stages(), 1);
+  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1410).energy_j, 30);
+  EXPECT_EQ(profile.at_clock(0, OpKind::backward, 1410).time_s, 0.3);
+}
+
+TEST(ReadStageProfile, SkipsTheLoadInstructionOfMerak) {
+  const StageProfile profile =
+      read("0,load,1410,0,0\n0,forward,1410,0.1,30\n9,load,1410,1,1\n0,backward,1410,0.1,30\n");
+  EXPECT_EQ(profile.stages(), 1);
+}
+
+TEST(ReadStageProfile, ReadsOpsThatWereMeasuredSplit) {
+  const StageProfile profile = read(
+      "0,forward,1410,0.1,30\n0,input_gradient,1410,0.1,30\n0,weight_gradient,1410,0.1,30\n"
+      "1,forward,1410,0.1,30\n1,backward,1410,0.1,30\n");
+  EXPECT_TRUE(profile.has(0, OpKind::weight_gradient));
+  EXPECT_FALSE(profile.has(0, OpKind::backward));
+}
+
+TEST(ReadStageProfile, NamesBothLinesOfADuplicate) {
+  EXPECT_EQ(read_error_of("0,forward,1410,0.1,30\n0,backward,1410,0.1,30\n0,forward,1410.0,0.2,20\n"),
+            "p.csv:4: stage 0 forward at 1410 MHz is measured in line 2 already; keep one of the two rows");
+}
+
+constexpr std::string_view kRankHeader = "rank,dp_rank,pp_rank,tp_rank,stage,instruction,frequency,time,energy\n";
+
+TEST(ReadStageProfile, MergesTheRanksOfAStage) {
+  const std::string text = std::string(kRankHeader) +
+                           "0,0,0,0,0,forward,1410,0.1,20\n1,0,0,1,0,forward,1410,0.12,22\n"
+                           "0,0,0,0,0,forward,1200,0.2,18\n1,0,0,1,0,forward,1200,0.19,19\n"
+                           "0,0,0,0,0,forward,990,0.3,17\n"  // where rank 1 has stopped
+                           "0,0,0,0,0,backward,1410,0.2,40\n1,0,0,1,0,backward,1410,0.2,44\n";
+  const StageProfile profile = read_stage_profile(text, "profile.csv");
+  ASSERT_EQ(profile.measurements(0, OpKind::forward).size(), 2U);
+  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1410).time_s, 0.12);
+  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1410).energy_j, 21);
+  EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1200).time_s, 0.2);
+  EXPECT_EQ(profile.at_clock(0, OpKind::backward, 1410).energy_j, 42);
+}
+
+TEST(ReadStageProfile, RefusesRanksThatContradictEachOther) {
+  const auto refusal = [](const std::string& rows) {
+    return error_of([&] { (void)read_stage_profile(std::string(kRankHeader) + rows, "profile.csv"); });
+  };
+  EXPECT_THAT(refusal("0,0,0,0,0,forward,1410,0.1,20\n0,0,0,0,0,forward,1410,0.1,20\n"),
+              HasSubstr("in line 2 already"));
+  EXPECT_THAT(refusal("0,0,0,0,0,forward,1410,0.1,20\n1,0,0,1,0,forward,1200,0.1,20\n"),
+              HasSubstr("the 2 ranks of stage 0 forward have no clock in common"));
+}
+
+TEST(ReadStageProfile, SaysHowToGetAnEnergyThatIsNotKnown) {
+  EXPECT_THAT(error_of([] {
+                (void)read_stage_profile("stage,instruction,frequency,time,energy\n0,forward,1410,0.1,\n",
+                                         "profile.csv");
+              }),
+              AllOf(HasSubstr("profile.csv:2:"), HasSubstr("blocking_power_w")));
+}
+
+TEST(ReadStageProfile, RefusesValuesAtTheirCells) {
+  EXPECT_EQ(read_error_of("0,forward,1410,0,30\n"),
+            "p.csv:2:16: time 0 s is not in 1e-12 to 1000000; measure it again or remove the row");
+  EXPECT_THAT(read_error_of("0,forward,1410,-0.1,30\n"), StartsWith("p.csv:2:16: time -0.1 s"));
+  EXPECT_THAT(read_error_of("0,forward,1410,NaN,30\n"),
+              StartsWith("p.csv:2:16: time: expected a number, found \"NaN\""));
+  EXPECT_THAT(read_error_of("0,forward,1410,,30\n"),
+              StartsWith("p.csv:2:16: time: expected a number, found an empty cell"));
+  EXPECT_THAT(read_error_of("0,forward,1410,1e7,30\n"), StartsWith("p.csv:2:16: time 10000000 s"));
+  EXPECT_THAT(read_error_of("0,forward,1410,0.1,0\n"), StartsWith("p.csv:2:20: energy 0 J is not above 0"));
+  EXPECT_THAT(read_error_of("0,forward,1410,0.1,inf\n"),
+              StartsWith("p.csv:2:20: energy: expected a number, found \"inf\""));
+  EXPECT_THAT(read_error_of("0,forward,0,0.1,30\n"), StartsWith("p.csv:2:11: frequency 0 MHz is not in 1 to 100000"));
+  EXPECT_THAT(read_error_of("0,forward,1e18,0.1,30\n"), StartsWith("p.csv:2:11: frequency"));
+  EXPECT_THAT(read_error_of("0,forward,1410.5,0.1,30\n"),
+              StartsWith("p.csv:2:11: frequency: expected a whole number, found \"1410.5\""));
+  EXPECT_EQ(read_error_of("0,Forward,1410,0.1,30\n"),
+            "p.csv:2:3: unknown instruction \"Forward\"; use forward, backward, input_gradient or weight_gradient");
+}
+
+TEST(ReadStageProfile, RefusesStagesThatAreNotConsecutive) {
+  EXPECT_EQ(read_error_of("1,forward,1410,0.1,30\n1,backward,1410,0.1,30\n"),
+            "p.csv: stage 0 has no rows, though stage 1 has; number the stages from 0 without a gap");
+  EXPECT_THAT(read_error_of("0,forward,1410,0.1,30\n0,backward,1410,0.1,30\n65535,forward,1410,0.1,30\n"),
+              StartsWith("p.csv: stage 1 has no rows, though stage 65535 has"));
+  EXPECT_THAT(read_error_of("2000000000,forward,1410,0.1,30\n"),
+              StartsWith("p.csv:2:1: stage 2000000000 is not in 0 to 65535"));
+  EXPECT_THAT(read_error_of("-1,forward,1410,0.1,30\n"), StartsWith("p.csv:2:1: stage -1 is not in"));
+}
+
+TEST(ReadStageProfile, RefusesAStageThatLacksAnOp) {
+  const std::string forward = "0,forward,1410,0.1,30\n";
+  EXPECT_THAT(read_error_of(forward), StartsWith("p.csv: stage 0 has no backward rows; measure it"));
+  EXPECT_THAT(read_error_of("0,backward,1410,0.1,30\n"), StartsWith("p.csv: stage 0 has no forward rows"));
+  EXPECT_THAT(read_error_of(forward + "0,input_gradient,1410,0.1,30\n"),
+              StartsWith("p.csv: stage 0 has no weight_gradient rows"));
+  EXPECT_THAT(read_error_of(forward + "0,backward,1410,0.1,30\n0,weight_gradient,1410,0.1,30\n"),
+              StartsWith("p.csv: stage 0 has no input_gradient rows"));
+}
+
+TEST(ReadStageProfile, RefusesFilesThatAreNoProfile) {
+  EXPECT_THAT(error_of([] { (void)read_stage_profile("", "p.csv"); }), StartsWith("p.csv: is empty"));
+  EXPECT_THAT(error_of([] { (void)read_stage_profile(kHeader, "p.csv"); }), StartsWith("p.csv: holds no measurements"));
+  EXPECT_THAT(read_error_of("0,load,1410,0.1,30\n"), StartsWith("p.csv: holds no measurements"));
+  EXPECT_THAT(error_of([] { (void)read_stage_profile("stage,instruction,clock,time,energy\n", "p.csv"); }),
+              AllOf(StartsWith("p.csv:1: there is no column \"frequency\""), HasSubstr("\"clock\"")));
+  EXPECT_THAT(read_error_of("0,forward,1410,0.1,30\n0,backward,14"),
+              AllOf(StartsWith("p.csv:3:12: the row has 3 cells where the header has 5"), HasSubstr("cut off")));
+}
+
+TEST(WriteStageProfile, WritesStageByStageHighestClockFirst) {
+  StageProfile profile(1);
+  profile.add(0, OpKind::backward, {1410, 0.25, 60});
+  profile.add(0, OpKind::forward, {1200, 0.2, 20});
+  profile.add(0, OpKind::forward, {1410, 0.1, 30.5});
+  EXPECT_EQ(write_stage_profile(profile),
+            "stage,instruction,frequency,time,energy\n"
+            "0,forward,1410,0.1,30.5\n0,forward,1200,0.2,20\n0,backward,1410,0.25,60\n");
+}
+
+TEST(WriteStageProfile, IsReadBackUnchanged) {
+  std::mt19937_64 random(3);
+  std::uniform_real_distribution<double> exponent(-12, 6);
+  StageProfile profile(5);
+  for (int stage = 0; stage < profile.stages(); ++stage) {
+    for (int kind = 0; kind < kOpKindCount; ++kind) {
+      for (int clock_mhz = 1; clock_mhz <= 100; ++clock_mhz) {
+        profile.add(stage, static_cast<OpKind>(kind),
+                    {clock_mhz, std::pow(10.0, exponent(random)), std::pow(10.0, exponent(random))});
+      }
+    }
+  }
+  expect_equal(read_stage_profile(write_stage_profile(profile), "p.csv"), profile);
+}
+
+TEST(WithSplitBackward, SplitsTimeAndEnergy) {
+  const StageProfile profile = read("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,backward,1200,0.4,50\n");
+  const StageProfile split = with_split_backward(profile, 0.4);
+  EXPECT_EQ(clocks_of(split, 0, OpKind::input_gradient), (std::vector{1410, 1200}));
+  const Measurement& input = split.at_clock(0, OpKind::input_gradient, 1410);
+  const Measurement& weight = split.at_clock(0, OpKind::weight_gradient, 1410);
+  EXPECT_DOUBLE_EQ(input.time_s, 0.12);
+  EXPECT_DOUBLE_EQ(input.energy_j, 24);
+  EXPECT_DOUBLE_EQ(input.time_s + weight.time_s, 0.3);
+  EXPECT_DOUBLE_EQ(input.energy_j + weight.energy_j, 60);
+  EXPECT_EQ(split.at_clock(0, OpKind::backward, 1200).energy_j, 50) << "the whole backward pass stays";
+  EXPECT_EQ(split.at_clock(0, OpKind::forward, 1410).time_s, 0.1);
+}
+
+TEST(WithSplitBackward, KeepsWhatWasMeasuredSplit) {
+  const StageProfile profile = read(
+      "0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n0,input_gradient,1410,0.2,41\n0,weight_gradient,1410,0.1,17\n");
+  expect_equal(with_split_backward(profile, 0.5), profile);
+}
+
+TEST(WithSplitBackward, RefusesAFractionThatIsNone) {
+  const StageProfile profile(1);
+  for (const double fraction : {0.0, 1.0, -0.5, 1.5, std::numeric_limits<double>::quiet_NaN()}) {
+    EXPECT_THAT(error_of([&] { (void)with_split_backward(profile, fraction); }), HasSubstr("between 0 and 1"));
+  }
+}
+
+TEST(WithVirtualStages, DividesEachStageAmongItsChunks) {
+  const StageProfile profile =
+      read("0,forward,1410,0.1,30\n0,backward,1410,0.3,60\n1,forward,1410,0.2,40\n1,backward,1410,0.4,80\n");
+  const StageProfile chunked = with_virtual_stages(profile, 2);
+  ASSERT_EQ(chunked.stages(), 4);
+  for (const int stage : {1, 3}) {
+    EXPECT_EQ(chunked.at_clock(stage, OpKind::backward, 1410).time_s, 0.2);
+    EXPECT_EQ(chunked.at_clock(stage, OpKind::backward, 1410).energy_j, 40);
+  }
+  EXPECT_EQ(chunked.at_clock(2, OpKind::forward, 1410).energy_j, 15);
+  expect_equal(with_virtual_stages(profile, 1), profile);
+}
+
+TEST(WithVirtualStages, RefusesTooManyStages) {
+  const StageProfile profile(8);
+  EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, 0); }), HasSubstr("0 chunks"));
+  EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, -3); }), HasSubstr("-3 chunks"));
+  EXPECT_THAT(error_of([&] { (void)with_virtual_stages(profile, std::numeric_limits<int>::max()); }),
+              HasSubstr("the most stages are 65536"));
+}
+
+TEST(StageProfileOps, AreThoseThatHaveRowsStageByStage) {
+  StageProfile profile(3);
+  profile.add(2, OpKind::forward, {900, 2, 100});
+  profile.add(0, OpKind::backward, {1200, 1, 100});
+  profile.add(2, OpKind::forward, {1200, 1, 100});
+  const std::vector<StageOp> ops = profile.ops();
+  ASSERT_EQ(ops.size(), 2u);
+  EXPECT_EQ(ops[0].stage, 0);
+  EXPECT_EQ(ops[0].kind, OpKind::backward);
+  EXPECT_EQ(ops[1].stage, 2);
+  EXPECT_EQ(ops[1].kind, OpKind::forward);
+  ASSERT_EQ(ops[1].measurements.size(), 2u);
+  EXPECT_EQ(ops[1].measurements[0].clock_mhz, 1200);
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,122 @@
+#include "planning/schedule/schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/core/error.h"
+#include "planning/schedule/generators.h"
+#include "planning/schedule/schedule_testing.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using testing::input_error;
+using testing::schedule_from;
+
+std::string validation_error(const std::vector<std::string_view>& ranks) {
+  return input_error([&] { validate(schedule_from(ranks)); });
+}
+
+TEST(Schedule, WritesActionsInPyTorchsNotation) {
+  EXPECT_EQ(to_string(Action{ActionKind::compute, OpKind::forward, 0, 3}), "0F3");
+  EXPECT_EQ(to_string(Action{ActionKind::compute, OpKind::backward, 12, 0}), "12B0");
+  EXPECT_EQ(to_string(Action{ActionKind::compute, OpKind::input_gradient, 1, 2}), "1I2");
+  EXPECT_EQ(to_string(Action{ActionKind::compute, OpKind::weight_gradient, 1, 2}), "1W2");
+  EXPECT_EQ(to_string(Action{ActionKind::send_f, OpKind::forward, 0, 3}), "0SEND_F3");
+  EXPECT_EQ(to_string(Action{ActionKind::recv_f, OpKind::forward, 1, 3}), "1RECV_F3");
+  EXPECT_EQ(to_string(Action{ActionKind::send_b, OpKind::forward, 1, 3}), "1SEND_B3");
+  EXPECT_EQ(to_string(Action{ActionKind::recv_b, OpKind::forward, 0, 3}), "0RECV_B3");
+}
+
+TEST(Schedule, AcceptsWholeAndSplitBackwards) {
+  EXPECT_EQ(validation_error({"0F0 0F1 0B0 0I1 0W1", "1F0 1I0 1F1 1I1 1W0 1W1"}), "");
+}
+
+TEST(Schedule, AcceptsCompleteCommunication) {
+  EXPECT_EQ(validation_error({"0F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0"}), "");
+}
+
+TEST(Schedule, RefusesWhatIsMissing) {
+  EXPECT_EQ(validation_error({"0F0 0B0 0F1 0I1", "1F0 1B0 1F1 1B1"}), "test: rank 0 lacks 0W1");
+  EXPECT_EQ(validation_error({"0F0 0B0 0I1 0W1", "1F0 1B0 1F1 1B1"}), "test: rank 0 lacks 0F1");
+  EXPECT_EQ(validation_error({"0F0 0I0 0W0 0F1", "1F0 1B0 1F1 1B1"}), "test: rank 0 lacks 0B1");
+  EXPECT_EQ(validation_error({"0F0 0I0 0W0 0F1 0W1", "1F0 1B0 1F1 1B1"}), "test: rank 0 lacks 0I1");
+}
+
+TEST(Schedule, RefusesAStageThatNoRankRuns) {
+  EXPECT_EQ(validation_error({"0F0 0I0 0W0", "2F0 2I0 2W0"}), "test: no rank runs stage 1 of 3");
+}
+
+TEST(Schedule, RefusesWhatStandsTwice) {
+  EXPECT_EQ(validation_error({"0F0 0F0 0B0"}), "test: rank 0, step 1: 0F0: stands twice; remove one");
+  EXPECT_THAT(validation_error({"0F0 0B0 0I0 0W0"}), HasSubstr("rank 0, step 2: 0I0: a backward is either whole"));
+}
+
+TEST(Schedule, RefusesAStageOnTwoRanks) {
+  EXPECT_EQ(validation_error({"0F0 0B0 0F1", "0B1"}),
+            "test: rank 1, step 0: 0B1: stage 0 runs on rank 0 already; a stage belongs to one rank");
+}
+
+TEST(Schedule, RefusesARankWithoutWork) {
+  EXPECT_THAT(validation_error({"0F0 0B0", ""}), HasSubstr("rank 1 computes nothing"));
+}
+
+TEST(Schedule, RefusesNumbersOutOfRange) {
+  Schedule schedule = schedule_from({"0F0 0B0 0F1 0B1"});
+  schedule.ranks[0][2].microbatch = 7;
+  EXPECT_EQ(input_error([&] { validate(schedule); }),
+            "test: rank 0, step 2: 0F7: the schedule has microbatches 0 to 1");
+  schedule.ranks[0][2].microbatch = 1;
+  schedule.ranks[0][3].stage = -1;
+  EXPECT_THAT(input_error([&] { validate(schedule); }),
+              HasSubstr("rank 0, step 3: -1B1: the schedule has stages 0 to 0"));
+}
+
+TEST(Schedule, RefusesCountsBelowOne) {
+  EXPECT_THROW(validate(Schedule{}), InputError);
+  EXPECT_THROW(validate(Schedule{"none", 1, 0, {{}}}), InputError);
+}
+
+TEST(Schedule, RefusesCountsFarBeyondItsActionsWithoutTakingTheMemory) {
+  Schedule schedule = schedule_from({"0F0 0B0"});
+  schedule.stages = 2'000'000'000;
+  schedule.microbatches = 2'000'000'000;
+  EXPECT_THAT(input_error([&] { validate(schedule); }), HasSubstr("2 computations cannot be"));
+  EXPECT_THROW((void)rank_of_stage(schedule), InputError);
+}
+
+TEST(Schedule, RefusesIncompleteCommunication) {
+  EXPECT_EQ(validation_error({"0F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0"}),
+            "test: rank 1 lacks 1SEND_B0; write all sends and receives or none");
+  EXPECT_THAT(validation_error({"0F0 0SEND_F0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0"}), HasSubstr("rank 0 lacks 0RECV_B0"));
+}
+
+TEST(Schedule, RefusesMisplacedCommunication) {
+  EXPECT_EQ(validation_error({"0SEND_F0 0F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0"}),
+            "test: rank 0, step 0: 0SEND_F0: sent before step 1 computes it");
+  EXPECT_EQ(validation_error({"0F0 0SEND_F0 0RECV_B0 0B0", "1F0 1RECV_F0 1B0 1SEND_B0"}),
+            "test: rank 1, step 1: 1RECV_F0: received after step 0 needs it");
+  EXPECT_EQ(validation_error({"0F0 0SEND_F0 0SEND_F0 0RECV_B0 0B0", "1RECV_F0 1F0 1B0 1SEND_B0"}),
+            "test: rank 0, step 2: 0SEND_F0: stands twice, at step 1 before");
+  EXPECT_EQ(validation_error({"0F0 1SEND_B0 0B0", "1F0 1B0"}),
+            "test: rank 0, step 1: 1SEND_B0: stage 1 runs on rank 1");
+  EXPECT_EQ(validation_error({"0F0 0SEND_B0 0B0", "1F0 1B0"}), "test: rank 0, step 1: 0SEND_B0: there is no stage -1");
+  EXPECT_EQ(validation_error({"0F0 0B0", "1F0 1SEND_F0 1B0"}), "test: rank 1, step 1: 1SEND_F0: there is no stage 2");
+  EXPECT_EQ(validation_error({"0F0 0SEND_F0 1F0 1B0 0B0"}),
+            "test: rank 0, step 1: 0SEND_F0: stages 0 and 1 share a rank and need no message");
+}
+
+TEST(Schedule, KnowsTheRankOfEachStage) {
+  EXPECT_THAT(rank_of_stage(schedule_from({"0F0 3F0 3B0 0B0", "1F0 2F0 2B0 1B0"})), ElementsAre(0, 1, 1, 0));
+}
+
+TEST(Schedule, CountsActivationsUntilTheWeightGradientIsDone) {
+  EXPECT_THAT(
+      peak_in_flight_activations(schedule_from({"0F0 0F1 0I0 0F2 0I1 0W0 0I2 0W1 0W2", "1F0 1B0 1F1 1F2 1B2 1B1"})),
+      ElementsAre(3, 2));
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,159 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+
+#include "base/core/formats/json.h"
+#include "report/report/headless_browser.h"
+#include "report/report/html_report.h"
+#include "report/report/sample_report.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::AllOf;
+using testing::BrowserWindow;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::repeated;
+using testing::sample_report;
+
+/// Headless Chromium draws frames when it likes while its time is virtual: a timer makes them come for certain.
+constexpr std::string_view kFramesByTimer =
+    "<script>window.requestAnimationFrame = (draw) => setTimeout(() => draw(performance.now()), 16);</script>";
+
+/// What tests/report/report/browser_driver.js saw.
+Json look_at(const std::string& chromium, std::string page, const BrowserWindow& window = {}) {
+  std::ifstream driver_file(LOWGEAR_SOURCE_DIR "/tests/report/report/browser_driver.js");
+  std::ostringstream driver;
+  driver << driver_file.rdbuf();
+  page.insert(page.find("</head>"), kFramesByTimer);
+  page.insert(page.rfind("</body>"), "<script>" + driver.str() + "</script>");
+  const std::string dom = testing::dump_dom(chromium, page, window);
+  const std::string open = R"(<script type="application/json" id="driver-result">)";
+  const auto start = dom.find(open);
+  if (start == std::string::npos)
+    throw std::runtime_error("the driver did not finish; the page is\n" + dom.substr(0, 500));
+  const auto from = start + open.size();
+  return parse_json(std::string_view(dom).substr(from, dom.find("</script>", from) - from), "driver-result");
+}
+
+class BrowserTest : public ::testing::Test {
+ protected:
+  [[nodiscard]] const std::string& chromium() const { return chromium_; }
+
+  void SetUp() override {
+    const auto found = testing::find_chromium();
+    if (found) {
+      chromium_ = *found;
+      return;
+    }
+    const char* required = std::getenv("LOWGEAR_REQUIRE_BROWSER");
+    if (required != nullptr && std::string_view(required) == "1") FAIL() << "chromium is not installed";
+    GTEST_SKIP() << "THE REPORT IS NOT LOOKED AT IN A BROWSER: install chromium";
+  }
+
+ private:
+  std::string chromium_;
+};
+
+TEST_F(BrowserTest, DrawsEverythingAndFetchesNothing) {
+  const ReportData data = sample_report(8, 24);
+  const Json seen = look_at(chromium(), render_html_report(data));
+  EXPECT_EQ(seen["error"], "");
+  EXPECT_EQ(seen["ready"], "1");
+  EXPECT_EQ(seen["fetched"], 0);
+  EXPECT_EQ(seen["counts"]["ops"], std::to_string(8 * 24 * 2));
+  EXPECT_EQ(seen["counts"]["baselineOps"], std::to_string(8 * 24 * 2));
+  EXPECT_EQ(seen["atFirst"]["ops"], 2 * 8 * 24 * 2) << "the whole iteration is shown at first";
+  EXPECT_EQ(seen["marks"], data.plans.size() + data.policies.size() + 1);
+  EXPECT_GT(seen["curve"], 300) << "length of the frontier in pixels";
+  EXPECT_GT(seen["timelineColoured"], 0.3);
+  EXPECT_GT(seen["overviewColoured"], 0.5);
+  EXPECT_EQ(seen["rows"]["policies"], data.policies.size() + 1);
+  EXPECT_EQ(seen["rows"]["plans"], data.plans.size());
+  EXPECT_EQ(seen["rows"]["ranks"], 8);
+  EXPECT_LE(seen["overflowPx"], 0);
+  const auto labels = seen["labels"].get<std::vector<std::string>>();
+  EXPECT_THAT(labels, AllOf(Contains("Baseline"), Contains("envpipe"), Contains(HasSubstr("Plan 0: "))));
+}
+
+TEST_F(BrowserTest, AnswersPointerWheelAndKeys) {
+  const Json seen = look_at(chromium(), render_html_report(sample_report(8, 24)));
+  ASSERT_EQ(seen["error"], "");
+  EXPECT_THAT(seen["opReadout"].get<std::string>(),
+              AllOf(HasSubstr("F0: forward, stage 0"), HasSubstr("MHz"), HasSubstr("Duration"), HasSubstr("Energy")));
+  EXPECT_THAT(seen["idleReadout"].get<std::string>(), AllOf(HasSubstr("Waiting"), HasSubstr("83.64")));
+  EXPECT_FALSE(seen["plainWheelTaken"]) << "the page must scroll under a pointer that passes over the plot";
+  EXPECT_EQ(seen["afterPlainWheel"], seen["atFirst"]);
+  EXPECT_TRUE(seen["ctrlWheelTaken"]);
+  EXPECT_GT(seen["afterCtrlWheel"]["zoom"], 1.5);
+  EXPECT_LT(seen["afterCtrlWheel"]["ops"], seen["atFirst"]["ops"]);
+  EXPECT_TRUE(seen["dragMoved"]);
+  EXPECT_EQ(seen["afterReset"], seen["atFirst"]);
+  EXPECT_THAT(seen["keyReadout"].get<std::string>(), HasSubstr("F0"));
+  EXPECT_THAT(seen["nextKeyReadout"].get<std::string>(), HasSubstr("F1"));
+  EXPECT_EQ(seen["afterButton"]["zoom"], 2);
+  EXPECT_THAT(seen["firstPoint"].get<std::string>(), HasSubstr("Baseline"));
+  EXPECT_THAT(seen["lastPoint"].get<std::string>(), AllOf(HasSubstr("Plan 19"), HasSubstr("Above the bound")));
+  EXPECT_EQ(seen["frontierZoom"], "2.000");
+  EXPECT_THAT(seen["curveReadout"].get<std::string>(), HasSubstr("Lower bound (certified)"));
+}
+
+TEST_F(BrowserTest, SaysWhatWasNotVerified) {
+  ReportData data = sample_report(4, 8);
+  data.certificate = {false, "The check was left out.", ""};
+  const Json seen = look_at(chromium(), render_html_report(data));
+  EXPECT_THAT(seen["curveReadout"].get<std::string>(), HasSubstr("Lower bound (not verified)"));
+  EXPECT_THAT(seen["text"].get<std::string>(),
+              AllOf(HasSubstr("Not verified. The check was left out."), Not(HasSubstr("certified"))));
+}
+
+TEST_F(BrowserTest, ShowsHostileNamesAsText) {
+  const std::string hostile = R"(</script><img id="injected" src=x onerror="throw 1"><!--{{report.css}})";
+  ReportData data = sample_report(4, 8);
+  data.profile_name = data.schedule = data.command = data.chosen.label = hostile;
+  data.certificate.statement = data.baseline.description = hostile;
+  data.policies[0].name = data.policies[0].note = hostile;
+  data.warnings = {hostile};
+  const Json seen = look_at(chromium(), render_html_report(data));
+  EXPECT_EQ(seen["error"], "");
+  EXPECT_EQ(seen["injected"], 0);
+  EXPECT_THAT(seen["title"].get<std::string>(), HasSubstr(hostile));
+}
+
+TEST_F(BrowserTest, FollowsADarkThemeAndANarrowScreen) {
+  const std::string page = render_html_report(sample_report(8, 24));
+  const Json light = look_at(chromium(), page);
+  // Headless Chromium makes no window narrower than this.
+  const Json dark = look_at(chromium(), page, {.width_px = 500, .height_px = 900, .dark = true});
+  EXPECT_EQ(dark["error"], "");
+  EXPECT_NE(dark["background"], light["background"]);
+  EXPECT_LE(dark["overflowPx"], 0);
+  EXPECT_GT(dark["timelineColoured"], 0.3);
+}
+
+TEST_F(BrowserTest, StaysUsableWithManyOps) {
+  ReportData data = sample_report(8, 16);
+  data.chosen = repeated(data.chosen, 64);
+  data.baseline_timeline = repeated(data.baseline_timeline, 64);
+  const Json seen = look_at(chromium(), render_html_report(data));
+  EXPECT_EQ(seen["error"], "");
+  EXPECT_EQ(seen["counts"]["ops"], "16384");
+  EXPECT_GT(seen["timelineColoured"], 0.3);
+  EXPECT_GT(seen["afterCtrlWheel"]["zoom"], 1.5);
+}
+
+TEST_F(BrowserTest, AnEmptyReportIsNoError) {
+  const Json seen = look_at(chromium(), render_html_report(ReportData{}));
+  EXPECT_EQ(seen["error"], "");
+  EXPECT_EQ(seen["ready"], "1");
+  EXPECT_EQ(seen["counts"]["ops"], "0");
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "estimating/model/parameters.h"
+#include "training/tensorfile/safetensors_writer.h"
+
+namespace lowgear {
+
+inline ModelConfig small_gpt2() {
+  ModelConfig model;
+  model.architecture = Architecture::gpt2;
+  model.vocabulary = 256;
+  model.hidden = 8;
+  model.layers = 2;
+  model.heads = 2;
+  model.kv_heads = 2;
+  model.head_dim = 4;
+  model.intermediate = 32;
+  model.max_positions = 16;
+  model.tied_embeddings = true;
+  model.attention_bias = true;
+  model.mlp_bias = true;
+  return model;
+}
+
+/// Types and shapes of tensors by name.
+using SavedTensors = std::map<std::string, TensorSpec>;
+
+inline SavedTensors tensors_of(const ModelConfig& model) {
+  SavedTensors tensors;
+  for (const ParameterSpec& spec : parameters(model)) tensors[spec.name] = {spec.name, TensorType::f32, spec.shape};
+  return tensors;
+}
+
+/// A file of them, all zeros.
+inline void save(const std::filesystem::path& path, const SavedTensors& tensors) {
+  std::vector<std::vector<std::byte>> zeros;
+  std::vector<TensorView> views;
+  for (const auto& [name, spec] : tensors) {
+    zeros.emplace_back(tensor_bytes(spec.type, spec.shape).value());
+    views.push_back({name, spec.type, spec.shape, zeros.back()});
+  }
+  write_safetensors(path, views);
+}
+
+}  // namespace lowgear

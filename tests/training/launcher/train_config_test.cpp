@@ -1,0 +1,306 @@
+#include "training/launcher/train_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/core/error_of.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+constexpr const char* kSmallest =
+    "model: {vocabulary: 256, hidden: 64, layers: 4, heads: 4}\n"
+    "data: {synthetic_tokens: 1000, sequence_length: 32}\n"
+    "steps: 10\n";
+
+TrainConfig parse(const std::string& text, const std::vector<std::string>& settings = {}) {
+  return parse_train_config(text, "train.yaml", "/jobs", settings);
+}
+
+/// The error that the smallest configuration causes with one more line, or settings.
+std::string error_with(const std::string& line) {
+  return error_of([&] { (void)parse(kSmallest + line + "\n"); });
+}
+std::string error_when(const std::vector<std::string>& settings) {
+  return error_of([&] { (void)parse(kSmallest, settings); });
+}
+
+TEST(TrainConfig, HasDefaults) {
+  const TrainConfig config = parse(kSmallest);
+  EXPECT_EQ(config.steps, 10);
+  EXPECT_EQ(config.model.kv_heads, 4);
+  EXPECT_EQ(config.model.head_dim, 16);
+  EXPECT_EQ(config.model.intermediate, 256);
+  EXPECT_EQ(config.model.max_positions, 32);
+  EXPECT_EQ(config.parallel.world_size(), 1);
+  EXPECT_EQ(config.schedule, "1f1b");
+  EXPECT_EQ(config.partition, "uniform");
+  EXPECT_EQ(config.tokens_per_step(), 32);
+  EXPECT_FALSE(config.bf16);
+  EXPECT_EQ(config.optimizer.learning_rate, 3e-4);
+  EXPECT_FALSE(config.checkpoint || config.metrics || config.plan || config.recording || config.profile);
+}
+
+TEST(TrainConfig, ReadsEverySection) {
+  const TrainConfig config = parse(
+      "model: {architecture: gpt2, vocabulary: 512, hidden: 32, layers: 8, heads: 2, max_positions: 64}\n"
+      "partition: cost\n"
+      "data: {tokens: tokens.bin, sequence_length: 48}\n"
+      "parallel: {pp: 2, dp: 3, tp: 2, chunks: 2, gradient_bucket_mib: 4}\n"
+      "schedule: interleaved\n"
+      "microbatches: 4\n"
+      "microbatch_size: 2\n"
+      "type: bf16\n"
+      "recompute: true\n"
+      "optimizer: {learning_rate: 1e-3, min_learning_rate: 1e-4, warmup_steps: 5, beta1: 0.8, beta2: 0.9,\n"
+      "            epsilon: 1e-7, weight_decay: 0, clip_norm: 0, zero1: true}\n"
+      "steps: 20\n"
+      "seed: 7\n"
+      "checkpoint: {folder: out, every: 5}\n"
+      "metrics: /tmp/metrics.jsonl\n"
+      "energy: {recording: rec, profile: {clocks_mhz: [1410, 1200], settle_iterations: 2, iterations: 8}}\n"
+      "simulated_gpu: {layer_forward_s: 0.01, embedding_forward_s: 0.001, head_forward_s: 0.002,\n"
+      "                backward_factor: 1.5, memory_share: 0.25, load: 0.5}\n");
+  EXPECT_EQ(config.model.architecture, Architecture::gpt2);
+  EXPECT_TRUE(config.model.tied_embeddings && config.model.attention_bias && config.model.mlp_bias);
+  EXPECT_THAT(config.tokens, ElementsAre("/jobs/tokens.bin"));
+  EXPECT_FALSE(config.token_type);
+  EXPECT_EQ(config.checkpoint, "/jobs/out");
+  EXPECT_EQ(config.checkpoint_every, 5);
+  EXPECT_EQ(config.metrics, "/tmp/metrics.jsonl");
+  EXPECT_EQ(config.parallel.world_size(), 12);
+  EXPECT_EQ(config.gradient_bucket_bytes, 4 << 20);
+  EXPECT_EQ(config.tokens_per_step(), 4 * 2 * 48 * 3);
+  EXPECT_TRUE(config.bf16 && config.recompute && config.optimizer.zero1);
+  EXPECT_EQ(config.optimizer.warmup_steps, 5);
+  EXPECT_EQ(config.optimizer.clip_norm, 0);
+  ASSERT_TRUE(config.profile);
+  EXPECT_THAT(config.profile->clocks_mhz, ElementsAre(1410, 1200));
+  EXPECT_EQ(config.profile->settle_iterations, 2);
+  ASSERT_TRUE(config.simulated_gpu);
+  EXPECT_EQ(config.simulated_gpu->backward_factor, 1.5);
+  EXPECT_EQ(config.seed, 7);
+}
+
+TEST(TrainConfig, TakesTokensOfOneFileOrSeveral) {
+  constexpr const char* kNoMadeUp = "data.synthetic_tokens=";
+  EXPECT_THAT(parse(kSmallest, {kNoMadeUp, "data.tokens=a.bin"}).tokens, ElementsAre("/jobs/a.bin"));
+  const TrainConfig config = parse(kSmallest, {kNoMadeUp, "data.tokens=[b.bin, /a.bin]", "data.token_type=uint32"});
+  EXPECT_THAT(config.tokens, ElementsAre("/jobs/b.bin", "/a.bin"));
+  EXPECT_EQ(config.token_type, TokenType::uint32);
+  EXPECT_EQ(error_when({kNoMadeUp, "data.tokens=[]"}),
+            "--set \"data.tokens=[]\": data.tokens: a text of 0 files; name 1 to 4096");
+  EXPECT_THAT(error_when({kNoMadeUp, "data.tokens=[a.bin, {b: c}]"}), HasSubstr("data.tokens[1]: expected a text"));
+  EXPECT_THAT(error_when({kNoMadeUp, "data.tokens=a.bin", "data.token_type=int16"}),
+              HasSubstr("data.token_type: unknown type of tokens \"int16\"; there are uint16, uint32"));
+  EXPECT_THAT(error_when({"data.token_type=uint16"}),
+              HasSubstr("data.token_type: made-up text is in no file; leave it out"));
+}
+
+TEST(TrainConfig, FindsAScheduleFileBesideTheConfiguration) {
+  EXPECT_EQ(parse(kSmallest, {"schedule=mine.csv"}).schedule, "/jobs/mine.csv");
+  EXPECT_EQ(parse(kSmallest, {"schedule=/other/mine.csv"}).schedule, "/other/mine.csv");
+}
+
+TEST(TrainConfig, SettingsCountMoreThanTheFile) {
+  const TrainConfig config = parse(kSmallest, {"steps=3", "optimizer.learning_rate=0.5", "model.hidden=128"});
+  EXPECT_EQ(config.steps, 3);
+  EXPECT_EQ(config.optimizer.learning_rate, 0.5);
+  EXPECT_EQ(config.model.head_dim, 32);
+  EXPECT_EQ(error_when({"steps=0"}),
+            "--set \"steps=0\": steps: expected a whole number from 1 to 1000000000, not \"0\"");
+}
+
+TEST(TrainConfig, NamesUnknownSettingsAndWhatMayBeMeant) {
+  EXPECT_EQ(error_with("optimiser: {}"), "train.yaml:4:1: \"optimiser\" is not a setting; did you mean optimizer?");
+  EXPECT_EQ(error_with("optimizer: {lerning_rate: 1}"),
+            "train.yaml:4:13: optimizer: \"lerning_rate\" is not a setting; did you mean learning_rate?");
+  EXPECT_EQ(error_with("parallel: {zz: 1}"),
+            "train.yaml:4:12: parallel: \"zz\" is not a setting; there are pp, dp, tp, chunks, gradient_bucket_mib");
+  EXPECT_THAT(error_when({"model.hiden=1"}), HasSubstr("model: \"hiden\" is not a setting; did you mean hidden?"));
+  EXPECT_THAT(error_when({"data.token=x"}), HasSubstr("did you mean tokens?"));
+  EXPECT_THAT(error_with("energy: {profil: {}}"), HasSubstr("did you mean profile?"));
+  EXPECT_THAT(error_with("checkpoint: {foldr: x}"), HasSubstr("did you mean folder?"));
+  EXPECT_THAT(error_with("simulated_gpu: {lod: 1}"), HasSubstr("did you mean load?"));
+  EXPECT_THAT(error_with("energy: {profile: {clocks: [1]}}"), HasSubstr("energy.profile: \"clocks\" is not a setting"));
+}
+
+TEST(TrainConfig, NamesMissingSettings) {
+  EXPECT_EQ(error_of([] { (void)parse("steps: 1\n"); }), "train.yaml:1:1: \"model\" is missing");
+  EXPECT_EQ(error_when({"steps="}), "--set \"steps=\": steps: a value is missing");
+  EXPECT_EQ(error_when({"model.layers="}), "--set \"model.layers=\": model.layers: a value is missing");
+  EXPECT_EQ(error_with("checkpoint: {every: 3}"), "train.yaml:4:13: checkpoint: \"folder\" is missing");
+  EXPECT_EQ(error_with("simulated_gpu: {load: 1}"), "train.yaml:4:16: simulated_gpu: \"layer_forward_s\" is missing");
+  EXPECT_EQ(error_with("energy: {recording: r, profile: {iterations: 3}}"),
+            "train.yaml:4:33: energy.profile: \"clocks_mhz\" is missing");
+}
+
+struct OutOfRange {
+  const char* line;
+  const char* error;
+};
+
+class TrainConfigRange : public testing::TestWithParam<OutOfRange> {};
+
+TEST_P(TrainConfigRange, IsToldWithItsPlace) { EXPECT_EQ(error_with(GetParam().line), GetParam().error); }
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, TrainConfigRange,
+    testing::Values(
+        OutOfRange{"parallel: {pp: 0}",
+                   "train.yaml:4:16: parallel.pp: expected a whole number from 1 to 65536, not \"0\""},
+        OutOfRange{"parallel: {dp: two}",
+                   "train.yaml:4:16: parallel.dp: expected a whole number from 1 to 65536, not \"two\""},
+        OutOfRange{"parallel: {tp: 1.5}",
+                   "train.yaml:4:16: parallel.tp: expected a whole number from 1 to 65536, not \"1.5\""},
+        OutOfRange{
+            "parallel: {gradient_bucket_mib: 0}",
+            "train.yaml:4:33: parallel.gradient_bucket_mib: expected a whole number from 1 to 1048576, not \"0\""},
+        OutOfRange{"parallel: [2, 1]", "train.yaml:4:11: parallel: expected a map, not a list"},
+        OutOfRange{"microbatches: 0",
+                   "train.yaml:4:15: microbatches: expected a whole number from 1 to 1000000, not \"0\""},
+        OutOfRange{"microbatch_size: -1",
+                   "train.yaml:4:18: microbatch_size: expected a whole number from 1 to 1000000, not \"-1\""},
+        OutOfRange{"seed: -1", "train.yaml:4:7: seed: expected a whole number from 0 to 4503599627370496, not \"-1\""},
+        OutOfRange{"type: fp16", "train.yaml:4:7: type: unknown type \"fp16\"; there are fp32, bf16"},
+        OutOfRange{"device: gpu", "train.yaml:4:9: device: unknown device \"gpu\"; there are cpu, cuda"},
+        OutOfRange{"recompute: 1", "train.yaml:4:12: recompute: expected true or false, not \"1\""},
+        OutOfRange{"optimizer: {learning_rate: nan}",
+                   "train.yaml:4:28: optimizer.learning_rate: expected a number from 0 to 1000, not \"nan\""},
+        OutOfRange{"optimizer: {beta1: 1}",
+                   "train.yaml:4:20: optimizer.beta1: expected a number from 0 to 0.999999, not \"1\""},
+        OutOfRange{"optimizer: {epsilon: 0}",
+                   "train.yaml:4:22: optimizer.epsilon: expected a number from 1e-30 to 1, not \"0\""},
+        OutOfRange{"optimizer: {warmup_steps: 11}",
+                   "train.yaml:4:27: optimizer.warmup_steps: expected a whole number from 0 to 10, not \"11\""},
+        OutOfRange{"optimizer: {min_learning_rate: 0.5}",
+                   "train.yaml:4:32: optimizer.min_learning_rate: expected a number from 0 to 0.0003, not \"0.5\""},
+        OutOfRange{"checkpoint: {folder: out, every: 0}",
+                   "train.yaml:4:34: checkpoint.every: expected a whole number from 1 to 1000000000, not \"0\""},
+        OutOfRange{"checkpoint: out", "train.yaml:4:13: checkpoint: expected a map, not \"out\""},
+        OutOfRange{"simulated_gpu: {layer_forward_s: 0}",
+                   "train.yaml:4:34: simulated_gpu.layer_forward_s: expected a number from 1e-06 to 3600, not \"0\""},
+        OutOfRange{"simulated_gpu: {layer_forward_s: 1, load: 1.1}",
+                   "train.yaml:4:43: simulated_gpu.load: expected a number from 0 to 1, not \"1.1\""},
+        OutOfRange{
+            "energy: {recording: r, profile: {clocks_mhz: [1410, fast]}}",
+            "train.yaml:4:53: energy.profile.clocks_mhz[1]: expected a whole number from 1 to 100000, not \"fast\""},
+        OutOfRange{"metrics: [a]", "train.yaml:4:10: metrics: expected a text, not a list"},
+        OutOfRange{"metrics: ''", "train.yaml:4:10: metrics: expected a text, not \"\""}));
+
+TEST(TrainConfig, RefusesModelsThatCannotBe) {
+  EXPECT_EQ(error_when({"model.heads=5"}),
+            "--set \"model.heads=5\": model.heads: 5 heads do not divide a hidden size of 64 into even parts");
+  EXPECT_THAT(error_when({"model.heads=64"}), HasSubstr("64 heads do not divide a hidden size of 64 into even parts"));
+  EXPECT_EQ(error_when({"model.kv_heads=3"}),
+            "--set \"model.kv_heads=3\": model.kv_heads: 3 does not divide the 4 heads");
+  EXPECT_THAT(error_when({"model.kv_heads=8"}), HasSubstr("expected a whole number from 1 to 4"));
+  EXPECT_THAT(error_when({"model.architecture=bert"}),
+              HasSubstr("unknown architecture \"bert\"; there are llama, gpt2"));
+  EXPECT_THAT(error_when({"model.layers=1000000"}), HasSubstr("expected a whole number from 1 to 1024"));
+  EXPECT_THAT(error_when({"model.vocabulary=99999999999"}), HasSubstr("model.vocabulary: expected a whole number"));
+  EXPECT_THAT(error_when({"model.architecture=gpt2", "model.kv_heads=2"}), HasSubstr("GPT-2 has none; leave it out"));
+}
+
+TEST(TrainConfig, RefusesContradictions) {
+  EXPECT_EQ(error_when({"data.sequence_length=33", "model.max_positions=32"}),
+            "--set \"data.sequence_length=33\": data.sequence_length: the model has 32 positions");
+  EXPECT_EQ(
+      error_when({"data.tokens=x.bin"}),
+      "train.yaml:2:7: data: give either tokens or synthetic_tokens; tokens: FILE.bin, or synthetic_tokens: 1000000");
+  EXPECT_THAT(error_when({"data.synthetic_tokens="}), HasSubstr("give either tokens or synthetic_tokens"));
+  EXPECT_EQ(error_with("parallel: {pp: 5}"), "train.yaml:4:11: parallel: 5 stages are more than the model's 4 layers");
+  EXPECT_EQ(error_with("parallel: {pp: 2, chunks: 3}"),
+            "train.yaml:4:11: parallel: 6 stages are more than the model's 4 layers");
+  EXPECT_EQ(error_with("parallel: {dp: 65536, tp: 2}"), "train.yaml:4:11: parallel: more than 65536 ranks");
+  EXPECT_EQ(error_with("energy: {plan: p.json, recording: r, profile: {clocks_mhz: [1]}}"),
+            "train.yaml:4:16: energy.plan: a run that profiles sets its own clocks; leave out plan or profile");
+  EXPECT_EQ(error_with("energy: {profile: {clocks_mhz: [1]}}"),
+            "train.yaml:4:9: energy: a run that profiles needs a recording; add recording: FOLDER");
+  EXPECT_THAT(error_with("energy: {recording: r, profile: {clocks_mhz: []}}"), HasSubstr("name at least one clock"));
+  EXPECT_EQ(error_with("energy: {recording: r, profile: {clocks_mhz: [2, 1]}}"),
+            "train.yaml:4:33: energy.profile: 2 clocks take 12 steps, and there are 10; steps: 12");
+}
+
+TEST(TrainConfig, RefusesAnExportOverWhatElseTheRunWritesOrReads) {
+  EXPECT_EQ(error_when({"export=out", "checkpoint.folder=out/ckpt"}),
+            "--set \"export=out\": export: /jobs/out and /jobs/out/ckpt, which is checkpoint.folder, overlap; name a "
+            "folder for the export alone");
+  EXPECT_THAT(error_when({"export=out/", "checkpoint.folder=./out"}), HasSubstr("which is checkpoint.folder, overlap"));
+  EXPECT_THAT(error_when({"export=ckpt/out", "checkpoint.folder=a/../ckpt"}), HasSubstr("which is checkpoint.folder"));
+  EXPECT_THAT(error_when({"export=out", "metrics=out/metrics.jsonl"}), HasSubstr("which is metrics, overlap"));
+  EXPECT_THAT(error_when({"export=out", "energy.recording=/jobs/out"}), HasSubstr("which is energy.recording"));
+  EXPECT_THAT(error_when({"export=out", "model.weights=out/model.safetensors"}), HasSubstr("which is model.weights"));
+  const TrainConfig config =
+      parse(kSmallest, {"export=out", "checkpoint.folder=out2", "metrics=out.jsonl", "energy.recording=rec/out"});
+  EXPECT_EQ(config.export_folder, "/jobs/out");
+}
+
+TEST(TrainConfig, RefusesAnExportThatALinkLeadsBackTo) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "ckpt");
+  std::filesystem::create_directory_symlink(folder / "ckpt", folder / "link");
+  EXPECT_THAT(
+      error_when({"export=" + (folder / "link/out").string(), "checkpoint.folder=" + (folder / "ckpt").string()}),
+      HasSubstr("which is checkpoint.folder, overlap"));
+}
+
+TEST(TrainConfig, RefusesAStepThatNoCounterHolds) {
+  EXPECT_THAT(error_when({"microbatches=1000000", "microbatch_size=1000000", "parallel.dp=65536"}),
+              HasSubstr("a step has more than 1e12 tokens"));
+}
+
+TEST(TrainConfig, ReadsAModelOfHuggingFace) {
+  const TemporaryFolder folder;
+  std::ofstream(folder / "config.json")
+      << R"({"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 300, "hidden_size": 64,
+             "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "intermediate_size": 96,
+             "max_position_embeddings": 40, "hidden_act": "silu"})";
+  const std::string rest = "data: {synthetic_tokens: 1000, sequence_length: 32}\nsteps: 10\n";
+  const auto read = [&](const std::string& model) {
+    return parse_train_config("model: " + model + "\n" + rest, "train.yaml", folder.path());
+  };
+  const TrainConfig config = read("{config: config.json, weights: model.safetensors}");
+  EXPECT_EQ(config.model.vocabulary, 300);
+  EXPECT_EQ(config.model.kv_heads, 2);
+  EXPECT_EQ(config.weights, folder / "model.safetensors");
+  EXPECT_EQ(error_of([&] { (void)read("{config: config.json, hidden: 8}"); }),
+            "train.yaml:1:30: model: \"hidden\" is not a setting; there are config, weights");
+  EXPECT_THAT(error_of([&] { (void)read("{config: absent.json}"); }), HasSubstr("absent.json"));
+  std::ofstream(folder / "config.json") << "{";
+  EXPECT_THAT(error_of([&] { (void)read("{config: config.json}"); }), HasSubstr("config.json:1:"));
+}
+
+TEST(TrainConfig, AFileThatIsMissingIsNamed) {
+  EXPECT_THAT(error_of([] { (void)read_train_config("/nonexistent/train.yaml"); }),
+              StartsWith("/nonexistent/train.yaml"));
+}
+
+TEST(TrainConfig, SaysWhichStepsAreRecorded) {
+  const auto with = [](const std::string& line) { return parse(kSmallest + line + "\n"); };
+  EXPECT_FALSE(with("energy: {recording: r}").recorded_steps);
+  const RecordedSteps some =
+      with("energy: {recording: r, recorded_steps: {first: 5, count: 3}}").recorded_steps.value();
+  EXPECT_EQ(some.first, 5);
+  EXPECT_EQ(some.count, 3);
+  EXPECT_EQ(with("energy: {recording: r, recorded_steps: {}}").recorded_steps.value().count, 1);
+  EXPECT_THAT(error_with("energy: {recording: r, recorded_steps: {first: 10}}"),
+              HasSubstr("energy.recorded_steps.first: expected a whole number from 0 to 9"));
+  EXPECT_THAT(error_with("energy: {recording: r, recorded_steps: {count: 0}}"), HasSubstr("recorded_steps.count"));
+  EXPECT_THAT(error_with("energy: {recorded_steps: {count: 3}}"), HasSubstr("there is no recording"));
+  EXPECT_THAT(error_with("energy: {recording: r, recorded_steps: {}, profile: {clocks_mhz: [1], iterations: 2}}"),
+              HasSubstr("records all its steps"));
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,223 @@
+#include "training/launcher/training_schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "base/core/error_of.h"
+#include "base/core/temporary_folder.h"
+#include "planning/plan/plan_json.h"
+#include "planning/schedule/communication.h"
+#include "planning/schedule/deadlock.h"
+
+namespace lowgear {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+TrainConfig four_layers(int pp, int microbatches) {
+  TrainConfig config;
+  config.model.vocabulary = 256;
+  config.model.hidden = 8;
+  config.model.layers = 4;
+  config.model.heads = config.model.kv_heads = 2;
+  config.model.head_dim = 4;
+  config.model.intermediate = 16;
+  config.model.max_positions = 32;
+  config.sequence_length = 32;
+  config.parallel.pp = pp;
+  config.microbatches = microbatches;
+  return config;
+}
+
+std::string schedule_error(const TrainConfig& config) {
+  return error_of([&] { (void)training_schedule(config); });
+}
+
+class TrainingScheduleFile : public testing::Test {
+ protected:
+  TrainConfig config_with(const std::string& csv, int pp, int microbatches) {
+    const std::string path = folder_ / "schedule.csv";
+    std::ofstream(path) << csv;
+    TrainConfig config = four_layers(pp, microbatches);
+    config.schedule = path;
+    return config;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST(TrainingSchedule, EveryNamedScheduleCanRunWithoutBuffers) {
+  for (const char* name : {"gpipe", "1f1b", "envpipe", "zb-h1"}) {
+    for (const int pp : {1, 2, 4}) {
+      TrainConfig config = four_layers(pp, 8);
+      config.schedule = name;
+      const Schedule schedule = training_schedule(config);
+      EXPECT_EQ(schedule.rank_count(), pp);
+      EXPECT_EQ(has_communication(schedule), pp > 1) << name;
+      if (pp == 1) continue;
+      EXPECT_FALSE(find_communication_fault(schedule, P2pGrouping::none)) << name;
+    }
+  }
+  TrainConfig config = four_layers(2, 4);
+  config.schedule = "interleaved";
+  config.parallel.chunks = 2;
+  EXPECT_EQ(training_schedule(config).stages, 4);
+}
+
+TEST(TrainingSchedule, RefusesAnUnknownName) {
+  TrainConfig config = four_layers(2, 4);
+  config.schedule = "1f2b";
+  EXPECT_THAT(schedule_error(config), HasSubstr("1f1b"));
+}
+
+TEST(TrainingSchedule, RefusesChunksWhereTheScheduleHasNone) {
+  TrainConfig config = four_layers(2, 4);
+  config.parallel.chunks = 2;
+  EXPECT_THAT(schedule_error(config), HasSubstr("1f1b: 2 chunks; it runs one stage per rank"));
+}
+
+TEST(TrainingSchedule, RefusesAModelThatCannotBeDivided) {
+  TrainConfig config = four_layers(2, 4);
+  config.parallel.tp = 4;
+  EXPECT_EQ(schedule_error(config),
+            "tp: 2 attention heads cannot be split evenly among 4 ranks; choose a tp that divides 2");
+  config.parallel.tp = 1;
+  config.partition = "custom:0,1,2,4";
+  EXPECT_THAT(schedule_error(config), HasSubstr("custom:0,1,2,4"));
+  config.partition = "evenly";
+  EXPECT_THAT(schedule_error(config), HasSubstr("partition: \"evenly\" is not known"));
+  config = four_layers(5, 8);
+  EXPECT_THAT(schedule_error(config), HasSubstr("4 layers"));
+}
+
+TEST_F(TrainingScheduleFile, IsReadAndGetsItsMessages) {
+  const Schedule schedule = training_schedule(config_with("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", 2, 2));
+  EXPECT_EQ(schedule.stages, 2);
+  EXPECT_TRUE(has_communication(schedule));
+}
+
+TEST_F(TrainingScheduleFile, SaysWhichRanksHaveTheEndsOfThePipeline) {
+  const TrainConfig config = config_with("2F0,2B0\n0F0,0B0\n1F0,1B0\n", 3, 1);
+  const RankLayout layout = training_layout(config.parallel, training_schedule(config));
+  EXPECT_THAT(layout.tied_group_of(0), ElementsAre(1, 0));
+  EXPECT_THAT(layout.tied_group_of(2), IsEmpty());
+}
+
+TEST(TrainingSchedule, HasTheEndsOfThePipelineOnTheFirstAndTheLastRank) {
+  TrainConfig config = four_layers(2, 4);
+  config.schedule = "interleaved";
+  config.parallel.chunks = 2;
+  EXPECT_THAT(training_layout(config.parallel, training_schedule(config)).tied_group_of(0), ElementsAre(0, 1));
+}
+
+TEST_F(TrainingScheduleFile, ThatIsMissingIsNamed) {
+  TrainConfig config = four_layers(2, 2);
+  config.schedule = folder_ / "absent.csv";
+  EXPECT_THAT(schedule_error(config), HasSubstr("absent.csv"));
+}
+
+TEST_F(TrainingScheduleFile, ForOtherRanksOrMicrobatchesIsRefused) {
+  const std::string csv = "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n";
+  EXPECT_THAT(schedule_error(config_with(csv, 4, 2)),
+              HasSubstr("has 2 ranks and 2 microbatches, and the configuration 4 and 2"));
+  EXPECT_THAT(schedule_error(config_with(csv, 2, 8)),
+              HasSubstr("has 2 ranks and 2 microbatches, and the configuration 2 and 8"));
+}
+
+TEST_F(TrainingScheduleFile, WithMoreStagesThanLayersIsRefused) {
+  std::string csv;
+  for (int rank = 0; rank < 2; ++rank) {
+    std::string forwards;
+    std::string backwards;
+    for (int stage = rank; stage < 6; stage += 2) {
+      forwards += std::to_string(stage) + "F0,";
+      backwards.insert(0, std::to_string(stage) + "B0,");
+    }
+    csv += forwards + backwards + "\n";
+  }
+  EXPECT_THAT(schedule_error(config_with(csv, 2, 1)), HasSubstr("4 layers"));
+}
+
+TEST_F(TrainingScheduleFile, ThatIsIncompleteIsRefused) {
+  EXPECT_THAT(schedule_error(config_with("0F0,0F1,0B0,0B1\n1F0,1B0,1F1\n", 2, 2)), HasSubstr("7 computations"));
+  EXPECT_THAT(schedule_error(config_with("0F0,zero\n1F0,1B0\n", 2, 1)), HasSubstr("schedule.csv:1:5"));
+}
+
+TEST_F(TrainingScheduleFile, WhoseDependenciesCycleIsRefused) {
+  // Rank 1 wants the gradient's order the other way round than rank 0 makes activations.
+  EXPECT_NE(schedule_error(config_with("0F0,0B0,0F1,0B1\n1F1,1B1,1F0,1B0\n", 2, 2)), "no error");
+}
+
+TEST_F(TrainingScheduleFile, WhoseMessagesCanHangIsRefused) {
+  // Both send first: with blocking sends neither gets to its receive.
+  const std::string csv =
+      "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
+      "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n";
+  EXPECT_THAT(schedule_error(config_with(csv, 2, 2)),
+              HasSubstr("rank 0 waits at step 3 (0SEND_F1) for rank 1, which waits at step 3 (1SEND_B0) for rank 0"));
+}
+
+/// A plan for what a configuration runs.
+class TrainingPlan : public testing::Test {
+ protected:
+  std::string write(const TrainConfig& config) {
+    Plan plan;
+    plan.policy = "test";
+    plan.schedule = config.schedule;
+    plan.microbatches = config.microbatches;
+    for (const auto& actions : without_communication(training_schedule(config)).ranks) {
+      auto& ops = plan.ranks.emplace_back();
+      for (const Action& action : actions) {
+        ops.push_back({.stage = action.stage, .kind = action.op, .microbatch = action.microbatch, .clock_mhz = 1000});
+      }
+    }
+    const std::string path = folder_ / "plan.json";
+    std::ofstream(path) << write_plan(plan);
+    return path;
+  }
+
+  TemporaryFolder folder_;
+};
+
+TEST_F(TrainingPlan, GoesWithTheScheduleThatItWasMadeFor) {
+  TrainConfig config = four_layers(2, 4);
+  config.plan = write(config);
+  EXPECT_EQ(training_schedule(config).rank_count(), 2);
+  config = four_layers(2, 4);
+  config.schedule = "interleaved";
+  config.parallel.chunks = 2;
+  config.plan = write(config);
+  EXPECT_EQ(training_schedule(config).stages, 4);
+}
+
+TEST_F(TrainingPlan, ForAnotherScheduleIsRefused) {
+  const std::string path = write(four_layers(2, 4));
+  const std::string fix = "; plan again, or train by the plan's schedule.csv";
+  TrainConfig config = four_layers(2, 8);
+  config.plan = path;
+  EXPECT_EQ(schedule_error(config), path + ": a plan of 2 ranks and 4 microbatches for a schedule of 2 and 8" + fix);
+  config = four_layers(4, 4);
+  config.plan = path;
+  EXPECT_EQ(schedule_error(config), path + ": a plan of 2 ranks and 4 microbatches for a schedule of 4 and 4" + fix);
+  config = four_layers(2, 4);
+  config.schedule = "gpipe";
+  config.plan = path;
+  EXPECT_EQ(schedule_error(config), path + ": its rank 0 runs in another order than that of \"gpipe\"" + fix);
+}
+
+TEST_F(TrainingPlan, ThatIsMissingOrNoneIsNamed) {
+  TrainConfig config = four_layers(2, 4);
+  config.plan = folder_ / "absent.json";
+  EXPECT_THAT(schedule_error(config), HasSubstr("absent.json"));
+  std::ofstream(folder_ / "none.json") << "{}";
+  config.plan = folder_ / "none.json";
+  EXPECT_THAT(schedule_error(config), HasSubstr("none.json"));
+}
+
+}  // namespace
+}  // namespace lowgear

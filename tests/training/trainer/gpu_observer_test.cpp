@@ -1,0 +1,110 @@
+#include "training/trainer/sampler/gpu_observer.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/core/monotonic_clock.h"
+
+namespace lowgear {
+namespace {
+
+constexpr double kPower_w = 300;
+constexpr int kClock_mhz = 1755;
+
+/// A GPU that always draws the same power. Its counter goes in steps of 20 ms, as a real one's does of 100 ms.
+class SteadyGpu final : public Gpu {
+ public:
+  explicit SteadyGpu(bool works) {
+    for (GpuFeatureStatus& feature : features_) feature.works = works;
+  }
+  [[nodiscard]] const GpuIdentity& identity() const override { return identity_; }
+  [[nodiscard]] const GpuFeatures& features() const override { return features_; }
+  [[nodiscard]] double energy_j() override {
+    constexpr double kStep_s = 0.02;
+    return kPower_w * std::floor(monotonic_s() / kStep_s) * kStep_s;
+  }
+  [[nodiscard]] double average_power_w() override { return kPower_w; }
+  [[nodiscard]] double instant_power_w() override { return kPower_w; }
+  [[nodiscard]] int sm_clock_mhz() override { return kClock_mhz; }
+  [[nodiscard]] int memory_clock_mhz() override { return 2619; }
+  [[nodiscard]] int temperature_c() override { return 50; }
+  [[nodiscard]] ThrottleReasons throttle_reasons() override { return {}; }
+  [[nodiscard]] Utilisation utilisation() override { return {}; }
+  [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override { return {kClock_mhz}; }
+  [[nodiscard]] PowerLimits power_limits() override { return {}; }
+  [[nodiscard]] bool persistence_mode() override { return true; }
+
+ private:
+  GpuIdentity identity_;
+  GpuFeatures features_;
+};
+
+class OneGpu final : public GpuSystem {
+ public:
+  explicit OneGpu(bool works) { gpus_.push_back(std::make_unique<SteadyGpu>(works)); }
+  [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_; }
+  [[nodiscard]] const std::string& driver_version() const override { return version_; }
+  [[nodiscard]] bool simulated() const override { return true; }
+
+ private:
+  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::string version_ = "580.1";
+};
+
+/// Work of a millisecond, which counts its runs.
+struct Sleeper {
+  int runs = 0;
+  int finished = 0;
+
+  [[nodiscard]] RepeatedWork work() {
+    return {.begin_one =
+                [this] {
+                  ++runs;
+                  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+                },
+            .finish = [this] { ++finished; }};
+  }
+};
+
+TEST(GpuObserver, TellsEnergyOfARunFromAWindowOfMany) {
+  const OneGpu system(/*works=*/true);
+  GpuObserver observer(system, *system.gpus().front());
+  Sleeper sleeper;
+  const auto sample = observer.energy_of(sleeper.work(), 1e-3, 0.4);
+  ASSERT_TRUE(sample);
+  // Whatever the machine makes of a millisecond: power is energy by time.
+  EXPECT_NEAR(sample->energy_j / (sample->window_us * 1e-6), kPower_w, 0.15 * kPower_w);
+  EXPECT_GT(sample->error_j, 0);
+  EXPECT_LT(sample->error_j, sample->energy_j);
+  EXPECT_EQ(sample->clock_mhz, kClock_mhz);
+  EXPECT_EQ(observer.clock_mhz(), kClock_mhz);
+  EXPECT_EQ(sleeper.finished, 2);  // once it has settled, and at the end
+}
+
+TEST(GpuObserver, RunsAsOftenAsTheSlowestRank) {
+  const OneGpu system(/*works=*/true);
+  GpuObserver observer(system, *system.gpus().front());
+  Sleeper sleeper;
+  RepeatedWork work = sleeper.work();
+  constexpr double kSlowest_s = 0.05;
+  work.agree = [](double) { return kSlowest_s; };
+  ASSERT_TRUE(observer.energy_of(work, 0.1, 0.5));
+  EXPECT_EQ(sleeper.runs, 3 + 10);  // 0.3 s of runs said to take 0.1, then 0.5 s of runs agreed to take 0.05
+}
+
+TEST(GpuObserver, SaysNothingOfAGpuThatTellsNothing) {
+  const OneGpu system(/*works=*/false);
+  GpuObserver observer(system, *system.gpus().front());
+  Sleeper sleeper;
+  EXPECT_FALSE(observer.energy_of(sleeper.work(), 0.1, 0.1));
+  EXPECT_FALSE(observer.clock_mhz());
+}
+
+}  // namespace
+}  // namespace lowgear

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "estimating/model/model_config.h"
+#include "training/trainer/transport/compat.h"
+
+namespace lowgear {
+
+/// The whole model with plain autograd operations and nothing of the trainer's: what the trainer is compared with.
+/// `weights` are whole, by the names of the files, in the shapes of the computation ([out, in]).
+[[nodiscard]] at::Tensor reference_loss(const ModelConfig& config, const std::map<std::string, at::Tensor>& weights,
+                                        const at::Tensor& ids, const at::Tensor& targets);
+
+}  // namespace lowgear

@@ -1,0 +1,132 @@
+#include "training/trainer/run/progress_report.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/core/files/file.h"
+#include "base/core/temporary_folder.h"
+
+namespace lowgear {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+class Metrics : public testing::Test {
+ protected:
+  Metrics() {
+    config_.steps = 4;
+    config_.metrics = folder_ / "metrics.jsonl";
+  }
+  /// Reports steps from `first` to before `end`, each with a loss of its own.
+  void report(std::int64_t first, std::int64_t end, double loss) {
+    ProgressReport report(config_, ProgressReport::Output::summary_json, first);
+    for (std::int64_t step = first; step < end; ++step) {
+      StepResult result;
+      result.step = step;
+      result.loss = loss + static_cast<double>(step);
+      result.time_s = 0.5;
+      report.add(result);
+    }
+    summary_ = report.summary();
+  }
+  [[nodiscard]] std::string content() const { return read_file(*config_.metrics); }
+  [[nodiscard]] static std::string line(int step, const std::string& loss) {
+    return "{\"step\":" + std::to_string(step) + ",\"loss\":" + loss +
+           ",\"gradient_norm\":0.0,\"learning_rate\":0.0,\"time_s\":0.5,\"tokens\":0}\n";
+  }
+
+  TemporaryFolder folder_;
+  TrainConfig config_;
+  RunSummary summary_;
+};
+
+TEST_F(Metrics, OfANewRunReplaceOlderOnes) {
+  report(0, 3, 10);
+  report(0, 1, 20);
+  EXPECT_EQ(content(), line(0, "20.0"));
+}
+
+TEST_F(Metrics, OfARunThatGoesOnKeepTheStepsBeforeIt) {
+  report(0, 3, 10);
+  report(2, 4, 20);
+  EXPECT_EQ(content(), line(0, "10.0") + line(1, "11.0") + line(2, "22.0") + line(3, "23.0"));
+}
+
+TEST_F(Metrics, ThatAreCutInTheMiddleOfALineLoseThatLine) {
+  write_file_atomically(*config_.metrics, line(0, "10.0") + "{\"step\":1,\"lo");
+  report(2, 3, 20);
+  EXPECT_EQ(content(), line(0, "10.0") + line(2, "22.0"));
+}
+
+TEST_F(Metrics, MayBeMissingWhenARunGoesOn) {
+  report(3, 4, 20);
+  EXPECT_EQ(content(), line(3, "23.0"));
+}
+
+TEST_F(Metrics, OfTheLastStepAloneCountInTheSummary) {
+  report(3, 4, 20);
+  EXPECT_EQ(summary_.first_step, 3);
+  EXPECT_EQ(summary_.counted_steps, 1);
+  EXPECT_EQ(summary_.step_time_s, 0.5);
+}
+
+TEST_F(Metrics, HaveTheUtilisationWhereItIsKnown) {
+  config_.steps = 5;
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  for (int step = 0; step < 5; ++step) {
+    StepResult result;
+    result.step = step;
+    result.time_s = step < 4 ? 0.5 : 1;
+    result.mfu = step < 4 ? 0.5 : 0.25;
+    report.add(result);
+  }
+  EXPECT_THAT(content(), HasSubstr("\"mfu\":0.25"));
+  // Steps 2, 3 and 4 count: 0.75 s of work in 2 s.
+  EXPECT_DOUBLE_EQ(report.summary().mfu.value(), 0.375);
+  EXPECT_THAT(report.summary().text(), HasSubstr(", 37.5 % MFU"));
+  EXPECT_THAT(report.summary().json(), HasSubstr("\"mfu\":0.375"));
+}
+
+TEST_F(Metrics, HaveNoUtilisationWhereAStepHasNone) {
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  for (int step = 0; step < 4; ++step) {
+    StepResult result;
+    result.step = step;
+    result.time_s = 0.5;
+    if (step != 3) result.mfu = 0.5;
+    report.add(result);
+  }
+  EXPECT_EQ(report.summary().mfu, std::nullopt);
+  EXPECT_THAT(report.summary().json(), Not(HasSubstr("mfu")));
+}
+
+TEST_F(Metrics, ThatCannotBeWrittenAreToldAtTheFirstAndAtTheEnd) {
+  config_.metrics = "/dev/full";
+  testing::internal::CaptureStderr();
+  ProgressReport report(config_, ProgressReport::Output::summary_json, 0);
+  for (int step = 0; step < 3; ++step) {
+    StepResult result;
+    result.step = step;
+    result.time_s = 0.5;
+    report.add(result);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "/dev/full: 1 of 1 lines could not be written: No space left on device; training continues\n");
+  testing::internal::CaptureStderr();
+  report.finish();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(),
+            "/dev/full: 3 of 3 lines could not be written: No space left on device\n");
+  EXPECT_THAT(report.summary().json(), HasSubstr("\"lost_metrics\":3"));
+}
+
+TEST_F(Metrics, AreNoneWhenAllWasDoneBefore) {
+  report(4, 4, 20);
+  EXPECT_THAT(summary_.text(), HasSubstr("4 steps were done before"));
+}
+
+}  // namespace
+}  // namespace lowgear

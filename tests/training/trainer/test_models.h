@@ -1,0 +1,44 @@
+#pragma once
+
+#include "estimating/model/model_config.h"
+
+namespace lowgear {
+
+/// A small Llama with grouped-query attention.
+inline ModelConfig tiny_llama(bool tied = false) {
+  return {.architecture = Architecture::llama,
+          .vocabulary = 64,
+          .hidden = 32,
+          .layers = 8,
+          .heads = 4,
+          .kv_heads = 2,
+          .head_dim = 8,
+          .intermediate = 48,
+          .max_positions = 64,
+          .norm_epsilon = 1e-5,
+          .rope_theta = 10000,
+          .rope_scaling = {},
+          .tied_embeddings = tied,
+          .attention_bias = false,
+          .mlp_bias = false};
+}
+
+inline ModelConfig tiny_gpt2() {
+  return {.architecture = Architecture::gpt2,
+          .vocabulary = 64,
+          .hidden = 32,
+          .layers = 8,
+          .heads = 4,
+          .kv_heads = 4,
+          .head_dim = 8,
+          .intermediate = 128,
+          .max_positions = 64,
+          .norm_epsilon = 1e-5,
+          .rope_theta = 10000,
+          .rope_scaling = {},
+          .tied_embeddings = true,
+          .attention_bias = true,
+          .mlp_bias = true};
+}
+
+}  // namespace lowgear

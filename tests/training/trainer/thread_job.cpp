@@ -1,0 +1,192 @@
+#include "training/trainer/thread_job.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "planning/schedule/communication.h"
+#include "planning/schedule/deadlock.h"
+#include "planning/schedule/generators.h"
+#include "training/trainer/checkpoint/sharding.h"
+#include "training/trainer/engine/gradient_reducer.h"
+#include "training/trainer/model/model_part.h"
+#include "training/trainer/transport/in_process_transport.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::int64_t kBatch = 2;
+constexpr std::int64_t kTime = 12;
+
+struct Place {
+  int pp = 0;
+  int dp = 0;
+  int tp = 0;
+};
+
+/// A parameter's values and gradient on one rank.
+struct Part {
+  TensorShard shard;
+  at::Tensor value;
+  at::Tensor gradient;
+};
+
+/// Spoils the first message that it sends.
+class FaultyPipeline final : public PointToPoint {
+ public:
+  FaultyPipeline(std::unique_ptr<PointToPoint> sound, double factor) : sound_(std::move(sound)), factor_(factor) {}
+  std::unique_ptr<PendingTransfer> send(const at::Tensor& tensor, int peer) override {
+    return sound_->send(tensor.mul(std::exchange(factor_, 1)), peer);
+  }
+  std::unique_ptr<PendingTransfer> receive(const at::Tensor& tensor, int peer) override {
+    return sound_->receive(tensor, peer);
+  }
+
+ private:
+  std::unique_ptr<PointToPoint> sound_;
+  double factor_;
+};
+
+Communicators communicators(InProcessHub& hub, const ThreadJob& job, const Place& place) {
+  Communicators ranks;
+  ranks.pipeline = hub.pipeline(fmt::format("pp d{} t{}", place.dp, place.tp), place.pp);
+  if (job.first_message_factor != 1) {
+    ranks.pipeline = std::make_unique<FaultyPipeline>(std::move(ranks.pipeline), job.first_message_factor);
+  }
+  ranks.data = hub.group(fmt::format("dp p{} t{}", place.pp, place.tp), place.dp, job.dp);
+  ranks.tensor = hub.group(fmt::format("tp p{} d{}", place.pp, place.dp), place.tp, job.tp);
+  if (place.pp == 0 || place.pp == job.pp - 1) {
+    ranks.tied = hub.group(fmt::format("tied d{} t{}", place.dp, place.tp), place.pp == 0 ? 0 : 1, 2);
+  }
+  return ranks;
+}
+
+std::vector<LayerRange> even_partition(std::int64_t layers, int stages) {
+  std::vector<LayerRange> ranges;
+  for (int stage = 0; stage < stages; ++stage) {
+    ranges.push_back({layers * stage / stages, layers * (stage + 1) / stages});
+  }
+  return ranges;
+}
+
+/// Puts parts together as ranks hand them in.
+class Collector {
+ public:
+  void add(const ThreadJob& job, const Place& place, ParameterStore& store) {
+    const std::scoped_lock lock(mutex_);
+    for (const Parameter& parameter : store.parameters()) {
+      if (parameter.tied_copy || place.dp != 0) continue;
+      auto& parts = parts_[parameter.name];
+      parts.resize(static_cast<std::size_t>(job.tp));
+      parts[static_cast<std::size_t>(place.tp)] = {parameter.shard, parameter.value.detach().clone(),
+                                                   parameter.gradient.clone()};
+    }
+  }
+  void add_loss(double loss) {
+    const std::scoped_lock lock(mutex_);
+    loss_ += loss;
+  }
+  [[nodiscard]] ThreadJobResult result(const ThreadJob& job) const {
+    ThreadJobResult result;
+    result.loss = loss_ / (job.microbatches * job.dp * job.tp);
+    for (const auto& [name, parts] : parts_) {
+      std::vector<at::Tensor> values;
+      std::vector<at::Tensor> gradients;
+      for (const Part& part : parts) {
+        values.push_back(part.value);
+        gradients.push_back(part.gradient);
+      }
+      result.weights[name] = whole_of(values, parts.front().shard);
+      result.gradients[name] = whole_of(gradients, parts.front().shard);
+    }
+    return result;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::vector<Part>> parts_;
+  double loss_ = 0;
+};
+
+void run_rank(const ThreadJob& job, const Place& place, const Schedule& schedule, InProcessHub& hub,
+              Collector& collector) {
+  at::set_num_threads(1);
+  const Communicators ranks = communicators(hub, job, place);
+  std::vector<int> here;
+  const std::vector<int> rank_of = rank_of_stage(schedule);
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    if (rank_of[static_cast<std::size_t>(stage)] == place.pp) here.push_back(stage);
+  }
+  ModelPart part(job.config, even_partition(job.config.layers, schedule.stages), here,
+                 {.recompute = job.recompute, .buffer_multiple = job.dp}, ranks);
+  initialize(part.store(), job.config.layers, job.seed);
+  PipelineEngine engine(schedule, place.pp, part.stages(), *ranks.pipeline,
+                        {.activation_shape = {kBatch, kTime, job.config.hidden},
+                         .activation_options = at::kFloat,
+                         .loss_gradient = 1.0 / (job.microbatches * job.dp)});
+  const std::vector<Microbatch> all = test_microbatches(job.config, job.microbatches * job.dp);
+  const auto own = std::span(all).subspan(static_cast<std::size_t>(place.dp * job.microbatches),
+                                          static_cast<std::size_t>(job.microbatches));
+  GradientReducer reducer(
+      part.store(), *ranks.data,
+      {.bucket_elements = job.bucket_elements, .additions = job.microbatches, .to_owners = job.zero1});
+  reducer.begin();
+  const double loss = engine.run(own, nullptr).item<float>();
+  part.reduce_tied_gradients();
+  reducer.finish();
+  if (job.zero1) {
+    const at::Tensor& gradients = part.store().gradients();
+    ranks.data->all_gather(gradients, gradients.chunk(job.dp)[static_cast<std::size_t>(place.dp)].clone());
+  }
+  collector.add_loss(loss);
+  collector.add(job, place, part.store());
+}
+
+}  // namespace
+
+std::vector<Microbatch> test_microbatches(const ModelConfig& config, int count) {
+  auto generator = at::detail::createCPUGenerator(7);
+  std::vector<Microbatch> microbatches;
+  for (int i = 0; i < count; ++i) {
+    const at::Tensor tokens = at::randint(0, config.vocabulary, {kBatch, kTime + 1}, generator, at::kLong);
+    microbatches.push_back({tokens.narrow(1, 0, kTime).contiguous(), tokens.narrow(1, 1, kTime).contiguous()});
+  }
+  return microbatches;
+}
+
+ThreadJobResult run_iteration(const ThreadJob& job) {
+  Schedule schedule = with_communication(make_schedule(
+      {.name = job.schedule,
+       .ranks = job.pp,
+       .microbatches = job.microbatches,
+       .chunks = job.chunks,
+       .envpipe_stages = std::vector<EnvPipeStage>(static_cast<std::size_t>(job.pp), EnvPipeStage{1, 2, {}})}));
+  if (job.pp > 1) require_runnable(schedule, P2pGrouping::none);
+  InProcessHub hub;
+  Collector collector;
+  std::exception_ptr failure;
+  std::mutex failure_mutex;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < job.pp * job.dp * job.tp; ++rank) {
+    const Place place{rank / (job.dp * job.tp), rank / job.tp % job.dp, rank % job.tp};
+    threads.emplace_back([&, place] {
+      try {
+        run_rank(job, place, schedule, hub, collector);
+      } catch (...) {
+        const std::scoped_lock lock(failure_mutex);
+        if (!failure) failure = std::current_exception();
+        hub.abort();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+  return collector.result(job);
+}
+
+}  // namespace lowgear

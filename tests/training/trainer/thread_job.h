@@ -1,0 +1,41 @@
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "estimating/model/model_config.h"
+#include "training/trainer/engine/engine.h"
+
+namespace lowgear {
+
+/// A training job whose ranks are threads of this process.
+struct ThreadJob {
+  ModelConfig config;
+  std::string schedule = "1f1b";
+  int pp = 1;
+  int dp = 1;
+  int tp = 1;
+  int chunks = 1;        ///< virtual stages per rank
+  int microbatches = 4;  ///< per replica
+  bool recompute = false;
+  bool zero1 = false;                   ///< replicas own parts of the gradients
+  std::int64_t bucket_elements = 2000;  ///< of gradients that are summed in one go: several of them in small models
+  std::uint64_t seed = 1;
+  double first_message_factor = 1;  ///< what the first message of every rank is multiplied by: a fault
+};
+
+/// What one iteration made of it: whole tensors, put together from all ranks' parts.
+struct ThreadJobResult {
+  double loss = 0;  ///< mean over microbatches and replicas
+  std::map<std::string, at::Tensor> weights;
+  std::map<std::string, at::Tensor> gradients;
+};
+
+/// The microbatches of all replicas, replica after replica: the same for every layout.
+[[nodiscard]] std::vector<Microbatch> test_microbatches(const ModelConfig& config, int count);
+
+/// Runs one iteration. Throws what a rank threw.
+[[nodiscard]] ThreadJobResult run_iteration(const ThreadJob& job);
+
+}  // namespace lowgear
