@@ -16,11 +16,23 @@ if(LOWGEAR_SANITIZE)
   target_link_options(lowgear_build_flags INTERFACE -fsanitize=${LOWGEAR_SANITIZE})
 endif()
 
-# lowgear_module(NAME SOURCES a.cpp... [DEPENDS core...] [LIBRARIES target...])
+# How hard the compiler works in release builds: on what computes, on everything else, and on tests, which take longer
+# to compile than to run.
+add_library(lowgear_pure_flags INTERFACE)
+add_library(lowgear_module_flags INTERFACE)
+target_compile_options(lowgear_module_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O2>")
+add_library(lowgear_test_flags INTERFACE)
+target_compile_options(lowgear_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
+
+# lowgear_module(NAME SOURCES a.cpp... [DEPENDS core...] [LIBRARIES target...] [PRECOMPILED header...])
 # A folder of src/ as the static library lowgear_NAME. DEPENDS names the modules that its headers and sources include;
-# they stand above it in layers.txt.
+# they stand above it in layers.txt. PRECOMPILED names large headers of libraries that most of its sources include.
 function(lowgear_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED" ${ARGN})
+  set(kind module)
+  if(name IN_LIST LOWGEAR_PURE_MODULES)
+    set(kind pure)
+  endif()
   foreach(dependency IN LISTS ARG_DEPENDS)
     if(NOT TARGET lowgear_${dependency})
       message(FATAL_ERROR "module ${name} depends on ${dependency}: no module above it in cmake/layers.txt that has a "
@@ -31,18 +43,29 @@ function(lowgear_module name)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
   target_sources(lowgear_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${headers})
   list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
-  target_link_libraries(lowgear_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LIBRARIES} PRIVATE lowgear_build_flags)
+  target_link_libraries(lowgear_${name} PUBLIC ${ARG_DEPENDS} ${ARG_LIBRARIES}
+                        PRIVATE lowgear_build_flags lowgear_${kind}_flags)
+  if(NOT ARG_PRECOMPILED)
+    lowgear_share_precompiled(lowgear_${name} lowgear_precompiled_${kind})
+  else()
+    lowgear_precompile(lowgear_${name} ${ARG_PRECOMPILED})
+  endif()
 endfunction()
 
-# lowgear_test(MODULE SOURCES a_test.cpp... [DEPENDS module...] [LIBRARIES target...])
+# lowgear_test(MODULE SOURCES a_test.cpp... [DEPENDS module...] [LIBRARIES target...] [PRECOMPILED header...])
 # One test binary per module, MODULE_tests; every TEST becomes one ctest entry, MODULE.Suite.Test. The names carry no
 # printed parameters: GoogleTest prints structs as bytes, which differ from run to run.
 function(lowgear_test module)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED" ${ARGN})
   add_executable(${module}_tests ${ARG_SOURCES})
   list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
   target_link_libraries(${module}_tests PRIVATE lowgear_${module} ${ARG_DEPENDS} ${ARG_LIBRARIES} lowgear_build_flags
-                                                GTest::gmock GTest::gtest_main)
+                                                lowgear_test_flags GTest::gmock GTest::gtest_main)
+  if(NOT ARG_PRECOMPILED)
+    lowgear_share_precompiled(${module}_tests lowgear_precompiled_test)
+  else()
+    lowgear_precompile(${module}_tests <gmock/gmock.h> <gtest/gtest.h> ${ARG_PRECOMPILED})
+  endif()
   target_include_directories(${module}_tests PRIVATE ${PROJECT_SOURCE_DIR}/tests)
   target_compile_definitions(${module}_tests PRIVATE LOWGEAR_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
   gtest_discover_tests(${module}_tests TEST_PREFIX "${module}." NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60)

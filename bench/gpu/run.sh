@@ -17,7 +17,7 @@ out=${OUT:-build}
 configure() {
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLOWGEAR_WERROR=OFF -DLOWGEAR_BUILD_TESTS=OFF \
     -DLOWGEAR_BUILD_BENCH=OFF "-DCMAKE_PREFIX_PATH=$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')" \
-    "-DLOWGEAR_ONLY_MODULES=trainer" >"$build.log" 2>&1 || { tail -n 30 "$build.log"; return 1; }
+    "-DLOWGEAR_ONLY_MODULES=trainer" -DLOWGEAR_PRECOMPILED_HEADERS=OFF >"$build.log" 2>&1 || { tail -n 30 "$build.log"; return 1; }
 }
 
 build_targets() {

@@ -1,0 +1,1 @@
+// What precompiled headers are attached to (LowgearPrecompiled.cmake).
