@@ -127,8 +127,8 @@ void Client::start_meter() {
   meter_ = std::make_unique<EnergyMeter>(*system_, std::vector<Gpu*>{gpu_}, std::move(meter));
 }
 
-RankRegistration Client::registration() const {
-  RankRegistration rank;
+RankDescription Client::registration() const {
+  RankDescription rank;
   rank.rank = options_.rank.rank;
   const JobPlace place = job_place(options_.place);
   rank.pp_rank = place.pp;

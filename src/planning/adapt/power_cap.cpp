@@ -44,7 +44,7 @@ class Tightest {
     if (!use_.scope.empty() && !(share > use_.share)) return;
     use_ = {scope, power_w, *cap_w, std::isnan(share) ? 0 : share};
   }
-  void add(const ScopePower& power, const PowerLimits& limits, const std::string& scope) {
+  void add(const ScopePower& power, const ScopeLimits& limits, const std::string& scope) {
     if (limits.peak_w) add(power.peak_w, limits.peak_w, "peak of " + scope);
     if (limits.mean_w) add(power.mean_w, limits.mean_w, "mean of " + scope);
   }

@@ -16,15 +16,15 @@
 namespace lowgear {
 
 /// What may be drawn at some place; none: as much as there is.
-struct PowerLimits {
+struct ScopeLimits {
   std::optional<double> peak_w = {};  ///< at any time: what a breaker or a supply stands
   std::optional<double> mean_w = {};  ///< over an iteration: what cooling or a contract allows
 };
 
 struct PowerCap {
-  PowerLimits gpu = {};                      ///< each GPU
-  PowerLimits node = {};                     ///< each node's GPUs together
-  PowerLimits job = {};                      ///< all GPUs
+  ScopeLimits gpu = {};                      ///< each GPU
+  ScopeLimits node = {};                     ///< each node's GPUs together
+  ScopeLimits job = {};                      ///< all GPUs
   std::optional<double> phase_swing_w = {};  ///< `PlanPower::phase_swing_w`
 };
 

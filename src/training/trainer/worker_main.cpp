@@ -95,12 +95,12 @@ ClientOptions client_options(const TrainConfig& config, const RankInfo& rank, co
   return options;
 }
 
-std::unique_ptr<SimulatedGpu> simulated_gpu_for(const TrainConfig& config, Client& client,
-                                                const Environment& environment) {
+std::unique_ptr<SimulatedDevice> simulated_gpu_for(const TrainConfig& config, Client& client,
+                                                   const Environment& environment) {
   if (!config.simulated_gpu) return nullptr;
   const ClientStatus status = client.status();
   if (status.gpu_uuid.empty()) throw InputError("simulated_gpu: " + status.problem);
-  return std::make_unique<SimulatedGpu>(environment("LOWGEAR_NVML").value_or("libnvidia-ml.so.1"), status.gpu_uuid);
+  return std::make_unique<SimulatedDevice>(environment("LOWGEAR_NVML").value_or("libnvidia-ml.so.1"), status.gpu_uuid);
 }
 
 /// Waits until the server has taken this rank, or it is known that it does not: at most until `patience` is over.

@@ -48,7 +48,7 @@ ComparisonOptions comparison_options(const CompareArguments& arguments) {
 
 /// The comparison as a page: frontier, policies as points, the baseline's timeline against Lowgear's.
 std::string render_page(const CompareArguments& arguments, const PipelineInput& input, PipelinePlanner& planner,
-                        const Comparison& comparison) {
+                        const PolicyComparison& comparison) {
   const PlanningProblem problem = input.problem();
   const ReplayConditions conditions{arguments.planner.switch_latency.latency_s(), {}};
   const Plan plan = planner.plan(planner.fastest_s());
@@ -75,7 +75,7 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
   return render_html_report(data);
 }
 
-std::string explanation(const Comparison& comparison) {
+std::string explanation(const PolicyComparison& comparison) {
   return fmt::format(
              "All figures are replayed on the profile, for one GPU a rank. Savings and slowdowns are against {} "
              "({:.4f} s, "
@@ -87,7 +87,7 @@ std::string explanation(const Comparison& comparison) {
          "Next: write the plans down with lowgear plan and the same options, and --out DIR.\n";
 }
 
-void print_notes(const Comparison& comparison, const PipelineInput& input, Console& console) {
+void print_notes(const PolicyComparison& comparison, const PipelineInput& input, Console& console) {
   for (const ComparisonRow& row : comparison.rows) {
     if (row.note.empty()) continue;
     console.note(fmt::format("{}{}{}: {}", row.policy, row.aim.empty() ? "" : ", ", row.aim, row.note));
@@ -96,7 +96,7 @@ void print_notes(const Comparison& comparison, const PipelineInput& input, Conso
   if (is_example_profile(input.profile)) console.note(kExampleProfileNotice);
 }
 
-std::string late_changes(const Comparison& comparison) {
+std::string late_changes(const PolicyComparison& comparison) {
   const std::string table = late_table(comparison);
   if (table.empty()) return "";
   return fmt::format(
@@ -118,7 +118,7 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   const Stopwatch stopwatch;
   PipelinePlanner planner(input.schedule, input.profile, input.blocking_power_w, options.planner, {}, &*progress);
   options.frontier_time_s = stopwatch.elapsed_s();
-  const Comparison comparison = compare_policies(input, planner, options, &*progress);
+  const PolicyComparison comparison = compare_policies(input, planner, options, &*progress);
   std::optional<std::string> page;
   if (!arguments.html.empty()) page = render_page(arguments, input, planner, comparison);
   // The planner does not plan any more.

@@ -142,7 +142,7 @@ class Comparer {
   std::map<std::string, std::unique_ptr<OwnOrder>> own_orders_;  ///< by policy
 };
 
-void set_published_savings(Comparison& comparison, const PlanningProblem& problem) {
+void set_published_savings(PolicyComparison& comparison, const PlanningProblem& problem) {
   const auto perseus = std::ranges::find(comparison.rows, "perseus", &ComparisonRow::policy);
   if (perseus == comparison.rows.end() || !perseus->own_time_s) return;
   const double time_s = *perseus->own_time_s;
@@ -184,10 +184,10 @@ std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySetting
   return make_policy(std::string_view(name));
 }
 
-Comparison compare_policies(const PipelineInput& input, PipelinePlanner& planner, const ComparisonOptions& options,
-                            Progress* progress) {
+PolicyComparison compare_policies(const PipelineInput& input, PipelinePlanner& planner,
+                                  const ComparisonOptions& options, Progress* progress) {
   Comparer comparer(input, planner, options);
-  Comparison comparison;
+  PolicyComparison comparison;
   comparison.baseline = comparer.policy_row(options.baseline);
   const auto tell = [progress](const std::string& name) {
     if (progress != nullptr) progress->update("planning with " + name, -1);
@@ -222,7 +222,7 @@ double slowdown_pct(const ComparisonRow& row, const ComparisonRow& baseline) {
   return 100 * (row.time_s - baseline.time_s) / baseline.time_s;
 }
 
-std::vector<ReportPolicy> report_policies(const Comparison& comparison) {
+std::vector<ReportPolicy> report_policies(const PolicyComparison& comparison) {
   std::vector<ReportPolicy> policies;
   for (const ComparisonRow& row : comparison.rows) {
     const std::string name = row.aim.empty() ? row.policy : fmt::format("{} ({})", row.policy, row.aim);

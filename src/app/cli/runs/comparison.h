@@ -54,7 +54,7 @@ struct ComparisonRow {
 };
 
 /// All rows, and what savings are against.
-struct Comparison {
+struct PolicyComparison {
   ComparisonRow baseline;
   std::vector<ComparisonRow> rows;
   std::vector<std::string> skipped;  ///< one line for each row that could not be made
@@ -74,8 +74,8 @@ struct ComparisonOptions {
 /// policy that runs an order of its own comes Lowgear's plan in that order, asked for or not. A
 /// policy that cannot plan this pipeline is skipped with its reason; the baseline has to work. `planner` is for
 /// `input`.
-[[nodiscard]] Comparison compare_policies(const PipelineInput& input, PipelinePlanner& planner,
-                                          const ComparisonOptions& options, Progress* progress = nullptr);
+[[nodiscard]] PolicyComparison compare_policies(const PipelineInput& input, PipelinePlanner& planner,
+                                                const ComparisonOptions& options, Progress* progress = nullptr);
 
 /// (baseline - energy) / baseline in per cent.
 [[nodiscard]] double saving_pct(const ComparisonRow& row, const ComparisonRow& baseline);
@@ -83,12 +83,12 @@ struct ComparisonOptions {
 [[nodiscard]] double slowdown_pct(const ComparisonRow& row, const ComparisonRow& baseline);
 
 /// The rows as the report shows them.
-[[nodiscard]] std::vector<ReportPolicy> report_policies(const Comparison& comparison);
+[[nodiscard]] std::vector<ReportPolicy> report_policies(const PolicyComparison& comparison);
 
 /// For people, and for programs.
-[[nodiscard]] std::string comparison_table(const Comparison& comparison);
+[[nodiscard]] std::string comparison_table(const PolicyComparison& comparison);
 /// The rows as clocks that change late leave them, in per cent of the baseline's; empty where that was not replayed.
-[[nodiscard]] std::string late_table(const Comparison& comparison);
-[[nodiscard]] Json comparison_json(const Comparison& comparison);
+[[nodiscard]] std::string late_table(const PolicyComparison& comparison);
+[[nodiscard]] Json comparison_json(const PolicyComparison& comparison);
 
 }  // namespace lowgear

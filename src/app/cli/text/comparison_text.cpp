@@ -48,7 +48,7 @@ Json row_json(const ComparisonRow& row, const ComparisonRow& baseline) {
 
 }  // namespace
 
-std::string comparison_table(const Comparison& comparison) {
+std::string comparison_table(const PolicyComparison& comparison) {
   constexpr int kTimeDigits = 4;
   constexpr int kEnergyDigits = 1;
   constexpr int kPercentDigits = 3;
@@ -75,7 +75,7 @@ std::string comparison_table(const Comparison& comparison) {
   return table.text();
 }
 
-std::string late_table(const Comparison& comparison) {
+std::string late_table(const PolicyComparison& comparison) {
   const ComparisonRow& baseline = comparison.baseline;
   if (!baseline.late_time_s) return "";
   Table table({{"policy", Table::Align::left}, {"planned for", Table::Align::left}, {"saving %"}, {"slowdown %"}});
@@ -88,7 +88,7 @@ std::string late_table(const Comparison& comparison) {
   return table.text();
 }
 
-Json comparison_json(const Comparison& comparison) {
+Json comparison_json(const PolicyComparison& comparison) {
   Json rows = Json::array();
   for (const ComparisonRow& row : comparison.rows) rows.push_back(row_json(row, comparison.baseline));
   return {{"figures", "replayed"},

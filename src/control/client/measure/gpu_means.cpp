@@ -35,8 +35,8 @@ void GpuMeans::add(const MeasuredIteration& iteration) {
   }
 }
 
-GpuNow GpuMeans::now() const {
-  GpuNow now;
+GpuAverages GpuMeans::now() const {
+  GpuAverages now;
   now.temperature_c = temperature_c_;
   TimeMean power;
   TimeMean clock;

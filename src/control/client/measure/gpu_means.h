@@ -8,7 +8,7 @@
 namespace lowgear {
 
 /// How a GPU did in the last iterations. What it does not report is empty.
-struct GpuNow {
+struct GpuAverages {
   std::optional<double> power_w;             ///< energy over time
   std::optional<double> sm_clock_mhz;        ///< time-weighted
   std::optional<int> sm_clock_min_mhz = {};  ///< of its readings
@@ -22,7 +22,7 @@ class GpuMeans {
  public:
   void add(const MeasuredIteration& iteration);
   void set_temperature(std::optional<int> temperature_c) { temperature_c_ = temperature_c; }
-  [[nodiscard]] GpuNow now() const;
+  [[nodiscard]] GpuAverages now() const;
 
  private:
   std::deque<MeasuredIteration> iterations_;  ///< the last ones, of kMeansS together

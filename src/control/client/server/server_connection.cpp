@@ -110,7 +110,7 @@ void ServerConnection::sleep(milliseconds time) {
 
 // What the client hands over.
 
-void ServerConnection::report(const IterationReport& report, const GpuNow& gpu) {
+void ServerConnection::report(const ReportedIteration& report, const GpuAverages& gpu) {
   const std::lock_guard lock(mutex_);
   if (waiting_.size() == kMaxWaitingReports) {
     waiting_.pop_front();
@@ -307,8 +307,8 @@ void ServerConnection::say_all(Speaker& speaker) {
 }
 
 void ServerConnection::say_reports(Speaker& speaker) {
-  std::vector<IterationReport> batch;
-  GpuNow gpu;
+  std::vector<ReportedIteration> batch;
+  GpuAverages gpu;
   {
     const std::lock_guard lock(mutex_);
     const std::size_t size = std::min(waiting_.size(), kMaxReportsPerRequest);

@@ -22,7 +22,7 @@ struct ServerConnectionOptions {
   HttpEndpoint endpoint;
   std::filesystem::path token_file;  ///< holds the token alone; empty: none is sent
   std::string job_json;              ///< body of POST /v1/jobs
-  RankRegistration rank;
+  RankDescription rank;
   std::chrono::milliseconds first_backoff{100};
   std::chrono::milliseconds last_backoff{5'000};
   std::chrono::milliseconds report_period{200};  ///< between two requests with reports, at least
@@ -58,7 +58,7 @@ class ServerConnection {
   ServerConnection(const ServerConnection&) = delete;
   ServerConnection& operator=(const ServerConnection&) = delete;
 
-  void report(const IterationReport& report, const GpuNow& gpu);
+  void report(const ReportedIteration& report, const GpuAverages& gpu);
   void post(ProfileResult result);
   [[nodiscard]] ServerStatus status() const;
 
@@ -110,9 +110,9 @@ class ServerConnection {
   bool finished_ = false;  ///< nothing is left to be said
   std::optional<Session> session_;
   std::string last_job_;
-  std::deque<IterationReport> waiting_;
+  std::deque<ReportedIteration> waiting_;
   std::deque<ProfileResult> profiles_;
-  GpuNow gpu_;
+  GpuAverages gpu_;
   ServerStatus status_;
   std::string plan_problem_;
 

@@ -20,7 +20,7 @@ std::string dump(const Json& json) { return json.dump(-1, ' ', false, Json::erro
 /// Share of the iteration's time; 0 where the GPU does not say.
 double share(const std::optional<double>& of_s, double time_s) { return of_s && time_s > 0 ? *of_s / time_s : 0; }
 
-Json report_json(const IterationReport& report) {
+Json report_json(const ReportedIteration& report) {
   const MeasuredIteration& measured = report.measured;
   return {{"iteration", measured.iteration},
           {"plan_version", report.plan_version},
@@ -34,7 +34,7 @@ Json report_json(const IterationReport& report) {
 
 }  // namespace
 
-std::string to_text(const RankRegistration& rank) {
+std::string to_text(const RankDescription& rank) {
   return dump({{"rank", rank.rank},
                {"pp_rank", rank.pp_rank},
                {"dp_rank", rank.dp_rank},
@@ -49,9 +49,9 @@ std::string to_text(const RankRegistration& rank) {
                {"follows_plans", rank.follows_plans}});
 }
 
-std::string reports_text(int rank, std::span<const IterationReport> reports, const GpuNow& gpu) {
+std::string reports_text(int rank, std::span<const ReportedIteration> reports, const GpuAverages& gpu) {
   Json list = Json::array();
-  for (const IterationReport& report : reports) list.push_back(report_json(report));
+  for (const ReportedIteration& report : reports) list.push_back(report_json(report));
   return dump({{"rank", rank},
                {"reports", std::move(list)},
                {"gpu",

@@ -16,7 +16,7 @@
 namespace lowgear {
 
 /// What a rank says of itself to the server (docs/server-api.md).
-struct RankRegistration {
+struct RankDescription {
   int rank = 0;
   int pp_rank = 0;
   int dp_rank = 0;
@@ -30,15 +30,15 @@ struct RankRegistration {
   std::optional<double> power_limit_w;
   bool follows_plans = false;
 };
-[[nodiscard]] std::string to_text(const RankRegistration& rank);
+[[nodiscard]] std::string to_text(const RankDescription& rank);
 
 /// An iteration as it is reported.
-struct IterationReport {
+struct ReportedIteration {
   MeasuredIteration measured;
   int plan_version = 0;  ///< followed throughout; 0: none of the server's
 };
 
-[[nodiscard]] std::string reports_text(int rank, std::span<const IterationReport> reports, const GpuNow& gpu);
+[[nodiscard]] std::string reports_text(int rank, std::span<const ReportedIteration> reports, const GpuAverages& gpu);
 /// Cells whose energy could not be told are left out.
 [[nodiscard]] std::string profile_text(int rank, const ProfileResult& result);
 

@@ -10,25 +10,23 @@ namespace {
 
 constexpr double kGiga = 1e9;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
-constexpr AllowedRange kPowerLimitShares{0.5, 1.25};
-constexpr AllowedRange kBandwidthShares{0.5, 2};
-constexpr AllowedRange kMemoryBytes{kGiB, 1024 * kGiB};
+constexpr ValueRange kPowerLimitShares{0.5, 1.25};
+constexpr ValueRange kBandwidthShares{0.5, 2};
+constexpr ValueRange kMemoryBytes{kGiB, 1024 * kGiB};
 
-AllowedRange scaled(const AllowedRange& shares, double whole) {
-  return {shares.lowest * whole, shares.highest * whole};
-}
+ValueRange scaled(const ValueRange& shares, double whole) { return {shares.lowest * whole, shares.highest * whole}; }
 
 }  // namespace
 
-AllowedRange allowed_power_limit_w(const GpuModel& gpu) {
+ValueRange allowed_power_limit_w(const GpuModel& gpu) {
   return scaled(kPowerLimitShares, named_gpu(gpu.name).power.limit_w);
 }
 
-AllowedRange allowed_memory_bytes_per_s(const GpuModel& gpu) {
+ValueRange allowed_memory_bytes_per_s(const GpuModel& gpu) {
   return scaled(kBandwidthShares, named_gpu(gpu.name).memory_bytes_per_s);
 }
 
-AllowedRange allowed_memory_bytes() { return kMemoryBytes; }
+ValueRange allowed_memory_bytes() { return kMemoryBytes; }
 
 void set_power_limit(GpuModel& gpu, double limit_w) {
   gpu.power.kernel_limit_w = named_gpu(gpu.name).power.limit_w;

@@ -7,20 +7,20 @@
 namespace lowgear {
 
 /// How far a GPU of the catalogue may be changed and is still the one whose kernels and power were measured.
-struct AllowedRange {
+struct ValueRange {
   double lowest = 0;
   double highest = 0;
 };
 
 /// Power limits in watts: half of the data sheet's (the power model was compared with measurements down to 0.58 of it)
 /// to 1.25 times, which is what custom cooling gives an A100 (NVIDIA's data sheet: 500 W in place of 400 W).
-[[nodiscard]] AllowedRange allowed_power_limit_w(const GpuModel& gpu);
+[[nodiscard]] ValueRange allowed_power_limit_w(const GpuModel& gpu);
 
 /// Bandwidths of memory: half to twice the data sheet's.
-[[nodiscard]] AllowedRange allowed_memory_bytes_per_s(const GpuModel& gpu);
+[[nodiscard]] ValueRange allowed_memory_bytes_per_s(const GpuModel& gpu);
 
 /// Sizes of memory, whatever the data sheet says: 1 GiB to 1 TiB.
-[[nodiscard]] AllowedRange allowed_memory_bytes();
+[[nodiscard]] ValueRange allowed_memory_bytes();
 
 /// Gives a GPU of the catalogue another power limit: times of kernels stay those that were measured under the data
 /// sheet's, and under_power_limit (power_model.h) says what they become. The data sheet's own limit changes nothing.

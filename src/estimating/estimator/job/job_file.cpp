@@ -225,7 +225,7 @@ void read_execution(const YamlView& root, TrainingJob& job) {
 }
 
 /// An amount in the key's unit, of which the data sheet says `usual`; both ends and `usual` in the unit of the model.
-double amount_within(const YamlView& value, const AllowedRange& range, double unit, std::string_view unit_name,
+double amount_within(const YamlView& value, const ValueRange& range, double unit, std::string_view unit_name,
                      double usual) {
   constexpr double kAnyNumber = 1e12;
   const double number = value.number_in(0, kAnyNumber);

@@ -213,21 +213,21 @@ std::int64_t load_checkpoint(const fs::path& path, const TrainConfig& config, co
   return manifest.step;
 }
 
-Checkpoints::Checkpoints(const TrainConfig& config, const TrainingState& state, const Communicators& ranks)
+CheckpointFolder::CheckpointFolder(const TrainConfig& config, const TrainingState& state, const Communicators& ranks)
     : config_(&config), state_(state), ranks_(&ranks), folder_(*config.checkpoint) {
   together(*ranks_->world, [this] {
     if (ranks_->world->rank() == 0) lock_.emplace(prepare(folder_));
   });
 }
 
-std::int64_t Checkpoints::resume() {
+std::int64_t CheckpointFolder::resume() {
   const std::int64_t step = newest_of(folder_, *ranks_->world);
   if (step < 0) return 0;
   saved_ = load_checkpoint(folder_ / checkpoint_folder_name(step), *config_, state_, *ranks_);
   return *saved_;
 }
 
-void Checkpoints::after_step(std::int64_t steps_done, bool last) {
+void CheckpointFolder::after_step(std::int64_t steps_done, bool last) {
   const bool due = config_->checkpoint_every > 0 && steps_done % config_->checkpoint_every == 0;
   if ((!due && !last) || saved_ == steps_done) return;
   try {
@@ -241,13 +241,13 @@ void Checkpoints::after_step(std::int64_t steps_done, bool last) {
   if (ranks_->world->rank() == 0) delete_old();
 }
 
-std::string Checkpoints::newest_text() const {
+std::string CheckpointFolder::newest_text() const {
   if (!saved_) return "there is no checkpoint yet";
   return fmt::format("the last good checkpoint is {}", (folder_ / checkpoint_folder_name(*saved_)).string());
 }
 
 /// What cannot be deleted stays: that is no reason to stop training.
-void Checkpoints::delete_old() const {
+void CheckpointFolder::delete_old() const {
   std::vector<std::int64_t> steps = complete_checkpoints(folder_);
   const auto keep = static_cast<std::size_t>(config_->checkpoint_keep);
   if (steps.size() <= keep) return;

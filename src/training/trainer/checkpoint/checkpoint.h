@@ -37,11 +37,11 @@ std::int64_t load_checkpoint(const std::filesystem::path& path, const TrainConfi
 
 /// The checkpoints of a job in their folder, which is the job's alone for as long as rank 0 has this. Every call is a
 /// meeting of all ranks.
-class Checkpoints {
+class CheckpointFolder {
  public:
   /// The configuration has a folder for checkpoints. Makes it and removes what a killed job left half-written; throws
   /// InputError when it cannot be written to, or another job has it.
-  Checkpoints(const TrainConfig& config, const TrainingState& state, const Communicators& ranks);
+  CheckpointFolder(const TrainConfig& config, const TrainingState& state, const Communicators& ranks);
 
   /// Goes on from the newest complete checkpoint, if there is one. Returns the number of steps done.
   std::int64_t resume();

@@ -15,7 +15,7 @@ constexpr double kNsPerS = 1e9;
 
 }  // namespace
 
-SimulatedKernel simulated_kernel(const SimulatedGpuConfig& config, const StageRange& range, OpKind kind) {
+UnitKernel simulated_kernel(const SimulatedGpuConfig& config, const StageRange& range, OpKind kind) {
   double time_s = static_cast<double>(range.layers.end - range.layers.begin) * config.layer_forward_s;
   if (range.first) time_s += config.embedding_forward_s;
   if (range.last) time_s += config.head_forward_s;
@@ -25,7 +25,7 @@ SimulatedKernel simulated_kernel(const SimulatedGpuConfig& config, const StageRa
 }
 
 /// The simulation's own calls (simgpu/lowgear_simgpu.h) in the library that also stands for NVML.
-class SimulatedGpu::Library {
+class SimulatedDevice::Library {
  public:
   explicit Library(const std::string& path) : handle_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (handle_ == nullptr) throw InputError(fmt::format("simulated_gpu: {}", ::dlerror()));
@@ -46,7 +46,7 @@ class SimulatedGpu::Library {
   }
   void attach(int index) const { check(attach_(index)); }
   void detach(int index) const { (void)detach_(index); }
-  void run_kernel(int index, const SimulatedKernel& kernel) const {
+  void run_kernel(int index, const UnitKernel& kernel) const {
     check(run_kernel_(index, kernel.compute_s, kernel.memory_s, kernel.load, kernel.load, nullptr));
   }
 
@@ -74,13 +74,13 @@ class SimulatedGpu::Library {
   const char* (*error_)() = nullptr;
 };
 
-SimulatedGpu::SimulatedGpu(const std::string& nvml_library, const std::string& uuid)
+SimulatedDevice::SimulatedDevice(const std::string& nvml_library, const std::string& uuid)
     : library_(std::make_unique<Library>(nvml_library)), index_(library_->find(uuid)) {
   library_->attach(index_);
   thread_ = std::thread([this] { run(); });
 }
 
-SimulatedGpu::~SimulatedGpu() {
+SimulatedDevice::~SimulatedDevice() {
   {
     const std::scoped_lock lock(mutex_);
     stopping_ = true;
@@ -90,7 +90,7 @@ SimulatedGpu::~SimulatedGpu() {
   library_->detach(index_);
 }
 
-void SimulatedGpu::begin(const SimulatedKernel& kernel) {
+void SimulatedDevice::begin(const UnitKernel& kernel) {
   const std::scoped_lock lock(mutex_);
   kernel_ = kernel;
   running_ = true;
@@ -98,7 +98,7 @@ void SimulatedGpu::begin(const SimulatedKernel& kernel) {
   changed_.notify_all();
 }
 
-void SimulatedGpu::end() {
+void SimulatedDevice::end() {
   const std::int64_t computed_ns = monotonic_ns();
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [this] { return !running_; });
@@ -110,12 +110,12 @@ void SimulatedGpu::end() {
   times_.excess_s += static_cast<double>(computed_ns - done_ns_) / kNsPerS;
 }
 
-void SimulatedGpu::run() {
+void SimulatedDevice::run() {
   std::unique_lock lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return running_ || stopping_; });
     if (stopping_) return;
-    const SimulatedKernel kernel = kernel_;
+    const UnitKernel kernel = kernel_;
     lock.unlock();
     std::string failure;
     try {

@@ -13,14 +13,14 @@
 namespace lowgear {
 
 /// A kernel for a simulated GPU.
-struct SimulatedKernel {
+struct UnitKernel {
   double compute_s = 0;  ///< at the highest SM clock
   double memory_s = 0;   ///< at any clock
   double load = 1;       ///< share of the GPU's compute power
 };
 
 /// How long the units of a stage run, by what is configured.
-[[nodiscard]] SimulatedKernel simulated_kernel(const SimulatedGpuConfig& config, const StageRange& range, OpKind kind);
+[[nodiscard]] UnitKernel simulated_kernel(const SimulatedGpuConfig& config, const StageRange& range, OpKind kind);
 
 /// What simulated kernels and the real computation beside them have taken.
 struct SimulatedTimes {
@@ -35,16 +35,16 @@ struct SimulatedTimes {
 
 /// A simulated GPU that this rank computes on: while the CPU does the work, a thread runs a kernel of the configured
 /// length there, which goes with the GPU's clock and draws power; a unit ends when both are done.
-class SimulatedGpu {
+class SimulatedDevice {
  public:
   /// The GPU with this UUID of the simulated machine behind `nvml_library`. Throws InputError when the library is not
   /// that of the simulation or has no such GPU.
-  SimulatedGpu(const std::string& nvml_library, const std::string& uuid);
-  ~SimulatedGpu();
-  SimulatedGpu(const SimulatedGpu&) = delete;
-  SimulatedGpu& operator=(const SimulatedGpu&) = delete;
+  SimulatedDevice(const std::string& nvml_library, const std::string& uuid);
+  ~SimulatedDevice();
+  SimulatedDevice(const SimulatedDevice&) = delete;
+  SimulatedDevice& operator=(const SimulatedDevice&) = delete;
 
-  void begin(const SimulatedKernel& kernel);
+  void begin(const UnitKernel& kernel);
   /// Waits for the kernel. Throws Error when the simulation failed.
   void end();
   [[nodiscard]] const SimulatedTimes& times() const { return times_; }
@@ -59,7 +59,7 @@ class SimulatedGpu {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  SimulatedKernel kernel_;     // under mutex_
+  UnitKernel kernel_;          // under mutex_
   bool running_ = false;       // under mutex_
   bool stopping_ = false;      // under mutex_
   std::string failure_;        // under mutex_

@@ -109,7 +109,7 @@ struct TrainingRun::Totals {
 };
 
 TrainingRun::TrainingRun(TrainConfig config, int rank, Backend backend, Client& client,
-                         std::unique_ptr<SimulatedGpu> simulated_gpu)
+                         std::unique_ptr<SimulatedDevice> simulated_gpu)
     : config_(std::move(config)),
       layout_(config_.parallel),
       rank_(rank),

@@ -52,7 +52,7 @@ class TrainingRun {
   /// `client` tells the agent about units and measures energy; it outlives the run. Throws InputError when
   /// configuration, files and schedule do not fit together.
   TrainingRun(TrainConfig config, int rank, Backend backend, Client& client,
-              std::unique_ptr<SimulatedGpu> simulated_gpu);
+              std::unique_ptr<SimulatedDevice> simulated_gpu);
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
   ~TrainingRun();
@@ -88,7 +88,7 @@ class TrainingRun {
   std::optional<double> peak_flop_s_;  ///< of this rank's GPU
   Communicators ranks_;
   Client* client_;
-  std::unique_ptr<SimulatedGpu> simulated_gpu_;
+  std::unique_ptr<SimulatedDevice> simulated_gpu_;
   Schedule schedule_;
   TrainingData data_;
   bool measures_;                             ///< there is a GPU whose energy can be read
@@ -98,7 +98,7 @@ class TrainingRun {
   std::unique_ptr<PipelineEngine> engine_;
   std::optional<GradientReducer> reducer_;
   std::unique_ptr<AdamW> optimizer_;
-  std::optional<Checkpoints> checkpoints_;
+  std::optional<CheckpointFolder> checkpoints_;
   std::int64_t first_step_ = 0;
   std::int64_t steps_done_ = 0;  ///< those before this run included
   std::unique_ptr<Observer> observer_;

@@ -83,7 +83,7 @@ class ServerConnectionTest : public testing::Test {
   void start_server(std::string job = "j-1") { server_ = std::make_unique<FakeServer>(socket(), std::move(job)); }
   void connect() { connection_ = std::make_unique<ServerConnection>(options_, taker_); }
   void report(std::uint64_t iteration) {
-    IterationReport report;
+    ReportedIteration report;
     report.measured.iteration = iteration;
     report.measured.time_s = 0.5;
     report.measured.compute_s = 0.25;

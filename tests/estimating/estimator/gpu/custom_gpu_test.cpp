@@ -58,7 +58,7 @@ struct Limited {
 
 /// From the lowest limit to the highest.
 std::vector<Limited> under_all_limits(TrainingJob job) {
-  const AllowedRange range = allowed_power_limit_w(job.gpu);
+  const ValueRange range = allowed_power_limit_w(job.gpu);
   std::vector<Limited> all;
   for (int i = 0; i < kLimits; ++i) {
     const double limit_w = range.lowest + (range.highest - range.lowest) * i / (kLimits - 1);

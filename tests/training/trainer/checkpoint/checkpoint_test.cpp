@@ -227,13 +227,13 @@ TEST_F(DamagedCheckpoint, HasAManifestOfAnotherFormat) {
 /// Behind step after step.
 void run_steps(const TrainConfig& config, std::int64_t first, std::int64_t last) {
   run_state_job(config, [&](StateRank& rank) {
-    Checkpoints checkpoints(config, rank.state(), rank.ranks());
+    CheckpointFolder checkpoints(config, rank.state(), rank.ranks());
     EXPECT_EQ(checkpoints.resume(), first);
     for (std::int64_t step = first + 1; step <= last; ++step) checkpoints.after_step(step, step == last);
   });
 }
 
-TEST(Checkpoints, AreSavedEverySoOftenAndAtTheEnd) {
+TEST(CheckpointFolder, AreSavedEverySoOftenAndAtTheEnd) {
   const TemporaryFolder folder;
   TrainConfig config = config_of({2, 1, 1});
   config.checkpoint = folder / "deep/checkpoints";
@@ -245,7 +245,7 @@ TEST(Checkpoints, AreSavedEverySoOftenAndAtTheEnd) {
   EXPECT_THAT(complete_checkpoints(*config.checkpoint), ElementsAre(9, 10, 11));
 }
 
-TEST(Checkpoints, AreOnlyAtTheEndUnlessAskedFor) {
+TEST(CheckpointFolder, AreOnlyAtTheEndUnlessAskedFor) {
   const TemporaryFolder folder;
   TrainConfig config = config_of({1, 1, 1});
   config.checkpoint = folder.path();
@@ -253,7 +253,7 @@ TEST(Checkpoints, AreOnlyAtTheEndUnlessAskedFor) {
   EXPECT_THAT(complete_checkpoints(folder.path()), ElementsAre(5));
 }
 
-TEST(Checkpoints, HalfWrittenAreIgnoredAndRemoved) {
+TEST(CheckpointFolder, HalfWrittenAreIgnoredAndRemoved) {
   const TemporaryFolder folder;
   TrainConfig config = config_of({1, 1, 1});
   config.checkpoint = folder.path();
@@ -265,7 +265,7 @@ TEST(Checkpoints, HalfWrittenAreIgnoredAndRemoved) {
   EXPECT_FALSE(fs::exists(temporary_of(folder / "step-00000004")));
 }
 
-TEST(Checkpoints, PutRightWhatAnExchangeLeftThatWasCutShort) {
+TEST(CheckpointFolder, PutRightWhatAnExchangeLeftThatWasCutShort) {
   const TemporaryFolder folder;
   TrainConfig config = config_of({1, 1, 1});
   config.checkpoint = folder.path();
@@ -278,7 +278,7 @@ TEST(Checkpoints, PutRightWhatAnExchangeLeftThatWasCutShort) {
   EXPECT_FALSE(fs::exists(aside));
 }
 
-TEST(Checkpoints, LeaveOtherFilesAlone) {
+TEST(CheckpointFolder, LeaveOtherFilesAlone) {
   const TemporaryFolder folder;
   TrainConfig config = config_of({1, 1, 1});
   config.checkpoint = folder.path();
@@ -293,14 +293,14 @@ TEST(Checkpoints, LeaveOtherFilesAlone) {
   }
 }
 
-TEST(Checkpoints, AreOneJobs) {
+TEST(CheckpointFolder, AreOneJobs) {
   const TemporaryFolder folder;
   TrainConfig config = config_of({1, 1, 1});
   config.checkpoint = folder.path();
   TrainConfig other = config_of({2, 1, 1});
   other.checkpoint = folder.path();
   run_state_job(config, [&](StateRank& rank) {
-    Checkpoints checkpoints(config, rank.state(), rank.ranks());
+    CheckpointFolder checkpoints(config, rank.state(), rank.ranks());
     fs::create_directory(temporary_of(folder / "step-00000001"));
     const std::string error = error_of([&] { run_steps(other, 0, 1); });
     EXPECT_THAT(error,
@@ -313,7 +313,7 @@ TEST(Checkpoints, AreOneJobs) {
   run_steps(config, 1, 2);
 }
 
-TEST(Checkpoints, NeedAFolderThatCanBeWrittenTo) {
+TEST(CheckpointFolder, NeedAFolderThatCanBeWrittenTo) {
   const TemporaryFolder folder;
   write_file_atomically(folder / "file", "");
   TrainConfig config = config_of({2, 1, 1});
@@ -321,14 +321,14 @@ TEST(Checkpoints, NeedAFolderThatCanBeWrittenTo) {
   EXPECT_THAT(error_of([&] { run_steps(config, 0, 1); }), HasSubstr((folder / "file").string()));
 }
 
-TEST(Checkpoints, DoNotSaveValuesThatAreNoNumbers) {
+TEST(CheckpointFolder, DoNotSaveValuesThatAreNoNumbers) {
   const TemporaryFolder folder;
   TrainConfig config = config_of({2, 1, 1});
   config.checkpoint = folder.path();
   config.checkpoint_every = 1;
   try {
     run_state_job(config, [&](StateRank& rank) {
-      Checkpoints checkpoints(config, rank.state(), rank.ranks());
+      CheckpointFolder checkpoints(config, rank.state(), rank.ranks());
       checkpoints.after_step(1, false);
       if (rank.place().pp == 1) rank.store().values().narrow(0, 5, 1).fill_(NAN);
       checkpoints.after_step(2, false);
@@ -344,7 +344,7 @@ TEST(Checkpoints, DoNotSaveValuesThatAreNoNumbers) {
 std::string error_on_a_full_disk(TrainConfig config) {
   try {
     run_state_job(config, [&](StateRank& rank) {
-      Checkpoints checkpoints(config, rank.state(), rank.ranks());
+      CheckpointFolder checkpoints(config, rank.state(), rank.ranks());
       checkpoints.after_step(1, false);
       rank.ranks().world->all_reduce(at::zeros({1}));
       if (rank.ranks().world->rank() == 0) limit_file_size(20'000);
@@ -356,7 +356,7 @@ std::string error_on_a_full_disk(TrainConfig config) {
   }
 }
 
-TEST(Checkpoints, OnAFullDiskKeepTheLastGoodOne) {
+TEST(CheckpointFolder, OnAFullDiskKeepTheLastGoodOne) {
   const TemporaryFolder folder;
   TrainConfig config = config_of({2, 1, 1});
   config.checkpoint = folder.path();
