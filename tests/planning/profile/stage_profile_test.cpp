@@ -168,11 +168,12 @@ TEST(ReadStageProfile, NamesBothLinesOfADuplicate) {
 constexpr std::string_view kRankHeader = "rank,dp_rank,pp_rank,tp_rank,stage,instruction,frequency,time,energy\n";
 
 TEST(ReadStageProfile, MergesTheRanksOfAStage) {
-  const std::string text = std::string(kRankHeader) +
-                           "0,0,0,0,0,forward,1410,0.1,20\n1,0,0,1,0,forward,1410,0.12,22\n"
-                           "0,0,0,0,0,forward,1200,0.2,18\n1,0,0,1,0,forward,1200,0.19,19\n"
-                           "0,0,0,0,0,forward,990,0.3,17\n"  // where rank 1 has stopped
-                           "0,0,0,0,0,backward,1410,0.2,40\n1,0,0,1,0,backward,1410,0.2,44\n";
+  std::string text(kRankHeader);
+  text +=
+      "0,0,0,0,0,forward,1410,0.1,20\n1,0,0,1,0,forward,1410,0.12,22\n"
+      "0,0,0,0,0,forward,1200,0.2,18\n1,0,0,1,0,forward,1200,0.19,19\n"
+      "0,0,0,0,0,forward,990,0.3,17\n"  // where rank 1 has stopped
+      "0,0,0,0,0,backward,1410,0.2,40\n1,0,0,1,0,backward,1410,0.2,44\n";
   const StageProfile profile = read_stage_profile(text, "profile.csv");
   ASSERT_EQ(profile.measurements(0, OpKind::forward).size(), 2U);
   EXPECT_EQ(profile.at_clock(0, OpKind::forward, 1410).time_s, 0.12);

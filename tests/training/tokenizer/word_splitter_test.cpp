@@ -82,7 +82,8 @@ TEST(WordSplitter, CopesWithLongRuns) {
 }
 
 TEST(WordSplitter, RefusesWhatIsNoText) {
-  const std::string blanks = std::string(12'000'000, ' ') + 'x';
+  std::string blanks(12'000'000, ' ');
+  blanks += 'x';
   EXPECT_THAT(error_of([&] { (void)llama3(blanks); }), HasSubstr("cannot be split into words"));
 }
 
