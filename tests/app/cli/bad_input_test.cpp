@@ -196,7 +196,7 @@ TEST_F(BadInput, AnotherFolderIsNotTouched) {
   std::filesystem::create_directory(folder_ / "mine");
   write_text(folder_ / "mine" / "thesis.txt", "text");
   expect_refused(plan({"--out", (folder_ / "mine").string()}), {"mine", "run.json"});
-  expect_refused(plan({"--out", profile_}), {"profile.csv", "no folder"});
+  expect_refused(plan({"--out", profile_}), {"profile.csv", "not a folder"});
 }
 
 TEST_F(BadInput, VerbsHaveToExist) {

@@ -142,7 +142,7 @@ TEST(FrameReader, RefusesWhatIsNoFrameBeforeItIsWhole) {
   std::vector<std::byte> wrong = encode_empty(FrameType::release);
   wrong[0] = std::byte{'G'};
   FrameReader magic;
-  expect_refused(magic, wrong, "no lease message");
+  expect_refused(magic, wrong, "not a lease message");
 
   std::vector<std::byte> unknown = encode_empty(FrameType::release);
   unknown[4] = std::byte{77};

@@ -238,7 +238,7 @@ TEST_F(ClientTest, DoesNotWaitForAnAgentThatIsSilentOrMad) {
   TestAgentBehaviour mad;
   mad.talks_nonsense = true;
   TestAgent agent(options_.agent_socket, mad);
-  EXPECT_THAT(open()->status().problem, HasSubstr("no lease message"));
+  EXPECT_THAT(open()->status().problem, HasSubstr("not a lease message"));
 }
 
 TEST_F(ClientTest, CountsUnitsThatDoNotMatch) {

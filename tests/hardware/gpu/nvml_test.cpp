@@ -178,7 +178,7 @@ TEST(Nvml, SaysWhyItCannotBeOpened) {
   EXPECT_EQ(error_of_opening(open_nvml).code(), GpuErrorCode::driver_missing);
   EXPECT_EQ(fake.open_count(), 0) << "what was never initialised is not shut down";
   FakeNvml::use(FAKE_NVML_NOT_NVML);
-  EXPECT_THAT(error_of_opening(open_nvml).what(), HasSubstr("no NVML library"));
+  EXPECT_THAT(error_of_opening(open_nvml).what(), HasSubstr("not an NVML library"));
   FakeNvml::use("/nowhere/libnvidia-ml.so.1");
   const GpuError absent = error_of_opening(open_nvml);
   EXPECT_EQ(absent.code(), GpuErrorCode::driver_missing);

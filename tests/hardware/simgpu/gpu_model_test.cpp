@@ -69,7 +69,7 @@ TEST(FixedText, CutsAndEnds) {
 TEST(SimulatedGpuModel, CheckNamesWhatIsWrong) {
   const std::vector<std::pair<std::function<void(SimulatedGpuModel&)>, std::string>> cases = {
       {[](SimulatedGpuModel& model) { model.sm_clocks.step_mhz = 0; }, "make no range"},
-      {[](SimulatedGpuModel& model) { model.sm_clocks.max_mhz = 1981; }, "no whole number of steps"},
+      {[](SimulatedGpuModel& model) { model.sm_clocks.max_mhz = 1981; }, "not a whole number of steps"},
       {[](SimulatedGpuModel& model) { model.memory_clocks_mhz = {}; }, "memory clocks"},
       {[](SimulatedGpuModel& model) {
          model.memory_clocks_mhz = {1593, 2619};

@@ -322,11 +322,11 @@ TEST_F(SimulatedMachineTest, BadConfigurationsAreRefused) {
 TEST_F(SimulatedMachineTest, BadFilesAreRefused) {
   EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("cannot be opened"));
   EXPECT_THAT(error_of([&] { (void)SimulatedMachine::open(file().parent_path()); }), HasSubstr("cannot be opened"));
-  EXPECT_THAT(error_of([&] { (void)SimulatedMachine::open("/dev/null"); }), HasSubstr("no simulated machine"));
+  EXPECT_THAT(error_of([&] { (void)SimulatedMachine::open("/dev/null"); }), HasSubstr("not a simulated machine"));
   std::ofstream(file()) << "";
-  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("no simulated machine"));
+  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("not a simulated machine"));
   std::ofstream(file()) << std::string(100'000, 'x');
-  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("no simulated machine"));
+  EXPECT_THAT(error_of([&] { (void)open(); }), HasSubstr("not a simulated machine"));
 }
 
 TEST_F(SimulatedMachineTest, DamagedFilesAreRefused) {

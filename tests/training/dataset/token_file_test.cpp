@@ -176,7 +176,7 @@ TEST_F(TokenFileTest, TellsWhyAFileCannotBeOpened) {
     return error_of([&] { (void)TokenFile::open(file, 100); });
   };
   EXPECT_THAT(refused(folder_ / "missing"), HasSubstr("missing: cannot be read: No such file or directory"));
-  EXPECT_THAT(refused(folder_.path()), HasSubstr("no regular file"));
+  EXPECT_THAT(refused(folder_.path()), HasSubstr("not a regular file"));
   write_file_atomically(path(), "");
   EXPECT_THAT(refused(path()), HasSubstr("no header of a token file"));
   EXPECT_THAT(error_of([&] { TokenFileWriter(folder_ / "no" / "t.bin", TokenType::uint16); }),

@@ -76,10 +76,10 @@ TEST_F(TrustedPathTest, RefusesWhatBelongsToSomebodyElse) {
 }
 
 TEST_F(TrustedPathTest, RefusesWhatIsNoneOrNotThere) {
-  EXPECT_THAT(file_refusal(inner_), HasSubstr("no file"));
-  EXPECT_THAT(folder_refusal(file_), HasSubstr("no folder"));
+  EXPECT_THAT(file_refusal(inner_), HasSubstr("not a file"));
+  EXPECT_THAT(folder_refusal(file_), HasSubstr("not a folder"));
   ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
-  EXPECT_THAT(file_refusal(folder_ / "pipe"), HasSubstr("no file"));
+  EXPECT_THAT(file_refusal(folder_ / "pipe"), HasSubstr("not a file"));
   EXPECT_THAT(file_refusal(folder_ / "missing"), HasSubstr("No such file"));
 }
 

@@ -84,10 +84,10 @@ TEST(HttpResponseParserTest, TheConnectionIsNotKeptWhenMoreCameOrTheServerSaysSo
 TEST(HttpResponseParserTest, SaysWhatIsWrong) {
   const HttpLimits limits{.header_bytes = 64, .body_bytes = 4};
   const std::pair<std::string, const char*> cases[] = {
-      {"SSH-2.0-OpenSSH\r\n\r\n", "no HTTP/1.1"},
-      {"HTTP/2.0 200 OK\r\n\r\n", "no HTTP/1.1"},
-      {"HTTP/1.1 20 OK\r\n\r\n", "no HTTP/1.1"},
-      {"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "no HTTP/1.1"},
+      {"SSH-2.0-OpenSSH\r\n\r\n", "not HTTP/1.1"},
+      {"HTTP/2.0 200 OK\r\n\r\n", "not HTTP/1.1"},
+      {"HTTP/1.1 20 OK\r\n\r\n", "not HTTP/1.1"},
+      {"HTTP/1.1 200 OK\r\nContent-Length: x\r\n\r\n", "not HTTP/1.1"},
       {"HTTP/1.1 200 OK\r\nX: " + std::string(100, 'x') + "\r\n\r\n", "more than 64 bytes of headers"},
       {"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "larger than 4 bytes"},
       {"HTTP/1.1 200 OK\r\n\r\nhello", "larger than 4 bytes"},

@@ -196,7 +196,7 @@ TEST_F(DamagedCheckpoint, HasAHeaderThatIsNone) {
 
 TEST_F(DamagedCheckpoint, LacksPieces) {
   replace(part(), "lowgear.pieces", "lowgear.nieces");
-  EXPECT_THAT(error(), AllOf(HasSubstr(part().string()), HasSubstr("no file of a checkpoint")));
+  EXPECT_THAT(error(), AllOf(HasSubstr(part().string()), HasSubstr("not a file of a checkpoint")));
 }
 
 TEST_F(DamagedCheckpoint, HasAPieceOfAnotherParameter) {
@@ -335,7 +335,7 @@ TEST(CheckpointFolder, DoNotSaveValuesThatAreNoNumbers) {
     });
     FAIL();
   } catch (const Error& error) {
-    EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1"), HasSubstr("no numbers"), HasSubstr("step-00000001")));
+    EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 1"), HasSubstr("not finite numbers"), HasSubstr("step-00000001")));
   }
   EXPECT_THAT(complete_checkpoints(folder.path()), ElementsAre(1));
 }
