@@ -89,7 +89,8 @@ TEST(BpeTokenizer, RefusesIdsThatAreNoTokens) {
   EXPECT_THAT(error_of([&] { (void)tokenizer.decode(std::vector<std::int64_t>{-1}); }), HasSubstr("-1 is not a token"));
   EXPECT_THAT(error_of([&] { (void)tokenizer.decode(std::vector<std::int64_t>{260}); }),
               HasSubstr("260 is not a token"));
-  EXPECT_THAT(error_of([&] { (void)tokenizer.decode(std::vector<std::int64_t>{INT64_MAX}); }), HasSubstr("not a token"));
+  EXPECT_THAT(error_of([&] { (void)tokenizer.decode(std::vector<std::int64_t>{INT64_MAX}); }),
+              HasSubstr("not a token"));
 }
 
 TEST(BpeTokenizer, HandsLongTextsOverInBlocks) {
