@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "base/core/error.h"
-#include "estimating/estimator/job/job_file.h"
 #include "estimating/estimator/memory/memory_estimate.h"
+#include "estimating/estimator/peer/sampled_training_job.h"
 
 namespace {
 
@@ -37,7 +37,7 @@ void check(const lowgear::TrainingJob& job) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    check(lowgear::parse_training_job({reinterpret_cast<const char*>(data), size}, "job.yaml", {}, refuse_file));
+    check(lowgear::parse_job_file({reinterpret_cast<const char*>(data), size}, "job.yaml", {}, refuse_file));
   } catch (const lowgear::InputError&) {
     return 0;
   }

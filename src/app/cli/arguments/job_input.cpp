@@ -10,7 +10,7 @@
 #include "app/cli/arguments/command_line.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "estimating/estimator/job/job_file.h"
+#include "estimating/estimator/peer/sampled_training_job.h"
 
 namespace lowgear {
 namespace {
@@ -114,7 +114,7 @@ TrainingJob load_job(const JobArguments& arguments) {
   const fs::path folder = given(arguments, "model") ? fs::path() : fs::path(arguments.file).parent_path();
   const auto read_config = [&folder](const std::string& path) { return read_file(folder / path); };
   const std::string text = arguments.file.empty() ? "{}" : read_file(arguments.file, kMaxYamlBytes);
-  return parse_training_job(text, arguments.file, arguments.settings, read_config);
+  return parse_job_file(text, arguments.file, arguments.settings, read_config);
 }
 
 std::span<const char* const> layout_options() { return kLayoutOptions; }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "estimating/estimator/costs/sample_files.h"
-#include "estimating/estimator/job/sampled_job.h"
+#include "estimating/estimator/peer/sampled_job.h"
 
 namespace lowgear {
 

@@ -13,7 +13,6 @@
 #include "base/core/error.h"
 #include "base/core/suggestion.h"
 #include "estimating/estimator/gpu/custom_gpu.h"
-#include "estimating/estimator/job/sampled_job.h"
 #include "estimating/estimator/job/transformer_config.h"
 
 namespace lowgear {
@@ -310,8 +309,12 @@ TrainingJob read_job(std::string_view yaml, const std::string& source, std::span
 
 TrainingJob parse_training_job(std::string_view yaml, const std::string& source, std::span<const YamlSetting> settings,
                                const ConfigText& read_config) {
-  if (!is_sampled_job(yaml, source)) return read_job(yaml, source, settings, {}, read_config);
-  return read_job("{}", source, settings, training_job_of(parse_sampled_job(yaml, source)), read_config);
+  return read_job(yaml, source, settings, {}, read_config);
+}
+
+TrainingJob with_settings(TrainingJob job, const std::string& source, std::span<const YamlSetting> settings,
+                          const ConfigText& read_config) {
+  return read_job("{}", source, settings, std::move(job), read_config);
 }
 
 }  // namespace lowgear

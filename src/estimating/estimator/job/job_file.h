@@ -13,10 +13,9 @@ namespace lowgear {
 /// The text of a config.json that a job file names by path. Throws InputError where there is none.
 using ConfigText = std::function<std::string(const std::string& path)>;
 
-/// Reads a description of a job (docs/estimating.md lists its keys), or one of the published estimator (sampled_job.h)
-/// as far as it can be estimated without its sampling files. `settings` stand before what the text says; their paths
-/// are those of the keys, `parallel.tp`; those within `gpu` also change a GPU that is a plain name. Without a file they
-/// make a job alone: the text is `{}`, and `source` is empty.
+/// Reads a description of a job (docs/estimating.md lists its keys). `settings` override the text; their paths are
+/// those of the keys, `parallel.tp`; those within `gpu` also change a GPU that is a plain name. Settings alone make a
+/// job, too: the text is then `{}`, and `source` is empty.
 ///
 /// What is not said: the cluster is default_cluster; dp is what GPUs remain for it where their number is given, else 1;
 /// sequence parallelism is used with tensor parallelism where it divides the sequence; the schedule is 1f1b, or
@@ -27,5 +26,10 @@ using ConfigText = std::function<std::string(const std::string& path)>;
 /// refused, and on a job that require_valid refuses.
 [[nodiscard]] TrainingJob parse_training_job(std::string_view yaml, const std::string& source,
                                              std::span<const YamlSetting> settings, const ConfigText& read_config);
+
+/// `job`, described by the file `source` in another format, with the settings on top. Throws InputError as
+/// parse_training_job does.
+[[nodiscard]] TrainingJob with_settings(TrainingJob job, const std::string& source,
+                                        std::span<const YamlSetting> settings, const ConfigText& read_config);
 
 }  // namespace lowgear

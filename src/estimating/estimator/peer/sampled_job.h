@@ -5,8 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "estimating/estimator/job/training_job.h"
-
 namespace lowgear {
 
 /// A job as the published estimator of the ICICLE project describes it (github.com/DebarghaG/estimate-train-time): what
@@ -44,11 +42,5 @@ struct SampledJob {
 /// Reads its YAML as it is: JSON-like, with comments, single quotes and trailing commas. Throws InputError with line
 /// and column on what is missing, unknown, of the wrong type or out of bounds.
 [[nodiscard]] SampledJob parse_sampled_job(std::string_view yaml, const std::string& source);
-
-/// The same job for the estimator: the GPU by the beginning of its sampling files, the model by its operators (without
-/// more, an MLP of four times the width, biases, and the vocabulary of 50257 that the published estimator knows), ZeRO
-/// 1 and full recomputation, which it assumes. Throws InputError on a GPU that has no sampling files, and on heads that
-/// do not divide the width.
-[[nodiscard]] TrainingJob training_job_of(const SampledJob& sampled);
 
 }  // namespace lowgear

@@ -1,4 +1,4 @@
-#include "estimating/estimator/job/sampled_job.h"
+#include "estimating/estimator/peer/sampled_job.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

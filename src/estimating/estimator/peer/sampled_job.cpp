@@ -1,11 +1,5 @@
-#include "estimating/estimator/job/sampled_job.h"
+#include "estimating/estimator/peer/sampled_job.h"
 
-#include <fmt/format.h>
-
-#include <algorithm>
-#include <array>
-
-#include "base/core/error.h"
 #include "base/core/formats/yaml.h"
 
 namespace lowgear {
@@ -47,65 +41,7 @@ void read_training_config(const YamlView& list, SampledJob& job) {
   job.gpus_per_node = small(list.at(8), 1, kMaxRanks);
 }
 
-/// GPUs of the published sampling files.
-struct SampledGpu {
-  std::string_view prefix;
-  std::string_view name;  ///< in the catalogue
-};
-constexpr auto kSampledGpus = std::to_array<SampledGpu>({
-    {"NVIDIAA100-SXM4-80GB", "a100-80gb-sxm"},
-    {"NVIDIAGH200120GB", "gh200"},
-});
-
-bool has(const std::vector<std::string>& names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
-}
-
-TransformerShape shape_of(const SampledJob& job) {
-  if (job.hidden % job.heads != 0) {
-    throw InputError(fmt::format("training_config: {} heads do not divide the width of {}", job.heads, job.hidden));
-  }
-  TransformerShape shape;
-  shape.name = "sampled";
-  shape.vocabulary = 50257;
-  shape.hidden = job.hidden;
-  shape.layers = job.encoders;
-  shape.heads = job.heads;
-  shape.kv_heads = job.heads;
-  shape.head_dim = job.hidden / job.heads;
-  shape.intermediate = 4 * job.hidden;
-  shape.max_positions = job.sequence_length;
-  shape.mlp = MlpKind::plain;
-  shape.norm = job.layernorm_name == "RMSlayernorm" ? NormKind::rms_norm : NormKind::layer_norm;
-  shape.positions = has(job.encoder_function_list, "RoPE") ? PositionKind::rotary : PositionKind::learned;
-  shape.biases = true;
-  shape.parallel_residual = job.fwd_syncs == 1;
-  require_valid(shape);
-  return shape;
-}
-
 }  // namespace
-
-TrainingJob training_job_of(const SampledJob& sampled) {
-  const auto* const gpu = std::ranges::find(kSampledGpus, sampled.gpu_name, &SampledGpu::prefix);
-  if (gpu == kSampledGpus.end()) {
-    throw InputError(fmt::format("gpu_name: there is no GPU {}; there are {}, {}", quote(sampled.gpu_name),
-                                 kSampledGpus[0].prefix, kSampledGpus[1].prefix));
-  }
-  TrainingJob job;
-  job.model = shape_of(sampled);
-  job.gpu = named_gpu(gpu->name);
-  job.cluster = default_cluster(job.gpu);
-  job.cluster.gpus_per_node = sampled.gpus_per_node;
-  job.parallel = {.dp = sampled.dp, .tp = sampled.mp, .pp = sampled.pp};
-  job.batch = {.global = sampled.micro_batch * sampled.microbatches * sampled.dp,
-               .micro = sampled.micro_batch,
-               .sequence_length = sampled.sequence_length};
-  job.recompute = Recompute::full;
-  job.attention = has(sampled.encoder_function_list, "flash_atten") ? AttentionKind::fused : AttentionKind::unfused;
-  job.dtype = DataType::fp16;
-  return job;
-}
 
 bool is_sampled_job(std::string_view yaml, const std::string& source) {
   return YamlView::parse(yaml, source).has("training_config");
