@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `lowgear agent` takes of a machine while it looks after eight GPUs 20 times a second and nobody has a lease.
+"""What `lowgear agent` takes of a machine while it looks after eight GPUs 20 times a second and no process has a lease.
 
     bench/agent_cost_study.py [--runs N] [--seconds S] [BUILD_FOLDER]
 
@@ -25,7 +25,7 @@ START_S = 2  # left out: reading the configuration and the journal
 
 
 def cpu_time_s(pid):
-    """User and system time: the 14th and 15th field of proc(5)'s stat, behind the name in parentheses."""
+    """User and system time: the 14th and 15th field of proc(5)'s stat, after the name in parentheses."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 

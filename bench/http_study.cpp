@@ -1,5 +1,5 @@
 /// The HTTP server under the load of a large job, on loopback, with one thread for the server and another process for
-/// all clients: what a connection takes of memory, requests per second, latency at 1,000 requests/s beside 10,000 open
+/// all clients: what a connection takes of memory, requests per second, latency at 1,000 requests/s with 10,000 open
 /// connections, and how long it takes to answer 1,024 requests that wait.
 #include <fmt/format.h>
 #include <netinet/in.h>

@@ -66,7 +66,7 @@ studies=(frontier deadline gap lowtime agreement rounding few_clock)
 unpinned=(unit_mark unit_ring_latency)
 for name in "${unpinned[@]}"; do unpinned_study "$name"; done
 kill_study
-# Waits for simulated GPUs in real time, and measures no time: beside the others.
+# Waits for simulated GPUs in real time, and measures no time: concurrently with the others.
 unpinned_study energy_meter &
 energy_meter=$!
 for name in "${studies[@]}"; do study "$name"; done

@@ -32,7 +32,7 @@ microbatches: {MICROBATCHES}
 
 
 def read_units(recording):
-    """(stage, instruction, iteration, begin, end) of all ranks behind the warm-up, on the machine's clock."""
+    """(stage, instruction, iteration, begin, end) of all ranks after the warm-up, on the machine's clock."""
     for rank in sorted(recording.iterdir()):
         start_s = json.loads((rank / "recording.json").read_text())["start_monotonic_s"]
         with open(rank / "units.csv", newline="") as file:

@@ -13,7 +13,7 @@ def without_gpus(folder):
 
 
 def train(lowgear, job, steps, metrics, options=(), environment=None):
-    """What the run wrote of each of its steps behind the warm-up. Ends the study when the run fails."""
+    """What the run wrote of each of its steps after the warm-up. Ends the study when the run fails."""
     command = [lowgear, "train", str(job), "--steps", str(steps), "--json", "--metrics", str(metrics), *options]
     surroundings = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", **(environment or {})}
     result = subprocess.run(command, env=surroundings, capture_output=True, text=True)

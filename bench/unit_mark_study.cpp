@@ -1,5 +1,5 @@
 /// What marking a unit costs the training thread: lowgear_unit_begin and lowgear_unit_end through the C interface, with
-/// a lease (a reader polls the ring), a recording, and a simulated GPU being sampled beside it.
+/// a lease (a reader polls the ring), a recording, and a simulated GPU that is sampled concurrently.
 #include <fmt/format.h>
 #include <stdlib.h>
 

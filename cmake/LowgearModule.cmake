@@ -16,6 +16,8 @@ if(LOWGEAR_SANITIZE)
   target_link_options(lowgear_build_flags INTERFACE -fsanitize=${LOWGEAR_SANITIZE})
 endif()
 
+include(LowgearUnity)
+
 # How hard the compiler works in release builds: on what computes, on everything else, and on tests, which take longer
 # to compile than to run.
 add_library(lowgear_pure_flags INTERFACE)
@@ -24,11 +26,13 @@ target_compile_options(lowgear_module_flags INTERFACE "$<$<AND:$<CONFIG:Release>
 add_library(lowgear_test_flags INTERFACE)
 target_compile_options(lowgear_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
 
-# lowgear_module(NAME SOURCES a.cpp... [DEPENDS core...] [LIBRARIES target...] [PRECOMPILED header...])
+# lowgear_module(NAME SOURCES a.cpp... [DEPENDS core...] [LIBRARIES target...] [PRECOMPILED header...]
+#                [APART c.cpp...])
 # A folder of src/ as the static library lowgear_NAME. DEPENDS names the modules that its headers and sources include;
-# they stand above it in layers.txt. PRECOMPILED names large headers of libraries that most of its sources include.
+# they stand above it in layers.txt. PRECOMPILED names large headers of libraries that most of its sources include, APART
+# sources that cannot be compiled together with others (LowgearUnity.cmake).
 function(lowgear_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   set(kind module)
   if(name IN_LIST LOWGEAR_PURE_MODULES)
     set(kind pure)
@@ -40,6 +44,7 @@ function(lowgear_module name)
     endif()
   endforeach()
   add_library(lowgear_${name} STATIC ${ARG_SOURCES})
+  lowgear_compile_together(lowgear_${name} SOURCES ${ARG_SOURCES} APART ${ARG_APART})
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
   target_sources(lowgear_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${headers})
   list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
@@ -52,12 +57,14 @@ function(lowgear_module name)
   endif()
 endfunction()
 
-# lowgear_test(MODULE SOURCES a_test.cpp... [DEPENDS module...] [LIBRARIES target...] [PRECOMPILED header...])
+# lowgear_test(MODULE SOURCES a_test.cpp... [DEPENDS module...] [LIBRARIES target...] [PRECOMPILED header...]
+#              [APART b_test.cpp...])
 # One test binary per module, MODULE_tests; every TEST becomes one ctest entry, MODULE.Suite.Test. The names carry no
 # printed parameters: GoogleTest prints structs as bytes, which differ from run to run.
 function(lowgear_test module)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED" ${ARGN})
+  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   add_executable(${module}_tests ${ARG_SOURCES})
+  lowgear_compile_together(${module}_tests SOURCES ${ARG_SOURCES} APART ${ARG_APART})
   list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
   target_link_libraries(${module}_tests PRIVATE lowgear_${module} ${ARG_DEPENDS} ${ARG_LIBRARIES} lowgear_build_flags
                                                 lowgear_test_flags GTest::gmock GTest::gtest_main)

@@ -1,4 +1,4 @@
-// What somebody should know before trusting the figures, or act on.
+// What a user should know before trusting the figures, or act on.
 import shared from './shared.js';
 import {announce} from './parts.js';
 import {basisOf, clockTime, counted, guardLimit_pct, isOver, isPastGuard, kStates} from './words.js';

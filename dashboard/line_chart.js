@@ -10,7 +10,7 @@ const kLabelPx = 14;
 
 const svgNode = (name) => document.createElementNS('http://www.w3.org/2000/svg', name);
 
-// Labels beside the right edge, moved apart so that each can be read.
+// Labels at the right edge, moved apart so that each can be read.
 const spread = (labels, top, bottom) => {
   const sorted = [...labels].sort((a, b) => a.y - b.y);
   let next = top;

@@ -69,7 +69,7 @@ export class LiveStream {
     this.onEvent(name, event);
   }
 
-  // A stream may be quiet because nothing happens or because nobody is there: then it asks.
+  // A stream may be quiet because nothing happens or because the server is gone: then it asks.
   watchQuiet(giveUp) {
     let heard_ms = Date.now();
     const timer = setInterval(async () => {

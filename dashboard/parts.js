@@ -20,7 +20,7 @@ export const button = (text, onClick, options = {}) => {
   return node;
 };
 
-// A titled section. `basis`: the word for where its figures come from, shown beside the title.
+// A titled section. `basis`: the word for where its figures come from, shown next to the title.
 export const panel = (title, {basis = '', tools = [], css = ''} = {}, children = []) => {
   const id = uniqueId('title');
   const heading = element('h2', {id, text: title});
@@ -46,7 +46,7 @@ export const zoomTools = (name, zoomBy) => element('div', {class: 'tools', role:
     {'aria-label': 'Zoom out'}),
   button('All', () => zoomBy(0))]);
 
-// A table behind a plot, made only once somebody opens it.
+// A table under a plot, made only when a user opens it.
 export class TableBehind {
   constructor(title, makeTable) {
     this.makeTable = makeTable;

@@ -46,7 +46,7 @@ export class RankMap {
     this.redraw();
   }
 
-  // Many pipelines stand in several blocks beside each other.
+  // Many pipelines stand in several blocks next to each other.
   layout() {
     const width = this.node.clientWidth;
     const fitting = (cell) => Math.max(1, Math.floor(width / (kGutter_px + this.columns * cell + 12)));

@@ -1,4 +1,4 @@
-/// A file of samples that is to go on: what is kept of it is whole, and read the same again.
+/// A file of samples that is to be continued: what is kept of it is whole, and read the same again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

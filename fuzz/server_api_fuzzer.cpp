@@ -47,7 +47,7 @@ class LateStore final : public Store {
   std::deque<std::function<void(StoreOutcome)>> waiting_;
 };
 
-/// Plans behind the request that asks for it; nothing, where that takes too long for a fuzzer.
+/// Plans after the request that asks for it; nothing, where that takes too long for a fuzzer.
 class SmallPlanning final : public PlanningService {
  public:
   void submit(PlanningTask task, Done done) override { waiting_.emplace_back(std::move(task), std::move(done)); }

@@ -16,7 +16,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the same wheel from the same sources
 
 
 def _remove_compiled_copy():
-    """The one of this file that the interpreter has put beside it before running it."""
+    """The one of this file that the interpreter has put next to it before running it."""
     try:
         compiled = Path(__spec__.cached)
         compiled.unlink()

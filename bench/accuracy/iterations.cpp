@@ -141,7 +141,7 @@ std::vector<RunSet> quoted_sets() {
        "host. Measured by this project, and like all others not fitted on.",
        trainer_runs(), 8, 0, true,
        "Pipelines are 3 to 6 % high. With tp 2 the estimate is 6 % low and with one microbatch on four replicas 9 %: "
-       "sums that hide behind nothing else."},
+       "sums that overlap nothing else."},
   };
 }
 

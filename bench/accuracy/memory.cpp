@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "base/core/units.h"
 #include "estimating/estimator/memory/memory_estimate.h"
 #include "estimating/estimator/published_runs.h"
 #include "section.h"
@@ -11,7 +12,6 @@
 namespace lowgear::bench {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kReachPct = 3;
 
 /// GiB by model, as the validation of calculon-ai/calculon states them.

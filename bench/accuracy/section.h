@@ -13,7 +13,7 @@ struct AccuracyTarget {
   bool reached = false;
 };
 
-/// A plot beside the text.
+/// A plot next to the text.
 struct PlotFile {
   std::string name;  ///< `published.svg`
   std::string svg;

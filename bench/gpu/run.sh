@@ -6,7 +6,7 @@
 #   bench/gpu/run.sh [build|check|time GPUS]...      all of it, on all GPUs, when nothing is named
 #   bench/gpu/run.sh build-sampler [operators SECONDS]... [collectives GPUS SECONDS]...
 #
-# Samples go on where those in build/gpu/samples end, and stop behind a row after SECONDS. They are kept packed as
+# Samples continue where those in build/gpu/samples end, and stop after a row after SECONDS. They are kept packed as
 # samples.tar.gz in $OUT (build/ when that is not set), anew every 15 seconds, should the run be cut off.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -17,7 +17,7 @@ out=${OUT:-build}
 configure() {
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DLOWGEAR_WERROR=OFF -DLOWGEAR_BUILD_TESTS=OFF \
     -DLOWGEAR_BUILD_BENCH=OFF "-DCMAKE_PREFIX_PATH=$(python3 -c 'import torch; print(torch.utils.cmake_prefix_path)')" \
-    "-DLOWGEAR_ONLY_MODULES=trainer" -DLOWGEAR_PRECOMPILED_HEADERS=OFF >"$build.log" 2>&1 || { tail -n 30 "$build.log"; return 1; }
+    "-DLOWGEAR_ONLY_MODULES=trainer" -DLOWGEAR_PRECOMPILED_HEADERS=OFF -DLOWGEAR_UNITY_BUILD=OFF >"$build.log" 2>&1 || { tail -n 30 "$build.log"; return 1; }
 }
 
 build_targets() {

@@ -6,7 +6,7 @@
 namespace lowgear {
 
 /// What a unit of computation does. `backward` is the whole backward pass; zero-bubble schedules split it into
-/// `input_gradient` (what the previous stage waits for) and `weight_gradient` (what nobody waits for).
+/// `input_gradient` (what the previous stage waits for) and `weight_gradient` (what no other rank waits for).
 enum class OpKind : unsigned char { forward, backward, input_gradient, weight_gradient };
 
 inline constexpr int kOpKindCount = 4;

@@ -18,6 +18,13 @@ inline constexpr double kPsPerSecond = 1e12;
 inline constexpr double kNwPerWatt = 1e9;
 inline constexpr double kZjPerJoule = 1e21;
 
+inline constexpr double kGiga = 1e9;
+inline constexpr double kTera = 1e12;
+inline constexpr double kGiB = 1024.0 * 1024 * 1024;  ///< bytes
+
+/// Highest clock that input may name.
+inline constexpr int kMaxClockMhz = 100'000;
+
 /// Longest time that the integer model takes, for one op and for a whole iteration: 10^6 s (11.6 days).
 inline constexpr double kMaxTimeS = 1e6;
 

@@ -20,7 +20,7 @@ std::uint32_t read_u32(std::span<const std::byte> bytes) {
   return value;
 }
 
-/// Writes the members of a message one after another behind a frame's header.
+/// Writes the members of a message one after another, after a frame's header.
 class FrameWriter {
  public:
   explicit FrameWriter(FrameType type) {

@@ -14,7 +14,7 @@ namespace lowgear {
 
 namespace {
 
-/// NOTIFY_SOCKET is an absolute path, or an abstract name behind an `@`.
+/// NOTIFY_SOCKET is an absolute path, or an abstract name after an `@`.
 UnixAddress manager_at(std::string_view socket) {
   return socket.starts_with('@') ? UnixAddress::of_abstract_name(socket.substr(1)) : UnixAddress::of_path(socket);
 }
@@ -23,7 +23,7 @@ void send_to_manager(std::string_view state, std::string_view manager) {
   const UnixAddress address = manager_at(manager);
   const FileDescriptor socket(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   if (!socket) return;
-  // A manager that does not listen is its own loss; the agent goes on.
+  // A manager that does not listen loses the message; the agent continues.
   (void)::sendto(socket.get(), state.data(), state.size(), MSG_NOSIGNAL | MSG_DONTWAIT, address.get(), address.size());
 }
 

@@ -34,7 +34,7 @@ UnixAddress UnixAddress::of_path(const std::filesystem::path& path) {
 
 UnixAddress UnixAddress::of_abstract_name(std::string_view name) {
   require_length(name);
-  return {name, 1};  // behind a zero byte, which tells it from a path
+  return {name, 1};  // after a zero byte, which distinguishes it from a path
 }
 
 const sockaddr* UnixAddress::get() const { return reinterpret_cast<const sockaddr*>(&address_); }

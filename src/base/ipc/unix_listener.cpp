@@ -28,7 +28,7 @@ FileDescriptor new_socket(const std::filesystem::path& path) {
   return socket;
 }
 
-/// Removes a socket on which nobody listens.
+/// Removes a socket that no process listens on.
 void remove_stale(const std::filesystem::path& path, const UnixAddress& address) {
   struct stat found {};
   if (::lstat(path.c_str(), &found) != 0) {

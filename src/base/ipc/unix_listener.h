@@ -10,8 +10,8 @@
 namespace lowgear {
 
 /// A Unix stream socket that listens at `path` with this mode and group, never open to more users than that. One on
-/// which nobody listens any more is replaced. Throws InputError when somebody listens there, when something else than a
-/// socket stands there, or when it cannot be made. The socket does not block.
+/// no process listens on any more is replaced. Throws InputError when a process listens there, when something else than
+/// a socket stands there, or when it cannot be made. The socket does not block.
 [[nodiscard]] FileDescriptor listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group);
 
 }  // namespace lowgear

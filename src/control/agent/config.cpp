@@ -6,12 +6,12 @@
 #include "base/core/files/file.h"
 #include "base/core/files/trusted_path.h"
 #include "base/core/formats/toml.h"
+#include "base/core/units.h"
 
 namespace lowgear {
 namespace {
 
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
-constexpr int kMaxClockMhz = 100'000;
 constexpr double kMaxPowerW = 100'000;
 
 std::optional<gid_t> parse_group(TomlTable& section, std::string_view key, const NameLookup& lookup) {

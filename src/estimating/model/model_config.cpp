@@ -163,7 +163,7 @@ bool is_harmless(std::string_view key) {
   return key.starts_with('_') || key.starts_with("summary_") || std::ranges::find(kHarmless, key) != kHarmless.end();
 }
 
-/// Reads the members of a config.json one by one and then knows which ones nobody has asked for.
+/// Reads the members of a config.json one by one and then knows which ones were never read.
 class Reader {
  public:
   explicit Reader(JsonView root) : root_(std::move(root)) {
@@ -282,7 +282,7 @@ void read_rope(Reader& reader, ModelConfig& config) {
   if (!parameters.has("rope_theta")) return;
   const double theta = parameters.at("rope_theta").number();
   if (theta_given && theta != config.rope_theta) {
-    parameters.at("rope_theta").fail("contradicts rope_theta beside it", "remove one of them");
+    parameters.at("rope_theta").fail("contradicts rope_theta next to it", "remove one of them");
   }
   config.rope_theta = theta;
 }

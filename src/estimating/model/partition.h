@@ -29,7 +29,7 @@ struct PartitionRule {
   };
   Kind kind = Kind::uniform;
   /// Custom: the first boundary is 0, the last the number of all entries, stage s has the entries
-  /// [boundaries[s], boundaries[s + 1]). What the entries are is told by the last boundary, for L layers. L: the layers
+  /// [boundaries[s], boundaries[s + 1]). The last boundary says what the entries are, for L layers. L: the layers
   /// alone. L + 2: embedding, layers, head. L + 3: embedding, layers, final norm, output matrix. Merak, whose notation
   /// this is, counts the pieces into which its tracer cuts a model: gpt3-xl (L = 24) of Perseus' workloads has 27,
   /// bloom-3b (L = 30) has 32. So `custom:0,8,14,21,27` gives four stages of 7, 6, 7 and 4 of 24 layers.

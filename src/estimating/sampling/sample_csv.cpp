@@ -15,7 +15,7 @@ namespace lowgear {
 namespace {
 
 constexpr std::string_view kDuration = "dur(us)";
-/// Of each pass, behind the published columns.
+/// Of each pass, after the published columns.
 constexpr std::array<std::string_view, 7> kOwnColumns = {
     "spread(us)", "repeats", "clock(MHz)", "energy(J)", "energy_error(J)", "window(us)", "window_clock(MHz)"};
 

@@ -59,11 +59,11 @@ class SampleFormat {
 /// The shape columns of a row.
 [[nodiscard]] std::vector<std::int64_t> shape_cells(SampledOperator op, const OperatorShape& shape);
 
-/// Where an interrupted file goes on.
+/// Where an interrupted file continues.
 struct ResumePoint {
   std::size_t kept_bytes = 0;  ///< of the file: header and complete rows; 0: no rows, so the header is written again
   std::size_t rows = 0;        ///< in them
-  std::size_t next = 0;        ///< of the plan: behind the last row
+  std::size_t next = 0;        ///< of the plan: after the last row
 };
 
 /// Reads what there is of a file whose rows follow `plan` (shape cells, in order; those that did not fit into memory

@@ -27,7 +27,7 @@ struct SamplingOptions {
   int repeats = 20;         ///< most of one pass
   int energy_points = 2;    ///< of each operator or collective; 0: none
   double window_s = 1.5;    ///< of an energy measurement
-  double time_limit_s = 0;  ///< ends behind a row then; 0: never
+  double time_limit_s = 0;  ///< ends after a row then; 0: never
   bool json = false;
 };
 

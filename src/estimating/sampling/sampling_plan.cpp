@@ -62,7 +62,7 @@ bool is_within(const SampleWork& work, const SampleBounds& bounds) {
 using GridAxes = std::array<std::vector<std::int64_t>, 6>;
 using GridPosition = std::array<std::size_t, std::tuple_size_v<GridAxes>>;
 
-/// The next combination, the last axis varying fastest; false behind the last one.
+/// The next combination, the last axis varying fastest; false after the last one.
 bool advance(GridPosition& position, const GridAxes& axes) {
   for (std::size_t axis = axes.size(); axis-- > 0;) {
     if (++position[axis] < axes[axis].size()) return true;

@@ -4,10 +4,10 @@
 #include <array>
 #include <vector>
 
+#include "base/core/units.h"
+
 namespace lowgear {
 namespace {
-
-constexpr double kTera = 1e12;
 
 /// TFLOP/s of a GPU whose name has both words.
 struct Peak {

@@ -46,9 +46,9 @@ class EnergyMeter {
   EnergyMeter(const EnergyMeter&) = delete;
   EnergyMeter& operator=(const EnergyMeter&) = delete;
 
-  /// Starts a window. The first one waits until the counters can be told finely.
+  /// Starts a window. The first one waits until the counters can be read finely.
   [[nodiscard]] WindowId begin(std::string name);
-  /// The window until now; it goes on. Throws InputError when there is no such window.
+  /// The window until now; it stays open. Throws InputError when there is no such window.
   [[nodiscard]] WindowMeasurement measure(WindowId window);
   /// The window until now, and its end. Throws InputError when there is no such window.
   WindowMeasurement end(WindowId window);

@@ -7,14 +7,14 @@ namespace lowgear {
 
 /// An energy with how far off it may be.
 struct EnergyEstimate {
-  double time_s = 0;  ///< the moment that it is told of
+  double time_s = 0;  ///< the moment of the reading
   double energy_j = 0;
   double uncertainty_j = 0;  ///< half the width of what the readings leave open
   int run = 0;               ///< how often the counter had started over: energies of different runs do not compare
 };
 
 /// Follows an energy counter that advances in even steps (every 100 ms on an H100), so that the energy at any moment
-/// can be told more finely than the counter does.
+/// can be read more finely than the counter.
 ///
 /// A step that is seen between two readings happened somewhere between them. As steps are evenly spaced, all recent
 /// ones together narrow down the time of the last to some milliseconds, when readings fall at changing phases of the

@@ -55,7 +55,7 @@ GpuWindow::CoveredEnergy GpuWindow::counted(const std::optional<EnergyEstimate>&
   return {.energy_j = std::max(0.0, end->energy_j - start_->energy_j), .covered_s = end->time_s - start_->time_s};
 }
 
-/// What the power readings say; the last one goes on to the end.
+/// What the power readings say; the last one holds until the end.
 GpuWindow::CoveredEnergy GpuWindow::integrated(double end_time_s) const {
   const double rest_s = last_power_w_ ? std::max(0.0, end_time_s - last_time_s_) : 0;
   return {.energy_j = power_.sum + last_power_w_.value_or(0) * rest_s, .covered_s = power_.time_s + rest_s};

@@ -32,7 +32,7 @@ sigset_t guarded_signals() {
   return set;
 }
 
-/// Asks the witness for an answer. It comes behind the reports of all others: the lowest signal is taken first.
+/// Asks the witness for an answer. It comes after the reports of all others: the lowest signal is taken first.
 int question() { return SIGRTMAX; }
 
 /// Reports every signal that this process gets, until the one that started it ends. Runs in a child of a process that

@@ -13,7 +13,7 @@ namespace lowgear {
 ///
 /// Schedulers signal one process, its group, or all processes of a job one by one, and a terminal signals the group. A
 /// command in the same group then has the signal already. No signal says how it was sent, so a second process waits
-/// beside this one, in the same group and job: a signal that it got too was sent to all.
+/// besides this one, in the same group and job: a signal that it got too was sent to all.
 class SignalGuard {
  public:
   /// Throws Error when no process can be started.
@@ -33,7 +33,7 @@ class SignalGuard {
 
   pid_t witness_ = -1;
   int reports_ = -1;             ///< a byte for every signal that the witness got
-  std::bitset<_NSIG> reported_;  ///< and that `sent_to_all` has not told yet
+  std::bitset<_NSIG> reported_;  ///< and that `sent_to_all` has not returned yet
 };
 
 }  // namespace lowgear

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/core/error.h"
+#include "base/core/units.h"
 
 namespace lowgear {
 namespace {
@@ -242,7 +243,6 @@ void check_range(const SimulatedGpuModel& model, std::string_view name, std::ini
 
 void check_clocks(const SimulatedGpuModel& model) {
   const ClockRange& clocks = model.sm_clocks;
-  constexpr int kMaxClockMhz = 100'000;
   if (clocks.min_mhz <= 0 || clocks.max_mhz < clocks.min_mhz || clocks.max_mhz > kMaxClockMhz || clocks.step_mhz <= 0) {
     reject(model,
            fmt::format("SM clocks {} to {} MHz by {} make no range", clocks.min_mhz, clocks.max_mhz, clocks.step_mhz));

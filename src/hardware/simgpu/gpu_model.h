@@ -103,7 +103,7 @@ struct SwitchModel {
   double transition_sigma = 0;  ///< of the logarithm, from change to change
 };
 
-/// A model of GPU. Where its numbers come from stands beside them in gpu_model.cpp. Copied into the shared state byte
+/// A model of GPU. Where its numbers come from stands next to them in gpu_model.cpp. Copied into the shared state byte
 /// by byte, so that a test may vary any of it.
 struct SimulatedGpuModel {
   FixedText<16> key;                   ///< as LOWGEAR_SIMGPU_GPUS and `lowgear simgpu` name it: `H100`

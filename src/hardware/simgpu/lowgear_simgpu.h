@@ -2,7 +2,7 @@
 #define LOWGEAR_SIMGPU_H
 
 /* What only the simulated GPUs of Lowgear can do, for programs in any language. The shared library libnvidia-ml.so.1 of
- * the simulation exports these functions beside NVML's. They act on the machine that the environment names
+ * the simulation exports these functions besides NVML's. They act on the machine that the environment names
  * (LOWGEAR_SIMGPU, LOWGEAR_SIMGPU_GPUS), opened on first use and kept until the process ends.
  *
  * Every function may be called from any thread. Those that return int answer one of the codes below; a message for a

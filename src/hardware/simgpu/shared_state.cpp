@@ -134,7 +134,7 @@ void check_gpus(std::span<SharedGpu> gpus, const std::filesystem::path& path) {
   }
 }
 
-/// A new file beside `path`, with the permissions that the umask leaves; its name goes when this does.
+/// A new file next to `path`, with the permissions that the umask leaves; its name goes when this does.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::filesystem::path& path) {
@@ -169,7 +169,7 @@ class TemporaryFile {
   std::filesystem::path path_;
 };
 
-/// Fields 3 and on of /proc/PID/stat: behind the name, which may hold anything.
+/// Fields 3 and on of /proc/PID/stat: after the name, which may hold anything.
 std::vector<std::string> process_status(std::uint32_t pid) {
   std::ifstream file(fmt::format("/proc/{}/stat", pid));
   std::string line;

@@ -69,8 +69,8 @@ class SlowdownGuard {
 
   /// The plans from now on, by planned iteration time: the wanted one first, then faster ones, one step back each. The
   /// level stays, as far as there are as many. The guard says by `level` what to run: a job's first plan may have to
-  /// wait. `full_clock_scale` as in `observe`, under the slowdowns that the plans reckon with. Throws InputError when
-  /// there is no plan, a time or the scale is not positive and finite, or the times do not fall.
+  /// wait. `full_clock_scale` as in `observe`, under the slowdowns that the plans take into account. Throws InputError
+  /// when there is no plan, a time or the scale is not positive and finite, or the times do not fall.
   void set_plans(std::vector<double> planned_times_s, double full_clock_scale = 1);
 
   /// An iteration of the whole job. `full_clock_scale`: how many times as long as the baseline it would have taken at

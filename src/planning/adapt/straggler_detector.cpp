@@ -272,7 +272,7 @@ std::optional<SlowdownChange> StragglerDetector::judge(int index) {
   return std::nullopt;
 }
 
-/// A rank whose slowdown is known: has it gone, or become another, or can it be told better by now?
+/// A rank whose slowdown is known: has it gone, or become another, or is it known better by now?
 std::optional<SlowdownChange> StragglerDetector::judge_slow(int index) {
   Rank& rank = ranks_[static_cast<std::size_t>(index)];
   const bool is_faster = rank.faster.sum > threshold(rank);

@@ -12,7 +12,7 @@ struct IterationProgress {
 };
 
 /// The first iteration that runs with a new plan: the earliest that no rank has begun when `delivery_budget_s`, in
-/// which all ranks are told, is over. The iteration after the latest complete one is taken to have begun at once and
+/// which all ranks receive, is over. The iteration after the latest complete one is taken to have begun at once and
 /// the others to follow without a gap, so it is never before latest + 2. Throws InputError when a time is negative or
 /// not finite, when iterations take no time, when the progress is below -1, or when the boundary is more than 10^9
 /// iterations away.

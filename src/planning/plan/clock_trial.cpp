@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "base/core/units.h"
+
 namespace lowgear {
 namespace {
 
 constexpr std::int64_t kMaxIterationNumber = std::int64_t{1} << 52;
 constexpr int kMaxIterations = 1'000'000;
-constexpr int kMaxClockMhz = 100'000;
 
 }  // namespace
 

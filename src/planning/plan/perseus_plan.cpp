@@ -8,12 +8,11 @@
 #include <iterator>
 
 #include "base/core/error.h"
+#include "base/core/units.h"
 
 namespace lowgear {
 
 namespace {
-
-constexpr int kMaxClockMhz = 100'000;
 
 /// Reads the subset of Python literals that plans are made of: a list of lists of integers or of pairs. Nothing nests
 /// deeper, so nothing recurses.
@@ -30,7 +29,7 @@ class PlanParser {
     }
     skip_blank();
     if (position_ != text_.size()) {
-      fail("text behind the plan", "only comments may follow the list");
+      fail("text after the plan", "only comments may follow the list");
     }
     if (plan.stages.empty()) {
       fail("a plan without stages", "give one list of clocks per stage");

@@ -20,7 +20,6 @@ constexpr std::string_view kFormat = "lowgear.plan/1";
 constexpr std::size_t kMaxPlanValues = std::size_t{1} << 24;  // seven for an op
 constexpr int kMaxMicrobatches = 1'000'000;
 constexpr int kMaxVirtualStages = 1'000'000;
-constexpr int kMaxClockMhz = 100'000;
 constexpr double kMaxEnergyJ = 1e18;
 
 /// A JSON string; bytes that are not UTF-8 (a schedule may be named after a file) become U+FFFD.

@@ -21,7 +21,7 @@ constexpr double kOverlapS = 1e-4;
 constexpr std::size_t kSteadyReach = 40;
 /// Eigenvalues of the Gram matrix of unit columns below are taken for zero: columns that agree to 1e-5.
 constexpr double kNullEigenvalue = 1e-10;
-/// A cell whose unit column has this much (squared) in the null space cannot be told from others.
+/// A cell whose unit column has this much (squared) in the null space cannot be distinguished from others.
 constexpr double kNullShare = 1e-6;
 constexpr int kLags = 2;
 
@@ -129,7 +129,7 @@ void add_cells(const Recording& recording, std::vector<CellKey>& cells) {
     if (unit.start_s < end_s - kOverlapS) {
       throw InputError(fmt::format(
           "{}: the {} of stage {}, iteration {}, microbatch {} starts at {} s, before the unit before it has ended; "
-          "energy cannot be told apart where a rank's units overlap",
+          "energy cannot be distinguished where a rank's units overlap",
           recording.source, name(unit.kind), unit.stage, unit.iteration, unit.microbatch, unit.start_s));
     }
     end_s = std::max(end_s, unit.end_s);
@@ -343,7 +343,7 @@ CellPower mean_blocking(const EnergyWindows& windows, const Solution& solution, 
   return mean;
 }
 
-/// Iterations in which clocks settled, each with all behind it until the next unit that counts.
+/// Iterations in which clocks settled, each with all that follows it until the next unit that counts.
 std::vector<TimeSpan> settling_spans(const Recording& recording) {
   std::vector<TimeSpan> spans;
   bool settling = false;

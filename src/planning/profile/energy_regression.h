@@ -10,7 +10,7 @@
 
 namespace lowgear {
 
-/// Most (stage, kind, clock) of one rank that are told apart at once.
+/// Most (stage, kind, clock) of one rank that can be distinguished at once.
 inline constexpr std::size_t kMaxCells = 1024;
 
 /// What energy is attributed to: a computation of a stage at a clock.

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/core/error.h"
+#include "base/core/units.h"
 #include "planning/profile/non_negative_least_squares.h"
 
 namespace lowgear {
@@ -159,7 +160,7 @@ struct ResidualField {
   std::vector<double> variance;  ///< by cell, per unit of log(clock)
 };
 
-/// `parameters` of the model's curve, beside its level, take as many increments from the estimate.
+/// `parameters` of the model's curve, besides its level, take as many increments from the estimate.
 ResidualField residual_field(std::span<const Cell> cells, std::span<const ClockModel> models, double parameters,
                              const std::function<double(const ClockModel&, const Measurement&)>& ratio) {
   ResidualField field;

@@ -217,7 +217,8 @@ std::string describe(const CellKey& key) {
 void warn_of(const RecordedCell& cell, std::vector<std::string>& warnings) {
   const std::string what = describe(cell.key);
   if (!cell.is_identified) {
-    warnings.push_back(what + ": its energy cannot be told from that of others that always run with it; left out");
+    warnings.push_back(what +
+                       ": its energy cannot be distinguished from that of others that always run with it; left out");
     return;
   }
   if (!(cell.energy_j > 0)) {
@@ -317,7 +318,7 @@ void drop_unlabelled(RankProfile& rank, const std::string& source, std::vector<s
 }  // namespace
 
 std::string RecordedBlocking::doubt() const {
-  if (!is_identified) return "the power of waiting cannot be told from that of computing";
+  if (!is_identified) return "the power of waiting cannot be distinguished from that of computing";
   const std::string power = fmt::format("waiting came out to draw {:.0f} +-{:.0f} W", power_w, error_w);
   if (error_w > kLargestBlockingError * power_w) return power + ", which is too uncertain to plan with";
   if (most_computing_w && power_w > *most_computing_w) {

@@ -25,7 +25,7 @@ struct RecordedCell {
   double time_variation = 0;  ///< standard deviation over mean of single units, largest over ranks
   /// Share of the samples during these units that say the GPU was held back (power, heat); empty when not reported.
   std::optional<double> throttled_share;
-  bool is_identified = true;  ///< on every rank: its energy can be told from that of other cells
+  bool is_identified = true;  ///< on every rank: its energy can be distinguished from that of other cells
 
   /// In more than a tenth of the samples.
   [[nodiscard]] bool is_throttled() const { return throttled_share.value_or(0) > 0.1; }
@@ -40,8 +40,8 @@ struct RecordedBlocking {
   bool is_identified = true;
   std::optional<double> most_computing_w = {};  ///< highest power of the stage's computations, where it is known
 
-  /// Why this is not to be planned with: it cannot be told from that of computing, is known to worse than 20 %, or is
-  /// above what computing draws. Empty when nothing speaks against it.
+  /// Why this is not to be planned with: it cannot be distinguished from that of computing, is known to worse than 20
+  /// %, or is above what computing draws. Empty when nothing speaks against it.
   [[nodiscard]] std::string doubt() const;
 };
 
@@ -51,7 +51,7 @@ struct RecordedProfile {
   std::vector<std::string> warnings;  ///< what to know before trusting it, one line each
   bool simulated = false;
 
-  /// The rows of a stage profile. Cells that cannot be told apart, or whose energy came out as zero, have none.
+  /// The rows of a stage profile. Cells that cannot be distinguished, or whose energy came out as zero, have none.
   [[nodiscard]] StageProfile profile() const;
 };
 
@@ -65,8 +65,8 @@ struct ProfilingOptions {
 /// clocks settled are left out, and with a warning those for which no clock was asked. Times that rise with the clock
 /// within their errors are repaired (`monotone_times`), with a warning, at the power that was measured. Warns of
 /// throttling, spread, few units, lost units, files that were cut off, large errors, powers of waiting that are in
-/// doubt and cells that cannot be told apart. Throws InputError when two recordings are of one rank and part, some are
-/// simulated and some not, nothing is left of one, or as `energy_windows` and `fit_energy` do.
+/// doubt and cells that cannot be distinguished. Throws InputError when two recordings are of one rank and part, some
+/// are simulated and some not, nothing is left of one, or as `energy_windows` and `fit_energy` do.
 [[nodiscard]] RecordedProfile profile_recordings(std::span<const Recording> recordings,
                                                  const ProfilingOptions& options);
 

@@ -11,12 +11,13 @@
 #include "base/core/formats/csv.h"
 #include "base/core/formats/json.h"
 #include "base/core/number.h"
+#include "base/core/units.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear {
 namespace {
 
-/// Instructions that trainers record beside computations (those of Perseus' servers): no cell of a stage profile.
+/// Instructions that trainers record besides computations (those of Perseus' servers): no cell of a stage profile.
 constexpr std::array<std::string_view, 8> kOtherInstructions = {"load", "p2p",  "cc",    "step",
                                                                 "low",  "high", "other", "batch_input"};
 

@@ -122,7 +122,7 @@ inline constexpr int kMerakWarmUpWindows = 2;
 /// no unit says its clock, so that every wrong number would label some of them wrongly.
 [[nodiscard]] Recording read_merak(const MerakText& text, const MerakRun& run);
 
-/// The number in a name such as `instructions-12.csv`, given what stands before and behind it; empty when it is no such
+/// The number in a name such as `instructions-12.csv`, given what stands before and after it; empty when it is no such
 /// name. Files are ordered by it: as text, 10 comes before 2.
 [[nodiscard]] std::optional<int> rank_in_name(std::string_view name, std::string_view before, std::string_view behind);
 

@@ -12,8 +12,6 @@ namespace lowgear {
 
 /// Most stages that a profile may have: far beyond any pipeline, and a bound on what a wrong number can allocate.
 inline constexpr int kMaxStages = 65536;
-/// Highest clock that a profile may have.
-inline constexpr int kMaxClockMhz = 100000;
 /// Largest energy of one op.
 inline constexpr double kMaxEnergyJ = 1e9;
 

@@ -130,7 +130,7 @@ std::vector<int> nominal_starts(const PipelineDag& dag) {
   return start;
 }
 
-/// A computation, or the message behind it, at its place in the global order.
+/// A computation, or the message after it, at its place in the global order.
 struct Event {
   int time = 0;
   bool computes = false;  ///< messages come first among events of one time: what they carry was made before

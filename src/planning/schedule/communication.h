@@ -29,9 +29,10 @@ namespace lowgear {
 /// and every message at the end of the computation that makes its data. Whatever is first in the global order and not
 /// done is next on every rank that takes part in it, so no schedule with an acyclic graph can hang, even where a send
 /// blocks until it is received; and both ends of a link see the same sequence of messages, so they pair correctly
-/// where tags are ignored. Messages come as early as their data exists, so where they run beside the computations, in
-/// one queue per pair of ranks as NCCL's do, the order of the queue keeps nothing back in that replay. (To place each
-/// send behind its producer and each receive before its consumer, rank by rank, is not safe: plain 1F1B hangs.)
+/// where tags are ignored. Messages come as early as their data exists, so where they run concurrently with the
+/// computations, in one queue per pair of ranks as NCCL's do, the order of the queue keeps nothing back in that replay.
+/// (To place each send after its producer and each receive before its consumer, rank by rank, is not safe: plain 1F1B
+/// hangs.)
 ///
 /// Throws InputError when the schedule is invalid or its dependencies cycle.
 [[nodiscard]] Schedule with_communication(const Schedule& schedule);
@@ -40,7 +41,7 @@ namespace lowgear {
 [[nodiscard]] Schedule without_communication(const Schedule& schedule);
 
 /// Throws InputError unless every activation and gradient that passes between ranks is sent once, by the rank that
-/// makes it and behind the computation that makes it, and received once, before the computation that needs it; and
+/// makes it and after the computation that makes it, and received once, before the computation that needs it; and
 /// unless nothing else is sent. A schedule without any communication passes. The computations must be valid.
 void validate_communication(const Schedule& schedule);
 

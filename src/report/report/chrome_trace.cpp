@@ -50,7 +50,7 @@ class ProcessWriter {
     write_event(R"("ph":"M","name":"thread_name","args":{"name":"ops"})");
   }
 
-  /// `arguments` are what comes behind kind, stage, microbatch and clock.
+  /// `arguments` are what comes after kind, stage, microbatch and clock.
   template <typename Op>
   void write_slice(const Op& op, std::int64_t start_ns, std::int64_t end_ns, std::string_view arguments = {}) {
     write_event(fmt::format(R"("ph":"X","name":"{}{}","cat":"{}","ts":{},"dur":{},"args":{{"kind":"{}","stage":{},)"

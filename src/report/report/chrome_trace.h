@@ -17,7 +17,7 @@ enum class TraceFigures {
 
 /// One iteration in Chrome's trace event format (JSON), which Perfetto (ui.perfetto.dev) and chrome://tracing show: a
 /// process per rank with its ops as slices (`clock_mhz`, `energy_j`, `kind`, `stage`, `microbatch` as arguments) and a
-/// counter track `power` in W. An op's power is its energy over its time; between ops, and behind the last until the
+/// counter track `power` in W. An op's power is its energy over its time; between ops, and after the last until the
 /// iteration's end, it is the rank's blocking power. Times are whole nanoseconds, the resolution of these viewers, each
 /// begin and end rounded; an op's power is over its rounded time, so that its area stays its energy. `otherData` holds
 /// the title, where figures come from, the iteration's time and its energy. `blocking_power_w` by rank.
@@ -25,7 +25,7 @@ enum class TraceFigures {
 [[nodiscard]] std::string write_chrome_trace(const ReportTimeline& timeline, std::span<const double> blocking_power_w,
                                              TraceFigures figures);
 
-/// The same with what was measured: behind the process of each rank those of the ranks that ran its ops, from the same
+/// The same with what was measured: after the process of each rank those of the ranks that ran its ops, from the same
 /// origin, with the clocks that were asked for. Their `power` is the mean between two values of the GPU's energy
 /// counter, and `SM clock` what the GPU reported. `otherData.measured` has `figures` (`measured`, or `simulated` on
 /// simulated GPUs), `iteration`, `time_s` and `time_axis`.

@@ -33,7 +33,7 @@ struct ReportMark {
   Kind kind = Kind::plan;
   std::string name;
   std::string basis;  ///< `estimated`, `planned`, `replayed`
-  std::string label;  ///< written beside it; empty: only shown when pointed at
+  std::string label;  ///< written next to it; empty: only shown when pointed at
   bool chosen = false;
   ReportPoint point;
 };

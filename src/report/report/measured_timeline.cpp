@@ -140,7 +140,7 @@ std::vector<std::size_t> machines_of(std::span<const RankIterations* const> rank
 
 MeasuredRank measured_rank(const RankIterations& rank, int iteration, double machine_begin_s) {
   const Recording& recording = *rank.recording;
-  // Taken off once, as times since a machine was started have few digits left behind the point.
+  // Taken off once, as times since a machine was started have few digits left after the point.
   const double begin_s = machine_begin_s - (recording.clock ? recording.clock->start_s : 0);
   MeasuredRank measured{recording.rank, rank.pipeline_rank, {}, {}, {}};
   for (const RecordedUnit* unit : rank.units.at(iteration)) {

@@ -44,7 +44,7 @@ struct ReportPolicy {
   std::optional<int> peak_activations;  ///< most that a rank holds in the order that it runs; absent when not known
 };
 
-/// What stands behind the lower bound.
+/// What supports the lower bound.
 struct ReportCertificate {
   bool verified = false;  ///< the independent check ran and passed
   std::string statement;  ///< what was checked and how, in a sentence or two

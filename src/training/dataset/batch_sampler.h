@@ -44,7 +44,7 @@ struct SamplePosition {
 ///
 /// Every sample is a pure function of text, sequence length, seed and its number; a step takes the next `global_batch`
 /// numbers. So the number of samples taken is all the state there is: training that is resumed, or cut differently over
-/// ranks and micro-batches, sees the same batches, and with another global batch it goes on behind the same sample.
+/// ranks and micro-batches, sees the same batches, and with another global batch it continues after the same sample.
 class BatchSampler {
  public:
   /// What `text` views must stay valid. Throws InputError when there are too few tokens for one window and its last

@@ -16,7 +16,7 @@ namespace lowgear {
 /// Most files of a text. Each takes one of the mappings of which the system grants a process some 65,000.
 inline constexpr std::size_t kMaxTextFiles = 4096;
 
-/// The tokens of one file or of several, one behind the other without a gap: where a file ends is not told apart. A
+/// The tokens of one file or of several, one after the other without a gap: where a file ends is not marked. A
 /// text of one file is that file.
 class TokenText {
  public:

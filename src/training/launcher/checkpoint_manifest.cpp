@@ -60,7 +60,7 @@ CheckpointPiece read_piece(const JsonView& view) {
   return piece;
 }
 
-/// A file beside the manifest, not one elsewhere.
+/// A file next to the manifest, not one elsewhere.
 void require_plain_name(const JsonView& view, const std::string& name) {
   if (name.empty() || name.starts_with('.') || name.find('/') != std::string::npos ||
       name.find('\0') != std::string::npos) {

@@ -17,10 +17,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What transformers has saved beside the parameters: masks and rotary frequencies, which follow from the model.
+/// What transformers has saved besides the parameters: masks and rotary frequencies, which follow from the model.
 constexpr std::array<std::string_view, 3> kBuffers = {".attn.bias", ".attn.masked_bias", ".rotary_emb.inv_freq"};
 
-[[noreturn]] void fail(const fs::path& path, std::string_view tensor, std::string_view what) {
+[[noreturn]] void fail_tensor(const fs::path& path, std::string_view tensor, std::string_view what) {
   throw_input_error({path.string(), 0, 0}, fmt::format("tensor {}: {}", quote(tensor), what),
                     "give the weights of the model that the config.json describes");
 }
@@ -42,7 +42,7 @@ void require_no_others(const fs::path& path, const WeightFiles& files, const Mod
   if (config.tied_embeddings) known.emplace("lm_head.weight");
   for (const auto& [name, tensor] : files.tensors()) {
     if (is_buffer(name) || known.contains(without_prefix(name, config.architecture))) continue;
-    fail(path, name, "the model has none of this name");
+    fail_tensor(path, name, "the model has none of this name");
   }
 }
 
@@ -54,11 +54,12 @@ const TensorView& find(const WeightFiles& files, const std::string& name, const 
 void require_fits(const fs::path& path, const TensorView& tensor, const ParameterSpec& spec) {
   const TensorType type = tensor.type;
   if (type != TensorType::f32 && type != TensorType::bf16 && type != TensorType::f16) {
-    fail(path, tensor.name, fmt::format("expected F32, BF16 or F16, not {}", name(type)));
+    fail_tensor(path, tensor.name, fmt::format("expected F32, BF16 or F16, not {}", name(type)));
   }
   if (tensor.shape != spec.shape) {
-    fail(path, tensor.name,
-         fmt::format("expected the shape [{}], not [{}]", fmt::join(spec.shape, ", "), fmt::join(tensor.shape, ", ")));
+    fail_tensor(
+        path, tensor.name,
+        fmt::format("expected the shape [{}], not [{}]", fmt::join(spec.shape, ", "), fmt::join(tensor.shape, ", ")));
   }
 }
 

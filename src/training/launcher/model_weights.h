@@ -12,7 +12,7 @@ namespace lowgear {
 
 /// The weights of a model that Hugging Face transformers has saved as safetensors: a folder or a file (see
 /// WeightFiles), fp32, bf16 or fp16. Names may lack the prefix of the base model, as GPT-2's files do; buffers that
-/// some files hold beside the parameters are passed over.
+/// some files hold besides the parameters are ignored.
 class ModelWeights {
  public:
   /// Reads the headers of the files alone. Throws InputError as WeightFiles, and naming files and tensor when one is

@@ -228,7 +228,7 @@ class RankSet {
     reason_ = *reason;
   }
 
-  /// None for a rank that ended well, or as it was told to.
+  /// None for a rank that ended well, or as it was asked to.
   [[nodiscard]] std::optional<Reason> reason_of(int status) const {
     if (status == 0) return std::nullopt;
     if (WIFEXITED(status)) {
@@ -245,7 +245,7 @@ class RankSet {
   std::vector<Rank> ranks_;
   std::optional<RankFailure> failure_;
   Reason reason_ = Reason::lost_another;      ///< of the failure
-  std::optional<Clock::time_point> kill_at_;  ///< the ranks have been told to end, and are killed then
+  std::optional<Clock::time_point> kill_at_;  ///< the ranks have been asked to end, and are killed then
   bool killed_ = false;                       ///< that time has come
 };
 

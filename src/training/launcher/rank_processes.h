@@ -24,7 +24,7 @@ struct RankCommand {
   std::vector<std::string> arguments;
   int world_size = 1;
   int threads = 1;                                 ///< of each rank, unless OMP_NUM_THREADS says
-  std::map<std::string, std::string> environment;  ///< beside this process' own
+  std::map<std::string, std::string> environment;  ///< in addition to this process' own
   /// How long the others get to end after a rank has failed.
   std::chrono::milliseconds grace{10'000};
   /// How long all get when they are asked to end: they finish their step and write a checkpoint.
@@ -43,7 +43,7 @@ struct RankFailure {
 /// Runs all ranks as child processes until they have ended. Rank 0 has this process' standard output; lines that ranks
 /// write to standard error (and the others to standard output) go to `error_line` with their rank. When a rank fails,
 /// or `asked_to_end` says so, all are asked to end (SIGTERM), and killed if they take longer than the grace; then they
-/// may end with kEndedEarlyExitCode, which nobody may before. No rank outlives this process. Returns the rank that the
+/// may end with kEndedEarlyExitCode, which no rank may before. No rank outlives this process. Returns the rank that the
 /// job failed for, or nothing: of those that failed, one that a signal
 /// killed comes before one that gave up by itself, and that before one that lost another (kPeerLostExitCode). Throws
 /// Error when a rank cannot be started; none runs then.

@@ -6,7 +6,7 @@
 
 namespace lowgear {
 
-/// What decides how long the units of a job take, beside its partition, its sizes in parallel and its GPU: two jobs of
+/// What decides how long the units of a job take, besides its partition, its parallel sizes and its GPU: two jobs of
 /// the same text may share a profile. `llama 24x2048 heads 16/4 ...`.
 [[nodiscard]] std::string model_text(const TrainConfig& config);
 

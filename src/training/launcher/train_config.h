@@ -25,7 +25,7 @@ struct ParallelConfig {
 
 struct OptimizerConfig {
   double learning_rate = 3e-4;
-  double min_learning_rate = 0;  ///< behind the last step
+  double min_learning_rate = 0;  ///< after the last step
   std::int64_t warmup_steps = 0;
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -75,7 +75,7 @@ struct RecordedSteps {
   std::int64_t count = 1;
 };
 
-/// Everything that `lowgear train` is told, by its YAML file (docs/training.md).
+/// Everything that the YAML file of `lowgear train` says (docs/training.md).
 struct TrainConfig {
   std::optional<std::filesystem::path> model_file;  ///< a Hugging Face config.json
   ModelConfig model;                                ///< as the file or the section says

@@ -58,7 +58,7 @@ fs::path nearest(const fs::path& path) {
   return place;
 }
 
-/// Where nobody can make a file, and root is told otherwise by access().
+/// Where no user can make a file, although access() tells root otherwise.
 bool is_of_the_kernel(const fs::path& folder) {
   struct statfs status = {};
   if (::statfs(folder.c_str(), &status) != 0) return false;
@@ -91,7 +91,7 @@ void require_file(const fs::path& file, std::string_view fix) {
   }
 }
 
-/// Returns how many steps were done before: 0 when there is no checkpoint to go on from.
+/// Returns how many steps were done before: 0 when there is no checkpoint to continue from.
 std::int64_t check_checkpoints(const fs::path& folder, const TrainConfig& config, const BatchSampler& sampler) {
   require_folder(folder, "name another folder for checkpoints");
   const std::vector<std::int64_t> steps = complete_checkpoints(folder);
@@ -113,7 +113,7 @@ void check_metrics(const fs::path& file, std::int64_t first_step) {
 void check_export(const fs::path& folder) {
   constexpr std::string_view kFix = "name another folder for the export";
   require_export_folder(folder);
-  // It is written beside its folder and put in its place.
+  // It is written next to its folder and put in its place.
   const fs::path target = resolved(folder, kFix);
   check_replaceable(target);
   require_writable(nearest(target.parent_path()), folder, kFix);

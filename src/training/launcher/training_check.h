@@ -4,7 +4,7 @@
 
 namespace lowgear {
 
-/// Looks at all that the ranks of a job will read and write, as far as that can be told on this machine without GPUs
+/// Looks at all that the ranks of a job will read and write, as far as that can be known on this machine without GPUs
 /// and without writing anything:
 /// - the token files and their headers, or the vocabulary for made-up text, and that there is a sample;
 /// - the files of the weights to begin with: name, type and shape of every tensor;

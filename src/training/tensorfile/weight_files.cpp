@@ -33,7 +33,7 @@ fs::path file_in(const fs::path& folder) {
                     "name the folder of a model whose weights are saved as safetensors");
 }
 
-/// The index may only name files beside it: it is often someone else's.
+/// The index may only name files in its folder: it is often someone else's.
 void require_plain_name(const JsonView& value, const std::string& name) {
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos ||
       name.find('\0') != std::string::npos) {

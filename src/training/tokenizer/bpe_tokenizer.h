@@ -20,7 +20,7 @@ namespace lowgear {
 inline constexpr std::size_t kMaxWordBytes = std::size_t{1} << 22;
 
 /// Byte-level BPE. Tokens are those of Hugging Face's tokenizers with `add_special_tokens=False`: the post-processor,
-/// which puts special tokens before and behind the text, is not applied. Special tokens that stand in the text itself
+/// which puts special tokens before and after the text, is not applied. Special tokens that stand in the text itself
 /// become their ids. Text that is no UTF-8 is encoded too, byte for byte.
 class BpeTokenizer final : public Tokenizer {
  public:

@@ -15,7 +15,7 @@ constexpr bool is_written_as_itself(unsigned byte) {
 
 /// The code points of the alphabet are those below this.
 constexpr std::size_t kCodePoints = 0x144;
-constexpr std::int16_t kNone = -1;
+constexpr std::int16_t kNoByte = -1;
 
 constexpr std::array<unsigned, 256> kCodePointOfByte = [] {
   std::array<unsigned, 256> code_points = {};
@@ -26,7 +26,7 @@ constexpr std::array<unsigned, 256> kCodePointOfByte = [] {
 
 constexpr std::array<std::int16_t, kCodePoints> kByteOfCodePoint = [] {
   std::array<std::int16_t, kCodePoints> bytes = {};
-  bytes.fill(kNone);
+  bytes.fill(kNoByte);
   for (std::size_t byte = 0; byte < 256; ++byte) bytes[kCodePointOfByte[byte]] = static_cast<std::int16_t>(byte);
   return bytes;
 }();
@@ -41,7 +41,7 @@ std::optional<std::string> bytes_from_alphabet(std::string_view token) {
     const auto first = static_cast<unsigned char>(token[0]);
     const unsigned code_point =
         size == 1 ? first : (first & 0x1FU) << 6U | (static_cast<unsigned char>(token[1]) & 0x3FU);
-    if (code_point >= kCodePoints || kByteOfCodePoint[code_point] == kNone) return std::nullopt;
+    if (code_point >= kCodePoints || kByteOfCodePoint[code_point] == kNoByte) return std::nullopt;
     bytes.push_back(static_cast<char>(kByteOfCodePoint[code_point]));
     token.remove_prefix(size);
   }

@@ -23,7 +23,7 @@ class Tokenizer {
   /// Receives the tokens of a text block by block: those of its next `bytes` bytes.
   using BlockSink = std::function<void(std::span<const std::int64_t> tokens, std::size_t bytes)>;
   /// Hands the tokens of any bytes, UTF-8 or not, to `sink` in blocks that do not grow with the text. Nothing is put
-  /// before or behind them (no beginning-of-text token).
+  /// before or after them (no beginning-of-text token).
   virtual void encode(std::string_view text, const BlockSink& sink) const = 0;
   /// All tokens of a text at once.
   [[nodiscard]] std::vector<std::int64_t> encode(std::string_view text) const;

@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<SplitPattern, 2> kPatterns = {SplitPattern::gpt2, SplitPattern::llama3};
 
 /// Bytes of the text that a message shows.
-constexpr std::size_t kShownBytes = 24;
+constexpr std::size_t kShownTextBytes = 24;
 
 std::string pcre2_message(int code) {
   std::array<PCRE2_UCHAR, 256> text = {};
@@ -112,7 +112,7 @@ void split_valid(std::string_view text, const pcre2_code* code, pcre2_match_data
     if (count < 0) {
       // The limit on steps, which only runs of millions of characters of one kind get to.
       throw InputError(fmt::format("the text cannot be split into words from {} on: {}; is this text?",
-                                   quote(text.substr(done, kShownBytes)), pcre2_message(count)));
+                                   quote(text.substr(done, kShownTextBytes)), pcre2_message(count)));
     }
     // Every character is matched by one alternative of each pattern, so that a match begins where the last one ended.
     const std::size_t end = pcre2_get_ovector_pointer(matches)[1];

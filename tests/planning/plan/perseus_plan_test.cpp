@@ -19,7 +19,7 @@ using Entry = PerseusPlan::Entry;
 
 constexpr auto kNoKind = std::nullopt;
 
-std::string error_of(const std::string& text) {
+std::string perseus_error_of(const std::string& text) {
   try {
     (void)read_perseus_plan(text, "freqs.py");
   } catch (const InputError& error) {
@@ -59,7 +59,7 @@ void PrintTo(const BadPlan& bad, std::ostream* out) { *out << bad.where; }
 class ReadPerseusPlanRefuses : public ::testing::TestWithParam<BadPlan> {};
 
 TEST_P(ReadPerseusPlanRefuses, WithLineAndColumn) {
-  EXPECT_THAT(error_of(GetParam().text), StartsWith("freqs.py:" + GetParam().where + ": "));
+  EXPECT_THAT(perseus_error_of(GetParam().text), StartsWith("freqs.py:" + GetParam().where + ": "));
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -75,19 +75,19 @@ INSTANTIATE_TEST_SUITE_P(
                       BadPlan{"[[[1410]]]", "1:3"}, BadPlan{"[[__import__('os')]]", "1:3"}));
 
 TEST(ReadPerseusPlan, NamesTheUnknownInstructionInOneLine) {
-  EXPECT_THAT(error_of("[[('load', 1410)]]"), HasSubstr("load"));
-  EXPECT_EQ(error_of("[[('lo\x01"
-                     "ad', 1410)]]")
+  EXPECT_THAT(perseus_error_of("[[('load', 1410)]]"), HasSubstr("load"));
+  EXPECT_EQ(perseus_error_of("[[('lo\x01"
+                             "ad', 1410)]]")
                 .find('\x01'),
             std::string::npos);
 }
 
 TEST(ReadPerseusPlan, DoesNotRecurseIntoDeepNesting) {
-  EXPECT_THAT(error_of(std::string(1'000'000, '[')), StartsWith("freqs.py:1:3: "));
+  EXPECT_THAT(perseus_error_of(std::string(1'000'000, '[')), StartsWith("freqs.py:1:3: "));
 }
 
 TEST(ReadPerseusPlan, RefusesTextBeyondItsLimit) {
-  EXPECT_THAT(error_of(std::string(kMaxPerseusPlanBytes + 1, ' ')), HasSubstr("larger than any pipeline's"));
+  EXPECT_THAT(perseus_error_of(std::string(kMaxPerseusPlanBytes + 1, ' ')), HasSubstr("larger than any pipeline's"));
 }
 
 TEST(WritePerseusPlan, HasTheArtifactsForm) {

@@ -81,7 +81,7 @@ TEST(ProfileRecordings, LeavesOutWhatCannotBeToldApart) {
   empty.end_s = empty.start_s;
   recording.units.insert(recording.units.begin() + 100, empty);
   const RecordedProfile profile = profile_recordings(std::vector{recording}, {});
-  EXPECT_THAT(profile.warnings, Contains(HasSubstr("cannot be told from that of others")));
+  EXPECT_THAT(profile.warnings, Contains(HasSubstr("cannot be distinguished from that of others")));
   EXPECT_FALSE(profile.profile().has(0, OpKind::weight_gradient));
   EXPECT_TRUE(profile.profile().has(0, OpKind::forward));
 }

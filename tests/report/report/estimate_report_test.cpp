@@ -55,14 +55,14 @@ EstimateReport sample_estimate() {
           .reading = {{"Estimated", "Computed."}}};
 }
 
-std::string without_library(std::string page) {
+std::string without_plot_library(std::string page) {
   const std::string_view library = page_file("d3.min.js");
   page.erase(page.find(library), library.size());
   return page;
 }
 
 TEST(EstimateReport, HoldsItsPartsAndRefersToNothingElse) {
-  const std::string page = without_library(render_estimate_report(sample_estimate()));
+  const std::string page = without_plot_library(render_estimate_report(sample_estimate()));
   for (const char* part : {"light.css", "dark.css", "components.css", "report.css", "estimate.css", "stacked_bars.js",
                            "estimate.js", "frontier.js", "data_table.js"}) {
     EXPECT_THAT(page, HasSubstr(std::string(page_file(part)))) << part;

@@ -11,18 +11,18 @@ namespace lowgear::testing {
 namespace {
 
 constexpr int kMinClockMhz = 855;
-constexpr int kMaxClockMhz = 1410;
+constexpr int kHighestClockMhz = 1410;
 constexpr int kClockStepMhz = 15;
 constexpr double kBlockingPowerW = 83.64;
 
 double op_time_s(int rank, OpKind kind, int clock_mhz) {
   const double imbalance = 1 + 0.04 * ((rank * 5) % 8);  // rank 3 is the slowest
   const double work_s = kind == OpKind::forward ? 0.05 : 0.093;
-  return work_s * imbalance * (0.25 + 0.75 * kMaxClockMhz / clock_mhz);
+  return work_s * imbalance * (0.25 + 0.75 * kHighestClockMhz / clock_mhz);
 }
 
 double op_energy_j(int rank, OpKind kind, int clock_mhz) {
-  const double share = static_cast<double>(clock_mhz) / kMaxClockMhz;
+  const double share = static_cast<double>(clock_mhz) / kHighestClockMhz;
   return op_time_s(rank, kind, clock_mhz) * (150 + 330 * share * share * share);
 }
 
@@ -52,7 +52,7 @@ class Pipeline {
   void slow_down(double deadline_s) {
     constexpr int kRounds = 4;
     for (int round = 1; round <= kRounds; ++round) {
-      const int floor_mhz = kMaxClockMhz - (kMaxClockMhz - kMinClockMhz) / kRounds * round;
+      const int floor_mhz = kHighestClockMhz - (kHighestClockMhz - kMinClockMhz) / kRounds * round;
       for (const auto& [rank, position] : std::ranges::reverse_view(order_)) {
         slow_op_down(rows_[rank][position], floor_mhz, deadline_s);
       }
@@ -96,7 +96,7 @@ class Pipeline {
 
   void fill_rank(int rank) {
     const auto add = [&](OpKind kind, int microbatch) {
-      rows_[rank].push_back({rank, kind, microbatch, kMaxClockMhz, 0, 0, 0});
+      rows_[rank].push_back({rank, kind, microbatch, kHighestClockMhz, 0, 0, 0});
     };
     const int warm_up = std::min(microbatches_, ranks_ - 1 - rank);
     for (int m = 0; m < warm_up; ++m) add(OpKind::forward, m);

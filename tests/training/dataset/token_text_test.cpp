@@ -21,7 +21,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr std::int64_t kVocabulary = 10'000;
+constexpr std::int64_t kTextVocabulary = 10'000;
 
 /// Rising numbers from `first` on: what is read tells where in the text it stood.
 std::vector<std::int64_t> numbers(std::int64_t first, std::int64_t count) {
@@ -53,7 +53,7 @@ class TokenFilesTest : public testing::Test {
 };
 
 TEST_F(TokenFilesTest, AreOneTextInTheirOrder) {
-  TokenFiles opened = TokenFiles::open(write_in_pieces(), kVocabulary);
+  TokenFiles opened = TokenFiles::open(write_in_pieces(), kTextVocabulary);
   const TokenFiles files = std::move(opened);
   ASSERT_EQ(files.text().token_count(), 100);
   for (std::int64_t first = 0; first <= 100; ++first) {
@@ -67,8 +67,8 @@ TEST_F(TokenFilesTest, AreOneTextInTheirOrder) {
 
 TEST_F(TokenFilesTest, GiveTheSamplesOfOneFileThatHoldsAll) {
   const BatchSamplerOptions options{.sequence_length = 7, .global_batch = 5, .seed = 3};
-  const TokenFiles pieces = TokenFiles::open(write_in_pieces(), kVocabulary);
-  const TokenFile whole = TokenFile::open(write("whole.bin", TokenType::uint16, numbers(0, 100)), kVocabulary);
+  const TokenFiles pieces = TokenFiles::open(write_in_pieces(), kTextVocabulary);
+  const TokenFile whole = TokenFile::open(write("whole.bin", TokenType::uint16, numbers(0, 100)), kTextVocabulary);
   const BatchSampler of_pieces(pieces.text(), options);
   const BatchSampler of_whole(whole.tokens(), options);
   ASSERT_EQ(of_pieces.window_count(), of_whole.window_count());
@@ -82,8 +82,8 @@ TEST_F(TokenFilesTest, GiveTheSamplesOfOneFileThatHoldsAll) {
 }
 
 TEST_F(TokenFilesTest, HaveTheFingerprintOfOneFileThatHoldsAll) {
-  const TokenFiles pieces = TokenFiles::open(write_in_pieces(), kVocabulary);
-  const TokenFile whole = TokenFile::open(write("whole.bin", TokenType::uint16, numbers(0, 100)), kVocabulary);
+  const TokenFiles pieces = TokenFiles::open(write_in_pieces(), kTextVocabulary);
+  const TokenFile whole = TokenFile::open(write("whole.bin", TokenType::uint16, numbers(0, 100)), kTextVocabulary);
   EXPECT_EQ(pieces.text().fingerprint(), TokenText(whole.tokens()).fingerprint());
 }
 
@@ -91,7 +91,7 @@ TEST_F(TokenFilesTest, HaveAFingerprintOfTheirOwn) {
   const auto fingerprint = [this](const std::vector<std::int64_t>& first, const std::vector<std::int64_t>& second) {
     const std::vector<std::filesystem::path> paths = {write("0.bin", TokenType::uint16, first),
                                                       write("1.bin", TokenType::uint16, second)};
-    return TokenFiles::open(paths, kVocabulary).text().fingerprint();
+    return TokenFiles::open(paths, kTextVocabulary).text().fingerprint();
   };
   const std::uint32_t own = fingerprint(numbers(0, 5000), numbers(100, 5000));
   EXPECT_EQ(fingerprint(numbers(0, 5000), numbers(100, 5000)), own);
@@ -103,26 +103,26 @@ TEST_F(TokenFilesTest, HaveAFingerprintOfTheirOwn) {
 
 /// What it is must never change, or checkpoints of another version would be of another text.
 TEST_F(TokenFilesTest, HaveAFixedFingerprint) {
-  const TokenFile file = TokenFile::open(write("0.bin", TokenType::uint16, numbers(0, 3000)), kVocabulary);
+  const TokenFile file = TokenFile::open(write("0.bin", TokenType::uint16, numbers(0, 3000)), kTextVocabulary);
   EXPECT_EQ(TokenText(file.tokens()).fingerprint(), 1663832773U);
 }
 
 TEST_F(TokenFilesTest, MayAllLackAHeader) {
   const std::vector<std::filesystem::path> paths = {write_without_header("0.bin", numbers(0, 3)),
                                                     write_without_header("1.bin", numbers(3, 4))};
-  const TokenFiles files = TokenFiles::open(paths, kVocabulary, TokenType::uint16);
+  const TokenFiles files = TokenFiles::open(paths, kTextVocabulary, TokenType::uint16);
   std::vector<std::int64_t> tokens(7);
   files.text().read(0, tokens);
   EXPECT_EQ(tokens, numbers(0, 7));
   EXPECT_THAT(
-      error_of([&] { (void)TokenFiles::open(paths, kVocabulary); }),
+      error_of([&] { (void)TokenFiles::open(paths, kTextVocabulary); }),
       AllOf(HasSubstr(paths[0].string()), HasSubstr("name the type of a file without header (data.token_type")));
 }
 
 TEST_F(TokenFilesTest, ThatAreWrongAreNamed) {
   const auto good = write("good.bin", TokenType::uint16, numbers(0, 5));
   const auto refused = [&](const std::filesystem::path& second, std::optional<TokenType> headerless = {}) {
-    return error_of([&] { (void)TokenFiles::open(std::vector{good, second}, kVocabulary, headerless); });
+    return error_of([&] { (void)TokenFiles::open(std::vector{good, second}, kTextVocabulary, headerless); });
   };
   EXPECT_THAT(refused(folder_ / "absent.bin"), HasSubstr((folder_ / "absent.bin").string() + ": cannot be read"));
   EXPECT_THAT(refused(write_without_header("raw.bin", numbers(0, 5))),
@@ -133,14 +133,14 @@ TEST_F(TokenFilesTest, ThatAreWrongAreNamed) {
 TEST_F(TokenFilesTest, NameTheFileOfATokenOutsideTheVocabulary) {
   const std::vector<std::filesystem::path> paths = {write("0.bin", TokenType::uint16, numbers(0, 5)),
                                                     write("1.bin", TokenType::uint16, {1, 2, 12'000})};
-  const TokenFiles files = TokenFiles::open(paths, kVocabulary);
+  const TokenFiles files = TokenFiles::open(paths, kTextVocabulary);
   std::vector<std::int64_t> tokens(8);
   EXPECT_THAT(error_of([&] { files.text().read(0, tokens); }),
               HasSubstr(paths[1].string() + ": token 2 is 12000, beyond a vocabulary of 10000"));
 }
 
 TEST_F(TokenFilesTest, OfTooFewTokensSayHowMany) {
-  const TokenFiles files = TokenFiles::open(write_in_pieces(), kVocabulary);
+  const TokenFiles files = TokenFiles::open(write_in_pieces(), kTextVocabulary);
   EXPECT_THAT(error_of([&] { (void)BatchSampler(files.text(), {.sequence_length = 100, .global_batch = 1}); }),
               HasSubstr("0.bin and 3 more: 100 tokens are too few for a sequence of 100"));
   std::vector<std::int64_t> tokens(2);
@@ -151,7 +151,8 @@ TEST_F(TokenFilesTest, OfTooFewTokensSayHowMany) {
 
 TEST_F(TokenFilesTest, AreSomeAndNotTooMany) {
   const auto error = [](std::size_t count) {
-    return error_of([&] { (void)TokenFiles::open(std::vector<std::filesystem::path>(count, "absent"), kVocabulary); });
+    return error_of(
+        [&] { (void)TokenFiles::open(std::vector<std::filesystem::path>(count, "absent"), kTextVocabulary); });
   };
   EXPECT_EQ(error(0), "a text of 0 token files; give 1 to 4096");
   EXPECT_EQ(error(kMaxTextFiles + 1), "a text of 4097 token files; give 1 to 4096");

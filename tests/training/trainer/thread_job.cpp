@@ -3,6 +3,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <gtest/gtest.h>
 
 #include <exception>
 #include <mutex>
@@ -187,6 +188,14 @@ ThreadJobResult run_iteration(const ThreadJob& job) {
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);
   return collector.result(job);
+}
+
+void expect_equal(const ThreadJobResult& result, const ThreadJobResult& expected) {
+  EXPECT_EQ(result.loss, expected.loss);
+  ASSERT_EQ(result.gradients.size(), expected.gradients.size());
+  for (const auto& [name, gradient] : expected.gradients) {
+    EXPECT_TRUE(at::equal(result.gradients.at(name), gradient)) << name;
+  }
 }
 
 }  // namespace lowgear

@@ -38,4 +38,7 @@ struct ThreadJobResult {
 /// Runs one iteration. Throws what a rank threw.
 [[nodiscard]] ThreadJobResult run_iteration(const ThreadJob& job);
 
+/// Expects the same loss and the same gradients, bit by bit.
+void expect_equal(const ThreadJobResult& result, const ThreadJobResult& expected);
+
 }  // namespace lowgear

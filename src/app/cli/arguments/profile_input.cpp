@@ -10,6 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/number.h"
+#include "base/core/units.h"
 #include "planning/profile/stage_profile.h"
 
 namespace lowgear {

@@ -25,21 +25,21 @@
 namespace lowgear {
 namespace {
 
-enum class Action : std::size_t { tokenize, synthetic, show };
-constexpr auto kActions = std::to_array<std::string_view>({"tokenize", "synthetic", "show"});
-constexpr std::string_view name(Action action) { return kActions[static_cast<std::size_t>(action)]; }
+enum class DataAction : std::size_t { tokenize, synthetic, show };
+constexpr auto kDataActions = std::to_array<std::string_view>({"tokenize", "synthetic", "show"});
+constexpr std::string_view name(DataAction action) { return kDataActions[static_cast<std::size_t>(action)]; }
 
 /// Which options go with which action, beside --json.
-constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
-    {name(Action::tokenize), "--out"},
-    {name(Action::tokenize), "--tokenizer"},
-    {name(Action::tokenize), "--separator"},
-    {name(Action::synthetic), "--out"},
-    {name(Action::synthetic), "--tokens"},
-    {name(Action::synthetic), "--seed"},
-    {name(Action::show), "--tokenizer"},
-    {name(Action::show), "--token-type"},
-    {name(Action::show), "--first"},
+constexpr auto kOptionsOfDataActions = std::to_array<OptionOfAction>({
+    {name(DataAction::tokenize), "--out"},
+    {name(DataAction::tokenize), "--tokenizer"},
+    {name(DataAction::tokenize), "--separator"},
+    {name(DataAction::synthetic), "--out"},
+    {name(DataAction::synthetic), "--tokens"},
+    {name(DataAction::synthetic), "--seed"},
+    {name(DataAction::show), "--tokenizer"},
+    {name(DataAction::show), "--token-type"},
+    {name(DataAction::show), "--first"},
 });
 
 constexpr auto kTokenTypeNames = std::to_array<std::string_view>({"uint16", "uint32"});
@@ -49,7 +49,7 @@ constexpr std::int64_t kAnyVocabulary = std::int64_t{1} << 32;
 constexpr std::size_t kReadTokens = std::size_t{1} << 16;
 
 struct DataArguments {
-  Action action = Action::show;
+  DataAction action = DataAction::show;
   std::vector<std::string> files;
   std::string tokenizer;
   std::string separator;
@@ -190,13 +190,13 @@ ExitCode run_show(const DataArguments& arguments, Console& console) {
 }
 
 ExitCode run_data(const DataArguments& arguments, const CLI::App& app, Console& console) {
-  refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfActions);
+  refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfDataActions);
   switch (arguments.action) {
-    case Action::tokenize:
+    case DataAction::tokenize:
       return run_tokenize(arguments, console);
-    case Action::synthetic:
+    case DataAction::synthetic:
       return run_synthetic(arguments, console);
-    case Action::show:
+    case DataAction::show:
       return run_show(arguments, console);
   }
   return ExitCode::failed;
@@ -207,7 +207,8 @@ ExitCode run_data(const DataArguments& arguments, const CLI::App& app, Console& 
 VerbAction declare_data(CLI::App& app) {
   auto arguments = std::make_shared<DataArguments>();
   add_choice(
-      app, "action", kActions, [arguments](std::size_t place) { arguments->action = static_cast<Action>(place); },
+      app, "action", kDataActions,
+      [arguments](std::size_t place) { arguments->action = static_cast<DataAction>(place); },
       "tokenize: write the tokens of texts; synthetic: write made-up tokens; show: print what a token file holds")
       ->required();
   app.add_option("files", arguments->files, "tokenize: text files, - for standard input; show: a token file")

@@ -16,6 +16,7 @@
 #include "app/cli/text/profile_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/units.h"
 #include "planning/profile/options.h"
 #include "planning/profile/profile_latency.h"
 #include "planning/profile/switch_latency.h"

@@ -7,6 +7,7 @@
 
 #include "app/cli/terminal/amount_text.h"
 #include "app/cli/terminal/version.h"
+#include "base/core/units.h"
 #include "estimating/estimator/gpu/custom_gpu.h"
 #include "estimating/estimator/iteration/job_energy.h"
 #include "estimating/estimator/iteration/time_breakdown.h"
@@ -15,8 +16,6 @@
 namespace lowgear {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
-constexpr double kTera = 1e12;
 /// More rows than a reader compares.
 constexpr std::size_t kMaxRows = 24;
 

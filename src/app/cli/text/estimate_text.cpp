@@ -6,15 +6,14 @@
 #include <vector>
 
 #include "app/cli/terminal/table.h"
+#include "base/core/units.h"
 #include "estimating/estimator/gpu/custom_gpu.h"
 #include "estimating/estimator/iteration/time_breakdown.h"
 
 namespace lowgear {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kBillion = 1e9;
-constexpr double kTera = 1e12;
 /// More ranks are shown as the first, the fullest and the last.
 constexpr std::size_t kMaxRankRows = 16;
 

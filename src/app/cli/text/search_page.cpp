@@ -9,12 +9,12 @@
 #include "app/cli/terminal/amount_text.h"
 #include "app/cli/terminal/version.h"
 #include "app/cli/text/estimate_page.h"
+#include "base/core/units.h"
 #include "estimating/estimator/memory/memory_estimate.h"
 
 namespace lowgear {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 /// Layouts that take more than this of the fastest are not drawn: they would press the others together.
 constexpr double kDrawnSlowdown = 2;
 constexpr std::size_t kMaxDrawn = 1500;

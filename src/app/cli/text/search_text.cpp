@@ -6,12 +6,12 @@
 
 #include "app/cli/terminal/amount_text.h"
 #include "app/cli/terminal/table.h"
+#include "base/core/units.h"
 #include "estimating/estimator/gpu/custom_gpu.h"
 
 namespace lowgear {
 namespace {
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 /// Differences below this share of the iteration explain nothing.
 constexpr double kTellingShare = 0.002;
 constexpr std::size_t kMaxReasons = 5;

@@ -116,8 +116,8 @@ int write_all_at(int fd, std::string_view content, std::size_t offset) {
   return 0;
 }
 
-/// The name of the `attempt`-th temporary beside `path`; one of a fixed length, as that of `path` may be the longest
-/// that the file system allows.
+/// The name of the `attempt`-th temporary file next to `path`; one of a fixed length, as that of `path` may be the
+/// longest that the file system allows.
 fs::path temporary_beside(const fs::path& path, int attempt) {
   return path.parent_path() / fmt::format(".lowgear-{}-{}.tmp", ::getpid(), attempt);
 }

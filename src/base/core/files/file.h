@@ -31,18 +31,18 @@ void exchange_directories(const std::filesystem::path& a, const std::filesystem:
 /// is set aside. Does nothing where there was none. Throws as that does.
 void settle_exchange(const std::filesystem::path& a, const std::filesystem::path& b);
 
-/// Writes the file whole or not at all: a temporary beside it, flushed to the disk, then renamed over it. A symbolic
-/// link stays and its target is replaced; a device or FIFO is written straight, as nothing can be renamed over it.
-/// Throws InputError when the folder cannot be written to and Error when writing fails (a full disk); the temporary is
-/// removed.
+/// Writes the file whole or not at all: a temporary file next to it, flushed to the disk, then renamed over it. A
+/// symbolic link stays and its target is replaced; a device or FIFO is written straight, as nothing can be renamed over
+/// it. Throws InputError when the folder cannot be written to and Error when writing fails (a full disk); the temporary
+/// is removed.
 void write_file_atomically(const std::filesystem::path& path, std::string_view content);
 
 /// Whether `write_file_atomically` can begin to write there, for results that take long to come by. Throws InputError
 /// as that does.
 void check_writable(const std::filesystem::path& path);
 
-/// A file that is written piece by piece in a temporary beside its target and appears there complete on `commit`, or
-/// not at all: the destructor removes what was not committed. For content too large to hold in memory.
+/// A file that is written piece by piece in a temporary file next to its target and appears there complete on `commit`,
+/// or not at all: the destructor removes what was not committed. For content too large to hold in memory.
 class StagedFile {
  public:
   /// Throws InputError when the folder cannot be written to, or `target` is there and is no regular file. A symbolic
@@ -54,7 +54,7 @@ class StagedFile {
 
   /// Appends. Throws Error when that fails (a full disk).
   void write(std::string_view content);
-  /// Writes over what stands at byte `offset`, for a header whose values are known last; appending goes on where it
+  /// Writes over what stands at byte `offset`, for a header whose values are known last; appending continues where it
   /// was.
   void overwrite(std::size_t offset, std::string_view content);
   /// Flushes to the disk and renames over the target. Throws Error when that fails; the target is then as before.
@@ -70,7 +70,7 @@ class StagedFile {
 /// Throws InputError when `folder` is a mount point or the current folder: another cannot be renamed over these.
 void check_replaceable(const std::filesystem::path& folder);
 
-/// A folder that is filled in a temporary place beside its target and appears there on `commit`, complete and with a
+/// A folder that is filled in a temporary folder next to its target and appears there on `commit`, complete and with a
 /// manifest of its files (core/folder_manifest.h), or not at all: the destructor removes what was not committed. Whole
 /// also when the program is killed at any time (a temporary may stay), but not flushed: a power failure may lose it.
 class StagedDirectory {

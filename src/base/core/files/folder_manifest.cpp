@@ -113,7 +113,8 @@ void remove_listed_files(const fs::path& folder) noexcept {
     const FolderFiles listed = listed_files(folder);
     std::error_code ignored;
     std::vector<fs::directory_entry> entries = entries_below(folder, ignored);
-    for (; !entries.empty(); entries.pop_back()) {  // the innermost first; a folder goes only when it is empty
+    for (; !entries.empty();
+         entries.pop_back()) {  // the innermost first; a folder can be removed only when it is empty
       if (is_listed(folder, entries.back(), listed)) fs::remove(entries.back().path(), ignored);
     }
     fs::remove(folder, ignored);

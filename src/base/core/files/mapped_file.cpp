@@ -20,14 +20,14 @@ namespace {
   throw_input_error({path.string(), 0, 0}, fmt::format("cannot be read: {}", why), fix);
 }
 
-std::string reason(int error_number) { return std::generic_category().message(error_number); }
+std::string system_reason(int error_number) { return std::generic_category().message(error_number); }
 
 }  // namespace
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
   // O_NONBLOCK: opening a FIFO must not wait for a writer. It means nothing to a regular file.
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (file < 0) fail(path, reason(errno));
+  if (file < 0) fail(path, system_reason(errno));
   struct stat status = {};
   int error_number = ::fstat(file, &status) == 0 ? 0 : errno;
   const bool regular = error_number == 0 && S_ISREG(status.st_mode);
@@ -41,7 +41,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
     }
   }
   ::close(file);
-  if (error_number != 0) fail(path, reason(error_number));
+  if (error_number != 0) fail(path, system_reason(error_number));
   if (!regular) fail(path, "it is not a regular file", "name a file");
 }
 

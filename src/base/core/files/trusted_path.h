@@ -4,7 +4,7 @@
 
 namespace lowgear {
 
-/// Refuses a file or folder that decides what a service does and that somebody else could have changed: a symbolic
+/// Refuses a file or folder that decides what a service does and that another user could have changed: a symbolic
 /// link, one of another owner than root or this user, or one that its group or everybody may write to. Throws
 /// InputError with the command that mends it; also when it is not there.
 void require_trusted_file(const std::filesystem::path& path);

@@ -28,7 +28,7 @@ struct CsvRow {
 
 /// Reads comma-separated text (RFC 4180): quoted cells, doubled quotes, lines ended by LF, CRLF or CR, an optional
 /// UTF-8 BOM, blanks around cells, empty lines (skipped; a line of nothing but commas is a row). Throws InputError with
-/// file, line and column on an unclosed quote, text behind a closing quote, a NUL byte, or more than `max_cells`
+/// file, line and column on an unclosed quote, text after a closing quote, a NUL byte, or more than `max_cells`
 /// cells.
 [[nodiscard]] std::vector<CsvRow> parse_csv(std::string_view text, const std::string& source,
                                             std::size_t max_cells = kMaxCsvCells);

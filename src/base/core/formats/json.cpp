@@ -77,7 +77,8 @@ class DocumentBuilder : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception& error) override {
-    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ...": the place is told our way.
+    // "[json.exception.parse_error.101] parse error at line 1, column 2: syntax error ...": the place is reported as in
+    // other messages.
     std::string_view what = error.what();
     what.remove_prefix(std::min(what.find("] ") + 2, what.size()));
     if (what.starts_with("parse error at ")) what.remove_prefix(std::min(what.find(": ") + 2, what.size()));

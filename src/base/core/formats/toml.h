@@ -37,13 +37,13 @@ class TomlTable {
   /// The tables of `[[key]]`.
   [[nodiscard]] std::vector<TomlTable> tables(std::string_view key);
 
-  /// Throws InputError for a key that nobody has asked for, naming the one that may be meant.
+  /// Throws InputError for a key that was never read, naming the one that may be meant.
   void finish() const;
   /// Throws InputError at this table.
   [[noreturn]] void fail(std::string_view what) const;
   /// Throws InputError at the value of a key, at this table when there is none.
   [[noreturn]] void fail_at(std::string_view key, std::string_view what) const;
-  /// Runs a look-up for the value of a key; what it throws (Error) is told at that value.
+  /// Runs a look-up for the value of a key; what it throws (Error) is reported at that value.
   template <typename Lookup>
   auto look_up(std::string_view key, Lookup&& lookup) {
     try {

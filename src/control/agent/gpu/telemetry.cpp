@@ -15,12 +15,12 @@ namespace lowgear {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr std::int64_t kNsPerS = 1'000'000'000;
+constexpr std::int64_t kNanosecondsPerS = 1'000'000'000;
 
 std::int64_t wall_time_ns() {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);
-  return now.tv_sec * kNsPerS + now.tv_nsec;
+  return now.tv_sec * kNanosecondsPerS + now.tv_nsec;
 }
 
 template <typename Read>
@@ -167,7 +167,8 @@ GpuAnswering Telemetry::answering(std::size_t gpu) const {
   const std::int64_t now_ns = monotonic_ns();
   GpuAnswering answering;
   answering.problem = sampler.problem;
-  if (sampler.answered_ns) answering.reading_age_s = static_cast<double>(now_ns - *sampler.answered_ns) / kNsPerS;
+  if (sampler.answered_ns)
+    answering.reading_age_s = static_cast<double>(now_ns - *sampler.answered_ns) / kNanosecondsPerS;
   if (sampler.busy_since_ns) answering.busy = std::chrono::nanoseconds(now_ns - *sampler.busy_since_ns);
   return answering;
 }

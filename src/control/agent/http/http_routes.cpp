@@ -9,13 +9,13 @@
 
 #include "base/core/formats/json.h"
 #include "base/core/number.h"
+#include "base/core/units.h"
 #include "control/agent/http/agent_json.h"
 #include "control/agent/http/http_route_table.h"
 
 namespace lowgear {
 namespace {
 
-constexpr int kMaxClockMhz = 100'000;
 constexpr double kMaxPowerW = 100'000;
 constexpr std::size_t kMaxBodyValues = 64;
 

@@ -15,13 +15,13 @@
 #include <utility>
 
 #include "base/core/number.h"
+#include "base/core/units.h"
 #include "control/agent/http/agent_json.h"
 #include "control/agent/http/http_route_table.h"
 
 namespace lowgear {
 namespace {
 
-constexpr int kMaxClockMhz = 100'000;
 constexpr long long kMaxPowerMw = 100'000'000;
 constexpr int kMaxIds = 1024;
 constexpr std::chrono::milliseconds kCpuSamplePeriod{100};

@@ -19,7 +19,7 @@ constexpr double kStartS = 10e-6;
 constexpr double kLowLatencyShare = 0.55;
 constexpr double kFullRateStartS = 12e-6;
 /// Half the width of a 90 % interval: what the samples above are off by from these curves.
-constexpr double kRelativeError = 0.15;
+constexpr double kLinkRelativeError = 0.15;
 
 /// The better protocol for bytes that pass each link of a rate.
 double passing_s(double bytes, double bytes_per_s) {
@@ -84,7 +84,7 @@ WorkCost LinkCosts::cost(CollectiveKind kind, double bytes, const RankGroup& gro
       cost.link_s = ring_s(kind, 1, bytes, group);
       break;
   }
-  cost.error_s = kRelativeError * cost.link_s;
+  cost.error_s = kLinkRelativeError * cost.link_s;
   return cost;
 }
 

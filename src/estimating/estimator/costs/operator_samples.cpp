@@ -56,7 +56,7 @@ std::optional<DataType> dtype_of(std::string_view text) {
   return std::nullopt;
 }
 
-/// Cuts the text behind the last `_` off and returns it; nothing where there is none.
+/// Cuts off the text after the last `_` and returns it; nothing where there is none.
 std::optional<std::string_view> take_last_word(std::string_view& text) {
   const std::size_t at = text.rfind('_');
   if (at == std::string_view::npos) return std::nullopt;

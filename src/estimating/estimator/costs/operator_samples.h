@@ -77,9 +77,9 @@ struct OperatorSamples {
   std::vector<OperatorSample> rows = {};  ///< at least one
 };
 
-/// Reads a sampling file. Columns may stand in any order and others beside them; whole numbers may be written as `4.0`.
-/// Throws InputError with line and column on a column that is missing, a shape that is no whole number or that its
-/// ranks or heads do not divide, a time that is not above 0, and on a file without rows.
+/// Reads a sampling file. Columns may stand in any order, and there may be others; whole numbers may be written as
+/// `4.0`. Throws InputError with line and column on a column that is missing, a shape that is no whole number or that
+/// its ranks or heads do not divide, a time that is not above 0, and on a file without rows.
 [[nodiscard]] OperatorSamples parse_operator_samples(std::string_view csv, const std::string& source,
                                                      const SampledFunction& function, DataType dtype);
 

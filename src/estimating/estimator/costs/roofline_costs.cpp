@@ -10,7 +10,7 @@ namespace lowgear {
 namespace {
 
 /// Half the width of a 90 % interval: nine in ten products that were sampled on an A100 are within it.
-constexpr double kRelativeError = 0.15;
+constexpr double kOperatorRelativeError = 0.15;
 
 struct Tile {
   double rows = 0;
@@ -114,7 +114,7 @@ WorkCost RooflineCosts::cost(const Operator& op) const {
   cost.memory_s = split.memory_s + gpu_.efficiency.launch_s;
   cost.flops = is_matrix_product(op.kind) ? flops(op) : 0;
   cost.memory_bytes = lowgear::memory_bytes(op);
-  cost.error_s = kRelativeError * cost.time_s();
+  cost.error_s = kOperatorRelativeError * cost.time_s();
   return cost;
 }
 

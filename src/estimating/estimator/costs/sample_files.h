@@ -11,7 +11,7 @@
 
 namespace lowgear {
 
-/// A sampling file as somebody found it.
+/// A sampling file as it was found.
 struct SampleFile {
   std::string source;  ///< for messages: its path
   SampleFileName name;

@@ -5,11 +5,11 @@
 
 #include <vector>
 
+#include "base/core/units.h"
+
 namespace lowgear {
 namespace {
 
-constexpr double kGiga = 1e9;
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr ValueRange kPowerLimitShares{0.5, 1.25};
 constexpr ValueRange kBandwidthShares{0.5, 2};
 constexpr ValueRange kMemoryBytes{kGiB, 1024 * kGiB};

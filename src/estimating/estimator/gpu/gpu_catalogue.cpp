@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 
+#include "base/core/units.h"
 #include "estimating/estimator/gpu/catalogue_name.h"
 #include "estimating/estimator/gpu/gpu_efficiency.h"
 #include "estimating/estimator/gpu/gpu_model.h"
@@ -19,9 +20,6 @@
 namespace lowgear {
 namespace {
 
-constexpr double kTera = 1e12;
-constexpr double kGiga = 1e9;
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kMiB = 1024.0 * 1024;
 
 /// One direction of 16 lanes, after line coding.

@@ -96,7 +96,7 @@ KernelEfficiency kernel_efficiency(std::string_view gpu) {
   KernelEfficiency efficiency;
   efficiency.matmul_peak = matmul_peak(gpu);
   efficiency.batched_product = hopper ? 0.80 : 0.65;
-  // What attention takes beside its FLOPs is what the smallest of data/h100-sxm/operator take. The rest:
+  // What attention takes in addition to its FLOPs is what the smallest of data/h100-sxm/operator take. The rest:
   // FlashAttention 2 on A100 (the same samples); cuDNN's on an H100 (bench/gpu/kernel_rates.py): causal, head width
   // 128, sequences of 4k and 8k.
   efficiency.attention = hopper ? PassShares{0.48, 0.43} : PassShares{0.55, 0.46};

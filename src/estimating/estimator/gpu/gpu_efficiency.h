@@ -7,7 +7,7 @@
 namespace lowgear {
 
 /// How fast kernels run on a GPU of the catalogue, by its own name (no alias). gpu_efficiency.cpp names the
-/// measurements behind each.
+/// measurements that support each.
 [[nodiscard]] KernelEfficiency kernel_efficiency(std::string_view gpu);
 
 }  // namespace lowgear

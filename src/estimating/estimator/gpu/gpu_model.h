@@ -37,7 +37,7 @@ struct KernelEfficiency {
   double matmul_peak = 0.8;        ///< of tensor FLOP/s, products whose tiles fill all multiprocessors
   double batched_product = 0.65;   ///< of memory bandwidth, products of unfused attention
   PassShares attention{0.5, 0.4};  ///< of tensor FLOP/s, fused attention of many tiles
-  /// What fused attention takes beside that: tiles that start and end, and before the backward the sums it needs.
+  /// What fused attention takes in addition: tiles that start and end, and before the backward the sums it needs.
   double attention_start_forward_s = 22e-6;
   double attention_start_backward_s = 60e-6;
   std::array<PassShares, kOperatorKindCount> memory{};  ///< of memory bandwidth, large tensors, by kind

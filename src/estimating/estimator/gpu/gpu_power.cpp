@@ -30,7 +30,7 @@ namespace {
 /// memory
 ///           adds follows the clock is assumed of all.
 /// Nothing was fitted on the artifact's profile of GPT-3 175B on A100 SXM, which bench/accuracy checks against.
-struct Entry {
+struct PowerEntry {
   std::string_view name;
   double idle_w;
   double static_w;
@@ -43,7 +43,7 @@ struct Entry {
   double voltage_knee_mhz;
 };
 
-constexpr auto kPowers = std::to_array<Entry>({
+constexpr auto kPowers = std::to_array<PowerEntry>({
     // [assumed], voltage [scaled]
     {"v100-16gb-sxm", 40, 60, 15, 62, 330, 130, 70, 0.79, 1140},
     {"v100-sxm", 40, 60, 15, 62, 330, 130, 70, 0.79, 1140},
@@ -65,7 +65,7 @@ constexpr auto kPowers = std::to_array<Entry>({
 }  // namespace
 
 GpuPowerModel power_model(std::string_view gpu, double limit_w) {
-  const auto* const entry = std::ranges::find(kPowers, gpu, &Entry::name);
+  const auto* const entry = std::ranges::find(kPowers, gpu, &PowerEntry::name);
   if (entry == kPowers.end()) return {.limit_w = limit_w};
   return {.idle_w = entry->idle_w,
           .static_w = entry->static_w,

@@ -7,7 +7,7 @@
 namespace lowgear {
 
 /// Power of a GPU of the catalogue, by its own name (no alias), whose data sheet states a limit of `limit_w`.
-/// gpu_power.cpp names the measurements behind each.
+/// gpu_power.cpp names the measurements that support each.
 [[nodiscard]] GpuPowerModel power_model(std::string_view gpu, double limit_w);
 
 }  // namespace lowgear

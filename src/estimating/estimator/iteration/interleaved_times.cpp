@@ -137,7 +137,7 @@ class Rounds {
 std::vector<double> interleaved_end_s(const PipelineCosts& costs) {
   const int rounds = std::max(1, costs.microbatches / costs.ranks);
   const int per_round = costs.microbatches / rounds;
-  // Enough for two rounds to compare beside the warmup; then many more, or all.
+  // Enough for two rounds to compare in addition to the warmup; then many more, or all.
   for (int tried = 4; tried < rounds; tried *= 4) {
     Rounds part(costs, per_round, tried);
     part.run();

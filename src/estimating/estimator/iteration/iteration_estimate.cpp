@@ -15,8 +15,8 @@
 namespace lowgear {
 namespace {
 
-/// What a collective that runs beside computation hides of itself: both slow each other down, since NCCL's kernels take
-/// multiprocessors and memory bandwidth.
+/// What a collective that runs concurrently with computation hides of itself: both slow each other down, since NCCL's
+/// kernels take multiprocessors and memory bandwidth.
 constexpr double kHiddenShare = 0.9;
 
 /// A mean power up to this share of the limit is within it: clocks are found to within a millionth.
@@ -56,7 +56,7 @@ struct BlockCost {
   WorkCost weight_gradient;
 };
 
-/// Leaves of a collective's time what cannot run beside computation of `seconds`, which is used up.
+/// Leaves of a collective's time what cannot run concurrently with computation of `seconds`, which is used up.
 void hide(WorkCost& collective, double& seconds) {
   const double hidden_s = std::min(collective.link_s * kHiddenShare, seconds);
   collective.link_s -= hidden_s;
@@ -183,8 +183,8 @@ std::vector<WorkCost> message_costs(const TrainingJob& job, const CostSources& s
   return costs;
 }
 
-/// Ranks that do not communicate beside computation wait for their messages: an activation is part of the forward that
-/// it ends, a gradient of the backward.
+/// Ranks that do not communicate concurrently with computation wait for their messages: an activation is part of the
+/// forward that it ends, a gradient of the backward.
 void add_messages(std::vector<StageEstimate>& stages, const std::vector<WorkCost>& messages) {
   const std::string_view part = name(WorkPart::pipeline);
   for (std::size_t stage = 0; stage < messages.size(); ++stage) {
@@ -217,7 +217,7 @@ double passes_s(const std::vector<StageEstimate>& stages) {
   return sum_s;
 }
 
-/// What communication hides beside computation stays what it is under the limit that kernels were measured under.
+/// What communication hides under computation stays what it is under the limit that kernels were measured under.
 void limit_power(const GpuModel& gpu, IterationEstimate& estimate) {
   if (!has_own_power_limit(gpu)) return;
   const double measured_s = passes_s(estimate.stages);

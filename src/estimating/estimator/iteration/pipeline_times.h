@@ -31,7 +31,7 @@ struct PipelineTimes {
 };
 
 /// Replays a schedule of computations with src/planning/simulator on its dependency graph, in which every message
-/// between ranks is an op of its own beside the computations. Throws what build_dag throws.
+/// between ranks is an op of its own, concurrent with the computations. Throws what build_dag throws.
 [[nodiscard]] PipelineTimes replayed_times(const Schedule& schedule, const PipelineCosts& costs);
 
 /// The same for a schedule by name (schedule/generators.h). 1F1B and interleaved 1F1B are not built but stepped through

@@ -8,12 +8,13 @@
 /// four of a node of JUPITER and of Alps, each with 200 Gb/s (Juelich Supercomputing Centre, CSCS). PCIe cards have no
 /// reference system: one HDR100 for an A40 or A100, one HDR for an H100 is assumed.
 ///
-/// Latencies are what NCCL reckons with for one step of a ring with its protocol Simple (src/graph/tuning.cc, `hwLat`):
+/// Latencies are what NCCL assumes for one step of a ring with its protocol Simple (src/graph/tuning.cc, `hwLat`):
 /// 3.4 us over NVLink, 5.7 us over PCIe, 14 us over the network.
+#include "base/core/units.h"
+
 namespace lowgear {
 namespace {
 
-constexpr double kGiga = 1e9;
 constexpr double kNvlinkLatencyS = 3.4e-6;
 constexpr double kPcieLatencyS = 5.7e-6;
 constexpr double kNetworkLatencyS = 14e-6;

@@ -12,14 +12,13 @@
 
 #include "base/core/error.h"
 #include "base/core/suggestion.h"
+#include "base/core/units.h"
 #include "estimating/estimator/gpu/custom_gpu.h"
 #include "estimating/estimator/job/transformer_config.h"
 
 namespace lowgear {
 namespace {
 
-constexpr double kGiga = 1e9;
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr double kMicro = 1e-6;
 constexpr double kMaxGigabytesPerS = 1e6;
 constexpr double kMaxLatencyUs = 1e6;

@@ -16,7 +16,7 @@ namespace {
 
 using Fault = std::optional<JobFault>;
 
-constexpr int kMaxGpusPerNode = 4096;
+constexpr int kMostGpusPerNode = 4096;
 constexpr int kMaxMicrobatches = 1'000'000;  // as far as plan files go
 constexpr double kMaxBytesPerS = 1e15;
 constexpr double kMaxLatencyS = 1;
@@ -76,7 +76,7 @@ Fault find_link_fault(std::string_view member, const Link& link) {
 Fault find_cluster_fault(const TrainingJob& job) {
   const Cluster& cluster = job.cluster;
   const int gpus = job.parallel.gpus();
-  if (Fault fault = out_of_range("cluster.gpus_per_node", cluster.gpus_per_node, 1, kMaxGpusPerNode)) return fault;
+  if (Fault fault = out_of_range("cluster.gpus_per_node", cluster.gpus_per_node, 1, kMostGpusPerNode)) return fault;
   if (gpus > cluster.gpus_per_node && gpus % cluster.gpus_per_node != 0) {
     return JobFault{"cluster.gpus_per_node",
                     fmt::format("{} GPUs do not fill nodes of {}", gpus, cluster.gpus_per_node),

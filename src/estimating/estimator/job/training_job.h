@@ -57,13 +57,13 @@ enum class AttentionKind : unsigned char {
   unfused,  ///< scores, softmax and dropout as kernels of their own (Megatron before 2023)
 };
 
-/// What communication runs beside computation instead of after it.
+/// Which communication runs concurrently with computation instead of after it.
 struct Overlap {
-  bool gradients = true;  ///< sums of dp beside the last backward
-  /// The tp collective of an input gradient beside the product of the weight gradient (Megatron since 2022).
+  bool gradients = true;  ///< sums of dp concurrently with the last backward
+  /// The tp collective of an input gradient concurrently with the product of the weight gradient (Megatron since 2022).
   bool tensor_gradients = true;
-  bool tensor = false;    ///< all tp collectives beside matrix products, cut into pieces
-  bool pipeline = false;  ///< messages between stages beside computation
+  bool tensor = false;    ///< all tp collectives concurrently with matrix products, cut into pieces
+  bool pipeline = false;  ///< messages between stages concurrently with computation
 };
 
 [[nodiscard]] std::string_view name(Recompute recompute);  ///< `none`, `selective`, `full`
@@ -74,7 +74,7 @@ struct Overlap {
 struct HostCosts {
   double operator_s = 45e-6;               ///< of an Operator: some calls of the framework
   double collective_s = 90e-6;             ///< of a collective
-  double checkpoint_forward_s = 0.22e-3;   ///< of keeping a layer's input alone, beside what the layer takes
+  double checkpoint_forward_s = 0.22e-3;   ///< of keeping a layer's input alone, in addition to the layer's own time
   double checkpoint_backward_s = 0.73e-3;  ///< of preparing to compute a layer again
 };
 

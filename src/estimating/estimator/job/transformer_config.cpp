@@ -37,9 +37,9 @@ class JsonMembers final : public ConfigMembers {
 };
 
 /// Reads sizes within their bounds.
-class Sizes {
+class ConfigSizes {
  public:
-  explicit Sizes(const ConfigMembers& members) : members_(&members) {}
+  explicit ConfigSizes(const ConfigMembers& members) : members_(&members) {}
 
   [[nodiscard]] std::int64_t at(std::string_view key, std::int64_t highest = kMaxModelWidth,
                                 std::int64_t lowest = 1) const {
@@ -74,7 +74,7 @@ std::int64_t derived_head_dim(const ConfigMembers& members, std::string_view hea
 
 /// What Llama and those after it have in common.
 TransformerShape read_llama(const ConfigMembers& members, std::optional<std::int64_t> default_kv_heads = {}) {
-  const Sizes sizes(members);
+  const ConfigSizes sizes(members);
   TransformerShape shape;
   shape.vocabulary = sizes.at("vocab_size", kMaxVocabulary);
   shape.hidden = sizes.at("hidden_size");
@@ -99,12 +99,12 @@ TransformerShape read_llama(const ConfigMembers& members, std::optional<std::int
 TransformerShape read_mistral(const ConfigMembers& members) { return read_llama(members, 8); }
 
 std::int64_t read_experts_per_token(const ConfigMembers& members, std::int64_t experts) {
-  return Sizes(members).at("num_experts_per_tok", experts);
+  return ConfigSizes(members).at("num_experts_per_tok", experts);
 }
 
 TransformerShape read_mixtral(const ConfigMembers& members) {
   TransformerShape shape = read_llama(members, 8);
-  const std::int64_t experts = Sizes(members).at("num_local_experts", kMaxExperts);
+  const std::int64_t experts = ConfigSizes(members).at("num_local_experts", kMaxExperts);
   shape.experts = ExpertShape{experts, read_experts_per_token(members, experts), shape.intermediate, 0};
   return shape;
 }
@@ -123,7 +123,7 @@ TransformerShape read_qwen3(const ConfigMembers& members) {
 }
 
 TransformerShape with_qwen_experts(const ConfigMembers& members, TransformerShape shape) {
-  const Sizes sizes(members);
+  const ConfigSizes sizes(members);
   if (members.has("decoder_sparse_step") && members.integer("decoder_sparse_step") != 1) {
     members.fail("decoder_sparse_step", "layers without experts among those with them are not supported");
   }
@@ -151,7 +151,7 @@ TransformerShape gpt_shape() {
 }
 
 TransformerShape read_gpt2(const ConfigMembers& members) {
-  const Sizes sizes(members);
+  const ConfigSizes sizes(members);
   TransformerShape shape = gpt_shape();
   shape.vocabulary = sizes.at("vocab_size", kMaxVocabulary);
   shape.hidden = sizes.at("n_embd");
@@ -167,7 +167,7 @@ TransformerShape read_gpt2(const ConfigMembers& members) {
 }
 
 TransformerShape read_gpt_neox(const ConfigMembers& members) {
-  const Sizes sizes(members);
+  const ConfigSizes sizes(members);
   TransformerShape shape = gpt_shape();
   shape.vocabulary = sizes.at("vocab_size", kMaxVocabulary);
   shape.hidden = sizes.at("hidden_size");
@@ -183,7 +183,7 @@ TransformerShape read_gpt_neox(const ConfigMembers& members) {
 }
 
 TransformerShape read_bloom(const ConfigMembers& members) {
-  const Sizes sizes(members);
+  const ConfigSizes sizes(members);
   TransformerShape shape = gpt_shape();
   shape.vocabulary = sizes.at("vocab_size", kMaxVocabulary);
   shape.hidden = sizes.at_either("hidden_size", "n_embed");

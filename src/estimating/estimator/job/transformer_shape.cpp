@@ -70,7 +70,7 @@ std::int64_t mlp_biases(const TransformerShape& shape, std::int64_t intermediate
   return (shape.mlp == MlpKind::gated ? 2 : 1) * intermediate + shape.hidden;
 }
 
-/// The shared expert has a gate of one output beside it (Qwen 2 MoE).
+/// The shared expert has a gate of one output (Qwen 2 MoE).
 std::int64_t shared_expert_matrices(const TransformerShape& shape) {
   const std::int64_t intermediate = shape.experts->shared_intermediate;
   return intermediate == 0 ? 0 : mlp_matrices(shape, intermediate) + shape.hidden;

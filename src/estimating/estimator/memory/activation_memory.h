@@ -23,12 +23,13 @@ namespace lowgear {
 /// Kept before the first layer: the mask of dropout, the input of a norm of the embedding.
 [[nodiscard]] double embedding_activation_bytes(const TrainingJob& job);
 
-/// Kept behind the last layer: inputs of the final norm and of the output matrix, and the probabilities in fp32
+/// Kept after the last layer: inputs of the final norm and of the output matrix, and the probabilities in fp32
 /// (Korthikanti et al. 2022, section 4.3: 4 s b h / t (1 + v / h)).
 [[nodiscard]] double head_activation_bytes(const TrainingJob& job);
 
-/// What the backward of the largest layer needs at one moment beside what is kept: gradients of activations, gathered
-/// inputs with sequence parallelism, keys and values on their way with context parallelism, and what is computed again.
+/// What the backward of the largest layer needs at one moment in addition to what is kept: gradients of activations,
+/// gathered inputs with sequence parallelism, keys and values on their way with context parallelism, and what is
+/// computed again.
 [[nodiscard]] double layer_workspace_bytes(const TrainingJob& job);
 
 /// The same of the head: logits as the product writes them, and their gradient.

@@ -153,7 +153,7 @@ class PeerComposition {
 
  private:
   void split_layers() {
-    constexpr std::int64_t kExtra = 5;  // modules before and behind the layers that GPT-NeoX counts among them
+    constexpr std::int64_t kExtra = 5;  // modules before and after the layers that GPT-NeoX counts among them
     const std::int64_t modules = job_.encoders + kExtra;
     const std::int64_t low = modules / job_.pp;
     result_.layers = {low + (modules % job_.pp == 0 ? 0 : 1) - 2, low, low - 3};

@@ -16,7 +16,7 @@ namespace lowgear {
 /// A regressor of the published estimator with the parameters that its authors chose.
 using TunedRegressor = std::variant<ForestParameters, BoostingParameters>;
 
-/// The file `{GPU}.csv` beside the sampling files of the published estimator: which regressor it uses for each
+/// The file `{GPU}.csv` next to the sampling files of the published estimator: which regressor it uses for each
 /// function, tuned by its authors.
 class TunedRegressors {
  public:

@@ -262,7 +262,7 @@ void add_gradient_sums(BlockBuilder& block, const TrainingJob& job, double weigh
 
 /// With ZeRO 2 replicas scatter the gradients of every microbatch, since none has room to sum them whole; with ZeRO 3
 /// they gather the weights before the forward, too, and before the backward where `gathered_again`. All of it runs
-/// beside the block's own computation.
+/// concurrently with the block's own computation.
 void add_sharding(BlockBuilder& block, const TrainingJob& job, double parameters, const RankGroup& replicas,
                   bool gathered_again) {
   if (job.zero < 2 || parameters == 0) return;

@@ -50,7 +50,7 @@ class Session {
 /// What an exception means in NVML's terms. To be called from a handler.
 [[nodiscard]] Return code_of_current_exception() noexcept;
 
-/// The return code of a fault that is set for this call, after its delay; empty when the call is to go on.
+/// The return code of a fault that is set for this call, after its delay; empty when the call continues.
 [[nodiscard]] std::optional<Return> strike(SimulatedMachine& machine, SimulatedGpu& gpu, std::string_view call);
 
 /// Answers a call that concerns no GPU. `action` takes the machine and returns a Return; it may throw.

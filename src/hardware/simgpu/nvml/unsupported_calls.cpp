@@ -1,6 +1,6 @@
 #include "hardware/simgpu/nvml/session.h"
 
-// The rest of NVML's calls: a client finds them and is told that they are not supported, as a real driver tells it on
+// The rest of NVML's calls: a client finds them and learns that they are not supported, as a real driver reports on
 // GPUs that lack the feature. Their arguments are not looked at.
 
 using lowgear::nvml::Return;

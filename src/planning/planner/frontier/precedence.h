@@ -14,7 +14,7 @@ class PrecedenceGraph {
  public:
   explicit PrecedenceGraph(const ProblemInstance& instance);
 
-  /// Ops such that each stands behind all that it waits for.
+  /// Ops in an order in which each comes after all that it waits for.
   [[nodiscard]] std::span<const std::int32_t> order() const { return order_; }
   /// The same backwards.
   [[nodiscard]] std::span<const std::int32_t> reverse_order() const { return reverse_order_; }

@@ -37,7 +37,7 @@ ConvexCost with_rounded_slopes(const ConvexCost& cost, SlopeRounding rounding) {
   return rounded;
 }
 
-/// Whether the energy falls less steeply behind `b` than before it; times rise from a to c. In exact arithmetic: of
+/// Whether the energy falls less steeply after `b` than before it; times rise from a to c. In exact arithmetic: of
 /// quotients the whole parts, then what is left, so that products stay within 128 bits.
 bool bends(const FrontierVertex& a, const FrontierVertex& b, const FrontierVertex& c) {
   const EnergyZj fall_before = a.effective_energy_zj - b.effective_energy_zj;

@@ -6,19 +6,19 @@
 #include <optional>
 #include <utility>
 
+#include "planning/planner/planners/at.h"
+
 namespace lowgear {
 namespace {
 
 /// Replays, times ops, that the search may cost: about half a second.
-constexpr std::size_t kMaxReplayedOps = 3'000'000;
+constexpr std::size_t kMaxTriedOps = 3'000'000;
 
 /// Relative; what is less comes of rounding.
 constexpr double kRounding = 1e-12;
 
 /// So many ops before one ask for its clock, at most, in a single change: those that run within the latency.
 constexpr int kLongestRun = 4;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// The fastest clock of a cell; of equally fast ones the highest, which other ops are likely to share.
 int fastest_clock_mhz(std::span<const Measurement> measurements) {
@@ -34,7 +34,7 @@ FastestClocks::FastestClocks(const PipelineDag& dag, const StageProfile& profile
 ReplayedClocks FastestClocks::find(double bound_s) {
   if (work_ != nullptr) work_->begin("looking for the shortest iteration", -1);
   bound_s_ = bound_s;
-  trials_ = kMaxReplayedOps / std::max<std::size_t>(dag_->ops.size(), 1);
+  trials_ = kMaxTriedOps / std::max<std::size_t>(dag_->ops.size(), 1);
   std::vector<int> highest;
   std::vector<int> fastest;
   for (const ComputeOp& op : dag_->ops) {

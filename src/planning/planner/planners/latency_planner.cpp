@@ -12,7 +12,7 @@ namespace {
 constexpr int kDeadlineBisections = 10;
 
 /// Replays, times ops, that improving a plan may cost: about a second.
-constexpr std::size_t kMaxReplayedOps = 20'000'000;
+constexpr std::size_t kMaxSearchedOps = 20'000'000;
 
 /// Relative; what is less comes of rounding.
 constexpr double kLeastGain = 1e-9;
@@ -65,7 +65,7 @@ std::optional<ReplayedClocks> LatencyPlanner::plan(std::span<const Proposal> pro
     if (found && (!best || found->timeline.energy_j_total < best->timeline.energy_j_total)) best = std::move(found);
   }
   if (!best) return best;
-  Search search{*std::move(best), deadline_ps, kMaxReplayedOps / std::max<std::size_t>(dag_->ops.size(), 1)};
+  Search search{*std::move(best), deadline_ps, kMaxSearchedOps / std::max<std::size_t>(dag_->ops.size(), 1)};
   double before_j = 0;
   do {
     before_j = search.best.timeline.energy_j_total;

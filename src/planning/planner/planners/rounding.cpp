@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "planning/planner/planners/at.h"
+
 namespace lowgear {
-namespace {
-
-std::size_t at(std::int32_t op) { return static_cast<std::size_t>(op); }
-
-}  // namespace
+namespace {}  // namespace
 
 Rounder::Rounder(const PlanningModel& model, WorkReport* work)
     : model_(&model),
@@ -87,7 +85,7 @@ void Rounder::slow_down_within(std::int32_t op, TimePs window_ps, std::vector<st
 
 DiscretePlan Rounder::reclaim_slack(std::vector<std::int32_t> choice, TimePs deadline_ps) {
   // Three sweeps. The first only notes latest finishes. The second goes forwards, where each op may use what is left up
-  // to its latest finish; what it uses is gone for those behind it. The third does the same backwards: between the
+  // to its latest finish; what it uses is gone for those after it. The third does the same backwards: between the
   // second's earliest starts and finishes that are brought up to date as it goes.
   find_latest_finishes(choice, deadline_ps);
   for (const std::int32_t op : graph_.order()) {

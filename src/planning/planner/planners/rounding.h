@@ -27,7 +27,7 @@ struct DiscretePlan {
 /// How a continuous solution is rounded to clocks.
 struct RoundingRule {
   enum class Direction {
-    forward,   ///< from the first op to the last: time that an op leaves over goes to those behind it
+    forward,   ///< from the first op to the last: time that an op leaves over goes to those after it
     backward,  ///< from the last op to the first: it goes to those before it
   };
   Direction direction = Direction::forward;

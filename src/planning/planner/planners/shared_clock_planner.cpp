@@ -6,10 +6,10 @@
 #include <tuple>
 #include <utility>
 
+#include "planning/planner/planners/at.h"
+
 namespace lowgear {
 namespace {
-
-std::size_t at(std::int32_t index) { return static_cast<std::size_t>(index); }
 
 /// Exchanges are tried while groups^2 x ops stays below this: some tens of milliseconds.
 constexpr double kMaxExchangeVisits = 5e6;

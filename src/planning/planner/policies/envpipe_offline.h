@@ -15,7 +15,7 @@ namespace lowgear {
 /// the heaviest it does not stop.)
 class EnvPipeOfflinePolicy final : public Policy {
  public:
-  /// Critical paths are told apart on times rounded down to `unit_s`.
+  /// Critical paths are distinguished by times rounded down to `unit_s`.
   explicit EnvPipeOfflinePolicy(double unit_s = kPerseusUnitS) : unit_s_(unit_s) {}
 
   [[nodiscard]] std::string_view name() const override { return "envpipe-offline"; }

@@ -8,7 +8,7 @@
 
 namespace lowgear {
 
-/// Lowgear's own planner behind the interface of the published policies: the best plan found for the deadline, or for
+/// Lowgear's own planner with the interface of the published policies: the best plan found for the deadline, or for
 /// T_min without one. Its own figures are the replayed ones.
 class LowgearPolicy final : public Policy {
  public:

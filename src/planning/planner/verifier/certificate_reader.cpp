@@ -43,7 +43,7 @@ bool CertificateReader::next() {
     if (stated != static_cast<std::int64_t>(vertices_)) {
       fail(fmt::format("states {} vertices, but {} stand above", stated, vertices_), kFix);
     }
-    if (!rest_.empty()) fail("there is more text behind the end", kFix);
+    if (!rest_.empty()) fail("there is more text after the end", kFix);
     return false;
   }
   require(take("vertex "));

@@ -26,7 +26,7 @@ class CertificateReader {
   /// or of a pipeline with other numbers of ops and edges.
   CertificateReader(std::string_view text, std::string source, std::size_t ops, std::size_t edges);
 
-  /// Goes to the next vertex; false behind the last one. Throws InputError with the line of anything that is not as
+  /// Goes to the next vertex; false after the last one. Throws InputError with the line of anything that is not as
   /// the format says, also when the text ends early.
   [[nodiscard]] bool next();
 
@@ -49,7 +49,7 @@ class CertificateReader {
   void read_changes(std::string_view word, Series& series);
   void read_run(Series& series);
 
-  std::string_view rest_;  ///< behind the present line
+  std::string_view rest_;  ///< after the present line
   std::string_view line_;  ///< what of the present line is not read yet
   std::string source_;
   int line_number_ = 0;

@@ -9,32 +9,32 @@ namespace {
 
 constexpr double kSteepestW = 1e7;
 
-struct Point {
+struct CurvePoint {
   TimePs time_ps = 0;
   double energy_j = 0;
 };
 
-double slope_w(const Point& fast, const Point& slow) {
+double slope_w(const CurvePoint& fast, const CurvePoint& slow) {
   return (fast.energy_j - slow.energy_j) / s_from_ps(slow.time_ps - fast.time_ps);
 }
 
 /// The measurements as points, fastest first; of one time only the cheapest.
-std::vector<Point> points_of(std::span<const Measurement> measurements, double blocking_power_w) {
-  std::vector<Point> points;
+std::vector<CurvePoint> points_of(std::span<const Measurement> measurements, double blocking_power_w) {
+  std::vector<CurvePoint> points;
   for (const Measurement& measured : measurements) {
     points.push_back({ps_not_below_s(measured.time_s), measured.energy_j - blocking_power_w * measured.time_s});
   }
-  std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) {
+  std::sort(points.begin(), points.end(), [](const CurvePoint& a, const CurvePoint& b) {
     return std::tie(a.time_ps, a.energy_j) < std::tie(b.time_ps, b.energy_j);
   });
-  const auto same_time = [](const Point& a, const Point& b) { return a.time_ps == b.time_ps; };
+  const auto same_time = [](const CurvePoint& a, const CurvePoint& b) { return a.time_ps == b.time_ps; };
   points.erase(std::unique(points.begin(), points.end(), same_time), points.end());
   return points;
 }
 
 /// The point that the curve goes to from `points[from]`: the one that it falls to most steeply, the slowest of equals;
 /// `from` itself when none is cheaper.
-std::size_t steepest_descent(std::span<const Point> points, std::size_t from) {
+std::size_t steepest_descent(std::span<const CurvePoint> points, std::size_t from) {
   std::size_t best = from;
   double best_w = 0;
   for (std::size_t to = from + 1; to < points.size(); ++to) {
@@ -50,7 +50,7 @@ std::size_t steepest_descent(std::span<const Point> points, std::size_t from) {
 }  // namespace
 
 CostCurve::CostCurve(std::span<const Measurement> measurements, double blocking_power_w) {
-  const std::vector<Point> points = points_of(measurements, blocking_power_w);
+  const std::vector<CurvePoint> points = points_of(measurements, blocking_power_w);
   std::size_t at = 0;
   std::size_t next = steepest_descent(points, at);
   while (next != at && slope_w(points[at], points[next]) > kSteepestW) {

@@ -79,7 +79,7 @@ class Pipeline {
   std::vector<std::size_t> predecessor_begin_;  ///< by op, and one more
   std::vector<std::size_t> predecessors_;
   std::vector<std::size_t> successor_begin_;  ///< by op, and one more: into precedences_
-  std::vector<std::size_t> order_;            ///< every op behind all that it waits for
+  std::vector<std::size_t> order_;            ///< every op after all that it waits for
 };
 
 }  // namespace lowgear::verifier

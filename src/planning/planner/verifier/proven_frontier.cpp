@@ -144,7 +144,7 @@ double ProvenFrontier::distance_at_kinks() const {
   for (std::size_t k = 1; k < envelope_.size(); ++k) {
     const Fraction kink_ps = crossing(envelope_[k - 1], envelope_[k]);
     if (kink_ps.whole < chain_.front().time_ps || kink_ps.rounded_up() > chain_.back().time_ps) continue;
-    // Both fall with time: before the kink the chain is higher than there, and behind it the bound is lower.
+    // Both fall with time: before the kink the chain is higher than there, and after it the bound is lower.
     const auto before_ps = static_cast<TimePs>(kink_ps.whole);
     const auto behind_ps = static_cast<TimePs>(kink_ps.rounded_up());
     largest = std::max(largest, distance(chain_at(before_ps), envelope_[k].at(behind_ps), behind_ps));

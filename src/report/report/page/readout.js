@@ -13,7 +13,7 @@ const readout = (() => {
   const kOffset = 16;
   const box = document.getElementById('readout');
 
-  // Shows `title` and `rows` of [name, text] beside the point (x, y) of the window.
+  // Shows `title` and `rows` of [name, text] next to the point (x, y) of the window.
   const show = (x, y, {title, colour, rows}) => {
     const heading = element('strong', {text: title});
     if (colour) {

@@ -71,7 +71,7 @@ const stackedBars = (() => {
       if (bars.limit) this.drawLimit(x(bars.limit * this.unit.factor), margin.top, bottom);
     }
 
-    // Totals stand in a column beside the plot, where no limit crosses them.
+    // Totals stand in a column next to the plot, where no limit crosses them.
     drawRow(row, x, top, width) {
       const middle = top + kRowHeight / 2 + 4;
       this.svg.append('text').attr({class: 'name', x: 2, y: middle}).text(row.name);

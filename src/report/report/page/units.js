@@ -15,7 +15,7 @@ const units = (() => {
     const text = fixed(value, digits);
     return Number(value.toFixed(digits)) > 0 ? `+${text}` : text;
   };
-  // Digits behind the point that give `value` the wanted number of significant digits.
+  // Digits after the point that give `value` the wanted number of significant digits.
   const decimals = (value, significant) => {
     if (!isNumber(value) || value === 0) return 0;
     return Math.max(0, Math.min(9, significant - 1 - Math.floor(Math.log10(Math.abs(value)))));

@@ -137,7 +137,7 @@ void read_state(const CheckpointReader& reader, const ParameterStore& store, Opt
   }
 }
 
-/// Samples go on behind those that a checkpoint has taken.
+/// Samples continue after those that a checkpoint has taken.
 void go_on_behind(const CheckpointManifest& manifest, const fs::path& path, BatchSampler& sampler) {
   if (!manifest.data) return;
   require_same_data(*manifest.data, checkpoint_data(sampler, manifest.data->samples), path);

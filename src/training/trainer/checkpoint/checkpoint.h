@@ -14,7 +14,7 @@
 
 namespace lowgear {
 
-/// A rank's part of what training goes on from.
+/// A rank's part of the state that training continues from.
 struct TrainingState {
   ParameterStore* store = nullptr;
   AdamW* optimizer = nullptr;
@@ -22,14 +22,14 @@ struct TrainingState {
 };
 
 /// Saves the training state of all ranks as the folder `step-NNNNNNNN` of `folder`: each rank a safetensors file of the
-/// fp32 values and AdamW's moments that it is answerable for, then rank 0 a checkpoint.json (see CheckpointManifest).
+/// fp32 values and AdamW's moments that it owns, then rank 0 a checkpoint.json (see CheckpointManifest).
 /// The folder is complete or not there. Replicas share the work, with ZeRO-1 or without. A meeting of all ranks; all
 /// throw Error when one cannot write, or holds values that are no numbers.
 void save_checkpoint(const std::filesystem::path& folder, std::int64_t step, const TrainConfig& config,
                      const TrainingState& state, const Communicators& ranks);
 
 /// Takes the training state from the checkpoint `path`, whatever the layout of the ranks that wrote it. Returns the
-/// number of steps done. The samples go on behind those that it has taken, also where a step takes another number of
+/// number of steps done. The samples continue after those that it has taken, also where a step takes another number of
 /// them. A meeting of all ranks; all throw InputError naming the file when it is of another model, seed, text or
 /// sequence length, damaged or incomplete.
 std::int64_t load_checkpoint(const std::filesystem::path& path, const TrainConfig& config, const TrainingState& state,
@@ -45,7 +45,7 @@ class CheckpointFolder {
 
   /// Goes on from the newest complete checkpoint, if there is one. Returns the number of steps done.
   std::int64_t resume();
-  /// To be called behind each step: saves when it is time to, or when this is the last step; then deletes the oldest.
+  /// To be called after each step: saves when it is time to, or when this is the last step; then deletes the oldest.
   void after_step(std::int64_t steps_done, bool last);
   /// The newest complete one that this run has read or written, in words for an error's message.
   [[nodiscard]] std::string newest_text() const;

@@ -23,7 +23,7 @@ struct JobFolder {
   std::function<void()> require_replaceable = {};
 };
 
-/// Fills a temporary folder beside the target and renames it there, in the place of an earlier one: the target is
+/// Fills a temporary folder next to the target and renames it there, in the place of an earlier one: the target is
 /// complete or what it was, also when ranks are killed or the power fails at any moment (see exchange_directories).
 /// Where it is a link, that stays and what it leads to is replaced. Ranks on several machines need a file system that
 /// they share. When one fails, all throw as `together` does, and what was written is removed; when the folder was

@@ -27,7 +27,7 @@ void require_device(bool gpu);
 
 /// Waits until the device has done everything that it was given. Does nothing on the CPU.
 void synchronize(at::Device device);
-/// The same for what this thread has given it to compute: transfers may go on.
+/// The same for what this thread has given it to compute: transfers may continue.
 void synchronize_computation(at::Device device);
 
 }  // namespace lowgear

@@ -49,7 +49,7 @@ void GradientReducer::cut() {
 }
 
 void GradientReducer::order() {
-  // Norms and biases are complete with the first layer's; they stand behind all matrices.
+  // Norms and biases are complete with the first layer's; they stand after all matrices.
   const auto turn = [this](std::size_t i) {
     if (buckets_[i].held) return 2;
     return buckets_[i].begin >= store_->decaying() ? 1 : 0;

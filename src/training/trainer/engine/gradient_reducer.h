@@ -17,8 +17,8 @@ struct GradientReducerOptions {
 };
 
 /// Sums the gradients over the replicas of a rank, bucket by bucket (Li et al. 2020, "PyTorch Distributed", section
-/// 3.2), each from the moment on at which the iteration has added everything to it: communication runs beside what is
-/// left of the backward passes.
+/// 3.2), each from the moment on at which the iteration has added everything to it: communication runs concurrently
+/// with what is left of the backward passes.
 ///
 /// Buckets are runs of the store's flat buffer. They start in one order, which the store's layout alone decides: those
 /// of matrices from the last one back, as backward passes complete them; then norms and biases; then tied parameters,
@@ -26,8 +26,8 @@ struct GradientReducerOptions {
 /// the same calls in the same order.
 ///
 /// Nor can these calls hang in between messages of the pipeline, even where each of both kinds blocks all that its rank
-/// does afterwards, as kernels of NCCL do that find no room beside each other on a GPU. Replicas run the same schedule,
-/// and a bucket starts at the same place of it on all: behind the same addition. Take the order in which one replica
+/// does afterwards, as kernels of NCCL do that find no room together on a GPU. Replicas run the same schedule,
+/// and a bucket starts at the same place of it on all: after the same addition. Take the order in which one replica
 /// alone can run, which the schedule's check found for messages that block (P2pGrouping::none), and let all replicas
 /// take each step of it together: every message and every sum then finds all who take part in it. The same holds for
 /// sums over tensor-parallel ranks and over tied stages, which also stand at one place of every replica's program.

@@ -42,7 +42,7 @@ struct Parameter {
   void accumulate(const at::Tensor& addend);
 };
 
-/// Is told what was added to gradients.
+/// Learns what was added to gradients.
 class GradientObserver {
  public:
   virtual ~GradientObserver() = default;
@@ -74,7 +74,7 @@ class ParameterStore {
   [[nodiscard]] std::int64_t decaying() const { return decaying_; }
   void zero_gradients() { gradients_.zero_(); }
 
-  /// Null: nobody.
+  /// Null: no observer.
   void observe(GradientObserver* observer) { observer_ = observer; }
   /// To be called by whoever has added to `part`, a stretch of the gradients.
   void gradient_added(const at::Tensor& part) const {

@@ -52,7 +52,7 @@ class LinearLayer {
   LinearLayer(const BlockContext& context, const Shape& shape);
   void bind();
   [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const { return linear(input, weight_); }
-  /// The bias of a layer split by rows, which is added once, behind the sum; undefined when there is none.
+  /// The bias of a layer split by rows, which is added once, after the sum; undefined when there is none.
   [[nodiscard]] Parameter* late_bias() const { return late_bias_; }
 
  private:

@@ -45,7 +45,7 @@ class ProgressReport {
   /// Before the first step: whether the job's server answers this rank, and what its trouble is. Said on standard error
   /// where it does not, as it is when that changes later.
   void observe_server(bool answers, const std::string& problem);
-  /// Metrics that cannot be written are told on standard error, the first of them at once.
+  /// Metrics that cannot be written are reported on standard error, the first of them at once.
   void add(const StepResult& result);
   /// Prints the summary, and on standard error how many metrics are lost and steps were done without the server.
   void finish();

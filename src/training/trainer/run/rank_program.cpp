@@ -41,7 +41,7 @@ int run_rank(const std::function<int()>& work) {
     fmt::print(stderr, "error: {}\n", error.what());
     return kPeerLostExitCode;
   } catch (const std::exception& error) {
-    const std::string_view text = error.what();  // libtorch's go on with a stack trace
+    const std::string_view text = error.what();  // libtorch's end with a stack trace
     fmt::print(stderr, "error: {}\n", text.substr(0, text.find('\n')));
     return EXIT_FAILURE;
   }

@@ -5,7 +5,7 @@
 namespace lowgear {
 
 /// Runs the work of a program that is one rank, started by none or a `lowgear` of the same release, and tells on
-/// standard error why it could not go on, as `error: ...`. Returns the exit status: what the work returns, 2 for bad
+/// standard error why it could not continue, as `error: ...`. Returns the exit status: what the work returns, 2 for bad
 /// input, kPeerLostExitCode for having lost another rank, 1 for all else. Ignores SIGPIPE from then on: Gloo writes to
 /// connections whose other end may have died, and the error that it then gets names the lost rank.
 [[nodiscard]] int run_rank(const std::function<int()>& work);

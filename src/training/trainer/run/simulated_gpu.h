@@ -22,7 +22,7 @@ struct UnitKernel {
 /// How long the units of a stage run, by what is configured.
 [[nodiscard]] UnitKernel simulated_kernel(const SimulatedGpuConfig& config, const StageRange& range, OpKind kind);
 
-/// What simulated kernels and the real computation beside them have taken.
+/// What simulated kernels and the real computation that runs concurrently have taken.
 struct SimulatedTimes {
   std::uint64_t units = 0;
   std::uint64_t outlasted = 0;  ///< units whose real computation took longer than the kernel
@@ -37,8 +37,8 @@ struct SimulatedTimes {
 /// length there, which goes with the GPU's clock and draws power; a unit ends when both are done.
 class SimulatedDevice {
  public:
-  /// The GPU with this UUID of the simulated machine behind `nvml_library`. Throws InputError when the library is not
-  /// that of the simulation or has no such GPU.
+  /// The GPU with this UUID of the simulated machine that `nvml_library` shows. Throws InputError when the library is
+  /// not that of the simulation or has no such GPU.
   SimulatedDevice(const std::string& nvml_library, const std::string& uuid);
   ~SimulatedDevice();
   SimulatedDevice(const SimulatedDevice&) = delete;

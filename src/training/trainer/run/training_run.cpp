@@ -57,7 +57,7 @@ class TrainingRun::Observer final : public UnitObserver {
   }
 
  private:
-  /// A GPU runs behind the CPU that gives it work. Where units decide about clocks or are recorded, both have to be at
+  /// A GPU lags the CPU that gives it work. Where units decide about clocks or are recorded, both have to be at
   /// the same place.
   void wait_for_gpu() const {
     const TrainConfig& config = run_->config_;
@@ -68,7 +68,7 @@ class TrainingRun::Observer final : public UnitObserver {
   std::map<int, Stage*> stages_;
 };
 
-/// What all ranks add up behind a step.
+/// What all ranks add up after a step.
 struct TrainingRun::Totals {
   double loss = 0;
   double energy_j = 0;
@@ -147,7 +147,7 @@ TrainingRun::TrainingRun(TrainConfig config, int rank, Backend backend, Client& 
 
 TrainingRun::~TrainingRun() = default;
 
-/// Weights as training begins with them, and what it goes on from where there is a checkpoint.
+/// Weights as training begins with them, and the state that it continues from where there is a checkpoint.
 void TrainingRun::load_state() {
   if (config_.export_folder) prepare_export(*config_.export_folder, *ranks_.world);
   if (config_.weights) {
@@ -166,8 +166,8 @@ void TrainingRun::load_plan(const std::filesystem::path& plan) {
   client_->load_plan(plan, place_.pp, /*nearest_below=*/false);
 }
 
-/// While profiling, each clock in turn for as many steps as configured. A run that goes on from a checkpoint goes on
-/// with the step's clock, which has to settle once more.
+/// While profiling, each clock in turn for as many steps as configured. A run that continues from a checkpoint
+/// continues with the step's clock, which has to settle once more.
 void TrainingRun::follow_profile_clock(std::int64_t step) {
   if (!config_.profile) return;
   const ProfileConfig& profile = *config_.profile;

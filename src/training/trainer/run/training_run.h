@@ -40,7 +40,7 @@ struct StepResult {
   std::string server_problem;    ///< of this rank with it; empty: none
 };
 
-/// Loss that is no number any more: training must not go on from here.
+/// Loss that is no number any more: training must not continue from here.
 class Diverged : public Error {
  public:
   using Error::Error;
@@ -57,9 +57,9 @@ class TrainingRun {
   TrainingRun& operator=(const TrainingRun&) = delete;
   ~TrainingRun();
 
-  /// Steps that were done before, as the checkpoint says that this run goes on from.
+  /// Steps that were done before, as the checkpoint that this run continues from says.
   [[nodiscard]] std::int64_t first_step() const { return first_step_; }
-  /// Runs all further steps, or until `asked_to_end` says so on any rank (all ranks then stop behind the same step),
+  /// Runs all further steps, or until `asked_to_end` says so on any rank (all ranks then stop after the same step),
   /// saving checkpoints on the way and the last step's. Exports the weights when all steps are done, also where
   /// `asked_to_end` said so in the last. `report` is called on rank 0 after each. Throws Diverged, and Error when
   /// another rank has gone.

@@ -130,7 +130,7 @@ class CollectiveSampler {
     return {path, SampleFormat::of_collectives(), std::move(cells)};
   }
 
-  /// All ranks go through the same messages and end behind the same one.
+  /// All ranks go through the same messages and end after the same one.
   void sample_rest(SampledCollective collective, std::span<const PlannedMessage> plan, SampleWriter* file) {
     for (const PlannedMessage& message : plan) {
       if (ranks_->largest(run_->asked_to_end() ? 1 : 0) > 0) return;

@@ -8,7 +8,7 @@
 
 namespace lowgear {
 
-/// A file of samples that is written row by row and goes on where it was left. Rows are whole whenever the process
+/// A file of samples that is written row by row and continues where it ended. Rows are whole whenever the process
 /// ends.
 class SampleWriter {
  public:
@@ -30,7 +30,7 @@ class SampleWriter {
   [[nodiscard]] std::size_t new_rows() const { return new_rows_; }  ///< of them written since it was opened
   [[nodiscard]] std::size_t skipped() const { return skipped_; }
 
-  /// Writes the row of `next()`: its passes behind the planned cells. Throws Error when that fails (a full disk).
+  /// Writes the row of `next()`: its passes after the planned cells. Throws Error when that fails (a full disk).
   void append(std::vector<PassSample> passes);
   /// Leaves `next()` without a row.
   void skip();

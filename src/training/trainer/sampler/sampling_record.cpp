@@ -43,7 +43,7 @@ void write_record(const std::filesystem::path& folder, const SamplingRecord& rec
   Json document = {{"format", kFormat}};
   document.update(record.to_json());
   if (std::filesystem::exists(path)) return require_same(path, document);
-  document.erase("type");  // several may stand beside each other: their files say which
+  document.erase("type");  // several may stand in one document: their files say which
   document["begun"] = today();
   std::error_code error;
   std::filesystem::create_directories(folder, error);  // writing says why when it fails

@@ -20,7 +20,7 @@ struct SamplingRecord {
   [[nodiscard]] Json to_json() const;
 };
 
-/// Writes `sampling.json` beside the files, with the day. Where there is one already, rows are added only to those of
+/// Writes `sampling.json` next to the files, with the day. Where there is one already, rows are added only to those of
 /// the same device, driver and libtorch: throws InputError when it says something else, or cannot be read or written.
 void write_record(const std::filesystem::path& folder, const SamplingRecord& record);
 

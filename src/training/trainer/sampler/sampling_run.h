@@ -23,7 +23,7 @@ struct SamplingRun {
   GpuObserver* gpu = nullptr;          ///< null on a CPU and where NVML shows nothing
   std::function<bool()> asked_to_end;  ///< a signal, or the time limit
 
-  /// The median of the repeats of one pass, timed behind `before_each`. As many repeats as `options` say at most, fewer
+  /// The median of the repeats of one pass, timed after `before_each`. As many repeats as `options` say at most, fewer
   /// where they take long. `agree` gives the largest of what the ranks say, so that all repeat as often.
   [[nodiscard]] PassSample time_pass(const TimedWork& work, const std::function<double(double)>& agree) const;
 };
@@ -34,7 +34,7 @@ struct SampledFile {
   SampleWriter file;
 };
 
-/// Samples operators in this process. `on_row` is called behind each row, or a point that was skipped, with what is
+/// Samples operators in this process. `on_row` is called after each row, or a point that was skipped, with what is
 /// done and planned in all.
 struct SamplingEvents {
   std::function<void(std::string_view what, std::size_t done, std::size_t planned)> on_row;

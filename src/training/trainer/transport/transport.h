@@ -15,7 +15,7 @@ class PeerLost : public Error {
   using Error::Error;
 };
 
-/// A transfer that goes on beside the computation.
+/// A transfer that runs concurrently with the computation.
 class PendingTransfer {
  public:
   virtual ~PendingTransfer() = default;

@@ -18,7 +18,7 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::StartsWith;
 
-std::string parse_error_of(std::string_view text) {
+std::string json_error_of(std::string_view text) {
   return error_of([text] { (void)parse_json(text, "p.json"); });
 }
 
@@ -76,36 +76,36 @@ TEST(ParseJson, ReadsBackWhateverIsWritten) {
 }
 
 TEST(ParseJson, TellsLineAndColumnOfASyntaxError) {
-  EXPECT_THAT(parse_error_of("{\n  \"a\": 1,\n  \"b\" 2\n}"), StartsWith("p.json:3:7: not valid JSON: "));
-  EXPECT_THAT(parse_error_of("[1, 2"), AllOf(StartsWith("p.json:1:6: not valid JSON: "), HasSubstr("end of input")));
-  EXPECT_THAT(parse_error_of(""), StartsWith("p.json:1:1: not valid JSON: "));
-  EXPECT_THAT(parse_error_of("{} x"), StartsWith("p.json:1:4: not valid JSON: "));
-  EXPECT_THAT(parse_error_of("[01]"), StartsWith("p.json:1:3: not valid JSON: "));
-  EXPECT_THAT(parse_error_of("[nan]"), StartsWith("p.json:1:3: not valid JSON: "));
+  EXPECT_THAT(json_error_of("{\n  \"a\": 1,\n  \"b\" 2\n}"), StartsWith("p.json:3:7: not valid JSON: "));
+  EXPECT_THAT(json_error_of("[1, 2"), AllOf(StartsWith("p.json:1:6: not valid JSON: "), HasSubstr("end of input")));
+  EXPECT_THAT(json_error_of(""), StartsWith("p.json:1:1: not valid JSON: "));
+  EXPECT_THAT(json_error_of("{} x"), StartsWith("p.json:1:4: not valid JSON: "));
+  EXPECT_THAT(json_error_of("[01]"), StartsWith("p.json:1:3: not valid JSON: "));
+  EXPECT_THAT(json_error_of("[nan]"), StartsWith("p.json:1:3: not valid JSON: "));
 }
 
 TEST(ParseJson, KeepsItsMessageToOneShortLine) {
-  const std::string message = parse_error_of("[\"" + std::string(100000, 'x') + "\n\xff");
+  const std::string message = json_error_of("[\"" + std::string(100000, 'x') + "\n\xff");
   EXPECT_LT(message.size(), 400);
   EXPECT_THAT(message, Not(HasSubstr("\n")));
   EXPECT_THAT(message, Not(HasSubstr("\xff")));
-  EXPECT_THAT(parse_error_of("[\"\xff\"]"), AllOf(HasSubstr("UTF-8"), Not(HasSubstr("\xff"))));
+  EXPECT_THAT(json_error_of("[\"\xff\"]"), AllOf(HasSubstr("UTF-8"), Not(HasSubstr("\xff"))));
 }
 
 TEST(ParseJson, RefusesNumbersBeyondADouble) {
-  EXPECT_THAT(parse_error_of("{\"a\":\n1e999}"), AllOf(StartsWith("p.json:2:"), HasSubstr("1e999")));
+  EXPECT_THAT(json_error_of("{\"a\":\n1e999}"), AllOf(StartsWith("p.json:2:"), HasSubstr("1e999")));
 }
 
 TEST(ParseJson, RefusesAKeyThatStandsTwiceWhereItDoes) {
-  EXPECT_EQ(parse_error_of("{\"a\": 1,\n \"b\": {\"a\": 2}, \"a\": 3}"),
+  EXPECT_EQ(json_error_of("{\"a\": 1,\n \"b\": {\"a\": 2}, \"a\": 3}"),
             "p.json:2:17: the key \"a\" stands twice in its object; keep one of them");
-  EXPECT_THAT(parse_error_of(R"({"x\"\\": 1, "x\"\\": 2})"), StartsWith("p.json:1:14: the key \"x\"\\\" stands twice"));
+  EXPECT_THAT(json_error_of(R"({"x\"\\": 1, "x\"\\": 2})"), StartsWith("p.json:1:14: the key \"x\"\\\" stands twice"));
 }
 
 TEST(ParseJson, RefusesNestingBeyondItsBound) {
   EXPECT_NO_THROW((void)parse_json(nested(kMaxJsonDepth), "p.json"));
-  EXPECT_EQ(parse_error_of(nested(kMaxJsonDepth + 1)), "p.json:1:65: nested deeper than 64 levels");
-  EXPECT_EQ(parse_error_of(std::string(1000000, '[')), "p.json:1:65: nested deeper than 64 levels");
+  EXPECT_EQ(json_error_of(nested(kMaxJsonDepth + 1)), "p.json:1:65: nested deeper than 64 levels");
+  EXPECT_EQ(json_error_of(std::string(1000000, '[')), "p.json:1:65: nested deeper than 64 levels");
 }
 
 TEST(ParseJson, RefusesMoreValuesThanMemoryShouldHold) {

@@ -2,11 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include "base/core/units.h"
+
 namespace lowgear {
 namespace {
 
 constexpr Cluster kCluster{8, {300e9, 3e-6}, {25e9, 14e-6}};
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 double time_s(CollectiveKind kind, double bytes, RankGroup group) {
   return LinkCosts(kCluster).cost(kind, bytes, group).time_s();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/core/error.h"
+#include "base/core/units.h"
 
 namespace lowgear {
 namespace {
@@ -121,8 +122,6 @@ TEST(ParseTrainingJob, LetsSettingsMakeAWholeJob) {
   EXPECT_EQ(job.parallel.dp, 2);
   EXPECT_EQ(job.microbatches(), 256);
 }
-
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 constexpr std::string_view kOwnGpu = R"(model: llama-3-8b
 gpu: {name: h100, power_limit_w: 500, memory_gb: 96, memory_gb_per_s: 2400}

@@ -6,13 +6,12 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/core/units.h"
 #include "estimating/estimator/memory/activation_memory.h"
 #include "planning/schedule/generators.h"
 
 namespace lowgear {
 namespace {
-
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 TransformerShape gpt(std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
   TransformerShape shape = named_transformer("gpt3-175b");

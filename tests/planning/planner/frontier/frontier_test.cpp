@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "planning/planner/exact_units.h"
 #include "planning/planner/random_instances.h"
 #include "planning/planner/small_instances.h"
 
@@ -33,8 +34,6 @@ std::vector<PowerNw> slopes_of(const Frontier& frontier) {
 constexpr EnergyZj kJoule = static_cast<EnergyZj>(1'000'000'000'000) * 1'000'000'000;
 
 // Seconds and watts: 1, 2 and 4 s; 50 W saved, then 30 W.
-constexpr TimePs kSecond = 1'000'000'000'000;
-constexpr PowerNw kWatt = 1'000'000'000;
 const ConvexCost kOp{{kSecond, 2 * kSecond, 4 * kSecond}, {50 * kWatt, 30 * kWatt}, 200 * kJoule};
 
 TEST(Frontier, ListsTheVerticesOfASingleOpFastestFirst) {

@@ -236,7 +236,7 @@ TEST(PipelinePlanner, RefusesAPipelineThatTakesLongerThanTheModelHolds) {
 }
 
 /// One rank whose forward is fastest at 1410 MHz and whose backward is fastest at 1395 MHz, as noise makes them.
-StageProfile unlike_fastest_clocks() {
+StageProfile profile_of_unlike_fastest_clocks() {
   StageProfile profile(1);
   profile.add(0, OpKind::forward, {1410, 0.10, 30});
   profile.add(0, OpKind::forward, {1395, 0.11, 29});
@@ -246,7 +246,7 @@ StageProfile unlike_fastest_clocks() {
 }
 
 TEST(PipelinePlanner, CountsTheSwitchLatencyInTheShortestTime) {
-  const SampleProblem sample(one_f_one_b_schedule(1, 1), unlike_fastest_clocks(), 0);
+  const SampleProblem sample(one_f_one_b_schedule(1, 1), profile_of_unlike_fastest_clocks(), 0);
   for (const PlanGranularity granularity : {PlanGranularity::per_op, PlanGranularity::per_stage_kind}) {
     PlannerOptions options;
     options.granularity = granularity;

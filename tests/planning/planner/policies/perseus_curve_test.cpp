@@ -14,7 +14,7 @@ namespace {
 using testing::ElementsAre;
 using testing::Field;
 
-constexpr double kMillisecond = 1e-3;
+constexpr double kCurveUnitS = 1e-3;
 
 std::vector<int> clocks_of(const std::vector<QuantisedOption>& options) {
   std::vector<int> clocks;
@@ -23,7 +23,7 @@ std::vector<int> clocks_of(const std::vector<QuantisedOption>& options) {
 }
 
 TEST(WholeUnits, RoundsDownTheNumbersAsTheyAre) {
-  EXPECT_EQ(whole_units(0.0529, kMillisecond), 52);
+  EXPECT_EQ(whole_units(0.0529, kCurveUnitS), 52);
   // 0.3 is below 3 x 0.1 as doubles, although their quotient rounds to 3.
   EXPECT_EQ(whole_units(0.3, 0.1), 2);
   EXPECT_EQ(whole_units(0.5, 0.1), 4);
@@ -31,20 +31,20 @@ TEST(WholeUnits, RoundsDownTheNumbersAsTheyAre) {
 }
 
 TEST(WholeUnits, RefusesWhatDoesNotSuitTheUnit) {
-  EXPECT_THROW((void)whole_units(0.0009, kMillisecond), InputError);
+  EXPECT_THROW((void)whole_units(0.0009, kCurveUnitS), InputError);
   EXPECT_THROW((void)whole_units(1e6, 1e-12), InputError);
 }
 
 TEST(QuantisedOptions, DropsWhatAnotherBeatsInTimeAndMeasuredEnergy) {
   const std::vector<Measurement> measurements = {{1400, 0.050, 20}, {1300, 0.055, 18}, {1200, 0.060, 19},
                                                  {1100, 0.065, 16}, {1000, 0.070, 15}, {900, 0.080, 15.5}};
-  EXPECT_THAT(clocks_of(quantised_options(measurements, kMillisecond)), ElementsAre(1400, 1300, 1100, 1000));
+  EXPECT_THAT(clocks_of(quantised_options(measurements, kCurveUnitS)), ElementsAre(1400, 1300, 1100, 1000));
 }
 
 TEST(QuantisedOptions, OfEqualUnitsTheOneOfHighestEnergyStays) {
   const std::vector<Measurement> measurements = {{1400, 0.0501, 20}, {1385, 0.0504, 19}, {1370, 0.0509, 18.5},
                                                  {1355, 0.0511, 18}, {1340, 0.0523, 17}, {1325, 0.0534, 16}};
-  const auto options = quantised_options(measurements, kMillisecond);
+  const auto options = quantised_options(measurements, kCurveUnitS);
   EXPECT_THAT(clocks_of(options), ElementsAre(1400, 1355, 1340, 1325));
   EXPECT_THAT(options, ElementsAre(Field(&QuantisedOption::units, 50), Field(&QuantisedOption::units, 51),
                                    Field(&QuantisedOption::units, 52), Field(&QuantisedOption::units, 53)));
@@ -54,7 +54,7 @@ TEST(QuantisedOptions, ToleratesNoiseWhereTooFewWouldBeLeft) {
   // Without tolerance 1200 and 1100 would go, as 1300 is faster and cheaper than both.
   const std::vector<Measurement> measurements = {
       {1400, 0.050, 20}, {1300, 0.055, 17}, {1200, 0.057, 17.5}, {1100, 0.0565, 17.6}, {1000, 0.090, 30}};
-  EXPECT_THAT(clocks_of(quantised_options(measurements, kMillisecond)), ElementsAre(1400, 1300, 1100, 1200));
+  EXPECT_THAT(clocks_of(quantised_options(measurements, kCurveUnitS)), ElementsAre(1400, 1300, 1100, 1200));
 }
 
 TEST(PerseusCurve, TakesTheSlowestClockWithinAnOpsTime) {
@@ -75,9 +75,9 @@ TEST(PerseusCurve, SubtractsBlockingEnergyBeforeItFits) {
     const double units = 50 + i;
     const double effective_j = 15000 * std::exp(-0.15 * units) + 11;
     measurements.push_back(
-        {1400 - 15 * i, (units + 0.5) * kMillisecond, effective_j + blocking_power_w * units * kMillisecond});
+        {1400 - 15 * i, (units + 0.5) * kCurveUnitS, effective_j + blocking_power_w * units * kCurveUnitS});
   }
-  const PerseusCurve curve = perseus_curve(measurements, kMillisecond, blocking_power_w);
+  const PerseusCurve curve = perseus_curve(measurements, kCurveUnitS, blocking_power_w);
   EXPECT_TRUE(curve.fitted);
   EXPECT_EQ(curve.fastest_units(), 50);
   EXPECT_EQ(curve.slowest_units(), 57);
@@ -88,13 +88,13 @@ TEST(PerseusCurve, SubtractsBlockingEnergyBeforeItFits) {
 
 TEST(PerseusCurve, AConstantOpHasOneTime) {
   const std::vector<Measurement> one = {{1400, 0.0505, 20}};
-  const PerseusCurve curve = perseus_curve(one, kMillisecond, 80);
+  const PerseusCurve curve = perseus_curve(one, kCurveUnitS, 80);
   EXPECT_FALSE(curve.fitted);
   EXPECT_EQ(curve.fastest_units(), 50);
   EXPECT_EQ(curve.slowest_units(), 50);
   EXPECT_EQ(curve.clock_mhz(50), 1400);
   EXPECT_NEAR(curve.effective_energy_j.front(), 20 - 80 * 0.050, 1e-12);
-  EXPECT_TRUE(convex_cost(curve, kMillisecond).slope_nw.empty());
+  EXPECT_TRUE(convex_cost(curve, kCurveUnitS).slope_nw.empty());
 }
 
 TEST(PerseusCurve, TwoOptionsAreJoinedByALine) {
@@ -110,8 +110,8 @@ TEST(PerseusCurve, TwoOptionsAreJoinedByALine) {
 TEST(PerseusCurve, EndsWhereSlowerSavesNothing) {
   const std::vector<Measurement> two = {{1400, 0.0505, 20}, {1000, 0.0605, 20.5}};
   // The slower one uses 0.5 J more, but its GPU would draw 0.8 J if it waited instead.
-  EXPECT_EQ(perseus_curve(two, kMillisecond, 80).slowest_units(), 60);
-  EXPECT_EQ(perseus_curve(two, kMillisecond, 0).slowest_units(), 50);
+  EXPECT_EQ(perseus_curve(two, kCurveUnitS, 80).slowest_units(), 60);
+  EXPECT_EQ(perseus_curve(two, kCurveUnitS, 0).slowest_units(), 50);
 }
 
 TEST(PerseusCurve, RefusesAUnitThatIsFarTooSmall) {
@@ -123,8 +123,8 @@ TEST(PerseusCurve, RefusesAUnitThatIsFarTooSmall) {
 TEST(PerseusCurve, ItsCostHasABreakpointAtEveryUnit) {
   std::vector<Measurement> measurements;
   for (int i = 0; i < 6; ++i) measurements.push_back({1400 - 15 * i, 0.0505 + 0.001 * i, 20 * std::exp(-0.1 * i)});
-  const PerseusCurve curve = perseus_curve(measurements, kMillisecond, 0);
-  const ConvexCost cost = convex_cost(curve, kMillisecond);
+  const PerseusCurve curve = perseus_curve(measurements, kCurveUnitS, 0);
+  const ConvexCost cost = convex_cost(curve, kCurveUnitS);
   ASSERT_EQ(cost.time_ps.size(), curve.effective_energy_j.size());
   for (std::size_t i = 0; i < cost.time_ps.size(); ++i) {
     EXPECT_EQ(cost.time_ps[i], (50 + static_cast<TimePs>(i)) * 1'000'000'000);

@@ -20,7 +20,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr double kUnitS = 1e-3;
+constexpr double kMillisecondS = 1e-3;
 constexpr double kBlockingPowerW = 80;
 
 /// Two stages whose ops have four options each, a unit apart, whose effective energy is an exponential. `M` = 2.
@@ -30,8 +30,9 @@ SampleProblem tiny_problem() {
     for (int i = 0; i < 4; ++i) {
       const int units = fastest_units + i;
       const double effective_j = scale_j * std::exp(-0.5 * i) + 1;
-      profile.add(stage, kind,
-                  {1410 - 15 * i, (units + 0.25) * kUnitS, effective_j + kBlockingPowerW * units * kUnitS});
+      profile.add(
+          stage, kind,
+          {1410 - 15 * i, (units + 0.25) * kMillisecondS, effective_j + kBlockingPowerW * units * kMillisecondS});
     }
   };
   add(0, OpKind::forward, 5, 4);
@@ -46,7 +47,7 @@ std::map<TimePs, double> brute_force(const SampleProblem& sample) {
   const PipelineDag& dag = sample.dag();
   std::vector<PerseusCurve> curves;
   for (const ComputeOp& op : dag.ops) {
-    curves.push_back(perseus_curve(sample.profile().measurements(op.stage, op.kind), kUnitS, kBlockingPowerW));
+    curves.push_back(perseus_curve(sample.profile().measurements(op.stage, op.kind), kMillisecondS, kBlockingPowerW));
   }
   const TimingGraph graph(dag);
   std::map<TimePs, double> least_j;
@@ -72,14 +73,14 @@ std::map<TimePs, double> brute_force(const SampleProblem& sample) {
 TEST(PerseusModel, ItsFrontierIsTheBestOfAllAssignments) {
   const SampleProblem sample = tiny_problem();
   const std::map<TimePs, double> best = brute_force(sample);
-  const PerseusModel model(sample.problem(), kUnitS);
+  const PerseusModel model(sample.problem(), kMillisecondS);
   const auto rows = model.frontier();
   ASSERT_EQ(rows.size(), static_cast<std::size_t>(best.rbegin()->first - best.begin()->first));
   TimePs units = best.rbegin()->first;
   for (const PerseusModel::Row& row : rows) {
     --units;
     ASSERT_TRUE(best.contains(units));
-    const double time_s = static_cast<double>(units) * kUnitS;
+    const double time_s = static_cast<double>(units) * kMillisecondS;
     EXPECT_NEAR(row.time_s, time_s, 1e-12);
     EXPECT_NEAR(row.energy_j, best.at(units) + 2 * kBlockingPowerW * time_s, 1e-8);
   }
@@ -88,12 +89,12 @@ TEST(PerseusModel, ItsFrontierIsTheBestOfAllAssignments) {
 
 TEST(PerseusModel, SolvesForADeadlineWhatItsFrontierSays) {
   const SampleProblem sample = four_stages(6);
-  const PerseusModel model(sample.problem(), kUnitS);
+  const PerseusModel model(sample.problem(), kMillisecondS);
   const auto rows = model.frontier();
   const auto cheapest = std::ranges::min_element(rows, {}, &PerseusModel::Row::energy_j);
   ASSERT_NE(cheapest, rows.begin()) << "the sample has to have a slow end that costs more";
   for (std::size_t i = 0; i < rows.size(); i += 7) {
-    const auto solution = model.solve(rows[i].time_s + 0.4 * kUnitS);
+    const auto solution = model.solve(rows[i].time_s + 0.4 * kMillisecondS);
     const PerseusModel::Row& expected = std::max(rows.begin() + static_cast<std::ptrdiff_t>(i), cheapest)[0];
     EXPECT_NEAR(solution.energy_j, expected.energy_j, 1e-8);
     EXPECT_LE(solution.time_s, rows[i].time_s + 1e-12);
@@ -102,7 +103,7 @@ TEST(PerseusModel, SolvesForADeadlineWhatItsFrontierSays) {
 
 TEST(PerseusModel, ItsSolutionAddsUp) {
   const SampleProblem sample = four_stages(8);
-  const PerseusModel model(sample.problem(), kUnitS);
+  const PerseusModel model(sample.problem(), kMillisecondS);
   const auto solution = model.solve(1.05 * model.fastest_s());
   const PipelineDag& dag = sample.dag();
   double energy_j = 4 * 80 * solution.time_s;
@@ -110,7 +111,7 @@ TEST(PerseusModel, ItsSolutionAddsUp) {
   std::map<std::pair<int, OpKind>, PerseusCurve> curves;
   for (int stage = 0; stage < 4; ++stage) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
-      curves[{stage, kind}] = perseus_curve(sample.profile().measurements(stage, kind), kUnitS, 80);
+      curves[{stage, kind}] = perseus_curve(sample.profile().measurements(stage, kind), kMillisecondS, 80);
     }
   }
   for (std::size_t op = 0; op < dag.ops.size(); ++op) {
@@ -118,7 +119,7 @@ TEST(PerseusModel, ItsSolutionAddsUp) {
     ASSERT_GE(solution.op_units[op], curve.fastest_units());
     ASSERT_LE(solution.op_units[op], curve.slowest_units());
     energy_j += curve.effective_energy_j[static_cast<std::size_t>(solution.op_units[op] - curve.fastest_units())];
-    times.push_back(solution.op_units[op] * kUnitS);
+    times.push_back(solution.op_units[op] * kMillisecondS);
   }
   std::vector<double> start(times.size());
   EXPECT_NEAR(TimingGraph(dag).start_times(times, start), solution.time_s, 1e-9);
@@ -127,13 +128,13 @@ TEST(PerseusModel, ItsSolutionAddsUp) {
 
 TEST(PerseusModel, RefusesWhatItCannotDo) {
   const SampleProblem sample = four_stages(4);
-  const PerseusModel model(sample.problem(), kUnitS);
-  EXPECT_THROW((void)model.solve(model.fastest_s() - kUnitS), InputError);
+  const PerseusModel model(sample.problem(), kMillisecondS);
+  EXPECT_THROW((void)model.solve(model.fastest_s() - kMillisecondS), InputError);
   EXPECT_THROW((void)model.solve(-1), InputError);
   EXPECT_THROW((void)model.solve(std::nan("")), InputError);
   EXPECT_NO_THROW((void)model.solve(std::numeric_limits<double>::infinity()));
   EXPECT_THROW(PerseusModel(sample.problem(), 0), InputError);
-  EXPECT_THROW(PerseusModel(sample.problem(), -kUnitS), InputError);
+  EXPECT_THROW(PerseusModel(sample.problem(), -kMillisecondS), InputError);
   EXPECT_THROW(PerseusModel(sample.problem(), std::nan("")), InputError);
   EXPECT_THROW(PerseusModel(sample.problem(), 1.0), InputError);    // longer than the ops
   EXPECT_THROW(PerseusModel(sample.problem(), 1e-12), InputError);  // far too many units
@@ -141,8 +142,8 @@ TEST(PerseusModel, RefusesWhatItCannotDo) {
 
 TEST(PerseusPolicy, PlansTheFastestWithoutADeadline) {
   const SampleProblem sample = four_stages(8);
-  const PolicyPlan plan = PerseusPolicy(kUnitS).plan(sample.problem(), std::nullopt);
-  const PerseusModel model(sample.problem(), kUnitS);
+  const PolicyPlan plan = PerseusPolicy(kMillisecondS).plan(sample.problem(), std::nullopt);
+  const PerseusModel model(sample.problem(), kMillisecondS);
   EXPECT_DOUBLE_EQ(plan.own_time_s.value(), model.fastest_s());
   EXPECT_NEAR(plan.own_energy_j.value(), model.frontier().back().energy_j, 1e-8);
   const Timeline fastest = replay_clocks(sample.problem(), max_clocks_mhz(sample.problem()));
@@ -153,7 +154,7 @@ TEST(PerseusPolicy, PlansTheFastestWithoutADeadline) {
 
 TEST(PerseusPolicy, UsesNoMoreEnergyWhenGivenMoreTime) {
   const SampleProblem sample = four_stages(8);
-  const PerseusPolicy policy(kUnitS);
+  const PerseusPolicy policy(kMillisecondS);
   const double fastest_s = policy.plan(sample.problem(), std::nullopt).own_time_s.value();
   double energy_j = std::numeric_limits<double>::infinity();
   for (const double factor : {1.0, 1.02, 1.05, 1.1, 1.2, 2.0}) {
@@ -167,7 +168,7 @@ TEST(PerseusPolicy, UsesNoMoreEnergyWhenGivenMoreTime) {
 TEST(PerseusPolicy, SaysHowFastItCanBe) {
   const SampleProblem sample = four_stages(4);
   try {
-    (void)PerseusPolicy(kUnitS).plan(sample.problem(), 0.1);
+    (void)PerseusPolicy(kMillisecondS).plan(sample.problem(), 0.1);
     FAIL() << "0.1 s is too short";
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("its fastest takes"));
@@ -182,7 +183,7 @@ TEST(PerseusPolicy, SaysWhereItHasNoFit) {
     profile.add(stage, OpKind::backward, {1000, 0.120, 35});
   }
   const SampleProblem sample(one_f_one_b_schedule(2, 3), std::move(profile), kBlockingPowerW);
-  const PolicyPlan plan = PerseusPolicy(kUnitS).plan(sample.problem(), std::nullopt);
+  const PolicyPlan plan = PerseusPolicy(kMillisecondS).plan(sample.problem(), std::nullopt);
   EXPECT_THAT(plan.note, HasSubstr("no fit for 4"));
   EXPECT_EQ(plan.clocks_mhz.size(), sample.dag().ops.size());
 }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "planning/planner/exact_units.h"
 #include "planning/planner/frontier/instance.h"
 #include "planning/planner/random_instances.h"
 #include "planning/profile/options.h"
@@ -14,8 +15,6 @@
 namespace lowgear::verifier {
 namespace {
 
-constexpr TimePs kSecond = 1'000'000'000'000;
-constexpr PowerNw kWatt = 1'000'000'000;
 /// Of a double that holds energies of some hundred joules.
 constexpr double kRounding = 1e-11;
 

@@ -5,13 +5,12 @@
 #include <cmath>
 #include <vector>
 
+#include "planning/planner/exact_units.h"
+
 namespace lowgear::verifier {
 namespace {
 
 using ::testing::ElementsAre;
-
-constexpr TimePs kSecond = 1'000'000'000'000;
-constexpr PowerNw kWatt = 1'000'000'000;
 
 Point point(TimePs time_s, std::int64_t energy_j) {
   return {time_s * kSecond, static_cast<EnergyZj>(energy_j) * kSecond * kWatt};

@@ -18,14 +18,6 @@ double relative_difference(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).abs().max() / b.abs().max()).item<double>();
 }
 
-void expect_equal(const ThreadJobResult& result, const ThreadJobResult& expected) {
-  EXPECT_EQ(result.loss, expected.loss);
-  ASSERT_EQ(result.gradients.size(), expected.gradients.size());
-  for (const auto& [name, gradient] : expected.gradients) {
-    EXPECT_TRUE(at::equal(result.gradients.at(name), gradient)) << name;
-  }
-}
-
 void expect_near(const ThreadJobResult& result, const ThreadJobResult& expected, double tolerance) {
   EXPECT_NEAR(result.loss, expected.loss, tolerance * expected.loss);
   ASSERT_EQ(result.gradients.size(), expected.gradients.size());

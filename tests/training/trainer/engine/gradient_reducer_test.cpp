@@ -195,13 +195,6 @@ TEST_F(Reducer, LosesAReplicaInTheMiddleOfABackwardPass) {
   EXPECT_THROW(torch::autograd::backward({output}, {}), PeerLost);
 }
 
-void expect_equal(const ThreadJobResult& result, const ThreadJobResult& expected) {
-  EXPECT_EQ(result.loss, expected.loss);
-  for (const auto& [name, gradient] : expected.gradients) {
-    EXPECT_TRUE(at::equal(result.gradients.at(name), gradient)) << name;
-  }
-}
-
 /// Whole iterations on threads. With two replicas a sum has one order, so that nothing may change a bit.
 class ReducedIteration : public testing::TestWithParam<std::string> {};
 
