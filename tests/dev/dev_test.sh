@@ -37,6 +37,7 @@ fresh() {
   stand_in cmake
   stand_in ctest 'echo "100% tests passed, 0 tests failed out of 7"; echo "The following tests did not run:"'
   stand_in id 'echo 0'
+  stand_in lowgear '' "$work/project/build/release/bin"
 }
 
 # installed_except [PACKAGE...]: dpkg-query knows every package but these.
@@ -119,6 +120,13 @@ exits 0 "$what"
 what="only what a command needs"
 fresh; installed_except libgtest-dev chromium clang; run quickstart
 never_calls apt-get "$what"
+
+what="quickstart plans before it builds the trainer"
+fresh; stand_in python3 ''; run quickstart
+exits 0 "$what"
+planned=$(grep -n "^lowgear plan" "$log" | head -n 1 | cut -d: -f1)
+trainer=$(grep -n "^cmake --build .*lowgear_trainer_program" "$log" | head -n 1 | cut -d: -f1)
+[ -n "$planned" ] && [ -n "$trainer" ] && [ "$planned" -lt "$trainer" ] || fail "$what"
 
 what="quickstart stops where a step fails"
 fresh; stand_in python3 'exit 1'; run quickstart
