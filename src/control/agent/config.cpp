@@ -35,25 +35,26 @@ void parse_sockets(TomlTable& section, AgentProcessOptions& options, const NameL
   options.http_socket = section.text("http_socket").value_or("/run/lowgear/agent.sock");
   options.http_mode = section.file_mode("http_mode").value_or(0660);
   options.agent.lease_server.group = options.http_group = parse_group(section, "group", lookup);
-  if (const auto port = section.whole("http_port", 1, 65535)) options.http_port = static_cast<std::uint16_t>(*port);
+  if (const auto port = section.integer_in("http_port", 1, 65535))
+    options.http_port = static_cast<std::uint16_t>(*port);
   options.zeusd_events = parse_zeusd_events(section);
   section.finish();
 }
 
 void parse_limits(TomlTable& section, AgentOptions& options) {
   const auto milliseconds = [](double seconds) { return std::chrono::milliseconds(static_cast<long>(seconds * 1e3)); };
-  if (const auto clients = section.whole("max_clients", 1, 4096)) {
+  if (const auto clients = section.integer_in("max_clients", 1, 4096)) {
     options.lease_server.max_connections = static_cast<std::size_t>(*clients);
   }
-  if (const auto mebibytes = section.number("max_plan_mb", 0.01, 64)) {
+  if (const auto mebibytes = section.number_in("max_plan_mb", 0.01, 64)) {
     options.lease_server.max_frame_bytes = static_cast<std::size_t>(*mebibytes * 1024 * 1024);
   }
-  if (const auto seconds = section.number("suspend_after_s", 0.1, 86'400)) {
+  if (const auto seconds = section.number_in("suspend_after_s", 0.1, 86'400)) {
     options.worker.suspend_after = milliseconds(*seconds);
   }
-  if (const auto seconds = section.number("driver_timeout_s", 0.1, 600))
+  if (const auto seconds = section.number_in("driver_timeout_s", 0.1, 600))
     options.driver_timeout = milliseconds(*seconds);
-  if (const auto seconds = section.number("hung_after_s", 0.1, 600)) options.hung_after = milliseconds(*seconds);
+  if (const auto seconds = section.number_in("hung_after_s", 0.1, 600)) options.hung_after = milliseconds(*seconds);
   section.finish();
 }
 
@@ -70,17 +71,17 @@ AllowRule parse_allow(TomlTable& section, const NameLookup& lookup) {
     rule.user = section.look_up("user", [&] { return lookup.user(*user); });
   }
   rule.group = parse_group(section, "group", lookup);
-  rule.everybody = section.flag("everybody").value_or(false);
+  rule.everybody = section.boolean("everybody").value_or(false);
   rule.gpus = section.texts("gpus");
-  rule.min_clock_mhz = section.whole("min_clock_mhz", 1, kMaxClockMhz);
-  rule.max_clock_mhz = section.whole("max_clock_mhz", 1, kMaxClockMhz);
-  rule.power = section.flag("power").value_or(false);
-  rule.min_power_w = section.number("min_power_w", 1, kMaxPowerW);
-  rule.max_power_w = section.number("max_power_w", 1, kMaxPowerW);
-  rule.memory_clocks = section.flag("memory_clocks").value_or(false);
-  rule.persistence = section.flag("persistence").value_or(false);
-  rule.control = section.flag("control").value_or(true);
-  rule.read = section.flag("read").value_or(true);
+  rule.min_clock_mhz = section.integer_in("min_clock_mhz", 1, kMaxClockMhz);
+  rule.max_clock_mhz = section.integer_in("max_clock_mhz", 1, kMaxClockMhz);
+  rule.power = section.boolean("power").value_or(false);
+  rule.min_power_w = section.number_in("min_power_w", 1, kMaxPowerW);
+  rule.max_power_w = section.number_in("max_power_w", 1, kMaxPowerW);
+  rule.memory_clocks = section.boolean("memory_clocks").value_or(false);
+  rule.persistence = section.boolean("persistence").value_or(false);
+  rule.control = section.boolean("control").value_or(true);
+  rule.read = section.boolean("read").value_or(true);
   section.finish();
   if ((rule.user ? 1 : 0) + (rule.group ? 1 : 0) + (rule.everybody ? 1 : 0) != 1) {
     section.fail("an [[allow]] needs one of user, group and everybody = true");
@@ -104,7 +105,7 @@ AgentConfig parse_agent_config(std::string_view text, const std::string& source,
   TomlTable limits = root.table("limits");
   parse_limits(limits, config.process.agent);
   if (const auto journal = root.text("journal")) config.journal = *journal;
-  if (const auto rate_hz = root.number("telemetry_hz", 0.1, 100)) config.process.agent.telemetry_rate_hz = *rate_hz;
+  if (const auto rate_hz = root.number_in("telemetry_hz", 0.1, 100)) config.process.agent.telemetry_rate_hz = *rate_hz;
   for (TomlTable& gpu : root.tables("gpu")) {
     for (std::string& name : parse_gpu(gpu)) {
       if (name == "all") {

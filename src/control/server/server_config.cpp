@@ -50,38 +50,39 @@ void parse_listen(TomlTable table, ServerConfig& config, const NameLookup& looku
     config.tcp.push_back(table.look_up("tcp", [&] { return parse_tcp_address(text); }));
   }
   config.token_file = absolute_path(table, "token_file");
-  config.loopback_read = table.flag("loopback_read").value_or(false);
+  config.loopback_read = table.boolean("loopback_read").value_or(false);
   table.finish();
   table.look_up("tcp", [&] { require_tokens(config); });
 }
 
 void parse_limits(TomlTable table, ServerConfig& config) {
   const auto bytes = [](double mebibytes) { return static_cast<std::size_t>(mebibytes * 1024 * 1024); };
-  if (const auto mebibytes = table.number("max_body_mb", 0.01, 256)) config.http.limits.body_bytes = bytes(*mebibytes);
-  if (const auto count = table.whole("max_connections", 1, 1'000'000)) {
+  if (const auto mebibytes = table.number_in("max_body_mb", 0.01, 256))
+    config.http.limits.body_bytes = bytes(*mebibytes);
+  if (const auto count = table.integer_in("max_connections", 1, 1'000'000)) {
     config.http.max_connections = static_cast<std::size_t>(*count);
   }
-  if (const auto count = table.whole("max_streams", 0, 1'000'000)) {
+  if (const auto count = table.integer_in("max_streams", 0, 1'000'000)) {
     config.http.max_streams = static_cast<std::size_t>(*count);
   }
   HttpRateLimit& rate = config.http.rate_limit;
-  rate.requests_per_s = table.number("requests_per_s", 0, 1e9).value_or(rate.requests_per_s);
-  rate.burst = table.number("burst", 1, 1e9).value_or(std::max(1.0, rate.requests_per_s));
-  if (const auto seconds = table.number("request_timeout_s", 0.1, 3'600)) {
+  rate.requests_per_s = table.number_in("requests_per_s", 0, 1e9).value_or(rate.requests_per_s);
+  rate.burst = table.number_in("burst", 1, 1e9).value_or(std::max(1.0, rate.requests_per_s));
+  if (const auto seconds = table.number_in("request_timeout_s", 0.1, 3'600)) {
     config.http.request_timeout = std::chrono::milliseconds(static_cast<long>(*seconds * 1e3));
   }
-  config.max_jobs = table.whole("max_jobs", 1, 1'000'000).value_or(config.max_jobs);
-  config.max_ranks = table.whole("max_ranks", 1, 10'000'000).value_or(config.max_ranks);
+  config.max_jobs = table.integer_in("max_jobs", 1, 1'000'000).value_or(config.max_jobs);
+  config.max_ranks = table.integer_in("max_ranks", 1, 10'000'000).value_or(config.max_ranks);
   config.max_job_units =
-      table.whole("max_job_units", 2, static_cast<int>(kMaxJobActions)).value_or(config.max_job_units);
-  config.max_units = table.whole("max_units", 2, 1'000'000'000).value_or(config.max_units);
+      table.integer_in("max_job_units", 2, static_cast<int>(kMaxJobActions)).value_or(config.max_job_units);
+  config.max_units = table.integer_in("max_units", 2, 1'000'000'000).value_or(config.max_units);
   table.finish();
 }
 
 void parse_retention(TomlTable table, StoreRetention& retention) {
-  if (const auto iterations = table.whole("iterations", 100, 100'000'000)) retention.iterations = *iterations;
-  retention.plans = table.whole("plans", 10, 1'000'000).value_or(retention.plans);
-  retention.finished_days = table.number("finished_days", 0, 36'500).value_or(retention.finished_days);
+  if (const auto iterations = table.integer_in("iterations", 100, 100'000'000)) retention.iterations = *iterations;
+  retention.plans = table.integer_in("plans", 10, 1'000'000).value_or(retention.plans);
+  retention.finished_days = table.number_in("finished_days", 0, 36'500).value_or(retention.finished_days);
   table.finish();
 }
 
@@ -92,7 +93,7 @@ void parse_perseus(TomlTable table, PerseusConfig& config) {
   config.scheduler = table.text("scheduler").value_or(config.scheduler);
   config.scheduler_args = table.text("scheduler_args").value_or(config.scheduler_args);
   config.mode = table.text("mode").value_or(config.mode);
-  config.dump = table.flag("dump").value_or(config.dump);
+  config.dump = table.boolean("dump").value_or(config.dump);
   if (const auto path = absolute_path(table, "dump_dir")) config.dump_dir = *path;
   table.finish();
 }
@@ -114,7 +115,7 @@ PeerRule parse_allow(TomlTable table, const NameLookup& lookup) {
   if (const auto group = table.text("group")) {
     rule.group = table.look_up("group", [&] { return lookup.group(*group); });
   }
-  rule.everybody = table.flag("everybody").value_or(false);
+  rule.everybody = table.boolean("everybody").value_or(false);
   table.finish();
   if ((rule.user ? 1 : 0) + (rule.group ? 1 : 0) + (rule.everybody ? 1 : 0) != 1) {
     table.fail("an [[allow]] needs one of user, group and everybody = true");
@@ -161,8 +162,8 @@ ServerConfig parse_server_config(std::string_view text, const std::string& sourc
   TomlTable root = TomlTable::parse(text, source);
   ServerConfig config;
   if (const auto path = absolute_path(root, "state")) config.state = *path;
-  config.planning_threads = root.whole("planning_threads", 1, 256).value_or(config.planning_threads);
-  config.planning_times.limit_s = root.number("planning_limit_s", 1, 86'400).value_or(config.planning_times.limit_s);
+  config.planning_threads = root.integer_in("planning_threads", 1, 256).value_or(config.planning_threads);
+  config.planning_times.limit_s = root.number_in("planning_limit_s", 1, 86'400).value_or(config.planning_times.limit_s);
   parse_listen(root.table("listen"), config, lookup);
   parse_limits(root.table("limits"), config);
   parse_retention(root.table("retention"), config.retention);

@@ -35,6 +35,7 @@ inline constexpr std::size_t kMaxJsonValues = std::size_t{1} << 25;
 class JsonView {
  public:
   JsonView(const Json& value, std::string source, std::string path = "$");
+  JsonView(const Json&& value, std::string source, std::string path = "$") = delete;  ///< it would refer to nothing
 
   /// The named member; throws InputError when this is no object or lacks it.
   [[nodiscard]] JsonView at(std::string_view key) const;

@@ -113,7 +113,7 @@ void TomlTable::fail_at(std::string_view key, std::string_view what) const {
   fail(found == members.end() ? *table_ : found->second, what);
 }
 
-std::optional<double> TomlTable::number(std::string_view key, double low, double high) {
+std::optional<double> TomlTable::number_in(std::string_view key, double low, double high) {
   const TomlValue* value = find(key);
   if (value == nullptr) return std::nullopt;
   const double* const number = std::get_if<double>(&value->content);
@@ -123,8 +123,8 @@ std::optional<double> TomlTable::number(std::string_view key, double low, double
   return *number;
 }
 
-std::optional<int> TomlTable::whole(std::string_view key, int low, int high) {
-  const std::optional<double> value = number(key, low, high);
+std::optional<int> TomlTable::integer_in(std::string_view key, int low, int high) {
+  const std::optional<double> value = number_in(key, low, high);
   if (!value) return std::nullopt;
   if (*value != std::trunc(*value)) fail_at(key, fmt::format("{} has to be a whole number", path(key)));
   return static_cast<int>(*value);
@@ -149,7 +149,7 @@ std::optional<mode_t> TomlTable::file_mode(std::string_view key) {
   return mode & 0777U;
 }
 
-std::optional<bool> TomlTable::flag(std::string_view key) {
+std::optional<bool> TomlTable::boolean(std::string_view key) {
   const TomlValue* value = find(key);
   if (value == nullptr) return std::nullopt;
   const bool* const flag = std::get_if<bool>(&value->content);

@@ -24,12 +24,12 @@ class TomlTable {
   /// Reads a whole document. Throws InputError on a syntax error. Characters beyond ASCII have to be escaped.
   [[nodiscard]] static TomlTable parse(std::string_view text, const std::string& source);
 
-  [[nodiscard]] std::optional<double> number(std::string_view key, double low, double high);
-  [[nodiscard]] std::optional<int> whole(std::string_view key, int low, int high);
+  [[nodiscard]] std::optional<double> number_in(std::string_view key, double low, double high);
+  [[nodiscard]] std::optional<int> integer_in(std::string_view key, int low, int high);
   [[nodiscard]] std::optional<std::string> text(std::string_view key);
   /// Permissions of a file, written like "0660"; bits beyond 0777 are dropped.
   [[nodiscard]] std::optional<mode_t> file_mode(std::string_view key);
-  [[nodiscard]] std::optional<bool> flag(std::string_view key);
+  [[nodiscard]] std::optional<bool> boolean(std::string_view key);
   /// A text or a list of texts; empty when there is none.
   [[nodiscard]] std::vector<std::string> texts(std::string_view key);
   /// `[key]`; an empty table when there is none.

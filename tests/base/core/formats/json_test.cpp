@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 #include <string>
+#include <type_traits>
 
 #include "base/core/error_of.h"
 
@@ -23,6 +24,10 @@ std::string json_error_of(std::string_view text) {
 }
 
 std::string nested(std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }
+
+// A view of a temporary would refer to nothing.
+static_assert(!std::is_constructible_v<JsonView, Json, std::string>);
+static_assert(std::is_constructible_v<JsonView, const Json&, std::string>);
 
 TEST(ParseJson, ReadsEveryKindOfValueInOrder) {
   const Json document =

@@ -17,12 +17,12 @@ TomlTable parse(const std::string& text) { return TomlTable::parse(text, "a.toml
 
 TEST(Toml, ReadsEveryKindOfValue) {
   TomlTable root = parse("number = 1.5\nwhole = 7\ntext = 't'\nmode = \"0640\"\nflag = true\nlist = ['a', 'b']\n");
-  EXPECT_EQ(root.number("number", 0, 2), 1.5);
-  EXPECT_EQ(root.number("whole", 0, 9), 7);
-  EXPECT_EQ(root.whole("whole", 0, 9), 7);
+  EXPECT_EQ(root.number_in("number", 0, 2), 1.5);
+  EXPECT_EQ(root.number_in("whole", 0, 9), 7);
+  EXPECT_EQ(root.integer_in("whole", 0, 9), 7);
   EXPECT_EQ(root.text("text"), "t");
   EXPECT_EQ(root.file_mode("mode"), 0640U);
-  EXPECT_EQ(root.flag("flag"), true);
+  EXPECT_EQ(root.boolean("flag"), true);
   EXPECT_THAT(root.texts("list"), ElementsAre("a", "b"));
   EXPECT_THAT(root.texts("text"), ElementsAre("t"));
   EXPECT_NO_THROW(root.finish());
@@ -30,7 +30,7 @@ TEST(Toml, ReadsEveryKindOfValue) {
 
 TEST(Toml, HasNothingWhereNothingIsGiven) {
   TomlTable root = parse("");
-  EXPECT_EQ(root.number("a", 0, 1), std::nullopt);
+  EXPECT_EQ(root.number_in("a", 0, 1), std::nullopt);
   EXPECT_EQ(root.file_mode("a"), std::nullopt);
   EXPECT_TRUE(root.texts("a").empty());
   EXPECT_TRUE(root.tables("a").empty());
@@ -41,11 +41,11 @@ TEST(Toml, ReadsTablesThatOutliveTheDocument) {
   std::vector<TomlTable> rows;
   {
     TomlTable root = parse("[inner]\nx = 3\n[[row]]\nx = 1\n[[row]]\nx = 2\n");
-    EXPECT_EQ(root.table("inner").whole("x", 0, 9), 3);
+    EXPECT_EQ(root.table("inner").integer_in("x", 0, 9), 3);
     rows = root.tables("row");
   }
   ASSERT_EQ(rows.size(), 2U);
-  EXPECT_EQ(rows[1].whole("x", 0, 9), 2);
+  EXPECT_EQ(rows[1].integer_in("x", 0, 9), 2);
 }
 
 TEST(Toml, SaysWhereAMistakeIs) {
@@ -55,8 +55,8 @@ TEST(Toml, SaysWhereAMistakeIs) {
       read(root);
     });
   };
-  const auto number = [](TomlTable& root) { (void)root.number("a", 0, 10); };
-  const auto whole = [](TomlTable& root) { (void)root.whole("a", 0, 10); };
+  const auto number = [](TomlTable& root) { (void)root.number_in("a", 0, 10); };
+  const auto whole = [](TomlTable& root) { (void)root.integer_in("a", 0, 10); };
   const auto nothing = [](TomlTable&) {};
   EXPECT_THAT(mistake("\na = 'x'", number), HasSubstr("a.toml:2:5: \"a\" has to be a number from 0 to 10"));
   EXPECT_THAT(mistake("a = nan", number), HasSubstr("a.toml:1:5"));
@@ -64,7 +64,7 @@ TEST(Toml, SaysWhereAMistakeIs) {
   EXPECT_THAT(mistake("a = 1.5", whole), HasSubstr("whole number"));
   EXPECT_THAT(mistake("a = 1979-05-27", whole), HasSubstr("has to be a number"));
   EXPECT_THAT(mistake("a = 2", [](TomlTable& root) { (void)root.text("a"); }), HasSubstr("text in quotes"));
-  EXPECT_THAT(mistake("a = 2", [](TomlTable& root) { (void)root.flag("a"); }), HasSubstr("true or false"));
+  EXPECT_THAT(mistake("a = 2", [](TomlTable& root) { (void)root.boolean("a"); }), HasSubstr("true or false"));
   EXPECT_THAT(mistake("a = [2]", [](TomlTable& root) { (void)root.texts("a"); }), HasSubstr("a.toml:1:6"));
   EXPECT_THAT(mistake("a = 2", [](TomlTable& root) { (void)root.table("a"); }), HasSubstr("[a]"));
   EXPECT_THAT(mistake("[a]", [](TomlTable& root) { (void)root.tables("a"); }), HasSubstr("write [[a]]"));
