@@ -69,12 +69,7 @@ class Agent final : public AgentService, private LeaseGranter {
   [[nodiscard]] std::vector<GpuStatus> gpus() override;
   [[nodiscard]] std::vector<UnattendedGpu> unattended_gpus() override;
   [[nodiscard]] std::vector<LeaseStatus> leases() override;
-  void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override;
-  void reset_sm_clocks(const Peer& peer, std::string_view gpu, WriteDone done) override;
-  void lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override;
-  void reset_memory_clocks(const Peer& peer, std::string_view gpu, WriteDone done) override;
-  void set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w, WriteDone done) override;
-  void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled, WriteDone done) override;
+  void apply(const Peer& peer, std::string_view gpu, const GpuSetting& setting, WriteDone done) override;
   void release(const Peer& peer, std::uint64_t lease_id) override;
   void restore_all(const Peer& peer, WriteDone done) override;
   [[nodiscard]] bool may_read(const Peer& peer) const override;
@@ -105,8 +100,6 @@ class Agent final : public AgentService, private LeaseGranter {
   void process_ended(std::uint64_t lease_id, const ProcessIdentity& process);
   /// Takes it from the table and lets the GPU's thread restore.
   std::future<void> end_lease(std::uint64_t lease_id, std::string_view why);
-  void write(const Peer& peer, std::string_view gpu, const std::function<void(const AllowedRange&)>& check,
-             GpuWorker::Task task, WriteDone done);
   /// Restores under way, of the GPUs that have a thread.
   using Restores = std::vector<std::pair<const Managed*, std::future<void>>>;
   [[nodiscard]] Restores end_every_lease();

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "hardware/gpu/gpu_control.h"
@@ -62,7 +63,8 @@ class FakeGpu final : public Gpu {
     const std::lock_guard lock(mutex_);
     std::forward<Change>(change)(readings_);
   }
-  /// The next `times` calls of this name (that of the method) throw; negative: all from now on.
+  /// The next `times` calls of this name (of the method, or of the setting: `reset SM clocks`) throw; negative: all
+  /// from now on.
   void fail(const std::string& call, GpuErrorCode code, int times = 1) {
     const std::lock_guard lock(mutex_);
     failures_[call] = {code, times};
@@ -76,8 +78,7 @@ class FakeGpu final : public Gpu {
     const std::lock_guard lock(mutex_);
     stuck_ = true;
   }
-  /// Setters in the order in which they were called, also those that failed: `lock_sm_clocks 345 1005`,
-  /// `reset_sm_clocks`, `set_power_limit_w 500`, `set_persistence_mode 1`.
+  /// Settings in the order in which they were applied, also those that failed: `lock SM clocks to 345-1005 MHz`.
   [[nodiscard]] std::vector<std::string> control_calls() const {
     const std::lock_guard lock(mutex_);
     return control_calls_;
@@ -124,14 +125,33 @@ class FakeGpu final : public Gpu {
     return readings_.*reading;
   }
 
-  /// Records a setter and applies it unless it is to fail.
-  template <typename Apply>
-  void set(const std::string& call, const std::string& arguments, Apply&& apply) {
+  /// Records a setting and applies it unless it is to fail.
+  void set(const GpuSetting& setting) {
     const std::lock_guard lock(mutex_);
-    control_calls_.push_back(arguments.empty() ? call : call + " " + arguments);
-    maybe_fail(call);
-    std::forward<Apply>(apply)();
+    control_calls_.push_back(to_string(setting));
+    maybe_fail(std::string(name(setting)));
+    std::visit([this](const auto& each) { take(each); }, setting);
   }
+
+  void take(const LockSmClocks& clocks) {
+    settings_.min_sm_clock_mhz = clocks.min_mhz;
+    settings_.max_sm_clock_mhz = clocks.max_mhz;
+    if (!stuck_) readings_.sm_clock_mhz = clocks.max_mhz;
+  }
+  void take(const ResetSmClocks&) {
+    settings_.min_sm_clock_mhz = settings_.max_sm_clock_mhz = 0;
+    if (!stuck_) readings_.sm_clock_mhz = readings_.supported_sm_clocks_mhz.front();
+  }
+  void take(const LockMemoryClocks& clocks) {
+    settings_.min_memory_clock_mhz = clocks.min_mhz;
+    settings_.max_memory_clock_mhz = clocks.max_mhz;
+  }
+  void take(const ResetMemoryClocks&) { settings_.min_memory_clock_mhz = settings_.max_memory_clock_mhz = 0; }
+  void take(const SetPowerLimit& power) {
+    settings_.power_limit_w = power.limit_w;
+    readings_.power_limits.current_w = readings_.power_limits.enforced_w = power.limit_w;
+  }
+  void take(const SetPersistenceMode& mode) { settings_.persistence_mode = mode.enabled; }
 
   void maybe_fail(const std::string& call) {
     const auto failure = failures_.find(call);
@@ -156,38 +176,7 @@ class FakeGpuControl final : public GpuControl {
   explicit FakeGpuControl(FakeGpu& gpu) : gpu_(&gpu) {}
 
   [[nodiscard]] Gpu& gpu() override { return *gpu_; }
-  void lock_sm_clocks(int min_mhz, int max_mhz) override {
-    gpu_->set("lock_sm_clocks", fmt::format("{} {}", min_mhz, max_mhz), [&] {
-      gpu_->settings_.min_sm_clock_mhz = min_mhz;
-      gpu_->settings_.max_sm_clock_mhz = max_mhz;
-      if (!gpu_->stuck_) gpu_->readings_.sm_clock_mhz = max_mhz;
-    });
-  }
-  void reset_sm_clocks() override {
-    gpu_->set("reset_sm_clocks", "", [&] {
-      gpu_->settings_.min_sm_clock_mhz = gpu_->settings_.max_sm_clock_mhz = 0;
-      if (!gpu_->stuck_) gpu_->readings_.sm_clock_mhz = gpu_->readings_.supported_sm_clocks_mhz.front();
-    });
-  }
-  void lock_memory_clocks(int min_mhz, int max_mhz) override {
-    gpu_->set("lock_memory_clocks", fmt::format("{} {}", min_mhz, max_mhz), [&] {
-      gpu_->settings_.min_memory_clock_mhz = min_mhz;
-      gpu_->settings_.max_memory_clock_mhz = max_mhz;
-    });
-  }
-  void reset_memory_clocks() override {
-    gpu_->set("reset_memory_clocks", "",
-              [&] { gpu_->settings_.min_memory_clock_mhz = gpu_->settings_.max_memory_clock_mhz = 0; });
-  }
-  void set_power_limit_w(double power_limit_w) override {
-    gpu_->set("set_power_limit_w", fmt::format("{}", power_limit_w), [&] {
-      gpu_->settings_.power_limit_w = power_limit_w;
-      gpu_->readings_.power_limits.current_w = gpu_->readings_.power_limits.enforced_w = power_limit_w;
-    });
-  }
-  void set_persistence_mode(bool enabled) override {
-    gpu_->set("set_persistence_mode", enabled ? "1" : "0", [&] { gpu_->settings_.persistence_mode = enabled; });
-  }
+  void apply(const GpuSetting& setting) override { gpu_->set(setting); }
 
  private:
   FakeGpu* gpu_;

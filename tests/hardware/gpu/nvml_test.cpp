@@ -221,12 +221,12 @@ TEST(NvmlControl, ReachesTheSettersInNvmlsUnits) {
   const std::unique_ptr<GpuControl> control = system->control("0000:11:00.0");
   EXPECT_EQ(control->gpu().identity().index, 1);
   const std::string before = fake.setter_calls();
-  control->lock_sm_clocks(210, 1395);
-  control->reset_sm_clocks();
-  control->lock_memory_clocks(810, 1593);
-  control->reset_memory_clocks();
-  control->set_power_limit_w(250.5);
-  control->set_persistence_mode(true);
+  control->apply(LockSmClocks{210, 1395});
+  control->apply(ResetSmClocks{});
+  control->apply(LockMemoryClocks{810, 1593});
+  control->apply(ResetMemoryClocks{});
+  control->apply(SetPowerLimit{250.5});
+  control->apply(SetPersistenceMode{true});
   EXPECT_EQ(fake.setter_calls().substr(before.size()),
             "SM clocks 210 1395\nSM clocks reset\nmemory clocks 810 1593\nmemory clocks reset\n"
             "power limit 250500\npersistence mode 1\n");
@@ -241,12 +241,14 @@ TEST(NvmlControl, DoesNotHandOnWhatCannotBeMeant) {
   const std::string before = fake.setter_calls();
   // -256 as an unsigned number is a special value of NVML (nvmlClockLimitId_t).
   for (const int clock_mhz : {-256, -1, 0, std::numeric_limits<int>::max()}) {
-    EXPECT_EQ(error_of_opening([&] { return control->lock_sm_clocks(clock_mhz, 1410), 0; }).code(),
+    EXPECT_EQ(error_of_opening([&] {
+                return control->apply(LockSmClocks{clock_mhz, 1410}), 0;
+              }).code(),
               GpuErrorCode::invalid_value);
-    EXPECT_THROW(control->lock_memory_clocks(810, clock_mhz), GpuError);
+    EXPECT_THROW(control->apply(LockMemoryClocks{810, clock_mhz}), GpuError);
   }
   for (const double power_w : {-1.0, 0.0, 1e9, std::nan(""), HUGE_VAL}) {
-    EXPECT_THROW(control->set_power_limit_w(power_w), GpuError) << power_w;
+    EXPECT_THROW(control->apply(SetPowerLimit{power_w}), GpuError) << power_w;
   }
   EXPECT_EQ(fake.setter_calls(), before);
 }
@@ -255,7 +257,9 @@ TEST(NvmlControl, SaysThatClocksNeedRoot) {
   const FakeNvml fake(FAKE_NVML_RECENT);
   const std::unique_ptr<GpuControlSystem> system = open_nvml_control();
   FakeNvml::fail("nvmlDeviceSetGpuLockedClocks=4");
-  const GpuError error = error_of_opening([&] { return system->control("10:00.0")->lock_sm_clocks(210, 1410), 0; });
+  const GpuError error = error_of_opening([&] {
+    return system->control("10:00.0")->apply(LockSmClocks{210, 1410}), 0;
+  });
   EXPECT_EQ(error.code(), GpuErrorCode::no_permission);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("lock SM clocks"), HasSubstr("lowgear agent"), HasSubstr("root")));
 }

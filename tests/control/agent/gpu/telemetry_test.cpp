@@ -83,8 +83,8 @@ TEST(Telemetry, ReadsSettingsAgainAfterAWhile) {
   const Telemetry telemetry(system, 1e-3, 1ms);
   EXPECT_TRUE(eventually([&] { return telemetry.settings(1).persistence_mode == true; }));
   FakeGpuControl control(system->fake(1));
-  control.set_power_limit_w(450);
-  control.set_persistence_mode(false);
+  control.apply(SetPowerLimit{450});
+  control.apply(SetPersistenceMode{false});
   EXPECT_TRUE(eventually([&] {
     const GpuSettings settings = telemetry.settings(1);
     return settings.power_limits.value().current_w == 450 && settings.persistence_mode == false;
@@ -97,7 +97,7 @@ TEST(Telemetry, ReadsSettingsAtOnceWhenToldThatTheyChanged) {
   const auto system = std::make_shared<FakeGpuSystem>(1);
   Telemetry telemetry(system, 1e-3, 1h);
   EXPECT_TRUE(eventually([&] { return telemetry.settings(0).persistence_mode == true; }));
-  FakeGpuControl(system->fake(0)).set_persistence_mode(false);
+  FakeGpuControl(system->fake(0)).apply(SetPersistenceMode{false});
   telemetry.settings_changed(0);
   EXPECT_TRUE(eventually([&] { return telemetry.settings(0).persistence_mode == false; }));
 }
