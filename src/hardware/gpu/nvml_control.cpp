@@ -27,34 +27,32 @@ class NvmlControl final : public GpuControl {
 
  private:
   void set(const LockSmClocks& clocks) {
-    call(LockSmClocks::kName, functions().device_set_gpu_locked_clocks, clock(clocks.min_mhz), clock(clocks.max_mhz));
+    gpu_->call(LockSmClocks::kName, functions().device_set_gpu_locked_clocks, clock(clocks.min_mhz),
+               clock(clocks.max_mhz));
   }
-  void set(const ResetSmClocks&) { call(ResetSmClocks::kName, functions().device_reset_gpu_locked_clocks); }
+  void set(const ResetSmClocks&) { gpu_->call(ResetSmClocks::kName, functions().device_reset_gpu_locked_clocks); }
   void set(const LockMemoryClocks& clocks) {
-    call(LockMemoryClocks::kName, functions().device_set_memory_locked_clocks, clock(clocks.min_mhz),
-         clock(clocks.max_mhz));
+    gpu_->call(LockMemoryClocks::kName, functions().device_set_memory_locked_clocks, clock(clocks.min_mhz),
+               clock(clocks.max_mhz));
   }
-  void set(const ResetMemoryClocks&) { call(ResetMemoryClocks::kName, functions().device_reset_memory_locked_clocks); }
+  void set(const ResetMemoryClocks&) {
+    gpu_->call(ResetMemoryClocks::kName, functions().device_reset_memory_locked_clocks);
+  }
   void set(const SetPowerLimit& power) {
     if (!(power.limit_w > 0 && power.limit_w < kHighestPowerLimitW)) {  // NaN too
       throw GpuError(GpuErrorCode::invalid_value,
                      fmt::format("GPU {}: {} W is not a power limit; take one within its limits", gpu_->identity().uuid,
                                  power.limit_w));
     }
-    call(SetPowerLimit::kName, functions().device_set_power_management_limit,
-         static_cast<unsigned>(std::lround(power.limit_w * 1e3)));
+    gpu_->call(SetPowerLimit::kName, functions().device_set_power_management_limit,
+               static_cast<unsigned>(std::lround(power.limit_w * 1e3)));
   }
   void set(const SetPersistenceMode& mode) {
-    call(SetPersistenceMode::kName, functions().device_set_persistence_mode,
-         mode.enabled ? nvml::kEnabled : nvml::kDisabled);
+    gpu_->call(SetPersistenceMode::kName, functions().device_set_persistence_mode,
+               mode.enabled ? nvml::kEnabled : nvml::kDisabled);
   }
 
   [[nodiscard]] const NvmlFunctions& functions() const { return gpu_->library().functions(); }
-
-  template <typename... Parameters, typename... Arguments>
-  void call(std::string_view what, const NvmlFunction<nvml::Device, Parameters...>& function, Arguments... arguments) {
-    gpu_->library().call(gpu_->identity().uuid, what, function, gpu_->device(), arguments...);
-  }
 
   /// What stands for a clock in NVML. It takes huge numbers for other things than clocks (nvmlClockLimitId_t).
   [[nodiscard]] unsigned clock(int clock_mhz) const {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -14,16 +15,20 @@
 
 namespace lowgear {
 
-/// What a fake GPU reports.
-struct FakeReadings {
-  double energy_j = 0;
+/// What a fake GPU reports; `power_w` is the instant one.
+struct FakeReadings : GpuValues {
+  FakeReadings() {
+    energy_j = 0;
+    power_w = 70;
+    sm_clock_mhz = 1980;
+    memory_clock_mhz = 2619;
+    temperature_c = 30;
+    gpu_utilisation_percent = 0;
+    memory_utilisation_percent = 0;
+    throttle_reasons = ThrottleReasons{};
+  }
+
   double average_power_w = 70;
-  double instant_power_w = 70;
-  int sm_clock_mhz = 1980;
-  int memory_clock_mhz = 2619;
-  int temperature_c = 30;
-  ThrottleReasons throttle_reasons;
-  Utilisation utilisation;
   std::vector<int> supported_sm_clocks_mhz = {1980, 1965, 1950, 1500, 1005, 345};  ///< highest first
   PowerLimits power_limits = {.min_w = 200, .max_w = 700, .default_w = 700, .current_w = 700, .enforced_w = 700};
 };
@@ -57,13 +62,13 @@ class FakeGpu final : public Gpu {
     features_[static_cast<std::size_t>(feature)] = {.works = false, .code = code, .reason = std::move(reason)};
   }
 
-  /// Changes what it reports: `gpu.change([](FakeReadings& now) { now.energy_j += 5; });`
+  /// Changes what it reports: `gpu.change([](FakeReadings& now) { now.energy_j = 5; });`
   template <typename Change>
   void change(Change&& change) {
     const std::lock_guard lock(mutex_);
     std::forward<Change>(change)(readings_);
   }
-  /// The next `times` calls of this name (of the method, or of the setting: `reset SM clocks`) throw; negative: all
+  /// The next `times` calls of this name (of the sensor, method or setting: `reset SM clocks`) throw; negative: all
   /// from now on.
   void fail(const std::string& call, GpuErrorCode code, int times = 1) {
     const std::lock_guard lock(mutex_);
@@ -90,20 +95,19 @@ class FakeGpu final : public Gpu {
 
   [[nodiscard]] const GpuIdentity& identity() const override { return identity_; }
   [[nodiscard]] const GpuFeatures& features() const override { return features_; }
-  [[nodiscard]] double energy_j() override { return read("energy_j", &FakeReadings::energy_j); }
-  [[nodiscard]] double average_power_w() override { return read("average_power_w", &FakeReadings::average_power_w); }
-  [[nodiscard]] double instant_power_w() override { return read("instant_power_w", &FakeReadings::instant_power_w); }
-  [[nodiscard]] int sm_clock_mhz() override { return read("sm_clock_mhz", &FakeReadings::sm_clock_mhz); }
-  [[nodiscard]] int memory_clock_mhz() override { return read("memory_clock_mhz", &FakeReadings::memory_clock_mhz); }
-  [[nodiscard]] int temperature_c() override { return read("temperature_c", &FakeReadings::temperature_c); }
-  [[nodiscard]] ThrottleReasons throttle_reasons() override {
-    return read("throttle_reasons", &FakeReadings::throttle_reasons);
+  void read(GpuFeature sensor, GpuValues& values) override {
+    const std::lock_guard lock(mutex_);
+    maybe_fail(std::string(name(sensor)));
+    for (const GpuQuantity& quantity : std::ranges::find(gpu_sensors(), sensor, &GpuSensor::feature)->quantities) {
+      std::visit([&](const auto member) { values.*member = readings_.*member; }, quantity.value);
+    }
+    if (sensor == GpuFeature::average_power) values.power_w = readings_.average_power_w;
+    if (sensor == GpuFeature::throttle_reasons) values.throttle_reasons = readings_.throttle_reasons;
   }
-  [[nodiscard]] Utilisation utilisation() override { return read("utilisation", &FakeReadings::utilisation); }
   [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override {
-    return read("supported_sm_clocks_mhz", &FakeReadings::supported_sm_clocks_mhz);
+    return tell("supported_sm_clocks_mhz", &FakeReadings::supported_sm_clocks_mhz);
   }
-  [[nodiscard]] PowerLimits power_limits() override { return read("power_limits", &FakeReadings::power_limits); }
+  [[nodiscard]] PowerLimits power_limits() override { return tell("power_limits", &FakeReadings::power_limits); }
   [[nodiscard]] bool persistence_mode() override {
     const std::lock_guard lock(mutex_);
     maybe_fail("persistence_mode");
@@ -119,7 +123,7 @@ class FakeGpu final : public Gpu {
   };
 
   template <typename Value>
-  Value read(const char* call, Value FakeReadings::*reading) {
+  Value tell(const char* call, Value FakeReadings::*reading) {
     const std::lock_guard lock(mutex_);
     maybe_fail(call);
     return readings_.*reading;

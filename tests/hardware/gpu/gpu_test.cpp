@@ -63,7 +63,7 @@ TEST(FakeGpu, RecordsAndFailsAsScripted) {
   FakeGpu& gpu = system.fake(0);
   const std::unique_ptr<GpuControl> control = system.control(gpu.identity().uuid);
   control->apply(LockSmClocks{345, 1005});
-  EXPECT_EQ(gpu.sm_clock_mhz(), 1005);
+  EXPECT_EQ(read(gpu, GpuFeature::sm_clock).sm_clock_mhz, 1005);
   gpu.fail("reset SM clocks", GpuErrorCode::timeout);
   EXPECT_THROW(control->apply(ResetSmClocks{}), GpuError);
   EXPECT_EQ(gpu.settings().max_sm_clock_mhz, 1005);

@@ -79,15 +79,15 @@ TEST(Nvml, ReadsEverythingOfARecentDriver) {
     const auto feature = static_cast<GpuFeature>(i);
     EXPECT_TRUE(works(gpu, feature)) << name(feature) << ": " << gpu.features()[static_cast<std::size_t>(i)].reason;
   }
-  EXPECT_DOUBLE_EQ(gpu.energy_j(), 5'000'000'000.5);
-  EXPECT_DOUBLE_EQ(gpu.average_power_w(), 71.5);
-  EXPECT_DOUBLE_EQ(gpu.instant_power_w(), 99.25) << "32 bits of the field's value";
-  EXPECT_EQ(gpu.sm_clock_mhz(), 1410);
-  EXPECT_EQ(gpu.memory_clock_mhz(), 1593);
-  EXPECT_EQ(gpu.temperature_c(), 41);
-  EXPECT_TRUE(gpu.throttle_reasons().power_cap());
-  EXPECT_EQ(gpu.utilisation().gpu_percent, 90);
-  EXPECT_EQ(gpu.utilisation().memory_percent, 40);
+  EXPECT_DOUBLE_EQ(read(gpu, GpuFeature::energy_counter).energy_j.value(), 5'000'000'000.5);
+  EXPECT_DOUBLE_EQ(read(gpu, GpuFeature::average_power).power_w.value(), 71.5);
+  EXPECT_DOUBLE_EQ(read(gpu, GpuFeature::instant_power).power_w.value(), 99.25) << "32 bits of the field's value";
+  EXPECT_EQ(read(gpu, GpuFeature::sm_clock).sm_clock_mhz, 1410);
+  EXPECT_EQ(read(gpu, GpuFeature::memory_clock).memory_clock_mhz, 1593);
+  EXPECT_EQ(read(gpu, GpuFeature::temperature).temperature_c, 41);
+  EXPECT_TRUE(read(gpu, GpuFeature::throttle_reasons).throttle_reasons.value().power_cap());
+  EXPECT_EQ(read(gpu, GpuFeature::utilisation).gpu_utilisation_percent, 90);
+  EXPECT_EQ(read(gpu, GpuFeature::utilisation).memory_utilisation_percent, 40);
   EXPECT_THAT(gpu.supported_sm_clocks_mhz(), ElementsAre(1410, 1395, 210));
   const PowerLimits limits = gpu.power_limits();
   EXPECT_DOUBLE_EQ(limits.min_w, 100);
@@ -110,12 +110,14 @@ TEST(Nvml, AMissingSymbolDisablesOneFeatureWithAReason) {
   EXPECT_TRUE(works(gpu, GpuFeature::average_power));
   EXPECT_TRUE(works(gpu, GpuFeature::power_control));
   EXPECT_FALSE(gpu.identity().mig_enabled) << "a driver without MIG";
-  EXPECT_EQ(error_of_opening([&] { return gpu.energy_j(); }).code(), GpuErrorCode::not_supported);
+  EXPECT_EQ(error_of_opening([&] { return read(gpu, GpuFeature::energy_counter); }).code(),
+            GpuErrorCode::not_supported);
 }
 
 TEST(Nvml, FallsBackToOlderNames) {
   const FakeNvml fake(FAKE_NVML_OLD);
-  EXPECT_TRUE(open_nvml()->gpus().at(0)->throttle_reasons().thermal());
+  const std::unique_ptr<GpuSystem> system = open_nvml();
+  EXPECT_TRUE(read(*system->gpus().at(0), GpuFeature::throttle_reasons).throttle_reasons.value().thermal());
 }
 
 TEST(Nvml, KnowsTheSimulation) {
@@ -166,7 +168,7 @@ TEST(Nvml, ErrorsBecomeWhatTheyMean) {
       {999, GpuErrorCode::driver_error}, {12345, GpuErrorCode::driver_error}};
   for (const auto& [code, kind] : expected) {
     FakeNvml::fail("nvmlDeviceGetPowerUsage=" + std::to_string(code));
-    EXPECT_EQ(error_of_opening([&] { return gpu.average_power_w(); }).code(), kind) << code;
+    EXPECT_EQ(error_of_opening([&] { return read(gpu, GpuFeature::average_power); }).code(), kind) << code;
   }
 }
 
@@ -207,7 +209,7 @@ TEST(Nvml, AForkedChildOpensItsOwnAndLeavesItsParents) {
     system.reset();
     if (fake.open_count() != 1) _exit(1);
     const std::unique_ptr<GpuSystem> own = open_nvml();
-    _exit(fake.open_count() == 2 && own->gpus().at(0)->temperature_c() == 41 ? 0 : 2);
+    _exit(fake.open_count() == 2 && read(*own->gpus().at(0), GpuFeature::temperature).temperature_c == 41 ? 0 : 2);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

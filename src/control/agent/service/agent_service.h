@@ -46,17 +46,9 @@ enum class ClockState : unsigned char {
 };
 [[nodiscard]] std::string_view name(ClockState state);
 
-/// One reading of one GPU; fields that this GPU does not report are empty.
-struct GpuReading {
-  std::int64_t time_ns = 0;  ///< CLOCK_REALTIME of the reading
-  std::optional<double> energy_j;
-  std::optional<double> power_w;  ///< instant where the GPU has it, average otherwise
-  std::optional<int> sm_clock_mhz;
-  std::optional<int> memory_clock_mhz;
-  std::optional<int> temperature_c;
-  std::optional<int> gpu_utilisation_percent;
-  std::optional<int> memory_utilisation_percent;
-  std::optional<ThrottleReasons> throttle_reasons;
+/// What the sensors of one GPU say, and when they did.
+struct GpuReading : GpuValues {
+  std::int64_t time_ns = 0;  ///< CLOCK_REALTIME
 };
 
 struct GpuStatus {
