@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "control/agent/config/agent_options.h"
 #include "control/agent/gpu/gpu_worker.h"
 #include "control/agent/gpu/guarded_gpus.h"
 #include "control/agent/gpu/pending_writes.h"
@@ -18,18 +19,9 @@
 #include "control/agent/lease/process_watch.h"
 #include "control/agent/service/agent_service.h"
 #include "control/agent/service/gpu_writer.h"
-#include "control/agent/unattended_gpus.h"
+#include "control/agent/writing/unattended_gpus.h"
 
 namespace lowgear {
-
-struct AgentOptions {
-  LeaseServerOptions lease_server;
-  GpuWorkerOptions worker;
-  double telemetry_rate_hz = 20;
-  std::chrono::milliseconds settings_period{1'000};  ///< between looks at limits that others may change
-  std::chrono::milliseconds driver_timeout{5'000};   ///< how long a request waits for the driver
-  std::chrono::milliseconds hung_after{2'000};       ///< a driver call of this length is reported
-};
 
 /// What the agent needs from outside, so that it can be tested without.
 struct AgentEnvironment {

@@ -1,4 +1,4 @@
-#include "control/agent/restore.h"
+#include "control/agent/writing/restore.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "control/agent/config.h"
+#include "control/agent/config/config.h"
 #include "control/agent/damaged_journal.h"
 #include "hardware/gpu/fake_gpu.h"
 

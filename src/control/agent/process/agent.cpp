@@ -1,4 +1,4 @@
-#include "control/agent/agent.h"
+#include "control/agent/process/agent.h"
 
 #include <fmt/format.h>
 

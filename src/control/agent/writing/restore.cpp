@@ -1,4 +1,4 @@
-#include "control/agent/restore.h"
+#include "control/agent/writing/restore.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "base/core/error.h"
-#include "control/agent/config.h"
-#include "control/agent/configured_policy.h"
+#include "control/agent/config/config.h"
+#include "control/agent/writing/configured_policy.h"
 
 namespace lowgear {
 namespace {

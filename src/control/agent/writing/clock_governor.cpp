@@ -1,4 +1,4 @@
-#include "control/agent/clock_governor.h"
+#include "control/agent/writing/clock_governor.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "base/core/error.h"
-#include "control/agent/restore.h"
+#include "control/agent/writing/restore.h"
 
 namespace lowgear {
 namespace {

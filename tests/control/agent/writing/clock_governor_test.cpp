@@ -1,4 +1,4 @@
-#include "control/agent/clock_governor.h"
+#include "control/agent/writing/clock_governor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "control/agent/restore.h"
+#include "control/agent/writing/restore.h"
 #include "hardware/gpu/fake_gpu.h"
 
 namespace lowgear {

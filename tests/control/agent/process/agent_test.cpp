@@ -1,4 +1,4 @@
-#include "control/agent/agent.h"
+#include "control/agent/process/agent.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

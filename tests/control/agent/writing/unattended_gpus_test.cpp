@@ -1,4 +1,4 @@
-#include "control/agent/unattended_gpus.h"
+#include "control/agent/writing/unattended_gpus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 
 #include "base/core/error.h"
 #include "base/core/eventually.h"
-#include "control/agent/config.h"
+#include "control/agent/config/config.h"
 #include "control/agent/damaged_journal.h"
-#include "control/agent/restore.h"
+#include "control/agent/writing/restore.h"
 #include "hardware/gpu/fake_gpu.h"
 
 namespace lowgear {
