@@ -44,12 +44,7 @@ class NotingWriter final : public GpuWriter {
     times_->push_back(now_ns());
     return true;
   }
-  void lock_sm_clocks(int, int) override {}
-  void reset_sm_clocks() override {}
-  void lock_memory_clocks(int, int) override {}
-  void reset_memory_clocks() override {}
-  void set_power_limit_w(double) override {}
-  void set_persistence_mode(bool) override {}
+  void apply(const GpuSetting&) override {}
   void suspend() noexcept override {}
   void restore() noexcept override {}
   [[nodiscard]] GpuWriterStatus status() const override { return {}; }

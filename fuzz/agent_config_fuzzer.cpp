@@ -3,7 +3,7 @@
 #include <string_view>
 
 #include "base/core/error.h"
-#include "control/agent/config.h"
+#include "control/agent/config/config.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const lowgear::NameLookup names{.user = [](const std::string& name) { return static_cast<uid_t>(name.size()); },

@@ -32,28 +32,8 @@ class Service : public AgentService {
   std::vector<GpuStatus> gpus() override { return gpus_; }
   std::vector<UnattendedGpu> unattended_gpus() override { return {}; }
   std::vector<LeaseStatus> leases() override { return {}; }
-  void lock_sm_clocks(const Peer&, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override {
-    check(gpu, 0 <= min_mhz && min_mhz <= max_mhz);
-    done(nullptr);
-  }
-  void reset_sm_clocks(const Peer&, std::string_view gpu, WriteDone done) override {
-    check(gpu, true);
-    done(nullptr);
-  }
-  void lock_memory_clocks(const Peer&, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override {
-    check(gpu, 0 <= min_mhz && min_mhz <= max_mhz);
-    done(nullptr);
-  }
-  void reset_memory_clocks(const Peer&, std::string_view gpu, WriteDone done) override {
-    check(gpu, true);
-    done(nullptr);
-  }
-  void set_power_limit_w(const Peer&, std::string_view gpu, double power_limit_w, WriteDone done) override {
-    check(gpu, power_limit_w > 0 && power_limit_w <= 1e5);
-    done(nullptr);
-  }
-  void set_persistence_mode(const Peer&, std::string_view gpu, bool, WriteDone done) override {
-    check(gpu, true);
+  void apply(const Peer&, std::string_view gpu, const GpuSetting& setting, WriteDone done) override {
+    check(gpu, std::visit([](const auto& each) { return is_in_range(each); }, setting));
     done(nullptr);
   }
   void release(const Peer&, std::uint64_t) override { throw NotFound("no lease"); }
@@ -61,6 +41,12 @@ class Service : public AgentService {
   bool may_read(const Peer& peer) const override { return peer.uid < 1000; }
 
  private:
+  template <typename Setting>
+  static bool is_in_range(const Setting& setting) {
+    if constexpr (requires { setting.min_mhz; }) return 0 <= setting.min_mhz && setting.min_mhz <= setting.max_mhz;
+    if constexpr (requires { setting.limit_w; }) return setting.limit_w > 0 && setting.limit_w <= 1e5;
+    return true;
+  }
   /// What reaches the service has been checked.
   static void check(std::string_view gpu, bool in_range) {
     if (!in_range) std::abort();

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "hardware/gpu/gpu_error.h"
+#include "hardware/gpu/gpu_sensor.h"
 
 namespace lowgear {
 
@@ -52,26 +53,6 @@ struct GpuFeatureStatus {
 };
 using GpuFeatures = std::array<GpuFeatureStatus, kGpuFeatureCount>;
 
-/// Why a GPU runs slower than it was asked to, as NVML's clock event reasons.
-struct ThrottleReasons {
-  std::uint64_t bits = 0;  ///< NVML's bit mask
-
-  [[nodiscard]] bool idle() const { return (bits & 0x1U) != 0; }
-  [[nodiscard]] bool power_cap() const { return (bits & 0x84U) != 0; }  ///< software cap or hardware power brake
-  [[nodiscard]] bool thermal() const { return (bits & 0x60U) != 0; }    ///< software or hardware thermal slowdown
-  [[nodiscard]] bool hardware_slowdown() const { return (bits & 0x8U) != 0; }
-  /// Slower than asked for whatever reason but idleness and the clocks that were set.
-  [[nodiscard]] bool throttled() const { return power_cap() || thermal() || hardware_slowdown(); }
-};
-
-/// `power cap, thermal`; `none` when nothing holds it back.
-[[nodiscard]] std::string to_string(ThrottleReasons reasons);
-
-struct Utilisation {
-  int gpu_percent = 0;     ///< share of the last sample period in which a kernel ran
-  int memory_percent = 0;  ///< share in which device memory was read or written
-};
-
 struct PowerLimits {
   double min_w = 0;
   double max_w = 0;
@@ -80,8 +61,8 @@ struct PowerLimits {
   double enforced_w = 0;  ///< what holds, after all other limits of the machine
 };
 
-/// Reads one GPU; nothing here changes it. Calls may block for milliseconds (the energy counter takes 3 ms on an H100)
-/// and may be made from any thread. Every call throws GpuError when it fails.
+/// Reads one GPU; nothing here changes it. Calls may block for milliseconds and may be made from any thread. Every call
+/// throws GpuError when it fails.
 class Gpu {
  public:
   virtual ~Gpu() = default;
@@ -90,15 +71,9 @@ class Gpu {
   /// What works here, found out once when the GPU was opened.
   [[nodiscard]] virtual const GpuFeatures& features() const = 0;
 
-  /// Energy since the driver was loaded. Advances in steps (100 ms of power on an H100).
-  [[nodiscard]] virtual double energy_j() = 0;
-  [[nodiscard]] virtual double average_power_w() = 0;
-  [[nodiscard]] virtual double instant_power_w() = 0;
-  [[nodiscard]] virtual int sm_clock_mhz() = 0;
-  [[nodiscard]] virtual int memory_clock_mhz() = 0;
-  [[nodiscard]] virtual int temperature_c() = 0;
-  [[nodiscard]] virtual ThrottleReasons throttle_reasons() = 0;
-  [[nodiscard]] virtual Utilisation utilisation() = 0;
+  /// Asks one sensor and adds what it says to `values`. For a feature that is in `gpu_sensors`; the energy counter
+  /// takes 3 ms on an H100.
+  virtual void read(GpuFeature sensor, GpuValues& values) = 0;
   /// SM clocks that can be locked, highest first, at the highest memory clock.
   [[nodiscard]] virtual std::vector<int> supported_sm_clocks_mhz() = 0;
   [[nodiscard]] virtual PowerLimits power_limits() = 0;
@@ -109,6 +84,13 @@ class Gpu {
 /// Whether the feature works on this GPU.
 [[nodiscard]] inline bool works(const Gpu& gpu, GpuFeature feature) {
   return gpu.features()[static_cast<std::size_t>(feature)].works;
+}
+
+/// What one sensor says now. Throws GpuError.
+[[nodiscard]] inline GpuValues read(Gpu& gpu, GpuFeature sensor) {
+  GpuValues values;
+  gpu.read(sensor, values);
+  return values;
 }
 
 /// The GPUs of this machine.

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "hardware/gpu/gpu.h"
+#include "hardware/gpu/gpu_setting.h"
 
 namespace lowgear {
 
@@ -18,14 +19,7 @@ class GpuControl {
 
   [[nodiscard]] virtual Gpu& gpu() = 0;
 
-  /// Keeps the SM clock within [min_mhz, max_mhz].
-  virtual void lock_sm_clocks(int min_mhz, int max_mhz) = 0;
-  /// Back to the driver's own choice. Does nothing when nothing is locked.
-  virtual void reset_sm_clocks() = 0;
-  virtual void lock_memory_clocks(int min_mhz, int max_mhz) = 0;
-  virtual void reset_memory_clocks() = 0;
-  virtual void set_power_limit_w(double power_limit_w) = 0;
-  virtual void set_persistence_mode(bool enabled) = 0;
+  virtual void apply(const GpuSetting& setting) = 0;
 };
 
 /// Opens GPUs for control.

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <utility>
+#include <variant>
 
 #include "hardware/gpu/nvml_gpu.h"
 
@@ -20,34 +21,38 @@ class NvmlControl final : public GpuControl {
 
   [[nodiscard]] Gpu& gpu() override { return *gpu_; }
 
-  void lock_sm_clocks(int min_mhz, int max_mhz) override {
-    call("lock SM clocks", functions().device_set_gpu_locked_clocks, clock(min_mhz), clock(max_mhz));
-  }
-  void reset_sm_clocks() override { call("reset SM clocks", functions().device_reset_gpu_locked_clocks); }
-  void lock_memory_clocks(int min_mhz, int max_mhz) override {
-    call("lock memory clocks", functions().device_set_memory_locked_clocks, clock(min_mhz), clock(max_mhz));
-  }
-  void reset_memory_clocks() override { call("reset memory clocks", functions().device_reset_memory_locked_clocks); }
-  void set_power_limit_w(double power_limit_w) override {
-    if (!(power_limit_w > 0 && power_limit_w < kHighestPowerLimitW)) {  // NaN too
-      throw GpuError(GpuErrorCode::invalid_value,
-                     fmt::format("GPU {}: {} W is not a power limit; take one within its limits", gpu_->identity().uuid,
-                                 power_limit_w));
-    }
-    call("set the power limit", functions().device_set_power_management_limit,
-         static_cast<unsigned>(std::lround(power_limit_w * 1e3)));
-  }
-  void set_persistence_mode(bool enabled) override {
-    call("set persistence mode", functions().device_set_persistence_mode, enabled ? nvml::kEnabled : nvml::kDisabled);
+  void apply(const GpuSetting& setting) override {
+    std::visit([this](const auto& each) { set(each); }, setting);
   }
 
  private:
-  [[nodiscard]] const NvmlFunctions& functions() const { return gpu_->library().functions(); }
-
-  template <typename... Parameters, typename... Arguments>
-  void call(std::string_view what, const NvmlFunction<nvml::Device, Parameters...>& function, Arguments... arguments) {
-    gpu_->library().call(gpu_->identity().uuid, what, function, gpu_->device(), arguments...);
+  void set(const LockSmClocks& clocks) {
+    gpu_->call(LockSmClocks::kName, functions().device_set_gpu_locked_clocks, clock(clocks.min_mhz),
+               clock(clocks.max_mhz));
   }
+  void set(const ResetSmClocks&) { gpu_->call(ResetSmClocks::kName, functions().device_reset_gpu_locked_clocks); }
+  void set(const LockMemoryClocks& clocks) {
+    gpu_->call(LockMemoryClocks::kName, functions().device_set_memory_locked_clocks, clock(clocks.min_mhz),
+               clock(clocks.max_mhz));
+  }
+  void set(const ResetMemoryClocks&) {
+    gpu_->call(ResetMemoryClocks::kName, functions().device_reset_memory_locked_clocks);
+  }
+  void set(const SetPowerLimit& power) {
+    if (!(power.limit_w > 0 && power.limit_w < kHighestPowerLimitW)) {  // NaN too
+      throw GpuError(GpuErrorCode::invalid_value,
+                     fmt::format("GPU {}: {} W is not a power limit; take one within its limits", gpu_->identity().uuid,
+                                 power.limit_w));
+    }
+    gpu_->call(SetPowerLimit::kName, functions().device_set_power_management_limit,
+               static_cast<unsigned>(std::lround(power.limit_w * 1e3)));
+  }
+  void set(const SetPersistenceMode& mode) {
+    gpu_->call(SetPersistenceMode::kName, functions().device_set_persistence_mode,
+               mode.enabled ? nvml::kEnabled : nvml::kDisabled);
+  }
+
+  [[nodiscard]] const NvmlFunctions& functions() const { return gpu_->library().functions(); }
 
   /// What stands for a clock in NVML. It takes huge numbers for other things than clocks (nvmlClockLimitId_t).
   [[nodiscard]] unsigned clock(int clock_mhz) const {

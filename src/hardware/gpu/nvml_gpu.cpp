@@ -4,15 +4,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cstdint>
 #include <functional>
 
 namespace lowgear {
 namespace {
 
 constexpr double kWattsPerMilliwatt = 1e-3;
-constexpr double kJoulesPerMillijoule = 1e-3;
 
 }  // namespace
 
@@ -56,14 +53,12 @@ void NvmlGpu::find_features() {
       status = {.works = false, .code = error.code(), .reason = error.what()};
     }
   };
-  found(GpuFeature::energy_counter, [this] { (void)energy_j(); });
-  found(GpuFeature::average_power, [this] { (void)average_power_w(); });
-  found(GpuFeature::instant_power, [this] { (void)instant_power_w(); });
-  found(GpuFeature::sm_clock, [this] { (void)sm_clock_mhz(); });
-  found(GpuFeature::memory_clock, [this] { (void)memory_clock_mhz(); });
-  found(GpuFeature::temperature, [this] { (void)temperature_c(); });
-  found(GpuFeature::throttle_reasons, [this] { (void)throttle_reasons(); });
-  found(GpuFeature::utilisation, [this] { (void)utilisation(); });
+  for (const GpuSensor& sensor : gpu_sensors()) {
+    found(sensor.feature, [&] {
+      GpuValues values;
+      sensor.read(*this, values);
+    });
+  }
   found(GpuFeature::supported_clocks, [this] { (void)supported_sm_clocks_mhz(); });
   found(GpuFeature::power_limits, [this] { (void)power_limits(); });
   found(GpuFeature::persistence_mode, [this] { (void)persistence_mode(); });
@@ -76,55 +71,8 @@ void NvmlGpu::find_features() {
         [&] { library_->require(f.device_set_power_management_limit, identity_.uuid, "power limit"); });
 }
 
-double NvmlGpu::energy_j() {
-  unsigned long long energy_mj = 0;
-  call("energy counter", library_->functions().device_get_total_energy_consumption, &energy_mj);
-  return static_cast<double>(energy_mj) * kJoulesPerMillijoule;
-}
-
-double NvmlGpu::average_power_w() { return limit_w(library_->functions().device_get_power_usage, "average power"); }
-
-double NvmlGpu::instant_power_w() {
-  nvml::FieldValue field{};
-  field.field_id = nvml::kFieldInstantPower;
-  call("instant power", library_->functions().device_get_field_values, 1, &field);
-  library_->check(field.result, identity_.uuid, "instant power");
-  const bool wide =
-      field.value_type == nvml::ValueType::unsigned_long || field.value_type == nvml::ValueType::unsigned_long_long;
-  // NVML's machines are little-endian: a narrow value is the low half.
-  const auto bits = std::bit_cast<std::uint64_t>(field.value);
-  const std::uint64_t power_mw = wide ? bits : bits & 0xffffffffU;
-  return static_cast<double>(power_mw) * kWattsPerMilliwatt;
-}
-
-int NvmlGpu::sm_clock_mhz() {
-  unsigned clock_mhz = 0;
-  call("SM clock", library_->functions().device_get_clock_info, nvml::ClockType::sm, &clock_mhz);
-  return static_cast<int>(clock_mhz);
-}
-
-int NvmlGpu::memory_clock_mhz() {
-  unsigned clock_mhz = 0;
-  call("memory clock", library_->functions().device_get_clock_info, nvml::ClockType::memory, &clock_mhz);
-  return static_cast<int>(clock_mhz);
-}
-
-int NvmlGpu::temperature_c() {
-  unsigned temperature_c = 0;
-  call("temperature", library_->functions().device_get_temperature, nvml::kTemperatureOfGpu, &temperature_c);
-  return static_cast<int>(temperature_c);
-}
-
-ThrottleReasons NvmlGpu::throttle_reasons() {
-  unsigned long long bits = 0;
-  call("throttle reasons", library_->functions().device_get_clocks_event_reasons, &bits);
-  return {.bits = bits};
-}
-
-Utilisation NvmlGpu::utilisation() {
-  nvml::Utilization rates{};
-  call("utilisation", library_->functions().device_get_utilization_rates, &rates);
-  return {.gpu_percent = static_cast<int>(rates.gpu), .memory_percent = static_cast<int>(rates.memory)};
+void NvmlGpu::read(GpuFeature sensor, GpuValues& values) {
+  std::ranges::find(gpu_sensors(), sensor, &GpuSensor::feature)->read(*this, values);
 }
 
 unsigned NvmlGpu::highest_memory_clock_mhz() const {

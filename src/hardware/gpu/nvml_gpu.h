@@ -17,32 +17,24 @@ class NvmlGpu final : public Gpu {
 
   [[nodiscard]] const GpuIdentity& identity() const override { return identity_; }
   [[nodiscard]] const GpuFeatures& features() const override { return features_; }
-  [[nodiscard]] double energy_j() override;
-  [[nodiscard]] double average_power_w() override;
-  [[nodiscard]] double instant_power_w() override;
-  [[nodiscard]] int sm_clock_mhz() override;
-  [[nodiscard]] int memory_clock_mhz() override;
-  [[nodiscard]] int temperature_c() override;
-  [[nodiscard]] ThrottleReasons throttle_reasons() override;
-  [[nodiscard]] Utilisation utilisation() override;
+  void read(GpuFeature sensor, GpuValues& values) override;
   [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override;
   [[nodiscard]] PowerLimits power_limits() override;
   [[nodiscard]] bool persistence_mode() override;
 
-  [[nodiscard]] nvml::Device device() const { return device_; }
   [[nodiscard]] const NvmlLibrary& library() const { return *library_; }
+  /// Calls a function of the library with this GPU. Throws GpuError, naming the GPU and `what` was asked.
+  template <typename... Parameters, typename... Arguments>
+  void call(std::string_view what, const NvmlFunction<nvml::Device, Parameters...>& function,
+            Arguments... arguments) const {
+    library_->call(identity_.uuid, what, function, device_, arguments...);
+  }
 
  private:
   void read_identity(int index);
   void find_features();
   [[nodiscard]] unsigned highest_memory_clock_mhz() const;
   [[nodiscard]] double limit_w(const NvmlFunction<nvml::Device, unsigned*>& function, std::string_view what) const;
-
-  template <typename... Parameters, typename... Arguments>
-  void call(std::string_view what, const NvmlFunction<nvml::Device, Parameters...>& function,
-            Arguments... arguments) const {
-    library_->call(identity_.uuid, what, function, device_, arguments...);
-  }
 
   std::shared_ptr<const NvmlLibrary> library_;
   nvml::Device device_;

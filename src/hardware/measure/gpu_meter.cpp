@@ -42,7 +42,7 @@ void GpuWindow::add(const GpuSample& sample) {
     raise(max_clock_mhz_, *sample.sm_clock_mhz);
   }
   if (sample.temperature_c) raise(max_temperature_c_, *sample.temperature_c);
-  if (sample.utilisation) utilisation_.add(sample.utilisation->gpu_percent, over_s);
+  if (sample.gpu_utilisation_percent) utilisation_.add(*sample.gpu_utilisation_percent, over_s);
   if (sample.throttle_reasons) {
     power_capped_.add(sample.throttle_reasons->power_cap() ? 1 : 0, over_s);
     thermally_throttled_.add(sample.throttle_reasons->thermal() ? 1 : 0, over_s);
@@ -97,26 +97,19 @@ GpuMeasurement GpuWindow::measure(double end_time_s, std::optional<EnergyEstimat
 
 GpuSample sample(Gpu& gpu, const std::function<double()>& now_s) {
   GpuSample result;
-  const auto attempt = [&](GpuFeature feature, const std::function<void()>& read) {
-    if (!works(gpu, feature)) return;
+  std::optional<GpuFeature> answered;
+  for (const GpuSensor& sensor : gpu_sensors()) {
+    if (!works(gpu, sensor.feature) || (answered && sensor.stand_in_for == answered)) continue;
+    const bool is_counter = sensor.feature == GpuFeature::energy_counter;
     try {
-      read();
+      const double before_s = is_counter ? now_s() : 0;
+      gpu.read(sensor.feature, result);
+      if (is_counter) result.counter_time_s = (before_s + now_s()) / 2;
+      answered = sensor.feature;
     } catch (const GpuError& error) {
       result.problem = error.what();
     }
-  };
-  attempt(GpuFeature::energy_counter, [&] {
-    const double before_s = now_s();
-    const double energy_j = gpu.energy_j();
-    result.counter = {.time_s = (before_s + now_s()) / 2, .energy_j = energy_j};
-  });
-  attempt(GpuFeature::instant_power, [&] { result.power_w = gpu.instant_power_w(); });
-  if (!result.power_w) attempt(GpuFeature::average_power, [&] { result.power_w = gpu.average_power_w(); });
-  attempt(GpuFeature::sm_clock, [&] { result.sm_clock_mhz = gpu.sm_clock_mhz(); });
-  attempt(GpuFeature::memory_clock, [&] { result.memory_clock_mhz = gpu.memory_clock_mhz(); });
-  attempt(GpuFeature::temperature, [&] { result.temperature_c = gpu.temperature_c(); });
-  attempt(GpuFeature::utilisation, [&] { result.utilisation = gpu.utilisation(); });
-  attempt(GpuFeature::throttle_reasons, [&] { result.throttle_reasons = gpu.throttle_reasons(); });
+  }
   result.time_s = now_s();
   return result;
 }
@@ -127,10 +120,10 @@ GpuMeter::GpuMeter(GpuIdentity identity, const GpuFeatures& features)
 void GpuMeter::add(const GpuSample& sample) {
   if (!sample.problem.empty()) problem_ = sample.problem;
   if (!counter_.works) return;
-  counter_answers_ = sample.counter.has_value();
+  counter_answers_ = sample.energy_j.has_value();
   if (!counter_answers_) return;
-  counter_time_s_ = sample.counter->time_s;
-  track_.add(counter_time_s_, sample.counter->energy_j);
+  counter_time_s_ = sample.counter_time_s;
+  track_.add(counter_time_s_, *sample.energy_j);
 }
 
 bool GpuMeter::ready() const { return track_.ready() || !counter_.works || !problem_.empty(); }

@@ -11,24 +11,17 @@
 
 namespace lowgear {
 
-/// One reading of everything that a GPU reports; what it does not, or does not at the moment, is empty.
-struct GpuSample {
-  struct Counter {
-    double time_s = 0;
-    double energy_j = 0;
-  };
-  double time_s = 0;
-  std::optional<Counter> counter;
-  std::optional<double> power_w;  ///< instant where the GPU has it, average otherwise
-  std::optional<int> sm_clock_mhz;
-  std::optional<int> memory_clock_mhz;
-  std::optional<int> temperature_c;
-  std::optional<Utilisation> utilisation;
-  std::optional<ThrottleReasons> throttle_reasons;
-  std::string problem;  ///< the last thing that failed; empty when nothing did
+/// One reading of every sensor of a GPU, on the caller's clock.
+struct GpuSample : GpuValues {
+  double time_s = 0;          ///< after the last sensor
+  double counter_time_s = 0;  ///< of `energy_j`, where there is one
+  std::string problem;        ///< the last thing that failed; empty when nothing did
+
+  /// When the energy was read; the sample's own time where there is none.
+  [[nodiscard]] double energy_time_s() const { return energy_j ? counter_time_s : time_s; }
 };
 
-/// Reads what the GPU has. The counter comes first and with its own time: its call takes milliseconds.
+/// Asks every sensor that the GPU has. The counter has its own time: its call takes milliseconds.
 [[nodiscard]] GpuSample sample(Gpu& gpu, const std::function<double()>& now_s);
 
 /// Samples of one GPU added up over a window.

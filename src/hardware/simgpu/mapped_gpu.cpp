@@ -94,7 +94,7 @@ auto MappedGpu::update(Change&& change) {
   return change_shared_state(shared_, [&](SharedGpuState& state) {
     GpuPhysics physics(shared_.constant.model, state.physics);
     // First, at the time of the last look: they may have died at any time since.
-    bury_the_dead(state, physics);
+    reap_contexts(state, physics);
     physics.advance_to(clock_.now_ns());
     return change(state, physics);
   });
@@ -141,7 +141,7 @@ std::uint64_t MappedGpu::writes() {
   return update([](SharedGpuState& state, GpuPhysics&) { return state.writes; });
 }
 
-void MappedGpu::bury_the_dead(SharedGpuState& state, GpuPhysics& physics) {
+void MappedGpu::reap_contexts(SharedGpuState& state, GpuPhysics& physics) {
   if (state.physics.kernel.active && is_free(shared_.kernel_mutex)) physics.stop_kernel();
   const std::int64_t now_ns = monotonic_ns();
   if (now_ns < state.next_reap_ns) return;

@@ -78,7 +78,8 @@ class MappedGpu final : public SimulatedGpu {
   auto update(Change&& change);
   template <typename Value>
   Value read(Value GpuPhysicsState::*value);
-  void bury_the_dead(SharedGpuState& state, GpuPhysics& physics);
+  /// Stops the kernel and ends the contexts of processes that have ended.
+  void reap_contexts(SharedGpuState& state, GpuPhysics& physics);
   void ask_for_sm_clocks(int min_mhz, int max_mhz);
   void start(const SimulatedKernel& kernel);
   double finish_in_virtual_time();

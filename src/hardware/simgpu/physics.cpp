@@ -5,6 +5,8 @@
 #include <numbers>
 #include <utility>
 
+#include "base/core/random.h"
+
 namespace lowgear {
 namespace {
 
@@ -27,21 +29,13 @@ constexpr double seconds(std::int64_t time_ns) { return static_cast<double>(time
 /// Rounded up, so that what ends then is done.
 std::int64_t nanoseconds(double time_s) { return static_cast<std::int64_t>(std::ceil(time_s * 1e9)); }
 
-/// A random function of its input (Steele et al., SplitMix64).
-constexpr std::uint64_t mix(std::uint64_t value) {
-  value += 0x9E3779B97F4A7C15ULL;
-  value = (value ^ (value >> 30U)) * 0xBF58476D1CE4E5B9ULL;
-  value = (value ^ (value >> 27U)) * 0x94D049BB133111EBULL;
-  return value ^ (value >> 31U);
-}
-
 /// In (0, 1).
 double uniform(std::uint64_t bits) { return (static_cast<double>(bits >> 11U) + 0.5) * 0x1p-53; }
 
 /// Standard normal, by Box and Muller.
 double normal(std::uint64_t bits) {
-  const double radius = std::sqrt(-2 * std::log(uniform(mix(bits))));
-  return radius * std::cos(2 * std::numbers::pi * uniform(mix(bits + 1)));
+  const double radius = std::sqrt(-2 * std::log(uniform(random_bits(bits))));
+  return radius * std::cos(2 * std::numbers::pi * uniform(random_bits(bits + 1)));
 }
 
 bool due(std::int64_t time_ns, std::int64_t period_ns, std::int64_t phase_ns) {
@@ -107,9 +101,9 @@ GpuPhysicsState idle_gpu(const SimulatedGpuModel& model, std::uint64_t seed) {
 
   const SensorModel& sensors = model.sensors;
   const std::int64_t power_period_ns = period_ns(sensors.power_period_s);
-  state.energy_phase_ns = phase_of(mix(seed ^ 1U), period_ns(sensors.energy_period_s));
-  state.power_phase_ns = phase_of(mix(seed ^ 2U), power_period_ns);
-  state.utilisation_phase_ns = phase_of(mix(seed ^ 3U), period_ns(sensors.utilisation_period_s));
+  state.energy_phase_ns = phase_of(random_bits(seed ^ 1U), period_ns(sensors.energy_period_s));
+  state.power_phase_ns = phase_of(random_bits(seed ^ 2U), power_period_ns);
+  state.utilisation_phase_ns = phase_of(random_bits(seed ^ 3U), period_ns(sensors.utilisation_period_s));
   // As though it had been idle for ever.
   const double power_w = state.power.total_w();
   state.instant_power_w = state.average_power_w = power_w;
@@ -267,11 +261,11 @@ double GpuPhysics::draw_call_latency_s() {
 double GpuPhysics::draw_transition_s(int clock_mhz) {
   const SwitchModel& switching = model_.switching;
   const double of_target =
-      switching.target_sigma * normal(mix(state_.seed ^ mix(static_cast<std::uint64_t>(clock_mhz))));
+      switching.target_sigma * normal(random_bits(state_.seed ^ random_bits(static_cast<std::uint64_t>(clock_mhz))));
   return switching.transition_median_s * std::exp(of_target + switching.transition_sigma * draw_normal());
 }
 
-double GpuPhysics::draw_normal() { return normal(mix(state_.seed + (++state_.random_draws << 8U))); }
+double GpuPhysics::draw_normal() { return normal(random_bits(state_.seed + (++state_.random_draws << 8U))); }
 
 double GpuPhysics::energy_j() const {
   return state_.energy_j + state_.power.total_w() * seconds(state_.time_ns - state_.step_ns);
@@ -332,7 +326,7 @@ void GpuPhysics::read_sensors() {
 double GpuPhysics::read_power(double power_w, double noise_w, std::uint64_t salt) const {
   constexpr double kMostDeviations = 3;
   const auto sample = static_cast<std::uint64_t>(state_.step_ns / kPhysicsGridNs);
-  const double deviations = normal(mix(state_.seed ^ salt) + (sample << 8U));
+  const double deviations = normal(random_bits(state_.seed ^ salt) + (sample << 8U));
   return std::max(0.0, power_w + noise_w * std::clamp(deviations, -kMostDeviations, kMostDeviations));
 }
 

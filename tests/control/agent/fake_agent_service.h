@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "control/agent/cpu/cpu_meter.h"
@@ -52,36 +53,18 @@ class FakeAgentService : public AgentService {
   std::vector<UnattendedGpu> unattended_gpus() override { return unattended_list; }
   std::vector<LeaseStatus> leases() override { return lease_list; }
 
-  void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override {
+  void apply(const Peer& peer, std::string_view gpu, const GpuSetting& setting, WriteDone done) override {
     GpuStatus& status = find(gpu);
-    note(fmt::format("lock_sm {} {} {} by {}", status.identity.index, min_mhz, max_mhz, peer.uid));
-    status.requested_min_mhz = min_mhz;
-    status.requested_max_mhz = max_mhz;
-    status.clock_state = ClockState::leased;
-    finish(std::move(done));
-  }
-  void reset_sm_clocks(const Peer& peer, std::string_view gpu, WriteDone done) override {
-    GpuStatus& status = find(gpu);
-    note(fmt::format("reset_sm {} by {}", status.identity.index, peer.uid));
-    status.requested_min_mhz.reset();
-    status.requested_max_mhz.reset();
-    status.clock_state = ClockState::restored;
-    finish(std::move(done));
-  }
-  void lock_memory_clocks(const Peer&, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override {
-    note(fmt::format("lock_memory {} {} {}", find(gpu).identity.index, min_mhz, max_mhz));
-    finish(std::move(done));
-  }
-  void reset_memory_clocks(const Peer&, std::string_view gpu, WriteDone done) override {
-    note(fmt::format("reset_memory {}", find(gpu).identity.index));
-    finish(std::move(done));
-  }
-  void set_power_limit_w(const Peer&, std::string_view gpu, double power_limit_w, WriteDone done) override {
-    note(fmt::format("power_limit {} {}", find(gpu).identity.index, power_limit_w));
-    finish(std::move(done));
-  }
-  void set_persistence_mode(const Peer&, std::string_view gpu, bool enabled, WriteDone done) override {
-    note(fmt::format("persistence {} {}", find(gpu).identity.index, enabled));
+    note(fmt::format("{} of {} by {}", to_string(setting), status.identity.index, peer.uid));
+    if (const auto* clocks = std::get_if<LockSmClocks>(&setting)) {
+      status.requested_min_mhz = clocks->min_mhz;
+      status.requested_max_mhz = clocks->max_mhz;
+      status.clock_state = ClockState::leased;
+    } else if (std::holds_alternative<ResetSmClocks>(setting)) {
+      status.requested_min_mhz.reset();
+      status.requested_max_mhz.reset();
+      status.clock_state = ClockState::restored;
+    }
     finish(std::move(done));
   }
   void release(const Peer&, std::uint64_t lease_id) override {

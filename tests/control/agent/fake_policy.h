@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "base/core/error.h"
@@ -67,7 +68,7 @@ class WriterLog {
   std::atomic<bool> held_{false};
 };
 
-/// Writes nothing but its log: `follow 1305`, `lock 345 1005`, `suspend`, `restore`.
+/// Writes nothing but its log: `follow 1305`, `lock SM clocks to 345-1005 MHz`, `suspend`, `restore`.
 class FakeWriter final : public GpuWriter {
  public:
   explicit FakeWriter(std::shared_ptr<WriterLog> log) : log_(std::move(log)) {}
@@ -85,22 +86,14 @@ class FakeWriter final : public GpuWriter {
     status_.requested_min_mhz = status_.requested_max_mhz = clock_mhz;
     return true;
   }
-  void lock_sm_clocks(int min_mhz, int max_mhz) override {
-    write("lock " + std::to_string(min_mhz) + " " + std::to_string(max_mhz));
-  }
-  void reset_sm_clocks() override { write("reset"); }
-  void lock_memory_clocks(int min_mhz, int max_mhz) override {
-    write("lock memory " + std::to_string(min_mhz) + " " + std::to_string(max_mhz));
-  }
-  void reset_memory_clocks() override { write("reset memory"); }
-  void set_power_limit_w(double power_limit_w) override {
-    if (power_limit_w == 666) {
+  void apply(const GpuSetting& setting) override {
+    const auto* power = std::get_if<SetPowerLimit>(&setting);
+    if (power != nullptr && power->limit_w == 666) {
       status_.clock_state = ClockState::failed;
       throw GpuError(GpuErrorCode::no_permission, "the driver refuses");
     }
-    write("power " + std::to_string(static_cast<int>(power_limit_w)));
+    write(to_string(setting));
   }
-  void set_persistence_mode(bool enabled) override { write(enabled ? "persistence on" : "persistence off"); }
   void suspend() noexcept override {
     log_->pass();
     const bool fails = log_->failing_suspends.load() > 0;

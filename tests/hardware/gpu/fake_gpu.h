@@ -2,27 +2,33 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "hardware/gpu/gpu_control.h"
 
 namespace lowgear {
 
-/// What a fake GPU reports.
-struct FakeReadings {
-  double energy_j = 0;
+/// What a fake GPU reports; `power_w` is the instant one.
+struct FakeReadings : GpuValues {
+  FakeReadings() {
+    energy_j = 0;
+    power_w = 70;
+    sm_clock_mhz = 1980;
+    memory_clock_mhz = 2619;
+    temperature_c = 30;
+    gpu_utilisation_percent = 0;
+    memory_utilisation_percent = 0;
+    throttle_reasons = ThrottleReasons{};
+  }
+
   double average_power_w = 70;
-  double instant_power_w = 70;
-  int sm_clock_mhz = 1980;
-  int memory_clock_mhz = 2619;
-  int temperature_c = 30;
-  ThrottleReasons throttle_reasons;
-  Utilisation utilisation;
   std::vector<int> supported_sm_clocks_mhz = {1980, 1965, 1950, 1500, 1005, 345};  ///< highest first
   PowerLimits power_limits = {.min_w = 200, .max_w = 700, .default_w = 700, .current_w = 700, .enforced_w = 700};
 };
@@ -56,13 +62,14 @@ class FakeGpu final : public Gpu {
     features_[static_cast<std::size_t>(feature)] = {.works = false, .code = code, .reason = std::move(reason)};
   }
 
-  /// Changes what it reports: `gpu.change([](FakeReadings& now) { now.energy_j += 5; });`
+  /// Changes what it reports: `gpu.change([](FakeReadings& now) { now.energy_j = 5; });`
   template <typename Change>
   void change(Change&& change) {
     const std::lock_guard lock(mutex_);
     std::forward<Change>(change)(readings_);
   }
-  /// The next `times` calls of this name (that of the method) throw; negative: all from now on.
+  /// The next `times` calls of this name (of the sensor, method or setting: `reset SM clocks`) throw; negative: all
+  /// from now on.
   void fail(const std::string& call, GpuErrorCode code, int times = 1) {
     const std::lock_guard lock(mutex_);
     failures_[call] = {code, times};
@@ -76,8 +83,7 @@ class FakeGpu final : public Gpu {
     const std::lock_guard lock(mutex_);
     stuck_ = true;
   }
-  /// Setters in the order in which they were called, also those that failed: `lock_sm_clocks 345 1005`,
-  /// `reset_sm_clocks`, `set_power_limit_w 500`, `set_persistence_mode 1`.
+  /// Settings in the order in which they were applied, also those that failed: `lock SM clocks to 345-1005 MHz`.
   [[nodiscard]] std::vector<std::string> control_calls() const {
     const std::lock_guard lock(mutex_);
     return control_calls_;
@@ -89,20 +95,19 @@ class FakeGpu final : public Gpu {
 
   [[nodiscard]] const GpuIdentity& identity() const override { return identity_; }
   [[nodiscard]] const GpuFeatures& features() const override { return features_; }
-  [[nodiscard]] double energy_j() override { return read("energy_j", &FakeReadings::energy_j); }
-  [[nodiscard]] double average_power_w() override { return read("average_power_w", &FakeReadings::average_power_w); }
-  [[nodiscard]] double instant_power_w() override { return read("instant_power_w", &FakeReadings::instant_power_w); }
-  [[nodiscard]] int sm_clock_mhz() override { return read("sm_clock_mhz", &FakeReadings::sm_clock_mhz); }
-  [[nodiscard]] int memory_clock_mhz() override { return read("memory_clock_mhz", &FakeReadings::memory_clock_mhz); }
-  [[nodiscard]] int temperature_c() override { return read("temperature_c", &FakeReadings::temperature_c); }
-  [[nodiscard]] ThrottleReasons throttle_reasons() override {
-    return read("throttle_reasons", &FakeReadings::throttle_reasons);
+  void read(GpuFeature sensor, GpuValues& values) override {
+    const std::lock_guard lock(mutex_);
+    maybe_fail(std::string(name(sensor)));
+    for (const GpuQuantity& quantity : std::ranges::find(gpu_sensors(), sensor, &GpuSensor::feature)->quantities) {
+      std::visit([&](const auto member) { values.*member = readings_.*member; }, quantity.value);
+    }
+    if (sensor == GpuFeature::average_power) values.power_w = readings_.average_power_w;
+    if (sensor == GpuFeature::throttle_reasons) values.throttle_reasons = readings_.throttle_reasons;
   }
-  [[nodiscard]] Utilisation utilisation() override { return read("utilisation", &FakeReadings::utilisation); }
   [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override {
-    return read("supported_sm_clocks_mhz", &FakeReadings::supported_sm_clocks_mhz);
+    return tell("supported_sm_clocks_mhz", &FakeReadings::supported_sm_clocks_mhz);
   }
-  [[nodiscard]] PowerLimits power_limits() override { return read("power_limits", &FakeReadings::power_limits); }
+  [[nodiscard]] PowerLimits power_limits() override { return tell("power_limits", &FakeReadings::power_limits); }
   [[nodiscard]] bool persistence_mode() override {
     const std::lock_guard lock(mutex_);
     maybe_fail("persistence_mode");
@@ -118,20 +123,39 @@ class FakeGpu final : public Gpu {
   };
 
   template <typename Value>
-  Value read(const char* call, Value FakeReadings::*reading) {
+  Value tell(const char* call, Value FakeReadings::*reading) {
     const std::lock_guard lock(mutex_);
     maybe_fail(call);
     return readings_.*reading;
   }
 
-  /// Records a setter and applies it unless it is to fail.
-  template <typename Apply>
-  void set(const std::string& call, const std::string& arguments, Apply&& apply) {
+  /// Records a setting and applies it unless it is to fail.
+  void set(const GpuSetting& setting) {
     const std::lock_guard lock(mutex_);
-    control_calls_.push_back(arguments.empty() ? call : call + " " + arguments);
-    maybe_fail(call);
-    std::forward<Apply>(apply)();
+    control_calls_.push_back(to_string(setting));
+    maybe_fail(std::string(name(setting)));
+    std::visit([this](const auto& each) { take(each); }, setting);
   }
+
+  void take(const LockSmClocks& clocks) {
+    settings_.min_sm_clock_mhz = clocks.min_mhz;
+    settings_.max_sm_clock_mhz = clocks.max_mhz;
+    if (!stuck_) readings_.sm_clock_mhz = clocks.max_mhz;
+  }
+  void take(const ResetSmClocks&) {
+    settings_.min_sm_clock_mhz = settings_.max_sm_clock_mhz = 0;
+    if (!stuck_) readings_.sm_clock_mhz = readings_.supported_sm_clocks_mhz.front();
+  }
+  void take(const LockMemoryClocks& clocks) {
+    settings_.min_memory_clock_mhz = clocks.min_mhz;
+    settings_.max_memory_clock_mhz = clocks.max_mhz;
+  }
+  void take(const ResetMemoryClocks&) { settings_.min_memory_clock_mhz = settings_.max_memory_clock_mhz = 0; }
+  void take(const SetPowerLimit& power) {
+    settings_.power_limit_w = power.limit_w;
+    readings_.power_limits.current_w = readings_.power_limits.enforced_w = power.limit_w;
+  }
+  void take(const SetPersistenceMode& mode) { settings_.persistence_mode = mode.enabled; }
 
   void maybe_fail(const std::string& call) {
     const auto failure = failures_.find(call);
@@ -156,38 +180,7 @@ class FakeGpuControl final : public GpuControl {
   explicit FakeGpuControl(FakeGpu& gpu) : gpu_(&gpu) {}
 
   [[nodiscard]] Gpu& gpu() override { return *gpu_; }
-  void lock_sm_clocks(int min_mhz, int max_mhz) override {
-    gpu_->set("lock_sm_clocks", fmt::format("{} {}", min_mhz, max_mhz), [&] {
-      gpu_->settings_.min_sm_clock_mhz = min_mhz;
-      gpu_->settings_.max_sm_clock_mhz = max_mhz;
-      if (!gpu_->stuck_) gpu_->readings_.sm_clock_mhz = max_mhz;
-    });
-  }
-  void reset_sm_clocks() override {
-    gpu_->set("reset_sm_clocks", "", [&] {
-      gpu_->settings_.min_sm_clock_mhz = gpu_->settings_.max_sm_clock_mhz = 0;
-      if (!gpu_->stuck_) gpu_->readings_.sm_clock_mhz = gpu_->readings_.supported_sm_clocks_mhz.front();
-    });
-  }
-  void lock_memory_clocks(int min_mhz, int max_mhz) override {
-    gpu_->set("lock_memory_clocks", fmt::format("{} {}", min_mhz, max_mhz), [&] {
-      gpu_->settings_.min_memory_clock_mhz = min_mhz;
-      gpu_->settings_.max_memory_clock_mhz = max_mhz;
-    });
-  }
-  void reset_memory_clocks() override {
-    gpu_->set("reset_memory_clocks", "",
-              [&] { gpu_->settings_.min_memory_clock_mhz = gpu_->settings_.max_memory_clock_mhz = 0; });
-  }
-  void set_power_limit_w(double power_limit_w) override {
-    gpu_->set("set_power_limit_w", fmt::format("{}", power_limit_w), [&] {
-      gpu_->settings_.power_limit_w = power_limit_w;
-      gpu_->readings_.power_limits.current_w = gpu_->readings_.power_limits.enforced_w = power_limit_w;
-    });
-  }
-  void set_persistence_mode(bool enabled) override {
-    gpu_->set("set_persistence_mode", enabled ? "1" : "0", [&] { gpu_->settings_.persistence_mode = enabled; });
-  }
+  void apply(const GpuSetting& setting) override { gpu_->set(setting); }
 
  private:
   FakeGpu* gpu_;

@@ -62,14 +62,14 @@ TEST(FakeGpu, RecordsAndFailsAsScripted) {
   FakeGpuSystem system(1);
   FakeGpu& gpu = system.fake(0);
   const std::unique_ptr<GpuControl> control = system.control(gpu.identity().uuid);
-  control->lock_sm_clocks(345, 1005);
-  EXPECT_EQ(gpu.sm_clock_mhz(), 1005);
-  gpu.fail("reset_sm_clocks", GpuErrorCode::timeout);
-  EXPECT_THROW(control->reset_sm_clocks(), GpuError);
+  control->apply(LockSmClocks{345, 1005});
+  EXPECT_EQ(read(gpu, GpuFeature::sm_clock).sm_clock_mhz, 1005);
+  gpu.fail("reset SM clocks", GpuErrorCode::timeout);
+  EXPECT_THROW(control->apply(ResetSmClocks{}), GpuError);
   EXPECT_EQ(gpu.settings().max_sm_clock_mhz, 1005);
-  control->reset_sm_clocks();
+  control->apply(ResetSmClocks{});
   EXPECT_EQ(gpu.settings(), FakeSettings{});
-  EXPECT_THAT(gpu.control_calls(), ElementsAre("lock_sm_clocks 345 1005", "reset_sm_clocks", "reset_sm_clocks"));
+  EXPECT_THAT(gpu.control_calls(), ElementsAre("lock SM clocks to 345-1005 MHz", "reset SM clocks", "reset SM clocks"));
 }
 
 }  // namespace

@@ -79,15 +79,15 @@ TEST(Nvml, ReadsEverythingOfARecentDriver) {
     const auto feature = static_cast<GpuFeature>(i);
     EXPECT_TRUE(works(gpu, feature)) << name(feature) << ": " << gpu.features()[static_cast<std::size_t>(i)].reason;
   }
-  EXPECT_DOUBLE_EQ(gpu.energy_j(), 5'000'000'000.5);
-  EXPECT_DOUBLE_EQ(gpu.average_power_w(), 71.5);
-  EXPECT_DOUBLE_EQ(gpu.instant_power_w(), 99.25) << "32 bits of the field's value";
-  EXPECT_EQ(gpu.sm_clock_mhz(), 1410);
-  EXPECT_EQ(gpu.memory_clock_mhz(), 1593);
-  EXPECT_EQ(gpu.temperature_c(), 41);
-  EXPECT_TRUE(gpu.throttle_reasons().power_cap());
-  EXPECT_EQ(gpu.utilisation().gpu_percent, 90);
-  EXPECT_EQ(gpu.utilisation().memory_percent, 40);
+  EXPECT_DOUBLE_EQ(read(gpu, GpuFeature::energy_counter).energy_j.value(), 5'000'000'000.5);
+  EXPECT_DOUBLE_EQ(read(gpu, GpuFeature::average_power).power_w.value(), 71.5);
+  EXPECT_DOUBLE_EQ(read(gpu, GpuFeature::instant_power).power_w.value(), 99.25) << "32 bits of the field's value";
+  EXPECT_EQ(read(gpu, GpuFeature::sm_clock).sm_clock_mhz, 1410);
+  EXPECT_EQ(read(gpu, GpuFeature::memory_clock).memory_clock_mhz, 1593);
+  EXPECT_EQ(read(gpu, GpuFeature::temperature).temperature_c, 41);
+  EXPECT_TRUE(read(gpu, GpuFeature::throttle_reasons).throttle_reasons.value().power_cap());
+  EXPECT_EQ(read(gpu, GpuFeature::utilisation).gpu_utilisation_percent, 90);
+  EXPECT_EQ(read(gpu, GpuFeature::utilisation).memory_utilisation_percent, 40);
   EXPECT_THAT(gpu.supported_sm_clocks_mhz(), ElementsAre(1410, 1395, 210));
   const PowerLimits limits = gpu.power_limits();
   EXPECT_DOUBLE_EQ(limits.min_w, 100);
@@ -110,12 +110,14 @@ TEST(Nvml, AMissingSymbolDisablesOneFeatureWithAReason) {
   EXPECT_TRUE(works(gpu, GpuFeature::average_power));
   EXPECT_TRUE(works(gpu, GpuFeature::power_control));
   EXPECT_FALSE(gpu.identity().mig_enabled) << "a driver without MIG";
-  EXPECT_EQ(error_of_opening([&] { return gpu.energy_j(); }).code(), GpuErrorCode::not_supported);
+  EXPECT_EQ(error_of_opening([&] { return read(gpu, GpuFeature::energy_counter); }).code(),
+            GpuErrorCode::not_supported);
 }
 
 TEST(Nvml, FallsBackToOlderNames) {
   const FakeNvml fake(FAKE_NVML_OLD);
-  EXPECT_TRUE(open_nvml()->gpus().at(0)->throttle_reasons().thermal());
+  const std::unique_ptr<GpuSystem> system = open_nvml();
+  EXPECT_TRUE(read(*system->gpus().at(0), GpuFeature::throttle_reasons).throttle_reasons.value().thermal());
 }
 
 TEST(Nvml, KnowsTheSimulation) {
@@ -166,7 +168,7 @@ TEST(Nvml, ErrorsBecomeWhatTheyMean) {
       {999, GpuErrorCode::driver_error}, {12345, GpuErrorCode::driver_error}};
   for (const auto& [code, kind] : expected) {
     FakeNvml::fail("nvmlDeviceGetPowerUsage=" + std::to_string(code));
-    EXPECT_EQ(error_of_opening([&] { return gpu.average_power_w(); }).code(), kind) << code;
+    EXPECT_EQ(error_of_opening([&] { return read(gpu, GpuFeature::average_power); }).code(), kind) << code;
   }
 }
 
@@ -207,7 +209,7 @@ TEST(Nvml, AForkedChildOpensItsOwnAndLeavesItsParents) {
     system.reset();
     if (fake.open_count() != 1) _exit(1);
     const std::unique_ptr<GpuSystem> own = open_nvml();
-    _exit(fake.open_count() == 2 && own->gpus().at(0)->temperature_c() == 41 ? 0 : 2);
+    _exit(fake.open_count() == 2 && read(*own->gpus().at(0), GpuFeature::temperature).temperature_c == 41 ? 0 : 2);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
@@ -221,12 +223,12 @@ TEST(NvmlControl, ReachesTheSettersInNvmlsUnits) {
   const std::unique_ptr<GpuControl> control = system->control("0000:11:00.0");
   EXPECT_EQ(control->gpu().identity().index, 1);
   const std::string before = fake.setter_calls();
-  control->lock_sm_clocks(210, 1395);
-  control->reset_sm_clocks();
-  control->lock_memory_clocks(810, 1593);
-  control->reset_memory_clocks();
-  control->set_power_limit_w(250.5);
-  control->set_persistence_mode(true);
+  control->apply(LockSmClocks{210, 1395});
+  control->apply(ResetSmClocks{});
+  control->apply(LockMemoryClocks{810, 1593});
+  control->apply(ResetMemoryClocks{});
+  control->apply(SetPowerLimit{250.5});
+  control->apply(SetPersistenceMode{true});
   EXPECT_EQ(fake.setter_calls().substr(before.size()),
             "SM clocks 210 1395\nSM clocks reset\nmemory clocks 810 1593\nmemory clocks reset\n"
             "power limit 250500\npersistence mode 1\n");
@@ -241,12 +243,14 @@ TEST(NvmlControl, DoesNotHandOnWhatCannotBeMeant) {
   const std::string before = fake.setter_calls();
   // -256 as an unsigned number is a special value of NVML (nvmlClockLimitId_t).
   for (const int clock_mhz : {-256, -1, 0, std::numeric_limits<int>::max()}) {
-    EXPECT_EQ(error_of_opening([&] { return control->lock_sm_clocks(clock_mhz, 1410), 0; }).code(),
+    EXPECT_EQ(error_of_opening([&] {
+                return control->apply(LockSmClocks{clock_mhz, 1410}), 0;
+              }).code(),
               GpuErrorCode::invalid_value);
-    EXPECT_THROW(control->lock_memory_clocks(810, clock_mhz), GpuError);
+    EXPECT_THROW(control->apply(LockMemoryClocks{810, clock_mhz}), GpuError);
   }
   for (const double power_w : {-1.0, 0.0, 1e9, std::nan(""), HUGE_VAL}) {
-    EXPECT_THROW(control->set_power_limit_w(power_w), GpuError) << power_w;
+    EXPECT_THROW(control->apply(SetPowerLimit{power_w}), GpuError) << power_w;
   }
   EXPECT_EQ(fake.setter_calls(), before);
 }
@@ -255,7 +259,9 @@ TEST(NvmlControl, SaysThatClocksNeedRoot) {
   const FakeNvml fake(FAKE_NVML_RECENT);
   const std::unique_ptr<GpuControlSystem> system = open_nvml_control();
   FakeNvml::fail("nvmlDeviceSetGpuLockedClocks=4");
-  const GpuError error = error_of_opening([&] { return system->control("10:00.0")->lock_sm_clocks(210, 1410), 0; });
+  const GpuError error = error_of_opening([&] {
+    return system->control("10:00.0")->apply(LockSmClocks{210, 1410}), 0;
+  });
   EXPECT_EQ(error.code(), GpuErrorCode::no_permission);
   EXPECT_THAT(error.what(), AllOf(HasSubstr("lock SM clocks"), HasSubstr("lowgear agent"), HasSubstr("root")));
 }

@@ -28,17 +28,15 @@ class CountingGpu final : public Gpu {
 
   [[nodiscard]] const GpuIdentity& identity() const override { return identity_; }
   [[nodiscard]] const GpuFeatures& features() const override { return features_; }
-  [[nodiscard]] double energy_j() override {
+  void read(GpuFeature sensor, GpuValues& values) override {
+    if (sensor == GpuFeature::instant_power) values.power_w = 310;
+    if (sensor == GpuFeature::sm_clock) values.sm_clock_mhz = 1410;
+    if (sensor == GpuFeature::temperature) values.temperature_c = 50;
+    if (sensor == GpuFeature::utilisation) values.gpu_utilisation_percent = 99;
+    if (sensor != GpuFeature::energy_counter) return;
     if (*lost_) throw GpuError(GpuErrorCode::gpu_lost, identity_.uuid + " is lost");
-    return energy_j_ += 10;
+    values.energy_j = energy_j_ += 10;
   }
-  [[nodiscard]] double average_power_w() override { return 300; }
-  [[nodiscard]] double instant_power_w() override { return 310; }
-  [[nodiscard]] int sm_clock_mhz() override { return 1410; }
-  [[nodiscard]] int memory_clock_mhz() override { return 2619; }
-  [[nodiscard]] int temperature_c() override { return 50; }
-  [[nodiscard]] ThrottleReasons throttle_reasons() override { return {}; }
-  [[nodiscard]] Utilisation utilisation() override { return {.gpu_percent = 99, .memory_percent = 10}; }
   [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override { return {1410}; }
   [[nodiscard]] PowerLimits power_limits() override { return {}; }
   [[nodiscard]] bool persistence_mode() override { return true; }

@@ -43,12 +43,13 @@ struct LoadedGpu {
   [[nodiscard]] GpuSample sample(double time_s) const {
     GpuSample result;
     result.time_s = time_s;
-    result.counter = {.time_s = time_s, .energy_j = energy_j(std::floor(time_s * 10 + 1e-9) / 10)};
+    result.counter_time_s = time_s;
+    result.energy_j = energy_j(std::floor(time_s * 10 + 1e-9) / 10);
     const bool loaded = time_s > load_start_s && time_s <= load_end_s;
     result.power_w = loaded ? load_w : idle_w;
     result.sm_clock_mhz = loaded ? 1400 : 1980;
     result.temperature_c = loaded ? 60 : 40;
-    result.utilisation = Utilisation{.gpu_percent = loaded ? 100 : 0};
+    result.gpu_utilisation_percent = loaded ? 100 : 0;
     result.throttle_reasons = ThrottleReasons{.bits = loaded ? 0x4U : 0U};
     return result;
   }
@@ -112,7 +113,7 @@ TEST(GpuMeter, IntegratesPowerWhereThereIsNoCounter) {
   GpuWindow window = meter.begin(3);
   for (double time_s = 3.05; time_s < 5; time_s += 0.05) {
     GpuSample sample = gpu.sample(time_s);
-    sample.counter.reset();
+    sample.energy_j.reset();
     meter.add(sample);
     window.add(sample);
   }
@@ -131,7 +132,7 @@ TEST(GpuMeter, DoesNotTakeACounterThatStartedOverForEnergy) {
   GpuWindow window = meter.begin(time_s);
   for (; time_s < 4; time_s += 0.05) {
     GpuSample sample = gpu.sample(time_s);
-    if (time_s > 2) sample.counter->energy_j -= gpu.energy_j(2);
+    if (time_s > 2) *sample.energy_j -= gpu.energy_j(2);
     meter.add(sample);
     window.add(sample);
   }
@@ -158,7 +159,7 @@ GpuMeasurement measure_spoilt(double end_s, const std::function<void(GpuSample&)
 
 TEST(GpuMeter, KeepsTheCounterWhenAReadingFails) {
   const GpuMeasurement result = measure_spoilt(8, [](GpuSample& sample) {
-    if (sample.time_s > 4 && sample.time_s < 4.2) sample.counter.reset();
+    if (sample.time_s > 4 && sample.time_s < 4.2) sample.energy_j.reset();
   });
   EXPECT_EQ(result.source, EnergySource::counter);
   EXPECT_TRUE(result.covers_all());
@@ -170,7 +171,7 @@ TEST(GpuMeter, KeepsTheCounterWhenAReadingFails) {
 TEST(GpuMeter, MakesUpNoEnergyForTheTimeAfterAGpuWasLost) {
   const GpuMeasurement result = measure_spoilt(8, [](GpuSample& sample) {
     if (sample.time_s <= 4) return;
-    sample.counter.reset();
+    sample.energy_j.reset();
     sample.power_w.reset();
     sample.problem = "GPU-1 is lost";
   });
@@ -184,7 +185,7 @@ TEST(GpuMeter, MakesUpNoEnergyForTheTimeAfterAGpuWasLost) {
 
 TEST(GpuMeter, TakesPowerReadingsWhereTheCounterStoppedAnswering) {
   const GpuMeasurement result = measure_spoilt(8, [](GpuSample& sample) {
-    if (sample.time_s > 4) sample.counter.reset();
+    if (sample.time_s > 4) sample.energy_j.reset();
   });
   EXPECT_EQ(result.source, EnergySource::integrated_power);
   EXPECT_TRUE(result.covers_all());

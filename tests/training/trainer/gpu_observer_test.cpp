@@ -25,17 +25,13 @@ class SteadyGpu final : public Gpu {
   }
   [[nodiscard]] const GpuIdentity& identity() const override { return identity_; }
   [[nodiscard]] const GpuFeatures& features() const override { return features_; }
-  [[nodiscard]] double energy_j() override {
+  void read(GpuFeature sensor, GpuValues& values) override {
     constexpr double kStep_s = 0.02;
-    return kPower_w * std::floor(monotonic_s() / kStep_s) * kStep_s;
+    if (sensor == GpuFeature::energy_counter)
+      values.energy_j = kPower_w * std::floor(monotonic_s() / kStep_s) * kStep_s;
+    if (sensor == GpuFeature::instant_power) values.power_w = kPower_w;
+    if (sensor == GpuFeature::sm_clock) values.sm_clock_mhz = kClock_mhz;
   }
-  [[nodiscard]] double average_power_w() override { return kPower_w; }
-  [[nodiscard]] double instant_power_w() override { return kPower_w; }
-  [[nodiscard]] int sm_clock_mhz() override { return kClock_mhz; }
-  [[nodiscard]] int memory_clock_mhz() override { return 2619; }
-  [[nodiscard]] int temperature_c() override { return 50; }
-  [[nodiscard]] ThrottleReasons throttle_reasons() override { return {}; }
-  [[nodiscard]] Utilisation utilisation() override { return {}; }
   [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override { return {kClock_mhz}; }
   [[nodiscard]] PowerLimits power_limits() override { return {}; }
   [[nodiscard]] bool persistence_mode() override { return true; }

@@ -16,8 +16,8 @@
 #include "base/core/error.h"
 #include "control/agent/journal/journal.h"
 #include "control/agent/lease/control_client.h"
-#include "control/agent/node_agent.h"
-#include "control/agent/preview.h"
+#include "control/agent/process/node_agent.h"
+#include "control/agent/process/preview.h"
 #include "hardware/gpu/nvml_system.h"
 
 namespace lowgear {

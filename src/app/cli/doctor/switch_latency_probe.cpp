@@ -96,7 +96,7 @@ Recording run_units(UnitRing& ring, const std::vector<int>& clocks_mhz, GpuLoad&
 void require_idle(Gpu& gpu) {
   if (gpu.identity().mig_enabled) throw Error("the GPU is in MIG mode: its clocks are those of all its instances");
   if (!works(gpu, GpuFeature::utilisation)) return;
-  const int busy_percent = gpu.utilisation().gpu_percent;
+  const int busy_percent = read(gpu, GpuFeature::utilisation).gpu_utilisation_percent.value_or(0);
   if (busy_percent <= kMostBusyPercent) return;
   throw Error(fmt::format("the GPU is busy ({} %): repeat this when nothing else runs on it", busy_percent));
 }

@@ -375,11 +375,11 @@ std::future<void> GpuWorker::post(Task task) {
   return loop_->post([task = std::move(task)](Loop& loop) { loop.write(task); });
 }
 
-void GpuWorker::post(Task task, std::function<void(std::exception_ptr)> done) {
-  (void)loop_->post([task = std::move(task), done = std::move(done)](Loop& loop) {
+void GpuWorker::apply(const GpuSetting& setting, std::function<void(std::exception_ptr)> done) {
+  (void)loop_->post([setting, done = std::move(done)](Loop& loop) {
     std::exception_ptr error;
     try {
-      loop.write(task);
+      loop.write([&setting](GpuWriter& writer) { writer.apply(setting); });
     } catch (const std::exception&) {
       error = std::current_exception();
     }

@@ -54,8 +54,8 @@ class GpuWorker {
 
   /// Runs the task on the thread. What it throws comes out of the future.
   std::future<void> post(Task task);
-  /// The same; `done` is told on the thread, with what the task threw or null, when the status shows what it did.
-  void post(Task task, std::function<void(std::exception_ptr)> done);
+  /// Sets it on the thread. `done` is called there once the status shows the outcome, with the error or null.
+  void apply(const GpuSetting& setting, std::function<void(std::exception_ptr)> done);
   /// Follows the units of a lease from now on.
   std::future<void> begin_lease(std::shared_ptr<SharedUnitRing> ring);
   /// Clocks for the units of the lease, at once or from the begin of an iteration on; they then take the place of

@@ -33,29 +33,19 @@ auto read_if(const Gpu& gpu, GpuFeature feature, Read read) -> std::optional<dec
   }
 }
 
-bool tells_anything(const GpuReading& reading) {
-  return reading.energy_j || reading.power_w || reading.sm_clock_mhz || reading.memory_clock_mhz ||
-         reading.temperature_c || reading.gpu_utilisation_percent || reading.throttle_reasons;
+bool tells_anything(const GpuValues& values) {
+  const auto is_known = [&](const GpuQuantity& quantity) { return quantity.of(values).has_value(); };
+  const auto knows_any = [&](const GpuSensor& sensor) { return std::ranges::any_of(sensor.quantities, is_known); };
+  return values.throttle_reasons || std::ranges::any_of(gpu_sensors(), knows_any);
 }
 
 }  // namespace
 
 GpuReading read_gpu(Gpu& gpu, std::string* problem) {
-  GpuReading reading;
-  reading.time_ns = wall_time_ns();
+  const std::int64_t time_ns = wall_time_ns();
   const GpuSample taken = sample(gpu, monotonic_s);
   if (problem != nullptr) *problem = taken.problem;
-  if (taken.counter) reading.energy_j = taken.counter->energy_j;
-  reading.power_w = taken.power_w;
-  reading.sm_clock_mhz = taken.sm_clock_mhz;
-  reading.memory_clock_mhz = taken.memory_clock_mhz;
-  reading.temperature_c = taken.temperature_c;
-  reading.throttle_reasons = taken.throttle_reasons;
-  if (taken.utilisation) {
-    reading.gpu_utilisation_percent = taken.utilisation->gpu_percent;
-    reading.memory_utilisation_percent = taken.utilisation->memory_percent;
-  }
-  return reading;
+  return {taken, time_ns};
 }
 
 GpuSettings read_settings(Gpu& gpu) {

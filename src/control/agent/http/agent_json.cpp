@@ -1,6 +1,8 @@
 #include "control/agent/http/agent_json.h"
 
 #include <optional>
+#include <string>
+#include <variant>
 
 namespace lowgear {
 namespace {
@@ -24,15 +26,15 @@ Json to_json(const PowerLimits& limits) {
 }  // namespace
 
 Json to_json(const GpuReading& reading) {
-  return {{"time_s", static_cast<double>(reading.time_ns) * 1e-9},
-          {"energy_j", or_null(reading.energy_j)},
-          {"power_w", or_null(reading.power_w)},
-          {"sm_clock_mhz", or_null(reading.sm_clock_mhz)},
-          {"memory_clock_mhz", or_null(reading.memory_clock_mhz)},
-          {"temperature_c", or_null(reading.temperature_c)},
-          {"gpu_utilisation_percent", or_null(reading.gpu_utilisation_percent)},
-          {"memory_utilisation_percent", or_null(reading.memory_utilisation_percent)},
-          {"throttle_reasons", reading.throttle_reasons ? to_json(*reading.throttle_reasons) : Json(nullptr)}};
+  Json json = {{"time_s", static_cast<double>(reading.time_ns) * 1e-9}};
+  for (const GpuSensor& sensor : gpu_sensors()) {
+    for (const GpuQuantity& quantity : sensor.quantities) {
+      json[std::string(quantity.name)] =
+          std::visit([&](const auto member) { return or_null(reading.*member); }, quantity.value);
+    }
+  }
+  json["throttle_reasons"] = reading.throttle_reasons ? to_json(*reading.throttle_reasons) : Json(nullptr);
+  return json;
 }
 
 Json to_json(const GpuStatus& gpu) {

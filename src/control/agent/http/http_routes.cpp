@@ -71,13 +71,12 @@ RouteAnswer answer_when_done(std::function<void(WriteDone)> ask, std::function<H
   return answer;
 }
 
-/// Answers with the GPU once it is written to.
-RouteAnswer answer_when_written(const RouteCall& call,
-                                std::function<void(AgentService&, const std::string& gpu, WriteDone)> write) {
+/// Answers with the GPU once it is set.
+RouteAnswer answer_when_set(const RouteCall& call, const GpuSetting& setting) {
   AgentService& service = call.context.service;
   const std::string& gpu = call.captures[0];
   return answer_when_done(
-      [&service, gpu, write = std::move(write)](WriteDone done) { write(service, gpu, std::move(done)); },
+      [&service, who = peer(call), gpu, setting](WriteDone done) { service.apply(who, gpu, setting, std::move(done)); },
       [&service, gpu] { return gpu_response(service, gpu); });
 }
 
@@ -142,17 +141,10 @@ RouteAnswer post_clocks(const RouteCall& call) {
   if (min_mhz > max_mhz) {
     body_view(body).at("min_mhz").fail(fmt::format("{} MHz is above max_mhz, {} MHz", min_mhz, max_mhz));
   }
-  return answer_when_written(call,
-                             [=, who = peer(call)](AgentService& service, const std::string& gpu, WriteDone done) {
-                               service.lock_sm_clocks(who, gpu, min_mhz, max_mhz, std::move(done));
-                             });
+  return answer_when_set(call, LockSmClocks{min_mhz, max_mhz});
 }
 
-RouteAnswer delete_clocks(const RouteCall& call) {
-  return answer_when_written(call, [who = peer(call)](AgentService& service, const std::string& gpu, WriteDone done) {
-    service.reset_sm_clocks(who, gpu, std::move(done));
-  });
-}
+RouteAnswer delete_clocks(const RouteCall& call) { return answer_when_set(call, ResetSmClocks{}); }
 
 RouteAnswer post_power_limit(const RouteCall& call) {
   const Json body = parse_body(call);
@@ -162,10 +154,7 @@ RouteAnswer post_power_limit(const RouteCall& call) {
   if (power_limit_w <= 0 || power_limit_w > kMaxPowerW) {
     limit.fail(fmt::format("{} W is not a power limit", power_limit_w), "GET /v1/gpus tells the GPU's range");
   }
-  return answer_when_written(call,
-                             [=, who = peer(call)](AgentService& service, const std::string& gpu, WriteDone done) {
-                               service.set_power_limit_w(who, gpu, power_limit_w, std::move(done));
-                             });
+  return answer_when_set(call, SetPowerLimit{power_limit_w});
 }
 
 RouteAnswer post_restore(const RouteCall& call) {

@@ -42,31 +42,28 @@ void add_agent(AgentService& service, Exposition& exposition) {
   suspended.add({}, static_cast<double>(std::ranges::count_if(leases, &LeaseStatus::suspended)));
 }
 
-/// What is read from the driver. A GPU that does not answer has no current values.
-void add_readings(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
-  MetricFamily& energy =
-      exposition.counter("gpu_energy_joules", "Energy since the driver was loaded, by the GPU's counter.");
-  MetricFamily& power =
-      exposition.gauge("gpu_power_watts", "Power drawn: instant where the GPU reports it, average otherwise.");
+void add_quantity(const std::vector<GpuStatus>& gpus, const GpuQuantity& quantity, Exposition& exposition) {
+  const bool counts = quantity.aggregation == GpuAggregation::difference;
+  MetricFamily& family =
+      counts ? exposition.counter(quantity.metric, quantity.help) : exposition.gauge(quantity.metric, quantity.help);
+  for (const GpuStatus& gpu : gpus) {
+    if (gpu.healthy) family.add(gpu_labels(gpu), quantity.of(gpu.reading), quantity.metric_scale);
+  }
+}
+
+void add_power_limits(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
   MetricFamily& limit =
       exposition.gauge("gpu_power_limit_watts", "Power limit that holds, after all other limits of the machine.");
-  MetricFamily& sm_clock = exposition.gauge("gpu_sm_clock_hertz", "Clock of the streaming multiprocessors.");
-  MetricFamily& memory_clock = exposition.gauge("gpu_memory_clock_hertz", "Clock of the device memory.");
-  MetricFamily& temperature = exposition.gauge("gpu_temperature_celsius", "Temperature of the GPU.");
-  MetricFamily& utilisation = exposition.gauge("gpu_utilisation_ratio", "Share of time in which a kernel ran.");
-  MetricFamily& memory_utilisation =
-      exposition.gauge("gpu_memory_utilisation_ratio", "Share of time in which device memory was used.");
   for (const GpuStatus& gpu : gpus) {
-    if (!gpu.healthy) continue;
-    const MetricLabels labels = gpu_labels(gpu);
-    energy.add(labels, gpu.reading.energy_j);
-    power.add(labels, gpu.reading.power_w);
-    if (gpu.power_limits) limit.add(labels, gpu.power_limits->enforced_w);
-    sm_clock.add(labels, gpu.reading.sm_clock_mhz, kHertzPerMegahertz);
-    memory_clock.add(labels, gpu.reading.memory_clock_mhz, kHertzPerMegahertz);
-    temperature.add(labels, gpu.reading.temperature_c);
-    utilisation.add(labels, gpu.reading.gpu_utilisation_percent, 0.01);
-    memory_utilisation.add(labels, gpu.reading.memory_utilisation_percent, 0.01);
+    if (gpu.healthy && gpu.power_limits) limit.add(gpu_labels(gpu), gpu.power_limits->enforced_w);
+  }
+}
+
+/// What is read from the driver. A GPU that does not answer has no current values.
+void add_readings(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
+  for (const GpuSensor& sensor : gpu_sensors()) {
+    for (const GpuQuantity& quantity : sensor.quantities) add_quantity(gpus, quantity, exposition);
+    if (sensor.feature == GpuFeature::instant_power) add_power_limits(gpus, exposition);  // next to the power
   }
 }
 

@@ -120,7 +120,7 @@ class SettingRound {
 /// Sets all of the GPUs at once and answers when that is done, whether or not the client would wait: an error must not
 /// be lost.
 template <typename Set>
-RouteAnswer set_each(const RouteCall& call, Set set) {
+RouteAnswer on_each(const RouteCall& call, Set set) {
   (void)call.boolean("block");
   (void)call.parameter("gpu_ids");
   RouteAnswer answer;
@@ -139,13 +139,16 @@ RouteAnswer set_each(const RouteCall& call, Set set) {
   return answer;
 }
 
-struct ClockRange {
-  int min_mhz = 0;
-  int max_mhz = 0;
-};
+RouteAnswer set_each(const RouteCall& call, const GpuSetting& setting) {
+  return on_each(call, [setting](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
+    service.apply(peer, gpu, setting, std::move(done));
+  });
+}
 
-ClockRange clock_range(const RouteCall& call) {
-  const ClockRange range{static_cast<int>(call.integer("min_clock_mhz", 0, kMaxClockMhz)),
+/// `LockSmClocks` or `LockMemoryClocks`, as the parameters say.
+template <typename LockClocks>
+LockClocks clock_range(const RouteCall& call) {
+  const LockClocks range{static_cast<int>(call.integer("min_clock_mhz", 0, kMaxClockMhz)),
                          static_cast<int>(call.integer("max_clock_mhz", 0, kMaxClockMhz))};
   if (range.min_mhz > range.max_mhz) {
     throw InputError(fmt::format("min_clock_mhz, {}, is above max_clock_mhz, {}", range.min_mhz, range.max_mhz));
@@ -153,31 +156,13 @@ ClockRange clock_range(const RouteCall& call) {
   return range;
 }
 
-RouteAnswer set_gpu_locked_clocks(const RouteCall& call) {
-  const ClockRange range = clock_range(call);
-  return set_each(call, [=](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
-    service.lock_sm_clocks(peer, gpu, range.min_mhz, range.max_mhz, std::move(done));
-  });
-}
+RouteAnswer set_gpu_locked_clocks(const RouteCall& call) { return set_each(call, clock_range<LockSmClocks>(call)); }
 
-RouteAnswer set_mem_locked_clocks(const RouteCall& call) {
-  const ClockRange range = clock_range(call);
-  return set_each(call, [=](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
-    service.lock_memory_clocks(peer, gpu, range.min_mhz, range.max_mhz, std::move(done));
-  });
-}
+RouteAnswer set_mem_locked_clocks(const RouteCall& call) { return set_each(call, clock_range<LockMemoryClocks>(call)); }
 
-RouteAnswer reset_gpu_locked_clocks(const RouteCall& call) {
-  return set_each(call, [](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
-    service.reset_sm_clocks(peer, gpu, std::move(done));
-  });
-}
+RouteAnswer reset_gpu_locked_clocks(const RouteCall& call) { return set_each(call, ResetSmClocks{}); }
 
-RouteAnswer reset_mem_locked_clocks(const RouteCall& call) {
-  return set_each(call, [](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
-    service.reset_memory_clocks(peer, gpu, std::move(done));
-  });
-}
+RouteAnswer reset_mem_locked_clocks(const RouteCall& call) { return set_each(call, ResetMemoryClocks{}); }
 
 /// Whether memory clocks that could not be reset cannot have been set either: the user may not, or the GPU cannot.
 bool could_not_be_set(const std::exception_ptr& error) {
@@ -194,33 +179,29 @@ bool could_not_be_set(const std::exception_ptr& error) {
 
 /// Both clock domains, the memory's once the SM's is reset.
 RouteAnswer reset_locked_clocks(const RouteCall& call) {
-  return set_each(call, [](AgentService& service, const Peer& peer, const std::string& gpu, const WriteDone& done) {
+  return on_each(call, [](AgentService& service, const Peer& peer, const std::string& gpu, const WriteDone& done) {
     const WriteDone after_memory = [done](const std::exception_ptr& error) {
       done(error && could_not_be_set(error) ? nullptr : error);
     };
-    service.reset_sm_clocks(peer, gpu, [&service, peer, gpu, done, after_memory](const std::exception_ptr& error) {
-      if (error) return done(error);
-      try {
-        service.reset_memory_clocks(peer, gpu, after_memory);
-      } catch (const std::exception&) {
-        after_memory(std::current_exception());
-      }
-    });
+    service.apply(peer, gpu, ResetSmClocks{},
+                  [&service, peer, gpu, done, after_memory](const std::exception_ptr& error) {
+                    if (error) return done(error);
+                    try {
+                      service.apply(peer, gpu, ResetMemoryClocks{}, after_memory);
+                    } catch (const std::exception&) {
+                      after_memory(std::current_exception());
+                    }
+                  });
   });
 }
 
 RouteAnswer set_power_limit(const RouteCall& call) {
   const long long power_limit_mw = call.integer("power_limit_mw", 1, kMaxPowerMw);
-  return set_each(call, [=](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
-    service.set_power_limit_w(peer, gpu, static_cast<double>(power_limit_mw) * 1e-3, std::move(done));
-  });
+  return set_each(call, SetPowerLimit{static_cast<double>(power_limit_mw) * 1e-3});
 }
 
 RouteAnswer set_persistence_mode(const RouteCall& call) {
-  const bool enabled = call.boolean("enabled");
-  return set_each(call, [=](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
-    service.set_persistence_mode(peer, gpu, enabled, std::move(done));
-  });
+  return set_each(call, SetPersistenceMode{call.boolean("enabled")});
 }
 
 /// A map from GPU to what `value` says of it; empty where the GPU does not report it, for which zeusd answers 400.

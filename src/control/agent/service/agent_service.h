@@ -13,6 +13,7 @@
 #include "base/core/error.h"
 #include "base/ipc/unix_peer.h"
 #include "hardware/gpu/gpu.h"
+#include "hardware/gpu/gpu_setting.h"
 
 namespace lowgear {
 
@@ -45,17 +46,9 @@ enum class ClockState : unsigned char {
 };
 [[nodiscard]] std::string_view name(ClockState state);
 
-/// One reading of one GPU; fields that this GPU does not report are empty.
-struct GpuReading {
-  std::int64_t time_ns = 0;  ///< CLOCK_REALTIME of the reading
-  std::optional<double> energy_j;
-  std::optional<double> power_w;  ///< instant where the GPU has it, average otherwise
-  std::optional<int> sm_clock_mhz;
-  std::optional<int> memory_clock_mhz;
-  std::optional<int> temperature_c;
-  std::optional<int> gpu_utilisation_percent;
-  std::optional<int> memory_utilisation_percent;
-  std::optional<ThrottleReasons> throttle_reasons;
+/// What the sensors of one GPU say, and when they did.
+struct GpuReading : GpuValues {
+  std::int64_t time_ns = 0;  ///< CLOCK_REALTIME
 };
 
 struct GpuStatus {
@@ -118,15 +111,10 @@ class AgentService {
   [[nodiscard]] virtual std::vector<UnattendedGpu> unattended_gpus() = 0;
   [[nodiscard]] virtual std::vector<LeaseStatus> leases() = 0;
 
-  /// Locks clocks for a process: the first call takes a lease that lasts until the process ends or releases it. Throws
-  /// AccessDenied, GpuBusy, NotFound, InputError (a clock outside the range), GpuError (the driver is known to hang);
-  /// the driver is then not asked, and `done` not told.
-  virtual void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) = 0;
-  virtual void reset_sm_clocks(const Peer& peer, std::string_view gpu, WriteDone done) = 0;
-  virtual void lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) = 0;
-  virtual void reset_memory_clocks(const Peer& peer, std::string_view gpu, WriteDone done) = 0;
-  virtual void set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w, WriteDone done) = 0;
-  virtual void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled, WriteDone done) = 0;
+  /// Sets something for a process: the first call takes a lease that lasts until the process ends or releases it.
+  /// Throws AccessDenied, GpuBusy, NotFound, InputError (a value outside of what is allowed), GpuError (the driver is
+  /// known to hang); the driver is then not asked, and `done` not called.
+  virtual void apply(const Peer& peer, std::string_view gpu, const GpuSetting& setting, WriteDone done) = 0;
   /// Ends a lease: its owner's own, or anybody's for root. Throws AccessDenied, NotFound.
   virtual void release(const Peer& peer, std::uint64_t lease_id) = 0;
   /// The kill switch: ends every lease and restores every GPU, also those that no thread looks after. Root only: throws

@@ -10,6 +10,8 @@
 #include "base/ipc/lease_messages.h"
 #include "base/ipc/unit_ring.h"
 #include "control/agent/service/agent_service.h"
+#include "control/agent/service/allowed_range.h"
+#include "hardware/gpu/gpu_setting.h"
 
 namespace lowgear {
 
@@ -29,7 +31,7 @@ struct ReadPowerLimit {
   std::chrono::steady_clock::time_point asked_at;  ///< before it was asked: what was set later may not show
 };
 
-/// Writes to one GPU, and puts back what was there before. Used by the GPU's thread alone. Setters throw GpuError.
+/// Writes to one GPU, and puts back what was there before. Used by the GPU's thread alone. `apply` throws GpuError.
 class GpuWriter {
  public:
   virtual ~GpuWriter() = default;
@@ -37,12 +39,7 @@ class GpuWriter {
   /// Locks the SM clock for the unit that begins. True when the driver took it; false when nothing had to be written or
   /// the write failed, which the status then says.
   virtual bool follow(int clock_mhz) = 0;
-  virtual void lock_sm_clocks(int min_mhz, int max_mhz) = 0;
-  virtual void reset_sm_clocks() = 0;
-  virtual void lock_memory_clocks(int min_mhz, int max_mhz) = 0;
-  virtual void reset_memory_clocks() = 0;
-  virtual void set_power_limit_w(double power_limit_w) = 0;
-  virtual void set_persistence_mode(bool enabled) = 0;
+  virtual void apply(const GpuSetting& setting) = 0;
   /// Back to the driver's own choice of the SM clock; what was asked for otherwise (power limit, memory clocks,
   /// persistence mode) stays. Throws nothing: a failure shows in the status, which then goes on to name the clock.
   virtual void suspend() noexcept = 0;
@@ -60,17 +57,6 @@ class UnitClocks {
   virtual ~UnitClocks() = default;
   /// The clock for what begins; empty where the plan has nothing to say.
   [[nodiscard]] virtual std::optional<int> clock_mhz(const UnitEvent& event) = 0;
-};
-
-/// SM clocks and power limits that somebody may ask for.
-struct AllowedRange {
-  int min_clock_mhz = 0;
-  int max_clock_mhz = 0;
-  double min_power_w = 0;
-  double max_power_w = 0;
-  bool power = false;          ///< whether power limits may be set at all
-  bool memory_clocks = false;  ///< whether memory clocks may be locked
-  bool persistence = false;    ///< whether persistence mode may be set
 };
 
 /// What the administrator has decided, and how it is carried out. Asks no driver: only the writers do.

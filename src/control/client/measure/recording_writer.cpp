@@ -83,10 +83,9 @@ void RecordingWriter::write(const UnitRecord& record) {
 void RecordingWriter::write(const GpuSample& sample) {
   if (!problem_.empty()) return;
   const double start_s = static_cast<double>(start_ns_) * 1e-9;
-  const double time_s = sample.counter ? sample.counter->time_s : sample.time_s;
-  energy_.stream << fmt::format("{:.6f},{},{},{},{},{}\n", time_s - start_s,
-                                sample.counter ? fmt::format("{:.3f}", sample.counter->energy_j) : "",
-                                cell(sample.power_w), cell(sample.sm_clock_mhz), cell(sample.temperature_c),
+  energy_.stream << fmt::format("{:.6f},{},{},{},{},{}\n", sample.energy_time_s() - start_s,
+                                sample.energy_j ? fmt::format("{:.3f}", *sample.energy_j) : "", cell(sample.power_w),
+                                cell(sample.sm_clock_mhz), cell(sample.temperature_c),
                                 sample.throttle_reasons ? fmt::format("{}", sample.throttle_reasons->bits) : "");
 }
 

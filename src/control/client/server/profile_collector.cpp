@@ -65,8 +65,8 @@ void ProfileCollector::discard_iteration() {
 void ProfileCollector::add(const GpuSample& sample) {
   if (!records_ || parts_.back().samples.size() == kMaxSamples) return;
   EnergySample taken;
-  taken.time_s = (sample.counter ? sample.counter->time_s : sample.time_s) - static_cast<double>(start_ns_) * 1e-9;
-  if (sample.counter) taken.energy_j = sample.counter->energy_j;
+  taken.time_s = sample.energy_time_s() - static_cast<double>(start_ns_) * 1e-9;
+  taken.energy_j = sample.energy_j;
   taken.power_w = sample.power_w;
   taken.sm_mhz = sample.sm_clock_mhz;
   taken.temperature_c = sample.temperature_c;

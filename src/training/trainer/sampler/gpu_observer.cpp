@@ -39,7 +39,7 @@ GpuObserver::GpuObserver(const GpuSystem& system, Gpu& gpu) : system_(&system), 
 std::optional<double> GpuObserver::clock_mhz() {
   if (!works(*gpu_, GpuFeature::sm_clock)) return std::nullopt;
   try {
-    return gpu_->sm_clock_mhz();
+    return read(*gpu_, GpuFeature::sm_clock).sm_clock_mhz;
   } catch (const GpuError&) {
     return std::nullopt;
   }

@@ -176,7 +176,7 @@ TEST_F(GpuWorkerTest, TriesAgainToSuspendAndNamesTheClockUntilThen) {
 TEST_F(GpuWorkerTest, ASuspensionLeavesAloneWhatWasAskedForByName) {
   start({.suspend_after = 5ms});
   begin_lease_with_plan();
-  worker_->post([](GpuWriter& writer) { writer.set_power_limit_w(400); }).get();
+  worker_->post([](GpuWriter& writer) { writer.apply(SetPowerLimit{400}); }).get();
   begin_unit(OpKind::forward);
   ASSERT_TRUE(log_->wait_for_last("suspend"));
   begin_unit(OpKind::backward);
@@ -196,33 +196,31 @@ TEST_F(GpuWorkerTest, TriesAgainToRestore) {
 
 TEST_F(GpuWorkerTest, RestoresNothingUnderALeaseOneOfWhoseWritesFailed) {
   start({.retry_after = 1ms});
-  worker_->post([](GpuWriter& writer) { writer.lock_sm_clocks(345, 1005); }).get();
-  EXPECT_THROW(worker_->post([](GpuWriter& writer) { writer.set_power_limit_w(666); }).get(), GpuError);
+  worker_->post([](GpuWriter& writer) { writer.apply(LockSmClocks{345, 1005}); }).get();
+  EXPECT_THROW(worker_->post([](GpuWriter& writer) { writer.apply(SetPowerLimit{666}); }).get(), GpuError);
   std::this_thread::sleep_for(20ms);
-  EXPECT_EQ(log_->calls(), std::vector<std::string>{"lock 345 1005"});
+  EXPECT_EQ(log_->calls(), std::vector<std::string>{"lock SM clocks to 345-1005 MHz"});
   worker_->end_lease().get();
   EXPECT_EQ(log_->calls().back(), "restore");
 }
 
 TEST_F(GpuWorkerTest, HandsOnWhatATaskThrows) {
   start();
-  EXPECT_THROW(worker_->post([](GpuWriter& writer) { writer.set_power_limit_w(666); }).get(), GpuError);
-  worker_->post([](GpuWriter& writer) { writer.lock_sm_clocks(345, 1005); }).get();
-  EXPECT_EQ(log_->calls(), std::vector<std::string>{"lock 345 1005"});
+  EXPECT_THROW(worker_->post([](GpuWriter& writer) { writer.apply(SetPowerLimit{666}); }).get(), GpuError);
+  worker_->post([](GpuWriter& writer) { writer.apply(LockSmClocks{345, 1005}); }).get();
+  EXPECT_EQ(log_->calls(), std::vector<std::string>{"lock SM clocks to 345-1005 MHz"});
 }
 
 TEST_F(GpuWorkerTest, TellsHowATaskEndedWhenTheStatusShowsIt) {
   start();
   std::promise<std::uint64_t> writes;
-  worker_->post([](GpuWriter& writer) { writer.lock_sm_clocks(345, 1005); },
-                [&](const std::exception_ptr& error) {
-                  EXPECT_FALSE(error);
-                  writes.set_value(worker_->status().writer.clock_writes);
-                });
+  worker_->apply(LockSmClocks{345, 1005}, [&](const std::exception_ptr& error) {
+    EXPECT_FALSE(error);
+    writes.set_value(worker_->status().writer.clock_writes);
+  });
   EXPECT_EQ(writes.get_future().get(), 1U);
   std::promise<void> failed;
-  worker_->post([](GpuWriter& writer) { writer.set_power_limit_w(666); },
-                [&](const std::exception_ptr& error) { failed.set_exception(error); });
+  worker_->apply(SetPowerLimit{666}, [&](const std::exception_ptr& error) { failed.set_exception(error); });
   EXPECT_THROW(failed.get_future().get(), GpuError);
 }
 
@@ -335,12 +333,12 @@ TEST_F(GpuWorkerTest, TakesWhateverAHostileClientWrites) {
 TEST_F(GpuWorkerTest, AHungDriverHoldsNobodyElseUp) {
   start();
   log_->hang();
-  const auto task = worker_->post([](GpuWriter& writer) { writer.reset_sm_clocks(); });
+  const auto task = worker_->post([](GpuWriter& writer) { writer.apply(ResetSmClocks{}); });
   ASSERT_TRUE(eventually([this] { return worker_->status().busy > 1ms; }));
   EXPECT_EQ(task.wait_for(0s), std::future_status::timeout);
   worker_.reset();  // leaves the thread behind
   log_->let_go();
-  EXPECT_TRUE(log_->wait_for("reset"));
+  EXPECT_TRUE(log_->wait_for("reset SM clocks"));
 }
 
 }  // namespace

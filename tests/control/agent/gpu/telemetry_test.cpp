@@ -17,14 +17,15 @@ using namespace std::chrono_literals;
 TEST(ReadGpu, ReadsAllThatTheGpuReports) {
   FakeGpu gpu;
   gpu.change([](FakeReadings& now) {
-    now = {.energy_j = 12.5,
-           .average_power_w = 300,
-           .instant_power_w = 310,
-           .sm_clock_mhz = 1500,
-           .memory_clock_mhz = 2619,
-           .temperature_c = 61,
-           .throttle_reasons = {.bits = 4},
-           .utilisation = {.gpu_percent = 97, .memory_percent = 43}};
+    now.energy_j = 12.5;
+    now.average_power_w = 300;
+    now.power_w = 310;
+    now.sm_clock_mhz = 1500;
+    now.memory_clock_mhz = 2619;
+    now.temperature_c = 61;
+    now.throttle_reasons = ThrottleReasons{.bits = 4};
+    now.gpu_utilisation_percent = 97;
+    now.memory_utilisation_percent = 43;
   });
   const GpuReading reading = read_gpu(gpu);
   EXPECT_EQ(reading.energy_j, 12.5);
@@ -42,7 +43,7 @@ TEST(ReadGpu, LeavesEmptyWhatTheGpuDoesNotReport) {
   gpu.disable(GpuFeature::instant_power, GpuErrorCode::not_supported, "too old");
   gpu.disable(GpuFeature::energy_counter, GpuErrorCode::not_supported, "too old");
   gpu.change([](FakeReadings& now) { now.average_power_w = 123; });
-  gpu.fail("temperature_c", GpuErrorCode::gpu_lost, -1);
+  gpu.fail("temperature", GpuErrorCode::gpu_lost, -1);
   const GpuReading reading = read_gpu(gpu);
   EXPECT_GT(reading.time_ns, 0);
   EXPECT_FALSE(reading.energy_j);
@@ -83,8 +84,8 @@ TEST(Telemetry, ReadsSettingsAgainAfterAWhile) {
   const Telemetry telemetry(system, 1e-3, 1ms);
   EXPECT_TRUE(eventually([&] { return telemetry.settings(1).persistence_mode == true; }));
   FakeGpuControl control(system->fake(1));
-  control.set_power_limit_w(450);
-  control.set_persistence_mode(false);
+  control.apply(SetPowerLimit{450});
+  control.apply(SetPersistenceMode{false});
   EXPECT_TRUE(eventually([&] {
     const GpuSettings settings = telemetry.settings(1);
     return settings.power_limits.value().current_w == 450 && settings.persistence_mode == false;
@@ -97,7 +98,7 @@ TEST(Telemetry, ReadsSettingsAtOnceWhenToldThatTheyChanged) {
   const auto system = std::make_shared<FakeGpuSystem>(1);
   Telemetry telemetry(system, 1e-3, 1h);
   EXPECT_TRUE(eventually([&] { return telemetry.settings(0).persistence_mode == true; }));
-  FakeGpuControl(system->fake(0)).set_persistence_mode(false);
+  FakeGpuControl(system->fake(0)).apply(SetPersistenceMode{false});
   telemetry.settings_changed(0);
   EXPECT_TRUE(eventually([&] { return telemetry.settings(0).persistence_mode == false; }));
 }

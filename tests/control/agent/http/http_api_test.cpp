@@ -48,7 +48,8 @@ TEST_F(HttpApiTest, WhoAsksIsAttestedByTheKernel) {
   serve();
   EXPECT_THAT(ask(fmt::format("DELETE /v1/gpus/{}/clocks HTTP/1.1\r\nHost: agent\r\n\r\n", kFakeUuid0)),
               StartsWith("HTTP/1.1 200"));
-  EXPECT_THAT(on_loop([&] { return service.calls; }), ElementsAre(fmt::format("reset_sm 0 by {}", ::geteuid())));
+  EXPECT_THAT(on_loop([&] { return service.calls; }),
+              ElementsAre(fmt::format("reset SM clocks of 0 by {}", ::geteuid())));
 }
 
 TEST_F(HttpApiTest, TcpReadsAndChangesNothing) {

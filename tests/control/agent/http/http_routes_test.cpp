@@ -113,7 +113,8 @@ TEST_F(HttpRoutes, ClocksAreLockedAndReset) {
   EXPECT_EQ(json(locked)["gpu"]["clocks"]["state"], "leased");
   EXPECT_EQ(json(locked)["gpu"]["clocks"]["requested_max_mhz"], 1200);
   EXPECT_EQ(ask("DELETE", gpu_path("/clocks")).status, 200);
-  EXPECT_THAT(service.calls, ElementsAre("lock_sm 0 900 1200 by 1000", "reset_sm 0 by 1000"));
+  EXPECT_THAT(service.calls,
+              ElementsAre("lock SM clocks to 900-1200 MHz of 0 by 1000", "reset SM clocks of 0 by 1000"));
 }
 
 TEST_F(HttpRoutes, WrongClocksAreRefusedWithTheirPlace) {
@@ -140,7 +141,7 @@ TEST_F(HttpRoutes, WrongClocksAreRefusedWithTheirPlace) {
 
 TEST_F(HttpRoutes, PowerLimitIsSetInWatts) {
   EXPECT_EQ(ask("POST", gpu_path("/power_limit"), R"({"power_limit_w": 412.5})").status, 200);
-  EXPECT_THAT(service.calls, ElementsAre("power_limit 0 412.5"));
+  EXPECT_THAT(service.calls, ElementsAre("set the power limit to 412.5 W of 0 by 1000"));
   for (const char* body : {R"({"power_limit_w": 0})", R"({"power_limit_w": -5})", R"({"power_limit_w": 1e9})",
                            R"({"power_limit_w": null})", R"({})"}) {
     EXPECT_EQ(ask("POST", gpu_path("/power_limit"), body).status, 400) << body;

@@ -82,13 +82,15 @@ TEST_F(ZeusdRoutes, SettersAnswerWithAnEmptyBody) {
     EXPECT_EQ(response.status, 200) << path << response.text();
     EXPECT_EQ(response.text(), "") << path;
   }
-  EXPECT_THAT(service.calls, ElementsAre("lock_sm 0 900 1200 by 1000", "reset_sm 0 by 1000", "lock_memory 0 1593 2619",
-                                         "reset_memory 0", "power_limit 0 412.5", "persistence 0 true"));
+  EXPECT_THAT(service.calls,
+              ElementsAre("lock SM clocks to 900-1200 MHz of 0 by 1000", "reset SM clocks of 0 by 1000",
+                          "lock memory clocks to 1593-2619 MHz of 0 by 1000", "reset memory clocks of 0 by 1000",
+                          "set the power limit to 412.5 W of 0 by 1000", "enable persistence mode of 0 by 1000"));
 }
 
 TEST_F(ZeusdRoutes, ASetterReachesEachGpuOnce) {
   EXPECT_EQ(ask("POST", "/gpu/reset_mem_locked_clocks", "gpu_ids=1,0,1&block=false").status, 200);
-  EXPECT_THAT(service.calls, ElementsAre("reset_memory 0", "reset_memory 1"));
+  EXPECT_THAT(service.calls, ElementsAre("reset memory clocks of 0 by 1000", "reset memory clocks of 1 by 1000"));
 }
 
 TEST_F(ZeusdRoutes, AllGpusAreAskedBeforeAnyIsWaitedFor) {
@@ -97,7 +99,7 @@ TEST_F(ZeusdRoutes, AllGpusAreAskedBeforeAnyIsWaitedFor) {
   ASSERT_TRUE(waiting.later);
   std::vector<HttpResponse> answers;
   waiting.later([&](HttpResponse response) { answers.push_back(std::move(response)); });
-  EXPECT_THAT(service.calls, ElementsAre("reset_sm 0 by 1000", "reset_sm 1 by 1000"));
+  EXPECT_THAT(service.calls, ElementsAre("reset SM clocks of 0 by 1000", "reset SM clocks of 1 by 1000"));
   service.held.at(1)(std::make_exception_ptr(GpuError(GpuErrorCode::timeout, "has not answered")));
   EXPECT_TRUE(answers.empty());
   service.held.at(0)(nullptr);
@@ -125,7 +127,7 @@ TEST_F(ZeusdRoutes, OneGpuThatFailsDoesNotKeepTheOthersFromBeingSet) {
     if (++calls == 1) throw GpuBusy("held by another job");
   };
   EXPECT_EQ(ask("POST", "/gpu/reset_gpu_locked_clocks", "gpu_ids=0,1&block=true").status, 409);
-  EXPECT_THAT(service.calls, ElementsAre("reset_sm 1 by 1000"));
+  EXPECT_THAT(service.calls, ElementsAre("reset SM clocks of 1 by 1000"));
 }
 
 TEST_F(ZeusdRoutes, WrongParametersAreRefused) {
@@ -255,8 +257,8 @@ TEST_F(ZeusdRoutes, DiscoverTellsOfAGpuThatCountsNoEnergy) {
 
 TEST_F(ZeusdRoutes, AllClockDomainsAreResetByOneCall) {
   EXPECT_EQ(ask("POST", "/gpu/reset_locked_clocks", "gpu_ids=1,0&block=true").status, 200);
-  EXPECT_THAT(service.calls,
-              ElementsAre("reset_sm 0 by 1000", "reset_memory 0", "reset_sm 1 by 1000", "reset_memory 1"));
+  EXPECT_THAT(service.calls, ElementsAre("reset SM clocks of 0 by 1000", "reset memory clocks of 0 by 1000",
+                                         "reset SM clocks of 1 by 1000", "reset memory clocks of 1 by 1000"));
 }
 
 TEST_F(ZeusdRoutes, MemoryClocksThatNobodyCanLockNeedNoReset) {

@@ -28,7 +28,8 @@ UnitRecord record(RecordType type, std::uint64_t iteration, double begin_s, doub
 GpuSample sample_at(double time_s) {
   GpuSample sample;
   sample.time_s = time_s + 0.003;
-  sample.counter = {.time_s = time_s, .energy_j = kPowerW * std::floor(time_s * 10) / 10};
+  sample.counter_time_s = time_s;
+  sample.energy_j = kPowerW * std::floor(time_s * 10) / 10;
   sample.power_w = kPowerW;
   sample.throttle_reasons = ThrottleReasons{.bits = time_s < 5 ? 0x4U : 0U};
   return sample;
@@ -144,7 +145,8 @@ class Workload {
       }
       GpuSample sample;
       sample.time_s = now_s_;
-      sample.counter = {.time_s = now_s_, .energy_j = counter_j_};
+      sample.counter_time_s = now_s_;
+      sample.energy_j = counter_j_;
       collector_->add(sample);
       next_sample_s_ += 0.005;
     }

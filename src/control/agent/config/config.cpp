@@ -1,4 +1,4 @@
-#include "control/agent/config.h"
+#include "control/agent/config/config.h"
 
 #include <fmt/format.h>
 

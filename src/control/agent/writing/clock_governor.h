@@ -34,12 +34,7 @@ class ClockGovernor final : public GpuWriter {
   ClockGovernor(std::unique_ptr<GpuControl> control, std::shared_ptr<Journal> journal, ClockGovernorOptions options);
 
   bool follow(int clock_mhz) override;
-  void lock_sm_clocks(int min_mhz, int max_mhz) override;
-  void reset_sm_clocks() override;
-  void lock_memory_clocks(int min_mhz, int max_mhz) override;
-  void reset_memory_clocks() override;
-  void set_power_limit_w(double power_limit_w) override;
-  void set_persistence_mode(bool enabled) override;
+  void apply(const GpuSetting& setting) override;
   void suspend() noexcept override;
   void restore() noexcept override;
   void observe(const GpuReading& reading, const std::optional<ReadPowerLimit>& limit) override;
@@ -51,6 +46,8 @@ class ClockGovernor final : public GpuWriter {
   /// Journals and writes; counts, and keeps what went wrong. Throws Error.
   void write(std::string_view what, const std::function<void()>& call);
   void require_own() const;
+  /// Keeps what has been set, as far as it is compared with what the GPU does.
+  void remember(const GpuSetting& setting);
   void observe_clock(const GpuReading& reading);
   void observe_power_limit(const ReadPowerLimit& limit);
   void leave_to_others(std::string_view what_shows_them);

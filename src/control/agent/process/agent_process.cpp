@@ -1,4 +1,4 @@
-#include "control/agent/agent_process.h"
+#include "control/agent/process/agent_process.h"
 
 #include <unistd.h>
 

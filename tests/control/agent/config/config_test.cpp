@@ -1,4 +1,4 @@
-#include "control/agent/config.h"
+#include "control/agent/config/config.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "control/agent/config/agent_options.h"
 #include "control/agent/gpu/gpu_worker.h"
 #include "control/agent/gpu/guarded_gpus.h"
 #include "control/agent/gpu/pending_writes.h"
@@ -18,18 +19,9 @@
 #include "control/agent/lease/process_watch.h"
 #include "control/agent/service/agent_service.h"
 #include "control/agent/service/gpu_writer.h"
-#include "control/agent/unattended_gpus.h"
+#include "control/agent/writing/unattended_gpus.h"
 
 namespace lowgear {
-
-struct AgentOptions {
-  LeaseServerOptions lease_server;
-  GpuWorkerOptions worker;
-  double telemetry_rate_hz = 20;
-  std::chrono::milliseconds settings_period{1'000};  ///< between looks at limits that others may change
-  std::chrono::milliseconds driver_timeout{5'000};   ///< how long a request waits for the driver
-  std::chrono::milliseconds hung_after{2'000};       ///< a driver call of this length is reported
-};
 
 /// What the agent needs from outside, so that it can be tested without.
 struct AgentEnvironment {
@@ -69,12 +61,7 @@ class Agent final : public AgentService, private LeaseGranter {
   [[nodiscard]] std::vector<GpuStatus> gpus() override;
   [[nodiscard]] std::vector<UnattendedGpu> unattended_gpus() override;
   [[nodiscard]] std::vector<LeaseStatus> leases() override;
-  void lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override;
-  void reset_sm_clocks(const Peer& peer, std::string_view gpu, WriteDone done) override;
-  void lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) override;
-  void reset_memory_clocks(const Peer& peer, std::string_view gpu, WriteDone done) override;
-  void set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w, WriteDone done) override;
-  void set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled, WriteDone done) override;
+  void apply(const Peer& peer, std::string_view gpu, const GpuSetting& setting, WriteDone done) override;
   void release(const Peer& peer, std::uint64_t lease_id) override;
   void restore_all(const Peer& peer, WriteDone done) override;
   [[nodiscard]] bool may_read(const Peer& peer) const override;
@@ -105,8 +92,6 @@ class Agent final : public AgentService, private LeaseGranter {
   void process_ended(std::uint64_t lease_id, const ProcessIdentity& process);
   /// Takes it from the table and lets the GPU's thread restore.
   std::future<void> end_lease(std::uint64_t lease_id, std::string_view why);
-  void write(const Peer& peer, std::string_view gpu, const std::function<void(const AllowedRange&)>& check,
-             GpuWorker::Task task, WriteDone done);
   /// Restores under way, of the GPUs that have a thread.
   using Restores = std::vector<std::pair<const Managed*, std::future<void>>>;
   [[nodiscard]] Restores end_every_lease();

@@ -1,4 +1,4 @@
-#include "control/agent/restore.h"
+#include "control/agent/writing/restore.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "control/agent/config.h"
+#include "control/agent/config/config.h"
 #include "control/agent/damaged_journal.h"
 #include "hardware/gpu/fake_gpu.h"
 
@@ -24,10 +24,10 @@ TEST(Restore, GoesOnWhenAStepFails) {
   FakeGpu gpu;
   FakeGpuControl control(gpu);
   const OriginalGpuState original = original_state(control);
-  control.lock_sm_clocks(345, 1005);
-  control.lock_memory_clocks(1593, 1593);
-  control.set_power_limit_w(300);
-  gpu.fail("reset_sm_clocks", GpuErrorCode::driver_error);
+  control.apply(LockSmClocks{345, 1005});
+  control.apply(LockMemoryClocks{1593, 1593});
+  control.apply(SetPowerLimit{300});
+  gpu.fail("reset SM clocks", GpuErrorCode::driver_error);
   EXPECT_THROW(restore_gpu(control, original), GpuError);
   EXPECT_EQ(gpu.settings().max_memory_clock_mhz, 0);
   EXPECT_EQ(gpu.settings().power_limit_w, 700);
@@ -36,7 +36,7 @@ TEST(Restore, GoesOnWhenAStepFails) {
 TEST(Restore, TakesWhatIsNotSupportedForRestored) {
   FakeGpu gpu;
   FakeGpuControl control(gpu);
-  gpu.fail("reset_memory_clocks", GpuErrorCode::not_supported);
+  gpu.fail("reset memory clocks", GpuErrorCode::not_supported);
   EXPECT_NO_THROW(restore_gpu(control, original_state(control)));
 }
 
@@ -46,7 +46,7 @@ class RecoverTest : public testing::Test {
   RecoverTest() {
     FakeGpuControl control(system_.fake(1));
     journal_.record_change(original_state(control));
-    control.lock_sm_clocks(345, 1005);
+    control.apply(LockSmClocks{345, 1005});
   }
 
   [[nodiscard]] std::vector<std::string> recover(GpuControlSystem& system) {
@@ -69,8 +69,8 @@ TEST_F(RecoverTest, SaysWhatItIsAtAndWhatItHasDone) {
 }
 
 TEST_F(RecoverTest, DoesNotSayThatAGpuIsRestoredThatRefuses) {
-  system_.fake(1).fail("reset_sm_clocks", GpuErrorCode::driver_error);
-  EXPECT_THAT(recover(system_), ElementsAre(HasSubstr("reset_sm_clocks")));
+  system_.fake(1).fail("reset SM clocks", GpuErrorCode::driver_error);
+  EXPECT_THAT(recover(system_), ElementsAre(HasSubstr("reset SM clocks")));
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("restoring it")));
   EXPECT_TRUE(journal_.changed(uuid()));
 }
@@ -93,7 +93,7 @@ TEST_F(RecoverTest, StrikesOutAGpuThatIsNotInTheMachine) {
 /// A damaged journal, and the GPU 1 has another power limit.
 class RecoverFromDamageTest : public testing::Test {
  protected:
-  RecoverFromDamageTest() { FakeGpuControl(system_.fake(1)).set_power_limit_w(300); }
+  RecoverFromDamageTest() { FakeGpuControl(system_.fake(1)).apply(SetPowerLimit{300}); }
 
   [[nodiscard]] std::vector<std::string> recover(const AgentConfig& config) {
     return lowgear::recover(*journal_, system_, config, [](std::string_view) {});
@@ -139,7 +139,7 @@ TEST_F(RecoverFromDamageTest, PutsBackWhatIsStillKnown) {
   const DamagedStorage& disk = *storage;
   Journal before(std::move(storage));
   before.record_change(original_state(control));  // 300 W, as the agent found it
-  control.set_power_limit_w(500);
+  control.apply(SetPowerLimit{500});
   journal_ =
       std::make_unique<Journal>(std::make_unique<DamagedStorage>(disk.content() + "this is not a record of a journal"));
   EXPECT_THAT(recover(config_of_all()), IsEmpty());
@@ -147,8 +147,8 @@ TEST_F(RecoverFromDamageTest, PutsBackWhatIsStillKnown) {
 }
 
 TEST_F(RecoverFromDamageTest, StaysDamagedWhileAGpuRefuses) {
-  system_.fake(1).fail("reset_sm_clocks", GpuErrorCode::driver_error);
-  EXPECT_THAT(recover(config_of({uuid()})), ElementsAre(HasSubstr("reset_sm_clocks")));
+  system_.fake(1).fail("reset SM clocks", GpuErrorCode::driver_error);
+  EXPECT_THAT(recover(config_of({uuid()})), ElementsAre(HasSubstr("reset SM clocks")));
   EXPECT_TRUE(journal_->damaged());
 }
 

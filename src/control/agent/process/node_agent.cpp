@@ -1,4 +1,4 @@
-#include "control/agent/node_agent.h"
+#include "control/agent/process/node_agent.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -11,12 +11,13 @@
 #include <optional>
 #include <utility>
 
-#include "control/agent/configured_policy.h"
 #include "control/agent/cpu/rapl_cpu_meter.h"
 #include "control/agent/gpu/driver_thread.h"
 #include "control/agent/journal/machine_lock.h"
-#include "control/agent/restore.h"
-#include "control/agent/unattended_gpus.h"
+#include "control/agent/process/agent_process.h"
+#include "control/agent/writing/configured_policy.h"
+#include "control/agent/writing/restore.h"
+#include "control/agent/writing/unattended_gpus.h"
 #include "hardware/gpu/nvml_control.h"
 
 namespace lowgear {

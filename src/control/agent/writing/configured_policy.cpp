@@ -1,4 +1,4 @@
-#include "control/agent/configured_policy.h"
+#include "control/agent/writing/configured_policy.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "control/agent/agent.h"
+#include "control/agent/process/agent.h"
 
 #include <fmt/format.h>
 
@@ -10,29 +10,6 @@ namespace lowgear {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-void require_range(int low_mhz, int high_mhz, const AllowedRange& allowed) {
-  if (low_mhz <= high_mhz && low_mhz >= allowed.min_clock_mhz && high_mhz <= allowed.max_clock_mhz) return;
-  throw InputError(fmt::format("clocks of {} to {} MHz are not what this agent allows; ask for {} to {} MHz", low_mhz,
-                               high_mhz, allowed.min_clock_mhz, allowed.max_clock_mhz));
-}
-
-void require_order(int low_mhz, int high_mhz) {
-  if (low_mhz > 0 && low_mhz <= high_mhz) return;
-  throw InputError(fmt::format("{} to {} MHz is not a range of clocks; give the lower one first", low_mhz, high_mhz));
-}
-
-/// `right` is the key of the configuration that gives it.
-void require_right(bool allowed, const char* right) {
-  if (!allowed) throw AccessDenied(fmt::format("this user may not do that; its [[allow]] would need {} = true", right));
-}
-
-void require_power(double power_limit_w, const AllowedRange& allowed) {
-  require_right(allowed.power, "power");
-  if (power_limit_w >= allowed.min_power_w && power_limit_w <= allowed.max_power_w) return;
-  throw InputError(fmt::format("a power limit of {} W is not what this agent allows; ask for {} to {} W", power_limit_w,
-                               allowed.min_power_w, allowed.max_power_w));
-}
 
 std::optional<ReadPowerLimit> power_limit_of(const GpuSettings& settings) {
   if (!settings.power_limits) return std::nullopt;
@@ -411,11 +388,10 @@ void Agent::share(Lease& lease, const Peer& peer, const ProcessIdentity& process
   lease.sharers.push_back({.peer = peer, .process = process, .watch = watch(lease.id, process)});
 }
 
-void Agent::write(const Peer& peer, std::string_view gpu, const std::function<void(const AllowedRange&)>& check,
-                  GpuWorker::Task task, WriteDone done) {
+void Agent::apply(const Peer& peer, std::string_view gpu, const GpuSetting& setting, WriteDone done) {
   const std::size_t index = controlled_gpu(gpu);
   const Managed& managed = gpus_[index];
-  check(environment_.policy->allow(peer, managed.identity));
+  require_allowed(setting, environment_.policy->allow(peer, managed.identity));
   (void)lease_for_request(peer, index);
   const GpuError too_late(GpuErrorCode::timeout,
                           fmt::format("{}: the driver has not answered yet", managed.identity.uuid));
@@ -423,46 +399,7 @@ void Agent::write(const Peer& peer, std::string_view gpu, const std::function<vo
     telemetry_->settings_changed(index);
     done(error);
   };
-  managed.worker->post(std::move(task), pending_writes_.add(tell, std::make_exception_ptr(too_late)));
-}
-
-void Agent::lock_sm_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) {
-  write(
-      peer, gpu, [=](const AllowedRange& allowed) { require_range(min_mhz, max_mhz, allowed); },
-      [=](GpuWriter& writer) { writer.lock_sm_clocks(min_mhz, max_mhz); }, std::move(done));
-}
-
-void Agent::reset_sm_clocks(const Peer& peer, std::string_view gpu, WriteDone done) {
-  write(
-      peer, gpu, [](const AllowedRange&) {}, [](GpuWriter& writer) { writer.reset_sm_clocks(); }, std::move(done));
-}
-
-void Agent::lock_memory_clocks(const Peer& peer, std::string_view gpu, int min_mhz, int max_mhz, WriteDone done) {
-  write(
-      peer, gpu,
-      [=](const AllowedRange& allowed) {
-        require_right(allowed.memory_clocks, "memory_clocks");
-        require_order(min_mhz, max_mhz);
-      },
-      [=](GpuWriter& writer) { writer.lock_memory_clocks(min_mhz, max_mhz); }, std::move(done));
-}
-
-void Agent::reset_memory_clocks(const Peer& peer, std::string_view gpu, WriteDone done) {
-  write(
-      peer, gpu, [](const AllowedRange& allowed) { require_right(allowed.memory_clocks, "memory_clocks"); },
-      [](GpuWriter& writer) { writer.reset_memory_clocks(); }, std::move(done));
-}
-
-void Agent::set_power_limit_w(const Peer& peer, std::string_view gpu, double power_limit_w, WriteDone done) {
-  write(
-      peer, gpu, [=](const AllowedRange& allowed) { require_power(power_limit_w, allowed); },
-      [=](GpuWriter& writer) { writer.set_power_limit_w(power_limit_w); }, std::move(done));
-}
-
-void Agent::set_persistence_mode(const Peer& peer, std::string_view gpu, bool enabled, WriteDone done) {
-  write(
-      peer, gpu, [](const AllowedRange& allowed) { require_right(allowed.persistence, "persistence"); },
-      [=](GpuWriter& writer) { writer.set_persistence_mode(enabled); }, std::move(done));
+  managed.worker->apply(setting, pending_writes_.add(tell, std::make_exception_ptr(too_late)));
 }
 
 }  // namespace lowgear

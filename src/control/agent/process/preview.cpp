@@ -1,4 +1,4 @@
-#include "control/agent/preview.h"
+#include "control/agent/process/preview.h"
 
 #include <fmt/format.h>
 #include <grp.h>
@@ -7,9 +7,9 @@
 #include <array>
 #include <vector>
 
-#include "control/agent/configured_policy.h"
 #include "control/agent/lease/lease_table.h"
-#include "control/agent/unattended_gpus.h"
+#include "control/agent/writing/configured_policy.h"
+#include "control/agent/writing/unattended_gpus.h"
 
 namespace lowgear {
 namespace {

@@ -1,4 +1,4 @@
-#include "control/agent/unattended_gpus.h"
+#include "control/agent/writing/unattended_gpus.h"
 
 #include <fmt/format.h>
 #include <pthread.h>
@@ -12,8 +12,8 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "control/agent/configured_policy.h"
-#include "control/agent/restore.h"
+#include "control/agent/writing/configured_policy.h"
+#include "control/agent/writing/restore.h"
 
 namespace lowgear {
 namespace {

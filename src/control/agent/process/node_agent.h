@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/ipc/termination_signals.h"
-#include "control/agent/config.h"
+#include "control/agent/config/config.h"
 
 namespace lowgear {
 

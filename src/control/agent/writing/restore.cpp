@@ -1,4 +1,4 @@
-#include "control/agent/restore.h"
+#include "control/agent/writing/restore.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "base/core/error.h"
-#include "control/agent/config.h"
-#include "control/agent/configured_policy.h"
+#include "control/agent/config/config.h"
+#include "control/agent/writing/configured_policy.h"
 
 namespace lowgear {
 namespace {
@@ -33,7 +33,7 @@ std::optional<Value> if_supported(const std::function<Value()>& read) {
 
 void restore_power_limit(GpuControl& control, double power_limit_w) {
   if (std::abs(control.gpu().power_limits().current_w - power_limit_w) <= kPowerToleranceW) return;
-  control.set_power_limit_w(power_limit_w);
+  control.apply(SetPowerLimit{power_limit_w});
   const double now_w = control.gpu().power_limits().current_w;
   if (std::abs(now_w - power_limit_w) > kPowerToleranceW) {
     throw GpuError(GpuErrorCode::driver_error,
@@ -43,7 +43,7 @@ void restore_power_limit(GpuControl& control, double power_limit_w) {
 }
 
 void restore_persistence_mode(GpuControl& control, bool enabled) {
-  if (control.gpu().persistence_mode() != enabled) control.set_persistence_mode(enabled);
+  if (control.gpu().persistence_mode() != enabled) control.apply(SetPersistenceMode{enabled});
 }
 
 bool is_there(const GpuSystem& system, const OriginalGpuState& state) {
@@ -138,8 +138,8 @@ void restore_gpu(GpuControl& control, const OriginalGpuState& original) {
     }
   };
   // Clocks before the limit: a GPU that runs freely within its old limit is what it was.
-  attempt([&] { control.reset_sm_clocks(); });
-  attempt([&] { control.reset_memory_clocks(); });
+  attempt([&] { control.apply(ResetSmClocks{}); });
+  attempt([&] { control.apply(ResetMemoryClocks{}); });
   if (original.power_limit_w) attempt([&] { restore_power_limit(control, *original.power_limit_w); });
   if (original.persistence_mode) attempt([&] { restore_persistence_mode(control, *original.persistence_mode); });
   if (first) throw GpuError(*first);

@@ -1,12 +1,13 @@
-#include "control/agent/clock_governor.h"
+#include "control/agent/writing/clock_governor.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <utility>
+#include <variant>
 
 #include "base/core/error.h"
-#include "control/agent/restore.h"
+#include "control/agent/writing/restore.h"
 
 namespace lowgear {
 namespace {
@@ -60,7 +61,7 @@ bool ClockGovernor::follow(int clock_mhz) {
   if (known && status_.requested_min_mhz == clock_mhz && status_.requested_max_mhz == clock_mhz) return false;
   if (retry_at_ && options_.now() < *retry_at_) return false;
   try {
-    lock_sm_clocks(clock_mhz, clock_mhz);
+    apply(LockSmClocks{clock_mhz, clock_mhz});
     retry_at_.reset();
     return true;
   } catch (const Error&) {
@@ -69,46 +70,26 @@ bool ClockGovernor::follow(int clock_mhz) {
   }
 }
 
-void ClockGovernor::lock_sm_clocks(int min_mhz, int max_mhz) {
+void ClockGovernor::apply(const GpuSetting& setting) {
   require_own();
-  write(fmt::format("lock SM clocks to {}-{} MHz", min_mhz, max_mhz),
-        [&] { control_->lock_sm_clocks(min_mhz, max_mhz); });
-  status_.requested_min_mhz = min_mhz;
-  status_.requested_max_mhz = max_mhz;
-  locked_at_ = options_.now();
-  outside_since_.reset();
+  write(to_string(setting), [&] { control_->apply(setting); });
+  remember(setting);
 }
 
-void ClockGovernor::reset_sm_clocks() {
-  require_own();
-  write("reset SM clocks", [&] { control_->reset_sm_clocks(); });
-  status_.requested_min_mhz.reset();
-  status_.requested_max_mhz.reset();
-}
-
-void ClockGovernor::lock_memory_clocks(int min_mhz, int max_mhz) {
-  require_own();
-  write(fmt::format("lock memory clocks to {}-{} MHz", min_mhz, max_mhz),
-        [&] { control_->lock_memory_clocks(min_mhz, max_mhz); });
-}
-
-void ClockGovernor::reset_memory_clocks() {
-  require_own();
-  write("reset memory clocks", [&] { control_->reset_memory_clocks(); });
-}
-
-void ClockGovernor::set_power_limit_w(double power_limit_w) {
-  require_own();
-  write(fmt::format("set the power limit to {} W", power_limit_w), [&] { control_->set_power_limit_w(power_limit_w); });
-  power_limit_w_ = power_limit_w;
-  limited_at_ = options_.now();
-  other_limit_since_.reset();
-}
-
-void ClockGovernor::set_persistence_mode(bool enabled) {
-  require_own();
-  write(enabled ? "enable persistence mode" : "disable persistence mode",
-        [&] { control_->set_persistence_mode(enabled); });
+void ClockGovernor::remember(const GpuSetting& setting) {
+  if (const auto* clocks = std::get_if<LockSmClocks>(&setting)) {
+    status_.requested_min_mhz = clocks->min_mhz;
+    status_.requested_max_mhz = clocks->max_mhz;
+    locked_at_ = options_.now();
+    outside_since_.reset();
+  } else if (std::holds_alternative<ResetSmClocks>(setting)) {
+    status_.requested_min_mhz.reset();
+    status_.requested_max_mhz.reset();
+  } else if (const auto* power = std::get_if<SetPowerLimit>(&setting)) {
+    power_limit_w_ = power->limit_w;
+    limited_at_ = options_.now();
+    other_limit_since_.reset();
+  }
 }
 
 bool ClockGovernor::may_hold_sm_clock() const {
@@ -120,15 +101,15 @@ bool ClockGovernor::may_hold_sm_clock() const {
 void ClockGovernor::suspend() noexcept {
   try {
     if (!may_hold_sm_clock()) return;
-    write("reset SM clocks", [&] {
+    const GpuSetting reset = ResetSmClocks{};
+    write(to_string(reset), [&] {
       try {
-        control_->reset_sm_clocks();
+        control_->apply(reset);
       } catch (const GpuError& error) {
         if (error.code() != GpuErrorCode::not_supported) throw;  // such a GPU holds no clock
       }
     });
-    status_.requested_min_mhz.reset();
-    status_.requested_max_mhz.reset();
+    remember(reset);
     retry_at_.reset();
   } catch (const std::exception& error) {
     status_.problem = error.what();

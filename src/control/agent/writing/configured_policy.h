@@ -7,12 +7,12 @@
 #include <string_view>
 #include <vector>
 
-#include "control/agent/clock_governor.h"
-#include "control/agent/config.h"
+#include "control/agent/config/config.h"
 #include "control/agent/journal/journal.h"
 #include "control/agent/service/access.h"
 #include "control/agent/service/gpu_writer.h"
 #include "control/agent/service/known_gpu.h"
+#include "control/agent/writing/clock_governor.h"
 #include "hardware/gpu/gpu_control.h"
 
 namespace lowgear {

@@ -1,4 +1,4 @@
-#include "control/agent/clock_governor.h"
+#include "control/agent/writing/clock_governor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "control/agent/restore.h"
+#include "control/agent/writing/restore.h"
 #include "hardware/gpu/fake_gpu.h"
 
 namespace lowgear {
@@ -68,7 +68,7 @@ TEST_F(ClockGovernorTest, WritesAClockOnce) {
   EXPECT_TRUE(governor->follow(1500));
   EXPECT_FALSE(governor->follow(1500));
   EXPECT_TRUE(governor->follow(1005));
-  EXPECT_THAT(gpu_.control_calls(), ElementsAre("lock_sm_clocks 1500 1500", "lock_sm_clocks 1005 1005"));
+  EXPECT_THAT(gpu_.control_calls(), ElementsAre("lock SM clocks to 1500-1500 MHz", "lock SM clocks to 1005-1005 MHz"));
   EXPECT_EQ(governor->status().clock_writes, 2U);
   EXPECT_EQ(governor->status().clock_state, ClockState::leased);
 }
@@ -80,7 +80,7 @@ TEST_F(ClockGovernorTest, IsInTheJournalBeforeItWrites) {
   EXPECT_TRUE(gpu_.control_calls().empty()) << "no write without a journal";
   EXPECT_THAT(governor->status().problem, HasSubstr("No space left"));
   EXPECT_EQ(governor->status().clock_state, ClockState::failed);
-  EXPECT_THROW(governor->set_power_limit_w(300), Error);
+  EXPECT_THROW(governor->apply(SetPowerLimit{300}), Error);
   EXPECT_TRUE(gpu_.control_calls().empty());
   full_ = false;
   now_ += 2s;
@@ -90,9 +90,9 @@ TEST_F(ClockGovernorTest, IsInTheJournalBeforeItWrites) {
 
 TEST_F(ClockGovernorTest, RestoresEverythingAndStrikesItOut) {
   const auto governor = make();
-  governor->lock_sm_clocks(345, 1005);
-  governor->set_power_limit_w(400);
-  governor->set_persistence_mode(false);
+  governor->apply(LockSmClocks{345, 1005});
+  governor->apply(SetPowerLimit{400});
+  governor->apply(SetPersistenceMode{false});
   governor->restore();
   EXPECT_EQ(gpu_.settings(), FakeSettings{});
   EXPECT_EQ(governor->status().clock_state, ClockState::restored);
@@ -106,8 +106,8 @@ TEST_F(ClockGovernorTest, RestoresEverythingAndStrikesItOut) {
 TEST_F(ClockGovernorTest, SuspendsTheSmClockAndKeepsEverythingElse) {
   const auto governor = make();
   ASSERT_TRUE(governor->follow(1005));
-  governor->lock_memory_clocks(1593, 1593);
-  governor->set_power_limit_w(400);
+  governor->apply(LockMemoryClocks{1593, 1593});
+  governor->apply(SetPowerLimit{400});
   governor->suspend();
   EXPECT_EQ(gpu_.settings().max_sm_clock_mhz, FakeSettings{}.max_sm_clock_mhz);
   EXPECT_EQ(gpu_.settings().max_memory_clock_mhz, 1593);
@@ -125,7 +125,7 @@ TEST_F(ClockGovernorTest, SuspendsTheSmClockAndKeepsEverythingElse) {
 TEST_F(ClockGovernorTest, NamesTheClockThatItCouldNotSuspend) {
   const auto governor = make();
   ASSERT_TRUE(governor->follow(1005));
-  gpu_.fail("reset_sm_clocks", GpuErrorCode::driver_error);
+  gpu_.fail("reset SM clocks", GpuErrorCode::driver_error);
   governor->suspend();
   EXPECT_EQ(governor->status().clock_state, ClockState::failed);
   EXPECT_EQ(governor->status().requested_max_mhz, 1005);
@@ -139,7 +139,7 @@ TEST_F(ClockGovernorTest, NamesTheClockThatItCouldNotSuspend) {
 TEST_F(ClockGovernorTest, LocksAgainAfterASuspensionThatFailed) {
   const auto governor = make();
   ASSERT_TRUE(governor->follow(1005));
-  gpu_.fail("reset_sm_clocks", GpuErrorCode::driver_error);
+  gpu_.fail("reset SM clocks", GpuErrorCode::driver_error);
   governor->suspend();
   EXPECT_TRUE(governor->follow(1005)) << "what the driver made of the call is not known";
   EXPECT_EQ(governor->status().clock_state, ClockState::leased);
@@ -162,7 +162,7 @@ TEST_F(ClockGovernorTest, DoesNotTouchAGpuThatItNeverWroteTo) {
 TEST_F(ClockGovernorTest, KeepsInTheJournalWhatItCouldNotRestore) {
   const auto governor = make();
   ASSERT_TRUE(governor->follow(1500));
-  gpu_.fail("reset_sm_clocks", GpuErrorCode::driver_error);
+  gpu_.fail("reset SM clocks", GpuErrorCode::driver_error);
   governor->restore();
   EXPECT_EQ(governor->status().clock_state, ClockState::failed);
   EXPECT_TRUE(journal_->changed(gpu_.identity().uuid));
@@ -185,7 +185,7 @@ TEST_F(ClockGovernorTest, AsksToRestoreWhatTheJournalStillNames) {
 
 TEST_F(ClockGovernorTest, WaitsAfterAWriteThatFailed) {
   const auto governor = make();
-  gpu_.fail("lock_sm_clocks", GpuErrorCode::driver_error, -1);
+  gpu_.fail("lock SM clocks", GpuErrorCode::driver_error, -1);
   EXPECT_FALSE(governor->follow(1500));
   EXPECT_FALSE(governor->follow(1500));
   EXPECT_EQ(gpu_.control_calls().size(), 1U);
@@ -207,7 +207,7 @@ TEST_F(ClockGovernorTest, LeavesTheClocksOfSomebodyElseAlone) {
   EXPECT_EQ(governor->status().clock_state, ClockState::foreign);
   EXPECT_THAT(governor->status().problem, HasSubstr("another program sets its clocks"));
   EXPECT_FALSE(governor->follow(1500));
-  EXPECT_THROW(governor->lock_sm_clocks(345, 345), GpuBusy);
+  EXPECT_THROW(governor->apply(LockSmClocks{345, 345}), GpuBusy);
   governor->suspend();
   EXPECT_EQ(gpu_.control_calls().size(), 1U);
   governor->restore();
@@ -239,7 +239,7 @@ TEST_F(ClockGovernorTest, LeavesThePowerLimitOfSomebodyElseAlone) {
   now_ += 5s;
   governor->observe({}, limit_of(400));
   EXPECT_EQ(governor->status().clock_state, ClockState::leased) << "no limit was set here";
-  governor->set_power_limit_w(300);
+  governor->apply(SetPowerLimit{300});
   governor->observe({}, limit_of(400));
   now_ += 500ms;
   governor->observe({}, limit_of(400));  // read before it was set
@@ -253,7 +253,7 @@ TEST_F(ClockGovernorTest, LeavesThePowerLimitOfSomebodyElseAlone) {
   governor->observe({}, limit_of(400));
   EXPECT_EQ(governor->status().clock_state, ClockState::foreign);
   EXPECT_THAT(governor->status().problem, HasSubstr("its power limit is 400 W though 300 W were set"));
-  EXPECT_THROW(governor->set_power_limit_w(300), GpuBusy);
+  EXPECT_THROW(governor->apply(SetPowerLimit{300}), GpuBusy);
   governor->restore();
   EXPECT_EQ(gpu_.settings(), FakeSettings{});
   ASSERT_TRUE(governor->follow(1005));
@@ -268,7 +268,7 @@ TEST_F(ClockGovernorTest, TakesNoLimitForAnothersThatWasReadBeforeItsOwnWasSet) 
   const auto governor = make();
   const ReadPowerLimit before = limit_of(700);
   now_ += 100ms;
-  governor->set_power_limit_w(300);
+  governor->apply(SetPowerLimit{300});
   for (int second = 0; second < 10; ++second) {
     now_ += 1s;
     governor->observe({}, before);
@@ -279,7 +279,7 @@ TEST_F(ClockGovernorTest, TakesNoLimitForAnothersThatWasReadBeforeItsOwnWasSet) 
 TEST_F(ClockGovernorTest, ADryRunOnlyTalks) {
   const auto governor = make(true);
   EXPECT_TRUE(governor->follow(1500));
-  governor->set_power_limit_w(300);
+  governor->apply(SetPowerLimit{300});
   governor->restore();
   EXPECT_TRUE(gpu_.control_calls().empty());
   EXPECT_TRUE(journal_->changed().empty());

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/core/files/user_database.h"
-#include "control/agent/agent_process.h"
+#include "control/agent/config/agent_options.h"
 #include "control/agent/service/access.h"
 
 namespace lowgear {

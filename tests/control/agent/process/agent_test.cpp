@@ -1,4 +1,4 @@
-#include "control/agent/agent.h"
+#include "control/agent/process/agent.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -313,9 +313,10 @@ TEST_F(AgentTest, SurvivesTheLackOfDescriptors) {
 
 TEST_F(AgentTest, RequestsTakeALeaseThatTheirProcessHolds) {
   start();
-  write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(0), 345, 1005, std::move(done)); });
-  write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(0), 345, 1500, std::move(done)); });
-  EXPECT_EQ(log(0).calls(), (std::vector<std::string>{"lock 345 1005", "lock 345 1500"}));
+  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(0), LockSmClocks{345, 1005}, std::move(done)); });
+  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(0), LockSmClocks{345, 1500}, std::move(done)); });
+  EXPECT_EQ(log(0).calls(),
+            (std::vector<std::string>{"lock SM clocks to 345-1005 MHz", "lock SM clocks to 345-1500 MHz"}));
   EXPECT_EQ(leases(), 1U);
   TestTrainer trainer(socket());
   expect_refusal([&] { trainer.take_lease(uuid(0)); }, "holds this GPU");
@@ -332,7 +333,7 @@ TEST_F(AgentTest, ARequestersEndEndsItsLease) {
     while (true) ::pause();
   }
   const Peer peer{.uid = ::getuid(), .gid = ::getgid(), .pid = process};
-  write([&](Agent& agent, WriteDone done) { agent.lock_sm_clocks(peer, uuid(0), 345, 1005, std::move(done)); });
+  write([&](Agent& agent, WriteDone done) { agent.apply(peer, uuid(0), LockSmClocks{345, 1005}, std::move(done)); });
   EXPECT_EQ(leases(), 1U);
   ::kill(process, SIGKILL);
   EXPECT_TRUE(log(0).wait_for("restore"));
@@ -371,13 +372,13 @@ TEST_F(AgentTest, ProcessesOfOneUserShareALeaseUntilTheLastHasEnded) {
   IdleProcess second;
   IdleProcess third;
   const auto lease = [&] { return on_agent([](Agent& agent) { return agent.leases().at(0); }); };
-  write([&](Agent& agent, WriteDone done) { agent.set_power_limit_w(first.peer(), uuid(0), 400, std::move(done)); });
+  write([&](Agent& agent, WriteDone done) { agent.apply(first.peer(), uuid(0), SetPowerLimit{400}, std::move(done)); });
   for (int i = 0; i < 2; ++i) {
     write([&](Agent& agent, WriteDone done) {
-      agent.lock_sm_clocks(second.peer(), uuid(0), 345, 1005, std::move(done));
+      agent.apply(second.peer(), uuid(0), LockSmClocks{345, 1005}, std::move(done));
     });
   }
-  write([&](Agent& agent, WriteDone done) { agent.reset_sm_clocks(third.peer(), uuid(0), std::move(done)); });
+  write([&](Agent& agent, WriteDone done) { agent.apply(third.peer(), uuid(0), ResetSmClocks{}, std::move(done)); });
   EXPECT_EQ(leases(), 1U);
   EXPECT_EQ(lease().other_pids, (std::vector{second.peer().pid, third.peer().pid}));
   const auto id = lease().id;
@@ -402,38 +403,44 @@ TEST_F(AgentTest, ALeaseOfAnotherUserOrWithAConnectionIsNotShared) {
   expect_refusal(
       [&] {
         write([&](Agent& agent, WriteDone done) {
-          agent.lock_sm_clocks(other.peer(), uuid(0), 345, 1005, std::move(done));
+          agent.apply(other.peer(), uuid(0), LockSmClocks{345, 1005}, std::move(done));
         });
       },
       "holds this GPU");
-  write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(1), 345, 1005, std::move(done)); });
+  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(1), LockSmClocks{345, 1005}, std::move(done)); });
   const Peer stranger{.uid = ::getuid() + 1, .gid = ::getgid(), .pid = other.peer().pid};
   expect_refusal(
       [&] {
-        write(
-            [&](Agent& agent, WriteDone done) { agent.lock_sm_clocks(stranger, uuid(1), 345, 1005, std::move(done)); });
+        write([&](Agent& agent, WriteDone done) {
+          agent.apply(stranger, uuid(1), LockSmClocks{345, 1005}, std::move(done));
+        });
       },
       "holds this GPU");
 }
 
 TEST_F(AgentTest, RefusesRequestsOutOfRangeAndFromAfar) {
   start();
+  EXPECT_THROW(write([](Agent& agent, WriteDone done) {
+                 agent.apply(self(), uuid(0), LockSmClocks{100, 1005}, std::move(done));
+               }),
+               InputError);
+  EXPECT_THROW(write([](Agent& agent, WriteDone done) {
+                 agent.apply(self(), uuid(0), LockSmClocks{1500, 1005}, std::move(done));
+               }),
+               InputError);
   EXPECT_THROW(
-      write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(0), 100, 1005, std::move(done)); }),
+      write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(0), SetPowerLimit{900}, std::move(done)); }),
       InputError);
   EXPECT_THROW(
-      write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(0), 1500, 1005, std::move(done)); }),
-      InputError);
+      write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(2), ResetSmClocks{}, std::move(done)); }),
+      AccessDenied);
   EXPECT_THROW(
-      write([](Agent& agent, WriteDone done) { agent.set_power_limit_w(self(), uuid(0), 900, std::move(done)); }),
-      InputError);
-  EXPECT_THROW(write([](Agent& agent, WriteDone done) { agent.reset_sm_clocks(self(), uuid(2), std::move(done)); }),
-               AccessDenied);
-  EXPECT_THROW(write([](Agent& agent, WriteDone done) { agent.reset_sm_clocks(self(), "GPU-none", std::move(done)); }),
-               NotFound);
+      write([](Agent& agent, WriteDone done) { agent.apply(self(), "GPU-none", ResetSmClocks{}, std::move(done)); }),
+      NotFound);
   const Peer afar{.uid = ::getuid(), .gid = ::getgid(), .pid = 0};
-  EXPECT_THROW(write([&](Agent& agent, WriteDone done) { agent.reset_sm_clocks(afar, uuid(0), std::move(done)); }),
-               AccessDenied);
+  EXPECT_THROW(
+      write([&](Agent& agent, WriteDone done) { agent.apply(afar, uuid(0), ResetSmClocks{}, std::move(done)); }),
+      AccessDenied);
   EXPECT_THROW(on_agent([](Agent& agent) { agent.release(self(), 99); }), NotFound);
   EXPECT_EQ(leases(), 0U);
 }
@@ -505,17 +512,17 @@ TEST_F(AgentTest, ASlowDriverHoldsUpNobodyButItsAsker) {
   log(0).hang();
   std::promise<bool> written;
   on_agent([&](Agent& agent) {
-    agent.lock_sm_clocks(self(), uuid(0), 345, 1005,
-                         [&](const std::exception_ptr& error) { written.set_value(error == nullptr); });
+    agent.apply(self(), uuid(0), LockSmClocks{345, 1005},
+                [&](const std::exception_ptr& error) { written.set_value(error == nullptr); });
   });
   std::future<bool> done = written.get_future();
   EXPECT_EQ(on_agent([](Agent& agent) { return agent.gpus().size(); }), 3U);
-  write([](Agent& agent, WriteDone told) { agent.lock_sm_clocks(self(), uuid(1), 345, 1005, std::move(told)); });
-  EXPECT_EQ(log(1).calls(), std::vector<std::string>{"lock 345 1005"});
+  write([](Agent& agent, WriteDone told) { agent.apply(self(), uuid(1), LockSmClocks{345, 1005}, std::move(told)); });
+  EXPECT_EQ(log(1).calls(), std::vector<std::string>{"lock SM clocks to 345-1005 MHz"});
   EXPECT_EQ(done.wait_for(0s), std::future_status::timeout);
   log(0).let_go();
   EXPECT_TRUE(done.get());
-  EXPECT_EQ(log(0).calls(), std::vector<std::string>{"lock 345 1005"});
+  EXPECT_EQ(log(0).calls(), std::vector<std::string>{"lock SM clocks to 345-1005 MHz"});
 }
 
 TEST_F(AgentTest, RestoresTheOthersOfAHungDriverAndHoldsUpNobodyMeanwhile) {
@@ -590,14 +597,15 @@ TEST_F(AgentTest, ReportsAHungDriver) {
   options_.driver_timeout = 20ms;
   start();
   log(0).hang();
-  EXPECT_THROW(
-      write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(0), 345, 1005, std::move(done)); }),
-      GpuError);
+  EXPECT_THROW(write([](Agent& agent, WriteDone done) {
+                 agent.apply(self(), uuid(0), LockSmClocks{345, 1005}, std::move(done));
+               }),
+               GpuError);
   const auto statuses = on_agent([](Agent& agent) { return agent.gpus(); });
   EXPECT_FALSE(statuses.at(0).healthy);
   EXPECT_TRUE(statuses.at(1).healthy);
   EXPECT_FALSE(statuses.at(2).controlled);
-  write([](Agent& agent, WriteDone done) { agent.lock_sm_clocks(self(), uuid(1), 345, 1005, std::move(done)); });
+  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(1), LockSmClocks{345, 1005}, std::move(done)); });
   EXPECT_EQ(on_agent([](Agent& agent) { return agent.stop(); }).size(), 1U);
   log(0).let_go();
 }

@@ -1,4 +1,4 @@
-#include "control/agent/unattended_gpus.h"
+#include "control/agent/writing/unattended_gpus.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 
 #include "base/core/error.h"
 #include "base/core/eventually.h"
-#include "control/agent/config.h"
+#include "control/agent/config/config.h"
 #include "control/agent/damaged_journal.h"
-#include "control/agent/restore.h"
+#include "control/agent/writing/restore.h"
 #include "hardware/gpu/fake_gpu.h"
 
 namespace lowgear {
@@ -37,7 +37,7 @@ class UnattendedGpusTest : public testing::Test {
   UnattendedGpusTest() {
     FakeGpuControl control(gpu());
     journal_->record_change(original_state(control));
-    control.set_power_limit_w(400);
+    control.apply(SetPowerLimit{400});
     options_.open = [this]() -> std::unique_ptr<GpuControlSystem> {
       ++opened_;
       if (!answers_) throw GpuError(GpuErrorCode::gpu_lost, "the GPU is lost");
@@ -98,9 +98,9 @@ TEST_F(UnattendedGpusTest, TriesAtOnceWhenItIsAsked) {
             "GPU " + uuid(1) + ": was left changed, and is not restored: the GPU is lost");
   EXPECT_THAT(notes, IsEmpty());
   answers_ = true;
-  gpu().fail("reset_sm_clocks", GpuErrorCode::driver_error);
+  gpu().fail("reset SM clocks", GpuErrorCode::driver_error);
   unattended->restore().get();
-  EXPECT_THAT(unattended->list().at(0).problem, HasSubstr("reset_sm_clocks"));
+  EXPECT_THAT(unattended->list().at(0).problem, HasSubstr("reset SM clocks"));
   EXPECT_TRUE(journal_->changed(uuid(1)));
   unattended->restore().get();
   EXPECT_THAT(unattended->list(), IsEmpty());

@@ -1,4 +1,4 @@
-#include "control/agent/configured_policy.h"
+#include "control/agent/writing/configured_policy.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST_F(ConfiguredPolicyTest, AllowsWhatTheRulesSay) {
 
 TEST_F(ConfiguredPolicyTest, WritesToTheGpuThatIsMeant) {
   const auto writer = policy()->writer(identity(1));
-  writer->lock_sm_clocks(345, 1200);
+  writer->apply(LockSmClocks{345, 1200});
   EXPECT_EQ(system_->fake(1).settings().max_sm_clock_mhz, 1200);
   EXPECT_THAT(system_->fake(0).control_calls(), IsEmpty());
   writer->restore();
@@ -80,8 +80,8 @@ TEST_F(ConfiguredPolicyTest, WritesNothingInADryRun) {
   EXPECT_TRUE(dry->dry_run());
   EXPECT_FALSE(policy()->dry_run());
   const auto writer = dry->writer(identity(0));
-  writer->lock_sm_clocks(345, 1200);
-  writer->set_power_limit_w(450);
+  writer->apply(LockSmClocks{345, 1200});
+  writer->apply(SetPowerLimit{450});
   writer->restore();
   EXPECT_THAT(system_->fake(0).control_calls(), IsEmpty());
 }

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "control/agent/config.h"
+#include "control/agent/config/config.h"
 #include "hardware/gpu/gpu.h"
 
 namespace lowgear {

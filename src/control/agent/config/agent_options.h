@@ -1,0 +1,34 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "control/agent/gpu/gpu_worker.h"
+#include "control/agent/http/http_routes.h"
+#include "control/agent/lease/lease_server.h"
+
+namespace lowgear {
+
+struct AgentOptions {
+  LeaseServerOptions lease_server;
+  GpuWorkerOptions worker;
+  double telemetry_rate_hz = 20;
+  std::chrono::milliseconds settings_period{1'000};  ///< between looks at limits that others may change
+  std::chrono::milliseconds driver_timeout{5'000};   ///< how long a request waits for the driver
+  std::chrono::milliseconds hung_after{2'000};       ///< a driver call of this length is reported
+};
+
+struct AgentProcessOptions {
+  AgentOptions agent;
+  std::filesystem::path http_socket;
+  mode_t http_mode = 0660;
+  std::optional<gid_t> http_group;
+  std::optional<std::uint16_t> http_port;  ///< on the loopback interface, for reading only; empty: none
+  ZeusdEvents zeusd_events = ZeusdEvents::device;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <variant>
+
+namespace lowgear {
+
+/// What can be set on a GPU, each with its name in messages of the driver.
+///
+/// Keeps the SM clock within [min_mhz, max_mhz].
+struct LockSmClocks {
+  static constexpr std::string_view kName = "lock SM clocks";
+  int min_mhz = 0;
+  int max_mhz = 0;
+};
+
+/// SM clocks back to the driver's own choice. Does nothing when nothing is locked.
+struct ResetSmClocks {
+  static constexpr std::string_view kName = "reset SM clocks";
+};
+
+/// Keeps the clock of the device memory within [min_mhz, max_mhz].
+struct LockMemoryClocks {
+  static constexpr std::string_view kName = "lock memory clocks";
+  int min_mhz = 0;
+  int max_mhz = 0;
+};
+
+/// Memory clocks back to the driver's own choice. Does nothing when nothing is locked.
+struct ResetMemoryClocks {
+  static constexpr std::string_view kName = "reset memory clocks";
+};
+
+/// The power above which the driver lowers the clocks. It has no reset: the limit from before is set again.
+struct SetPowerLimit {
+  static constexpr std::string_view kName = "set the power limit";
+  double limit_w = 0;
+};
+
+/// Whether the driver keeps the GPU initialised while no process uses it.
+struct SetPersistenceMode {
+  static constexpr std::string_view kName = "set persistence mode";
+  bool enabled = false;
+};
+
+/// One change of one GPU, as a value: requests, checks, threads and fakes pass it on without knowing which it is.
+/// Only these places tell the alternatives apart, and the compiler names each that lacks one: the driver's call
+/// (nvml_control.cpp), the words (gpu_setting.cpp), and in the agent what a user needs to be allowed
+/// (service/allowed_range.cpp).
+using GpuSetting =
+    std::variant<LockSmClocks, ResetSmClocks, LockMemoryClocks, ResetMemoryClocks, SetPowerLimit, SetPersistenceMode>;
+
+/// Its name without values: `lock SM clocks`.
+[[nodiscard]] std::string_view name(const GpuSetting& setting);
+
+/// What it does, with values and units: `lock SM clocks to 345-1005 MHz`, `enable persistence mode`.
+[[nodiscard]] std::string to_string(const GpuSetting& setting);
+
+}  // namespace lowgear

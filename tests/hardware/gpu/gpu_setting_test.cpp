@@ -1,0 +1,25 @@
+#include "hardware/gpu/gpu_setting.h"
+
+#include <gtest/gtest.h>
+
+namespace lowgear {
+namespace {
+
+TEST(GpuSetting, SaysWhatItDoes) {
+  EXPECT_EQ(to_string(LockSmClocks{345, 1005}), "lock SM clocks to 345-1005 MHz");
+  EXPECT_EQ(to_string(ResetSmClocks{}), "reset SM clocks");
+  EXPECT_EQ(to_string(LockMemoryClocks{1593, 2619}), "lock memory clocks to 1593-2619 MHz");
+  EXPECT_EQ(to_string(ResetMemoryClocks{}), "reset memory clocks");
+  EXPECT_EQ(to_string(SetPowerLimit{412.5}), "set the power limit to 412.5 W");
+  EXPECT_EQ(to_string(SetPersistenceMode{true}), "enable persistence mode");
+  EXPECT_EQ(to_string(SetPersistenceMode{false}), "disable persistence mode");
+}
+
+TEST(GpuSetting, IsNamedWithoutValues) {
+  EXPECT_EQ(name(LockSmClocks{345, 1005}), "lock SM clocks");
+  EXPECT_EQ(name(SetPowerLimit{400}), "set the power limit");
+  EXPECT_EQ(name(SetPersistenceMode{true}), "set persistence mode");
+}
+
+}  // namespace
+}  // namespace lowgear
