@@ -6,10 +6,11 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "control/protocol/rank_spec.h"
 #include "control/server/job/iteration_log.h"
 #include "control/server/job/plan_version.h"
-#include "control/server/planning/job_spec.h"
-#include "control/server/planning/rank_cells.h"
+#include "control/server/planning/job_schedule.h"
+#include "control/server/planning/measured_profile.h"
 
 namespace {
 

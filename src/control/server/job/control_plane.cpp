@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 #include "base/http/message/error.h"
-#include "control/server/planning/json_members.h"
+#include "control/protocol/json_members.h"
 
 namespace lowgear {
 namespace {
