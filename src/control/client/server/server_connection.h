@@ -73,8 +73,8 @@ class ServerConnection {
     std::string rank_key;
     friend bool operator==(const Session&, const Session&) = default;
   };
-  /// Whose turn it is to talk.
-  struct Speaker {
+  /// A connection to the server, and how long it waits after a failure.
+  struct HttpChannel {
     HttpClient http;
     Backoff backoff;
   };
@@ -83,27 +83,27 @@ class ServerConnection {
   void wait_for_plan(int& after, std::string& job);
   void send_reports();
   [[nodiscard]] bool wait_for_reports(Clock::time_point not_before);
-  void say_all(Speaker& speaker);
-  void say_reports(Speaker& speaker);
-  void say_profile(Speaker& speaker);
+  void say_all(HttpChannel& channel);
+  void say_reports(HttpChannel& channel);
+  void say_profile(HttpChannel& channel);
   void finish();
 
-  [[nodiscard]] Session session(Speaker& speaker);
+  [[nodiscard]] Session session(HttpChannel& channel);
   void start_session(Session session);
-  [[nodiscard]] HttpReplyText ask(Speaker& speaker, std::string_view method, const std::string& target,
+  [[nodiscard]] HttpReplyText ask(HttpChannel& channel, std::string_view method, const std::string& target,
                                   const std::string& body, const Session* session, std::chrono::milliseconds timeout);
-  [[nodiscard]] HttpReplyText ask_as_rank(Speaker& speaker, const Session& session, std::string_view method,
+  [[nodiscard]] HttpReplyText ask_as_rank(HttpChannel& channel, const Session& session, std::string_view method,
                                           const std::string& what, const std::string& body,
                                           std::chrono::milliseconds timeout);
-  [[nodiscard]] bool post(Speaker& speaker, const std::string& what, const std::string& body);
-  void failed(Speaker& speaker, const Error& error);
+  [[nodiscard]] bool post(HttpChannel& channel, const std::string& what, const std::string& body);
+  void failed(HttpChannel& channel, const Error& error);
   void sleep(std::chrono::milliseconds time);
   [[nodiscard]] bool stopping() const;
 
   ServerConnectionOptions options_;
   PlanTaker* taker_;
-  Speaker plans_;
-  Speaker reports_;
+  HttpChannel plans_;
+  HttpChannel reports_;
 
   std::mutex registering_;  ///< held by the thread that does
 
