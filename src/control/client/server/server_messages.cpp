@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/core/error.h"
+#include "base/http/message/error.h"
 #include "control/protocol/json_members.h"
 
 namespace lowgear {
@@ -64,12 +65,9 @@ std::string complete_job(std::string_view text, const std::string& run, const st
 }
 
 std::string refusal_of(int status, std::string_view answer) {
-  try {
-    const Json json = parse_json(answer, "answer");
-    return fmt::format("{} ({})", printable(JsonView(json, "answer").at("error").at("message").text(), 200), status);
-  } catch (const InputError&) {
-    return fmt::format("the server answers with status {}", status);
-  }
+  const std::optional<HttpErrorBody> error = read_error_body(answer);
+  if (!error) return fmt::format("the server answers with status {}", status);
+  return fmt::format("{} ({})", printable(error->message, 200), status);
 }
 
 }  // namespace lowgear

@@ -28,14 +28,14 @@ void send_archived(ApiCall& call, const FinishedJob& job,
   call.control_plane.read_archive(
       job, [reply = call.reply, job, show = std::move(show)](const std::optional<StoredArchive>& archive) {
         if (!archive) {
-          reply->send(error_response(503, "store_failing",
+          reply->send(error_response(HttpErrorCode::store_failing,
                                      "the server cannot read what is kept of this job: its log says why"));
           return;
         }
         try {
           reply->send(HttpResponse::with_body(200, "application/json", show(job, *archive)));
         } catch (const Error& error) {
-          reply->send(error_response(503, "store_failing", error.what()));
+          reply->send(error_response(HttpErrorCode::store_failing, error.what()));
         }
       });
 }
@@ -57,10 +57,10 @@ void register_rank(ApiCall& call) {
   const RankSpec rank = read_rank_spec(call.body(), job.spec().parallel);
   const RankRegistration registration = call.control_plane.register_rank(job, rank);
   if (registration.outcome == RankRegistration::Outcome::taken) {
-    throw HttpError(409, "rank_taken", fmt::format("another process is rank {} of this job", rank.rank));
+    throw HttpError(HttpErrorCode::rank_taken, fmt::format("another process is rank {} of this job", rank.rank));
   }
   if (registration.outcome == RankRegistration::Outcome::moved) {
-    throw HttpError(409, "rank_moved",
+    throw HttpError(HttpErrorCode::rank_moved,
                     fmt::format("rank {} has registered for another pp_rank, dp_rank or tp_rank before: name the same "
                                 "place, or start another run",
                                 rank.rank));
@@ -189,7 +189,7 @@ void stream_job_events(ApiCall& call) {
 /// The job, to be changed: throws HttpError 409 when it is over.
 Job& open_job(ApiCall& call) {
   Job& job = call.job();
-  if (job.is_over()) throw HttpError(409, "job_over", "this job is over: nothing can be changed any more");
+  if (job.is_over()) throw HttpError(HttpErrorCode::job_over, "this job is over: nothing can be changed any more");
   return job;
 }
 
