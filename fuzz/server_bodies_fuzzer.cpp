@@ -6,10 +6,12 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "control/protocol/rank_finish.h"
+#include "control/protocol/rank_spec.h"
 #include "control/server/job/iteration_log.h"
 #include "control/server/job/plan_version.h"
-#include "control/server/planning/job_spec.h"
-#include "control/server/planning/rank_cells.h"
+#include "control/server/planning/job_schedule.h"
+#include "control/server/planning/measured_profile.h"
 
 namespace {
 
@@ -73,6 +75,12 @@ void read_cells(const JsonView& body) {
   require(write_measured_profile(read_measured_profile(text)) == text);
 }
 
+void read_finish(const JsonView& body) {
+  const RankFinish finish = read_rank_finish(body, kMaxJobRanks);
+  const Json json = Json::parse(write_rank_finish(finish));
+  require(read_rank_finish(JsonView(json, "written"), kMaxJobRanks) == finish);
+}
+
 void read_version(std::string_view text) {
   const PlanVersion version = read_plan_version(text);
   const std::string written = write_plan_version(version);
@@ -106,6 +114,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         break;
       case 'i':
         read_reports(body);
+        break;
+      case 'f':
+        read_finish(body);
         break;
       default:
         read_cells(body);

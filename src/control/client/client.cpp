@@ -13,6 +13,7 @@
 #include "base/core/files/file.h"
 #include "base/core/monotonic_clock.h"
 #include "control/client/rank/gpu_choice.h"
+#include "control/client/server/server_messages.h"
 #include "hardware/gpu/nvml_system.h"
 #include "planning/plan/plan_json.h"
 
@@ -127,8 +128,8 @@ void Client::start_meter() {
   meter_ = std::make_unique<EnergyMeter>(*system_, std::vector<Gpu*>{gpu_}, std::move(meter));
 }
 
-RankDescription Client::registration() const {
-  RankDescription rank;
+RankSpec Client::registration() const {
+  RankSpec rank;
   rank.rank = options_.rank.rank;
   const JobPlace place = job_place(options_.place);
   rank.pp_rank = place.pp;

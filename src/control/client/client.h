@@ -127,7 +127,7 @@ class Client {
   void keep_place(const AxisRank& pipeline, std::optional<int> stage);
   void describe_place(ClientStatus& status);
   [[nodiscard]] UnitRing* ring() const noexcept { return lease_ ? lease_->ring() : nullptr; }
-  [[nodiscard]] RankDescription registration() const;
+  [[nodiscard]] RankSpec registration() const;
   void run(const std::stop_token& stop);
   void drain();
   [[nodiscard]] bool is_recorded(std::uint64_t iteration) const noexcept;

@@ -19,7 +19,7 @@
 #include "base/http/message/host.h"
 #include "base/http/server/server.h"
 #include "base/ipc/service_notification.h"
-#include "control/server/http/request_router.h"
+#include "control/server/http/site_handler.h"
 #include "control/server/job/control_plane.h"
 #include "control/server/job/planning_threads.h"
 #include "control/server/job/server_metrics.h"
@@ -164,8 +164,8 @@ class Server {
                        limits_of(options.config)),
         authenticator_(authentication_rules(options.config), system_group_lookup()),
         api_(control_plane_, authenticator_, [this] { return server_metrics(snapshot()); }),
-        router_(api_),
-        http_(io, router_, http_options(options.config)),
+        site_(api_),
+        http_(io, site_, http_options(options.config)),
         timer_(io) {
     StoreContents contents = store_.load();
     if (options.perseus) {
@@ -252,7 +252,7 @@ class Server {
   ControlPlane control_plane_;
   Authenticator authenticator_;
   Api api_;
-  RequestRouter router_;
+  SiteHandler site_;
   HttpServer http_;
   asio::steady_timer timer_;
   std::unique_ptr<PerseusFront> perseus_;

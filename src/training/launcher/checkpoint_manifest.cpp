@@ -162,7 +162,7 @@ std::vector<CheckpointPiece> parse_pieces(std::string_view text, const std::stri
 std::string write_manifest(const CheckpointManifest& manifest) {
   Json files = Json::array();
   for (const auto& file : manifest.files) files.push_back({{"name", file.name}, {"bytes", file.bytes}});
-  const ParallelConfig& parallel = manifest.parallel;
+  const JobParallel& parallel = manifest.parallel;
   Json document = {
       {"format", kFormat},
       {"step", manifest.step},

@@ -24,8 +24,8 @@ struct PipelineEnds {
 class RankLayout {
  public:
   /// With the first stage at the first position of the pipeline, and the last at the last.
-  explicit RankLayout(const ParallelConfig& parallel) : RankLayout(parallel, {.first = 0, .last = parallel.pp - 1}) {}
-  RankLayout(const ParallelConfig& parallel, const PipelineEnds& ends) : parallel_(parallel), ends_(ends) {}
+  explicit RankLayout(const JobParallel& parallel) : RankLayout(parallel, {.first = 0, .last = parallel.pp - 1}) {}
+  RankLayout(const JobParallel& parallel, const PipelineEnds& ends) : parallel_(parallel), ends_(ends) {}
 
   [[nodiscard]] int world_size() const { return parallel_.world_size(); }
   [[nodiscard]] RankPlace place_of(int rank) const;
@@ -38,7 +38,7 @@ class RankLayout {
   [[nodiscard]] std::vector<int> tied_group_of(int rank) const;
 
  private:
-  ParallelConfig parallel_;
+  JobParallel parallel_;
   PipelineEnds ends_;
 };
 

@@ -4,26 +4,22 @@
 
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
+#include "control/protocol/job_spec.h"
+#include "control/protocol/json_members.h"
 
 namespace lowgear {
 namespace {
 
 constexpr std::size_t kMaxScheduleBytes = std::size_t{32} << 20U;
 
-Json profile_json(const TrainServerConfig& server) {
-  if (server.profile_clocks == 0) return {};
-  return {{"clocks", server.profile_clocks},
-          {"iterations", server.profile_iterations},
-          {"settle_iterations", server.settle_iterations},
-          {"min_mhz", or_null(server.min_mhz)},
-          {"max_mhz", or_null(server.max_mhz)},
-          {"allowance_pct", server.allowance_pct},
-          {"allowance_iterations", server.allowance_iterations}};
-}
-
-Json schedule_json(const TrainConfig& config) {
-  if (!config.schedule.ends_with(".csv")) return config.schedule;
-  return {{"csv", read_file(config.schedule, kMaxScheduleBytes)}};
+JobProfiling profiling_of(const TrainServerConfig& server) {
+  return {.clocks = server.profile_clocks,
+          .iterations = server.profile_iterations,
+          .settle_iterations = server.settle_iterations,
+          .min_mhz = server.min_mhz,
+          .max_mhz = server.max_mhz,
+          .allowance_pct = server.allowance_pct,
+          .allowance_iterations = server.allowance_iterations};
 }
 
 }  // namespace
@@ -44,24 +40,24 @@ std::string model_text(const TrainConfig& config) {
 
 std::string server_job_json(const TrainConfig& config) {
   const TrainServerConfig& server = config.server.value();
-  const std::string model = model_text(config);
-  const Json json = {{"name", server.name.empty() ? model : server.name},
-                     {"framework", "lowgear"},
-                     {"model", model},
-                     {"partition", config.partition},
-                     {"parallel",
-                      {{"pp", config.parallel.pp},
-                       {"dp", config.parallel.dp},
-                       {"tp", config.parallel.tp},
-                       {"chunks", config.parallel.chunks}}},
-                     {"schedule", schedule_json(config)},
-                     {"microbatches", config.microbatches},
-                     {"microbatch_size", config.microbatch_size},
-                     {"slowdown_pct", server.slowdown_pct},
-                     {"guard_pct", server.guard_pct},
-                     {"switch_latency_ms", server.switch_latency_ms},
-                     {"profile", profile_json(server)}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  JobSpec spec;
+  spec.model = model_text(config);
+  spec.name = server.name.empty() ? spec.model : server.name;
+  spec.framework = "lowgear";
+  spec.partition = config.partition;
+  spec.parallel = config.parallel;
+  spec.schedule_is_csv = config.schedule.ends_with(".csv");
+  spec.schedule = spec.schedule_is_csv ? read_file(config.schedule, kMaxScheduleBytes) : config.schedule;
+  spec.microbatches = config.microbatches;
+  spec.microbatch_size = static_cast<int>(config.microbatch_size);  // at most 1,000,000
+  spec.slowdown_pct = server.slowdown_pct;
+  spec.guard_pct = server.guard_pct;
+  spec.switch_latency_ms = server.switch_latency_ms;
+  if (server.profile_clocks > 0) spec.profiling = profiling_of(server);
+  Json json = to_json(spec);
+  json.erase("run");
+  json.erase("gpu");
+  return json_text(json);
 }
 
 }  // namespace lowgear

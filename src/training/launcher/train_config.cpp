@@ -146,7 +146,7 @@ void read_parallel(const YamlView& root, TrainConfig& config) {
   if (!root.has("parallel")) return;
   const YamlView map = root.at("parallel");
   map.require_only({"pp", "dp", "tp", "chunks", "gradient_bucket_mib"});
-  ParallelConfig& parallel = config.parallel;
+  JobParallel& parallel = config.parallel;
   read_optional(map, "pp", 1, kMaxRanks, parallel.pp);
   read_optional(map, "dp", 1, kMaxRanks, parallel.dp);
   read_optional(map, "tp", 1, kMaxRanks, parallel.tp);

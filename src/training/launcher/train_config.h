@@ -8,20 +8,11 @@
 #include <string_view>
 #include <vector>
 
+#include "control/protocol/job_spec.h"
 #include "estimating/model/model_config.h"
 #include "training/dataset/token_text.h"
 
 namespace lowgear {
-
-/// How the ranks of a job share the model and the data.
-struct ParallelConfig {
-  int pp = 1;      ///< pipeline ranks
-  int dp = 1;      ///< replicas
-  int tp = 1;      ///< ranks that share every layer
-  int chunks = 1;  ///< virtual stages per pipeline rank
-
-  [[nodiscard]] int world_size() const { return pp * dp * tp; }
-};
 
 struct OptimizerConfig {
   double learning_rate = 3e-4;
@@ -87,7 +78,7 @@ struct TrainConfig {
   std::int64_t synthetic_tokens = 0;
   std::int64_t sequence_length = 0;
 
-  ParallelConfig parallel;
+  JobParallel parallel;
   std::int64_t gradient_bucket_bytes = std::int64_t{25} << 20;  ///< of gradients that replicas sum in one go
   std::string schedule = "1f1b";
   int microbatches = 1;

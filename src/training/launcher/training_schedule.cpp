@@ -77,7 +77,7 @@ Schedule training_schedule(const TrainConfig& config) {
   return schedule;
 }
 
-RankLayout training_layout(const ParallelConfig& parallel, const Schedule& schedule) {
+RankLayout training_layout(const JobParallel& parallel, const Schedule& schedule) {
   const std::vector<int> rank_of = rank_of_stage(schedule);
   return {parallel, {.first = rank_of.front(), .last = rank_of.back()}};
 }

@@ -13,6 +13,6 @@ namespace lowgear {
 [[nodiscard]] Schedule training_schedule(const TrainConfig& config);
 
 /// The layout of a job's ranks whose pipelines run `schedule`.
-[[nodiscard]] RankLayout training_layout(const ParallelConfig& parallel, const Schedule& schedule);
+[[nodiscard]] RankLayout training_layout(const JobParallel& parallel, const Schedule& schedule);
 
 }  // namespace lowgear

@@ -172,16 +172,20 @@ class PlansOfTheServer(AgentTest):
         self.assertEqual(list(versions), list(range(self.iteration)), "every iteration is reported")
         return clocks, versions
 
+    def expect_both_plans(self, clocks, versions, first, second, iterations):
+        """Plan 1 (1305 MHz) was followed from iteration `first`, plan 2 (1605 MHz) from `second`."""
+        for iteration, in_iteration in clocks.items():
+            expected = 0 if iteration < first else 1305 if iteration < second else 1605
+            self.assertEqual(in_iteration, [expected] * UNITS, f"iteration {iteration}")
+        self.assertEqual(versions, {i: 0 if i < first else 1 if i < second else 2 for i in range(iterations)})
+
     def test_begin_with_the_iteration_that_was_agreed(self):
         self.offer(1, 1305, 2)
         self.train(4)
         self.offer(2, 1605, 6)
         self.train(5)
         clocks, versions = self.finish()
-        for iteration, in_iteration in clocks.items():
-            expected = 0 if iteration < 2 else 1305 if iteration < 6 else 1605
-            self.assertEqual(in_iteration, [expected] * UNITS, f"iteration {iteration}")
-        self.assertEqual(versions, {i: 0 if i < 2 else 1 if i < 6 else 2 for i in range(9)})
+        self.expect_both_plans(clocks, versions, 2, 6, iterations=9)
         report = self.server.reports[5]
         self.assertAlmostEqual(report["compute_s"], UNITS * UNIT_S, delta=0.1)
         self.assertGreater(report["energy_j"], 0)
@@ -196,10 +200,7 @@ class PlansOfTheServer(AgentTest):
         self.server.offer(2, 1605, 8)
         self.train(5)
         clocks, versions = self.finish()
-        for iteration, in_iteration in clocks.items():
-            expected = 0 if iteration < 1 else 1305 if iteration < 8 else 1605
-            self.assertEqual(in_iteration, [expected] * UNITS, f"iteration {iteration}")
-        self.assertEqual(versions, {i: 0 if i < 1 else 1 if i < 8 else 2 for i in range(10)})
+        self.expect_both_plans(clocks, versions, 1, 8, iterations=10)
 
     def test_that_come_one_upon_the_other_leave_the_newest(self):
         self.offer(1, 1305, 2)

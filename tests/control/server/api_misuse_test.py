@@ -109,11 +109,11 @@ class Misuse(ServerTest):
             self.ok("POST", f"/v1/jobs/{wide}/ranks", rank_body(0))  # as it was
         one = self.ok("POST", "/v1/jobs", {**JOB, "run": "places"})["job"]
         self.ok("POST", f"/v1/jobs/{one}/ranks", rank_body(0))
-        self.refused(400, "wrong_input", "POST", f"/v1/jobs/{one}/ranks", rank_body(1, pp_rank=0))
+        self.refused(400, "invalid_argument", "POST", f"/v1/jobs/{one}/ranks", rank_body(1, pp_rank=0))
         for wrong in ({"rank": 2}, {"rank": -1}, {"pp_rank": 2}, {"dp_rank": 1}, {"tp_rank": 1}, {"clocks_mhz": []},
                       {"clocks_mhz": [0]}, {"clocks_mhz": [1] * 2001}, {"instance": ""}, {"instance": "x" * 201},
                       {"host": "a\nb"}, {"extra": 1}):
-            self.refused(400, "wrong_input", "POST", path, {**rank_body(1), **wrong})
+            self.refused(400, "invalid_argument", "POST", path, {**rank_body(1), **wrong})
 
     def test_jobs_that_cannot_be(self):
         for wrong in ({"parallel": {"pp": 0}}, {"parallel": {"pp": 100_001}}, {"parallel": {"pp": 1000, "dp": 1000}},
@@ -122,12 +122,12 @@ class Misuse(ServerTest):
                       {"run": None},
                       {"slowdown_pct": -1}, {"slowdown_pct": 1e9}, {"guard_pct": "2"}, {"profile": {"clocks": 1}},
                       {"profile": {"min_mhz": 1000, "max_mhz": 900}}, {"version": 2}, {"format": "lowgear.job/9"}):
-            self.refused(400, "wrong_input", "POST", "/v1/jobs", {**JOB, **wrong})
+            self.refused(400, "invalid_argument", "POST", "/v1/jobs", {**JOB, **wrong})
         self.refused(413, "too_large", "POST", "/v1/jobs",
                      {**JOB, "microbatches": 1 << 20, "parallel": {"pp": 1000}})
         for missing in ("run", "model", "gpu", "parallel", "schedule", "microbatches"):
             body = {key: value for key, value in JOB.items() if key != missing}
-            self.assertIn(missing, self.refused(400, "wrong_input", "POST", "/v1/jobs", body).text)
+            self.assertIn(missing, self.refused(400, "invalid_argument", "POST", "/v1/jobs", body).text)
         self.assertEqual(self.ok("GET", "/v1/jobs"), {"jobs": []})
 
     def test_numbers_that_are_none(self):
@@ -135,7 +135,7 @@ class Misuse(ServerTest):
         for number in ("NaN", "Infinity", "-Infinity", "1e999", "-1e999", "0x10", "01", "1.", ".5", "null", "true",
                        '"1"', "[]", "1e400", "-1", "0", "1e30"):
             text = json.dumps({"rank": 0, "reports": [report(0)]}).replace('"time_s": 1', f'"time_s": {number}')
-            self.refused(400, "wrong_input", "POST", f"/v1/jobs/{job}/reports", text.encode(), key=keys[0])
+            self.refused(400, "invalid_argument", "POST", f"/v1/jobs/{job}/reports", text.encode(), key=keys[0])
         self.assertEqual(self.ok("GET", f"/v1/jobs/{job}/iterations")["iterations"], [])
 
     def test_bodies_that_are_no_json(self):
@@ -148,14 +148,14 @@ class Misuse(ServerTest):
         for body in bodies:
             for path in ("/v1/jobs", f"/v1/jobs/{job}/ranks", f"/v1/jobs/{job}/reports", f"/v1/jobs/{job}/straggler",
                          f"/v1/jobs/{job}/power_cap", f"/v1/jobs/{job}/settings", f"/v1/jobs/{job}/profile"):
-                answer = self.refused(400, "wrong_input", "POST", path, body, key=keys[0])
+                answer = self.refused(400, "invalid_argument", "POST", path, body, key=keys[0])
                 self.assertLess(len(answer.text), 2_000)
-            self.refused(400, "wrong_input", "PUT", "/v1/signals/s", body)
+            self.refused(400, "invalid_argument", "PUT", "/v1/signals/s", body)
 
     def test_settings_that_set_nothing(self):
         job, _ = self.register()
         for body in ({}, {"slowdown_pct": None}, {"slowdown_pct": None, "guard_pct": None}):
-            answer = self.refused(400, "wrong_input", "POST", f"/v1/jobs/{job}/settings", body)
+            answer = self.refused(400, "invalid_argument", "POST", f"/v1/jobs/{job}/settings", body)
             self.assertIn("slowdown_pct, guard_pct or both", answer.text)
 
     def test_bodies_that_are_huge(self):
@@ -182,7 +182,7 @@ class Misuse(ServerTest):
         ranks.train(3)
         reports = f"/v1/jobs/{ranks.job}/reports"
         body = {"rank": 1, "reports": [report(10**12)]}
-        self.refused(400, "wrong_input", "POST", reports, body, key=ranks.keys[1])
+        self.refused(400, "invalid_argument", "POST", reports, body, key=ranks.keys[1])
         ranks.train_to_state("running")
         ranks.train(3)
         self.assertEqual(len(ranks.show("/iterations")["iterations"]), ranks.iteration)
@@ -203,10 +203,10 @@ class Misuse(ServerTest):
         body = {"rank": 0, "plan_version": 2, "cells": [cell], "blocking": []}
         for wrong in ({"stage": 1}, {"stage": 2}, {"stage": -1}, {"clock_mhz": 0}, {"units": 0}, {"time_s": 0},
                       {"energy_j": -1}, {"instruction": "sideways"}, {"more": 1}):
-            self.refused(400, "wrong_input", "POST", f"/v1/jobs/{job}/profile", {**body, "cells": [{**cell, **wrong}]},
+            self.refused(400, "invalid_argument", "POST", f"/v1/jobs/{job}/profile", {**body, "cells": [{**cell, **wrong}]},
                          key=keys[0])
         for version in (0, 1, 3, 1 << 31, "2"):
-            self.refused(400, "wrong_input", "POST", f"/v1/jobs/{job}/profile", {**body, "plan_version": version},
+            self.refused(400, "invalid_argument", "POST", f"/v1/jobs/{job}/profile", {**body, "plan_version": version},
                          key=keys[0])
 
     def test_a_profile_without_cells_is_given_up(self):

@@ -22,7 +22,7 @@ TEST(RankLayout, PutsNeighboursIntoATensorGroupThenReplicasThenStages) {
 }
 
 TEST(RankLayout, OneRankIsAloneInEveryGroup) {
-  const RankLayout layout{ParallelConfig{}};
+  const RankLayout layout{JobParallel{}};
   EXPECT_EQ(layout.world_size(), 1);
   EXPECT_THAT(layout.pipeline_of(0), ElementsAre(0));
   EXPECT_THAT(layout.replicas_of(0), ElementsAre(0));
@@ -41,7 +41,7 @@ TEST(RankLayout, TiesTheRanksOfTheFirstAndTheLastStage) {
 }
 
 TEST(RankLayout, TiesNoRanksWhereOneHasBothStages) {
-  EXPECT_THAT(RankLayout(ParallelConfig{}).tied_group_of(0), IsEmpty());
+  EXPECT_THAT(RankLayout(JobParallel{}).tied_group_of(0), IsEmpty());
   const RankLayout folded({.pp = 2, .dp = 1, .tp = 1, .chunks = 2}, {.first = 0, .last = 0});
   EXPECT_THAT(folded.tied_group_of(0), IsEmpty());
   EXPECT_THAT(folded.tied_group_of(1), IsEmpty());

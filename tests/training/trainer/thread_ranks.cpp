@@ -14,7 +14,7 @@
 namespace lowgear {
 namespace {
 
-Communicators communicators(InProcessHub& hub, const ParallelConfig& parallel, int rank) {
+Communicators communicators(InProcessHub& hub, const JobParallel& parallel, int rank) {
   const RankPlace place = RankLayout(parallel).place_of(rank);
   Communicators ranks;
   ranks.pipeline = hub.pipeline(fmt::format("pp d{} t{}", place.dp, place.tp), place.pp);
@@ -29,7 +29,7 @@ Communicators communicators(InProcessHub& hub, const ParallelConfig& parallel, i
 
 }  // namespace
 
-void run_thread_ranks(const ParallelConfig& parallel, const std::function<void(int rank, Communicators ranks)>& body) {
+void run_thread_ranks(const JobParallel& parallel, const std::function<void(int rank, Communicators ranks)>& body) {
   InProcessHub hub;
   std::mutex mutex;
   std::exception_ptr failure;

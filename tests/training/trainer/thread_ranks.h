@@ -8,6 +8,6 @@
 namespace lowgear {
 
 /// Runs `body` for every rank of the layout, each on a thread of its own. Throws what the first rank that failed threw.
-void run_thread_ranks(const ParallelConfig& parallel, const std::function<void(int rank, Communicators ranks)>& body);
+void run_thread_ranks(const JobParallel& parallel, const std::function<void(int rank, Communicators ranks)>& body);
 
 }  // namespace lowgear

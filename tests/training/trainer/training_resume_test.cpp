@@ -52,7 +52,7 @@ Outcome train(const TrainConfig& config, std::int64_t end_behind = -1) {
   return outcome;
 }
 
-TrainConfig small_job(const ParallelConfig& parallel) {
+TrainConfig small_job(const JobParallel& parallel) {
   TrainConfig config;
   config.model = tiny_llama(true);
   config.model.vocabulary = 256;
@@ -68,7 +68,7 @@ TrainConfig small_job(const ParallelConfig& parallel) {
 }
 
 struct Case {
-  ParallelConfig parallel;
+  JobParallel parallel;
   bool bf16 = false;
   bool zero1 = false;
 

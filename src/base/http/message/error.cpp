@@ -1,6 +1,74 @@
 #include "base/http/message/error.h"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
 namespace lowgear {
+namespace {
+
+constexpr auto kRows = [] {
+  using enum HttpErrorCode;
+  return std::to_array<HttpErrorRow>({
+      {bad_request, 400, "bad_request"},
+      {invalid_argument, 400, "invalid_argument"},
+      {invalid_value, 400, "invalid_value"},
+      {not_reported, 400, "not_supported"},
+      {no_token, 401, "no_token"},
+      {access_denied, 403, "access_denied"},
+      {not_allowed, 403, "not_allowed"},
+      {not_attested, 403, "not_attested"},
+      {not_your_rank, 403, "not_your_rank"},
+      {no_such_job, 404, "no_such_job"},
+      {no_such_signal, 404, "no_such_signal"},
+      {no_tokens, 404, "no_tokens"},
+      {not_found, 404, "not_found"},
+      {method_not_allowed, 405, "method_not_allowed"},
+      {request_timeout, 408, "timeout"},
+      {disagrees, 409, "disagrees"},
+      {gpu_busy, 409, "gpu_busy"},
+      {job_over, 409, "job_over"},
+      {rank_moved, 409, "rank_moved"},
+      {rank_taken, 409, "rank_taken"},
+      {length_required, 411, "length_required"},
+      {body_too_large, 413, "body_too_large"},
+      {too_large, 413, "too_large"},
+      {not_json, 415, "not_json"},
+      {misdirected_request, 421, "misdirected_request"},
+      {too_many_requests, 429, "too_many_requests"},
+      {headers_too_large, 431, "headers_too_large"},
+      {driver_error, 500, "driver_error"},
+      {internal, 500, "internal"},
+      {no_permission, 500, "no_permission"},
+      {not_stored, 500, "not_stored"},
+      {not_supported, 501, "not_supported"},
+      {busy, 503, "busy"},
+      {disk_full, 503, "disk_full"},
+      {draining, 503, "draining"},
+      {driver_missing, 503, "driver_missing"},
+      {full, 503, "full"},
+      {gpu_lost, 503, "gpu_lost"},
+      {store_failing, 503, "store_failing"},
+      {too_many_connections, 503, "too_many_connections"},
+      {too_many_streams, 503, "too_many_streams"},
+      {unavailable, 503, "unavailable"},
+      {driver_timeout, 504, "timeout"},
+  });
+}();
+static_assert(
+    [] {
+      for (std::size_t i = 0; i < kRows.size(); ++i) {
+        if (kRows[i].code != static_cast<HttpErrorCode>(i)) return false;
+      }
+      return kRows.back().code == HttpErrorCode::driver_timeout;
+    }(),
+    "one row for each code, in their order");
+
+}  // namespace
+
+std::span<const HttpErrorRow> http_error_rows() { return kRows; }
+
+const HttpErrorRow& row_of(HttpErrorCode code) { return kRows.at(static_cast<std::size_t>(code)); }
 
 std::string to_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
@@ -8,17 +76,40 @@ HttpResponse json_response(const Json& body, int status) {
   return HttpResponse::with_body(status, "application/json", to_text(body));
 }
 
-HttpResponse error_response(int status, std::string_view code, std::string_view message) {
-  Json body;
-  body["error"]["message"] = message;
-  body["error"]["code"] = code;
-  return json_response(body, status);
+Json to_json(const HttpErrorBody& body) { return {{"error", {{"message", body.message}, {"code", body.code}}}}; }
+
+std::optional<HttpErrorBody> read_error_body(std::string_view text) {
+  try {
+    const Json json = parse_json(text, "answer");
+    const JsonView error = JsonView(json, "answer").at("error");
+    return HttpErrorBody{.message = error.at("message").text(),
+                         .code = error.has("code") ? error.at("code").text() : std::string()};
+  } catch (const InputError&) {
+    return std::nullopt;
+  }
+}
+
+HttpResponse error_response(HttpErrorCode code, std::string_view message) {
+  const HttpErrorRow& row = row_of(code);
+  return json_response(to_json(HttpErrorBody{.message = std::string(message), .code = std::string(row.name)}),
+                       row.status);
 }
 
 HttpResponse error_response(const HttpError& error) {
-  HttpResponse response = error_response(error.status(), error.code(), error.what());
+  HttpResponse response = error_response(error.kind(), error.what());
   response.headers = error.headers();
   return response;
+}
+
+HttpErrorCode error_code_of(const std::exception& error) {
+  if (const auto* http = dynamic_cast<const HttpError*>(&error)) return http->kind();
+  if (dynamic_cast<const InputError*>(&error) != nullptr) return HttpErrorCode::invalid_argument;
+  return HttpErrorCode::internal;
+}
+
+HttpResponse error_response_to(const std::exception& error) {
+  if (const auto* http = dynamic_cast<const HttpError*>(&error)) return error_response(*http);
+  return error_response(error_code_of(error), error.what());
 }
 
 }  // namespace lowgear

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -10,21 +12,80 @@
 
 namespace lowgear {
 
-/// Ends a request with this status and code.
+/// Why a request is not answered with success. Each has one HTTP status and one name on the wire; docs/errors.md says
+/// when it is sent. By status, then by name.
+enum class HttpErrorCode : unsigned char {
+  bad_request,
+  invalid_argument,
+  invalid_value,
+  not_reported,  ///< `not_supported` as zeusd answers it: a reading that a GPU does not have
+  no_token,
+  access_denied,
+  not_allowed,
+  not_attested,
+  not_your_rank,
+  no_such_job,
+  no_such_signal,
+  no_tokens,
+  not_found,
+  method_not_allowed,
+  request_timeout,
+  disagrees,
+  gpu_busy,
+  job_over,
+  rank_moved,
+  rank_taken,
+  length_required,
+  body_too_large,
+  too_large,
+  not_json,
+  misdirected_request,
+  too_many_requests,
+  headers_too_large,
+  driver_error,
+  internal,
+  no_permission,
+  not_stored,
+  not_supported,
+  busy,
+  disk_full,
+  draining,
+  driver_missing,
+  full,
+  gpu_lost,
+  store_failing,
+  too_many_connections,
+  too_many_streams,
+  unavailable,
+  driver_timeout,
+};
+
+/// A row of the table of codes.
+struct HttpErrorRow {
+  HttpErrorCode code;
+  int status;
+  std::string_view name;  ///< on the wire
+};
+/// Every code once, in the order of the enumeration.
+[[nodiscard]] std::span<const HttpErrorRow> http_error_rows();
+[[nodiscard]] const HttpErrorRow& row_of(HttpErrorCode code);
+
+/// Ends a request with this code.
 class HttpError : public Error {
  public:
   using Headers = decltype(HttpResponse::headers);
 
-  HttpError(int status, std::string code, const std::string& message, Headers headers = {})
-      : Error(message), status_(status), code_(std::move(code)), headers_(std::move(headers)) {}
-  [[nodiscard]] int status() const { return status_; }
-  [[nodiscard]] const std::string& code() const { return code_; }
-  /// That the answer has beside its usual ones, such as `Allow`.
+  HttpError(HttpErrorCode kind, const std::string& message, Headers headers = {})
+      : Error(message), kind_(kind), headers_(std::move(headers)) {}
+  [[nodiscard]] HttpErrorCode kind() const { return kind_; }
+  [[nodiscard]] int status() const { return row_of(kind_).status; }
+  /// The name on the wire.
+  [[nodiscard]] std::string_view code() const { return row_of(kind_).name; }
+  /// Headers of the answer in addition to its usual ones, such as `Allow`.
   [[nodiscard]] const Headers& headers() const { return headers_; }
 
  private:
-  int status_;
-  std::string code_;
+  HttpErrorCode kind_;
   Headers headers_;
 };
 
@@ -34,8 +95,21 @@ class HttpError : public Error {
 /// An answer with a JSON body.
 [[nodiscard]] HttpResponse json_response(const Json& body, int status = 200);
 
-/// An answer `{"error": {"message", "code"}}`.
-[[nodiscard]] HttpResponse error_response(int status, std::string_view code, std::string_view message);
+/// What the body of an error says: `{"error": {"message", "code"}}`.
+struct HttpErrorBody {
+  std::string message;
+  std::string code;
+  friend bool operator==(const HttpErrorBody&, const HttpErrorBody&) = default;
+};
+[[nodiscard]] Json to_json(const HttpErrorBody& body);
+/// Empty when the text is no such body, as when a proxy answers. The code may be missing.
+[[nodiscard]] std::optional<HttpErrorBody> read_error_body(std::string_view text);
+
+[[nodiscard]] HttpResponse error_response(HttpErrorCode code, std::string_view message);
 [[nodiscard]] HttpResponse error_response(const HttpError& error);
+/// The code of an exception: `invalid_argument` of an InputError, `internal` of one that is not known.
+[[nodiscard]] HttpErrorCode error_code_of(const std::exception& error);
+/// The answer to an exception.
+[[nodiscard]] HttpResponse error_response_to(const std::exception& error);
 
 }  // namespace lowgear

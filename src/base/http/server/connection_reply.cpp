@@ -31,7 +31,7 @@ class ConnectionStream : public EventStream {
 }  // namespace
 
 ConnectionReply::~ConnectionReply() {
-  if (!closed()) send(error_response(500, "internal", "the request was not answered"));
+  if (!closed()) send(error_response(HttpErrorCode::internal, "the request was not answered"));
 }
 
 void ConnectionReply::send(HttpResponse response) {

@@ -116,7 +116,8 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
   std::optional<HttpResponse> refuse(const std::string& client) override {
     const auto wait = rate_limiter_.refuse(client, RateLimiter::Clock::now());
     if (!wait) return std::nullopt;
-    HttpResponse response = error_response(429, "too_many_requests", "this client asks too often; ask again later");
+    HttpResponse response =
+        error_response(HttpErrorCode::too_many_requests, "this client asks too often; ask again later");
     response.headers.emplace_back("Retry-After", fmt::format("{:.0f}", std::ceil(wait->count())));
     return response;
   }
@@ -219,7 +220,8 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
     std::optional<HttpRemote> remote = remote_of(socket.native_handle());
     if (!remote) return;  // gone already
     if (!make_room(remote->client)) {
-      const HttpResponse refusal = error_response(503, "too_many_connections", "no more connections are served");
+      const HttpResponse refusal =
+          error_response(HttpErrorCode::too_many_connections, "no more connections are served");
       std::string text = serialize_head(refusal, AfterResponse::close, ResponseLength::known);
       text += refusal.text();
       (void)::send(socket.native_handle(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);

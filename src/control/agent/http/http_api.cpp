@@ -29,7 +29,7 @@ constexpr std::chrono::seconds kCpuReadPeriod{20};
 HttpResponse misdirected(const HttpRequest& request) {
   constexpr std::size_t kMaxHost = 200;
   return error_response(
-      421, "misdirected_request",
+      HttpErrorCode::misdirected_request,
       fmt::format(
           "this port answers requests to localhost, 127.0.0.1 or [::1] only, not to {}; a proxy has to send one "
           "of these as Host",
@@ -89,7 +89,7 @@ class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<Ht
     RouteAnswer answer = lowgear::handle(*request, context());
     if (answer.ask_again_after.count() > 0) {
       if (attempt == kMaxAttempts) {
-        return reply->send(error_response(503, "unavailable", "the answer did not come in time; ask again"));
+        return reply->send(error_response(HttpErrorCode::unavailable, "the answer did not come in time; ask again"));
       }
       return answer_later(answer.ask_again_after, request, std::move(reply), attempt + 1);
     }

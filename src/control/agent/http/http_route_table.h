@@ -11,12 +11,8 @@
 
 namespace lowgear {
 
-/// HTTP status and code of what the service threw: AccessDenied is {403, `access_denied`}.
-struct ErrorKind {
-  int status = 500;
-  std::string code = "internal";
-};
-[[nodiscard]] ErrorKind kind_of(const std::exception& error);
+/// The code of what the service threw: `access_denied` of AccessDenied.
+[[nodiscard]] HttpErrorCode agent_error_code_of(const std::exception& error);
 /// The response to it, with a JSON error.
 [[nodiscard]] HttpResponse refusal_for(const std::exception& error);
 

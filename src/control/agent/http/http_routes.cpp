@@ -10,6 +10,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/number.h"
 #include "base/core/units.h"
+#include "base/http/message/router.h"
 #include "control/agent/http/agent_json.h"
 #include "control/agent/http/http_route_table.h"
 
@@ -219,7 +220,7 @@ void require_access(const Route& route, const RouteCall& call) {
   if (route.access == Access::anybody) return;
   const std::optional<Peer>& who = call.request.peer;
   if (route.access == Access::owners && !who) {
-    throw HttpError(403, "not_attested",
+    throw HttpError(HttpErrorCode::not_attested,
                     "this changes the GPU and is taken over the Unix socket only: over TCP nobody attests who asks");
   }
   if (who && !call.context.service.may_read(*who)) {
@@ -227,45 +228,25 @@ void require_access(const Route& route, const RouteCall& call) {
   }
 }
 
-void require_known_parameters(const Route& route, const RouteCall& call) {
-  for (const auto& [name, value] : call.target.parameters) {
-    if (std::ranges::find(route.parameters, name) != route.parameters.end()) continue;
-    throw InputError(
-        fmt::format("parameter {} is not known here; known: {}", quote(name),
-                    route.parameters.empty() ? "none" : fmt::format("{}", fmt::join(route.parameters, ", "))));
-  }
-}
-
-HttpResponse wrong_method(std::string_view method, const std::vector<std::string_view>& allowed) {
-  HttpResponse response =
-      error_response(405, "method_not_allowed",
-                     fmt::format("{} is not for this path; allowed: {}", quote(method), fmt::join(allowed, ", ")));
-  response.headers.emplace_back("Allow", fmt::format("{}", fmt::join(allowed, ", ")));
-  return response;
+/// Lowgear's own and zeusd's.
+const std::vector<Route>& all_routes() {
+  static const std::vector<Route> routes = [] {
+    std::vector<Route> all = own_routes();
+    all.insert(all.end(), zeusd_routes().begin(), zeusd_routes().end());
+    return all;
+  }();
+  return routes;
 }
 
 RouteAnswer dispatch(const HttpRequest& request, const RouteContext& context) {
+  static const HttpRouter router(routes_of(all_routes()), "docs/agent-api.md");
   const HttpTarget target = parse_target(request.path, request.query);
-  const std::string_view method = request.method == "HEAD" ? "GET" : std::string_view(request.method);
-  std::vector<std::string_view> allowed;
-  for (const std::span<const Route> routes : {std::span<const Route>(own_routes()), zeusd_routes()}) {
-    for (const Route& route : routes) {
-      std::optional<std::vector<std::string>> captures = match_path(route.pattern, target.segments);
-      if (!captures) continue;
-      if (route.method != method) {
-        allowed.push_back(route.method);
-        if (route.method == "GET") allowed.emplace_back("HEAD");
-        continue;
-      }
-      const RouteCall call{request, target, context, std::move(*captures)};
-      require_access(route, call);
-      require_known_parameters(route, call);
-      return route.answer(call);
-    }
-  }
-  if (!allowed.empty()) return wrong_method(request.method, allowed);
-  return error_response(404, "not_found",
-                        fmt::format("nothing at {}; docs/agent-api.md lists the paths", quote(request.path)));
+  HttpRouter::Match match = router.find(request, target);
+  const Route& route = all_routes()[match.route];
+  const RouteCall call{request, target, context, std::move(match.captures)};
+  require_access(route, call);
+  require_known_parameters(route.parameters, target);
+  return route.answer(call);
 }
 
 /// Also where the body cannot say it: zeusd's replies are maps from GPU to value, and metrics are text.
@@ -276,22 +257,24 @@ std::vector<std::pair<std::string, std::string>> machine_headers(const AgentServ
   return headers;
 }
 
-int status_of(GpuErrorCode code) {
+HttpErrorCode error_code_of(GpuErrorCode code) {
   switch (code) {
     case GpuErrorCode::not_supported:
-      return 501;
+      return HttpErrorCode::not_supported;
     case GpuErrorCode::invalid_value:
-      return 400;
+      return HttpErrorCode::invalid_value;
     case GpuErrorCode::timeout:
-      return 504;
+      return HttpErrorCode::driver_timeout;
     case GpuErrorCode::gpu_lost:
+      return HttpErrorCode::gpu_lost;
     case GpuErrorCode::driver_missing:
-      return 503;
+      return HttpErrorCode::driver_missing;
     case GpuErrorCode::no_permission:
+      return HttpErrorCode::no_permission;
     case GpuErrorCode::driver_error:
-      return 500;
+      return HttpErrorCode::driver_error;
   }
-  return 500;
+  return HttpErrorCode::internal;
 }
 
 }  // namespace
@@ -320,21 +303,17 @@ long long RouteCall::integer(std::string_view name, long long low, long long hig
   return *number;
 }
 
-ErrorKind kind_of(const std::exception& error) {
-  if (const auto* http = dynamic_cast<const HttpError*>(&error)) return {http->status(), http->code()};
-  if (dynamic_cast<const AccessDenied*>(&error) != nullptr) return {403, "access_denied"};
-  if (dynamic_cast<const GpuBusy*>(&error) != nullptr) return {409, "gpu_busy"};
-  if (dynamic_cast<const NotFound*>(&error) != nullptr) return {404, "not_found"};
-  if (dynamic_cast<const InputError*>(&error) != nullptr) return {400, "invalid_argument"};
-  if (const auto* gpu = dynamic_cast<const GpuError*>(&error)) {
-    return {status_of(gpu->code()), std::string(name(gpu->code()))};
-  }
-  return {500, "internal"};
+HttpErrorCode agent_error_code_of(const std::exception& error) {
+  if (dynamic_cast<const AccessDenied*>(&error) != nullptr) return HttpErrorCode::access_denied;
+  if (dynamic_cast<const GpuBusy*>(&error) != nullptr) return HttpErrorCode::gpu_busy;
+  if (dynamic_cast<const NotFound*>(&error) != nullptr) return HttpErrorCode::not_found;
+  if (const auto* gpu = dynamic_cast<const GpuError*>(&error)) return error_code_of(gpu->code());
+  return error_code_of(error);
 }
 
 HttpResponse refusal_for(const std::exception& error) {
-  const ErrorKind kind = kind_of(error);
-  return error_response(kind.status, kind.code, error.what());
+  if (const auto* http = dynamic_cast<const HttpError*>(&error)) return error_response(*http);
+  return error_response(agent_error_code_of(error), error.what());
 }
 
 RouteAnswer handle(const HttpRequest& request, const RouteContext& context) {

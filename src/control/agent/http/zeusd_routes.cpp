@@ -69,9 +69,10 @@ std::vector<GpuStatus> selected_gpus(const RouteCall& call) {
 /// zeusd's answer when some devices failed: a message for each, with the worst status.
 class DeviceErrors {
  public:
-  void add(int id, const ErrorKind& kind, std::string_view message) {
-    if (kind.status >= status_) code_ = kind.code;
-    status_ = std::max(status_, kind.status);
+  void add(int id, HttpErrorCode code, std::string_view message) {
+    const HttpErrorRow& row = row_of(code);
+    if (row.status >= status_) code_ = row.name;
+    status_ = std::max(status_, row.status);
     errors_[std::to_string(id)] = message;
   }
   [[nodiscard]] bool empty() const { return errors_.empty(); }
@@ -106,7 +107,7 @@ class SettingRound {
       try {
         if (error) std::rethrow_exception(error);
       } catch (const std::exception& failure) {
-        failed.add(id, kind_of(failure), failure.what());
+        failed.add(id, agent_error_code_of(failure), failure.what());
       }
     }
     return failed.empty() ? HttpResponse() : failed.response();
@@ -214,10 +215,10 @@ RouteAnswer read_each(const RouteCall& call, std::string_view what, Value value)
     if (read) {
       body[std::to_string(gpu.identity.index)] = *read;
     } else if (!gpu.healthy) {
-      errors.add(gpu.identity.index, {503, "gpu_lost"},
+      errors.add(gpu.identity.index, HttpErrorCode::gpu_lost,
                  fmt::format("{} does not answer: {}", gpu.identity.uuid, gpu.problem));
     } else {
-      errors.add(gpu.identity.index, {400, "not_supported"},
+      errors.add(gpu.identity.index, HttpErrorCode::not_reported,
                  fmt::format("{} does not report its {}", gpu.identity.uuid, what));
     }
   }
@@ -314,7 +315,7 @@ RouteAnswer stream_power(const RouteCall& call) {
 /// The packages that `cpu_ids` names, or all.
 std::vector<int> selected_cpus(const RouteCall& call, const std::vector<CpuEnergy>& cpus) {
   if (cpus.empty()) {
-    throw HttpError(501, "not_supported",
+    throw HttpError(HttpErrorCode::not_supported,
                     fmt::format("the energy of the CPUs is not readable: {}", call.context.cpu_power.problem()));
   }
   std::vector<int> ids;
@@ -422,7 +423,7 @@ RouteAnswer get_time(const RouteCall& call) {
 }
 
 RouteAnswer whoami(const RouteCall&) {
-  throw HttpError(404, "no_tokens", "this agent takes no tokens: the kernel attests who asks (SO_PEERCRED)");
+  throw HttpError(HttpErrorCode::no_tokens, "this agent takes no tokens: the kernel attests who asks (SO_PEERCRED)");
 }
 
 }  // namespace

@@ -35,8 +35,8 @@ void GpuMeans::add(const MeasuredIteration& iteration) {
   }
 }
 
-GpuAverages GpuMeans::now() const {
-  GpuAverages now;
+GpuNow GpuMeans::now() const {
+  GpuNow now;
   now.temperature_c = temperature_c_;
   TimeMean power;
   TimeMean clock;
@@ -46,11 +46,11 @@ GpuAverages GpuMeans::now() const {
     }
     if (iteration.mean_sm_clock_mhz) clock.add(*iteration.mean_sm_clock_mhz, iteration.time_s);
     if (iteration.min_sm_clock_mhz) {
-      now.sm_clock_min_mhz =
-          std::min(now.sm_clock_min_mhz.value_or(*iteration.min_sm_clock_mhz), *iteration.min_sm_clock_mhz);
+      const double clock_mhz = *iteration.min_sm_clock_mhz;
+      now.sm_clock_min_mhz = std::min(now.sm_clock_min_mhz.value_or(clock_mhz), clock_mhz);
     }
     if (iteration.max_sm_clock_mhz) {
-      now.sm_clock_max_mhz = std::max(now.sm_clock_max_mhz.value_or(0), *iteration.max_sm_clock_mhz);
+      now.sm_clock_max_mhz = std::max<double>(now.sm_clock_max_mhz.value_or(0), *iteration.max_sm_clock_mhz);
     }
   }
   now.power_w = power.mean();

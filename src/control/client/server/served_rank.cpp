@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "control/client/server/server_messages.h"
+
 namespace lowgear {
 namespace {
 
@@ -58,8 +60,7 @@ void ServedRank::add(const UnitRecord& record) {
   const std::optional<MeasuredIteration> measured = iterations_.add(record);
   if (measured) {
     gpu_means_.add(*measured);
-    server_.report({.measured = *measured, .plan_version = plan_version_.load(std::memory_order_relaxed)},
-                   gpu_means_.now());
+    server_.report(report_of(*measured, plan_version_.load(std::memory_order_relaxed)), gpu_means_.now());
   }
   post(profile_.add(record));
 }
@@ -83,7 +84,7 @@ void ServedRank::lose_records() {
   profile_.discard_iteration();
 }
 
-AgentLease::OfferAnswer ServedRank::offer(const OfferedPlan& plan) {
+AgentLease::OfferAnswer ServedRank::offer(const RankPlan& plan) {
   if (lease_ == nullptr) return {.offer = AgentLease::Offer::no_lease, .reason = "no agent is used"};
   PlanMessage message{.plan_rank = 0, .nearest_below = false, .plan_json = plan.plan_json, .from_iteration = {}};
   for (const ClockTrial& trial : plan.trials) {
@@ -91,14 +92,15 @@ AgentLease::OfferAnswer ServedRank::offer(const OfferedPlan& plan) {
                               .iterations = static_cast<std::uint32_t>(trial.iterations),
                               .clock_mhz = static_cast<std::uint32_t>(trial.clock_mhz)});
   }
-  AgentLease::OfferAnswer answer = lease_->offer(std::move(message), plan.from_iteration, plan.version);
+  const auto from_iteration = static_cast<std::uint64_t>(plan.from_iteration);
+  AgentLease::OfferAnswer answer = lease_->offer(std::move(message), from_iteration, plan.version);
   if (answer.offer != AgentLease::Offer::accepted) return answer;
   const std::lock_guard lock(mutex_);
   asked_.reset();
-  if (plan.purpose == "profile") {
+  if (plan.purpose == PlanPurpose::profile) {
     asked_ = {.plan_version = plan.version,
               .sweep = plan.sweep,
-              .from_iteration = plan.from_iteration,
+              .from_iteration = from_iteration,
               .trials = plan.trials,
               .settle_iterations = plan.settle_iterations,
               .settle_s = plan.settle_s};

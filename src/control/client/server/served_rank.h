@@ -51,7 +51,7 @@ class ServedRank final : private PlanTaker {
   [[nodiscard]] ServedRankStatus status() const;
 
  private:
-  [[nodiscard]] AgentLease::OfferAnswer offer(const OfferedPlan& plan) override;
+  [[nodiscard]] AgentLease::OfferAnswer offer(const RankPlan& plan) override;
   void forget_versions() override;
   void follow_profile_plan(int version);
   void post(std::optional<ProfileResult> result);

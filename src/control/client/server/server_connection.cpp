@@ -10,13 +10,15 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/number.h"
+#include "control/client/server/server_messages.h"
+#include "control/protocol/answers.h"
+#include "control/protocol/rank_finish.h"
 
 namespace lowgear {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr std::size_t kMaxReportsPerRequest = 1'000;
 /// Reports that wait while the server is away: some three hours of iterations of half a second, 2 MiB.
 constexpr std::size_t kMaxWaitingReports = 20'000;
 constexpr std::size_t kMaxWaitingProfiles = 8;
@@ -68,6 +70,12 @@ const std::string& require_name(const std::string& text, std::string_view what) 
   throw InputError(fmt::format("the server names a {} of {}", what, quote(text)));
 }
 
+template <typename Read>
+auto read_answer(const HttpReplyText& reply, const std::string& source, Read read) {
+  const Json json = parse_json(reply.body, source);
+  return read(JsonView(json, source));
+}
+
 std::uint64_t seed() {
   std::random_device device;
   return std::uint64_t{device()} << 32U | device();
@@ -110,7 +118,7 @@ void ServerConnection::sleep(milliseconds time) {
 
 // What the client hands over.
 
-void ServerConnection::report(const ReportedIteration& report, const GpuAverages& gpu) {
+void ServerConnection::report(const IterationReport& report, const GpuNow& gpu) {
   const std::lock_guard lock(mutex_);
   if (waiting_.size() == kMaxWaitingReports) {
     waiting_.pop_front();
@@ -137,13 +145,13 @@ ServerStatus ServerConnection::status() const {
 
 // Questions.
 
-HttpReplyText ServerConnection::ask(Speaker& speaker, std::string_view method, const std::string& target,
+HttpReplyText ServerConnection::ask(HttpChannel& channel, std::string_view method, const std::string& target,
                                     const std::string& body, const Session* session, milliseconds timeout) {
   HttpClient::HeaderList headers;
   if (!body.empty()) headers.emplace_back("Content-Type", "application/json");
   if (!options_.token_file.empty()) headers.emplace_back("Authorization", "Bearer " + read_token(options_.token_file));
   if (session != nullptr) headers.emplace_back("Lowgear-Rank-Key", session->rank_key);
-  HttpReplyText reply = speaker.http.request(method, target, body, headers, timeout);
+  HttpReplyText reply = channel.http.request(method, target, body, headers, timeout);
   if (reply.status >= 300) {
     throw ServerRefusal(reply.status, retry_after(reply),
                         fmt::format("{}: {}", options_.endpoint.text(), refusal_of(reply.status, reply.body)));
@@ -151,12 +159,12 @@ HttpReplyText ServerConnection::ask(Speaker& speaker, std::string_view method, c
   const std::lock_guard lock(mutex_);
   status_.connected = true;
   status_.problem.clear();
-  speaker.backoff.reset();
+  channel.backoff.reset();
   return reply;
 }
 
 /// Who this rank is to the server; registers when it is nobody yet. Either thread may have to.
-ServerConnection::Session ServerConnection::session(Speaker& speaker) {
+ServerConnection::Session ServerConnection::session(HttpChannel& channel) {
   const std::lock_guard registering(registering_);
   {
     const std::lock_guard lock(mutex_);
@@ -164,11 +172,11 @@ ServerConnection::Session ServerConnection::session(Speaker& speaker) {
   }
   const std::string source = options_.endpoint.text();
   Session session;
-  HttpReplyText reply = ask(speaker, "POST", "/v1/jobs", options_.job_json, nullptr, options_.answer_timeout);
-  session.job = require_name(answered_text(reply.body, "job", source), "job");
-  reply = ask(speaker, "POST", fmt::format("/v1/jobs/{}/ranks", session.job), to_text(options_.rank), nullptr,
+  HttpReplyText reply = ask(channel, "POST", "/v1/jobs", options_.job_json, nullptr, options_.answer_timeout);
+  session.job = require_name(read_answer(reply, source, read_job_answer).job, "job");
+  reply = ask(channel, "POST", fmt::format("/v1/jobs/{}/ranks", session.job), write_rank_spec(options_.rank), nullptr,
               options_.answer_timeout);
-  session.rank_key = require_name(answered_text(reply.body, "rank_key", source), "rank_key");
+  session.rank_key = require_name(read_answer(reply, source, read_rank_answer).rank_key, "rank_key");
   start_session(session);
   return session;
 }
@@ -193,10 +201,10 @@ void ServerConnection::start_session(Session session) {
   }
 }
 
-HttpReplyText ServerConnection::ask_as_rank(Speaker& speaker, const Session& session, std::string_view method,
+HttpReplyText ServerConnection::ask_as_rank(HttpChannel& channel, const Session& session, std::string_view method,
                                             const std::string& what, const std::string& body, milliseconds timeout) {
   try {
-    return ask(speaker, method, fmt::format("/v1/jobs/{}/{}", session.job, what), body, &session, timeout);
+    return ask(channel, method, fmt::format("/v1/jobs/{}/{}", session.job, what), body, &session, timeout);
   } catch (const ServerRefusal& refusal) {
     const std::lock_guard lock(mutex_);
     if (refusal.unknown() && session_ == session) session_.reset();
@@ -205,10 +213,10 @@ HttpReplyText ServerConnection::ask_as_rank(Speaker& speaker, const Session& ses
 }
 
 /// False when the server will never take it; throws while it may.
-bool ServerConnection::post(Speaker& speaker, const std::string& what, const std::string& body) {
-  const Session as = session(speaker);
+bool ServerConnection::post(HttpChannel& channel, const std::string& what, const std::string& body) {
+  const Session as = session(channel);
   try {
-    (void)ask_as_rank(speaker, as, "POST", what, body, options_.answer_timeout);
+    (void)ask_as_rank(channel, as, "POST", what, body, options_.answer_timeout);
     return true;
   } catch (const ServerRefusal& refusal) {
     if (!refusal.final()) throw;
@@ -218,8 +226,8 @@ bool ServerConnection::post(Speaker& speaker, const std::string& what, const std
   }
 }
 
-void ServerConnection::failed(Speaker& speaker, const Error& error) {
-  milliseconds wait = speaker.backoff.next();
+void ServerConnection::failed(HttpChannel& channel, const Error& error) {
+  milliseconds wait = channel.backoff.next();
   if (const auto* refusal = dynamic_cast<const ServerRefusal*>(&error)) wait = std::max(wait, refusal->retry_after());
   {
     const std::lock_guard lock(mutex_);
@@ -254,7 +262,7 @@ void ServerConnection::wait_for_plan(int& after, std::string& job) {
                   fmt::format("plan?rank={}&after={}&wait_s={}", options_.rank.rank, after, options_.plan_wait.count()),
                   {}, options_.plan_wait + options_.answer_timeout);
   if (reply.status == 204) return;
-  const OfferedPlan plan = read_offered_plan(reply.body, options_.endpoint.text());
+  const RankPlan plan = read_rank_plan(reply.body, options_.endpoint.text());
   const AgentLease::OfferAnswer answer = taker_->offer(plan);
   {
     const std::lock_guard lock(mutex_);
@@ -300,37 +308,36 @@ bool ServerConnection::wait_for_reports(Clock::time_point not_before) {
 }
 
 /// Reports come first: the server knows by them that a profile plan has run.
-void ServerConnection::say_all(Speaker& speaker) {
-  (void)session(speaker);  // first, or what is said would be chosen long before
-  say_reports(speaker);
-  say_profile(speaker);
+void ServerConnection::say_all(HttpChannel& channel) {
+  (void)session(channel);  // first, or what is said would be chosen long before
+  say_reports(channel);
+  say_profile(channel);
 }
 
-void ServerConnection::say_reports(Speaker& speaker) {
-  std::vector<ReportedIteration> batch;
-  GpuAverages gpu;
+void ServerConnection::say_reports(HttpChannel& channel) {
+  RankReports body{.rank = options_.rank.rank, .reports = {}, .gpu = {}};
   {
     const std::lock_guard lock(mutex_);
     const std::size_t size = std::min(waiting_.size(), kMaxReportsPerRequest);
-    batch.assign(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(size));
-    gpu = gpu_;
+    body.reports.assign(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(size));
+    body.gpu = gpu_;
   }
-  if (batch.empty()) return;
-  const bool taken = post(speaker, "reports", reports_text(options_.rank.rank, batch, gpu));
+  if (body.reports.empty()) return;
+  const bool taken = post(channel, "reports", write_rank_reports(body));
   const std::lock_guard lock(mutex_);
-  if (!taken) status_.reports_lost += batch.size();
-  const std::uint64_t last = batch.back().measured.iteration;
-  while (!waiting_.empty() && waiting_.front().measured.iteration <= last) waiting_.pop_front();
+  if (!taken) status_.reports_lost += body.reports.size();
+  const std::int64_t last = body.reports.back().iteration;
+  while (!waiting_.empty() && waiting_.front().iteration <= last) waiting_.pop_front();
 }
 
-void ServerConnection::say_profile(Speaker& speaker) {
+void ServerConnection::say_profile(HttpChannel& channel) {
   std::optional<ProfileResult> result;
   {
     const std::lock_guard lock(mutex_);
     if (!profiles_.empty()) result = profiles_.front();
   }
   if (!result) return;
-  (void)post(speaker, "profile", profile_text(options_.rank.rank, *result));
+  (void)post(channel, "profile", write_rank_cells(cells_of(options_.rank.rank, *result)));
   const std::lock_guard lock(mutex_);
   const auto same = [&](const ProfileResult& waiting) { return waiting.plan_version == result->plan_version; };
   if (!profiles_.empty() && same(profiles_.front())) profiles_.pop_front();
@@ -344,7 +351,7 @@ void ServerConnection::finish() {
       const std::lock_guard lock(mutex_);
       left = !waiting_.empty() || !profiles_.empty();
     }
-    (void)post(reports_, "finish", fmt::format(R"({{"rank": {}}})", options_.rank.rank));
+    (void)post(reports_, "finish", write_rank_finish({.rank = options_.rank.rank}));
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
     status_.problem = error.what();

@@ -14,7 +14,10 @@
 #include "base/http/client/client.h"
 #include "control/client/agent/agent_lease.h"
 #include "control/client/agent/backoff.h"
-#include "control/client/server/server_messages.h"
+#include "control/client/server/profile_collector.h"
+#include "control/protocol/rank_plan.h"
+#include "control/protocol/rank_reports.h"
+#include "control/protocol/rank_spec.h"
 
 namespace lowgear {
 
@@ -22,7 +25,7 @@ struct ServerConnectionOptions {
   HttpEndpoint endpoint;
   std::filesystem::path token_file;  ///< holds the token alone; empty: none is sent
   std::string job_json;              ///< body of POST /v1/jobs
-  RankDescription rank;
+  RankSpec rank;
   std::chrono::milliseconds first_backoff{100};
   std::chrono::milliseconds last_backoff{5'000};
   std::chrono::milliseconds report_period{200};  ///< between two requests with reports, at least
@@ -41,7 +44,7 @@ struct ServerStatus {
 class PlanTaker {
  public:
   virtual ~PlanTaker() = default;
-  [[nodiscard]] virtual AgentLease::OfferAnswer offer(const OfferedPlan& plan) = 0;
+  [[nodiscard]] virtual AgentLease::OfferAnswer offer(const RankPlan& plan) = 0;
   /// The server knows nothing of earlier versions any more.
   virtual void forget_versions() = 0;
 };
@@ -58,7 +61,7 @@ class ServerConnection {
   ServerConnection(const ServerConnection&) = delete;
   ServerConnection& operator=(const ServerConnection&) = delete;
 
-  void report(const ReportedIteration& report, const GpuAverages& gpu);
+  void report(const IterationReport& report, const GpuNow& gpu);
   void post(ProfileResult result);
   [[nodiscard]] ServerStatus status() const;
 
@@ -70,8 +73,8 @@ class ServerConnection {
     std::string rank_key;
     friend bool operator==(const Session&, const Session&) = default;
   };
-  /// Whose turn it is to talk.
-  struct Speaker {
+  /// A connection to the server, and how long it waits after a failure.
+  struct HttpChannel {
     HttpClient http;
     Backoff backoff;
   };
@@ -80,27 +83,27 @@ class ServerConnection {
   void wait_for_plan(int& after, std::string& job);
   void send_reports();
   [[nodiscard]] bool wait_for_reports(Clock::time_point not_before);
-  void say_all(Speaker& speaker);
-  void say_reports(Speaker& speaker);
-  void say_profile(Speaker& speaker);
+  void say_all(HttpChannel& channel);
+  void say_reports(HttpChannel& channel);
+  void say_profile(HttpChannel& channel);
   void finish();
 
-  [[nodiscard]] Session session(Speaker& speaker);
+  [[nodiscard]] Session session(HttpChannel& channel);
   void start_session(Session session);
-  [[nodiscard]] HttpReplyText ask(Speaker& speaker, std::string_view method, const std::string& target,
+  [[nodiscard]] HttpReplyText ask(HttpChannel& channel, std::string_view method, const std::string& target,
                                   const std::string& body, const Session* session, std::chrono::milliseconds timeout);
-  [[nodiscard]] HttpReplyText ask_as_rank(Speaker& speaker, const Session& session, std::string_view method,
+  [[nodiscard]] HttpReplyText ask_as_rank(HttpChannel& channel, const Session& session, std::string_view method,
                                           const std::string& what, const std::string& body,
                                           std::chrono::milliseconds timeout);
-  [[nodiscard]] bool post(Speaker& speaker, const std::string& what, const std::string& body);
-  void failed(Speaker& speaker, const Error& error);
+  [[nodiscard]] bool post(HttpChannel& channel, const std::string& what, const std::string& body);
+  void failed(HttpChannel& channel, const Error& error);
   void sleep(std::chrono::milliseconds time);
   [[nodiscard]] bool stopping() const;
 
   ServerConnectionOptions options_;
   PlanTaker* taker_;
-  Speaker plans_;
-  Speaker reports_;
+  HttpChannel plans_;
+  HttpChannel reports_;
 
   std::mutex registering_;  ///< held by the thread that does
 
@@ -110,9 +113,9 @@ class ServerConnection {
   bool finished_ = false;  ///< nothing is left to be said
   std::optional<Session> session_;
   std::string last_job_;
-  std::deque<ReportedIteration> waiting_;
+  std::deque<IterationReport> waiting_;
   std::deque<ProfileResult> profiles_;
-  GpuAverages gpu_;
+  GpuNow gpu_;
   ServerStatus status_;
   std::string plan_problem_;
 

@@ -2,10 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -13,56 +11,25 @@
 #include "base/core/monotonic_clock.h"
 #include "base/core/number.h"
 #include "base/http/message/error.h"
+#include "base/http/message/router.h"
 #include "base/http/message/target.h"
 #include "control/server/http/api_routes.h"
 
 namespace lowgear {
 namespace {
 
-struct Found {
-  const ApiRoute* route = nullptr;
-  std::vector<std::string> captures;
-};
-
-Found find_route(std::string_view method, const HttpTarget& target) {
-  std::string allowed;
-  for (const ApiRoute& route : api_routes()) {
-    std::optional<std::vector<std::string>> captures = match_path(route.pattern, target.segments);
-    if (!captures) continue;
-    if (route.method == method || (method == "HEAD" && route.method == "GET")) return {&route, std::move(*captures)};
-    allowed += fmt::format("{}{}", allowed.empty() ? "" : ", ", route.method);
-  }
-  if (allowed.empty()) throw HttpError(404, "no_such_path", "there is nothing here; /openapi.json lists what there is");
-  throw HttpError(405, "wrong_method", fmt::format("this path takes {}", allowed), {{"Allow", allowed}});
-}
-
-void check_parameters(const ApiRoute& route, const HttpTarget& target) {
-  for (const auto& [name, value] : target.parameters) {
-    if (std::ranges::find(route.parameters, name) != route.parameters.end()) continue;
-    throw InputError(
-        fmt::format("there is no parameter {}{}", quote(name),
-                    route.parameters.empty() ? "" : fmt::format("; there is {}", fmt::join(route.parameters, ", "))));
-  }
-}
-
 void check_access(const ApiRoute& route, Authenticator& authenticator, const HttpRequest& request) {
   if (route.access == ApiAccess::anybody) return;
   const std::optional<Caller> caller = authenticator.identify(request, Authenticator::Clock::now());
   if (!caller) {
-    throw HttpError(401, "no_token",
+    throw HttpError(HttpErrorCode::no_token,
                     request.peer ? "this user may do nothing here: the server's configuration says who may"
                                  : "send the header Authorization: Bearer TOKEN with a token of the server");
   }
   const Role needed = route.access == ApiAccess::readers ? Role::read
                       : route.access == ApiAccess::ranks ? Role::train
                                                          : Role::admin;
-  if (caller->role < needed) throw HttpError(403, "not_allowed", "this token or user may not do that");
-}
-
-HttpResponse response_to(const std::exception& error) {
-  if (const auto* http = dynamic_cast<const HttpError*>(&error)) return error_response(*http);
-  if (dynamic_cast<const InputError*>(&error) != nullptr) return error_response(400, "wrong_input", error.what());
-  return error_response(500, "internal", error.what());
+  if (caller->role < needed) throw HttpError(HttpErrorCode::not_allowed, "this token or user may not do that");
 }
 
 /// Counts the answer on its way.
@@ -130,7 +97,7 @@ long long ApiCall::integer(std::string_view name, long long fallback, long long 
 void ApiCall::require_rank(const Job& of, int rank) const {
   if (of.owns(rank, request.header("lowgear-rank-key"))) return;
   if (of.is_over()) throw job_is_over();  // a server that starts anew keeps no keys of such jobs
-  throw HttpError(403, "not_your_rank",
+  throw HttpError(HttpErrorCode::not_your_rank,
                   fmt::format("the header Lowgear-Rank-Key is not that of rank {} of this job", rank));
 }
 
@@ -140,19 +107,21 @@ Settled ApiCall::answer_when_stored(Json answer, int status) const {
       case StoreOutcome::committed:
         return reply->send(json_response(answer, status));
       case StoreOutcome::disk_full: {
-        HttpResponse response = error_response(503, "disk_full", "the server's disk is full: send it again later");
+        HttpResponse response =
+            error_response(HttpErrorCode::disk_full, "the server's disk is full: send it again later");
         response.headers.emplace_back("Retry-After", "5");
         return reply->send(std::move(response));
       }
       case StoreOutcome::busy: {
-        HttpResponse response = error_response(503, "busy",
+        HttpResponse response = error_response(HttpErrorCode::busy,
                                                "the server's disk is too slow, or another program holds its "
                                                "database: send it again later");
         response.headers.emplace_back("Retry-After", "1");
         return reply->send(std::move(response));
       }
       case StoreOutcome::failed:
-        return reply->send(error_response(500, "not_stored", "the server could not store it; its log says why"));
+        return reply->send(
+            error_response(HttpErrorCode::not_stored, "the server could not store it; its log says why"));
     }
   };
 }
@@ -161,22 +130,24 @@ Api::Api(ControlPlane& control_plane, Authenticator& authenticator, std::functio
     : control_plane_(&control_plane), authenticator_(&authenticator), metrics_(std::move(metrics)) {}
 
 void Api::handle(const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
+  static const HttpRouter router(routes_of(api_routes()), "/openapi.json");
   try {
     const HttpTarget target = parse_target(request.path, request.query);
-    Found found = find_route(request.method, target);
-    reply = std::make_shared<CountedReply>(std::move(reply), *found.route, control_plane_->activity());
-    check_access(*found.route, *authenticator_, request);
-    check_parameters(*found.route, target);
+    HttpRouter::Match match = router.find(request, target);
+    const ApiRoute& route = api_routes()[match.route];
+    reply = std::make_shared<CountedReply>(std::move(reply), route, control_plane_->activity());
+    check_access(route, *authenticator_, request);
+    require_known_parameters(route.parameters, target);
     ApiCall call{.request = request,
                  .target = target,
-                 .captures = std::move(found.captures),
+                 .captures = std::move(match.captures),
                  .control_plane = *control_plane_,
                  .metrics = metrics_,
                  .reply = reply,
                  .document = {}};
-    found.route->answer(call);
+    route.answer(call);
   } catch (const std::exception& error) {
-    reply->send(response_to(error));
+    reply->send(error_response_to(error));
   }
 }
 

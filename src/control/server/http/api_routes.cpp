@@ -7,8 +7,10 @@
 
 #include "base/core/error.h"
 #include "base/http/message/error.h"
+#include "control/protocol/answers.h"
+#include "control/protocol/json_members.h"
+#include "control/protocol/rank_finish.h"
 #include "control/server/http/api_documents.h"
-#include "control/server/planning/json_members.h"
 
 namespace lowgear {
 namespace {
@@ -26,14 +28,14 @@ void send_archived(ApiCall& call, const FinishedJob& job,
   call.control_plane.read_archive(
       job, [reply = call.reply, job, show = std::move(show)](const std::optional<StoredArchive>& archive) {
         if (!archive) {
-          reply->send(error_response(503, "store_failing",
+          reply->send(error_response(HttpErrorCode::store_failing,
                                      "the server cannot read what is kept of this job: its log says why"));
           return;
         }
         try {
           reply->send(HttpResponse::with_body(200, "application/json", show(job, *archive)));
         } catch (const Error& error) {
-          reply->send(error_response(503, "store_failing", error.what()));
+          reply->send(error_response(HttpErrorCode::store_failing, error.what()));
         }
       });
 }
@@ -43,11 +45,11 @@ void send_archived(ApiCall& call, const FinishedJob& job,
 void register_job(ApiCall& call) {
   const ControlPlane::Registered registered = call.control_plane.register_job(read_job_spec(call.body()));
   if (const FinishedJob* over = registered.finished) {
-    return send(call, {{"job", over->id}, {"created", false}, {"state", over->state}});
+    return send(call, to_json(JobAnswer{.job = over->id, .created = false, .state = over->state}));
   }
   Job& job = *registered.job;
-  const Json answer = {{"job", job.id()}, {"created", registered.created}, {"state", name(job.state())}};
-  call.control_plane.settle(job, call.answer_when_stored(answer, registered.created ? 201 : 200));
+  const JobAnswer answer{.job = job.id(), .created = registered.created, .state = std::string(name(job.state()))};
+  call.control_plane.settle(job, call.answer_when_stored(to_json(answer), registered.created ? 201 : 200));
 }
 
 void register_rank(ApiCall& call) {
@@ -55,17 +57,17 @@ void register_rank(ApiCall& call) {
   const RankSpec rank = read_rank_spec(call.body(), job.spec().parallel);
   const RankRegistration registration = call.control_plane.register_rank(job, rank);
   if (registration.outcome == RankRegistration::Outcome::taken) {
-    throw HttpError(409, "rank_taken", fmt::format("another process is rank {} of this job", rank.rank));
+    throw HttpError(HttpErrorCode::rank_taken, fmt::format("another process is rank {} of this job", rank.rank));
   }
   if (registration.outcome == RankRegistration::Outcome::moved) {
-    throw HttpError(409, "rank_moved",
+    throw HttpError(HttpErrorCode::rank_moved,
                     fmt::format("rank {} has registered for another pp_rank, dp_rank or tp_rank before: name the same "
                                 "place, or start another run",
                                 rank.rank));
   }
-  call.control_plane.settle(
-      job, call.answer_when_stored({{"rank_key", registration.key}, {"plan_version", job.plan_version()}},
-                                   registration.outcome == RankRegistration::Outcome::created ? 201 : 200));
+  const RankAnswer answer{.rank_key = registration.key, .plan_version = job.plan_version()};
+  const bool created = registration.outcome == RankRegistration::Outcome::created;
+  call.control_plane.settle(job, call.answer_when_stored(to_json(answer), created ? 201 : 200));
 }
 
 void give_plan(ApiCall& call) {
@@ -85,39 +87,39 @@ void take_reports(ApiCall& call) {
   const FinishedJob* over = call.finished_job();
   const RankReports reports = read_rank_reports(call.body());
   if (over != nullptr) {
-    return send(call, {{"last_iteration", call.late_rank(*over, reports.rank).last_iteration},
-                       {"plan_version", over->plan_version}});
+    return send(call, to_json(ReportsAnswer{.last_iteration = call.late_rank(*over, reports.rank).last_iteration,
+                                            .plan_version = over->plan_version}));
   }
   Job& job = call.job();
   call.require_rank(job, reports.rank);
   job.report(reports, call.control_plane.now_s());
-  call.control_plane.settle(job, call.answer_when_stored({{"last_iteration", job.last_iteration(reports.rank)},
-                                                          {"plan_version", job.plan_version()}}));
+  const ReportsAnswer answer{.last_iteration = job.last_iteration(reports.rank), .plan_version = job.plan_version()};
+  call.control_plane.settle(job, call.answer_when_stored(to_json(answer)));
 }
 
 void take_cells(ApiCall& call) {
   Job& job = call.job();
   RankCells cells = read_rank_cells(call.body(), job.spec().parallel.stages());
   call.require_rank(job, cells.rank);
-  const std::size_t accepted = cells.cells.size();
+  const CellsAnswer answer{.accepted = cells.cells.size()};
   job.add_cells(std::move(cells), call.control_plane.now_s());
-  call.control_plane.settle(job, call.answer_when_stored({{"accepted", accepted}}));
+  call.control_plane.settle(job, call.answer_when_stored(to_json(answer)));
 }
 
 void finish_rank(ApiCall& call) {
   const JsonView body = call.body();
-  require_members(body, {"rank"});
   // A rank that missed the answer may say so again.
   if (const FinishedJob* over = call.finished_job()) {
-    (void)body.at("rank").integer_in(0, kMaxJobRanks - 1);
-    return send(call, {{"state", over->state}});
+    (void)read_rank_finish(body, kMaxJobRanks);
+    return send(call, to_json(FinishAnswer{.state = over->state}));
   }
   Job& job = call.job();
-  const int rank = body.at("rank").integer_in(0, job.spec().parallel.world_size() - 1);
+  const int rank = read_rank_finish(body, job.spec().parallel.world_size()).rank;
   // Of a job that is over, keys need not be known any more: a rank that missed the answer may say so again.
   if (!job.is_over()) call.require_rank(job, rank);
   job.finish_rank(rank, call.control_plane.now_s());
-  call.control_plane.settle(job, call.answer_when_stored({{"state", name(job.state())}}));
+  call.control_plane.settle(job,
+                            call.answer_when_stored(to_json(FinishAnswer{.state = std::string(name(job.state()))})));
 }
 
 // What people and controllers see.
@@ -187,7 +189,7 @@ void stream_job_events(ApiCall& call) {
 /// The job, to be changed: throws HttpError 409 when it is over.
 Job& open_job(ApiCall& call) {
   Job& job = call.job();
-  if (job.is_over()) throw HttpError(409, "job_over", "this job is over: nothing can be changed any more");
+  if (job.is_over()) throw HttpError(HttpErrorCode::job_over, "this job is over: nothing can be changed any more");
   return job;
 }
 
@@ -231,10 +233,11 @@ void set_settings(ApiCall& call) {
 }
 
 void delete_job(ApiCall& call) {
-  if (const FinishedJob* over = call.finished_job()) return send(call, {{"state", over->state}});
+  if (const FinishedJob* over = call.finished_job()) return send(call, to_json(FinishAnswer{.state = over->state}));
   Job& job = call.job();
   job.finish("finished by request", call.control_plane.now_s());
-  call.control_plane.settle(job, call.answer_when_stored({{"state", name(job.state())}}));
+  call.control_plane.settle(job,
+                            call.answer_when_stored(to_json(FinishAnswer{.state = std::string(name(job.state()))})));
 }
 
 void put_signal(ApiCall& call) {

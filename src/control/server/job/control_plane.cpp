@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 #include "base/http/message/error.h"
-#include "control/server/planning/json_members.h"
+#include "control/protocol/json_members.h"
 
 namespace lowgear {
 namespace {
@@ -83,7 +83,7 @@ void ControlPlane::log(std::string_view text) const {
   if (environment_.log) environment_.log(text);
 }
 
-HttpError job_is_over() { return {409, "job_over", "this job is over: start another run"}; }
+HttpError job_is_over() { return {HttpErrorCode::job_over, "this job is over: start another run"}; }
 
 void ControlPlane::restore(StoreContents contents) {
   for (const StoredDocument& row : contents.documents) {
@@ -154,7 +154,7 @@ Job& ControlPlane::job(std::string_view id) {
 const FinishedJob* ControlPlane::finished_job(std::string_view id) const {
   if (const auto found = finished_.find(id); found != finished_.end()) return &found->second;
   if (entries_.contains(id)) return nullptr;
-  throw HttpError(404, "no_such_job", fmt::format("there is no job {}; GET /v1/jobs lists them", quote(id)));
+  throw HttpError(HttpErrorCode::no_such_job, fmt::format("there is no job {}; GET /v1/jobs lists them", quote(id)));
 }
 
 std::vector<Json> ControlPlane::summaries() const {
@@ -173,7 +173,7 @@ ControlPlane::Registered ControlPlane::register_job(const JobSpec& spec) {
     Job& job = *entries_.at(known->second)->job;
     const std::string difference = first_difference(job.spec(), spec);
     if (!difference.empty()) {
-      throw HttpError(409, "disagrees",
+      throw HttpError(HttpErrorCode::disagrees,
                       fmt::format("run {} is registered with another {}: all its ranks have to say the same",
                                   quote(spec.run), difference));
     }
@@ -190,11 +190,11 @@ ControlPlane::Registered ControlPlane::register_job(const JobSpec& spec) {
 
 void ControlPlane::require_room(const JobSpec& spec) const {
   if (store_health_ == StoreOutcome::disk_full)
-    throw HttpError(503, "disk_full", "the server's disk is full: running jobs continue, new ones wait");
-  if (draining_) throw HttpError(503, "draining", "the server is about to end");
+    throw HttpError(HttpErrorCode::disk_full, "the server's disk is full: running jobs continue, new ones wait");
+  if (draining_) throw HttpError(HttpErrorCode::draining, "the server is about to end");
   const std::size_t own_units = job_units(spec);
   if (own_units > limits_.job_units) {
-    throw HttpError(413, "too_large",
+    throw HttpError(HttpErrorCode::too_large,
                     fmt::format("{} stages and {} microbatches make {} forwards and backwards an iteration, and this "
                                 "server takes {} of a job: max_job_units of its configuration",
                                 spec.parallel.stages(), spec.microbatches, own_units, limits_.job_units));
@@ -220,7 +220,7 @@ void ControlPlane::require_room(const JobSpec& spec) const {
         "does not take them",
         unarchived);
   }
-  throw HttpError(503, "full", why);
+  throw HttpError(HttpErrorCode::full, why);
 }
 
 RankRegistration ControlPlane::register_rank(Job& job, const RankSpec& rank) {
@@ -436,7 +436,7 @@ void ControlPlane::put_signal(const std::string& name, const JsonView& body, Set
 
 void ControlPlane::remove_signal(const std::string& name, Settled settled) {
   if (!signals_.contains(name)) {
-    throw HttpError(404, "no_such_signal",
+    throw HttpError(HttpErrorCode::no_such_signal,
                     fmt::format("there is no signal {}; GET /v1/signals lists them", quote(name)));
   }
   StoreChange change;

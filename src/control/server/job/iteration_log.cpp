@@ -6,45 +6,9 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "control/server/planning/json_members.h"
 
 namespace lowgear {
 namespace {
-
-constexpr double kMaxIterationS = 1e6;
-constexpr double kMaxIterationJ = 1e12;
-
-IterationReport read_report(const JsonView& value) {
-  require_members(value, {"iteration", "plan_version", "time_s", "compute_s", "energy_j", "energy_error_j",
-                          "throttled_power", "throttled_thermal"});
-  IterationReport report;
-  report.iteration = value.at("iteration").integer();
-  if (report.iteration < 0) value.at("iteration").fail("is below 0");
-  if (report.iteration > std::int64_t{1} << 40) value.at("iteration").fail("is beyond any training");
-  report.plan_version = value.at("plan_version").integer_in(0, 1 << 30);
-  report.time_s = number_in(value.at("time_s"), 1e-9, kMaxIterationS);
-  report.compute_s = number_in(value.at("compute_s"), 0, kMaxIterationS);
-  if (has_value(value, "energy_j")) report.energy_j = number_in(value.at("energy_j"), 0, kMaxIterationJ);
-  const auto optional = [&](std::string_view name, double high) {
-    return has_value(value, name) ? number_in(value.at(name), 0, high) : 0.0;
-  };
-  report.energy_error_j = optional("energy_error_j", kMaxIterationJ);
-  report.throttled_power = optional("throttled_power", 1);
-  report.throttled_thermal = optional("throttled_thermal", 1);
-  return report;
-}
-
-GpuNow read_gpu(const JsonView& value) {
-  require_members(value, {"power_w", "sm_clock_mhz", "sm_clock_min_mhz", "sm_clock_max_mhz", "temperature_c"});
-  const auto optional = [&](std::string_view name, double low, double high) {
-    return has_value(value, name) ? std::optional(number_in(value.at(name), low, high)) : std::nullopt;
-  };
-  return {.power_w = optional("power_w", 0, 1e6),
-          .sm_clock_mhz = optional("sm_clock_mhz", 0, 1e5),
-          .sm_clock_min_mhz = optional("sm_clock_min_mhz", 0, 1e5),
-          .sm_clock_max_mhz = optional("sm_clock_max_mhz", 0, 1e5),
-          .temperature_c = optional("temperature_c", -273.15, 1e4)};
-}
 
 /// A rank without a plan says nothing of those that follow one.
 void count_plan(JobIteration& whole, int version) {
@@ -55,45 +19,6 @@ void count_plan(JobIteration& whole, int version) {
 }
 
 }  // namespace
-
-RankReports read_rank_reports(const JsonView& body) {
-  require_members(body, {"rank", "reports", "gpu"});
-  RankReports reports;
-  reports.rank = body.at("rank").integer_in(0, 1 << 30);
-  const JsonView list = body.at("reports");
-  if (list.size() > kMaxReportsPerRequest) list.fail("more than 1,000 reports");
-  reports.reports.reserve(list.size());
-  for (std::size_t i = 0; i < list.size(); ++i) {
-    reports.reports.push_back(read_report(list.at(i)));
-    if (i > 0 && reports.reports[i].iteration <= reports.reports[i - 1].iteration) {
-      list.at(i).at("iteration").fail("does not rise");
-    }
-  }
-  if (has_value(body, "gpu")) reports.gpu = read_gpu(body.at("gpu"));
-  return reports;
-}
-
-Json to_json(const RankReports& reports) {
-  Json list = Json::array();
-  for (const IterationReport& report : reports.reports) {
-    list.push_back({{"iteration", report.iteration},
-                    {"plan_version", report.plan_version},
-                    {"time_s", report.time_s},
-                    {"compute_s", report.compute_s},
-                    {"energy_j", or_null(report.energy_j)},
-                    {"energy_error_j", report.energy_error_j},
-                    {"throttled_power", report.throttled_power},
-                    {"throttled_thermal", report.throttled_thermal}});
-  }
-  return {{"rank", reports.rank},
-          {"reports", std::move(list)},
-          {"gpu",
-           {{"power_w", or_null(reports.gpu.power_w)},
-            {"sm_clock_mhz", or_null(reports.gpu.sm_clock_mhz)},
-            {"sm_clock_min_mhz", or_null(reports.gpu.sm_clock_min_mhz)},
-            {"sm_clock_max_mhz", or_null(reports.gpu.sm_clock_max_mhz)},
-            {"temperature_c", or_null(reports.gpu.temperature_c)}}}};
-}
 
 Json to_json(const JobIteration& iteration) {
   return {{"iteration", iteration.iteration},

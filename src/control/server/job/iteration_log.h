@@ -4,47 +4,13 @@
 #include <deque>
 #include <map>
 #include <optional>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/core/formats/json.h"
+#include "control/protocol/rank_reports.h"
 
 namespace lowgear {
-
-/// What one rank measured of one iteration.
-struct IterationReport {
-  std::int64_t iteration = 0;
-  int plan_version = 0;  ///< in force on the rank
-  double time_s = 0;
-  double compute_s = 0;  ///< of its units, without waiting
-  std::optional<double> energy_j;
-  double energy_error_j = 0;
-  double throttled_power = 0;    ///< share of the time in which the power limit held the clock down
-  double throttled_thermal = 0;  ///< share of the time in which heat did
-};
-
-/// How a rank's GPU did in its last iterations; what it does not report is empty.
-struct GpuNow {
-  std::optional<double> power_w;       ///< energy over time
-  std::optional<double> sm_clock_mhz;  ///< time-weighted
-  std::optional<double> sm_clock_min_mhz;
-  std::optional<double> sm_clock_max_mhz;
-  std::optional<double> temperature_c;
-};
-
-/// The body of POST .../reports.
-struct RankReports {
-  int rank = 0;
-  std::vector<IterationReport> reports;  ///< iterations rise
-  GpuNow gpu;
-};
-
-inline constexpr std::size_t kMaxReportsPerRequest = 1'000;
-
-/// Throws InputError with the JSON path, also when iterations do not rise.
-[[nodiscard]] RankReports read_rank_reports(const JsonView& body);
-[[nodiscard]] Json to_json(const RankReports& reports);
 
 /// One iteration of the whole job.
 struct JobIteration {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "control/protocol/json_members.h"
 #include "control/server/job/job.h"
-#include "control/server/planning/json_members.h"
 
 namespace lowgear {
 namespace {

@@ -8,34 +8,14 @@
 #include <string_view>
 #include <vector>
 
-#include "base/core/formats/json.h"
-#include "planning/plan/clock_trial.h"
+#include "control/protocol/rank_plan.h"
 #include "planning/plan/plan.h"
 
 namespace lowgear {
 
-/// What a plan is issued for.
-enum class PlanPurpose : unsigned char {
-  baseline,  ///< full clocks, whose time and energy are what later plans are compared with
-  profile,   ///< full clocks, between which other clocks are tried out in single iterations
-  train,
-};
-[[nodiscard]] std::string_view name(PlanPurpose purpose);
-
 /// Clocks for all ranks of a job. Ranks of the same place in their pipelines have the same clocks, but for replicas
 /// that a straggler holds up.
-struct PlanVersion {
-  int version = 0;  ///< counts up from 1
-  PlanPurpose purpose = PlanPurpose::train;
-  std::int64_t from_iteration = 0;
-  std::string reason;
-  int iterations = 0;              ///< of baseline plans: that count; 0 in others
-  int settle_iterations = 0;       ///< of baseline plans: before those; of profile plans: after each change of clock
-  std::vector<ClockTrial> trials;  ///< of profile plans
-  double settle_s = 0;             ///< of profile plans: after each change of clock, not counted
-  int sweep = 0;                   ///< of profile plans: plans of one sweep are measured together
-  double time_s = 0;               ///< planned, of the job's iteration; 0: not known
-  double energy_j = 0;             ///< planned, of all GPUs; 0: not known
+struct PlanVersion : PlanHead {
   std::vector<Plan> plans;
   std::vector<int> plan_of_replica;  ///< by dp rank
   /// By plan and pp rank: time of a rank's units in an iteration at the plan's clocks when nothing slows it down. Empty

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "control/server/job/iteration_log.h"
-#include "control/server/planning/job_spec.h"
+#include "control/protocol/rank_reports.h"
+#include "control/protocol/rank_spec.h"
 
 namespace lowgear {
 

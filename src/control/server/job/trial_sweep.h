@@ -5,7 +5,7 @@
 #include <set>
 #include <vector>
 
-#include "control/server/planning/rank_cells.h"
+#include "control/protocol/rank_cells.h"
 
 namespace lowgear {
 

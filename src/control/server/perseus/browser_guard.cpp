@@ -27,15 +27,15 @@ std::string_view media_type(std::string_view content_type) {
 void refuse_browsers(const HttpRequest& request, bool loopback_only) {
   const std::string_view site = request.header("sec-fetch-site");
   if (!request.header("origin").empty() || (!site.empty() && site != "none")) {
-    throw HttpError(403, "browser", "web pages may not use this port; it is for training programs");
+    throw HttpError(HttpErrorCode::not_allowed, "web pages may not use this port; it is for training programs");
   }
   const std::string_view content_type = request.header("content-type");
   if (!content_type.empty() && !equal_without_case(media_type(content_type), "application/json")) {
-    throw HttpError(415, "not_json", "the body has to be JSON, sent with Content-Type: application/json");
+    throw HttpError(HttpErrorCode::not_json, "the body has to be JSON, sent with Content-Type: application/json");
   }
   const std::string_view host = request.header("host");
   if (loopback_only && !host.empty() && !names_loopback(host)) {
-    throw HttpError(403, "host",
+    throw HttpError(HttpErrorCode::not_allowed,
                     "this port is for this machine alone: use localhost or 127.0.0.1 in place of " + quote(host) +
                         ", or let it listen on an address that other machines reach");
   }

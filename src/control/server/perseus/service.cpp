@@ -7,6 +7,7 @@
 #include <exception>
 #include <map>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "base/core/error.h"
 #include "base/core/number.h"
 #include "base/http/message/error.h"
+#include "base/http/message/router.h"
 #include "base/http/message/target.h"
 #include "control/server/perseus/browser_guard.h"
 #include "control/server/perseus/job.h"
@@ -26,6 +28,16 @@ using ReplyPointer = std::shared_ptr<HttpReply>;
 
 HttpResponse detail_response(int status, std::string_view detail) {
   return json_response({{"detail", std::string(detail)}}, status);
+}
+
+/// In FastAPI's words where the router refuses.
+HttpResponse detail_response(const HttpError& error) {
+  std::string_view detail = error.what();
+  if (error.kind() == HttpErrorCode::not_found) detail = "Not Found";
+  if (error.kind() == HttpErrorCode::method_not_allowed) detail = "Method Not Allowed";
+  HttpResponse response = detail_response(error.status(), detail);
+  response.headers = error.headers();
+  return response;
 }
 
 int read_rank_parameter(const HttpTarget& target) {
@@ -80,13 +92,34 @@ class PerseusService::Impl : public std::enable_shared_from_this<Impl> {
   [[nodiscard]] PerseusStatus status() const;
 
  private:
-  void answer(const HttpRequest& request, const HttpTarget& target, const ReplyPointer& reply);
-  void register_job(const HttpRequest& request, const ReplyPointer& reply);
+  /// A request on its way to the function that answers it.
+  struct Call {
+    const HttpRequest& request;
+    const HttpTarget& target;
+    std::vector<std::string> captures;
+    const ReplyPointer& reply;
+  };
+  struct Route {
+    std::string_view method;
+    std::string_view pattern;
+    void (Impl::*answer)(const Call& call);
+  };
+  [[nodiscard]] static std::span<const Route> routes();
+
+  void show_info(const Call& call);
+  void register_job(const Call& call);
+  void register_artifact_rank(const Call& call);
+  void register_zeus_rank(const Call& call);
+  void give_schedule(const Call& call);
+  void take_result(const Call& call);
   void register_rank(const JobPointer& job, PerseusRankInfo rank, const ReplyPointer& reply);
   void ask(const JobPointer& job, int rank, const ReplyPointer& reply);
   void report(const JobPointer& job, PerseusResult result, const ReplyPointer& reply);
 
+  /// Throws HttpError 404 when there is no such job.
   [[nodiscard]] JobPointer find(const std::string& id) const;
+  /// Throws InputError, too, when another kind of client has registered it.
+  [[nodiscard]] JobPointer find(const std::string& id, PerseusClient client) const;
   [[nodiscard]] std::string new_id(const PerseusJobInfo& info) const;
   void begin(const JobPointer& job, PerseusReplay replayed, bool released);
   void end_window_if_reported(const JobPointer& job);
@@ -110,36 +143,32 @@ class PerseusService::Impl : public std::enable_shared_from_this<Impl> {
 // --- requests
 // -----------------------------------------------------------------------------------------------------------
 
+std::span<const PerseusService::Impl::Route> PerseusService::Impl::routes() {
+  static constexpr std::array<Route, 6> kRoutes = {{
+      {"GET", "/info", &Impl::show_info},
+      {"POST", "/register_job", &Impl::register_job},
+      {"POST", "/register_rank", &Impl::register_artifact_rank},
+      {"POST", "/register_rank/{}", &Impl::register_zeus_rank},
+      {"GET", "/schedule/{}", &Impl::give_schedule},
+      {"POST", "/result/{}", &Impl::take_result},
+  }};
+  return kRoutes;
+}
+
 bool PerseusService::Impl::handle(const HttpRequest& request, const ReplyPointer& reply) {
-  struct Route {
-    std::string_view name;
-    std::string_view method;
-    std::size_t least_segments;
-    std::size_t most_segments;
-  };
-  static constexpr std::array<Route, 5> kRoutes = {{{"info", "GET", 1, 1},
-                                                    {"register_job", "POST", 1, 1},
-                                                    {"register_rank", "POST", 1, 2},
-                                                    {"schedule", "GET", 2, 2},
-                                                    {"result", "POST", 2, 2}}};
-  if (!request.path.starts_with('/')) return false;
-  const std::string_view path = std::string_view(request.path).substr(1);
-  const auto route = std::ranges::find(kRoutes, path.substr(0, path.find('/')), &Route::name);
-  if (route == kRoutes.end()) return false;
+  // FastAPI answers no HEAD where it has a GET.
+  static const HttpRouter router(routes_of(routes()), "docs/perseus.md", HeadRequests::refused);
+  const auto begins = [](std::string_view path) { return path.substr(0, path.find('/', 1)); };
+  const auto is_ours = [&](const Route& route) { return begins(route.pattern) == begins(request.path); };
+  if (std::ranges::none_of(routes(), is_ours)) return false;
   try {
     refuse_browsers(request, options_.loopback_only);
     const HttpTarget target = parse_target(request.path, request.query);
-    if (target.segments.size() < route->least_segments || target.segments.size() > route->most_segments) {
-      reply->send(detail_response(404, "Not Found"));
-    } else if (request.method != route->method) {
-      HttpResponse response = detail_response(405, "Method Not Allowed");
-      response.headers.emplace_back("Allow", route->method);
-      reply->send(std::move(response));
-    } else {
-      answer(request, target, reply);
-    }
+    HttpRouter::Match match = router.find(request, target);
+    const Call call{.request = request, .target = target, .captures = std::move(match.captures), .reply = reply};
+    (this->*routes()[match.route].answer)(call);
   } catch (const HttpError& error) {
-    reply->send(detail_response(error.status(), error.what()));
+    reply->send(detail_response(error));
   } catch (const InputError& error) {
     reply->send(detail_response(400, error.what()));
   } catch (const std::exception& error) {
@@ -148,31 +177,39 @@ bool PerseusService::Impl::handle(const HttpRequest& request, const ReplyPointer
   return true;
 }
 
-void PerseusService::Impl::answer(const HttpRequest& request, const HttpTarget& target, const ReplyPointer& reply) {
-  const std::string& route = target.segments.front();
-  if (route == "info") {
-    reply->send(json_response(perseus_server_info(*settings_)));
-  } else if (route == "register_job") {
-    register_job(request, reply);
-  } else if (route == "register_rank") {
-    const PerseusClient client = target.segments.size() == 2 ? PerseusClient::zeus : PerseusClient::artifact;
-    PerseusRankRegistration registration = read_perseus_rank(request.body, client);
-    const JobPointer job = find(client == PerseusClient::zeus ? target.segments[1] : registration.job_id);
-    if (job->client != client)
-      throw InputError("the job was registered by another client; /info says which API this is");
-    register_rank(job, std::move(registration.rank), reply);
-  } else if (route == "schedule") {
-    ask(find(target.segments[1]), read_rank_parameter(target), reply);
-  } else {
-    report(find(target.segments[1]), read_perseus_result(request.body), reply);
-  }
+void PerseusService::Impl::show_info(const Call& call) {
+  call.reply->send(json_response(perseus_server_info(*settings_)));
+}
+
+void PerseusService::Impl::register_artifact_rank(const Call& call) {
+  PerseusRankRegistration registration = read_perseus_rank(call.request.body, PerseusClient::artifact);
+  register_rank(find(registration.job_id, PerseusClient::artifact), std::move(registration.rank), call.reply);
+}
+
+void PerseusService::Impl::register_zeus_rank(const Call& call) {
+  PerseusRankRegistration registration = read_perseus_rank(call.request.body, PerseusClient::zeus);
+  register_rank(find(call.captures[0], PerseusClient::zeus), std::move(registration.rank), call.reply);
+}
+
+void PerseusService::Impl::give_schedule(const Call& call) {
+  ask(find(call.captures[0]), read_rank_parameter(call.target), call.reply);
+}
+
+void PerseusService::Impl::take_result(const Call& call) {
+  report(find(call.captures[0]), read_perseus_result(call.request.body), call.reply);
 }
 
 JobPointer PerseusService::Impl::find(const std::string& id) const {
   const auto found = jobs_.find(id);
-  if (found == jobs_.end()) throw HttpError(404, "no_job", "no job " + quote(id) + "; register it first");
+  if (found == jobs_.end()) throw HttpError(HttpErrorCode::no_such_job, "no job " + quote(id) + "; register it first");
   found->second->last_active_s = surroundings_.now_s();
   return found->second;
+}
+
+JobPointer PerseusService::Impl::find(const std::string& id, PerseusClient client) const {
+  JobPointer job = find(id);
+  if (job->client != client) throw InputError("the job was registered by another client; /info says which API this is");
+  return job;
 }
 
 /// A job like one of the same second is given a later one: scripts know results by the form of their folder's name.
@@ -184,25 +221,27 @@ std::string PerseusService::Impl::new_id(const PerseusJobInfo& info) const {
   }
 }
 
-void PerseusService::Impl::register_job(const HttpRequest& request, const ReplyPointer& reply) {
-  PerseusJobInfo info = read_perseus_job(request.body);
+void PerseusService::Impl::register_job(const Call& call) {
+  PerseusJobInfo info = read_perseus_job(call.request.body);
   auto ranks = static_cast<std::size_t>(info.world_size);
   for (const auto& [id, job] : jobs_) ranks += job->ranks.size();
   if (jobs_.size() >= options_.max_jobs || ranks > options_.max_ranks) {
-    throw HttpError(503, "full", fmt::format("the server has {} jobs and takes no more of this size", jobs_.size()));
+    throw HttpError(HttpErrorCode::full,
+                    fmt::format("the server has {} jobs and takes no more of this size", jobs_.size()));
   }
   const auto job = std::make_shared<PerseusJob>(new_id(info), std::move(info));
   job->created_s = job->last_active_s = surroundings_.now_s();
   job->settings_fingerprint = fingerprint_;
   jobs_.emplace(job->id, job);
-  write({{perseus_key(job->id, "job"), write_perseus_job_document(*job)}}, [this, job, reply](StoreOutcome outcome) {
-    if (outcome == StoreOutcome::committed) {
-      reply->send(json_response(job->id));
-    } else {
-      jobs_.erase(job->id);
-      reply->send(refusal(outcome));
-    }
-  });
+  write({{perseus_key(job->id, "job"), write_perseus_job_document(*job)}},
+        [this, job, reply = call.reply](StoreOutcome outcome) {
+          if (outcome == StoreOutcome::committed) {
+            reply->send(json_response(job->id));
+          } else {
+            jobs_.erase(job->id);
+            reply->send(refusal(outcome));
+          }
+        });
 }
 
 void PerseusService::Impl::register_rank(const JobPointer& job, PerseusRankInfo rank, const ReplyPointer& reply) {

@@ -14,7 +14,7 @@
 #include "base/core/files/file.h"
 #include "base/core/random.h"
 #include "base/core/units.h"
-#include "control/server/planning/json_members.h"
+#include "control/protocol/json_members.h"
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/stage_profile.h"
 

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/core/progress.h"
-#include "control/server/planning/job_spec.h"
-#include "control/server/planning/rank_cells.h"
+#include "control/server/planning/job_schedule.h"
+#include "control/server/planning/measured_profile.h"
 #include "planning/adapt/replan.h"
 #include "planning/plan/plan.h"
 #include "planning/schedule/schedule.h"

@@ -61,7 +61,7 @@ inline c10d::ReduceOptions reduce_options(int root) {
 
 /// Runs a call of c10d; its errors become one line that says what they mean for the job.
 template <typename Call>
-auto talking_to(const std::string& whom, Call&& call) {
+auto translate_errors(const std::string& whom, Call&& call) {
   try {
     return call();
   } catch (const std::exception& error) {
@@ -78,7 +78,7 @@ class StartedTransfer final : public PendingTransfer {
   StartedTransfer(Work work, std::string whom, std::function<void()> finish)
       : work_(std::move(work)), whom_(std::move(whom)), finish_(std::move(finish)) {}
   void wait() override {
-    talking_to(whom_, [this] { return work_->wait(); });
+    translate_errors(whom_, [this] { return work_->wait(); });
     if (finish_) finish_();
   }
 
@@ -92,7 +92,7 @@ class StartedTransfer final : public PendingTransfer {
 template <typename Call>
 std::unique_ptr<PendingTransfer> start_transfer(const std::string& whom, Call&& call,
                                                 std::function<void()> finish = {}) {
-  auto work = talking_to(whom, std::forward<Call>(call));
+  auto work = translate_errors(whom, std::forward<Call>(call));
   return std::make_unique<StartedTransfer<decltype(work)>>(std::move(work), whom, std::move(finish));
 }
 

@@ -19,7 +19,7 @@ namespace {
 using compat::GlooGroup;
 using compat::start_transfer;
 using compat::StorePointer;
-using compat::talking_to;
+using compat::translate_errors;
 
 /// The ranks of one pipeline among all ranks of the job.
 class GlooPipeline final : public PointToPoint {
@@ -80,7 +80,7 @@ class GlooCollective final : public Collective {
   void all_gather(const at::Tensor& all, const at::Tensor& part) override {
     std::vector<std::vector<at::Tensor>> outputs = {bits_of(all).chunk(size_)};
     std::vector<at::Tensor> inputs = {bits_of(part)};
-    talking_to(name_, [&] { return group_->allgather(outputs, inputs)->wait(); });
+    translate_errors(name_, [&] { return group_->allgather(outputs, inputs)->wait(); });
   }
 
   /// Gloo has none: every rank sums everything.
@@ -91,7 +91,7 @@ class GlooCollective final : public Collective {
 
   void broadcast(const at::Tensor& tensor, int root) override {
     std::vector<at::Tensor> tensors = {bits_of(tensor)};
-    talking_to(name_, [&] { return group_->broadcast(tensors, compat::broadcast_options(root))->wait(); });
+    translate_errors(name_, [&] { return group_->broadcast(tensors, compat::broadcast_options(root))->wait(); });
   }
 
  private:
@@ -109,7 +109,7 @@ class GroupMaker {
 
   [[nodiscard]] compat::GlooGroupPointer connect(const std::string& name, std::span<const int> members) const {
     const auto own = std::ranges::find(members, rank_) - members.begin();
-    return talking_to(fmt::format("the {}", name), [&] {
+    return translate_errors(fmt::format("the {}", name), [&] {
       return compat::make_gloo_group(store_, fmt::format("{} of rank {}", name, members.front()), static_cast<int>(own),
                                      static_cast<int>(members.size()), timeout_);
     });
@@ -133,7 +133,8 @@ Communicators connect_gloo(const RankLayout& layout, int rank, const Rendezvous&
                            std::chrono::seconds timeout) {
   const int size = layout.world_size();
   const GroupMaker maker(
-      talking_to("the rendezvous", [&] { return compat::open_store(rendezvous, rank, size, timeout); }), timeout, rank);
+      translate_errors("the rendezvous", [&] { return compat::open_store(rendezvous, rank, size, timeout); }), timeout,
+      rank);
   std::vector<int> everybody(static_cast<std::size_t>(size));
   std::iota(everybody.begin(), everybody.end(), 0);
   const compat::GlooGroupPointer world = maker.connect("job", everybody);

@@ -19,7 +19,7 @@ namespace {
 
 using compat::start_transfer;
 using compat::StorePointer;
-using compat::talking_to;
+using compat::translate_errors;
 using GroupPointer = c10::intrusive_ptr<c10d::ProcessGroupNCCL>;
 
 class NcclPipeline final : public PointToPoint {
@@ -76,21 +76,21 @@ class NcclCollective final : public Collective {
   void all_gather(const at::Tensor& all, const at::Tensor& part) override {
     at::Tensor gathered = all.to(device_);
     at::Tensor own = part.to(device_);
-    talking_to(name_, [&] { return group_->_allgather_base(gathered, own)->wait(); });
+    translate_errors(name_, [&] { return group_->_allgather_base(gathered, own)->wait(); });
     if (!gathered.is_same(all)) all.copy_(gathered);
   }
 
   void reduce_scatter(const at::Tensor& part, const at::Tensor& all) override {
     at::Tensor own = part.to(device_);
     at::Tensor given = all.to(device_);
-    talking_to(name_, [&] { return group_->_reduce_scatter_base(own, given)->wait(); });
+    translate_errors(name_, [&] { return group_->_reduce_scatter_base(own, given)->wait(); });
     if (!own.is_same(part)) part.copy_(own);
   }
 
   void broadcast(const at::Tensor& tensor, int root) override {
     const at::Tensor buffer = tensor.to(device_);
     std::vector<at::Tensor> tensors = {buffer};
-    talking_to(name_, [&] { return group_->broadcast(tensors, compat::broadcast_options(root))->wait(); });
+    translate_errors(name_, [&] { return group_->broadcast(tensors, compat::broadcast_options(root))->wait(); });
     if (!buffer.is_same(tensor)) tensor.copy_(buffer);
   }
 
@@ -113,7 +113,7 @@ class GroupMaker {
   [[nodiscard]] GroupPointer connect(const std::string& name, std::span<const int> members) {
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = timeout_;
-    return groups_.emplace_back(talking_to("the " + name, [&] {
+    return groups_.emplace_back(translate_errors("the " + name, [&] {
       return c10::make_intrusive<c10d::ProcessGroupNCCL>(
           compat::prefixed(store_, fmt::format("{} of rank {}", name, members.front())), place_in(members),
           static_cast<int>(members.size()), options);
@@ -145,7 +145,7 @@ Communicators connect_nccl(const RankLayout& layout, int rank, int device, const
                            std::chrono::seconds timeout) {
   const int size = layout.world_size();
   const StorePointer store =
-      talking_to("the rendezvous", [&] { return compat::open_store(rendezvous, rank, size, timeout); });
+      translate_errors("the rendezvous", [&] { return compat::open_store(rendezvous, rank, size, timeout); });
   GroupMaker maker(store, timeout, rank, device);
   std::vector<int> everybody(static_cast<std::size_t>(size));
   std::iota(everybody.begin(), everybody.end(), 0);

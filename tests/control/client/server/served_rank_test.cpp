@@ -12,8 +12,8 @@
 #include "base/core/eventually.h"
 #include "base/core/temporary_folder.h"
 #include "control/client/fake_server.h"
-#include "control/client/one_op_plan.h"
 #include "control/client/test_agent.h"
+#include "control/protocol/one_op_plan.h"
 
 namespace lowgear {
 namespace {

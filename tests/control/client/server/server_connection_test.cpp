@@ -15,7 +15,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 #include "control/client/fake_server.h"
-#include "control/client/one_op_plan.h"
+#include "control/protocol/one_op_plan.h"
 
 namespace lowgear {
 namespace {
@@ -37,7 +37,7 @@ HttpResponse json_answer(int status, const std::string& body) {
 /// Takes plans as it is told, and remembers them.
 class FakeTaker final : public PlanTaker {
  public:
-  AgentLease::OfferAnswer offer(const OfferedPlan& plan) override {
+  AgentLease::OfferAnswer offer(const RankPlan& plan) override {
     const std::lock_guard lock(mutex_);
     plans_.push_back(plan);
     return next_;
@@ -50,7 +50,7 @@ class FakeTaker final : public PlanTaker {
     const std::lock_guard lock(mutex_);
     next_ = std::move(next);
   }
-  [[nodiscard]] std::vector<OfferedPlan> plans() const {
+  [[nodiscard]] std::vector<RankPlan> plans() const {
     const std::lock_guard lock(mutex_);
     return plans_;
   }
@@ -62,7 +62,7 @@ class FakeTaker final : public PlanTaker {
  private:
   mutable std::mutex mutex_;
   AgentLease::OfferAnswer next_{.offer = AgentLease::Offer::accepted, .reason = {}};
-  std::vector<OfferedPlan> plans_;
+  std::vector<RankPlan> plans_;
   int forgotten_ = 0;
 };
 
@@ -82,12 +82,11 @@ class ServerConnectionTest : public testing::Test {
   [[nodiscard]] std::string socket() const { return folder_ / "server.sock"; }
   void start_server(std::string job = "j-1") { server_ = std::make_unique<FakeServer>(socket(), std::move(job)); }
   void connect() { connection_ = std::make_unique<ServerConnection>(options_, taker_); }
-  void report(std::uint64_t iteration) {
-    ReportedIteration report;
-    report.measured.iteration = iteration;
-    report.measured.time_s = 0.5;
-    report.measured.compute_s = 0.25;
-    connection_->report(report, {.power_w = 300, .sm_clock_mhz = {}, .temperature_c = 60});
+  void report(std::int64_t iteration) {
+    GpuNow gpu;
+    gpu.power_w = 300;
+    gpu.temperature_c = 60;
+    connection_->report({.iteration = iteration, .time_s = 0.5, .compute_s = 0.25, .energy_j = {}}, gpu);
   }
   /// Iterations that the server has been told of with success or not, in order.
   [[nodiscard]] std::vector<int> reported() const {
@@ -136,7 +135,7 @@ TEST_F(ServerConnectionTest, HandsPlansOnAndAsksForNewerOnes) {
   connect();
   server_->offer(offered(1, 7));
   ASSERT_TRUE(eventually([&] { return taker_.plans().size() == 1; }));
-  EXPECT_EQ(taker_.plans()[0].from_iteration, 7U);
+  EXPECT_EQ(taker_.plans()[0].from_iteration, 7);
   EXPECT_NO_THROW((void)read_plan(taker_.plans()[0].plan_json, "plan"));
   server_->offer(offered(2, 9));
   ASSERT_TRUE(eventually([&] { return taker_.plans().size() == 2; }));

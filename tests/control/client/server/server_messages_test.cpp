@@ -6,53 +6,54 @@
 #include <string>
 
 #include "base/core/error_of.h"
-#include "control/client/one_op_plan.h"
 
 namespace lowgear {
 namespace {
 
 using testing::HasSubstr;
 
-Json offered() {
-  return {{"version", 3},
-          {"purpose", "profile"},
-          {"from_iteration", 128},
-          {"sweep", 2},
-          {"trials", {{{"first_iteration", 130}, {"iterations", 2}, {"clock_mhz", 990}}}},
-          {"settle_iterations", 1},
-          {"settle_s", 0.1},
-          {"plan", one_op_plan()}};
+TEST(ServerMessages, ReportSharesOfTheIterationsTime) {
+  MeasuredIteration measured;
+  measured.iteration = 40;
+  measured.time_s = 2.5;
+  measured.compute_s = 1.93;
+  measured.energy_j = 1302.7;
+  measured.energy_error_j = 4.1;
+  measured.throttled_power_s = 0.5;
+  EXPECT_EQ(report_of(measured, 3), (IterationReport{.iteration = 40,
+                                                     .plan_version = 3,
+                                                     .time_s = 2.5,
+                                                     .compute_s = 1.93,
+                                                     .energy_j = 1302.7,
+                                                     .energy_error_j = 4.1,
+                                                     .throttled_power = 0.2}));
+  measured.time_s = 0;
+  EXPECT_EQ(report_of(measured, 0).throttled_power, 0) << "no time has passed";
 }
 
-TEST(ServerMessages, ReadAnOfferedPlan) {
-  const OfferedPlan plan = read_offered_plan(offered().dump(), "server");
-  EXPECT_EQ(plan.version, 3);
-  EXPECT_EQ(plan.purpose, "profile");
-  EXPECT_EQ(plan.from_iteration, 128U);
-  EXPECT_EQ(plan.sweep, 2);
-  EXPECT_THAT(plan.trials, testing::ElementsAre(ClockTrial{130, 2, 990}));
-  EXPECT_EQ(plan.settle_iterations, 1);
-  EXPECT_EQ(plan.settle_s, 0.1);
-  EXPECT_EQ(read_plan(plan.plan_json, "plan").ranks[0][0].clock_mhz, 1200);
-}
-
-TEST(ServerMessages, RefuseWhatIsNoOfferedPlan) {
-  const auto error_with = [](const char* member, const Json& value) {
-    Json wrong = offered();
-    wrong[member] = value;
-    return error_of([&] { (void)read_offered_plan(wrong.dump(), "server"); });
-  };
-  EXPECT_THAT(error_with("version", 0), HasSubstr("$.version"));
-  EXPECT_THAT(error_with("from_iteration", -1), HasSubstr("$.from_iteration"));
-  EXPECT_THAT(error_with("from_iteration", 1e300), HasSubstr("$.from_iteration"));
-  EXPECT_THAT(error_with("sweep", 0), HasSubstr("$.sweep"));
-  EXPECT_THAT(error_with("trials", nullptr), HasSubstr("$.trials"));
-  EXPECT_THAT(error_with("settle_iterations", -1), HasSubstr("$.settle_iterations"));
-  EXPECT_THAT(error_with("settle_s", 1e9), HasSubstr("$.settle_s"));
-  EXPECT_THAT(error_with("purpose", 7), HasSubstr("$.purpose"));
-  EXPECT_THAT(error_with("plan", Json::object()), HasSubstr("plan"));
-  EXPECT_THAT(error_with("plan", nullptr), HasSubstr("plan"));
-  EXPECT_NE(error_of([] { (void)read_offered_plan("", "server"); }), "no error");
+TEST(ServerMessages, LeaveOutCellsWhoseEnergyIsNotKnown) {
+  ProfileResult result{.plan_version = 2, .profile = {}, .problem = {}};
+  for (const double energy_j : {21.4, 0.0}) {
+    RecordedCell cell;
+    cell.key = {.stage = 3, .kind = OpKind::forward, .clock_mhz = 1215};
+    cell.is_identified = true;
+    cell.energy_j = energy_j;
+    result.profile.cells.push_back(cell);
+  }
+  result.profile.cells.push_back({});
+  result.profile.cells.back().is_identified = false;
+  result.profile.blocking.resize(2);
+  result.profile.blocking[0].is_identified = false;
+  result.profile.blocking[1].is_identified = true;
+  result.profile.blocking[1].stage = 3;
+  const RankCells cells = cells_of(7, result);
+  EXPECT_EQ(cells.rank, 7);
+  EXPECT_EQ(cells.plan_version, 2);
+  ASSERT_EQ(cells.cells.size(), 1U);
+  EXPECT_EQ(cells.cells[0].energy_j, 21.4);
+  EXPECT_EQ(cells.cells[0].clock_mhz, 1215);
+  ASSERT_EQ(cells.blocking.size(), 1U);
+  EXPECT_EQ(cells.blocking[0].stage, 3);
 }
 
 TEST(ServerMessages, CompleteTheJob) {

@@ -122,12 +122,12 @@ TEST_F(ApiTest, LetsEachRoleDoWhatTheTableSays) {
 }
 
 TEST_F(ApiTest, SaysWhatIsWrongWithAPath) {
-  EXPECT_EQ(code(*ask("GET", "/v1/nothing")), "no_such_path");
+  EXPECT_EQ(code(*ask("GET", "/v1/nothing")), "not_found");
   EXPECT_EQ(code(*ask("GET", "/v1/jobs/j-1")), "no_such_job");
   const auto wrong_method = ask("PATCH", "/v1/jobs");
   EXPECT_EQ(wrong_method->status(), 405);
-  EXPECT_THAT(std::string(wrong_method->response->text()), testing::HasSubstr("POST, GET"));
-  EXPECT_THAT(wrong_method->response->headers, testing::Contains(testing::Pair("Allow", "POST, GET")));
+  EXPECT_THAT(std::string(wrong_method->response->text()), testing::HasSubstr("POST, GET, HEAD"));
+  EXPECT_THAT(wrong_method->response->headers, testing::Contains(testing::Pair("Allow", "POST, GET, HEAD")));
   EXPECT_EQ(ask("HEAD", "/v1/jobs")->status(), 200);
   EXPECT_EQ(ask("GET", "/%")->status(), 400);
 }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/core/error.h"
-#include "control/server/planning/job_spec.h"
+#include "control/server/planning/job_schedule.h"
 #include "control/server/simulated_job.h"
 #include "planning/plan/plan_json.h"
 #include "planning/plan/uniform_plan.h"

@@ -25,7 +25,7 @@ class PerseusHandler final : public HttpHandler {
  public:
   explicit PerseusHandler(PerseusService& service) : service_(service) {}
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
-    if (!service_.handle(request, reply)) reply->send(error_response(404, "not_found", "no such path"));
+    if (!service_.handle(request, reply)) reply->send(error_response(HttpErrorCode::not_found, "no such path"));
   }
 
  private:

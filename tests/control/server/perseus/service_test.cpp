@@ -146,6 +146,10 @@ TEST_F(PerseusServiceTest, WhatDoesNotExistIsToldAsFastApiTellsIt) {
   const auto wrong_method = send("GET", "/register_job");
   EXPECT_EQ(wrong_method->status(), 405);
   EXPECT_EQ(wrong_method->json().dump(), R"({"detail":"Method Not Allowed"})");
+  ASSERT_EQ(wrong_method->answer->headers.size(), 1U);
+  EXPECT_EQ(wrong_method->answer->headers[0].second, "POST");
+  EXPECT_EQ(send("GET", "/info/more")->json().dump(), R"({"detail":"Not Found"})");
+  EXPECT_EQ(send("HEAD", "/info")->status(), 405);
   EXPECT_EQ(send("GET", "/schedule/nothing", "", "rank=0")->status(), 404);
   EXPECT_EQ(send("POST", "/result/nothing", R"({"rank": 0, "iter_time": [], "iter_energy": []})")->status(), 404);
   EXPECT_EQ(send("POST", "/register_job", "{")->status(), 400);

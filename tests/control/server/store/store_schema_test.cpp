@@ -10,8 +10,8 @@
 #include "base/core/error_of.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
-#include "control/server/planning/job_spec.h"
-#include "control/server/planning/rank_cells.h"
+#include "control/protocol/job_spec.h"
+#include "control/server/planning/measured_profile.h"
 
 namespace lowgear {
 namespace {

@@ -75,7 +75,7 @@ Tensors random_weights(const ModelConfig& model) {
   return tensors;
 }
 
-TrainConfig config_of(const ModelConfig& model, const ParallelConfig& parallel = {}) {
+TrainConfig config_of(const ModelConfig& model, const JobParallel& parallel = {}) {
   TrainConfig config;
   config.model = model;
   config.parallel = parallel;
@@ -109,9 +109,8 @@ TEST(Weights, AreTheSameAfterLoadingAndExporting) {
     const Tensors weights = random_weights(model);
     write(folder / "model.safetensors", weights);
     int count = 0;
-    for (const ParallelConfig& parallel :
-         {ParallelConfig{}, ParallelConfig{.pp = 4}, ParallelConfig{.dp = 2, .tp = 2},
-          ParallelConfig{.pp = 2, .dp = 2, .tp = 2}, ParallelConfig{.pp = 2, .chunks = 2}}) {
+    for (const JobParallel& parallel : {JobParallel{}, JobParallel{.pp = 4}, JobParallel{.dp = 2, .tp = 2},
+                                        JobParallel{.pp = 2, .dp = 2, .tp = 2}, JobParallel{.pp = 2, .chunks = 2}}) {
       const fs::path target = folder / std::to_string(++count);
       expect_equal(loaded_and_exported(config_of(model, parallel), folder / "model.safetensors", target), weights);
       EXPECT_EQ(parse_model_config(read_file(target / "config.json"), "config.json"), model);
@@ -342,7 +341,7 @@ TEST_F(ExportIntoAFolderOfOthers, ReplacesOneOfAnotherNumberOfRanks) {
                                            "out/model.safetensors"));
 }
 
-void prepare(const ParallelConfig& parallel, const fs::path& target) {
+void prepare(const JobParallel& parallel, const fs::path& target) {
   run_state_job(config_of(tiny_llama(), parallel),
                 [&](StateRank& rank) { prepare_export(target, *rank.ranks().world); });
 }

@@ -9,10 +9,10 @@
 namespace lowgear {
 
 /// Sends each request where it is answered: the dashboard's files to everybody, all else to the API.
-class RequestRouter final : public HttpHandler {
+class SiteHandler final : public HttpHandler {
  public:
   /// `api` outlives it.
-  explicit RequestRouter(Api& api) : api_(&api) {}
+  explicit SiteHandler(Api& api) : api_(&api) {}
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
 
  private:

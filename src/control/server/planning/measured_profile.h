@@ -5,41 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "base/core/formats/json.h"
-#include "base/core/op_kind.h"
+#include "control/protocol/rank_cells.h"
 
 namespace lowgear {
-
-/// What the units of one (stage, kind) took at one clock, with standard errors.
-struct ProfileCell {
-  int stage = 0;  ///< virtual stage
-  OpKind kind = OpKind::forward;
-  int clock_mhz = 0;
-  long long units = 0;
-  double time_s = 0;
-  double time_error_s = 0;
-  double energy_j = 0;  ///< of one GPU
-  double energy_error_j = 0;
-};
-
-/// What a GPU draws while it waits.
-struct BlockingCell {
-  int stage = 0;
-  double power_w = 0;
-  double error_w = 0;
-};
-
-/// The body of POST .../profile: what one rank measured under one profile plan.
-struct RankCells {
-  int rank = 0;
-  int plan_version = 0;
-  std::vector<ProfileCell> cells;
-  std::vector<BlockingCell> blocking;
-};
-
-/// Throws InputError with the JSON path. `stages` is how many virtual stages the job has.
-[[nodiscard]] RankCells read_rank_cells(const JsonView& body, int stages);
-[[nodiscard]] Json to_json(const RankCells& cells);
 
 /// What is known of a model on a GPU: shared by all jobs of the same profile key.
 struct MeasuredProfile {

@@ -1,4 +1,4 @@
-#include "control/server/http/request_router.h"
+#include "control/server/http/site_handler.h"
 
 #include <algorithm>
 #include <utility>
@@ -26,7 +26,7 @@ HttpResponse file_response(const DashboardFile& file, const HttpRequest& request
 
 }  // namespace
 
-void RequestRouter::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+void SiteHandler::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
   if (request.method == "GET" || request.method == "HEAD") {
     const auto files = dashboard_files();
     const auto file = std::ranges::find(files, request.path, &DashboardFile::path);

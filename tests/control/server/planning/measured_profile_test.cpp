@@ -1,4 +1,4 @@
-#include "control/server/planning/rank_cells.h"
+#include "control/server/planning/measured_profile.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +10,6 @@
 
 namespace lowgear {
 namespace {
-
-using Members = std::vector<std::pair<std::string, Json>>;
 
 using testing::HasSubstr;
 
@@ -52,18 +50,6 @@ TEST(MergeCells, TakesTheLastOfACellThatARankNamesTwice) {
 
 TEST(MergeCells, NeedsABlockingPowerOfEachStage) {
   EXPECT_THAT(error_of([] { (void)merge_cells(std::vector<RankCells>{cells(0, 1, 1, 1)}, 2); }), HasSubstr("stage 1"));
-}
-
-TEST(ReadRankCells, RefusesWhatIsNoCell) {
-  const Json good = to_json(cells(0, 1, 1, 1));
-  EXPECT_EQ(to_json(read_rank_cells(JsonView(good, "body"), 1)), good);
-  for (const auto& [member, value] : Members{
-           {"stage", 1}, {"stage", -1}, {"clock_mhz", 0}, {"units", 0}, {"time_s", 0}, {"energy_j", -1}, {"more", 1}}) {
-    Json wrong = good;
-    wrong["cells"][0][member] = value;
-    EXPECT_THAT(error_of([&] { (void)read_rank_cells(JsonView(wrong, "body"), 1); }), HasSubstr("$.cells[0]"))
-        << member;
-  }
 }
 
 TEST(MeasuredProfile, ReadsBackWhatItWrites) {

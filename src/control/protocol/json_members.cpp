@@ -1,4 +1,4 @@
-#include "control/server/planning/json_members.h"
+#include "control/protocol/json_members.h"
 
 #include <fmt/format.h>
 
@@ -40,5 +40,18 @@ double number_in(const JsonView& value, double low, double high) {
 bool has_value(const JsonView& object, std::string_view key) {
   return object.has(key) && !object.at(key).json().is_null();
 }
+
+std::string with_member(const Json& object, std::string_view name, std::string_view json) {
+  std::string text = object.dump();
+  text.pop_back();
+  text += fmt::format(R"(,"{}":)", name);
+  text += json;
+  text += '}';
+  return text;
+}
+
+double positive_or_zero(const JsonView& value) { return value.json().is_null() ? 0 : value.number(); }
+
+std::string json_text(const Json& document) { return document.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 }  // namespace lowgear

@@ -8,7 +8,7 @@
 
 namespace lowgear {
 
-/// Longest text that a request may hold where a name is expected.
+/// Longest text that a document may hold where a name is expected.
 inline constexpr std::size_t kMaxNameBytes = 200;
 
 /// Throws InputError at a member that is none of these, naming the nearest of them; also when this is no object.
@@ -22,5 +22,11 @@ void require_members(const JsonView& object, std::initializer_list<std::string_v
 
 /// Whether the object has the member and it is not null.
 [[nodiscard]] bool has_value(const JsonView& object, std::string_view key);
+
+/// `object` as text with one more member, whose JSON text needs no parsing: plans have thousands of values.
+[[nodiscard]] std::string with_member(const Json& object, std::string_view name, std::string_view json);
+
+/// The document in one line; bytes that are no UTF-8 are replaced, as names are the user's.
+[[nodiscard]] std::string json_text(const Json& document);
 
 }  // namespace lowgear

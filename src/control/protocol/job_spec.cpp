@@ -1,27 +1,17 @@
-#include "control/server/planning/job_spec.h"
+#include "control/protocol/job_spec.h"
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <functional>
-
-#include "base/core/error.h"
-#include "control/server/planning/json_members.h"
-#include "planning/schedule/communication.h"
-#include "planning/schedule/deadlock.h"
-#include "planning/schedule/generators.h"
-#include "planning/schedule/torch_csv.h"
+#include "control/protocol/json_members.h"
 
 namespace lowgear {
 namespace {
 
 constexpr int kMaxMicrobatches = 1 << 20;
 constexpr int kMaxClock = 20'000;
-constexpr std::size_t kMaxClocks = 2'000;
 constexpr std::size_t kMaxScheduleBytes = 4 << 20;
 constexpr double kMaxSlowdownPct = 1'000;
 constexpr double kMaxSwitchLatencyMs = 10'000;
-constexpr double kMaxPowerW = 100'000;
 
 JobParallel read_parallel(const JsonView& value) {
   require_members(value, {"pp", "dp", "tp", "chunks"});
@@ -96,27 +86,6 @@ Json profiling_json(const std::optional<JobProfiling>& profiling) {
           {"allowance_iterations", profiling->allowance_iterations}};
 }
 
-Schedule generated(const JobSpec& spec) {
-  if (spec.schedule_is_csv) return read_torch_csv(spec.schedule, "schedule.csv");
-  // As the trainer has EnvPipe's schedule: before there is a profile all stages count alike.
-  const std::vector<EnvPipeStage> even(static_cast<std::size_t>(spec.parallel.pp),
-                                       {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
-  return make_schedule({.name = spec.schedule,
-                        .ranks = spec.parallel.pp,
-                        .microbatches = spec.microbatches,
-                        .chunks = spec.parallel.chunks,
-                        .envpipe_stages = even});
-}
-
-std::vector<int> read_clocks(const JsonView& value) {
-  if (value.size() > kMaxClocks) value.fail(fmt::format("more than {} clocks", kMaxClocks));
-  std::vector<int> clocks;
-  for (std::size_t i = 0; i < value.size(); ++i) clocks.push_back(value.at(i).integer_in(1, kMaxClock));
-  std::ranges::sort(clocks, std::greater<>());
-  clocks.erase(std::unique(clocks.begin(), clocks.end()), clocks.end());
-  return clocks;
-}
-
 }  // namespace
 
 std::string JobSpec::profile_key(bool simulated) const {
@@ -183,63 +152,6 @@ std::string first_difference(const JobSpec& a, const JobSpec& b) {
     if (right.at(key) != value) return key;
   }
   return {};
-}
-
-std::size_t job_units(const JobSpec& spec) {
-  return 2 * static_cast<std::size_t>(spec.parallel.stages()) * static_cast<std::size_t>(spec.microbatches);
-}
-
-Schedule make_schedule(const JobSpec& spec) {
-  const std::size_t units = job_units(spec);
-  if (units > kMaxJobActions) {
-    throw InputError(fmt::format("a schedule of {} stages and {} microbatches has {} units, more than {}",
-                                 spec.parallel.stages(), spec.microbatches, units, kMaxJobActions));
-  }
-  Schedule schedule = without_communication(generated(spec));
-  validate(schedule);
-  if (schedule.rank_count() != spec.parallel.pp || schedule.stages != spec.parallel.stages() ||
-      schedule.microbatches != spec.microbatches) {
-    throw InputError(fmt::format(
-        "the schedule has {} ranks, {} stages and {} microbatches; the job has pp {}, {} stages and {} microbatches",
-        schedule.rank_count(), schedule.stages, schedule.microbatches, spec.parallel.pp, spec.parallel.stages(),
-        spec.microbatches));
-  }
-  return schedule;
-}
-
-RankSpec read_rank_spec(const JsonView& body, const JobParallel& parallel) {
-  require_members(body, {"rank", "pp_rank", "dp_rank", "tp_rank", "instance", "host", "gpu_uuid", "gpu", "simulated",
-                         "clocks_mhz", "power_limit_w", "follows_plans"});
-  RankSpec rank;
-  rank.rank = body.at("rank").integer_in(0, parallel.world_size() - 1);
-  rank.pp_rank = body.at("pp_rank").integer_in(0, parallel.pp - 1);
-  rank.dp_rank = body.at("dp_rank").integer_in(0, parallel.dp - 1);
-  rank.tp_rank = body.at("tp_rank").integer_in(0, parallel.tp - 1);
-  rank.instance = name_text(body.at("instance"));
-  rank.host = name_text(body.at("host"));
-  if (has_value(body, "gpu_uuid")) rank.gpu_uuid = name_text(body.at("gpu_uuid"));
-  if (has_value(body, "gpu")) rank.gpu = name_text(body.at("gpu"));
-  if (body.has("simulated")) rank.simulated = body.at("simulated").boolean();
-  if (body.has("clocks_mhz")) rank.clocks_mhz = read_clocks(body.at("clocks_mhz"));
-  if (has_value(body, "power_limit_w")) rank.power_limit_w = number_in(body.at("power_limit_w"), 1, kMaxPowerW);
-  if (body.has("follows_plans")) rank.follows_plans = body.at("follows_plans").boolean();
-  if (rank.follows_plans && rank.clocks_mhz.empty()) body.fail("follows_plans is true, and clocks_mhz names no clock");
-  return rank;
-}
-
-Json to_json(const RankSpec& rank) {
-  return {{"rank", rank.rank},
-          {"pp_rank", rank.pp_rank},
-          {"dp_rank", rank.dp_rank},
-          {"tp_rank", rank.tp_rank},
-          {"instance", rank.instance},
-          {"host", rank.host},
-          {"gpu_uuid", rank.gpu_uuid.empty() ? Json(nullptr) : Json(rank.gpu_uuid)},
-          {"gpu", rank.gpu.empty() ? Json(nullptr) : Json(rank.gpu)},
-          {"simulated", rank.simulated},
-          {"clocks_mhz", rank.clocks_mhz},
-          {"power_limit_w", or_null(rank.power_limit_w)},
-          {"follows_plans", rank.follows_plans}};
 }
 
 }  // namespace lowgear

@@ -6,20 +6,17 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "planning/schedule/schedule.h"
 
 namespace lowgear {
 
-/// Largest jobs that the server takes: more ranks than any training run has had, and ops of one iteration that still
-/// plan in seconds.
+/// Ranks of the largest job: more than any training run has had.
 inline constexpr int kMaxJobRanks = 100'000;
-inline constexpr std::size_t kMaxJobActions = 1'000'000;
 
-/// How the ranks of a job share the work.
+/// How the ranks of a job share the model and the data.
 struct JobParallel {
-  int pp = 1;
-  int dp = 1;
-  int tp = 1;
+  int pp = 1;      ///< pipeline ranks
+  int dp = 1;      ///< replicas
+  int tp = 1;      ///< ranks that share every layer
   int chunks = 1;  ///< virtual stages per pipeline rank
 
   [[nodiscard]] int world_size() const { return pp * dp * tp; }
@@ -66,33 +63,7 @@ struct JobSpec {
 /// Throws InputError with the JSON path on anything missing, unknown, of the wrong kind or out of range.
 [[nodiscard]] JobSpec read_job_spec(const JsonView& body);
 [[nodiscard]] Json to_json(const JobSpec& spec);
-/// Forwards and backwards of an iteration of one pipeline.
-[[nodiscard]] std::size_t job_units(const JobSpec& spec);
 /// Name of the first member in which they differ; empty when they are equal.
 [[nodiscard]] std::string first_difference(const JobSpec& a, const JobSpec& b);
-
-/// The job's schedule without communication. Throws InputError when there is no such schedule, it cannot run, or it
-/// does not fit the job's sizes.
-[[nodiscard]] Schedule make_schedule(const JobSpec& spec);
-
-/// What a rank says of itself.
-struct RankSpec {
-  int rank = 0;
-  int pp_rank = 0;
-  int dp_rank = 0;
-  int tp_rank = 0;
-  std::string instance;  ///< of the process: the same when it registers again
-  std::string host;
-  std::string gpu_uuid;
-  std::string gpu;
-  bool simulated = false;
-  std::vector<int> clocks_mhz;  ///< that the GPU supports, highest first
-  std::optional<double> power_limit_w;
-  bool follows_plans = false;
-};
-
-/// Throws InputError, also when the rank has no place in a job of these sizes.
-[[nodiscard]] RankSpec read_rank_spec(const JsonView& body, const JobParallel& parallel);
-[[nodiscard]] Json to_json(const RankSpec& rank);
 
 }  // namespace lowgear

@@ -1,0 +1,44 @@
+#include "base/http/message/router.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "base/core/error.h"
+#include "base/http/message/error.h"
+
+namespace lowgear {
+
+HttpRouter::Match HttpRouter::find(const HttpRequest& request, const HttpTarget& target) const {
+  const bool head_as_get = head_ == HeadRequests::as_get;
+  const std::string_view method = head_as_get && request.method == "HEAD" ? "GET" : std::string_view(request.method);
+  std::vector<std::string_view> allowed;
+  for (std::size_t i = 0; i < routes_.size(); ++i) {
+    std::optional<std::vector<std::string>> captures = match_path(routes_[i].pattern, target.segments);
+    if (!captures) continue;
+    if (routes_[i].method == method) return {.route = i, .captures = *std::move(captures)};
+    allowed.push_back(routes_[i].method);
+    if (head_as_get && routes_[i].method == "GET") allowed.emplace_back("HEAD");
+  }
+  if (allowed.empty()) {
+    throw HttpError(HttpErrorCode::not_found,
+                    fmt::format("nothing at {}; {} lists the paths", quote(request.path), list_));
+  }
+  const std::string methods = fmt::format("{}", fmt::join(allowed, ", "));
+  throw HttpError(HttpErrorCode::method_not_allowed,
+                  fmt::format("{} is not for this path; allowed: {}", quote(request.method), methods),
+                  {{"Allow", methods}});
+}
+
+void require_known_parameters(std::span<const std::string_view> known, const HttpTarget& target) {
+  for (const auto& [name, value] : target.parameters) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    throw InputError(fmt::format("parameter {} is not known here; known: {}", quote(name),
+                                 known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "))));
+  }
+}
+
+}  // namespace lowgear

@@ -1,0 +1,51 @@
+#include "control/protocol/answers.h"
+
+#include "control/protocol/json_members.h"
+
+namespace lowgear {
+namespace {
+
+int plan_version_in(const JsonView& answer) {
+  return has_value(answer, "plan_version") ? answer.at("plan_version").integer_in(0, INT32_MAX) : 0;
+}
+
+}  // namespace
+
+Json to_json(const JobAnswer& answer) {
+  return {{"job", answer.job}, {"created", answer.created}, {"state", answer.state}};
+}
+
+JobAnswer read_job_answer(const JsonView& answer) {
+  JobAnswer read{.job = answer.at("job").text(), .created = false, .state = {}};
+  if (has_value(answer, "created")) read.created = answer.at("created").boolean();
+  if (has_value(answer, "state")) read.state = answer.at("state").text();
+  return read;
+}
+
+Json to_json(const RankAnswer& answer) {
+  return {{"rank_key", answer.rank_key}, {"plan_version", answer.plan_version}};
+}
+
+RankAnswer read_rank_answer(const JsonView& answer) {
+  return {.rank_key = answer.at("rank_key").text(), .plan_version = plan_version_in(answer)};
+}
+
+Json to_json(const ReportsAnswer& answer) {
+  return {{"last_iteration", answer.last_iteration}, {"plan_version", answer.plan_version}};
+}
+
+ReportsAnswer read_reports_answer(const JsonView& answer) {
+  return {.last_iteration = answer.at("last_iteration").integer(), .plan_version = plan_version_in(answer)};
+}
+
+Json to_json(const CellsAnswer& answer) { return {{"accepted", answer.accepted}}; }
+
+CellsAnswer read_cells_answer(const JsonView& answer) {
+  return {.accepted = static_cast<std::size_t>(answer.at("accepted").integer_in(0, INT32_MAX))};
+}
+
+Json to_json(const FinishAnswer& answer) { return {{"state", answer.state}}; }
+
+FinishAnswer read_finish_answer(const JsonView& answer) { return {.state = answer.at("state").text()}; }
+
+}  // namespace lowgear

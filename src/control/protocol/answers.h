@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/core/formats/json.h"
+
+/// What the server answers to ranks (docs/server-api.md), but for plans. Readers throw InputError with the JSON path
+/// when a member is missing that a rank needs; others have their default then, as another release may leave them out.
+namespace lowgear {
+
+/// To POST /v1/jobs.
+struct JobAnswer {
+  std::string job;
+  bool created = false;  ///< by this request
+  std::string state;
+  friend bool operator==(const JobAnswer&, const JobAnswer&) = default;
+};
+[[nodiscard]] Json to_json(const JobAnswer& answer);
+[[nodiscard]] JobAnswer read_job_answer(const JsonView& answer);
+
+/// To POST .../ranks.
+struct RankAnswer {
+  std::string rank_key;  ///< which the rank's requests carry in the header Lowgear-Rank-Key
+  int plan_version = 0;  ///< the newest; 0: none
+  friend bool operator==(const RankAnswer&, const RankAnswer&) = default;
+};
+[[nodiscard]] Json to_json(const RankAnswer& answer);
+[[nodiscard]] RankAnswer read_rank_answer(const JsonView& answer);
+
+/// To POST .../reports.
+struct ReportsAnswer {
+  std::int64_t last_iteration = -1;  ///< that the rank has reported; -1: none
+  int plan_version = 0;              ///< the newest; 0: none
+  friend bool operator==(const ReportsAnswer&, const ReportsAnswer&) = default;
+};
+[[nodiscard]] Json to_json(const ReportsAnswer& answer);
+[[nodiscard]] ReportsAnswer read_reports_answer(const JsonView& answer);
+
+/// To POST .../profile.
+struct CellsAnswer {
+  std::size_t accepted = 0;  ///< cells
+  friend bool operator==(const CellsAnswer&, const CellsAnswer&) = default;
+};
+[[nodiscard]] Json to_json(const CellsAnswer& answer);
+[[nodiscard]] CellsAnswer read_cells_answer(const JsonView& answer);
+
+/// To POST .../finish, and to DELETE of a job.
+struct FinishAnswer {
+  std::string state;  ///< of the job
+  friend bool operator==(const FinishAnswer&, const FinishAnswer&) = default;
+};
+[[nodiscard]] Json to_json(const FinishAnswer& answer);
+[[nodiscard]] FinishAnswer read_finish_answer(const JsonView& answer);
+
+}  // namespace lowgear

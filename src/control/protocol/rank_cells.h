@@ -1,0 +1,57 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/core/formats/json.h"
+#include "base/core/op_kind.h"
+
+namespace lowgear {
+
+/// What the units of one (stage, kind) took at one clock, with standard errors.
+struct ProfileCell {
+  int stage = 0;  ///< virtual stage
+  OpKind kind = OpKind::forward;
+  int clock_mhz = 0;
+  long long units = 0;
+  double time_s = 0;
+  double time_error_s = 0;
+  double energy_j = 0;  ///< of one GPU
+  double energy_error_j = 0;
+  friend bool operator==(const ProfileCell&, const ProfileCell&) = default;
+};
+
+/// What a GPU draws while it waits.
+struct BlockingCell {
+  int stage = 0;
+  double power_w = 0;
+  double error_w = 0;
+  friend bool operator==(const BlockingCell&, const BlockingCell&) = default;
+};
+
+/// The body of POST .../profile (docs/server-api.md): what one rank measured under one profile plan.
+struct RankCells {
+  int rank = 0;
+  int plan_version = 0;
+  std::vector<ProfileCell> cells;
+  std::vector<BlockingCell> blocking;
+  friend bool operator==(const RankCells&, const RankCells&) = default;
+};
+
+/// Throws InputError with the JSON path. `stages` is how many virtual stages the job has.
+[[nodiscard]] RankCells read_rank_cells(const JsonView& body, int stages);
+[[nodiscard]] Json to_json(const RankCells& cells);
+[[nodiscard]] std::string write_rank_cells(const RankCells& cells);
+
+/// The members `cells` and `blocking` of a document, which profiles that the server keeps have as well.
+struct MeasuredCells {
+  std::vector<ProfileCell> cells;
+  std::vector<BlockingCell> blocking;
+};
+/// Throws InputError with the JSON path.
+[[nodiscard]] MeasuredCells read_measured_cells(const JsonView& document, int stages);
+/// Appends the two members.
+void add_measured_cells(Json& document, std::span<const ProfileCell> cells, std::span<const BlockingCell> blocking);
+
+}  // namespace lowgear

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/core/formats/json.h"
+#include "planning/plan/clock_trial.h"
+
+namespace lowgear {
+
+/// What a plan is issued for.
+enum class PlanPurpose : unsigned char {
+  baseline,  ///< full clocks, whose time and energy are what later plans are compared with
+  profile,   ///< full clocks, between which other clocks are tried out in single iterations
+  train,
+};
+[[nodiscard]] std::string_view name(PlanPurpose purpose);
+
+/// What a plan is for and when it begins: what a rank's plan and the version that the server keeps have in common.
+struct PlanHead {
+  int version = 0;  ///< counts up from 1
+  PlanPurpose purpose = PlanPurpose::train;
+  std::int64_t from_iteration = 0;
+  std::string reason;
+  int iterations = 0;              ///< of baseline plans: that count; 0 in others
+  int settle_iterations = 0;       ///< of baseline plans: before those; of profile plans: after each change of clock
+  std::vector<ClockTrial> trials;  ///< of profile plans
+  double settle_s = 0;             ///< of profile plans: after each change of clock, not counted
+  int sweep = 0;                   ///< of profile plans: plans of one sweep are measured together
+  double time_s = 0;               ///< planned, of the job's iteration; 0: not known
+  double energy_j = 0;             ///< planned, of all GPUs; 0: not known
+  friend bool operator==(const PlanHead&, const PlanHead&) = default;
+};
+
+[[nodiscard]] Json to_json(const PlanHead& head);
+/// The head of a document that has more members. Members that other releases leave out have their default, and a
+/// purpose that this release does not know is `train`: a rank follows such a plan all the same. Throws InputError with
+/// the JSON path.
+[[nodiscard]] PlanHead read_plan_head(const JsonView& document);
+/// Whether a plan is issued for that; false for a text that this release does not know.
+[[nodiscard]] bool is_plan_purpose(std::string_view text);
+
+/// A rank's plan as the server hands it out: the answer to GET .../plan (docs/server-api.md).
+struct RankPlan : PlanHead {
+  std::string plan_json;  ///< lowgear.plan/1; this rank is its first
+  friend bool operator==(const RankPlan&, const RankPlan&) = default;
+};
+
+[[nodiscard]] std::string write_rank_plan(const RankPlan& plan);
+/// Throws InputError when it is none: what arrived is checked before an agent gets it.
+[[nodiscard]] RankPlan read_rank_plan(std::string_view text, const std::string& source);
+
+}  // namespace lowgear

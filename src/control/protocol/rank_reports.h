@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/core/formats/json.h"
+
+namespace lowgear {
+
+/// What one rank measured of one iteration.
+struct IterationReport {
+  std::int64_t iteration = 0;
+  int plan_version = 0;  ///< that the rank followed throughout; 0: none of the server's
+  double time_s = 0;
+  double compute_s = 0;            ///< of its units, without waiting
+  std::optional<double> energy_j;  ///< empty: no GPU, or its counter does not tell
+  double energy_error_j = 0;
+  double throttled_power = 0;    ///< share of the time in which the power limit held the clock down
+  double throttled_thermal = 0;  ///< share of the time in which heat did
+  friend bool operator==(const IterationReport&, const IterationReport&) = default;
+};
+
+/// How a rank's GPU did in its last iterations; what it does not report is empty.
+struct GpuNow {
+  std::optional<double> power_w;           ///< energy over time
+  std::optional<double> sm_clock_mhz;      ///< time-weighted
+  std::optional<double> sm_clock_min_mhz;  ///< of its readings
+  std::optional<double> sm_clock_max_mhz;
+  std::optional<double> temperature_c;  ///< the newest reading
+  friend bool operator==(const GpuNow&, const GpuNow&) = default;
+};
+
+/// The body of POST .../reports (docs/server-api.md): what a rank measured of its last iterations.
+struct RankReports {
+  int rank = 0;
+  std::vector<IterationReport> reports;  ///< iterations rise
+  GpuNow gpu;
+  friend bool operator==(const RankReports&, const RankReports&) = default;
+};
+
+inline constexpr std::size_t kMaxReportsPerRequest = 1'000;
+
+/// Throws InputError with the JSON path, also when iterations do not rise.
+[[nodiscard]] RankReports read_rank_reports(const JsonView& body);
+/// As the server keeps it.
+[[nodiscard]] Json to_json(const RankReports& reports);
+/// As a rank sends it: one line of text, in which readings that are whole numbers have no decimal point.
+[[nodiscard]] std::string write_rank_reports(const RankReports& reports);
+
+}  // namespace lowgear

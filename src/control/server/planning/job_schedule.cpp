@@ -1,0 +1,52 @@
+#include "control/server/planning/job_schedule.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "base/core/error.h"
+#include "planning/schedule/communication.h"
+#include "planning/schedule/deadlock.h"
+#include "planning/schedule/generators.h"
+#include "planning/schedule/torch_csv.h"
+
+namespace lowgear {
+namespace {
+
+Schedule generated(const JobSpec& spec) {
+  if (spec.schedule_is_csv) return read_torch_csv(spec.schedule, "schedule.csv");
+  // As the trainer has EnvPipe's schedule: before there is a profile all stages count alike.
+  const std::vector<EnvPipeStage> even(static_cast<std::size_t>(spec.parallel.pp),
+                                       {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
+  return make_schedule({.name = spec.schedule,
+                        .ranks = spec.parallel.pp,
+                        .microbatches = spec.microbatches,
+                        .chunks = spec.parallel.chunks,
+                        .envpipe_stages = even});
+}
+
+}  // namespace
+
+std::size_t job_units(const JobSpec& spec) {
+  return 2 * static_cast<std::size_t>(spec.parallel.stages()) * static_cast<std::size_t>(spec.microbatches);
+}
+
+Schedule make_schedule(const JobSpec& spec) {
+  const std::size_t units = job_units(spec);
+  if (units > kMaxJobActions) {
+    throw InputError(fmt::format("a schedule of {} stages and {} microbatches has {} units, more than {}",
+                                 spec.parallel.stages(), spec.microbatches, units, kMaxJobActions));
+  }
+  Schedule schedule = without_communication(generated(spec));
+  validate(schedule);
+  if (schedule.rank_count() != spec.parallel.pp || schedule.stages != spec.parallel.stages() ||
+      schedule.microbatches != spec.microbatches) {
+    throw InputError(fmt::format(
+        "the schedule has {} ranks, {} stages and {} microbatches; the job has pp {}, {} stages and {} microbatches",
+        schedule.rank_count(), schedule.stages, schedule.microbatches, spec.parallel.pp, spec.parallel.stages(),
+        spec.microbatches));
+  }
+  return schedule;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+
+#include "control/protocol/job_spec.h"
+#include "planning/schedule/schedule.h"
+
+namespace lowgear {
+
+/// Units of one iteration of the largest job that the server takes: as many as still plan in seconds.
+inline constexpr std::size_t kMaxJobActions = 1'000'000;
+
+/// Forwards and backwards of an iteration of one pipeline.
+[[nodiscard]] std::size_t job_units(const JobSpec& spec);
+
+/// The job's schedule without communication. Throws InputError when there is no such schedule, it cannot run, or it
+/// does not fit the job's sizes.
+[[nodiscard]] Schedule make_schedule(const JobSpec& spec);
+
+}  // namespace lowgear

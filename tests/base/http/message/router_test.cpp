@@ -1,0 +1,90 @@
+#include "base/http/message/router.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/core/error_of.h"
+#include "base/http/message/error.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Pair;
+
+std::vector<HttpRoute> routes() {
+  return {{.method = "POST", .pattern = "/v1/jobs"},
+          {.method = "GET", .pattern = "/v1/jobs"},
+          {.method = "GET", .pattern = "/v1/jobs/{}"},
+          {.method = "DELETE", .pattern = "/v1/jobs/{}"},
+          {.method = "POST", .pattern = "/v1/jobs/{}/ranks/{}"}};
+}
+
+HttpRouter::Match find(const std::string& method, const std::string& path, HeadRequests head = HeadRequests::as_get) {
+  HttpRequest request;
+  request.method = method;
+  request.path = path;
+  return HttpRouter(routes(), "/list", head).find(request, parse_target(path, ""));
+}
+
+/// What `find` throws.
+HttpError refusal(const std::string& method, const std::string& path, HeadRequests head = HeadRequests::as_get) {
+  try {
+    (void)find(method, path, head);
+  } catch (const HttpError& error) {
+    return error;
+  }
+  ADD_FAILURE() << method << " " << path << " is answered";
+  return {HttpErrorCode::internal, "none"};
+}
+
+TEST(HttpRouter, FindsARouteByMethodAndPath) {
+  EXPECT_EQ(find("POST", "/v1/jobs").route, 0U);
+  EXPECT_THAT(find("POST", "/v1/jobs").captures, IsEmpty());
+  EXPECT_EQ(find("GET", "/v1/jobs").route, 1U);
+  EXPECT_EQ(find("DELETE", "/v1/jobs/7").route, 3U);
+  EXPECT_THAT(find("POST", "/v1/jobs/a%2Fb/ranks/3").captures, ElementsAre("a/b", "3"));
+}
+
+TEST(HttpRouter, AnswersHeadAsGetOrNotAtAll) {
+  EXPECT_EQ(find("HEAD", "/v1/jobs").route, 1U);
+  EXPECT_EQ(find("HEAD", "/v1/jobs/7").route, 2U);
+  EXPECT_EQ(refusal("HEAD", "/v1/jobs/7/ranks/3").kind(), HttpErrorCode::method_not_allowed);
+  const HttpError refused = refusal("HEAD", "/v1/jobs/7", HeadRequests::refused);
+  EXPECT_EQ(refused.status(), 405);
+  EXPECT_THAT(refused.headers(), ElementsAre(Pair("Allow", "GET, DELETE")));
+}
+
+TEST(HttpRouter, SaysWhereThePathsAre) {
+  for (const char* path : {"/", "/v1", "/v1/jobs/", "/v1/jobs/7/ranks", "/v1/jobs/7/ranks/3/4", "/V1/jobs"}) {
+    if (std::string_view(path) == "/v1/jobs/") continue;  // an empty part is a part
+    const HttpError error = refusal("GET", path);
+    EXPECT_EQ(error.kind(), HttpErrorCode::not_found) << path;
+    EXPECT_THAT(error.what(), HasSubstr("/list")) << path;
+  }
+  EXPECT_THAT(find("GET", "/v1/jobs/").captures, ElementsAre(""));
+}
+
+TEST(HttpRouter, SaysWhichMethodsAPathTakes) {
+  const HttpError error = refusal("PATCH", "/v1/jobs");
+  EXPECT_EQ(error.code(), "method_not_allowed");
+  EXPECT_THAT(error.headers(), ElementsAre(Pair("Allow", "POST, GET, HEAD")));
+  EXPECT_STREQ(error.what(), "\"PATCH\" is not for this path; allowed: POST, GET, HEAD");
+  EXPECT_THAT(refusal("get", "/v1/jobs/7").headers(), ElementsAre(Pair("Allow", "GET, HEAD, DELETE")));
+}
+
+TEST(RequireKnownParameters, NamesTheOneThatIsNotKnown) {
+  const std::vector<std::string_view> known{"after", "limit"};
+  require_known_parameters(known, parse_target("/", "limit=3"));
+  EXPECT_EQ(error_of([&] { require_known_parameters(known, parse_target("/", "limits=3")); }),
+            "parameter \"limits\" is not known here; known: after, limit");
+  EXPECT_EQ(error_of([&] { require_known_parameters({}, parse_target("/", "x")); }),
+            "parameter \"x\" is not known here; known: none");
+}
+
+}  // namespace
+}  // namespace lowgear
