@@ -213,7 +213,7 @@ void Client::iteration_begin(const IterationLabel& label) noexcept {
   training_.in_iteration = true;
   training_.iteration = label.number;
   training_.settling = label.settling;
-  // Energy is told between samples: the recorded iterations need some of their neighbours.
+  // Energy is known between samples: the recorded iterations need some of their neighbours.
   samples_recorded_.store(
       is_recorded(label.number) || is_recorded(label.number + 1) || (label.number > 0 && is_recorded(label.number - 1)),
       std::memory_order_relaxed);
@@ -304,7 +304,7 @@ WindowMeasurement Client::window_end(EnergyMeter::WindowId window) {
   return meter_->end(window);
 }
 
-/// The thread beside training: keeps the lease, and hands on what was marked.
+/// The thread that runs next to training: keeps the lease, and hands on what was marked.
 void Client::run(const std::stop_token& stop) {
   while (!stop.stop_requested()) {
     {

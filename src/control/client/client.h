@@ -83,7 +83,7 @@ struct ClientStatus {
 class Client {
  public:
   /// Throws InputError when an option makes no sense (no such GPU, a recording that exists, no address of a server, a
-  /// place in the job that is not certain where a server is to be told it).
+  /// place in the job that is not certain where a server needs it).
   Client(ClientOptions options, const Environment& environment);
   /// Tells the server, ends the lease and finishes the recording.
   ~Client();
@@ -95,7 +95,7 @@ class Client {
   /// take it, Error when there is no agent: the plan is then handed over once there is one.
   void load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below);
 
-  /// Iterations are numbered from 0, or go on from the number given last.
+  /// Iterations are numbered from 0, or continue from the number given last.
   void iteration_begin() noexcept;
   void iteration_begin(const IterationLabel& label) noexcept;
   void iteration_end() noexcept;

@@ -67,7 +67,7 @@ enum {
   LOWGEAR_FORWARD = 0,
   LOWGEAR_BACKWARD = 1,
   LOWGEAR_INPUT_GRADIENT = 2, /* the part of a split backward pass that the previous stage waits for */
-  LOWGEAR_WEIGHT_GRADIENT = 3 /* the part that nobody waits for */
+  LOWGEAR_WEIGHT_GRADIENT = 3 /* the part that no rank waits for */
 };
 
 typedef struct lowgear_options {

@@ -77,7 +77,7 @@ class Gpu {
   /// SM clocks that can be locked, highest first, at the highest memory clock.
   [[nodiscard]] virtual std::vector<int> supported_sm_clocks_mhz() = 0;
   [[nodiscard]] virtual PowerLimits power_limits() = 0;
-  /// Whether the driver keeps the GPU initialised while nobody uses it.
+  /// Whether the driver keeps the GPU initialised while no process uses it.
   [[nodiscard]] virtual bool persistence_mode() = 0;
 };
 

@@ -7,7 +7,7 @@
 
 namespace lowgear {
 
-/// Energy of one CPU package, or of the memory beside it.
+/// Energy of one CPU package, or of its memory.
 struct RaplReading {
   std::string zone;     ///< `package-0`, `package-0/dram`
   int package = 0;      ///< the number in the package's name

@@ -28,7 +28,7 @@ std::string problem_of(const boost::system::error_code& error, const HttpLimits&
 
 struct HttpResponseParser::State {
   State(const HttpLimits& limits, ResponseBody body) {
-    parser.eager(false);  // stops behind the headers
+    parser.eager(false);  // stops after the headers
     parser.header_limit(static_cast<std::uint32_t>(limits.header_bytes));
     parser.body_limit(limits.body_bytes);
     parser.skip(body == ResponseBody::none);

@@ -29,7 +29,7 @@ struct HttpRequest {
   int version = 11;    ///< of HTTP: 10 or 11
   HttpHeaders headers;
   std::string body;
-  std::optional<UnixPeer> peer;  ///< who asks; empty over TCP, where nobody attests
+  std::optional<UnixPeer> peer;  ///< who asks; empty over TCP, where the caller cannot be identified
   std::string remote;            ///< `127.0.0.1` or `unix`: for limits per client and for the log
 
   /// Empty when it was not sent. `name` in lower case.

@@ -63,7 +63,7 @@ bool has_no_body(int status) { return status == 204 || status == 304; }
 
 struct HttpRequestParser::State {
   explicit State(HttpLimits given) : limits(given) {
-    parser.eager(false);  // stops behind the headers, which decide whether the body is read at all
+    parser.eager(false);  // stops after the headers, which decide whether the body is read at all
     parser.header_limit(static_cast<std::uint32_t>(given.header_bytes));
     parser.body_limit(given.body_bytes);
   }

@@ -21,7 +21,7 @@ class HttpRequestParser {
   HttpRequestParser& operator=(HttpRequestParser&&) noexcept;
 
   /// Takes bytes of the connection and returns how many, at most to the end of the headers or of the request. To be
-  /// called until it takes nothing; what is left then has to be given again, with more behind it. Takes nothing once
+  /// called until it takes nothing; what is left then has to be given again, with more after it. Takes nothing once
   /// the request is complete or refused.
   std::size_t put(std::string_view bytes);
 

@@ -14,7 +14,7 @@ class EventStream {
  public:
   virtual ~EventStream() = default;
   /// Queues a whole event (`event: ...\ndata: ...\n\n`), shared among all clients that get it. A client that reads too
-  /// slowly is closed, and nobody waits for it.
+  /// slowly is closed, and no thread waits for it.
   virtual void push(std::shared_ptr<const std::string> event) = 0;
   [[nodiscard]] virtual bool closed() const = 0;
 };
@@ -31,7 +31,7 @@ class HttpReply {
   /// its content type is `text/event-stream`. Null when there are too many streams (503 is sent), the client has gone,
   /// or it asked with HEAD (the head is sent).
   [[nodiscard]] virtual std::shared_ptr<EventStream> stream(HttpResponse head) = 0;
-  /// The client has gone or was answered: work for it may be dropped. A stream that goes on counts as an answer.
+  /// The client has gone or was answered: work for it may be dropped. An open stream counts as an answer.
   [[nodiscard]] virtual bool closed() const = 0;
   /// Called once when the client goes before it was answered, or when its stream ends other than by being dropped; at
   /// once when the client has gone already. A client that ends its side of the connection counts as gone. A later

@@ -41,11 +41,11 @@ struct HttpServerOptions {
   std::size_t max_stream_backlog_bytes = std::size_t{256} * 1024;
   std::chrono::milliseconds request_timeout{10'000};  ///< for a whole request to come in, and for an answer to be read
   std::chrono::milliseconds idle_timeout{60'000};     ///< between the requests of a connection
-  /// Told to clients of streams as `retry:`, the time after which they come back; 0: not told.
+  /// Sent to clients of streams as `retry:`, the time after which they come back; 0: not sent.
   std::chrono::milliseconds stream_retry{2'000};
   std::chrono::milliseconds stream_heartbeat{15'000};  ///< a comment after this silence finds clients that are dead
   HttpRateLimit rate_limit;                            ///< beyond it the answer is 429 with `Retry-After`
-  std::function<void(std::string_view)> warn;          ///< told what an operator should know; may be empty
+  std::function<void(std::string_view)> warn;          ///< receives what an operator should know; may be empty
 };
 
 /// Serves HTTP/1.1 (keep-alive, pipelining, HEAD, `Expect: 100-continue`; no chunked request bodies) on Unix and TCP
@@ -60,8 +60,8 @@ class HttpServer {
   /// Stops. Functions that are still queued in the io_context then do nothing.
   ~HttpServer();  // NOLINT(bugprone-exception-escape): see its definition
 
-  /// Listens on a Unix socket with this mode and group. A socket on which nobody listens any more is replaced; throws
-  /// InputError when somebody does, when the path is something else than a socket, or too long, or cannot be made.
+  /// Listens on a Unix socket with this mode and group. A socket that no process listens on any more is replaced;
+  /// throws InputError when one does, when the path is something else than a socket, or too long, or cannot be made.
   void listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group = std::nullopt);
   /// Listens on an address of IPv4 or IPv6 (`127.0.0.1`, `::`). Port 0 takes any that is free. Returns the port. Throws
   /// InputError when it is taken, or the address is none of this machine.

@@ -8,15 +8,15 @@
 namespace lowgear {
 
 /// A thread that calls the driver, from where it may never return: its end is waited for, but not for ever. A thread
-/// that is left behind goes on to use what its function holds, which must therefore own all of it.
+/// that is abandoned still uses what its function holds, which must therefore own all of it.
 class DriverThread {
  public:
   using Clock = std::chrono::steady_clock;
-  /// How long the end of a thread is waited for once it has been told to end.
+  /// How long the end of a thread is waited for once it has been asked to end.
   static constexpr std::chrono::seconds kPatience{1};
 
   explicit DriverThread(std::function<void()> run);
-  /// Whoever owns this has told `run` to end. Waits for that `kPatience` at most.
+  /// Whoever owns this has asked `run` to end. Waits for that `kPatience` at most.
   ~DriverThread();
   DriverThread(const DriverThread&) = delete;
   DriverThread& operator=(const DriverThread&) = delete;

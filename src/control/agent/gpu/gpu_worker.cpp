@@ -115,7 +115,7 @@ class GpuWorker::Loop {
   std::unique_ptr<UnitClocks> clocks_;
   std::optional<NextClocks> next_clocks_;
   std::optional<std::uint32_t> iteration_;  // the newest that began
-  bool restore_failed_ = false;             // the last lease's, and nobody has had the GPU since
+  bool restore_failed_ = false;             // the last lease's, and no lease has had the GPU since
   PollSchedule schedule_;
   std::array<UnitEvent, kUnitRingCapacity> events_{};
   std::optional<int> wanted_clock_mhz_;

@@ -64,9 +64,9 @@ class GpuWorker {
   /// begun: clocks are then as before.
   void follow_plan(std::function<std::unique_ptr<UnitClocks>()> make, std::optional<std::uint32_t> from_iteration,
                    std::function<void(PlanAnswer)> reply);
-  /// Ends the lease, if there is one, and restores the GPU; tries again when that fails, until somebody writes to it.
+  /// Ends the lease, if there is one, and restores the GPU; tries again when that fails, until a client writes to it.
   std::future<void> end_lease();
-  /// `done` is told on the thread once all that was asked for before is done.
+  /// `done` is called on the thread once all that was asked for before is done.
   void tell_when_done(std::function<void()> done);
 
   [[nodiscard]] GpuWorkerStatus status() const;

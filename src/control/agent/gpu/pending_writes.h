@@ -12,9 +12,9 @@
 
 namespace lowgear {
 
-/// Those who wait for what the driver says to their writes. Nobody holds up the io_context's thread: each is told there
-/// once, by whatever comes first of the outcome and the end of its time. Who still waits when this goes is told
-/// nothing.
+/// The callers that wait for the driver's answers to their writes. None blocks the io_context's thread: each is called
+/// there once, by whatever comes first of the outcome and the end of its time. Who still waits when this is destroyed
+/// is called nothing.
 ///
 /// All calls but that of an `Outcome` are made on the thread of the io_context.
 class PendingWrites {
@@ -34,7 +34,7 @@ class PendingWrites {
 
  private:
   struct Pending;
-  /// Tells whoever is still to be told.
+  /// Calls those that still wait.
   void tell(const std::weak_ptr<Pending>& pending, const std::exception_ptr& error);
 
   boost::asio::io_context& io_;

@@ -25,7 +25,8 @@ constexpr int kMaxAttempts = 20;
 /// RAPL's counters start over after a minute at full load.
 constexpr std::chrono::seconds kCpuReadPeriod{20};
 
-/// Over TCP nobody attests who asks. What a browser sends for a page of the web carries that page's name as its host.
+/// Over TCP the caller cannot be identified. What a browser sends for a page of the web carries that page's name as its
+/// host.
 HttpResponse misdirected(const HttpRequest& request) {
   constexpr std::size_t kMaxHost = 200;
   return error_response(

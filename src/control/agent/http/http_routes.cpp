@@ -220,8 +220,9 @@ void require_access(const Route& route, const RouteCall& call) {
   if (route.access == Access::anybody) return;
   const std::optional<Peer>& who = call.request.peer;
   if (route.access == Access::owners && !who) {
-    throw HttpError(HttpErrorCode::not_attested,
-                    "this changes the GPU and is taken over the Unix socket only: over TCP nobody attests who asks");
+    throw HttpError(
+        HttpErrorCode::not_attested,
+        "this changes the GPU and is taken over the Unix socket only: over TCP the caller cannot be identified");
   }
   if (who && !call.context.service.may_read(*who)) {
     throw AccessDenied(fmt::format("user {} may not use this agent; its configuration says who may", who->uid));

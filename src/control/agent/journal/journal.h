@@ -75,14 +75,14 @@ class JournalHeld : public InputError {
 
 /// A journal in a folder of its own, which is made if need be and held as long as this lives, by a process that answers
 /// at `control_socket` (empty: nowhere). On a file system for reading only it can be read, and is `unwritable`. Throws
-/// JournalHeld, and InputError when somebody else could have changed it (core/trusted_path.h).
+/// JournalHeld, and InputError when another user could have changed it (core/trusted_path.h).
 [[nodiscard]] std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder,
                                                                   const std::filesystem::path& control_socket = {});
 /// What the journal in a folder says, whoever holds it; nothing is written. Throws InputError when there is none, and
 /// as `open_journal_folder`.
 [[nodiscard]] JournalContent read_journal_folder(const std::filesystem::path& folder);
 /// A journal that forgets, for a dry run, which changes nothing.
-[[nodiscard]] std::unique_ptr<JournalStorage> forgetful_journal();
+[[nodiscard]] std::unique_ptr<JournalStorage> discarding_journal();
 
 /// Remembers, across crashes of agent and machine, which GPUs have to be put back and to what. A GPU is recorded and on
 /// the disk before it is first written to, and struck out after it has been restored. Safe from any thread.

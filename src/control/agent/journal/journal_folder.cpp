@@ -125,7 +125,7 @@ class JournalFolder final : public JournalStorage {
   FileDescriptor file_;  ///< none where it can only be read
 };
 
-class ForgetfulJournal final : public JournalStorage {
+class DiscardingJournal final : public JournalStorage {
  public:
   [[nodiscard]] std::string read() override { return {}; }
   void append(std::string_view) override {}
@@ -150,7 +150,7 @@ JournalContent read_journal_folder(const std::filesystem::path& folder) {
   return parse_journal(read_file(file, kMaxJournalBytes));
 }
 
-std::unique_ptr<JournalStorage> forgetful_journal() { return std::make_unique<ForgetfulJournal>(); }
+std::unique_ptr<JournalStorage> discarding_journal() { return std::make_unique<DiscardingJournal>(); }
 
 std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path& folder,
                                                     const std::filesystem::path& control_socket) {

@@ -15,7 +15,7 @@ class MachineHeld : public InputError {
 };
 
 /// The lock of the machine whose GPUs these are, whatever journal and sockets an agent uses: in /run/lowgear for real
-/// ones, beside its file for a simulated machine.
+/// ones, next to its file for a simulated machine.
 [[nodiscard]] std::filesystem::path machine_lock_path(const GpuSystem& system);
 
 /// Takes the lock for this process, which answers at `control_socket` (empty: nowhere). Makes the lock's folder when it

@@ -24,7 +24,7 @@ constexpr std::size_t kMaxAnswerBytes = std::size_t{64} << 20U;
 
 std::string system_reason() { return std::generic_category().message(errno); }
 
-/// A connection to the socket; none when nobody listens.
+/// A connection to the socket; none when no process listens.
 FileDescriptor connect_to(const std::filesystem::path& path) {
   const UnixAddress address = UnixAddress::of_path(path);
   FileDescriptor connection(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -32,7 +32,7 @@ using Protocol = asio::local::stream_protocol;
 constexpr std::size_t kMaxHelloBytes = 4 * kMaxStringBytes;
 constexpr std::size_t kReadBytes = std::size_t{16} << 10U;
 
-/// Sends a frame at once, with a descriptor beside it when there is one. False when the peer does not take it: answers
+/// Sends a frame at once, with a descriptor attached when there is one. False when the peer does not take it: answers
 /// are so short that only one that never reads lets the socket's buffer fill.
 bool send_frame(int socket, std::span<const std::byte> frame, int descriptor = -1) {
   iovec data{.iov_base = const_cast<std::byte*>(frame.data()), .iov_len = frame.size()};

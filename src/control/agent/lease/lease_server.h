@@ -32,7 +32,7 @@ class LeaseGranter {
     std::shared_ptr<SharedUnitRing> ring;
   };
   /// Gives the GPU to a process that has connected. Throws Error (AccessDenied, GpuBusy, NotFound, InputError, ...)
-  /// with the reason that the client is told.
+  /// with the reason that the client receives.
   [[nodiscard]] virtual Grant open_lease(const Peer& peer, const HelloMessage& hello) = 0;
   /// Takes the plan for a lease and says later, on the same thread, what becomes of it. `reply` may be destroyed on any
   /// thread and after the io_context: it owns nothing of either.
@@ -50,25 +50,25 @@ struct LeaseServerOptions {
   std::size_t max_frame_bytes = kMaxFrameBytes;
   std::chrono::milliseconds hello_timeout{5'000};   ///< from the connection to the lease
   std::chrono::milliseconds frame_timeout{10'000};  ///< from the first byte of a frame to its last
-  std::function<void(std::string_view)> warn;       ///< told what an operator should know; may be empty
+  std::function<void(std::string_view)> warn;       ///< receives what an operator should know; may be empty
 };
 
 /// The lease socket: speaks ipc/lease_messages.h with training processes. Waits for no client: one that does not read
 /// its answers, or sends anything but frames, is closed, and so is its lease.
 class LeaseServer {
  public:
-  /// Listens. Throws InputError when the socket cannot be made, or somebody else listens there.
+  /// Listens. Throws InputError when the socket cannot be made, or another process listens there.
   LeaseServer(boost::asio::io_context& io, LeaseGranter& granter, LeaseServerOptions options);
   ~LeaseServer();  // NOLINT(bugprone-exception-escape): see its definition
   LeaseServer(const LeaseServer&) = delete;
   LeaseServer& operator=(const LeaseServer&) = delete;
 
-  /// Closes the connection of a lease that has ended otherwise; the granter is not told.
+  /// Closes the connection of a lease that has ended otherwise; the granter does not learn of it.
   void close(std::uint64_t lease_id);
-  /// The same for a lease that a person has ended: the client is told why, and does not ask for the GPU again by
-  /// itself.
+  /// The same for a lease that a person has ended: the client receives the reason, and does not ask for the GPU again
+  /// by itself.
   void end(std::uint64_t lease_id, std::string_view reason);
-  /// Closes every connection and removes the socket. The granter is not told.
+  /// Closes every connection and removes the socket. The granter does not learn of it.
   void stop();
   [[nodiscard]] std::size_t connections() const;
 

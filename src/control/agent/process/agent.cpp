@@ -261,7 +261,7 @@ void Agent::process_ended(std::uint64_t lease_id, const ProcessIdentity& process
   if (!lease->sharers.empty()) {
     LeaseSharer next = std::move(lease->sharers.front());
     lease->sharers.erase(lease->sharers.begin());
-    note(fmt::format("lease {} of {} goes on: process {} has ended, process {} of the same user has not", lease_id,
+    note(fmt::format("lease {} of {} continues: process {} has ended, process {} of the same user has not", lease_id,
                      gpus_[lease->gpu].identity.uuid, process.pid, next.process.pid));
     lease->owner = next.peer;
     lease->process = next.process;

@@ -29,8 +29,8 @@ struct AgentEnvironment {
   std::shared_ptr<AgentPolicy> policy;
   std::shared_ptr<UnattendedGpus> unattended;  ///< may be null: there are none
   std::shared_ptr<const ProcessTable> processes = std::make_shared<SystemProcessTable>();
-  std::function<void(std::string_view)> note;  ///< told what goes on; may be empty
-  std::function<void(std::string_view)> warn;  ///< told what should not; may be empty
+  std::function<void(std::string_view)> note;  ///< receives what the agent does; may be empty
+  std::function<void(std::string_view)> warn;  ///< receives what should not happen; may be empty
 };
 
 /// The agent of a node: the only process that may change its GPUs. Gives each configured GPU to one process at a time,
@@ -80,7 +80,7 @@ class Agent final : public AgentService, private LeaseGranter {
   void close_lease(std::uint64_t lease_id) override;
 
   [[nodiscard]] std::size_t index_of(std::string_view gpu) const;
-  /// Throws NotFound, AccessDenied when nobody may change the GPU, and GpuError when its driver hangs.
+  /// Throws NotFound, AccessDenied when no user may change the GPU, and GpuError when its driver hangs.
   [[nodiscard]] std::size_t controlled_gpu(std::string_view gpu) const;
   /// Throws AccessDenied for who may neither read nor change this GPU, in the same words whether it is there or not.
   void require_may_know(const Peer& peer, std::string_view gpu) const;

@@ -32,7 +32,7 @@ std::shared_ptr<UnattendedGpus> attend_to_the_rest(const AgentConfig& config, co
                                                    std::shared_ptr<Journal> journal, const AgentMessages& messages) {
   std::vector<UnattendedGpu> gpus = find_unattended_gpus(config, system, *journal);
   for (const UnattendedGpu& gpu : gpus) {
-    if (!gpu.left_changed) messages.warn(gpu.problem);  // of the others `recover` has told
+    if (!gpu.left_changed) messages.warn(gpu.problem);  // `recover` has reported the others
   }
   UnattendedGpusOptions options;
   options.open = open_nvml_control;
@@ -86,7 +86,7 @@ StartedNode start_node(const AgentConfig& config, AgentMode mode, const AgentMes
   const std::filesystem::path control_socket = std::filesystem::absolute(config.process.http_socket);
   if (!dry_run) node.machine.emplace(hold_machine(machine_lock_path(*node.system), control_socket));
   node.journal =
-      std::make_shared<Journal>(dry_run ? forgetful_journal() : open_journal_folder(config.journal, control_socket));
+      std::make_shared<Journal>(dry_run ? discarding_journal() : open_journal_folder(config.journal, control_socket));
   if (!node.journal->damage().empty()) messages.warn(node.journal->damage());
   node.failures = recover(*node.journal, *node.system, config, messages.note);
   for (const std::string& failure : node.failures) messages.warn(failure);

@@ -89,7 +89,7 @@ std::string preview_of_agent(const AgentConfig& config, const GpuSystem& system)
   for (const auto& gpu : system.gpus()) {
     text += lines_of(config, *gpu, std::ranges::find(controlled, gpu->identity().uuid) != controlled.end());
   }
-  for (const UnattendedGpu& gpu : find_unattended_gpus(config, system, Journal(forgetful_journal()))) {
+  for (const UnattendedGpu& gpu : find_unattended_gpus(config, system, Journal(discarding_journal()))) {
     text += gpu.problem + "\n";
   }
   return text + sockets_of(config.process);

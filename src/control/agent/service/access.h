@@ -13,7 +13,7 @@
 
 namespace lowgear {
 
-/// One `[[allow]]` of the configuration: who may do what to which GPUs. Without any, nobody may do anything.
+/// One `[[allow]]` of the configuration: who may do what to which GPUs. Without any, no user may do anything.
 struct AllowRule {
   std::optional<uid_t> user;  ///< exactly one of `user`, `group` and `everybody`
   std::optional<gid_t> group;
@@ -37,7 +37,7 @@ class AccessRules {
   AccessRules(std::vector<AllowRule> rules, GroupLookup in_group);
 
   /// What the peer may set on the GPU. Throws AccessDenied, saying what would have to be configured, and GpuError for a
-  /// GPU that told no clocks.
+  /// GPU that reported no clocks.
   [[nodiscard]] AllowedRange allow(const Peer& peer, const KnownGpu& gpu) const;
   [[nodiscard]] bool may_read(const Peer& peer) const;
 

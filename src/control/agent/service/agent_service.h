@@ -17,7 +17,7 @@
 
 namespace lowgear {
 
-/// Who asks. Over TCP nobody is attested, so the agent takes no requests that change something there.
+/// Who asks. Over TCP the caller cannot be identified, so the agent takes no requests that change something there.
 using Peer = UnixPeer;
 
 /// The peer may not do that. HTTP answers 403.
@@ -41,7 +41,7 @@ enum class ClockState : unsigned char {
   untouched,  ///< the agent has not written
   leased,     ///< follows a lease
   restored,   ///< as before the agent wrote
-  foreign,    ///< somebody else wrote; the agent keeps its hands off until the lease ends
+  foreign,    ///< another program wrote; the agent leaves the GPU alone until the lease ends
   failed,     ///< a write or a restore failed; the agent tries again
 };
 [[nodiscard]] std::string_view name(ClockState state);
@@ -75,7 +75,7 @@ struct GpuStatus {
 struct UnattendedGpu {
   std::string name;           ///< UUID, or as the configuration names it; empty when not known
   bool configured = false;    ///< the configuration names it for control
-  bool left_changed = false;  ///< an earlier agent changed it, and it is not as it was yet; the agent goes on trying
+  bool left_changed = false;  ///< an earlier agent changed it, and it is not restored yet; the agent keeps trying
   std::string problem;        ///< which GPU, what is wrong, and what to do, in one line
 };
 
@@ -118,7 +118,7 @@ class AgentService {
   /// Ends a lease: its owner's own, or anybody's for root. Throws AccessDenied, NotFound.
   virtual void release(const Peer& peer, std::uint64_t lease_id) = 0;
   /// The kill switch: ends every lease and restores every GPU, also those that no thread looks after. Root only: throws
-  /// AccessDenied. `done` is told GpuError naming the GPUs that are still changed.
+  /// AccessDenied. `done` receives GpuError naming the GPUs that are still changed.
   virtual void restore_all(const Peer& peer, WriteDone done) = 0;
   /// Whether this peer may read telemetry.
   [[nodiscard]] virtual bool may_read(const Peer& peer) const = 0;

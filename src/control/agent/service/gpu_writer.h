@@ -25,7 +25,7 @@ struct GpuWriterStatus {
   std::string problem;                   ///< what went wrong last; empty when the last call went well
 };
 
-/// The power limit that a GPU told.
+/// The power limit that a GPU reported.
 struct ReadPowerLimit {
   double power_limit_w = 0;
   std::chrono::steady_clock::time_point asked_at;  ///< before it was asked: what was set later may not show
@@ -41,12 +41,12 @@ class GpuWriter {
   virtual bool follow(int clock_mhz) = 0;
   virtual void apply(const GpuSetting& setting) = 0;
   /// Back to the driver's own choice of the SM clock; what was asked for otherwise (power limit, memory clocks,
-  /// persistence mode) stays. Throws nothing: a failure shows in the status, which then goes on to name the clock.
+  /// persistence mode) stays. Throws nothing: a failure shows in the status, which then still names the clock.
   virtual void suspend() noexcept = 0;
   /// Back to how the GPU was before the first write. Throws nothing: a failure shows in the status, and is tried again.
   virtual void restore() noexcept = 0;
   /// Is shown what the GPU does and which power limit it tells (empty when it tells none), about once a second, to
-  /// notice that somebody else writes to it.
+  /// notice that another program writes to it.
   virtual void observe(const GpuReading& /*reading*/, const std::optional<ReadPowerLimit>& /*limit*/) {}
   [[nodiscard]] virtual GpuWriterStatus status() const = 0;
 };

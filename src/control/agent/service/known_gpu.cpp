@@ -12,7 +12,7 @@ KnownGpu know(Gpu& gpu) {
   try {
     known.power_limits = gpu.power_limits();
   } catch (const GpuError&) {
-    // Then nobody may set one.
+    // Then no user may set one.
   }
   return known;
 }

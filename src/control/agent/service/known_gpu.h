@@ -14,7 +14,7 @@ struct KnownGpu {
   GpuIdentity identity;
   std::vector<int> sm_clocks_mhz;           ///< that can be locked, highest first; empty where it did not tell
   std::optional<PowerLimits> power_limits;  ///< of which minimum and maximum stay; empty where it did not tell
-  std::string problem;                      ///< why it told no clocks; empty when it did
+  std::string problem;                      ///< why it reported no clocks; empty when it did
 };
 
 [[nodiscard]] KnownGpu know(Gpu& gpu);

@@ -20,7 +20,7 @@ class LoopGate {
     const std::scoped_lock lock(mutex_);
     if (io_ != nullptr) boost::asio::post(*io_, std::move(call));
   }
-  /// When this returns nobody is about to use the io_context.
+  /// When this returns no thread is about to use the io_context.
   void close() {
     const std::scoped_lock lock(mutex_);
     io_ = nullptr;

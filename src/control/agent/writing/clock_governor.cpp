@@ -12,10 +12,10 @@
 namespace lowgear {
 namespace {
 
-/// A clock may be one step beside the locked range, as drivers round.
+/// A clock may be one step outside the locked range, as drivers round.
 constexpr int kClockStepMhz = 15;
 constexpr int kBusyPercent = 50;
-/// A power limit may be this much beside what was asked for, as drivers round.
+/// A power limit may differ by this much from what was asked for, as drivers round.
 constexpr double kPowerStepW = 1;
 
 }  // namespace

@@ -18,10 +18,10 @@ struct ClockGovernorOptions {
   bool dry_run = false;
   /// After a write of a clock that failed, none is tried for so long.
   std::chrono::milliseconds retry_after{1'000};
-  /// A clock outside the locked range for so long, while the GPU is busy and nothing holds it back, is somebody else's;
-  /// so is a power limit that was not set here.
+  /// A clock outside the locked range for so long, while the GPU is busy and nothing holds it back, is another
+  /// program's; so is a power limit that was not set here.
   std::chrono::milliseconds foreign_after{1'000};
-  std::function<void(std::string_view)> note;  ///< told what a dry run would do; may be empty
+  std::function<void(std::string_view)> note;  ///< receives what a dry run would do; may be empty
   std::function<std::chrono::steady_clock::time_point()> now = [] { return std::chrono::steady_clock::now(); };
 };
 

@@ -44,7 +44,7 @@ class ConfiguredPolicy final : public AgentPolicy {
   AccessRules access_;
   std::vector<std::string> controlled_;
   std::map<std::string, KnownGpu, std::less<>> known_;                        ///< by UUID
-  std::map<std::string, std::unique_ptr<GpuControl>, std::less<>> controls_;  ///< of writers that nobody has yet
+  std::map<std::string, std::unique_ptr<GpuControl>, std::less<>> controls_;  ///< of writers that are not taken yet
   ClockGovernorOptions governor_;
 };
 

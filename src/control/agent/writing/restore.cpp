@@ -50,7 +50,7 @@ bool is_there(const GpuSystem& system, const OriginalGpuState& state) {
   return std::ranges::any_of(system.gpus(), [&](const auto& gpu) { return gpu->identity().uuid == state.uuid; });
 }
 
-/// Whether the configuration lets somebody set persistence mode; without rules it is not known who could.
+/// Whether the configuration lets any user set persistence mode; without rules it is not known who could.
 bool may_have_set_persistence(const AgentConfig& config) {
   return config.allow.empty() || std::ranges::any_of(config.allow, &AllowRule::persistence);
 }

@@ -25,7 +25,7 @@ struct UnattendedGpusOptions {
   /// Opens the driver anew: a GPU that did not answer may be found only then. Throws GpuError.
   std::function<std::unique_ptr<GpuControlSystem>()> open;
   std::chrono::milliseconds retry_after{2'000};  ///< between attempts to restore
-  std::function<void(std::string_view)> note;    ///< told what was restored; may be empty
+  std::function<void(std::string_view)> note;    ///< receives what was restored; may be empty
 };
 
 /// Looks after the GPUs that have no GpuWorker: tries again to restore those that were left changed, on a thread of its
@@ -42,7 +42,7 @@ class UnattendedGpus {
   [[nodiscard]] std::vector<UnattendedGpu> list() const;
   /// Tries to restore at once. The future is ready when that has been tried; `list` then tells what came of it.
   [[nodiscard]] std::future<void> restore();
-  /// The same; `done` is told on the thread.
+  /// The same; `done` is called on the thread.
   void restore(std::function<void()> done);
 
  private:

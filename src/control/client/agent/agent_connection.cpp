@@ -149,7 +149,7 @@ void AgentConnection::check() {
     // What has arrived counts also when the connection has closed since: it may say that the lease was ended.
     if (const std::optional<Frame> frame = reader_.next()) {
       throw_if_ended(*frame);
-      throw Error("the agent says what nobody has asked for");
+      throw Error("the agent sends what was not asked for");
     }
     if (::poll(&entry, 1, 0) <= 0) return;
     receive_some();

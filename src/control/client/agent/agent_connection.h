@@ -13,11 +13,11 @@
 
 namespace lowgear {
 
-/// A unit ring that the agent has shared, in this process' memory. The agent cannot take it away: a writer may go on
-/// writing when nobody reads any more.
+/// A unit ring that the agent has shared, in this process' memory. The agent cannot take it away: a writer may continue
+/// to write when no reader is left.
 class MappedUnitRing {
  public:
-  /// Throws Error unless `memory` is a ring of this version whose size nobody can change.
+  /// Throws Error unless `memory` is a ring of this version whose size no process can change.
   explicit MappedUnitRing(const FileDescriptor& memory);
   ~MappedUnitRing();
   MappedUnitRing(const MappedUnitRing&) = delete;

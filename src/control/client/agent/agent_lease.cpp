@@ -53,7 +53,7 @@ void AgentLease::connect_again() {
   if (agent_) ++reconnects_;
 }
 
-/// The agent has gone, or says what nobody understands: clocks go back, and the iteration under way follows no plan.
+/// The agent has gone, or sends what is not understood: clocks go back, and the iteration under way follows no plan.
 void AgentLease::lose(std::string problem) {
   begin_next();
   ring_.store(nullptr, std::memory_order_release);
@@ -190,7 +190,7 @@ void AgentLease::look_after_agent() {
 }
 
 /// A plan that was loaded meanwhile comes first. The plan that was followed begins at once, in the midst of an
-/// iteration, and counts from the next; one that waits for its iteration goes on to.
+/// iteration, and counts from the next; one that waits for its iteration keeps waiting.
 void AgentLease::hand_over_again() {
   begin_next();
   if (loaded_ && !hand_over_loaded()) return;

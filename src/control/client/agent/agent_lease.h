@@ -59,9 +59,9 @@ class AgentLease {
   AgentLease(const AgentLease&) = delete;
   AgentLease& operator=(const AgentLease&) = delete;
 
-  /// Ring of the newest lease; null: nobody listens.
+  /// Ring of the newest lease; null: no agent listens.
   [[nodiscard]] UnitRing* ring() const noexcept { return ring_.load(std::memory_order_acquire); }
-  /// To be called before the ring is told.
+  /// To be called before the ring is named.
   void iteration_begins(std::uint64_t iteration) noexcept { begun_.store(iteration + 1, std::memory_order_release); }
 
   /// Follows a plan at once. Throws LeaseRefused when the agent does not take it (the plan before is then followed on)

@@ -61,7 +61,7 @@ MeasuredIteration IterationMeter::measure(const UnitRecord& end) const {
   result.compute_s = open_->compute_s;
   if (!gpu_) return result;
   const GpuMeasurement gpu = gpu_->measure(*open_->window, not_before_samples(to_s(end.end_ns)));
-  if (gpu.covers_all() && gpu.energy_uncertainty_j) {  // or nobody could say how far off it is
+  if (gpu.covers_all() && gpu.energy_uncertainty_j) {  // or its error would be unknown
     result.energy_j = gpu.energy_j;
     result.energy_error_j = *gpu.energy_uncertainty_j;
   }

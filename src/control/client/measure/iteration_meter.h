@@ -38,7 +38,7 @@ class IterationMeter {
   std::optional<MeasuredIteration> add(const UnitRecord& record);
   /// Nothing will be added that was marked before: samples until then need not be kept.
   void advance_to(std::uint64_t time_ns);
-  /// Units were lost: the iteration under way cannot be told.
+  /// Units were lost: the iteration under way is not known.
   void lose_iteration() { open_.reset(); }
 
  private:

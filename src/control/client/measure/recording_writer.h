@@ -26,16 +26,16 @@ struct RecordingHeader {
 /// Where a recording goes when there is one of the rank already.
 enum class RecordingFolder : unsigned char {
   must_be_new,  ///< nowhere: it is never overwritten
-  next_part,    ///< beside it, in `part-00001`, `part-00002`, ...: the job was resumed
+  next_part,    ///< next to it, in `part-00001`, `part-00002`, ...: the job was resumed
 };
 
 /// Writes the recording of one rank (`lowgear.recording/1`, docs/profiling.md): a folder with `recording.json`,
 /// `units.csv`, `iterations.csv` and `energy.csv`. Not safe from several threads. Once writing fails (a full disk), or
-/// a file is as long as readers take, the rest is dropped and `problem` says why: training goes on. The files then end
-/// with the line that was written whole last.
+/// a file is as long as readers take, the rest is dropped and `problem` says why: training continues. The files then
+/// end with the line that was written whole last.
 class RecordingWriter {
  public:
-  /// Makes `folder`/rank-00000 for rank 0. Throws InputError when it cannot be made. Times are told from `start_ns`
+  /// Makes `folder`/rank-00000 for rank 0. Throws InputError when it cannot be made. Times count from `start_ns`
   /// (CLOCK_MONOTONIC). No file becomes longer than `max_file_bytes`.
   RecordingWriter(const std::filesystem::path& folder, RecordingFolder existing, RecordingHeader header,
                   std::uint64_t start_ns, std::uint64_t max_file_bytes = kMaxFileBytes);

@@ -15,7 +15,7 @@ namespace lowgear {
 /// as all GPUs are of one model; numbers are refused where they are not. Throws InputError saying what to set.
 ///
 /// Throws GpuError when the process has no GPU through no mistake of its own: it is shown none (an empty list, -1), the
-/// machine has none, or one does not answer. Then those behind it may have moved up by a number, and only UUIDs count.
+/// machine has none, or one does not answer. Then those after it may have moved up by a number, and only UUIDs count.
 [[nodiscard]] Gpu& choose_gpu(const GpuSystem& system, int local_rank, const Environment& environment);
 
 }  // namespace lowgear

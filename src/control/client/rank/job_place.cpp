@@ -69,7 +69,7 @@ std::optional<long long> product(std::span<const SizedAxis> axes) {
   return result;
 }
 
-/// The axes of an order with the sizes that are known. Context parallel ranks beside replicas are one axis with them,
+/// The axes of an order with the sizes that are known. Context parallel ranks next to replicas are one axis with them,
 /// as sizes of a job have it.
 std::vector<SizedAxis> sized_axes(const RankOrder& order, const std::optional<JobSizes>& sizes,
                                   std::optional<int> plan_ranks) {

@@ -68,7 +68,7 @@ struct AxisRank {
 /// plan is another stage's wherever neighbouring ranks share a stage, as under Megatron and DeepSpeed.
 [[nodiscard]] AxisRank pipeline_rank(const JobPlaceFacts& facts, std::optional<int> plan_ranks = {});
 
-/// The place on all axes, as a server is told it.
+/// The place on all axes, as it is sent to a server.
 struct JobPlace {
   int pp = 0;
   int dp = 0;

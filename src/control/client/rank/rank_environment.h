@@ -19,7 +19,7 @@ struct RankInfo {
   int local_rank = 0;
   int world_size = 1;
   bool world_size_known = true;  ///< false: a launcher says a rank and no size
-  std::string launcher;          ///< `torchrun`, `Slurm`, `Open MPI`, `MPICH`; `none` when nobody says
+  std::string launcher;          ///< `torchrun`, `Slurm`, `Open MPI`, `MPICH`; `none` when no launcher says
   std::string job;               ///< the scheduler's job id; empty when there is none
   std::string run;       ///< tells this start of the job from others, the same in all ranks; empty when nothing does
   std::string conflict;  ///< two launchers say different things; empty when they do not

@@ -23,7 +23,7 @@ ProfileResult evaluate(std::span<const Recording> parts, int plan_version) {
   try {
     result.profile = profile_recordings(parts, {.skipped_iterations = 0, .blocking_w = {}});
     if (!all_identified(result.profile)) {
-      result.problem = fmt::format("profile plan {}: energies of some units cannot be told apart", plan_version);
+      result.problem = fmt::format("profile plan {}: energies of some units cannot be distinguished", plan_version);
     }
   } catch (const InputError& error) {
     result.problem = fmt::format("profile plan {}: {}", plan_version, error.what());

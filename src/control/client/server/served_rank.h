@@ -45,7 +45,7 @@ class ServedRank final : private PlanTaker {
   void add(const UnitRecord& record);
   /// Nothing that was marked before is still to be added.
   void advance_to(std::uint64_t time_ns) { iterations_.advance_to(time_ns); }
-  /// Records were lost: what is under way cannot be told.
+  /// Records were lost: what is under way is not known.
   void lose_records();
 
   [[nodiscard]] ServedRankStatus status() const;

@@ -163,7 +163,7 @@ HttpReplyText ServerConnection::ask(HttpChannel& channel, std::string_view metho
   return reply;
 }
 
-/// Who this rank is to the server; registers when it is nobody yet. Either thread may have to.
+/// Who this rank is to the server; registers when it has not yet. Either thread may have to.
 ServerConnection::Session ServerConnection::session(HttpChannel& channel) {
   const std::lock_guard registering(registering_);
   {

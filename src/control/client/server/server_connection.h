@@ -50,7 +50,7 @@ class PlanTaker {
 };
 
 /// A rank's conversation with the server (docs/server-api.md): registers, waits for plans, reports. Goes on for ever
-/// while the server is away, refuses or answers nonsense; what it was last told stays in force meanwhile, and reports
+/// while the server is away, refuses or answers nonsense; what it last received stays in force meanwhile, and reports
 /// wait, the oldest being dropped at some time. Threads of its own do all that; `report` and the others only hand over.
 class ServerConnection {
  public:

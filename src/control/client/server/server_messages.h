@@ -13,7 +13,7 @@ namespace lowgear {
 /// An iteration as it is reported. `plan_version` was followed throughout; 0: none of the server's.
 [[nodiscard]] IterationReport report_of(const MeasuredIteration& measured, int plan_version);
 
-/// What units took, as it is posted. Cells whose energy could not be told are left out.
+/// What units took, as it is posted. Cells whose energy is not known are left out.
 [[nodiscard]] RankCells cells_of(int rank, const ProfileResult& result);
 
 /// The job as it is registered: `text` with `run` and `gpu` filled in where it does not name them. Throws InputError

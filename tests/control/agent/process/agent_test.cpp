@@ -484,7 +484,7 @@ TEST_F(AgentTest, EndsWithoutAWordToItsClients) {
 }
 
 TEST_F(AgentTest, DoesNotSayThatAGpuIsRestoredThatNobodyCanReach) {
-  auto journal = std::make_shared<Journal>(forgetful_journal());
+  auto journal = std::make_shared<Journal>(discarding_journal());
   journal->record_change({.uuid = "GPU-lost", .pci_address = "", .power_limit_w = {}, .persistence_mode = {}});
   const auto answers = std::make_shared<std::atomic<bool>>(false);
   UnattendedGpusOptions options;

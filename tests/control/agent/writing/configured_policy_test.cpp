@@ -40,7 +40,7 @@ class ConfiguredPolicyTest : public testing::Test {
   }
 
   std::shared_ptr<FakeGpuSystem> system_ = std::make_shared<FakeGpuSystem>(3);
-  std::shared_ptr<Journal> journal_ = std::make_shared<Journal>(forgetful_journal());
+  std::shared_ptr<Journal> journal_ = std::make_shared<Journal>(discarding_journal());
   AgentConfig config_;
 };
 

@@ -56,7 +56,7 @@ class RecoverTest : public testing::Test {
   [[nodiscard]] std::string uuid() { return system_.fake(1).identity().uuid; }
 
   FakeGpuSystem system_{2};
-  Journal journal_{forgetful_journal()};
+  Journal journal_{discarding_journal()};
   std::vector<std::string> notes_;
 };
 

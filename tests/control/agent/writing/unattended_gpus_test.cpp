@@ -67,7 +67,7 @@ class UnattendedGpusTest : public testing::Test {
   }
 
   std::shared_ptr<FakeGpuSystem> system_ = std::make_shared<FakeGpuSystem>(2);
-  std::shared_ptr<Journal> journal_ = std::make_shared<Journal>(forgetful_journal());
+  std::shared_ptr<Journal> journal_ = std::make_shared<Journal>(discarding_journal());
   std::atomic<bool> answers_{true};
   std::atomic<int> opened_{0};
   UnattendedGpusOptions options_;
@@ -126,7 +126,7 @@ TEST_F(UnattendedGpusTest, TellsOfADamagedJournal) {
 
 TEST(FindUnattendedGpus, NamesWhatIsMissingAndWhatNobodyLooksAfter) {
   FakeGpuSystem system(2);
-  Journal journal(forgetful_journal());
+  Journal journal(discarding_journal());
   AgentConfig config;
   config.gpus = {uuid(0), "GPU-none", "0000:07:00.0", "GPU-none"};
   EXPECT_THAT(names(find_unattended_gpus(config, system, journal)), ElementsAre("GPU-none", "0000:07:00.0"));
@@ -145,7 +145,7 @@ TEST(FindUnattendedGpus, NamesWhatIsMissingAndWhatNobodyLooksAfter) {
 TEST(FindUnattendedGpus, EveryGpuIncludesThoseThatDoNotAnswer) {
   FakeGpuSystem system(1);
   system.set_problems({"GPU number 1: handle: GPU is lost"});
-  const Journal journal(forgetful_journal());
+  const Journal journal(discarding_journal());
   AgentConfig config;
   EXPECT_THAT(find_unattended_gpus(config, system, journal), IsEmpty());
   config.all_gpus = true;
