@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/http/server/server.h"
-#include "base/ipc/file_descriptor.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <exception>
 
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/ipc/unix_address.h"
 
 namespace lowgear {

@@ -6,9 +6,9 @@
 
 namespace lowgear {
 
-/// What can be set on a GPU, each with its name in messages of the driver.
-///
 /// Keeps the SM clock within [min_mhz, max_mhz].
+///
+/// `kName`, here and below, is what messages call the setting.
 struct LockSmClocks {
   static constexpr std::string_view kName = "lock SM clocks";
   int min_mhz = 0;

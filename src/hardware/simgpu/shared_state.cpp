@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/core/monotonic_clock.h"
 
 namespace lowgear {
@@ -25,20 +26,6 @@ namespace {
 
 constexpr std::array<char, 8> kMagic = {'L', 'G', 'S', 'I', 'M', 'G', 'P', 'U'};
 static_assert(sizeof(SharedHeader) <= kSharedGpuOffset && alignof(SharedGpu) <= kSharedGpuOffset);
-
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int number) : number_(number) {}
-  ~FileDescriptor() {
-    if (number_ >= 0) ::close(number_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-  [[nodiscard]] int number() const { return number_; }
-
- private:
-  int number_;
-};
 
 std::string reason(int error) { return std::generic_category().message(error); }
 
@@ -228,19 +215,19 @@ SharedState SharedState::create(const std::filesystem::path& path, const Simulat
 SharedState SharedState::open(const std::filesystem::path& path) {
   // Not blocking, should it be a FIFO.
   const FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK));
-  if (file.number() < 0) {
+  if (!file) {
     if (is_denial(errno)) reject_denied(path, errno);
     throw InputError(fmt::format("{}: cannot be opened for reading and writing: {}; `lowgear simgpu create` makes it",
                                  printable(path.string()), reason(errno)));
   }
   struct stat status {};
-  if (::fstat(file.number(), &status) != 0 || !S_ISREG(status.st_mode) ||
+  if (::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
       static_cast<std::size_t>(status.st_size) < kSharedGpuOffset) {
     reject(path, "this is not a simulated machine");
   }
   const auto bytes = static_cast<std::size_t>(status.st_size);
   if (bytes > file_bytes(kMaxSimulatedGpus)) reject(path, "this is not a simulated machine");
-  SharedState state(map(file.number(), bytes, path));
+  SharedState state(map(file.get(), bytes, path));
   check_header(state.header(), bytes, path);
   check_gpus(state.gpus(), path);
   return state;

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "base/core/error.h"
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 
 namespace lowgear {
 namespace {

@@ -14,7 +14,7 @@
 #include <string_view>
 #include <utility>
 
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/ipc/unix_address.h"
 
 namespace lowgear {

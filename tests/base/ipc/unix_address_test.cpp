@@ -9,8 +9,8 @@
 
 #include "base/core/error.h"
 #include "base/core/error_of.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/core/temporary_folder.h"
-#include "base/ipc/file_descriptor.h"
 
 namespace lowgear {
 namespace {

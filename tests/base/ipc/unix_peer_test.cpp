@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/core/error.h"
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 
 namespace lowgear {
 namespace {

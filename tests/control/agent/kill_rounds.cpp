@@ -19,7 +19,7 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/ipc/unix_address.h"
 #include "control/agent/test_trainer.h"
 #include "hardware/simgpu/simulated_machine.h"

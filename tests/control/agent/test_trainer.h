@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/ipc/lease_messages.h"
 #include "base/ipc/unit_ring.h"
 

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <vector>
 
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 
 namespace lowgear {
 

@@ -7,8 +7,8 @@
 #include <filesystem>
 
 #include "base/core/files/file.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/core/temporary_folder.h"
-#include "base/ipc/file_descriptor.h"
 
 namespace lowgear {
 namespace {

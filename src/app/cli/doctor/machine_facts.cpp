@@ -19,7 +19,7 @@
 #include <system_error>
 #include <utility>
 
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/ipc/unix_address.h"
 #include "hardware/gpu/rapl.h"
 

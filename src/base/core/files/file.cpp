@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "base/core/error.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/core/files/folder_manifest.h"
 
 namespace lowgear {
@@ -53,24 +54,8 @@ bool is_users_mistake(int error_number) {
       fmt::format("{}: cannot be written: {}", printable(path.string(), std::string_view::npos), reason(error_number)));
 }
 
-/// An open file, closed at the end of its life.
-class FileDescriptor {
- public:
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  ~FileDescriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  FileDescriptor(const FileDescriptor&) = delete;
-  FileDescriptor& operator=(const FileDescriptor&) = delete;
-
-  [[nodiscard]] int get() const { return fd_; }
-  [[nodiscard]] bool valid() const { return fd_ >= 0; }
-  /// Closes now, to see the error that some file systems report only then. Returns errno, 0 when all is well.
-  int close() { return ::close(std::exchange(fd_, -1)) == 0 ? 0 : errno; }
-
- private:
-  int fd_;
-};
+/// Closes now, to see the error that some file systems report only then. Returns errno, 0 when all is well.
+int close_now(FileDescriptor file) { return ::close(file.release()) == 0 ? 0 : errno; }
 
 /// All bytes up to the end of the file. Reads one byte more than allowed to notice a stream that is too long.
 std::string read_all(int fd, const fs::path& path, std::size_t max_bytes, std::size_t expected_bytes) {
@@ -148,9 +133,9 @@ fs::path resolve(const fs::path& path) {
 /// Returns errno, 0 when all is written.
 int write_file(const fs::path& path, std::string_view content) {
   FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666));
-  if (!file.valid()) return errno;
+  if (!file) return errno;
   const int error_number = write_all(file.get(), content);
-  return error_number != 0 ? error_number : file.close();
+  return error_number != 0 ? error_number : close_now(std::move(file));
 }
 
 int rename_path(const fs::path& from, const fs::path& to) {
@@ -187,7 +172,7 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
   if (path == "-") return read_all(STDIN_FILENO, "<stdin>", max_bytes, 0);
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat status = {};
-  if (!file.valid() || ::fstat(file.get(), &status) != 0) throw_read_error(path, reason(errno));
+  if (!file || ::fstat(file.get(), &status) != 0) throw_read_error(path, reason(errno));
   if (S_ISDIR(status.st_mode)) throw_read_error(path, "it is a folder", "name a file");
   const auto size = S_ISREG(status.st_mode) ? static_cast<std::size_t>(status.st_size) : 0;
   if (size > max_bytes) throw_read_error(path, fmt::format("it is larger than {} bytes", max_bytes));
@@ -196,7 +181,7 @@ std::string read_file(const fs::path& path, std::size_t max_bytes) {
 
 void flush_directory(const fs::path& path) {
   const FileDescriptor directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (directory.valid()) ::fsync(directory.get());
+  if (directory) ::fsync(directory.get());
 }
 
 void exchange_directories(const fs::path& a, const fs::path& b) {
@@ -226,7 +211,7 @@ void write_file_atomically(const fs::path& path, std::string_view content) {
   if (exists && S_ISDIR(status.st_mode)) throw_write_error(path, EISDIR);
   if (exists && !S_ISREG(status.st_mode)) {
     FileDescriptor device(::open(target.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!device.valid()) throw_write_error(path, errno);
+    if (!device) throw_write_error(path, errno);
     if (const int error_number = write_all(device.get(), content)) throw_write_error(path, error_number);
     return;
   }

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "base/core/error.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/http/message/endpoint.h"
 #include "base/http/message/message.h"
-#include "base/ipc/file_descriptor.h"
 
 namespace lowgear {
 

@@ -20,13 +20,13 @@
 #include <utility>
 #include <vector>
 
+#include "base/core/files/file_descriptor.h"
 #include "base/http/message/error.h"
 #include "base/http/message/wire.h"
 #include "base/http/server/connection.h"
 #include "base/http/server/rate_limiter.h"
 #include "base/http/server/remote.h"
 #include "base/http/server/tcp_listener.h"
-#include "base/ipc/file_descriptor.h"
 #include "base/ipc/unix_listener.h"
 
 namespace lowgear {

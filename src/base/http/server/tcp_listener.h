@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 
 namespace lowgear {
 

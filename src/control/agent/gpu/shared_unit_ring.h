@@ -1,6 +1,6 @@
 #pragma once
 
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/ipc/unit_ring.h"
 
 namespace lowgear {

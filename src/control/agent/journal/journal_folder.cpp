@@ -11,8 +11,8 @@
 
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/core/files/trusted_path.h"
-#include "base/ipc/file_descriptor.h"
 #include "control/agent/journal/journal.h"
 
 namespace lowgear {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 
 namespace lowgear {
 

@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "base/core/error.h"
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/ipc/unix_address.h"
 
 namespace lowgear {

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 #include "base/ipc/unix_listener.h"
 #include "control/agent/lease/process_watch.h"
 

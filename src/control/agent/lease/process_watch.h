@@ -9,7 +9,7 @@
 #include <memory>
 #include <optional>
 
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 #include "control/agent/service/agent_service.h"
 
 namespace lowgear {

@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 
 namespace lowgear {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/ipc/file_descriptor.h"
+#include "base/core/files/file_descriptor.h"
 
 namespace lowgear {
 
