@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "base/core/error.h"
-#include "control/server/job/iteration_log.h"
-#include "control/server/job/plan_version.h"
+#include "control/server/parts/iteration_log.h"
+#include "control/server/parts/plan_version.h"
 #include "control/server/planning/job_spec.h"
 #include "control/server/planning/rank_cells.h"
 

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "base/core/formats/json.h"
-#include "control/server/job/iteration_log.h"
-#include "control/server/job/plan_version.h"
-#include "control/server/job/rank_registry.h"
 #include "control/server/job/server_metrics.h"
-#include "control/server/job/trial_sweep.h"
+#include "control/server/parts/iteration_log.h"
+#include "control/server/parts/plan_version.h"
+#include "control/server/parts/rank_registry.h"
+#include "control/server/parts/trial_sweep.h"
 #include "control/server/planning/job_spec.h"
 #include "control/server/planning/planning.h"
 #include "control/server/planning/rank_cells.h"

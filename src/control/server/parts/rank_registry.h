@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "control/server/job/iteration_log.h"
+#include "control/server/parts/iteration_log.h"
 #include "control/server/planning/job_spec.h"
 
 namespace lowgear {
