@@ -8,8 +8,8 @@
 #include "base/core/error.h"
 #include "control/protocol/rank_finish.h"
 #include "control/protocol/rank_spec.h"
-#include "control/server/job/iteration_log.h"
-#include "control/server/job/plan_version.h"
+#include "control/server/parts/iteration_log.h"
+#include "control/server/parts/plan_version.h"
 #include "control/server/planning/job_schedule.h"
 #include "control/server/planning/measured_profile.h"
 

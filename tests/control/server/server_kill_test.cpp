@@ -24,9 +24,9 @@
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 #include "base/core/number.h"
-#include "control/server/job/iteration_log.h"
 #include "control/server/load_connections.h"
 #include "control/server/load_job.h"
+#include "control/server/parts/iteration_log.h"
 #include "control/server/store/sqlite_store.h"
 
 namespace lowgear {

@@ -61,7 +61,7 @@ class CountedReply final : public HttpReply {
 
 }  // namespace
 
-Job& ApiCall::job() const { return control_plane.job(captures.at(0)); }
+const Job& ApiCall::job() const { return control_plane.job(captures.at(0)); }
 
 const FinishedJob* ApiCall::finished_job() const { return control_plane.finished_job(captures.at(0)); }
 
@@ -95,7 +95,7 @@ long long ApiCall::integer(std::string_view name, long long fallback, long long 
 }
 
 void ApiCall::require_rank(const Job& of, int rank) const {
-  if (of.owns(rank, request.header("lowgear-rank-key"))) return;
+  if (of.ranks().owns(rank, request.header("lowgear-rank-key"))) return;
   if (of.is_over()) throw job_is_over();  // a server that starts anew keeps no keys of such jobs
   throw HttpError(HttpErrorCode::not_your_rank,
                   fmt::format("the header Lowgear-Rank-Key is not that of rank {} of this job", rank));

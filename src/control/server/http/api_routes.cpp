@@ -11,6 +11,7 @@
 #include "control/protocol/json_members.h"
 #include "control/protocol/rank_finish.h"
 #include "control/server/http/api_documents.h"
+#include "control/server/job/job_documents.h"
 
 namespace lowgear {
 namespace {
@@ -25,8 +26,8 @@ void send(ApiCall& call, const Json& body) { call.reply->send(json_response(body
 /// Of a job that is over, as the store has it.
 void send_archived(ApiCall& call, const FinishedJob& job,
                    std::function<std::string(const FinishedJob&, const StoredArchive&)> show) {
-  call.control_plane.read_archive(
-      job, [reply = call.reply, job, show = std::move(show)](const std::optional<StoredArchive>& archive) {
+  call.control_plane.store().read_archive(
+      job.id, [reply = call.reply, job, show = std::move(show)](const std::optional<StoredArchive>& archive) {
         if (!archive) {
           reply->send(error_response(HttpErrorCode::store_failing,
                                      "the server cannot read what is kept of this job: its log says why"));
@@ -43,31 +44,34 @@ void send_archived(ApiCall& call, const FinishedJob& job,
 // What ranks do.
 
 void register_job(ApiCall& call) {
-  const ControlPlane::Registered registered = call.control_plane.register_job(read_job_spec(call.body()));
+  const auto answer = [&](const ControlPlane::Registered& registered) {
+    const Job& job = *registered.job;
+    const JobAnswer document{.job = job.id(), .created = registered.created, .state = std::string(name(job.state()))};
+    return call.answer_when_stored(to_json(document), registered.created ? 201 : 200);
+  };
+  const ControlPlane::Registered registered = call.control_plane.register_job(read_job_spec(call.body()), answer);
   if (const FinishedJob* over = registered.finished) {
     return send(call, to_json(JobAnswer{.job = over->id, .created = false, .state = over->state}));
   }
-  Job& job = *registered.job;
-  const JobAnswer answer{.job = job.id(), .created = registered.created, .state = std::string(name(job.state()))};
-  call.control_plane.settle(job, call.answer_when_stored(to_json(answer), registered.created ? 201 : 200));
 }
 
 void register_rank(ApiCall& call) {
-  Job& job = call.job();
+  const Job& job = call.job();
   const RankSpec rank = read_rank_spec(call.body(), job.spec().parallel);
-  const RankRegistration registration = call.control_plane.register_rank(job, rank);
-  if (registration.outcome == RankRegistration::Outcome::taken) {
-    throw HttpError(HttpErrorCode::rank_taken, fmt::format("another process is rank {} of this job", rank.rank));
-  }
-  if (registration.outcome == RankRegistration::Outcome::moved) {
-    throw HttpError(HttpErrorCode::rank_moved,
-                    fmt::format("rank {} has registered for another pp_rank, dp_rank or tp_rank before: name the same "
-                                "place, or start another run",
-                                rank.rank));
-  }
-  const RankAnswer answer{.rank_key = registration.key, .plan_version = job.plan_version()};
-  const bool created = registration.outcome == RankRegistration::Outcome::created;
-  call.control_plane.settle(job, call.answer_when_stored(to_json(answer), created ? 201 : 200));
+  (void)call.control_plane.register_rank(job, rank, [&](const RankRegistration& registration) {
+    if (registration.outcome == RankRegistration::Outcome::taken) {
+      throw HttpError(HttpErrorCode::rank_taken, fmt::format("another process is rank {} of this job", rank.rank));
+    }
+    if (registration.outcome == RankRegistration::Outcome::moved) {
+      throw HttpError(HttpErrorCode::rank_moved,
+                      fmt::format("rank {} has registered for another pp_rank, dp_rank or tp_rank before: name the "
+                                  "same place, or start another run",
+                                  rank.rank));
+    }
+    const RankAnswer answer{.rank_key = registration.key, .plan_version = job.plan_version()};
+    const bool created = registration.outcome == RankRegistration::Outcome::created;
+    return call.answer_when_stored(to_json(answer), created ? 201 : 200);
+  });
 }
 
 void give_plan(ApiCall& call) {
@@ -76,7 +80,7 @@ void give_plan(ApiCall& call) {
     (void)call.late_rank(*over, static_cast<int>(call.integer("rank", 0, 0, kMaxJobRanks - 1)));
     return call.control_plane.let_wait(call.number("wait_s", 0, 0, kLongestWaitS), call.reply);
   }
-  Job& job = call.job();
+  const Job& job = call.job();
   const auto rank = static_cast<int>(call.integer("rank", 0, 0, job.spec().parallel.world_size() - 1));
   call.require_rank(job, rank);
   const auto after = static_cast<int>(call.integer("after", 0, 0, 1 << 30));
@@ -90,20 +94,24 @@ void take_reports(ApiCall& call) {
     return send(call, to_json(ReportsAnswer{.last_iteration = call.late_rank(*over, reports.rank).last_iteration,
                                             .plan_version = over->plan_version}));
   }
-  Job& job = call.job();
-  call.require_rank(job, reports.rank);
-  job.report(reports, call.control_plane.now_s());
-  const ReportsAnswer answer{.last_iteration = job.last_iteration(reports.rank), .plan_version = job.plan_version()};
-  call.control_plane.settle(job, call.answer_when_stored(to_json(answer)));
+  const Job& open = call.job();
+  call.require_rank(open, reports.rank);
+  call.control_plane.change(open, [&](Job& job) {
+    job.report(reports, call.control_plane.now_s());
+    const ReportsAnswer answer{.last_iteration = job.last_iteration(reports.rank), .plan_version = job.plan_version()};
+    return call.answer_when_stored(to_json(answer));
+  });
 }
 
 void take_cells(ApiCall& call) {
-  Job& job = call.job();
-  RankCells cells = read_rank_cells(call.body(), job.spec().parallel.stages());
-  call.require_rank(job, cells.rank);
-  const CellsAnswer answer{.accepted = cells.cells.size()};
-  job.add_cells(std::move(cells), call.control_plane.now_s());
-  call.control_plane.settle(job, call.answer_when_stored(to_json(answer)));
+  const Job& open = call.job();
+  RankCells cells = read_rank_cells(call.body(), open.spec().parallel.stages());
+  call.require_rank(open, cells.rank);
+  call.control_plane.change(open, [&](Job& job) {
+    const CellsAnswer answer{.accepted = cells.cells.size()};
+    job.add_cells(std::move(cells), call.control_plane.now_s());
+    return call.answer_when_stored(to_json(answer));
+  });
 }
 
 void finish_rank(ApiCall& call) {
@@ -113,13 +121,14 @@ void finish_rank(ApiCall& call) {
     (void)read_rank_finish(body, kMaxJobRanks);
     return send(call, to_json(FinishAnswer{.state = over->state}));
   }
-  Job& job = call.job();
-  const int rank = read_rank_finish(body, job.spec().parallel.world_size()).rank;
+  const Job& known = call.job();
+  const int rank = read_rank_finish(body, known.spec().parallel.world_size()).rank;
   // Of a job that is over, keys need not be known any more: a rank that missed the answer may say so again.
-  if (!job.is_over()) call.require_rank(job, rank);
-  job.finish_rank(rank, call.control_plane.now_s());
-  call.control_plane.settle(job,
-                            call.answer_when_stored(to_json(FinishAnswer{.state = std::string(name(job.state()))})));
+  if (!known.is_over()) call.require_rank(known, rank);
+  call.control_plane.change(known, [&](Job& job) {
+    job.finish_rank(rank, call.control_plane.now_s());
+    return call.answer_when_stored(to_json(FinishAnswer{.state = std::string(name(job.state()))}));
+  });
 }
 
 // What people and controllers see.
@@ -129,24 +138,24 @@ void list_jobs(ApiCall& call) { send(call, {{"jobs", call.control_plane.summarie
 void show_job(ApiCall& call) {
   if (const FinishedJob* over = call.finished_job()) return send_archived(call, *over, show_finished_job);
   const Job& job = call.job();
-  send(call, {{"job", job.summary()}, {"spec", to_json(job.spec())}, {"ranks", job.ranks_json()}});
+  send(call, {{"job", summary_json(job)}, {"spec", to_json(job.spec())}, {"ranks", ranks_json(job)}});
 }
 
 void show_job_frontier(ApiCall& call) {
   if (const FinishedJob* over = call.finished_job()) return send_archived(call, *over, show_frontier);
-  send(call, call.job().frontier_json());
+  send(call, frontier_json(call.job()));
 }
 
 void show_job_timeline(ApiCall& call) {
   if (const FinishedJob* over = call.finished_job()) return send_archived(call, *over, show_timeline);
-  send(call, call.job().timeline_json());
+  send(call, timeline_json(call.job()));
 }
 
 void show_job_iterations(ApiCall& call) {
   const auto limit = static_cast<std::size_t>(call.integer("limit", kMaxPage, 1, kMaxPage));
   const std::int64_t after = call.integer("after", -1, -1, 1LL << 40);
   const FinishedJob* over = call.finished_job();
-  if (over == nullptr) return send(call, call.job().iterations_json(after, limit));
+  if (over == nullptr) return send(call, iterations_json(call.job(), after, limit));
   send_archived(call, *over, [after, limit](const FinishedJob& job, const StoredArchive& archive) {
     return show_iterations(job, archive, after, limit);
   });
@@ -156,16 +165,16 @@ void show_decisions(ApiCall& call) {
   const FinishedJob* over = call.finished_job();
   const std::string id = over != nullptr ? over->id : call.job().id();
   const auto limit = static_cast<int>(call.integer("limit", kMaxPage, 1, kMaxPage));
-  call.control_plane.read_decisions(id, call.integer("after", 0, 0, 1LL << 40), limit,
-                                    [reply = call.reply, id](const std::vector<StoredDecision>& decisions) {
-                                      Json list = Json::array();
-                                      for (const StoredDecision& decision : decisions) {
-                                        Json document = Json::parse(decision.document, nullptr, false);
-                                        if (document.is_discarded()) continue;  // its row is damaged
-                                        list.push_back(std::move(document));
-                                      }
-                                      reply->send(json_response({{"job", id}, {"decisions", std::move(list)}}));
-                                    });
+  call.control_plane.store().read_decisions(id, call.integer("after", 0, 0, 1LL << 40), limit,
+                                            [reply = call.reply, id](const std::vector<StoredDecision>& decisions) {
+                                              Json list = Json::array();
+                                              for (const StoredDecision& decision : decisions) {
+                                                Json document = Json::parse(decision.document, nullptr, false);
+                                                if (document.is_discarded()) continue;  // its row is damaged
+                                                list.push_back(std::move(document));
+                                              }
+                                              reply->send(json_response({{"job", id}, {"decisions", std::move(list)}}));
+                                            });
 }
 
 void show_signals(ApiCall& call) { send(call, call.control_plane.signals_json()); }
@@ -187,25 +196,27 @@ void stream_job_events(ApiCall& call) {
 // What they change.
 
 /// The job, to be changed: throws HttpError 409 when it is over.
-Job& open_job(ApiCall& call) {
-  Job& job = call.job();
+const Job& open_job(ApiCall& call) {
+  const Job& job = call.job();
   if (job.is_over()) throw HttpError(HttpErrorCode::job_over, "this job is over: nothing can be changed any more");
   return job;
 }
 
 void set_straggler(ApiCall& call) {
-  Job& job = open_job(call);
+  const Job& open = open_job(call);
   const JsonView body = call.body();
   require_members(body, {"rank", "factor"});
-  const int rank = body.at("rank").integer_in(0, job.spec().parallel.world_size() - 1);
-  if (!job.has_rank(rank)) body.at("rank").fail("has not registered yet");
-  const std::int64_t decision =
-      job.set_straggler(rank, number_in(body.at("factor"), 1, kMaxFactor), call.control_plane.now_s());
-  call.control_plane.settle(job, call.answer_when_stored({{"decision", decision}}));
+  const int rank = body.at("rank").integer_in(0, open.spec().parallel.world_size() - 1);
+  if (open.ranks().find(rank) == nullptr) body.at("rank").fail("has not registered yet");
+  const double factor = number_in(body.at("factor"), 1, kMaxFactor);
+  call.control_plane.change(open, [&](Job& job) {
+    const std::int64_t decision = job.set_straggler(rank, factor, call.control_plane.now_s());
+    return call.answer_when_stored({{"decision", decision}});
+  });
 }
 
 void set_power_cap(ApiCall& call) {
-  Job& job = open_job(call);
+  const Job& open = open_job(call);
   const JsonView body = call.body();
   require_members(body, {"scope", "watts", "swing_w"});
   PowerLimit limit;
@@ -213,13 +224,15 @@ void set_power_cap(ApiCall& call) {
   if (has_value(body, "watts")) limit.watts = number_in(body.at("watts"), 1, kMaxWatts);
   if (has_value(body, "swing_w")) limit.swing_w = number_in(body.at("swing_w"), 0, kMaxWatts);
   const bool limits = limit.watts || limit.swing_w;
-  const std::int64_t decision =
-      job.set_power_limit(limits ? std::optional(limit) : std::nullopt, call.control_plane.now_s());
-  call.control_plane.settle(job, call.answer_when_stored({{"decision", decision}}));
+  call.control_plane.change(open, [&](Job& job) {
+    const std::int64_t decision =
+        job.set_power_limit(limits ? std::optional(limit) : std::nullopt, call.control_plane.now_s());
+    return call.answer_when_stored({{"decision", decision}});
+  });
 }
 
 void set_settings(ApiCall& call) {
-  Job& job = open_job(call);
+  const Job& open = open_job(call);
   const JsonView body = call.body();
   require_members(body, {"slowdown_pct", "guard_pct"});
   const auto optional = [&](std::string_view name) {
@@ -228,16 +241,18 @@ void set_settings(ApiCall& call) {
   const auto slowdown_pct = optional("slowdown_pct");
   const auto guard_pct = optional("guard_pct");
   if (!slowdown_pct && !guard_pct) body.fail("sets nothing", "give slowdown_pct, guard_pct or both");
-  const std::int64_t decision = job.set_settings(slowdown_pct, guard_pct, call.control_plane.now_s());
-  call.control_plane.settle(job, call.answer_when_stored({{"decision", decision}}));
+  call.control_plane.change(open, [&](Job& job) {
+    const std::int64_t decision = job.set_settings(slowdown_pct, guard_pct, call.control_plane.now_s());
+    return call.answer_when_stored({{"decision", decision}});
+  });
 }
 
 void delete_job(ApiCall& call) {
   if (const FinishedJob* over = call.finished_job()) return send(call, to_json(FinishAnswer{.state = over->state}));
-  Job& job = call.job();
-  job.finish("finished by request", call.control_plane.now_s());
-  call.control_plane.settle(job,
-                            call.answer_when_stored(to_json(FinishAnswer{.state = std::string(name(job.state()))})));
+  call.control_plane.change(call.job(), [&](Job& job) {
+    job.finish("finished by request", call.control_plane.now_s());
+    return call.answer_when_stored(to_json(FinishAnswer{.state = std::string(name(job.state()))}));
+  });
 }
 
 void put_signal(ApiCall& call) {
@@ -257,7 +272,7 @@ void delete_signal(ApiCall& call) {
 
 std::string_view health(const ControlPlane& plane) {
   if (plane.draining()) return "draining";
-  switch (plane.store_health()) {
+  switch (plane.store().health()) {
     case StoreOutcome::committed:
       return "ok";
     case StoreOutcome::disk_full:

@@ -36,7 +36,7 @@ struct ApiCall {
   Json document;  ///< the body, once it was asked for
 
   /// That of the first capture. Throws HttpError 404, and 409 when it is over and archived.
-  [[nodiscard]] Job& job() const;
+  [[nodiscard]] const Job& job() const;
   /// That of the first capture when it is over and archived, else null. Throws HttpError 404.
   [[nodiscard]] const FinishedJob* finished_job() const;
   /// The rank of a job that is over. Throws HttpError 409 unless the request has its key, and it may be late.

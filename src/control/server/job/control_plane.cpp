@@ -3,46 +3,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/core/error.h"
 #include "base/http/message/error.h"
 #include "control/protocol/json_members.h"
+#include "control/server/job/job_documents.h"
 
 namespace lowgear {
 namespace {
 
 constexpr double kSummaryPeriodS = 0.2;
-/// After which the store is given again what it has refused.
-constexpr double kShortestRetryS = 1;
-constexpr double kLongestRetryS = 60;
-/// A row that is written, and removed in the same transaction, to learn whether the store takes something again.
-constexpr std::string_view kProbeKey = "probe";
 /// A rank whose job is over waits so long for its answer, which is not a plan.
 constexpr double kLongestLateWaitS = 5;
 constexpr std::string_view kProfilePrefix = "profile/";
 constexpr std::string_view kSignalPrefix = "signal/";
-
-SignalPolicy read_signal(const std::string& name, const JsonView& body) {
-  require_members(body, {"unit", "points", "rules"});
-  if (has_value(body, "unit")) (void)name_text(body.at("unit"));
-  const JsonView points = body.at("points");
-  if (points.size() > kMaxSignalPoints) points.fail(fmt::format("more than {} points", kMaxSignalPoints));
-  std::vector<SignalPoint> values;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    if (points.at(i).size() != 2) points.at(i).fail("expected [time_s, value]");
-    values.push_back({.time_s = points.at(i).at(0).number(), .value = points.at(i).at(1).number()});
-  }
-  const JsonView rules = body.at("rules");
-  if (rules.size() > kMaxSignalThresholds) rules.fail(fmt::format("more than {} rules", kMaxSignalThresholds));
-  std::vector<SignalThreshold> thresholds;
-  for (std::size_t i = 0; i < rules.size(); ++i) {
-    require_members(rules.at(i), {"above", "slowdown_pct"});
-    thresholds.push_back(
-        {.at_least = rules.at(i).at("above").number(), .slowdown_pct = rules.at(i).at("slowdown_pct").number()});
-  }
-  return {name, std::move(values), std::move(thresholds)};
-}
 
 void send_no_plan(HttpReply& reply) { reply.send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}}); }
 
@@ -57,27 +33,12 @@ std::map<std::string, StoreContents> by_job(StoreContents all) {
   return sorted;
 }
 
-/// What Job::refused looks at: the documents of reports, nearly all of what is written, are not kept a second time.
-StoreChange needed_if_refused(const StoreChange& change) {
-  StoreChange kept{.jobs = {},
-                   .ranks = change.ranks,
-                   .reports = {},
-                   .plans = change.plans,
-                   .cells = change.cells,
-                   .decisions = change.decisions,
-                   .documents = change.documents,
-                   .removed_documents = {},
-                   .archives = {}};
-  for (const StoredReports& reports : change.reports) {
-    kept.reports.push_back({.job = reports.job, .rank = reports.rank, .document = {}});
-  }
-  return kept;
-}
-
 }  // namespace
 
 ControlPlane::ControlPlane(ControlPlaneEnvironment environment, ControlPlaneLimits limits)
-    : environment_(std::move(environment)), limits_(limits) {}
+    : environment_(std::move(environment)),
+      limits_(limits),
+      store_(environment_.store, environment_.now_s, environment_.log) {}
 
 void ControlPlane::log(std::string_view text) const {
   if (environment_.log) environment_.log(text);
@@ -94,7 +55,7 @@ void ControlPlane::restore(StoreContents contents) {
       } else if (row.key.starts_with(kSignalPrefix)) {
         const std::string name = row.key.substr(kSignalPrefix.size());
         const Json body = parse_json(row.document, row.key);
-        signals_.insert_or_assign(name, Signal{row.document, read_signal(name, JsonView(body, row.key)), {}});
+        signals_.put(name, read_signal(name, JsonView(body, row.key)));
       }
     } catch (const Error& error) {
       log(fmt::format("{}: left out: {}", row.key, error.what()));
@@ -113,7 +74,7 @@ void ControlPlane::restore(StoreContents contents) {
       Job& job = *entry->job;
       note_run(row.run, row.id, row.created_s);
       entries_[row.id] = std::move(entry);
-      settle(job);  // archives it if it is over, as an older server has left it
+      carry_out(job, {});  // archives it if it is over, as an older server has left it
     } catch (const Error& error) {
       log(fmt::format("job {}: left out: {}", row.id, error.what()));
     }
@@ -146,7 +107,7 @@ double ControlPlane::created_s(const std::string& id) const {
   return over != nullptr ? over->created_s : entries_.at(id)->job->created_s();
 }
 
-Job& ControlPlane::job(std::string_view id) {
+const Job& ControlPlane::job(std::string_view id) const {
   if (finished_job(id) != nullptr) throw job_is_over();
   return *entries_.find(id)->second->job;
 }
@@ -159,7 +120,7 @@ const FinishedJob* ControlPlane::finished_job(std::string_view id) const {
 
 std::vector<Json> ControlPlane::summaries() const {
   std::vector<std::pair<double, Json>> all;
-  for (const auto& [id, entry] : entries_) all.emplace_back(entry->job->created_s(), entry->job->summary());
+  for (const auto& [id, entry] : entries_) all.emplace_back(entry->job->created_s(), summary_json(*entry->job));
   for (const auto& [id, job] : finished_) all.emplace_back(job.created_s, Json::parse(job.summary));
   std::ranges::stable_sort(all, std::ranges::greater(), &std::pair<double, Json>::first);
   std::vector<Json> summaries;
@@ -167,10 +128,18 @@ std::vector<Json> ControlPlane::summaries() const {
   return summaries;
 }
 
-ControlPlane::Registered ControlPlane::register_job(const JobSpec& spec) {
+ControlPlane::Registered ControlPlane::register_job(const JobSpec& spec,
+                                                    const std::function<Settled(const Registered&)>& reply) {
+  const Registered registered = find_or_create(spec);
+  if (registered.job == nullptr) return registered;
+  change(*registered.job, [&](Job& /*job*/) { return reply ? reply(registered) : Settled{}; });
+  return registered;
+}
+
+ControlPlane::Registered ControlPlane::find_or_create(const JobSpec& spec) {
   if (const auto known = job_of_run_.find(spec.run); known != job_of_run_.end()) {
     if (const FinishedJob* over = finished_job(known->second)) return {nullptr, over, false};
-    Job& job = *entries_.at(known->second)->job;
+    const Job& job = *entries_.at(known->second)->job;
     const std::string difference = first_difference(job.spec(), spec);
     if (!difference.empty()) {
       throw HttpError(HttpErrorCode::disagrees,
@@ -182,14 +151,14 @@ ControlPlane::Registered ControlPlane::register_job(const JobSpec& spec) {
   require_room(spec);
   auto entry = std::make_unique<Entry>();
   entry->job = std::make_unique<Job>("j-" + environment_.new_key().substr(0, 12), spec, now_s());
-  Job& job = *entry->job;
+  const Job& job = *entry->job;
   job_of_run_[spec.run] = job.id();
   entries_[job.id()] = std::move(entry);
   return {&job, nullptr, true};
 }
 
 void ControlPlane::require_room(const JobSpec& spec) const {
-  if (store_health_ == StoreOutcome::disk_full)
+  if (store_.health() == StoreOutcome::disk_full)
     throw HttpError(HttpErrorCode::disk_full, "the server's disk is full: running jobs continue, new ones wait");
   if (draining_) throw HttpError(HttpErrorCode::draining, "the server is about to end");
   const std::size_t own_units = job_units(spec);
@@ -223,9 +192,15 @@ void ControlPlane::require_room(const JobSpec& spec) const {
   throw HttpError(HttpErrorCode::full, why);
 }
 
-RankRegistration ControlPlane::register_rank(Job& job, const RankSpec& rank) {
-  if (job.is_over() && !job.has_rank(rank.rank)) throw job_is_over();
-  return job.register_rank(rank, environment_.new_key(), profiles_, now_s());
+RankRegistration ControlPlane::register_rank(const Job& job, const RankSpec& rank,
+                                             const std::function<Settled(const RankRegistration&)>& reply) {
+  if (job.is_over() && job.ranks().find(rank.rank) == nullptr) throw job_is_over();
+  RankRegistration registration;
+  change(job, [&](Job& altered) {
+    registration = altered.register_rank(rank, environment_.new_key(), profiles_, now_s());
+    return reply ? reply(registration) : Settled{};
+  });
+  return registration;
 }
 
 /// Those that ended first; but not while ranks may ask that do not know yet that their job is over.
@@ -247,23 +222,27 @@ void ControlPlane::forget_old_jobs() {
 void ControlPlane::retire(const std::string& id, bool is_archive, StoreOutcome outcome) {
   Entry& of_job = *entries_.at(id);
   if (is_archive) of_job.is_archived = of_job.is_archiving = outcome == StoreOutcome::committed;
-  if (!of_job.is_archived || of_job.answers != of_job.writes) return;
+  if (!of_job.is_archived || !of_job.writes.all_answered()) return;
   for (const Waiter& waiter : of_job.waiters) send_no_plan(*waiter.reply);
-  if (of_job.summary_due && events_.has_listeners()) events_.send("job", id, of_job.job->summary());
+  if (of_job.summary_due && events_.has_listeners()) events_.send("job", id, summary_json(*of_job.job));
   finished_.insert_or_assign(id, lowgear::finished_job(*of_job.job, now_s()));
   entries_.erase(id);
   forget_old_jobs();
 }
 
-void ControlPlane::settle(Job& job, Settled settled) {
-  const bool is_due = now_s() >= entry(job).retry_s;
-  if (settled || is_due) job.retry_refused();
+void ControlPlane::carry_out(Job& job, Settled settled) {
+  Entry& of_job = entry(job);
+  const bool is_due = of_job.writes.is_due(now_s());
+  const bool retries = (settled || is_due) && of_job.writes.has_refused();
+  if (retries) job.store_again(of_job.writes.refused_ranks());
   JobChanges changes = job.take_changes();
   publish(job, changes);
+  if (retries) of_job.writes.take_refused(changes.store);
+  of_job.writes.add_repeated(std::move(changes.repeated), changes.store);
   if (changes.planning) submit(std::move(*changes.planning));
-  if (job.is_over() && std::exchange(entry(job).is_planned_for, false)) environment_.planning->forget(job.id());
+  if (job.is_over() && std::exchange(of_job.is_planned_for, false)) environment_.planning->forget(job.id());
   // Not for each request about a job whose archive was refused: it is large.
-  if (job.is_over() && is_due && !std::exchange(entry(job).is_archiving, true)) {
+  if (job.is_over() && is_due && !std::exchange(of_job.is_archiving, true)) {
     changes.store.archives.push_back(archive_of(job));
   }
   const bool new_profile = std::ranges::any_of(
@@ -273,83 +252,39 @@ void ControlPlane::settle(Job& job, Settled settled) {
 }
 
 void ControlPlane::write(Job& job, StoreChange change, Settled settled) {
-  Entry& of_job = entry(job);
+  JobWrites& writes = entry(job).writes;
   if (change.empty()) {
-    if (!settled) return;
-    if (of_job.answers == of_job.writes) return settled(StoreOutcome::committed);
-    of_job.repeated.push_back({of_job.writes, of_job.refusals, std::move(settled)});
+    if (settled) writes.acknowledge(std::move(settled));
     return;
   }
-  ++of_job.writes;
-  StoreChange kept = needed_if_refused(change);
   const bool archives = !change.archives.empty();
-  give_store(std::move(change), [this, id = job.id(), version = job.plan_version(), kept = std::move(kept), archives,
-                                 settled = std::move(settled)](StoreOutcome outcome) {
+  JobWrites::Given given = writes.give(change);
+  store_.write(std::move(change), [this, id = job.id(), version = job.plan_version(), given = std::move(given),
+                                   archives, settled = std::move(settled)](StoreOutcome outcome) {
     const auto found = entries_.find(id);
-    if (found != entries_.end()) written(*found->second, version, kept, outcome);
+    if (found != entries_.end()) {
+      found->second->writes.answer(given, outcome, now_s());
+      hand_out(*found->second, version);
+    }
     if (settled) settled(outcome);
     if (found != entries_.end()) retire(id, archives, outcome);
   });
 }
 
-void ControlPlane::give_store(StoreChange change, Settled done) {
-  ++writes_under_way_;
-  environment_.store->write(std::move(change), [this, done = std::move(done)](StoreOutcome outcome) {
-    --writes_under_way_;
-    note_store(outcome);
-    if (done) done(outcome);
-  });
-}
-
-void ControlPlane::written(Entry& entry, int version, const StoreChange& change, StoreOutcome outcome) {
-  ++entry.answers;
-  if (outcome == StoreOutcome::committed) {
-    entry.retry_period_s = 0;
-  } else {
-    ++entry.refusals;
-    entry.retry_period_s = std::clamp(2 * entry.retry_period_s, kShortestRetryS, kLongestRetryS);
-    entry.retry_s = now_s() + entry.retry_period_s;
-    entry.job->refused(change);
-  }
-  for (; !entry.repeated.empty() && entry.repeated.front().writes <= entry.answers; entry.repeated.pop_front()) {
-    const Repeated& waits = entry.repeated.front();
-    waits.settled(waits.refusals == entry.refusals     ? StoreOutcome::committed
-                  : outcome == StoreOutcome::committed ? StoreOutcome::busy
-                                                       : outcome);
-  }
-  // A plan that could not be stored is followed all the same: training goes before the record of it. Ranks wait for
-  // nothing but a newer plan: thousands of commits of reports need not look at all who wait.
+/// Hands a plan out whose outcome is known. One that could not be stored is followed all the same: training goes before
+/// the record of it. Ranks wait for nothing but a newer plan: thousands of commits of reports need not look at all who
+/// wait.
+void ControlPlane::hand_out(Entry& entry, int version) {
   if (version <= entry.committed_version) return;
   entry.committed_version = version;
   answer_waiters(entry);
-}
-
-void ControlPlane::note_store(StoreOutcome outcome) {
-  const StoreOutcome before = std::exchange(store_health_, outcome);
-  probe_period_s_ =
-      outcome == StoreOutcome::committed ? 0 : std::clamp(2 * probe_period_s_, kShortestRetryS, kLongestRetryS);
-  probe_s_ = now_s() + probe_period_s_;
-  if (before == outcome) return;
-  if (outcome == StoreOutcome::disk_full) log("the disk is full: running jobs continue, new ones are refused");
-  if (before == StoreOutcome::disk_full) log("the disk has room again");
-  if (outcome == StoreOutcome::busy) log("the disk is too slow, or another program holds the database");
-}
-
-/// What was refused may be written by no job again: a signal is refused to whoever has put it, and then forgotten.
-void ControlPlane::probe_store() {
-  if (store_health_ == StoreOutcome::committed || writes_under_way_ > 0 || now_s() < probe_s_) return;
-  StoreChange change;
-  change.documents.push_back({std::string(kProbeKey), {}});
-  change.removed_documents.emplace_back(kProbeKey);
-  give_store(std::move(change), {});
 }
 
 void ControlPlane::share_profile(const Job& job) {
   profiles_[job.profile_key()] = job.measured();
   for (const auto& [id, entry] : entries_) {
     if (entry->job.get() == &job || entry->job->profile_key() != job.profile_key()) continue;
-    entry->job->profile_found(job.measured(), now_s());
-    settle(*entry->job);
+    change(*entry->job, [&](Job& other) { other.profile_found(job.measured(), now_s()); });
   }
 }
 
@@ -360,15 +295,14 @@ void ControlPlane::submit(PlanningTask task) {
     if (found == entries_.end()) return;
     activity_.plan(answer.verdict ? "profile" : answer.preliminary ? "quick" : "plan", answer.seconds);
     try {
-      found->second->job->planned(std::move(answer), now_s());
-      settle(*found->second->job);
+      change(*found->second->job, [&](Job& job) { job.planned(std::move(answer), now_s()); });
     } catch (const Error& error) {
       log(fmt::format("job {}: {}", id, error.what()));
     }
   });
 }
 
-void ControlPlane::publish(Job& job, const JobChanges& changes) {
+void ControlPlane::publish(const Job& job, const JobChanges& changes) {
   Entry& of_job = entry(job);
   of_job.summary_due = of_job.summary_due || changes.summary_changed;
   for (const Json& decision : changes.decisions) {
@@ -377,7 +311,7 @@ void ControlPlane::publish(Job& job, const JobChanges& changes) {
   }
   if (!events_.has_listeners()) return;
   for (const JobIteration& iteration : changes.iterations) {
-    Json data = job.iteration_json(iteration);
+    Json data = iteration_json(job, iteration);
     data["job"] = job.id();
     events_.send("iteration", job.id(), data);
   }
@@ -402,7 +336,7 @@ void ControlPlane::answer_waiters(Entry& entry) {
   std::erase_if(entry.waiters, [&](const Waiter& waiter) { return answer(entry, waiter); });
 }
 
-void ControlPlane::wait_for_plan(Job& job, int rank, int after, double wait_s, std::shared_ptr<HttpReply> reply) {
+void ControlPlane::wait_for_plan(const Job& job, int rank, int after, double wait_s, std::shared_ptr<HttpReply> reply) {
   Waiter waiter{.rank = rank, .after = after, .until_s = now_s() + wait_s, .reply = std::move(reply)};
   Entry& of_job = entry(job);
   if (answer(of_job, waiter)) return;
@@ -416,71 +350,40 @@ void ControlPlane::let_wait(double wait_s, std::shared_ptr<HttpReply> reply) {
   late_.push_back({.until_s = now_s() + std::min(wait_s, kLongestLateWaitS), .reply = std::move(reply)});
 }
 
-void ControlPlane::read_decisions(const std::string& job, std::int64_t after, int limit,
-                                  std::function<void(std::vector<StoredDecision>)> done) const {
-  environment_.store->read_decisions(job, after, limit, std::move(done));
-}
-
-void ControlPlane::read_archive(const FinishedJob& job, std::function<void(std::optional<StoredArchive>)> done) const {
-  environment_.store->read_archive(job.id, std::move(done));
-}
-
 void ControlPlane::put_signal(const std::string& name, const JsonView& body, Settled settled) {
-  auto signal = std::make_shared<Signal>(Signal{body.json().dump(), read_signal(name, body), {}});
+  auto signal = std::make_shared<Signal>(read_signal(name, body));
   StoreChange change;
   change.documents.push_back({std::string(kSignalPrefix) + name, signal->document});
   write_signals(
-      std::move(change), [this, name, signal] { signals_.insert_or_assign(name, std::move(*signal)); },
-      std::move(settled));
+      std::move(change), [this, name, signal] { signals_.put(name, std::move(*signal)); }, std::move(settled));
 }
 
 void ControlPlane::remove_signal(const std::string& name, Settled settled) {
-  if (!signals_.contains(name)) {
+  if (!signals_.has(name)) {
     throw HttpError(HttpErrorCode::no_such_signal,
                     fmt::format("there is no signal {}; GET /v1/signals lists them", quote(name)));
   }
   StoreChange change;
   change.removed_documents.push_back(std::string(kSignalPrefix) + name);
   write_signals(
-      std::move(change), [this, name] { signals_.erase(name); }, std::move(settled));
+      std::move(change), [this, name] { signals_.remove(name); }, std::move(settled));
 }
 
 void ControlPlane::write_signals(StoreChange change, std::function<void()> committed, Settled settled) {
-  give_store(std::move(change),
-             [this, committed = std::move(committed), settled = std::move(settled)](StoreOutcome outcome) {
-               if (outcome == StoreOutcome::committed) {
-                 committed();
-                 follow_signals();
-               }
-               if (settled) settled(outcome);
-             });
-}
-
-Json ControlPlane::signals_json() const {
-  Json list = Json::array();
-  for (const auto& [name, signal] : signals_) {
-    Json entry = Json::parse(signal.document);
-    entry["name"] = name;
-    entry["value"] = signal.state.value ? Json(*signal.state.value) : Json(nullptr);
-    entry["slowdown_pct"] = signal.state.slowdown_pct;
-    list.push_back(std::move(entry));
-  }
-  return {{"signals", std::move(list)}};
+  store_.write(std::move(change),
+               [this, committed = std::move(committed), settled = std::move(settled)](StoreOutcome outcome) {
+                 if (outcome == StoreOutcome::committed) {
+                   committed();
+                   follow_signals();
+                 }
+                 if (settled) settled(outcome);
+               });
 }
 
 void ControlPlane::follow_signals() {
-  double slowdown_pct = 0;
-  std::string why = "no signal allows jobs to be slower any more";
-  for (auto& [name, signal] : signals_) {
-    signal.state = signal.policy.at(now_s());
-    if (signal.state.slowdown_pct <= slowdown_pct) continue;
-    slowdown_pct = signal.state.slowdown_pct;
-    why = fmt::format("signal {} is at {:.6g}: jobs may be {:.4g} % slower", name, signal.state.value.value_or(0),
-                      slowdown_pct);
-  }
+  const Signals::Allowance allowance = signals_.follow(now_s());
   for (const auto& [id, entry] : entries_) {
-    entry->job->set_signal(slowdown_pct, why, now_s());
-    settle(*entry->job);
+    change(*entry->job, [&](Job& job) { job.set_signal(allowance.slowdown_pct, allowance.why, now_s()); });
   }
 }
 
@@ -488,26 +391,11 @@ void ControlPlane::tick() {
   const double now = now_s();
   if (!signals_.empty()) follow_signals();
   for (const auto& [id, entry] : entries_) {
-    entry->job->end_if_silent(now, limits_.silence_s);
-    settle(*entry->job);
-    std::erase_if(entry->waiters, [now, over = entry->job->is_over()](const Waiter& waiter) {
-      if (waiter.reply->closed()) return true;
-      if (waiter.until_s > now && !over) return false;
-      send_no_plan(*waiter.reply);
-      return true;
-    });
-    if (!entry->summary_due || now - entry->summary_s < kSummaryPeriodS || !events_.has_listeners()) continue;
-    entry->summary_due = false;
-    entry->summary_s = now;
-    events_.send("job", id, entry->job->summary());
-    for (const int rank : entry->job->take_gpu_changes()) events_.send("gpu", id, entry->job->gpu_json(rank));
+    change(*entry->job, [&](Job& job) { job.end_if_silent(now, limits_.silence_s); });
+    end_waits(entry->waiters, entry->job->is_over() ? std::numeric_limits<double>::infinity() : now);
+    send_events(*entry, now);
   }
-  std::erase_if(late_, [now](const Waiter& waiter) {
-    if (waiter.reply->closed()) return true;
-    if (waiter.until_s > now) return false;
-    send_no_plan(*waiter.reply);
-    return true;
-  });
+  end_waits(late_, now);
   bool may_forget = false;
   for (auto& [id, job] : finished_) {
     if (job.late_ranks.empty() || job.late_until_s >= now) continue;
@@ -515,8 +403,26 @@ void ControlPlane::tick() {
     may_forget = true;
   }
   if (may_forget) forget_old_jobs();
-  probe_store();
+  store_.probe();
   events_.flush();
+}
+
+void ControlPlane::end_waits(std::vector<Waiter>& waiters, double until_s) {
+  std::erase_if(waiters, [until_s](const Waiter& waiter) {
+    if (waiter.reply->closed()) return true;
+    if (waiter.until_s > until_s) return false;
+    send_no_plan(*waiter.reply);
+    return true;
+  });
+}
+
+void ControlPlane::send_events(Entry& entry, double now_s) {
+  if (!entry.summary_due || now_s - entry.summary_s < kSummaryPeriodS || !events_.has_listeners()) return;
+  entry.summary_due = false;
+  entry.summary_s = now_s;
+  Job& job = *entry.job;
+  events_.send("job", job.id(), summary_json(job));
+  for (const int rank : job.take_gpu_changes()) events_.send("gpu", job.id(), gpu_json(job, rank));
 }
 
 ServerSnapshot ControlPlane::snapshot() const {
@@ -524,7 +430,7 @@ ServerSnapshot ControlPlane::snapshot() const {
   for (const auto& [id, entry] : entries_) {
     ++snapshot.jobs[std::string(name(entry->job->state()))];
     snapshot.waiting_for_plans += entry->waiters.size();
-    if (!entry->job->is_over()) snapshot.running.push_back(entry->job->snapshot());
+    if (!entry->job->is_over()) snapshot.running.push_back(job_snapshot(*entry->job));
   }
   for (const auto& [id, job] : finished_) ++snapshot.jobs[job.state];
   snapshot.draining = draining_;

@@ -2,14 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/http/message/error.h"
@@ -17,10 +18,12 @@
 #include "control/server/job/event_hub.h"
 #include "control/server/job/finished_job.h"
 #include "control/server/job/job.h"
+#include "control/server/job/job_writes.h"
 #include "control/server/job/planning_service.h"
 #include "control/server/job/server_metrics.h"
+#include "control/server/job/signals.h"
+#include "control/server/job/watched_store.h"
 #include "control/server/store/store.h"
-#include "planning/adapt/signal_policy.h"
 
 namespace lowgear {
 
@@ -43,21 +46,11 @@ struct ControlPlaneEnvironment {
   std::function<void(std::string_view)> log;  ///< what an operator should know; may be empty
 };
 
-/// A time series that allows jobs to be slower while it is high.
-struct Signal {
-  std::string document;  ///< as it was put
-  SignalPolicy policy;
-  SignalState state;
-};
-
-/// Called once what was asked for is on disk, or is not.
-using Settled = std::function<void(StoreOutcome)>;
-
 /// The answer to whoever wants something of a job that is over.
 [[nodiscard]] HttpError job_is_over();
 
-/// All jobs, and what connects them: profiles, signals, those who wait for plans and those who watch. Runs on one
-/// thread.
+/// All jobs, and what connects them: profiles, signals, those who wait for plans and those who watch. A job is altered
+/// by `change` alone, which carries out what comes of it. Runs on one thread.
 class ControlPlane {
  public:
   ControlPlane(ControlPlaneEnvironment environment, ControlPlaneLimits limits);
@@ -66,37 +59,50 @@ class ControlPlane {
   void restore(StoreContents contents);
 
   /// The job; throws HttpError 404 when there is none, and 409 when it is over and archived.
-  [[nodiscard]] Job& job(std::string_view id);
+  [[nodiscard]] const Job& job(std::string_view id) const;
   /// The job when it is over and archived; null when it is not. Throws HttpError 404 when there is none.
   [[nodiscard]] const FinishedJob* finished_job(std::string_view id) const;
   /// Of all jobs, newest first.
   [[nodiscard]] std::vector<Json> summaries() const;
 
   struct Registered {
-    Job* job = nullptr;                     ///< null: it is over and archived
+    const Job* job = nullptr;               ///< null: it is over and archived
     const FinishedJob* finished = nullptr;  ///< instead
     bool created = false;
   };
-  /// Throws HttpError 409 when the run is known with another specification, 413 when the job is too large, 503 when
-  /// there is no room, and InputError.
-  [[nodiscard]] Registered register_job(const JobSpec& spec);
-  [[nodiscard]] RankRegistration register_rank(Job& job, const RankSpec& rank);
+  /// What `reply` makes of a job that is not over is called once the job is on disk, or is not; it may be empty. Throws
+  /// HttpError 409 when the run is known with another specification, 413 when the job is too large, 503 when there is
+  /// no room, and InputError.
+  Registered register_job(const JobSpec& spec, const std::function<Settled(const Registered&)>& reply = {});
+  /// Likewise. Throws HttpError 409 when the job is over and the rank is new, and InputError.
+  RankRegistration register_rank(const Job& job, const RankSpec& rank,
+                                 const std::function<Settled(const RankRegistration&)>& reply = {});
+  /// Alters a job: `alter` is called with it at once, and what that brings about is carried out. What `alter` returns,
+  /// a `Settled` or nothing, is called once everything is on disk that was to be written of the job until then, or is
+  /// not. An exception of `alter` passes through; what it had altered before is carried out with the next change.
+  template <typename Alter>
+  void change(const Job& job, Alter alter) {
+    Job& altered = *entry(job).job;
+    if constexpr (std::is_void_v<std::invoke_result_t<Alter&, Job&>>) {
+      alter(altered);
+      carry_out(altered, {});
+    } else {
+      carry_out(altered, alter(altered));
+    }
+  }
+
   /// Jobs follow the signal once it is on disk. Throws InputError.
   void put_signal(const std::string& name, const JsonView& body, Settled settled);
   /// Jobs follow it no more once that is on disk. Throws HttpError 404 when there is no such signal.
   void remove_signal(const std::string& name, Settled settled);
-  [[nodiscard]] Json signals_json() const;
-
-  /// Carries out what calls on the job have brought about. To be called after each of them.
-  void settle(Job& job, Settled settled = {});
+  [[nodiscard]] Json signals_json() const { return signals_.to_json(); }
 
   /// Answers once the rank has a plan newer than `after`, or after `wait_s` with 204.
-  void wait_for_plan(Job& job, int rank, int after, double wait_s, std::shared_ptr<HttpReply> reply);
+  void wait_for_plan(const Job& job, int rank, int after, double wait_s, std::shared_ptr<HttpReply> reply);
   /// Answers a rank that does not know yet that its job is over with 204, later: it asks again at once.
   void let_wait(double wait_s, std::shared_ptr<HttpReply> reply);
-  void read_decisions(const std::string& job, std::int64_t after, int limit,
-                      std::function<void(std::vector<StoredDecision>)> done) const;
-  void read_archive(const FinishedJob& job, std::function<void(std::optional<StoredArchive>)> done) const;
+  /// To read what the store has of jobs, and how it is: while it is `disk_full`, new jobs are refused.
+  [[nodiscard]] const WatchedStore& store() const { return store_; }
   [[nodiscard]] EventHub& events() { return events_; }
   [[nodiscard]] ServerActivity& activity() { return activity_; }
   /// What `/metrics` shows of jobs; the rest of it is left to the caller.
@@ -108,8 +114,6 @@ class ControlPlane {
   /// Answers all who wait; nothing new is to begin.
   void drain();
 
-  /// What came of the last change; while it was `disk_full`, new jobs are refused.
-  [[nodiscard]] StoreOutcome store_health() const { return store_health_; }
   [[nodiscard]] bool draining() const { return draining_; }
   [[nodiscard]] double now_s() const { return environment_.now_s(); }
 
@@ -120,21 +124,10 @@ class ControlPlane {
     double until_s = 0;
     std::shared_ptr<HttpReply> reply;
   };
-  /// A request that changes nothing, as an earlier one has said the same. Its answer is what comes of that one.
-  struct Repeated {
-    std::uint64_t writes = 0;
-    std::uint64_t refusals = 0;
-    Settled settled;
-  };
   struct Entry {
     std::unique_ptr<Job> job;
-    int committed_version = 0;      ///< newest plan that is on disk: only that one is handed out
-    std::uint64_t writes = 0;       ///< changes that the store was given
-    std::uint64_t answers = 0;      ///< and those of them whose outcome is known
-    std::uint64_t refusals = 0;     ///< and those of them that it has refused
-    std::deque<Repeated> repeated;  ///< in the order in which they came
-    double retry_s = 0;             ///< when what was refused is written again, whoever asks
-    double retry_period_s = 0;
+    int committed_version = 0;  ///< newest plan whose outcome is known: only that one is handed out
+    JobWrites writes;
     std::vector<Waiter> waiters;
     bool is_planned_for = true;  ///< until it is over
     bool is_archiving = false;   ///< the archive was given to the store
@@ -147,16 +140,19 @@ class ControlPlane {
   void restore_finished(StoreContents& contents);
   void note_run(const std::string& run, const std::string& id, double created_s);
   [[nodiscard]] double created_s(const std::string& id) const;
+  [[nodiscard]] Registered find_or_create(const JobSpec& spec);
   void require_room(const JobSpec& spec) const;
+  /// Carries out what alterations of the job have brought about.
+  void carry_out(Job& job, Settled settled);
   void write(Job& job, StoreChange change, Settled settled);
-  void give_store(StoreChange change, Settled done);
   void retire(const std::string& id, bool is_archive, StoreOutcome outcome);
-  void written(Entry& entry, int version, const StoreChange& change, StoreOutcome outcome);
-  void note_store(StoreOutcome outcome);
-  void probe_store();
+  void hand_out(Entry& entry, int version);
   void answer_waiters(Entry& entry);
   [[nodiscard]] bool answer(Entry& entry, const Waiter& waiter) const;
-  void publish(Job& job, const JobChanges& changes);
+  void publish(const Job& job, const JobChanges& changes);
+  void send_events(Entry& entry, double now_s);
+  /// Answers those whose time has come, with no plan.
+  static void end_waits(std::vector<Waiter>& waiters, double until_s);
   void submit(PlanningTask task);
   void share_profile(const Job& job);
   void follow_signals();
@@ -171,13 +167,10 @@ class ControlPlane {
   std::vector<Waiter> late_;  ///< of jobs that are over
   std::unordered_map<std::string, std::string> job_of_run_;
   Job::Profiles profiles_;
-  std::map<std::string, Signal> signals_;
+  Signals signals_;
   EventHub events_;
   ServerActivity activity_;
-  StoreOutcome store_health_ = StoreOutcome::committed;
-  std::uint64_t writes_under_way_ = 0;
-  double probe_s_ = 0;  ///< when the store is written to only to learn how it is, while it is not well
-  double probe_period_s_ = 0;
+  WatchedStore store_;
   bool draining_ = false;
 };
 

@@ -4,14 +4,15 @@
 
 #include <utility>
 
+#include "control/server/job/job_documents.h"
 #include "control/server/store/secret.h"
 
 namespace lowgear {
 namespace {
 
 Json timeline_of(const Job& job) {
-  if (job_units(job.spec()) <= kArchivedUnits) return job.timeline_json();
-  const int version = job.training_version();
+  if (job_units(job.spec()) <= kArchivedUnits) return timeline_json(job);
+  const int version = job.plans().training_version();
   return {{"job", job.id()}, {"plan_version", version == 0 ? Json(nullptr) : Json(version)}, {"plan", nullptr}};
 }
 
@@ -19,12 +20,12 @@ Json timeline_of(const Job& job) {
 
 StoredArchive archive_of(const Job& job) {
   return {.job = job.id(),
-          .summary = job.summary().dump(),
+          .summary = summary_json(job).dump(),
           .spec = {},  // the job's own row has it
-          .ranks = job.ranks_json().dump(),
-          .frontier = job.frontier_json().dump(),
+          .ranks = ranks_json(job).dump(),
+          .frontier = frontier_json(job).dump(),
           .timeline = timeline_of(job).dump(),
-          .iterations = job.iterations_json(-1, Job::kKeptIterations).at("iterations").dump()};
+          .iterations = iterations_json(job, -1, IterationHistory::kKept).at("iterations").dump()};
 }
 
 FinishedJob finished_job(StoredFinishedJob stored) {
@@ -44,8 +45,8 @@ FinishedJob finished_job(const Job& job, double now_s) {
                        .run = job.spec().run,
                        .state = std::string(name(job.state())),
                        .created_s = job.created_s(),
-                       .finished_s = job.finished_s().value_or(now_s),
-                       .summary = job.summary().dump(),
+                       .finished_s = job.status().finished_s.value_or(now_s),
+                       .summary = summary_json(job).dump(),
                        .plan_version = job.plan_version(),
                        .late_ranks = {},
                        .late_until_s = now_s + kLateRanksS};

@@ -22,7 +22,7 @@ struct LateRank {
 struct FinishedJob {
   std::string id;
   std::string run;
-  std::string state;  ///< `finished` or `failed`
+  std::string state;  ///< `finished`; `failed` where an older server has archived it
   double created_s = 0;
   double finished_s = 0;
   std::string summary;  ///< as lists show it, JSON

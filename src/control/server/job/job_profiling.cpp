@@ -1,13 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "base/core/error.h"
 #include "control/server/job/job.h"
 #include "planning/plan/uniform_plan.h"
-#include "planning/profile/few_clock_fit.h"
 
 /// A job's clocks being tried out, and the baseline measured.
 namespace lowgear {
@@ -24,11 +22,6 @@ constexpr int kBaselineIterations = 5;
 constexpr int kBaselineSettle = 1;
 /// Iterations after which no rank is expected to take the baseline's plan any more.
 constexpr int kNoFollowerIterations = 50;
-/// A driver takes some 25 ms to change a clock; where a job says more, that counts.
-constexpr double kSettleS = 0.1;
-constexpr double kSettleLatencies = 2;
-/// Lowest clock that is tried out, as a share of the highest: below, units take long and save nothing.
-constexpr double kLowestClockShare = 0.6;
 /// From the end of a sweep that led to no profile to the next.
 constexpr double kProfileRetryS = 3'600;
 
@@ -37,127 +30,75 @@ std::string text_of(const std::vector<int>& ranks) {
   return fmt::format("rank {} and {} {}", ranks.front(), ranks.size() - 1, ranks.size() == 2 ? "other" : "others");
 }
 
-std::string text_of_clocks(const std::vector<int>& clocks_mhz) {
-  return fmt::format("{} MHz", fmt::join(clocks_mhz, ", "));
-}
-
-TrialOptions trial_options(const JobSpec& spec) {
-  TrialOptions options;
-  options.iterations = spec.profiling->iterations;
-  options.settle_iterations = spec.profiling->settle_iterations;
-  options.settle_s = std::max(kSettleS, kSettleLatencies * spec.switch_latency_ms / 1e3);
-  return options;
-}
-
 }  // namespace
 
 void Job::profile_found(const std::shared_ptr<const MeasuredProfile>& profile, double now_s) {
-  if (model_ || is_over() || !ranks_.complete() || ranks_.common_clocks().empty()) return;
-  const bool measures_its_own = state_ == JobState::profiling || (state_ == JobState::baseline && sweep_.is_new());
+  if (planning_.model || is_over() || !ranks_.complete() || ranks_.common_clocks().empty()) return;
+  const bool measures_its_own =
+      status_.state == JobState::profiling || (status_.state == JobState::baseline && profiling_.sweep().is_new());
   if (measures_its_own) return;
-  sweep_ = {};
+  profiling_.sweep() = {};
   use_profile(profile);
   decide("profile", "a profile of the same model, partition and GPU is known: nothing is profiled", now_s);
   begin_baseline(now_s);
 }
 
 void Job::use_profile(const std::shared_ptr<const MeasuredProfile>& profile) {
-  model_ = std::make_shared<const PipelineModel>(PipelineModel{.schedule = schedule_,
-                                                               .parallel = spec_.parallel,
-                                                               .gpu = spec_.gpu,
-                                                               .measured = *profile,
-                                                               .clocks_mhz = ranks_.common_clocks(),
-                                                               .switch_latency_s = spec_.switch_latency_ms / 1e3,
-                                                               .simulated = ranks_.simulated()});
+  planning_.model =
+      std::make_shared<const PipelineModel>(PipelineModel{.schedule = about_.schedule,
+                                                          .parallel = spec().parallel,
+                                                          .gpu = spec().gpu,
+                                                          .measured = *profile,
+                                                          .clocks_mhz = ranks_.common_clocks(),
+                                                          .switch_latency_s = spec().switch_latency_ms / 1e3,
+                                                          .simulated = ranks_.simulated()});
 }
 
 void Job::begin_baseline(double now_s) {
   change_state(JobState::baseline, "measures iterations at full clocks, to compare with");
-  issue_uniform(PlanPurpose::baseline, ranks_.common_clocks().front(), "full clocks, to compare with", now_s);
-  baseline_version_ = plan_version();
-  baseline_begun_s_ = now_s;
-  baseline_.reset();  // a profile that failed may have left one of another time
-  baseline_sums_ = {};
+  issue_uniform(PlanPurpose::baseline, full_clock_mhz(), "full clocks, to compare with", now_s);
+  baseline_.begin(plan_version(), now_s);  // a profile that failed may have left one of another time
 }
 
 /// Full clocks come first: what trials cost is counted against them.
 void Job::begin_profile(double now_s) {
-  detector_.reset();  // what it has found is by the profile that is being replaced
-  detected_slow_.clear();
-  drift_.reset();
-  judging_ = false;
-  ++planning_serial_;  // and so is what is being planned
-  profiled_s_ = now_s;
-  sweep_ = TrialSweep(plan_version() + 1);
+  watch_.begin_profile(now_s);
+  ++planning_.serial;  // what is being planned is by the profile that is replaced
+  profiling_.begin(plan_version() + 1);
   begin_baseline(now_s);
 }
 
-/// What profiling may cost by its specification.
-TrialBudget Job::full_budget() const {
-  const JobProfiling& wanted = *spec_.profiling;
-  return TrialBudget(wanted.allowance_pct / 100 * wanted.allowance_iterations * baseline_->time_s);
-}
-
 void Job::begin_trials(double now_s) {
-  const JobProfiling& wanted = *spec_.profiling;
-  const std::vector<int> clocks = ranks_.common_clocks();
-  budget_ = full_budget();
+  profiling_.allow(spec(), *baseline_.result());
   std::vector<int> first;
   try {
-    const int lowest_mhz = wanted.min_mhz.value_or(static_cast<int>(std::floor(kLowestClockShare * clocks.front())));
-    first = affordable_clocks(clocks, lowest_mhz, wanted.max_mhz.value_or(clocks.front()),
-                              std::min(wanted.clocks, static_cast<int>(clocks.size())), baseline_->time_s,
-                              budget_.left_s(), trial_options(spec_));
+    first = profiling_.first_clocks(spec(), ranks_.common_clocks(), baseline_.result()->time_s);
   } catch (const InputError& error) {
     return observe(error.what(), now_s, kProfileRetryS);
   }
-  if (first.empty()) {
-    return observe(fmt::format("trying {} clocks out takes more than the {:.3g} s that profiling may cost: raise "
-                               "allowance_pct of the job's profile",
-                               kMinMeasuredClocks, budget_.left_s()),
-                   now_s, kProfileRetryS);
-  }
-  // The plan's own clock is measured between the trials.
-  if (first.front() != clocks.front()) first.insert(first.begin(), clocks.front());
-  sweep_.want(std::move(first));
+  profiling_.sweep().want(std::move(first));
   change_state(JobState::profiling, "tries clocks out");
-  (void)issue_trials(sweep_.wanted_mhz(), "", now_s);
+  (void)issue_trials(profiling_.sweep().wanted_mhz(), "", now_s);
 }
 
 /// Returns whether the allowance covers a trial of each of these clocks.
 bool Job::issue_trials(const std::vector<int>& clocks_mhz, const std::string& why, double now_s) {
-  const int full_mhz = ranks_.common_clocks().front();
-  const TrialOptions options = trial_options(spec_);
-  std::vector<ClockTrial> trials = plan_trials(clocks_mhz, full_mhz, baseline_->time_s, budget_.left_s(), options);
-  if (trials.empty()) return false;
-  std::vector<int> tried_mhz;
-  for (const ClockTrial& trial : trials) tried_mhz.push_back(trial.clock_mhz);
-  PlanVersion version = uniform_version(PlanPurpose::profile, full_mhz);
-  version.reason = fmt::format("tries {} out in single iterations{}", text_of_clocks(tried_mhz), why);
-  version.settle_iterations = options.settle_iterations;
-  version.settle_s = options.settle_s;
-  version.trials = std::move(trials);
-  version.sweep = sweep_.first_version();
+  const FullClock full{.mhz = full_clock_mhz(), .time_s = baseline_.result()->time_s};
+  PlanVersion version = uniform_version(PlanPurpose::profile, full.mhz);
+  if (!profiling_.add_trials(version, spec(), clocks_mhz, full, why)) return false;
   issue(std::move(version), now_s);
-  sweep_.begin(plan_version(), versions_.back()->trials.back().end_iteration(), now_s);
-  store_state_ = true;
+  profiling_.sweep().begin(plan_version(), plans_.newest()->trials.back().end_iteration(), now_s);
+  outbox_.state_has_changed = true;
   return true;
-}
-
-/// Throws InputError when what the ranks have measured is no profile.
-std::shared_ptr<const MeasuredProfile> Job::merged_profile() const {
-  MeasuredProfile profile = merge_cells(sweep_.cells(), schedule_.stages);
-  profile.simulated = ranks_.simulated();
-  return std::make_shared<const MeasuredProfile>(std::move(profile));
 }
 
 PlanVersion Job::uniform_version(PlanPurpose purpose, int clock_mhz) const {
   PlanVersion version;
   version.purpose = purpose;
-  Plan plan = uniform_plan(schedule_, clock_mhz, std::string(name(purpose)));
-  plan.gpu_name = spec_.gpu;
+  Plan plan = uniform_plan(about_.schedule, clock_mhz, std::string(name(purpose)));
+  plan.gpu_name = spec().gpu;
   version.plans.push_back(std::move(plan));
-  version.plan_of_replica.assign(static_cast<std::size_t>(spec_.parallel.dp), 0);
+  version.plan_of_replica.assign(static_cast<std::size_t>(spec().parallel.dp), 0);
   return version;
 }
 
@@ -175,13 +116,13 @@ void Job::issue_uniform(PlanPurpose purpose, int clock_mhz, std::string reason, 
 
 /// By plan (there is one) and pp rank; empty when the clock was not measured in all of its units.
 std::vector<std::vector<double>> Job::expected_compute_s(int clock_mhz) const {
-  if (!model_) return {};
+  if (!planning_.model) return {};
   std::map<std::pair<int, OpKind>, double> time_of;
-  for (const ProfileCell& cell : model_->measured.cells) {
+  for (const ProfileCell& cell : planning_.model->measured.cells) {
     if (cell.clock_mhz == clock_mhz) time_of[{cell.stage, cell.kind}] = cell.time_s;
   }
   std::vector<double> by_rank;
-  for (const std::vector<Action>& actions : schedule_.ranks) {
+  for (const std::vector<Action>& actions : about_.schedule.ranks) {
     double& time_s = by_rank.emplace_back(0);
     for (const Action& action : actions) {
       if (action.kind != ActionKind::compute) continue;
@@ -194,41 +135,43 @@ std::vector<std::vector<double>> Job::expected_compute_s(int clock_mhz) const {
 }
 
 void Job::add_cells(RankCells cells, double now_s) {
-  const PlanVersion* plan = version(cells.plan_version);
+  const PlanVersion* plan = plans_.find(cells.plan_version);
   if (plan == nullptr || plan->purpose != PlanPurpose::profile) {
     throw InputError(fmt::format("$.plan_version: {} is not a version that was issued to profile", cells.plan_version));
   }
   require_own_stages(cells);
-  ranks_.find(cells.rank)->heard_s = heard_s_ = now_s;
+  ranks_.find(cells.rank)->heard_s = heard_.last_s = now_s;
   const Json document = to_json(cells);
   const int rank = cells.rank;
   const int number = cells.plan_version;
-  if (!sweep_.add(std::move(cells))) return;
-  changes_.store.cells.push_back({id_, rank, number, document.dump(), sweep_.first_version()});
-  if (number == sweep_.plan_version()) end_trials(now_s);
+  if (!profiling_.sweep().add(std::move(cells))) return;
+  outbox_.changes.store.cells.push_back({id(), rank, number, document.dump(), profiling_.sweep().first_version()});
+  if (number == profiling_.sweep().plan_version()) end_trials(now_s);
 }
 
 /// Judges what was measured once no rank is waited for.
 void Job::end_trials(double now_s) {
-  if (state_ != JobState::profiling || judging_) return;
+  if (status_.state != JobState::profiling || profiling_.is_judging()) return;
   // The first spares a look at all ranks for each of them.
-  if (sweep_.waited() < ranks_.followers() || !unmeasured_ranks().empty()) return;
-  const std::vector<int> unmeasured = sweep_.unmeasured_mhz();
+  if (profiling_.sweep().waited() < ranks_.followers() || !unmeasured_ranks().empty()) return;
+  const std::vector<int> unmeasured = profiling_.sweep().unmeasured_mhz();
   if (!unmeasured.empty()) {
-    if (sweep_.attempts() < kMaxAttempts && issue_trials(unmeasured, " once more: too little was measured", now_s)) {
+    if (profiling_.sweep().attempts() < kMaxAttempts &&
+        issue_trials(unmeasured, " once more: too little was measured", now_s)) {
       return;
     }
     decide("profile", fmt::format("left out, as not all stages were measured: {}", text_of_clocks(unmeasured)), now_s);
   }
   try {
-    own_profile_ = merged_profile();
+    profiling_.merge(about_.schedule.stages, ranks_.simulated());
   } catch (const InputError& error) {
     const std::string why = fmt::format(" once more: {}", error.what());
-    if (sweep_.attempts() < kMaxAttempts && issue_trials(sweep_.wanted_mhz(), why, now_s)) return;
+    if (profiling_.sweep().attempts() < kMaxAttempts && issue_trials(profiling_.sweep().wanted_mhz(), why, now_s))
+      return;
     return observe(error.what(), now_s, kProfileRetryS);
   }
-  use_profile(own_profile_);
-  judging_ = true;
+  use_profile(profiling_.own());
+  profiling_.set_judging(true);
   ask(PlanningTask::Kind::judge_profile, "the clocks that were wanted have been measured", false);
 }
 
@@ -237,7 +180,8 @@ std::vector<int> Job::unmeasured_ranks() const {
   std::vector<int> unmeasured;
   for (int number = 0; number < ranks_.size(); ++number) {
     const RegisteredRank* rank = ranks_.find(number);
-    if (rank == nullptr || !rank->spec.follows_plans || rank->finished || !sweep_.waits_for(number)) continue;
+    if (rank == nullptr || !rank->spec.follows_plans || rank->finished || !profiling_.sweep().waits_for(number))
+      continue;
     unmeasured.push_back(number);
   }
   return unmeasured;
@@ -245,45 +189,48 @@ std::vector<int> Job::unmeasured_ranks() const {
 
 /// An iteration of a job that is being profiled. Trials stop when they have cost what they may.
 void Job::watch_trials(const JobIteration& iteration, double now_s) {
-  const PlanVersion* plan = version(iteration.newest_version);
-  if (plan == nullptr || !baseline_ || !plan->trial_mhz(iteration.iteration)) return;
-  budget_.spend(iteration.time_s, baseline_->time_s);
-  store_state_ = true;
+  const PlanVersion* plan = plans_.find(iteration.newest_version);
+  if (plan == nullptr || !baseline_.result() || !plan->trial_mhz(iteration.iteration)) return;
+  profiling_.budget().spend(iteration.time_s, baseline_.result()->time_s);
+  outbox_.state_has_changed = true;
   const bool more_follow = iteration.iteration + 1 < plan->trials.back().end_iteration();
-  if (!budget_.is_spent() || !more_follow || versions_.back().get() != plan) return;
+  if (!profiling_.budget().is_spent() || !more_follow || plans_.newest() != plan) return;
   // Without what ranks are expected to take: the profile that says it is being replaced.
-  PlanVersion stop = uniform_version(PlanPurpose::train, ranks_.common_clocks().front());
-  stop.reason =
-      fmt::format("full clocks: trials have cost {:.3g} s, which is what profiling may cost", budget_.spent_s());
+  PlanVersion stop = uniform_version(PlanPurpose::train, full_clock_mhz());
+  stop.reason = fmt::format("full clocks: trials have cost {:.3g} s, which is what profiling may cost",
+                            profiling_.budget().spent_s());
   issue(std::move(stop), now_s);
 }
 
 /// No rank may follow the plan of the baseline: all agents refuse it, or none can set its clock.
 void Job::watch_baseline(double now_s) {
-  if (state_ != JobState::baseline || baseline_ || now_s - baseline_begun_s_ < kPostingS) return;
-  const PlanVersion* plan = version(baseline_version_);
+  if (status_.state != JobState::baseline || baseline_.result() || now_s - baseline_.begun_s() < kPostingS) return;
+  const PlanVersion* plan = plans_.find(baseline_.plan_version());
   if (plan == nullptr) return begin_baseline(now_s);  // its row in the store was damaged
-  if (log_.latest() < plan->from_iteration + kNoFollowerIterations || baseline_sums_.count > 0) return;
+  if (history_.latest() < plan->from_iteration + kNoFollowerIterations || baseline_.counted() > 0) return;
   observe("no rank follows the plan for the baseline: look at the logs of the agents", now_s, kProfileRetryS);
 }
 
 /// A rank may never post: its agent has gone, or something of it fails.
 void Job::watch_profile(double now_s) {
-  if (state_ != JobState::profiling || judging_ || now_s - sweep_.begun_s() < kPostingS) return;
-  const bool is_stopped = versions_.back()->version != sweep_.plan_version();
-  const std::int64_t end = is_stopped ? versions_.back()->from_iteration : sweep_.end_iteration();
-  if (log_.latest() < end + kPostingIterations) return;
+  if (status_.state != JobState::profiling || profiling_.is_judging() ||
+      now_s - profiling_.sweep().begun_s() < kPostingS)
+    return;
+  const bool is_stopped = plans_.newest()->version != profiling_.sweep().plan_version();
+  const std::int64_t end = is_stopped ? plans_.newest()->from_iteration : profiling_.sweep().end_iteration();
+  if (history_.latest() < end + kPostingIterations) return;
   const std::vector<int> missing = unmeasured_ranks();
   if (missing.empty()) return end_trials(now_s);
-  if (sweep_.attempts() < kMaxAttempts &&
-      issue_trials(sweep_.wanted_mhz(), fmt::format(" once more: nothing has come from {}", text_of(missing)), now_s)) {
+  if (profiling_.sweep().attempts() < kMaxAttempts &&
+      issue_trials(profiling_.sweep().wanted_mhz(),
+                   fmt::format(" once more: nothing has come from {}", text_of(missing)), now_s)) {
     return;
   }
   go_on_without(missing, now_s);
 }
 
 bool Job::stage_is_measured(int pp_rank) const {
-  return std::ranges::any_of(sweep_.cells(), [&](const RankCells& posted) {
+  return std::ranges::any_of(profiling_.sweep().cells(), [&](const RankCells& posted) {
     return !posted.cells.empty() && ranks_.find(posted.rank)->spec.pp_rank == pp_rank;
   });
 }
@@ -296,7 +243,7 @@ void Job::go_on_without(const std::vector<int>& missing, double now_s) {
                                rank),
                    now_s, kProfileRetryS);
   }
-  for (const int rank : missing) sweep_.do_without(rank);
+  for (const int rank : missing) profiling_.sweep().do_without(rank);
   decide(
       "profile",
       fmt::format("nothing comes from {}: the profile is made from other ranks of the same stages", text_of(missing)),
@@ -307,7 +254,7 @@ void Job::go_on_without(const std::vector<int>& missing, double now_s) {
 void Job::require_own_stages(const RankCells& cells) const {
   const int own = ranks_.find(cells.rank)->spec.pp_rank;
   const auto require = [&](std::string_view list, std::size_t index, int stage) {
-    if (rank_of_stage_.at(static_cast<std::size_t>(stage)) == own) return;
+    if (about_.rank_of_stage.at(static_cast<std::size_t>(stage)) == own) return;
     throw InputError(fmt::format("$.{}[{}].stage: stage {} is not on pp_rank {}", list, index, stage, own));
   };
   for (std::size_t i = 0; i < cells.cells.size(); ++i) require("cells", i, cells.cells[i].stage);
@@ -315,18 +262,21 @@ void Job::require_own_stages(const RankCells& cells) const {
 }
 
 void Job::take_verdict(const ProfileVerdict& verdict, double now_s) {
-  judging_ = false;
+  profiling_.set_judging(false);
   decide("profile", verdict.reason, now_s);
-  if (!verdict.more_clocks_mhz.empty() && sweep_.rounds() < kMaxProfileRounds && !budget_.is_spent()) {
-    sweep_.want(verdict.more_clocks_mhz);
-    if (issue_trials(sweep_.wanted_mhz(), "", now_s)) return;
+  if (!verdict.more_clocks_mhz.empty() && profiling_.sweep().rounds() < kMaxProfileRounds &&
+      !profiling_.budget().is_spent()) {
+    profiling_.sweep().want(verdict.more_clocks_mhz);
+    if (issue_trials(profiling_.sweep().wanted_mhz(), "", now_s)) return;
     decide("profile",
-           fmt::format("no more clocks are tried out: {:.3g} s are left of what profiling may cost", budget_.left_s()),
+           fmt::format("no more clocks are tried out: {:.3g} s are left of what profiling may cost",
+                       profiling_.budget().left_s()),
            now_s);
   }
-  changes_.store.documents.push_back({"profile/" + profile_key(), write_measured_profile(*own_profile_)});
+  outbox_.changes.store.documents.push_back({"profile/" + profile_key(), write_measured_profile(*profiling_.own())});
   change_state(JobState::planning, "plans");
-  ask(PlanningTask::Kind::plan, fmt::format("planned from a profile of {} clocks", sweep_.measured_clocks()), false);
+  ask(PlanningTask::Kind::plan,
+      fmt::format("planned from a profile of {} clocks", profiling_.sweep().measured_clocks()), false);
 }
 
 }  // namespace lowgear

@@ -6,6 +6,7 @@
 
 #include "base/core/error.h"
 #include "base/http/message/error.h"
+#include "control/server/job/job_documents.h"
 #include "control/server/server_fakes.h"
 #include "control/server/simulated_job.h"
 
@@ -36,19 +37,16 @@ class ControlPlaneTest : public testing::Test {
   }
 
   /// A job whose rank is registered and which has its first plan, all of it stored.
-  Job& running_job() {
-    Job& job = *plane.register_job(spec()).job;
-    plane.settle(job);
+  const Job& running_job() {
+    const Job& job = *plane.register_job(spec()).job;
     (void)plane.register_rank(job, rank());
-    plane.settle(job);
     store.answer_all(StoreOutcome::committed);
     return job;
   }
 
   /// Ends the job, which is archived.
-  void end(Job& job) {
-    job.finish("over", now_s);
-    plane.settle(job);
+  void end(const Job& job) {
+    plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
     store.answer_all(StoreOutcome::committed);
   }
 
@@ -82,13 +80,11 @@ class ControlPlaneTest : public testing::Test {
 };
 
 TEST_F(ControlPlaneTest, HandsAPlanOutOnlyOnceItIsStored) {
-  Job& job = *plane.register_job(spec()).job;
-  plane.settle(job);
+  const Job& job = *plane.register_job(spec()).job;
   store.answer_all(StoreOutcome::committed);
   const auto early = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 0, 30, early);
   (void)plane.register_rank(job, rank());
-  plane.settle(job);
   ASSERT_EQ(job.plan_version(), 1);
   const auto late = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 0, 30, late);
@@ -101,7 +97,7 @@ TEST_F(ControlPlaneTest, HandsAPlanOutOnlyOnceItIsStored) {
 }
 
 TEST_F(ControlPlaneTest, EndsWaitsWhenTheirTimeIsOver) {
-  Job& job = running_job();
+  const Job& job = running_job();
   const auto reply = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 30, reply);
   now_s += 29;
@@ -113,7 +109,7 @@ TEST_F(ControlPlaneTest, EndsWaitsWhenTheirTimeIsOver) {
 }
 
 TEST_F(ControlPlaneTest, AnswersAtOnceWithoutAWaitAndWhileItEnds) {
-  Job& job = running_job();
+  const Job& job = running_job();
   const auto no_wait = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 0, no_wait);
   EXPECT_EQ(no_wait->status(), 204);
@@ -126,15 +122,19 @@ TEST_F(ControlPlaneTest, AnswersAtOnceWithoutAWaitAndWhileItEnds) {
 }
 
 TEST_F(ControlPlaneTest, TellsWhoSaysTheSameAgainWhatComesOfTheFirst) {
-  Job& job = running_job();
+  const Job& job = running_job();
   for (const StoreOutcome outcome : {StoreOutcome::committed, StoreOutcome::failed}) {
     const std::int64_t iteration = job.last_iteration(0) + 1;
     std::optional<StoreOutcome> first;
     std::optional<StoreOutcome> again;
-    job.report(report(iteration), now_s);
-    plane.settle(job, into(first));
-    job.report(report(iteration), now_s);
-    plane.settle(job, into(again));
+    plane.change(job, [&](Job& altered) {
+      altered.report(report(iteration), now_s);
+      return into(first);
+    });
+    plane.change(job, [&](Job& altered) {
+      altered.report(report(iteration), now_s);
+      return into(again);
+    });
     EXPECT_FALSE(again);  // the first one is on no disk yet
     store.answer_all(outcome);
     EXPECT_EQ(first, outcome);
@@ -143,32 +143,37 @@ TEST_F(ControlPlaneTest, TellsWhoSaysTheSameAgainWhatComesOfTheFirst) {
 }
 
 TEST_F(ControlPlaneTest, StoresReportsThatWereRefusedOnceTheyAreSentAgain) {
-  Job& job = running_job();
+  const Job& job = running_job();
   std::optional<StoreOutcome> outcome;
-  job.report(report(0), now_s);
-  plane.settle(job, into(outcome));
+  plane.change(job, [&](Job& altered) {
+    altered.report(report(0), now_s);
+    return into(outcome);
+  });
   store.answer_all(StoreOutcome::disk_full);
   EXPECT_EQ(outcome, StoreOutcome::disk_full);
   outcome.reset();
-  job.report(report(0), now_s);
-  plane.settle(job, into(outcome));
+  plane.change(job, [&](Job& altered) {
+    altered.report(report(0), now_s);
+    return into(outcome);
+  });
   EXPECT_FALSE(outcome);
   EXPECT_EQ(store.changes.back().reports.size(), 1U);
   store.answer_all(StoreOutcome::committed);
   EXPECT_EQ(outcome, StoreOutcome::committed);
   const std::size_t written = store.changes.size();
-  job.report(report(0), now_s);
-  plane.settle(job, into(outcome));
+  plane.change(job, [&](Job& altered) {
+    altered.report(report(0), now_s);
+    return into(outcome);
+  });
   EXPECT_EQ(store.changes.size(), written);
 }
 
 TEST_F(ControlPlaneTest, WritesWhatWasRefusedAgainByItself) {
-  Job& job = *plane.register_job(spec()).job;
   std::optional<StoreOutcome> outcome;
-  plane.settle(job, into(outcome));
+  (void)plane.register_job(spec(), [&](const auto& /*registered*/) { return into(outcome); });
   store.answer_all(StoreOutcome::disk_full);
   EXPECT_EQ(outcome, StoreOutcome::disk_full);
-  EXPECT_EQ(plane.store_health(), StoreOutcome::disk_full);
+  EXPECT_EQ(plane.store().health(), StoreOutcome::disk_full);
   try {
     (void)plane.register_job(spec("new"));
     ADD_FAILURE() << "a new job was taken";
@@ -180,14 +185,13 @@ TEST_F(ControlPlaneTest, WritesWhatWasRefusedAgainByItself) {
   ASSERT_EQ(store.waiting(), 1U);
   EXPECT_EQ(store.changes.back().jobs.size(), 1U);
   store.answer_all(StoreOutcome::committed);
-  EXPECT_EQ(plane.store_health(), StoreOutcome::committed);
+  EXPECT_EQ(plane.store().health(), StoreOutcome::committed);
   EXPECT_THAT(log, testing::ElementsAre(HasSubstr("full"), HasSubstr("room")));
   EXPECT_TRUE(plane.register_job(spec("new")).created);
 }
 
 TEST_F(ControlPlaneTest, TriesLessAndLessOften) {
-  Job& job = *plane.register_job(spec()).job;
-  plane.settle(job);
+  const Job& job = *plane.register_job(spec()).job;
   int tries = 0;
   for (int tick = 0; tick < 6000; ++tick) {  // ten minutes
     while (store.waiting() > 0) {
@@ -203,11 +207,9 @@ TEST_F(ControlPlaneTest, TriesLessAndLessOften) {
 }
 
 TEST_F(ControlPlaneTest, FollowsAPlanThatCouldNotBeStored) {
-  Job& job = *plane.register_job(spec()).job;
-  plane.settle(job);
+  const Job& job = *plane.register_job(spec()).job;
   store.answer_all(StoreOutcome::committed);
   (void)plane.register_rank(job, rank());
-  plane.settle(job);
   const auto reply = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 0, 30, reply);
   store.answer_all(StoreOutcome::disk_full);
@@ -243,7 +245,7 @@ TEST_F(ControlPlaneTest, ForgetsTheOldestJobsThatAreOver) {
 }
 
 TEST_F(ControlPlaneTest, ForgetsTheJobThatEndedFirstNotTheOneThatBeganFirst) {
-  Job& longest = *plane.register_job(spec("longest")).job;
+  const Job& longest = *plane.register_job(spec("longest")).job;
   now_s += 1;
   end(*plane.register_job(spec("short")).job);
   now_s += 1;
@@ -253,7 +255,7 @@ TEST_F(ControlPlaneTest, ForgetsTheJobThatEndedFirstNotTheOneThatBeganFirst) {
 }
 
 TEST_F(ControlPlaneTest, ForgetsNoJobWhoseRanksMayNotKnowYetThatItIsOver) {
-  Job& job = running_job();
+  const Job& job = running_job();
   const std::string id = job.id();
   const std::string key = job.ranks().find(0)->key;
   end(job);
@@ -270,16 +272,15 @@ TEST_F(ControlPlaneTest, ForgetsNoJobWhoseRanksMayNotKnowYetThatItIsOver) {
 }
 
 TEST_F(ControlPlaneTest, KeepsNothingButTheSummaryOfAJobThatIsOver) {
-  Job& job = running_job();
+  const Job& job = running_job();
   const std::string id = job.id();
   const auto waiting = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 60, waiting);
-  job.finish("over", now_s);
-  plane.settle(job);
+  plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
   ASSERT_EQ(store.changes.back().archives.size(), 1U);
   EXPECT_EQ(store.changes.back().jobs.size(), 1U);  // both on the disk, or none
   std::optional<StoreOutcome> behind;
-  plane.settle(job, into(behind));
+  plane.change(job, [&](Job& /*job*/) { return into(behind); });
   EXPECT_EQ(plane.finished_job(id), nullptr);
   store.answer_all(StoreOutcome::committed);
   EXPECT_EQ(behind, StoreOutcome::committed);
@@ -302,12 +303,13 @@ TEST_F(ControlPlaneTest, KeepsNothingButTheSummaryOfAJobThatIsOver) {
 }
 
 TEST_F(ControlPlaneTest, LetsRanksBeThatDoNotKnowYetThatTheirJobIsOver) {
-  Job& job = running_job();
+  const Job& job = running_job();
   const std::string id = job.id();
   const std::string key = job.ranks().find(0)->key;
-  job.report(report(0), now_s);
-  job.finish("over", now_s);
-  plane.settle(job);
+  plane.change(job, [&](Job& altered) {
+    altered.report(report(0), now_s);
+    altered.finish("over", now_s);
+  });
   store.answer_all(StoreOutcome::committed);
   ASSERT_NE(plane.finished_job(id)->late_rank(0, key), nullptr);
   EXPECT_EQ(plane.finished_job(id)->late_rank(0, key)->last_iteration, 0);
@@ -331,10 +333,9 @@ TEST_F(ControlPlaneTest, LetsRanksBeThatDoNotKnowYetThatTheirJobIsOver) {
 }
 
 TEST_F(ControlPlaneTest, KeepsAJobThatIsOverUntilItIsArchived) {
-  Job& job = running_job();
+  const Job& job = running_job();
   const std::string id = job.id();
-  job.finish("over", now_s);
-  plane.settle(job);
+  plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
   store.answer_all(StoreOutcome::disk_full);
   EXPECT_EQ(plane.finished_job(id), nullptr);
   now_s += 2;
@@ -346,9 +347,8 @@ TEST_F(ControlPlaneTest, KeepsAJobThatIsOverUntilItIsArchived) {
 
 TEST_F(ControlPlaneTest, CountsAJobThatIsOverUntilItIsArchived) {
   for (const char* run : {"1", "2"}) {
-    Job& job = *plane.register_job(spec(run)).job;
-    job.finish("over", now_s);
-    plane.settle(job);
+    const Job& job = *plane.register_job(spec(run)).job;
+    plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
     store.answer_all(StoreOutcome::failed);
   }
   EXPECT_THAT(refusal(spec("3")), testing::AllOf(HasSubstr("503 full"), HasSubstr("2 of them are over"),
@@ -360,14 +360,13 @@ TEST_F(ControlPlaneTest, CountsAJobThatIsOverUntilItIsArchived) {
 }
 
 TEST_F(ControlPlaneTest, MakesAnArchiveOnlyAsOftenAsTheStoreIsTriedAgain) {
-  Job& job = running_job();
-  job.finish("over", now_s);
-  plane.settle(job);
+  const Job& job = running_job();
+  plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
   store.answer_all(StoreOutcome::failed);
   const std::size_t written = store.changes.size();
   std::optional<StoreOutcome> outcome;
   for (int i = 0; i < 10; ++i) {
-    plane.settle(job, into(outcome));
+    plane.change(job, [&](Job& /*job*/) { return into(outcome); });
     store.answer_all(StoreOutcome::failed);
     EXPECT_EQ(outcome, StoreOutcome::failed);
   }
@@ -380,9 +379,8 @@ TEST_F(ControlPlaneTest, MakesAnArchiveOnlyAsOftenAsTheStoreIsTriedAgain) {
 }
 
 TEST_F(ControlPlaneTest, LetsRanksWaitWhileTheirJobThatIsOverIsNotArchived) {
-  Job& job = running_job();
-  job.finish("over", now_s);
-  plane.settle(job);
+  const Job& job = running_job();
+  plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
   store.answer_all(StoreOutcome::failed);
   const auto reply = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 60, reply);
@@ -413,11 +411,13 @@ TEST_F(ControlPlaneTest, KnowsJobsThatAreOverAfterARestart) {
 }
 
 TEST_F(ControlPlaneTest, ArchivesJobsThatAnOlderServerHasLeft) {
-  Job& job = running_job();
+  const Job& job = running_job();
   const std::string id = job.id();
-  job.finish("over", now_s);
   StoreContents contents;
-  contents.jobs = job.take_changes().store.jobs;
+  plane.change(job, [&](Job& altered) {
+    altered.finish("over", now_s);
+    contents.jobs = altered.take_changes().store.jobs;
+  });
   ControlPlane restored({.store = &store,
                          .planning = &planning,
                          .now_s = [this] { return now_s; },
@@ -439,10 +439,12 @@ TEST_F(ControlPlaneTest, ArchivesJobsThatAnOlderServerHasLeft) {
 }
 
 TEST_F(ControlPlaneTest, KnowsARunByItsNewestJobAfterARestart) {
-  Job& job = running_job();
-  job.finish("over", now_s);
+  const Job& job = running_job();
   StoreContents contents;
-  contents.jobs = job.take_changes().store.jobs;
+  plane.change(job, [&](Job& altered) {
+    altered.finish("over", now_s);
+    contents.jobs = altered.take_changes().store.jobs;
+  });
   const std::string id = job.id();
   const auto known_by = [&](double archived_created_s) {
     contents.finished = {{.id = "j-archived",
@@ -464,11 +466,10 @@ TEST_F(ControlPlaneTest, KnowsARunByItsNewestJobAfterARestart) {
 }
 
 TEST_F(ControlPlaneTest, LeavesDamagedRowsOutAndSaysSo) {
-  Job& job = running_job();
+  const Job& job = running_job();
   StoreContents contents;
   for (int i = 0; i < 3; ++i) {
-    job.report(report(i), now_s);
-    plane.settle(job);
+    plane.change(job, [&](Job& altered) { altered.report(report(i), now_s); });
   }
   for (StoreChange& change : store.changes) {
     if (!change.jobs.empty()) contents.jobs = change.jobs;
@@ -517,20 +518,18 @@ TEST_F(ControlPlaneTest, TakesNoJobAboveItsLimitsOfSize) {
   } catch (const HttpError& error) {
     EXPECT_EQ(error.code(), "full");
   }
-  Job& over = *small.register_job(spec("1")).job;
-  over.finish("over", now_s);
-  small.settle(over);
+  const Job& over = *small.register_job(spec("1")).job;
+  small.change(over, [&](Job& altered) { altered.finish("over", now_s); });
   store.answer_all(StoreOutcome::committed);
   EXPECT_TRUE(small.register_job(spec("3")).created);
 }
 
 TEST_F(ControlPlaneTest, TellsHowItsStoreDoes) {
-  Job& job = running_job();
+  const Job& job = running_job();
   for (const StoreOutcome outcome : {StoreOutcome::busy, StoreOutcome::failed, StoreOutcome::committed}) {
-    (void)job.set_straggler(0, 2 + static_cast<double>(outcome), now_s);
-    plane.settle(job);
+    plane.change(job, [&](Job& altered) { (void)altered.set_straggler(0, 2 + static_cast<double>(outcome), now_s); });
     store.answer_all(outcome);
-    EXPECT_EQ(plane.store_health(), outcome);
+    EXPECT_EQ(plane.store().health(), outcome);
   }
 }
 
@@ -541,7 +540,7 @@ TEST_F(ControlPlaneTest, FindsOutThatItsStoreWorksAgainThoughNoJobWrites) {
   plane.put_signal("carbon", JsonView(body, "body"), {});
   store.answer_all(StoreOutcome::failed);
   for (const StoreOutcome outcome : {StoreOutcome::failed, StoreOutcome::committed}) {
-    EXPECT_EQ(plane.store_health(), StoreOutcome::failed);
+    EXPECT_EQ(plane.store().health(), StoreOutcome::failed);
     now_s += 10;
     plane.tick();
     ASSERT_EQ(store.waiting(), 1U);
@@ -550,7 +549,7 @@ TEST_F(ControlPlaneTest, FindsOutThatItsStoreWorksAgainThoughNoJobWrites) {
     EXPECT_EQ(store.waiting(), 1U);  // one at a time
     store.answer_all(outcome);
   }
-  EXPECT_EQ(plane.store_health(), StoreOutcome::committed);
+  EXPECT_EQ(plane.store().health(), StoreOutcome::committed);
   now_s += 100;
   plane.tick();
   EXPECT_EQ(store.waiting(), 0U);
@@ -572,9 +571,9 @@ TEST_F(ControlPlaneTest, NamesWhatARegistrationDisagreesIn) {
 TEST_F(ControlPlaneTest, TakesNoNewRankOfAJobThatIsOver) {
   JobSpec two = spec();
   two.parallel.dp = 2;
-  Job& job = *plane.register_job(two).job;
+  const Job& job = *plane.register_job(two).job;
   (void)plane.register_rank(job, rank());
-  job.finish("by request", now_s);
+  plane.change(job, [&](Job& altered) { altered.finish("by request", now_s); });
   EXPECT_EQ(plane.register_rank(job, rank()).outcome, RankRegistration::Outcome::known);
   RankSpec other = rank();
   other.rank = other.dp_rank = 1;
@@ -583,7 +582,7 @@ TEST_F(ControlPlaneTest, TakesNoNewRankOfAJobThatIsOver) {
 }
 
 TEST_F(ControlPlaneTest, EndsAJobOfWhichNobodyIsHeard) {
-  Job& job = running_job();
+  const Job& job = running_job();
   now_s += 99;
   plane.tick();
   EXPECT_FALSE(job.is_over());
@@ -596,21 +595,22 @@ TEST_F(ControlPlaneTest, EndsAJobOfWhichNobodyIsHeard) {
 }
 
 TEST_F(ControlPlaneTest, SurvivesAClockThatGoesBack) {
-  Job& job = running_job();
+  const Job& job = running_job();
   const auto reply = std::make_shared<HeldReply>();
   plane.wait_for_plan(job, 0, 1, 1, reply);
   now_s -= 1e6;
   plane.tick();
-  job.report(report(0), now_s);
-  job.report(report(1), now_s);
-  plane.settle(job);
+  plane.change(job, [&](Job& altered) {
+    altered.report(report(0), now_s);
+    altered.report(report(1), now_s);
+  });
   store.answer_all(StoreOutcome::committed);
   EXPECT_FALSE(job.is_over());
   EXPECT_EQ(job.last_iteration(0), 1);
 }
 
 TEST_F(ControlPlaneTest, FollowsASignalAndSaysSo) {
-  Job& job = running_job();
+  const Job& job = running_job();
   const JobState before = job.state();
   const Json body = Json::parse(R"({"points":[[0,500],[4e9,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
   std::optional<StoreOutcome> outcome;
@@ -635,11 +635,11 @@ TEST_F(ControlPlaneTest, FollowsNoSignalThatIsNotStored) {
   store.answer_all(StoreOutcome::disk_full);
   EXPECT_EQ(outcome, StoreOutcome::disk_full);
   EXPECT_TRUE(plane.signals_json()["signals"].empty());
-  EXPECT_EQ(plane.store_health(), StoreOutcome::disk_full);
+  EXPECT_EQ(plane.store().health(), StoreOutcome::disk_full);
 }
 
 TEST_F(ControlPlaneTest, RemovesASignalOnceThatIsStored) {
-  Job& job = running_job();
+  const Job& job = running_job();
   const Json body = Json::parse(R"({"points":[[0,500],[4e9,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
   EXPECT_THROW(plane.remove_signal("carbon", {}), HttpError);
   plane.put_signal("carbon", JsonView(body, "body"), {});
@@ -647,20 +647,21 @@ TEST_F(ControlPlaneTest, RemovesASignalOnceThatIsStored) {
   std::optional<StoreOutcome> outcome;
   plane.remove_signal("carbon", into(outcome));
   EXPECT_EQ(plane.signals_json()["signals"].size(), 1);
-  EXPECT_EQ(job.summary()["guard_limit_pct"], 12);
+  EXPECT_EQ(summary_json(job)["guard_limit_pct"], 12);
   store.answer_all(StoreOutcome::committed);
   EXPECT_EQ(outcome, StoreOutcome::committed);
   EXPECT_TRUE(plane.signals_json()["signals"].empty());
-  EXPECT_EQ(job.summary()["guard_limit_pct"], 2);
+  EXPECT_EQ(summary_json(job)["guard_limit_pct"], 2);
 }
 
 TEST_F(ControlPlaneTest, AnswersForAJobThatWasForgottenMeanwhile) {
-  Job& job = running_job();
+  const Job& job = running_job();
   std::optional<StoreOutcome> outcome;
-  job.report(report(0), now_s);
-  plane.settle(job, into(outcome));
-  job.finish("over", now_s);
-  plane.settle(job);
+  plane.change(job, [&](Job& altered) {
+    altered.report(report(0), now_s);
+    return into(outcome);
+  });
+  plane.change(job, [&](Job& altered) { altered.finish("over", now_s); });
   now_s += 1;
   end(*plane.register_job(spec("another")).job);
   EXPECT_EQ(outcome, StoreOutcome::committed);

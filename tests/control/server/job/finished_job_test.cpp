@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/core/error.h"
+#include "control/server/job/job_documents.h"
 #include "control/server/simulated_job.h"
 
 namespace lowgear {
@@ -29,13 +30,13 @@ TEST_F(FinishedJobTest, ShowsWhatTheJobHasShown) {
   Job& live = training.job();
   EXPECT_EQ(job.state, "finished");
   const Json shown = Json::parse(show_finished_job(job, archive));
-  EXPECT_EQ(shown["job"], live.summary());
+  EXPECT_EQ(shown["job"], summary_json(live));
   EXPECT_EQ(shown["spec"], to_json(live.spec()));
-  EXPECT_EQ(shown["ranks"], live.ranks_json());
-  EXPECT_EQ(Json::parse(show_frontier(job, archive)), live.frontier_json());
-  EXPECT_EQ(Json::parse(show_timeline(job, archive)), live.timeline_json());
-  EXPECT_EQ(Json::parse(show_iterations(job, archive, -1, 5)), live.iterations_json(-1, 5));
-  EXPECT_EQ(Json::parse(show_iterations(job, archive, 7, 1'000)), live.iterations_json(7, 1'000));
+  EXPECT_EQ(shown["ranks"], ranks_json(live));
+  EXPECT_EQ(Json::parse(show_frontier(job, archive)), frontier_json(live));
+  EXPECT_EQ(Json::parse(show_timeline(job, archive)), timeline_json(live));
+  EXPECT_EQ(Json::parse(show_iterations(job, archive, -1, 5)), iterations_json(live, -1, 5));
+  EXPECT_EQ(Json::parse(show_iterations(job, archive, 7, 1'000)), iterations_json(live, 7, 1'000));
 }
 
 TEST_F(FinishedJobTest, ShowsWhatHasExpiredAsEmpty) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "control/server/job/job_documents.h"
 #include "control/server/simulated_job.h"
 #include "planning/plan/plan_json.h"
 
@@ -40,10 +41,10 @@ class JobPlanning : public testing::Test {
     training.plans_wait = false;
     training.settle();
   }
-  [[nodiscard]] std::string reason() { return training.job().summary()["reason"].get<std::string>(); }
+  [[nodiscard]] std::string reason() { return summary_json(training.job())["reason"].get<std::string>(); }
   /// What a unit of the plan for training draws at most.
   [[nodiscard]] double peak_w() {
-    const Plan plan = read_plan(training.job().timeline_json()["plan"].dump(), "plan");
+    const Plan plan = read_plan(timeline_json(training.job())["plan"].dump(), "plan");
     double peak_w = 0;
     for (const auto& ops : plan.ranks) {
       for (const PlannedOp& op : ops) {
@@ -86,7 +87,7 @@ TEST_F(JobPlanning, FollowsSettingsAndSignalsThatCameWhileTheFirstPlanWasMade) {
   training.settle();
   end_planning();
   training.run(6);
-  EXPECT_GT(training.job().summary()["slowdown_pct"].get<double>(), 15);
+  EXPECT_GT(summary_json(training.job())["slowdown_pct"].get<double>(), 15);
 }
 
 TEST_F(JobPlanning, PlansAndGuardsByTheLargestSettings) {
@@ -95,7 +96,7 @@ TEST_F(JobPlanning, PlansAndGuardsByTheLargestSettings) {
   EXPECT_NO_THROW(training.settle());
   training.run(6);
   EXPECT_EQ(training.version_of(0), training.job().plan_version());
-  EXPECT_GT(training.job().summary()["slowdown_pct"].get<double>(), 10);
+  EXPECT_GT(summary_json(training.job())["slowdown_pct"].get<double>(), 10);
 }
 
 TEST_F(JobPlanning, PlansOnceACapHasGoneThatNoPlanCouldKeep) {
@@ -108,7 +109,7 @@ TEST_F(JobPlanning, PlansOnceACapHasGoneThatNoPlanCouldKeep) {
   cap(std::nullopt);
   EXPECT_EQ(training.job().state(), JobState::running);
   training.run(6);
-  EXPECT_GT(training.job().summary()["saved_pct"].get<double>(), 1);
+  EXPECT_GT(summary_json(training.job())["saved_pct"].get<double>(), 1);
 }
 
 TEST_F(JobPlanning, PlansForTheCapThatTakesThePlaceOfOneThatNoPlanCouldKeep) {
@@ -172,7 +173,7 @@ TEST_F(JobPlanning, GuardsNoPlanThatKeepsACapThoughTheNextOneCannotBeKept) {
   cap(kBelowAnyPlan);
   training.restart_server();
   training.run(60);
-  EXPECT_GT(training.job().summary()["slowdown_pct"].get<double>(), 2);
+  EXPECT_GT(summary_json(training.job())["slowdown_pct"].get<double>(), 2);
   EXPECT_THAT(training.reasons("guard"), IsEmpty());
 }
 
@@ -180,7 +181,7 @@ TEST_F(JobPlanning, RestsTheGuardOnceACapIsKept) {
   train_until_running();
   cap(kKept);
   training.run(60);
-  EXPECT_GT(training.job().summary()["slowdown_pct"].get<double>(), 2);
+  EXPECT_GT(summary_json(training.job())["slowdown_pct"].get<double>(), 2);
   EXPECT_THAT(training.reasons("guard"), IsEmpty());
 }
 
@@ -202,10 +203,10 @@ TEST_F(JobPlanning, IssuesTheFullClocksThatTheGuardTakesForAPlan) {
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
   ASSERT_TRUE(training.run_until(JobState::running));
   EXPECT_THAT(clocks_mhz(), ElementsAre(training.rank_spec(0).clocks_mhz.front()));
-  EXPECT_EQ(training.job().summary()["purpose"], "train");
+  EXPECT_EQ(summary_json(training.job())["purpose"], "train");
   training.run(12);
   EXPECT_NEAR(training.time_s(), usual_s * 1.3, usual_s * 0.03);
-  EXPECT_NEAR(training.job().summary()["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.03);
+  EXPECT_NEAR(summary_json(training.job())["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.03);
 }
 
 TEST_F(JobPlanning, LeavesFullClocksInForceThatTheGuardHolds) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "control/server/job/job_documents.h"
 #include "control/server/simulated_job.h"
 
 namespace lowgear {
@@ -58,7 +59,7 @@ TEST_F(JobProfiling2x2, GoesOnWithoutARankWhoseStageIsMeasuredElsewhere) {
   EXPECT_THAT(training.reasons("plan"), Contains(HasSubstr("once more: nothing has come from rank 3")));
   EXPECT_THAT(training.reasons("profile"), Contains(HasSubstr("nothing comes from rank 3:")));
   training.run(6);
-  EXPECT_GT(training.job().summary()["saved_pct"].get<double>(), 1);
+  EXPECT_GT(summary_json(training.job())["saved_pct"].get<double>(), 1);
 }
 
 TEST_F(JobProfiling2x2, TriesOnceMoreForASilentRank) {
@@ -141,7 +142,7 @@ TEST(JobProfilingCost, IsAFewIterationsByDefault) {
   EXPECT_LT(profiling_cost_s(training), 10);
   EXPECT_EQ(training.job().state(), JobState::running);
   training.run(6);
-  EXPECT_GT(training.job().summary()["saved_pct"].get<double>(), 3);
+  EXPECT_GT(summary_json(training.job())["saved_pct"].get<double>(), 3);
 }
 
 TEST(JobProfilingCost, RunsAtFullClocksWhereTheAllowanceIsTooSmall) {
@@ -149,7 +150,7 @@ TEST(JobProfilingCost, RunsAtFullClocksWhereTheAllowanceIsTooSmall) {
   spec.profiling->allowance_pct = 0.01;
   SimulatedJob training(spec);
   EXPECT_EQ(profiling_cost_s(training), 0);
-  const Json summary = training.job().summary();
+  const Json summary = summary_json(training.job());
   EXPECT_EQ(summary["state"], "observing");
   EXPECT_TRUE(summary["has_failed"].get<bool>());
   EXPECT_THAT(summary["reason"].get<std::string>(), HasSubstr("raise allowance_pct"));
@@ -168,7 +169,7 @@ TEST(JobProfilingCost, EndsTrialsThatCostMoreThanTheyMay) {
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1);
   EXPECT_THAT(training.reasons("plan"), Contains(HasSubstr("which is what profiling may cost")));
   training.run(20);
-  EXPECT_EQ(training.job().summary()["purpose"], "train");
+  EXPECT_EQ(summary_json(training.job())["purpose"], "train");
   for (const Json& op : Json::parse(*training.job().plan_after(0, 0, training.now_s()))["plan"]["stages"][0]["ops"]) {
     EXPECT_EQ(op["mhz"], training.rank_spec(0).clocks_mhz.front());
   }
@@ -210,8 +211,8 @@ TEST(JobProfiling, ObservesWhenNoRankFollowsTheBaselinesPlan) {
   training.register_all();
   training.deaf = {true, true};
   ASSERT_TRUE(training.run_until(JobState::observing, kPatience));
-  EXPECT_TRUE(training.job().summary()["has_failed"].get<bool>());
-  EXPECT_THAT(training.job().summary()["reason"].get<std::string>(), HasSubstr("no rank follows the plan"));
+  EXPECT_TRUE(summary_json(training.job())["has_failed"].get<bool>());
+  EXPECT_THAT(summary_json(training.job())["reason"].get<std::string>(), HasSubstr("no rank follows the plan"));
 }
 
 TEST(JobProfiling, IsRepeatedLessAndLessOftenForADriftThatItDoesNotEnd) {
@@ -256,7 +257,7 @@ TEST(JobProfiling, IsTriedAgainAfterAnHour) {
   ASSERT_TRUE(training.run_until(JobState::observing, kPatience));
   const double observing_s = training.now_s();
   training.measures_nothing[1] = false;
-  EXPECT_NEAR(training.job().summary()["retry_s"].get<double>(), observing_s + 3'600, 60);
+  EXPECT_NEAR(summary_json(training.job())["retry_s"].get<double>(), observing_s + 3'600, 60);
   while (training.job().state() == JobState::observing) training.run(1);
   EXPECT_GE(training.now_s(), observing_s + 3'600 - 60);
   EXPECT_TRUE(training.run_until(JobState::running, kPatience));
@@ -299,7 +300,7 @@ TEST(JobProfiling, ObservesAtFullClocksWhenNobodyMeasuresAStage) {
   training.run(3);
   training.measures_nothing[1] = true;
   ASSERT_TRUE(training.run_until(JobState::observing, kPatience));
-  EXPECT_THAT(training.job().summary()["reason"].get<std::string>(), HasSubstr("rank 1 measures nothing"));
+  EXPECT_THAT(summary_json(training.job())["reason"].get<std::string>(), HasSubstr("rank 1 measures nothing"));
   const Json plan = Json::parse(*training.job().plan_after(0, 0, training.now_s()));
   EXPECT_EQ(plan["purpose"], "train");
   for (const Json& op : plan["plan"]["stages"][0]["ops"]) {

@@ -3,6 +3,7 @@
 
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
+#include "control/server/job/job_documents.h"
 #include "control/server/simulated_job.h"
 
 namespace lowgear {
@@ -28,7 +29,7 @@ class JobRestoreAfterDrift : public testing::Test {
     return spec;
   }
   /// Time of the fastest plan.
-  [[nodiscard]] double fastest_s() { return training.job().frontier_json()["vertices"][0][0].get<double>(); }
+  [[nodiscard]] double fastest_s() { return frontier_json(training.job())["vertices"][0][0].get<double>(); }
 
   SimulatedJob training{unguarded_job()};
 };
@@ -78,7 +79,7 @@ TEST(JobRestore, UsesNoNumberOfAPlanAgainThatCouldNotBeStored) {
   for (int round = 0; round < 3; ++round) {
     // The disk is full from here on, plans go on all the same; then the server is killed.
     const StoreContents on_disk = training.stored();
-    for (int change = 0; training.job().plan_version() < newest + Job::kReservedVersions; ++change) {
+    for (int change = 0; training.job().plan_version() < newest + PlanDelivery::kReservedVersions; ++change) {
       (void)training.job().set_settings(change, 900, training.now_s());
       training.settle();
       ASSERT_LT(change, 100);
@@ -108,6 +109,18 @@ TEST(JobRestore, LeavesDamagedRowsOut) {
   EXPECT_THAT(left_out, SizeIs(3));
   for (StoredPlan& plan : stored.plans) plan.document.clear();
   EXPECT_THROW((void)Job::restore(stored.jobs.at(0), stored, {}, training.now_s()), InputError);
+}
+
+TEST(JobRestore, TakesAJobThatAnOlderServerCalledFailedForFinished) {
+  SimulatedJob training(small_job(2));
+  training.register_all();
+  StoreContents stored = training.stored();
+  Json state = Json::parse(stored.jobs.at(0).state);
+  state["state"] = "failed";
+  stored.jobs[0].state = state.dump();
+  const auto restored = Job::restore(stored.jobs[0], stored, {}, training.now_s());
+  EXPECT_EQ(restored->state(), JobState::finished);
+  EXPECT_TRUE(restored->is_over());
 }
 
 TEST(JobRestoreOfALostProfile, MeasuresAnother) {
@@ -149,11 +162,11 @@ class JobRestoreWithoutAProfile : public testing::Test {
 };
 
 TEST_F(JobRestoreWithoutAProfile, GoesOnObserving) {
-  const Json summary = training.job().summary();
+  const Json summary = summary_json(training.job());
   const int version = training.job().plan_version();
   training.restart_server();
   EXPECT_EQ(training.job().state(), JobState::observing);
-  EXPECT_EQ(training.job().summary()["reason"], summary["reason"]);
+  EXPECT_EQ(summary_json(training.job())["reason"], summary["reason"]);
   EXPECT_EQ(training.job().plan_version(), version);
   EXPECT_EQ(training.job().measured(), nullptr);
 }
@@ -167,7 +180,7 @@ TEST_F(JobRestoreWithoutAProfile, UsesOneThatAnotherJobHasMeasured) {
   EXPECT_TRUE(training.run_until(JobState::running));
   training.restart_server();
   EXPECT_EQ(training.job().state(), JobState::running);
-  EXPECT_FALSE(training.job().frontier_json()["vertices"].empty());
+  EXPECT_FALSE(frontier_json(training.job())["vertices"].empty());
 }
 
 TEST_F(JobRestoreWithoutAProfile, ObservesWhenTheServerEndedBeforeItCouldSaySo) {
@@ -182,7 +195,7 @@ TEST_F(JobRestoreWithoutAProfile, ObservesWhenTheServerEndedBeforeItCouldSaySo) 
                         training.now_s());
   }
   EXPECT_EQ(restored->state(), JobState::observing);
-  EXPECT_EQ(restored->summary()["purpose"], "train");
+  EXPECT_EQ(summary_json(*restored)["purpose"], "train");
 }
 
 }  // namespace

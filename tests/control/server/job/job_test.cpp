@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/core/error.h"
+#include "control/server/job/job_documents.h"
 #include "control/server/simulated_job.h"
 #include "planning/plan/plan_json.h"
 
@@ -32,7 +33,7 @@ TEST(Job, ProfilesPlansAndSavesEnergyWithoutTakingLonger) {
   training.register_all();
   ASSERT_TRUE(training.run_until(JobState::running));
   training.run(6);
-  const Json summary = training.job().summary();
+  const Json summary = summary_json(training.job());
   EXPECT_GT(summary["saved_pct"].get<double>(), 3.0);
   EXPECT_LT(summary["slowdown_pct"].get<double>(), 0.5);
   EXPECT_EQ(summary["purpose"], "train");
@@ -82,12 +83,12 @@ TEST(Job, SlowsTheOthersDownForAStragglerAndBack) {
   training.run(6);
   EXPECT_LT(training.energy_j(), slow_j);
   EXPECT_THAT(training.reasons("straggler"), Contains(HasSubstr("rank 1")));
-  EXPECT_THAT(training.job().summary()["stragglers"], SizeIs(1));
+  EXPECT_THAT(summary_json(training.job())["stragglers"], SizeIs(1));
   training.slow_down(1, 1);
   training.run(6);
   EXPECT_NEAR(training.time_s(), usual_s, usual_s * 2e-3);
   EXPECT_NEAR(training.energy_j(), usual_j, usual_j * 5e-3);
-  EXPECT_THAT(training.job().summary()["stragglers"], IsEmpty());
+  EXPECT_THAT(summary_json(training.job())["stragglers"], IsEmpty());
 }
 
 TEST(Job, LetsTheOtherReplicasWaitSlowlyForAReportedStraggler) {
@@ -134,7 +135,7 @@ TEST(Job, KeepsAPowerCap) {
   EXPECT_GT(training.time_s(), free_s);
   // No unit of any rank draws more than the cap.
   const Plan plan = [&] {
-    const Json timeline = training.job().timeline_json();
+    const Json timeline = timeline_json(training.job());
     return read_plan(timeline["plan"].dump(), "plan");
   }();
   for (const auto& ops : plan.ranks) {
@@ -168,14 +169,14 @@ TEST(Job, GoesOnInAnyStateAfterTheServerWasStartedAgain) {
     training.register_all();
     training.run(restart_at);
     const JobState state = training.job().state();
-    const Json before = training.job().summary();
+    const Json before = summary_json(training.job());
     training.restart_server();
     EXPECT_EQ(training.job().state(), state) << restart_at;
-    EXPECT_EQ(training.job().summary()["plan_version"], before["plan_version"]) << restart_at;
-    EXPECT_EQ(training.job().summary()["baseline"], before["baseline"]) << restart_at;
+    EXPECT_EQ(summary_json(training.job())["plan_version"], before["plan_version"]) << restart_at;
+    EXPECT_EQ(summary_json(training.job())["baseline"], before["baseline"]) << restart_at;
     ASSERT_TRUE(training.run_until(JobState::running)) << restart_at;
     training.run(6);
-    EXPECT_NEAR(training.energy_j(), straight.job().summary()["planned_energy_j"].get<double>(),
+    EXPECT_NEAR(training.energy_j(), summary_json(straight.job())["planned_energy_j"].get<double>(),
                 training.energy_j() * 0.02);
   }
 }
@@ -191,7 +192,7 @@ TEST(Job, UsesAProfileThatIsKnown) {
   EXPECT_EQ(training.job().state(), JobState::baseline);
   ASSERT_TRUE(training.run_until(JobState::running, 12));
   training.run(4);
-  EXPECT_GT(training.job().summary()["saved_pct"].get<double>(), 2.0);
+  EXPECT_GT(summary_json(training.job())["saved_pct"].get<double>(), 2.0);
 }
 
 TEST(Job, BeginsWithAProfileThatBecameKnownAsTheServerEnded) {

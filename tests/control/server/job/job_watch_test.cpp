@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/core/error.h"
+#include "control/server/job/job_documents.h"
 #include "control/server/simulated_job.h"
 
 namespace lowgear {
@@ -48,31 +49,31 @@ TEST_F(JobWatch, SeesAStragglerWhileTheGuardHoldsFullClocks) {
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.04);
   training.run(30);
   ASSERT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
-  ASSERT_THAT(training.job().summary()["stragglers"], IsEmpty());
+  ASSERT_THAT(summary_json(training.job())["stragglers"], IsEmpty());
   training.slow_down(1, 1.04 * 1.3);
   training.run(10);
-  ASSERT_THAT(training.job().summary()["stragglers"], SizeIs(1));
-  EXPECT_EQ(training.job().summary()["stragglers"][0]["rank"], 1);
+  ASSERT_THAT(summary_json(training.job())["stragglers"], SizeIs(1));
+  EXPECT_EQ(summary_json(training.job())["stragglers"][0]["rank"], 1);
 }
 
 TEST_F(JobWatch, AllowsInItsMetricsWhatTheGuardAllows) {
   train_until_running();
-  EXPECT_DOUBLE_EQ(training.job().snapshot().slowdown_allowed_ratio, 0.02);
+  EXPECT_DOUBLE_EQ(job_snapshot(training.job()).slowdown_allowed_ratio, 0.02);
   training.job().set_signal(10, "carbon is high", training.now_s());
-  EXPECT_DOUBLE_EQ(training.job().snapshot().slowdown_allowed_ratio, 0.12);
-  EXPECT_EQ(training.job().summary()["guard_limit_pct"], 12);
+  EXPECT_DOUBLE_EQ(job_snapshot(training.job()).slowdown_allowed_ratio, 0.12);
+  EXPECT_EQ(summary_json(training.job())["guard_limit_pct"], 12);
 }
 
 TEST_F(JobWatch, KnowsAStragglerWhenTheServerIsStartedAgain) {
   train_until_running();
   training.slow_down(1, 1.3);
   training.run(6);
-  ASSERT_THAT(training.job().summary()["stragglers"], SizeIs(1));
+  ASSERT_THAT(summary_json(training.job())["stragglers"], SizeIs(1));
   const std::size_t known = training.reasons("straggler").size();
   const int version = training.version_of(0);
   training.restart_server();
   training.run(6);
-  EXPECT_THAT(training.job().summary()["stragglers"], SizeIs(1));
+  EXPECT_THAT(summary_json(training.job())["stragglers"], SizeIs(1));
   EXPECT_THAT(training.reasons("straggler"), SizeIs(known));
   EXPECT_EQ(training.version_of(0), version);
 }
@@ -81,11 +82,11 @@ TEST_F(JobWatch, SeesThatAStragglerHasRecoveredWhileTheServerWasAway) {
   train_until_running();
   training.slow_down(1, 1.3);
   training.run(6);
-  ASSERT_THAT(training.job().summary()["stragglers"], SizeIs(1));
+  ASSERT_THAT(summary_json(training.job())["stragglers"], SizeIs(1));
   training.slow_down(1, 1);
   training.restart_server();
   training.run(3);
-  EXPECT_THAT(training.job().summary()["stragglers"], IsEmpty());
+  EXPECT_THAT(summary_json(training.job())["stragglers"], IsEmpty());
 }
 
 TEST_F(JobWatch, FindsAStragglerAgainThatWasRemovedWhileItIsSlow) {
@@ -94,9 +95,9 @@ TEST_F(JobWatch, FindsAStragglerAgainThatWasRemovedWhileItIsSlow) {
   training.run(6);
   (void)training.job().set_straggler(1, 1, training.now_s());
   training.settle();
-  ASSERT_THAT(training.job().summary()["stragglers"], IsEmpty());
+  ASSERT_THAT(summary_json(training.job())["stragglers"], IsEmpty());
   training.run(3);
-  EXPECT_THAT(training.job().summary()["stragglers"], SizeIs(1));
+  EXPECT_THAT(summary_json(training.job())["stragglers"], SizeIs(1));
 }
 
 TEST(JobWatchOfReplicas, PlansBesideRanksWithoutAnAgent) {
@@ -105,7 +106,7 @@ TEST(JobWatchOfReplicas, PlansBesideRanksWithoutAnAgent) {
   training.register_all();
   ASSERT_TRUE(training.run_until(JobState::running));
   training.run(6);
-  const Json summary = training.job().summary();
+  const Json summary = summary_json(training.job());
   EXPECT_FALSE(summary["baseline"].is_null());
   EXPECT_GT(summary["saved_pct"].get<double>(), 0);
   EXPECT_EQ(summary["reason"], "follows a plan; rank 1 and 2 others do not follow the plan");
@@ -121,7 +122,7 @@ TEST(JobWatchOfReplicas, MeasuresTheBaselineBesideARankWithoutAnAgent) {
   training.register_all();
   ASSERT_EQ(training.job().state(), JobState::baseline);
   training.run(3);
-  EXPECT_THAT(training.job().summary()["reason"].get<std::string>(), EndsWith("; rank 1 does not follow the plan"));
+  EXPECT_THAT(summary_json(training.job())["reason"].get<std::string>(), EndsWith("; rank 1 does not follow the plan"));
   EXPECT_TRUE(training.run_until(JobState::running, 12));
 }
 
@@ -131,7 +132,7 @@ TEST_F(JobWatch, GuardsAJobOneOfWhoseRanksHasLostItsAgent) {
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.025);
   training.run(60);
   EXPECT_THAT(training.reasons("guard"), Contains(HasSubstr("full clocks")));
-  EXPECT_FALSE(training.job().summary()["slowdown_pct"].is_null());
+  EXPECT_FALSE(summary_json(training.job())["slowdown_pct"].is_null());
 }
 
 TEST_F(JobWatch, GuardsAJobWhoseRanksFollowDifferentPlans) {
@@ -150,12 +151,12 @@ TEST_F(JobWatch, MeasuresTheProfileAgainWhenAllRanksDrift) {
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.25);
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
   EXPECT_THAT(training.reasons("drift"), Not(IsEmpty()));
-  EXPECT_THAT(training.job().summary()["stragglers"], IsEmpty());
+  EXPECT_THAT(summary_json(training.job())["stragglers"], IsEmpty());
   ASSERT_TRUE(training.run_until(JobState::running));
   // The guard sees iterations beyond the old baseline, holds full clocks, and finds by them that it is the baseline.
   training.run(60);
   EXPECT_THAT(training.reasons("baseline"), Not(IsEmpty()));
-  EXPECT_GT(training.job().summary()["baseline"]["time_s"].get<double>(), usual_s * 1.2);
+  EXPECT_GT(summary_json(training.job())["baseline"]["time_s"].get<double>(), usual_s * 1.2);
 }
 
 TEST_F(JobWatch, RenewsTheBaselineFromTheTimeSinceItChanged) {
@@ -171,14 +172,14 @@ TEST_F(JobWatch, RenewsTheBaselineFromTheTimeSinceItChanged) {
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.3);
   training.run(15);
   ASSERT_EQ(training.job().plan_version(), version);
-  EXPECT_NEAR(training.job().summary()["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.01);
+  EXPECT_NEAR(summary_json(training.job())["baseline"]["time_s"].get<double>(), usual_s * 1.3, usual_s * 0.01);
 }
 
 TEST_F(JobWatch, MeasuresTheProfileAgainThoughTheGuardActsOnTheSameIteration) {
   train_until_running();
   for (int rank = 0; rank < 2; ++rank) training.slow_down(rank, 1.65);
   ASSERT_TRUE(training.run_until(JobState::profiling, 60));
-  EXPECT_EQ(training.job().summary()["purpose"], "profile");
+  EXPECT_EQ(summary_json(training.job())["purpose"], "profile");
   EXPECT_TRUE(training.run_until(JobState::running));
 }
 
@@ -205,11 +206,11 @@ TEST_F(JobWatch, KnowsNoStragglerOfAProfileThatHasBeenReplaced) {
   ASSERT_TRUE(drifting.run_until(JobState::running));
   drifting.slow_down(1, 1.2);
   drifting.run(10);
-  ASSERT_THAT(drifting.job().summary()["stragglers"], SizeIs(1));
+  ASSERT_THAT(summary_json(drifting.job())["stragglers"], SizeIs(1));
   for (int rank = 0; rank < 4; ++rank) drifting.slow_down(rank, rank == 1 ? 1.2 * 1.3 : 1.3);
   ASSERT_TRUE(drifting.run_until(JobState::profiling, 60));
   ASSERT_TRUE(drifting.run_until(JobState::running));
-  EXPECT_THAT(drifting.job().summary()["stragglers"], IsEmpty()) << "the profile holds how slow it is";
+  EXPECT_THAT(summary_json(drifting.job())["stragglers"], IsEmpty()) << "the profile holds how slow it is";
 }
 
 TEST_F(JobWatch, MakesNothingOfPlansFromAProfileThatHasBeenReplaced) {
@@ -335,13 +336,13 @@ TEST_F(JobWatch, GoesOnWhenTheServerEndsWhileAProfileIsJudged) {
 
 TEST_F(JobWatch, IsNotDisturbedByReportsThatComeAgain) {
   train_until_running();
-  const Json before = training.job().summary();
+  const Json before = summary_json(training.job());
   RankReports again;
   again.rank = 0;
   again.reports.push_back({.iteration = 0, .plan_version = 1, .time_s = 500, .compute_s = 500, .energy_j = 1e6});
   training.job().report(again, training.now_s());
   EXPECT_TRUE(training.job().take_changes().store.empty());
-  EXPECT_EQ(training.job().summary(), before);
+  EXPECT_EQ(summary_json(training.job()), before);
 }
 
 }  // namespace

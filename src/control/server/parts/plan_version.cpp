@@ -1,4 +1,4 @@
-#include "control/server/job/plan_version.h"
+#include "control/server/parts/plan_version.h"
 
 #include <utility>
 

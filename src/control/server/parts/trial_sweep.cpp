@@ -1,4 +1,4 @@
-#include "control/server/job/trial_sweep.h"
+#include "control/server/parts/trial_sweep.h"
 
 #include <algorithm>
 #include <utility>

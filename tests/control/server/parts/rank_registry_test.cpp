@@ -1,4 +1,4 @@
-#include "control/server/job/rank_registry.h"
+#include "control/server/parts/rank_registry.h"
 
 #include <gtest/gtest.h>
 

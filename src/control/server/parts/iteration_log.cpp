@@ -1,4 +1,4 @@
-#include "control/server/job/iteration_log.h"
+#include "control/server/parts/iteration_log.h"
 
 #include <fmt/format.h>
 

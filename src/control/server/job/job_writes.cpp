@@ -1,0 +1,88 @@
+#include "control/server/job/job_writes.h"
+
+#include <iterator>
+#include <utility>
+
+#include "control/server/job/watched_store.h"
+
+namespace lowgear {
+namespace {
+
+/// Moves rows in front of others.
+template <typename Row>
+void put_before(std::vector<Row>& rows, std::vector<Row>& earlier) {
+  rows.insert(rows.begin(), std::move_iterator(earlier.begin()), std::move_iterator(earlier.end()));
+}
+
+template <typename Row>
+void append(std::vector<Row>& rows, const std::vector<Row>& later) {
+  rows.insert(rows.end(), later.begin(), later.end());
+}
+
+}  // namespace
+
+JobWrites::Given JobWrites::give(const StoreChange& change) {
+  ++given_;
+  Given given{.jobs = {},
+              .ranks = change.ranks,
+              .reports = {},
+              .plans = change.plans,
+              .cells = change.cells,
+              .decisions = change.decisions,
+              .documents = change.documents,
+              .removed_documents = {},
+              .archives = {}};
+  for (const StoredReports& reports : change.reports) {
+    given.reports.push_back({.job = reports.job, .rank = reports.rank, .document = {}});
+  }
+  return given;
+}
+
+void JobWrites::answer(const Given& given, StoreOutcome outcome, double now_s) {
+  ++answered_;
+  if (outcome == StoreOutcome::committed) {
+    retry_period_s_ = 0;
+  } else {
+    ++refusals_;
+    retry_period_s_ = longer_retry(retry_period_s_);
+    retry_s_ = now_s + retry_period_s_;
+    has_refused_ = true;
+    for (const StoredRank& rank : given.ranks) refused_ranks_.insert(rank.rank);
+    for (const StoredReports& reports : given.reports) refused_reports_.insert(reports.rank);
+    append(refused_.plans, given.plans);
+    append(refused_.cells, given.cells);
+    append(refused_.decisions, given.decisions);
+    append(refused_.documents, given.documents);
+  }
+  for (; !acks_.empty() && acks_.front().given <= answered_; acks_.pop_front()) {
+    const PendingAck& ack = acks_.front();
+    ack.settled(ack.refusals == refusals_            ? StoreOutcome::committed
+                : outcome == StoreOutcome::committed ? StoreOutcome::busy
+                                                     : outcome);
+  }
+}
+
+void JobWrites::acknowledge(Settled settled) {
+  if (all_answered()) return settled(StoreOutcome::committed);
+  acks_.push_back({given_, refusals_, std::move(settled)});
+}
+
+void JobWrites::take_refused(StoreChange& change) {
+  has_refused_ = false;
+  refused_ranks_.clear();
+  StoreChange refused = std::exchange(refused_, {});
+  // A newer row of the same key is written after the older one.
+  put_before(change.plans, refused.plans);
+  put_before(change.cells, refused.cells);
+  put_before(change.decisions, refused.decisions);
+  put_before(change.documents, refused.documents);
+}
+
+void JobWrites::add_repeated(std::vector<StoredReports> repeated, StoreChange& change) {
+  for (const StoredReports& reports : change.reports) refused_reports_.erase(reports.rank);
+  for (StoredReports& reports : repeated) {
+    if (refused_reports_.erase(reports.rank) > 0) change.reports.push_back(std::move(reports));
+  }
+}
+
+}  // namespace lowgear

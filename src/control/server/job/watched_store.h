@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "control/server/store/store.h"
+
+namespace lowgear {
+
+/// How long to wait with the next attempt after one that was refused, from what was waited before it (0: nothing): 1 s,
+/// then twice as long each time, a minute at most.
+[[nodiscard]] double longer_retry(double period_s);
+
+/// The store, and how it is: what came of the last change. Finds out by itself when it takes changes again.
+class WatchedStore {
+ public:
+  /// `store` outlives it. `now_s`: seconds since 1970; `log` receives what an operator should know, and may be empty.
+  WatchedStore(Store* store, std::function<double()> now_s, std::function<void(std::string_view)> log);
+
+  /// As Store::write.
+  void write(StoreChange change, std::function<void(StoreOutcome)> done);
+  /// While the store is not well and nothing is written: writes from time to time only to learn how it is. What was
+  /// refused may be written by no job again: a signal is refused to whoever has put it, and then forgotten.
+  void probe();
+  [[nodiscard]] StoreOutcome health() const { return health_; }
+
+  /// As Store::read_decisions and Store::read_archive.
+  void read_decisions(std::string job, std::int64_t after, int limit,
+                      std::function<void(std::vector<StoredDecision>)> done) const;
+  void read_archive(std::string job, std::function<void(std::optional<StoredArchive>)> done) const;
+
+ private:
+  void note(StoreOutcome outcome);
+
+  Store* store_;
+  std::function<double()> now_s_;
+  std::function<void(std::string_view)> log_;
+  StoreOutcome health_ = StoreOutcome::committed;
+  std::uint64_t writes_under_way_ = 0;
+  double probe_s_ = 0;  ///< when it is written to next only to learn how it is
+  double probe_period_s_ = 0;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,94 @@
+#include "control/server/parts/baseline.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string_view>
+
+#include "control/protocol/json_members.h"
+
+namespace lowgear {
+namespace {
+
+constexpr int kMaxNumber = 1 << 30;
+
+/// Iterations that are waited for until all ranks follow the plan.
+constexpr int kPatience = 25;
+
+double variance_of_mean(int count, double sum, double sum_of_squares) {
+  if (count < 2) return 0;
+  const double mean = sum / count;
+  return std::max(0.0, (sum_of_squares - count * mean * mean) / (count - 1) / count);
+}
+
+}  // namespace
+
+void IterationSums::add(const JobIteration& iteration) {
+  ++count_;
+  time_s_ += iteration.time_s;
+  time_s2_ += iteration.time_s * iteration.time_s;
+  if (!iteration.energy_j) return;
+  ++with_energy_;
+  energy_j_ += *iteration.energy_j;
+  energy_j2_ += *iteration.energy_j * *iteration.energy_j;
+}
+
+Baseline IterationSums::baseline() const {
+  Baseline baseline;
+  baseline.iterations = count_;
+  baseline.time_s = time_s_ / count_;
+  baseline.time_error_s = std::sqrt(variance_of_mean(count_, time_s_, time_s2_));
+  baseline.time_spread_s = baseline.time_error_s * std::sqrt(count_);
+  if (with_energy_ == count_) {
+    baseline.energy_j = energy_j_ / count_;
+    baseline.energy_error_j = std::sqrt(variance_of_mean(count_, energy_j_, energy_j2_));
+  }
+  return baseline;
+}
+
+void BaselineMeasurement::begin(int plan_version, double now_s) {
+  *this = {};
+  plan_version_ = plan_version;
+  begun_s_ = now_s;
+}
+
+void BaselineMeasurement::add(const JobIteration& iteration, const PlanVersion* plan) {
+  if (plan == nullptr || !counts(iteration, *plan)) return;
+  sums_.add(iteration);
+  if (sums_.count() >= std::max(2, plan->iterations)) result_ = sums_.baseline();
+}
+
+/// A rank that never takes the plan does not hold the job up for good.
+bool BaselineMeasurement::counts(const JobIteration& iteration, const PlanVersion& plan) const {
+  if (result_ || plan_version_ == 0 || iteration.newest_version != plan_version_) return false;
+  const std::int64_t follows_since = iteration.iteration - plan.from_iteration;
+  const bool all_follow = iteration.plan_version == plan_version_;
+  return follows_since >= (all_follow ? plan.settle_iterations : kPatience);
+}
+
+void BaselineMeasurement::restore(const JsonView& state) {
+  plan_version_ = state.at("baseline_version").integer_in(0, kMaxNumber);
+  if (!has_value(state, "baseline")) return;
+  const JsonView baseline = state.at("baseline");
+  result_ = Baseline{.time_s = baseline.at("time_s").number(),
+                     .time_error_s = baseline.at("time_error_s").number(),
+                     .time_spread_s = baseline.at("time_spread_s").number(),
+                     .energy_j = {},
+                     .energy_error_j = baseline.at("energy_error_j").number(),
+                     .iterations = baseline.at("iterations").integer_in(1, kMaxNumber)};
+  if (has_value(baseline, "energy_j")) result_->energy_j = baseline.at("energy_j").number();
+}
+
+void BaselineMeasurement::write_state(Json& state) const {
+  state["baseline_version"] = plan_version_;
+  state["baseline"] = nullptr;
+  if (!result_) return;
+  state["baseline"] = {{"time_s", result_->time_s},
+                       {"time_error_s", result_->time_error_s},
+                       {"time_spread_s", result_->time_spread_s},
+                       {"energy_j", or_null(result_->energy_j)},
+                       {"energy_error_j", result_->energy_error_j},
+                       {"iterations", result_->iterations}};
+}
+
+}  // namespace lowgear

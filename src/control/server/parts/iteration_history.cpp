@@ -1,0 +1,76 @@
+#include "control/server/parts/iteration_history.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "planning/adapt/switch_boundary.h"
+
+namespace lowgear {
+namespace {
+
+/// In which all ranks get a new plan: a round trip, and a server that is busy with 10,000 of them.
+constexpr double kDeliveryBudgetS = 0.1;
+/// Shortest iteration that is assumed: reports of no time at all must not put plans off for ever.
+constexpr double kShortestIterationS = 1e-3;
+/// Time of an iteration as long as none has been reported.
+constexpr double kUnknownIterationS = 0.05;
+
+}  // namespace
+
+std::size_t IterationHistory::add(const RankReports& reports, double now_s) {
+  const std::int64_t latest = log_.latest();
+  const std::size_t added = log_.add(reports, now_s);
+  if (log_.latest() > latest) latest_s_ = now_s;
+  return added;
+}
+
+void IterationHistory::keep(const JobIteration& iteration, int due_version) {
+  not_following_ = {};
+  for (std::size_t rank = 0; rank < iteration.reports.size(); ++rank) {
+    const auto& report = iteration.reports[rank];
+    if (!report || report->plan_version >= due_version) continue;
+    if (not_following_.ranks++ == 0) not_following_.first_rank = static_cast<int>(rank);
+  }
+  JobIteration kept = iteration;
+  kept.reports.clear();
+  kept_.push_back(std::move(kept));
+  if (kept_.size() > kKept) kept_.pop_front();
+}
+
+RecentIterations IterationHistory::recent(int plan_version) const {
+  RecentIterations recent;
+  double energy_j = 0;
+  int with_energy = 0;
+  for (auto it = kept_.rbegin(); it != kept_.rend(); ++it) {
+    if (recent.iterations == static_cast<int>(kRecent) || it->plan_version != plan_version) break;
+    ++recent.iterations;
+    recent.time_s += it->time_s;
+    if (!it->energy_j) continue;
+    ++with_energy;
+    energy_j += *it->energy_j;
+    recent.energy_error_j += it->energy_error_j * it->energy_error_j;
+  }
+  if (recent.iterations == 0) return recent;
+  recent.time_s /= recent.iterations;
+  recent.energy_error_j = std::sqrt(recent.energy_error_j) / recent.iterations;
+  if (with_energy == recent.iterations) recent.energy_j = energy_j / with_energy;
+  return recent;
+}
+
+std::int64_t IterationHistory::next_boundary(double now_s) const {
+  if (latest() < 0) return 0;
+  double shortest_s = kUnknownIterationS;
+  if (!kept_.empty()) {
+    const std::size_t begin = kept_.size() - std::min(kept_.size(), kRecent);
+    shortest_s = kept_[begin].time_s;
+    for (std::size_t i = begin; i < kept_.size(); ++i) shortest_s = std::min(shortest_s, kept_[i].time_s);
+    shortest_s = std::max(shortest_s, kShortestIterationS);
+  }
+  return switch_boundary({.latest_complete = latest(),
+                          .since_complete_s = std::clamp(now_s - latest_s_, 0.0, shortest_s),
+                          .iteration_time_s = shortest_s},
+                         kDeliveryBudgetS);
+}
+
+}  // namespace lowgear

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "control/server/parts/iteration_log.h"
+
+namespace lowgear {
+
+/// Ranks that have reported an iteration without following the plan that was due in it.
+struct NotFollowing {
+  int ranks = 0;
+  int first_rank = 0;
+};
+
+/// Means of a job's newest iterations under one plan.
+struct RecentIterations {
+  int iterations = 0;  ///< that they are means of; 0: the plan has run none
+  double time_s = 0;
+  std::optional<double> energy_j;  ///< empty unless each of them has it
+  double energy_error_j = 0;       ///< standard error of the mean
+};
+
+/// A job's iterations: from the reports of its ranks to the last ones that are complete.
+class IterationHistory {
+ public:
+  explicit IterationHistory(int ranks) : log_(ranks) {}
+
+  /// As IterationLog::add.
+  std::size_t add(const RankReports& reports, double now_s);
+  /// As IterationLog::next.
+  [[nodiscard]] std::optional<JobIteration> next(double now_s) { return log_.next(now_s); }
+  /// No more reports will come from this rank.
+  void finish(int rank) { log_.finish(rank); }
+  /// Keeps a complete iteration, without the ranks' reports. `due_version`: of the newest plan that ranks should follow
+  /// in it; 0: there is none.
+  void keep(const JobIteration& iteration, int due_version);
+
+  /// The last iterations that were kept, newest last.
+  [[nodiscard]] const std::deque<JobIteration>& kept() const { return kept_; }
+  /// In the newest iteration.
+  [[nodiscard]] const NotFollowing& not_following() const { return not_following_; }
+  [[nodiscard]] RecentIterations recent(int plan_version) const;
+  /// As IterationLog::last_iteration.
+  [[nodiscard]] std::int64_t last_iteration(int rank) const { return log_.last_iteration(rank); }
+  /// As IterationLog::latest.
+  [[nodiscard]] std::int64_t latest() const { return log_.latest(); }
+  /// The first iteration in which all ranks can begin a plan that is issued now.
+  [[nodiscard]] std::int64_t next_boundary(double now_s) const;
+
+  static constexpr std::size_t kKept = 2'000;
+  static constexpr std::size_t kRecent = 20;  ///< iterations that present figures are means of
+
+ private:
+  IterationLog log_;
+  std::deque<JobIteration> kept_;
+  double latest_s_ = 0;  ///< when the newest iteration was reported
+  NotFollowing not_following_;
+};
+
+}  // namespace lowgear

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/core/formats/json.h"
+#include "control/protocol/job_spec.h"
+#include "control/server/parts/profile_watch.h"
+#include "control/server/planning/planning.h"
+
+namespace lowgear {
+
+/// Scope, watts and swing; null without a limit.
+[[nodiscard]] Json to_json(const std::optional<PowerLimit>& limit);
+
+/// What people and controllers want of a job, and by which decisions they have set it.
+class JobTargets {
+ public:
+  explicit JobTargets(const JobSpec& spec) : slowdown_pct_(spec.slowdown_pct), guard_pct_(spec.guard_pct) {}
+
+  /// What came of a request.
+  struct Change {
+    enum class Target : unsigned char { straggler, power_limit, settings };
+    Target target = Target::settings;
+    int rank = 0;             ///< of a straggler
+    std::int64_t set_by = 0;  ///< the decision that has set it so already: nothing has changed; 0: it has
+    std::string reason;       ///< why it has changed
+  };
+  /// `factor` 1: the rank is none. `is_detected`: its reports show it to be slow.
+  [[nodiscard]] Change set_straggler(int rank, double factor, bool is_detected);
+  [[nodiscard]] Change set_power_limit(const std::optional<PowerLimit>& limit);
+  /// What is empty stays.
+  [[nodiscard]] Change set_settings(std::optional<double> slowdown_pct, std::optional<double> guard_pct);
+  /// The decision that a change has led to.
+  void note(const Change& change, std::int64_t decision);
+  /// How much slower a signal allows the job to be at present. Returns whether that has changed.
+  [[nodiscard]] bool set_signal(double slowdown_pct);
+
+  [[nodiscard]] double slowdown_pct() const { return slowdown_pct_; }
+  [[nodiscard]] double guard_pct() const { return guard_pct_; }
+  /// How much slower than the fastest plans may be.
+  [[nodiscard]] double allowed_slowdown_pct() const { return std::max(slowdown_pct_, signal_slowdown_pct_); }
+  /// How much longer than the baseline the job may take.
+  [[nodiscard]] double guard_limit_pct() const { return guard_pct_ + allowed_slowdown_pct(); }
+  [[nodiscard]] const std::optional<PowerLimit>& power_limit() const { return power_limit_; }
+  [[nodiscard]] const SlowRanks& slow() const { return slow_; }
+
+  /// Throws InputError.
+  void restore(const JsonView& state);
+  /// Sets its members of the job's state.
+  void write_state(Json& state) const;
+
+ private:
+  SlowRanks slow_;
+  std::optional<PowerLimit> power_limit_;
+  double slowdown_pct_;
+  double guard_pct_;
+  double signal_slowdown_pct_ = 0;
+  std::int64_t power_limit_set_by_ = 0;  ///< decisions; 0: none
+  std::int64_t settings_set_by_ = 0;
+  std::map<int, std::int64_t> stragglers_set_by_;  ///< by rank, also of those that are none any more
+};
+
+/// `straggler`, `power_cap`, `settings`: the kind of the decision.
+[[nodiscard]] std::string_view name(JobTargets::Change::Target target);
+
+}  // namespace lowgear

@@ -1,0 +1,122 @@
+#include "control/server/parts/profiling.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <utility>
+
+#include "base/core/error.h"
+#include "control/protocol/json_members.h"
+#include "planning/profile/few_clock_fit.h"
+
+namespace lowgear {
+namespace {
+
+constexpr int kMaxNumber = 1 << 30;
+
+/// A driver takes some 25 ms to change a clock; where a job says more, that counts.
+constexpr double kSettleS = 0.1;
+constexpr double kSettleLatencies = 2;
+/// Lowest clock that is tried out, as a share of the highest: below, units take long and save nothing.
+constexpr double kLowestClockShare = 0.6;
+
+TrialOptions trial_options(const JobSpec& spec) {
+  TrialOptions options;
+  options.iterations = spec.profiling->iterations;
+  options.settle_iterations = spec.profiling->settle_iterations;
+  options.settle_s = std::max(kSettleS, kSettleLatencies * spec.switch_latency_ms / 1e3);
+  return options;
+}
+
+}  // namespace
+
+std::string text_of_clocks(const std::vector<int>& clocks_mhz) {
+  return fmt::format("{} MHz", fmt::join(clocks_mhz, ", "));
+}
+
+void Profiling::begin(int first_version) {
+  is_judging_ = false;
+  sweep_ = TrialSweep(first_version);
+}
+
+void Profiling::allow(const JobSpec& spec, const Baseline& baseline) {
+  const JobProfiling& wanted = *spec.profiling;
+  budget_ = TrialBudget(wanted.allowance_pct / 100 * wanted.allowance_iterations * baseline.time_s);
+}
+
+std::vector<int> Profiling::first_clocks(const JobSpec& spec, const std::vector<int>& clocks_mhz,
+                                         double full_clock_time_s) const {
+  const JobProfiling& wanted = *spec.profiling;
+  const int full_mhz = clocks_mhz.front();
+  const int lowest_mhz = wanted.min_mhz.value_or(static_cast<int>(std::floor(kLowestClockShare * full_mhz)));
+  std::vector<int> first = affordable_clocks(clocks_mhz, lowest_mhz, wanted.max_mhz.value_or(full_mhz),
+                                             std::min(wanted.clocks, static_cast<int>(clocks_mhz.size())),
+                                             full_clock_time_s, budget_.left_s(), trial_options(spec));
+  if (first.empty()) {
+    throw InputError(fmt::format(
+        "trying {} clocks out takes more than the {:.3g} s that profiling may cost: raise allowance_pct of the job's "
+        "profile",
+        kMinMeasuredClocks, budget_.left_s()));
+  }
+  // The plan's own clock is measured between the trials.
+  if (first.front() != full_mhz) first.insert(first.begin(), full_mhz);
+  return first;
+}
+
+bool Profiling::add_trials(PlanVersion& version, const JobSpec& spec, const std::vector<int>& clocks_mhz,
+                           const FullClock& full, std::string_view why) const {
+  const TrialOptions options = trial_options(spec);
+  std::vector<ClockTrial> trials = plan_trials(clocks_mhz, full.mhz, full.time_s, budget_.left_s(), options);
+  if (trials.empty()) return false;
+  std::vector<int> tried_mhz;
+  for (const ClockTrial& trial : trials) tried_mhz.push_back(trial.clock_mhz);
+  version.reason = fmt::format("tries {} out in single iterations{}", text_of_clocks(tried_mhz), why);
+  version.settle_iterations = options.settle_iterations;
+  version.settle_s = options.settle_s;
+  version.trials = std::move(trials);
+  version.sweep = sweep_.first_version();
+  return true;
+}
+
+void Profiling::merge(int stages, bool simulated) {
+  MeasuredProfile profile = merge_cells(sweep_.cells(), stages);
+  profile.simulated = simulated;
+  own_ = std::make_shared<const MeasuredProfile>(std::move(profile));
+}
+
+void Profiling::restore(const JsonView& state, const JobSpec& spec, const std::optional<Baseline>& baseline) {
+  constexpr std::string_view kWanted = "wanted_clocks_mhz";
+  const bool names_first = has_value(state, "sweep_first_version");
+  const int first_version = names_first ? state.at("sweep_first_version").integer_in(0, kMaxNumber) : 0;
+  if (!state.has(kWanted)) {  // of a server that measured one clock after the other
+    sweep_ = TrialSweep(std::max(first_version, 1));
+    return;
+  }
+  if (first_version == 0) return;
+  sweep_ = TrialSweep(first_version);
+  const JsonView wanted = state.at(kWanted);
+  std::vector<int> clocks_mhz;
+  for (std::size_t i = 0; i < wanted.size(); ++i) clocks_mhz.push_back(wanted.at(i).integer_in(1, kMaxNumber));
+  if (!clocks_mhz.empty()) sweep_.want(std::move(clocks_mhz));
+  if (!baseline || !spec.profiling) return;
+  allow(spec, *baseline);
+  budget_.spend(state.at("trials_cost_s").number(), 0);
+}
+
+void Profiling::resume_version(const JsonView& state, double now_s) {
+  if (sweep_.rounds() == 0) return;
+  sweep_.begin(state.at("sweep_version").integer_in(0, kMaxNumber), state.at("sweep_end_iteration").integer(), now_s);
+}
+
+void Profiling::write_state(Json& state) const {
+  state["wanted_clocks_mhz"] = sweep_.wanted_mhz();
+  state["sweep_first_version"] = sweep_.first_version();
+  state["sweep_version"] = sweep_.plan_version();
+  state["sweep_end_iteration"] = sweep_.end_iteration();
+  state["trials_cost_s"] = budget_.spent_s();
+}
+
+}  // namespace lowgear
