@@ -15,6 +15,7 @@
 #include "app/cli/terminal/stopwatch.h"
 #include "base/core/error.h"
 #include "estimating/estimator/gpu/custom_gpu.h"
+#include "planning/workflow/planning_memory.h"
 
 namespace lowgear {
 namespace {

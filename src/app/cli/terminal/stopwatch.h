@@ -2,6 +2,8 @@
 
 #include <chrono>
 
+#include "base/core/seconds_clock.h"
+
 namespace lowgear {
 
 /// Wall clock since it was made.
@@ -14,5 +16,10 @@ class Stopwatch {
  private:
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
+
+/// Wall clock, for code that has none of its own.
+[[nodiscard]] inline SecondsClock wall_clock() {
+  return [watch = Stopwatch()] { return watch.elapsed_s(); };
+}
 
 }  // namespace lowgear

@@ -1,15 +1,18 @@
 #pragma once
 
+#include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "planning/plan/plan.h"
 #include "planning/planner/policies/policy.h"
 #include "planning/simulator/replay.h"
-#include "report/report/report_data.h"
 
 namespace lowgear {
+
+/// How late clock changes take effect where nothing says it: what an A100 takes. Plans are then made as if changes came
+/// at once, and replayed with this, too.
+inline constexpr double kAssumedSwitchLatencyS = 0.025;
 
 /// What a replay supposes beyond the profile.
 struct ReplayConditions {
@@ -21,10 +24,6 @@ struct ReplayConditions {
 /// `apply_slowdowns` throw.
 [[nodiscard]] Timeline replay_under(const PlanningProblem& problem, std::span<const int> clocks_mhz,
                                     const ReplayConditions& conditions);
-
-/// A replay with its clocks as the report and traces show it.
-[[nodiscard]] ReportTimeline report_timeline(std::string label, const PipelineDag& dag, const Timeline& timeline,
-                                             std::span<const int> clocks_mhz);
 
 /// The schedule that a plan follows, read off its ops.
 [[nodiscard]] Schedule schedule_of(const Plan& plan);

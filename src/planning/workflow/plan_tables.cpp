@@ -1,4 +1,4 @@
-#include "app/cli/runs/plan_tables.h"
+#include "planning/workflow/plan_tables.h"
 
 #include <fmt/format.h>
 
@@ -24,33 +24,33 @@ std::string text_of(std::optional<double> value) { return value ? fmt::format("{
 
 }  // namespace
 
-std::string write_frontier_table(std::span<const ReportPoint> points) {
+std::string write_frontier_table(std::span<const PipelineFigures> points) {
   std::string out = "time_s,energy_j\n";
-  for (const ReportPoint& point : points) {
+  for (const PipelineFigures& point : points) {
     fmt::format_to(std::back_inserter(out), "{},{}\n", point.time_s, point.energy_j);
   }
   return out;
 }
 
-std::vector<ReportPoint> read_frontier_table(std::string_view text, const std::string& source) {
+std::vector<PipelineFigures> read_frontier_table(std::string_view text, const std::string& source) {
   const CsvTable table(text, source);
   require_rows(table);
   const std::size_t time = table.column("time_s");
   const std::size_t energy = table.column("energy_j");
-  std::vector<ReportPoint> points;
+  std::vector<PipelineFigures> points;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     points.push_back({table.number(row, time), table.number(row, energy)});
   }
   return points;
 }
 
-ReportPlan plan_row(int number, const Plan& plan) {
+PlanFigures plan_row(int number, const Plan& plan) {
   return {number, plan.deadline_s, plan.time_s, plan.energy_j, plan.lower_bound_j, plan.switches};
 }
 
-std::string write_plans_table(std::span<const ReportPlan> plans) {
+std::string write_plans_table(std::span<const PlanFigures> plans) {
   std::string out = "plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches\n";
-  for (const ReportPlan& plan : plans) {
+  for (const PlanFigures& plan : plans) {
     fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{}\n", plan.number, plan.deadline_s, plan.time_s,
                    plan.energy_j, text_of(plan.lower_bound_j), text_of(gap_pct(plan.energy_j, plan.lower_bound_j)),
                    plan.switches);
@@ -58,7 +58,7 @@ std::string write_plans_table(std::span<const ReportPlan> plans) {
   return out;
 }
 
-std::vector<ReportPlan> read_plans_table(std::string_view text, const std::string& source) {
+std::vector<PlanFigures> read_plans_table(std::string_view text, const std::string& source) {
   const CsvTable table(text, source);
   require_rows(table);
   const std::size_t number = table.column("plan");
@@ -67,9 +67,9 @@ std::vector<ReportPlan> read_plans_table(std::string_view text, const std::strin
   const std::size_t energy = table.column("energy_j");
   const std::size_t bound = table.column("lower_bound_j");
   const std::size_t switches = table.column("switches");
-  std::vector<ReportPlan> plans;
+  std::vector<PlanFigures> plans;
   for (std::size_t row = 0; row < table.rows(); ++row) {
-    ReportPlan plan;
+    PlanFigures plan;
     plan.number = count_at(table, row, number);
     plan.deadline_s = table.number(row, deadline);
     plan.time_s = table.number(row, time);
@@ -79,6 +79,19 @@ std::vector<ReportPlan> read_plans_table(std::string_view text, const std::strin
     plans.push_back(plan);
   }
   return plans;
+}
+
+bool keeps_time(double time_s, double baseline_time_s) {
+  constexpr double kRounding = 1e-9;
+  return time_s <= baseline_time_s * (1 + kRounding);
+}
+
+int plan_to_show(std::span<const PlanFigures> plans, double baseline_time_s) {
+  int number = plans.front().number;
+  for (const PlanFigures& plan : plans) {
+    if (keeps_time(plan.time_s, baseline_time_s)) number = plan.number;
+  }
+  return number;
 }
 
 std::optional<double> gap_pct(double energy_j, std::optional<double> lower_bound_j) {

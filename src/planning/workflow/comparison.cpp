@@ -1,23 +1,33 @@
-#include "app/cli/runs/comparison.h"
+#include "planning/workflow/comparison.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <span>
 #include <utility>
 
-#include "app/cli/runs/replayed_plan.h"
-#include "app/cli/terminal/stopwatch.h"
 #include "base/core/error.h"
-#include "base/core/suggestion.h"
-#include "planning/planner/policies/envpipe.h"
-#include "planning/planner/policies/envpipe_offline.h"
+#include "planning/planner/policies/perseus.h"
+#include "planning/workflow/replayed_plan.h"
 
 namespace lowgear {
 namespace {
+
+/// Time since it was made, by the caller's clock.
+class PlanTimer {
+ public:
+  explicit PlanTimer(const SecondsClock& now_s) : now_s_(&now_s), begin_s_(now_s ? now_s() : 0) {}
+  [[nodiscard]] std::optional<double> elapsed_s() const {
+    return *now_s_ ? std::optional((*now_s_)() - begin_s_) : std::nullopt;
+  }
+
+ private:
+  const SecondsClock* now_s_;
+  double begin_s_;
+};
 
 /// A pipeline with the planner for it, whose bounds its rows get.
 struct PlannedPipeline {
@@ -28,11 +38,12 @@ struct PlannedPipeline {
 
 /// The order that a policy runs in place of the given one, and all that depends on it. Stays where it is.
 struct OwnOrder {
-  OwnOrder(Schedule order, const PipelineInput& input, const PlannerOptions& options) : schedule(std::move(order)) {
-    const Stopwatch stopwatch;
-    planner.emplace(schedule, input.profile, input.blocking_power_w, options);
-    pipeline.frontier_time_s = stopwatch.elapsed_s();
-    pipeline.problem = {&schedule, &planner->dag(), &input.profile, input.blocking_power_w};
+  OwnOrder(Schedule order, const ProfiledPipeline& given, const ComparisonOptions& options)
+      : schedule(std::move(order)) {
+    const PlanTimer timer(options.now_s);
+    planner.emplace(schedule, given.profile, given.blocking_power_w, options.planner);
+    pipeline.frontier_time_s = timer.elapsed_s().value_or(0);
+    pipeline.problem = {&schedule, &planner->dag(), &given.profile, given.blocking_power_w};
     pipeline.planner = &*planner;
   }
   OwnOrder(const OwnOrder&) = delete;
@@ -54,15 +65,15 @@ int largest(const std::vector<int>& values) { return *std::ranges::max_element(v
 /// Makes the rows of a comparison.
 class Comparer {
  public:
-  Comparer(const PipelineInput& input, PipelinePlanner& planner, const ComparisonOptions& options)
-      : input_(&input), given_{input.problem(), &planner, options.frontier_time_s}, options_(&options) {}
+  Comparer(const ProfiledPipeline& pipeline, PipelinePlanner& planner, const ComparisonOptions& options)
+      : pipeline_(&pipeline), given_{pipeline.problem(), &planner, options.frontier_time_s}, options_(&options) {}
 
   [[nodiscard]] ComparisonRow policy_row(const std::string& name) {
     const auto policy = make_policy(name, options_->policy);
     ComparisonRow row;
-    const Stopwatch stopwatch;
-    PolicyPlan answer = policy->plan(input_->problem(), std::nullopt);
-    row.plan_time_s = stopwatch.elapsed_s();
+    const PlanTimer timer(options_->now_s);
+    PolicyPlan answer = policy->plan(pipeline_->problem(), std::nullopt);
+    row.plan_time_s = timer.elapsed_s();
     row.policy = name;
     row.own_time_s = answer.own_time_s;
     row.own_energy_j = answer.own_energy_j;
@@ -74,9 +85,9 @@ class Comparer {
     row.own_order = true;
     row.note += fmt::format("{}runs its own order, which holds up to {} activations in place of {}",
                             row.note.empty() ? "" : "; ", largest(peak_in_flight_activations(*answer.schedule)),
-                            largest(peak_in_flight_activations(input_->schedule)));
+                            largest(peak_in_flight_activations(pipeline_->schedule)));
     auto& own = own_orders_[name];
-    own = std::make_unique<OwnOrder>(std::move(*answer.schedule), *input_, options_->planner);
+    own = std::make_unique<OwnOrder>(std::move(*answer.schedule), *pipeline_, *options_);
     set_replayed(row, own->pipeline, answer.clocks_mhz);
     return row;
   }
@@ -109,9 +120,9 @@ class Comparer {
  private:
   [[nodiscard]] ComparisonRow lowgear_row(std::string aim, const PlannedPipeline& pipeline, double deadline_s) const {
     ComparisonRow row;
-    const Stopwatch stopwatch;
+    const PlanTimer timer(options_->now_s);
     const Plan plan = pipeline.planner->plan(deadline_s);
-    row.plan_time_s = stopwatch.elapsed_s();
+    row.plan_time_s = timer.elapsed_s();
     row.policy = kLowgearPolicy;
     row.aim = std::move(aim);
     set_replayed(row, pipeline, clocks_for(plan, *pipeline.problem.dag));
@@ -119,7 +130,7 @@ class Comparer {
   }
 
   static void add_frontier_time(ComparisonRow& row, const PlannedPipeline& pipeline) {
-    row.plan_time_s += pipeline.frontier_time_s;
+    if (row.plan_time_s) *row.plan_time_s += pipeline.frontier_time_s;
     row.note = "its plan time is that of the whole frontier and this plan";
   }
 
@@ -136,7 +147,7 @@ class Comparer {
     row.late_energy_j = late.energy_j_total;
   }
 
-  const PipelineInput* input_;
+  const ProfiledPipeline* pipeline_;
   PlannedPipeline given_;
   const ComparisonOptions* options_;
   std::map<std::string, std::unique_ptr<OwnOrder>> own_orders_;  ///< by policy
@@ -154,6 +165,8 @@ void set_published_savings(PolicyComparison& comparison, const PlanningProblem& 
 
 }  // namespace
 
+std::string ComparisonRow::label() const { return aim.empty() ? policy : fmt::format("{} ({})", policy, aim); }
+
 std::vector<std::string> other_policies() {
   std::vector<std::string> names = policy_names();
   std::erase(names, kLowgearPolicy);
@@ -166,31 +179,13 @@ std::vector<std::string> comparable_policies() {
   return names;
 }
 
-std::unique_ptr<Policy> make_policy(const std::string& name, const PolicySettings& settings) {
-  if (name == "perseus") return std::make_unique<PerseusPolicy>(settings.perseus_unit_s);
-  if (name == "envpipe-offline") return std::make_unique<EnvPipeOfflinePolicy>(settings.perseus_unit_s);
-  if (name == "envpipe") {
-    EnvPipeOptions options;
-    options.extra_activations = settings.extra_activations;
-    return std::make_unique<EnvPipePolicy>(options);
-  }
-  const std::vector<std::string> known = comparable_policies();
-  if (std::ranges::find(known, name) == known.end()) {
-    const std::vector<std::string_view> names(known.begin(), known.end());
-    const auto nearest = nearest_name(name, names);
-    throw InputError(fmt::format("no policy is called {}; {}there are {}", quote(name),
-                                 nearest ? fmt::format("did you mean {}? ", *nearest) : "", fmt::join(known, ", ")));
-  }
-  return make_policy(std::string_view(name));
-}
-
-PolicyComparison compare_policies(const PipelineInput& input, PipelinePlanner& planner,
+PolicyComparison compare_policies(const ProfiledPipeline& pipeline, PipelinePlanner& planner,
                                   const ComparisonOptions& options, Progress* progress) {
-  Comparer comparer(input, planner, options);
+  Comparer comparer(pipeline, planner, options);
   PolicyComparison comparison;
   comparison.baseline = comparer.policy_row(options.baseline);
-  const auto tell = [progress](const std::string& name) {
-    if (progress != nullptr) progress->update("planning with " + name, -1);
+  const auto tell = [progress](std::string_view name) {
+    if (progress != nullptr) progress->update(fmt::format("planning with {}", name), -1);
   };
   bool with_lowgear = false;
   for (const std::string& name : options.policies) {
@@ -206,7 +201,7 @@ PolicyComparison compare_policies(const PipelineInput& input, PipelinePlanner& p
       comparison.skipped.push_back(fmt::format("{}: {}", name, error.what()));
     }
   }
-  set_published_savings(comparison, input.problem());
+  set_published_savings(comparison, pipeline.problem());
   if (!with_lowgear) return comparison;
   tell(kLowgearPolicy);
   const std::vector<ComparisonRow> rows = comparer.lowgear_rows(comparison.rows);
@@ -220,23 +215,6 @@ double saving_pct(const ComparisonRow& row, const ComparisonRow& baseline) {
 
 double slowdown_pct(const ComparisonRow& row, const ComparisonRow& baseline) {
   return 100 * (row.time_s - baseline.time_s) / baseline.time_s;
-}
-
-std::vector<ReportPolicy> report_policies(const PolicyComparison& comparison) {
-  std::vector<ReportPolicy> policies;
-  for (const ComparisonRow& row : comparison.rows) {
-    const std::string name = row.aim.empty() ? row.policy : fmt::format("{} ({})", row.policy, row.aim);
-    policies.push_back({.name = name,
-                        .time_s = row.time_s,
-                        .energy_j = row.energy_j,
-                        .lower_bound_j = row.lower_bound_j,
-                        .switches = row.switches,
-                        .plan_time_s = row.plan_time_s,
-                        .note = row.note,
-                        .own_order = row.own_order,
-                        .peak_activations = row.peak_activations});
-  }
-  return policies;
 }
 
 }  // namespace lowgear

@@ -1,4 +1,4 @@
-#include "app/cli/runs/run_file.h"
+#include "planning/workflow/run_file.h"
 
 #include <fmt/format.h>
 
@@ -17,8 +17,8 @@ constexpr std::string_view kFormat = "lowgear.run/1";
 constexpr auto kMethods = std::to_array({FrontierMethod::exact, FrontierMethod::sandwich});
 constexpr auto kGranularities = std::to_array({PlanGranularity::per_op, PlanGranularity::per_stage_kind});
 
-Json to_json(const ReportPolicy& policy) {
-  Json json = {{"policy", policy.name},
+Json to_json(const ComparisonRow& policy) {
+  Json json = {{"policy", policy.label()},
                {"time_s", policy.time_s},
                {"energy_j", policy.energy_j},
                {"switches", policy.switches},
@@ -34,12 +34,12 @@ std::optional<double> optional_number(const JsonView& view, std::string_view key
   return view.has(key) ? std::optional(view.at(key).number()) : std::nullopt;
 }
 
-ReportPolicy read_policy(const JsonView& view) {
+ComparisonRow read_policy(const JsonView& view) {
   std::optional<int> peak_activations;
   if (view.has("peak_activations")) {
     peak_activations = view.at("peak_activations").integer_in(0, std::numeric_limits<int>::max());
   }
-  return {.name = view.at("policy").text(),
+  return {.policy = view.at("policy").text(),
           .time_s = view.at("time_s").number(),
           .energy_j = view.at("energy_j").number(),
           .lower_bound_j = optional_number(view, "lower_bound_j"),
@@ -81,7 +81,7 @@ std::string_view name(PlanGranularity granularity) {
 
 std::string write_run(const RunFile& run) {
   Json policies = Json::array();
-  for (const ReportPolicy& policy : run.policies) policies.push_back(to_json(policy));
+  for (const ComparisonRow& policy : run.policies) policies.push_back(to_json(policy));
   const Json json = {{"format", kFormat},
                      {"version", run.version},
                      {"command", run.command},
@@ -122,7 +122,7 @@ RunFile read_run(std::string_view text, const std::string& source) {
   run.epsilon = number_in(document.at("epsilon"), 0, 1);
   run.granularity = one_of(document.at("granularity"), kGranularities);
   run.switch_latency_s = number_in(document.at("switch_latency_s"), 0, kMaxTimeS);
-  run.policies = read_array<ReportPolicy>(document.at("policies"), read_policy);
+  run.policies = read_array<ComparisonRow>(document.at("policies"), read_policy);
   run.warnings = read_array<std::string>(document.at("warnings"), [](const JsonView& view) { return view.text(); });
   return run;
 }

@@ -1,4 +1,4 @@
-#include "app/cli/runs/plan_tables.h"
+#include "planning/workflow/plan_tables.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "app/cli/runs/plan_output.h"
 #include "base/core/error_of.h"
 
 namespace lowgear {
@@ -15,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 TEST(FrontierTable, KeepsEveryDigit) {
-  const std::vector<ReportPoint> points{{2.836510765077, 6160.417282038884}, {1.0 / 3, 1e-7}};
+  const std::vector<PipelineFigures> points{{2.836510765077, 6160.417282038884}, {1.0 / 3, 1e-7}};
   const std::string text = write_frontier_table(points);
   EXPECT_EQ(text, "time_s,energy_j\n2.836510765077,6160.417282038884\n0.3333333333333333,1e-07\n");
   const auto read = read_frontier_table(text, "frontier.csv");
@@ -25,7 +24,7 @@ TEST(FrontierTable, KeepsEveryDigit) {
 }
 
 TEST(PlansTable, LeavesOutWhatIsNotKnown) {
-  const std::vector<ReportPlan> plans{{0, 2, 1.5, 110, 100, 7}, {1, 3, 2.5, 90, std::nullopt, 0}};
+  const std::vector<PlanFigures> plans{{0, 2, 1.5, 110, 100, 7}, {1, 3, 2.5, 90, std::nullopt, 0}};
   const std::string text = write_plans_table(plans);
   EXPECT_EQ(text,
             "plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches\n"
@@ -50,7 +49,7 @@ TEST(PlansTable, SaysWhereItIsWrong) {
 }
 
 TEST(PlanToShow, IsTheSlowestThatIsNoSlowerThanTheBaseline) {
-  const std::vector<ReportPlan> plans{{0, 1, 1.0, 9, {}, 0}, {1, 2, 2.0, 8, {}, 0}, {2, 3, 3.0, 7, {}, 0}};
+  const std::vector<PlanFigures> plans{{0, 1, 1.0, 9, {}, 0}, {1, 2, 2.0, 8, {}, 0}, {2, 3, 3.0, 7, {}, 0}};
   EXPECT_EQ(plan_to_show(plans, 2.5), 1);
   EXPECT_EQ(plan_to_show(plans, 3.0 - 1e-12), 2);
   EXPECT_EQ(plan_to_show(plans, 0.5), 0);

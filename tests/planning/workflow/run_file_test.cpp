@@ -1,4 +1,4 @@
-#include "app/cli/runs/run_file.h"
+#include "planning/workflow/run_file.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -27,8 +27,14 @@ RunFile sample_run() {
   run.epsilon = 0.001;
   run.granularity = PlanGranularity::per_stage_kind;
   run.switch_latency_s = 0.015;
-  run.policies = {{"max", 1.5, 20.25, 19.5, 0, 0.001, "a note", false, 8},
-                  {"envpipe", 1.6, 18, std::nullopt, 3, std::nullopt, "", true, {}}};
+  run.policies = {{.policy = "max",
+                   .time_s = 1.5,
+                   .energy_j = 20.25,
+                   .lower_bound_j = 19.5,
+                   .plan_time_s = 0.001,
+                   .note = "a note",
+                   .peak_activations = 8},
+                  {.policy = "envpipe", .time_s = 1.6, .energy_j = 18, .switches = 3, .own_order = true}};
   run.warnings = {"careful"};
   return run;
 }
@@ -43,6 +49,15 @@ TEST(RunFile, ReadsBackWhatItWrites) {
   ASSERT_EQ(run.policies.size(), 2U);
   EXPECT_EQ(run.policies[0].lower_bound_j, 19.5);
   EXPECT_EQ(run.policies[1].lower_bound_j, std::nullopt);
+  EXPECT_EQ(run.policies[1].plan_time_s, std::nullopt);
+}
+
+TEST(RunFile, APolicyIsCalledByWhatItAimedAt) {
+  RunFile run = sample_run();
+  run.policies[0].aim = "T_min";
+  const std::string text = write_run(run);
+  EXPECT_EQ(read_run(text, "run.json").policies[0].policy, "max (T_min)");
+  EXPECT_EQ(write_run(read_run(text, "run.json")), text);
 }
 
 TEST(RunFile, NamesThatAreNoUtf8AreWrittenAllTheSame) {

@@ -1,7 +1,6 @@
-#include "app/cli/runs/replayed_plan.h"
+#include "planning/workflow/replayed_plan.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace lowgear {
 
@@ -13,19 +12,6 @@ Timeline replay_under(const PlanningProblem& problem, std::span<const int> clock
           : costs_at_clocks(*problem.dag, *problem.profile, clocks_mhz);
   apply_slowdowns(*problem.dag, conditions.slowdowns, costs);
   return replay(*problem.dag, costs, problem.blocking_power_w);
-}
-
-ReportTimeline report_timeline(std::string label, const PipelineDag& dag, const Timeline& timeline,
-                               std::span<const int> clocks_mhz) {
-  ReportTimeline result{std::move(label), timeline.time_s, timeline.energy_j_total, {}};
-  result.ranks.resize(static_cast<std::size_t>(dag.ranks));
-  for (std::size_t i = 0; i < dag.ops.size(); ++i) {
-    const ComputeOp& op = dag.ops[i];
-    result.ranks[static_cast<std::size_t>(op.rank)].push_back({op.stage, op.kind, op.microbatch, clocks_mhz[i],
-                                                               timeline.start_s[i], timeline.duration_s[i],
-                                                               timeline.energy_j[i]});
-  }
-  return result;
 }
 
 Schedule schedule_of(const Plan& plan) {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "planning/planner/planners/pipeline_planner.h"
-#include "report/report/report_data.h"
+#include "planning/workflow/comparison.h"
 
 namespace lowgear {
 
@@ -24,7 +24,7 @@ struct RunFile {
   double epsilon = 0;                             ///< asked of the sandwich
   PlanGranularity granularity = PlanGranularity::per_op;
   double switch_latency_s = 0;
-  std::vector<ReportPolicy> policies;  ///< *replayed*, for the report
+  std::vector<ComparisonRow> policies;  ///< *replayed*, for the report
   std::vector<std::string> warnings;
 };
 
