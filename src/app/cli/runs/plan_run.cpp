@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
-#include "app/cli/terminal/stopwatch.h"
 #include "app/cli/terminal/version.h"
 #include "base/core/error.h"
+#include "base/core/stopwatch.h"
 #include "planning/plan/plan_json.h"
 #include "planning/profile/profile_latency.h"
 #include "planning/schedule/torch_csv.h"

@@ -4,8 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "app/cli/doctor/machine_facts.h"
-#include "base/core/formats/json.h"
+#include "app/doctor/machine_facts.h"
 
 namespace lowgear {
 
@@ -32,15 +31,7 @@ struct Finding {
 /// Whether all that Lowgear needs to measure works: no finding is `broken`.
 [[nodiscard]] bool can_measure(const std::vector<Finding>& findings);
 
-enum class Colours : unsigned char { off, on };
-
-/// One line per finding, its fix on a line below, a verdict at the end.
-[[nodiscard]] std::string diagnosis_text(const std::vector<Finding>& findings, Colours colours);
-
 /// What to run next, as one line.
 [[nodiscard]] std::string next_step(const MachineFacts& facts, const std::vector<Finding>& findings);
-
-/// Facts and findings, as `lowgear doctor --json` prints them.
-[[nodiscard]] Json diagnosis_json(const MachineFacts& facts, const std::vector<Finding>& findings);
 
 }  // namespace lowgear

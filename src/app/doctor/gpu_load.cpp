@@ -1,4 +1,4 @@
-#include "app/cli/doctor/gpu_load.h"
+#include "app/doctor/gpu_load.h"
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "app/cli/terminal/stopwatch.h"
 #include "base/core/error.h"
+#include "base/core/stopwatch.h"
 #include "hardware/simgpu/simulated_machine.h"
 
 namespace lowgear {

@@ -1,26 +1,35 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
+#include <functional>
+#include <optional>
 #include <vector>
 
-#include "app/cli/arguments/price_arguments.h"
 #include "base/core/progress.h"
+#include "base/core/seconds_clock.h"
+#include "base/core/task_runner.h"
+#include "estimating/estimator/iteration/job_costs.h"
 #include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/search/search.h"
 
 namespace lowgear {
 
-/// What `lowgear search` looks for.
+/// What a search looks for.
 struct SearchRequest {
-  TrainingJob job;      ///< its layout is not looked at
-  std::string samples;  ///< a folder of sampling files, or empty
+  TrainingJob job;  ///< its layout is not looked at
+  SampleSet samples;
   SearchLimits limits;
   SearchObjective objective = SearchObjective::time;
   Prices prices;
   int top = 10;
   int threads = 1;
-  std::string estimate_command;  ///< that estimates the job, but for its layout: `lowgear estimate --model ...`
+};
+
+/// What a search takes of the machine that it runs on.
+struct SearchTools {
+  TaskRunner run;                                                 ///< runs what can be done concurrently
+  SecondsClock now_s;                                             ///< for `evaluate_s`, which stays 0 without one
+  std::function<std::optional<std::uint64_t>()> available_bytes;  ///< of memory, empty where not known; may be empty
 };
 
 /// A layout among the best, planned in full.
@@ -44,8 +53,8 @@ struct SearchReportData {
   double evaluate_s = 0;              ///< wall clock, all threads
 };
 
-/// Evaluates every layout on `threads` threads, and plans the best. Throws InputError where no layout fits, and what
-/// `progress` throws to stop.
-[[nodiscard]] SearchReportData run_search(const SearchRequest& request, Progress& progress);
+/// Evaluates every layout on `threads` threads, and plans the best. Throws InputError where no layout fits, or memory
+/// does not hold a plan, and what `progress` throws to stop.
+[[nodiscard]] SearchReportData run_search(const SearchRequest& request, const SearchTools& tools, Progress& progress);
 
 }  // namespace lowgear

@@ -1,9 +1,11 @@
-#include "app/cli/doctor/diagnosis.h"
+#include "app/doctor/diagnosis.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
+
+#include "app/doctor/good_machine.h"
 
 namespace lowgear {
 namespace {
@@ -13,45 +15,6 @@ using testing::Contains;
 using testing::Field;
 using testing::HasSubstr;
 using testing::Not;
-
-GpuFeatureStatus& status_of(GpuSurvey& gpu, GpuFeature feature) {
-  return gpu.features[static_cast<std::size_t>(feature)];
-}
-
-/// A machine with one GPU on which everything works.
-MachineFacts good_machine() {
-  GpuSurvey gpu;
-  gpu.identity.uuid = "GPU-1";
-  gpu.identity.pci_address = "0000:00:06.0";
-  gpu.identity.name = "NVIDIA H100 80GB HBM3";
-  for (GpuFeatureStatus& status : gpu.features) status.works = true;
-  gpu.persistence_mode = true;
-  gpu.power_limits = {.min_w = 200, .max_w = 700, .default_w = 700, .current_w = 700, .enforced_w = 650};
-  gpu.supported_sm_clocks_mhz = {1980, 1965, 345};
-  MachineFacts facts;
-  facts.nvml = NvmlSurvey{.library_path = "/usr/lib/libnvidia-ml.so.1",
-                          .driver_version = "580.159.04",
-                          .simulated = false,
-                          .gpus = {gpu},
-                          .problems = {}};
-  facts.nvidia_pci_gpus = 1;
-  facts.kernel_module_version = "580.159.04";
-  facts.device_nodes = true;
-  facts.rapl_zones = {"package-0", "package-0/dram"};
-  facts.agent_socket = "/run/lowgear/lease.sock";
-  facts.agent = AgentReach::answers;
-  facts.kernel_release = "6.1.0";
-  facts.pidfd = true;
-  facts.sealed_memory = true;
-  return facts;
-}
-
-MachineFacts machine_without_nvml() {
-  MachineFacts facts = good_machine();
-  facts.nvml.reset();
-  facts.nvml_problem = "libnvidia-ml.so.1: cannot open shared object file";
-  return facts;
-}
 
 auto finding(FindingLevel level, const std::string& topic, const std::string& text, const std::string& fix = "") {
   return AllOf(Field(&Finding::level, level), Field(&Finding::topic, topic), Field(&Finding::text, HasSubstr(text)),
@@ -92,7 +55,6 @@ TEST(Diagnosis, SaysSimulatedAloud) {
   MachineFacts facts = good_machine();
   facts.nvml->simulated = true;
   EXPECT_THAT(diagnose(facts).at(0).text, HasSubstr("SIMULATED"));
-  EXPECT_TRUE(diagnosis_json(facts, diagnose(facts)).at("nvml").at("simulated").get<bool>());
 }
 
 TEST(Diagnosis, EnergyCanComeFromPowerButFromSomewhereItMust) {
@@ -160,11 +122,9 @@ TEST(Diagnosis, TellsTheSwitchLatencyAndWhatToDoWithIt) {
   MachineFacts facts = good_machine();
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::works, "clocks", "switch latency not measured",
                                                 "lowgear doctor --measure-switch-latency")));
-  EXPECT_TRUE(diagnosis_json(facts, diagnose(facts)).at("switch_latencies").is_null());
   facts.switch_latencies = {{.uuid = "GPU-1", .latency = SwitchLatency{0.0251, 0.0004, 22}, .problem = {}}};
   EXPECT_THAT(diagnose(facts),
               Contains(finding(FindingLevel::works, "GPU 0", "25.1 +-0.4 ms", "--switch-latency 25.1")));
-  EXPECT_EQ(diagnosis_json(facts, diagnose(facts)).at("switch_latencies").at(0).at("changes"), 22);
   facts.switch_latencies = {{.uuid = "GPU-1", .latency = {}, .problem = "the GPU is busy"}};
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::limited, "GPU 0", "not measured: the GPU is busy")));
   facts.agent = AgentReach::absent;
@@ -208,34 +168,6 @@ TEST(Diagnosis, CpuEnergyAndKernelOnlyLimit) {
   EXPECT_THAT(findings, Contains(finding(FindingLevel::limited, "kernel", "64 KiB may be locked", "Linux 5.3")));
   EXPECT_THAT(findings, Contains(finding(FindingLevel::works, "container", "docker")));
   EXPECT_TRUE(can_measure(findings));
-}
-
-TEST(DiagnosisText, IsColouredOnlyWhenAsked) {
-  const std::vector<Finding> findings = diagnose(machine_without_nvml());
-  const std::string plain = diagnosis_text(findings, Colours::off);
-  EXPECT_EQ(plain.find('\x1b'), std::string::npos);
-  EXPECT_THAT(plain, AllOf(HasSubstr("BROKEN"), HasSubstr("-> "), HasSubstr("cannot measure")));
-  EXPECT_THAT(diagnosis_text(findings, Colours::on), HasSubstr("\x1b[31mBROKEN"));
-}
-
-TEST(DiagnosisText, KeepsTheDriversWordsToOneLine) {
-  const std::string text = diagnosis_text({{FindingLevel::limited, "GPU", "a\nb\x1b[2J", ""}}, Colours::off);
-  EXPECT_EQ(text.find('\x1b'), std::string::npos);
-  EXPECT_THAT(text, HasSubstr("a\\x0ab"));
-}
-
-TEST(DiagnosisJson, HoldsFactsAndFindings) {
-  MachineFacts facts = good_machine();
-  status_of(facts.nvml->gpus[0], GpuFeature::instant_power) = {
-      .works = false, .code = GpuErrorCode::no_permission, .reason = "because"};
-  const Json json = diagnosis_json(facts, diagnose(facts));
-  EXPECT_TRUE(json.at("can_measure").get<bool>());
-  const Json& gpu = json.at("nvml").at("gpus").at(0);
-  EXPECT_EQ(gpu.at("uuid"), "GPU-1");
-  EXPECT_EQ(gpu.at("features").at("instant_power").at("code"), "no_permission");
-  EXPECT_TRUE(gpu.at("features").at("energy_counter").at("works").get<bool>());
-  EXPECT_EQ(json.at("agent").at("state"), "answers");
-  EXPECT_EQ(json.at("findings").at(0).at("level"), "works");
 }
 
 }  // namespace

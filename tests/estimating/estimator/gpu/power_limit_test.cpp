@@ -1,4 +1,4 @@
-#include "app/cli/arguments/plausibility.h"
+#include "estimating/estimator/gpu/power_limit.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

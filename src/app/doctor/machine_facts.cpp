@@ -1,4 +1,4 @@
-#include "app/cli/doctor/machine_facts.h"
+#include "app/doctor/machine_facts.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>

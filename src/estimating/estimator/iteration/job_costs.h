@@ -8,17 +8,24 @@
 #include "estimating/estimator/costs/measured_collectives.h"
 #include "estimating/estimator/costs/measured_costs.h"
 #include "estimating/estimator/costs/roofline_costs.h"
+#include "estimating/estimator/costs/sample_files.h"
 #include "estimating/estimator/iteration/iteration_estimate.h"
 #include "estimating/estimator/job/training_job.h"
 
 namespace lowgear {
 
-/// Where the costs of a job's operators and collectives come from: data sheets, or samples where a folder of them is
-/// given, and data sheets for what was not sampled.
+/// Sampling files to estimate with.
+struct SampleSet {
+  std::string folder;             ///< where they come from, for messages; empty: none are given
+  std::vector<SampleFile> files;  ///< of any GPUs
+};
+
+/// Where the costs of a job's operators and collectives come from: data sheets, or samples where they are given, and
+/// data sheets for what was not sampled.
 class JobCosts {
  public:
-  /// `folder` is empty without samples. Throws InputError where it has none of the job's GPU.
-  JobCosts(const TrainingJob& job, const std::string& folder);
+  /// Throws InputError where samples are given and none is of the job's GPU.
+  JobCosts(const TrainingJob& job, const SampleSet& samples);
   ~JobCosts() = default;
   JobCosts(const JobCosts&) = delete;
   JobCosts& operator=(const JobCosts&) = delete;
@@ -32,7 +39,7 @@ class JobCosts {
   LinkCosts links_;
   std::optional<MeasuredOperatorCosts> operators_;
   std::optional<MeasuredCollectiveCosts> collectives_;
-  std::vector<std::string> notes_;  ///< on the folder
+  std::vector<std::string> notes_;  ///< on the samples
 };
 
 }  // namespace lowgear

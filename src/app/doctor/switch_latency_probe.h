@@ -5,19 +5,24 @@
 #include <string>
 #include <vector>
 
-#include "app/cli/arguments/options.h"
-#include "app/cli/doctor/gpu_load.h"
-#include "app/cli/doctor/machine_facts.h"
+#include "app/doctor/gpu_load.h"
+#include "app/doctor/machine_facts.h"
 #include "hardware/gpu/nvml_survey.h"
 #include "planning/profile/switch_latency.h"
 
 namespace lowgear {
 
+/// SM clocks that may be set, both included.
+struct AllowedClocks {
+  int low_mhz = 0;
+  int high_mhz = 0;
+};
+
 /// About how long the measurement of one GPU takes.
 inline constexpr double kSwitchLatencyProbeS = 6;
 
 /// Highest, middle and low clocks between which latencies are measured; fewer than two: this GPU has too few.
-[[nodiscard]] std::vector<int> probe_clocks_mhz(std::vector<int> supported_mhz, NumberRange<int> allowed);
+[[nodiscard]] std::vector<int> probe_clocks_mhz(std::vector<int> supported_mhz, AllowedClocks allowed);
 
 /// Has the agent at `agent_socket` change the clocks of a GPU while `load` runs on it, and finds out as `lowgear
 /// profile` does how late they take effect. The agent restores the clocks when this returns, or when this process dies.

@@ -1,4 +1,4 @@
-#include "app/cli/runs/search_run.h"
+#include "estimating/estimator/search/search_run.h"
 
 #include <fmt/format.h>
 
@@ -9,10 +9,6 @@
 #include <span>
 #include <utility>
 
-#include "app/cli/runs/cost_sources.h"
-#include "app/cli/terminal/memory.h"
-#include "app/cli/terminal/parallel_tasks.h"
-#include "app/cli/terminal/stopwatch.h"
 #include "base/core/error.h"
 #include "estimating/estimator/gpu/custom_gpu.h"
 #include "planning/workflow/planning_memory.h"
@@ -23,26 +19,28 @@ namespace {
 /// Layouts that a thread takes at a time.
 constexpr std::size_t kSliceLayouts = 64;
 
-SearchOutcome evaluate_all(const SearchRequest& request, std::span<const SearchLayout> layouts, Progress& progress) {
+SearchOutcome evaluate_all(const SearchRequest& request, const SearchTools& tools,
+                           std::span<const SearchLayout> layouts, Progress& progress) {
   const auto threads = static_cast<std::size_t>(request.threads);
   std::vector<std::unique_ptr<const JobCosts>> costs(threads);  // not shared: samples are fitted when first asked for
   std::vector<SearchOutcome> outcomes(threads);
-  run_parallel((layouts.size() + kSliceLayouts - 1) / kSliceLayouts, threads, "estimating layouts", progress,
-               [&](const ParallelTask& task) {
-                 std::unique_ptr<const JobCosts>& mine = costs[task.thread];
-                 if (!mine) mine = std::make_unique<const JobCosts>(request.job, request.samples);
-                 const std::size_t begin = task.index * kSliceLayouts;
-                 const auto slice = layouts.subspan(begin, std::min(kSliceLayouts, layouts.size() - begin));
-                 outcomes[task.thread].append(evaluate(request.job, slice, mine->sources()));
-               });
+  tools.run((layouts.size() + kSliceLayouts - 1) / kSliceLayouts, threads, "estimating layouts", progress,
+            [&](const ParallelTask& task) {
+              std::unique_ptr<const JobCosts>& mine = costs[task.thread];
+              if (!mine) mine = std::make_unique<const JobCosts>(request.job, request.samples);
+              const std::size_t begin = task.index * kSliceLayouts;
+              const auto slice = layouts.subspan(begin, std::min(kSliceLayouts, layouts.size() - begin));
+              outcomes[task.thread].append(evaluate(request.job, slice, mine->sources()));
+            });
   SearchOutcome all;
   for (SearchOutcome& outcome : outcomes) all.append(std::move(outcome));
   return all;
 }
 
 /// Fewer threads where memory does not hold so many plans at a time. Throws InputError where it does not hold one.
-std::size_t planning_threads(const SearchRequest& request, std::span<const SearchResult> results) {
-  const std::optional<std::uint64_t> available = available_memory_bytes();
+std::size_t planning_threads(const SearchRequest& request, const SearchTools& tools,
+                             std::span<const SearchResult> results) {
+  const std::optional<std::uint64_t> available = tools.available_bytes ? tools.available_bytes() : std::nullopt;
   double most = 0;
   TrainingJob job = request.job;
   for (const SearchResult& result : results) {
@@ -56,8 +54,9 @@ std::size_t planning_threads(const SearchRequest& request, std::span<const Searc
                                             : threads);
 }
 
-std::vector<PlannedLayout> plan_all(const SearchRequest& request, std::span<const SearchResult> results,
-                                    const CostSources& sources, Progress& progress) {
+std::vector<PlannedLayout> plan_all(const SearchRequest& request, const SearchTools& tools,
+                                    std::span<const SearchResult> results, const CostSources& sources,
+                                    Progress& progress) {
   std::vector<TrainingJob> jobs(results.size(), request.job);
   std::vector<IterationEstimate> estimates;
   for (std::size_t i = 0; i < results.size(); ++i) {
@@ -65,8 +64,9 @@ std::vector<PlannedLayout> plan_all(const SearchRequest& request, std::span<cons
     estimates.push_back(estimate_iteration(jobs[i], sources));
   }
   std::vector<PlannedLayout> planned(results.size());
-  run_parallel(
-      results.size(), planning_threads(request, results), "planning the best", progress, [&](const ParallelTask& task) {
+  tools.run(
+      results.size(), planning_threads(request, tools, results), "planning the best", progress,
+      [&](const ParallelTask& task) {
         const std::size_t i = task.index;
         PlannedJob planner(jobs[i], estimates[i], kEstimatePlannerOptions, &task.progress);
         planned[i] = {results[i], planner.full_clocks(), planner.plan_in_time(), planner.plan(planner.slowest_s())};
@@ -98,7 +98,7 @@ std::size_t rival_of_first(const std::vector<SearchResult>& results) {
 
 }  // namespace
 
-SearchReportData run_search(const SearchRequest& request, Progress& progress) {
+SearchReportData run_search(const SearchRequest& request, const SearchTools& tools, Progress& progress) {
   const JobCosts costs(request.job, request.samples);
   const CostSources sources = costs.sources();
   const SearchSpace space = enumerate_layouts(request.job, request.limits);
@@ -106,16 +106,16 @@ SearchReportData run_search(const SearchRequest& request, Progress& progress) {
   SearchReportData found;
   found.layouts = static_cast<std::int64_t>(space.layouts.size());
   found.invalid = space.invalid;
-  const Stopwatch stopwatch;
-  SearchOutcome outcome = evaluate_all(request, space.layouts, progress);
-  found.evaluate_s = stopwatch.elapsed_s();
+  const double begin_s = tools.now_s ? tools.now_s() : 0;
+  SearchOutcome outcome = evaluate_all(request, tools, space.layouts, progress);
+  if (tools.now_s) found.evaluate_s = tools.now_s() - begin_s;
   found.results = std::move(outcome.results);
   found.too_large = outcome.too_large;
   if (found.results.empty()) throw_nothing_fits(request, found);
   rank(found.results, request.objective, request.prices);
   found.pareto = pareto_front(found.results);
   const auto best = std::min(found.results.size(), static_cast<std::size_t>(request.top));
-  found.best = plan_all(request, std::span(found.results).first(best), sources, progress);
+  found.best = plan_all(request, tools, std::span(found.results).first(best), sources, progress);
   found.rival = rival_of_first(found.results);
   if (found.rival > 0) {
     found.why = compare_times(request.job, found.results[0].layout, found.results[found.rival].layout, sources);

@@ -1,4 +1,4 @@
-#include "app/cli/doctor/switch_latency_probe.h"
+#include "app/doctor/switch_latency_probe.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

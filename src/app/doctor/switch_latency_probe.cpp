@@ -1,4 +1,4 @@
-#include "app/cli/doctor/switch_latency_probe.h"
+#include "app/doctor/switch_latency_probe.h"
 
 #include <fmt/format.h>
 
@@ -103,8 +103,8 @@ void require_idle(Gpu& gpu) {
 
 }  // namespace
 
-std::vector<int> probe_clocks_mhz(std::vector<int> supported_mhz, NumberRange<int> allowed) {
-  std::erase_if(supported_mhz, [&](int mhz) { return mhz < allowed.low || mhz > allowed.high; });
+std::vector<int> probe_clocks_mhz(std::vector<int> supported_mhz, AllowedClocks allowed) {
+  std::erase_if(supported_mhz, [&](int mhz) { return mhz < allowed.low_mhz || mhz > allowed.high_mhz; });
   if (supported_mhz.empty()) return {};
   const int highest_mhz = *std::ranges::max_element(supported_mhz);
   std::vector<int> chosen;

@@ -15,10 +15,6 @@ struct NamedPowerLimit {
   double limit_w = 0;
 };
 
-/// The data sheet's power limit of a GPU, named as the driver names it (`NVIDIA H100 80GB HBM3`) or as `lowgear
-/// estimate` does (`h100-sxm`). Empty for other names, and for an empty one.
-[[nodiscard]] std::optional<NamedPowerLimit> power_limit_of(std::string_view gpu_name);
-
 /// Whether times, energies and blocking power can be in seconds, joules and watts, judged against each other, against
 /// what any GPU draws, and against the power limit of `gpu` where that is known: one line that names the figure and the
 /// likely unit, or nothing. `blocking_power_w` by rank, empty when not known.

@@ -1,18 +1,16 @@
-#include "app/cli/runs/cost_sources.h"
+#include "estimating/estimator/iteration/job_costs.h"
 
 #include <fmt/format.h>
 
-#include "app/cli/runs/sample_folder.h"
-
 namespace lowgear {
 
-JobCosts::JobCosts(const TrainingJob& job, const std::string& folder) : data_sheet_(job.gpu), links_(job.cluster) {
-  if (folder.empty()) return;
-  const std::vector<SampleFile> files = files_of_gpu(read_sample_folder(folder), job.gpu, folder);
+JobCosts::JobCosts(const TrainingJob& job, const SampleSet& samples) : data_sheet_(job.gpu), links_(job.cluster) {
+  if (samples.folder.empty()) return;
+  const std::vector<SampleFile> files = files_of_gpu(samples.files, job.gpu, samples.folder);
   const std::string& device = files.front().name.gpu;
   if (!gpu_of_driver_name(device)) {
     notes_.push_back(fmt::format("{}: its samples are of {}, which is not in the catalogue; they are used for {}",
-                                 folder, device, job.gpu.name));
+                                 samples.folder, device, job.gpu.name));
   }
   operators_.emplace(files, job.gpu, data_sheet_);
   collectives_.emplace(files, job.gpu, links_);
