@@ -1,5 +1,7 @@
 #include "planning/profile/switch_latency.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -88,6 +90,11 @@ std::optional<WeightedValue> latency_of_change(const std::vector<RecordedUnit>& 
 }
 
 }  // namespace
+
+std::string describe(const SwitchLatency& latency) {
+  return fmt::format("clock changes take effect {:.1f} +-{:.1f} ms after they are asked for ({} changes)",
+                     latency.latency_s * 1e3, latency.error_s * 1e3, latency.changes);
+}
 
 std::optional<SwitchLatency> find_switch_latency(std::span<const Recording> ranks) {
   std::map<int, std::vector<Recording>> parts_of_rank;

@@ -2,6 +2,7 @@
 
 #include <optional>
 #include <span>
+#include <string>
 
 #include "planning/profile/recording.h"
 
@@ -13,6 +14,9 @@ struct SwitchLatency {
   double error_s = 0;     ///< standard error
   long long changes = 0;  ///< that it was seen in
 };
+
+/// `clock changes take effect 25.1 +-0.4 ms after they are asked for (22 changes)`
+[[nodiscard]] std::string describe(const SwitchLatency& latency);
 
 /// The switch latency that recordings of the client library show, whose units ask for their clock as they begin. A unit
 /// that begins with a change takes T = L + (1 - L / t_old) t_new, with t_old and t_new what it takes at the clock

@@ -53,7 +53,7 @@ Json bars_json(const std::vector<ReportBars>& all) {
 Json plot_json(const std::optional<ReportPlot>& plot) {
   if (!plot) return nullptr;
   Json curve = Json::array();
-  for (const ReportPoint& point : thin_curve(plot->curve)) {
+  for (const PipelineFigures& point : thin_curve(plot->curve)) {
     curve.push_back({{"time_s", point.time_s}, {"energy_j", point.energy_j}});
   }
   Json marks = Json::array();

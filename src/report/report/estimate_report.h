@@ -35,7 +35,7 @@ struct ReportMark {
   std::string basis;  ///< `estimated`, `planned`, `replayed`
   std::string label;  ///< written next to it; empty: only shown when pointed at
   bool chosen = false;
-  ReportPoint point;
+  PipelineFigures point;
 };
 
 /// What the legend calls each kind of point.
@@ -51,8 +51,8 @@ struct ReportPlot {
   std::string title;
   std::string caption;
   std::string curve_name;
-  std::vector<ReportPoint> curve;  ///< fastest first; may be empty
-  std::vector<ReportMark> marks;   ///< with one baseline, savings are against it
+  std::vector<PipelineFigures> curve;  ///< fastest first; may be empty
+  std::vector<ReportMark> marks;       ///< with one baseline, savings are against it
   ReportMarkNames mark_names;
 };
 

@@ -5,43 +5,17 @@
 #include <vector>
 
 #include "base/core/op_kind.h"
+#include "planning/simulator/cluster.h"
+#include "planning/workflow/comparison.h"
+#include "planning/workflow/plan_tables.h"
 
 namespace lowgear {
-
-/// A point of a time-energy curve: one iteration of the pipeline, one GPU per rank.
-struct ReportPoint {
-  double time_s = 0;
-  double energy_j = 0;
-};
 
 /// What savings and slowdowns are measured against.
 struct ReportBaseline {
   std::string description;  ///< for example "every op at its highest profiled clock"
   double time_s = 0;
   double energy_j = 0;
-};
-
-/// A deployable plan (one clock per op) of the frontier. *Planned* figures.
-struct ReportPlan {
-  int number = 0;  ///< as in `plans.csv` and `plans/NNNNN.json`
-  double deadline_s = 0;
-  double time_s = 0;
-  double energy_j = 0;
-  std::optional<double> lower_bound_j;  ///< no plan of this time can use less; absent when not computed
-  int switches = 0;                     ///< clock changes per iteration, all ranks
-};
-
-/// One way to choose clocks, for comparison. *Replayed* figures: its clocks run through the simulator.
-struct ReportPolicy {
-  std::string name;
-  double time_s = 0;
-  double energy_j = 0;
-  std::optional<double> lower_bound_j;  ///< as in ReportPlan
-  int switches = 0;
-  std::optional<double> plan_time_s;  ///< how long the policy took to plan, wall clock; absent when not timed
-  std::string note;                   ///< what a reader must know of it; may be empty
-  bool own_order = false;             ///< it runs another order than the report's: the bound drawn does not hold for it
-  std::optional<int> peak_activations;  ///< most that a rank holds in the order that it runs; absent when not known
 };
 
 /// What supports the lower bound.
@@ -82,12 +56,12 @@ struct ReportData {
   double switch_latency_s = 0;           ///< how late a clock change takes effect; 0: not modelled
 
   ReportBaseline baseline;
-  std::vector<ReportPoint> frontier;     ///< vertices of the convex curve, fastest first
-  std::vector<ReportPoint> lower_bound;  ///< same order; empty when the frontier is exact: then it is its own bound
+  std::vector<PipelineFigures> frontier;     ///< vertices of the convex curve, fastest first
+  std::vector<PipelineFigures> lower_bound;  ///< same order; empty when the frontier is exact: then it is its own bound
   ReportCertificate certificate;
-  std::vector<ReportPlan> plans;
+  std::vector<PlanFigures> plans;
   std::optional<int> chosen_plan;  ///< the number of the plan that `chosen` shows; must be among `plans`
-  std::vector<ReportPolicy> policies;
+  std::vector<ComparisonRow> policies;
 
   ReportTimeline chosen;              ///< *planned*
   ReportTimeline baseline_timeline;   ///< *planned*; no ranks: not shown

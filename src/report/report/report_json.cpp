@@ -16,10 +16,10 @@ namespace lowgear {
 
 namespace {
 
-Json point_arrays(std::span<const ReportPoint> points) {
+Json point_arrays(std::span<const PipelineFigures> points) {
   Json time_s = Json::array();
   Json energy_j = Json::array();
-  for (const ReportPoint& point : points) {
+  for (const PipelineFigures& point : points) {
     time_s.push_back(point.time_s);
     energy_j.push_back(point.energy_j);
   }
@@ -28,9 +28,9 @@ Json point_arrays(std::span<const ReportPoint> points) {
 
 Json optional_number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
-Json plan_rows(std::span<const ReportPlan> plans) {
+Json plan_rows(std::span<const PlanFigures> plans) {
   Json rows = Json::array();
-  for (const ReportPlan& plan : plans) {
+  for (const PlanFigures& plan : plans) {
     rows.push_back({{"number", plan.number},
                     {"deadline_s", plan.deadline_s},
                     {"time_s", plan.time_s},
@@ -41,10 +41,10 @@ Json plan_rows(std::span<const ReportPlan> plans) {
   return rows;
 }
 
-Json policy_rows(std::span<const ReportPolicy> policies) {
+Json policy_rows(std::span<const ComparisonRow> policies) {
   Json rows = Json::array();
-  for (const ReportPolicy& policy : policies) {
-    rows.push_back({{"name", policy.name},
+  for (const ComparisonRow& policy : policies) {
+    rows.push_back({{"name", policy.label()},
                     {"time_s", policy.time_s},
                     {"energy_j", policy.energy_j},
                     {"lower_bound_j", optional_number(policy.lower_bound_j)},
@@ -123,20 +123,20 @@ Json timeline_object(const ReportTimeline& timeline) {
 }
 
 /// Height of the chord from `from` to `to` above the curve at `at`.
-double chord_error_j(const ReportPoint& from, const ReportPoint& to, const ReportPoint& at) {
+double chord_error_j(const PipelineFigures& from, const PipelineFigures& to, const PipelineFigures& at) {
   const double share = (at.time_s - from.time_s) / (to.time_s - from.time_s);
   return std::abs(from.energy_j + share * (to.energy_j - from.energy_j) - at.energy_j);
 }
 
-bool is_chord_close(std::span<const ReportPoint> run, double tolerance_j) {
-  return std::all_of(run.begin(), run.end(), [&](const ReportPoint& point) {
+bool is_chord_close(std::span<const PipelineFigures> run, double tolerance_j) {
+  return std::all_of(run.begin(), run.end(), [&](const PipelineFigures& point) {
     // Written so that a NaN (two points of the same time) counts as far away.
     return chord_error_j(run.front(), run.back(), point) <= tolerance_j;
   });
 }
 
 /// Index of the last vertex that a chord from `first` may reach, by doubling and bisection.
-std::size_t farthest_chord_end(std::span<const ReportPoint> curve, std::size_t first, double tolerance_j) {
+std::size_t farthest_chord_end(std::span<const PipelineFigures> curve, std::size_t first, double tolerance_j) {
   const auto close = [&](std::size_t last) {
     return is_chord_close(curve.subspan(first, last - first + 1), tolerance_j);
   };
@@ -154,12 +154,13 @@ std::size_t farthest_chord_end(std::span<const ReportPoint> curve, std::size_t f
 
 }  // namespace
 
-std::vector<ReportPoint> thin_curve(std::span<const ReportPoint> curve) {
+std::vector<PipelineFigures> thin_curve(std::span<const PipelineFigures> curve) {
   if (curve.size() <= 2) return {curve.begin(), curve.end()};
-  const auto [lowest, highest] = std::minmax_element(
-      curve.begin(), curve.end(), [](const ReportPoint& a, const ReportPoint& b) { return a.energy_j < b.energy_j; });
+  const auto [lowest, highest] =
+      std::minmax_element(curve.begin(), curve.end(),
+                          [](const PipelineFigures& a, const PipelineFigures& b) { return a.energy_j < b.energy_j; });
   const double tolerance_j = kCurveTolerance * (highest->energy_j - lowest->energy_j);
-  std::vector<ReportPoint> kept{curve.front()};
+  std::vector<PipelineFigures> kept{curve.front()};
   for (std::size_t at = 0; at + 1 < curve.size();) {
     at = farthest_chord_end(curve, at, tolerance_j);
     kept.push_back(curve[at]);

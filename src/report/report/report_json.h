@@ -13,7 +13,7 @@ inline constexpr double kCurveTolerance = 1e-5;
 
 /// Fewer vertices for a convex curve that falls or rises with time: those such that straight lines between them are
 /// within kCurveTolerance of the energy range of every vertex left out. The first and the last vertex stay.
-[[nodiscard]] std::vector<ReportPoint> thin_curve(std::span<const ReportPoint> curve);
+[[nodiscard]] std::vector<PipelineFigures> thin_curve(std::span<const PipelineFigures> curve);
 
 /// The data block of the page (`lowgear.report/1`), safe inside a <script> element: no `<`, `>`, `&` or line separator
 /// stands in it unescaped. Text that is not UTF-8 has its bad bytes replaced by U+FFFD; numbers that are not finite

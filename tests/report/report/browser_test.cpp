@@ -118,7 +118,7 @@ TEST_F(BrowserTest, ShowsHostileNamesAsText) {
   ReportData data = sample_report(4, 8);
   data.profile_name = data.schedule = data.command = data.chosen.label = hostile;
   data.certificate.statement = data.baseline.description = hostile;
-  data.policies[0].name = data.policies[0].note = hostile;
+  data.policies[0].policy = data.policies[0].note = hostile;
   data.warnings = {hostile};
   const Json seen = look_at(chromium(), render_html_report(data));
   EXPECT_EQ(seen["error"], "");

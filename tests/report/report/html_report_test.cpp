@@ -76,7 +76,7 @@ TEST(HtmlReport, NamesCannotBreakOutOfTheDataBlock) {
   const std::string harmless_page = render_html_report(data);
   data.profile_name = data.schedule = data.lowgear_version = data.command = hostile;
   data.baseline.description = data.certificate.statement = data.certificate.command = hostile;
-  data.policies[0].name = data.policies[0].note = data.chosen.label = hostile;
+  data.policies[0].policy = data.policies[0].note = data.chosen.label = hostile;
   data.warnings = {hostile};
   const std::string page = render_html_report(data);
   for (const char* part : {"<script", "</script", "<!--", "{{report.css}}"}) {

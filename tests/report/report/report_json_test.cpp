@@ -57,7 +57,7 @@ TEST(ReportJson, HoldsEveryPlanAndPolicy) {
   data.policies[1].plan_time_s.reset();
   const Json json = written(data);
   ASSERT_EQ(json["plans"].size(), data.plans.size());
-  const ReportPlan& plan = data.plans[7];
+  const PlanFigures& plan = data.plans[7];
   EXPECT_EQ(json["plans"][7], (Json{{"number", plan.number},
                                     {"deadline_s", plan.deadline_s},
                                     {"time_s", plan.time_s},
@@ -65,8 +65,8 @@ TEST(ReportJson, HoldsEveryPlanAndPolicy) {
                                     {"lower_bound_j", *plan.lower_bound_j},
                                     {"switches", plan.switches}}));
   ASSERT_EQ(json["policies"].size(), data.policies.size());
-  const ReportPolicy& policy = data.policies[1];
-  EXPECT_EQ(json["policies"][1], (Json{{"name", policy.name},
+  const ComparisonRow& policy = data.policies[1];
+  EXPECT_EQ(json["policies"][1], (Json{{"name", policy.label()},
                                        {"time_s", policy.time_s},
                                        {"energy_j", policy.energy_j},
                                        {"lower_bound_j", nullptr},
@@ -160,12 +160,12 @@ TEST(ReportJson, ReplacesBytesThatAreNotUtf8) {
 }
 
 /// Vertices of a random convex curve that falls and may rise again.
-std::vector<ReportPoint> random_convex_curve(std::mt19937& random, int vertices) {
+std::vector<PipelineFigures> random_convex_curve(std::mt19937& random, int vertices) {
   std::uniform_real_distribution<double> step(0.01, 1);
   std::vector<double> slopes(vertices - 1);
   for (double& slope : slopes) slope = -50 + 60 * step(random);
   std::sort(slopes.begin(), slopes.end());
-  std::vector<ReportPoint> curve{{1, 1000}};
+  std::vector<PipelineFigures> curve{{1, 1000}};
   for (const double slope : slopes) {
     const double length_s = step(random);
     curve.push_back({curve.back().time_s + length_s, curve.back().energy_j + slope * length_s});
@@ -173,10 +173,10 @@ std::vector<ReportPoint> random_convex_curve(std::mt19937& random, int vertices)
   return curve;
 }
 
-double energy_at(const std::vector<ReportPoint>& curve, double time_s) {
+double energy_at(const std::vector<PipelineFigures>& curve, double time_s) {
   for (std::size_t i = 1; i < curve.size(); ++i) {
-    const ReportPoint& a = curve[i - 1];
-    const ReportPoint& b = curve[i];
+    const PipelineFigures& a = curve[i - 1];
+    const PipelineFigures& b = curve[i];
     if (time_s <= b.time_s) {
       return a.energy_j + (b.energy_j - a.energy_j) * (time_s - a.time_s) / (b.time_s - a.time_s);
     }
@@ -184,16 +184,17 @@ double energy_at(const std::vector<ReportPoint>& curve, double time_s) {
   return curve.back().energy_j;
 }
 
-double energy_range(const std::vector<ReportPoint>& curve) {
-  const auto [low, high] = std::minmax_element(
-      curve.begin(), curve.end(), [](const ReportPoint& a, const ReportPoint& b) { return a.energy_j < b.energy_j; });
+double energy_range(const std::vector<PipelineFigures>& curve) {
+  const auto [low, high] =
+      std::minmax_element(curve.begin(), curve.end(),
+                          [](const PipelineFigures& a, const PipelineFigures& b) { return a.energy_j < b.energy_j; });
   return high->energy_j - low->energy_j;
 }
 
 /// Largest vertical distance of a vertex of `curve` from `thin`.
-double worst_error(const std::vector<ReportPoint>& thin, const std::vector<ReportPoint>& curve) {
+double worst_error(const std::vector<PipelineFigures>& thin, const std::vector<PipelineFigures>& curve) {
   double worst_j = 0;
-  for (const ReportPoint& point : curve) {
+  for (const PipelineFigures& point : curve) {
     worst_j = std::max(worst_j, std::abs(energy_at(thin, point.time_s) - point.energy_j));
   }
   return worst_j;
@@ -212,16 +213,16 @@ TEST(ThinCurve, StaysWithinItsToleranceOfEveryVertex) {
 }
 
 TEST(ThinCurve, KeepsOnlyTheEndsOfALineAndAllOfAPolygon) {
-  std::vector<ReportPoint> line;
+  std::vector<PipelineFigures> line;
   line.reserve(1000);
   for (int i = 0; i < 1000; ++i) line.push_back({1.0 + i, 5000.0 - 2 * i});
   EXPECT_EQ(thin_curve(line).size(), 2);
-  const std::vector<ReportPoint> polygon{{0, 100}, {1, 50}, {2, 20}, {3, 10}, {4, 8}};
+  const std::vector<PipelineFigures> polygon{{0, 100}, {1, 50}, {2, 20}, {3, 10}, {4, 8}};
   EXPECT_EQ(thin_curve(polygon).size(), polygon.size());
 }
 
 TEST(ThinCurve, MakesALongCurveShort) {
-  std::vector<ReportPoint> curve;
+  std::vector<PipelineFigures> curve;
   curve.reserve(100'001);
   for (int i = 0; i <= 100'000; ++i) curve.push_back({1 + i * 1e-5, 1 / (1 + i * 1e-5)});
   EXPECT_LT(thin_curve(curve).size(), 400);
@@ -229,7 +230,7 @@ TEST(ThinCurve, MakesALongCurveShort) {
 
 TEST(ThinCurve, TakesCurvesWithoutLength) {
   EXPECT_TRUE(thin_curve({}).empty());
-  const std::vector<ReportPoint> same_time{{1, 5}, {1, 4}, {1, 3}};
+  const std::vector<PipelineFigures> same_time{{1, 5}, {1, 4}, {1, 3}};
   EXPECT_EQ(thin_curve(same_time).front().energy_j, 5);
   EXPECT_EQ(thin_curve(same_time).back().energy_j, 3);
 }

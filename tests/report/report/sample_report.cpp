@@ -153,9 +153,9 @@ class Pipeline {
 };
 
 /// A convex falling curve from the fastest point, with as many vertices as a real frontier.
-std::vector<ReportPoint> sample_curve(const ReportPoint& fastest) {
+std::vector<PipelineFigures> sample_curve(const PipelineFigures& fastest) {
   constexpr int kVertices = 2000;
-  std::vector<ReportPoint> curve;
+  std::vector<PipelineFigures> curve;
   for (int i = 0; i < kVertices; ++i) {
     const double share = static_cast<double>(i) / (kVertices - 1);
     curve.push_back(
@@ -164,25 +164,25 @@ std::vector<ReportPoint> sample_curve(const ReportPoint& fastest) {
   return curve;
 }
 
-std::vector<ReportPlan> sample_plans(const std::vector<ReportPoint>& curve) {
+std::vector<PlanFigures> sample_plans(const std::vector<PipelineFigures>& curve) {
   constexpr int kPlans = 20;
-  std::vector<ReportPlan> plans;
+  std::vector<PlanFigures> plans;
   for (int i = 0; i < kPlans; ++i) {
-    const ReportPoint& point = curve[i * (curve.size() - 1) / (kPlans - 1)];
+    const PipelineFigures& point = curve[i * (curve.size() - 1) / (kPlans - 1)];
     plans.push_back({i, point.time_s, point.time_s, point.energy_j * (1 + 1e-4 * ((i * 7) % 5)), point.energy_j,
                      120 + 31 * ((i * 3) % 7)});
   }
   return plans;
 }
 
-std::vector<ReportPolicy> sample_policies(const ReportPoint& baseline, const ReportPoint& fastest) {
+std::vector<ComparisonRow> sample_policies(const PipelineFigures& baseline, const PipelineFigures& fastest) {
   const auto at = [&](double time_share, double energy_share) {
     return std::pair{baseline.time_s * time_share,
                      fastest.energy_j + energy_share * (baseline.energy_j - fastest.energy_j)};
   };
-  std::vector<ReportPolicy> policies;
+  std::vector<ComparisonRow> policies;
   const auto add = [&](std::string name, std::pair<double, double> figures, int switches, std::string note) {
-    policies.push_back({.name = std::move(name),
+    policies.push_back({.policy = std::move(name),
                         .time_s = figures.first,
                         .energy_j = figures.second,
                         .lower_bound_j = fastest.energy_j * 0.97,
@@ -208,7 +208,7 @@ ReportData sample_report(int ranks, int microbatches) {
   const ReportTimeline& baseline = data.baseline_timeline;
   pipeline.slow_down(baseline.time_s);
   data.chosen = pipeline.timeline("lowgear, plan 0");
-  const ReportPoint fastest{baseline.time_s, data.chosen.energy_j * 0.9997};
+  const PipelineFigures fastest{baseline.time_s, data.chosen.energy_j * 0.9997};
 
   data.lowgear_version = "0.1.0";
   data.command = "lowgear plan --profile invented.csv --stages 8 --schedule 1f1b --out out";

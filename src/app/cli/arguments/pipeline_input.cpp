@@ -9,16 +9,18 @@
 
 #include "app/cli/arguments/blocking_power_argument.h"
 #include "app/cli/arguments/options.h"
-#include "app/cli/arguments/plausibility.h"
 #include "app/cli/terminal/memory.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/suggestion.h"
+#include "estimating/estimator/gpu/power_limit.h"
 #include "planning/profile/options.h"
+#include "planning/profile/plausibility.h"
 #include "planning/profile/profile_latency.h"
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
+#include "planning/workflow/planning_memory.h"
 
 namespace lowgear {
 namespace {
@@ -213,24 +215,25 @@ StageProfile read_profile(PipelineInput& input) {
 
 PipelineInput load_pipeline(const PipelineArguments& arguments) {
   PipelineInput input;
+  ProfiledPipeline& pipeline = input.pipeline;
   input.profile_name = arguments.profile;
-  input.profile = read_profile(input);
+  pipeline.profile = read_profile(input);
   // Blocking power is by rank; a named schedule has as many as --stages says, which may be wrong for the profile.
   ScheduleArguments schedule = arguments.schedule;
   if (is_generator(schedule.schedule)) {
     // With several chunks a profile may be by rank or by virtual stage: then the number of ranks has to be given.
-    if (!schedule.stages && schedule.chunks.value_or(1) == 1) schedule.stages = input.profile.stages();
+    if (!schedule.stages && schedule.chunks.value_or(1) == 1) schedule.stages = pipeline.profile.stages();
     if (schedule.stages) {
-      input.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, *schedule.stages);
+      pipeline.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, *schedule.stages);
     }
   }
-  input.schedule = without_communication(load_schedule(schedule, &input.profile, input.blocking_power_w));
-  if (input.blocking_power_w.empty()) {
-    input.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, input.schedule.rank_count());
+  pipeline.schedule = without_communication(load_schedule(schedule, &pipeline.profile, pipeline.blocking_power_w));
+  if (pipeline.blocking_power_w.empty()) {
+    pipeline.blocking_power_w = blocking_power_from_argument(arguments.blocking_power, pipeline.schedule.rank_count());
   }
-  input.profile = fit_profile(std::move(input.profile), input.schedule, arguments.backward_split);
-  input.dag = build_dag(input.schedule);
-  input.unit_warning = unit_warning(input.profile, input.blocking_power_w, power_limit_of(arguments.gpu_name));
+  pipeline.profile = fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.backward_split);
+  pipeline.dag = build_dag(pipeline.schedule);
+  pipeline.unit_warning = unit_warning(pipeline.profile, pipeline.blocking_power_w, power_limit_of(arguments.gpu_name));
   return input;
 }
 

@@ -6,11 +6,10 @@
 #include <string_view>
 #include <vector>
 
-#include "planning/planner/policies/policy.h"
 #include "planning/profile/stage_profile.h"
-#include "planning/schedule/dag.h"
 #include "planning/schedule/deadlock.h"
 #include "planning/schedule/schedule.h"
+#include "planning/workflow/profiled_pipeline.h"
 
 namespace lowgear {
 
@@ -44,18 +43,11 @@ void add_gpu_name_option(CLI::App& app, std::string& gpu_name, std::string_view 
 /// `--profile`, `--blocking-power`, the options of schedules, and `--backward-split`.
 void add_pipeline_options(CLI::App& app, PipelineArguments& arguments);
 
-/// A pipeline as all verbs take it.
+/// A pipeline as all verbs take it, and what the files say of it beyond that.
 struct PipelineInput {
   std::string profile_name;  ///< as given
-  StageProfile profile;      ///< by virtual stage of the schedule, split where the schedule is
-  Schedule schedule;         ///< computations only
-  PipelineDag dag;
-  std::vector<double> blocking_power_w;          ///< by rank
-  std::optional<double> switch_latency_s = {};   ///< of the profile; empty: not known
-  std::optional<std::string> unit_warning = {};  ///< cli/plausibility.h
-
-  /// Refers to this.
-  [[nodiscard]] PlanningProblem problem() const { return {&schedule, &dag, &profile, blocking_power_w}; }
+  ProfiledPipeline pipeline;
+  std::optional<double> switch_latency_s = {};  ///< of the profile; empty: not known
 };
 
 /// The schedule as named or as the file has it, messages included where it has them. `profile` and `blocking_power_w`

@@ -5,6 +5,7 @@
 #include "app/cli/arguments/options.h"
 #include "base/core/units.h"
 #include "planning/profile/profile_latency.h"
+#include "planning/workflow/replayed_plan.h"
 
 namespace lowgear {
 namespace {
@@ -39,6 +40,10 @@ std::string_view SwitchLatencyArgument::source() const {
   return is_from_profile ? "profile" : "given";
 }
 
+std::optional<double> SwitchLatencyArgument::late_s() const {
+  return is_known() ? std::nullopt : std::optional(kAssumedSwitchLatencyS);
+}
+
 void SwitchLatencyArgument::complete_from(std::optional<double> of_profile_s) {
   if (is_known() || !of_profile_s) return;
   latency_ms = *of_profile_s * 1e3;
@@ -61,24 +66,6 @@ PlannerOptions planner_options(const PlannerArguments& arguments) {
           .epsilon = arguments.epsilon,
           .granularity = arguments.granularity,
           .switch_latency_s = arguments.switch_latency.latency_s()};
-}
-
-std::vector<ReportPoint> frontier_points(const Frontier& frontier) {
-  std::vector<ReportPoint> points;
-  points.reserve(frontier.vertices().size());
-  for (const FrontierVertex& vertex : frontier.vertices()) {
-    points.push_back({s_from_ps(vertex.time_ps), frontier.energy_j(vertex)});
-  }
-  return points;
-}
-
-std::vector<ReportPoint> lower_bound_points(const Frontier& frontier, FrontierMethod method) {
-  std::vector<ReportPoint> points;
-  if (method == FrontierMethod::exact) return points;
-  for (const FrontierVertex& vertex : frontier.vertices()) {
-    points.push_back({s_from_ps(vertex.time_ps), frontier.lower_bound_j_at(vertex.time_ps)});
-  }
-  return points;
 }
 
 }  // namespace lowgear

@@ -4,15 +4,9 @@
 #include <optional>
 #include <string_view>
 
-#include "app/cli/arguments/pipeline_input.h"
 #include "planning/planner/planners/pipeline_planner.h"
-#include "report/report/report_data.h"
 
 namespace lowgear {
-
-/// How late clock changes take effect where neither `--switch-latency` nor the profile says it: what an A100 takes.
-/// Plans are then made as if changes came at once, and replayed with this beside.
-inline constexpr double kAssumedSwitchLatencyS = 0.025;
 
 /// `--switch-latency`, and where it came from.
 struct SwitchLatencyArgument {
@@ -22,6 +16,8 @@ struct SwitchLatencyArgument {
   [[nodiscard]] bool is_known() const { return latency_ms.has_value(); }
   /// 0 where it is not known.
   [[nodiscard]] double latency_s() const { return latency_ms.value_or(0) * 1e-3; }
+  /// With what plans are replayed, too, because it is not known (kAssumedSwitchLatencyS).
+  [[nodiscard]] std::optional<double> late_s() const;
   /// `given`, `profile` or `unknown`.
   [[nodiscard]] std::string_view source() const;
   /// Takes that of the profile, if it has one, where none was given.
@@ -44,10 +40,5 @@ void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument);
 void add_perseus_unit_option(CLI::App& app, double& unit_s);
 
 [[nodiscard]] PlannerOptions planner_options(const PlannerArguments& arguments);
-
-/// Vertices as the report shows them.
-[[nodiscard]] std::vector<ReportPoint> frontier_points(const Frontier& frontier);
-/// The lower bound at the same times; empty for an exact frontier, which is its own bound.
-[[nodiscard]] std::vector<ReportPoint> lower_bound_points(const Frontier& frontier, FrontierMethod method);
 
 }  // namespace lowgear

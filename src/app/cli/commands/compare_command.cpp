@@ -11,15 +11,18 @@
 #include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/arguments/planner_arguments.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/runs/comparison.h"
-#include "app/cli/runs/replayed_plan.h"
 #include "app/cli/terminal/progress_bar.h"
-#include "app/cli/terminal/stopwatch.h"
 #include "app/cli/terminal/version.h"
+#include "app/cli/text/comparison_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/stopwatch.h"
 #include "planning/profile/example_profile.h"
+#include "planning/workflow/comparison.h"
+#include "planning/workflow/frontier_curve.h"
+#include "planning/workflow/replayed_plan.h"
 #include "report/report/html_report.h"
+#include "report/report/run_report.h"
 
 namespace lowgear {
 namespace {
@@ -49,29 +52,30 @@ ComparisonOptions comparison_options(const CompareArguments& arguments) {
 /// The comparison as a page: frontier, policies as points, the baseline's timeline against Lowgear's.
 std::string render_page(const CompareArguments& arguments, const PipelineInput& input, PipelinePlanner& planner,
                         const PolicyComparison& comparison) {
-  const PlanningProblem problem = input.problem();
+  const ProfiledPipeline& pipeline = input.pipeline;
+  const PlanningProblem problem = pipeline.problem();
   const ReplayConditions conditions{arguments.planner.switch_latency.latency_s(), {}};
   const Plan plan = planner.plan(planner.fastest_s());
-  const std::vector<int> clocks = clocks_for(plan, input.dag);
+  const std::vector<int> clocks = clocks_for(plan, pipeline.dag);
   ReportData data;
   data.lowgear_version = version();
   data.profile_name = std::filesystem::path(input.profile_name).filename().string();
-  data.schedule = input.schedule.name;
-  data.stages = input.dag.stages;
-  data.microbatches = input.dag.microbatches;
-  data.blocking_power_w = input.blocking_power_w;
+  data.schedule = pipeline.schedule.name;
+  data.stages = pipeline.dag.stages;
+  data.microbatches = pipeline.dag.microbatches;
+  data.blocking_power_w = pipeline.blocking_power_w;
   data.switch_latency_s = conditions.switch_latency_s;
   data.frontier = frontier_points(planner.frontier());
   data.lower_bound = lower_bound_points(planner.frontier(), planner.method());
   data.baseline = {"Policy " + comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j};
   data.certificate = {false, "Proven by the planner as it solved; lowgear plan writes the proof down.", ""};
-  data.plans = {{0, plan.deadline_s, plan.time_s, plan.energy_j, plan.lower_bound_j, plan.switches}};
+  data.plans = {plan_row(0, plan)};
   data.chosen_plan = 0;
-  data.chosen = report_timeline("lowgear, fastest", input.dag, replay_under(problem, clocks, conditions), clocks);
-  data.policies = report_policies(comparison);
+  data.chosen = report_timeline("lowgear, fastest", pipeline.dag, replay_under(problem, clocks, conditions), clocks);
+  data.policies = comparison.rows;
   data.warnings = comparison.skipped;
-  if (input.unit_warning) data.warnings.push_back(*input.unit_warning);
-  if (is_example_profile(input.profile)) data.warnings.emplace_back(kExampleProfileNotice);
+  if (pipeline.unit_warning) data.warnings.push_back(*pipeline.unit_warning);
+  if (is_example_profile(pipeline.profile)) data.warnings.emplace_back(kExampleProfileNotice);
   return render_html_report(data);
 }
 
@@ -93,7 +97,7 @@ void print_notes(const PolicyComparison& comparison, const PipelineInput& input,
     console.note(fmt::format("{}{}{}: {}", row.policy, row.aim.empty() ? "" : ", ", row.aim, row.note));
   }
   for (const std::string& line : comparison.skipped) console.warn(line);
-  if (is_example_profile(input.profile)) console.note(kExampleProfileNotice);
+  if (is_example_profile(input.pipeline.profile)) console.note(kExampleProfileNotice);
 }
 
 std::string late_changes(const PolicyComparison& comparison) {
@@ -109,16 +113,19 @@ std::string late_changes(const PolicyComparison& comparison) {
 ExitCode run_compare(CompareArguments arguments, Console& console) {
   ComparisonOptions options = comparison_options(arguments);
   const PipelineInput input = load_pipeline(arguments.pipeline);
-  if (input.unit_warning) console.warn(*input.unit_warning);
+  const ProfiledPipeline& pipeline = input.pipeline;
+  if (pipeline.unit_warning) console.warn(*pipeline.unit_warning);
   SwitchLatencyArgument& latency = arguments.planner.switch_latency;
   latency.complete_from(input.switch_latency_s);
   options.planner = planner_options(arguments.planner);
-  if (!latency.is_known()) options.late_s = kAssumedSwitchLatencyS;
+  options.late_s = latency.late_s();
+  options.now_s = wall_clock();
   std::optional<ProgressBar> progress(std::in_place);
   const Stopwatch stopwatch;
-  PipelinePlanner planner(input.schedule, input.profile, input.blocking_power_w, options.planner, {}, &*progress);
+  PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options.planner, {},
+                          &*progress);
   options.frontier_time_s = stopwatch.elapsed_s();
-  const PolicyComparison comparison = compare_policies(input, planner, options, &*progress);
+  const PolicyComparison comparison = compare_policies(pipeline, planner, options, &*progress);
   std::optional<std::string> page;
   if (!arguments.html.empty()) page = render_page(arguments, input, planner, comparison);
   // The planner does not plan any more.
@@ -126,7 +133,7 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   if (page) write_file_atomically(arguments.html, *page);
   if (arguments.json) {
     Json json = comparison_json(comparison);
-    json["modelled"] = is_example_profile(input.profile);
+    json["modelled"] = is_example_profile(pipeline.profile);
     json["switch_latency"] = {{"source", latency.source()}, {"planned_with_s", latency.latency_s()}};
     if (options.late_s) json["switch_latency"]["late_s"] = *options.late_s;
     json["frontier"] = {{"method", name(planner.method())},

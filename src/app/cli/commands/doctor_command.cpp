@@ -6,9 +6,10 @@
 
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/doctor/diagnosis.h"
-#include "app/cli/doctor/machine_facts.h"
-#include "app/cli/doctor/switch_latency_probe.h"
+#include "app/cli/text/diagnosis_text.h"
+#include "app/doctor/diagnosis.h"
+#include "app/doctor/machine_facts.h"
+#include "app/doctor/switch_latency_probe.h"
 
 namespace lowgear {
 namespace {

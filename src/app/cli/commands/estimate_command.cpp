@@ -8,8 +8,8 @@
 #include "app/cli/arguments/job_input.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/runs/cost_sources.h"
 #include "app/cli/runs/estimate_plan.h"
+#include "app/cli/runs/sample_folder.h"
 #include "app/cli/terminal/progress_bar.h"
 #include "app/cli/text/estimate_page.h"
 #include "app/cli/text/estimate_text.h"
@@ -17,6 +17,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "estimating/estimator/iteration/emitted_profile.h"
+#include "estimating/estimator/iteration/job_costs.h"
 
 namespace lowgear {
 namespace {
@@ -34,7 +35,7 @@ struct EstimateArguments {
 };
 
 JobEstimate estimate(TrainingJob job, const std::string& samples) {
-  const JobCosts costs(job, samples);
+  const JobCosts costs(job, load_samples(samples));
   JobEstimate result{.job = std::move(job), .memory = {}, .overflow = {}, .iteration = {}};
   result.memory = estimate_memory(result.job);
   result.overflow = explain_overflow(result.job, result.memory);

@@ -10,11 +10,12 @@
 #include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/pipeline_input.h"
-#include "app/cli/arguments/plausibility.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/files/file.h"
+#include "estimating/estimator/gpu/power_limit.h"
 #include "planning/profile/example_profile.h"
+#include "planning/profile/plausibility.h"
 #include "planning/profile/summary.h"
 
 namespace lowgear {

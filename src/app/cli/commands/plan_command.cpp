@@ -8,10 +8,10 @@
 #include <string_view>
 
 #include "app/cli/arguments/command_line.h"
+#include "app/cli/arguments/deadlines.h"
 #include "app/cli/arguments/options.h"
 #include "app/cli/commands/verbs.h"
 #include "app/cli/runs/plan_run.h"
-#include "app/cli/runs/plan_tables.h"
 #include "app/cli/terminal/progress_bar.h"
 #include "base/core/error.h"
 
@@ -26,9 +26,9 @@ struct PlanCommandArguments {
   bool quiet = false;
 };
 
-double max_gap_pct(const PlanSummary& summary) {
+double max_gap_pct(const PlanResult& result) {
   double largest = 0;
-  for (const ReportPlan& plan : summary.plans) {
+  for (const PlanFigures& plan : result.plans) {
     largest = std::max(largest, gap_pct(plan.energy_j, plan.lower_bound_j).value_or(0));
   }
   return largest;
@@ -36,17 +36,17 @@ double max_gap_pct(const PlanSummary& summary) {
 
 double change_pct(double from, double to) { return 100 * (to - from) / from; }
 
-const ReportPlan& shown_plan(const PlanSummary& summary) {
-  return summary.plans.at(static_cast<std::size_t>(summary.shown_plan));
+const PlanFigures& shown_plan(const PlanResult& result) {
+  return result.plans.at(static_cast<std::size_t>(result.shown_plan));
 }
 
 /// What clock changes that come late make of the plan.
-std::string latency_text(const SwitchLatencyArgument& latency, const PlanSummary& summary) {
-  if (!summary.late) {
+std::string latency_text(const SwitchLatencyArgument& latency, const PlanResult& result) {
+  if (!result.late) {
     return fmt::format("clocks    change {:.3g} ms after they are asked for ({}): in the figures above\n",
                        latency.latency_s() * 1e3, latency.is_from_profile ? "from the profile" : "--switch-latency");
   }
-  const LateReplay& late = *summary.late;
+  const LateReplay& late = *result.late;
   return fmt::format(
       "replayed  with clocks that change {:.3g} ms late: {:.6g} s, {:.6g} J: {:+.2f} % energy, {:+.2f} % time. How "
       "late "
@@ -55,11 +55,11 @@ std::string latency_text(const SwitchLatencyArgument& latency, const PlanSummary
       change_pct(late.baseline.energy_j, late.plan.energy_j), change_pct(late.baseline.time_s, late.plan.time_s));
 }
 
-Json latency_json(const SwitchLatencyArgument& latency, const PlanSummary& summary) {
+Json latency_json(const SwitchLatencyArgument& latency, const PlanResult& result) {
   Json json = {{"source", latency.source()}};
   if (latency.is_known()) json["planned_with_s"] = latency.latency_s();
-  if (!summary.late) return json;
-  const LateReplay& late = *summary.late;
+  if (!result.late) return json;
+  const LateReplay& late = *result.late;
   json["replayed"] = {{"switch_latency_s", late.switch_latency_s},
                       {"time_s", late.plan.time_s},
                       {"energy_j", late.plan.energy_j},
@@ -68,21 +68,21 @@ Json latency_json(const SwitchLatencyArgument& latency, const PlanSummary& summa
   return json;
 }
 
-std::string summary_text(const PlanArguments& arguments, const PlanSummary& summary) {
-  const ReportPlan& shown = shown_plan(summary);
-  const ReportPoint& fastest = summary.frontier.front();
-  const ReportPoint& slowest = summary.frontier.back();
+std::string summary_text(const PlanArguments& arguments, const PlanResult& result) {
+  const PlanFigures& shown = shown_plan(result);
+  const PipelineFigures& fastest = result.frontier.front();
+  const PipelineFigures& slowest = result.frontier.back();
   std::string text = fmt::format("frontier  {} vertices, {}: {:.6g} s, {:.6g} J (T_min) to {:.6g} s, {:.6g} J (T*)\n",
-                                 summary.frontier.size(), name(summary.run.method), fastest.time_s, fastest.energy_j,
+                                 result.frontier.size(), name(result.method), fastest.time_s, fastest.energy_j,
                                  slowest.time_s, slowest.energy_j);
-  text += fmt::format("plans     {}, {} of the least energy that is possible\n", summary.plans.size(),
-                      fmt::format("each proven within {:.3g} %", max_gap_pct(summary)));
+  text += fmt::format("plans     {}, {} of the least energy that is possible\n", result.plans.size(),
+                      fmt::format("each proven within {:.3g} %", max_gap_pct(result)));
   text += fmt::format(
       "plan {:05}: {:.6g} s, {:.6g} J planned; against all clocks at their highest ({:.6g} s, {:.6g} J): "
       "{:+.2f} % energy, {:+.2f} % time\n",
-      shown.number, shown.time_s, shown.energy_j, summary.baseline.time_s, summary.baseline.energy_j,
-      change_pct(summary.baseline.energy_j, shown.energy_j), change_pct(summary.baseline.time_s, shown.time_s));
-  text += latency_text(arguments.planner.switch_latency, summary);
+      shown.number, shown.time_s, shown.energy_j, result.baseline.time_s, result.baseline.energy_j,
+      change_pct(result.baseline.energy_j, shown.energy_j), change_pct(result.baseline.time_s, shown.time_s));
+  text += latency_text(arguments.planner.switch_latency, result);
   const std::filesystem::path out = arguments.out;
   text += fmt::format("report    {}\n", (out / output_file::kReport).string());
   text += fmt::format(
@@ -92,7 +92,7 @@ std::string summary_text(const PlanArguments& arguments, const PlanSummary& summ
   return text;
 }
 
-Json plan_json(const ReportPlan& plan) {
+Json plan_json(const PlanFigures& plan) {
   Json json = {
       {"plan", plan.number}, {"deadline_s", plan.deadline_s}, {"time_s", plan.time_s}, {"energy_j", plan.energy_j}};
   if (plan.lower_bound_j) {
@@ -104,32 +104,33 @@ Json plan_json(const ReportPlan& plan) {
 }
 
 Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
+  const PlanResult& result = summary.result;
   Json plans = Json::array();
-  for (const ReportPlan& plan : summary.plans) plans.push_back(plan_json(plan));
+  for (const PlanFigures& plan : result.plans) plans.push_back(plan_json(plan));
   return {{"out", arguments.out},
           {"figures", "planned"},
-          {"policy", summary.run.policy},
+          {"policy", arguments.policy},
           {"frontier",
-           {{"method", name(summary.run.method)},
-            {"vertices", summary.frontier.size()},
-            {"epsilon", summary.epsilon},
-            {"fastest_s", summary.frontier.front().time_s},
-            {"slowest_s", summary.frontier.back().time_s}}},
+           {{"method", name(result.method)},
+            {"vertices", result.frontier.size()},
+            {"epsilon", result.epsilon},
+            {"fastest_s", result.frontier.front().time_s},
+            {"slowest_s", result.frontier.back().time_s}}},
           {"baseline",
            {{"description", "every op at its highest profiled clock"},
-            {"time_s", summary.baseline.time_s},
-            {"energy_j", summary.baseline.energy_j}}},
-          {"switch_latency", latency_json(arguments.planner.switch_latency, summary)},
+            {"time_s", result.baseline.time_s},
+            {"energy_j", result.baseline.energy_j}}},
+          {"switch_latency", latency_json(arguments.planner.switch_latency, result)},
           {"verified", summary.verified.has_value()},
-          {"shown_plan", summary.shown_plan},
+          {"shown_plan", result.shown_plan},
           {"plans", plans},
-          {"warnings", summary.run.warnings}};
+          {"warnings", result.warnings}};
 }
 
 ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   if (arguments.quiet) console.mute_notes();
   PipelineInput input = load_pipeline(arguments.plan.pipeline);
-  const std::optional<std::string> unit_warning = input.unit_warning;
+  const std::optional<std::string> unit_warning = input.pipeline.unit_warning;
   if (unit_warning && !arguments.quiet) console.warn(*unit_warning);
   StagedDirectory folder(arguments.plan.out, std::string(output_file::kRun));
   std::optional<ProgressBar> progress(std::in_place);
@@ -138,13 +139,13 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
   const PlanSummary summary = make_plans(plan, std::move(input), folder, *progress);
   folder.commit();
   progress.reset();
-  for (const std::string& warning : summary.run.warnings) {
+  for (const std::string& warning : summary.result.warnings) {
     if (warning != unit_warning) console.note(warning);
   }
   if (arguments.json) {
     console.print_json(summary_json(plan, summary));
   } else if (!arguments.quiet) {
-    console.print(summary_text(plan, summary));
+    console.print(summary_text(plan, summary.result));
   }
   return ExitCode::ok;
 }

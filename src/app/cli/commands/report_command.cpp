@@ -7,6 +7,7 @@
 #include "app/cli/runs/plan_output.h"
 #include "base/core/files/folder_manifest.h"
 #include "report/report/html_report.h"
+#include "report/report/run_report.h"
 
 namespace lowgear {
 namespace {

@@ -9,13 +9,18 @@
 #include "app/cli/arguments/command_line.h"
 #include "app/cli/arguments/job_input.h"
 #include "app/cli/arguments/options.h"
+#include "app/cli/arguments/price_arguments.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/runs/search_run.h"
+#include "app/cli/runs/sample_folder.h"
+#include "app/cli/terminal/memory.h"
+#include "app/cli/terminal/parallel_tasks.h"
 #include "app/cli/terminal/progress_bar.h"
 #include "app/cli/text/search_page.h"
 #include "app/cli/text/search_text.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
+#include "base/core/stopwatch.h"
+#include "estimating/estimator/search/search_run.h"
 
 namespace lowgear {
 namespace {
@@ -85,10 +90,9 @@ SearchRequest request_of(const SearchArguments& arguments) {
   require_prices(arguments);
   SearchRequest request;
   request.job = load_job(arguments.job);
-  request.samples = arguments.samples;
   request.limits = arguments.limits;
   request.limits.gpus = gpus_of(arguments, request.job);
-  request.estimate_command = estimate_command(arguments, request.limits.gpus);
+  request.samples = load_samples(arguments.samples);
   request.objective = arguments.objective;
   request.prices = arguments.prices.prices();
   request.top = arguments.top;
@@ -99,7 +103,8 @@ SearchRequest request_of(const SearchArguments& arguments) {
 ExitCode run_search_command(const SearchArguments& arguments, Console& console) {
   const SearchRequest request = request_of(arguments);
   std::optional<ProgressBar> progress(std::in_place);
-  const SearchReportData found = run_search(request, *progress);
+  const SearchTools tools{.run = run_parallel, .now_s = wall_clock(), .available_bytes = available_memory_bytes};
+  const SearchReportData found = run_search(request, tools, *progress);
   progress.reset();
   if (!arguments.report.empty()) {
     const EstimateReport page = search_page(request, arguments.prices, found, arguments.command);
@@ -108,7 +113,7 @@ ExitCode run_search_command(const SearchArguments& arguments, Console& console) 
   if (arguments.json) {
     console.print_json(search_json(request, arguments.prices, found));
   } else {
-    console.print(search_text(request, arguments.prices, found));
+    console.print(search_text(request, arguments.prices, found, estimate_command(arguments, request.limits.gpus)));
   }
   return ExitCode::ok;
 }

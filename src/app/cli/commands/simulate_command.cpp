@@ -12,22 +12,24 @@
 #include "app/cli/arguments/options.h"
 #include "app/cli/arguments/pipeline_input.h"
 #include "app/cli/arguments/planner_arguments.h"
-#include "app/cli/arguments/plausibility.h"
 #include "app/cli/arguments/profile_input.h"
 #include "app/cli/commands/verbs.h"
-#include "app/cli/runs/replayed_plan.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 #include "base/core/number.h"
 #include "base/core/units.h"
 #include "base/core/utf8.h"
+#include "estimating/estimator/gpu/power_limit.h"
 #include "planning/plan/perseus_plan.h"
 #include "planning/plan/plan_json.h"
+#include "planning/profile/plausibility.h"
 #include "planning/schedule/communication.h"
 #include "planning/simulator/cluster.h"
+#include "planning/workflow/replayed_plan.h"
 #include "report/report/chrome_trace.h"
 #include "report/report/measured_timeline.h"
+#include "report/report/run_report.h"
 
 namespace lowgear {
 namespace {
@@ -92,14 +94,16 @@ PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_vi
   PlannedPipeline planned;
   planned.plan = read_plan(text, arguments.plan);
   PipelineInput& input = planned.input;
+  ProfiledPipeline& pipeline = input.pipeline;
   input.profile_name = arguments.pipeline.profile;
-  input.schedule = schedule_of(*planned.plan);
-  input.blocking_power_w = blocking_power_from_argument(arguments.pipeline.blocking_power, input.schedule.rank_count());
-  input.dag = build_dag(input.schedule);
-  input.profile = fit_profile(read_profile(input), input.schedule, arguments.pipeline.backward_split);
-  input.unit_warning =
-      unit_warning(input.profile, input.blocking_power_w, power_limit_of(gpu_name_of(arguments, *planned.plan)));
-  planned.clocks_mhz = clocks_for(*planned.plan, input.dag);
+  pipeline.schedule = schedule_of(*planned.plan);
+  pipeline.blocking_power_w =
+      blocking_power_from_argument(arguments.pipeline.blocking_power, pipeline.schedule.rank_count());
+  pipeline.dag = build_dag(pipeline.schedule);
+  pipeline.profile = fit_profile(read_profile(input), pipeline.schedule, arguments.pipeline.backward_split);
+  pipeline.unit_warning =
+      unit_warning(pipeline.profile, pipeline.blocking_power_w, power_limit_of(gpu_name_of(arguments, *planned.plan)));
+  planned.clocks_mhz = clocks_for(*planned.plan, pipeline.dag);
   return planned;
 }
 
@@ -108,7 +112,7 @@ PlannedPipeline load_plan(const SimulateArguments& arguments) {
   if (!is_perseus_plan(text)) return load_own_plan(arguments, text);
   PlannedPipeline planned;
   planned.input = load_pipeline(arguments.pipeline);
-  planned.clocks_mhz = clocks_for(read_perseus_plan(text, arguments.plan), planned.input.dag);
+  planned.clocks_mhz = clocks_for(read_perseus_plan(text, arguments.plan), planned.input.pipeline.dag);
   return planned;
 }
 
@@ -120,27 +124,28 @@ std::vector<StageSlowdown> slow_all_stages(const PipelineDag& dag, double factor
 }
 
 Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& planned) {
-  const PlanningProblem problem = planned.input.problem();
+  const PlanningProblem problem = planned.input.pipeline.problem();
   ReplayConditions conditions{arguments.switch_latency.latency_s(), {}};
   Simulation result;
   const Timeline unslowed = replay_under(problem, planned.clocks_mhz, conditions);
   for (const std::string& straggler : arguments.stragglers) conditions.slowdowns.push_back(parse_straggler(straggler));
   result.timeline = replay_under(problem, planned.clocks_mhz, conditions);
   if (!conditions.slowdowns.empty()) result.unslowed = {unslowed.time_s, unslowed.energy_j_total};
-  if (!arguments.switch_latency.is_known()) {
-    const Timeline late = replay_under(problem, planned.clocks_mhz, {kAssumedSwitchLatencyS, conditions.slowdowns});
+  if (const auto late_s = arguments.switch_latency.late_s()) {
+    const Timeline late = replay_under(problem, planned.clocks_mhz, {*late_s, conditions.slowdowns});
     result.late = {late.time_s, late.energy_j_total};
   }
   if (arguments.pipelines > 1 || arguments.slow_pipeline) {
     std::vector<PipelineRun> runs(static_cast<std::size_t>(arguments.pipelines),
                                   {planned.clocks_mhz, conditions.slowdowns});
-    const auto slow = slow_all_stages(planned.input.dag, arguments.slow_pipeline.value_or(1));
+    const auto slow = slow_all_stages(planned.input.pipeline.dag, arguments.slow_pipeline.value_or(1));
     runs.front().slowdowns.insert(runs.front().slowdowns.end(), slow.begin(), slow.end());
-    result.cluster = replay_cluster(planned.input.dag, planned.input.profile, runs, planned.input.blocking_power_w);
+    result.cluster = replay_cluster(planned.input.pipeline.dag, planned.input.pipeline.profile, runs,
+                                    planned.input.pipeline.blocking_power_w);
   }
   if (!arguments.measured.empty()) {
-    result.measured = measured_timelines(load_recordings(arguments.measured), planned.input.dag);
-    result.comparison = compare_with(result.measured, planned.input.dag, result.timeline.duration_s);
+    result.measured = measured_timelines(load_recordings(arguments.measured), planned.input.pipeline.dag);
+    result.comparison = compare_with(result.measured, planned.input.pipeline.dag, result.timeline.duration_s);
   }
   return result;
 }
@@ -167,9 +172,9 @@ const MeasuredTimeline& traced_iteration(const SimulateArguments& arguments,
 
 std::string write_trace(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
   const std::string label = planned.plan ? planned.plan->policy : "perseus plan";
-  const ReportTimeline replayed = report_timeline(fmt::format("{}, {}", label, arguments.plan), planned.input.dag,
-                                                  result.timeline, planned.clocks_mhz);
-  const std::vector<double>& blocking_power_w = planned.input.blocking_power_w;
+  const ReportTimeline replayed = report_timeline(fmt::format("{}, {}", label, arguments.plan),
+                                                  planned.input.pipeline.dag, result.timeline, planned.clocks_mhz);
+  const std::vector<double>& blocking_power_w = planned.input.pipeline.blocking_power_w;
   if (result.measured.empty()) return write_chrome_trace(replayed, blocking_power_w, TraceFigures::replayed);
   return write_chrome_trace(replayed, blocking_power_w, TraceFigures::replayed,
                             traced_iteration(arguments, result.measured));
@@ -219,7 +224,7 @@ std::string comparison_text(const Simulation& result) {
 Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
   Json json = {{"figures", "replayed"},
                {"plan", arguments.plan},
-               {"schedule", planned.input.schedule.name},
+               {"schedule", planned.input.pipeline.schedule.name},
                {"time_s", result.timeline.time_s},
                {"energy_j", result.timeline.energy_j_total},
                {"busy_s", result.timeline.busy_s},
@@ -278,7 +283,7 @@ ExitCode run_simulate(SimulateArguments arguments, Console& console) {
         "--iteration chooses the measured iteration that --trace shows next to the plan: give --measured and --trace");
   }
   const PlannedPipeline planned = load_plan(arguments);
-  if (planned.input.unit_warning) console.warn(*planned.input.unit_warning);
+  if (planned.input.pipeline.unit_warning) console.warn(*planned.input.pipeline.unit_warning);
   // A cluster is replayed with clocks that change at once.
   if (arguments.pipelines == 1) arguments.switch_latency.complete_from(planned.input.switch_latency_s);
   const Simulation result = simulate(arguments, planned);

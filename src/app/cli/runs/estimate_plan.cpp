@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include "app/cli/arguments/command_line.h"
-#include "app/cli/runs/comparison.h"
 #include "app/cli/terminal/amount_text.h"
 #include "app/cli/terminal/memory.h"
 #include "app/cli/terminal/table.h"
 #include "base/core/error.h"
+#include "planning/planner/policies/policy.h"
+#include "planning/workflow/planning_memory.h"
 
 namespace lowgear {
 namespace {
@@ -20,7 +21,7 @@ double saving_pct(const PlannedEstimate& planned, const JobFigures& figures) {
 void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlanArguments& arguments) {
   const auto deadline_s = single_deadline_s(arguments.deadline, job.fastest_s(), job.slowest_s());
   if (!arguments.policy.empty() && arguments.policy != kLowgearPolicy) {
-    const auto policy = make_policy(arguments.policy, PolicySettings{});
+    const auto policy = make_policy(arguments.policy);
     const PolicyFigures answer = job.plan_with(*policy, deadline_s);
     planned.rows.push_back({arguments.policy, "replayed", answer.figures});
     planned.note = answer.note;

@@ -16,8 +16,8 @@ namespace lowgear {
 
 /// What `lowgear estimate --plan` is asked for.
 struct EstimatePlanArguments {
-  DeadlineArguments deadline;  ///< `plans` is not used
-  std::string policy;          ///< empty: Lowgear's own planner
+  Deadlines deadline;  ///< `plans` is not used
+  std::string policy;  ///< empty: Lowgear's own planner
   PriceArguments prices;
 };
 

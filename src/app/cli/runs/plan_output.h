@@ -1,17 +1,11 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
-#include "app/cli/runs/run_file.h"
-#include "planning/plan/plan.h"
 #include "planning/planner/verifier/verify.h"
-#include "planning/profile/stage_profile.h"
-#include "planning/schedule/schedule.h"
-#include "report/report/report_data.h"
+#include "planning/workflow/run_contents.h"
 
 namespace lowgear {
 
@@ -33,34 +27,11 @@ inline constexpr std::string_view kReport = "report.html";
 [[nodiscard]] std::string perseus_plan(int number);  ///< freqs_pipeline_00007.py, 0 the slowest
 }  // namespace output_file
 
-/// What the report of a run is made from.
-struct RunContents {
-  RunFile run;
-  StageProfile profile;
-  Schedule schedule;
-  std::vector<ReportPoint> frontier;     ///< the one that is proven
-  std::vector<ReportPoint> lower_bound;  ///< empty: the frontier itself
-  std::vector<ReportPlan> plans;
-  int chosen_plan = 0;  ///< number of `chosen`
-  Plan chosen;
-  std::optional<VerifyReport> verified;  ///< absent when nobody looked
-};
-
 /// All files that `verify` looks at. Throws InputError when one is missing.
 [[nodiscard]] PlanFolder read_plan_folder(const std::filesystem::path& folder);
 
-/// What the report is made from. Throws InputError when something is missing or cannot be read.
+/// What the report is made from, the table of lower bounds in `folder` included. Throws InputError when something is
+/// missing or cannot be read.
 [[nodiscard]] RunContents read_run_contents(const PlanFolder& files, const std::filesystem::path& folder);
-
-/// Whether a plan saves energy without finishing later: it takes no longer than the iteration with everything at its
-/// highest clock. Equal times may differ in the last digits, as they are sums of doubles.
-[[nodiscard]] bool keeps_time(double time_s, double baseline_time_s);
-
-/// Number of the plan to show: the slowest that keeps the baseline's time, or else the fastest. `plans` fastest first
-/// and not empty.
-[[nodiscard]] int plan_to_show(std::span<const ReportPlan> plans, double baseline_time_s);
-
-/// The report's figures. Throws what a replay throws.
-[[nodiscard]] ReportData build_report(const RunContents& contents);
 
 }  // namespace lowgear

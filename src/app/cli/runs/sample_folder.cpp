@@ -44,6 +44,11 @@ std::vector<SampleFile> read_sample_folder(const std::filesystem::path& folder) 
   return files;
 }
 
+SampleSet load_samples(const std::string& folder) {
+  if (folder.empty()) return {};
+  return {folder, read_sample_folder(folder)};
+}
+
 PeerSamples read_peer_samples(const SampledJob& job, const std::filesystem::path& operators,
                               const std::filesystem::path& collectives) {
   PeerSamples samples;

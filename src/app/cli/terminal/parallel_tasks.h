@@ -5,19 +5,11 @@
 #include <string_view>
 
 #include "base/core/progress.h"
+#include "base/core/task_runner.h"
 
 namespace lowgear {
 
-/// One of several tasks that do not depend on each other.
-struct ParallelTask {
-  std::size_t index;
-  std::size_t thread;  ///< which of the threads runs it, for what they do not share
-  Progress& progress;  ///< to call often: throws where the work is stopped
-};
-
-/// Runs `work` once for each index below `count`, in no certain order, on at most `threads` (at least 1) threads. How
-/// many are done is told to `progress` as `activity`, from the calling thread. Throws what a task threw first, or what
-/// `progress` throws to stop, once all threads have ended.
+/// A TaskRunner with threads of its own.
 void run_parallel(std::size_t count, std::size_t threads, std::string_view activity, Progress& progress,
                   const std::function<void(const ParallelTask&)>& work);
 

@@ -1,8 +1,9 @@
+#include "app/cli/text/comparison_text.h"
+
 #include <fmt/format.h>
 
-#include "app/cli/runs/comparison.h"
-#include "app/cli/runs/plan_tables.h"
 #include "app/cli/terminal/table.h"
+#include "planning/workflow/plan_tables.h"
 
 namespace lowgear {
 namespace {
@@ -35,8 +36,8 @@ Json row_json(const ComparisonRow& row, const ComparisonRow& baseline) {
   set_if(json, "gap_pct", gap_pct(row.energy_j, row.lower_bound_j));
   json["switches"] = row.switches;
   json["own_order"] = row.own_order;
-  json["peak_activations"] = row.peak_activations;
-  json["plan_time_s"] = row.plan_time_s;
+  set_if(json, "peak_activations", row.peak_activations);
+  set_if(json, "plan_time_s", row.plan_time_s);
   set_if(json, "late_time_s", row.late_time_s);
   set_if(json, "late_energy_j", row.late_energy_j);
   set_if(json, "own_time_s", row.own_time_s);
@@ -65,12 +66,13 @@ std::string comparison_table(const PolicyComparison& comparison) {
                {"plan time"},
                {"published way %"}});
   for (const ComparisonRow& row : comparison.rows) {
-    table.add_row({row.policy, row.aim.empty() ? kNone : row.aim, fixed(row.time_s, kTimeDigits),
-                   fixed(row.energy_j, kEnergyDigits), fixed(saving_pct(row, comparison.baseline), kPercentDigits),
-                   fixed(slowdown_pct(row, comparison.baseline), kPercentDigits),
-                   fixed(gap_pct(row.energy_j, row.lower_bound_j), kPercentDigits), fmt::to_string(row.switches),
-                   row.own_order ? "own" : "given", fmt::to_string(row.peak_activations), duration(row.plan_time_s),
-                   fixed(row.published_saving_pct, kPercentDigits)});
+    table.add_row(
+        {row.policy, row.aim.empty() ? kNone : row.aim, fixed(row.time_s, kTimeDigits),
+         fixed(row.energy_j, kEnergyDigits), fixed(saving_pct(row, comparison.baseline), kPercentDigits),
+         fixed(slowdown_pct(row, comparison.baseline), kPercentDigits),
+         fixed(gap_pct(row.energy_j, row.lower_bound_j), kPercentDigits), fmt::to_string(row.switches),
+         row.own_order ? "own" : "given", row.peak_activations ? fmt::to_string(*row.peak_activations) : kNone,
+         row.plan_time_s ? duration(*row.plan_time_s) : kNone, fixed(row.published_saving_pct, kPercentDigits)});
   }
   return table.text();
 }

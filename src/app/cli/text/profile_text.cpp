@@ -89,8 +89,7 @@ Json recorded_json(const RecordedProfile& profile) {
 
 std::string switch_latency_text(const std::optional<SwitchLatency>& latency) {
   if (!latency) return "clock changes: too few of them, or too alike, to tell how late they take effect\n";
-  return fmt::format("clock changes take effect {:.1f} +-{:.1f} ms after they are asked for ({} changes)\n",
-                     latency->latency_s * 1e3, latency->error_s * 1e3, latency->changes);
+  return describe(*latency) + '\n';
 }
 
 Json switch_latency_json(const SwitchLatency& latency) {

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/cli/runs/cost_sources.h"
 #include "app/cli/terminal/amount_text.h"
 #include "app/cli/terminal/version.h"
 #include "app/cli/text/estimate_page.h"

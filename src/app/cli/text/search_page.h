@@ -2,7 +2,8 @@
 
 #include <string>
 
-#include "app/cli/runs/search_run.h"
+#include "app/cli/arguments/price_arguments.h"
+#include "estimating/estimator/search/search_run.h"
 #include "report/report/estimate_report.h"
 
 namespace lowgear {

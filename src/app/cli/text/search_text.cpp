@@ -93,10 +93,10 @@ std::string front_text(const SearchReportData& found) {
 }
 
 /// A schedule is asked for where the layout needs another than the job has.
-std::string next_text(const SearchRequest& request, const SearchLayout& layout) {
+std::string next_text(const SearchRequest& request, const SearchLayout& layout, const std::string& estimate_command) {
   TrainingJob job = request.job;
   apply(layout, job);
-  return fmt::format("\nNext: estimate the first and plan its clocks: {} {}{} --plan\n", request.estimate_command,
+  return fmt::format("\nNext: estimate the first and plan its clocks: {} {}{} --plan\n", estimate_command,
                      options_of(layout), job.schedule == request.job.schedule ? "" : " --schedule " + job.schedule);
 }
 
@@ -129,9 +129,10 @@ Json figures_json(const JobFigures& figures) { return {{"time_s", figures.time_s
 
 }  // namespace
 
-std::string search_text(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found) {
+std::string search_text(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found,
+                        const std::string& estimate_command) {
   return head_text(request, found) + best_text(request, prices, found) + reasons_text(found) + front_text(found) +
-         next_text(request, found.results.front().layout);
+         next_text(request, found.results.front().layout, estimate_command);
 }
 
 Json search_json(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found) {

@@ -2,14 +2,15 @@
 
 #include <string>
 
-#include "app/cli/runs/search_run.h"
+#include "app/cli/arguments/price_arguments.h"
 #include "base/core/formats/json.h"
+#include "estimating/estimator/search/search_run.h"
 
 namespace lowgear {
 
 /// The best layouts as a table, how many there were, and why the first is first.
 [[nodiscard]] std::string search_text(const SearchRequest& request, const PriceArguments& prices,
-                                      const SearchReportData& found);
+                                      const SearchReportData& found, const std::string& estimate_command);
 
 [[nodiscard]] Json search_json(const SearchRequest& request, const PriceArguments& prices,
                                const SearchReportData& found);

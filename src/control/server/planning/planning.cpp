@@ -20,6 +20,7 @@
 #include "planning/profile/monotone_times.h"
 #include "planning/schedule/dag.h"
 #include "planning/simulator/replay.h"
+#include "planning/workflow/frontier_curve.h"
 
 namespace lowgear {
 namespace {
@@ -231,9 +232,8 @@ struct JobPlanner::Impl {
     // Of the pipelines as they are, where all are alike; else of those that no slow rank is in.
     const bool all_alike = replan.groups.size() == 1;
     if (const auto shown = find(all_alike ? replan.groups.front().slowdowns : std::vector<StageSlowdown>())) {
-      const Frontier& frontier = shown->frontier();
-      for (const FrontierVertex& vertex : frontier.vertices()) {
-        job.frontier.emplace_back(s_from_ps(vertex.time_ps), frontier.energy_j(vertex));
+      for (const PipelineFigures& point : frontier_points(shown->frontier())) {
+        job.frontier.emplace_back(point.time_s, point.energy_j);
       }
     }
     return job;

@@ -13,7 +13,7 @@ namespace lowgear {
 class LowgearPolicy final : public Policy {
  public:
   explicit LowgearPolicy(PlannerOptions options = {}) : options_(options) {}
-  [[nodiscard]] std::string_view name() const override { return "lowgear"; }
+  [[nodiscard]] std::string_view name() const override { return kLowgearPolicy; }
   [[nodiscard]] PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const override;
 
  private:

@@ -10,9 +10,6 @@
 
 namespace lowgear {
 
-/// The artifact's default.
-inline constexpr double kPerseusUnitS = 1e-3;
-
 /// The planning problem as Perseus (Chung et al., SOSP'24) sees it: its exponential fit, on its grid of time units. The
 /// frontier that its unit-by-unit search walks is the exact optimum of this problem, so here the exact solver finds it.
 class PerseusModel {

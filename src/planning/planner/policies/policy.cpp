@@ -1,10 +1,12 @@
 #include "planning/planner/policies/policy.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 
 #include "base/core/error.h"
+#include "base/core/suggestion.h"
 #include "planning/planner/policies/envpipe.h"
 #include "planning/planner/policies/envpipe_offline.h"
 #include "planning/planner/policies/lowgear.h"
@@ -15,24 +17,37 @@
 namespace lowgear {
 namespace {
 
+/// A policy without settings.
 template <typename P>
-std::unique_ptr<Policy> make() {
+std::unique_ptr<Policy> make(const PolicySettings& /*settings*/) {
   return std::make_unique<P>();
+}
+
+/// A policy that works on Perseus' step of time.
+template <typename P>
+std::unique_ptr<Policy> make_in_units(const PolicySettings& settings) {
+  return std::make_unique<P>(settings.perseus_unit_s);
+}
+
+std::unique_ptr<Policy> make_envpipe(const PolicySettings& settings) {
+  EnvPipeOptions options;
+  options.extra_activations = settings.extra_activations;
+  return std::make_unique<EnvPipePolicy>(options);
 }
 
 struct Entry {
   std::string_view name;
-  std::unique_ptr<Policy> (*make)();
+  std::unique_ptr<Policy> (*make)(const PolicySettings& settings);
 };
 
 constexpr auto kPolicies = std::to_array<Entry>({
     {"max", make<MaxClockPolicy>},
     {"zeus-global", make<ZeusGlobalPolicy>},
     {"zeus-per-stage", make<ZeusPerStagePolicy>},
-    {"envpipe", make<EnvPipePolicy>},
-    {"envpipe-offline", make<EnvPipeOfflinePolicy>},
-    {"perseus", make<PerseusPolicy>},
-    {"lowgear", make<LowgearPolicy>},
+    {"envpipe", make_envpipe},
+    {"envpipe-offline", make_in_units<EnvPipeOfflinePolicy>},
+    {"perseus", make_in_units<PerseusPolicy>},
+    {kLowgearPolicy, make<LowgearPolicy>},
 });
 
 }  // namespace
@@ -44,13 +59,15 @@ std::vector<std::string> policy_names() {
   return names;
 }
 
-std::unique_ptr<Policy> make_policy(std::string_view name) {
+std::unique_ptr<Policy> make_policy(std::string_view name, const PolicySettings& settings) {
+  std::vector<std::string_view> names;
   for (const Entry& entry : kPolicies) {
-    if (entry.name == name) return entry.make();
+    if (entry.name == name) return entry.make(settings);
+    names.push_back(entry.name);
   }
-  std::string names;
-  for (const Entry& entry : kPolicies) names.append(names.empty() ? "" : ", ").append(entry.name);
-  throw InputError(fmt::format("no policy is called {}; there are {}", quote(name), names));
+  const auto nearest = nearest_name(name, names);
+  throw InputError(fmt::format("no policy is called {}; {}there are {}", quote(name),
+                               nearest ? fmt::format("did you mean {}? ", *nearest) : "", fmt::join(names, ", ")));
 }
 
 }  // namespace lowgear

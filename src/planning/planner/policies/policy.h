@@ -21,6 +21,18 @@ struct PlanningProblem {
   std::span<const double> blocking_power_w;  ///< by rank
 };
 
+/// The name of Lowgear's own planner among the policies.
+inline constexpr std::string_view kLowgearPolicy = "lowgear";
+
+/// The time unit of Perseus' artifact, in seconds.
+inline constexpr double kPerseusUnitS = 1e-3;
+
+/// What a user may set of the policies that have settings.
+struct PolicySettings {
+  double perseus_unit_s = kPerseusUnitS;                ///< `perseus`, `envpipe-offline`: their step of time
+  std::optional<int> extra_activations = std::nullopt;  ///< `envpipe`: beyond those of 1F1B; empty: no limit
+};
+
 /// A policy's answer. Its time and energy are found by replaying the clocks, the same way for all policies.
 struct PolicyPlan {
   std::optional<Schedule> schedule;  ///< set when the policy runs another order than it was given (EnvPipe's own)
@@ -44,7 +56,7 @@ class Policy {
 
 /// Names that `make_policy` knows, in the order in which a comparison shows them.
 [[nodiscard]] std::vector<std::string> policy_names();
-/// Throws InputError naming the policies that exist.
-[[nodiscard]] std::unique_ptr<Policy> make_policy(std::string_view name);
+/// Throws InputError naming the policies that exist, and what the policy's constructor throws.
+[[nodiscard]] std::unique_ptr<Policy> make_policy(std::string_view name, const PolicySettings& settings = {});
 
 }  // namespace lowgear

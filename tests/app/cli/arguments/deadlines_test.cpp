@@ -12,12 +12,12 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::Optional;
 
-DeadlineArguments parsed(const std::string& command) {
+Deadlines parsed(const std::string& command) {
   CLI::App app;
-  DeadlineArguments arguments;
-  add_deadline_options(app, arguments);
+  Deadlines deadlines;
+  add_deadline_options(app, deadlines);
   app.parse(command);
-  return arguments;
+  return deadlines;
 }
 
 TEST(Deadlines, AreSpreadEvenlyAndIncludeBothEnds) {

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <string>
 
-#include "app/cli/doctor/machine_facts.h"
 #include "app/cli/run_lowgear.h"
+#include "app/doctor/machine_facts.h"
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 #include "base/ipc/unix_address.h"

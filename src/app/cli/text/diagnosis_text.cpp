@@ -1,0 +1,153 @@
+#include "app/cli/text/diagnosis_text.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+#include <utility>
+
+#include "app/cli/text/profile_text.h"
+#include "base/core/error.h"
+#include "hardware/gpu/gpu.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::size_t kLineLimit = 1000;  ///< characters of a finding, some of which are others' words
+
+const GpuFeatureStatus& status_of(const GpuSurvey& gpu, GpuFeature feature) {
+  return gpu.features[static_cast<std::size_t>(feature)];
+}
+
+Json gpu_json(const GpuSurvey& gpu) {
+  Json json = {{"index", gpu.identity.index},
+               {"uuid", gpu.identity.uuid},
+               {"pci_address", gpu.identity.pci_address},
+               {"name", gpu.identity.name},
+               {"mig", gpu.identity.mig_enabled},
+               {"counts_whole_module", gpu.identity.counts_whole_module},
+               {"supported_sm_clocks_mhz", gpu.supported_sm_clocks_mhz}};
+  if (gpu.persistence_mode) json["persistence_mode"] = *gpu.persistence_mode;
+  if (gpu.power_limits) {
+    const PowerLimits& limits = *gpu.power_limits;
+    json["power_limits_w"] = {{"min", limits.min_w},
+                              {"max", limits.max_w},
+                              {"default", limits.default_w},
+                              {"current", limits.current_w},
+                              {"enforced", limits.enforced_w}};
+  }
+  for (int index = 0; index < kGpuFeatureCount; ++index) {
+    const auto feature = static_cast<GpuFeature>(index);
+    const GpuFeatureStatus& status = status_of(gpu, feature);
+    Json& entry = json["features"][std::string(name(feature))];
+    entry["works"] = status.works;
+    if (status.works) continue;
+    entry["code"] = std::string(name(status.code));
+    entry["reason"] = status.reason;
+  }
+  return json;
+}
+
+/// Null where it was not asked for.
+Json switch_latencies_json(const MachineFacts& facts) {
+  if (!facts.switch_latencies) return nullptr;
+  Json list = Json::array();
+  for (const GpuSwitchLatency& measured : *facts.switch_latencies) {
+    Json json = measured.latency ? switch_latency_json(*measured.latency) : Json{{"problem", measured.problem}};
+    json["uuid"] = measured.uuid;
+    list.push_back(std::move(json));
+  }
+  return list;
+}
+
+Json nvml_json(const MachineFacts& facts) {
+  if (!facts.nvml) {
+    return {{"found", false}, {"code", std::string(name(facts.nvml_code))}, {"problem", facts.nvml_problem}};
+  }
+  Json gpus = Json::array();
+  for (const GpuSurvey& gpu : facts.nvml->gpus) gpus.push_back(gpu_json(gpu));
+  return {{"found", true},
+          {"library", facts.nvml->library_path},
+          {"driver_version", facts.nvml->driver_version},
+          {"simulated", facts.nvml->simulated},
+          {"gpus", gpus},
+          {"problems", facts.nvml->problems}};
+}
+
+std::string_view name(AgentReach reach) {
+  switch (reach) {
+    case AgentReach::answers:
+      return "answers";
+    case AgentReach::absent:
+      return "absent";
+    case AgentReach::not_socket:
+      return "not_socket";
+    case AgentReach::refused:
+      return "refused";
+    case AgentReach::forbidden:
+      return "forbidden";
+    case AgentReach::failed:
+      break;
+  }
+  return "failed";
+}
+
+struct Mark {
+  std::string_view text;
+  std::string_view colour;  ///< of ECMA-48
+};
+
+Mark mark_of(FindingLevel level) {
+  switch (level) {
+    case FindingLevel::works:
+      return {"ok", "32"};
+    case FindingLevel::limited:
+      return {"limited", "33"};
+    case FindingLevel::broken:
+      break;
+  }
+  return {"BROKEN", "31"};
+}
+
+}  // namespace
+
+std::string diagnosis_text(const std::vector<Finding>& findings, Colours colours) {
+  constexpr std::size_t kMarkWidth = 9;
+  constexpr std::size_t kTopicWidth = 12;
+  std::string text;
+  for (const Finding& finding : findings) {
+    const Mark mark = mark_of(finding.level);
+    const std::string padded = fmt::format("{:<{}}", mark.text, kMarkWidth);
+    text += colours == Colours::on ? fmt::format("\x1b[{}m{}\x1b[0m", mark.colour, padded) : padded;
+    text += fmt::format("{:<{}}{}\n", finding.topic, kTopicWidth, printable(finding.text, kLineLimit));
+    if (!finding.fix.empty()) text += fmt::format("{:{}}-> {}\n", "", kMarkWidth + kTopicWidth, finding.fix);
+  }
+  text += can_measure(findings) ? "\nLowgear can measure here.\n"
+                                : "\nLowgear cannot measure all of this machine: see what is BROKEN above.\n";
+  return text;
+}
+
+Json diagnosis_json(const MachineFacts& facts, const std::vector<Finding>& findings) {
+  Json list = Json::array();
+  for (const Finding& finding : findings) {
+    list.push_back({{"level", std::string(name(finding.level))},
+                    {"topic", finding.topic},
+                    {"text", finding.text},
+                    {"fix", finding.fix}});
+  }
+  Json kernel = {{"release", facts.kernel_release}, {"pidfd", facts.pidfd}, {"sealed_memory", facts.sealed_memory}};
+  if (facts.memory_lock_bytes) kernel["memory_lock_bytes"] = *facts.memory_lock_bytes;
+  return {{"can_measure", can_measure(findings)},
+          {"nvml", nvml_json(facts)},
+          {"nvidia_pci_gpus", facts.nvidia_pci_gpus},
+          {"kernel_module_version", facts.kernel_module_version},
+          {"root", facts.root},
+          {"cap_sys_admin", facts.cap_sys_admin},
+          {"container", facts.container},
+          {"cpu_energy", {{"zones", facts.rapl_zones}, {"problem", facts.rapl_problem}}},
+          {"switch_latencies", switch_latencies_json(facts)},
+          {"agent", {{"socket", facts.agent_socket}, {"state", std::string(name(facts.agent))}}},
+          {"kernel", kernel},
+          {"findings", list}};
+}
+
+}  // namespace lowgear

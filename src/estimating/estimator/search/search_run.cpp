@@ -1,0 +1,126 @@
+#include "estimating/estimator/search/search_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+
+#include "base/core/error.h"
+#include "estimating/estimator/gpu/custom_gpu.h"
+#include "planning/workflow/planning_memory.h"
+
+namespace lowgear {
+namespace {
+
+/// Layouts that a thread takes at a time.
+constexpr std::size_t kSliceLayouts = 64;
+
+SearchOutcome evaluate_all(const SearchRequest& request, const SearchTools& tools,
+                           std::span<const SearchLayout> layouts, Progress& progress) {
+  const auto threads = static_cast<std::size_t>(request.threads);
+  std::vector<std::unique_ptr<const JobCosts>> costs(threads);  // not shared: samples are fitted when first asked for
+  std::vector<SearchOutcome> outcomes(threads);
+  tools.run((layouts.size() + kSliceLayouts - 1) / kSliceLayouts, threads, "estimating layouts", progress,
+            [&](const ParallelTask& task) {
+              std::unique_ptr<const JobCosts>& mine = costs[task.thread];
+              if (!mine) mine = std::make_unique<const JobCosts>(request.job, request.samples);
+              const std::size_t begin = task.index * kSliceLayouts;
+              const auto slice = layouts.subspan(begin, std::min(kSliceLayouts, layouts.size() - begin));
+              outcomes[task.thread].append(evaluate(request.job, slice, mine->sources()));
+            });
+  SearchOutcome all;
+  for (SearchOutcome& outcome : outcomes) all.append(std::move(outcome));
+  return all;
+}
+
+/// Fewer threads where memory does not hold so many plans at a time. Throws InputError where it does not hold one.
+std::size_t planning_threads(const SearchRequest& request, const SearchTools& tools,
+                             std::span<const SearchResult> results) {
+  const std::optional<std::uint64_t> available = tools.available_bytes ? tools.available_bytes() : std::nullopt;
+  double most = 0;
+  TrainingJob job = request.job;
+  for (const SearchResult& result : results) {
+    apply(result.layout, job);
+    const auto microbatches = static_cast<int>(job.microbatches());
+    require_planning_memory(job.parallel.pp, microbatches, job.parallel.virtual_stages, available);
+    most = std::max(most, planning_memory_bytes(job.parallel.pp, microbatches, job.parallel.virtual_stages));
+  }
+  const auto threads = static_cast<double>(request.threads);
+  return static_cast<std::size_t>(available ? std::clamp(static_cast<double>(*available) / most, 1.0, threads)
+                                            : threads);
+}
+
+std::vector<PlannedLayout> plan_all(const SearchRequest& request, const SearchTools& tools,
+                                    std::span<const SearchResult> results, const CostSources& sources,
+                                    Progress& progress) {
+  std::vector<TrainingJob> jobs(results.size(), request.job);
+  std::vector<IterationEstimate> estimates;
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    apply(results[i].layout, jobs[i]);
+    estimates.push_back(estimate_iteration(jobs[i], sources));
+  }
+  std::vector<PlannedLayout> planned(results.size());
+  tools.run(
+      results.size(), planning_threads(request, tools, results), "planning the best", progress,
+      [&](const ParallelTask& task) {
+        const std::size_t i = task.index;
+        PlannedJob planner(jobs[i], estimates[i], kEstimatePlannerOptions, &task.progress);
+        planned[i] = {results[i], planner.full_clocks(), planner.plan_in_time(), planner.plan(planner.slowest_s())};
+      });
+  return planned;
+}
+
+/// The next layouts often are the winner with one detail changed: what is told is how it beats another kind.
+std::size_t rival_of_first(const std::vector<SearchResult>& results) {
+  const ParallelLayout& winner = results.front().layout.parallel;
+  const auto rival = std::ranges::find_if(results, [&winner](const SearchResult& result) {
+    return result.layout.parallel.tp != winner.tp || result.layout.parallel.pp != winner.pp;
+  });
+  return rival == results.end() ? 0 : static_cast<std::size_t>(rival - results.begin());
+}
+
+[[noreturn]] void throw_no_layout(const SearchRequest& request, const SearchSpace& space) {
+  std::string what = fmt::format("there is no way to divide {} among {} GPUs with a global batch of {}",
+                                 request.job.model.name, request.limits.gpus, request.job.batch.global);
+  if (space.fault) what += fmt::format(": {}: {}", space.fault->member, space.fault->what);
+  throw InputError(what);
+}
+
+[[noreturn]] void throw_nothing_fits(const SearchRequest& request, const SearchReportData& found) {
+  throw InputError(fmt::format("{} does not fit {} {}: all {} layouts need more memory than there is; take more GPUs",
+                               request.job.model.name, request.limits.gpus, describe(request.job.gpu),
+                               found.too_large));
+}
+
+}  // namespace
+
+SearchReportData run_search(const SearchRequest& request, const SearchTools& tools, Progress& progress) {
+  const JobCosts costs(request.job, request.samples);
+  const CostSources sources = costs.sources();
+  const SearchSpace space = enumerate_layouts(request.job, request.limits);
+  if (space.layouts.empty()) throw_no_layout(request, space);
+  SearchReportData found;
+  found.layouts = static_cast<std::int64_t>(space.layouts.size());
+  found.invalid = space.invalid;
+  const double begin_s = tools.now_s ? tools.now_s() : 0;
+  SearchOutcome outcome = evaluate_all(request, tools, space.layouts, progress);
+  if (tools.now_s) found.evaluate_s = tools.now_s() - begin_s;
+  found.results = std::move(outcome.results);
+  found.too_large = outcome.too_large;
+  if (found.results.empty()) throw_nothing_fits(request, found);
+  rank(found.results, request.objective, request.prices);
+  found.pareto = pareto_front(found.results);
+  const auto best = std::min(found.results.size(), static_cast<std::size_t>(request.top));
+  found.best = plan_all(request, tools, std::span(found.results).first(best), sources, progress);
+  found.rival = rival_of_first(found.results);
+  if (found.rival > 0) {
+    found.why = compare_times(request.job, found.results[0].layout, found.results[found.rival].layout, sources);
+  }
+  return found;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,220 @@
+#include "planning/workflow/comparison.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "base/core/error.h"
+#include "planning/planner/policies/perseus.h"
+#include "planning/workflow/replayed_plan.h"
+
+namespace lowgear {
+namespace {
+
+/// Time since it was made, by the caller's clock.
+class PlanTimer {
+ public:
+  explicit PlanTimer(const SecondsClock& now_s) : now_s_(&now_s), begin_s_(now_s ? now_s() : 0) {}
+  [[nodiscard]] std::optional<double> elapsed_s() const {
+    return *now_s_ ? std::optional((*now_s_)() - begin_s_) : std::nullopt;
+  }
+
+ private:
+  const SecondsClock* now_s_;
+  double begin_s_;
+};
+
+/// A pipeline with the planner for it, whose bounds its rows get.
+struct PlannedPipeline {
+  PlanningProblem problem;
+  PipelinePlanner* planner = nullptr;
+  double frontier_time_s = 0;  ///< wall clock that solving its frontier took
+};
+
+/// The order that a policy runs in place of the given one, and all that depends on it. Stays where it is.
+struct OwnOrder {
+  OwnOrder(Schedule order, const ProfiledPipeline& given, const ComparisonOptions& options)
+      : schedule(std::move(order)) {
+    const PlanTimer timer(options.now_s);
+    planner.emplace(schedule, given.profile, given.blocking_power_w, options.planner);
+    pipeline.frontier_time_s = timer.elapsed_s().value_or(0);
+    pipeline.problem = {&schedule, &planner->dag(), &given.profile, given.blocking_power_w};
+    pipeline.planner = &*planner;
+  }
+  OwnOrder(const OwnOrder&) = delete;
+  OwnOrder& operator=(const OwnOrder&) = delete;
+  ~OwnOrder() = default;
+
+  Schedule schedule;
+  std::optional<PipelinePlanner> planner;
+  PlannedPipeline pipeline;
+};
+
+/// Times that differ by less are the same: sums of doubles, and the solver's whole picoseconds.
+constexpr double kRounding = 1e-9;
+
+bool same_time(double a_s, double b_s) { return std::abs(a_s - b_s) <= kRounding * b_s; }
+
+int largest(const std::vector<int>& values) { return *std::ranges::max_element(values); }
+
+/// Makes the rows of a comparison.
+class Comparer {
+ public:
+  Comparer(const ProfiledPipeline& pipeline, PipelinePlanner& planner, const ComparisonOptions& options)
+      : pipeline_(&pipeline), given_{pipeline.problem(), &planner, options.frontier_time_s}, options_(&options) {}
+
+  [[nodiscard]] ComparisonRow policy_row(const std::string& name) {
+    const auto policy = make_policy(name, options_->policy);
+    ComparisonRow row;
+    const PlanTimer timer(options_->now_s);
+    PolicyPlan answer = policy->plan(pipeline_->problem(), std::nullopt);
+    row.plan_time_s = timer.elapsed_s();
+    row.policy = name;
+    row.own_time_s = answer.own_time_s;
+    row.own_energy_j = answer.own_energy_j;
+    row.note = answer.note;
+    if (!answer.schedule) {
+      set_replayed(row, given_, answer.clocks_mhz);
+      return row;
+    }
+    row.own_order = true;
+    row.note += fmt::format("{}runs its own order, which holds up to {} activations in place of {}",
+                            row.note.empty() ? "" : "; ", largest(peak_in_flight_activations(*answer.schedule)),
+                            largest(peak_in_flight_activations(pipeline_->schedule)));
+    auto& own = own_orders_[name];
+    own = std::make_unique<OwnOrder>(std::move(*answer.schedule), *pipeline_, *options_);
+    set_replayed(row, own->pipeline, answer.clocks_mhz);
+    return row;
+  }
+
+  /// Lowgear's plan in the order and for the time of a policy that runs an order of its own.
+  [[nodiscard]] ComparisonRow lowgear_row_in_order_of(const ComparisonRow& other) const {
+    const PlannedPipeline& pipeline = own_orders_.at(other.policy)->pipeline;
+    ComparisonRow row = lowgear_row(fmt::format("time and order of {}", other.policy), pipeline,
+                                    std::max(other.time_s, pipeline.planner->fastest_s()));
+    row.own_order = true;
+    add_frontier_time(row, pipeline);
+    return row;
+  }
+
+  /// Rows of Lowgear's plans in the given order: for T_min, and for the time of every other row where that is later.
+  [[nodiscard]] std::vector<ComparisonRow> lowgear_rows(std::span<const ComparisonRow> others) const {
+    std::vector<ComparisonRow> rows{lowgear_row("T_min", given_, given_.planner->fastest_s())};
+    add_frontier_time(rows.front(), given_);
+    std::vector<double> planned_s{given_.planner->fastest_s()};
+    for (const ComparisonRow& other : others) {
+      if (other.policy == kLowgearPolicy) continue;
+      const auto same = [&](double time_s) { return same_time(other.time_s, time_s); };
+      if (other.time_s < planned_s.front() || std::ranges::any_of(planned_s, same)) continue;
+      planned_s.push_back(other.time_s);
+      rows.push_back(lowgear_row("time of " + other.policy, given_, other.time_s));
+    }
+    return rows;
+  }
+
+ private:
+  [[nodiscard]] ComparisonRow lowgear_row(std::string aim, const PlannedPipeline& pipeline, double deadline_s) const {
+    ComparisonRow row;
+    const PlanTimer timer(options_->now_s);
+    const Plan plan = pipeline.planner->plan(deadline_s);
+    row.plan_time_s = timer.elapsed_s();
+    row.policy = kLowgearPolicy;
+    row.aim = std::move(aim);
+    set_replayed(row, pipeline, clocks_for(plan, *pipeline.problem.dag));
+    return row;
+  }
+
+  static void add_frontier_time(ComparisonRow& row, const PlannedPipeline& pipeline) {
+    if (row.plan_time_s) *row.plan_time_s += pipeline.frontier_time_s;
+    row.note = "its plan time is that of the whole frontier and this plan";
+  }
+
+  void set_replayed(ComparisonRow& row, const PlannedPipeline& pipeline, std::span<const int> clocks_mhz) const {
+    const Timeline timeline = replay_under(pipeline.problem, clocks_mhz, {options_->planner.switch_latency_s, {}});
+    row.time_s = timeline.time_s;
+    row.energy_j = timeline.energy_j_total;
+    row.lower_bound_j = pipeline.planner->frontier().lower_bound_j_at(ps_from_s(row.time_s));
+    row.switches = count_switches(planned_ops(*pipeline.problem.dag, timeline, clocks_mhz));
+    row.peak_activations = largest(peak_in_flight_activations(*pipeline.problem.schedule));
+    if (!options_->late_s) return;
+    const Timeline late = replay_under(pipeline.problem, clocks_mhz, {*options_->late_s, {}});
+    row.late_time_s = late.time_s;
+    row.late_energy_j = late.energy_j_total;
+  }
+
+  const ProfiledPipeline* pipeline_;
+  PlannedPipeline given_;
+  const ComparisonOptions* options_;
+  std::map<std::string, std::unique_ptr<OwnOrder>> own_orders_;  ///< by policy
+};
+
+void set_published_savings(PolicyComparison& comparison, const PlanningProblem& problem) {
+  const auto perseus = std::ranges::find(comparison.rows, "perseus", &ComparisonRow::policy);
+  if (perseus == comparison.rows.end() || !perseus->own_time_s) return;
+  const double time_s = *perseus->own_time_s;
+  for (ComparisonRow& row : comparison.rows) {
+    if (row.policy == kLowgearPolicy) continue;
+    row.published_saving_pct = perseus_intrinsic_saving_pct(problem, time_s, row.own_energy_j.value_or(row.energy_j));
+  }
+}
+
+}  // namespace
+
+std::string ComparisonRow::label() const { return aim.empty() ? policy : fmt::format("{} ({})", policy, aim); }
+
+std::vector<std::string> other_policies() {
+  std::vector<std::string> names = policy_names();
+  std::erase(names, kLowgearPolicy);
+  return names;
+}
+
+std::vector<std::string> comparable_policies() {
+  std::vector<std::string> names = other_policies();
+  names.emplace_back(kLowgearPolicy);
+  return names;
+}
+
+PolicyComparison compare_policies(const ProfiledPipeline& pipeline, PipelinePlanner& planner,
+                                  const ComparisonOptions& options, Progress* progress) {
+  Comparer comparer(pipeline, planner, options);
+  PolicyComparison comparison;
+  comparison.baseline = comparer.policy_row(options.baseline);
+  const auto tell = [progress](std::string_view name) {
+    if (progress != nullptr) progress->update(fmt::format("planning with {}", name), -1);
+  };
+  bool with_lowgear = false;
+  for (const std::string& name : options.policies) {
+    tell(name);
+    with_lowgear = with_lowgear || name == kLowgearPolicy;
+    if (name == kLowgearPolicy) continue;
+    try {
+      comparison.rows.push_back(name == options.baseline ? comparison.baseline : comparer.policy_row(name));
+      if (comparison.rows.back().own_order) {
+        comparison.rows.push_back(comparer.lowgear_row_in_order_of(comparison.rows.back()));
+      }
+    } catch (const InputError& error) {
+      comparison.skipped.push_back(fmt::format("{}: {}", name, error.what()));
+    }
+  }
+  set_published_savings(comparison, pipeline.problem());
+  if (!with_lowgear) return comparison;
+  tell(kLowgearPolicy);
+  const std::vector<ComparisonRow> rows = comparer.lowgear_rows(comparison.rows);
+  comparison.rows.insert(comparison.rows.end(), rows.begin(), rows.end());
+  return comparison;
+}
+
+double saving_pct(const ComparisonRow& row, const ComparisonRow& baseline) {
+  return 100 * (baseline.energy_j - row.energy_j) / baseline.energy_j;
+}
+
+double slowdown_pct(const ComparisonRow& row, const ComparisonRow& baseline) {
+  return 100 * (row.time_s - baseline.time_s) / baseline.time_s;
+}
+
+}  // namespace lowgear

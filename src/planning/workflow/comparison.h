@@ -1,0 +1,77 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/core/progress.h"
+#include "base/core/seconds_clock.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/planner/policies/policy.h"
+#include "planning/workflow/profiled_pipeline.h"
+
+namespace lowgear {
+
+/// All policies but Lowgear's.
+[[nodiscard]] std::vector<std::string> other_policies();
+/// All of them, Lowgear's last.
+[[nodiscard]] std::vector<std::string> comparable_policies();
+
+/// One way to choose clocks, in a comparison, in `run.json` and in reports. Time, energy and switches are *replayed*,
+/// the same way for all.
+struct ComparisonRow {
+  std::string policy = {};
+  std::string aim = {};  ///< what it was planned for: `T_min`, `time of perseus`; empty: no given time
+  double time_s = 0;
+  double energy_j = 0;
+  std::optional<double> lower_bound_j = {};  ///< proven for its time, on the order that it runs
+  int switches = 0;
+  /// Wall clock, from the profile to the plan or from a solved frontier (`note`); absent when not timed.
+  std::optional<double> plan_time_s = {};
+  std::optional<double> own_time_s = {};  ///< what the policy itself believes
+  std::optional<double> own_energy_j = {};
+  /// The saving as the evaluation of Perseus counts it (`perseus_intrinsic_saving_pct`), at Perseus' own time and with
+  /// the policy's own energy, or the replayed one where it has none. To compare with published figures.
+  std::optional<double> published_saving_pct = {};
+  /// Replayed with clocks that change late, where ComparisonOptions::late_s asks for it.
+  std::optional<double> late_time_s = {};
+  std::optional<double> late_energy_j = {};
+  std::string note = {};   ///< what a reader must know of it; may be empty
+  bool own_order = false;  ///< it runs another order than the given one, whose bound does not hold for it
+  /// Most in-flight activations that a rank holds in the order that it runs; absent when not known.
+  std::optional<int> peak_activations = {};
+
+  /// Policy and aim: `lowgear (T_min)`, `max`.
+  [[nodiscard]] std::string label() const;
+};
+
+/// All rows, and what savings are against.
+struct PolicyComparison {
+  ComparisonRow baseline;
+  std::vector<ComparisonRow> rows;
+  std::vector<std::string> skipped;  ///< one line for each row that could not be made
+};
+
+struct ComparisonOptions {
+  std::vector<std::string> policies;  ///< `lowgear` may be among them
+  std::string baseline = "max";
+  PlannerOptions planner = {};
+  PolicySettings policy = {};
+  SecondsClock now_s = {};            ///< for the times that planning took
+  double frontier_time_s = 0;         ///< that the planner took to solve its frontier: counts for Lowgear's first row
+  std::optional<double> late_s = {};  ///< replay all with this switch latency, too
+};
+
+/// Plans with every policy, and with Lowgear for T_min and for the time of every other policy, and replays all. After a
+/// policy that runs an order of its own comes Lowgear's plan in that order, asked for or not. A
+/// policy that cannot plan this pipeline is skipped with its reason; the baseline has to work. `planner` is for
+/// `pipeline`. Throws InputError where the baseline cannot plan it, and what `progress` throws to stop.
+[[nodiscard]] PolicyComparison compare_policies(const ProfiledPipeline& pipeline, PipelinePlanner& planner,
+                                                const ComparisonOptions& options, Progress* progress = nullptr);
+
+/// (baseline - energy) / baseline in per cent.
+[[nodiscard]] double saving_pct(const ComparisonRow& row, const ComparisonRow& baseline);
+/// (time - baseline) / baseline in per cent.
+[[nodiscard]] double slowdown_pct(const ComparisonRow& row, const ComparisonRow& baseline);
+
+}  // namespace lowgear

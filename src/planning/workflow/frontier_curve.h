@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/simulator/cluster.h"
+
+namespace lowgear {
+
+/// The vertices of a frontier, fastest first: seconds and joules of one iteration, one GPU a rank.
+[[nodiscard]] std::vector<PipelineFigures> frontier_points(const Frontier& frontier);
+
+/// The proven lower bound at the same times; empty for an exact frontier, which is its own bound.
+[[nodiscard]] std::vector<PipelineFigures> lower_bound_points(const Frontier& frontier, FrontierMethod method);
+
+}  // namespace lowgear

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <span>
+#include <string>
+
+#include "planning/plan/perseus_plan.h"
+#include "planning/plan/plan.h"
+#include "planning/workflow/profiled_pipeline.h"
+
+namespace lowgear {
+
+/// One of several plans for Perseus or Zeus.
+struct PerseusCandidate {
+  PerseusPlan plan;
+  double effective_energy_j = 0;  ///< what plans of Perseus state: without blocking
+  double energy_j = 0;            ///< blocking included
+};
+
+/// A plan for `pipeline` as Perseus takes it. Throws InputError when it is for another pipeline.
+[[nodiscard]] PerseusCandidate perseus_candidate(const ProfiledPipeline& pipeline, const Plan& plan);
+
+/// Hands the text of each plan to `write` with its number, as lowtime numbers them: 0 is the slowest. Perseus' server
+/// runs a folder in the order of names, and its users look for faster plans at higher numbers.
+void write_perseus_series(std::span<const PerseusCandidate> fastest_first, PerseusDialect dialect,
+                          const std::function<void(int number, const std::string& text)>& write);
+
+}  // namespace lowgear

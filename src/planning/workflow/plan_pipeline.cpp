@@ -1,0 +1,217 @@
+#include "planning/workflow/plan_pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "base/core/error.h"
+#include "planning/planner/frontier/certificate.h"
+#include "planning/planner/policies/clock_choice.h"
+#include "planning/planner/policies/perseus.h"
+#include "planning/profile/example_profile.h"
+#include "planning/workflow/frontier_curve.h"
+#include "planning/workflow/replayed_plan.h"
+
+namespace lowgear {
+namespace {
+
+/// Largest pipelines and sets of plans for which it is worked out at once what other policies do, and which are
+/// verified before they are written. Beyond, `compare_policies` and `verify` do it on demand.
+constexpr std::size_t kMaxOpsToCompare = 20'000;
+constexpr std::size_t kMaxOpsToVerify = 1'000'000;
+
+PipelineFigures figures_of(const Timeline& timeline) { return {timeline.time_s, timeline.energy_j_total}; }
+
+/// One call of `plan`.
+class Planning {
+ public:
+  Planning(ProfiledPipeline pipeline, const PlanOptions& options, const PlanReceiver& receive, Progress* progress)
+      : options_(&options), receive_(&receive), progress_(progress) {
+    result_.pipeline = std::move(pipeline);
+  }
+
+  PlanResult make() {
+    if (options_->policy != kLowgearPolicy) choose_schedule();
+    CertificateRecorder certificate;
+    const std::array<FrontierObserver*, 1> observers{&certificate};
+    PipelinePlanner planner(result_.pipeline.schedule, result_.pipeline.profile, result_.pipeline.blocking_power_w,
+                            options_->planner, observers, progress_);
+    describe_frontier(planner);
+    result_.certificate = certificate.text();
+    const PlanningProblem problem = result_.pipeline.problem();
+    result_.baseline = figures_of(replay_under(problem, max_clocks_mhz(problem), conditions()));
+    make_all_plans(planner);
+    if (options_->late_s) replay_late(*options_->late_s);
+    warn_of_the_profile();
+    if (result_.pipeline.dag.ops.size() <= kMaxOpsToCompare) compare_with_others(planner);
+    return std::move(result_);
+  }
+
+ private:
+  [[nodiscard]] ReplayConditions conditions() const { return {options_->planner.switch_latency_s, {}}; }
+
+  void tell(const std::string& activity, double fraction = -1) {
+    if (progress_ != nullptr) progress_->update(activity, fraction);
+  }
+
+  void warn(std::string_view what) { result_.warnings.emplace_back(what); }
+
+  /// A policy may run another order than it was given; the frontier and the bounds are then for that order.
+  void choose_schedule() {
+    policy_ = make_policy(options_->policy, options_->policy_settings);
+    if (options_->deadlines.plans) {
+      throw InputError(fmt::format("the policy {} makes one plan at a time; give one deadline", options_->policy));
+    }
+    tell("planning with " + options_->policy);
+    PolicyPlan answer = policy_->plan(result_.pipeline.problem(), std::nullopt);
+    if (answer.schedule) {
+      result_.pipeline.schedule = std::move(*answer.schedule);
+      result_.pipeline.dag = build_dag(result_.pipeline.schedule);
+      warn(fmt::format("{} runs its own order: frontier and bounds are for that order", options_->policy));
+    }
+    answer_ = std::move(answer);
+  }
+
+  void describe_frontier(const PipelinePlanner& planner) {
+    result_.method = planner.method();
+    result_.frontier = frontier_points(planner.frontier());
+    result_.lower_bound = lower_bound_points(planner.frontier(), planner.method());
+    result_.epsilon = planner.method() == FrontierMethod::exact ? 0 : planner.frontier().epsilon();
+    if (options_->policy != "perseus") return;
+    // Perseus has a frontier of its own, on its model: that is what was asked for. Ours proves the bounds.
+    const PerseusModel model(result_.pipeline.problem(), options_->policy_settings.perseus_unit_s);
+    for (const auto& row : model.frontier()) result_.policy_frontier.push_back({row.time_s, row.energy_j});
+    std::ranges::reverse(result_.policy_frontier);
+  }
+
+  void make_all_plans(PipelinePlanner& planner) {
+    warn_of_late_changes(planner);
+    const auto single = single_deadline_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
+    if (single && *single > planner.slowest_s()) {
+      warn(
+          fmt::format("the deadline of {} s is later than T* = {} s, from where waiting only costs: the plan is for T*",
+                      *single, planner.slowest_s()));
+    }
+    if (policy_ != nullptr) {
+      keep_plan(policy_plan(planner, single));
+      return;
+    }
+    const auto deadlines = deadlines_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
+    for (std::size_t i = 0; i < deadlines.size(); ++i) {
+      tell("planning clocks", static_cast<double>(i) / static_cast<double>(deadlines.size()));
+      keep_plan(planner.plan(deadlines[i]));
+    }
+  }
+
+  void warn_of_late_changes(const PipelinePlanner& planner) {
+    const double without_latency_s = s_from_ps(planner.frontier().fastest_ps());
+    constexpr double kWorthAWord = 5e-4;  // relative
+    if (planner.fastest_s() <= without_latency_s * (1 + kWorthAWord)) return;
+    warn(fmt::format(
+        "T_min is {:.6g} s with this switch latency, {:.2f} % after the frontier's: the highest clock is not "
+        "the fastest everywhere (noise, or a power cap; see lowgear inspect), and changes come late",
+        planner.fastest_s(), 100 * (planner.fastest_s() / without_latency_s - 1)));
+  }
+
+  Plan policy_plan(const PipelinePlanner& planner, std::optional<double> deadline_s) {
+    const PlanningProblem problem = result_.pipeline.problem();
+    if (deadline_s) answer_ = policy_->plan(problem, deadline_s);
+    const Timeline timeline = replay_under(problem, answer_.clocks_mhz, conditions());
+    Plan made = plan_of_replay(options_->policy, problem, timeline, answer_.clocks_mhz);
+    made.lower_bound_j = planner.frontier().lower_bound_j_at(ps_from_s(made.time_s));
+    if (!answer_.note.empty()) warn(fmt::format("{}: {}", made.policy, answer_.note));
+    if (deadline_s && made.time_s > *deadline_s) {
+      warn(fmt::format("{}: its plan takes {} s when replayed, longer than the deadline of {} s", made.policy,
+                       made.time_s, *deadline_s));
+    }
+    made.deadline_s = std::max(made.time_s, deadline_s.value_or(0));
+    return made;
+  }
+
+  void keep_plan(Plan made) {
+    made.gpu_name = options_->gpu_name;
+    const int number = static_cast<int>(result_.plans.size());
+    result_.plans.push_back(plan_row(number, made));
+    if (*receive_) (*receive_)(result_.pipeline, number, made);
+    if (number != 0 && !keeps_time(made.time_s, result_.baseline.time_s)) return;
+    result_.shown_plan = number;
+    result_.shown = std::move(made);
+  }
+
+  /// What the shown plan and its baseline take when clock changes come late.
+  void replay_late(double latency_s) {
+    const ReplayConditions late{latency_s, {}};
+    const PlanningProblem problem = result_.pipeline.problem();
+    const std::vector<int> clocks_mhz = clocks_for(result_.shown, result_.pipeline.dag);
+    result_.late = {.switch_latency_s = latency_s,
+                    .plan = figures_of(replay_under(problem, clocks_mhz, late)),
+                    .baseline = figures_of(replay_under(problem, max_clocks_mhz(problem), late))};
+  }
+
+  void warn_of_the_profile() {
+    if (result_.pipeline.unit_warning) warn(*result_.pipeline.unit_warning);
+    if (is_example_profile(result_.pipeline.profile)) warn(kExampleProfileNotice);
+  }
+
+  /// Those of the other policies that answer at once.
+  void compare_with_others(PipelinePlanner& planner) {
+    ComparisonOptions comparison{.policies = other_policies(),
+                                 .baseline = "max",
+                                 .planner = options_->planner,
+                                 .policy = options_->policy_settings,
+                                 .now_s = options_->now_s,
+                                 .frontier_time_s = 0,
+                                 .late_s = {}};
+    if (planner.method() != FrontierMethod::exact) {
+      // Perseus' frontier has as many vertices as ours would have.
+      std::erase(comparison.policies, "perseus");
+      warn(
+          "the report leaves out the policy perseus, which takes long where stages differ so much; lowgear compare has "
+          "it");
+    }
+    result_.policies = compare_policies(result_.pipeline, planner, comparison, progress_).rows;
+  }
+
+  const PlanOptions* options_;
+  const PlanReceiver* receive_;
+  Progress* progress_;              ///< may be null
+  std::unique_ptr<Policy> policy_;  ///< null: Lowgear's own planner
+  PolicyPlan answer_;               ///< of `policy_`
+  PlanResult result_;
+};
+
+}  // namespace
+
+PlanResult plan(ProfiledPipeline pipeline, const PlanOptions& options, const PlanReceiver& receive,
+                Progress* progress) {
+  if (options.gpu_name.size() > kMaxGpuNameBytes) {
+    throw InputError(fmt::format("the name of a GPU has at most {} bytes", kMaxGpuNameBytes));
+  }
+  return Planning(std::move(pipeline), options, receive, progress).make();
+}
+
+RunFile run_file_of(const PlanResult& result, const PlanOptions& options) {
+  RunFile run;
+  run.policy = options.policy;
+  run.stages = result.pipeline.dag.ranks;
+  run.microbatches = result.pipeline.dag.microbatches;
+  run.schedule = result.pipeline.schedule.name;
+  run.blocking_power_w = result.pipeline.blocking_power_w;
+  run.method = result.method;
+  run.epsilon = options.planner.epsilon;
+  run.granularity = options.planner.granularity;
+  run.switch_latency_s = options.planner.switch_latency_s;
+  run.policies = result.policies;
+  run.warnings = result.warnings;
+  return run;
+}
+
+bool is_quick_to_verify(const ProfiledPipeline& pipeline, std::size_t plans) {
+  return pipeline.dag.ops.size() * plans <= kMaxOpsToVerify;
+}
+
+}  // namespace lowgear

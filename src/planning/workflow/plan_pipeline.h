@@ -1,0 +1,77 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/core/progress.h"
+#include "base/core/seconds_clock.h"
+#include "planning/plan/plan.h"
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/planner/policies/policy.h"
+#include "planning/simulator/cluster.h"
+#include "planning/workflow/comparison.h"
+#include "planning/workflow/deadlines.h"
+#include "planning/workflow/plan_tables.h"
+#include "planning/workflow/profiled_pipeline.h"
+#include "planning/workflow/run_file.h"
+
+namespace lowgear {
+
+/// How to plan; as it stands: twenty plans of Lowgear's own planner, from T_min to T*.
+struct PlanOptions {
+  std::string policy{kLowgearPolicy};  ///< that chooses the clocks; another than Lowgear's makes one plan
+  PolicySettings policy_settings = {};
+  PlannerOptions planner = {};
+  Deadlines deadlines = {};
+  std::string gpu_name = {};          ///< written into the plans, at most kMaxGpuNameBytes; empty: not stated
+  std::optional<double> late_s = {};  ///< also replay the shown plan with this switch latency, where none is known
+  SecondsClock now_s = {};            ///< for the times that other policies took
+};
+
+/// A plan that was made as if clocks changed at once, replayed with changes that come late.
+struct LateReplay {
+  double switch_latency_s = 0;
+  PipelineFigures plan;
+  PipelineFigures baseline;
+};
+
+/// What planning has found: the frontier with its proof, and all but the ops of the plans.
+struct PlanResult {
+  ProfiledPipeline pipeline;                      ///< as it was planned: a policy may run an order of its own
+  FrontierMethod method = FrontierMethod::exact;  ///< never `automatic`
+  std::vector<PipelineFigures> frontier;          ///< proven, fastest first
+  std::vector<PipelineFigures> lower_bound;       ///< at the same times; empty for an exact frontier
+  double epsilon = 0;                             ///< largest relative distance between the two
+  std::vector<PipelineFigures> policy_frontier;   ///< the policy's own where it has one (`perseus`), fastest first
+  std::string certificate;                        ///< that proves the frontier (`lowgear.certificate/1`)
+  PipelineFigures baseline;                       ///< everything at its highest clock, replayed
+  std::vector<PlanFigures> plans;                 ///< numbered from 0, fastest first
+  int shown_plan = 0;                             ///< number of `shown`, as `plan_to_show` has it
+  Plan shown;
+  std::optional<LateReplay> late;       ///< of the shown plan
+  std::vector<ComparisonRow> policies;  ///< the other policies; empty for pipelines that are too large for that
+  std::vector<std::string> warnings;    ///< what a user should know, one line each
+};
+
+/// Receives every plan as soon as it is made, with its number and the pipeline that it is for. Plans of all deadlines
+/// together may be larger than memory.
+using PlanReceiver = std::function<void(const ProfiledPipeline& pipeline, int number, const Plan& plan)>;
+
+/// Plans a pipeline: the proven frontier, plans for the deadlines that were asked for, what they save and what other
+/// policies would. The same request gives the same answer, on a laptop and in a server. `receive` may be empty,
+/// `progress` null. Throws InputError when there is no such policy, it cannot plan this pipeline or makes one plan and
+/// several were asked for, when a deadline cannot be kept, or the profile lacks what the schedule needs; and what
+/// `receive` and `progress` throw.
+[[nodiscard]] PlanResult plan(ProfiledPipeline pipeline, const PlanOptions& options, const PlanReceiver& receive = {},
+                              Progress* progress = nullptr);
+
+/// `run.json` of a result, but for what only the caller knows: version, command and the profile's name.
+[[nodiscard]] RunFile run_file_of(const PlanResult& result, const PlanOptions& options);
+
+/// Whether so many plans are verified in about a second or two: before they are handed out. Others are verified on
+/// demand (`verify`).
+[[nodiscard]] bool is_quick_to_verify(const ProfiledPipeline& pipeline, std::size_t plans);
+
+}  // namespace lowgear

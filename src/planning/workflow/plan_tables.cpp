@@ -1,0 +1,102 @@
+#include "planning/workflow/plan_tables.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "base/core/formats/csv.h"
+
+namespace lowgear {
+namespace {
+
+int count_at(const CsvTable& table, std::size_t row, std::size_t column) {
+  constexpr long long kMost = 1'000'000'000;
+  const long long value = table.integer(row, column);
+  if (value < 0 || value > kMost) throw_input_error(table.where(row, column), fmt::format("{} is out of range", value));
+  return static_cast<int>(value);
+}
+
+void require_rows(const CsvTable& table) {
+  if (table.rows() == 0) throw_input_error({table.source(), 0, 0}, "has no rows", "plan again");
+}
+
+std::string text_of(std::optional<double> value) { return value ? fmt::format("{}", *value) : ""; }
+
+}  // namespace
+
+std::string write_frontier_table(std::span<const PipelineFigures> points) {
+  std::string out = "time_s,energy_j\n";
+  for (const PipelineFigures& point : points) {
+    fmt::format_to(std::back_inserter(out), "{},{}\n", point.time_s, point.energy_j);
+  }
+  return out;
+}
+
+std::vector<PipelineFigures> read_frontier_table(std::string_view text, const std::string& source) {
+  const CsvTable table(text, source);
+  require_rows(table);
+  const std::size_t time = table.column("time_s");
+  const std::size_t energy = table.column("energy_j");
+  std::vector<PipelineFigures> points;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    points.push_back({table.number(row, time), table.number(row, energy)});
+  }
+  return points;
+}
+
+PlanFigures plan_row(int number, const Plan& plan) {
+  return {number, plan.deadline_s, plan.time_s, plan.energy_j, plan.lower_bound_j, plan.switches};
+}
+
+std::string write_plans_table(std::span<const PlanFigures> plans) {
+  std::string out = "plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches\n";
+  for (const PlanFigures& plan : plans) {
+    fmt::format_to(std::back_inserter(out), "{},{},{},{},{},{},{}\n", plan.number, plan.deadline_s, plan.time_s,
+                   plan.energy_j, text_of(plan.lower_bound_j), text_of(gap_pct(plan.energy_j, plan.lower_bound_j)),
+                   plan.switches);
+  }
+  return out;
+}
+
+std::vector<PlanFigures> read_plans_table(std::string_view text, const std::string& source) {
+  const CsvTable table(text, source);
+  require_rows(table);
+  const std::size_t number = table.column("plan");
+  const std::size_t deadline = table.column("deadline_s");
+  const std::size_t time = table.column("time_s");
+  const std::size_t energy = table.column("energy_j");
+  const std::size_t bound = table.column("lower_bound_j");
+  const std::size_t switches = table.column("switches");
+  std::vector<PlanFigures> plans;
+  for (std::size_t row = 0; row < table.rows(); ++row) {
+    PlanFigures plan;
+    plan.number = count_at(table, row, number);
+    plan.deadline_s = table.number(row, deadline);
+    plan.time_s = table.number(row, time);
+    plan.energy_j = table.number(row, energy);
+    if (!table.text(row, bound).empty()) plan.lower_bound_j = table.number(row, bound);
+    plan.switches = count_at(table, row, switches);
+    plans.push_back(plan);
+  }
+  return plans;
+}
+
+bool keeps_time(double time_s, double baseline_time_s) {
+  constexpr double kRounding = 1e-9;
+  return time_s <= baseline_time_s * (1 + kRounding);
+}
+
+int plan_to_show(std::span<const PlanFigures> plans, double baseline_time_s) {
+  int number = plans.front().number;
+  for (const PlanFigures& plan : plans) {
+    if (keeps_time(plan.time_s, baseline_time_s)) number = plan.number;
+  }
+  return number;
+}
+
+std::optional<double> gap_pct(double energy_j, std::optional<double> lower_bound_j) {
+  if (!lower_bound_j) return std::nullopt;
+  return (energy_j - *lower_bound_j) / *lower_bound_j * 100;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planning/plan/plan.h"
+#include "planning/simulator/cluster.h"
+
+namespace lowgear {
+
+/// A plan without its ops: a row of `plans.csv`, and of every list of plans. *Planned* figures.
+struct PlanFigures {
+  int number = 0;  ///< as in `plans.csv` and `plans/NNNNN.json`
+  double deadline_s = 0;
+  double time_s = 0;
+  double energy_j = 0;
+  std::optional<double> lower_bound_j = {};  ///< no plan of this time can use less; absent when not computed
+  int switches = 0;                          ///< clock changes per iteration, all ranks
+};
+
+/// `frontier.csv`: `time_s,energy_j`, as short as numbers can be to be read back unchanged.
+[[nodiscard]] std::string write_frontier_table(std::span<const PipelineFigures> points);
+/// Throws InputError at the cell that is wrong, and when there is no row.
+[[nodiscard]] std::vector<PipelineFigures> read_frontier_table(std::string_view text, const std::string& source);
+
+/// A plan's row of `plans.csv`.
+[[nodiscard]] PlanFigures plan_row(int number, const Plan& plan);
+
+/// `plans.csv`: `plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches`; bound and gap are empty where there
+/// is none.
+[[nodiscard]] std::string write_plans_table(std::span<const PlanFigures> plans);
+/// Throws InputError at the cell that is wrong, and when there is no row.
+[[nodiscard]] std::vector<PlanFigures> read_plans_table(std::string_view text, const std::string& source);
+
+/// Whether a plan saves energy without finishing later: it takes no longer than the iteration with everything at its
+/// highest clock. Equal times may differ in the last digits, as they are sums of doubles.
+[[nodiscard]] bool keeps_time(double time_s, double baseline_time_s);
+
+/// Number of the plan to show: the slowest that keeps the baseline's time, or else the fastest. `plans` fastest first
+/// and not empty.
+[[nodiscard]] int plan_to_show(std::span<const PlanFigures> plans, double baseline_time_s);
+
+/// (energy - bound) / bound in per cent.
+[[nodiscard]] std::optional<double> gap_pct(double energy_j, std::optional<double> lower_bound_j);
+
+}  // namespace lowgear

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "planning/planner/policies/policy.h"
+#include "planning/profile/stage_profile.h"
+#include "planning/schedule/dag.h"
+#include "planning/schedule/schedule.h"
+
+namespace lowgear {
+
+/// A pipeline as everything in this module takes it.
+struct ProfiledPipeline {
+  StageProfile profile;                          ///< by virtual stage of the schedule, split where the schedule is
+  Schedule schedule;                             ///< computations only
+  PipelineDag dag;                               ///< of `schedule`
+  std::vector<double> blocking_power_w;          ///< by rank: what one GPU draws while it waits
+  std::optional<std::string> unit_warning = {};  ///< why its figures may be in other units (planning/profile)
+
+  /// Refers to this.
+  [[nodiscard]] PlanningProblem problem() const { return {&schedule, &dag, &profile, blocking_power_w}; }
+};
+
+}  // namespace lowgear

@@ -1,0 +1,130 @@
+#include "planning/workflow/run_file.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <limits>
+#include <optional>
+
+#include "base/core/formats/json.h"
+#include "base/core/units.h"
+#include "planning/profile/options.h"
+
+namespace lowgear {
+namespace {
+
+constexpr std::string_view kFormat = "lowgear.run/1";
+constexpr auto kMethods = std::to_array({FrontierMethod::exact, FrontierMethod::sandwich});
+constexpr auto kGranularities = std::to_array({PlanGranularity::per_op, PlanGranularity::per_stage_kind});
+
+Json to_json(const ComparisonRow& policy) {
+  Json json = {{"policy", policy.label()},
+               {"time_s", policy.time_s},
+               {"energy_j", policy.energy_j},
+               {"switches", policy.switches},
+               {"note", policy.note}};
+  if (policy.lower_bound_j) json["lower_bound_j"] = *policy.lower_bound_j;
+  if (policy.plan_time_s) json["plan_time_s"] = *policy.plan_time_s;
+  if (policy.own_order) json["own_order"] = true;
+  if (policy.peak_activations) json["peak_activations"] = *policy.peak_activations;
+  return json;
+}
+
+std::optional<double> optional_number(const JsonView& view, std::string_view key) {
+  return view.has(key) ? std::optional(view.at(key).number()) : std::nullopt;
+}
+
+ComparisonRow read_policy(const JsonView& view) {
+  std::optional<int> peak_activations;
+  if (view.has("peak_activations")) {
+    peak_activations = view.at("peak_activations").integer_in(0, std::numeric_limits<int>::max());
+  }
+  return {.policy = view.at("policy").text(),
+          .time_s = view.at("time_s").number(),
+          .energy_j = view.at("energy_j").number(),
+          .lower_bound_j = optional_number(view, "lower_bound_j"),
+          .switches = view.at("switches").integer_in(0, std::numeric_limits<int>::max()),
+          .plan_time_s = optional_number(view, "plan_time_s"),
+          .note = view.at("note").text(),
+          .own_order = view.has("own_order") && view.at("own_order").boolean(),
+          .peak_activations = peak_activations};
+}
+
+double number_in(const JsonView& view, double low, double high) {
+  const double number = view.number();
+  if (number < low || number > high) view.fail(fmt::format("{} is not from {} to {}", number, low, high));
+  return number;
+}
+
+/// The one of `values` that is named so.
+template <typename Values>
+auto one_of(const JsonView& view, const Values& values) {
+  const std::string text = view.text();
+  for (const auto value : values) {
+    if (name(value) == text) return value;
+  }
+  view.fail(fmt::format("expected {} or {}", name(values.front()), name(values.back())));
+}
+
+template <typename Item, typename Read>
+std::vector<Item> read_array(const JsonView& view, Read read) {
+  std::vector<Item> items;
+  for (std::size_t i = 0; i < view.size(); ++i) items.push_back(read(view.at(i)));
+  return items;
+}
+
+}  // namespace
+
+std::string_view name(PlanGranularity granularity) {
+  return granularity == PlanGranularity::per_op ? "per_op" : "per_stage_kind";
+}
+
+std::string write_run(const RunFile& run) {
+  Json policies = Json::array();
+  for (const ComparisonRow& policy : run.policies) policies.push_back(to_json(policy));
+  const Json json = {{"format", kFormat},
+                     {"version", run.version},
+                     {"command", run.command},
+                     {"policy", run.policy},
+                     {"profile", run.profile},
+                     {"stages", run.stages},
+                     {"microbatches", run.microbatches},
+                     {"schedule", run.schedule},
+                     {"blocking_power_w", run.blocking_power_w},
+                     {"frontier_method", name(run.method)},
+                     {"epsilon", run.epsilon},
+                     {"granularity", name(run.granularity)},
+                     {"switch_latency_s", run.switch_latency_s},
+                     {"policies", policies},
+                     {"warnings", run.warnings}};
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+RunFile read_run(std::string_view text, const std::string& source) {
+  const Json json = parse_json(text, source);
+  const JsonView document(json, source);
+  require_format(document, kFormat);
+  constexpr int kMost = std::numeric_limits<int>::max();
+  RunFile run;
+  run.version = document.at("version").text();
+  run.command = document.at("command").text();
+  run.policy = document.at("policy").text();
+  run.profile = document.at("profile").text();
+  run.stages = document.at("stages").integer_in(1, kMaxStages);
+  run.microbatches = document.at("microbatches").integer_in(1, kMost);
+  run.schedule = document.at("schedule").text();
+  run.blocking_power_w = read_array<double>(
+      document.at("blocking_power_w"), [](const JsonView& view) { return number_in(view, 0, kMaxBlockingPowerW); });
+  if (run.blocking_power_w.size() != static_cast<std::size_t>(run.stages)) {
+    document.at("blocking_power_w").fail(fmt::format("expected one power for each of {} stages", run.stages));
+  }
+  run.method = one_of(document.at("frontier_method"), kMethods);
+  run.epsilon = number_in(document.at("epsilon"), 0, 1);
+  run.granularity = one_of(document.at("granularity"), kGranularities);
+  run.switch_latency_s = number_in(document.at("switch_latency_s"), 0, kMaxTimeS);
+  run.policies = read_array<ComparisonRow>(document.at("policies"), read_policy);
+  run.warnings = read_array<std::string>(document.at("warnings"), [](const JsonView& view) { return view.text(); });
+  return run;
+}
+
+}  // namespace lowgear

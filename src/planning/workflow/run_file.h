@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "planning/planner/planners/pipeline_planner.h"
+#include "planning/workflow/comparison.h"
+
+namespace lowgear {
+
+/// `run.json` (`lowgear.run/1`, docs/formats.md): what an output folder was made from and how, apart from the profile,
+/// the schedule and the plans, which have files of their own.
+struct RunFile {
+  std::string version;
+  std::string command;  ///< the command line
+  std::string policy;
+  std::string profile;  ///< as given
+  int stages = 0;       ///< ranks
+  int microbatches = 0;
+  std::string schedule;
+  std::vector<double> blocking_power_w;           ///< by rank
+  FrontierMethod method = FrontierMethod::exact;  ///< never `automatic`
+  double epsilon = 0;                             ///< asked of the sandwich
+  PlanGranularity granularity = PlanGranularity::per_op;
+  double switch_latency_s = 0;
+  std::vector<ComparisonRow> policies;  ///< *replayed*, for the report
+  std::vector<std::string> warnings;
+};
+
+/// `per_op`, `per_stage_kind`.
+[[nodiscard]] std::string_view name(PlanGranularity granularity);
+
+[[nodiscard]] std::string write_run(const RunFile& run);
+/// Throws InputError with the JSON path on anything missing, of the wrong kind or out of range.
+[[nodiscard]] RunFile read_run(std::string_view text, const std::string& source);
+
+}  // namespace lowgear

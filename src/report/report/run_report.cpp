@@ -1,0 +1,82 @@
+#include "report/report/run_report.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <utility>
+
+#include "planning/planner/policies/clock_choice.h"
+#include "planning/schedule/dag.h"
+#include "planning/workflow/replayed_plan.h"
+
+namespace lowgear {
+namespace {
+
+ReportCertificate certificate_of(const RunContents& contents) {
+  ReportCertificate certificate;
+  certificate.command = "lowgear verify DIR";
+  if (!contents.verified) {
+    certificate.statement =
+        "The folder holds a certificate of the lower bound; it was not checked when this report was made.";
+    return certificate;
+  }
+  const VerifyReport& verified = *contents.verified;
+  certificate.verified = verified.ok();
+  certificate.statement =
+      verified.ok() ? fmt::format(
+                          "Checked with code that shares nothing with the solver: {} vertices of the frontier "
+                          "(times possible, flow conserved, energy within {:.3g} % of its proven bound) and {} "
+                          "plans (replayed, deadline kept, largest proven gap {:.3g} %).",
+                          verified.vertices, verified.epsilon * 100, verified.plans, verified.max_gap_pct)
+                    : fmt::format("The check failed: {}", verified.failures.front());
+  return certificate;
+}
+
+}  // namespace
+
+ReportTimeline report_timeline(std::string label, const PipelineDag& dag, const Timeline& timeline,
+                               std::span<const int> clocks_mhz) {
+  ReportTimeline result{std::move(label), timeline.time_s, timeline.energy_j_total, {}};
+  result.ranks.resize(static_cast<std::size_t>(dag.ranks));
+  for (std::size_t i = 0; i < dag.ops.size(); ++i) {
+    const ComputeOp& op = dag.ops[i];
+    result.ranks[static_cast<std::size_t>(op.rank)].push_back({op.stage, op.kind, op.microbatch, clocks_mhz[i],
+                                                               timeline.start_s[i], timeline.duration_s[i],
+                                                               timeline.energy_j[i]});
+  }
+  return result;
+}
+
+ReportData build_report(const RunContents& contents) {
+  const RunFile& run = contents.run;
+  const PipelineDag dag = build_dag(contents.schedule);
+  const PlanningProblem problem{&contents.schedule, &dag, &contents.profile, run.blocking_power_w};
+  const ReplayConditions conditions{run.switch_latency_s, {}};
+  const std::vector<int> fastest = max_clocks_mhz(problem);
+  const Timeline baseline = replay_under(problem, fastest, conditions);
+  const std::vector<int> chosen = clocks_for(contents.chosen, dag);
+
+  ReportData data;
+  data.lowgear_version = run.version;
+  data.command = run.command;
+  data.profile_name = std::filesystem::path(run.profile).filename().string();
+  data.schedule = run.schedule;
+  data.stages = dag.stages;
+  data.microbatches = dag.microbatches;
+  data.blocking_power_w = run.blocking_power_w;
+  data.switch_latency_s = run.switch_latency_s;
+  data.baseline = {"Every op at its highest profiled clock", baseline.time_s, baseline.energy_j_total};
+  data.frontier = contents.frontier;
+  data.lower_bound = contents.lower_bound;
+  data.certificate = certificate_of(contents);
+  data.plans = contents.plans;
+  data.chosen_plan = contents.chosen_plan;
+  data.policies = run.policies;
+  data.chosen = report_timeline(fmt::format("{}, plan {}", contents.chosen.policy, contents.chosen_plan), dag,
+                                replay_under(problem, chosen, conditions), chosen);
+  data.baseline_timeline = report_timeline("Every op at its highest clock", dag, baseline, fastest);
+  data.warnings = run.warnings;
+  return data;
+}
+
+}  // namespace lowgear

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <span>
+#include <string>
+
+#include "planning/schedule/dag.h"
+#include "planning/simulator/replay.h"
+#include "planning/workflow/run_contents.h"
+#include "report/report/report_data.h"
+
+namespace lowgear {
+
+/// A replay with its clocks (by op) as the report and traces show it.
+[[nodiscard]] ReportTimeline report_timeline(std::string label, const PipelineDag& dag, const Timeline& timeline,
+                                             std::span<const int> clocks_mhz);
+
+/// The figures of the report on a run of `lowgear plan`. Throws what a replay throws.
+[[nodiscard]] ReportData build_report(const RunContents& contents);
+
+}  // namespace lowgear

@@ -1,0 +1,120 @@
+#include "planning/workflow/plan_pipeline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/core/error_of.h"
+#include "planning/planner/policies/clock_choice.h"
+#include "planning/profile/example_profile.h"
+#include "planning/workflow/replayed_plan.h"
+#include "planning/workflow/sample_pipeline.h"
+
+namespace lowgear {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::vector<double> times_of(const std::vector<PlanFigures>& plans) {
+  std::vector<double> times_s;
+  for (const PlanFigures& plan : plans) times_s.push_back(plan.time_s);
+  return times_s;
+}
+
+TEST(PlanPipeline, HandsOutEveryPlanWithTheFiguresThatAReplayGives) {
+  std::vector<int> numbers;
+  const PlanReceiver receive = [&](const ProfiledPipeline& pipeline, int number, const Plan& made) {
+    numbers.push_back(number);
+    const Timeline timeline = replay_under(pipeline.problem(), clocks_for(made, pipeline.dag), {});
+    EXPECT_NEAR(timeline.time_s, made.time_s, 1e-9);
+    EXPECT_NEAR(timeline.energy_j_total, made.energy_j, 1e-6);
+    EXPECT_EQ(made.gpu_name, "a GPU");
+  };
+  const PlanResult result = plan(sample_pipeline(), {.deadlines = {.plans = 3}, .gpu_name = "a GPU"}, receive);
+  EXPECT_THAT(numbers, ElementsAre(0, 1, 2));
+  ASSERT_EQ(result.plans.size(), 3U);
+  EXPECT_NEAR(result.plans.front().deadline_s, result.frontier.front().time_s, 1e-9);
+  EXPECT_NEAR(result.plans.back().deadline_s, result.frontier.back().time_s, 1e-9);
+  EXPECT_TRUE(result.lower_bound.empty()) << "an exact frontier is its own bound";
+  EXPECT_THAT(result.certificate, HasSubstr("lowgear.certificate/1"));
+}
+
+TEST(PlanPipeline, GivesTheSameAnswerToTheSameRequest) {
+  const PlanOptions options{.deadlines = {.plans = 4}};
+  const PlanResult first = plan(sample_pipeline(), options);
+  const PlanResult second = plan(sample_pipeline(), options);
+  EXPECT_EQ(times_of(first.plans), times_of(second.plans));
+  EXPECT_EQ(first.certificate, second.certificate);
+  EXPECT_EQ(write_run(run_file_of(first, options)), write_run(run_file_of(second, options)));
+}
+
+TEST(PlanPipeline, ShowsTheSlowestPlanThatFinishesNoLater) {
+  const PlanResult result = plan(sample_pipeline(), {});
+  EXPECT_EQ(result.plans.size(), 20U);
+  EXPECT_EQ(result.shown_plan, plan_to_show(result.plans, result.baseline.time_s));
+  EXPECT_EQ(result.shown.time_s, result.plans[static_cast<std::size_t>(result.shown_plan)].time_s);
+  EXPECT_LT(result.shown.energy_j, result.baseline.energy_j);
+}
+
+TEST(PlanPipeline, SaysWhatOtherPoliciesWouldDo) {
+  const PlanResult result = plan(sample_pipeline(), {.deadlines = {.slowdown_pct = 1}});
+  std::vector<std::string> names;
+  for (const ComparisonRow& row : result.policies) names.push_back(row.label());
+  for (const std::string& name : other_policies()) EXPECT_THAT(names, Contains(name));
+}
+
+TEST(PlanPipeline, OfAnotherPolicyIsOnePlanWithItsOwnFrontierWhereItHasOne) {
+  const PlanResult result = plan(sample_pipeline(), {.policy = "perseus"});
+  ASSERT_EQ(result.plans.size(), 1U);
+  EXPECT_EQ(result.shown.policy, "perseus");
+  ASSERT_GE(result.policy_frontier.size(), 2U);
+  EXPECT_LT(result.policy_frontier.front().time_s, result.policy_frontier.back().time_s);
+  EXPECT_TRUE(result.plans.front().lower_bound_j) << "proven by Lowgear's frontier";
+}
+
+TEST(PlanPipeline, IsForTheOrderThatThePolicyRuns) {
+  const ProfiledPipeline given = sample_pipeline();
+  const PlanResult result = plan(given, {.policy = "envpipe"});
+  EXPECT_NE(result.pipeline.schedule.ranks, given.schedule.ranks);
+  EXPECT_NO_THROW((void)clocks_for(result.shown, result.pipeline.dag));
+  EXPECT_THAT(result.warnings, Contains(HasSubstr("envpipe runs its own order")));
+}
+
+TEST(PlanPipeline, ReplaysThePlanWithLateChangesWhereNoLatencyIsKnown) {
+  EXPECT_FALSE(plan(sample_pipeline(), {.deadlines = {.plans = 1}}).late);
+  const PlanResult result = plan(sample_pipeline(), {.deadlines = {.plans = 1}, .late_s = kAssumedSwitchLatencyS});
+  ASSERT_TRUE(result.late);
+  EXPECT_EQ(result.late->switch_latency_s, kAssumedSwitchLatencyS);
+  EXPECT_EQ(result.late->baseline, result.baseline) << "clocks that never change are never late";
+  EXPECT_NE(result.late->plan.energy_j, result.shown.energy_j);
+}
+
+TEST(PlanPipeline, PassesOnWhatIsOddAboutTheProfile) {
+  ProfiledPipeline pipeline = sample_pipeline();
+  pipeline.unit_warning = "check the units";
+  EXPECT_THAT(plan(std::move(pipeline), {.deadlines = {.deadline_s = 100}}).warnings,
+              ElementsAre(HasSubstr("later than T*"), "check the units"));
+}
+
+TEST(PlanPipeline, RefusesWhatItCannotPlan) {
+  const auto error = [](const PlanOptions& options) {
+    return error_of([&] { (void)plan(sample_pipeline(), options); });
+  };
+  EXPECT_THAT(error({.policy = "persues"}), HasSubstr("did you mean perseus?"));
+  EXPECT_THAT(error({.policy = "max", .deadlines = {.plans = 2}}), HasSubstr("one plan at a time"));
+  EXPECT_THAT(error({.deadlines = {.deadline_s = 0.01}}), HasSubstr("cannot be kept"));
+  EXPECT_THAT(error({.gpu_name = std::string(kMaxGpuNameBytes + 1, 'x')}), HasSubstr("at most"));
+}
+
+TEST(PlanPipeline, IsQuickToVerifyUpToAMillionOps) {
+  const ProfiledPipeline pipeline = sample_pipeline();
+  EXPECT_TRUE(is_quick_to_verify(pipeline, 20));
+  EXPECT_FALSE(is_quick_to_verify(pipeline, 1'000'000));
+}
+
+}  // namespace
+}  // namespace lowgear
