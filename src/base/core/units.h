@@ -18,6 +18,7 @@ inline constexpr double kPsPerSecond = 1e12;
 inline constexpr double kNwPerWatt = 1e9;
 inline constexpr double kZjPerJoule = 1e21;
 
+inline constexpr double kWattsPerMilliwatt = 1e-3;
 inline constexpr double kGiga = 1e9;
 inline constexpr double kTera = 1e12;
 inline constexpr double kGiB = 1024.0 * 1024 * 1024;  ///< bytes

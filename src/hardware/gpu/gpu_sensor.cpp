@@ -3,12 +3,12 @@
 #include <bit>
 #include <cstdint>
 
+#include "base/core/units.h"
 #include "hardware/gpu/nvml_gpu.h"
 
 namespace lowgear {
 namespace {
 
-constexpr double kWattsPerMilliwatt = 1e-3;
 constexpr double kJoulesPerMillijoule = 1e-3;
 constexpr double kHertzPerMegahertz = 1e6;
 constexpr double kRatioPerPercent = 0.01;

@@ -6,12 +6,10 @@
 #include <array>
 #include <functional>
 
+#include "base/core/units.h"
+
 namespace lowgear {
-namespace {
-
-constexpr double kWattsPerMilliwatt = 1e-3;
-
-}  // namespace
+namespace {}  // namespace
 
 NvmlGpu::NvmlGpu(std::shared_ptr<const NvmlLibrary> library, nvml::Device device, int index)
     : library_(std::move(library)), device_(device) {

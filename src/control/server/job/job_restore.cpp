@@ -6,11 +6,10 @@
 #include "base/core/error.h"
 #include "control/protocol/json_members.h"
 #include "control/server/job/job.h"
+#include "control/server/parts/state_bounds.h"
 
 namespace lowgear {
 namespace {
-
-constexpr int kMaxNumber = 1 << 30;
 
 /// The members of a job's state, in the order in which it has always been stored.
 constexpr auto kStateMembers = std::to_array<const char*>({"state",

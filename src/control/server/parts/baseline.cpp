@@ -6,11 +6,10 @@
 #include <string_view>
 
 #include "control/protocol/json_members.h"
+#include "control/server/parts/state_bounds.h"
 
 namespace lowgear {
 namespace {
-
-constexpr int kMaxNumber = 1 << 30;
 
 /// Iterations that are waited for until all ranks follow the plan.
 constexpr int kPatience = 25;
@@ -67,7 +66,7 @@ bool BaselineMeasurement::counts(const JobIteration& iteration, const PlanVersio
 }
 
 void BaselineMeasurement::restore(const JsonView& state) {
-  plan_version_ = state.at("baseline_version").integer_in(0, kMaxNumber);
+  plan_version_ = state.at("baseline_version").integer_in(0, kMaxStoredNumber);
   if (!has_value(state, "baseline")) return;
   const JsonView baseline = state.at("baseline");
   result_ = Baseline{.time_s = baseline.at("time_s").number(),
@@ -75,7 +74,7 @@ void BaselineMeasurement::restore(const JsonView& state) {
                      .time_spread_s = baseline.at("time_spread_s").number(),
                      .energy_j = {},
                      .energy_error_j = baseline.at("energy_error_j").number(),
-                     .iterations = baseline.at("iterations").integer_in(1, kMaxNumber)};
+                     .iterations = baseline.at("iterations").integer_in(1, kMaxStoredNumber)};
   if (has_value(baseline, "energy_j")) result_->energy_j = baseline.at("energy_j").number();
 }
 

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "control/protocol/json_members.h"
+#include "control/server/parts/state_bounds.h"
 
 namespace lowgear {
 namespace {
 
-constexpr int kMaxNumber = 1 << 30;
 constexpr auto kTargets = std::to_array<std::string_view>({"straggler", "power_cap", "settings"});
 
 std::optional<double> optional_number(const JsonView& object, std::string_view key) {
@@ -96,7 +96,7 @@ void JobTargets::restore(const JsonView& state) {
     const JsonView stragglers = set_by.at("stragglers");
     for (std::size_t i = 0; i < stragglers.size(); ++i) {
       const JsonView straggler = stragglers.at(i);
-      stragglers_set_by_[straggler.at("rank").integer_in(0, kMaxNumber)] = straggler.at("decision").integer();
+      stragglers_set_by_[straggler.at("rank").integer_in(0, kMaxStoredNumber)] = straggler.at("decision").integer();
     }
   }
   if (!has_value(state, "power_limit")) return;

@@ -6,11 +6,10 @@
 #include <string_view>
 
 #include "control/protocol/json_members.h"
+#include "control/server/parts/state_bounds.h"
 
 namespace lowgear {
 namespace {
-
-constexpr int kMaxNumber = 1 << 30;
 
 /// Drift that a profile is renewed for.
 constexpr double kProfiledAgainDrift = 0.05;
@@ -49,7 +48,7 @@ SlowRanks read_slow_ranks(const JsonView& list) {
   SlowRanks slow;
   for (std::size_t i = 0; i < list.size(); ++i) {
     const JsonView entry = list.at(i);
-    slow[entry.at("rank").integer_in(0, kMaxNumber)] = {entry.at("factor").number(), entry.at("cause").text()};
+    slow[entry.at("rank").integer_in(0, kMaxStoredNumber)] = {entry.at("factor").number(), entry.at("cause").text()};
   }
   return slow;
 }

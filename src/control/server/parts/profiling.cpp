@@ -10,12 +10,11 @@
 
 #include "base/core/error.h"
 #include "control/protocol/json_members.h"
+#include "control/server/parts/state_bounds.h"
 #include "planning/profile/few_clock_fit.h"
 
 namespace lowgear {
 namespace {
-
-constexpr int kMaxNumber = 1 << 30;
 
 /// A driver takes some 25 ms to change a clock; where a job says more, that counts.
 constexpr double kSettleS = 0.1;
@@ -90,7 +89,7 @@ void Profiling::merge(int stages, bool simulated) {
 void Profiling::restore(const JsonView& state, const JobSpec& spec, const std::optional<Baseline>& baseline) {
   constexpr std::string_view kWanted = "wanted_clocks_mhz";
   const bool names_first = has_value(state, "sweep_first_version");
-  const int first_version = names_first ? state.at("sweep_first_version").integer_in(0, kMaxNumber) : 0;
+  const int first_version = names_first ? state.at("sweep_first_version").integer_in(0, kMaxStoredNumber) : 0;
   if (!state.has(kWanted)) {  // of a server that measured one clock after the other
     sweep_ = TrialSweep(std::max(first_version, 1));
     return;
@@ -99,7 +98,7 @@ void Profiling::restore(const JsonView& state, const JobSpec& spec, const std::o
   sweep_ = TrialSweep(first_version);
   const JsonView wanted = state.at(kWanted);
   std::vector<int> clocks_mhz;
-  for (std::size_t i = 0; i < wanted.size(); ++i) clocks_mhz.push_back(wanted.at(i).integer_in(1, kMaxNumber));
+  for (std::size_t i = 0; i < wanted.size(); ++i) clocks_mhz.push_back(wanted.at(i).integer_in(1, kMaxStoredNumber));
   if (!clocks_mhz.empty()) sweep_.want(std::move(clocks_mhz));
   if (!baseline || !spec.profiling) return;
   allow(spec, *baseline);
@@ -108,7 +107,8 @@ void Profiling::restore(const JsonView& state, const JobSpec& spec, const std::o
 
 void Profiling::resume_version(const JsonView& state, double now_s) {
   if (sweep_.rounds() == 0) return;
-  sweep_.begin(state.at("sweep_version").integer_in(0, kMaxNumber), state.at("sweep_end_iteration").integer(), now_s);
+  sweep_.begin(state.at("sweep_version").integer_in(0, kMaxStoredNumber), state.at("sweep_end_iteration").integer(),
+               now_s);
 }
 
 void Profiling::write_state(Json& state) const {
