@@ -8,7 +8,6 @@ namespace lowgear {
 namespace {
 
 constexpr int kMaxMicrobatches = 1 << 20;
-constexpr int kMaxClock = 20'000;
 constexpr std::size_t kMaxScheduleBytes = 4 << 20;
 constexpr double kMaxSlowdownPct = 1'000;
 constexpr double kMaxSwitchLatencyMs = 10'000;
@@ -31,7 +30,7 @@ JobParallel read_parallel(const JsonView& value) {
 
 std::optional<int> optional_clock(const JsonView& object, std::string_view name) {
   if (!has_value(object, name)) return std::nullopt;
-  return object.at(name).integer_in(1, kMaxClock);
+  return object.at(name).integer_in(1, kMaxRankClockMhz);
 }
 
 JobProfiling read_profiling(const JsonView& value) {
@@ -49,7 +48,7 @@ JobProfiling read_profiling(const JsonView& value) {
   if (value.has("allowance_iterations")) {
     profiling.allowance_iterations = value.at("allowance_iterations").integer_in(1, 1'000'000);
   }
-  if (profiling.min_mhz.value_or(0) > profiling.max_mhz.value_or(kMaxClock)) {
+  if (profiling.min_mhz.value_or(0) > profiling.max_mhz.value_or(kMaxRankClockMhz)) {
     value.fail("min_mhz is above max_mhz");
   }
   return profiling;

@@ -11,6 +11,8 @@ namespace lowgear {
 
 /// Ranks of the largest job: more than any training run has had.
 inline constexpr int kMaxJobRanks = 100'000;
+/// Highest SM clock that a rank or a profile may name, in MHz.
+inline constexpr int kMaxRankClockMhz = 20'000;
 
 /// How the ranks of a job share the model and the data.
 struct JobParallel {

@@ -10,14 +10,13 @@
 namespace lowgear {
 namespace {
 
-constexpr int kMaxClock = 20'000;
 constexpr std::size_t kMaxClocks = 2'000;
 constexpr double kMaxPowerW = 100'000;
 
 std::vector<int> read_clocks(const JsonView& value) {
   if (value.size() > kMaxClocks) value.fail(fmt::format("more than {} clocks", kMaxClocks));
   std::vector<int> clocks;
-  for (std::size_t i = 0; i < value.size(); ++i) clocks.push_back(value.at(i).integer_in(1, kMaxClock));
+  for (std::size_t i = 0; i < value.size(); ++i) clocks.push_back(value.at(i).integer_in(1, kMaxRankClockMhz));
   std::ranges::sort(clocks, std::greater<>());
   clocks.erase(std::unique(clocks.begin(), clocks.end()), clocks.end());
   return clocks;

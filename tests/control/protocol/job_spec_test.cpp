@@ -17,16 +17,16 @@ Json job() {
   return Json::parse(R"({"run":"r","model":"m","gpu":"g","parallel":{"pp":2},"schedule":"1f1b","microbatches":4})");
 }
 
-JobSpec read(const Json& body) { return read_job_spec(JsonView(body, "body")); }
+JobSpec read_spec(const Json& body) { return read_job_spec(JsonView(body, "body")); }
 
 std::string refusal(const std::string& member, const Json& value) {
   Json body = job();
   body[member] = value;
-  return error_of([&] { (void)read(body); });
+  return error_of([&] { (void)read_spec(body); });
 }
 
 TEST(JobSpec, HasDefaults) {
-  const JobSpec spec = read(job());
+  const JobSpec spec = read_spec(job());
   EXPECT_EQ(spec.name, "r");
   EXPECT_EQ(spec.partition, "uniform");
   EXPECT_EQ(spec.parallel, (JobParallel{.pp = 2, .dp = 1, .tp = 1, .chunks = 1}));
@@ -40,9 +40,9 @@ TEST(JobSpec, ReadsBackWhatItWrites) {
   body["profile"] = nullptr;
   body["schedule"] = {{"csv", "0F0,,,0B0\n"}};
   body["switch_latency_ms"] = 12.5;
-  const JobSpec spec = read(body);
+  const JobSpec spec = read_spec(body);
   EXPECT_FALSE(spec.profiling);
-  EXPECT_EQ(read(to_json(spec)), spec);
+  EXPECT_EQ(read_spec(to_json(spec)), spec);
 }
 
 TEST(JobSpec, HasOneFormOnTheWire) {
@@ -53,7 +53,7 @@ TEST(JobSpec, HasOneFormOnTheWire) {
       R"("iterations":5,"settle_iterations":0,"min_mhz":null,"max_mhz":null,"allowance_pct":2.0,)"
       R"("allowance_iterations":500}})";
   const Json body = Json::parse(text);
-  EXPECT_EQ(to_json(read(body)).dump(), text);
+  EXPECT_EQ(to_json(read_spec(body)).dump(), text);
 }
 
 JobSpec random_spec(RandomDocument& random) {
@@ -86,7 +86,7 @@ TEST(JobSpec, ReadsBackAnythingThatItWrites) {
   RandomDocument random;
   for (int round = 0; round < kRoundTrips; ++round) {
     const JobSpec spec = random_spec(random);
-    EXPECT_EQ(read(Json::parse(to_json(spec).dump())), spec) << to_json(spec);
+    EXPECT_EQ(read_spec(Json::parse(to_json(spec).dump())), spec) << to_json(spec);
   }
 }
 
@@ -105,23 +105,23 @@ TEST(JobSpec, NamesWhatIsWrong) {
 }
 
 TEST(JobSpec, SharesProfilesWithJobsOfTheSameModelPartitionAndGpu) {
-  const std::string key = read(job()).profile_key(false);
+  const std::string key = read_spec(job()).profile_key(false);
   for (const auto& [member, value] : Members{{"run", "other"}, {"schedule", "gpipe"}, {"microbatches", 9}}) {
     Json body = job();
     body[member] = value;
-    EXPECT_EQ(read(body).profile_key(false), key) << member;
+    EXPECT_EQ(read_spec(body).profile_key(false), key) << member;
   }
   for (const auto& [member, value] :
        Members{{"model", "x"}, {"gpu", "x"}, {"partition", "x"}, {"microbatch_size", 2}, {"parallel", {{"pp", 3}}}}) {
     Json body = job();
     body[member] = value;
-    EXPECT_NE(read(body).profile_key(false), key) << member;
+    EXPECT_NE(read_spec(body).profile_key(false), key) << member;
   }
-  EXPECT_NE(read(job()).profile_key(true), key);
+  EXPECT_NE(read_spec(job()).profile_key(true), key);
 }
 
 TEST(JobSpec, NamesTheFirstDifference) {
-  const JobSpec one = read(job());
+  const JobSpec one = read_spec(job());
   JobSpec other = one;
   EXPECT_EQ(first_difference(one, other), "");
   other.profiling->clocks = 9;

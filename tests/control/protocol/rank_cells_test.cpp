@@ -15,7 +15,7 @@ using testing::HasSubstr;
 
 constexpr int kStages = 4;
 
-RankCells read(const Json& body) { return read_rank_cells(JsonView(body, "body"), kStages); }
+RankCells read_cells(const Json& body) { return read_rank_cells(JsonView(body, "body"), kStages); }
 
 RankCells cells() {
   return {.rank = 3,
@@ -49,7 +49,7 @@ TEST(RankCells, RefuseWhatIsNoCell) {
                                              {"more", 1}}) {
     Json wrong = to_json(cells());
     wrong["cells"][0][member] = value;
-    EXPECT_THAT(error_of([&] { (void)read(wrong); }), HasSubstr("$.cells[0]")) << member;
+    EXPECT_THAT(error_of([&] { (void)read_cells(wrong); }), HasSubstr("$.cells[0]")) << member;
   }
 }
 
@@ -70,7 +70,7 @@ TEST(RankCells, ReadBackAnythingThatTheyWrite) {
       written.blocking.push_back(
           {.stage = random.whole(0, kStages - 1), .power_w = random.number(0, 1e5), .error_w = random.number(0, 1e5)});
     }
-    EXPECT_EQ(read(Json::parse(write_rank_cells(written))), written) << write_rank_cells(written);
+    EXPECT_EQ(read_cells(Json::parse(write_rank_cells(written))), written) << write_rank_cells(written);
   }
 }
 

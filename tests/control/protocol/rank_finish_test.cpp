@@ -11,7 +11,7 @@ namespace {
 
 using testing::HasSubstr;
 
-RankFinish read(const std::string& text, int ranks) {
+RankFinish read_finish(const std::string& text, int ranks) {
   const Json body = Json::parse(text);
   return read_rank_finish(JsonView(body, "body"), ranks);
 }
@@ -22,13 +22,13 @@ TEST(RankFinish, ReadsBackAnythingThatItWrites) {
   RandomDocument random;
   for (int round = 0; round < kRoundTrips; ++round) {
     const RankFinish finish{.rank = random.whole(0, 99'999)};
-    EXPECT_EQ(read(write_rank_finish(finish), 100'000), finish);
+    EXPECT_EQ(read_finish(write_rank_finish(finish), 100'000), finish);
   }
 }
 
 TEST(RankFinish, RefusesARankThatTheJobDoesNotHave) {
-  EXPECT_THAT(error_of([] { (void)read(R"({"rank": 4})", 4); }), HasSubstr("$.rank"));
-  EXPECT_THAT(error_of([] { (void)read(R"({"rank": 0, "state": "finished"})", 4); }), HasSubstr("state"));
+  EXPECT_THAT(error_of([] { (void)read_finish(R"({"rank": 4})", 4); }), HasSubstr("$.rank"));
+  EXPECT_THAT(error_of([] { (void)read_finish(R"({"rank": 0, "state": "finished"})", 4); }), HasSubstr("state"));
 }
 
 }  // namespace

@@ -11,8 +11,8 @@ namespace {
 
 using testing::HasSubstr;
 
-RankReports read(const Json& body) { return read_rank_reports(JsonView(body, "body")); }
-RankReports read_text(const std::string& text) { return read(Json::parse(text)); }
+RankReports read_reports(const Json& body) { return read_rank_reports(JsonView(body, "body")); }
+RankReports read_text(const std::string& text) { return read_reports(Json::parse(text)); }
 
 RankReports reports() {
   return {.rank = 3,
@@ -58,7 +58,7 @@ TEST(RankReports, NameWhatIsWrong) {
   const auto refusal = [](const char* member, const Json& value) {
     Json wrong = to_json(reports());
     wrong["reports"][1][member] = value;
-    return error_of([&] { (void)read(wrong); });
+    return error_of([&] { (void)read_reports(wrong); });
   };
   EXPECT_THAT(refusal("iteration", 40), HasSubstr("$.reports[1].iteration: does not rise"));
   EXPECT_THAT(refusal("iteration", -1), HasSubstr("$.reports[1].iteration"));
@@ -68,7 +68,7 @@ TEST(RankReports, NameWhatIsWrong) {
   EXPECT_THAT(refusal("energy", 1), HasSubstr("did you mean \"energy_j\""));
   Json many = {{"rank", 0}, {"reports", Json::array()}};
   for (std::size_t i = 0; i <= kMaxReportsPerRequest; ++i) many["reports"].push_back(Json::object());
-  EXPECT_THAT(error_of([&] { (void)read(many); }), HasSubstr("1,000"));
+  EXPECT_THAT(error_of([&] { (void)read_reports(many); }), HasSubstr("1,000"));
 }
 
 TEST(RankReports, ReadBackAnythingThatTheyWrite) {

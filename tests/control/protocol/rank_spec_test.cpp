@@ -19,7 +19,7 @@ using testing::HasSubstr;
 
 constexpr JobParallel kParallel{.pp = 4, .dp = 3, .tp = 2, .chunks = 1};
 
-RankSpec read(const std::string& text) {
+RankSpec read_rank(const std::string& text) {
   const Json body = Json::parse(text);
   return read_rank_spec(JsonView(body, "body"), kParallel);
 }
@@ -79,7 +79,7 @@ TEST(RankSpec, SaysNullOfAGpuThatIsNotThere) {
   rank.instance = "i";
   rank.host = "h";
   EXPECT_THAT(write_rank_spec(rank), HasSubstr(R"("gpu_uuid":null,"gpu":null,"simulated":false,"clocks_mhz":[],)"));
-  EXPECT_EQ(read(write_rank_spec(rank)), rank);
+  EXPECT_EQ(read_rank(write_rank_spec(rank)), rank);
 }
 
 TEST(RankSpec, ReadsBackAnythingThatItWrites) {
@@ -100,7 +100,7 @@ TEST(RankSpec, ReadsBackAnythingThatItWrites) {
     for (int clock = random.whole(300, 2'000); clock > 250; clock -= random.whole(1, 200)) {
       rank.clocks_mhz.push_back(clock);
     }
-    EXPECT_EQ(read(write_rank_spec(rank)), rank) << write_rank_spec(rank);
+    EXPECT_EQ(read_rank(write_rank_spec(rank)), rank) << write_rank_spec(rank);
   }
 }
 

@@ -292,7 +292,7 @@ std::vector<Json> gpu_power_events(const std::vector<GpuStatus>& gpus, const std
   return events;
 }
 
-RouteAnswer get_power(const RouteCall& call) {
+RouteAnswer get_powers(const RouteCall& call) {
   RouteAnswer checked = read_each(call, "power", [](const GpuStatus& gpu) -> std::optional<Json> {
     if (!gpu.reading.power_w) return std::nullopt;
     return Json();
@@ -445,7 +445,7 @@ std::span<const Route> zeusd_routes() {
       {"POST", "/gpu/reset_locked_clocks", Access::owners, {"gpu_ids", "block"}, reset_locked_clocks},
       {"POST", "/gpu/set_power_limit", Access::owners, {"gpu_ids", "power_limit_mw", "block"}, set_power_limit},
       {"POST", "/gpu/set_persistence_mode", Access::owners, {"gpu_ids", "enabled", "block"}, set_persistence_mode},
-      {"GET", "/gpu/get_power", Access::readers, {"gpu_ids"}, get_power},
+      {"GET", "/gpu/get_power", Access::readers, {"gpu_ids"}, get_powers},
       {"GET", "/gpu/stream_power", Access::readers, {"gpu_ids"}, stream_power},
       {"GET", "/gpu/get_cumulative_energy", Access::readers, {"gpu_ids"}, get_cumulative_energy},
       {"GET", "/gpu/get_power_limit", Access::readers, {"gpu_ids"}, get_power_limit},
