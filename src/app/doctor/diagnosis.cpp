@@ -83,7 +83,7 @@ Finding energy_finding(const GpuSurvey& gpu) {
           "measure on a GPU of Volta or newer, outside a virtual GPU"};
 }
 
-/// Features beside energy that do not work.
+/// Features besides energy that do not work.
 void add_missing_features(const GpuSurvey& gpu, std::vector<Finding>& findings) {
   for (int index = 0; index < kGpuFeatureCount; ++index) {
     const auto feature = static_cast<GpuFeature>(index);

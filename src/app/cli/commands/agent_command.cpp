@@ -27,7 +27,7 @@ enum class Action : unsigned char { serve, restore, status, check };
 constexpr auto kActions = std::to_array<std::string_view>({"serve", "restore", "status", "check"});
 constexpr std::string_view name(Action action) { return kActions[static_cast<std::size_t>(action)]; }
 
-/// Which options go with which action, beside --config.
+/// Which options belong to which action, besides --config.
 constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
     {name(Action::serve), "--dry-run"},
     {name(Action::serve), "--no-writes"},
@@ -52,7 +52,7 @@ AgentMessages messages_to(Console& console) {
 }
 
 /// Failed, saying what, when there is something.
-ExitCode told(const std::vector<std::string>& failures, Console& console) {
+ExitCode report(const std::vector<std::string>& failures, Console& console) {
   for (const std::string& failure : failures) console.error(failure);
   return failures.empty() ? ExitCode::ok : ExitCode::failed;
 }
@@ -92,7 +92,7 @@ ExitCode run_restore(const AgentConfig& config, Console& console) {
   try {
     const std::vector<std::string> failures = restore_node(config, messages_to(console));
     if (failures.empty()) console.note("every GPU is as it was before the agent");
-    return told(failures, console);
+    return report(failures, console);
   } catch (const JournalHeld& held) {
     return ask_to_restore(held.holder(), console);
   }
@@ -241,7 +241,7 @@ ExitCode run_serve(const AgentArguments& arguments, Console& console) {
   repeat_received_signal();
   const AgentConfig config = config_of(arguments);
   const AgentMode mode = arguments.no_writes ? AgentMode::dry_run : AgentMode::write;
-  return told(serve_node(config, mode, messages_to(console), signals), console);
+  return report(serve_node(config, mode, messages_to(console), signals), console);
 }
 
 ExitCode run_agent_verb(const AgentArguments& arguments, const CLI::App& app, Console& console) {

@@ -29,7 +29,7 @@ enum class DataAction : std::size_t { tokenize, synthetic, show };
 constexpr auto kDataActions = std::to_array<std::string_view>({"tokenize", "synthetic", "show"});
 constexpr std::string_view name(DataAction action) { return kDataActions[static_cast<std::size_t>(action)]; }
 
-/// Which options go with which action, beside --json.
+/// Which options belong to which action, besides --json.
 constexpr auto kOptionsOfDataActions = std::to_array<OptionOfAction>({
     {name(DataAction::tokenize), "--out"},
     {name(DataAction::tokenize), "--tokenizer"},

@@ -59,7 +59,7 @@ class RankMessages {
     else
       show(rank, line);
   }
-  /// The errors, which are held back until it is known which of them ended the job: that one is told last.
+  /// The errors, which are held back until it is known which of them ended the job: that one is reported last.
   void show_errors_but(std::string_view why) {
     for (const auto& [rank, line] : errors_) {
       if (line != why) show(rank, line);

@@ -12,7 +12,7 @@
 
 namespace lowgear {
 
-/// A program that is installed and built beside this one. Throws InputError where it is not there: the build has no
+/// A program that is installed and built next to this one. Throws InputError where it is not there: the build has no
 /// libtorch.
 [[nodiscard]] std::filesystem::path sibling_program(std::string_view name);
 
@@ -27,7 +27,7 @@ namespace lowgear {
 /// too, but is in no step. Throws InputError as job_rank_from_environment.
 [[nodiscard]] bool is_one_rank_of_many(const Environment& environment);
 
-/// A file in which ranks find each other, in a folder that nobody else may write to; both go with this.
+/// A file in which ranks find each other, in a folder that no other user may write to; both are removed with this.
 class RendezvousFolder {
  public:
   RendezvousFolder();

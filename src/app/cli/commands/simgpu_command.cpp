@@ -40,7 +40,7 @@ struct SimgpuArguments {
 
 constexpr std::string_view name(Action action) { return kActions[static_cast<std::size_t>(action)]; }
 
-/// Which options go with which action, beside --state and --json.
+/// Which options belong to which action, besides --state and --json.
 constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
     {name(Action::create), "--gpus"},
     {name(Action::create), "--seed"},

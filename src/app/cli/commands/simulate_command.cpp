@@ -78,7 +78,7 @@ StageSlowdown parse_straggler(const std::string& text) {
   return {static_cast<int>(*stage), *factor};
 }
 
-/// Plans of Perseus are Python lists, maybe behind comments; ours are JSON objects.
+/// Plans of Perseus are Python lists, possibly after comments; ours are JSON objects.
 bool is_perseus_plan(std::string_view text) {
   if (text.starts_with(kUtf8ByteOrderMark)) text.remove_prefix(kUtf8ByteOrderMark.size());
   const std::size_t first = text.find_first_not_of(" \t\r\n");

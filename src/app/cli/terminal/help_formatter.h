@@ -5,7 +5,7 @@
 
 namespace lowgear {
 
-/// Help that fits a terminal of 80 columns: descriptions are wrapped beside the options.
+/// Help that fits a terminal of 80 columns: descriptions are wrapped next to the options.
 class HelpFormatter final : public CLI::Formatter {
  public:
   HelpFormatter();

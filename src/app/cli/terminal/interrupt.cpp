@@ -14,7 +14,8 @@ constexpr std::array kSignals = {SIGINT, SIGTERM, SIGHUP};
 
 extern "C" void lowgear_note_signal(int signal_number) { received_signal = signal_number; }
 
-/// A program started in the background by nohup or a shell is to go on ignoring what it was told to ignore.
+/// A program started in the background by nohup or a shell must keep ignoring the signals that it was started to
+/// ignore.
 bool is_ignored(int signal_number) {
   struct sigaction inherited = {};
   return ::sigaction(signal_number, nullptr, &inherited) == 0 && inherited.sa_handler == SIG_IGN;

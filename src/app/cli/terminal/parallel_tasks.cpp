@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::chrono::milliseconds kProgressPeriod{50};
 
-/// Not seen by anybody: it ends a task that nobody waits for any more.
+/// Never reported: it ends a task whose result is no longer needed.
 struct Stopped {};
 
 class StoppableTask final : public Progress {

@@ -49,7 +49,7 @@ std::string recorded_table(const RecordedProfile& profile) {
     table.add_row({fmt::to_string(cell.key.stage), std::string(name(cell.key.kind)), fmt::to_string(cell.key.clock_mhz),
                    fmt::to_string(cell.units), with_error(cell.time_s, cell.time_error_s),
                    fmt::format("{:.1f}", cell.power_w),
-                   cell.is_identified ? with_error(cell.energy_j, cell.energy_error_j) : "not told apart",
+                   cell.is_identified ? with_error(cell.energy_j, cell.energy_error_j) : "not identified",
                    cell.throttled_share ? fmt::format("{:.0f} %", 100 * *cell.throttled_share) : "-"});
   }
   std::string text = table.text();

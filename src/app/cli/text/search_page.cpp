@@ -82,7 +82,7 @@ ReportTable best_table(const SearchRequest& request, const PriceArguments& price
   return table;
 }
 
-/// The winner's time beside that of the best of another kind.
+/// The winner's time next to that of the best of another kind.
 ReportBars rival_bars(const SearchReportData& found) {
   ReportBars bars{
       .title = "Why the winner wins",

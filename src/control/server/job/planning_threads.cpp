@@ -228,7 +228,7 @@ class PlanningThreads::Impl {
   }
 
  private:
-  /// A task that was taken up, and what bounds it.
+  /// A task that a thread has begun, and what bounds it.
   struct UnderWay {
     Piece piece;
     std::shared_ptr<PlanningLimit> limit;
