@@ -14,12 +14,12 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-YamlView parse(std::string_view text, const std::vector<std::string>& settings = {}) {
+YamlView parse_text(std::string_view text, const std::vector<std::string>& settings = {}) {
   return YamlView::parse(text, "job.yaml", settings);
 }
 
 std::string parse_error(std::string_view text, const std::vector<std::string>& settings = {}) {
-  return error_of([&] { (void)parse(text, settings); });
+  return error_of([&] { (void)parse_text(text, settings); });
 }
 
 std::string repeated(std::string_view piece, std::size_t times) {
@@ -29,7 +29,7 @@ std::string repeated(std::string_view piece, std::size_t times) {
 }
 
 TEST(Yaml, ReadsMapsListsAndValues) {
-  const YamlView view = parse("steps: 10\nmodel:\n  name: 'a b'\n  sizes: [1, 2.5]\n  tied: true\n");
+  const YamlView view = parse_text("steps: 10\nmodel:\n  name: 'a b'\n  sizes: [1, 2.5]\n  tied: true\n");
   EXPECT_EQ(view.at("steps").integer_in(1, 100), 10);
   EXPECT_EQ(view.at("model").at("name").text(), "a b");
   EXPECT_EQ(view.at("model").at("sizes").size(), 2);
@@ -41,29 +41,29 @@ TEST(Yaml, ReadsMapsListsAndValues) {
 }
 
 TEST(Yaml, AViewOutlivesTheDocument) {
-  const YamlView inner = parse("a:\n  b:\n    - c: deep\n").at("a").at("b").at(0);
+  const YamlView inner = parse_text("a:\n  b:\n    - c: deep\n").at("a").at("b").at(0);
   EXPECT_EQ(inner.at("c").text(), "deep");
 }
 
-TEST(Yaml, ReadsWhatJsonWrites) { EXPECT_EQ(parse(R"({"a": {"b": [1, "x"]}})").at("a").at("b").at(1).text(), "x"); }
+TEST(Yaml, ReadsWhatJsonWrites) { EXPECT_EQ(parse_text(R"({"a": {"b": [1, "x"]}})").at("a").at("b").at(1).text(), "x"); }
 
 TEST(Yaml, SkipsAByteOrderMark) {
-  EXPECT_EQ(parse("\xEF\xBB\xBFsteps: 3\n").at("steps").integer_in(0, 9), 3);
-  EXPECT_EQ(error_of([] { (void)parse("\xEF\xBB\xBFsteps: x\n").at("steps").integer_in(0, 9); }),
+  EXPECT_EQ(parse_text("\xEF\xBB\xBFsteps: 3\n").at("steps").integer_in(0, 9), 3);
+  EXPECT_EQ(error_of([] { (void)parse_text("\xEF\xBB\xBFsteps: x\n").at("steps").integer_in(0, 9); }),
             "job.yaml:1:8: steps: expected a whole number from 0 to 9, not \"x\"");
 }
 
 TEST(Yaml, TakesNothingForNotGiven) {
   for (const char* text : {"a:\nb: 1\n", "a: ~\nb: 1\n", "a: null\nb: 1\n", "b: 1\n"}) {
-    EXPECT_FALSE(parse(text).has("a")) << text;
-    EXPECT_TRUE(parse(text).has("b")) << text;
+    EXPECT_FALSE(parse_text(text).has("a")) << text;
+    EXPECT_TRUE(parse_text(text).has("b")) << text;
   }
-  EXPECT_FALSE(parse("a: 1\n").at("a").has("b"));
-  EXPECT_EQ(error_of([] { (void)parse("b: 1\na:\n").at("a"); }), "job.yaml:2:1: a: a value is missing");
+  EXPECT_FALSE(parse_text("a: 1\n").at("a").has("b"));
+  EXPECT_EQ(error_of([] { (void)parse_text("b: 1\na:\n").at("a"); }), "job.yaml:2:1: a: a value is missing");
 }
 
 TEST(Yaml, SaysWhereAValueStandsAndWhatIsExpected) {
-  const YamlView view = parse("model:\n  heads: four\n  sizes: [1, [2]]\n  tied: yes\n");
+  const YamlView view = parse_text("model:\n  heads: four\n  sizes: [1, [2]]\n  tied: yes\n");
   const YamlView model = view.at("model");
   EXPECT_EQ(error_of([&] { (void)model.at("heads").integer_in(1, 8); }),
             "job.yaml:2:10: model.heads: expected a whole number from 1 to 8, not \"four\"");
@@ -85,7 +85,7 @@ TEST(Yaml, SaysWhereAValueStandsAndWhatIsExpected) {
 }
 
 TEST(Yaml, BoundsIncludeTheirEnds) {
-  const YamlView view = parse("a: 1\nb: 8\nc: 9\nd: -9223372036854775808\ne: 1e400\nf: .nan\ng: 0x10\n");
+  const YamlView view = parse_text("a: 1\nb: 8\nc: 9\nd: -9223372036854775808\ne: 1e400\nf: .nan\ng: 0x10\n");
   EXPECT_EQ(view.at("a").integer_in(1, 8), 1);
   EXPECT_EQ(view.at("b").integer_in(1, 8), 8);
   EXPECT_THROW((void)view.at("c").integer_in(1, 8), InputError);
@@ -94,7 +94,7 @@ TEST(Yaml, BoundsIncludeTheirEnds) {
 }
 
 TEST(Yaml, RefusesOtherKeysAndSaysWhatMayBeMeant) {
-  const YamlView view = parse("steps: 1\noptimizer:\n  learning_rat: 1\n  zzz: 2\n");
+  const YamlView view = parse_text("steps: 1\noptimizer:\n  learning_rat: 1\n  zzz: 2\n");
   view.require_only({"steps", "optimizer"});
   EXPECT_EQ(error_of([&] {
               view.require_only({"step", "optimizer"});
@@ -137,7 +137,7 @@ TEST(Yaml, RefusesAliasesEvenOfWhatTheyAreIn) {
   EXPECT_EQ(parse_error("a: &x [*x]\n"), "job.yaml:1:8: aliases are not read; write the value out");
   EXPECT_EQ(parse_error("a: &x {b: *x}\n"), "job.yaml:1:11: aliases are not read; write the value out");
   EXPECT_THAT(parse_error("a: *unknown\n"), StartsWith("job.yaml:1:"));
-  EXPECT_EQ(parse("a: &x 1\n").at("a").integer_in(0, 1), 1);
+  EXPECT_EQ(parse_text("a: &x 1\n").at("a").integer_in(0, 1), 1);
 }
 
 TEST(Yaml, RefusesTags) {
@@ -148,7 +148,7 @@ TEST(Yaml, RefusesTags) {
 
 TEST(Yaml, RefusesASecondDocument) {
   EXPECT_THAT(parse_error("a: 1\n---\nb: 2\n"), HasSubstr("a second document begins here; give one document"));
-  EXPECT_EQ(parse("---\na: 1\n...\n").at("a").integer_in(0, 1), 1);
+  EXPECT_EQ(parse_text("---\na: 1\n...\n").at("a").integer_in(0, 1), 1);
 }
 
 TEST(Yaml, RefusesWhatIsNoText) {
@@ -161,13 +161,13 @@ TEST(Yaml, RefusesWhatIsNoText) {
 }
 
 TEST(Yaml, CountsColumnsInCharacters) {
-  EXPECT_EQ(error_of([] { (void)parse("{ä: ü, n: x}").at("n").integer_in(0, 1); }),
+  EXPECT_EQ(error_of([] { (void)parse_text("{ä: ü, n: x}").at("n").integer_in(0, 1); }),
             "job.yaml:1:11: n: expected a whole number from 0 to 1, not \"x\"");
 }
 
 TEST(Yaml, RefusesWhatIsTooDeep) {
   const auto nested = [](std::size_t levels) { return "a: " + repeated("[", levels) + repeated("]", levels); };
-  EXPECT_TRUE(parse(nested(kMaxYamlDepth - 1)).has("a"));
+  EXPECT_TRUE(parse_text(nested(kMaxYamlDepth - 1)).has("a"));
   EXPECT_THAT(parse_error(nested(kMaxYamlDepth)), HasSubstr("nested more than 64 levels deep"));
   for (const char* piece : {"[", "{a: ", "- ", "? ", "a: {", "[{"}) {
     EXPECT_NE(parse_error(repeated(piece, 100'000)), "no error") << piece;
@@ -176,12 +176,12 @@ TEST(Yaml, RefusesWhatIsTooDeep) {
 
 TEST(Yaml, RefusesWhatIsTooLarge) {
   EXPECT_THAT(parse_error("a: " + std::string(kMaxYamlBytes, 'x')), HasSubstr("bytes are more than any configuration"));
-  EXPECT_TRUE(parse("a: [" + repeated("1,", 9'000) + "1]").has("a"));
+  EXPECT_TRUE(parse_text("a: [" + repeated("1,", 9'000) + "1]").has("a"));
   EXPECT_THAT(parse_error("a: [" + repeated("1,", 20'000) + "1]"), HasSubstr("more than 10000 values"));
 }
 
 TEST(YamlSettings, ReplaceAndAddValues) {
-  const YamlView view = parse("steps: 1\noptimizer:\n  beta1: 0.5\n",
+  const YamlView view = parse_text("steps: 1\noptimizer:\n  beta1: 0.5\n",
                               {"steps=7", "optimizer.beta2=0.75", "energy.profile.clocks_mhz=[1200, 1410]", "steps=8"});
   EXPECT_EQ(view.at("steps").integer_in(1, 9), 8);
   EXPECT_EQ(view.at("optimizer").at("beta1").number_in(0, 1), 0.5);
@@ -190,21 +190,21 @@ TEST(YamlSettings, ReplaceAndAddValues) {
 }
 
 TEST(YamlSettings, ReachIntoWhatHasNoValue) {
-  EXPECT_EQ(parse("optimizer:\n", {"optimizer.beta1=0.5"}).at("optimizer").at("beta1").number_in(0, 1), 0.5);
+  EXPECT_EQ(parse_text("optimizer:\n", {"optimizer.beta1=0.5"}).at("optimizer").at("beta1").number_in(0, 1), 0.5);
 }
 
 TEST(YamlSettings, WithoutAValueTakeOneAway) {
-  EXPECT_FALSE(parse("metrics: out.jsonl\nsteps: 1\n", {"metrics="}).has("metrics"));
+  EXPECT_FALSE(parse_text("metrics: out.jsonl\nsteps: 1\n", {"metrics="}).has("metrics"));
 }
 
 TEST(YamlSettings, KeepWhatIsQuoted) {
-  EXPECT_EQ(parse("a: 1\n", {R"(path="/tmp/a: b #c=d")"}).at("path").text(), "/tmp/a: b #c=d");
+  EXPECT_EQ(parse_text("a: 1\n", {R"(path="/tmp/a: b #c=d")"}).at("path").text(), "/tmp/a: b #c=d");
 }
 
 TEST(YamlSettings, AreReportedAtTheirOption) {
-  EXPECT_EQ(error_of([] { (void)parse("steps: 1\n", {"steps=many"}).at("steps").integer_in(1, 9); }),
+  EXPECT_EQ(error_of([] { (void)parse_text("steps: 1\n", {"steps=many"}).at("steps").integer_in(1, 9); }),
             "--set \"steps=many\": steps: expected a whole number from 1 to 9, not \"many\"");
-  EXPECT_EQ(error_of([] { parse("steps: 1\n", {"stepz=3"}).require_only({"steps"}); }),
+  EXPECT_EQ(error_of([] { parse_text("steps: 1\n", {"stepz=3"}).require_only({"steps"}); }),
             "--set \"stepz=3\": \"stepz\" is not a setting; did you mean steps?");
 }
 
