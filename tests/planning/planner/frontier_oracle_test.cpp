@@ -57,16 +57,16 @@ void expect_agreement(const Frontier& frontier, LinearProgram& program, int dead
   EXPECT_NEAR(frontier.energy_j_at(frontier.slowest_ps()), slower_j, kAgreement * slower_j);
 }
 
-struct PublishedPipeline {
+struct OraclePipeline {
   std::string name;
   std::string profile;
   std::string schedule;
   double blocking_power_w = 0;
 
-  friend std::ostream& operator<<(std::ostream& out, const PublishedPipeline& pipeline) { return out << pipeline.name; }
+  friend std::ostream& operator<<(std::ostream& out, const OraclePipeline& pipeline) { return out << pipeline.name; }
 };
 
-class PublishedPipelines : public ::testing::TestWithParam<PublishedPipeline> {};
+class PublishedPipelines : public ::testing::TestWithParam<OraclePipeline> {};
 
 TEST_P(PublishedPipelines, FrontierEqualsLinearProgram) {
   const auto text = read_shared("perseus/stage_profile/" + GetParam().profile);
@@ -84,8 +84,8 @@ TEST_P(PublishedPipelines, FrontierEqualsLinearProgram) {
   expect_agreement(frontier, program, 50, random);
 }
 
-std::vector<PublishedPipeline> published_pipelines() {
-  std::vector<PublishedPipeline> pipelines;
+std::vector<OraclePipeline> published_pipelines() {
+  std::vector<OraclePipeline> pipelines;
   for (const std::string schedule : {"1f1b", "gpipe", "zb-h1", "interleaved"}) {
     std::string name = schedule;
     std::erase(name, '-');
