@@ -18,8 +18,6 @@ namespace lowgear {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::row;
-using testing::schedule_from;
 
 int time_of(OpKind kind) { return kind == OpKind::backward ? 2 : 1; }
 
@@ -105,7 +103,7 @@ TEST(Communication, IsNotWrittenWithinARank) {
 }
 
 TEST(Communication, ThatIsThereStays) {
-  const Schedule naive = testing::with_naive_communication(one_f_one_b_schedule(3, 4));
+  const Schedule naive = with_naive_communication(one_f_one_b_schedule(3, 4));
   EXPECT_EQ(with_communication(naive).ranks, naive.ranks);
 }
 
@@ -122,12 +120,12 @@ TEST(Communication, OfAnySchedulesIsCompleteAndCannotHang) {
   std::mt19937 random(2);
   for (int trial = 0; trial < 1000; ++trial) {
     SCOPED_TRACE(trial);
-    const Schedule schedule = testing::random_schedule(random);
+    const Schedule schedule = random_schedule(random);
     const Schedule communicating = with_communication(schedule);
-    EXPECT_EQ(testing::input_error([&] { validate(communicating); }), "");
+    EXPECT_EQ(input_error([&] { validate(communicating); }), "");
     EXPECT_EQ(without_communication(communicating).ranks, schedule.ranks);
     for (const P2pGrouping grouping : {P2pGrouping::none, P2pGrouping::adjacent}) {
-      EXPECT_EQ(testing::input_error([&] { require_runnable(communicating, grouping); }), "");
+      EXPECT_EQ(input_error([&] { require_runnable(communicating, grouping); }), "");
     }
     if (HasFailure()) return;
   }
@@ -144,7 +142,7 @@ TEST(Communication, KeepsNothingBackInQueuesBesideTheComputations) {
     expect_nothing_kept_back(schedule);
   }
   std::mt19937 random(6);
-  for (int trial = 0; trial < 200; ++trial) expect_nothing_kept_back(testing::random_schedule(random));
+  for (int trial = 0; trial < 200; ++trial) expect_nothing_kept_back(random_schedule(random));
 }
 
 TEST(Communication, IsNotAddedToWhatCannotRun) {

@@ -17,8 +17,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::input_error;
-using testing::schedule_from;
 
 using Relation = std::vector<std::vector<bool>>;
 
@@ -44,7 +42,7 @@ Relation precedence_by_definition(const PipelineDag& dag) {
   for (std::size_t from = 0; from < dag.ops.size(); ++from) {
     for (std::size_t to = 0; to < dag.ops.size(); ++to) {
       const bool in_order = dag.ops[from].rank == dag.ops[to].rank && from < to;
-      relation[from][to] = in_order || testing::needs_data(dag.ops[from], dag.ops[to], dag.stages);
+      relation[from][to] = in_order || needs_data(dag.ops[from], dag.ops[to], dag.stages);
     }
   }
   close_transitively(relation);
@@ -103,7 +101,7 @@ TEST(Dag, OfRandomSchedulesOrdersWhatTheDefinitionOrders) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 200; ++trial) {
     SCOPED_TRACE(trial);
-    const Schedule schedule = testing::random_schedule(random);
+    const Schedule schedule = random_schedule(random);
     const PipelineDag dag = build_dag(schedule);
     expect_consistent(dag);
     EXPECT_EQ(dag.topological_order, build_dag(schedule).topological_order);
@@ -167,7 +165,7 @@ TEST(Dag, RefusesExactlyTheCyclicOrders) {
     const Relation relation = precedence_by_definition(unordered);
     bool cyclic = false;
     for (std::size_t op = 0; op < relation.size(); ++op) cyclic = cyclic || relation[op][op];
-    EXPECT_EQ(!input_error([&] { (void)build_dag(schedule); }).empty(), cyclic) << testing::row(schedule, 1);
+    EXPECT_EQ(!input_error([&] { (void)build_dag(schedule); }).empty(), cyclic) << row(schedule, 1);
     refused += cyclic ? 1 : 0;
   } while (std::next_permutation(order.begin(), order.end(), before));
   EXPECT_GT(refused, 0);

@@ -17,8 +17,6 @@ namespace lowgear {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::input_error;
-using testing::schedule_from;
 
 // An oracle that shares nothing with the simulation: the graph of what must begin and complete before what.
 
@@ -119,7 +117,7 @@ TEST(Deadlock, AgreesWithTheGraphOfWhatMustComeBeforeWhat) {
   std::map<std::string, int> met;
   for (int trial = 0; trial < 4000; ++trial) {
     SCOPED_TRACE(trial);
-    const Schedule schedule = testing::with_random_communication(testing::random_schedule(random), random);
+    const Schedule schedule = with_random_communication(random_schedule(random), random);
     if (!has_communication(schedule)) continue;
     for (const P2pGrouping grouping : {P2pGrouping::none, P2pGrouping::adjacent}) {
       const Verdict verdict = judge(schedule, grouping);
@@ -142,7 +140,7 @@ TEST(Deadlock, GroupingNeverHurts) {
   std::mt19937 random(4);
   int safe = 0;
   for (int trial = 0; trial < 3000; ++trial) {
-    const Schedule schedule = testing::with_random_communication(testing::random_schedule(random), random);
+    const Schedule schedule = with_random_communication(random_schedule(random), random);
     if (schedule.rank_count() == 1) continue;
     if (find_communication_fault(schedule, P2pGrouping::none)) continue;
     ++safe;
@@ -152,7 +150,7 @@ TEST(Deadlock, GroupingNeverHurts) {
 }
 
 TEST(Deadlock, OfNaivelyOrdered1F1BIsFoundAndGroupingCuresIt) {
-  const Schedule naive = testing::with_naive_communication(one_f_one_b_schedule(2, 4));
+  const Schedule naive = with_naive_communication(one_f_one_b_schedule(2, 4));
   EXPECT_EQ(
       input_error([&] { require_runnable(naive, P2pGrouping::none); }),
       "1f1b: can hang: rank 0 waits at step 3 (0SEND_F1) for rank 1, which waits at step 3 (1SEND_B0) for rank 0; "

@@ -22,8 +22,6 @@ namespace {
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::input_error;
-using testing::row;
 
 /// Time of an iteration of equal stages, by relaxing every dependency of the definition until nothing moves: slow, and
 /// nothing in common with the graph but its list of ops.
@@ -35,7 +33,7 @@ int makespan(const PipelineDag& dag, int backward_time) {
     for (std::size_t to = 0; to < dag.ops.size(); ++to) {
       for (std::size_t from = 0; from < dag.ops.size(); ++from) {
         const bool in_order = from + 1 == to && dag.ops[from].rank == dag.ops[to].rank;
-        if (!in_order && !testing::needs_data(dag.ops[from], dag.ops[to], dag.stages)) continue;
+        if (!in_order && !needs_data(dag.ops[from], dag.ops[to], dag.stages)) continue;
         const int earliest = start[from] + time(dag.ops[from]);
         moved = moved || earliest > start[to];
         start[to] = std::max(start[to], earliest);

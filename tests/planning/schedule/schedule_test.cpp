@@ -12,8 +12,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using testing::input_error;
-using testing::schedule_from;
 
 std::string validation_error(const std::vector<std::string_view>& ranks) {
   return input_error([&] { validate(schedule_from(ranks)); });

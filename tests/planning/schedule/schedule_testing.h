@@ -10,7 +10,7 @@
 #include "planning/schedule/schedule.h"
 
 /// What the tests of this module share.
-namespace lowgear::testing {
+namespace lowgear {
 
 /// A schedule from one line per rank in PyTorch's notation, actions separated by blanks. Not validated.
 [[nodiscard]] Schedule schedule_from(const std::vector<std::string_view>& ranks, std::string name = "test");
@@ -25,7 +25,7 @@ namespace lowgear::testing {
 /// The same with every send and receive at a random place where `validate` allows it: some can run, many cannot.
 [[nodiscard]] Schedule with_random_communication(const Schedule& schedule, std::mt19937& random);
 
-/// Each send right behind the computation that makes its data, each receive right before the one that needs it.
+/// Each send right after the computation that makes its data, each receive right before the one that needs it.
 [[nodiscard]] Schedule with_naive_communication(const Schedule& schedule);
 
 /// True when `to` needs data that `from` makes, by the definition of pipeline training.
@@ -42,4 +42,4 @@ template <typename F>
   return {};
 }
 
-}  // namespace lowgear::testing
+}  // namespace lowgear

@@ -14,8 +14,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::input_error;
-using testing::row;
 using ::testing::StartsWith;
 
 Schedule read(std::string_view text) { return read_torch_csv(text, "s.csv"); }
@@ -110,7 +108,7 @@ TEST(TorchCsv, KeepsEveryScheduleThroughARoundTrip) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 300; ++trial) {
     SCOPED_TRACE(trial);
-    Schedule schedule = testing::random_schedule(random);
+    Schedule schedule = random_schedule(random);
     if (trial % 2 == 0) schedule = with_communication(schedule);
     const Schedule again = read(write_torch_csv(schedule));
     EXPECT_EQ(again.ranks, schedule.ranks);

@@ -15,12 +15,9 @@ namespace lowgear {
 namespace {
 
 using ::testing::AllOf;
-using testing::BrowserWindow;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::repeated;
-using testing::sample_report;
 
 /// Headless Chromium draws frames when it likes while its time is virtual: a timer makes them come for certain.
 constexpr std::string_view kFramesByTimer =
@@ -33,7 +30,7 @@ Json look_at(const std::string& chromium, std::string page, const BrowserWindow&
   driver << driver_file.rdbuf();
   page.insert(page.find("</head>"), kFramesByTimer);
   page.insert(page.rfind("</body>"), "<script>" + driver.str() + "</script>");
-  const std::string dom = testing::dump_dom(chromium, page, window);
+  const std::string dom = dump_dom(chromium, page, window);
   const std::string open = R"(<script type="application/json" id="driver-result">)";
   const auto start = dom.find(open);
   if (start == std::string::npos)
@@ -47,7 +44,7 @@ class BrowserTest : public ::testing::Test {
   [[nodiscard]] const std::string& chromium() const { return chromium_; }
 
   void SetUp() override {
-    const auto found = testing::find_chromium();
+    const auto found = find_chromium();
     if (found) {
       chromium_ = *found;
       return;

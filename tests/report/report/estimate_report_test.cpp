@@ -95,7 +95,7 @@ TEST(EstimateReport, NamesCannotBreakOutOfTheDataBlock) {
 class EstimatePage : public ::testing::TestWithParam<bool> {
  protected:
   void SetUp() override {
-    const auto chromium = testing::find_chromium();
+    const auto chromium = find_chromium();
     if (!chromium) {
       const char* required = std::getenv("LOWGEAR_REQUIRE_BROWSER");
       if (required != nullptr && std::string_view(required) == "1") FAIL() << "chromium is not installed";
@@ -105,7 +105,7 @@ class EstimatePage : public ::testing::TestWithParam<bool> {
   }
   [[nodiscard]] const std::string& chromium() const { return chromium_; }
   [[nodiscard]] std::string drawn(const EstimateReport& report) const {
-    return testing::dump_dom(chromium_, render_estimate_report(report), {.dark = GetParam()});
+    return dump_dom(chromium_, render_estimate_report(report), {.dark = GetParam()});
   }
 
  private:
@@ -170,7 +170,7 @@ TEST_P(EstimatePage, CoversNoLabelWhereThereIsLittleRoom) {
   std::string page = render_estimate_report(report);
   page.insert(page.rfind("</body>"), kCountCovered);
   // Headless Chromium makes no window narrower than this.
-  const std::string dom = testing::dump_dom(chromium(), page, {.width_px = 500, .height_px = 900, .dark = GetParam()});
+  const std::string dom = dump_dom(chromium(), page, {.width_px = 500, .height_px = 900, .dark = GetParam()});
   EXPECT_THAT(dom, HasSubstr(R"(data-totals="6")"));
   EXPECT_THAT(dom, HasSubstr(R"(data-labels="1")"));
   EXPECT_THAT(dom, HasSubstr(R"(data-covered-totals="0")"));

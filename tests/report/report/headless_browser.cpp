@@ -13,28 +13,10 @@
 #include <utility>
 #include <vector>
 
-namespace lowgear::testing {
+#include "base/core/temporary_folder.h"
 
+namespace lowgear {
 namespace {
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string path = std::filesystem::temp_directory_path() / "lowgear-browser-XXXXXX";
-    if (mkdtemp(path.data()) == nullptr) throw std::runtime_error("cannot make " + path);
-    path_ = path;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  [[nodiscard]] const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 std::string content_of(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
@@ -96,4 +78,4 @@ std::string dump_dom(const std::string& chromium, std::string_view html, const B
   return content_of(folder.path() / "dom.html");
 }
 
-}  // namespace lowgear::testing
+}  // namespace lowgear

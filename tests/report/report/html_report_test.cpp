@@ -14,8 +14,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::repeated;
-using testing::sample_report;
 
 constexpr std::string_view kDataOpen = R"(<script id="report-data" type="application/json">)";
 

@@ -19,7 +19,6 @@ using ::testing::DoubleNear;
 using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::sample_report;
 
 Json written(const ReportData& data) { return parse_json(report_json(data), "report"); }
 

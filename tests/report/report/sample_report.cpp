@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace lowgear::testing {
+namespace lowgear {
 
 namespace {
 
@@ -247,4 +247,4 @@ ReportTimeline repeated(const ReportTimeline& once, int copies) {
   return all;
 }
 
-}  // namespace lowgear::testing
+}  // namespace lowgear

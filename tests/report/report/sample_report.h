@@ -2,7 +2,7 @@
 
 #include "report/report/report_data.h"
 
-namespace lowgear::testing {
+namespace lowgear {
 
 /// A report on an invented 1F1B pipeline, filled by simple arithmetic: as large and as varied as a real one, with no
 /// claim to be optimal. Ops are slowed down one by one as far as the iteration allows.
@@ -11,4 +11,4 @@ namespace lowgear::testing {
 /// `copies` of a timeline one after the other, with microbatches counted on: many ops in little time.
 [[nodiscard]] ReportTimeline repeated(const ReportTimeline& once, int copies);
 
-}  // namespace lowgear::testing
+}  // namespace lowgear
