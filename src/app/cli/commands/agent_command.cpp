@@ -23,22 +23,22 @@
 namespace lowgear {
 namespace {
 
-enum class Action : unsigned char { serve, restore, status, check };
-constexpr auto kActions = std::to_array<std::string_view>({"serve", "restore", "status", "check"});
-constexpr std::string_view name(Action action) { return kActions[static_cast<std::size_t>(action)]; }
+enum class AgentAction : unsigned char { serve, restore, status, check };
+constexpr auto kAgentActions = std::to_array<std::string_view>({"serve", "restore", "status", "check"});
+constexpr std::string_view name(AgentAction action) { return kAgentActions[static_cast<std::size_t>(action)]; }
 
 /// Which options belong to which action, besides --config.
-constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
-    {name(Action::serve), "--dry-run"},
-    {name(Action::serve), "--no-writes"},
-    {name(Action::restore), "--dry-run"},
-    {name(Action::restore), "--journal"},
-    {name(Action::status), "--json"},
-    {name(Action::check), "--json"},
+constexpr auto kOptionsOfAgentActions = std::to_array<OptionOfAction>({
+    {name(AgentAction::serve), "--dry-run"},
+    {name(AgentAction::serve), "--no-writes"},
+    {name(AgentAction::restore), "--dry-run"},
+    {name(AgentAction::restore), "--journal"},
+    {name(AgentAction::status), "--json"},
+    {name(AgentAction::check), "--json"},
 });
 
 struct AgentArguments {
-  Action action = Action::serve;
+  AgentAction action = AgentAction::serve;
   std::string config = kDefaultAgentConfig;
   std::string journal;
   bool dry_run = false;
@@ -245,19 +245,19 @@ ExitCode run_serve(const AgentArguments& arguments, Console& console) {
 }
 
 ExitCode run_agent_verb(const AgentArguments& arguments, const CLI::App& app, Console& console) {
-  refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfActions);
-  if (arguments.action == Action::serve) {
+  refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfAgentActions);
+  if (arguments.action == AgentAction::serve) {
     return arguments.dry_run ? preview_serve(arguments, console) : run_serve(arguments, console);
   }
   const AgentConfig config = config_of(arguments);
   switch (arguments.action) {
-    case Action::serve:
+    case AgentAction::serve:
       break;
-    case Action::restore:
+    case AgentAction::restore:
       return arguments.dry_run ? preview_restore(config, console) : run_restore(config, console);
-    case Action::status:
+    case AgentAction::status:
       return run_status(config, arguments, console);
-    case Action::check:
+    case AgentAction::check:
       return run_check(config, arguments, console);
   }
   return ExitCode::failed;
@@ -268,7 +268,8 @@ ExitCode run_agent_verb(const AgentArguments& arguments, const CLI::App& app, Co
 VerbAction declare_agent(CLI::App& app) {
   auto arguments = std::make_shared<AgentArguments>();
   add_choice(
-      app, "action", kActions, [arguments](std::size_t place) { arguments->action = static_cast<Action>(place); },
+      app, "action", kAgentActions,
+      [arguments](std::size_t place) { arguments->action = static_cast<AgentAction>(place); },
       "serve (the default): set clocks until SIGTERM or SIGINT; restore: reset every changed GPU, with or without a "
       "running agent; status: show the GPUs and leases of the running agent; check: check a configuration")
       ->default_str("serve");

@@ -19,11 +19,11 @@
 namespace lowgear {
 namespace {
 
-enum class Action : std::size_t { create, show, inject, slow, run, reset };
+enum class SimgpuAction : std::size_t { create, show, inject, slow, run, reset };
 constexpr auto kActions = std::to_array<std::string_view>({"create", "show", "inject", "slow", "run", "reset"});
 
 struct SimgpuArguments {
-  Action action = Action::show;
+  SimgpuAction action = SimgpuAction::show;
   std::string state;
   std::string gpus = "H100";
   int seed = 1;
@@ -38,28 +38,28 @@ struct SimgpuArguments {
   bool json = false;
 };
 
-constexpr std::string_view name(Action action) { return kActions[static_cast<std::size_t>(action)]; }
+constexpr std::string_view name(SimgpuAction action) { return kActions[static_cast<std::size_t>(action)]; }
 
 /// Which options belong to which action, besides --state and --json.
 constexpr auto kOptionsOfActions = std::to_array<OptionOfAction>({
-    {name(Action::create), "--gpus"},
-    {name(Action::create), "--seed"},
-    {name(Action::create), "--virtual-time"},
-    {name(Action::create), "--any-user"},
-    {name(Action::inject), "--gpu"},
-    {name(Action::inject), "--call"},
-    {name(Action::inject), "--return-code"},
-    {name(Action::inject), "--delay"},
-    {name(Action::inject), "--count"},
-    {name(Action::inject), "--stuck"},
-    {name(Action::inject), "--lost"},
-    {name(Action::slow), "--gpu"},
-    {name(Action::slow), "--factor"},
-    {name(Action::run), "--gpu"},
-    {name(Action::run), "--time"},
-    {name(Action::run), "--memory-share"},
-    {name(Action::run), "--load"},
-    {name(Action::reset), "--gpu"},
+    {name(SimgpuAction::create), "--gpus"},
+    {name(SimgpuAction::create), "--seed"},
+    {name(SimgpuAction::create), "--virtual-time"},
+    {name(SimgpuAction::create), "--any-user"},
+    {name(SimgpuAction::inject), "--gpu"},
+    {name(SimgpuAction::inject), "--call"},
+    {name(SimgpuAction::inject), "--return-code"},
+    {name(SimgpuAction::inject), "--delay"},
+    {name(SimgpuAction::inject), "--count"},
+    {name(SimgpuAction::inject), "--stuck"},
+    {name(SimgpuAction::inject), "--lost"},
+    {name(SimgpuAction::slow), "--gpu"},
+    {name(SimgpuAction::slow), "--factor"},
+    {name(SimgpuAction::run), "--gpu"},
+    {name(SimgpuAction::run), "--time"},
+    {name(SimgpuAction::run), "--memory-share"},
+    {name(SimgpuAction::run), "--load"},
+    {name(SimgpuAction::reset), "--gpu"},
 });
 
 std::string state_file(const SimgpuArguments& arguments) {
@@ -252,14 +252,15 @@ std::unique_ptr<SimulatedMachine> create(const SimgpuArguments& arguments, const
 ExitCode run_simgpu(const SimgpuArguments& arguments, const CLI::App& app, Console& console) {
   refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfActions);
   const std::string state = state_file(arguments);
-  const auto machine = arguments.action == Action::create ? create(arguments, state) : SimulatedMachine::open(state);
-  if (arguments.action == Action::run) {
+  const auto machine =
+      arguments.action == SimgpuAction::create ? create(arguments, state) : SimulatedMachine::open(state);
+  if (arguments.action == SimgpuAction::run) {
     run_load(arguments, *machine, console);
     return ExitCode::ok;
   }
-  if (arguments.action == Action::inject) inject(arguments, *machine);
-  if (arguments.action == Action::slow) slow(arguments, *machine);
-  if (arguments.action == Action::reset) {
+  if (arguments.action == SimgpuAction::inject) inject(arguments, *machine);
+  if (arguments.action == SimgpuAction::slow) slow(arguments, *machine);
+  if (arguments.action == SimgpuAction::reset) {
     for (SimulatedGpu* const gpu : chosen_gpus(*machine, arguments.gpu)) reset(*gpu);
   }
   show(*machine, state, arguments.json, console);
@@ -289,7 +290,7 @@ void declare_fault_options(CLI::App& app, SimulatedFault& fault) {
 VerbAction declare_simgpu(CLI::App& app) {
   auto arguments = std::make_shared<SimgpuArguments>();
   add_choice(
-      app, "action", kActions, [arguments](std::size_t place) { arguments->action = static_cast<Action>(place); },
+      app, "action", kActions, [arguments](std::size_t place) { arguments->action = static_cast<SimgpuAction>(place); },
       "create: make a machine; show: print its true state; inject: add a fault; slow: slow kernels down; run: run a "
       "load; reset: reset clocks, limits, faults and slowdowns")
       ->required();

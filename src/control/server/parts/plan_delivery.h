@@ -9,6 +9,7 @@
 
 #include "base/core/formats/json.h"
 #include "control/protocol/job_spec.h"
+#include "control/protocol/rank_spec.h"
 #include "control/server/parts/iteration_history.h"
 #include "control/server/parts/plan_version.h"
 

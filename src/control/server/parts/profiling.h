@@ -11,6 +11,7 @@
 #include "control/server/parts/baseline.h"
 #include "control/server/parts/plan_version.h"
 #include "control/server/parts/trial_sweep.h"
+#include "control/server/planning/measured_profile.h"
 #include "planning/adapt/clock_trials.h"
 
 namespace lowgear {
