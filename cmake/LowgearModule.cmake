@@ -27,12 +27,13 @@ add_library(lowgear_test_flags INTERFACE)
 target_compile_options(lowgear_test_flags INTERFACE "$<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>")
 
 # lowgear_module(NAME SOURCES a.cpp... [DEPENDS core...] [LIBRARIES target...] [PRECOMPILED header...]
-#                [APART c.cpp...])
+#                [APART c.cpp...] [EACH_APART])
 # A folder of src/ as the static library lowgear_NAME. DEPENDS names the modules that its headers and sources include;
 # they stand above it in layers.txt. PRECOMPILED names large headers of libraries that most of its sources include, APART
-# sources that cannot be compiled together with others (LowgearUnity.cmake).
+# sources that cannot be compiled together with others (LowgearUnity.cmake). EACH_APART: none can, as a library that
+# loads into any process (lowgear_loadable) takes some of its objects and must not get what the others need.
 function(lowgear_module name)
-  cmake_parse_arguments(ARG "" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
+  cmake_parse_arguments(ARG "EACH_APART" "" "SOURCES;DEPENDS;LIBRARIES;PRECOMPILED;APART" ${ARGN})
   set(kind module)
   if(name IN_LIST LOWGEAR_PURE_MODULES)
     set(kind pure)
@@ -44,7 +45,9 @@ function(lowgear_module name)
     endif()
   endforeach()
   add_library(lowgear_${name} STATIC ${ARG_SOURCES})
-  lowgear_compile_together(lowgear_${name} SOURCES ${ARG_SOURCES} APART ${ARG_APART})
+  if(NOT ARG_EACH_APART)
+    lowgear_compile_together(lowgear_${name} SOURCES ${ARG_SOURCES} APART ${ARG_APART})
+  endif()
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/*.h)
   target_sources(lowgear_${name} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR}/src FILES ${headers})
   list(TRANSFORM ARG_DEPENDS PREPEND lowgear_)
