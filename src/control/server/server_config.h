@@ -72,8 +72,8 @@ struct ServerConfig {
 [[nodiscard]] ServerConfig parse_server_config(std::string_view text, const std::string& source,
                                                const NameLookup& lookup);
 
-/// Reads the file. Throws InputError also when another user could have changed it (core/trusted_path.h), and as
-/// `require_tokens`.
+/// Reads the file. Throws InputError also when another user could have changed it (base/core/files/trusted_path.h), and
+/// as `require_tokens`.
 [[nodiscard]] ServerConfig load_server_config(const std::filesystem::path& path);
 
 /// Throws InputError when others than this machine's could reach the server without a token: it listens beyond the

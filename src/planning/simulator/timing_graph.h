@@ -19,7 +19,7 @@ class TimingGraph {
   /// Earliest start of every op when each starts as soon as all it depends on have finished. Writes `start` and returns
   /// the makespan, the latest end. `duration` and `start` by op of the graph, both of size op_count() and not the same
   /// memory; durations are not negative. Seconds in doubles or picoseconds in integers, which the sum must not
-  /// overflow (core/units.h).
+  /// overflow (base/core/units.h).
   double start_times(std::span<const double> duration_s, std::span<double> start_s) const;
   TimePs start_times(std::span<const TimePs> duration_ps, std::span<TimePs> start_ps) const;
 

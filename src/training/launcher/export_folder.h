@@ -22,7 +22,7 @@ struct PipelinePosition {
 
 /// Throws InputError when `folder` is there and is neither empty nor an earlier export: a config.json and weights, as
 /// an export of any number of pipeline ranks names them, all of them listed in the folder's manifest
-/// (core/folder_manifest.h), and nothing else. A link counts as what it leads to.
+/// (base/core/files/folder_manifest.h), and nothing else. A link counts as what it leads to.
 void require_export_folder(const std::filesystem::path& folder);
 
 }  // namespace lowgear

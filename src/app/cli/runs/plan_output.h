@@ -10,7 +10,7 @@
 namespace lowgear {
 
 /// Names within an output folder of `lowgear plan`. One holds `run.json`, and a manifest that lists all of them
-/// (core/folder_manifest.h).
+/// (base/core/files/folder_manifest.h).
 namespace output_file {
 inline constexpr std::string_view kRun = "run.json";
 inline constexpr std::string_view kProfile = "profile.csv";

@@ -71,8 +71,9 @@ class StagedFile {
 void check_replaceable(const std::filesystem::path& folder);
 
 /// A folder that is filled in a temporary folder next to its target and appears there on `commit`, complete and with a
-/// manifest of its files (core/folder_manifest.h), or not at all: the destructor removes what was not committed. Whole
-/// also when the program is killed at any time (a temporary may stay), but not flushed: a power failure may lose it.
+/// manifest of its files (base/core/files/folder_manifest.h), or not at all: the destructor removes what was not
+/// committed. Whole also when the program is killed at any time (a temporary may stay), but not flushed: a power
+/// failure may lose it.
 class StagedDirectory {
  public:
   /// Throws InputError when `target` cannot be created, is a file, a mount point or the current folder (none of which a

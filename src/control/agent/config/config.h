@@ -30,7 +30,7 @@ struct AgentConfig {
 [[nodiscard]] AgentConfig parse_agent_config(std::string_view text, const std::string& source,
                                              const NameLookup& lookup);
 
-/// Reads the file. Throws InputError also when another user could have changed it (core/trusted_path.h).
+/// Reads the file. Throws InputError also when another user could have changed it (base/core/files/trusted_path.h).
 [[nodiscard]] AgentConfig load_agent_config(const std::filesystem::path& path);
 
 }  // namespace lowgear

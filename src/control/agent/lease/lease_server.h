@@ -53,8 +53,8 @@ struct LeaseServerOptions {
   std::function<void(std::string_view)> warn;       ///< receives what an operator should know; may be empty
 };
 
-/// The lease socket: speaks ipc/lease_messages.h with training processes. Waits for no client: one that does not read
-/// its answers, or sends anything but frames, is closed, and so is its lease.
+/// The lease socket: speaks base/ipc/lease_messages.h with training processes. Waits for no client: one that does not
+/// read its answers, or sends anything but frames, is closed, and so is its lease.
 class LeaseServer {
  public:
   /// Listens. Throws InputError when the socket cannot be made, or another process listens there.

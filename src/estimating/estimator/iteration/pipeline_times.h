@@ -34,8 +34,8 @@ struct PipelineTimes {
 /// between ranks is an op of its own, concurrent with the computations. Throws what build_dag throws.
 [[nodiscard]] PipelineTimes replayed_times(const Schedule& schedule, const PipelineCosts& costs);
 
-/// The same for a schedule by name (schedule/generators.h). 1F1B and interleaved 1F1B are not built but stepped through
-/// until the steps repeat; what comes out is what replayed_times gives, up to rounding.
+/// The same for a schedule by name (planning/schedule/generators.h). 1F1B and interleaved 1F1B are not built but
+/// stepped through until the steps repeat; what comes out is what replayed_times gives, up to rounding.
 [[nodiscard]] PipelineTimes pipeline_times(const std::string& schedule, const PipelineCosts& costs);
 
 }  // namespace lowgear

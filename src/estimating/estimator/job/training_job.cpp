@@ -164,7 +164,7 @@ Fault find_unknown_schedule(const std::string& name) {
       meant ? fmt::format("did you mean {}?", *meant) : fmt::format("there are {}", fmt::join(names, ", "))};
 }
 
-/// What schedule/generators.h refuses, without making the schedule.
+/// What planning/schedule/generators.h refuses, without making the schedule.
 Fault find_schedule_fault(const TrainingJob& job) {
   if (Fault fault = find_unknown_schedule(job.schedule)) return fault;
   const ParallelLayout& parallel = job.parallel;

@@ -91,7 +91,8 @@ struct TrainingJob {
   int zero = 1;
   DataType dtype = DataType::bf16;
   Overlap overlap;
-  /// A name of schedule/generators.h but `envpipe`, which needs the times of stages; `interleaved` for virtual stages.
+  /// A name of planning/schedule/generators.h but `envpipe`, which needs the times of stages; `interleaved` for virtual
+  /// stages.
   std::string schedule = "1f1b";
   double dropout = 0;  ///< above 0: masks are kept (memory) and applied (time)
   /// Each of the tp ranks sends its share of the activations between stages, and their node gathers them, as Megatron

@@ -92,7 +92,7 @@ std::vector<double> peak_bytes(const TrainingJob& job, const std::vector<double>
   return peaks;
 }
 
-/// The same for schedules whose peak is known (schedule/generators.h), without making them.
+/// The same for schedules whose peak is known (planning/schedule/generators.h), without making them.
 std::vector<double> peak_activations(const TrainingJob& job, const std::vector<double>& bytes) {
   const bool one_f_one_b = job.schedule == "1f1b" || job.schedule == "interleaved";
   if (job.parallel.virtual_stages > 1 || !(one_f_one_b || job.schedule == "gpipe")) return peak_bytes(job, bytes);

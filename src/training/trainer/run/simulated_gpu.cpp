@@ -24,7 +24,7 @@ UnitKernel simulated_kernel(const SimulatedGpuConfig& config, const StageRange& 
   return {time_s * (1 - config.memory_share), time_s * config.memory_share, config.load};
 }
 
-/// The simulation's own calls (simgpu/lowgear_simgpu.h) in the library that also stands for NVML.
+/// The simulation's own calls (hardware/simgpu/lowgear_simgpu.h) in the library that also stands for NVML.
 class SimulatedDevice::Library {
  public:
   explicit Library(const std::string& path) : handle_(::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
