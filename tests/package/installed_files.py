@@ -7,7 +7,7 @@ from pathlib import Path
 
 BUILD, SOURCE, PREFIX = (Path(os.environ[name]) for name in ("BUILD", "SOURCE", "PREFIX"))
 LIBDIR, VERSION = os.environ["LIBDIR"], os.environ["VERSION"]
-PATIENCE_S = 60
+PATIENCE_S = 300  # a busy machine packs slowly
 PACKAGES = {
     "lowgear": "lowgear",
     "trainer": "lowgear-trainer",
