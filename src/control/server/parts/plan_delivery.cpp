@@ -4,13 +4,9 @@
 #include <utility>
 
 #include "control/protocol/json_members.h"
+#include "control/server/parts/state_bounds.h"
 
 namespace lowgear {
-namespace {
-
-constexpr int kMaxVersion = 1 << 30;
-
-}  // namespace
 
 int PlanDelivery::take_version() {
   ++last_version_;
@@ -67,11 +63,11 @@ void PlanDelivery::restore(PlanVersion version) { keep(std::move(version)); }
 void PlanDelivery::restore_numbers(const JsonView& state) {
   // States of older servers name none.
   if (has_value(state, "reserved_version")) {
-    reserved_version_ = state.at("reserved_version").integer_in(0, kMaxVersion);
+    reserved_version_ = state.at("reserved_version").integer_in(0, kMaxStoredNumber);
   }
   last_version_ = std::max(newest_version(), reserved_version_);
-  first_training_version_ = state.at("first_training_version").integer_in(0, kMaxVersion);
-  const int training = state.at("training_version").integer_in(0, kMaxVersion);
+  first_training_version_ = state.at("first_training_version").integer_in(0, kMaxStoredNumber);
+  const int training = state.at("training_version").integer_in(0, kMaxStoredNumber);
   for (const auto& version : versions_) {
     if (version->version == training) training_ = version;
   }
