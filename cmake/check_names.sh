@@ -1,9 +1,12 @@
 #!/bin/sh
 # check_names.sh SRC
 #
-# Checks that no two headers below SRC define a type of one name: all of them are in one namespace and meet in one
-# program, where the linker would take one definition for the other without a word. Prints one line for each that does.
-# Exit codes: 0 every name is defined once, 1 one is not, 2 bad usage.
+# Checks the names below SRC, whose folders are WING/MODULE, and prints one line for each that breaks a rule:
+#   - a module defines its names in lowgear::MODULE and the namespaces inside it, the module core in lowgear; of other
+#     modules' names it only declares types;
+#   - no two headers define a type of one name in one namespace: the linker would take one definition for the other
+#     without a word.
+# Exit codes: 0 in order, 1 not in order, 2 bad usage.
 set -eu
 
 if [ $# -ne 1 ] || [ ! -d "$1" ]; then
@@ -14,19 +17,49 @@ cd "$1"
 
 # shellcheck disable=SC2016  # the dollars are awk's
 check='
-  # At the outermost level a definition begins its line. One that ends there without a brace only declares.
-  /^(class|struct|union|enum|enum class|enum struct) +(\[\[|[A-Za-z_])/ && (/\{/ || !/;[ \t]*(\/\/.*)?$/) {
+  function complain(what) {
+    printf "%s:%d: %s\n", substr(FILENAME, 3), FNR, what > "/dev/stderr"
+    bad = 1
+  }
+
+  # Whether a name that is defined in the namespace belongs to the module of this file.
+  function is_own(name,    part) {
+    if (module == "core") return name == "lowgear" || name ~ /^lowgear::/
+    split(name, part, "::")
+    return part[2] == module
+  }
+
+  FNR == 1 {
+    split(FILENAME, folders, "/")
+    module = folders[3]
+    space = ""
+  }
+
+  # At the outermost level clang-format indents nothing, and each namespace ends with its name.
+  /^namespace lowgear[a-z_:0-9]* \{$/ {
+    space = $2
+    next
+  }
+  /^}  \/\/ namespace lowgear/ {
+    space = ""
+    next
+  }
+  /^(class|struct|union|enum|enum class|enum struct) +[A-Za-z0-9_]+( : [a-z0-9_:]+)?;[ \t]*(\/\/.*)?$/ { next }
+  space != "" && /^[A-Za-z]/ && !is_own(space) && !(FILENAME in complained) {
+    complained[FILENAME] = 1
+    complain("defines names in " space "; the names of this module belong into lowgear" (module == "core" ? "" : "::" module))
+  }
+  FILENAME ~ /\.h$/ && /^(class|struct|union|enum|enum class|enum struct) +(\[\[|[A-Za-z_])/ && (/\{/ || !/;[ \t]*(\/\/.*)?$/) {
     name = $0
     sub(/^(class|struct|union|enum class|enum struct|enum) +(\[\[[^]]*\]\] *)?/, "", name)
     sub(/[^A-Za-z0-9_].*/, "", name)
-    place = substr(FILENAME, 3) ":" FNR
-    if (name in first) {
-      printf "%s: %s is defined at %s, too; give one of them another name\n", place, name, first[name] > "/dev/stderr"
-      bad = 1
+    whole = space "::" name
+    if (whole in first) {
+      complain(name " is defined at " first[whole] ", too; give one of them another name")
     } else {
-      first[name] = place
+      first[whole] = substr(FILENAME, 3) ":" FNR
     }
   }
   END { exit bad }
 '
-find . -type f -name '*.h' -exec awk "$check" {} + || exit 1
+find . -mindepth 3 -type f \( -name '*.h' -o -name '*.cpp' \) -exec awk "$check" {} + || exit 1

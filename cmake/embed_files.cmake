@@ -1,6 +1,7 @@
-# cmake -DOUTPUT=page_files.cpp -DHEADER=report/page_files.h -DFUNCTION=page_file "-DFILES=a.html;b.js" -P embed_files.cmake
-# Writes the files as byte arrays into one C++ source that defines FUNCTION, which HEADER declares in namespace lowgear:
-# std::string_view FUNCTION(std::string_view name), throwing std::out_of_range where there is no file of that name.
+# cmake -DOUTPUT=page_files.cpp -DHEADER=report/page_files.h -DFUNCTION=lowgear::report::page_file "-DFILES=a.html;b.js"
+#       -P embed_files.cmake
+# Writes the files as byte arrays into one C++ source that defines FUNCTION, which HEADER declares:
+# std::string_view FUNCTION(std::string_view name). It throws std::out_of_range where there is no file of that name.
 set(arrays "")
 set(entries "")
 set(index 0)
@@ -21,8 +22,6 @@ file(WRITE ${OUTPUT} "// Made by embed_files.cmake.
 #include <stdexcept>
 #include <string>
 
-namespace lowgear {
-
 namespace {
 
 struct EmbeddedFile {
@@ -40,7 +39,5 @@ ${entries}  };
   }
   throw std::out_of_range(\"no embedded file is named \" + std::string(name));
 }
-
-}  // namespace lowgear
 // NOLINTEND
 ")

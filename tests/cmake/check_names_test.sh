@@ -6,11 +6,17 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
 
-# tree FIRST SECOND: two headers with these lines.
+# header FILE NAMESPACE LINE: a header with this line in this namespace.
+header() {
+  mkdir -p "$work/src/$(dirname "$1")"
+  printf '#pragma once\n\nnamespace %s {\n\n%s\n\n}  // namespace %s\n' "$2" "$3" "$2" >"$work/src/$1"
+}
+
+# tree FIRST SECOND: two headers of one module with these lines.
 tree() {
-  rm -rf "$work/src" && mkdir -p "$work/src/a" "$work/src/b"
-  printf '#pragma once\n%s\n' "$1" >"$work/src/a/one.h"
-  printf '#pragma once\n%s\n' "$2" >"$work/src/b/two.h"
+  rm -rf "$work/src"
+  header wing/a/one.h lowgear::a "$1"
+  header wing/a/two.h lowgear::a "$2"
 }
 
 # expect STATUS TEXT DESCRIPTION: the check must exit with STATUS and print TEXT ("" for nothing at all).
@@ -42,6 +48,22 @@ tree '  struct Row {' 'struct Row {'
 expect 0 "" "accepts a type within another"
 tree 'class [[nodiscard]] Row {' 'struct Row {'
 expect 1 'Row is defined at ' "reads over attributes"
+
+tree 'struct Row {' 'struct Column {'
+header wing/b/three.h lowgear::b 'struct Row {'
+expect 0 "" "accepts one name in two modules"
+header wing/b/three.h lowgear 'struct Other {'
+expect 1 'wing/b/three.h:5: defines names in lowgear; ' "refuses names outside of the namespace of their module"
+header wing/b/three.h lowgear::a 'void f();'
+expect 1 'belong into lowgear::b' "refuses names in the namespace of another module"
+header wing/b/three.h lowgear::a 'class Row;'
+expect 0 "" "accepts declarations of types of another module"
+header wing/b/three.h lowgear::b::inside 'struct Row {'
+expect 0 "" "accepts a namespace inside that of the module"
+header wing/core/text.h lowgear 'struct Row {'
+expect 0 "" "accepts the names of core in the outermost namespace"
+header wing/core/text.h lowgear::output 'struct Row {'
+expect 0 "" "accepts a namespace inside that of core"
 
 rm -r "$work/src"
 expect 2 'usage:' "does not pass without the folder"
