@@ -43,7 +43,7 @@ void compare_frontier(const PublishedFrontier& published) {
   const std::size_t time = table.column("time");
   const std::size_t energy = table.column("energy");
   const Pipeline pipeline(*published.given, published.microbatches);
-  const auto rows = PerseusModel(pipeline.problem(), published.given->perseus_unit_s).frontier();
+  const auto rows = planner::PerseusModel(pipeline.problem(), published.given->perseus_unit_s).frontier();
   std::size_t same_times = 0;
   double difference = 0;
   for (std::size_t row = 0; row < std::min(rows.size(), table.rows()); ++row) {
@@ -92,15 +92,15 @@ struct Savings {
 
 Savings savings_of(const PublishedSaving& published) {
   const Pipeline pipeline(*published.given, published.microbatches);
-  const PlanningProblem problem = pipeline.problem();
+  const planner::PlanningProblem problem = pipeline.problem();
   const double unit_s = published.given->perseus_unit_s;
-  const PolicyPlan perseus = PerseusPolicy(unit_s).plan(problem, std::nullopt);
-  const PolicyPlan envpipe = EnvPipeOfflinePolicy(unit_s).plan(problem, std::nullopt);
-  PipelinePlanner planner(pipeline.schedule(), pipeline.profile(), pipeline.blocking_power_w(), {});
-  const Timeline max_clocks = replay_clocks(problem, max_clocks_mhz(problem));
+  const planner::PolicyPlan perseus = planner::PerseusPolicy(unit_s).plan(problem, std::nullopt);
+  const planner::PolicyPlan envpipe = planner::EnvPipeOfflinePolicy(unit_s).plan(problem, std::nullopt);
+  planner::PipelinePlanner planner(pipeline.schedule(), pipeline.profile(), pipeline.blocking_power_w(), {});
+  const simulator::Timeline max_clocks = replay_clocks(problem, max_clocks_mhz(problem));
   // T_min is rounded up to whole picoseconds, the replay is not.
-  const Plan lowgear = planner.plan(std::max(max_clocks.time_s, planner.fastest_s()));
-  const Timeline perseus_replay = replay_clocks(problem, perseus.clocks_mhz);
+  const plan::Plan lowgear = planner.plan(std::max(max_clocks.time_s, planner.fastest_s()));
+  const simulator::Timeline perseus_replay = replay_clocks(problem, perseus.clocks_mhz);
   const double envpipe_j = replay_clocks(problem, envpipe.clocks_mhz).energy_j_total;
   const auto saved_pct = [&](double energy_j) { return 100 * (1 - energy_j / max_clocks.energy_j_total); };
   return {.perseus = perseus_intrinsic_saving_pct(problem, *perseus.own_time_s, *perseus.own_energy_j),
@@ -145,8 +145,8 @@ void compare_envpipe_file() {
     const GivenProfile& given = gpt3 ? kGpt3OnA100 : kBloomOnA40;
     const auto microbatches = static_cast<int>(table.integer(row, table.column("num_microbatches")));
     const Pipeline pipeline(given, microbatches);
-    const PolicyPlan plan = EnvPipeOfflinePolicy(given.perseus_unit_s).plan(pipeline.problem(), std::nullopt);
-    const Timeline replayed = replay_clocks(pipeline.problem(), plan.clocks_mhz);
+    const planner::PolicyPlan plan = planner::EnvPipeOfflinePolicy(given.perseus_unit_s).plan(pipeline.problem(), std::nullopt);
+    const simulator::Timeline replayed = replay_clocks(pipeline.problem(), plan.clocks_mhz);
     fmt::print("| {} | {} | {:.3f} s | {:.3f} s | {:.1f} J | {:.1f} J |\n", given.name, microbatches,
                table.number(row, table.column("iteration_time")), kTimeScale * replayed.time_s,
                table.number(row, table.column("energy")), kEnergyScale * replayed.energy_j_total);

@@ -47,12 +47,12 @@ void print_row(const GivenProfile& given, int microbatches, const char* what, co
 }
 
 Passes time_discrete_planner(const Pipeline& pipeline) {
-  const PlanningModel model = make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
-  Checkpoints checkpoints;
-  FrontierObserver* const observers[] = {&checkpoints};
-  const Frontier frontier = solve_frontier(model.instance, observers);
-  DeadlineSolver solver(model.instance, &checkpoints);
-  DiscretePlanner planner(model, solver);
+  const planner::PlanningModel model = planner::make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
+  planner::Checkpoints checkpoints;
+  planner::FrontierObserver* const observers[] = {&checkpoints};
+  const planner::Frontier frontier = solve_frontier(model.instance, observers);
+  planner::DeadlineSolver solver(model.instance, &checkpoints);
+  planner::DiscretePlanner planner(model, solver);
   planner.prepare(frontier);
   return time_passes(s_from_ps(frontier.fastest_ps()), s_from_ps(frontier.slowest_ps()), [&](double deadline_s) {
     (void)planner.plan(std::clamp(ps_from_s(deadline_s), frontier.fastest_ps(), frontier.slowest_ps()));
@@ -60,7 +60,7 @@ Passes time_discrete_planner(const Pipeline& pipeline) {
 }
 
 Passes time_pipeline_planner(const Pipeline& pipeline) {
-  PipelinePlanner planner(pipeline.schedule(), pipeline.profile(), pipeline.blocking_power_w(), {});
+  planner::PipelinePlanner planner(pipeline.schedule(), pipeline.profile(), pipeline.blocking_power_w(), {});
   (void)planner.plan(planner.slowest_s());  // makes the library of plans, once for all deadlines
   return time_passes(planner.fastest_s(), planner.slowest_s(),
                      [&](double deadline_s) { (void)planner.plan(deadline_s); });

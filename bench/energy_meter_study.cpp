@@ -27,21 +27,21 @@ constexpr int kWindows = 3;
 
 struct Load {
   const char* name;
-  std::function<void(SimulatedGpu&)> step;  ///< called again and again while the window is open
+  std::function<void(simgpu::SimulatedGpu&)> step;  ///< called again and again while the window is open
 };
 
 std::vector<Load> loads() {
   return {
-      {"idle with a context", [](SimulatedGpu&) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }},
-      {"matrix products, held by the power cap", [](SimulatedGpu& gpu) { (void)gpu.run({.compute_s = 0.02}); }},
-      {"copies of memory", [](SimulatedGpu& gpu) { (void)gpu.run({.memory_s = 0.02}); }},
+      {"idle with a context", [](simgpu::SimulatedGpu&) { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }},
+      {"matrix products, held by the power cap", [](simgpu::SimulatedGpu& gpu) { (void)gpu.run({.compute_s = 0.02}); }},
+      {"copies of memory", [](simgpu::SimulatedGpu& gpu) { (void)gpu.run({.memory_s = 0.02}); }},
       {"70 ms busy, 60 ms idle",
-       [](SimulatedGpu& gpu) {
+       [](simgpu::SimulatedGpu& gpu) {
          (void)gpu.run({.compute_s = 0.05, .memory_s = 0.02});
          std::this_thread::sleep_for(std::chrono::milliseconds(60));
        }},
       {"3 s busy, 2 s idle",
-       [](SimulatedGpu& gpu) {
+       [](simgpu::SimulatedGpu& gpu) {
          (void)gpu.run({.compute_s = 2, .memory_s = 1});
          std::this_thread::sleep_for(std::chrono::seconds(2));
        }},
@@ -54,13 +54,13 @@ struct Accuracy {
   double stated_pct = 0;
 };
 
-Accuracy measure(EnergyMeter& meter, SimulatedGpu& gpu, const Load& load) {
+Accuracy measure(measure::EnergyMeter& meter, simgpu::SimulatedGpu& gpu, const Load& load) {
   const auto window = meter.begin(load.name);
   const double before_j = gpu.true_energy_j();
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(kWindowS);
   while (std::chrono::steady_clock::now() < end) load.step(gpu);
   const double true_j = gpu.true_energy_j() - before_j;
-  const GpuMeasurement measured = meter.end(window).gpus.front();
+  const measure::GpuMeasurement measured = meter.end(window).gpus.front();
   return {.error_pct = 100 * (measured.energy_j.value() / true_j - 1),
           .stated_pct = 100 * measured.energy_uncertainty_j.value() / true_j};
 }
@@ -69,12 +69,12 @@ void run() {
   const std::filesystem::path state = std::filesystem::temp_directory_path() / fmt::format("energy-{}", getpid());
   setenv("LOWGEAR_SIMGPU", state.c_str(), 1);
   setenv("LOWGEAR_NVML", LOWGEAR_NVML_LIBRARY, 1);
-  SimulatedMachineConfig config;
-  config.gpus = gpu_models_from_text("H100");
-  const std::unique_ptr<SimulatedMachine> machine = SimulatedMachine::create(state, config);
-  const std::unique_ptr<GpuSystem> system = open_nvml();
-  EnergyMeter meter(*system);
-  SimulatedGpu& gpu = machine->gpu(0);
+  simgpu::SimulatedMachineConfig config;
+  config.gpus = simgpu::gpu_models_from_text("H100");
+  const std::unique_ptr<simgpu::SimulatedMachine> machine = simgpu::SimulatedMachine::create(state, config);
+  const std::unique_ptr<gpu::GpuSystem> system = gpu::open_nvml();
+  measure::EnergyMeter meter(*system);
+  simgpu::SimulatedGpu& gpu = machine->gpu(0);
   gpu.attach_context();
   fmt::print("| load, simulated H100, windows of {:.0f} s | error, largest of {} | stated, largest |\n|---|---|---|\n",
              kWindowS, kWindows);

@@ -23,8 +23,8 @@ constexpr double kReachPlanPct = 0.5;
 constexpr int kReachClocks = 6;
 constexpr int kPlans = 20;
 
-StageProfile at_clocks(const StageProfile& profile, std::span<const int> clocks_mhz) {
-  StageProfile part(profile.stages());
+profile::StageProfile at_clocks(const profile::StageProfile& profile, std::span<const int> clocks_mhz) {
+  profile::StageProfile part(profile.stages());
   for (int stage = 0; stage < profile.stages(); ++stage) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
       for (const int clock_mhz : clocks_mhz) part.add(stage, kind, profile.at_clock(stage, kind, clock_mhz));
@@ -33,9 +33,9 @@ StageProfile at_clocks(const StageProfile& profile, std::span<const int> clocks_
   return part;
 }
 
-std::vector<int> all_clocks(const StageProfile& profile) {
+std::vector<int> all_clocks(const profile::StageProfile& profile) {
   std::vector<int> clocks_mhz;
-  for (const Measurement& row : profile.measurements(0, OpKind::forward)) clocks_mhz.push_back(row.clock_mhz);
+  for (const profile::Measurement& row : profile.measurements(0, OpKind::forward)) clocks_mhz.push_back(row.clock_mhz);
   return clocks_mhz;
 }
 
@@ -58,12 +58,12 @@ struct Errors {
   }
 };
 
-Errors errors_of(const FewClockFit& fit, const StageProfile& truth) {
+Errors errors_of(const profile::FewClockFit& fit, const profile::StageProfile& truth) {
   constexpr double kNormal95 = 1.96;
   Errors errors;
-  for (const FilledRow& row : fit.rows) {
-    if (row.origin == RowOrigin::measured) continue;
-    const Measurement& measured = truth.at_clock(row.stage, row.kind, row.value.clock_mhz);
+  for (const profile::FilledRow& row : fit.rows) {
+    if (row.origin == profile::RowOrigin::measured) continue;
+    const profile::Measurement& measured = truth.at_clock(row.stage, row.kind, row.value.clock_mhz);
     const double time_s = std::abs(row.value.time_s - measured.time_s);
     const double energy_j = std::abs(row.value.energy_j - measured.energy_j);
     errors.time_pct.push_back(100 * time_s / measured.time_s);
@@ -80,17 +80,17 @@ struct PlanDifference {
   Extent late_pct;    ///< its replayed time over the deadline
 };
 
-PlanDifference compare_plans(const Pipeline& truth, const StageProfile& predicted) {
-  PipelinePlanner from_all(truth.schedule(), truth.profile(), truth.blocking_power_w(), {});
-  PipelinePlanner from_few(truth.schedule(), predicted, truth.blocking_power_w(), {});
+PlanDifference compare_plans(const Pipeline& truth, const profile::StageProfile& predicted) {
+  planner::PipelinePlanner from_all(truth.schedule(), truth.profile(), truth.blocking_power_w(), {});
+  planner::PipelinePlanner from_few(truth.schedule(), predicted, truth.blocking_power_w(), {});
   PlanDifference difference;
   const double fastest_s = std::max(from_all.fastest_s(), from_few.fastest_s());
   for (int i = 0; i < kPlans; ++i) {
     const double deadline_s = fastest_s + (from_all.slowest_s() - fastest_s) * i / (kPlans - 1);
-    const Plan reference = from_all.plan(deadline_s);
+    const plan::Plan reference = from_all.plan(deadline_s);
     const std::vector<int> clocks_mhz = clocks_for(from_few.plan(deadline_s), truth.dag());
-    const Timeline replayed =
-        replay(truth.dag(), costs_at_clocks(truth.dag(), truth.profile(), clocks_mhz), truth.blocking_power_w());
+    const simulator::Timeline replayed =
+        simulator::replay(truth.dag(), simulator::costs_at_clocks(truth.dag(), truth.profile(), clocks_mhz), truth.blocking_power_w());
     difference.energy_pct.add(100 * (replayed.energy_j_total / reference.energy_j - 1));
     difference.late_pct.add(100 * (replayed.time_s / deadline_s - 1));
   }
@@ -98,10 +98,10 @@ PlanDifference compare_plans(const Pipeline& truth, const StageProfile& predicte
 }
 
 void study(const GivenProfile& given, int count) {
-  const StageProfile profile = given.read();
+  const profile::StageProfile profile = given.read();
   const std::vector<int> supported = all_clocks(profile);
-  const std::vector<int> chosen = choose_clocks(supported, supported.back(), supported.front(), count);
-  const FewClockFit fit = fit_few_clocks(at_clocks(profile, chosen), supported);
+  const std::vector<int> chosen = profile::choose_clocks(supported, supported.back(), supported.front(), count);
+  const profile::FewClockFit fit = fit_few_clocks(at_clocks(profile, chosen), supported);
   const Errors errors = errors_of(fit, profile);
   const auto rows = static_cast<double>(errors.time_pct.size());
   fmt::print("| {} | {} | {:.2f} / {:.2f} / {:.2f} % | {:.2f} / {:.2f} / {:.2f} % | {:.0f} % | {:.0f} % |", given.name,

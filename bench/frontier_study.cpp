@@ -29,7 +29,7 @@ struct Case {
   std::string what;
   int solves = 1;
   std::optional<double> reach_s;
-  std::function<Frontier()> solve;
+  std::function<planner::Frontier()> solve;
 };
 
 std::string time_text(double seconds) {
@@ -38,7 +38,7 @@ std::string time_text(double seconds) {
 
 void measure(const Case& measured) {
   std::vector<double> seconds;
-  std::optional<Frontier> frontier;
+  std::optional<planner::Frontier> frontier;
   for (int i = 0; i < measured.solves; ++i) seconds.push_back(seconds_of([&] { frontier = measured.solve(); }));
   const Spread spread = spread_of(std::move(seconds));
   const std::string time = fmt::format("{} ({} to {}; {} solves)", time_text(spread.median), time_text(spread.min),
@@ -49,46 +49,46 @@ void measure(const Case& measured) {
   print_target(measured.what, time, fmt::format("≤ {:g} s", *measured.reach_s), spread.median <= *measured.reach_s);
 }
 
-Frontier exact(const StageProfile& profile, int microbatches) {
-  return solve_frontier(instance_of(profile, kGpt3OnA100.blocking_power_w, microbatches));
+planner::Frontier exact(const profile::StageProfile& profile, int microbatches) {
+  return planner::solve_frontier(instance_of(profile, kGpt3OnA100.blocking_power_w, microbatches));
 }
 
-Frontier exact_with_certificate(const StageProfile& profile, int microbatches) {
-  const ProblemInstance instance = instance_of(profile, kGpt3OnA100.blocking_power_w, microbatches);
-  Checkpoints checkpoints;
-  CertificateRecorder certificate;
-  const std::array<FrontierObserver*, 2> observers{&checkpoints, &certificate};
+planner::Frontier exact_with_certificate(const profile::StageProfile& profile, int microbatches) {
+  const planner::ProblemInstance instance = instance_of(profile, kGpt3OnA100.blocking_power_w, microbatches);
+  planner::Checkpoints checkpoints;
+  planner::CertificateRecorder certificate;
+  const std::array<planner::FrontierObserver*, 2> observers{&checkpoints, &certificate};
   return solve_frontier(instance, observers);
 }
 
-Frontier sandwiched(const StageProfile& profile, int microbatches) {
-  return solve_sandwich(instance_of(profile, kGpt3OnA100.blocking_power_w, microbatches), kEpsilon).frontier;
+planner::Frontier sandwiched(const profile::StageProfile& profile, int microbatches) {
+  return planner::solve_sandwich(instance_of(profile, kGpt3OnA100.blocking_power_w, microbatches), kEpsilon).frontier;
 }
 
 /// Carried on from few microbatches. Throws std::bad_optional_access if it does not come out periodic.
-Frontier periodic(const StageProfile& profile, int microbatches) {
+planner::Frontier periodic(const profile::StageProfile& profile, int microbatches) {
   const auto instance = [&profile](int count) { return instance_of(profile, kGpt3OnA100.blocking_power_w, count); };
-  return solve_periodic(instance, microbatches, 2 * profile.stages()).value().frontier;
+  return planner::solve_periodic(instance, microbatches, 2 * profile.stages()).value().frontier;
 }
 
 void run_unequal() {
-  const StageProfile of_64 = unequal_stages(64);
+  const profile::StageProfile of_64 = unequal_stages(64);
   measure({"64 unequal stages, M = 512 (65,536 ops), ε = 0.1 %", 3, 5, [&] { return sandwiched(of_64, 512); }});
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   const double peak_mb = static_cast<double>(usage.ru_maxrss) * 1024e-6;  // Linux counts in KiB
   print_target("the same, peak memory of the process", fmt::format("{:.0f} MB", peak_mb), "≤ 500 MB", peak_mb <= 500);
-  const StageProfile of_32 = unequal_stages(32);
+  const profile::StageProfile of_32 = unequal_stages(32);
   measure({"32 unequal stages, M = 128, ε = 0.1 %", 5, 3, [&] { return sandwiched(of_32, 128); }});
   measure({"32 unequal stages, M = 128, every vertex", 3, 60, [&] { return exact(of_32, 128); }});
-  const StageProfile of_16 = unequal_stages(16);
+  const profile::StageProfile of_16 = unequal_stages(16);
   measure({"16 unequal stages, M = 96, every vertex", 5, {}, [&] { return exact(of_16, 96); }});
-  const StageProfile of_8 = unequal_stages(8);
+  const profile::StageProfile of_8 = unequal_stages(8);
   measure({"8 unequal stages, M = 96, every vertex", 5, {}, [&] { return exact(of_8, 96); }});
 }
 
 void run_given() {
-  const StageProfile gpt3 = kGpt3OnA100.read();
+  const profile::StageProfile gpt3 = kGpt3OnA100.read();
   measure({"exact frontier, gpt3-175b A100, 8 stages, M = 96", 15, 0.05, [&] { return exact(gpt3, 96); }});
   measure({"the same, with checkpoints and certificate", 15, {}, [&] { return exact_with_certificate(gpt3, 96); }});
   measure({"exact frontier, gpt3-175b A100, 8 stages, M = 1024", 7, 0.3, [&] { return exact(gpt3, 1024); }});

@@ -20,10 +20,10 @@ struct Gaps {
   int late = 0;          ///< plans that take longer than their deadline when replayed
 };
 
-Gaps gaps_of(PipelinePlanner& planner) {
+Gaps gaps_of(planner::PipelinePlanner& planner) {
   Gaps gaps;
   for (const double deadline_s : even_deadlines_s(planner.fastest_s(), planner.slowest_s())) {
-    const Plan plan = planner.plan(deadline_s);
+    const plan::Plan plan = planner.plan(deadline_s);
     const double gap_pct = plan.gap_pct().value();
     if (gaps.pct.count() == 0 || gap_pct > gaps.pct.max()) gaps.widest_at = deadline_s / planner.fastest_s();
     gaps.pct.add(gap_pct);
@@ -40,7 +40,7 @@ void run() {
   for (const GivenProfile* given : kGivenProfiles) {
     for (const int microbatches : {12, 24, 96}) {
       const Pipeline pipeline(*given, microbatches);
-      PipelinePlanner planner(pipeline.schedule(), pipeline.profile(), pipeline.blocking_power_w(), {});
+      planner::PipelinePlanner planner(pipeline.schedule(), pipeline.profile(), pipeline.blocking_power_w(), {});
       const Gaps gaps = gaps_of(planner);
       fmt::print("| {} | {} | {:.6f} s | {:.6f} s | {:.3f} % | {:.3f} T_min | {:.3f} % | {} |\n", given->name,
                  microbatches, planner.fastest_s(), planner.slowest_s(), gaps.pct.max(), gaps.widest_at,

@@ -50,20 +50,20 @@ std::size_t resident_bytes() {
 }
 
 /// `/body`: at once. `/wait`: with the next `/release`, which says how long that took and how large the process is.
-class Handler : public HttpHandler {
+class Handler : public http::Handler {
  public:
-  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
+  void handle(http::Request request, std::shared_ptr<http::Reply> reply) override {
     if (request.path == "/wait") return waiting_.push_back(std::move(reply));
     if (request.path != "/release") return reply->send(body_);
     const auto begin = Clock::now();
     for (const auto& each : std::exchange(waiting_, {})) each->send(body_);
     reply->send(
-        HttpResponse::with_body(200, "text/plain", fmt::format("{:.2f} {}", ms_since(begin), resident_bytes())));
+        http::Response::with_body(200, "text/plain", fmt::format("{:.2f} {}", ms_since(begin), resident_bytes())));
   }
 
  private:
-  std::vector<std::shared_ptr<HttpReply>> waiting_;
-  HttpResponse body_ = HttpResponse::with_body(200, "application/json", std::string(kBodyBytes, 'x'));
+  std::vector<std::shared_ptr<http::Reply>> waiting_;
+  http::Response body_ = http::Response::with_body(200, "application/json", std::string(kBodyBytes, 'x'));
 };
 
 /// Many connections to the server, read together.
@@ -212,7 +212,7 @@ int main() try {
 
   boost::asio::io_context io(1);
   Handler handler;
-  HttpServer server(io, handler);
+  http::Server server(io, handler);
   const std::uint16_t port = server.listen_tcp("127.0.0.1", 0);
   fmt::print("resident before: {:.1f} MB\n", static_cast<double>(resident_bytes()) / 1e6);
   std::fflush(stdout);

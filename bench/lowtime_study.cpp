@@ -31,11 +31,11 @@ struct Comparison {
 /// Energies that are sums of the same terms in another order differ by less.
 constexpr double kEnergyTolerance = 1e-12;
 
-void compare_at(const Pipeline& pipeline, const PerseusModel& perseus, double row_time_s, PipelinePlanner& planner,
+void compare_at(const Pipeline& pipeline, const planner::PerseusModel& perseus, double row_time_s, planner::PipelinePlanner& planner,
                 Comparison& comparison) {
-  const Timeline theirs = replay_clocks(pipeline.problem(), perseus.clocks_mhz(perseus.solve(row_time_s)));
+  const simulator::Timeline theirs = replay_clocks(pipeline.problem(), perseus.clocks_mhz(perseus.solve(row_time_s)));
   // T_min is rounded up to whole picoseconds, the replay is not.
-  const Plan ours = planner.plan(std::max(theirs.time_s, planner.fastest_s()));
+  const plan::Plan ours = planner.plan(std::max(theirs.time_s, planner.fastest_s()));
   const double saving_pct = 100 * (theirs.energy_j_total - ours.energy_j) / theirs.energy_j_total;
   if (comparison.saving_pct.count() == 0 || saving_pct > comparison.saving_pct.max()) {
     comparison.most_saved_at = theirs.time_s / planner.fastest_s();
@@ -47,8 +47,8 @@ void compare_at(const Pipeline& pipeline, const PerseusModel& perseus, double ro
 
 /// From its fastest row to that of least energy. (The rows of its files beyond that take more time and more energy.)
 Comparison compare(const Pipeline& pipeline, double unit_s, std::int64_t most_rows) {
-  const PerseusModel perseus(pipeline.problem(), unit_s);
-  PipelinePlanner planner(pipeline.schedule(), pipeline.profile(), pipeline.blocking_power_w(), {});
+  const planner::PerseusModel perseus(pipeline.problem(), unit_s);
+  planner::PipelinePlanner planner(pipeline.schedule(), pipeline.profile(), pipeline.blocking_power_w(), {});
   const auto units_of = [&](double time_s) { return std::llround(time_s / perseus.unit_s()); };
   const std::int64_t fastest = units_of(perseus.fastest_s());
   const std::int64_t cheapest = units_of(perseus.solve(std::numeric_limits<double>::infinity()).time_s);

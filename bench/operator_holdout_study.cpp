@@ -35,7 +35,7 @@ void print_table(const HoldoutTable& table) {
       "|---|---|---|---|---|---|---|---|---|\n",
       table.cluster, kHoldoutSeed);
   for (const HoldoutRow& row : table.rows) {
-    print_row(fmt::format("{} {}", row.function, row.pass == Pass::forward ? "forward" : "backward"),
+    print_row(fmt::format("{} {}", row.function, row.pass == estimator::Pass::forward ? "forward" : "backward"),
               fmt::format("{} ({})", row.samples, row.thrown_out),
               row.repeats_mape_pct ? fmt::format("{:.2f}", *row.repeats_mape_pct) : "", row.random, row.largest);
   }

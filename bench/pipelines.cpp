@@ -36,32 +36,32 @@ bool require_given_data(std::string_view study) {
   return false;
 }
 
-StageProfile GivenProfile::read() const {
-  return read_stage_profile(read_file(given_path("stage_profile/" + std::string(file))), std::string(file));
+profile::StageProfile GivenProfile::read() const {
+  return profile::read_stage_profile(read_file(given_path("stage_profile/" + std::string(file))), std::string(file));
 }
 
-Pipeline::Pipeline(StageProfile profile, double blocking_power_w, int microbatches)
+Pipeline::Pipeline(profile::StageProfile profile, double blocking_power_w, int microbatches)
     : profile_(std::move(profile)),
       blocking_power_w_(static_cast<std::size_t>(profile_.stages()), blocking_power_w),
-      schedule_(one_f_one_b_schedule(profile_.stages(), microbatches)),
+      schedule_(schedule::one_f_one_b_schedule(profile_.stages(), microbatches)),
       dag_(build_dag(schedule_)) {}
 
-ProblemInstance instance_of(const StageProfile& profile, double blocking_power_w, int microbatches) {
+planner::ProblemInstance instance_of(const profile::StageProfile& profile, double blocking_power_w, int microbatches) {
   const std::vector<double> power_w(static_cast<std::size_t>(profile.stages()), blocking_power_w);
-  return make_planning_model(build_dag(one_f_one_b_schedule(profile.stages(), microbatches)), profile, power_w)
+  return planner::make_planning_model(schedule::build_dag(schedule::one_f_one_b_schedule(profile.stages(), microbatches)), profile, power_w)
       .instance;
 }
 
-StageProfile unequal_stages(int stages) {
-  const StageProfile base = given_data_present() ? kGpt3OnA100.read() : example_profile();
+profile::StageProfile unequal_stages(int stages) {
+  const profile::StageProfile base = given_data_present() ? kGpt3OnA100.read() : profile::example_profile();
   std::mt19937_64 random(kSeed);
-  StageProfile profile(stages);
+  profile::StageProfile profile(stages);
   for (int stage = 0; stage < stages; ++stage) {
     const int base_stage = stage + 1 == stages ? base.stages() - 1 : 0;
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
       const double time_factor = random_factor(random);
       const double energy_factor = random_factor(random);
-      for (const Measurement& m : base.measurements(base_stage, kind)) {
+      for (const profile::Measurement& m : base.measurements(base_stage, kind)) {
         profile.add(stage, kind, {m.clock_mhz, m.time_s * time_factor, m.energy_j * energy_factor});
       }
     }

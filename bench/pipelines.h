@@ -23,7 +23,7 @@ struct GivenProfile {
   double blocking_power_w = 0;
   double perseus_unit_s = 0;  ///< time unit of the artifact's own planner
 
-  [[nodiscard]] StageProfile read() const;
+  [[nodiscard]] profile::StageProfile read() const;
 };
 
 inline constexpr GivenProfile kGpt3OnA100{"gpt3-175b A100", "gpt3-175b+a100_sxm_bf16.csv", 83.64, 1e-3};
@@ -43,31 +43,31 @@ inline constexpr const char* kNoGivenData = "SKIPPED: needs the profiles in ../s
 class Pipeline {
  public:
   /// One rank per stage of the profile.
-  Pipeline(StageProfile profile, double blocking_power_w, int microbatches);
+  Pipeline(profile::StageProfile profile, double blocking_power_w, int microbatches);
   Pipeline(const GivenProfile& given, int microbatches)
       : Pipeline(given.read(), given.blocking_power_w, microbatches) {}
 
-  [[nodiscard]] const Schedule& schedule() const { return schedule_; }
-  [[nodiscard]] const PipelineDag& dag() const { return dag_; }
-  [[nodiscard]] const StageProfile& profile() const { return profile_; }
+  [[nodiscard]] const schedule::Schedule& schedule() const { return schedule_; }
+  [[nodiscard]] const schedule::PipelineDag& dag() const { return dag_; }
+  [[nodiscard]] const profile::StageProfile& profile() const { return profile_; }
   [[nodiscard]] const std::vector<double>& blocking_power_w() const { return blocking_power_w_; }
   /// Refers to this pipeline.
-  [[nodiscard]] PlanningProblem problem() const { return {&schedule_, &dag_, &profile_, blocking_power_w_}; }
+  [[nodiscard]] planner::PlanningProblem problem() const { return {&schedule_, &dag_, &profile_, blocking_power_w_}; }
 
  private:
-  StageProfile profile_;
+  profile::StageProfile profile_;
   std::vector<double> blocking_power_w_;
-  Schedule schedule_;
-  PipelineDag dag_;
+  schedule::Schedule schedule_;
+  schedule::PipelineDag dag_;
 };
 
 /// What the solver works on, all the way from a profile in memory: schedule, graph and costs on 1F1B.
-[[nodiscard]] ProblemInstance instance_of(const StageProfile& profile, double blocking_power_w, int microbatches);
+[[nodiscard]] planner::ProblemInstance instance_of(const profile::StageProfile& profile, double blocking_power_w, int microbatches);
 
 /// A pipeline in which no two stages are alike: every (stage, kind) has the times and the energies of the base's first
 /// stage (of its last, the last one), each scaled by a factor of its own from 0.95 to 1.05. The same on every machine.
 /// The base is GPT-3's given profile, whose blocking power goes with it, or Lowgear's example profile where that is
 /// absent.
-[[nodiscard]] StageProfile unequal_stages(int stages);
+[[nodiscard]] profile::StageProfile unequal_stages(int stages);
 
 }  // namespace lowgear::bench

@@ -21,11 +21,11 @@ namespace {
 constexpr double kBlockingPowerW = 75;
 
 Pipeline example_pipeline(const benchmark::State& state) {
-  return {example_profile(), kBlockingPowerW, static_cast<int>(state.range(0))};
+  return {profile::example_profile(), kBlockingPowerW, static_cast<int>(state.range(0))};
 }
 
-PlanningModel model_of(const Pipeline& pipeline) {
-  return make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
+planner::PlanningModel model_of(const Pipeline& pipeline) {
+  return planner::make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
 }
 
 /// A solved frontier, and what solves deadlines on it. Stays where it is.
@@ -42,28 +42,28 @@ struct Solved {
   }
 
   Pipeline pipeline;
-  PlanningModel model;
-  Checkpoints checkpoints;
-  FrontierObserver* observers[1] = {&checkpoints};
-  Frontier frontier = solve_frontier(model.instance, observers);
-  DeadlineSolver solver{model.instance, &checkpoints};
+  planner::PlanningModel model;
+  planner::Checkpoints checkpoints;
+  planner::FrontierObserver* observers[1] = {&checkpoints};
+  planner::Frontier frontier = solve_frontier(model.instance, observers);
+  planner::DeadlineSolver solver{model.instance, &checkpoints};
   TimePs step = 0;
 };
 
 void build_model(benchmark::State& state) {
-  const StageProfile profile = example_profile();
+  const profile::StageProfile profile = profile::example_profile();
   for ([[maybe_unused]] auto _ : state) {
     benchmark::DoNotOptimize(instance_of(profile, kBlockingPowerW, static_cast<int>(state.range(0))));
   }
 }
 
 void exact_frontier(benchmark::State& state) {
-  const PlanningModel model = model_of(example_pipeline(state));
+  const planner::PlanningModel model = model_of(example_pipeline(state));
   for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(solve_frontier(model.instance));
 }
 
 void sandwiched_frontier(benchmark::State& state) {
-  const PlanningModel model = model_of(example_pipeline(state));
+  const planner::PlanningModel model = model_of(example_pipeline(state));
   for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(solve_sandwich(model.instance, 1e-3));
 }
 
@@ -76,32 +76,32 @@ void continuous_deadline(benchmark::State& state) {
 
 void one_rounding(benchmark::State& state) {
   Solved solved(state);
-  Rounder rounder(solved.model);
-  const ContinuousPlan continuous = solved.solver.solve(solved.next_deadline_ps());
+  planner::Rounder rounder(solved.model);
+  const planner::ContinuousPlan continuous = solved.solver.solve(solved.next_deadline_ps());
   for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(rounder.round(continuous, {}));
 }
 
 void library_of_plans(benchmark::State& state) {
   Solved solved(state);
   for ([[maybe_unused]] auto _ : state) {
-    DiscretePlanner planner(solved.model, solved.solver);
+    planner::DiscretePlanner planner(solved.model, solved.solver);
     planner.prepare(solved.frontier);
   }
 }
 
 void discrete_plan(benchmark::State& state) {
   Solved solved(state);
-  DiscretePlanner planner(solved.model, solved.solver);
+  planner::DiscretePlanner planner(solved.model, solved.solver);
   planner.prepare(solved.frontier);
   for ([[maybe_unused]] auto _ : state) benchmark::DoNotOptimize(planner.plan(solved.next_deadline_ps()));
 }
 
 void replay_of_plan(benchmark::State& state) {
   const Pipeline pipeline = example_pipeline(state);
-  const std::vector<int> clocks_mhz(pipeline.dag().ops.size(), ExampleGpu{}.max_clock_mhz);
+  const std::vector<int> clocks_mhz(pipeline.dag().ops.size(), profile::ExampleGpu{}.max_clock_mhz);
   for ([[maybe_unused]] auto _ : state) {
-    const auto costs = costs_at_clocks(pipeline.dag(), pipeline.profile(), clocks_mhz);
-    benchmark::DoNotOptimize(replay(pipeline.dag(), costs, pipeline.blocking_power_w()));
+    const auto costs = simulator::costs_at_clocks(pipeline.dag(), pipeline.profile(), clocks_mhz);
+    benchmark::DoNotOptimize(simulator::replay(pipeline.dag(), costs, pipeline.blocking_power_w()));
   }
 }
 

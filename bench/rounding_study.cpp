@@ -16,14 +16,14 @@ namespace lowgear::bench {
 namespace {
 
 struct RuleRecord {
-  RoundingRule rule;
+  planner::RoundingRule rule;
   int best = 0;     ///< deadlines at which no other rule gave a better plan
   Extent loss_pct;  ///< energy above that of the best rule at each deadline
 };
 
 std::vector<RuleRecord> all_rules() {
   std::vector<RuleRecord> records;
-  for (const auto direction : {RoundingRule::Direction::forward, RoundingRule::Direction::backward}) {
+  for (const auto direction : {planner::RoundingRule::Direction::forward, planner::RoundingRule::Direction::backward}) {
     for (const int price_sixteenths : {0, 4, 8, 10, 12, 13, 14, 15, 16}) {
       records.push_back({{direction, price_sixteenths}, 0, {}});
     }
@@ -31,10 +31,10 @@ std::vector<RuleRecord> all_rules() {
   return records;
 }
 
-void record_deadline(Rounder& rounder, const ContinuousPlan& continuous, std::vector<RuleRecord>& records) {
+void record_deadline(planner::Rounder& rounder, const planner::ContinuousPlan& continuous, std::vector<RuleRecord>& records) {
   std::vector<double> energy_j;
   for (const RuleRecord& record : records) {
-    const DiscretePlan plan = rounder.round(continuous, record.rule);
+    const planner::DiscretePlan plan = rounder.round(continuous, record.rule);
     energy_j.push_back(j_from_zj(plan.total_energy_zj(rounder.model().instance.blocking_power_nw)));
   }
   const double least_j = *std::ranges::min_element(energy_j);
@@ -45,12 +45,12 @@ void record_deadline(Rounder& rounder, const ContinuousPlan& continuous, std::ve
 }
 
 void record_pipeline(const Pipeline& pipeline, std::vector<RuleRecord>& records) {
-  const PlanningModel model = make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
-  Checkpoints checkpoints;
-  FrontierObserver* const observers[] = {&checkpoints};
-  const Frontier frontier = solve_frontier(model.instance, observers);
-  DeadlineSolver solver(model.instance, &checkpoints);
-  Rounder rounder(model);
+  const planner::PlanningModel model = planner::make_planning_model(pipeline.dag(), pipeline.profile(), pipeline.blocking_power_w());
+  planner::Checkpoints checkpoints;
+  planner::FrontierObserver* const observers[] = {&checkpoints};
+  const planner::Frontier frontier = solve_frontier(model.instance, observers);
+  planner::DeadlineSolver solver(model.instance, &checkpoints);
+  planner::Rounder rounder(model);
   for (const double deadline_s : even_deadlines_s(s_from_ps(frontier.fastest_ps()), s_from_ps(frontier.slowest_ps()))) {
     const TimePs deadline_ps = std::clamp(ps_from_s(deadline_s), frontier.fastest_ps(), frontier.slowest_ps());
     record_deadline(rounder, solver.solve(deadline_ps), records);
@@ -67,7 +67,7 @@ void run() {
       "|\n|---|---|---|---|---|\n");
   for (const RuleRecord& record : records) {
     fmt::print("| {} | {}/16 | {} of {} | {:.3f} % | {:.3f} % |\n",
-               record.rule.direction == RoundingRule::Direction::forward ? "forward" : "backward",
+               record.rule.direction == planner::RoundingRule::Direction::forward ? "forward" : "backward",
                record.rule.price_sixteenths, record.best, record.loss_pct.count(), record.loss_pct.mean(),
                record.loss_pct.max());
   }

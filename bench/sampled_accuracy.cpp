@@ -47,12 +47,12 @@ std::filesystem::path samples_folder() {
   return std::filesystem::path(LOWGEAR_SOURCE_DIR) / "../shared/data/operators";
 }
 
-std::vector<SampleFile> files_of(const Cluster& cluster) {
-  std::vector<SampleFile> files;
+std::vector<estimator::SampleFile> files_of(const Cluster& cluster) {
+  std::vector<estimator::SampleFile> files;
   for (const char* const below : {"operator", "nccl"}) {
     for (const auto& entry : std::filesystem::directory_iterator(samples_folder() / cluster.folder / below)) {
       const std::string name = entry.path().filename().string();
-      if (const auto parts = parse_sample_file_name(name)) files.push_back({name, *parts, read_file(entry.path())});
+      if (const auto parts = estimator::parse_sample_file_name(name)) files.push_back({name, *parts, read_file(entry.path())});
     }
   }
   return files;
@@ -61,13 +61,13 @@ std::vector<SampleFile> files_of(const Cluster& cluster) {
 /// One file and pass, and which of its samples are kept out.
 struct SplitFile {
   HoldoutRow row;
-  OperatorKind kind = OperatorKind::linear;
-  std::vector<TimedOperator> samples;
+  estimator::OperatorKind kind = estimator::OperatorKind::linear;
+  std::vector<estimator::TimedOperator> samples;
 };
 
 struct Parts {
-  std::vector<TimedOperator> fitted;
-  std::vector<TimedOperator> kept;
+  std::vector<estimator::TimedOperator> fitted;
+  std::vector<estimator::TimedOperator> kept;
 };
 
 Parts split(const SplitFile& file, Holdout holdout) {
@@ -90,10 +90,10 @@ struct Score {
   double covered_pct = 0;
 };
 
-Score score(const OperatorRegressor& regressor, std::span<const TimedOperator> kept) {
+Score score(const estimator::OperatorRegressor& regressor, std::span<const estimator::TimedOperator> kept) {
   Score sum;
-  for (const TimedOperator& sample : kept) {
-    const OperatorPrediction prediction = regressor.predict(sample.op);
+  for (const estimator::TimedOperator& sample : kept) {
+    const estimator::OperatorPrediction prediction = regressor.predict(sample.op);
     sum.mape_pct += 100 * std::abs(prediction.time_s / sample.time_s - 1);
     sum.covered_pct += std::abs(prediction.time_s - sample.time_s) <= prediction.error_s ? 100 : 0;
   }
@@ -102,27 +102,27 @@ Score score(const OperatorRegressor& regressor, std::span<const TimedOperator> k
 }
 
 /// Fits and scores all files of one kind and pass.
-void score_kind(std::span<SplitFile*> files, Holdout holdout, const GpuModel& gpu) {
-  std::vector<TimedOperator> pooled;
+void score_kind(std::span<SplitFile*> files, Holdout holdout, const estimator::GpuModel& gpu) {
+  std::vector<estimator::TimedOperator> pooled;
   std::vector<Parts> parts;
   parts.reserve(files.size());
   for (const SplitFile* const file : files) {
     parts.push_back(split(*file, holdout));
     pooled.insert(pooled.end(), parts.back().fitted.begin(), parts.back().fitted.end());
   }
-  const OperatorRegressor together(pooled, gpu);
+  const estimator::OperatorRegressor together(pooled, gpu);
   for (std::size_t i = 0; i < files.size(); ++i) {
     const Score in_pool = score(together, parts[i].kept);
     HoldoutErrors& errors = holdout == Holdout::random ? files[i]->row.random : files[i]->row.largest;
-    errors.own_mape_pct = score(OperatorRegressor(parts[i].fitted, gpu), parts[i].kept).mape_pct;
+    errors.own_mape_pct = score(estimator::OperatorRegressor(parts[i].fitted, gpu), parts[i].kept).mape_pct;
     errors.pooled_mape_pct = in_pool.mape_pct;
     errors.covered_pct = in_pool.covered_pct;
   }
 }
 
-std::optional<double> repeats_mape_pct(std::span<const TimedOperator> samples) {
+std::optional<double> repeats_mape_pct(std::span<const estimator::TimedOperator> samples) {
   std::map<std::array<std::int64_t, 4>, std::vector<double>> same;
-  for (const TimedOperator& sample : samples) {
+  for (const estimator::TimedOperator& sample : samples) {
     same[sample.op.dims].push_back(sample.time_s);
   }
   constexpr double kLeast = 100;
@@ -140,18 +140,18 @@ std::optional<double> repeats_mape_pct(std::span<const TimedOperator> samples) {
   return count < kLeast ? std::nullopt : std::optional(sum / count);
 }
 
-std::vector<SplitFile> believed_files(const Cluster& cluster, const GpuModel& gpu, HoldoutTable& table) {
+std::vector<SplitFile> believed_files(const Cluster& cluster, const estimator::GpuModel& gpu, HoldoutTable& table) {
   std::vector<SplitFile> files;
-  for (const SampledFunction& function : sampled_functions()) {
+  for (const estimator::SampledFunction& function : estimator::sampled_functions()) {
     const std::string name = fmt::format("{}_{}_fp16.csv", cluster.gpu_files, function.name);
     const auto path = samples_folder() / cluster.folder / "operator" / name;
-    if (function.kind == OperatorKind::optimizer || !std::filesystem::exists(path)) continue;
-    const OperatorSamples samples = parse_operator_samples(read_file(path), name, function, DataType::fp16);
-    const CleanSamples clean = clean_samples(samples, gpu);
-    for (const Pass pass : {Pass::forward, Pass::backward}) {
-      const std::vector<TimedOperator>& rows = pass == Pass::forward ? clean.forward : clean.backward;
+    if (function.kind == estimator::OperatorKind::optimizer || !std::filesystem::exists(path)) continue;
+    const estimator::OperatorSamples samples = parse_operator_samples(read_file(path), name, function, estimator::DataType::fp16);
+    const estimator::CleanSamples clean = clean_samples(samples, gpu);
+    for (const estimator::Pass pass : {estimator::Pass::forward, estimator::Pass::backward}) {
+      const std::vector<estimator::TimedOperator>& rows = pass == estimator::Pass::forward ? clean.forward : clean.backward;
       if (rows.empty()) {
-        table.left_out.push_back(fmt::format("{} {}", function.name, pass == Pass::forward ? "forward" : "backward"));
+        table.left_out.push_back(fmt::format("{} {}", function.name, pass == estimator::Pass::forward ? "forward" : "backward"));
         continue;
       }
       HoldoutRow row{.function = std::string(function.name), .pass = pass, .samples = samples.rows.size()};
@@ -164,10 +164,10 @@ std::vector<SplitFile> believed_files(const Cluster& cluster, const GpuModel& gp
 }
 
 HoldoutTable holdout_of(const Cluster& cluster) {
-  const GpuModel gpu = named_gpu(cluster.gpu);
+  const estimator::GpuModel gpu = estimator::named_gpu(cluster.gpu);
   HoldoutTable table{.cluster = std::string(cluster.name), .rows = {}, .left_out = {}};
   std::vector<SplitFile> files = believed_files(cluster, gpu, table);
-  std::set<std::pair<OperatorKind, Pass>> kinds;
+  std::set<std::pair<estimator::OperatorKind, estimator::Pass>> kinds;
   for (const SplitFile& file : files) kinds.insert({file.kind, file.row.pass});
   for (const auto& [kind, pass] : kinds) {
     std::vector<SplitFile*> same;
@@ -200,9 +200,9 @@ HoldoutMeans means(const HoldoutTable& table, Predicate counts) {
 
 double peer_time_s(const std::string& config) {
   const auto path = samples_folder() / "configs" / (config + ".yml");
-  const SampledJob job = parse_sampled_job(read_file(path), config);
+  const estimator::SampledJob job = estimator::parse_sampled_job(read_file(path), config);
   const Cluster& cluster = kClusters[config.ends_with("P") ? 0 : 1];
-  PeerSamples samples{.files = files_of(cluster)};
+  estimator::PeerSamples samples{.files = files_of(cluster)};
   const auto settings = [&](const char* below) {
     return (samples_folder() / cluster.folder / below / (job.gpu_name + ".csv")).string();
   };
@@ -213,15 +213,15 @@ double peer_time_s(const std::string& config) {
   return peer_estimate(job, samples).time_s;
 }
 
-TrainingJob example_job(const Cluster& cluster) {
-  TrainingJob job;
-  job.model = named_transformer("llama-2-7b");
-  job.gpu = named_gpu(cluster.gpu);
+estimator::TrainingJob example_job(const Cluster& cluster) {
+  estimator::TrainingJob job;
+  job.model = estimator::named_transformer("llama-2-7b");
+  job.gpu = estimator::named_gpu(cluster.gpu);
   job.cluster = default_cluster(job.gpu);
   job.cluster.gpus_per_node = cluster.gpus_per_node;
   job.parallel = {.dp = 2, .tp = 2, .pp = 4};
   job.batch = {.global = 64, .micro = 4, .sequence_length = 4096};
-  job.recompute = Recompute::full;
+  job.recompute = estimator::Recompute::full;
   return job;
 }
 
@@ -257,15 +257,15 @@ std::vector<PeerRun> peer_runs() {
 std::vector<ColdStart> cold_starts() {
   std::vector<ColdStart> starts;
   for (const Cluster& cluster : kClusters) {
-    const TrainingJob job = example_job(cluster);
+    const estimator::TrainingJob job = example_job(cluster);
     ColdStart start{.cluster = std::string(cluster.name)};
-    std::vector<SampleFile> files;
+    std::vector<estimator::SampleFile> files;
     start.reading_s = seconds_of([&] { files = files_of(cluster); });
     start.estimating_s = seconds_of([&] {
-      const RooflineCosts data_sheet(job.gpu);
-      const LinkCosts links(job.cluster);
-      const MeasuredOperatorCosts operators(files, job.gpu, data_sheet);
-      const MeasuredCollectiveCosts collectives(files, job.gpu, links);
+      const estimator::RooflineCosts data_sheet(job.gpu);
+      const estimator::LinkCosts links(job.cluster);
+      const estimator::MeasuredOperatorCosts operators(files, job.gpu, data_sheet);
+      const estimator::MeasuredCollectiveCosts collectives(files, job.gpu, links);
       (void)estimate_iteration(job, {operators, collectives});
     });
     starts.push_back(start);

@@ -30,7 +30,7 @@ struct HoldoutErrors {
 
 struct HoldoutRow {
   std::string function;  ///< `linear1`
-  Pass pass = Pass::forward;
+  estimator::Pass pass = estimator::Pass::forward;
   std::size_t samples = 0;
   std::size_t thrown_out = 0;  ///< of these, before the split: what physics forbids
   /// How well the mean of other samples of the very same shape predicts a sample, as mean absolute error: nothing that

@@ -34,7 +34,7 @@ namespace lowgear::bench {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = LoadConnections::Clock;
+using Clock = server::LoadConnections::Clock;
 
 constexpr double kPatienceS = 120;
 constexpr std::string_view kModel = "gpt3-175b";
@@ -76,23 +76,23 @@ class Served {
   Served(const Served&) = delete;
   Served& operator=(const Served&) = delete;
 
-  [[nodiscard]] ServerProcess& process() { return *server_; }
+  [[nodiscard]] server::Process& process() { return *server_; }
 
  private:
   std::string folder_;
-  std::optional<ServerProcess> server_;
+  std::optional<server::Process> server_;
 };
 
 /// A small job tries clocks out, so that later ones of the same model need not.
-void learn_profile(ServerProcess& server) {
-  LoadConnections connections(server.socket(), server.port());
-  LoadJob job(connections, {.run = "profiles", .model = std::string(kModel), .pp = 8, .dp = 1, .microbatches = 8});
+void learn_profile(server::Process& server) {
+  server::LoadConnections connections(server.socket(), server.port());
+  server::LoadJob job(connections, {.run = "profiles", .model = std::string(kModel), .pp = 8, .dp = 1, .microbatches = 8});
   const Clock::time_point begin = Clock::now();
   while (!job.finished()) {
     if (seconds_since(begin) > kPatienceS) throw Error("the small job was not planned for");
     job.work();
     connections.receive(std::chrono::milliseconds(1),
-                        [&](std::size_t from, const LoadAnswer& answer) { (void)job.answered(from, answer); });
+                        [&](std::size_t from, const server::LoadAnswer& answer) { (void)job.answered(from, answer); });
     if (job.trains()) job.end();
   }
 }
@@ -108,7 +108,7 @@ class Ranks {
     double training_plan_s = 0;  ///< the last rank has the plan for training
   };
 
-  Ranks(ServerProcess& server, LoadJobShape shape, std::size_t reports_per_request)
+  Ranks(server::Process& server, server::LoadJobShape shape, std::size_t reports_per_request)
       : connections_(server.socket(), server.port()),
         shape_(std::move(shape)),
         batch_(reports_per_request),
@@ -121,12 +121,12 @@ class Ranks {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) connections_.send(rank, "POST", "/v1/jobs", body_);
     while (with_training_plan_ < ranks_.size()) {
       if (seconds_since(begin_) > kPatienceS) throw Error("the job takes too long");
-      connections_.receive(seconds(0.1), [this](std::size_t rank, const LoadAnswer& answer) { next(rank, answer); });
+      connections_.receive(seconds(0.1), [this](std::size_t rank, const server::LoadAnswer& answer) { next(rank, answer); });
     }
     return times_;
   }
 
-  [[nodiscard]] LoadConnections& connections() { return connections_; }
+  [[nodiscard]] server::LoadConnections& connections() { return connections_; }
   [[nodiscard]] std::size_t size() const { return ranks_.size(); }
   [[nodiscard]] const std::string& job() const { return job_; }
   [[nodiscard]] std::size_t plan_bytes() const { return plan_bytes_; }
@@ -147,7 +147,7 @@ class Ranks {
 
   void report(std::size_t number) {
     Rank& rank = ranks_[number];
-    std::vector<LoadReport> reports;
+    std::vector<server::LoadReport> reports;
     for (; reports.size() < batch_ && rank.reported < kIterations; ++rank.reported) {
       reports.push_back({.iteration = rank.reported,
                          .plan_version = 1,
@@ -158,19 +158,19 @@ class Ranks {
                       reports_text(static_cast<int>(number), reports), rank.key);
   }
 
-  void next(std::size_t number, const LoadAnswer& answer) {
+  void next(std::size_t number, const server::LoadAnswer& answer) {
     if (answer.status != 200 && answer.status != 201) {
       throw Error(fmt::format("rank {} was answered {}: {}", number, answer.status, answer.body));
     }
     Rank& rank = ranks_[number];
     switch (rank.stage) {
       case Stage::job:
-        if (job_.empty()) job_ = member_text(answer.body, "job");
+        if (job_.empty()) job_ = server::member_text(answer.body, "job");
         rank.stage = Stage::rank;
         return connections_.send(number, "POST", fmt::format("/v1/jobs/{}/ranks", job_),
                                  rank_text(shape_, static_cast<int>(number)));
       case Stage::rank:
-        rank.key = member_text(answer.body, "rank_key");
+        rank.key = server::member_text(answer.body, "rank_key");
         rank.stage = Stage::baseline;
         if (++registered_ == ranks_.size()) times_.registered_s = seconds_since(begin_);
         return ask_for_plan(number, 0, 60);
@@ -191,8 +191,8 @@ class Ranks {
     }
   }
 
-  LoadConnections connections_;
-  LoadJobShape shape_;
+  server::LoadConnections connections_;
+  server::LoadJobShape shape_;
   std::size_t batch_;
   std::string body_ = job_text(shape_);
   std::vector<Rank> ranks_;
@@ -206,7 +206,7 @@ class Ranks {
   std::size_t plan_bytes_ = 0;
 };
 
-LoadJobShape large_job(std::string run, int dp) {
+server::LoadJobShape large_job(std::string run, int dp) {
   return {
       .run = std::move(run), .model = std::string(kModel), .pp = 8, .dp = dp, .microbatches = 96, .iteration_s = 0.5};
 }
@@ -232,7 +232,7 @@ void study_fetches(Ranks& ranks) {
       next.pop_front();
     }
     const Clock::time_point wake = begin + seconds(static_cast<double>(sent) / kRequestsPerS);
-    ranks.connections().receive(wake - Clock::now(), [&](std::size_t rank, const LoadAnswer& answer) {
+    ranks.connections().receive(wake - Clock::now(), [&](std::size_t rank, const server::LoadAnswer& answer) {
       if (answer.status != 200) throw Error(fmt::format("a fetch was answered {}", answer.status));
       latencies_s.push_back(seconds_since(due[rank]));
       next.push_back(rank);
@@ -269,7 +269,7 @@ void study_ranks(bool and_fetches) {
 /// Ranks that wait for plans, and what they get when a straggler comes or goes.
 class StragglerEvents {
  public:
-  StragglerEvents(ServerProcess& server, Ranks& ranks)
+  StragglerEvents(server::Process& server, Ranks& ranks)
       : ranks_(ranks), admin_(server.socket(), server.port()), versions_(ranks.size(), 2) {
     (void)admin_.add(1);
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) ranks_.ask_for_plan(rank, 2, 60);
@@ -298,7 +298,7 @@ class StragglerEvents {
     all_s_.push_back(all_s);
     if (final_s > 0) final_s_.push_back(final_s);
     // The answer to the event itself.
-    admin_.receive(seconds(0.01), [](std::size_t, const LoadAnswer& answer) {
+    admin_.receive(seconds(0.01), [](std::size_t, const server::LoadAnswer& answer) {
       if (answer.status != 200) throw Error(fmt::format("the event was answered {}", answer.status));
     });
   }
@@ -309,9 +309,9 @@ class StragglerEvents {
 
  private:
   void receive(std::int64_t before, Clock::time_point begin) {
-    ranks_.connections().receive(seconds(0.05), [&](std::size_t rank, const LoadAnswer& answer) {
+    ranks_.connections().receive(seconds(0.05), [&](std::size_t rank, const server::LoadAnswer& answer) {
       if (answer.status == 204) return ranks_.ask_for_plan(rank, versions_[rank], 60);
-      const std::int64_t version = member_integer(answer.body, "version");
+      const std::int64_t version = server::member_integer(answer.body, "version");
       const bool is_first_new = versions_[rank] == before;
       versions_[rank] = version;
       latest_s_ = seconds_since(begin);
@@ -324,7 +324,7 @@ class StragglerEvents {
   }
 
   Ranks& ranks_;
-  LoadConnections admin_;
+  server::LoadConnections admin_;
   std::vector<std::int64_t> versions_;
   std::size_t with_new_ = 0;
   std::size_t with_final_ = 0;
@@ -360,7 +360,7 @@ void study_stragglers() {
 /// Watches with so many dashboards until it is killed; says how many events it has seen once a second, in a file.
 class Dashboards {
  public:
-  Dashboards(ServerProcess& server, std::size_t count) {
+  Dashboards(server::Process& server, std::size_t count) {
     const pid_t parent = ::getpid();
     process_ = ::fork();
     if (process_ < 0) throw Error("no process can be started");
@@ -368,12 +368,12 @@ class Dashboards {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(99);
     try {
-      LoadConnections connections(server.socket(), server.port());
+      server::LoadConnections connections(server.socket(), server.port());
       (void)connections.add(count);
       for (std::size_t i = 0; i < count; ++i) connections.send(i, "GET", "/v1/events");
       const Clock::time_point begin = Clock::now();
       while (seconds_since(begin) < kSeconds) {
-        connections.receive(seconds(0.1), [](std::size_t, const LoadAnswer& answer) {
+        connections.receive(seconds(0.1), [](std::size_t, const server::LoadAnswer& answer) {
           if (answer.status != 200) ::_exit(3);
         });
       }
@@ -403,10 +403,10 @@ class Dashboards {
 /// What people ask, on a fixed schedule, and reports of a rank; by what is asked.
 class SteadyRequests {
  public:
-  explicit SteadyRequests(ServerProcess& server) : connections_(server.socket(), server.port()) {
+  explicit SteadyRequests(server::Process& server) : connections_(server.socket(), server.port()) {
     (void)connections_.add(kConnections);
-    const LoadJobShape shape{.run = "one", .model = "one", .pp = 1, .dp = 1, .microbatches = 1};
-    const std::string job(member_text(connections_.ask(0, "POST", "/v1/jobs", job_text(shape)).body, "job"));
+    const server::LoadJobShape shape{.run = "one", .model = "one", .pp = 1, .dp = 1, .microbatches = 1};
+    const std::string job(server::member_text(connections_.ask(0, "POST", "/v1/jobs", job_text(shape)).body, "job"));
     const auto rank = connections_.ask(0, "POST", fmt::format("/v1/jobs/{}/ranks", job), rank_text(shape, 0));
     key_ = member_text(rank.body, "rank_key");
     kinds_ = {{"GET /healthz", "/healthz", {}},
@@ -425,7 +425,7 @@ class SteadyRequests {
       send(idle_.front(), at);
       idle_.pop_front();
     }
-    connections_.receive(Clock::duration::zero(), [this](std::size_t from, const LoadAnswer& answer) {
+    connections_.receive(Clock::duration::zero(), [this](std::size_t from, const server::LoadAnswer& answer) {
       if (answer.status != 200) throw Error(fmt::format("a request was answered {}: {}", answer.status, answer.body));
       kinds_[under_way_[from].kind].latencies_s.push_back(seconds_since(under_way_[from].due));
       idle_.push_back(from);
@@ -461,10 +461,10 @@ class SteadyRequests {
     under_way_[connection] = {kind, due};
     if (kind + 1 < kinds_.size()) return connections_.send(connection, "GET", kinds_[kind].target, {}, key_);
     connections_.send(connection, "POST", kinds_[kind].target,
-                      reports_text(0, {{.iteration = iteration_++, .time_s = 0.02, .compute_s = 0.01}}), key_);
+                      server::reports_text(0, {{.iteration = iteration_++, .time_s = 0.02, .compute_s = 0.01}}), key_);
   }
 
-  LoadConnections connections_;
+  server::LoadConnections connections_;
   std::string key_;
   std::vector<Kind> kinds_;
   std::vector<UnderWay> under_way_ = std::vector<UnderWay>(kConnections);
@@ -478,8 +478,8 @@ void study_dashboards() {
   Served served;
   learn_profile(served.process());
   SteadyRequests requests(served.process());
-  LoadConnections connections(served.process().socket(), served.process().port());
-  LoadJob job(
+  server::LoadConnections connections(served.process().socket(), served.process().port());
+  server::LoadJob job(
       connections,
       {.run = "watched", .model = std::string(kModel), .pp = 8, .dp = 8, .microbatches = 16, .iteration_s = 0.05});
   const Dashboards dashboards(served.process(), kDashboards);
@@ -488,7 +488,7 @@ void study_dashboards() {
   while (seconds_since(begin) < Dashboards::kSeconds - 1) {
     job.work();
     connections.receive(Clock::duration::zero(),
-                        [&](std::size_t from, const LoadAnswer& answer) { (void)job.answered(from, answer); });
+                        [&](std::size_t from, const server::LoadAnswer& answer) { (void)job.answered(from, answer); });
     if (Clock::now() > first) requests.work(first);
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }

@@ -79,7 +79,7 @@ class Writers {
     for (int rank = 0; rank < static_cast<int>(next_iteration_.size()); ++rank) write(rank);
     while (waiting_ > 0) loop_.run_once();
     const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    const StoreStatistics statistics = store_.statistics();
+    const server::StoreStatistics statistics = store_.statistics();
     std::ranges::sort(times_ms_);
     const auto at = [&](double share) {
       return times_ms_[static_cast<std::size_t>(share * static_cast<double>(times_ms_.size() - 1))];
@@ -90,12 +90,12 @@ class Writers {
 
  private:
   void write(int rank) {
-    StoreChange change;
+    server::StoreChange change;
     const std::int64_t iteration = next_iteration_[static_cast<std::size_t>(rank)]++;
     change.reports = {{"j-7f3a", rank, iteration, iteration, std::string(kReport)}};
     ++waiting_;
-    store_.write(std::move(change), [this, rank, given = Clock::now()](StoreOutcome outcome) {
-      if (outcome != StoreOutcome::committed) throw std::runtime_error("a change was not committed");
+    store_.write(std::move(change), [this, rank, given = Clock::now()](server::StoreOutcome outcome) {
+      if (outcome != server::StoreOutcome::committed) throw std::runtime_error("a change was not committed");
       const Clock::time_point now = Clock::now();
       times_ms_.push_back(std::chrono::duration<double, std::milli>(now - given).count());
       --waiting_;
@@ -104,7 +104,7 @@ class Writers {
   }
 
   Loop loop_;
-  SqliteStore store_;
+  server::SqliteStore store_;
   std::vector<std::int64_t> next_iteration_;
   Clock::time_point end_;
   std::vector<double> times_ms_;

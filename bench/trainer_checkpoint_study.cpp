@@ -29,9 +29,9 @@ constexpr int kRounds = 3;
 constexpr double kReach = 0.7;
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 
-TrainConfig config_of(std::int64_t layers) {
-  TrainConfig config;
-  config.model = {.architecture = Architecture::llama,
+launcher::TrainConfig config_of(std::int64_t layers) {
+  launcher::TrainConfig config;
+  config.model = {.architecture = model::Architecture::llama,
                   .vocabulary = 32'000,
                   .hidden = 2048,
                   .layers = layers,
@@ -45,7 +45,7 @@ TrainConfig config_of(std::int64_t layers) {
 }
 
 /// Bytes of a checkpoint but for its headers.
-std::size_t state_bytes(const ModelConfig& model) {
+std::size_t state_bytes(const model::ModelConfig& model) {
   return static_cast<std::size_t>(parameter_count(model)) * 3 * sizeof(float);
 }
 
@@ -61,8 +61,8 @@ void write_blocks(const fs::path& path, std::size_t bytes) {
   if (!written) throw std::runtime_error(fmt::format("{}: cannot be written", path.string()));
 }
 
-void fill(StateRank& rank) {
-  OptimizerState& state = rank.optimizer().state();
+void fill(trainer::StateRank& rank) {
+  trainer::OptimizerState& state = rank.optimizer().state();
   float value = 0.5F;
   for (const at::Tensor* tensor : {&state.master, &state.mean, &state.variance}) tensor->fill_(value /= 3);
 }
@@ -76,19 +76,19 @@ struct Rates {
 
 /// Rank 0's clock: the others wait for it, and it for them.
 template <typename Action>
-void timed(StateRank& rank, double gigabytes, std::vector<double>& rates, Action action) {
+void timed(trainer::StateRank& rank, double gigabytes, std::vector<double>& rates, Action action) {
   const double time_s = seconds_of([&] { action(); });
   if (rank.ranks().world->rank() == 0) rates.push_back(gigabytes / time_s);
 }
 
 /// One round of all ranks.
-void run_round(StateRank& rank, const TrainConfig& config, const fs::path& folder, Rates& rates) {
+void run_round(trainer::StateRank& rank, const launcher::TrainConfig& config, const fs::path& folder, Rates& rates) {
   const bool first = rank.ranks().world->rank() == 0;
   const std::size_t bytes = state_bytes(config.model);
   const double gigabytes = static_cast<double>(bytes) * 1e-9;
   const auto meet = [&rank] { rank.ranks().world->all_reduce(at::zeros({1})); };
   const fs::path plain = folder / "plain";
-  const fs::path saved = folder / checkpoint_folder_name(1);
+  const fs::path saved = folder / launcher::checkpoint_folder_name(1);
   if (first) {
     timed(rank, gigabytes, rates.blocks, [&] { write_blocks(plain, bytes); });
     fs::remove(plain);
@@ -110,11 +110,11 @@ void print_row(std::string_view what, const std::vector<double>& rates) {
 }
 
 void study(const fs::path& place, std::int64_t layers) {
-  const TrainConfig config = config_of(layers);
+  const launcher::TrainConfig config = config_of(layers);
   const fs::path folder = place / "trainer_checkpoint_study.tmp";
   fs::create_directories(folder);
   Rates rates;
-  run_state_job(config, [&](StateRank& rank) {
+  trainer::run_state_job(config, [&](trainer::StateRank& rank) {
     fill(rank);
     for (int round = 0; round < kRounds; ++round) run_round(rank, config, folder, rates);
   });

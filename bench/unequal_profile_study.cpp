@@ -12,6 +12,6 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "usage: unequal_profile_study STAGES (1 to 1024)\n");
     return 2;
   }
-  fmt::print("{}", lowgear::write_stage_profile(lowgear::bench::unequal_stages(stages)));
+  fmt::print("{}", lowgear::profile::write_stage_profile(lowgear::bench::unequal_stages(stages)));
   return 0;
 }

@@ -52,7 +52,7 @@ void run() {
   if (mkdtemp(folder.data()) == nullptr) throw Error("no folder for the study");
   setenv("LOWGEAR_SIMGPU", (folder + "/machine").c_str(), 1);
   setenv("LOWGEAR_NVML", LOWGEAR_NVML_LIBRARY, 1);
-  TestAgent agent(folder + "/lease.sock");
+  client::TestAgent agent(folder + "/lease.sock");
   lowgear_options options = LOWGEAR_OPTIONS_INIT;
   const std::string socket = folder + "/lease.sock";
   const std::string recording = folder + "/recording";

@@ -37,27 +37,27 @@ double processor_time_s() {
 }
 
 /// Notes when each write would have been made.
-class NotingWriter final : public GpuWriter {
+class NotingWriter final : public agent::GpuWriter {
  public:
   explicit NotingWriter(std::vector<std::uint64_t>& times) : times_(&times) {}
   bool follow(int) override {
     times_->push_back(now_ns());
     return true;
   }
-  void apply(const GpuSetting&) override {}
+  void apply(const gpu::GpuSetting&) override {}
   void suspend() noexcept override {}
   void restore() noexcept override {}
-  [[nodiscard]] GpuWriterStatus status() const override { return {}; }
+  [[nodiscard]] agent::GpuWriterStatus status() const override { return {}; }
 
  private:
   std::vector<std::uint64_t>* times_;
 };
 
 /// Another clock for every unit.
-class AlternatingClocks final : public UnitClocks {
+class AlternatingClocks final : public agent::UnitClocks {
  public:
-  [[nodiscard]] std::optional<int> clock_mhz(const UnitEvent& event) override {
-    if (event.type != UnitEventType::unit_begin) return std::nullopt;
+  [[nodiscard]] std::optional<int> clock_mhz(const ipc::UnitEvent& event) override {
+    if (event.type != ipc::UnitEventType::unit_begin) return std::nullopt;
     return event.microbatch % 2 == 0 ? 1005 : 1500;
   }
 };
@@ -68,16 +68,16 @@ double percentile_us(std::vector<double>& values_us, double share) {
   return values_us[position];
 }
 
-std::vector<std::uint64_t> run_units(UnitRing& ring, int iterations) {
+std::vector<std::uint64_t> run_units(ipc::UnitRing& ring, int iterations) {
   constexpr std::uint32_t kUnits = 8;
   std::mt19937_64 random(1);
   std::normal_distribution<double> variation(1, 0.02);
   std::vector<std::uint64_t> starts;
   for (int iteration = 0; iteration < iterations; ++iteration) {
-    write_unit(ring, {.time_ns = now_ns(), .type = UnitEventType::iteration_begin});
+    write_unit(ring, {.time_ns = now_ns(), .type = ipc::UnitEventType::iteration_begin});
     for (std::uint32_t unit = 0; unit < kUnits; ++unit) {
       starts.push_back(now_ns());
-      write_unit(ring, {.time_ns = starts.back(), .type = UnitEventType::unit_begin, .microbatch = unit});
+      write_unit(ring, {.time_ns = starts.back(), .type = ipc::UnitEventType::unit_begin, .microbatch = unit});
       const double time_ms = (5 + 15.0 * unit / kUnits) * variation(random);
       std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(time_ms));
     }
@@ -99,11 +99,11 @@ std::vector<double> latencies_of(const std::vector<std::uint64_t>& starts, const
 void study() {
   constexpr int kIterations = 100;
   std::vector<std::uint64_t> writes;
-  auto ring = std::make_shared<SharedUnitRing>();
+  auto ring = std::make_shared<agent::SharedUnitRing>();
   std::vector<std::uint64_t> starts;
   double share_of_core = 0;
   {
-    GpuWorker worker({}, std::make_unique<NotingWriter>(writes), {});
+    agent::GpuWorker worker({}, std::make_unique<NotingWriter>(writes), {});
     worker.begin_lease(ring).get();
     std::promise<void> ready;
     worker.follow_plan([] { return std::make_unique<AlternatingClocks>(); }, std::nullopt,

@@ -15,14 +15,14 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-void check(std::vector<lowgear::AccessToken> tokens) {
+void check(std::vector<lowgear::server::AccessToken> tokens) {
   require(!tokens.empty());
-  const lowgear::AccessToken last = tokens.back();
-  require(last.token.size() >= lowgear::kMinTokenBytes && last.token.size() <= lowgear::kMaxTokenBytes);
-  lowgear::AuthenticationRules rules;
+  const lowgear::server::AccessToken last = tokens.back();
+  require(last.token.size() >= lowgear::server::kMinTokenBytes && last.token.size() <= lowgear::server::kMaxTokenBytes);
+  lowgear::server::AuthenticationRules rules;
   rules.tokens = std::move(tokens);
-  lowgear::Authenticator authenticator(std::move(rules), {});
-  lowgear::HttpRequest request;
+  lowgear::server::Authenticator authenticator(std::move(rules), {});
+  lowgear::http::Request request;
   request.headers["authorization"] = "Bearer " + last.token;
   const auto caller = authenticator.identify(request, {});
   require(caller && caller->role == last.role);
@@ -36,11 +36,11 @@ void check(std::vector<lowgear::AccessToken> tokens) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
-    check(lowgear::parse_tokens(text, "tokens"));
+    check(lowgear::server::parse_tokens(text, "tokens"));
   } catch (const lowgear::InputError& error) {
     const std::string_view message = error.what();
-    for (std::size_t i = 0; i + lowgear::kMinTokenBytes <= size; ++i) {
-      const std::string_view piece = text.substr(i, lowgear::kMinTokenBytes);
+    for (std::size_t i = 0; i + lowgear::server::kMinTokenBytes <= size; ++i) {
+      const std::string_view piece = text.substr(i, lowgear::server::kMinTokenBytes);
       // Words of the messages themselves are no secrets.
       require(piece.find(' ') != std::string_view::npos || message.find(piece) == std::string_view::npos);
     }

@@ -12,7 +12,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                     return static_cast<gid_t>(name.size());
                                   }};
   try {
-    (void)lowgear::parse_agent_config({reinterpret_cast<const char*>(data), size}, "agent.toml", names);
+    (void)lowgear::agent::parse_agent_config({reinterpret_cast<const char*>(data), size}, "agent.toml", names);
   } catch (const lowgear::InputError&) {
     return 0;
   }

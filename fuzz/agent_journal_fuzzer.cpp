@@ -9,7 +9,7 @@
 
 namespace {
 
-class MemoryStorage final : public lowgear::JournalStorage {
+class MemoryStorage final : public lowgear::agent::JournalStorage {
  public:
   explicit MemoryStorage(std::string& content) : content_(&content) {}
   [[nodiscard]] std::string read() override { return *content_; }
@@ -29,7 +29,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::string content(reinterpret_cast<const char*>(data), size);
   std::size_t before = 0;
   {
-    lowgear::Journal journal(std::make_unique<MemoryStorage>(content));
+    lowgear::agent::Journal journal(std::make_unique<MemoryStorage>(content));
     before = journal.changed().size();
     if (journal.damaged()) {
       journal.clear();
@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     }
     journal.record_change({.uuid = "GPU-new", .pci_address = "", .power_limit_w = {}, .persistence_mode = {}});
   }
-  const lowgear::Journal again(std::make_unique<MemoryStorage>(content));
+  const lowgear::agent::Journal again(std::make_unique<MemoryStorage>(content));
   if (again.damaged() || !again.changed("GPU-new") || again.changed().size() < before) std::abort();
   return 0;
 }

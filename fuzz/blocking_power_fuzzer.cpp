@@ -12,10 +12,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   for (const int stages : {1, 2, 8}) {
     try {
-      const std::vector<double> power_w = lowgear::read_blocking_power(text, "fuzz.csv", stages);
+      const std::vector<double> power_w = lowgear::profile::read_blocking_power(text, "fuzz.csv", stages);
       if (power_w.size() != static_cast<std::size_t>(stages)) std::abort();
       for (const double value : power_w) {
-        if (!(value >= 0 && value <= lowgear::kMaxBlockingPowerW)) std::abort();
+        if (!(value >= 0 && value <= lowgear::profile::kMaxBlockingPowerW)) std::abort();
       }
     } catch (const lowgear::InputError&) {
     }

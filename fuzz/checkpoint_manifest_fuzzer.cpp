@@ -14,16 +14,16 @@ void require(bool holds) {
 }
 
 void check_manifest(std::string_view text) {
-  const std::string written = lowgear::write_manifest(lowgear::parse_manifest(text, "checkpoint.json"));
-  require(lowgear::write_manifest(lowgear::parse_manifest(written, "written.json")) == written);
+  const std::string written = lowgear::launcher::write_manifest(lowgear::launcher::parse_manifest(text, "checkpoint.json"));
+  require(lowgear::launcher::write_manifest(lowgear::launcher::parse_manifest(written, "written.json")) == written);
 }
 
 void check_pieces(std::string_view text) {
-  const auto pieces = lowgear::parse_pieces(text, "pieces");
+  const auto pieces = lowgear::launcher::parse_pieces(text, "pieces");
   for (const auto& piece : pieces) {
-    require(piece.end <= lowgear::part_elements(piece, "pieces"));
+    require(piece.end <= lowgear::launcher::part_elements(piece, "pieces"));
   }
-  require(lowgear::parse_pieces(lowgear::write_pieces(pieces), "written") == pieces);
+  require(lowgear::launcher::parse_pieces(lowgear::launcher::write_pieces(pieces), "written") == pieces);
 }
 
 }  // namespace

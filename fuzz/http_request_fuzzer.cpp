@@ -17,7 +17,7 @@ namespace {
 using namespace lowgear;
 
 /// Two GPUs; takes everything from users below 1000, refuses the others.
-class Service : public AgentService {
+class Service : public agent::Service {
  public:
   Service() : gpus_(2) {
     for (int i = 0; i < 2; ++i) {
@@ -29,16 +29,16 @@ class Service : public AgentService {
   bool simulated() const override { return true; }
   bool dry_run() const override { return false; }
   std::string driver_version() const override { return "580"; }
-  std::vector<GpuStatus> gpus() override { return gpus_; }
-  std::vector<UnattendedGpu> unattended_gpus() override { return {}; }
-  std::vector<LeaseStatus> leases() override { return {}; }
-  void apply(const Peer&, std::string_view gpu, const GpuSetting& setting, WriteDone done) override {
+  std::vector<agent::GpuStatus> gpus() override { return gpus_; }
+  std::vector<agent::UnattendedGpu> unattended_gpus() override { return {}; }
+  std::vector<agent::LeaseStatus> leases() override { return {}; }
+  void apply(const agent::Peer&, std::string_view gpu, const gpu::GpuSetting& setting, agent::WriteDone done) override {
     check(gpu, std::visit([](const auto& each) { return is_in_range(each); }, setting));
     done(nullptr);
   }
-  void release(const Peer&, std::uint64_t) override { throw NotFound("no lease"); }
-  void restore_all(const Peer&, WriteDone) override { throw AccessDenied("root only"); }
-  bool may_read(const Peer& peer) const override { return peer.uid < 1000; }
+  void release(const agent::Peer&, std::uint64_t) override { throw agent::NotFound("no lease"); }
+  void restore_all(const agent::Peer&, agent::WriteDone) override { throw agent::AccessDenied("root only"); }
+  bool may_read(const agent::Peer& peer) const override { return peer.uid < 1000; }
 
  private:
   template <typename Setting>
@@ -50,12 +50,12 @@ class Service : public AgentService {
   /// What reaches the service has been checked.
   static void check(std::string_view gpu, bool in_range) {
     if (!in_range) std::abort();
-    if (gpu != "GPU-0" && gpu != "GPU-1") throw NotFound("no such GPU");
+    if (gpu != "GPU-0" && gpu != "GPU-1") throw agent::NotFound("no such GPU");
   }
-  std::vector<GpuStatus> gpus_;
+  std::vector<agent::GpuStatus> gpus_;
 };
 
-void check_answer(const RouteAnswer& response) {
+void check_answer(const agent::RouteAnswer& response) {
   if (response.status < 200 || response.status > 599) std::abort();
   if (response.ask_again_after.count() > 0 || response.stream || response.text().empty()) return;
   for (const auto& [name, value] : response.headers) {
@@ -66,20 +66,20 @@ void check_answer(const RouteAnswer& response) {
   if (response.status >= 400 && !body.at("error").at("message").is_string()) std::abort();
 }
 
-void answer(const HttpRequest& request) {
+void answer(const http::Request& request) {
   Service service;
-  CpuPower cpu_power(nullptr, [] { return std::int64_t{1}; });
-  const Metrics metrics;
-  const RouteContext context{service, cpu_power, metrics};
-  for (const std::optional<Peer>& peer :
-       {std::optional<Peer>(), std::optional<Peer>(Peer{0, 0, 1}), std::optional<Peer>(Peer{1000, 1000, 2})}) {
-    HttpRequest asked = request;
+  agent::CpuPower cpu_power(nullptr, [] { return std::int64_t{1}; });
+  const agent::Metrics metrics;
+  const agent::RouteContext context{service, cpu_power, metrics};
+  for (const std::optional<agent::Peer>& peer :
+       {std::optional<agent::Peer>(), std::optional<agent::Peer>(agent::Peer{0, 0, 1}), std::optional<agent::Peer>(agent::Peer{1000, 1000, 2})}) {
+    http::Request asked = request;
     asked.peer = peer;
-    RouteAnswer response = handle(asked, context);
-    if (const auto later = response.later) later([&response](HttpResponse answer) { response = std::move(answer); });
+    agent::RouteAnswer response = handle(asked, context);
+    if (const auto later = response.later) later([&response](http::Response answer) { response = std::move(answer); });
     if (!peer && request.method != "GET" && request.method != "HEAD" && response.status < 400) std::abort();
     check_answer(response);
-    (void)serialize_head(response, AfterResponse::keep_alive, ResponseLength::known);
+    (void)serialize_head(response, http::AfterResponse::keep_alive, http::ResponseLength::known);
     if (response.stream) (void)stream_events(*response.stream, service.gpus(), context);
   }
 }
@@ -90,8 +90,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size == 0) return 0;
   const std::size_t piece = data[0] == 0 ? size : data[0];
   std::string_view rest(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const HttpLimits limits{.header_bytes = 512, .body_bytes = 256};
-  HttpRequestParser parser(limits);
+  const http::Limits limits{.header_bytes = 512, .body_bytes = 256};
+  http::RequestParser parser(limits);
   std::string waiting;
   while (!rest.empty() && !parser.refusal()) {
     waiting += rest.substr(0, piece);
@@ -105,10 +105,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return 0;
       }
       if (parser.complete()) {
-        const HttpRequest request = parser.take();
+        const http::Request request = parser.take();
         if (request.body.size() > limits.body_bytes || request.path.size() > limits.header_bytes) std::abort();
         answer(request);
-        parser = HttpRequestParser(limits);
+        parser = http::RequestParser(limits);
         continue;
       }
       if (taken == 0) break;

@@ -14,11 +14,11 @@ namespace {
 
 using namespace lowgear;
 
-constexpr HttpLimits kLimits{.header_bytes = 256, .body_bytes = 128};
+constexpr http::Limits kLimits{.header_bytes = 256, .body_bytes = 128};
 
 /// Empty when there is no response in it.
-std::optional<HttpReplyText> parse(std::string_view bytes, std::size_t piece, ResponseBody body) {
-  HttpResponseParser parser(kLimits, body);
+std::optional<http::ReplyText> parse(std::string_view bytes, std::size_t piece, http::ResponseBody body) {
+  http::ResponseParser parser(kLimits, body);
   while (!bytes.empty()) {
     parser.put(bytes.substr(0, piece));
     bytes.remove_prefix(std::min(piece, bytes.size()));
@@ -29,7 +29,7 @@ std::optional<HttpReplyText> parse(std::string_view bytes, std::size_t piece, Re
     return std::nullopt;
   }
   if (!parser.complete()) return std::nullopt;
-  HttpReplyText reply = parser.take();
+  http::ReplyText reply = parser.take();
   if (reply.body.size() > kLimits.body_bytes || reply.status < 200) std::abort();
   for (const auto& [name, value] : reply.headers) {
     if (name.size() + value.size() > kLimits.header_bytes) std::abort();
@@ -42,10 +42,10 @@ std::optional<HttpReplyText> parse(std::string_view bytes, std::size_t piece, Re
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size < 2) return 0;
   const std::size_t piece = data[0] == 0 ? size : data[0];
-  const ResponseBody body = data[1] % 2 == 0 ? ResponseBody::expected : ResponseBody::none;
+  const http::ResponseBody body = data[1] % 2 == 0 ? http::ResponseBody::expected : http::ResponseBody::none;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 2, size - 2);
-  const std::optional<HttpReplyText> cut = parse(bytes, piece, body);
-  const std::optional<HttpReplyText> whole = parse(bytes, bytes.size() + 1, body);
+  const std::optional<http::ReplyText> cut = parse(bytes, piece, body);
+  const std::optional<http::ReplyText> whole = parse(bytes, bytes.size() + 1, body);
   // Within some bytes of the limit on headers, one that came in pieces may be refused where the whole is not.
   if (cut && whole && (cut->status != whole->status || cut->body != whole->body || cut->headers != whole->headers))
     std::abort();

@@ -17,10 +17,10 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-void divide(const lowgear::ModelConfig& config, int stages, std::string_view rule) {
+void divide(const lowgear::model::ModelConfig& config, int stages, std::string_view rule) {
   std::int64_t end = 0;
-  for (const lowgear::LayerRange& range :
-       lowgear::partition_layers(config, stages, lowgear::parse_partition_rule(rule))) {
+  for (const lowgear::model::LayerRange& range :
+       lowgear::model::partition_layers(config, stages, lowgear::model::parse_partition_rule(rule))) {
     require(range.begin == end && range.end > range.begin);
     end = range.end;
   }
@@ -34,10 +34,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const int stages = 1 + data[0] % 8;
   const std::string_view text(reinterpret_cast<const char*>(data + 1), size - 1);
   try {
-    const lowgear::ModelConfig config = lowgear::parse_model_config(text, "config.json");
-    require(lowgear::parse_model_config(lowgear::to_json(config), "config.json") == config);
-    require(lowgear::parameter_count(config) > 0);
-    require(lowgear::training_flops_per_token(config, config.max_positions) > 0);
+    const lowgear::model::ModelConfig config = lowgear::model::parse_model_config(text, "config.json");
+    require(lowgear::model::parse_model_config(lowgear::model::to_json(config), "config.json") == config);
+    require(lowgear::model::parameter_count(config) > 0);
+    require(lowgear::model::training_flops_per_token(config, config.max_positions) > 0);
     divide(config, stages, "uniform");
     divide(config, stages, "cost");
     divide(config, stages, "custom:0,8,14,21,27");

@@ -11,9 +11,9 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
     const std::string_view text(reinterpret_cast<const char*>(data), size);
-    const lowgear::RankPlan plan = lowgear::read_rank_plan(text, "server");
-    if (lowgear::read_plan(plan.plan_json, "plan").ranks.empty()) std::abort();
-    if (lowgear::read_rank_plan(lowgear::write_rank_plan(plan), "written") != plan) std::abort();
+    const lowgear::protocol::RankPlan plan = lowgear::protocol::read_rank_plan(text, "server");
+    if (lowgear::plan::read_plan(plan.plan_json, "plan").ranks.empty()) std::abort();
+    if (lowgear::protocol::read_rank_plan(lowgear::protocol::write_rank_plan(plan), "written") != plan) std::abort();
   } catch (const lowgear::InputError&) {
     return 0;
   }

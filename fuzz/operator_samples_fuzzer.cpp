@@ -23,40 +23,40 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-void check_predictions(const std::vector<TimedOperator>& rows, const GpuModel& gpu) {
+void check_predictions(const std::vector<estimator::TimedOperator>& rows, const estimator::GpuModel& gpu) {
   if (rows.empty() || rows.size() > kMostRows) return;
-  const OperatorRegressor regressor(rows, gpu);
-  const OperatorPrediction prediction = regressor.predict(rows.front().op);
+  const estimator::OperatorRegressor regressor(rows, gpu);
+  const estimator::OperatorPrediction prediction = regressor.predict(rows.front().op);
   require(std::isfinite(prediction.time_s) && prediction.time_s > 0 && std::isfinite(prediction.error_s));
   require(prediction.error_s >= 0 && prediction.outside.empty());
 }
 
-void check_operator(const SampledFunction& function, std::string_view text, DataType dtype, const GpuModel& gpu) {
-  const OperatorSamples samples = parse_operator_samples(text, "fuzz.csv", function, dtype);
-  const CleanSamples clean = clean_samples(samples, gpu);
+void check_operator(const estimator::SampledFunction& function, std::string_view text, estimator::DataType dtype, const estimator::GpuModel& gpu) {
+  const estimator::OperatorSamples samples = parse_operator_samples(text, "fuzz.csv", function, dtype);
+  const estimator::CleanSamples clean = clean_samples(samples, gpu);
   require(!samples.rows.empty() && clean.forward.size() <= samples.rows.size());
-  for (const DiscardedSamples& discarded : clean.discarded) require(!to_string(discarded).empty());
+  for (const estimator::DiscardedSamples& discarded : clean.discarded) require(!to_string(discarded).empty());
   check_predictions(clean.forward, gpu);
   check_predictions(clean.backward, gpu);
 }
 
-void check_collective(CollectiveKind kind, std::string_view text, DataType dtype, const GpuModel& gpu) {
-  const CollectiveSamples samples = parse_collective_samples(text, "fuzz.csv", kind, dtype);
-  const CleanCollectives clean = clean_samples(samples, gpu);
+void check_collective(estimator::CollectiveKind kind, std::string_view text, estimator::DataType dtype, const estimator::GpuModel& gpu) {
+  const estimator::CollectiveSamples samples = parse_collective_samples(text, "fuzz.csv", kind, dtype);
+  const estimator::CleanCollectives clean = clean_samples(samples, gpu);
   std::size_t discarded = 0;
-  for (const DiscardedSamples& out : clean.discarded) discarded += out.lines.size();
+  for (const estimator::DiscardedSamples& out : clean.discarded) discarded += out.lines.size();
   require(clean.rows.size() + discarded == samples.rows.size());
-  for (const CollectiveSample& row : clean.rows) require(message_bytes(kind, row, dtype) > 0);
+  for (const estimator::CollectiveSample& row : clean.rows) require(message_bytes(kind, row, dtype) > 0);
 }
 
 void check(std::string_view name, std::string_view text) {
-  static const GpuModel gpu = named_gpu("a100");
-  const std::optional<SampleFileName> parts = parse_sample_file_name(name);
+  static const estimator::GpuModel gpu = estimator::named_gpu("a100");
+  const std::optional<estimator::SampleFileName> parts = estimator::parse_sample_file_name(name);
   if (!parts) {
-    (void)TunedRegressors(text, "fuzz.csv");
-  } else if (const SampledFunction* const function = find_sampled_function(parts->function)) {
+    (void)estimator::TunedRegressors(text, "fuzz.csv");
+  } else if (const estimator::SampledFunction* const function = estimator::find_sampled_function(parts->function)) {
     check_operator(*function, text, parts->dtype, gpu);
-  } else if (const auto kind = sampled_collective(parts->function)) {
+  } else if (const auto kind = estimator::sampled_collective(parts->function)) {
     check_collective(*kind, text, parts->dtype, gpu);
   }
 }

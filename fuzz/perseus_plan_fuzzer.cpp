@@ -10,14 +10,14 @@
 
 namespace {
 
-bool has_all_kinds(const lowgear::PerseusPlan& plan) {
+bool has_all_kinds(const lowgear::plan::PerseusPlan& plan) {
   return std::all_of(plan.stages.begin(), plan.stages.end(), [](const auto& stage) {
     return std::all_of(stage.begin(), stage.end(), [](const auto& entry) { return entry.kind.has_value(); });
   });
 }
 
 /// The same clocks without kinds.
-lowgear::PerseusPlan bare(lowgear::PerseusPlan plan) {
+lowgear::plan::PerseusPlan bare(lowgear::plan::PerseusPlan plan) {
   for (auto& stage : plan.stages) {
     for (auto& entry : stage) {
       entry.kind.reset();
@@ -26,23 +26,23 @@ lowgear::PerseusPlan bare(lowgear::PerseusPlan plan) {
   return plan;
 }
 
-lowgear::PerseusPlan written_and_read(const lowgear::PerseusPlan& plan, lowgear::PerseusDialect dialect) {
-  return lowgear::read_perseus_plan(lowgear::write_perseus_plan(plan, {}, dialect), "written.py");
+lowgear::plan::PerseusPlan written_and_read(const lowgear::plan::PerseusPlan& plan, lowgear::plan::PerseusDialect dialect) {
+  return lowgear::plan::read_perseus_plan(lowgear::plan::write_perseus_plan(plan, {}, dialect), "written.py");
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  lowgear::PerseusPlan plan;
+  lowgear::plan::PerseusPlan plan;
   try {
-    plan = lowgear::read_perseus_plan({reinterpret_cast<const char*>(data), size}, "plan.py");
+    plan = lowgear::plan::read_perseus_plan({reinterpret_cast<const char*>(data), size}, "plan.py");
   } catch (const lowgear::InputError&) {
     return 0;
   }
-  if (written_and_read(plan, lowgear::PerseusDialect::artifact) != bare(plan)) {
+  if (written_and_read(plan, lowgear::plan::PerseusDialect::artifact) != bare(plan)) {
     std::abort();
   }
-  if (has_all_kinds(plan) && written_and_read(plan, lowgear::PerseusDialect::zeus) != plan) {
+  if (has_all_kinds(plan) && written_and_read(plan, lowgear::plan::PerseusDialect::zeus) != plan) {
     std::abort();
   }
   return 0;

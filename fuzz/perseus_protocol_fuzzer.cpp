@@ -17,30 +17,30 @@ void require(bool condition) {
 }
 
 void read_job(std::string_view body) {
-  const PerseusJobInfo job = read_perseus_job(body);
+  const server::perseus::JobInfo job = server::perseus::read_perseus_job(body);
   require(job.world_size == job.pp_degree * job.dp_degree * job.tp_degree);
   require(read_perseus_job(to_json(job).dump()) == job);
   require(perseus_job_name(job, "Lowgear", 0).find_first_of("/?#% \n") == std::string::npos);
 }
 
-void read_rank(std::string_view body, PerseusClient client) {
-  const PerseusRankRegistration registration = read_perseus_rank(body, client);
+void read_rank(std::string_view body, server::perseus::Client client) {
+  const server::perseus::RankRegistration registration = read_perseus_rank(body, client);
   require(!registration.rank.power_states.empty());
   Json json = to_json(registration.rank);
   json["job_id"] = "";
-  require(read_perseus_rank(json.dump(), PerseusClient::artifact).rank == registration.rank);
+  require(read_perseus_rank(json.dump(), server::perseus::Client::artifact).rank == registration.rank);
 }
 
 /// Whatever a rank reports can be written down and condensed, or is refused.
 void read_result(std::string_view body) {
-  PerseusResult result = read_perseus_result(body);
+  server::perseus::Result result = server::perseus::read_perseus_result(body);
   require(read_perseus_result(to_json(result).dump()) == result);
   result.rank = 0;
-  const PerseusRankInfo rank = {0, 0, 0, 0, {}, {1}};
-  const PerseusLayout layout = rank_layout({}, {&rank, 1});
-  const std::vector<PerseusWindow> windows = condense(layout, {&result, 1}, 0.1);
+  const server::perseus::RankInfo rank = {0, 0, 0, 0, {}, {1}};
+  const server::perseus::Layout layout = server::perseus::rank_layout({}, {&rank, 1});
+  const std::vector<server::perseus::Window> windows = condense(layout, {&result, 1}, 0.1);
   const Json json = Json::parse(to_json(windows).dump());
-  require(read_perseus_windows(JsonView(json, "windows")) == windows);
+  require(server::perseus::read_perseus_windows(JsonView(json, "windows")) == windows);
 }
 
 }  // namespace
@@ -55,10 +55,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         read_job(body);
         break;
       case 'r':
-        read_rank(body, PerseusClient::artifact);
+        read_rank(body, server::perseus::Client::artifact);
         break;
       case 'z':
-        read_rank(body, PerseusClient::zeus);
+        read_rank(body, server::perseus::Client::zeus);
         break;
       default:
         read_result(body);

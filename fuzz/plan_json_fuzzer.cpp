@@ -7,15 +7,15 @@
 #include "planning/plan/plan_json.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  lowgear::Plan plan;
+  lowgear::plan::Plan plan;
   try {
-    plan = lowgear::read_plan({reinterpret_cast<const char*>(data), size}, "plan.json");
+    plan = lowgear::plan::read_plan({reinterpret_cast<const char*>(data), size}, "plan.json");
   } catch (const lowgear::InputError&) {
     return 0;
   }
-  const std::string text = lowgear::write_plan(plan);
-  if (lowgear::write_plan(lowgear::read_plan(text, "written.json")) != text ||
-      lowgear::count_switches(plan.ranks) < 0) {
+  const std::string text = lowgear::plan::write_plan(plan);
+  if (lowgear::plan::write_plan(lowgear::plan::read_plan(text, "written.json")) != text ||
+      lowgear::plan::count_switches(plan.ranks) < 0) {
     std::abort();
   }
   return 0;

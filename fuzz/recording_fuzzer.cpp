@@ -33,20 +33,20 @@ std::array<std::string_view, 4> parts_of(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const auto [json, units, energy, iterations] = parts_of({reinterpret_cast<const char*>(data), size});
   try {
-    const std::vector<lowgear::Recording> recordings{
-        lowgear::read_recording({"fuzz", json, units, energy, iterations})};
+    const std::vector<lowgear::profile::Recording> recordings{
+        lowgear::profile::read_recording({"fuzz", json, units, energy, iterations})};
     double before_s = -1;
-    for (const lowgear::EnergySample& sample : recordings.front().samples) {
+    for (const lowgear::profile::EnergySample& sample : recordings.front().samples) {
       expect(sample.time_s > before_s);
       before_s = sample.time_s;
     }
     int number = -1;
-    for (const lowgear::RecordedIteration& iteration : recordings.front().iterations) {
+    for (const lowgear::profile::RecordedIteration& iteration : recordings.front().iterations) {
       expect(iteration.number > number && iteration.end_s >= iteration.start_s);
       number = iteration.number;
     }
-    const auto profile = lowgear::profile_recordings(recordings, {.skipped_iterations = 0, .blocking_w = {}});
-    for (const lowgear::RecordedCell& cell : profile.cells) expect(cell.energy_j >= 0 && cell.energy_error_j >= 0);
+    const auto profile = lowgear::profile::profile_recordings(recordings, {.skipped_iterations = 0, .blocking_w = {}});
+    for (const lowgear::profile::RecordedCell& cell : profile.cells) expect(cell.energy_j >= 0 && cell.energy_error_j >= 0);
   } catch (const lowgear::InputError&) {
   }
   return 0;

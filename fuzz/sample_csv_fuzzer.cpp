@@ -13,12 +13,12 @@ namespace {
 using namespace lowgear;
 
 void check(std::string_view text) {
-  static const SampleFormat kFormat = SampleFormat::of(SampledOperator::layer_norm);
+  static const sampling::SampleFormat kFormat = sampling::SampleFormat::of(sampling::SampledOperator::layer_norm);
   static const std::vector<std::vector<std::int64_t>> kPlan = {{1, 16, 64}, {2, 16, 64}, {1, 32, 64}, {2, 32, 64}};
-  const ResumePoint point = resume(kFormat, text, "fuzz", kPlan);
+  const sampling::ResumePoint point = resume(kFormat, text, "fuzz", kPlan);
   if (point.kept_bytes > text.size() || point.rows > point.next || point.next > kPlan.size()) std::abort();
   if (point.kept_bytes > 0 && text[point.kept_bytes - 1] != '\n') std::abort();
-  const ResumePoint again = resume(kFormat, text.substr(0, point.kept_bytes), "fuzz", kPlan);
+  const sampling::ResumePoint again = resume(kFormat, text.substr(0, point.kept_bytes), "fuzz", kPlan);
   if (again.rows != point.rows || again.next != point.next) std::abort();
 }
 

@@ -14,14 +14,14 @@ namespace {
 using namespace lowgear;
 
 void check(const std::vector<std::string>& words) {
-  const SamplingOptions options = parse_sampling_options(words);
+  const sampling::SamplingOptions options = sampling::parse_sampling_options(words);
   require_valid(options.grid);
   const bool in_part = options.part.index >= 1 && options.part.index <= options.part.count;
   const bool in_order = options.sizes.smallest >= 1 && options.sizes.smallest <= options.sizes.largest;
   if (!in_part || !in_order || options.folder.empty() || options.operators.empty()) std::abort();
-  for (const SampledCollective collective : options.collectives) {
+  for (const sampling::SampledCollective collective : options.collectives) {
     constexpr int kRanks = 3;
-    for (const PlannedMessage& message :
+    for (const sampling::PlannedMessage& message :
          plan_messages(collective, options.type, kRanks, options.sizes, options.energy_points)) {
       if (message.elements < 1) std::abort();
     }

@@ -26,7 +26,7 @@ void check(std::string_view text, Read read) {
 }
 
 void check_error(std::string_view text) {
-  const std::optional<HttpErrorBody> body = read_error_body(text);
+  const std::optional<http::ErrorBody> body = http::read_error_body(text);
   if (body) require(read_error_body(to_json(*body).dump()) == body);
 }
 
@@ -39,19 +39,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   try {
     switch (data[0]) {
       case 'j':
-        check(text, read_job_answer);
+        check(text, protocol::read_job_answer);
         break;
       case 'r':
-        check(text, read_rank_answer);
+        check(text, protocol::read_rank_answer);
         break;
       case 'i':
-        check(text, read_reports_answer);
+        check(text, protocol::read_reports_answer);
         break;
       case 'c':
-        check(text, read_cells_answer);
+        check(text, protocol::read_cells_answer);
         break;
       case 'f':
-        check(text, read_finish_answer);
+        check(text, protocol::read_finish_answer);
         break;
       default:
         check_error(text);

@@ -24,18 +24,18 @@ void require(bool condition) {
 }
 
 /// Tells outcomes when it is asked to, and refuses some of the changes.
-class LateStore final : public Store {
+class LateStore final : public server::Store {
  public:
-  StoreContents load() override { return {}; }
-  void write(StoreChange change, std::function<void(StoreOutcome)> done) override {
+  server::StoreContents load() override { return {}; }
+  void write(server::StoreChange change, std::function<void(server::StoreOutcome)> done) override {
     require(!change.empty());
     waiting_.push_back(std::move(done));
   }
-  void read_decisions(std::string, std::int64_t, int, std::function<void(std::vector<StoredDecision>)> done) override {
+  void read_decisions(std::string, std::int64_t, int, std::function<void(std::vector<server::StoredDecision>)> done) override {
     done({{.job = "j", .id = 1, .time_s = 0, .document = R"({"id":1})"}});
   }
-  void read_archive(std::string, std::function<void(std::optional<StoredArchive>)> done) override { done({}); }
-  void answer(StoreOutcome outcome) {
+  void read_archive(std::string, std::function<void(std::optional<server::StoredArchive>)> done) override { done({}); }
+  void answer(server::StoreOutcome outcome) {
     while (!waiting_.empty()) {
       const auto done = std::move(waiting_.front());
       waiting_.pop_front();
@@ -44,13 +44,13 @@ class LateStore final : public Store {
   }
 
  private:
-  std::deque<std::function<void(StoreOutcome)>> waiting_;
+  std::deque<std::function<void(server::StoreOutcome)>> waiting_;
 };
 
 /// Plans after the request that asks for it; nothing, where that takes too long for a fuzzer.
-class SmallPlanning final : public PlanningService {
+class SmallPlanning final : public server::PlanningService {
  public:
-  void submit(PlanningTask task, Done done) override { waiting_.emplace_back(std::move(task), std::move(done)); }
+  void submit(server::PlanningTask task, Done done) override { waiting_.emplace_back(std::move(task), std::move(done)); }
   void forget(const std::string& job) override {
     std::erase_if(waiting_, [&](const auto& entry) { return entry.first.job == job; });
   }
@@ -58,12 +58,12 @@ class SmallPlanning final : public PlanningService {
     for (int left = 4; left > 0 && !waiting_.empty(); --left) {
       auto [task, done] = std::move(waiting_.front());
       waiting_.pop_front();
-      PlanningAnswer answer;
+      server::PlanningAnswer answer;
       answer.serial = task.serial;
       answer.error = "no plan";
       if (really) {
         try {
-          JobPlanner planner(task.model);
+          server::JobPlanner planner(task.model);
           answer = answer_task(planner, task, done);
         } catch (const Error& error) {
           answer.error = error.what();
@@ -75,22 +75,22 @@ class SmallPlanning final : public PlanningService {
   }
 
  private:
-  std::deque<std::pair<PlanningTask, Done>> waiting_;
+  std::deque<std::pair<server::PlanningTask, Done>> waiting_;
 };
 
-class OneStream final : public EventStream {
+class OneStream final : public http::EventStream {
  public:
   void push(std::shared_ptr<const std::string> event) override { require(event->ends_with("\n\n")); }
   [[nodiscard]] bool closed() const override { return false; }
 };
 
-class OneReply final : public HttpReply {
+class OneReply final : public http::Reply {
  public:
   ~OneReply() override { require(answers_ <= 1); }
   OneReply() = default;
   OneReply(const OneReply&) = delete;
   OneReply& operator=(const OneReply&) = delete;
-  void send(HttpResponse response) override {
+  void send(http::Response response) override {
     ++answers_;
     require(response.status >= 200 && response.status != 500);
     if (response.content_type == "application/json" && response.status != 204) {
@@ -100,7 +100,7 @@ class OneReply final : public HttpReply {
               body.contains("error"));
     }
   }
-  std::shared_ptr<EventStream> stream(HttpResponse) override {
+  std::shared_ptr<http::EventStream> stream(http::Response) override {
     ++answers_;
     return std::make_shared<OneStream>();
   }
@@ -129,12 +129,12 @@ class Server {
   }
 
   void ask(std::string method, std::string path, std::string query, std::string body, std::string key = {}) {
-    HttpRequest request;
+    http::Request request;
     request.method = std::move(method);
     request.path = std::move(path);
     request.query = std::move(query);
     request.body = std::move(body);
-    request.peer = UnixPeer{};  // root
+    request.peer = ipc::UnixPeer{};  // root
     request.headers["lowgear-rank-key"] = std::move(key);
     api_.handle(request, std::make_shared<OneReply>());
   }
@@ -151,9 +151,9 @@ class Server {
   int keys_ = 0;
   LateStore store_;
   SmallPlanning planning_;
-  ControlPlane plane_;
-  Authenticator authenticator_;
-  Api api_;
+  server::ControlPlane plane_;
+  server::Authenticator authenticator_;
+  server::Api api_;
 };
 
 std::string_view take_line(std::string_view& text) {
@@ -180,9 +180,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string_view head = line.substr(0, space);
     const std::string body(line.substr(std::min(space + 1, line.size())));
     if (what == '+') {
-      server.store().answer(StoreOutcome::committed);
+      server.store().answer(server::StoreOutcome::committed);
     } else if (what == '!') {
-      server.store().answer(StoreOutcome::disk_full);
+      server.store().answer(server::StoreOutcome::disk_full);
     } else if (what == '#' || what == '~') {
       server.planning().answer(what == '#');
     } else if (what == '@') {
@@ -190,8 +190,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     } else if (what == '=') {
       const std::size_t end = std::min(body.find(' '), body.size());
       server.ask(std::string(head), body.substr(0, end), {}, body.substr(end));
-    } else if (what >= 'A' && what < 'A' + static_cast<char>(api_routes().size())) {
-      const ApiRoute& route = api_routes()[static_cast<std::size_t>(what - 'A')];
+    } else if (what >= 'A' && what < 'A' + static_cast<char>(server::api_routes().size())) {
+      const server::ApiRoute& route = api_routes()[static_cast<std::size_t>(what - 'A')];
       std::string path(route.pattern);
       const std::string_view name = path.starts_with("/v1/signals") ? "s" : "j-000000000000";
       if (const std::size_t hole = path.find("{}"); hole != std::string::npos) path.replace(hole, 2, name);
@@ -201,7 +201,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                  key);
     }
   }
-  server.store().answer(StoreOutcome::committed);
+  server.store().answer(server::StoreOutcome::committed);
   server.pass(1e5);
   return 0;
 }

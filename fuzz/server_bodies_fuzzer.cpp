@@ -27,29 +27,29 @@ void require(bool condition) {
 constexpr long long kMostUnits = 4'096;
 
 void read_job(const JsonView& body) {
-  const JobSpec spec = read_job_spec(body);
+  const protocol::JobSpec spec = protocol::read_job_spec(body);
   const Json json = to_json(spec);
   require(read_job_spec(JsonView(json, "written")) == spec);
   require(first_difference(spec, spec).empty());
   if (2LL * spec.parallel.stages() * spec.microbatches > kMostUnits) return;
-  const Schedule schedule = make_schedule(spec);
+  const schedule::Schedule schedule = server::make_schedule(spec);
   require(schedule.rank_count() == spec.parallel.pp && schedule.microbatches == spec.microbatches);
 }
 
 void read_rank(const JsonView& body) {
-  const JobParallel parallel{.pp = 4, .dp = 2, .tp = 2, .chunks = 1};
-  const RankSpec rank = read_rank_spec(body, parallel);
+  const protocol::JobParallel parallel{.pp = 4, .dp = 2, .tp = 2, .chunks = 1};
+  const protocol::RankSpec rank = read_rank_spec(body, parallel);
   require(rank.rank >= 0 && rank.rank < parallel.world_size());
   const Json json = to_json(rank);
-  require(to_json(read_rank_spec(JsonView(json, "written"), parallel)) == json);
+  require(to_json(protocol::read_rank_spec(JsonView(json, "written"), parallel)) == json);
 }
 
 /// Whatever a rank reports can be written down, and never opens more than it says.
 void read_reports(const JsonView& body) {
-  RankReports reports = read_rank_reports(body);
+  protocol::RankReports reports = protocol::read_rank_reports(body);
   const Json json = to_json(reports);
-  require(to_json(read_rank_reports(JsonView(json, "written"))) == json);
-  IterationLog log(2);
+  require(to_json(protocol::read_rank_reports(JsonView(json, "written"))) == json);
+  server::IterationLog log(2);
   reports.rank = 0;
   const std::size_t added = log.add(reports, 0);
   require(added <= reports.reports.size());
@@ -67,30 +67,30 @@ void read_reports(const JsonView& body) {
 }
 
 void read_cells(const JsonView& body) {
-  const RankCells cells = read_rank_cells(body, kStages);
+  const protocol::RankCells cells = protocol::read_rank_cells(body, kStages);
   const Json json = to_json(cells);
-  require(to_json(read_rank_cells(JsonView(json, "written"), kStages)) == json);
-  const MeasuredProfile merged = merge_cells(std::vector<RankCells>{cells, cells}, kStages);
+  require(to_json(protocol::read_rank_cells(JsonView(json, "written"), kStages)) == json);
+  const server::MeasuredProfile merged = server::merge_cells(std::vector<protocol::RankCells>{cells, cells}, kStages);
   const std::string text = write_measured_profile(merged);
-  require(write_measured_profile(read_measured_profile(text)) == text);
+  require(server::write_measured_profile(server::read_measured_profile(text)) == text);
 }
 
 void read_finish(const JsonView& body) {
-  const RankFinish finish = read_rank_finish(body, kMaxJobRanks);
+  const protocol::RankFinish finish = protocol::read_rank_finish(body, protocol::kMaxJobRanks);
   const Json json = Json::parse(write_rank_finish(finish));
-  require(read_rank_finish(JsonView(json, "written"), kMaxJobRanks) == finish);
+  require(read_rank_finish(JsonView(json, "written"), protocol::kMaxJobRanks) == finish);
 }
 
 void read_version(std::string_view text) {
-  const PlanVersion version = read_plan_version(text);
+  const server::PlanVersion version = server::read_plan_version(text);
   const std::string written = write_plan_version(version);
-  require(write_plan_version(read_plan_version(written)) == written);
+  require(server::write_plan_version(read_plan_version(written)) == written);
   if (version.plan_of_replica.empty() || version.plan_of(0).ranks.empty()) return;
-  require(!RankPlanTexts(version).text(0, 0, 7)->empty());
+  require(!server::RankPlanTexts(version).text(0, 0, 7)->empty());
 }
 
 void read_profile(std::string_view text) {
-  const std::string written = write_measured_profile(read_measured_profile(text));
+  const std::string written = server::write_measured_profile(server::read_measured_profile(text));
   require(write_measured_profile(read_measured_profile(written)) == written);
 }
 

@@ -13,10 +13,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                                     return static_cast<gid_t>(name.size());
                                   }};
   try {
-    const lowgear::ServerConfig config =
-        lowgear::parse_server_config({reinterpret_cast<const char*>(data), size}, "server.toml", names);
+    const lowgear::server::Config config =
+        lowgear::server::parse_server_config({reinterpret_cast<const char*>(data), size}, "server.toml", names);
     try {
-      lowgear::require_tokens(config);
+      lowgear::server::require_tokens(config);
     } catch (const lowgear::InputError&) {
       __builtin_trap();
     }

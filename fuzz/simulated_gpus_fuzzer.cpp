@@ -11,9 +11,9 @@
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   try {
-    const std::vector<lowgear::SimulatedGpuModel> models = lowgear::gpu_models_from_text(text);
-    if (models.empty() || models.size() > lowgear::kMaxSimulatedGpus) std::abort();
-    for (const lowgear::SimulatedGpuModel& model : models) check(model);
+    const std::vector<lowgear::simgpu::SimulatedGpuModel> models = lowgear::simgpu::gpu_models_from_text(text);
+    if (models.empty() || models.size() > lowgear::simgpu::kMaxSimulatedGpus) std::abort();
+    for (const lowgear::simgpu::SimulatedGpuModel& model : models) check(model);
   } catch (const lowgear::InputError&) {
   }
   return 0;

@@ -12,28 +12,28 @@
 
 namespace {
 
-using lowgear::Measurement;
+using lowgear::profile::Measurement;
 using lowgear::OpKind;
-using lowgear::StageProfile;
+using lowgear::profile::StageProfile;
 
 void expect(bool promise) {
   if (!promise) std::abort();
 }
 
 void check_options(std::span<const Measurement> measurements) {
-  const std::vector<lowgear::Option> options = lowgear::pareto_options(measurements, 83.64);
+  const std::vector<lowgear::profile::Option> options = lowgear::profile::pareto_options(measurements, 83.64);
   expect(options.empty() == measurements.empty());
   for (std::size_t i = 1; i < options.size(); ++i) {
     expect(options[i - 1].time_s < options[i].time_s);
     expect(options[i - 1].effective_energy_j > options[i].effective_energy_j);
   }
-  const std::vector<std::size_t> hull = lowgear::lower_convex_hull(options);
+  const std::vector<std::size_t> hull = lowgear::profile::lower_convex_hull(options);
   expect(hull.empty() == options.empty());
   if (!hull.empty()) expect(hull.front() == 0 && hull.back() == options.size() - 1);
 }
 
-void check_written(const StageProfile& profile) {
-  const StageProfile again = lowgear::read_stage_profile(lowgear::write_stage_profile(profile), "written.csv");
+void check_written(const profile::StageProfile& profile) {
+  const profile::StageProfile again = lowgear::profile::read_stage_profile(lowgear::profile::write_stage_profile(profile), "written.csv");
   expect(again.stages() == profile.stages());
   for (int stage = 0; stage < profile.stages(); ++stage) {
     for (int kind = 0; kind < lowgear::kOpKindCount; ++kind) {
@@ -49,21 +49,21 @@ void check_written(const StageProfile& profile) {
   }
 }
 
-void check_derived(const StageProfile& profile) {
-  (void)lowgear::summarise(profile, std::vector<double>(static_cast<std::size_t>(profile.stages()), 83.64));
-  (void)lowgear::with_virtual_stages(lowgear::with_split_backward(profile, 0.5), 2);
+void check_derived(const profile::StageProfile& profile) {
+  (void)lowgear::profile::summarise(profile, std::vector<double>(static_cast<std::size_t>(profile.stages()), 83.64));
+  (void)lowgear::profile::with_virtual_stages(lowgear::profile::with_split_backward(profile, 0.5), 2);
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  StageProfile profile;
+  profile::StageProfile profile;
   try {
-    profile = lowgear::read_stage_profile({reinterpret_cast<const char*>(data), size}, "fuzz.csv");
+    lowgear::profile = lowgear::profile::read_stage_profile({reinterpret_cast<const char*>(data), size}, "fuzz.csv");
   } catch (const lowgear::InputError&) {
     return 0;
   }
-  check_written(profile);
+  check_written(lowgear::profile);
   try {
     check_derived(profile);
   } catch (const lowgear::InputError&) {  // halves that are too short, or stages that became too many

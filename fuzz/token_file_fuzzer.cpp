@@ -13,19 +13,19 @@
 
 namespace {
 
-std::optional<lowgear::TokenType> headerless(std::uint8_t choice) {
+std::optional<lowgear::dataset::TokenType> headerless(std::uint8_t choice) {
   switch (choice % 4) {
     case 0:
-      return lowgear::TokenType::uint16;
+      return lowgear::dataset::TokenType::uint16;
     case 1:
-      return lowgear::TokenType::uint32;
+      return lowgear::dataset::TokenType::uint32;
     default:
       return std::nullopt;
   }
 }
 
-void sample(const lowgear::TokenView& tokens, std::int64_t sequence_length) {
-  const lowgear::BatchSampler batches(tokens, {.sequence_length = sequence_length, .global_batch = 3, .seed = 1});
+void sample(const lowgear::dataset::TokenView& tokens, std::int64_t sequence_length) {
+  const lowgear::dataset::BatchSampler batches(tokens, {.sequence_length = sequence_length, .global_batch = 3, .seed = 1});
   std::vector<std::int64_t> samples(static_cast<std::size_t>(3 * batches.sample_tokens()));
   batches.read(1, {.first = 0, .count = 3}, samples);
 }
@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::int64_t vocabulary = std::int64_t{1} << (data[1] % 34);
   const std::string_view bytes(reinterpret_cast<const char*>(data + 2), size - 2);
   try {
-    const lowgear::TokenView view(bytes, "tokens.bin", vocabulary, headerless(data[0]));
+    const lowgear::dataset::TokenView view(bytes, "tokens.bin", vocabulary, headerless(data[0]));
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(view.token_count()));
     view.read(0, tokens);
     for (const std::int64_t token : tokens) {

@@ -17,7 +17,7 @@ namespace {
 std::string byte_vocabulary() {
   std::string members;
   for (int byte = 0; byte < 256; ++byte) {
-    const std::string token = lowgear::alphabet_from_bytes(std::string(1, static_cast<char>(byte)));
+    const std::string token = lowgear::tokenizer::alphabet_from_bytes(std::string(1, static_cast<char>(byte)));
     if (byte > 0) members += ", ";
     members += lowgear::Json(token).dump() + ": " + std::to_string(byte);
   }
@@ -38,7 +38,7 @@ std::string with_byte_vocabulary(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);
   try {
-    const lowgear::BpeTokenizer tokenizer(with_byte_vocabulary(input), "tokenizer.json");
+    const lowgear::tokenizer::BpeTokenizer tokenizer(with_byte_vocabulary(input), "tokenizer.json");
     // The input itself holds its tokens, and bytes that are no UTF-8.
     for (const std::string_view text : {input, std::string_view("abc  abc\n\xff \xc3\xa9")}) {
       const std::vector<std::int64_t> tokens = tokenizer.encode(text);

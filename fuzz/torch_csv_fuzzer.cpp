@@ -18,18 +18,18 @@ void require(bool holds) {
 }
 
 void exercise(std::string_view text) {
-  const lowgear::Schedule schedule = lowgear::read_torch_csv(text, "fuzz.csv");
-  const lowgear::Schedule again = lowgear::read_torch_csv(lowgear::write_torch_csv(schedule), "fuzz.csv");
+  const lowgear::schedule::Schedule schedule = lowgear::schedule::read_torch_csv(text, "fuzz.csv");
+  const lowgear::schedule::Schedule again = lowgear::schedule::read_torch_csv(lowgear::schedule::write_torch_csv(schedule), "fuzz.csv");
   require(again.ranks == schedule.ranks);
-  (void)lowgear::peak_in_flight_activations(schedule);
-  const lowgear::PipelineDag dag = lowgear::build_dag(schedule);
+  (void)lowgear::schedule::peak_in_flight_activations(schedule);
+  const lowgear::schedule::PipelineDag dag = lowgear::schedule::build_dag(schedule);
   require(dag.topological_order.size() == dag.ops.size());
-  const auto ordered = lowgear::with_communication(lowgear::without_communication(schedule));
-  require(!lowgear::find_communication_fault(ordered, lowgear::P2pGrouping::none));
-  require(!lowgear::find_communication_fault(ordered, lowgear::P2pGrouping::adjacent));
-  if (!lowgear::has_communication(schedule)) return;
-  const bool safe = !lowgear::find_communication_fault(schedule, lowgear::P2pGrouping::none);
-  const bool safe_in_groups = !lowgear::find_communication_fault(schedule, lowgear::P2pGrouping::adjacent);
+  const auto ordered = lowgear::schedule::with_communication(lowgear::schedule::without_communication(schedule));
+  require(!lowgear::schedule::find_communication_fault(ordered, lowgear::schedule::P2pGrouping::none));
+  require(!lowgear::schedule::find_communication_fault(ordered, lowgear::schedule::P2pGrouping::adjacent));
+  if (!lowgear::schedule::has_communication(schedule)) return;
+  const bool safe = !lowgear::schedule::find_communication_fault(schedule, lowgear::schedule::P2pGrouping::none);
+  const bool safe_in_groups = !lowgear::schedule::find_communication_fault(schedule, lowgear::schedule::P2pGrouping::adjacent);
   require(safe_in_groups || !safe);
 }
 

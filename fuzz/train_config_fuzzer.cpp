@@ -19,15 +19,15 @@ void require(bool holds) {
   if (!holds) std::abort();
 }
 
-void check(const lowgear::TrainConfig& config) {
-  const lowgear::RankLayout layout(config.parallel);
+void check(const lowgear::launcher::TrainConfig& config) {
+  const lowgear::launcher::RankLayout layout(config.parallel);
   require(layout.world_size() >= 1);
   const int last = layout.world_size() - 1;
   require(layout.rank_at(layout.place_of(last)) == last);
   require(config.tokens_per_step() > 0);
   if (config.schedule.ends_with(".csv")) return;
   if (std::int64_t{config.parallel.pp} * config.parallel.chunks * config.microbatches > kMostActions) return;
-  const lowgear::Schedule schedule = lowgear::training_schedule(config);
+  const lowgear::schedule::Schedule schedule = lowgear::launcher::training_schedule(config);
   require(schedule.rank_count() == config.parallel.pp);
 }
 
@@ -37,7 +37,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   if (text.find("config") != std::string_view::npos) return 0;
   try {
-    check(lowgear::parse_train_config(text, "train.yaml", "/nonexistent"));
+    check(lowgear::launcher::parse_train_config(text, "train.yaml", "/nonexistent"));
   } catch (const lowgear::InputError&) {
     return 0;
   }

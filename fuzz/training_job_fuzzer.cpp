@@ -22,22 +22,22 @@ void require(bool holds) {
 
 std::string refuse_file(const std::string& path) { throw lowgear::InputError(path + " is not read"); }
 
-void check(const lowgear::TrainingJob& job) {
-  require(!lowgear::find_fault(job));
+void check(const lowgear::estimator::TrainingJob& job) {
+  require(!lowgear::estimator::find_fault(job));
   require(job.parallel.gpus() >= 1 && job.microbatches() >= 1);
   if (std::int64_t{job.parallel.pp} * job.parallel.virtual_stages * job.microbatches() > kMostSteps) return;
-  const lowgear::MemoryEstimate memory = lowgear::estimate_memory(job);
+  const lowgear::estimator::MemoryEstimate memory = lowgear::estimator::estimate_memory(job);
   require(memory.ranks.size() == static_cast<std::size_t>(job.parallel.pp));
   const double total = memory.ranks[memory.fullest_rank()].total();
   require(std::isfinite(total) && total > 0);
-  require(memory.fits() != lowgear::explain_overflow(job, memory).has_value());
+  require(memory.fits() != lowgear::estimator::explain_overflow(job, memory).has_value());
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    check(lowgear::parse_job_file({reinterpret_cast<const char*>(data), size}, "job.yaml", {}, refuse_file));
+    check(lowgear::estimator::parse_job_file({reinterpret_cast<const char*>(data), size}, "job.yaml", {}, refuse_file));
   } catch (const lowgear::InputError&) {
     return 0;
   }

@@ -9,8 +9,8 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   try {
-    const lowgear::TransformerShape shape =
-        lowgear::parse_transformer_shape({reinterpret_cast<const char*>(data), size}, "config.json");
+    const lowgear::estimator::TransformerShape shape =
+        lowgear::estimator::parse_transformer_shape({reinterpret_cast<const char*>(data), size}, "config.json");
     lowgear::require_valid(shape);
     if (lowgear::parameter_count(shape) <= 0) std::abort();
     if (!(lowgear::training_flops_per_token(shape, shape.max_positions) > 0)) std::abort();

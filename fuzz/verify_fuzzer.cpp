@@ -97,13 +97,13 @@ constexpr const char* kPlan =
 
 constexpr std::size_t kVertices = 7;
 
-lowgear::PlanFolder sound_folder() {
+lowgear::planner::PlanFolder sound_folder() {
   return {{"run.json", kRun},           {"profile.csv", kProfile}, {"schedule.csv", kSchedule},
           {"frontier.csv", kFrontier},  {"plans.csv", kPlans},     {"certificate.txt", kCertificate},
           {{"plans/00000.json", kPlan}}};
 }
 
-std::string* file_named(lowgear::PlanFolder& folder, std::uint8_t letter) {
+std::string* file_named(lowgear::planner::PlanFolder& folder, std::uint8_t letter) {
   switch (letter) {
     case 'c':
       return &folder.certificate.text;
@@ -127,16 +127,16 @@ std::string* file_named(lowgear::PlanFolder& folder, std::uint8_t letter) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  static const lowgear::PlanFolder kSound = sound_folder();
-  static const bool kIsSound = lowgear::verify(kSound).ok();
+  static const lowgear::planner::PlanFolder kSound = sound_folder();
+  static const bool kIsSound = lowgear::planner::verify(kSound).ok();
   if (!kIsSound) std::abort();
   if (size == 0) return 0;
-  lowgear::PlanFolder folder = kSound;
+  lowgear::planner::PlanFolder folder = kSound;
   std::string* const text = file_named(folder, data[0]);
   if (text == nullptr) return 0;
   text->assign(reinterpret_cast<const char*>(data) + 1, size - 1);
   try {
-    const lowgear::VerifyReport report = lowgear::verify(folder);
+    const lowgear::planner::VerifyReport report = lowgear::planner::verify(folder);
     if (data[0] == 'c' && report.ok() && report.vertices != kVertices) std::abort();
   } catch (const lowgear::InputError&) {
     return 0;

@@ -17,25 +17,25 @@ namespace {
 struct RunSet {
   std::string title;
   std::string source;
-  std::vector<PublishedRun> runs;
+  std::vector<estimator::PublishedRun> runs;
   double reach_mean_pct = 8;
   double reach_largest_pct = 0;   ///< 0: none
   bool rows_may_be_shown = true;  ///< otherwise the measured times are others' files, which are read but not repeated
   std::string residuals;          ///< why what is left is left
 };
 
-std::string layout_of(const TrainingJob& job) {
+std::string layout_of(const estimator::TrainingJob& job) {
   std::string text = fmt::format("{} / {} / {}", job.parallel.tp, job.parallel.pp, job.parallel.dp);
   if (job.parallel.virtual_stages > 1) text += fmt::format(", {} virtual", job.parallel.virtual_stages);
   return text;
 }
 
-std::string rows_of(const std::vector<Comparison>& comparisons) {
+std::string rows_of(const std::vector<estimator::Comparison>& comparisons) {
   std::string text =
       "| run | GPUs | tp / pp / dp | microbatch x number | measured, s | estimated, s | error |\n"
       "|---|---|---|---|---|---|---|\n";
-  for (const Comparison& comparison : comparisons) {
-    const TrainingJob& job = comparison.run->job;
+  for (const estimator::Comparison& comparison : comparisons) {
+    const estimator::TrainingJob& job = comparison.run->job;
     text += fmt::format("| {} | {} | {} | {} x {} | {:.2f} | {:.2f} | {:+.1f} % |\n", comparison.run->name,
                         job.parallel.gpus(), layout_of(job), job.batch.micro, job.microbatches(),
                         comparison.run->measured_s, comparison.estimated_s, comparison.error_pct());
@@ -44,15 +44,15 @@ std::string rows_of(const std::vector<Comparison>& comparisons) {
 }
 
 /// Errors by width of the model and tensor parallelism.
-std::string groups_of(const std::vector<Comparison>& comparisons) {
-  std::map<std::pair<std::int64_t, int>, std::vector<Comparison>> groups;
-  for (const Comparison& comparison : comparisons) {
-    const TrainingJob& job = comparison.run->job;
+std::string groups_of(const std::vector<estimator::Comparison>& comparisons) {
+  std::map<std::pair<std::int64_t, int>, std::vector<estimator::Comparison>> groups;
+  for (const estimator::Comparison& comparison : comparisons) {
+    const estimator::TrainingJob& job = comparison.run->job;
     groups[{job.model.hidden, job.parallel.tp}].push_back(comparison);
   }
   std::string text = "| hidden | tp | rows | mean absolute error | from | to |\n|---|---|---|---|---|---|\n";
   for (const auto& [key, group] : groups) {
-    const auto [low, high] = std::ranges::minmax(group, {}, &Comparison::error_pct);
+    const auto [low, high] = std::ranges::minmax(group, {}, &estimator::Comparison::error_pct);
     text += fmt::format("| {} | {} | {} | {:.1f} % | {:+.0f} % | {:+.0f} % |\n", key.first, key.second, group.size(),
                         mean_absolute_pct(group), low.error_pct(), high.error_pct());
   }
@@ -73,10 +73,10 @@ struct Coverage {
 };
 
 void append(const RunSet& set, AccuracySection& section, std::vector<ErrorSeries>& errors, Coverage& coverage) {
-  const std::vector<Comparison> comparisons = compare(set.runs);
+  const std::vector<estimator::Comparison> comparisons = compare(set.runs);
   const double mean_pct = mean_absolute_pct(comparisons);
   const double largest_pct = largest_absolute_pct(comparisons);
-  const auto within = std::ranges::count_if(comparisons, &Comparison::is_within_interval);
+  const auto within = std::ranges::count_if(comparisons, &estimator::Comparison::is_within_interval);
   coverage.within += within;
   coverage.rows += std::ssize(comparisons);
   section.markdown += fmt::format(
@@ -92,7 +92,7 @@ void append(const RunSet& set, AccuracySection& section, std::vector<ErrorSeries
                                  : fmt::format("mean ≤ {} %", set.reach_mean_pct),
                              mean_pct <= set.reach_mean_pct && (!limited || largest_pct <= set.reach_largest_pct)});
   ErrorSeries series{set.title, {}};
-  for (const Comparison& comparison : comparisons) series.error_pct.push_back(comparison.error_pct());
+  for (const estimator::Comparison& comparison : comparisons) series.error_pct.push_back(comparison.error_pct());
   errors.push_back(std::move(series));
 }
 
@@ -102,18 +102,18 @@ std::vector<RunSet> quoted_sets() {
        "Narayanan et al. 2021: sequences of 2048, vocabulary 51,200, fp16, full recomputation, attention in kernels of "
        "its own, dropout, no overlap but that of PyTorch's DDP in the first four rows. Times follow from the stated "
        "TFLOP/s; microbatches and interleaving from examples/sc21/run_table_1.sh.",
-       sc21_runs(), 8, 0, true,
+       estimator::sc21_runs(), 8, 0, true,
        "Estimates are low throughout, most where layers are small: what is not counted (scaling, transposes, checks of "
        "overflow) weighs most there. 76.1B is 10 % low with the interleaving that the script states; without it, it "
        "would be 5 % low, as its neighbours are."},
       {"Megatron-LM on A100, SC'21 table 2",
        "The same paper: one sequence per microbatch, plain 1F1B; 174.6B and 529.6B on several numbers of GPUs.",
-       sc21_scaling_runs(), 8, 0, true, "Within 5 % everywhere."},
+       estimator::sc21_scaling_runs(), 8, 0, true, "Within 5 % everywhere."},
       {"Megatron-Core on H100",
        "NVIDIA/Megatron-LM, images/model_table.png: sequences of 4096, vocabulary 131,072, bf16, sums of gradients in "
        "fp32, sharded optimizer, fused attention, all overlaps. The publication states neither microbatches nor "
        "interleaving: one sequence and none are assumed, for every row.",
-       megatron_core_runs(), 8, 0, true,
+       estimator::megatron_core_runs(), 8, 0, true,
        "Not reached, by half a point. The two smallest models are 14 to 17 % low: they took far longer "
        "than their products do at rates measured on an H100, so the time went where nothing is modelled (data loading, "
        "logging and the start of an iteration are part of what was measured). 7168x48 is 26 % high: of its four "
@@ -123,13 +123,13 @@ std::vector<RunSet> quoted_sets() {
       {"Korthikanti et al. 2022, table 5",
        "A100, fp16, tp 8, one replica; 175B and 530B with three virtual stages. Full recomputation, and sequence "
        "parallelism with selective recomputation.",
-       korthikanti_runs(), 3.5, 8, true,
+       estimator::korthikanti_runs(), 3.5, 8, true,
        "22B with selective recomputation is 6 % low: its layers are 4 % low (7.1 and 12.5 ms forward and backward "
        "against "
        "7.2 and 13.1 in the paper's table 4), and what follows them is 79 ms against 126: with one microbatch an "
        "iteration, the optimizer and its checks weigh more than in any other row."},
       {"MT-NLG 530B", "Smith et al. 2022, section 2.4: DeepSpeed and Megatron on A100, bf16, tp 8, pp 35, batch 1920.",
-       turing_nlg_runs(), 8, 0, true,
+       estimator::turing_nlg_runs(), 8, 0, true,
        "Not reached. The same model on the same machine and layout took 55.4 s for 2240 sequences with Megatron alone "
        "(table 2 above, estimated within 4 %); here 1920 take 60.1 s, a quarter more for each, and its bubble is only "
        "2 "
@@ -139,7 +139,7 @@ std::vector<RunSet> quoted_sets() {
        "bench/RESULTS.md, \"On GPUs\": a Llama of 1.36 billion parameters, sequences of 2048, bf16, on four H200 of "
        "one "
        "host. Measured by this project, and like all others not fitted on.",
-       trainer_runs(), 8, 0, true,
+       estimator::trainer_runs(), 8, 0, true,
        "Pipelines are 3 to 6 % high. With tp 2 the estimate is 6 % low and with one microbatch on four replicas 9 %: "
        "sums that overlap nothing else."},
   };
@@ -148,25 +148,25 @@ std::vector<RunSet> quoted_sets() {
 std::vector<RunSet> vtrain_sets() {
   std::vector<RunSet> sets;
   const std::string cluster = "vtrain/ground_truth_multi.csv";
-  if (const auto text = read_shared(cluster)) {
+  if (const auto text = simulator::read_shared(cluster)) {
     sets.push_back(
         {"vTrain, many nodes",
          "VIA-Research/vTrain (MICRO'24), ground_truth_multi.csv: Megatron-DeepSpeed on A100, sequences of "
          "2048, full recomputation, 800 Gb/s a node. Nothing is fitted on any of its rows, not even the one "
          "constant that was allowed; so no row is left out.",
-         vtrain_cluster_runs(*text, cluster), 8, 0, false,
+         estimator::vtrain_cluster_runs(*text, cluster), 8, 0, false,
          "What is left is in the rows of hidden 8192 with tp 2 and 4, which took up to 1.7 times as long as "
          "estimated. The same layouts of hidden 12288 are within 3 %, as are those of hidden 8192 with tp 8. "
          "By their own numbers a microbatch cost some 0.2 s there whatever its size (hidden 8192, tp 2: three "
          "sequences took 0.56 s, six 0.88 s), which no kernel or message of theirs does."});
   }
   const std::string node = "vtrain/ground_truth_single.csv";
-  if (const auto text = read_shared(node)) {
+  if (const auto text = simulator::read_shared(node)) {
     sets.push_back(
         {"vTrain, one node",
          "The same, ground_truth_single.csv: hidden 1024 and 2048, sequences of 1024, 2 to 8 GPUs. Most rows "
          "wait for the host, whose costs were measured on other machines (HostCosts). Nothing is fitted.",
-         vtrain_node_runs(*text, node), 15, 0, false,
+         estimator::vtrain_node_runs(*text, node), 15, 0, false,
          "Rows of tp 8 with one sequence are 20 to 30 % low: with two heads a rank Megatron's fused softmax "
          "does not apply (it takes multiples of four), and three kernels do its work. Rows of tp 4 with hidden "
          "2048 are high: their hosts issued a layer faster than those of hidden 1024 did, in the same data."});

@@ -22,7 +22,7 @@ constexpr double kPeerReachPct = 3;
 
 std::string row_of(const HoldoutRow& row) {
   return fmt::format("| {} | {} | {} | {} | {:.2f} % | {:.2f} % | {:.2f} % | {:.0f} % |\n", row.function,
-                     row.pass == Pass::forward ? "forward" : "backward", row.samples, row.thrown_out,
+                     row.pass == estimator::Pass::forward ? "forward" : "backward", row.samples, row.thrown_out,
                      row.random.own_mape_pct, row.random.pooled_mape_pct, row.largest.own_mape_pct,
                      row.random.covered_pct);
 }

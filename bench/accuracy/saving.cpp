@@ -38,25 +38,25 @@ std::string cell(double estimated_pct, double measured_pct) {
 }
 
 /// The work of a forward of a stage in the middle, at the time that was measured.
-WorkCost measured_forward(const TrainingJob& job, const StageProfile& measured) {
-  const RooflineCosts operators(job.gpu);
-  const LinkCosts links(job.cluster);
-  const WorkCost forward = estimate_iteration(job, {operators, links}).stages[1].forward;
+estimator::WorkCost measured_forward(const estimator::TrainingJob& job, const profile::StageProfile& measured) {
+  const estimator::RooflineCosts operators(job.gpu);
+  const estimator::LinkCosts links(job.cluster);
+  const estimator::WorkCost forward = estimate_iteration(job, {operators, links}).stages[1].forward;
   return (measured.at_max_clock(1, OpKind::forward).time_s / forward.time_s()) * forward;
 }
 
 /// Time and energy by clock, both relative to the highest: the shape that savings come from.
-std::string curve_table(const StageProfile& measured) {
-  const TrainingJob job = gpt3_on_a100(12);
-  const WorkEnergy energy(job.gpu, measured_forward(job, measured));
-  const TimedEnergy estimated_full = energy.at_clock(job.gpu.clocks.max_mhz);
-  const Measurement& measured_full = measured.at_max_clock(1, OpKind::forward);
+std::string curve_table(const profile::StageProfile& measured) {
+  const estimator::TrainingJob job = estimator::gpt3_on_a100(12);
+  const estimator::WorkEnergy energy(job.gpu, measured_forward(job, measured));
+  const estimator::TimedEnergy estimated_full = energy.at_clock(job.gpu.clocks.max_mhz);
+  const profile::Measurement& measured_full = measured.at_max_clock(1, OpKind::forward);
   std::string table =
       "\n| MHz | time, measured | estimated | energy, measured | estimated | W, measured | estimated |\n"
       "|---|---|---|---|---|---|---|\n";
   for (const int clock_mhz : kClocksMhz) {
-    const Measurement& at_clock = measured.at_clock(1, OpKind::forward, clock_mhz);
-    const TimedEnergy estimated = energy.at_clock(clock_mhz);
+    const profile::Measurement& at_clock = measured.at_clock(1, OpKind::forward, clock_mhz);
+    const estimator::TimedEnergy estimated = energy.at_clock(clock_mhz);
     table += fmt::format("| {} | {:.3f} | {:.3f} | {:.3f} | {:.3f} | {:.0f} | {:.0f} |\n", clock_mhz,
                          at_clock.time_s / measured_full.time_s, estimated.time_s / estimated_full.time_s,
                          at_clock.energy_j / measured_full.energy_j, estimated.energy_j / estimated_full.energy_j,
@@ -82,7 +82,7 @@ AccuracySection saving_section() {
     section.markdown += "\nNOT CHECKED: the profile is not in ../shared/data/perseus.\n";
     return section;
   }
-  const StageProfile measured = kGpt3OnA100.read();
+  const profile::StageProfile measured = kGpt3OnA100.read();
   section.markdown +=
       "\n| microbatches | least energy, measured | estimated | no later, measured | estimated | with a whole loss | "
       "estimated, at measured times | least energy, 400 W | no later, 400 W |\n|---|---|---|---|---|---|---|---|---|\n";
@@ -90,15 +90,15 @@ AccuracySection saving_section() {
   LargestPoints no_later;
   LargestPoints power_alone;
   for (const int microbatches : kMicrobatches) {
-    const TrainingJob job = gpt3_on_a100(microbatches);
-    TrainingJob whole_loss = job;
+    const estimator::TrainingJob job = estimator::gpt3_on_a100(microbatches);
+    estimator::TrainingJob whole_loss = job;
     whole_loss.split_loss = false;
-    TrainingJob standard = job;
+    estimator::TrainingJob standard = job;
     standard.gpu.power.limit_w = kStandardLimitW;
-    const PlannedSaving real = saving_on(measured, kA100BlockingW, microbatches);
-    const PlannedSaving estimated = saving_of_estimate(job);
-    const PlannedSaving at_times = saving_at_measured_times(job, measured);
-    const PlannedSaving at_standard = saving_of_estimate(standard);
+    const estimator::PlannedSaving real = estimator::saving_on(measured, estimator::kA100BlockingW, microbatches);
+    const estimator::PlannedSaving estimated = saving_of_estimate(job);
+    const estimator::PlannedSaving at_times = saving_at_measured_times(job, measured);
+    const estimator::PlannedSaving at_standard = saving_of_estimate(standard);
     section.markdown += fmt::format("| {} | {:.2f} | {} | {:.2f} | {} | {} | {} | {} | {} |\n", microbatches,
                                     real.least_energy_pct, cell(estimated.least_energy_pct, real.least_energy_pct),
                                     real.no_later_pct, cell(estimated.no_later_pct, real.no_later_pct),

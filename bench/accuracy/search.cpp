@@ -32,23 +32,23 @@ constexpr std::array kCases{
     SearchCase{"llama-3-70b", "h100-sxm", 1024, 2048, 8192}, SearchCase{"gpt3-175b", "a100-80gb-sxm", 512, 1536, 2048},
     SearchCase{"mixtral-8x7b", "h200-sxm", 64, 512, 4096}};
 
-TrainingJob job_of(const SearchCase& search) {
-  TrainingJob job;
-  job.model = named_transformer(search.model);
-  job.gpu = named_gpu(search.gpu);
+estimator::TrainingJob job_of(const SearchCase& search) {
+  estimator::TrainingJob job;
+  job.model = estimator::named_transformer(search.model);
+  job.gpu = estimator::named_gpu(search.gpu);
   job.cluster = default_cluster(job.gpu);
   job.batch = {search.global_batch, 1, search.sequence};
   return job;
 }
 
 /// Largest difference between the quick plan and the planner's, of the planner's, over the best layouts.
-double quick_error_pct(const TrainingJob& job, const SearchOutcome& outcome, const CostSources& sources) {
+double quick_error_pct(const estimator::TrainingJob& job, const estimator::SearchOutcome& outcome, const estimator::CostSources& sources) {
   double largest_pct = 0;
   for (std::size_t i = 0; i < std::min(kPlanned, outcome.results.size()); ++i) {
-    const SearchResult& result = outcome.results[i];
-    TrainingJob candidate = job;
+    const estimator::SearchResult& result = outcome.results[i];
+    estimator::TrainingJob candidate = job;
     apply(result.layout, candidate);
-    PlannedJob planner(candidate, estimate_iteration(candidate, sources));
+    estimator::PlannedJob planner(candidate, estimate_iteration(candidate, sources));
     const double planned_j = planner.plan_in_time().energy_j;
     largest_pct = std::max(largest_pct, 100 * std::abs(result.planned_energy_j - planned_j) / planned_j);
   }
@@ -69,19 +69,19 @@ AccuracySection search_section() {
       "|---|---|---|---|---|---|---|---|\n";
   double slowest_per_s = 0;
   for (const SearchCase& search : kCases) {
-    const TrainingJob job = job_of(search);
-    const RooflineCosts operators(job.gpu);
-    const LinkCosts links(job.cluster);
-    const CostSources sources{operators, links};
-    const SearchSpace space = enumerate_layouts(job, {.gpus = search.gpus});
-    SearchOutcome outcome;
+    const estimator::TrainingJob job = job_of(search);
+    const estimator::RooflineCosts operators(job.gpu);
+    const estimator::LinkCosts links(job.cluster);
+    const estimator::CostSources sources{operators, links};
+    const estimator::SearchSpace space = enumerate_layouts(job, {.gpus = search.gpus});
+    estimator::SearchOutcome outcome;
     std::vector<double> seconds;
     for (int i = 0; i < kRepeats; ++i) {
       seconds.push_back(seconds_of([&] { outcome = evaluate(job, space.layouts, sources); }));
     }
     const double median_s = spread_of(seconds).median;
     const double fitting_per_s = static_cast<double>(outcome.results.size()) / median_s;
-    rank(outcome.results, SearchObjective::time, {});
+    rank(outcome.results, estimator::SearchObjective::time, {});
     section.markdown +=
         fmt::format("| {} | {} {} | {} | {} | {:.2f} | {:.0f} | {:.0f} | {:.2f} % |\n", search.model, search.gpus,
                     search.gpu, outcome.results.size(), outcome.too_large, median_s, fitting_per_s,

@@ -43,11 +43,11 @@ class Dump {
     names_.push_back(std::move(name));
   }
   void write(const std::string& path) const {
-    std::vector<TensorView> views;
+    std::vector<tensorfile::TensorView> views;
     for (std::size_t i = 0; i < tensors_.size(); ++i) {
       const at::Tensor& tensor = tensors_[i];
       const auto* bytes = reinterpret_cast<const std::byte*>(tensor.data_ptr<float>());
-      views.push_back({names_[i], TensorType::f32, tensor.sizes().vec(), {bytes, tensor.nbytes()}});
+      views.push_back({names_[i], tensorfile::TensorType::f32, tensor.sizes().vec(), {bytes, tensor.nbytes()}});
     }
     write_safetensors(path, views);
   }
@@ -59,15 +59,15 @@ class Dump {
 
 void dump(const Arguments& arguments) {
   const std::string config_file = arguments.model + "/config.json";
-  const ModelConfig config = parse_model_config(read_file(config_file), config_file);
-  InProcessHub hub;
-  Communicators ranks;
+  const model::ModelConfig config = model::parse_model_config(read_file(config_file), config_file);
+  trainer::InProcessHub hub;
+  trainer::Communicators ranks;
   ranks.pipeline = hub.pipeline("pp", 0);
   ranks.data = hub.group("dp", 0, 1);
   ranks.tensor = hub.group("tp", 0, 1);
   ranks.world = hub.group("world", 0, 1);
-  const std::vector<LayerRange> whole = {{0, config.layers}};
-  ModelPart part(config, whole, {0}, {.type = arguments.type, .device = arguments.device}, ranks);
+  const std::vector<model::LayerRange> whole = {{0, config.layers}};
+  trainer::ModelPart part(config, whole, {0}, {.type = arguments.type, .device = arguments.device}, ranks);
   load_weights(arguments.model, config, part.store());
   const std::string bytes = read_file(arguments.ids);
   at::Tensor tokens = at::empty({arguments.batch, arguments.time + 1}, at::kLong);
@@ -77,14 +77,14 @@ void dump(const Arguments& arguments) {
   const at::Tensor ids = tokens.narrow(1, 0, arguments.time).contiguous();
   const at::Tensor targets = tokens.narrow(1, 1, arguments.time).contiguous();
 
-  Stage& stage = *part.stages().at(0);
+  trainer::Stage& stage = *part.stages().at(0);
   Dump result;
   result.add("logits", stage.logits(ids));
   const at::Tensor loss = stage.forward(0, ids, targets);
   result.add("loss", loss.reshape({1}));
-  (void)stage.backward(0, at::ones_like(loss), WeightGradients::now);
+  (void)stage.backward(0, at::ones_like(loss), trainer::WeightGradients::now);
   part.reduce_tied_gradients();
-  for (const Parameter& parameter : part.store().parameters()) {
+  for (const trainer::Parameter& parameter : part.store().parameters()) {
     if (parameter.tied_copy) continue;
     result.add(parameter.name, parameter.transposed ? parameter.gradient.t() : parameter.gradient);
   }

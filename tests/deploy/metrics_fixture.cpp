@@ -16,20 +16,20 @@
 namespace lowgear {
 namespace {
 
-class MetricsHandler final : public HttpHandler {
+class MetricsHandler final : public http::Handler {
  public:
-  void handle(HttpRequest /*request*/, std::shared_ptr<HttpReply> reply) override {
+  void handle(http::Request /*request*/, std::shared_ptr<http::Reply> reply) override {
     activity_.request("GET", "/metrics", 200, 0.001);
     activity_.plan("quick", 0.02);
     activity_.decision("straggler", "applied");
     iterations_.iteration("baseline", 2.0, 1000);
     iterations_.iteration("train", 2.0, 800);
-    reply->send(HttpResponse::with_body(200, kMetricsContentType, server_metrics(snapshot())));
+    reply->send(http::Response::with_body(200, metrics::kMetricsContentType, server_metrics(snapshot())));
   }
 
  private:
-  [[nodiscard]] ServerSnapshot snapshot() const {
-    JobSnapshot job;
+  [[nodiscard]] server::Snapshot snapshot() const {
+    server::JobSnapshot job;
     job.job = "j-1";
     job.name = "a \"name\"\nof two lines";
     job.model = "llama";
@@ -41,30 +41,30 @@ class MetricsHandler final : public HttpHandler {
     job.slowdown_allowed_ratio = 0.02;
     job.planned_step_s = 2;
     job.planned_step_j = 790;
-    job.baseline = JobSnapshot::Baseline{2, 1000};
+    job.baseline = server::JobSnapshot::Baseline{2, 1000};
     job.saved_ratio = 0.2;
     job.saved_error_ratio = 0.01;
     job.slowdown_ratio = 0.0;
     job.stragglers = {{"reported", 1}};
     job.activity = &iterations_;
-    ServerSnapshot snapshot;
+    server::Snapshot snapshot;
     snapshot.jobs = {{"running", 1}};
     snapshot.running = {job};
     snapshot.activity = &activity_;
     return snapshot;
   }
 
-  ServerActivity activity_;
-  JobActivity iterations_;
+  server::Activity activity_;
+  server::JobActivity iterations_;
 };
 
 void serve() {
   boost::asio::io_context io;
-  FakeAgentService service;
-  FakeCpuMeter cpu_meter;
-  HttpApi agent(io, service, &cpu_meter);
+  agent::FakeAgentService service;
+  agent::FakeCpuMeter cpu_meter;
+  agent::HttpApi agent(io, service, &cpu_meter);
   MetricsHandler handler;
-  HttpServer server(io, handler);
+  http::Server server(io, handler);
   const int agent_port = agent.listen_tcp(0);
   const int server_port = server.listen_tcp("127.0.0.1", 0);
   boost::asio::posix::stream_descriptor input(io, ::dup(STDIN_FILENO));

@@ -8,13 +8,13 @@
 #include "app/cli/terminal/interrupt.h"
 
 int main(int argc, char** argv) {
-  lowgear::install_signal_handlers();
-  lowgear::Console console(STDOUT_FILENO);
+  lowgear::cli::install_signal_handlers();
+  lowgear::cli::Console console(STDOUT_FILENO);
   try {
     const std::vector<std::string> arguments(argv + 1, argv + argc);
-    return lowgear::Application().run(arguments, console);
-  } catch (const lowgear::Interrupted& interrupted) {
-    lowgear::raise_by_default(interrupted.signal);
+    return lowgear::cli::Application().run(arguments, console);
+  } catch (const lowgear::cli::Interrupted& interrupted) {
+    lowgear::cli::raise_by_default(interrupted.signal);
     return EXIT_FAILURE;
   }
 }

@@ -8,14 +8,14 @@
 #include "base/core/error.h"
 #include "hardware/gpu/gpu.h"
 
-namespace lowgear {
+namespace lowgear::doctor {
 namespace {
 
-const GpuFeatureStatus& status_of(const GpuSurvey& gpu, GpuFeature feature) {
+const gpu::GpuFeatureStatus& status_of(const gpu::GpuSurvey& gpu, gpu::GpuFeature feature) {
   return gpu.features[static_cast<std::size_t>(feature)];
 }
 
-std::string topic_of(const GpuSurvey& gpu) { return fmt::format("GPU {}", gpu.identity.index); }
+std::string topic_of(const gpu::GpuSurvey& gpu) { return fmt::format("GPU {}", gpu.identity.index); }
 
 /// What helps where NVML could not be opened: the nearest thing that is missing.
 std::string driver_fix(const MachineFacts& facts) {
@@ -47,7 +47,7 @@ Finding driver_finding(const MachineFacts& facts) {
   if (!facts.nvml) {
     return {FindingLevel::broken, "driver", facts.nvml_problem, driver_fix(facts)};
   }
-  const NvmlSurvey& nvml = *facts.nvml;
+  const gpu::NvmlSurvey& nvml = *facts.nvml;
   const std::string version = nvml.driver_version.empty() ? "of unknown version" : nvml.driver_version;
   if (nvml.simulated) {
     return {FindingLevel::works, "driver",
@@ -58,21 +58,21 @@ Finding driver_finding(const MachineFacts& facts) {
   return {FindingLevel::works, "driver", fmt::format("NVIDIA driver {}, by {}", version, nvml.library_path), ""};
 }
 
-std::string summary(const GpuSurvey& gpu) {
+std::string summary(const gpu::GpuSurvey& gpu) {
   std::string text = fmt::format("{}, {}, PCI {}", gpu.identity.name, gpu.identity.uuid, gpu.identity.pci_address);
   if (const std::vector<int>& clocks = gpu.supported_sm_clocks_mhz; !clocks.empty()) {
     text += fmt::format(", {} SM clocks from {} to {} MHz", clocks.size(), clocks.back(), clocks.front());
   }
   if (gpu.power_limits) {
-    const PowerLimits& limits = *gpu.power_limits;
+    const gpu::PowerLimits& limits = *gpu.power_limits;
     text += fmt::format(", power limit {:.0f} W ({:.0f} to {:.0f} W)", limits.enforced_w, limits.min_w, limits.max_w);
   }
   return text;
 }
 
-Finding energy_finding(const GpuSurvey& gpu) {
-  const GpuFeatureStatus& counter = status_of(gpu, GpuFeature::energy_counter);
-  const bool power = status_of(gpu, GpuFeature::average_power).works || status_of(gpu, GpuFeature::instant_power).works;
+Finding energy_finding(const gpu::GpuSurvey& gpu) {
+  const gpu::GpuFeatureStatus& counter = status_of(gpu, gpu::GpuFeature::energy_counter);
+  const bool power = status_of(gpu, gpu::GpuFeature::average_power).works || status_of(gpu, gpu::GpuFeature::instant_power).works;
   if (counter.works) return {FindingLevel::works, topic_of(gpu), "energy by the GPU's own counter", ""};
   if (power) {
     return {FindingLevel::limited, topic_of(gpu),
@@ -84,17 +84,17 @@ Finding energy_finding(const GpuSurvey& gpu) {
 }
 
 /// Features besides energy that do not work.
-void add_missing_features(const GpuSurvey& gpu, std::vector<Finding>& findings) {
-  for (int index = 0; index < kGpuFeatureCount; ++index) {
-    const auto feature = static_cast<GpuFeature>(index);
-    const GpuFeatureStatus& status = status_of(gpu, feature);
-    if (status.works || feature == GpuFeature::energy_counter) continue;
+void add_missing_features(const gpu::GpuSurvey& gpu, std::vector<Finding>& findings) {
+  for (int index = 0; index < gpu::kGpuFeatureCount; ++index) {
+    const auto feature = static_cast<gpu::GpuFeature>(index);
+    const gpu::GpuFeatureStatus& status = status_of(gpu, feature);
+    if (status.works || feature == gpu::GpuFeature::energy_counter) continue;
     findings.push_back(
         {FindingLevel::limited, topic_of(gpu), fmt::format("no {}: {}", name(feature), status.reason), ""});
   }
 }
 
-void add_gpu(const GpuSurvey& gpu, std::vector<Finding>& findings) {
+void add_gpu(const gpu::GpuSurvey& gpu, std::vector<Finding>& findings) {
   findings.push_back({FindingLevel::works, topic_of(gpu), summary(gpu), ""});
   findings.push_back(energy_finding(gpu));
   add_missing_features(gpu, findings);
@@ -115,8 +115,8 @@ void add_gpu(const GpuSurvey& gpu, std::vector<Finding>& findings) {
   }
 }
 
-void add_gpus(const NvmlSurvey& nvml, std::vector<Finding>& findings) {
-  for (const GpuSurvey& gpu : nvml.gpus) add_gpu(gpu, findings);
+void add_gpus(const gpu::NvmlSurvey& nvml, std::vector<Finding>& findings) {
+  for (const gpu::GpuSurvey& gpu : nvml.gpus) add_gpu(gpu, findings);
   for (const std::string& problem : nvml.problems) findings.push_back({FindingLevel::broken, "GPU", problem, ""});
   if (nvml.gpus.empty() && nvml.problems.empty()) {
     findings.push_back({FindingLevel::broken, "GPU", "the driver shows no GPU",
@@ -259,4 +259,4 @@ std::string next_step(const MachineFacts& facts, const std::vector<Finding>& fin
   return "Next: measure the energy of a command: lowgear monitor -- COMMAND\n";
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::doctor

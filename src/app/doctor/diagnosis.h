@@ -6,7 +6,7 @@
 
 #include "app/doctor/machine_facts.h"
 
-namespace lowgear {
+namespace lowgear::doctor {
 
 /// How much a finding matters.
 enum class FindingLevel : unsigned char {
@@ -34,4 +34,4 @@ struct Finding {
 /// What to run next, as one line.
 [[nodiscard]] std::string next_step(const MachineFacts& facts, const std::vector<Finding>& findings);
 
-}  // namespace lowgear
+}  // namespace lowgear::doctor

@@ -13,13 +13,13 @@
 #include "base/core/stopwatch.h"
 #include "hardware/simgpu/simulated_machine.h"
 
-namespace lowgear {
+namespace lowgear::doctor {
 namespace {
 
 class SimulatedLoad final : public GpuLoad {
  public:
   explicit SimulatedLoad(const std::string& uuid)
-      : machine_(SimulatedMachine::from_environment()), gpu_(&find(*machine_, uuid)) {
+      : machine_(simgpu::SimulatedMachine::from_environment()), gpu_(&find(*machine_, uuid)) {
     gpu_->attach_context();
   }
   ~SimulatedLoad() override { gpu_->detach_context(); }
@@ -31,15 +31,15 @@ class SimulatedLoad final : public GpuLoad {
  private:
   static constexpr double kLoad = 0.1;  ///< no power limit holds the clock down
 
-  static SimulatedGpu& find(SimulatedMachine& machine, const std::string& uuid) {
+  static simgpu::SimulatedGpu& find(simgpu::SimulatedMachine& machine, const std::string& uuid) {
     for (int index = 0; index < machine.gpus(); ++index) {
       if (machine.gpu(index).uuid() == uuid) return machine.gpu(index);
     }
     throw InputError(fmt::format("LOWGEAR_SIMGPU names a simulated machine without the GPU {}", uuid));
   }
 
-  std::unique_ptr<SimulatedMachine> machine_;
-  SimulatedGpu* gpu_;
+  std::unique_ptr<simgpu::SimulatedMachine> machine_;
+  simgpu::SimulatedGpu* gpu_;
 };
 
 /// One thread that multiplies and adds: its cycles do not depend on the clock. It stores its result, so that no
@@ -212,4 +212,4 @@ std::unique_ptr<GpuLoad> cuda_gpu_load(const std::string& pci_address) {
   return std::make_unique<CudaLoad>(pci_address);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::doctor

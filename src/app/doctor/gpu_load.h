@@ -3,7 +3,7 @@
 #include <memory>
 #include <string>
 
-namespace lowgear {
+namespace lowgear::doctor {
 
 /// Work on one GPU whose time goes with one over its SM clock: with it one sees when the clock changes.
 class GpuLoad {
@@ -22,4 +22,4 @@ inline constexpr double kGpuLoadS = 0.02;
 /// there is no such library, or it cannot use the GPU.
 [[nodiscard]] std::unique_ptr<GpuLoad> cuda_gpu_load(const std::string& pci_address);
 
-}  // namespace lowgear
+}  // namespace lowgear::doctor

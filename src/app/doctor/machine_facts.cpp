@@ -23,7 +23,7 @@
 #include "base/ipc/unix_address.h"
 #include "hardware/gpu/rapl.h"
 
-namespace lowgear {
+namespace lowgear::doctor {
 namespace {
 
 namespace fs = std::filesystem;
@@ -81,8 +81,8 @@ bool worked(long descriptor) {
 
 void collect_nvml(MachineFacts& facts) {
   try {
-    facts.nvml = survey_nvml();
-  } catch (const GpuError& error) {
+    facts.nvml = gpu::survey_nvml();
+  } catch (const gpu::GpuError& error) {
     facts.nvml_problem = error.what();
     facts.nvml_code = error.code();
   }
@@ -100,8 +100,8 @@ void collect_kernel(MachineFacts& facts) {
 }
 
 void collect_rapl(MachineFacts& facts, const fs::path& root) {
-  Rapl rapl(root / "sys/class/powercap");
-  for (const RaplReading& reading : rapl.read()) facts.rapl_zones.push_back(reading.zone);
+  gpu::Rapl rapl(root / "sys/class/powercap");
+  for (const gpu::RaplReading& reading : rapl.read()) facts.rapl_zones.push_back(reading.zone);
   facts.rapl_problem = rapl.problem();
 }
 
@@ -114,8 +114,8 @@ AgentReach reach_agent(const fs::path& socket) {
     return errno == ENOENT || errno == ENOTDIR ? AgentReach::absent : AgentReach::failed;
   }
   if (!S_ISSOCK(status.st_mode)) return AgentReach::not_socket;
-  if (socket.native().size() > kMaxUnixPathBytes) return AgentReach::failed;
-  const UnixAddress address = UnixAddress::of_path(socket);
+  if (socket.native().size() > ipc::kMaxUnixPathBytes) return AgentReach::failed;
+  const ipc::UnixAddress address = ipc::UnixAddress::of_path(socket);
   const FileDescriptor client(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!client) return AgentReach::failed;
   const bool connected = ::connect(client.get(), address.get(), address.size()) == 0;
@@ -161,4 +161,4 @@ MachineFacts collect_machine_facts(const fs::path& root) {
   return facts;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::doctor

@@ -10,7 +10,7 @@
 #include "hardware/gpu/nvml_survey.h"
 #include "planning/profile/switch_latency.h"
 
-namespace lowgear {
+namespace lowgear::doctor {
 
 /// How a try to reach the agent's socket ended.
 enum class AgentReach : unsigned char {
@@ -25,15 +25,15 @@ enum class AgentReach : unsigned char {
 /// How late clock changes take effect on one GPU, as it was measured or why it was not.
 struct GpuSwitchLatency {
   std::string uuid;
-  std::optional<SwitchLatency> latency;
+  std::optional<profile::SwitchLatency> latency;
   std::string problem;  ///< why there is no `latency`
 };
 
 /// What `lowgear doctor` looks at. Nothing of it is changed by looking.
 struct MachineFacts {
-  std::optional<NvmlSurvey> nvml;
+  std::optional<gpu::NvmlSurvey> nvml;
   std::string nvml_problem;                               ///< why there is no `nvml`
-  GpuErrorCode nvml_code = GpuErrorCode::driver_missing;  ///< kind of that problem
+  gpu::GpuErrorCode nvml_code = gpu::GpuErrorCode::driver_missing;  ///< kind of that problem
   std::string nvml_override;                              ///< value of LOWGEAR_NVML, empty when not set
   int nvidia_pci_gpus = 0;                                ///< display and 3D controllers of NVIDIA on the PCI bus
   std::string kernel_module_version;                      ///< of the nvidia module, empty when it is not loaded
@@ -68,4 +68,4 @@ struct MachineFacts {
 /// Kind of container that the files below `root` tell of; empty when none.
 [[nodiscard]] std::string container_kind(const std::filesystem::path& root);
 
-}  // namespace lowgear
+}  // namespace lowgear::doctor

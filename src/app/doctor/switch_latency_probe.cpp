@@ -16,7 +16,7 @@
 #include "planning/plan/plan_json.h"
 #include "planning/profile/recording.h"
 
-namespace lowgear {
+namespace lowgear::doctor {
 namespace {
 
 constexpr std::chrono::milliseconds kAgentTimeout{10'000};
@@ -39,12 +39,12 @@ int planned_clock_mhz(const std::vector<int>& clocks_mhz, int unit) {
 constexpr int kUnits = kUnitsOfBlock * static_cast<int>(kBlocks.size());
 
 /// One iteration of the measurement as a plan of one rank.
-Plan probe_plan(const std::vector<int>& clocks_mhz) {
-  Plan plan;
+plan::Plan probe_plan(const std::vector<int>& clocks_mhz) {
+  plan::Plan plan;
   plan.policy = "probe";
   plan.schedule = "gpipe";
   plan.microbatches = kUnits;
-  std::vector<PlannedOp>& ops = plan.ranks.emplace_back();
+  std::vector<plan::PlannedOp>& ops = plan.ranks.emplace_back();
   for (int unit = 0; unit < kUnits; ++unit) {
     const int clock_mhz = planned_clock_mhz(clocks_mhz, unit);
     const double duration_s = kGpuLoadS * clocks_mhz.front() / clock_mhz;
@@ -61,7 +61,7 @@ Plan probe_plan(const std::vector<int>& clocks_mhz) {
   return plan;
 }
 
-std::uint64_t mark(UnitRing& ring, UnitEventType type, int number) {
+std::uint64_t mark(ipc::UnitRing& ring, ipc::UnitEventType type, int number) {
   const auto now_ns = static_cast<std::uint64_t>(monotonic_ns());
   write_unit(ring, {.time_ns = now_ns,
                     .type = type,
@@ -71,32 +71,32 @@ std::uint64_t mark(UnitRing& ring, UnitEventType type, int number) {
   return now_ns;
 }
 
-Recording run_units(UnitRing& ring, const std::vector<int>& clocks_mhz, GpuLoad& load) {
+profile::Recording run_units(ipc::UnitRing& ring, const std::vector<int>& clocks_mhz, GpuLoad& load) {
   constexpr double kNsPerS = 1e9;
-  Recording recording;
+  profile::Recording recording;
   const auto first_ns = static_cast<std::uint64_t>(monotonic_ns());
   const auto seconds = [first_ns](std::uint64_t time_ns) { return static_cast<double>(time_ns - first_ns) / kNsPerS; };
   for (int iteration = 0; iteration < kIterations; ++iteration) {
-    mark(ring, UnitEventType::iteration_begin, iteration);
+    mark(ring, ipc::UnitEventType::iteration_begin, iteration);
     for (int unit = 0; unit < kUnits; ++unit) {
-      const std::uint64_t begin_ns = mark(ring, UnitEventType::unit_begin, unit);
+      const std::uint64_t begin_ns = mark(ring, ipc::UnitEventType::unit_begin, unit);
       load.run();
-      const std::uint64_t end_ns = mark(ring, UnitEventType::unit_end, unit);
+      const std::uint64_t end_ns = mark(ring, ipc::UnitEventType::unit_end, unit);
       recording.units.push_back({.iteration = iteration,
                                  .microbatch = unit,
                                  .start_s = seconds(begin_ns),
                                  .end_s = seconds(end_ns),
                                  .clock_mhz = planned_clock_mhz(clocks_mhz, unit)});
     }
-    mark(ring, UnitEventType::iteration_end, iteration);
+    mark(ring, ipc::UnitEventType::iteration_end, iteration);
   }
   return recording;
 }
 
-void require_idle(Gpu& gpu) {
+void require_idle(gpu::Gpu& gpu) {
   if (gpu.identity().mig_enabled) throw Error("the GPU is in MIG mode: its clocks are those of all its instances");
-  if (!works(gpu, GpuFeature::utilisation)) return;
-  const int busy_percent = read(gpu, GpuFeature::utilisation).gpu_utilisation_percent.value_or(0);
+  if (!works(gpu, gpu::GpuFeature::utilisation)) return;
+  const int busy_percent = read(gpu, gpu::GpuFeature::utilisation).gpu_utilisation_percent.value_or(0);
   if (busy_percent <= kMostBusyPercent) return;
   throw Error(fmt::format("the GPU is busy ({} %): repeat this when nothing else runs on it", busy_percent));
 }
@@ -116,35 +116,35 @@ std::vector<int> probe_clocks_mhz(std::vector<int> supported_mhz, AllowedClocks 
   return chosen;
 }
 
-SwitchLatency measure_switch_latency(const GpuSurvey& gpu, const std::filesystem::path& agent_socket, GpuLoad& load) {
-  const HelloMessage hello{.gpu = gpu.identity.uuid, .job = "lowgear doctor"};
-  AgentConnection agent(agent_socket, hello, kAgentTimeout);
-  const LeaseMessage& lease = agent.lease();
+profile::SwitchLatency measure_switch_latency(const gpu::GpuSurvey& gpu, const std::filesystem::path& agent_socket, GpuLoad& load) {
+  const ipc::HelloMessage hello{.gpu = gpu.identity.uuid, .job = "lowgear doctor"};
+  client::AgentConnection agent(agent_socket, hello, kAgentTimeout);
+  const ipc::LeaseMessage& lease = agent.lease();
   if (lease.dry_run) throw Error("the agent runs with --no-writes: it changes no clock");
   const std::vector<int> clocks_mhz = probe_clocks_mhz(
       gpu.supported_sm_clocks_mhz, {static_cast<int>(lease.min_clock_mhz), static_cast<int>(lease.max_clock_mhz)});
   if (clocks_mhz.size() < 2) throw Error("the agent lets this user set too few clocks to compare");
   for (int i = 0; i < kWarmUps; ++i) load.run();
-  const PlanMessage plan{.plan_json = write_plan(probe_plan(clocks_mhz)), .from_iteration = {}};
-  const PlanAnswer answer = agent.send_plan(plan, kAgentTimeout);
-  if (const auto* const refused = std::get_if<RefusedMessage>(&answer)) throw Error(refused->reason);
-  UnitRing& ring = agent.ring()->ring();
-  const Recording recording = run_units(ring, clocks_mhz, load);
+  const ipc::PlanMessage plan{.plan_json = write_plan(probe_plan(clocks_mhz)), .from_iteration = {}};
+  const ipc::PlanAnswer answer = agent.send_plan(plan, kAgentTimeout);
+  if (const auto* const refused = std::get_if<ipc::RefusedMessage>(&answer)) throw Error(refused->reason);
+  ipc::UnitRing& ring = agent.ring()->ring();
+  const profile::Recording recording = run_units(ring, clocks_mhz, load);
   agent.check();
   if (ring.clocks_not_held.load(std::memory_order_acquire) != 0) {
     throw Error("the GPU did not run at the clocks that the agent asked for; `lowgear agent status` says why");
   }
   agent.release();
-  const std::optional<SwitchLatency> found = find_switch_latency({&recording, 1});
+  const std::optional<profile::SwitchLatency> found = profile::find_switch_latency({&recording, 1});
   if (!found) throw Error("the times of the load differ too much to tell; repeat this when the machine is idle");
   return *found;
 }
 
-std::vector<GpuSwitchLatency> measure_switch_latencies(const NvmlSurvey& nvml,
+std::vector<GpuSwitchLatency> measure_switch_latencies(const gpu::NvmlSurvey& nvml,
                                                        const std::filesystem::path& agent_socket) {
-  const std::unique_ptr<GpuSystem> system = open_nvml();
+  const std::unique_ptr<gpu::GpuSystem> system = gpu::open_nvml();
   std::vector<GpuSwitchLatency> measured;
-  for (const GpuSurvey& gpu : nvml.gpus) {
+  for (const gpu::GpuSurvey& gpu : nvml.gpus) {
     GpuSwitchLatency& result = measured.emplace_back();
     result.uuid = gpu.identity.uuid;
     try {
@@ -159,4 +159,4 @@ std::vector<GpuSwitchLatency> measure_switch_latencies(const NvmlSurvey& nvml,
   return measured;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::doctor

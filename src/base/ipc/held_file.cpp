@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <tuple>
 
-namespace lowgear {
+namespace lowgear::ipc {
 namespace {
 
 /// The longest path and some words.
@@ -33,4 +33,4 @@ FileHold hold_file(const FileDescriptor& file, std::string_view holder) {
   return {.outcome = FileHold::Outcome::held, .holder = {}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

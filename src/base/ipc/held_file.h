@@ -5,7 +5,7 @@
 
 #include "base/core/files/file_descriptor.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 
 /// What came of the wish to hold a file.
 struct FileHold {
@@ -22,4 +22,4 @@ struct FileHold {
 /// is held all the same, and left empty; one that is open for reading only is held, and left as it is.
 [[nodiscard]] FileHold hold_file(const FileDescriptor& file, std::string_view holder);
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

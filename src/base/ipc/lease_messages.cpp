@@ -7,7 +7,7 @@
 #include "base/core/error.h"
 #include "base/core/utf8.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 namespace {
 
 [[noreturn]] void throw_malformed(std::string_view what) {
@@ -249,4 +249,4 @@ std::optional<Frame> FrameReader::next() {
   return frame;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

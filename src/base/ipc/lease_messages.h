@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::ipc {
 
 /// The conversation between client library and agent over the lease socket (a Unix stream socket): frames of a 12-byte
 /// header and a payload. The connection is the lease: when it closes, for whatever reason, the lease ends and the GPU's
@@ -143,4 +143,4 @@ class FrameReader {
   std::vector<std::byte> buffer_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

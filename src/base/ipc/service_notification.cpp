@@ -10,7 +10,7 @@
 #include "base/core/files/file_descriptor.h"
 #include "base/ipc/unix_address.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 
 namespace {
 
@@ -49,4 +49,4 @@ std::optional<std::chrono::microseconds> service_watchdog_period() {
   return std::chrono::microseconds(period_us);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

@@ -12,7 +12,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 namespace {
 
 sigset_t wanted_signals() {
@@ -50,4 +50,4 @@ bool TerminationSignals::came_within(std::chrono::milliseconds time) const {
   return ::poll(&ready, 1, static_cast<int>(time.count())) > 0;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

@@ -5,7 +5,7 @@
 
 #include "base/core/files/file_descriptor.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 
 /// SIGTERM, SIGINT and SIGHUP as something to wait for. From its construction on none of them ends or interrupts the
 /// process, and none is lost: one that comes before anything waits for it is still there. Those that the process was
@@ -33,4 +33,4 @@ class TerminationSignals {
   FileDescriptor descriptor_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

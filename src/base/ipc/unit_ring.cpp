@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lowgear {
+namespace lowgear::ipc {
 
 UnitRingReader::Batch UnitRingReader::read(std::span<UnitEvent> buffer) noexcept {
   const std::uint64_t written = ring_->written.load(std::memory_order_acquire);
@@ -28,4 +28,4 @@ UnitRingReader::Batch UnitRingReader::read(std::span<UnitEvent> buffer) noexcept
   return {.events = count, .lost = unseen - count};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

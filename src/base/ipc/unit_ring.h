@@ -8,7 +8,7 @@
 
 #include "base/core/op_kind.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 
 /// The shared memory between a training process and the agent: the process says which unit it starts, the agent reads
 /// along and sets clocks. One writer (the training thread), one reader (the agent's thread of that GPU). The writer
@@ -100,4 +100,4 @@ class UnitRingReader {
   std::uint64_t seen_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

@@ -5,7 +5,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 namespace {
 
 void require_length(std::string_view name) {
@@ -39,4 +39,4 @@ UnixAddress UnixAddress::of_abstract_name(std::string_view name) {
 
 const sockaddr* UnixAddress::get() const { return reinterpret_cast<const sockaddr*>(&address_); }
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

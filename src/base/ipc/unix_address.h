@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::ipc {
 
 /// Longest path of a Unix socket, in bytes: Linux has room for 108, one of which ends it (unix(7)).
 inline constexpr std::size_t kMaxUnixPathBytes = sizeof(sockaddr_un::sun_path) - 1;
@@ -30,4 +30,4 @@ class UnixAddress {
   socklen_t size_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "base/ipc/unix_address.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 namespace {
 
 [[noreturn]] void throw_socket_error(const std::filesystem::path& path, const std::string& what) {
@@ -60,4 +60,4 @@ FileDescriptor listen_unix(const std::filesystem::path& path, mode_t mode, std::
   return socket;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 
 UnixPeer peer_of(int socket) {
   ucred credentials{};
@@ -20,4 +20,4 @@ UnixPeer peer_of(int socket) {
   return {.uid = credentials.uid, .gid = credentials.gid, .pid = credentials.pid};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

@@ -2,7 +2,7 @@
 
 #include <sys/types.h>
 
-namespace lowgear {
+namespace lowgear::ipc {
 
 /// Who is at the other end of a Unix socket: the process that called connect(), as the kernel attests it (SO_PEERCRED).
 struct UnixPeer {
@@ -14,4 +14,4 @@ struct UnixPeer {
 /// Throws Error when the descriptor is no such socket.
 [[nodiscard]] UnixPeer peer_of(int socket);
 
-}  // namespace lowgear
+}  // namespace lowgear::ipc

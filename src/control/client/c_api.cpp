@@ -16,8 +16,8 @@
 
 namespace {
 
-using lowgear::Client;
-using lowgear::ClientOptions;
+using lowgear::client::Client;
+using lowgear::client::Options;
 using lowgear::Error;
 using lowgear::InputError;
 using lowgear::OpKind;
@@ -44,7 +44,7 @@ std::string& last_error() {
 
 struct lowgear_client {
   int fork_generation = 0;
-  lowgear::RankInfo rank;
+  lowgear::client::RankInfo rank;
   std::unique_ptr<Client> client;
 };
 
@@ -63,7 +63,7 @@ int guarded(Call&& call) noexcept {
   try {
     last_error().clear();
     return call();
-  } catch (const lowgear::LeaseRefused& error) {
+  } catch (const lowgear::client::LeaseRefused& error) {
     last_error() = error.what();
     return LOWGEAR_REFUSED;
   } catch (const InputError& error) {
@@ -100,14 +100,14 @@ int give(const Struct& value, Struct* target) {
 }
 
 /// A text of the caller; what the environment or else `fallback` says when it is null.
-std::string text_or(const char* text, const lowgear::Environment& environment, const char* variable,
+std::string text_or(const char* text, const lowgear::client::Environment& environment, const char* variable,
                     const std::string& fallback) {
   if (text != nullptr) return text;
   return environment(variable).value_or(fallback);
 }
 
-lowgear::RankInfo rank_of(const lowgear_options& options, const lowgear::Environment& environment) {
-  lowgear::RankInfo rank = lowgear::rank_from_environment(environment);
+lowgear::client::RankInfo rank_of(const lowgear_options& options, const lowgear::client::Environment& environment) {
+  lowgear::client::RankInfo rank = lowgear::client::rank_from_environment(environment);
   if (options.rank >= 0) {
     rank.rank = options.rank;
     rank.world_size = std::max(rank.world_size, rank.rank + 1);
@@ -123,8 +123,8 @@ lowgear::RankInfo rank_of(const lowgear_options& options, const lowgear::Environ
   return rank;
 }
 
-lowgear::ClientServerOptions server_options(const lowgear_options& options, const lowgear::Environment& environment) {
-  lowgear::ClientServerOptions result;
+lowgear::client::ServerOptions server_options(const lowgear_options& options, const lowgear::client::Environment& environment) {
+  lowgear::client::ServerOptions result;
   result.address = text_or(options.server, environment, "LOWGEAR_SERVER", "");
   if (result.address.empty()) return result;
   result.token_file = text_or(options.token_file, environment, "LOWGEAR_SERVER_TOKEN_FILE", "");
@@ -135,22 +135,22 @@ lowgear::ClientServerOptions server_options(const lowgear_options& options, cons
   return result;
 }
 
-lowgear::JobPlaceFacts place_facts(const lowgear_options& options, const lowgear::Environment& environment) {
+lowgear::client::JobPlaceFacts place_facts(const lowgear_options& options, const lowgear::client::Environment& environment) {
   const auto rank_or = [&](std::int32_t rank, const char* variable) {
-    return rank >= 0 ? std::optional<int>(rank) : lowgear::number_from_environment(environment, variable);
+    return rank >= 0 ? std::optional<int>(rank) : lowgear::client::number_from_environment(environment, variable);
   };
-  lowgear::JobPlaceFacts facts;
+  lowgear::client::JobPlaceFacts facts;
   facts.pp_rank = rank_or(options.pp_rank, "LOWGEAR_PP_RANK");
   facts.dp_rank = rank_or(options.dp_rank, "LOWGEAR_DP_RANK");
   facts.tp_rank = rank_or(options.tp_rank, "LOWGEAR_TP_RANK");
   const std::string order = text_or(options.rank_order, environment, "LOWGEAR_RANK_ORDER", "");
-  if (!order.empty()) facts.order = lowgear::RankOrder::parse(order);
-  facts.sizes = lowgear::read_job_sizes(text_or(options.job_spec, environment, "LOWGEAR_JOB_SPEC", ""));
+  if (!order.empty()) facts.order = lowgear::client::RankOrder::parse(order);
+  facts.sizes = lowgear::client::read_job_sizes(text_or(options.job_spec, environment, "LOWGEAR_JOB_SPEC", ""));
   return facts;
 }
 
-ClientOptions client_options(const lowgear_options& options, const lowgear::Environment& environment) {
-  ClientOptions result;
+Options client_options(const lowgear_options& options, const lowgear::client::Environment& environment) {
+  Options result;
   result.rank = rank_of(options, environment);
   result.agent_socket = text_or(options.agent_socket, environment, "LOWGEAR_AGENT_SOCKET", "/run/lowgear/lease.sock");
   result.gpu = options.gpu != nullptr ? options.gpu : "";
@@ -170,12 +170,12 @@ void copy_text(char (&target)[kSize], const std::string& text) {  // NOLINT(*-av
   target[size] = '\0';
 }
 
-lowgear_measurement measurement_of(const lowgear::WindowMeasurement& window) {
+lowgear_measurement measurement_of(const lowgear::measure::WindowMeasurement& window) {
   lowgear_measurement result = LOWGEAR_MEASUREMENT_INIT;
   result.time_s = window.time_s;
   result.simulated = window.simulated ? 1 : 0;
   if (window.gpus.empty()) return result;
-  const lowgear::GpuMeasurement& gpu = window.gpus.front();
+  const lowgear::measure::GpuMeasurement& gpu = window.gpus.front();
   if (gpu.covers_all()) {
     result.energy_j = *gpu.energy_j;
     result.energy_uncertainty_j = gpu.energy_uncertainty_j.value_or(-1);
@@ -189,7 +189,7 @@ lowgear_measurement measurement_of(const lowgear::WindowMeasurement& window) {
 }
 
 lowgear_status status_of(const lowgear_client& client) {
-  const lowgear::ClientStatus now = client.client->status();
+  const lowgear::client::Status now = client.client->status();
   lowgear_status result{};
   result.rank = client.rank.rank;
   result.world_size = client.rank.world_size;
@@ -222,9 +222,9 @@ int lowgear_open(const lowgear_options* options, lowgear_client** client) {
     if (client == nullptr) throw InputError("the pointer for the client is null");
     *client = nullptr;
     watch_forks();
-    const lowgear::Environment environment = lowgear::process_environment();
+    const lowgear::client::Environment environment = lowgear::client::process_environment();
     auto opened = std::make_unique<lowgear_client>();
-    ClientOptions resolved = client_options(complete(options), environment);
+    Options resolved = client_options(complete(options), environment);
     opened->fork_generation = fork_generation().load(std::memory_order_relaxed);
     opened->rank = resolved.rank;
     opened->client = std::make_unique<Client>(std::move(resolved), environment);
@@ -253,7 +253,7 @@ int lowgear_load_plan(lowgear_client* client, const char* path, int32_t plan_ran
       return LOWGEAR_OK;
     } catch (const InputError&) {
       throw;
-    } catch (const lowgear::LeaseRefused&) {
+    } catch (const lowgear::client::LeaseRefused&) {
       throw;
     } catch (const Error& error) {
       last_error() = error.what();

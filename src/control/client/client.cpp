@@ -17,7 +17,7 @@
 #include "hardware/gpu/nvml_system.h"
 #include "planning/plan/plan_json.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 namespace {
 
@@ -33,10 +33,10 @@ std::string random_text() {
 }
 
 /// The stage that all ops of a plan's rank are of; empty where there are several.
-std::optional<int> only_stage(const std::vector<PlannedOp>& ops) {
+std::optional<int> only_stage(const std::vector<plan::PlannedOp>& ops) {
   if (ops.empty()) return std::nullopt;
   const int stage = ops.front().stage;
-  const bool same = std::ranges::all_of(ops, [stage](const PlannedOp& op) { return op.stage == stage; });
+  const bool same = std::ranges::all_of(ops, [stage](const plan::PlannedOp& op) { return op.stage == stage; });
   return same ? std::optional(stage) : std::nullopt;
 }
 
@@ -48,7 +48,7 @@ std::string host_name() {
 
 }  // namespace
 
-Client::Client(ClientOptions options, const Environment& environment)
+Client::Client(Options options, const Environment& environment)
     : options_(std::move(options)), start_ns_(event_time_ns()) {
   JobPlaceFacts& place = options_.place;
   place.rank = options_.rank.rank;
@@ -79,10 +79,10 @@ Client::~Client() {
 // Without a GPU the rest works all the same; one that was asked for and is not there is a mistake.
 void Client::open_gpu(const Environment& environment) {
   try {
-    system_ = open_nvml();
+    system_ = gpu::open_nvml();
     gpu_ = options_.gpu.empty() ? &choose_gpu(*system_, options_.rank.local_rank, environment)
                                 : &find_gpu(*system_, options_.gpu);
-  } catch (const GpuError& error) {
+  } catch (const gpu::GpuError& error) {
     if (!options_.gpu.empty()) throw InputError(error.what());
     gpu_problem_ = error.what();
   }
@@ -116,20 +116,20 @@ void Client::open_lease() {
 }
 
 void Client::start_meter() {
-  EnergyMeterOptions meter;
+  measure::EnergyMeterOptions meter;
   if (log_) {
-    meter.observer = [this](std::size_t, const GpuSample& sample) {
+    meter.observer = [this](std::size_t, const measure::GpuSample& sample) {
       if (served_) served_->add(sample);
       if (!recording_ || !samples_recorded_.load(std::memory_order_relaxed)) return;
       const std::lock_guard lock(recording_mutex_);
       recording_->write(sample);
     };
   }
-  meter_ = std::make_unique<EnergyMeter>(*system_, std::vector<Gpu*>{gpu_}, std::move(meter));
+  meter_ = std::make_unique<measure::EnergyMeter>(*system_, std::vector<gpu::Gpu*>{gpu_}, std::move(meter));
 }
 
-RankSpec Client::registration() const {
-  RankSpec rank;
+protocol::RankSpec Client::registration() const {
+  protocol::RankSpec rank;
   rank.rank = options_.rank.rank;
   const JobPlace place = job_place(options_.place);
   rank.pp_rank = place.pp;
@@ -141,8 +141,8 @@ RankSpec Client::registration() const {
   rank.gpu_uuid = gpu_->identity().uuid;
   rank.gpu = gpu_->identity().name;
   rank.simulated = system_->simulated();
-  if (works(*gpu_, GpuFeature::supported_clocks)) rank.clocks_mhz = gpu_->supported_sm_clocks_mhz();
-  if (works(*gpu_, GpuFeature::power_limits)) rank.power_limit_w = gpu_->power_limits().enforced_w;
+  if (works(*gpu_, gpu::GpuFeature::supported_clocks)) rank.clocks_mhz = gpu_->supported_sm_clocks_mhz();
+  if (works(*gpu_, gpu::GpuFeature::power_limits)) rank.power_limit_w = gpu_->power_limits().enforced_w;
   const AgentLeaseStatus lease = lease_ ? lease_->status() : AgentLeaseStatus{};
   rank.follows_plans = lease.has_lease && !lease.dry_run;
   return rank;
@@ -150,7 +150,7 @@ RankSpec Client::registration() const {
 
 void Client::open_server() {
   ServedRankOptions served;
-  served.server.endpoint = HttpEndpoint::parse(options_.server.address);
+  served.server.endpoint = http::Endpoint::parse(options_.server.address);
   served.server.token_file = options_.server.token_file;
   served.server.job_json =
       complete_job(options_.server.job_json, options_.rank.run, gpu_ != nullptr ? gpu_->identity().name : "");
@@ -169,8 +169,8 @@ void Client::open_server() {
 }
 
 void Client::load_plan(const std::filesystem::path& path, std::optional<int> plan_rank, bool nearest_below) {
-  std::string text = read_file(path, kMaxFrameBytes - kMaxStringBytes);
-  const Plan plan = read_plan(text, path.string());
+  std::string text = read_file(path, ipc::kMaxFrameBytes - ipc::kMaxStringBytes);
+  const plan::Plan plan = plan::read_plan(text, path.string());
   const auto ranks = static_cast<int>(plan.ranks.size());
   const AxisRank own =
       plan_rank ? AxisRank{.rank = plan_rank, .reason = "plan_rank"} : pipeline_rank(options_.place, ranks);
@@ -193,7 +193,7 @@ void Client::keep_place(const AxisRank& pipeline, std::optional<int> stage) {
   stage_ = stage;
 }
 
-void Client::describe_place(ClientStatus& status) {
+void Client::describe_place(Status& status) {
   const std::lock_guard lock(place_mutex_);
   status.pp_rank = pipeline_.rank;
   status.stage = stage_;
@@ -219,9 +219,9 @@ void Client::iteration_begin(const IterationLabel& label) noexcept {
       std::memory_order_relaxed);
   training_.iteration_begin_ns = event_time_ns();
   if (lease_) lease_->iteration_begins(training_.iteration);
-  if (UnitRing* ring = this->ring()) {
+  if (ipc::UnitRing* ring = this->ring()) {
     write_unit(*ring, {.time_ns = training_.iteration_begin_ns,
-                       .type = UnitEventType::iteration_begin,
+                       .type = ipc::UnitEventType::iteration_begin,
                        .microbatch = static_cast<std::uint32_t>(training_.iteration)});
   }
   log_iteration(RecordType::iteration_begin, training_.iteration_begin_ns);
@@ -230,9 +230,9 @@ void Client::iteration_begin(const IterationLabel& label) noexcept {
 void Client::iteration_end() noexcept {
   if (!training_.in_iteration) return count_mismatch();
   const std::uint64_t now_ns = event_time_ns();
-  if (UnitRing* ring = this->ring()) {
+  if (ipc::UnitRing* ring = this->ring()) {
     write_unit(*ring, {.time_ns = now_ns,
-                       .type = UnitEventType::iteration_end,
+                       .type = ipc::UnitEventType::iteration_end,
                        .microbatch = static_cast<std::uint32_t>(training_.iteration)});
   }
   log_iteration(RecordType::iteration_end, now_ns);
@@ -242,28 +242,28 @@ void Client::iteration_end() noexcept {
 
 void Client::unit_begin(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
   if (training_.unit != 0) count_mismatch();
-  const UnitEvent event{.time_ns = event_time_ns(),
-                        .type = UnitEventType::unit_begin,
+  const ipc::UnitEvent event{.time_ns = event_time_ns(),
+                        .type = ipc::UnitEventType::unit_begin,
                         .kind = static_cast<std::uint8_t>(kind),
                         .stage = stage,
                         .microbatch = microbatch};
-  if (UnitRing* ring = this->ring()) write_unit(*ring, event);
+  if (ipc::UnitRing* ring = this->ring()) write_unit(*ring, event);
   training_.unit = pack_unit(event);
   training_.unit_begin_ns = event.time_ns;
 }
 
 void Client::unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept {
-  UnitEvent event{.time_ns = event_time_ns(),
-                  .type = UnitEventType::unit_begin,
+  ipc::UnitEvent event{.time_ns = event_time_ns(),
+                  .type = ipc::UnitEventType::unit_begin,
                   .kind = static_cast<std::uint8_t>(kind),
                   .stage = stage,
                   .microbatch = microbatch};
   if (training_.unit != pack_unit(event)) return count_mismatch();
   training_.unit = 0;
   units_.store(units_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-  UnitRing* ring = this->ring();
+  ipc::UnitRing* ring = this->ring();
   if (ring != nullptr) {
-    event.type = UnitEventType::unit_end;
+    event.type = ipc::UnitEventType::unit_end;
     write_unit(*ring, event);
   }
   if (log_) {
@@ -294,12 +294,12 @@ void Client::count_mismatch() noexcept {
   training_.unit = 0;
 }
 
-EnergyMeter::WindowId Client::window_begin(std::string name) {
+measure::EnergyMeter::WindowId Client::window_begin(std::string name) {
   if (!meter_) throw Error(gpu_problem_);
   return meter_->begin(std::move(name));
 }
 
-WindowMeasurement Client::window_end(EnergyMeter::WindowId window) {
+measure::WindowMeasurement Client::window_end(measure::EnergyMeter::WindowId window) {
   if (!meter_) throw Error(gpu_problem_);
   return meter_->end(window);
 }
@@ -343,8 +343,8 @@ std::string Client::problem(const AgentLeaseStatus& lease) const {
   return options_.rank.conflict;
 }
 
-ClientStatus Client::status() {
-  ClientStatus status;
+Status Client::status() {
+  Status status;
   status.units = units_.load(std::memory_order_relaxed);
   status.mismatched = mismatched_.load(std::memory_order_relaxed);
   status.lost = log_ ? log_->lost() : 0;
@@ -374,4 +374,4 @@ ClientStatus Client::status() {
   return status;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

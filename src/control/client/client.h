@@ -21,16 +21,16 @@
 #include "hardware/gpu/gpu.h"
 #include "hardware/measure/energy_meter.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// The server that plans this job; docs/server-api.md.
-struct ClientServerOptions {
+struct ServerOptions {
   std::string address;               ///< `http://host:port` or `unix:/path`; empty: no server
   std::filesystem::path token_file;  ///< holds the token alone; empty: none is sent
   std::string job_json;              ///< body of POST /v1/jobs; `run` and `gpu` are filled in where it names none
 };
 
-struct ClientOptions {
+struct Options {
   std::filesystem::path agent_socket;  ///< empty: use no agent
   std::string gpu;                     ///< UUID or PCI address; empty: as CUDA_VISIBLE_DEVICES says
   std::string job;
@@ -40,7 +40,7 @@ struct ClientOptions {
   std::uint64_t recorded_iterations = UINT64_MAX;
   RankInfo rank;
   JobPlaceFacts place;  ///< `rank` and `world_size` of it are filled in from the former
-  ClientServerOptions server;
+  ServerOptions server;
   std::chrono::milliseconds agent_timeout{5'000};
   std::chrono::milliseconds reconnect_after{3'000};  ///< since the agent was last asked
   std::chrono::milliseconds drain_period{50};        ///< between the looks at what the training thread has marked
@@ -52,7 +52,7 @@ struct IterationLabel {
   bool settling = false;  ///< clocks have just been changed, so that it tells nothing of any clock
 };
 
-struct ClientStatus {
+struct Status {
   bool has_lease = false;
   bool has_plan = false;
   bool suspended = false;
@@ -84,7 +84,7 @@ class Client {
  public:
   /// Throws InputError when an option makes no sense (no such GPU, a recording that exists, no address of a server, a
   /// place in the job that is not certain where a server needs it).
-  Client(ClientOptions options, const Environment& environment);
+  Client(Options options, const Environment& environment);
   /// Tells the server, ends the lease and finishes the recording.
   ~Client();
   Client(const Client&) = delete;
@@ -103,10 +103,10 @@ class Client {
   void unit_end(OpKind kind, std::uint16_t stage, std::uint32_t microbatch) noexcept;
 
   /// Throws Error when there is no GPU.
-  [[nodiscard]] EnergyMeter::WindowId window_begin(std::string name);
-  WindowMeasurement window_end(EnergyMeter::WindowId window);
+  [[nodiscard]] measure::EnergyMeter::WindowId window_begin(std::string name);
+  measure::WindowMeasurement window_end(measure::EnergyMeter::WindowId window);
 
-  [[nodiscard]] ClientStatus status();
+  [[nodiscard]] Status status();
 
  private:
   /// What the training thread alone uses.
@@ -125,9 +125,9 @@ class Client {
   void open_server();
   void start_meter();
   void keep_place(const AxisRank& pipeline, std::optional<int> stage);
-  void describe_place(ClientStatus& status);
-  [[nodiscard]] UnitRing* ring() const noexcept { return lease_ ? lease_->ring() : nullptr; }
-  [[nodiscard]] RankSpec registration() const;
+  void describe_place(Status& status);
+  [[nodiscard]] ipc::UnitRing* ring() const noexcept { return lease_ ? lease_->ring() : nullptr; }
+  [[nodiscard]] protocol::RankSpec registration() const;
   void run(const std::stop_token& stop);
   void drain();
   [[nodiscard]] bool is_recorded(std::uint64_t iteration) const noexcept;
@@ -135,9 +135,9 @@ class Client {
   void count_mismatch() noexcept;
   [[nodiscard]] std::string problem(const AgentLeaseStatus& lease) const;
 
-  ClientOptions options_;
-  std::unique_ptr<GpuSystem> system_;
-  Gpu* gpu_ = nullptr;
+  Options options_;
+  std::unique_ptr<gpu::GpuSystem> system_;
+  gpu::Gpu* gpu_ = nullptr;
   std::string gpu_problem_;
   std::uint64_t start_ns_;
 
@@ -158,10 +158,10 @@ class Client {
   std::unique_ptr<ServedRank> served_;  ///< null: no server
   std::uint64_t lost_before_ = 0;       ///< units, when the log was read last
 
-  std::unique_ptr<EnergyMeter> meter_;  ///< null: no GPU. Its thread uses the two above
+  std::unique_ptr<measure::EnergyMeter> meter_;  ///< null: no GPU. Its thread uses the two above
   std::mutex sleep_mutex_;
   std::condition_variable_any wake_;
   std::jthread thread_;  ///< last: it uses everything above
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -2,7 +2,7 @@
 
 #include "control/protocol/json_members.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 namespace {
 
 int plan_version_in(const JsonView& answer) {
@@ -48,4 +48,4 @@ Json to_json(const FinishAnswer& answer) { return {{"state", answer.state}}; }
 
 FinishAnswer read_finish_answer(const JsonView& answer) { return {.state = answer.at("state").text()}; }
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

@@ -8,7 +8,7 @@
 
 /// What the server answers to ranks (docs/server-api.md), but for plans. Readers throw InputError with the JSON path
 /// when a member is missing that a rank needs; others have their default then, as another release may leave them out.
-namespace lowgear {
+namespace lowgear::protocol {
 
 /// To POST /v1/jobs.
 struct JobAnswer {
@@ -54,4 +54,4 @@ struct FinishAnswer {
 [[nodiscard]] Json to_json(const FinishAnswer& answer);
 [[nodiscard]] FinishAnswer read_finish_answer(const JsonView& answer);
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

@@ -4,7 +4,7 @@
 
 #include "control/protocol/json_members.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 namespace {
 
 constexpr int kMaxMicrobatches = 1 << 20;
@@ -153,4 +153,4 @@ std::string first_difference(const JobSpec& a, const JobSpec& b) {
   return {};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

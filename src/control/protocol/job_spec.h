@@ -7,7 +7,7 @@
 
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 
 /// Ranks of the largest job: more than any training run has had.
 inline constexpr int kMaxJobRanks = 100'000;
@@ -68,4 +68,4 @@ struct JobSpec {
 /// Name of the first member in which they differ; empty when they are equal.
 [[nodiscard]] std::string first_difference(const JobSpec& a, const JobSpec& b);
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

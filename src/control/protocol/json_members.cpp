@@ -8,7 +8,7 @@
 #include "base/core/error.h"
 #include "base/core/suggestion.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 
 void require_members(const JsonView& object, std::initializer_list<std::string_view> known) {
   if (!object.json().is_object()) object.fail("expected an object");
@@ -54,4 +54,4 @@ double positive_or_zero(const JsonView& value) { return value.json().is_null() ?
 
 std::string json_text(const Json& document) { return document.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

@@ -6,7 +6,7 @@
 
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 
 /// Longest text that a document may hold where a name is expected.
 inline constexpr std::size_t kMaxNameBytes = 200;
@@ -29,4 +29,4 @@ void require_members(const JsonView& object, std::initializer_list<std::string_v
 /// The document in one line; bytes that are no UTF-8 are replaced, as names are the user's.
 [[nodiscard]] std::string json_text(const Json& document);
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

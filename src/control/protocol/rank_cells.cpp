@@ -6,7 +6,7 @@
 
 #include "control/protocol/json_members.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 namespace {
 
 constexpr std::size_t kMaxCells = 100'000;
@@ -99,4 +99,4 @@ Json to_json(const RankCells& cells) {
 
 std::string write_rank_cells(const RankCells& cells) { return json_text(to_json(cells)); }
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

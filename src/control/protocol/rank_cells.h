@@ -7,7 +7,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/op_kind.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 
 /// What the units of one (stage, kind) took at one clock, with standard errors.
 struct ProfileCell {
@@ -54,4 +54,4 @@ struct MeasuredCells {
 /// Appends the two members.
 void add_measured_cells(Json& document, std::span<const ProfileCell> cells, std::span<const BlockingCell> blocking);
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

@@ -4,7 +4,7 @@
 
 #include "control/protocol/json_members.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 
 RankFinish read_rank_finish(const JsonView& body, int ranks) {
   require_members(body, {"rank"});
@@ -13,4 +13,4 @@ RankFinish read_rank_finish(const JsonView& body, int ranks) {
 
 std::string write_rank_finish(const RankFinish& finish) { return fmt::format(R"({{"rank": {}}})", finish.rank); }
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

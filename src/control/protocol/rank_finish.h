@@ -4,7 +4,7 @@
 
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 
 /// The body of POST .../finish (docs/server-api.md): this rank has ended.
 struct RankFinish {
@@ -16,4 +16,4 @@ struct RankFinish {
 [[nodiscard]] RankFinish read_rank_finish(const JsonView& body, int ranks);
 [[nodiscard]] std::string write_rank_finish(const RankFinish& finish);
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

@@ -6,7 +6,7 @@
 #include "control/protocol/json_members.h"
 #include "planning/plan/plan_json.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 namespace {
 
 constexpr auto kPurposes = std::to_array<std::string_view>({"baseline", "profile", "train"});
@@ -60,7 +60,7 @@ PlanHead read_plan_head(const JsonView& document) {
   if (has_value(document, "settle_iterations")) {
     head.settle_iterations = document.at("settle_iterations").integer_in(0, kMaxSettleIterations);
   }
-  if (has_value(document, "trials")) head.trials = read_clock_trials(document.at("trials"));
+  if (has_value(document, "trials")) head.trials = plan::read_clock_trials(document.at("trials"));
   if (has_value(document, "settle_s")) head.settle_s = number_in(document.at("settle_s"), 0, kMaxSettleS);
   if (has_value(document, "sweep")) head.sweep = document.at("sweep").integer_in(1, INT32_MAX);
   if (has_value(document, "time_s")) head.time_s = document.at("time_s").number();
@@ -81,8 +81,8 @@ RankPlan read_rank_plan(std::string_view text, const std::string& source) {
       if (!has_value(view, member)) view.at(member).fail("is missing, and this plan tries clocks out");
     }
   }
-  if (read_plan(plan.plan_json, source + ": plan").ranks.empty()) view.at("plan").fail("has no rank");
+  if (plan::read_plan(plan.plan_json, source + ": plan").ranks.empty()) view.at("plan").fail("has no rank");
   return plan;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

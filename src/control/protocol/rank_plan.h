@@ -8,7 +8,7 @@
 #include "base/core/formats/json.h"
 #include "planning/plan/clock_trial.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 
 /// What a plan is issued for.
 enum class PlanPurpose : unsigned char {
@@ -26,7 +26,7 @@ struct PlanHead {
   std::string reason;
   int iterations = 0;              ///< of baseline plans: that count; 0 in others
   int settle_iterations = 0;       ///< of baseline plans: before those; of profile plans: after each change of clock
-  std::vector<ClockTrial> trials;  ///< of profile plans
+  std::vector<plan::ClockTrial> trials;  ///< of profile plans
   double settle_s = 0;             ///< of profile plans: after each change of clock, not counted
   int sweep = 0;                   ///< of profile plans: plans of one sweep are measured together
   double time_s = 0;               ///< planned, of the job's iteration; 0: not known
@@ -52,4 +52,4 @@ struct RankPlan : PlanHead {
 /// Throws InputError when it is none: what arrived is checked before an agent gets it.
 [[nodiscard]] RankPlan read_rank_plan(std::string_view text, const std::string& source);
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

@@ -5,7 +5,7 @@
 
 #include "control/protocol/json_members.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 namespace {
 
 constexpr double kMaxIterationS = 1e6;
@@ -99,4 +99,4 @@ std::string write_rank_reports(const RankReports& reports) {
   return json_text(document);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

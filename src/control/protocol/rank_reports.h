@@ -8,7 +8,7 @@
 
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 
 /// What one rank measured of one iteration.
 struct IterationReport {
@@ -50,4 +50,4 @@ inline constexpr std::size_t kMaxReportsPerRequest = 1'000;
 /// As a rank sends it: one line of text, in which readings that are whole numbers have no decimal point.
 [[nodiscard]] std::string write_rank_reports(const RankReports& reports);
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

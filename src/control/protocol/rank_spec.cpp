@@ -7,7 +7,7 @@
 
 #include "control/protocol/json_members.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 namespace {
 
 constexpr std::size_t kMaxClocks = 2'000;
@@ -61,4 +61,4 @@ Json to_json(const RankSpec& rank) {
 
 std::string write_rank_spec(const RankSpec& rank) { return json_text(to_json(rank)); }
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

@@ -7,7 +7,7 @@
 #include "base/core/formats/json.h"
 #include "control/protocol/job_spec.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 
 /// What a rank says of itself when it registers: the body of POST .../ranks (docs/server-api.md).
 struct RankSpec {
@@ -32,4 +32,4 @@ struct RankSpec {
 /// As one line of text; bytes that are no UTF-8 (a host's name) are replaced.
 [[nodiscard]] std::string write_rank_spec(const RankSpec& rank);
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

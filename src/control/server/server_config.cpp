@@ -15,7 +15,7 @@
 #include "base/core/number.h"
 #include "control/server/planning/job_schedule.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
@@ -40,7 +40,7 @@ std::optional<std::filesystem::path> absolute_path(TomlTable& table, std::string
   return path;
 }
 
-void parse_listen(TomlTable table, ServerConfig& config, const NameLookup& lookup) {
+void parse_listen(TomlTable table, Config& config, const NameLookup& lookup) {
   if (const auto path = absolute_path(table, "unix")) config.unix_socket = *path;
   config.unix_mode = table.file_mode("unix_mode").value_or(config.unix_mode);
   if (const auto group = table.text("unix_group")) {
@@ -55,7 +55,7 @@ void parse_listen(TomlTable table, ServerConfig& config, const NameLookup& looku
   table.look_up("tcp", [&] { require_tokens(config); });
 }
 
-void parse_limits(TomlTable table, ServerConfig& config) {
+void parse_limits(TomlTable table, Config& config) {
   const auto bytes = [](double mebibytes) { return static_cast<std::size_t>(mebibytes * 1024 * 1024); };
   if (const auto mebibytes = table.number_in("max_body_mb", 0.01, 256))
     config.http.limits.body_bytes = bytes(*mebibytes);
@@ -65,7 +65,7 @@ void parse_limits(TomlTable table, ServerConfig& config) {
   if (const auto count = table.integer_in("max_streams", 0, 1'000'000)) {
     config.http.max_streams = static_cast<std::size_t>(*count);
   }
-  HttpRateLimit& rate = config.http.rate_limit;
+  http::RateLimit& rate = config.http.rate_limit;
   rate.requests_per_s = table.number_in("requests_per_s", 0, 1e9).value_or(rate.requests_per_s);
   rate.burst = table.number_in("burst", 1, 1e9).value_or(std::max(1.0, rate.requests_per_s));
   if (const auto seconds = table.number_in("request_timeout_s", 0.1, 3'600)) {
@@ -125,8 +125,8 @@ PeerRule parse_allow(TomlTable table, const NameLookup& lookup) {
 
 }  // namespace
 
-HttpServerOptions default_http_options() {
-  HttpServerOptions options;
+http::ServerOptions default_http_options() {
+  http::ServerOptions options;
   options.limits.body_bytes = std::size_t{16} << 20U;
   options.max_connections = 32'768;  // a rank has two, one of which waits for plans: a job of 10,000 ranks fits
   return options;
@@ -150,7 +150,7 @@ TcpAddress parse_tcp_address(std::string_view text) {
   return result;
 }
 
-void require_tokens(const ServerConfig& config) {
+void require_tokens(const Config& config) {
   if (config.token_file) return;
   const auto open = std::ranges::find_if(config.tcp, [](const TcpAddress& each) { return !each.is_loopback(); });
   if (open == config.tcp.end()) return;
@@ -158,9 +158,9 @@ void require_tokens(const ServerConfig& config) {
                                open->address));
 }
 
-ServerConfig parse_server_config(std::string_view text, const std::string& source, const NameLookup& lookup) {
+Config parse_server_config(std::string_view text, const std::string& source, const NameLookup& lookup) {
   TomlTable root = TomlTable::parse(text, source);
-  ServerConfig config;
+  Config config;
   if (const auto path = absolute_path(root, "state")) config.state = *path;
   config.planning_threads = root.integer_in("planning_threads", 1, 256).value_or(config.planning_threads);
   config.planning_times.limit_s = root.number_in("planning_limit_s", 1, 86'400).value_or(config.planning_times.limit_s);
@@ -173,11 +173,11 @@ ServerConfig parse_server_config(std::string_view text, const std::string& sourc
   return config;
 }
 
-ServerConfig load_server_config(const std::filesystem::path& path) {
+Config load_server_config(const std::filesystem::path& path) {
   const std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
   require_trusted_folder(absolute.parent_path());
   require_trusted_file(absolute);
   return parse_server_config(read_file(absolute, kMaxConfigBytes), path.string(), system_name_lookup());
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

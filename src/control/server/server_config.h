@@ -16,7 +16,7 @@
 #include "control/server/planning/planning_times.h"
 #include "control/server/store/store_tables.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Where the server looks for its configuration.
 inline constexpr const char* kDefaultServerConfig = "/etc/lowgear/server.toml";
@@ -33,7 +33,7 @@ struct TcpAddress {
 [[nodiscard]] TcpAddress parse_tcp_address(std::string_view text);
 
 /// With room for the largest body, a registration that brings its schedule in full: some megabytes.
-[[nodiscard]] HttpServerOptions default_http_options();
+[[nodiscard]] http::ServerOptions default_http_options();
 
 /// The port for clients of Perseus and Zeus, as it is configured; `read_perseus_settings` looks at the scheduler.
 struct PerseusConfig {
@@ -47,7 +47,7 @@ struct PerseusConfig {
 
 /// The server's configuration, as deploy/server.toml explains it. Closed by default: it listens on a Unix socket, which
 /// only root and its own user may use.
-struct ServerConfig {
+struct Config {
   std::filesystem::path state = "/var/lib/lowgear-server";
   std::filesystem::path unix_socket = "/run/lowgear-server/server.sock";
   mode_t unix_mode = 0660;
@@ -56,7 +56,7 @@ struct ServerConfig {
   std::optional<std::filesystem::path> token_file;
   bool loopback_read = false;  ///< AuthenticationRules
   std::vector<PeerRule> allow;
-  HttpServerOptions http = default_http_options();
+  http::ServerOptions http = default_http_options();
   int max_jobs = 1'000;           ///< that have not finished; one more is refused
   int max_ranks = 100'000;        ///< of all these jobs together
   int max_job_units = 1'000'000;  ///< forwards and backwards of an iteration of one job
@@ -69,15 +69,15 @@ struct ServerConfig {
 
 /// Reads a configuration. Throws InputError with file, line and column on a syntax error, an unknown key (naming the
 /// nearest known one), a value of the wrong kind or out of range, and a user or group that does not exist.
-[[nodiscard]] ServerConfig parse_server_config(std::string_view text, const std::string& source,
+[[nodiscard]] Config parse_server_config(std::string_view text, const std::string& source,
                                                const NameLookup& lookup);
 
 /// Reads the file. Throws InputError also when another user could have changed it (base/core/files/trusted_path.h), and
 /// as `require_tokens`.
-[[nodiscard]] ServerConfig load_server_config(const std::filesystem::path& path);
+[[nodiscard]] Config load_server_config(const std::filesystem::path& path);
 
 /// Throws InputError when others than this machine's could reach the server without a token: it listens beyond the
 /// loopback interface and has no token file.
-void require_tokens(const ServerConfig& config);
+void require_tokens(const Config& config);
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -30,7 +30,7 @@
 #include "control/server/store/secret.h"
 #include "control/server/store/sqlite_store.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 namespace asio = boost::asio;
@@ -54,7 +54,7 @@ void raise_file_limit() {
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-AuthenticationRules authentication_rules(const ServerConfig& config) {
+AuthenticationRules authentication_rules(const Config& config) {
   AuthenticationRules rules;
   if (config.token_file) rules.tokens = load_tokens(*config.token_file);
   rules.peers = config.allow;
@@ -62,7 +62,7 @@ AuthenticationRules authentication_rules(const ServerConfig& config) {
   return rules;
 }
 
-ControlPlaneLimits limits_of(const ServerConfig& config) {
+ControlPlaneLimits limits_of(const Config& config) {
   ControlPlaneLimits limits;
   limits.jobs = static_cast<std::size_t>(config.max_jobs);
   limits.ranks = config.max_ranks;
@@ -79,14 +79,14 @@ std::string url(const TcpAddress& address, std::uint16_t port) {
 
 /// Whether clients that name this address name the loopback interface.
 bool has_loopback_name(const TcpAddress& address) {
-  return address.address == "::1" || names_loopback(address.address);
+  return address.address == "::1" || http::names_loopback(address.address);
 }
 
 /// The port of the Perseus protocol.
-class PerseusFront final : public HttpHandler {
+class PerseusFront final : public http::Handler {
  public:
   PerseusFront(asio::io_context& io, const PerseusPort& port, Store& store, const StoreContents& contents,
-               const HttpServerOptions& http)
+               const http::ServerOptions& http)
       : results_(results_of(io, port.settings, http)),
         worker_([&io](std::function<void()> function) { asio::post(io, std::move(function)); }),
         service_({.settings = port.settings, .loopback_only = has_loopback_name(port.listen)}, surroundings(), store,
@@ -99,41 +99,41 @@ class PerseusFront final : public HttpHandler {
   /// Stops what is being planned: a server that starts anew plans it again.
   ~PerseusFront() override { stop_->stop(); }
 
-  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
+  void handle(http::Request request, std::shared_ptr<http::Reply> reply) override {
     if (service_.handle(request, reply)) return;
-    reply->send(HttpResponse::with_body(404, "application/json", R"({"detail":"Not Found"})"));
+    reply->send(http::Response::with_body(404, "application/json", R"({"detail":"Not Found"})"));
   }
 
   [[nodiscard]] std::uint16_t port() const { return port_; }
-  [[nodiscard]] HttpServer& http() { return http_; }
-  [[nodiscard]] PerseusService& service() { return service_; }
-  [[nodiscard]] const PerseusService& service() const { return service_; }
+  [[nodiscard]] http::Server& http() { return http_; }
+  [[nodiscard]] perseus::Service& service() { return service_; }
+  [[nodiscard]] const perseus::Service& service() const { return service_; }
 
  private:
   struct Results {
-    PerseusResultFolder folder;
-    PerseusResultWriter writer;
+    perseus::ResultFolder folder;
+    perseus::ResultWriter writer;
   };
 
   /// Null when the settings name no folder.
-  static std::unique_ptr<Results> results_of(asio::io_context& io, const PerseusSettings& settings,
-                                             const HttpServerOptions& http) {
+  static std::unique_ptr<Results> results_of(asio::io_context& io, const perseus::Settings& settings,
+                                             const http::ServerOptions& http) {
     if (settings.dump_dir.empty()) return nullptr;
-    const PerseusResultFolder folder(settings.dump_dir);
+    const perseus::ResultFolder folder(settings.dump_dir);
     return std::unique_ptr<Results>(new Results{folder, {folder, [&io, warn = http.warn](const std::string& text) {
                                                            asio::post(io, [warn, text] { warn(text); });
                                                          }}});
   }
 
-  [[nodiscard]] PerseusSurroundings surroundings() {
-    PerseusSurroundings surroundings;
+  [[nodiscard]] perseus::Surroundings surroundings() {
+    perseus::Surroundings surroundings;
     surroundings.now_s = server_time_s;
     surroundings.run = [this](std::function<void()> work, std::function<void()> done) {
       worker_.run(std::move(work), std::move(done));
     };
     surroundings.progress = stop_;
     if (!results_) return surroundings;
-    surroundings.dump = [this](const std::string& job, PerseusFile file) {
+    surroundings.dump = [this](const std::string& job, perseus::File file) {
       results_->writer.write(job, std::move(file));
     };
     surroundings.has_results = [this](const std::string& job) { return results_->folder.has(job); };
@@ -143,15 +143,15 @@ class PerseusFront final : public HttpHandler {
   std::shared_ptr<StopSwitch> stop_ = std::make_shared<StopSwitch>();
   std::unique_ptr<Results> results_;
   WorkThread worker_;  ///< before the service, which gives it work from its first moment on
-  PerseusService service_;
-  HttpServer http_;
+  perseus::Service service_;
+  http::Server http_;
   std::uint16_t port_;
 };
 
 /// All parts of a server that runs.
 class Server {
  public:
-  Server(asio::io_context& io, const ServerProcessOptions& options, const ServerMessages& messages)
+  Server(asio::io_context& io, const ProcessOptions& options, const Messages& messages)
       : io_(io),
         messages_(messages),
         store_(options.config.state, poster(), store_options(options.config)),
@@ -176,7 +176,7 @@ class Server {
     tick();
   }
 
-  [[nodiscard]] const ServerAddresses& addresses() const { return addresses_; }
+  [[nodiscard]] const Addresses& addresses() const { return addresses_; }
 
   /// Ends in good order; the io_context then runs out of work, or is stopped.
   void drain() {
@@ -193,20 +193,20 @@ class Server {
     return [this](std::function<void()> function) { asio::post(io_, std::move(function)); };
   }
 
-  [[nodiscard]] SqliteStoreOptions store_options(const ServerConfig& config) const {
+  [[nodiscard]] SqliteStoreOptions store_options(const Config& config) const {
     return {.retention = config.retention,
             .now_s = server_time_s,
             .log = [warn = messages_.warn](const std::string& text) { warn(text); }};
   }
 
-  [[nodiscard]] HttpServerOptions http_options(const ServerConfig& config) const {
-    HttpServerOptions http = config.http;
+  [[nodiscard]] http::ServerOptions http_options(const Config& config) const {
+    http::ServerOptions http = config.http;
     http.warn = messages_.warn;
     return http;
   }
 
-  void listen(const ServerProcessOptions& options) {
-    const ServerConfig& config = options.config;
+  void listen(const ProcessOptions& options) {
+    const Config& config = options.config;
     http_.listen_unix(config.unix_socket, config.unix_mode, config.unix_group);
     addresses_.unix_socket = config.unix_socket;
     for (const TcpAddress& address : config.tcp) {
@@ -218,15 +218,15 @@ class Server {
   void tick() {
     control_plane_.tick();
     if (perseus_) perseus_->service().remove_idle_jobs();
-    notify_service_manager("WATCHDOG=1");
+    ipc::notify_service_manager("WATCHDOG=1");
     timer_.expires_after(kTick);
     timer_.async_wait([this](const boost::system::error_code& error) {
       if (!error) tick();
     });
   }
 
-  [[nodiscard]] ServerSnapshot snapshot() const {
-    ServerSnapshot snapshot = control_plane_.snapshot();
+  [[nodiscard]] Snapshot snapshot() const {
+    Snapshot snapshot = control_plane_.snapshot();
     snapshot.connections = http_.connections();
     snapshot.streams = http_.streams();
     const PlanningThreads::Load planning = planning_.load();
@@ -246,23 +246,23 @@ class Server {
   }
 
   asio::io_context& io_;
-  ServerMessages messages_;
+  Messages messages_;
   SqliteStore store_;
   PlanningThreads planning_;
   ControlPlane control_plane_;
   Authenticator authenticator_;
   Api api_;
   SiteHandler site_;
-  HttpServer http_;
+  http::Server http_;
   asio::steady_timer timer_;
   std::unique_ptr<PerseusFront> perseus_;
-  ServerAddresses addresses_;
+  Addresses addresses_;
   bool draining_ = false;
 };
 
 }  // namespace
 
-void run_server(const ServerProcessOptions& options, const ServerMessages& messages) {
+void run_server(const ProcessOptions& options, const Messages& messages) {
   raise_file_limit();
   require_tokens(options.config);
   asio::io_context io(1);
@@ -271,14 +271,14 @@ void run_server(const ServerProcessOptions& options, const ServerMessages& messa
   const std::function<void(const boost::system::error_code&, int)> on_signal =
       [&](const boost::system::error_code& error, int) {
         if (error) return;
-        notify_service_manager("STOPPING=1");
+        ipc::notify_service_manager("STOPPING=1");
         server.drain();
         signals.async_wait(on_signal);
       };
   signals.async_wait(on_signal);
-  notify_service_manager("READY=1");
+  ipc::notify_service_manager("READY=1");
   if (messages.started) messages.started(server.addresses());
   io.run();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

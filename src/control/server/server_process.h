@@ -11,36 +11,36 @@
 #include "control/server/perseus/settings.h"
 #include "control/server/server_config.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// A port of its own for clients of the Perseus protocol, which knows no tokens: whoever reaches it may use it.
 struct PerseusPort {
   TcpAddress listen;
-  PerseusSettings settings;
+  perseus::Settings settings;
 };
 
-struct ServerProcessOptions {
-  ServerConfig config;
+struct ProcessOptions {
+  Config config;
   std::optional<PerseusPort> perseus;
 };
 
 /// Where a server that has started can be reached.
-struct ServerAddresses {
+struct Addresses {
   std::filesystem::path unix_socket;
   std::vector<std::string> tcp;  ///< `http://127.0.0.1:7787`
   std::optional<std::string> perseus;
 };
 
-struct ServerMessages {
+struct Messages {
   std::function<void(std::string_view)> note;
   std::function<void(std::string_view)> warn;
   /// Called once, when the server answers.
-  std::function<void(const ServerAddresses&)> started;
+  std::function<void(const Addresses&)> started;
 };
 
 /// Serves until SIGTERM, SIGINT or SIGHUP, then lets requests at hand finish. These are caught once it answers: until
 /// then they have the effect that the caller gave them. Throws InputError when what it is given
 /// does not do (an address that is taken, a state folder of another server), and Error when the system refuses.
-void run_server(const ServerProcessOptions& options, const ServerMessages& messages);
+void run_server(const ProcessOptions& options, const Messages& messages);
 
-}  // namespace lowgear
+}  // namespace lowgear::server

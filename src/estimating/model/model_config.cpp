@@ -13,7 +13,7 @@
 #include "base/core/formats/json.h"
 #include "estimating/model/parameters.h"
 
-namespace lowgear {
+namespace lowgear::model {
 namespace {
 
 /// A config.json has some fifty members; id2label and the like may have as many more.
@@ -459,4 +459,4 @@ std::string to_json(const ModelConfig& config) {
   return document.dump(2) + "\n";
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::model

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::model {
 
 enum class Architecture : unsigned char { llama, gpt2 };
 
@@ -85,4 +85,4 @@ void require_valid(const ModelConfig& config, const std::string& source);
 /// Megatron (Korthikanti et al. 2022, appendix A), whose 72 l h^2 (1 + s / 6h + V / 12lh) it is for GPT.
 [[nodiscard]] double training_flops_per_token(const ModelConfig& config, std::int64_t sequence_length);
 
-}  // namespace lowgear
+}  // namespace lowgear::model

@@ -6,7 +6,7 @@
 #include <numeric>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::model {
 namespace {
 
 using Shape = std::vector<std::int64_t>;
@@ -111,4 +111,4 @@ std::int64_t parameter_count(const ModelConfig& config) {
   return count;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::model

@@ -7,7 +7,7 @@
 
 #include "estimating/model/model_config.h"
 
-namespace lowgear {
+namespace lowgear::model {
 
 /// Where in the model a parameter is used.
 enum class Part : unsigned char {
@@ -36,4 +36,4 @@ struct ParameterSpec {
 /// without its head (as the first GPT-2 files were) have the same names without it.
 [[nodiscard]] std::string_view base_prefix(Architecture architecture);
 
-}  // namespace lowgear
+}  // namespace lowgear::model

@@ -14,7 +14,7 @@
 #include "base/core/number.h"
 #include "estimating/model/parameters.h"
 
-namespace lowgear {
+namespace lowgear::model {
 namespace {
 
 constexpr std::string_view kRulesFix = "give uniform, cost, or custom:0,8,14,21,27";
@@ -272,4 +272,4 @@ double training_flops_per_token(const ModelConfig& config, std::int64_t sequence
   return costs.embedding + std::accumulate(costs.layers.begin(), costs.layers.end(), costs.head);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::model

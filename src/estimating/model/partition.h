@@ -8,7 +8,7 @@
 
 #include "estimating/model/model_config.h"
 
-namespace lowgear {
+namespace lowgear::model {
 
 /// Layers [begin, end) of a model.
 struct LayerRange {
@@ -67,4 +67,4 @@ struct LayerCosts {
 /// there are fewer layers than stages, more than kMaxModelLayers, or a cost is negative or not finite.
 [[nodiscard]] std::vector<LayerRange> partition_by_cost(const LayerCosts& costs, int stages);
 
-}  // namespace lowgear
+}  // namespace lowgear::model

@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 
-namespace lowgear {
+namespace lowgear::sampling {
 namespace {
 
 constexpr std::string_view kDuration = "dur(us)";
@@ -140,4 +140,4 @@ Spread spread_of(std::vector<double> times) {
   return {.median = quantile(0.5), .quartiles = quantile(0.75) - quantile(0.25)};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::sampling

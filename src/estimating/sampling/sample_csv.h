@@ -11,7 +11,7 @@
 #include "estimating/sampling/sampled_operator.h"
 #include "estimating/sampling/sampling_plan.h"
 
-namespace lowgear {
+namespace lowgear::sampling {
 
 /// What a window in which something ran again and again says about one run of it. Nothing flushes the cache there.
 struct SampledEnergy {
@@ -87,4 +87,4 @@ struct Spread {
 };
 [[nodiscard]] Spread spread_of(std::vector<double> times);
 
-}  // namespace lowgear
+}  // namespace lowgear::sampling

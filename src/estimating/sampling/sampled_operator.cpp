@@ -5,7 +5,7 @@
 #include "base/core/error.h"
 #include "estimating/sampling/word_list.h"
 
-namespace lowgear {
+namespace lowgear::sampling {
 namespace {
 
 using enum ShapeColumn;
@@ -246,4 +246,4 @@ SampleWork work_of(SampledOperator op, const OperatorShape& shape, SampleType ty
           .footprint_bytes = bytes * elements.footprint};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::sampling

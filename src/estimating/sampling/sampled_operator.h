@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::sampling {
 
 /// Types of elements that are sampled.
 enum class SampleType : unsigned char { bf16, fp16, fp32 };
@@ -103,4 +103,4 @@ struct SampleWork {
 };
 [[nodiscard]] SampleWork work_of(SampledOperator op, const OperatorShape& shape, SampleType type);
 
-}  // namespace lowgear
+}  // namespace lowgear::sampling

@@ -10,7 +10,7 @@
 #include "base/core/number.h"
 #include "base/core/suggestion.h"
 
-namespace lowgear {
+namespace lowgear::sampling {
 namespace {
 
 constexpr std::int64_t kLargestMessage = std::int64_t{1} << 36;
@@ -197,4 +197,4 @@ SamplingOptions parse_sampling_options(std::span<const std::string> words) {
   return options;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::sampling

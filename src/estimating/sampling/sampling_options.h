@@ -8,7 +8,7 @@
 
 #include "estimating/sampling/sampling_plan.h"
 
-namespace lowgear {
+namespace lowgear::sampling {
 
 enum class SamplingSubject : unsigned char { operators, collectives };
 
@@ -44,4 +44,4 @@ struct SamplingOption {
 /// know, values that are wrong, and options that the subject has no use for.
 [[nodiscard]] SamplingOptions parse_sampling_options(std::span<const std::string> words);
 
-}  // namespace lowgear
+}  // namespace lowgear::sampling

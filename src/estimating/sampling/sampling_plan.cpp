@@ -11,7 +11,7 @@
 #include "base/core/random.h"
 #include "estimating/sampling/word_list.h"
 
-namespace lowgear {
+namespace lowgear::sampling {
 namespace {
 
 constexpr std::size_t kMostValues = 32;
@@ -214,4 +214,4 @@ std::vector<PlannedMessage> plan_messages(SampledCollective collective, SampleTy
   return plan;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::sampling

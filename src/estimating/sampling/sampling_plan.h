@@ -8,7 +8,7 @@
 
 #include "estimating/sampling/sampled_operator.h"
 
-namespace lowgear {
+namespace lowgear::sampling {
 
 /// Values that the sizes of operators take; a grid is all their combinations.
 struct OperatorGrid {
@@ -92,4 +92,4 @@ struct PlannedMessage {
 [[nodiscard]] std::vector<PlannedMessage> plan_messages(SampledCollective collective, SampleType type, int ranks,
                                                         const MessageSizes& sizes, int energy_points);
 
-}  // namespace lowgear
+}  // namespace lowgear::sampling

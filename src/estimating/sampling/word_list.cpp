@@ -9,7 +9,7 @@
 #include "base/core/error.h"
 #include "base/core/suggestion.h"
 
-namespace lowgear {
+namespace lowgear::sampling {
 
 void take_words(std::string_view list, std::string_view option, std::string_view kind,
                 std::span<const std::string_view> words, const std::function<bool(std::string_view)>& take) {
@@ -25,4 +25,4 @@ void take_words(std::string_view list, std::string_view option, std::string_view
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::sampling

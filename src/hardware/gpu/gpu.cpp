@@ -7,7 +7,7 @@
 #include <cctype>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 std::string lower_case(std::string_view text) {
@@ -92,4 +92,4 @@ Gpu& find_gpu(const GpuSystem& system, std::string_view uuid_or_pci_address) {
                                known.empty() ? "this machine has none" : "those of this machine are " + known));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -10,7 +10,7 @@
 #include "hardware/gpu/gpu_error.h"
 #include "hardware/gpu/gpu_sensor.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 
 /// Who a GPU is. CUDA ordinals and NVML indices change between processes and boots; the UUID and the PCI address do
 /// not, so everything in Lowgear names GPUs by them.
@@ -114,4 +114,4 @@ class GpuSystem {
 /// The GPU with this UUID or PCI address (with or without the domain). Throws InputError naming those there are.
 [[nodiscard]] Gpu& find_gpu(const GpuSystem& system, std::string_view uuid_or_pci_address);
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -5,7 +5,7 @@
 #include "hardware/gpu/gpu.h"
 #include "hardware/gpu/gpu_setting.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 
 /// Changes one GPU. The only way to a setter, and only the agent may include this header (cmake/check_layers.sh checks
 /// it): everything else reads. Calls block for as long as the driver takes (10-20 ms are typical), may be made from
@@ -29,4 +29,4 @@ class GpuControlSystem : public GpuSystem {
   [[nodiscard]] virtual std::unique_ptr<GpuControl> control(std::string_view uuid_or_pci_address) = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -4,7 +4,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 
 /// Why a GPU did not do what it was asked.
 enum class GpuErrorCode : unsigned char {
@@ -30,4 +30,4 @@ class GpuError : public Error {
   GpuErrorCode code_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

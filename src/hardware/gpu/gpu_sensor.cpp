@@ -6,7 +6,7 @@
 #include "base/core/units.h"
 #include "hardware/gpu/nvml_gpu.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 constexpr double kJoulesPerMillijoule = 1e-3;
@@ -138,4 +138,4 @@ const std::vector<GpuSensor>& gpu_sensors() {
   return sensors;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::gpu {
 
 enum class GpuFeature : unsigned char;
 class NvmlGpu;
@@ -74,4 +74,4 @@ struct GpuSensor {
 /// other sensor uses it, the symbol in nvml_library.
 [[nodiscard]] const std::vector<GpuSensor>& gpu_sensors();
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 std::string words_of(const LockSmClocks& clocks) {
@@ -30,4 +30,4 @@ std::string to_string(const GpuSetting& setting) {
   return std::visit([](const auto& each) { return words_of(each); }, setting);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <variant>
 
-namespace lowgear {
+namespace lowgear::gpu {
 
 /// Keeps the SM clock within [min_mhz, max_mhz].
 ///
@@ -57,4 +57,4 @@ using GpuSetting =
 /// What it does, with values and units: `lock SM clocks to 345-1005 MHz`, `enable persistence mode`.
 [[nodiscard]] std::string to_string(const GpuSetting& setting);
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -6,7 +6,7 @@
 /// The part of NVML's C ABI that Lowgear calls: numbers and layouts as NVIDIA's NVML API Reference and its header for
 /// driver 580 state them. Own declarations, so that Lowgear builds without NVIDIA's toolkit and runs with every driver
 /// from 470 on.
-namespace lowgear::nvml {
+namespace lowgear::gpu::nvml {
 
 /// nvmlReturn_t
 enum class Return : std::int32_t {
@@ -107,4 +107,4 @@ static_assert(sizeof(FieldValue) == 40 && offsetof(FieldValue, value) == 32);
 /// NVML_FI_DEV_POWER_INSTANT, in milliwatts
 inline constexpr std::uint32_t kFieldInstantPower = 186;
 
-}  // namespace lowgear::nvml
+}  // namespace lowgear::gpu::nvml

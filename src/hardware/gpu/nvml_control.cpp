@@ -8,7 +8,7 @@
 
 #include "hardware/gpu/nvml_gpu.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 // Beyond any GPU's: what is above cannot be meant, and is not handed to the driver.
@@ -92,4 +92,4 @@ std::unique_ptr<GpuControlSystem> open_nvml_control() {
   return std::make_unique<NvmlControlSystem>(NvmlLibrary::open());
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

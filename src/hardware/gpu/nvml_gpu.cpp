@@ -8,7 +8,7 @@
 
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {}  // namespace
 
 NvmlGpu::NvmlGpu(std::shared_ptr<const NvmlLibrary> library, nvml::Device device, int index)
@@ -132,4 +132,4 @@ NvmlGpus open_gpus(const std::shared_ptr<const NvmlLibrary>& library) {
   return result;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -7,7 +7,7 @@
 #include "hardware/gpu/gpu.h"
 #include "hardware/gpu/nvml_library.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 
 /// One GPU as NVML reads it.
 class NvmlGpu final : public Gpu {
@@ -49,4 +49,4 @@ struct NvmlGpus {
 };
 [[nodiscard]] NvmlGpus open_gpus(const std::shared_ptr<const NvmlLibrary>& library);
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <initializer_list>
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 /// What to do about an error; empty where there is nothing more to say.
@@ -201,4 +201,4 @@ void NvmlLibrary::check(nvml::Return code, std::string_view gpu, std::string_vie
   throw GpuError(gpu_error_code(code), with_advice(fmt::format("GPU {}: {}: {}", gpu, what, describe(code)), code));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

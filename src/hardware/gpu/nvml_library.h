@@ -9,7 +9,7 @@
 #include "hardware/gpu/gpu_error.h"
 #include "hardware/gpu/nvml_abi.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 
 /// A function of the library at hand; it has none where the driver is too old (or too new).
 template <typename... Parameters>
@@ -117,4 +117,4 @@ class NvmlLibrary {
 /// What a return code means to a caller.
 [[nodiscard]] GpuErrorCode gpu_error_code(nvml::Return code);
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

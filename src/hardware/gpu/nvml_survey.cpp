@@ -4,7 +4,7 @@
 
 #include "hardware/gpu/nvml_gpu.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 GpuSurvey survey(Gpu& gpu) {
@@ -39,4 +39,4 @@ NvmlSurvey survey_nvml() {
   return result;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

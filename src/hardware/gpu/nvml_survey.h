@@ -6,7 +6,7 @@
 
 #include "hardware/gpu/gpu.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 
 /// What one GPU can do, all of it read. Optional members are empty where the driver does not tell.
 struct GpuSurvey {
@@ -29,4 +29,4 @@ struct NvmlSurvey {
 /// Looks at NVML as open_nvml would load it. Throws GpuError as that does.
 [[nodiscard]] NvmlSurvey survey_nvml();
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

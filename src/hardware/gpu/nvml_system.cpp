@@ -4,7 +4,7 @@
 
 #include "hardware/gpu/nvml_gpu.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 class NvmlSystem final : public GpuSystem {
@@ -26,4 +26,4 @@ class NvmlSystem final : public GpuSystem {
 
 std::unique_ptr<GpuSystem> open_nvml() { return std::make_unique<NvmlSystem>(NvmlLibrary::open()); }
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

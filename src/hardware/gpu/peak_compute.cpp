@@ -6,7 +6,7 @@
 
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 /// TFLOP/s of a GPU whose name has both words.
@@ -56,4 +56,4 @@ std::optional<double> peak_flop_s(std::string_view gpu_name, MatrixType type) {
   return tera > 0 ? std::optional(tera * kTera) : std::nullopt;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -3,7 +3,7 @@
 #include <optional>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::gpu {
 
 /// What the factors of a matrix product are.
 enum class MatrixType : unsigned char {
@@ -19,4 +19,4 @@ enum class MatrixType : unsigned char {
 /// Core GPU Architecture" for both forms of the H100. H100 NVL and H200 NVL are not in the table.
 [[nodiscard]] std::optional<double> peak_flop_s(std::string_view gpu_name, MatrixType type);
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -12,7 +12,7 @@
 
 #include "base/core/number.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 namespace fs = std::filesystem;
@@ -110,4 +110,4 @@ std::vector<RaplReading> Rapl::read() {
   return readings;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::gpu {
 
 /// Energy of one CPU package, or of its memory.
 struct RaplReading {
@@ -44,4 +44,4 @@ class Rapl {
   std::string problem_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

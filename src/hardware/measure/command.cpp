@@ -12,7 +12,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::measure {
 namespace {
 
 sigset_t set_of(std::initializer_list<int> signals) {
@@ -76,4 +76,4 @@ CommandResult run_command(std::span<const std::string> words, CommandOutput outp
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::measure

@@ -5,7 +5,7 @@
 
 #include "hardware/measure/signal_guard.h"
 
-namespace lowgear {
+namespace lowgear::measure {
 
 /// How a command ended.
 struct CommandResult {
@@ -24,4 +24,4 @@ enum class CommandOutput : unsigned char { standard_output, standard_error };
 /// program cannot be started, naming the reason.
 [[nodiscard]] CommandResult run_command(std::span<const std::string> words, CommandOutput output, SignalGuard& guard);
 
-}  // namespace lowgear
+}  // namespace lowgear::measure

@@ -6,27 +6,27 @@
 #include "base/core/error.h"
 #include "base/core/monotonic_clock.h"
 
-namespace lowgear {
+namespace lowgear::measure {
 namespace {
 
 /// CPU counters are exact to a millisecond whenever they are read; in between it is enough to see them wrap around.
 constexpr long kRoundsPerCpuReading = 100;
 
-std::vector<Gpu*> all_gpus(const GpuSystem& system) {
-  std::vector<Gpu*> gpus;
-  for (const std::unique_ptr<Gpu>& gpu : system.gpus()) gpus.push_back(gpu.get());
+std::vector<gpu::Gpu*> all_gpus(const gpu::GpuSystem& system) {
+  std::vector<gpu::Gpu*> gpus;
+  for (const std::unique_ptr<gpu::Gpu>& gpu : system.gpus()) gpus.push_back(gpu.get());
   return gpus;
 }
 
 }  // namespace
 
-EnergyMeter::EnergyMeter(const GpuSystem& system, std::vector<Gpu*> gpus, EnergyMeterOptions options,
-                         std::unique_ptr<Rapl> cpus)
+EnergyMeter::EnergyMeter(const gpu::GpuSystem& system, std::vector<gpu::Gpu*> gpus, EnergyMeterOptions options,
+                         std::unique_ptr<gpu::Rapl> cpus)
     : simulated_(system.simulated()),
       options_(std::move(options)),
       gpus_(gpus.empty() ? all_gpus(system) : std::move(gpus)),
       cpus_(std::move(cpus)) {
-  for (const Gpu* gpu : gpus_) meters_.emplace_back(gpu->identity(), gpu->features());
+  for (const gpu::Gpu* gpu : gpus_) meters_.emplace_back(gpu->identity(), gpu->features());
   thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
 }
 
@@ -76,7 +76,7 @@ std::map<EnergyMeter::WindowId, EnergyMeter::Window>::iterator EnergyMeter::find
   return found;
 }
 
-std::vector<RaplReading> EnergyMeter::read_cpus() { return cpus_ ? cpus_->read() : std::vector<RaplReading>(); }
+std::vector<gpu::RaplReading> EnergyMeter::read_cpus() { return cpus_ ? cpus_->read() : std::vector<gpu::RaplReading>(); }
 
 WindowMeasurement EnergyMeter::measure(const Window& window) {
   const double now_s = monotonic_s();
@@ -85,7 +85,7 @@ WindowMeasurement EnergyMeter::measure(const Window& window) {
   for (std::size_t gpu = 0; gpu < meters_.size(); ++gpu) {
     result.gpus.push_back(meters_[gpu].measure(window.gpus[gpu], now_s));
   }
-  const std::vector<RaplReading> cpus = read_cpus();  // as many as at the begin
+  const std::vector<gpu::RaplReading> cpus = read_cpus();  // as many as at the begin
   for (std::size_t zone = 0; zone < cpus.size(); ++zone) {
     result.cpus.push_back({.zone = cpus[zone].zone, .energy_j = cpus[zone].energy_j - window.cpus[zone].energy_j});
   }
@@ -105,4 +105,4 @@ WindowMeasurement EnergyMeter::end(WindowId window) {
   return result;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::measure

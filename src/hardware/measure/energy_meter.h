@@ -16,7 +16,7 @@
 #include "hardware/measure/gpu_meter.h"
 #include "hardware/measure/measurement.h"
 
-namespace lowgear {
+namespace lowgear::measure {
 
 struct EnergyMeterOptions {
   /// Time between readings. Not a divisor of 100 ms, so that readings fall at changing phases of the counter's steps.
@@ -40,8 +40,8 @@ class EnergyMeter {
 
   /// Starts reading. `gpus` are of `system`, which must live longer than this; all of them when empty.
   /// Without `cpus` no CPU is measured.
-  explicit EnergyMeter(const GpuSystem& system, std::vector<Gpu*> gpus = {}, EnergyMeterOptions options = {},
-                       std::unique_ptr<Rapl> cpus = nullptr);
+  explicit EnergyMeter(const gpu::GpuSystem& system, std::vector<gpu::Gpu*> gpus = {}, EnergyMeterOptions options = {},
+                       std::unique_ptr<gpu::Rapl> cpus = nullptr);
   ~EnergyMeter();
   EnergyMeter(const EnergyMeter&) = delete;
   EnergyMeter& operator=(const EnergyMeter&) = delete;
@@ -58,26 +58,26 @@ class EnergyMeter {
     std::string name;
     double start_time_s = 0;
     std::vector<GpuWindow> gpus;
-    std::vector<RaplReading> cpus;  ///< when it began
+    std::vector<gpu::RaplReading> cpus;  ///< when it began
   };
 
   void run(const std::stop_token& stop);
   void add(std::size_t gpu, const GpuSample& sample);
   [[nodiscard]] bool ready() const;
   [[nodiscard]] WindowMeasurement measure(const Window& window);
-  [[nodiscard]] std::vector<RaplReading> read_cpus();
+  [[nodiscard]] std::vector<gpu::RaplReading> read_cpus();
   [[nodiscard]] std::map<WindowId, Window>::iterator find(WindowId window);
 
   bool simulated_;
   EnergyMeterOptions options_;
-  std::vector<Gpu*> gpus_;
+  std::vector<gpu::Gpu*> gpus_;
   std::mutex mutex_;  ///< of all below
   std::condition_variable_any changed_;
   std::vector<GpuMeter> meters_;
-  std::unique_ptr<Rapl> cpus_;
+  std::unique_ptr<gpu::Rapl> cpus_;
   WindowId next_id_ = 1;
   std::map<WindowId, Window> windows_;
   std::jthread thread_;  ///< last: it uses everything above
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::measure

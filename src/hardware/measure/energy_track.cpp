@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace lowgear {
+namespace lowgear::measure {
 namespace {
 
 /// Steps that are looked back on: some seconds of an H100's. Over longer times its clock need not agree with ours.
@@ -110,4 +110,4 @@ std::optional<EnergyEstimate> EnergyTrack::at(double time_s) const {
   };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::measure

@@ -3,7 +3,7 @@
 #include <deque>
 #include <optional>
 
-namespace lowgear {
+namespace lowgear::measure {
 
 /// An energy with how far off it may be.
 struct EnergyEstimate {
@@ -67,4 +67,4 @@ class EnergyTrack {
   std::deque<double> powers_w_;  ///< of the last steps, oldest first
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::measure

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::measure {
 namespace {
 
 /// A counter that could not be read for the rest of a window is still worth more than power readings, which say
@@ -95,18 +95,18 @@ GpuMeasurement GpuWindow::measure(double end_time_s, std::optional<EnergyEstimat
   return result;
 }
 
-GpuSample sample(Gpu& gpu, const std::function<double()>& now_s) {
+GpuSample sample(gpu::Gpu& gpu, const std::function<double()>& now_s) {
   GpuSample result;
-  std::optional<GpuFeature> answered;
-  for (const GpuSensor& sensor : gpu_sensors()) {
+  std::optional<gpu::GpuFeature> answered;
+  for (const gpu::GpuSensor& sensor : gpu::gpu_sensors()) {
     if (!works(gpu, sensor.feature) || (answered && sensor.stand_in_for == answered)) continue;
-    const bool is_counter = sensor.feature == GpuFeature::energy_counter;
+    const bool is_counter = sensor.feature == gpu::GpuFeature::energy_counter;
     try {
       const double before_s = is_counter ? now_s() : 0;
       gpu.read(sensor.feature, result);
       if (is_counter) result.counter_time_s = (before_s + now_s()) / 2;
       answered = sensor.feature;
-    } catch (const GpuError& error) {
+    } catch (const gpu::GpuError& error) {
       result.problem = error.what();
     }
   }
@@ -114,8 +114,8 @@ GpuSample sample(Gpu& gpu, const std::function<double()>& now_s) {
   return result;
 }
 
-GpuMeter::GpuMeter(GpuIdentity identity, const GpuFeatures& features)
-    : identity_(std::move(identity)), counter_(features[static_cast<std::size_t>(GpuFeature::energy_counter)]) {}
+GpuMeter::GpuMeter(gpu::GpuIdentity identity, const gpu::GpuFeatures& features)
+    : identity_(std::move(identity)), counter_(features[static_cast<std::size_t>(gpu::GpuFeature::energy_counter)]) {}
 
 void GpuMeter::add(const GpuSample& sample) {
   if (!sample.problem.empty()) problem_ = sample.problem;
@@ -137,4 +137,4 @@ GpuMeasurement GpuMeter::measure(const GpuWindow& window, double time_s) const {
   return result;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::measure

@@ -9,10 +9,10 @@
 #include "hardware/measure/energy_track.h"
 #include "hardware/measure/measurement.h"
 
-namespace lowgear {
+namespace lowgear::measure {
 
 /// One reading of every sensor of a GPU, on the caller's clock.
-struct GpuSample : GpuValues {
+struct GpuSample : gpu::GpuValues {
   double time_s = 0;          ///< after the last sensor
   double counter_time_s = 0;  ///< of `energy_j`, where there is one
   std::string problem;        ///< the last thing that failed; empty when nothing did
@@ -22,7 +22,7 @@ struct GpuSample : GpuValues {
 };
 
 /// Asks every sensor that the GPU has. The counter has its own time: its call takes milliseconds.
-[[nodiscard]] GpuSample sample(Gpu& gpu, const std::function<double()>& now_s);
+[[nodiscard]] GpuSample sample(gpu::Gpu& gpu, const std::function<double()>& now_s);
 
 /// Samples of one GPU added up over a window.
 class GpuWindow {
@@ -76,7 +76,7 @@ class GpuWindow {
 /// What the samples of one GPU say about any window. Has no thread and no clock: times are passed in and rise.
 class GpuMeter {
  public:
-  GpuMeter(GpuIdentity identity, const GpuFeatures& features);
+  GpuMeter(gpu::GpuIdentity identity, const gpu::GpuFeatures& features);
 
   void add(const GpuSample& sample);
   /// The counter has shown two steps, or there is none: a window that begins now is measured as well as it can be.
@@ -86,12 +86,12 @@ class GpuMeter {
   [[nodiscard]] GpuMeasurement measure(const GpuWindow& window, double time_s) const;
 
  private:
-  GpuIdentity identity_;
-  GpuFeatureStatus counter_;
+  gpu::GpuIdentity identity_;
+  gpu::GpuFeatureStatus counter_;
   EnergyTrack track_;
   double counter_time_s_ = 0;    ///< of its last reading
   bool counter_answers_ = true;  ///< in the last sample
   std::string problem_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::measure

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lowgear {
+namespace lowgear::measure {
 
 std::string_view name(EnergySource source) {
   switch (source) {
@@ -39,4 +39,4 @@ std::optional<double> WindowMeasurement::gpu_energy_uncertainty_j() const {
 
 bool WindowMeasurement::gpu_energy_covers_all() const { return std::ranges::all_of(gpus, &GpuMeasurement::covers_all); }
 
-}  // namespace lowgear
+}  // namespace lowgear::measure

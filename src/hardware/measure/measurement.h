@@ -6,7 +6,7 @@
 
 #include "hardware/gpu/gpu.h"
 
-namespace lowgear {
+namespace lowgear::measure {
 
 /// Where the energy of a GPU comes from.
 enum class EnergySource : unsigned char {
@@ -17,7 +17,7 @@ enum class EnergySource : unsigned char {
 
 /// What one GPU did during a window. Fields that the GPU does not report are empty.
 struct GpuMeasurement {
-  GpuIdentity identity;
+  gpu::GpuIdentity identity;
   double time_s = 0;  ///< of the window
   EnergySource source = EnergySource::counter;
   std::optional<double> energy_j;              ///< during `covered_s`; nothing is made up for the rest
@@ -62,4 +62,4 @@ struct WindowMeasurement {
   [[nodiscard]] bool gpu_energy_covers_all() const;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::measure

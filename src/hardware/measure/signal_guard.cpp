@@ -15,7 +15,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::measure {
 namespace {
 
 /// Longest that a signal to many processes is taken to be on its way to the last of them.
@@ -115,4 +115,4 @@ void SignalGuard::read_reports() {
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::measure

@@ -5,7 +5,7 @@
 #include <bitset>
 #include <csignal>
 
-namespace lowgear {
+namespace lowgear::measure {
 
 /// Keeps the signals that end programs or tell them something (SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2,
 /// SIGALRM, SIGXCPU, SIGCONT) from this one while it lives; they wait for `next`. Threads that are started meanwhile
@@ -36,4 +36,4 @@ class SignalGuard {
   std::bitset<_NSIG> reported_;  ///< and that `sent_to_all` has not returned yet
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::measure

@@ -18,10 +18,10 @@ std::string& last_error() {
 }
 
 /// The machine that the environment names: opened on first use; tried again when that failed.
-lowgear::SimulatedMachine& machine() {
-  static const std::unique_ptr<lowgear::SimulatedMachine> opened = [] {
+lowgear::simgpu::SimulatedMachine& machine() {
+  static const std::unique_ptr<lowgear::simgpu::SimulatedMachine> opened = [] {
     try {
-      return lowgear::SimulatedMachine::from_environment();
+      return lowgear::simgpu::SimulatedMachine::from_environment();
     } catch (const lowgear::InputError& error) {
       throw lowgear::Error(error.what());  // not the fault of this call's arguments
     }

@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 namespace {
 
 // Sources, as the comments below name them:
@@ -326,4 +326,4 @@ void check(const SimulatedGpuModel& model) {
   check_range(model, "the time until idle in s", {model.idle_after_s}, 1e6);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <type_traits>
 
-namespace lowgear {
+namespace lowgear::simgpu {
 
 /// Text of a fixed size, for values that are shared between processes byte by byte. Longer text is cut.
 template <std::size_t kCapacity>
@@ -147,4 +147,4 @@ static_assert(std::is_trivially_copyable_v<SimulatedGpuModel>);
 /// Throws InputError saying what is wrong when a value is not finite, negative, or contradicts another.
 void check(const SimulatedGpuModel& model);
 
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

@@ -13,7 +13,7 @@
 #include "base/core/error.h"
 #include "base/core/monotonic_clock.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 namespace {
 
 constexpr double kNanosecondsPerSecond = 1e9;
@@ -378,4 +378,4 @@ SimulatedFault MappedGpu::next_fault(std::string_view call) {
   });
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

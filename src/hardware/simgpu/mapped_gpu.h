@@ -10,7 +10,7 @@
 #include "hardware/simgpu/shared_state.h"
 #include "hardware/simgpu/simulated_machine.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 
 /// The time of a simulated machine, in which its GPUs run.
 class MachineClock {
@@ -91,4 +91,4 @@ class MappedGpu final : public SimulatedGpu {
   std::string pci_address_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

@@ -7,7 +7,7 @@
 
 #include "base/core/random.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 namespace {
 
 constexpr double kLeakageReferenceC = 30;
@@ -449,4 +449,4 @@ GpuPower GpuPhysics::power() const {
                       : sleeping_power(model_, die_c());
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

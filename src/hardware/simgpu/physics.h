@@ -6,7 +6,7 @@
 
 #include "hardware/simgpu/gpu_model.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 
 /// Work on a simulated GPU at one moment.
 struct GpuActivity {
@@ -168,4 +168,4 @@ class GpuPhysics {
   GpuPhysicsState& state_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

@@ -21,7 +21,7 @@
 #include "base/core/files/file_descriptor.h"
 #include "base/core/monotonic_clock.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 namespace {
 
 constexpr std::array<char, 8> kMagic = {'L', 'G', 'S', 'I', 'M', 'G', 'P', 'U'};
@@ -309,4 +309,4 @@ bool has_ended(const SharedContext& context) {
   return zombie || std::strtoull(fields[kStartTimeField].c_str(), nullptr, 10) != context.start_ticks;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

@@ -17,7 +17,7 @@
 #include "hardware/simgpu/physics.h"
 #include "hardware/simgpu/simulated_machine.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 
 /// A process that has a context on a GPU. The start time tells it from a later process of the same number, the
 /// namespace says where the number means something.
@@ -180,4 +180,4 @@ auto change_shared_state(SharedGpu& gpu, Change&& change) {
 /// Whether the process of the entry has ended. One of another pid namespace counts as living.
 [[nodiscard]] bool has_ended(const SharedContext& context);
 
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

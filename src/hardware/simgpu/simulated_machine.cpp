@@ -12,7 +12,7 @@
 #include "hardware/simgpu/mapped_gpu.h"
 #include "hardware/simgpu/shared_state.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 namespace {
 
 class MappedMachine final : public SimulatedMachine {
@@ -102,4 +102,4 @@ std::vector<SimulatedGpuModel> gpu_models_from_text(std::string_view text) {
   return models;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

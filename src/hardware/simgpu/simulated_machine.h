@@ -10,7 +10,7 @@
 
 #include "hardware/simgpu/gpu_model.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 
 /// What a simulated GPU is asked to compute: its time splits into a part that scales with the SM clock and one that
 /// does not (memory, links).
@@ -162,4 +162,4 @@ class SimulatedMachine {
 /// The GPUs that a text such as `2xH100` or `A100,H200` names. Throws InputError.
 [[nodiscard]] std::vector<SimulatedGpuModel> gpu_models_from_text(std::string_view text);
 
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

@@ -18,7 +18,7 @@
 #include "planning/profile/options.h"
 #include "planning/schedule/dag.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 /// So many clocks at most are left out, one after the other, to see how well they are predicted.
@@ -35,16 +35,16 @@ struct CellUse {
 };
 
 /// How long each op may last longer before the iteration does.
-std::vector<double> slack_s(const PipelineDag& dag, const Plan& plan, std::vector<double>& duration_s) {
+std::vector<double> slack_s(const schedule::PipelineDag& dag, const plan::Plan& plan, std::vector<double>& duration_s) {
   std::vector<double> start_s;
   for (const auto& ops : plan.ranks) {
-    for (const PlannedOp& op : ops) {
+    for (const plan::PlannedOp& op : ops) {
       start_s.push_back(op.start_s);
       duration_s.push_back(op.duration_s);
     }
   }
   std::vector<std::vector<int>> followers(dag.ops.size());
-  for (const DagEdge& edge : dag.edges) followers[static_cast<std::size_t>(edge.from)].push_back(edge.to);
+  for (const schedule::DagEdge& edge : dag.edges) followers[static_cast<std::size_t>(edge.from)].push_back(edge.to);
   std::vector<double> latest_end_s(dag.ops.size(), plan.time_s);
   for (std::size_t left = dag.topological_order.size(); left > 0; --left) {
     const auto op = static_cast<std::size_t>(dag.topological_order[left - 1]);
@@ -60,7 +60,7 @@ std::vector<double> slack_s(const PipelineDag& dag, const Plan& plan, std::vecto
   return slack_s;
 }
 
-std::map<CellKey, CellUse> uses_of(const PipelineDag& dag, const Plan& plan) {
+std::map<CellKey, CellUse> uses_of(const schedule::PipelineDag& dag, const plan::Plan& plan) {
   std::vector<double> duration_s;
   const std::vector<double> slack = slack_s(dag, plan, duration_s);
   const std::vector<int> clocks_mhz = clocks_for(plan, dag);
@@ -74,11 +74,11 @@ std::map<CellKey, CellUse> uses_of(const PipelineDag& dag, const Plan& plan) {
 }
 
 /// Watts that one more second of time would save at this clock: the mean slope to the neighbours on the Pareto set.
-double marginal_power_w(std::span<const Option> options, int clock_mhz) {
-  const auto at = std::ranges::find(options, clock_mhz, &Option::clock_mhz);
+double marginal_power_w(std::span<const profile::Option> options, int clock_mhz) {
+  const auto at = std::ranges::find(options, clock_mhz, &profile::Option::clock_mhz);
   if (at == options.end() || options.size() < 2) return 0;
-  const Option& faster = at == options.begin() ? *at : *std::prev(at);
-  const Option& slower = std::next(at) == options.end() ? *at : *std::next(at);
+  const profile::Option& faster = at == options.begin() ? *at : *std::prev(at);
+  const profile::Option& slower = std::next(at) == options.end() ? *at : *std::next(at);
   return (faster.effective_energy_j - slower.effective_energy_j) / (slower.time_s - faster.time_s);
 }
 
@@ -137,7 +137,7 @@ double variance(const std::vector<KindError>& kinds) {
   return sum;
 }
 
-void check(const MeasuredError& error, const StageProfile& measured) {
+void check(const MeasuredError& error, const profile::StageProfile& measured) {
   if (error.time_error_s >= 0 && std::isfinite(error.time_error_s) && error.energy_error_j >= 0 &&
       std::isfinite(error.energy_error_j)) {
     static_cast<void>(measured.at_clock(error.stage, error.kind, error.clock_mhz));
@@ -151,7 +151,7 @@ void check(const MeasuredError& error, const StageProfile& measured) {
 class ErrorModel {
  public:
   /// `understated`: how many times larger than stated the errors of predictions are.
-  ErrorModel(const ProfilingTask& task, const StageProfile& measured, std::span<const MeasuredError> errors,
+  ErrorModel(const ProfilingTask& task, const profile::StageProfile& measured, std::span<const MeasuredError> errors,
              double understated)
       : dag_(build_dag(task.schedule)), ranks_(rank_of_stage(task.schedule)), task_(task), understated_(understated) {
     for (const MeasuredError& error : errors) {
@@ -160,15 +160,15 @@ class ErrorModel {
     }
   }
 
-  [[nodiscard]] std::vector<KindError> kinds(const FewClockFit& fit, const StageProfile& profile,
-                                             const Plan& plan) const {
+  [[nodiscard]] std::vector<KindError> kinds(const profile::FewClockFit& fit, const profile::StageProfile& profile,
+                                             const plan::Plan& plan) const {
     const auto uses = uses_of(dag_, plan);
     std::map<CellKey, std::set<double>> measured;
-    for (const FilledRow& row : fit.rows) {
-      if (row.origin == RowOrigin::measured) measured[{row.stage, row.kind}].insert(std::log(row.value.clock_mhz));
+    for (const profile::FilledRow& row : fit.rows) {
+      if (row.origin == profile::RowOrigin::measured) measured[{row.stage, row.kind}].insert(std::log(row.value.clock_mhz));
     }
     std::map<std::pair<OpKind, std::set<double>>, KindError> kinds;
-    for (const FilledRow& row : fit.rows) {
+    for (const profile::FilledRow& row : fit.rows) {
       const auto use = uses.find({row.stage, row.kind});
       if (use == uses.end()) continue;
       const std::set<double>& clocks = measured[{row.stage, row.kind}];
@@ -183,15 +183,15 @@ class ErrorModel {
   }
 
  private:
-  void add(const FilledRow& row, const StageProfile& profile, const CellUse& use, KindError& error) const {
+  void add(const profile::FilledRow& row, const profile::StageProfile& profile, const CellUse& use, KindError& error) const {
     const int clock_mhz = row.value.clock_mhz;
     const auto ops = use.ops.find(clock_mhz);
     if (ops == use.ops.end()) return;
     const auto bound = use.bound_ops.find(clock_mhz);
     const Sensitivity sensitivity =
         sensitivity_of(row, profile, ops->second, bound == use.bound_ops.end() ? 0 : bound->second);
-    FilledRow known = row;
-    if (row.origin == RowOrigin::measured) {
+    profile::FilledRow known = row;
+    if (row.origin == profile::RowOrigin::measured) {
       const auto found = errors_.find({row.stage, row.kind, clock_mhz});
       if (found == errors_.end()) return;
       known.time_error_s = found->second.time_error_s;
@@ -202,7 +202,7 @@ class ErrorModel {
     const double power_error = std::sqrt(std::max(0.0, energy_error * energy_error - time_error * time_error));
     const double time_j = sensitivity.time_j * time_error;
     const double power_j = sensitivity.power_j * power_error;
-    if (row.origin == RowOrigin::measured) {
+    if (row.origin == profile::RowOrigin::measured) {
       error.measured_variance[clock_mhz] += time_j * time_j + power_j * power_j;
       return;
     }
@@ -212,7 +212,7 @@ class ErrorModel {
     error.predicted.push_back({at, time_j / deviation, power_j / deviation});
   }
 
-  [[nodiscard]] Sensitivity sensitivity_of(const FilledRow& row, const StageProfile& profile, double ops,
+  [[nodiscard]] Sensitivity sensitivity_of(const profile::FilledRow& row, const profile::StageProfile& profile, double ops,
                                            double bound_ops) const {
     const auto rank = static_cast<std::size_t>(ranks_[static_cast<std::size_t>(row.stage)]);
     const double blocking_w = task_.blocking_power_w[rank];
@@ -223,7 +223,7 @@ class ErrorModel {
     return {time_j, ops * row.value.energy_j};
   }
 
-  PipelineDag dag_;
+  schedule::PipelineDag dag_;
   std::vector<int> ranks_;
   const ProfilingTask& task_;
   double understated_ = 1;
@@ -231,17 +231,17 @@ class ErrorModel {
 };
 
 /// Highest first, each once.
-std::vector<int> predicted_clocks(const StageProfile& measured, const std::vector<int>& supported_mhz) {
+std::vector<int> predicted_clocks(const profile::StageProfile& measured, const std::vector<int>& supported_mhz) {
   std::vector<int> clocks_mhz = predictable_clocks(measured, supported_mhz);
   std::ranges::sort(clocks_mhz, std::greater<>());
   clocks_mhz.erase(std::unique(clocks_mhz.begin(), clocks_mhz.end()), clocks_mhz.end());
   return clocks_mhz;
 }
 
-StageProfile without_clock(const StageProfile& profile, int clock_mhz) {
-  StageProfile rest(profile.stages());
+profile::StageProfile without_clock(const profile::StageProfile& profile, int clock_mhz) {
+  profile::StageProfile rest(profile.stages());
   for (const auto& [stage, kind, rows] : profile.ops()) {
-    for (const Measurement& row : rows) {
+    for (const profile::Measurement& row : rows) {
       if (row.clock_mhz != clock_mhz) rest.add(stage, kind, row);
     }
   }
@@ -250,14 +250,14 @@ StageProfile without_clock(const StageProfile& profile, int clock_mhz) {
 
 /// Clocks that can be left out and predicted from the others: everything was measured at them, at clocks on both sides,
 /// and at enough others.
-std::vector<int> clocks_to_predict(const StageProfile& measured) {
+std::vector<int> clocks_to_predict(const profile::StageProfile& measured) {
   std::map<int, int> inner_cells;
   int cells = 0;
   bool are_enough = true;
-  for (const StageOp& op : measured.ops()) {
-    const std::span<const Measurement> rows = op.measurements;
+  for (const profile::StageOp& op : measured.ops()) {
+    const std::span<const profile::Measurement> rows = op.measurements;
     ++cells;
-    are_enough = are_enough && static_cast<int>(rows.size()) > kMinMeasuredClocks;
+    are_enough = are_enough && static_cast<int>(rows.size()) > profile::kMinMeasuredClocks;
     for (std::size_t i = 1; i + 1 < rows.size(); ++i) ++inner_cells[rows[i].clock_mhz];
   }
   std::vector<int> clocks_mhz;
@@ -273,7 +273,7 @@ void report(Progress* progress, std::string_view activity, double fraction) {
 
 /// How many times larger than stated the errors of predictions are, 1 at least: found by leaving each clock out in turn
 /// and predicting it.
-double understatement(const StageProfile& measured, Progress* progress) {
+double understatement(const profile::StageProfile& measured, Progress* progress) {
   double squares = 0;
   double count = 0;
   const std::vector<int> clocks_mhz = clocks_to_predict(measured);
@@ -282,8 +282,8 @@ double understatement(const StageProfile& measured, Progress* progress) {
     const int clock_mhz = clocks_mhz[i];
     report(progress, "looking at the errors of the profile",
            static_cast<double>(i) / static_cast<double>(clocks_mhz.size()));
-    const FewClockFit fit = fit_few_clocks(without_clock(measured, clock_mhz), std::span(&clock_mhz, 1));
-    for (const FilledRow& row : fit.rows) {
+    const profile::FewClockFit fit = fit_few_clocks(without_clock(measured, clock_mhz), std::span(&clock_mhz, 1));
+    for (const profile::FilledRow& row : fit.rows) {
       if (row.value.clock_mhz != clock_mhz || !(row.energy_error_j > 0)) continue;
       const double off_j = row.value.energy_j - measured.at_clock(row.stage, row.kind, clock_mhz).energy_j;
       squares += off_j * off_j / (row.energy_error_j * row.energy_error_j);
@@ -321,7 +321,7 @@ std::vector<int> choose_next(std::vector<KindError> kinds, const std::vector<int
 
 }  // namespace
 
-ProfilingStep next_profiling_step(const ProfilingTask& task, const StageProfile& measured,
+ProfilingStep next_profiling_step(const ProfilingTask& task, const profile::StageProfile& measured,
                                   std::span<const MeasuredError> errors, const AdaptiveProfileOptions& options) {
   if (!(options.wanted_error > 0 && options.wanted_error < 1) || options.clocks_per_round < 1) {
     throw InputError(
@@ -337,11 +337,11 @@ ProfilingStep next_profiling_step(const ProfilingTask& task, const StageProfile&
                                  task.schedule.ranks.size()));
   }
   const std::vector<int> clocks_mhz = predicted_clocks(measured, task.supported_mhz);
-  const FewClockFit fit = fit_few_clocks(measured, clocks_mhz);
+  const profile::FewClockFit fit = fit_few_clocks(measured, clocks_mhz);
   ProfilingStep step;
   step.profile = fit.profile();
-  PipelinePlanner planner(task.schedule, step.profile, task.blocking_power_w, task.planner, {}, task.progress);
-  const Plan plan = planner.plan(planner.fastest_s() * (1 + task.slowdown_pct / 100));
+  planner::PipelinePlanner planner(task.schedule, step.profile, task.blocking_power_w, task.planner, {}, task.progress);
+  const plan::Plan plan = planner.plan(planner.fastest_s() * (1 + task.slowdown_pct / 100));
   std::vector<KindError> kinds =
       ErrorModel(task, measured, errors, understatement(measured, task.progress)).kinds(fit, step.profile, plan);
   step.energy_j = plan.energy_j;
@@ -355,4 +355,4 @@ ProfilingStep next_profiling_step(const ProfilingTask& task, const StageProfile&
   return step;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

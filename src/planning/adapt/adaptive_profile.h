@@ -9,7 +9,7 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/schedule.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 
 /// Standard errors of one row of a measured profile.
 struct MeasuredError {
@@ -22,11 +22,11 @@ struct MeasuredError {
 
 /// What is to be profiled, and for which plan.
 struct ProfilingTask {
-  Schedule schedule;
+  schedule::Schedule schedule;
   std::vector<int> supported_mhz;        ///< clocks that may be measured and planned with, in any order
   std::vector<double> blocking_power_w;  ///< by rank
   double slowdown_pct = 0;               ///< of the plan that is wanted, over the fastest
-  PlannerOptions planner;
+  planner::PlannerOptions planner;
   Progress* progress = nullptr;  ///< may be null
 };
 
@@ -37,7 +37,7 @@ struct AdaptiveProfileOptions {
 
 /// What is known after a round of measurements, and what to measure next.
 struct ProfilingStep {
-  StageProfile profile;       ///< measured rows, and predicted ones at all supported clocks between them
+  profile::StageProfile profile;       ///< measured rows, and predicted ones at all supported clocks between them
   double energy_j = 0;        ///< *planned*, of an iteration of the wanted plan
   double energy_error_j = 0;  ///< its standard error
   bool is_known = false;      ///< whether that is as wanted
@@ -62,8 +62,8 @@ struct ProfilingStep {
 ///
 /// Throws InputError when the profile lacks what the schedule needs, has fewer than kMinMeasuredClocks clocks of
 /// something, an error is negative or not finite or of a row that is not there, or options are out of range.
-[[nodiscard]] ProfilingStep next_profiling_step(const ProfilingTask& task, const StageProfile& measured,
+[[nodiscard]] ProfilingStep next_profiling_step(const ProfilingTask& task, const profile::StageProfile& measured,
                                                 std::span<const MeasuredError> errors,
                                                 const AdaptiveProfileOptions& options = {});
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

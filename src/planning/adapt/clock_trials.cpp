@@ -8,7 +8,7 @@
 #include "base/core/error.h"
 #include "planning/profile/few_clock_fit.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 /// An iteration at a trial's clock may take this much longer than its clock explains.
@@ -57,11 +57,11 @@ void TrialBudget::spend(double iteration_time_s, double full_clock_time_s) {
   spent_s_ += std::max(0.0, iteration_time_s - full_clock_time_s);
 }
 
-std::vector<ClockTrial> plan_trials(std::span<const int> clocks_mhz, int full_clock_mhz, double full_clock_time_s,
+std::vector<plan::ClockTrial> plan_trials(std::span<const int> clocks_mhz, int full_clock_mhz, double full_clock_time_s,
                                     double left_s, const TrialOptions& options) {
   const double cost_s = predicted_cost_s(clocks_mhz, full_clock_mhz, full_clock_time_s);
   const int iterations = affordable_iterations(cost_s, full_clock_time_s, left_s, options);
-  std::vector<ClockTrial> trials;
+  std::vector<plan::ClockTrial> trials;
   if (iterations <= settling_iterations(full_clock_time_s, options)) return trials;
   const double lead = std::min(std::ceil(kLeadS / full_clock_time_s), kMostIterations);
   std::int64_t next = std::max<std::int64_t>(iterations, static_cast<std::int64_t>(lead));
@@ -81,20 +81,20 @@ std::vector<int> affordable_clocks(std::span<const int> supported_mhz, int lowes
     return affordable_iterations(cost_s, full_clock_time_s, left_s, options) >
            settling_iterations(full_clock_time_s, options);
   };
-  std::vector<int> clocks_mhz = choose_clocks(supported_mhz, lowest_mhz, highest_mhz, count);
-  for (int fewer = count - 1; fewer >= kMinMeasuredClocks && !is_affordable(clocks_mhz); --fewer) {
-    clocks_mhz = choose_clocks(supported_mhz, lowest_mhz, highest_mhz, fewer);
+  std::vector<int> clocks_mhz = profile::choose_clocks(supported_mhz, lowest_mhz, highest_mhz, count);
+  for (int fewer = count - 1; fewer >= profile::kMinMeasuredClocks && !is_affordable(clocks_mhz); --fewer) {
+    clocks_mhz = profile::choose_clocks(supported_mhz, lowest_mhz, highest_mhz, fewer);
   }
   if (is_affordable(clocks_mhz)) return clocks_mhz;
   for (auto lowest = supported_mhz.rbegin(); lowest != supported_mhz.rend(); ++lowest) {
     if (*lowest <= lowest_mhz) continue;
     const auto in_range = std::ranges::count_if(
         supported_mhz, [&](int clock_mhz) { return clock_mhz >= *lowest && clock_mhz <= highest_mhz; });
-    if (in_range < kMinMeasuredClocks) break;
-    clocks_mhz = choose_clocks(supported_mhz, *lowest, highest_mhz, kMinMeasuredClocks);
+    if (in_range < profile::kMinMeasuredClocks) break;
+    clocks_mhz = profile::choose_clocks(supported_mhz, *lowest, highest_mhz, profile::kMinMeasuredClocks);
     if (is_affordable(clocks_mhz)) return clocks_mhz;
   }
   return {};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -5,7 +5,7 @@
 
 #include "planning/plan/clock_trial.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 
 /// How clocks are tried out in single iterations of a job that trains on.
 struct TrialOptions {
@@ -37,7 +37,7 @@ class TrialBudget {
 /// at each clock as the options want and `left_s` affords, at the latter's most: units take in inverse proportion to
 /// the clock, and a tenth longer. Empty when not even one iteration at each can be afforded. The full clock itself
 /// needs no trial and is left out. `full_clock_time_s` is an iteration's time at `full_clock_mhz`.
-[[nodiscard]] std::vector<ClockTrial> plan_trials(std::span<const int> clocks_mhz, int full_clock_mhz,
+[[nodiscard]] std::vector<plan::ClockTrial> plan_trials(std::span<const int> clocks_mhz, int full_clock_mhz,
                                                   double full_clock_time_s, double left_s, const TrialOptions& options);
 
 /// Which clocks to try out first: `count` of the supported ones (highest first) from `lowest_mhz` to `highest_mhz`, as
@@ -47,4 +47,4 @@ class TrialBudget {
                                                  int count, double full_clock_time_s, double left_s,
                                                  const TrialOptions& options);
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

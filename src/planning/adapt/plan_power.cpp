@@ -11,20 +11,20 @@
 #include "base/core/error.h"
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 constexpr int kMaxGpus = 1'000'000;
 
-double op_power_w(const StageProfile& profile, const PlannedOp& op) {
-  const Measurement& measured = profile.at_clock(op.stage, op.kind, op.clock_mhz);
+double op_power_w(const profile::StageProfile& profile, const plan::PlannedOp& op) {
+  const profile::Measurement& measured = profile.at_clock(op.stage, op.kind, op.clock_mhz);
   const double power_w = measured.energy_j / measured.time_s;
   if (power_w <= kMaxGpuPowerW) return power_w;
   throw InputError(fmt::format("stage {} {} at {} MHz draws {} W by its profile; a GPU draws at most {} W", op.stage,
                                name(op.kind), op.clock_mhz, power_w, kMaxGpuPowerW));
 }
 
-void check_op(const PlannedOp& op, std::size_t rank, std::size_t place, double before_s) {
+void check_op(const plan::PlannedOp& op, std::size_t rank, std::size_t place, double before_s) {
   if (op.duration_s > 0 && op.start_s > before_s - kShortestPowerLevelS && op.start_s + op.duration_s <= kMaxTimeS)
     return;
   throw InputError(
@@ -33,7 +33,7 @@ void check_op(const PlannedOp& op, std::size_t rank, std::size_t place, double b
                   rank, place, op.start_s, op.duration_s, before_s, kMaxTimeS));
 }
 
-double end_s(const Plan& plan) {
+double end_s(const plan::Plan& plan) {
   double end_s = 0;
   for (const auto& ops : plan.ranks) {
     if (!ops.empty()) end_s = std::max(end_s, ops.back().start_s + ops.back().duration_s);
@@ -77,7 +77,7 @@ void check_groups(std::span<const GpuGroup> gpus, std::size_t ranks) {
 
 }  // namespace
 
-SteadyPhase steady_phase(const Plan& plan) {
+SteadyPhase steady_phase(const plan::Plan& plan) {
   SteadyPhase steady{0, std::numeric_limits<double>::infinity()};
   for (const auto& ops : plan.ranks) {
     if (ops.empty()) continue;
@@ -88,7 +88,7 @@ SteadyPhase steady_phase(const Plan& plan) {
   return steady;
 }
 
-std::vector<PowerTrace> rank_power(const Plan& plan, const StageProfile& profile,
+std::vector<PowerTrace> rank_power(const plan::Plan& plan, const profile::StageProfile& profile,
                                    std::span<const double> blocking_power_w, double until_s) {
   if (blocking_power_w.size() != plan.ranks.size()) {
     throw InputError(
@@ -104,7 +104,7 @@ std::vector<PowerTrace> rank_power(const Plan& plan, const StageProfile& profile
       if (time_s - before_s >= kShortestPowerLevelS) trace.steps.push_back({before_s, blocking_power_w[rank]});
     };
     for (std::size_t i = 0; i < plan.ranks[rank].size(); ++i) {
-      const PlannedOp& op = plan.ranks[rank][i];
+      const plan::PlannedOp& op = plan.ranks[rank][i];
       check_op(op, rank, i, before_s);
       wait_until(op.start_s);
       trace.steps.push_back({op.start_s, op_power_w(profile, op)});
@@ -140,4 +140,4 @@ PlanPower plan_power(std::span<const PowerTrace> ranks, std::span<const GpuGroup
   return power;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

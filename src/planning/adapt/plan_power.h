@@ -7,7 +7,7 @@
 #include "planning/plan/plan.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 
 /// When all ranks of a pipeline have begun, and when the first of them is done. Before and after is where it fills and
 /// drains. Where the first rank is done before the last begins there is no steady phase, and both are 0.
@@ -16,13 +16,13 @@ struct SteadyPhase {
   double end_s = 0;
 };
 
-[[nodiscard]] SteadyPhase steady_phase(const Plan& plan);
+[[nodiscard]] SteadyPhase steady_phase(const plan::Plan& plan);
 
 /// What one GPU of each rank draws over the plan's iteration, *planned*: an op's profiled energy over its profiled time
 /// while it runs, blocking power (by rank) otherwise. From the plan's end to `until_s`, when that is later, it waits.
 /// Throws InputError naming rank and place when ops overlap, a time is out of range, the profile lacks a clock, a power
 /// is above kMaxGpuPowerW or there is not one blocking power for each rank.
-[[nodiscard]] std::vector<PowerTrace> rank_power(const Plan& plan, const StageProfile& profile,
+[[nodiscard]] std::vector<PowerTrace> rank_power(const plan::Plan& plan, const profile::StageProfile& profile,
                                                  std::span<const double> blocking_power_w, double until_s = 0);
 
 /// GPUs of a node that run one rank: data-parallel copies (that begin iterations together) and tensor-parallel shards.
@@ -59,4 +59,4 @@ struct PlanPower {
 [[nodiscard]] PlanPower plan_power(std::span<const PowerTrace> ranks, std::span<const GpuGroup> gpus,
                                    const SteadyPhase& steady);
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -10,7 +10,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 constexpr int kScannedDeadlines = 64;
@@ -54,16 +54,16 @@ class Tightest {
   CapUse use_;
 };
 
-double power_w(const Measurement& row) { return row.energy_j / row.time_s; }
+double power_w(const profile::Measurement& row) { return row.energy_j / row.time_s; }
 
 struct PowerRange {
   double least_w = 0;  ///< what every op can do with
   double most_w = 0;
 };
 
-PowerRange power_range(const StageProfile& profile) {
+PowerRange power_range(const profile::StageProfile& profile) {
   PowerRange range;
-  for (const StageOp& op : profile.ops()) {
+  for (const profile::StageOp& op : profile.ops()) {
     const auto [low, high] = std::ranges::minmax(op.measurements, {}, power_w);
     range.least_w = std::max(range.least_w, power_w(low));
     range.most_w = std::max(range.most_w, power_w(high));
@@ -83,10 +83,10 @@ class CappedSearch {
 
   /// Looks for a faster plan, or one that fits, among those of at most this power per GPU. False when less power cannot
   /// lead to anything faster than what is known.
-  bool try_level(double gpu_power_w, PlanGranularity granularity) {
-    PlannerOptions options = job_.planner;
+  bool try_level(double gpu_power_w, planner::PlanGranularity granularity) {
+    planner::PlannerOptions options = job_.planner;
     options.granularity = granularity;
-    PipelinePlanner planner(job_.schedule, within_gpu_power(job_.profile, gpu_power_w), job_.blocking_power_w, options,
+    planner::PipelinePlanner planner(job_.schedule, within_gpu_power(job_.profile, gpu_power_w), job_.blocking_power_w, options,
                             {}, job_.progress);
     const double known_s = fits() ? best_->plan.plan.time_s : std::numeric_limits<double>::infinity();
     if (planner.fastest_s() >= known_s) return false;
@@ -105,7 +105,7 @@ class CappedSearch {
   [[nodiscard]] const CapSearch& best() const { return *best_; }
 
  private:
-  [[nodiscard]] PoweredPlan powered(Plan plan) const {
+  [[nodiscard]] PoweredPlan powered(plan::Plan plan) const {
     const auto traces = rank_power(plan, job_.profile, job_.blocking_power_w);
     PlanPower power = plan_power(traces, job_.gpus, steady_phase(plan));
     return {std::move(plan), std::move(power)};
@@ -179,10 +179,10 @@ CapSearch search_deadlines(const PlanForDeadline& plan_for, const DeadlineRange&
   return best;
 }
 
-StageProfile within_gpu_power(const StageProfile& profile, double limit_w) {
-  StageProfile rest(profile.stages());
+profile::StageProfile within_gpu_power(const profile::StageProfile& profile, double limit_w) {
+  profile::StageProfile rest(profile.stages());
   for (const auto& [stage, kind, rows] : profile.ops()) {
-    for (const Measurement& row : rows) {
+    for (const profile::Measurement& row : rows) {
       if (power_w(row) <= limit_w * (1 + kPowerTolerance)) rest.add(stage, kind, row);
     }
   }
@@ -206,9 +206,9 @@ CappedPlan plan_within_cap(const CappedJob& job, const PowerCap& cap) {
   if (search.try_level(highest_w, job.planner.granularity)) {
     for (int level = 1; level < kPowerLevels; ++level) {
       const double gpu_power_w = highest_w - (highest_w - powers.least_w) * level / (kPowerLevels - 1);
-      if (!search.try_level(gpu_power_w, PlanGranularity::per_stage_kind)) break;
+      if (!search.try_level(gpu_power_w, planner::PlanGranularity::per_stage_kind)) break;
     }
-    if (search.best_level_w() < highest_w && job.planner.granularity != PlanGranularity::per_stage_kind) {
+    if (search.best_level_w() < highest_w && job.planner.granularity != planner::PlanGranularity::per_stage_kind) {
       static_cast<void>(search.try_level(search.best_level_w(), job.planner.granularity));
     }
   }
@@ -220,4 +220,4 @@ CappedPlan plan_within_cap(const CappedJob& job, const PowerCap& cap) {
   return {best.plan, fmt::format("{:.4f} s for an iteration: {}", best.plan.plan.time_s, describe(best.use))};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -13,7 +13,7 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/schedule.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 
 /// What may be drawn at some place; none: as much as there is.
 struct ScopeLimits {
@@ -43,7 +43,7 @@ struct CapUse {
 [[nodiscard]] CapUse tightest(const PlanPower& power, const PowerCap& cap);
 
 struct PoweredPlan {
-  Plan plan;
+  plan::Plan plan;
   PlanPower power;
 };
 
@@ -72,15 +72,15 @@ struct CapSearch {
                                          const PowerCap& cap);
 
 /// The rows of a profile in which a GPU draws at most `limit_w` on average over the op.
-[[nodiscard]] StageProfile within_gpu_power(const StageProfile& profile, double limit_w);
+[[nodiscard]] profile::StageProfile within_gpu_power(const profile::StageProfile& profile, double limit_w);
 
 /// A pipeline that runs under a cap.
 struct CappedJob {
-  Schedule schedule;
-  StageProfile profile;
+  schedule::Schedule schedule;
+  profile::StageProfile profile;
   std::vector<double> blocking_power_w;  ///< by rank
   std::vector<GpuGroup> gpus;
-  PlannerOptions planner;
+  planner::PlannerOptions planner;
   double wanted_deadline_s = 0;  ///< no faster plan is wanted; 0: the fastest
   Progress* progress = nullptr;  ///< may be null
 };
@@ -99,4 +99,4 @@ struct CappedPlan {
 /// `plan_power` throw.
 [[nodiscard]] CappedPlan plan_within_cap(const CappedJob& job, const PowerCap& cap);
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

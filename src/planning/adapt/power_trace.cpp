@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 /// Whole microwatts, so that a long sweep adds up no rounding errors; 2^63 of them are 9 TW.
@@ -63,4 +63,4 @@ double mean_w(const PowerTrace& trace, double from_s, double to_s) {
 
 double mean_w(const PowerTrace& trace) { return mean_w(trace, 0, trace.end_s); }
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::adapt {
 
 /// Highest power of one GPU that is accepted.
 inline constexpr double kMaxGpuPowerW = 1e5;
@@ -38,4 +38,4 @@ struct PowerShare {
 [[nodiscard]] double mean_w(const PowerTrace& trace, double from_s, double to_s);
 [[nodiscard]] double mean_w(const PowerTrace& trace);
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -11,13 +11,13 @@
 #include "base/core/error.h"
 #include "planning/simulator/timing_graph.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 constexpr int kMaxReplicas = 65536;
 constexpr double kMaxAllowancePct = 1000;
 
-void check(const PipelineDag& dag, int replicas, const RankSlowdown& slowdown) {
+void check(const schedule::PipelineDag& dag, int replicas, const RankSlowdown& slowdown) {
   if (slowdown.replica < 0 || slowdown.replica >= replicas) {
     throw InputError(
         fmt::format("slowdown of replica {}: the job has replicas 0 to {}", slowdown.replica, replicas - 1));
@@ -25,34 +25,34 @@ void check(const PipelineDag& dag, int replicas, const RankSlowdown& slowdown) {
   if (slowdown.rank < 0 || slowdown.rank >= dag.ranks) {
     throw InputError(fmt::format("slowdown of rank {}: the pipeline has ranks 0 to {}", slowdown.rank, dag.ranks - 1));
   }
-  if (!(slowdown.factor > 0) || !(slowdown.factor <= kMaxSlowdownFactor)) {
+  if (!(slowdown.factor > 0) || !(slowdown.factor <= simulator::kMaxSlowdownFactor)) {
     throw InputError(fmt::format("slowdown by a factor of {}: it must be above 0 and at most {}", slowdown.factor,
-                                 kMaxSlowdownFactor));
+                                 simulator::kMaxSlowdownFactor));
   }
 }
 
 /// Factor by rank of a replica.
 using Factors = std::map<int, double>;
 
-std::vector<StageSlowdown> stage_slowdowns(const PipelineDag& dag, const Factors& factors) {
-  std::vector<StageSlowdown> slowdowns;
-  for (const ComputeOp& op : dag.ops) {
+std::vector<simulator::StageSlowdown> stage_slowdowns(const schedule::PipelineDag& dag, const Factors& factors) {
+  std::vector<simulator::StageSlowdown> slowdowns;
+  for (const schedule::ComputeOp& op : dag.ops) {
     const auto found = factors.find(op.rank);
     if (found == factors.end()) continue;
-    if (std::ranges::find(slowdowns, op.stage, &StageSlowdown::stage) == slowdowns.end()) {
+    if (std::ranges::find(slowdowns, op.stage, &simulator::StageSlowdown::stage) == slowdowns.end()) {
       slowdowns.push_back({op.stage, found->second});
     }
   }
-  std::ranges::sort(slowdowns, {}, &StageSlowdown::stage);
+  std::ranges::sort(slowdowns, {}, &simulator::StageSlowdown::stage);
   return slowdowns;
 }
 
-double fastest_time_s(const PipelineDag& dag, const TimingGraph& graph, const StageProfile& profile) {
+double fastest_time_s(const schedule::PipelineDag& dag, const simulator::TimingGraph& graph, const profile::StageProfile& profile) {
   std::vector<double> duration_s;
-  for (const ComputeOp& op : dag.ops) {
+  for (const schedule::ComputeOp& op : dag.ops) {
     // at_max_clock says what is missing; noise or a power cap may make another clock the fastest.
     double time_s = profile.at_max_clock(op.stage, op.kind).time_s;
-    for (const Measurement& row : profile.measurements(op.stage, op.kind)) time_s = std::min(time_s, row.time_s);
+    for (const profile::Measurement& row : profile.measurements(op.stage, op.kind)) time_s = std::min(time_s, row.time_s);
     duration_s.push_back(time_s);
   }
   std::vector<double> start_s(duration_s.size());
@@ -61,18 +61,18 @@ double fastest_time_s(const PipelineDag& dag, const TimingGraph& graph, const St
 
 }  // namespace
 
-StageProfile slowed_profile(const StageProfile& profile, std::span<const StageSlowdown> slowdowns) {
+profile::StageProfile slowed_profile(const profile::StageProfile& profile, std::span<const simulator::StageSlowdown> slowdowns) {
   std::vector<double> factor(static_cast<std::size_t>(profile.stages()), 1.0);
-  for (const StageSlowdown& slowdown : slowdowns) {
+  for (const simulator::StageSlowdown& slowdown : slowdowns) {
     if (slowdown.stage < 0 || slowdown.stage >= profile.stages()) {
       throw InputError(
           fmt::format("slowdown of stage {}: the profile has stages 0 to {}", slowdown.stage, profile.stages() - 1));
     }
     factor[static_cast<std::size_t>(slowdown.stage)] *= slowdown.factor;
   }
-  StageProfile slowed(profile.stages());
+  profile::StageProfile slowed(profile.stages());
   for (const auto& [stage, kind, rows] : profile.ops()) {
-    for (Measurement row : rows) {
+    for (profile::Measurement row : rows) {
       row.time_s *= factor[static_cast<std::size_t>(stage)];
       row.energy_j *= factor[static_cast<std::size_t>(stage)];
       slowed.add(stage, kind, row);
@@ -81,7 +81,7 @@ StageProfile slowed_profile(const StageProfile& profile, std::span<const StageSl
   return slowed;
 }
 
-Replan replan(const PipelineDag& dag, const StageProfile& profile, int replicas,
+Replan replan(const schedule::PipelineDag& dag, const profile::StageProfile& profile, int replicas,
               std::span<const RankSlowdown> slowdowns, double allowed_slowdown_pct) {
   if (replicas < 1 || replicas > kMaxReplicas) {
     throw InputError(fmt::format("{} replicas: a job has 1 to {}", replicas, kMaxReplicas));
@@ -104,7 +104,7 @@ Replan replan(const PipelineDag& dag, const StageProfile& profile, int replicas,
     }
     groups[factors].push_back(replica);
   }
-  const TimingGraph graph(dag);
+  const simulator::TimingGraph graph(dag);
   Replan result;
   for (auto& [factors, members] : groups) {
     ReplicaGroup group{std::move(members), stage_slowdowns(dag, factors), {}, 0};
@@ -118,16 +118,16 @@ Replan replan(const PipelineDag& dag, const StageProfile& profile, int replicas,
   return result;
 }
 
-PipelineFigures job_figures(const Replan& replan, std::span<const Plan> plans, double blocking_power_w) {
+simulator::PipelineFigures job_figures(const Replan& replan, std::span<const plan::Plan> plans, double blocking_power_w) {
   if (plans.size() != replan.groups.size()) {
     throw InputError(
         fmt::format("{} plans for {} groups of replicas; give one for each", plans.size(), replan.groups.size()));
   }
-  std::vector<PipelineGroup> pipelines;
+  std::vector<simulator::PipelineGroup> pipelines;
   for (std::size_t i = 0; i < plans.size(); ++i) {
     pipelines.push_back({{plans[i].time_s, plans[i].energy_j}, static_cast<int>(replan.groups[i].replicas.size())});
   }
   return synchronise(pipelines, blocking_power_w);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

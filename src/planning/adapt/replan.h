@@ -8,7 +8,7 @@
 #include "planning/schedule/dag.h"
 #include "planning/simulator/cluster.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 
 /// A position of the job that runs slower than profiled: one GPU, or the slowest of its tensor-parallel shards.
 struct RankSlowdown {
@@ -20,8 +20,8 @@ struct RankSlowdown {
 /// Replicas with the same slowdowns: one plan serves them all.
 struct ReplicaGroup {
   std::vector<int> replicas;  ///< rising
-  std::vector<StageSlowdown> slowdowns;
-  StageProfile profile;       ///< slowed; plan with it
+  std::vector<simulator::StageSlowdown> slowdowns;
+  profile::StageProfile profile;       ///< slowed; plan with it
   double fastest_time_s = 0;  ///< one iteration at the fastest clocks, *replayed*
 };
 
@@ -37,18 +37,18 @@ struct Replan {
 /// Times of the slowed stages are multiplied by the factor and so are energies: a slow GPU is taken to draw the power
 /// that it was profiled with (`StageSlowdown`). A throttled GPU draws less; its energy is then overestimated, by the
 /// same factor for every plan of the group.
-[[nodiscard]] StageProfile slowed_profile(const StageProfile& profile, std::span<const StageSlowdown> slowdowns);
+[[nodiscard]] profile::StageProfile slowed_profile(const profile::StageProfile& profile, std::span<const simulator::StageSlowdown> slowdowns);
 
 /// Splits a job of `replicas` copies of the pipeline into groups. Several slowdowns of one position multiply; those
 /// that come to 1 are none. `allowed_slowdown_pct`: how much longer than at the fastest clocks an iteration may take.
 /// Throws InputError when a replica or rank is out of range, a factor is not above 0 and at most kMaxSlowdownFactor,
 /// the allowance is not in [0, 1000], `replicas` not in [1, 65536], or the profile lacks what the pipeline needs.
-[[nodiscard]] Replan replan(const PipelineDag& dag, const StageProfile& profile, int replicas,
+[[nodiscard]] Replan replan(const schedule::PipelineDag& dag, const profile::StageProfile& profile, int replicas,
                             std::span<const RankSlowdown> slowdowns, double allowed_slowdown_pct);
 
 /// Time and energy of an iteration of the whole job with one plan for each group, made with its profile, replicas that
 /// are done waiting for the slowest at `blocking_power_w` (of one pipeline, all its GPUs). *Planned*. Throws InputError
 /// unless there is one plan for each group.
-[[nodiscard]] PipelineFigures job_figures(const Replan& replan, std::span<const Plan> plans, double blocking_power_w);
+[[nodiscard]] simulator::PipelineFigures job_figures(const Replan& replan, std::span<const plan::Plan> plans, double blocking_power_w);
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

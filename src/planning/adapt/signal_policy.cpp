@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 void check_points(std::string_view name, const std::vector<SignalPoint>& points) {
@@ -89,4 +89,4 @@ double SignalPolicy::slowdown_pct(double value) const {
   return above == thresholds_.begin() ? 0 : std::prev(above)->slowdown_pct;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

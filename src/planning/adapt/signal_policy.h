@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::adapt {
 
 /// A value from a time on, until the next point: carbon intensity (g/kWh) or a price (any unit).
 struct SignalPoint {
@@ -53,4 +53,4 @@ class SignalPolicy {
   double end_s_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -9,7 +9,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 constexpr double kMostHolds = 64;
@@ -226,4 +226,4 @@ GuardDecision SlowdownGuard::change(GuardAction action, GuardLevel level, std::s
   return {.action = action, .level = level_, .reason = std::move(reason)};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::adapt {
 
 /// Iteration time of the job at full clocks, as *measured*.
 struct IterationBaseline {
@@ -131,4 +131,4 @@ class SlowdownGuard {
   bool is_stale_reported_ = false;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

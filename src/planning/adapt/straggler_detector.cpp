@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 constexpr int kMaxRanks = 1'000'000;
@@ -350,4 +350,4 @@ std::optional<SlowdownChange> StragglerDetector::judge_common_level() {
   return SlowdownChange{std::nullopt, std::exp(reported_common_), cause, 1};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

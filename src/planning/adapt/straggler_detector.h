@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::adapt {
 
 /// What one rank did in one iteration. Communication and waiting are no part of the times: a rank that waits for a
 /// straggler is none.
@@ -146,4 +146,4 @@ class StragglerDetector {
   double reported_common_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

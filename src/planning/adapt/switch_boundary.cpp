@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 constexpr double kMostIterationsAhead = 1e9;
@@ -40,4 +40,4 @@ std::int64_t switch_boundary(const IterationProgress& progress, double delivery_
   return progress.latest_complete + 2 + static_cast<std::int64_t>(begun);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace lowgear {
+namespace lowgear::adapt {
 
 /// What is known when a new plan is about to be handed out.
 struct IterationProgress {
@@ -18,4 +18,4 @@ struct IterationProgress {
 /// iterations away.
 [[nodiscard]] std::int64_t switch_boundary(const IterationProgress& progress, double delivery_budget_s);
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -4,7 +4,7 @@
 
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::plan {
 namespace {
 
 constexpr std::int64_t kMaxIterationNumber = std::int64_t{1} << 52;
@@ -40,4 +40,4 @@ std::vector<ClockTrial> read_clock_trials(const JsonView& value) {
   return trials;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::plan

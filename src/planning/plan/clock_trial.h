@@ -7,7 +7,7 @@
 
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::plan {
 
 /// Iterations of a plan that all units run at another clock, to be measured there: one after the other, between
 /// iterations at the plan's own clocks.
@@ -28,4 +28,4 @@ inline constexpr std::size_t kMaxClockTrials = 1'000;
 /// Throws InputError with the JSON path, also when they overlap or do not rise.
 [[nodiscard]] std::vector<ClockTrial> read_clock_trials(const JsonView& value);
 
-}  // namespace lowgear
+}  // namespace lowgear::plan

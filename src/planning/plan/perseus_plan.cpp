@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::plan {
 
 namespace {
 
@@ -152,7 +152,7 @@ class PlanParser {
   std::size_t position_ = 0;
 };
 
-void require_kind_fits(const PerseusPlan::Entry& entry, const ComputeOp& op, std::size_t rank, std::size_t position) {
+void require_kind_fits(const PerseusPlan::Entry& entry, const schedule::ComputeOp& op, std::size_t rank, std::size_t position) {
   if (entry.kind && *entry.kind != op.kind) {
     throw InputError(fmt::format(
         "plan: stage {}, entry {} is a {}, but the schedule runs the {} of microbatch {} there; use the schedule that "
@@ -210,7 +210,7 @@ std::string write_perseus_plan(const PerseusPlan& plan, const PerseusPlanFigures
   return out;
 }
 
-PerseusPlan perseus_plan(const PipelineDag& dag, std::span<const int> clocks_mhz) {
+PerseusPlan perseus_plan(const schedule::PipelineDag& dag, std::span<const int> clocks_mhz) {
   PerseusPlan plan;
   plan.stages.resize(static_cast<std::size_t>(dag.ranks));
   for (std::size_t i = 0; i < dag.ops.size(); ++i) {
@@ -219,7 +219,7 @@ PerseusPlan perseus_plan(const PipelineDag& dag, std::span<const int> clocks_mhz
   return plan;
 }
 
-std::vector<int> clocks_for(const PerseusPlan& plan, const PipelineDag& dag) {
+std::vector<int> clocks_for(const PerseusPlan& plan, const schedule::PipelineDag& dag) {
   if (plan.stages.size() != static_cast<std::size_t>(dag.ranks)) {
     throw InputError(fmt::format(
         "plan: it is for {} stages, but the schedule has {} ranks; use the schedule that the plan was made for",
@@ -245,4 +245,4 @@ std::vector<int> clocks_for(const PerseusPlan& plan, const PipelineDag& dag) {
   return clocks_mhz;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::plan

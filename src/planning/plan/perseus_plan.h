@@ -10,7 +10,7 @@
 #include "base/core/op_kind.h"
 #include "planning/schedule/dag.h"
 
-namespace lowgear {
+namespace lowgear::plan {
 
 /// A plan in the form of Perseus and Zeus: per stage the clocks of its forwards and backwards in the order of
 /// execution.
@@ -50,10 +50,10 @@ enum class PerseusDialect { artifact, zeus };
                                              PerseusDialect dialect = PerseusDialect::artifact);
 
 /// The plan with these clocks, by op of `dag`.
-[[nodiscard]] PerseusPlan perseus_plan(const PipelineDag& dag, std::span<const int> clocks_mhz);
+[[nodiscard]] PerseusPlan perseus_plan(const schedule::PipelineDag& dag, std::span<const int> clocks_mhz);
 
 /// The clock of every op of `dag`, in its order: entry i of a stage is for the rank's i-th op. Throws InputError when
 /// the numbers of stages or of entries differ from the graph's, or a tuple's kind from the op's.
-[[nodiscard]] std::vector<int> clocks_for(const PerseusPlan& plan, const PipelineDag& dag);
+[[nodiscard]] std::vector<int> clocks_for(const PerseusPlan& plan, const schedule::PipelineDag& dag);
 
-}  // namespace lowgear
+}  // namespace lowgear::plan

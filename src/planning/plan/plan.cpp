@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::plan {
 
 std::optional<double> Plan::gap_pct() const {
   if (!lower_bound_j) {
@@ -33,7 +33,7 @@ std::string describe(int stage, OpKind kind, int microbatch) {
   return fmt::format("{} of stage {}, microbatch {}", name(kind), stage, microbatch);
 }
 
-void require_same_op(const PlannedOp& planned, const ComputeOp& op, std::size_t rank, std::size_t position) {
+void require_same_op(const PlannedOp& planned, const schedule::ComputeOp& op, std::size_t rank, std::size_t position) {
   if (planned.stage != op.stage || planned.kind != op.kind || planned.microbatch != op.microbatch) {
     throw InputError(fmt::format(
         "plan: rank {}, op {} is {}, but the schedule runs {} there; use the schedule that the plan was made for", rank,
@@ -44,7 +44,7 @@ void require_same_op(const PlannedOp& planned, const ComputeOp& op, std::size_t 
 
 }  // namespace
 
-std::vector<int> clocks_for(const Plan& plan, const PipelineDag& dag) {
+std::vector<int> clocks_for(const Plan& plan, const schedule::PipelineDag& dag) {
   if (plan.ranks.size() != static_cast<std::size_t>(dag.ranks)) {
     throw InputError(
         fmt::format("plan: it is for {} ranks, but the schedule has {}; use the schedule that the plan was made for",
@@ -69,4 +69,4 @@ std::vector<int> clocks_for(const Plan& plan, const PipelineDag& dag) {
   return clocks_mhz;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::plan

@@ -8,7 +8,7 @@
 #include "base/core/op_kind.h"
 #include "planning/schedule/dag.h"
 
-namespace lowgear {
+namespace lowgear::plan {
 
 /// Longest name of a GPU's model: what NVML has room for (NVML_DEVICE_NAME_V2_BUFFER_SIZE).
 inline constexpr std::size_t kMaxGpuNameBytes = 96;
@@ -47,6 +47,6 @@ struct Plan {
 
 /// The clock of every op of `dag`, in its order. Throws InputError when the plan's ops are not the graph's ops in the
 /// graph's order, naming the first difference.
-[[nodiscard]] std::vector<int> clocks_for(const Plan& plan, const PipelineDag& dag);
+[[nodiscard]] std::vector<int> clocks_for(const Plan& plan, const schedule::PipelineDag& dag);
 
-}  // namespace lowgear
+}  // namespace lowgear::plan

@@ -12,7 +12,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::plan {
 
 namespace {
 
@@ -167,4 +167,4 @@ Plan read_plan(std::string_view text, const std::string& source) {
   return plan;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::plan

@@ -6,7 +6,7 @@
 
 #include "planning/plan/plan.h"
 
-namespace lowgear {
+namespace lowgear::plan {
 
 /// Largest plan text that is read: about two million ops. Keeps a hostile file from exhausting the memory.
 inline constexpr std::size_t kMaxPlanBytes = std::size_t{1} << 28;
@@ -21,4 +21,4 @@ inline constexpr std::size_t kMaxPlanBytes = std::size_t{1} << 28;
 /// those of a replay is not looked at: that is what `lowgear verify` does.
 [[nodiscard]] Plan read_plan(std::string_view text, const std::string& source);
 
-}  // namespace lowgear
+}  // namespace lowgear::plan

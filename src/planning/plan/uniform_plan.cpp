@@ -3,17 +3,17 @@
 #include <utility>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::plan {
 
-Plan uniform_plan(const Schedule& schedule, int clock_mhz, std::string policy) {
+Plan uniform_plan(const schedule::Schedule& schedule, int clock_mhz, std::string policy) {
   Plan plan;
   plan.policy = std::move(policy);
   plan.schedule = schedule.name;
   plan.microbatches = schedule.microbatches;
-  for (const std::vector<Action>& actions : schedule.ranks) {
+  for (const std::vector<schedule::Action>& actions : schedule.ranks) {
     std::vector<PlannedOp>& ops = plan.ranks.emplace_back();
-    for (const Action& action : actions) {
-      if (action.kind != ActionKind::compute) continue;
+    for (const schedule::Action& action : actions) {
+      if (action.kind != schedule::ActionKind::compute) continue;
       ops.push_back(
           {.stage = action.stage, .kind = action.op, .microbatch = action.microbatch, .clock_mhz = clock_mhz});
     }
@@ -21,4 +21,4 @@ Plan uniform_plan(const Schedule& schedule, int clock_mhz, std::string policy) {
   return plan;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::plan

@@ -12,7 +12,7 @@
 #include "base/core/error.h"
 #include "planning/profile/non_negative_least_squares.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 /// Units may touch; what clocks of different resolution make of that is no overlap.
@@ -418,4 +418,4 @@ EnergyRegression fit_energy(const EnergyWindows& windows, std::optional<double> 
   return result;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -8,7 +8,7 @@
 #include "base/core/op_kind.h"
 #include "planning/profile/recording.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// Most (stage, kind, clock) of one rank that can be distinguished at once.
 inline constexpr std::size_t kMaxCells = 1024;
@@ -84,4 +84,4 @@ struct EnergyRegression {
 /// Throws InputError when there are fewer windows than cells.
 [[nodiscard]] EnergyRegression fit_energy(const EnergyWindows& windows, std::optional<double> blocking_w);
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

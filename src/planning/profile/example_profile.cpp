@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 constexpr double kBytesPerNumber = 2;  // bf16
@@ -109,4 +109,4 @@ bool is_example_profile(const StageProfile& profile) {
   return true;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

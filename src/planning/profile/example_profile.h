@@ -4,7 +4,7 @@
 
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// A GPU for a time and power model. Values and sources in docs/example.md.
 struct ExampleGpu {
@@ -60,4 +60,4 @@ inline constexpr std::string_view kExampleProfileNotice =
     "made from Lowgear's example profile, which is modelled, not measured: figures show what Lowgear does, not what a "
     "GPU would save";
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

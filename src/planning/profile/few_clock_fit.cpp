@@ -12,7 +12,7 @@
 #include "base/core/units.h"
 #include "planning/profile/non_negative_least_squares.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 constexpr int kTransitionSteps = 16;
@@ -328,4 +328,4 @@ std::vector<int> choose_clocks(std::span<const int> supported_mhz, int lowest_mh
   return chosen_mhz;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -6,7 +6,7 @@
 #include "base/core/op_kind.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// Fewest clocks of a (stage, kind) from which others are predicted: one less, and the power curve would pass through
 /// whatever was measured.
@@ -77,4 +77,4 @@ struct FewClockFit {
 [[nodiscard]] std::vector<int> choose_clocks(std::span<const int> supported_mhz, int lowest_mhz, int highest_mhz,
                                              int count);
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

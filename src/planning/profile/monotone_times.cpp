@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <numeric>
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 constexpr double kLeastRelativeError = 0.003;
@@ -61,4 +61,4 @@ std::vector<ClockTime> monotone_times(std::vector<ClockTime> times) {
   return times;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// Time of an op at one clock.
 struct ClockTime {
@@ -20,4 +20,4 @@ struct ClockTime {
 /// changed whose error is not known. In the order given.
 [[nodiscard]] std::vector<ClockTime> monotone_times(std::vector<ClockTime> times);
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

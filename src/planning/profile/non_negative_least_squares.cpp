@@ -4,7 +4,7 @@
 #include <cmath>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 /// Relative to the scaled right-hand side: gradients below are rounding.
@@ -118,4 +118,4 @@ NonNegativeSolution solve_non_negative(const Eigen::MatrixXd& gram, const Eigen:
   return {scaled.values.cwiseProduct(scale), scaled.converged};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -2,7 +2,7 @@
 
 #include <Eigen/Dense>
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// Minimises |A x - b|^2 over x >= 0.
 struct NonNegativeSolution {
@@ -17,4 +17,4 @@ struct NonNegativeSolution {
 /// unknowns: dense, cubic in the number of positive ones. All values must be finite.
 [[nodiscard]] NonNegativeSolution solve_non_negative(const Eigen::MatrixXd& gram, const Eigen::VectorXd& rhs);
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -9,7 +9,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 /// Whether `b` lies on the line from `a` to `c` or above it. Times rise from a to c, so both products have the sign of
@@ -94,4 +94,4 @@ std::vector<double> read_blocking_power(std::string_view text, const std::string
   return blocking_power_w;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

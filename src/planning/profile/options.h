@@ -8,7 +8,7 @@
 
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// One way to run an op. Blocking power is what its GPU draws while it waits; an op that takes longer replaces waiting,
 /// so what counts is the effective energy `energy_j - blocking_power_w * time_s` (DESIGN §3).
@@ -37,4 +37,4 @@ inline constexpr double kMaxBlockingPowerW = 1e5;
 /// [0, kMaxBlockingPowerW], or `stages` is not in [1, kMaxStages].
 [[nodiscard]] std::vector<double> read_blocking_power(std::string_view text, const std::string& source, int stages);
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 /// What a GPU may draw while it computes: from the smallest embedded one to well above today's largest module.
@@ -137,4 +137,4 @@ std::optional<std::string> unit_warning(const StageProfile& profile, std::span<c
   return warning;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -7,7 +7,7 @@
 
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// The power limit of the GPU model that a profile was measured on.
 struct NamedPowerLimit {
@@ -22,4 +22,4 @@ struct NamedPowerLimit {
                                                       std::span<const double> blocking_power_w,
                                                       const std::optional<NamedPowerLimit>& gpu = {});
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

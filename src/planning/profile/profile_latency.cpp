@@ -5,7 +5,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 constexpr std::string_view kColumn = "switch_latency";
@@ -44,4 +44,4 @@ std::string with_switch_latency(std::string profile_csv, std::optional<double> l
   return text;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

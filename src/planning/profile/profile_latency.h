@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// Largest time until a clock change takes effect that is accepted, in seconds.
 inline constexpr double kMaxSwitchLatencyS = 1000;
@@ -18,4 +18,4 @@ inline constexpr double kMaxSwitchLatencyS = 1000;
 /// `profile_csv` as `write_stage_profile` writes it, with that column; unchanged where the latency is not known.
 [[nodiscard]] std::string with_switch_latency(std::string profile_csv, std::optional<double> latency_s);
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

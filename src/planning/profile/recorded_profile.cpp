@@ -13,7 +13,7 @@
 #include "planning/profile/monotone_times.h"
 #include "planning/profile/options.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 /// NVML: software power cap, hardware slowdown, software and hardware thermal slowdown, hardware power brake.
@@ -373,4 +373,4 @@ std::string write_blocking_power(std::span<const RecordedBlocking> blocking) {
   return text;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -10,7 +10,7 @@
 #include "planning/profile/recording.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// A (stage, kind, clock) as all ranks of the stage recorded it.
 struct RecordedCell {
@@ -74,4 +74,4 @@ struct ProfilingOptions {
 /// in doubt.
 [[nodiscard]] std::string write_blocking_power(std::span<const RecordedBlocking> blocking);
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -14,7 +14,7 @@
 #include "base/core/units.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 /// Instructions that trainers record besides computations (those of Perseus' servers): no cell of a stage profile.
@@ -405,4 +405,4 @@ std::optional<int> rank_in_name(std::string_view name, std::string_view before, 
   return static_cast<int>(*number);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -9,7 +9,7 @@
 
 #include "base/core/op_kind.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// Bounds on what a recording may hold. Its files are bounded by kMaxFileBytes: some 18 million units, and samples of
 /// ten days.
@@ -126,4 +126,4 @@ inline constexpr int kMerakWarmUpWindows = 2;
 /// name. Files are ordered by it: as text, 10 comes before 2.
 [[nodiscard]] std::optional<int> rank_in_name(std::string_view name, std::string_view before, std::string_view behind);
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

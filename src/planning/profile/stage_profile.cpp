@@ -15,7 +15,7 @@
 #include "base/core/formats/csv.h"
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 constexpr double kMinTimeS = 1 / kPsPerSecond;
@@ -357,4 +357,4 @@ std::string write_stage_profile(const StageProfile& profile) {
   return text;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

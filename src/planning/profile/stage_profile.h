@@ -8,7 +8,7 @@
 
 #include "base/core/op_kind.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// Most stages that a profile may have: far beyond any pipeline, and a bound on what a wrong number can allocate.
 inline constexpr int kMaxStages = 65536;
@@ -78,4 +78,4 @@ class StageProfile {
 /// InputError when `chunks` is not positive or the stages become more than kMaxStages.
 [[nodiscard]] StageProfile with_virtual_stages(const StageProfile& profile, int chunks);
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

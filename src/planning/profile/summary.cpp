@@ -7,7 +7,7 @@
 #include "base/core/error.h"
 #include "planning/profile/options.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 /// The most frequent distance of neighbouring clocks, of equally frequent ones the smallest; 0 with fewer than two
@@ -75,4 +75,4 @@ std::vector<OpProfileSummary> summarise(const StageProfile& profile, std::span<c
   return summaries;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

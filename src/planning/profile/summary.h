@@ -5,7 +5,7 @@
 
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// Most gaps that a summary lists one by one.
 inline constexpr int kMaxListedClocks = 100;
@@ -34,4 +34,4 @@ struct OpProfileSummary {
 [[nodiscard]] std::vector<OpProfileSummary> summarise(const StageProfile& profile,
                                                       std::span<const double> blocking_power_w);
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -11,7 +11,7 @@
 
 #include "planning/profile/energy_regression.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 constexpr long long kFewestChanges = 4;
@@ -122,4 +122,4 @@ std::optional<SwitchLatency> find_switch_latency(std::span<const Recording> rank
   return found;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

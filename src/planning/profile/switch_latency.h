@@ -6,7 +6,7 @@
 
 #include "planning/profile/recording.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// How late a clock change takes effect, from the unit that asks for it.
 struct SwitchLatency {
@@ -28,4 +28,4 @@ struct SwitchLatency {
 /// and 20 %. `ranks`: recordings of any ranks and parts.
 [[nodiscard]] std::optional<SwitchLatency> find_switch_latency(std::span<const Recording> ranks);
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -12,7 +12,7 @@
 #include "base/core/error.h"
 #include "planning/schedule/dag.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 namespace {
 
 [[noreturn]] void refuse(const Schedule& schedule, int rank, std::size_t step, const Action& action,
@@ -237,4 +237,4 @@ void validate_communication(const Schedule& schedule) {
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

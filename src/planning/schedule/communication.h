@@ -2,7 +2,7 @@
 
 #include "planning/schedule/schedule.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 
 /// True for the kinds that send or receive.
 [[nodiscard]] constexpr bool is_message(ActionKind kind) { return kind != ActionKind::compute; }
@@ -45,4 +45,4 @@ namespace lowgear {
 /// unless nothing else is sent. A schedule without any communication passes. The computations must be valid.
 void validate_communication(const Schedule& schedule);
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

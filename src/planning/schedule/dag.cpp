@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 namespace {
 
 constexpr int kNone = -1;
@@ -195,4 +195,4 @@ PipelineDag build_dag(const Schedule& schedule) {
   return dag;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

@@ -4,7 +4,7 @@
 
 #include "planning/schedule/schedule.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 
 /// One computation of an iteration.
 struct ComputeOp {
@@ -42,4 +42,4 @@ struct PipelineDag {
 /// when the order contradicts the data, and whatever `validate` throws.
 [[nodiscard]] PipelineDag build_dag(const Schedule& schedule);
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

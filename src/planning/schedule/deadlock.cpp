@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "planning/schedule/communication.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 namespace {
 
 /// One end of a message that a rank has issued.
@@ -176,4 +176,4 @@ void require_runnable(const Schedule& schedule, P2pGrouping grouping) {
                                schedule.name, deadlock ? "can hang" : "messages cross", to_string(*fault)));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

@@ -6,7 +6,7 @@
 
 #include "planning/schedule/schedule.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 
 /// How a rank issues its sends and receives.
 enum class P2pGrouping : unsigned char {
@@ -46,4 +46,4 @@ struct CommunicationFault {
 /// Throws InputError with the fault, if there is one.
 void require_runnable(const Schedule& schedule, P2pGrouping grouping);
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

@@ -9,7 +9,7 @@
 #include "base/core/error.h"
 #include "planning/schedule/dag.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 namespace {
 
 Action compute(OpKind kind, int stage, int microbatch) { return {ActionKind::compute, kind, stage, microbatch}; }
@@ -215,4 +215,4 @@ Schedule make_schedule(const ScheduleRequest& request) {
   return found->generate(request);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

@@ -11,7 +11,7 @@
 /// Schedules by construction. All return computations only (`with_communication` adds the messages), and all throw
 /// InputError when ranks, microbatches or chunks are below 1, when the schedule would exceed kMaxActions (the message
 /// says what it would take in memory), and where stated.
-namespace lowgear {
+namespace lowgear::schedule {
 
 /// GPipe (Huang et al. 2019): all forwards, then all backwards, oldest first as PyTorch and DeepSpeed run them. Every
 /// rank holds all M microbatches' activations.
@@ -76,4 +76,4 @@ struct ScheduleGenerator {
 /// a schedule that has none.
 [[nodiscard]] Schedule make_schedule(const ScheduleRequest& request);
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

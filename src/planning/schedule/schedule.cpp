@@ -8,7 +8,7 @@
 #include "base/core/error.h"
 #include "planning/schedule/communication.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 namespace {
 
 [[noreturn]] void refuse_action(const Schedule& schedule, int rank, std::size_t step, std::string_view what) {
@@ -189,4 +189,4 @@ std::vector<int> peak_in_flight_activations(const Schedule& schedule) {
   return peaks;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

@@ -6,7 +6,7 @@
 
 #include "base/core/op_kind.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 
 /// One step of a rank: a computation, or one end of a point-to-point message. `send_f` carries the activation of
 /// (stage, microbatch) to stage + 1; `recv_f` is how stage receives the activation from stage - 1; `send_b` carries the
@@ -56,4 +56,4 @@ void validate(const Schedule& schedule);
 /// weight_gradient) is not: what activation memory has to hold, in stage-microbatches.
 [[nodiscard]] std::vector<int> peak_in_flight_activations(const Schedule& schedule);
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 namespace {
 
 /// What a type of action means for the pipeline.
@@ -146,4 +146,4 @@ std::string write_torch_csv(const Schedule& schedule) {
   return text;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

@@ -5,7 +5,7 @@
 
 #include "planning/schedule/schedule.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 
 /// Reads a schedule in the CSV form of PyTorch's `torch.distributed.pipelining` (`_load_csv` and `_dump_csv`, formats
 /// `compute_only` and `compute_comms`): one row per rank, one action per cell as `[stage][type][microbatch]`, types
@@ -23,4 +23,4 @@ namespace lowgear {
 /// Writes the same form, with the sends and receives that the schedule has, and no empty cells.
 [[nodiscard]] std::string write_torch_csv(const Schedule& schedule);
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

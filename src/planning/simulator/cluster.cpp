@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "planning/simulator/timing_graph.h"
 
-namespace lowgear {
+namespace lowgear::simulator {
 
 namespace {
 
@@ -89,7 +89,7 @@ PipelineFigures synchronise(std::span<const PipelineGroup> groups, double blocki
   return cluster;
 }
 
-ClusterTimeline replay_cluster(const PipelineDag& dag, const StageProfile& profile, std::span<const PipelineRun> runs,
+ClusterTimeline replay_cluster(const schedule::PipelineDag& dag, const profile::StageProfile& profile, std::span<const PipelineRun> runs,
                                std::span<const double> blocking_power_w) {
   const TimingGraph graph(dag);
   ClusterTimeline cluster;
@@ -107,13 +107,13 @@ ClusterTimeline replay_cluster(const PipelineDag& dag, const StageProfile& profi
   return cluster;
 }
 
-double max_clock_energy_j(const StageProfile& profile, int microbatches, double iteration_time_s,
+double max_clock_energy_j(const profile::StageProfile& profile, int microbatches, double iteration_time_s,
                           std::span<const double> blocking_power_w) {
   assert(blocking_power_w.size() == static_cast<std::size_t>(profile.stages()));
   double energy_j = 0;
   for (int stage = 0; stage < profile.stages(); ++stage) {
-    const Measurement& forward = profile.at_max_clock(stage, OpKind::forward);
-    const Measurement& backward = profile.at_max_clock(stage, OpKind::backward);
+    const profile::Measurement& forward = profile.at_max_clock(stage, OpKind::forward);
+    const profile::Measurement& backward = profile.at_max_clock(stage, OpKind::backward);
     const double waiting_s = iteration_time_s - microbatches * (forward.time_s + backward.time_s);
     energy_j += microbatches * (forward.energy_j + backward.energy_j) +
                 blocking_power_w[static_cast<std::size_t>(stage)] * waiting_s;
@@ -185,4 +185,4 @@ double waiting_pipeline_saving_pct(const StragglerScenario& scenario, const Pipe
   return saving_pct(until_end_j(scenario.baseline), until_end_j(plan));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::simulator

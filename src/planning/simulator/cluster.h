@@ -11,7 +11,7 @@
 /// is a copy that runs slower than the others; whatever the others save by running slower too, up to its time, is free.
 /// The accounting is that of Perseus (Chung et al., "Reducing Energy Bloat in Large Model Training", SOSP'24, sections
 /// 4.2 and 6; and its artifact's evaluation), which every function below states as a formula.
-namespace lowgear {
+namespace lowgear::simulator {
 
 /// One iteration of one pipeline: its own time, and the energy that all its GPUs draw until it ends.
 struct PipelineFigures {
@@ -48,7 +48,7 @@ struct ClusterTimeline {
 /// Replays every pipeline on its own; those that are done wait for the slowest at blocking power. `blocking_power_w` by
 /// rank, the same for all pipelines. Throws what `costs_at_clocks` and `apply_slowdowns` throw, and InputError when
 /// `runs` is empty.
-[[nodiscard]] ClusterTimeline replay_cluster(const PipelineDag& dag, const StageProfile& profile,
+[[nodiscard]] ClusterTimeline replay_cluster(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
                                              std::span<const PipelineRun> runs,
                                              std::span<const double> blocking_power_w);
 
@@ -56,7 +56,7 @@ struct ClusterTimeline {
 ///   sum over stages of M (e_F + e_B) + P (T - M (t_F + t_B)).
 /// The baseline of Perseus' emulation, whose T is the fastest plan's time on its own frontier, up to 1 % off the
 /// replayed time. `blocking_power_w` by stage.
-[[nodiscard]] double max_clock_energy_j(const StageProfile& profile, int microbatches, double iteration_time_s,
+[[nodiscard]] double max_clock_energy_j(const profile::StageProfile& profile, int microbatches, double iteration_time_s,
                                         std::span<const double> blocking_power_w);
 
 /// (baseline - energy) / baseline in per cent.
@@ -106,4 +106,4 @@ struct StragglerScenario {
 /// 1 - [E + P (T' - t)] / [E_base + P (T' - T)] (Perseus, Table 4). Throws InputError when the plan takes longer.
 [[nodiscard]] double waiting_pipeline_saving_pct(const StragglerScenario& scenario, const PipelineFigures& plan);
 
-}  // namespace lowgear
+}  // namespace lowgear::simulator

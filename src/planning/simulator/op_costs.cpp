@@ -10,7 +10,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::simulator {
 
 namespace {
 
@@ -27,16 +27,16 @@ struct LaggingClock {
 
 /// What the op takes at a clock that another op asked for: as measured there, or at the nearest measured clock below,
 /// or, where the op was measured at none so low, at its lowest.
-OpCost cost_near_clock(const StageProfile& profile, const ComputeOp& op, int clock_mhz) {
+OpCost cost_near_clock(const profile::StageProfile& profile, const schedule::ComputeOp& op, int clock_mhz) {
   const auto measurements = profile.measurements(op.stage, op.kind);
   const auto at_or_below = std::find_if(measurements.begin(), measurements.end(),
-                                        [&](const Measurement& m) { return m.clock_mhz <= clock_mhz; });
-  const Measurement& nearest = at_or_below != measurements.end() ? *at_or_below : measurements.back();
+                                        [&](const profile::Measurement& m) { return m.clock_mhz <= clock_mhz; });
+  const profile::Measurement& nearest = at_or_below != measurements.end() ? *at_or_below : measurements.back();
   return {nearest.time_s, nearest.energy_j};
 }
 
 /// Runs one op that asks for `requested_mhz`, where it costs `own`, and moves `clock` to the op's end.
-OpCost run_op(const StageProfile& profile, const ComputeOp& op, int requested_mhz, const OpCost& own, double latency_s,
+OpCost run_op(const profile::StageProfile& profile, const schedule::ComputeOp& op, int requested_mhz, const OpCost& own, double latency_s,
               LaggingClock& clock) {
   if (requested_mhz == clock.effective_mhz) {
     clock.remaining_lag_s.reset();
@@ -54,7 +54,7 @@ OpCost run_op(const StageProfile& profile, const ComputeOp& op, int requested_mh
 }
 
 /// Changes the costs of a rank's ops at their own clocks to those with the lag.
-void run_rank(const StageProfile& profile, std::span<const ComputeOp> ops, std::span<const int> clocks_mhz,
+void run_rank(const profile::StageProfile& profile, std::span<const schedule::ComputeOp> ops, std::span<const int> clocks_mhz,
               double latency_s, std::span<OpCost> costs) {
   const std::vector<OpCost> own(costs.begin(), costs.end());
   LaggingClock clock{clocks_mhz.back(), std::nullopt};
@@ -70,19 +70,19 @@ void run_rank(const StageProfile& profile, std::span<const ComputeOp> ops, std::
 
 }  // namespace
 
-std::vector<OpCost> costs_at_clocks(const PipelineDag& dag, const StageProfile& profile,
+std::vector<OpCost> costs_at_clocks(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
                                     std::span<const int> clocks_mhz) {
   assert(clocks_mhz.size() == dag.ops.size());
   std::vector<OpCost> costs;
   costs.reserve(dag.ops.size());
   for (std::size_t i = 0; i < dag.ops.size(); ++i) {
-    const Measurement& measured = profile.at_clock(dag.ops[i].stage, dag.ops[i].kind, clocks_mhz[i]);
+    const profile::Measurement& measured = profile.at_clock(dag.ops[i].stage, dag.ops[i].kind, clocks_mhz[i]);
     costs.push_back({measured.time_s, measured.energy_j});
   }
   return costs;
 }
 
-std::vector<OpCost> costs_with_switch_latency(const PipelineDag& dag, const StageProfile& profile,
+std::vector<OpCost> costs_with_switch_latency(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
                                               std::span<const int> clocks_mhz, double latency_s) {
   if (!(latency_s >= 0) || !std::isfinite(latency_s)) {
     throw InputError(fmt::format("switch latency of {} s: it must be 0 or more", latency_s));
@@ -99,7 +99,7 @@ std::vector<OpCost> costs_with_switch_latency(const PipelineDag& dag, const Stag
   return costs;
 }
 
-void apply_slowdowns(const PipelineDag& dag, std::span<const StageSlowdown> slowdowns, std::span<OpCost> costs) {
+void apply_slowdowns(const schedule::PipelineDag& dag, std::span<const StageSlowdown> slowdowns, std::span<OpCost> costs) {
   assert(costs.size() == dag.ops.size());
   std::vector<double> factor_of_stage(static_cast<std::size_t>(dag.stages), 1.0);
   for (const StageSlowdown& slowdown : slowdowns) {
@@ -121,4 +121,4 @@ void apply_slowdowns(const PipelineDag& dag, std::span<const StageSlowdown> slow
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::simulator

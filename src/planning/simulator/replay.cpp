@@ -3,13 +3,13 @@
 #include <cassert>
 #include <cstddef>
 
-namespace lowgear {
+namespace lowgear::simulator {
 
-Timeline replay(const PipelineDag& dag, std::span<const OpCost> costs, std::span<const double> blocking_power_w) {
+Timeline replay(const schedule::PipelineDag& dag, std::span<const OpCost> costs, std::span<const double> blocking_power_w) {
   return replay(dag, TimingGraph(dag), costs, blocking_power_w);
 }
 
-Timeline replay(const PipelineDag& dag, const TimingGraph& graph, std::span<const OpCost> costs,
+Timeline replay(const schedule::PipelineDag& dag, const TimingGraph& graph, std::span<const OpCost> costs,
                 std::span<const double> blocking_power_w) {
   assert(costs.size() == dag.ops.size() && graph.op_count() == dag.ops.size());
   assert(blocking_power_w.size() == static_cast<std::size_t>(dag.ranks));
@@ -33,16 +33,16 @@ Timeline replay(const PipelineDag& dag, const TimingGraph& graph, std::span<cons
   return timeline;
 }
 
-std::vector<std::vector<PlannedOp>> planned_ops(const PipelineDag& dag, const Timeline& timeline,
+std::vector<std::vector<plan::PlannedOp>> planned_ops(const schedule::PipelineDag& dag, const Timeline& timeline,
                                                 std::span<const int> clocks_mhz) {
   assert(clocks_mhz.size() == dag.ops.size());
-  std::vector<std::vector<PlannedOp>> ranks(static_cast<std::size_t>(dag.ranks));
+  std::vector<std::vector<plan::PlannedOp>> ranks(static_cast<std::size_t>(dag.ranks));
   for (std::size_t i = 0; i < dag.ops.size(); ++i) {
-    const ComputeOp& op = dag.ops[i];
+    const schedule::ComputeOp& op = dag.ops[i];
     ranks[static_cast<std::size_t>(op.rank)].push_back(
         {op.stage, op.kind, op.microbatch, clocks_mhz[i], timeline.start_s[i], timeline.duration_s[i]});
   }
   return ranks;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::simulator

@@ -8,7 +8,7 @@
 #include "planning/simulator/op_costs.h"
 #include "planning/simulator/timing_graph.h"
 
-namespace lowgear {
+namespace lowgear::simulator {
 
 /// One iteration, replayed: when every op runs, and what it all takes.
 struct Timeline {
@@ -24,16 +24,16 @@ struct Timeline {
 /// Energy model: every op at its cost, and each rank draws its blocking power whenever it runs none, over
 /// the whole iteration. Starts every op as soon as what it depends on has finished. `costs` by op; `blocking_power_w`
 /// by rank.
-[[nodiscard]] Timeline replay(const PipelineDag& dag, std::span<const OpCost> costs,
+[[nodiscard]] Timeline replay(const schedule::PipelineDag& dag, std::span<const OpCost> costs,
                               std::span<const double> blocking_power_w);
 
 /// The same on a TimingGraph of `dag` made once, for many replays of one pipeline.
-[[nodiscard]] Timeline replay(const PipelineDag& dag, const TimingGraph& graph, std::span<const OpCost> costs,
+[[nodiscard]] Timeline replay(const schedule::PipelineDag& dag, const TimingGraph& graph, std::span<const OpCost> costs,
                               std::span<const double> blocking_power_w);
 
 /// The ops of a replay with the clocks that they ran at, as a Plan holds them: rank by rank, in the order of execution.
 /// `clocks_mhz` by op.
-[[nodiscard]] std::vector<std::vector<PlannedOp>> planned_ops(const PipelineDag& dag, const Timeline& timeline,
+[[nodiscard]] std::vector<std::vector<plan::PlannedOp>> planned_ops(const schedule::PipelineDag& dag, const Timeline& timeline,
                                                               std::span<const int> clocks_mhz);
 
-}  // namespace lowgear
+}  // namespace lowgear::simulator

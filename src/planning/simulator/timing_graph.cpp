@@ -4,16 +4,16 @@
 #include <cassert>
 #include <cstddef>
 
-namespace lowgear {
+namespace lowgear::simulator {
 
-TimingGraph::TimingGraph(const PipelineDag& dag) : ops_(dag.topological_order) {
+TimingGraph::TimingGraph(const schedule::PipelineDag& dag) : ops_(dag.topological_order) {
   const std::size_t count = ops_.size();
   std::vector<int> position(count);
   for (std::size_t i = 0; i < count; ++i) {
     position[static_cast<std::size_t>(ops_[i])] = static_cast<int>(i);
   }
   predecessor_begin_.assign(count + 1, 0);
-  for (const DagEdge& edge : dag.edges) {
+  for (const schedule::DagEdge& edge : dag.edges) {
     ++predecessor_begin_[static_cast<std::size_t>(position[static_cast<std::size_t>(edge.to)]) + 1];
   }
   for (std::size_t i = 0; i < count; ++i) {
@@ -21,7 +21,7 @@ TimingGraph::TimingGraph(const PipelineDag& dag) : ops_(dag.topological_order) {
   }
   predecessors_.resize(dag.edges.size());
   std::vector<int> next(predecessor_begin_.begin(), predecessor_begin_.end() - 1);
-  for (const DagEdge& edge : dag.edges) {
+  for (const schedule::DagEdge& edge : dag.edges) {
     int& slot = next[static_cast<std::size_t>(position[static_cast<std::size_t>(edge.to)])];
     predecessors_[static_cast<std::size_t>(slot++)] = edge.from;
   }
@@ -53,4 +53,4 @@ TimePs TimingGraph::start_times(std::span<const TimePs> duration_ps, std::span<T
   return evaluate<TimePs>(duration_ps, start_ps);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::simulator

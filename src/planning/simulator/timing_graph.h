@@ -6,13 +6,13 @@
 #include "base/core/units.h"
 #include "planning/schedule/dag.h"
 
-namespace lowgear {
+namespace lowgear::simulator {
 
 /// The precedence of a PipelineDag laid out for finding start times again and again: each evaluation reads every
 /// dependency once, in memory order, and allocates nothing. Immutable, so that threads may share one.
 class TimingGraph {
  public:
-  explicit TimingGraph(const PipelineDag& dag);
+  explicit TimingGraph(const schedule::PipelineDag& dag);
 
   [[nodiscard]] std::size_t op_count() const { return ops_.size(); }
 
@@ -32,4 +32,4 @@ class TimingGraph {
   std::vector<int> predecessors_;       ///< op indices
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::simulator

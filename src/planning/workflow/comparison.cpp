@@ -13,7 +13,7 @@
 #include "planning/planner/policies/perseus.h"
 #include "planning/workflow/replayed_plan.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 /// Time since it was made, by the caller's clock.
@@ -31,14 +31,14 @@ class PlanTimer {
 
 /// A pipeline with the planner for it, whose bounds its rows get.
 struct PlannedPipeline {
-  PlanningProblem problem;
-  PipelinePlanner* planner = nullptr;
+  planner::PlanningProblem problem;
+  planner::PipelinePlanner* planner = nullptr;
   double frontier_time_s = 0;  ///< wall clock that solving its frontier took
 };
 
 /// The order that a policy runs in place of the given one, and all that depends on it. Stays where it is.
 struct OwnOrder {
-  OwnOrder(Schedule order, const ProfiledPipeline& given, const ComparisonOptions& options)
+  OwnOrder(schedule::Schedule order, const ProfiledPipeline& given, const ComparisonOptions& options)
       : schedule(std::move(order)) {
     const PlanTimer timer(options.now_s);
     planner.emplace(schedule, given.profile, given.blocking_power_w, options.planner);
@@ -50,8 +50,8 @@ struct OwnOrder {
   OwnOrder& operator=(const OwnOrder&) = delete;
   ~OwnOrder() = default;
 
-  Schedule schedule;
-  std::optional<PipelinePlanner> planner;
+  schedule::Schedule schedule;
+  std::optional<planner::PipelinePlanner> planner;
   PlannedPipeline pipeline;
 };
 
@@ -65,14 +65,14 @@ int largest(const std::vector<int>& values) { return *std::ranges::max_element(v
 /// Makes the rows of a comparison.
 class Comparer {
  public:
-  Comparer(const ProfiledPipeline& pipeline, PipelinePlanner& planner, const ComparisonOptions& options)
+  Comparer(const ProfiledPipeline& pipeline, planner::PipelinePlanner& planner, const ComparisonOptions& options)
       : pipeline_(&pipeline), given_{pipeline.problem(), &planner, options.frontier_time_s}, options_(&options) {}
 
   [[nodiscard]] ComparisonRow policy_row(const std::string& name) {
     const auto policy = make_policy(name, options_->policy);
     ComparisonRow row;
     const PlanTimer timer(options_->now_s);
-    PolicyPlan answer = policy->plan(pipeline_->problem(), std::nullopt);
+    planner::PolicyPlan answer = policy->plan(pipeline_->problem(), std::nullopt);
     row.plan_time_s = timer.elapsed_s();
     row.policy = name;
     row.own_time_s = answer.own_time_s;
@@ -108,7 +108,7 @@ class Comparer {
     add_frontier_time(rows.front(), given_);
     std::vector<double> planned_s{given_.planner->fastest_s()};
     for (const ComparisonRow& other : others) {
-      if (other.policy == kLowgearPolicy) continue;
+      if (other.policy == planner::kLowgearPolicy) continue;
       const auto same = [&](double time_s) { return same_time(other.time_s, time_s); };
       if (other.time_s < planned_s.front() || std::ranges::any_of(planned_s, same)) continue;
       planned_s.push_back(other.time_s);
@@ -121,9 +121,9 @@ class Comparer {
   [[nodiscard]] ComparisonRow lowgear_row(std::string aim, const PlannedPipeline& pipeline, double deadline_s) const {
     ComparisonRow row;
     const PlanTimer timer(options_->now_s);
-    const Plan plan = pipeline.planner->plan(deadline_s);
+    const plan::Plan plan = pipeline.planner->plan(deadline_s);
     row.plan_time_s = timer.elapsed_s();
-    row.policy = kLowgearPolicy;
+    row.policy = planner::kLowgearPolicy;
     row.aim = std::move(aim);
     set_replayed(row, pipeline, clocks_for(plan, *pipeline.problem.dag));
     return row;
@@ -135,14 +135,14 @@ class Comparer {
   }
 
   void set_replayed(ComparisonRow& row, const PlannedPipeline& pipeline, std::span<const int> clocks_mhz) const {
-    const Timeline timeline = replay_under(pipeline.problem, clocks_mhz, {options_->planner.switch_latency_s, {}});
+    const simulator::Timeline timeline = replay_under(pipeline.problem, clocks_mhz, {options_->planner.switch_latency_s, {}});
     row.time_s = timeline.time_s;
     row.energy_j = timeline.energy_j_total;
     row.lower_bound_j = pipeline.planner->frontier().lower_bound_j_at(ps_from_s(row.time_s));
     row.switches = count_switches(planned_ops(*pipeline.problem.dag, timeline, clocks_mhz));
     row.peak_activations = largest(peak_in_flight_activations(*pipeline.problem.schedule));
     if (!options_->late_s) return;
-    const Timeline late = replay_under(pipeline.problem, clocks_mhz, {*options_->late_s, {}});
+    const simulator::Timeline late = replay_under(pipeline.problem, clocks_mhz, {*options_->late_s, {}});
     row.late_time_s = late.time_s;
     row.late_energy_j = late.energy_j_total;
   }
@@ -153,12 +153,12 @@ class Comparer {
   std::map<std::string, std::unique_ptr<OwnOrder>> own_orders_;  ///< by policy
 };
 
-void set_published_savings(PolicyComparison& comparison, const PlanningProblem& problem) {
+void set_published_savings(PolicyComparison& comparison, const planner::PlanningProblem& problem) {
   const auto perseus = std::ranges::find(comparison.rows, "perseus", &ComparisonRow::policy);
   if (perseus == comparison.rows.end() || !perseus->own_time_s) return;
   const double time_s = *perseus->own_time_s;
   for (ComparisonRow& row : comparison.rows) {
-    if (row.policy == kLowgearPolicy) continue;
+    if (row.policy == planner::kLowgearPolicy) continue;
     row.published_saving_pct = perseus_intrinsic_saving_pct(problem, time_s, row.own_energy_j.value_or(row.energy_j));
   }
 }
@@ -168,18 +168,18 @@ void set_published_savings(PolicyComparison& comparison, const PlanningProblem& 
 std::string ComparisonRow::label() const { return aim.empty() ? policy : fmt::format("{} ({})", policy, aim); }
 
 std::vector<std::string> other_policies() {
-  std::vector<std::string> names = policy_names();
-  std::erase(names, kLowgearPolicy);
+  std::vector<std::string> names = planner::policy_names();
+  std::erase(names, planner::kLowgearPolicy);
   return names;
 }
 
 std::vector<std::string> comparable_policies() {
   std::vector<std::string> names = other_policies();
-  names.emplace_back(kLowgearPolicy);
+  names.emplace_back(planner::kLowgearPolicy);
   return names;
 }
 
-PolicyComparison compare_policies(const ProfiledPipeline& pipeline, PipelinePlanner& planner,
+PolicyComparison compare_policies(const ProfiledPipeline& pipeline, planner::PipelinePlanner& planner,
                                   const ComparisonOptions& options, Progress* progress) {
   Comparer comparer(pipeline, planner, options);
   PolicyComparison comparison;
@@ -190,8 +190,8 @@ PolicyComparison compare_policies(const ProfiledPipeline& pipeline, PipelinePlan
   bool with_lowgear = false;
   for (const std::string& name : options.policies) {
     tell(name);
-    with_lowgear = with_lowgear || name == kLowgearPolicy;
-    if (name == kLowgearPolicy) continue;
+    with_lowgear = with_lowgear || name == planner::kLowgearPolicy;
+    if (name == planner::kLowgearPolicy) continue;
     try {
       comparison.rows.push_back(name == options.baseline ? comparison.baseline : comparer.policy_row(name));
       if (comparison.rows.back().own_order) {
@@ -203,7 +203,7 @@ PolicyComparison compare_policies(const ProfiledPipeline& pipeline, PipelinePlan
   }
   set_published_savings(comparison, pipeline.problem());
   if (!with_lowgear) return comparison;
-  tell(kLowgearPolicy);
+  tell(planner::kLowgearPolicy);
   const std::vector<ComparisonRow> rows = comparer.lowgear_rows(comparison.rows);
   comparison.rows.insert(comparison.rows.end(), rows.begin(), rows.end());
   return comparison;
@@ -217,4 +217,4 @@ double slowdown_pct(const ComparisonRow& row, const ComparisonRow& baseline) {
   return 100 * (row.time_s - baseline.time_s) / baseline.time_s;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

@@ -10,7 +10,7 @@
 #include "planning/planner/policies/policy.h"
 #include "planning/workflow/profiled_pipeline.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 
 /// All policies but Lowgear's.
 [[nodiscard]] std::vector<std::string> other_policies();
@@ -55,8 +55,8 @@ struct PolicyComparison {
 struct ComparisonOptions {
   std::vector<std::string> policies;  ///< `lowgear` may be among them
   std::string baseline = "max";
-  PlannerOptions planner = {};
-  PolicySettings policy = {};
+  planner::PlannerOptions planner = {};
+  planner::PolicySettings policy = {};
   SecondsClock now_s = {};            ///< for the times that planning took
   double frontier_time_s = 0;         ///< that the planner took to solve its frontier: counts for Lowgear's first row
   std::optional<double> late_s = {};  ///< replay all with this switch latency, too
@@ -66,7 +66,7 @@ struct ComparisonOptions {
 /// policy that runs an order of its own comes Lowgear's plan in that order, asked for or not. A
 /// policy that cannot plan this pipeline is skipped with its reason; the baseline has to work. `planner` is for
 /// `pipeline`. Throws InputError where the baseline cannot plan it, and what `progress` throws to stop.
-[[nodiscard]] PolicyComparison compare_policies(const ProfiledPipeline& pipeline, PipelinePlanner& planner,
+[[nodiscard]] PolicyComparison compare_policies(const ProfiledPipeline& pipeline, planner::PipelinePlanner& planner,
                                                 const ComparisonOptions& options, Progress* progress = nullptr);
 
 /// (baseline - energy) / baseline in per cent.
@@ -74,4 +74,4 @@ struct ComparisonOptions {
 /// (time - baseline) / baseline in per cent.
 [[nodiscard]] double slowdown_pct(const ComparisonRow& row, const ComparisonRow& baseline);
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 constexpr int kDefaultPlans = 20;
@@ -28,4 +28,4 @@ std::vector<double> deadlines_s(const Deadlines& deadlines, double fastest_s, do
   return times_s;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

@@ -3,7 +3,7 @@
 #include <optional>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::workflow {
 
 /// How the deadlines of plans are given; at most one of the four. None: several plans.
 struct Deadlines {
@@ -20,4 +20,4 @@ struct Deadlines {
 /// included; one where they are the same.
 [[nodiscard]] std::vector<double> deadlines_s(const Deadlines& deadlines, double fastest_s, double slowest_s);
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

@@ -4,14 +4,14 @@
 #include <ranges>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 double effective_energy_j(const ProfiledPipeline& pipeline, std::span<const int> clocks_mhz) {
   double energy_j = 0;
   for (std::size_t i = 0; i < clocks_mhz.size(); ++i) {
-    const ComputeOp& op = pipeline.dag.ops[i];
-    const Measurement& m = pipeline.profile.at_clock(op.stage, op.kind, clocks_mhz[i]);
+    const schedule::ComputeOp& op = pipeline.dag.ops[i];
+    const profile::Measurement& m = pipeline.profile.at_clock(op.stage, op.kind, clocks_mhz[i]);
     energy_j += m.energy_j - pipeline.blocking_power_w[static_cast<std::size_t>(op.rank)] * m.time_s;
   }
   return energy_j;
@@ -19,17 +19,17 @@ double effective_energy_j(const ProfiledPipeline& pipeline, std::span<const int>
 
 }  // namespace
 
-PerseusCandidate perseus_candidate(const ProfiledPipeline& pipeline, const Plan& plan) {
+PerseusCandidate perseus_candidate(const ProfiledPipeline& pipeline, const plan::Plan& plan) {
   const std::vector<int> clocks_mhz = clocks_for(plan, pipeline.dag);
-  return {perseus_plan(pipeline.dag, clocks_mhz), effective_energy_j(pipeline, clocks_mhz), plan.energy_j};
+  return {plan::perseus_plan(pipeline.dag, clocks_mhz), effective_energy_j(pipeline, clocks_mhz), plan.energy_j};
 }
 
-void write_perseus_series(std::span<const PerseusCandidate> fastest_first, PerseusDialect dialect,
+void write_perseus_series(std::span<const PerseusCandidate> fastest_first, plan::PerseusDialect dialect,
                           const std::function<void(int number, const std::string& text)>& write) {
   std::optional<double> slower_effective_j;
   int number = 0;
   for (const PerseusCandidate& candidate : fastest_first | std::views::reverse) {
-    const PerseusPlanFigures figures{
+    const plan::PerseusPlanFigures figures{
         .iteration = number,
         .cost_change_j = slower_effective_j ? candidate.effective_energy_j - *slower_effective_j : 0,
         .total_cost_j = candidate.effective_energy_j,
@@ -40,4 +40,4 @@ void write_perseus_series(std::span<const PerseusCandidate> fastest_first, Perse
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

@@ -8,21 +8,21 @@
 #include "planning/plan/plan.h"
 #include "planning/workflow/profiled_pipeline.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 
 /// One of several plans for Perseus or Zeus.
 struct PerseusCandidate {
-  PerseusPlan plan;
+  plan::PerseusPlan plan;
   double effective_energy_j = 0;  ///< what plans of Perseus state: without blocking
   double energy_j = 0;            ///< blocking included
 };
 
 /// A plan for `pipeline` as Perseus takes it. Throws InputError when it is for another pipeline.
-[[nodiscard]] PerseusCandidate perseus_candidate(const ProfiledPipeline& pipeline, const Plan& plan);
+[[nodiscard]] PerseusCandidate perseus_candidate(const ProfiledPipeline& pipeline, const plan::Plan& plan);
 
 /// Hands the text of each plan to `write` with its number, as lowtime numbers them: 0 is the slowest. Perseus' server
 /// runs a folder in the order of names, and its users look for faster plans at higher numbers.
-void write_perseus_series(std::span<const PerseusCandidate> fastest_first, PerseusDialect dialect,
+void write_perseus_series(std::span<const PerseusCandidate> fastest_first, plan::PerseusDialect dialect,
                           const std::function<void(int number, const std::string& text)>& write);
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

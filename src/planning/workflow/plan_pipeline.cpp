@@ -16,7 +16,7 @@
 #include "planning/workflow/frontier_curve.h"
 #include "planning/workflow/replayed_plan.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 /// Largest pipelines and sets of plans for which it is worked out at once what other policies do, and which are
@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t kMaxOpsToCompare = 20'000;
 constexpr std::size_t kMaxOpsToVerify = 1'000'000;
 
-PipelineFigures figures_of(const Timeline& timeline) { return {timeline.time_s, timeline.energy_j_total}; }
+simulator::PipelineFigures figures_of(const simulator::Timeline& timeline) { return {timeline.time_s, timeline.energy_j_total}; }
 
 /// One call of `plan`.
 class Planning {
@@ -35,14 +35,14 @@ class Planning {
   }
 
   PlanResult make() {
-    if (options_->policy != kLowgearPolicy) choose_schedule();
-    CertificateRecorder certificate;
-    const std::array<FrontierObserver*, 1> observers{&certificate};
-    PipelinePlanner planner(result_.pipeline.schedule, result_.pipeline.profile, result_.pipeline.blocking_power_w,
+    if (options_->policy != planner::kLowgearPolicy) choose_schedule();
+    planner::CertificateRecorder certificate;
+    const std::array<planner::FrontierObserver*, 1> observers{&certificate};
+    planner::PipelinePlanner planner(result_.pipeline.schedule, result_.pipeline.profile, result_.pipeline.blocking_power_w,
                             options_->planner, observers, progress_);
     describe_frontier(planner);
     result_.certificate = certificate.text();
-    const PlanningProblem problem = result_.pipeline.problem();
+    const planner::PlanningProblem problem = result_.pipeline.problem();
     result_.baseline = figures_of(replay_under(problem, max_clocks_mhz(problem), conditions()));
     make_all_plans(planner);
     if (options_->late_s) replay_late(*options_->late_s);
@@ -67,7 +67,7 @@ class Planning {
       throw InputError(fmt::format("the policy {} makes one plan at a time; give one deadline", options_->policy));
     }
     tell("planning with " + options_->policy);
-    PolicyPlan answer = policy_->plan(result_.pipeline.problem(), std::nullopt);
+    planner::PolicyPlan answer = policy_->plan(result_.pipeline.problem(), std::nullopt);
     if (answer.schedule) {
       result_.pipeline.schedule = std::move(*answer.schedule);
       result_.pipeline.dag = build_dag(result_.pipeline.schedule);
@@ -76,19 +76,19 @@ class Planning {
     answer_ = std::move(answer);
   }
 
-  void describe_frontier(const PipelinePlanner& planner) {
+  void describe_frontier(const planner::PipelinePlanner& planner) {
     result_.method = planner.method();
     result_.frontier = frontier_points(planner.frontier());
     result_.lower_bound = lower_bound_points(planner.frontier(), planner.method());
-    result_.epsilon = planner.method() == FrontierMethod::exact ? 0 : planner.frontier().epsilon();
+    result_.epsilon = planner.method() == planner::FrontierMethod::exact ? 0 : planner.frontier().epsilon();
     if (options_->policy != "perseus") return;
     // Perseus has a frontier of its own, on its model: that is what was asked for. Ours proves the bounds.
-    const PerseusModel model(result_.pipeline.problem(), options_->policy_settings.perseus_unit_s);
+    const planner::PerseusModel model(result_.pipeline.problem(), options_->policy_settings.perseus_unit_s);
     for (const auto& row : model.frontier()) result_.policy_frontier.push_back({row.time_s, row.energy_j});
     std::ranges::reverse(result_.policy_frontier);
   }
 
-  void make_all_plans(PipelinePlanner& planner) {
+  void make_all_plans(planner::PipelinePlanner& planner) {
     warn_of_late_changes(planner);
     const auto single = single_deadline_s(options_->deadlines, planner.fastest_s(), planner.slowest_s());
     if (single && *single > planner.slowest_s()) {
@@ -107,7 +107,7 @@ class Planning {
     }
   }
 
-  void warn_of_late_changes(const PipelinePlanner& planner) {
+  void warn_of_late_changes(const planner::PipelinePlanner& planner) {
     const double without_latency_s = s_from_ps(planner.frontier().fastest_ps());
     constexpr double kWorthAWord = 5e-4;  // relative
     if (planner.fastest_s() <= without_latency_s * (1 + kWorthAWord)) return;
@@ -117,11 +117,11 @@ class Planning {
         planner.fastest_s(), 100 * (planner.fastest_s() / without_latency_s - 1)));
   }
 
-  Plan policy_plan(const PipelinePlanner& planner, std::optional<double> deadline_s) {
-    const PlanningProblem problem = result_.pipeline.problem();
+  plan::Plan policy_plan(const planner::PipelinePlanner& planner, std::optional<double> deadline_s) {
+    const planner::PlanningProblem problem = result_.pipeline.problem();
     if (deadline_s) answer_ = policy_->plan(problem, deadline_s);
-    const Timeline timeline = replay_under(problem, answer_.clocks_mhz, conditions());
-    Plan made = plan_of_replay(options_->policy, problem, timeline, answer_.clocks_mhz);
+    const simulator::Timeline timeline = replay_under(problem, answer_.clocks_mhz, conditions());
+    plan::Plan made = plan_of_replay(options_->policy, problem, timeline, answer_.clocks_mhz);
     made.lower_bound_j = planner.frontier().lower_bound_j_at(ps_from_s(made.time_s));
     if (!answer_.note.empty()) warn(fmt::format("{}: {}", made.policy, answer_.note));
     if (deadline_s && made.time_s > *deadline_s) {
@@ -132,7 +132,7 @@ class Planning {
     return made;
   }
 
-  void keep_plan(Plan made) {
+  void keep_plan(plan::Plan made) {
     made.gpu_name = options_->gpu_name;
     const int number = static_cast<int>(result_.plans.size());
     result_.plans.push_back(plan_row(number, made));
@@ -145,7 +145,7 @@ class Planning {
   /// What the shown plan and its baseline take when clock changes come late.
   void replay_late(double latency_s) {
     const ReplayConditions late{latency_s, {}};
-    const PlanningProblem problem = result_.pipeline.problem();
+    const planner::PlanningProblem problem = result_.pipeline.problem();
     const std::vector<int> clocks_mhz = clocks_for(result_.shown, result_.pipeline.dag);
     result_.late = {.switch_latency_s = latency_s,
                     .plan = figures_of(replay_under(problem, clocks_mhz, late)),
@@ -154,11 +154,11 @@ class Planning {
 
   void warn_of_the_profile() {
     if (result_.pipeline.unit_warning) warn(*result_.pipeline.unit_warning);
-    if (is_example_profile(result_.pipeline.profile)) warn(kExampleProfileNotice);
+    if (is_example_profile(result_.pipeline.profile)) warn(profile::kExampleProfileNotice);
   }
 
   /// Those of the other policies that answer at once.
-  void compare_with_others(PipelinePlanner& planner) {
+  void compare_with_others(planner::PipelinePlanner& planner) {
     ComparisonOptions comparison{.policies = other_policies(),
                                  .baseline = "max",
                                  .planner = options_->planner,
@@ -166,7 +166,7 @@ class Planning {
                                  .now_s = options_->now_s,
                                  .frontier_time_s = 0,
                                  .late_s = {}};
-    if (planner.method() != FrontierMethod::exact) {
+    if (planner.method() != planner::FrontierMethod::exact) {
       // Perseus' frontier has as many vertices as ours would have.
       std::erase(comparison.policies, "perseus");
       warn(
@@ -179,8 +179,8 @@ class Planning {
   const PlanOptions* options_;
   const PlanReceiver* receive_;
   Progress* progress_;              ///< may be null
-  std::unique_ptr<Policy> policy_;  ///< null: Lowgear's own planner
-  PolicyPlan answer_;               ///< of `policy_`
+  std::unique_ptr<planner::Policy> policy_;  ///< null: Lowgear's own planner
+  planner::PolicyPlan answer_;               ///< of `policy_`
   PlanResult result_;
 };
 
@@ -188,8 +188,8 @@ class Planning {
 
 PlanResult plan(ProfiledPipeline pipeline, const PlanOptions& options, const PlanReceiver& receive,
                 Progress* progress) {
-  if (options.gpu_name.size() > kMaxGpuNameBytes) {
-    throw InputError(fmt::format("the name of a GPU has at most {} bytes", kMaxGpuNameBytes));
+  if (options.gpu_name.size() > plan::kMaxGpuNameBytes) {
+    throw InputError(fmt::format("the name of a GPU has at most {} bytes", plan::kMaxGpuNameBytes));
   }
   return Planning(std::move(pipeline), options, receive, progress).make();
 }
@@ -214,4 +214,4 @@ bool is_quick_to_verify(const ProfiledPipeline& pipeline, std::size_t plans) {
   return pipeline.dag.ops.size() * plans <= kMaxOpsToVerify;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

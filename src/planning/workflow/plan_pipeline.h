@@ -17,13 +17,13 @@
 #include "planning/workflow/profiled_pipeline.h"
 #include "planning/workflow/run_file.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 
 /// How to plan; as it stands: twenty plans of Lowgear's own planner, from T_min to T*.
 struct PlanOptions {
-  std::string policy{kLowgearPolicy};  ///< that chooses the clocks; another than Lowgear's makes one plan
-  PolicySettings policy_settings = {};
-  PlannerOptions planner = {};
+  std::string policy{planner::kLowgearPolicy};  ///< that chooses the clocks; another than Lowgear's makes one plan
+  planner::PolicySettings policy_settings = {};
+  planner::PlannerOptions planner = {};
   Deadlines deadlines = {};
   std::string gpu_name = {};          ///< written into the plans, at most kMaxGpuNameBytes; empty: not stated
   std::optional<double> late_s = {};  ///< also replay the shown plan with this switch latency, where none is known
@@ -33,23 +33,23 @@ struct PlanOptions {
 /// A plan that was made as if clocks changed at once, replayed with changes that come late.
 struct LateReplay {
   double switch_latency_s = 0;
-  PipelineFigures plan;
-  PipelineFigures baseline;
+  simulator::PipelineFigures plan;
+  simulator::PipelineFigures baseline;
 };
 
 /// What planning has found: the frontier with its proof, and all but the ops of the plans.
 struct PlanResult {
   ProfiledPipeline pipeline;                      ///< as it was planned: a policy may run an order of its own
-  FrontierMethod method = FrontierMethod::exact;  ///< never `automatic`
-  std::vector<PipelineFigures> frontier;          ///< proven, fastest first
-  std::vector<PipelineFigures> lower_bound;       ///< at the same times; empty for an exact frontier
+  planner::FrontierMethod method = planner::FrontierMethod::exact;  ///< never `automatic`
+  std::vector<simulator::PipelineFigures> frontier;          ///< proven, fastest first
+  std::vector<simulator::PipelineFigures> lower_bound;       ///< at the same times; empty for an exact frontier
   double epsilon = 0;                             ///< largest relative distance between the two
-  std::vector<PipelineFigures> policy_frontier;   ///< the policy's own where it has one (`perseus`), fastest first
+  std::vector<simulator::PipelineFigures> policy_frontier;   ///< the policy's own where it has one (`perseus`), fastest first
   std::string certificate;                        ///< that proves the frontier (`lowgear.certificate/1`)
-  PipelineFigures baseline;                       ///< everything at its highest clock, replayed
+  simulator::PipelineFigures baseline;                       ///< everything at its highest clock, replayed
   std::vector<PlanFigures> plans;                 ///< numbered from 0, fastest first
   int shown_plan = 0;                             ///< number of `shown`, as `plan_to_show` has it
-  Plan shown;
+  plan::Plan shown;
   std::optional<LateReplay> late;       ///< of the shown plan
   std::vector<ComparisonRow> policies;  ///< the other policies; empty for pipelines that are too large for that
   std::vector<std::string> warnings;    ///< what a user should know, one line each
@@ -57,7 +57,7 @@ struct PlanResult {
 
 /// Receives every plan as soon as it is made, with its number and the pipeline that it is for. Plans of all deadlines
 /// together may be larger than memory.
-using PlanReceiver = std::function<void(const ProfiledPipeline& pipeline, int number, const Plan& plan)>;
+using PlanReceiver = std::function<void(const ProfiledPipeline& pipeline, int number, const plan::Plan& plan)>;
 
 /// Plans a pipeline: the proven frontier, plans for the deadlines that were asked for, what they save and what other
 /// policies would. The same request gives the same answer, on a laptop and in a server. `receive` may be empty,
@@ -74,4 +74,4 @@ using PlanReceiver = std::function<void(const ProfiledPipeline& pipeline, int nu
 /// demand (`verify`).
 [[nodiscard]] bool is_quick_to_verify(const ProfiledPipeline& pipeline, std::size_t plans);
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

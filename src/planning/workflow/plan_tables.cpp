@@ -6,7 +6,7 @@
 
 #include "base/core/formats/csv.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 int count_at(const CsvTable& table, std::size_t row, std::size_t column) {
@@ -24,27 +24,27 @@ std::string text_of(std::optional<double> value) { return value ? fmt::format("{
 
 }  // namespace
 
-std::string write_frontier_table(std::span<const PipelineFigures> points) {
+std::string write_frontier_table(std::span<const simulator::PipelineFigures> points) {
   std::string out = "time_s,energy_j\n";
-  for (const PipelineFigures& point : points) {
+  for (const simulator::PipelineFigures& point : points) {
     fmt::format_to(std::back_inserter(out), "{},{}\n", point.time_s, point.energy_j);
   }
   return out;
 }
 
-std::vector<PipelineFigures> read_frontier_table(std::string_view text, const std::string& source) {
+std::vector<simulator::PipelineFigures> read_frontier_table(std::string_view text, const std::string& source) {
   const CsvTable table(text, source);
   require_rows(table);
   const std::size_t time = table.column("time_s");
   const std::size_t energy = table.column("energy_j");
-  std::vector<PipelineFigures> points;
+  std::vector<simulator::PipelineFigures> points;
   for (std::size_t row = 0; row < table.rows(); ++row) {
     points.push_back({table.number(row, time), table.number(row, energy)});
   }
   return points;
 }
 
-PlanFigures plan_row(int number, const Plan& plan) {
+PlanFigures plan_row(int number, const plan::Plan& plan) {
   return {number, plan.deadline_s, plan.time_s, plan.energy_j, plan.lower_bound_j, plan.switches};
 }
 
@@ -99,4 +99,4 @@ std::optional<double> gap_pct(double energy_j, std::optional<double> lower_bound
   return (energy_j - *lower_bound_j) / *lower_bound_j * 100;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

@@ -9,7 +9,7 @@
 #include "planning/plan/plan.h"
 #include "planning/simulator/cluster.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 
 /// A plan without its ops: a row of `plans.csv`, and of every list of plans. *Planned* figures.
 struct PlanFigures {
@@ -22,12 +22,12 @@ struct PlanFigures {
 };
 
 /// `frontier.csv`: `time_s,energy_j`, as short as numbers can be to be read back unchanged.
-[[nodiscard]] std::string write_frontier_table(std::span<const PipelineFigures> points);
+[[nodiscard]] std::string write_frontier_table(std::span<const simulator::PipelineFigures> points);
 /// Throws InputError at the cell that is wrong, and when there is no row.
-[[nodiscard]] std::vector<PipelineFigures> read_frontier_table(std::string_view text, const std::string& source);
+[[nodiscard]] std::vector<simulator::PipelineFigures> read_frontier_table(std::string_view text, const std::string& source);
 
 /// A plan's row of `plans.csv`.
-[[nodiscard]] PlanFigures plan_row(int number, const Plan& plan);
+[[nodiscard]] PlanFigures plan_row(int number, const plan::Plan& plan);
 
 /// `plans.csv`: `plan,deadline_s,time_s,energy_j,lower_bound_j,gap_pct,switches`; bound and gap are empty where there
 /// is none.
@@ -46,4 +46,4 @@ struct PlanFigures {
 /// (energy - bound) / bound in per cent.
 [[nodiscard]] std::optional<double> gap_pct(double energy_j, std::optional<double> lower_bound_j);
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

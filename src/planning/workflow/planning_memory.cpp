@@ -4,7 +4,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 /// Peak memory of `lowgear plan` over its computations, rounded up: measured were 4.1 KB with 64 stages and 512
@@ -33,4 +33,4 @@ void require_planning_memory(int ranks, int microbatches, int chunks, std::optio
       static_cast<double>(*available_bytes) / kGib));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

@@ -9,18 +9,18 @@
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 
 /// A pipeline as everything in this module takes it.
 struct ProfiledPipeline {
-  StageProfile profile;                          ///< by virtual stage of the schedule, split where the schedule is
-  Schedule schedule;                             ///< computations only
-  PipelineDag dag;                               ///< of `schedule`
+  profile::StageProfile profile;                          ///< by virtual stage of the schedule, split where the schedule is
+  schedule::Schedule schedule;                             ///< computations only
+  schedule::PipelineDag dag;                               ///< of `schedule`
   std::vector<double> blocking_power_w;          ///< by rank: what one GPU draws while it waits
   std::optional<std::string> unit_warning = {};  ///< why its figures may be in other units (planning/profile)
 
   /// Refers to this.
-  [[nodiscard]] PlanningProblem problem() const { return {&schedule, &dag, &profile, blocking_power_w}; }
+  [[nodiscard]] planner::PlanningProblem problem() const { return {&schedule, &dag, &profile, blocking_power_w}; }
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

@@ -8,7 +8,7 @@
 #include "planning/planner/policies/policy.h"
 #include "planning/simulator/replay.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 
 /// How late clock changes take effect where nothing says it: what an A100 takes. Plans are then made as if changes came
 /// at once, and replayed with this, too.
@@ -17,15 +17,15 @@ inline constexpr double kAssumedSwitchLatencyS = 0.025;
 /// What a replay supposes beyond the profile.
 struct ReplayConditions {
   double switch_latency_s = 0;
-  std::vector<StageSlowdown> slowdowns;
+  std::vector<simulator::StageSlowdown> slowdowns;
 };
 
 /// One iteration with the given clocks (by op). Throws what `costs_at_clocks`, `costs_with_switch_latency` and
 /// `apply_slowdowns` throw.
-[[nodiscard]] Timeline replay_under(const PlanningProblem& problem, std::span<const int> clocks_mhz,
+[[nodiscard]] simulator::Timeline replay_under(const planner::PlanningProblem& problem, std::span<const int> clocks_mhz,
                                     const ReplayConditions& conditions);
 
 /// The schedule that a plan follows, read off its ops.
-[[nodiscard]] Schedule schedule_of(const Plan& plan);
+[[nodiscard]] schedule::Schedule schedule_of(const plan::Plan& plan);
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

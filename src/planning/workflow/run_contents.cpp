@@ -11,23 +11,23 @@
 #include "planning/schedule/torch_csv.h"
 #include "planning/workflow/replayed_plan.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 /// Iteration time with everything at its highest clock.
 double baseline_time_s(const RunContents& contents) {
-  const PipelineDag dag = build_dag(contents.schedule);
-  const PlanningProblem problem{&contents.schedule, &dag, &contents.profile, contents.run.blocking_power_w};
+  const schedule::PipelineDag dag = build_dag(contents.schedule);
+  const planner::PlanningProblem problem{&contents.schedule, &dag, &contents.profile, contents.run.blocking_power_w};
   return replay_under(problem, max_clocks_mhz(problem), {contents.run.switch_latency_s, {}}).time_s;
 }
 
 }  // namespace
 
-RunContents read_run_contents(const PlanFolder& files, const std::optional<PlanFolder::File>& lower_bound) {
+RunContents read_run_contents(const planner::PlanFolder& files, const std::optional<planner::PlanFolder::File>& lower_bound) {
   RunContents contents;
   contents.run = read_run(files.run.text, files.run.name);
-  contents.profile = read_stage_profile(files.profile.text, files.profile.name);
-  contents.schedule = read_torch_csv(files.schedule.text, files.schedule.name);
+  contents.profile = profile::read_stage_profile(files.profile.text, files.profile.name);
+  contents.schedule = schedule::read_torch_csv(files.schedule.text, files.schedule.name);
   contents.schedule.name = contents.run.schedule;
   if (contents.schedule.rank_count() != contents.run.stages) {
     throw_input_error(
@@ -40,9 +40,9 @@ RunContents read_run_contents(const PlanFolder& files, const std::optional<PlanF
   contents.plans = read_plans_table(files.plans_table.text, files.plans_table.name);
   contents.chosen_plan = plan_to_show(contents.plans, baseline_time_s(contents));
   const auto place = std::ranges::find(contents.plans, contents.chosen_plan, &PlanFigures::number);
-  const PlanFolder::File& chosen = files.plans.at(static_cast<std::size_t>(place - contents.plans.begin()));
-  contents.chosen = read_plan(chosen.text, chosen.name);
+  const planner::PlanFolder::File& chosen = files.plans.at(static_cast<std::size_t>(place - contents.plans.begin()));
+  contents.chosen = plan::read_plan(chosen.text, chosen.name);
   return contents;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

@@ -11,24 +11,24 @@
 #include "planning/workflow/plan_tables.h"
 #include "planning/workflow/run_file.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 
 /// What an output folder of `lowgear plan` holds, and what the report of a run is made from.
 struct RunContents {
   RunFile run;
-  StageProfile profile;
-  Schedule schedule;
-  std::vector<PipelineFigures> frontier;     ///< the one that is proven
-  std::vector<PipelineFigures> lower_bound;  ///< empty: the frontier itself
+  profile::StageProfile profile;
+  schedule::Schedule schedule;
+  std::vector<simulator::PipelineFigures> frontier;     ///< the one that is proven
+  std::vector<simulator::PipelineFigures> lower_bound;  ///< empty: the frontier itself
   std::vector<PlanFigures> plans;
   int chosen_plan = 0;  ///< number of `chosen`
-  Plan chosen;
-  std::optional<VerifyReport> verified = {};  ///< absent when nothing was verified
+  plan::Plan chosen;
+  std::optional<planner::VerifyReport> verified = {};  ///< absent when nothing was verified
 };
 
 /// The contents of a folder's texts, with the plan chosen that `plan_to_show` names; `lower_bound` where the folder has
 /// that table. Throws InputError when something is missing, cannot be read or contradicts something else.
-[[nodiscard]] RunContents read_run_contents(const PlanFolder& files,
-                                            const std::optional<PlanFolder::File>& lower_bound);
+[[nodiscard]] RunContents read_run_contents(const planner::PlanFolder& files,
+                                            const std::optional<planner::PlanFolder::File>& lower_bound);
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

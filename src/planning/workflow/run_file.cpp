@@ -10,12 +10,12 @@
 #include "base/core/units.h"
 #include "planning/profile/options.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 constexpr std::string_view kFormat = "lowgear.run/1";
-constexpr auto kMethods = std::to_array({FrontierMethod::exact, FrontierMethod::sandwich});
-constexpr auto kGranularities = std::to_array({PlanGranularity::per_op, PlanGranularity::per_stage_kind});
+constexpr auto kMethods = std::to_array({planner::FrontierMethod::exact, planner::FrontierMethod::sandwich});
+constexpr auto kGranularities = std::to_array({planner::PlanGranularity::per_op, planner::PlanGranularity::per_stage_kind});
 
 Json to_json(const ComparisonRow& policy) {
   Json json = {{"policy", policy.label()},
@@ -75,8 +75,8 @@ std::vector<Item> read_array(const JsonView& view, Read read) {
 
 }  // namespace
 
-std::string_view name(PlanGranularity granularity) {
-  return granularity == PlanGranularity::per_op ? "per_op" : "per_stage_kind";
+std::string_view name(planner::PlanGranularity granularity) {
+  return granularity == planner::PlanGranularity::per_op ? "per_op" : "per_stage_kind";
 }
 
 std::string write_run(const RunFile& run) {
@@ -110,11 +110,11 @@ RunFile read_run(std::string_view text, const std::string& source) {
   run.command = document.at("command").text();
   run.policy = document.at("policy").text();
   run.profile = document.at("profile").text();
-  run.stages = document.at("stages").integer_in(1, kMaxStages);
+  run.stages = document.at("stages").integer_in(1, profile::kMaxStages);
   run.microbatches = document.at("microbatches").integer_in(1, kMost);
   run.schedule = document.at("schedule").text();
   run.blocking_power_w = read_array<double>(
-      document.at("blocking_power_w"), [](const JsonView& view) { return number_in(view, 0, kMaxBlockingPowerW); });
+      document.at("blocking_power_w"), [](const JsonView& view) { return number_in(view, 0, profile::kMaxBlockingPowerW); });
   if (run.blocking_power_w.size() != static_cast<std::size_t>(run.stages)) {
     document.at("blocking_power_w").fail(fmt::format("expected one power for each of {} stages", run.stages));
   }
@@ -127,4 +127,4 @@ RunFile read_run(std::string_view text, const std::string& source) {
   return run;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

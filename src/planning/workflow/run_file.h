@@ -7,7 +7,7 @@
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/workflow/comparison.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 
 /// `run.json` (`lowgear.run/1`, docs/formats.md): what an output folder was made from and how, apart from the profile,
 /// the schedule and the plans, which have files of their own.
@@ -20,19 +20,19 @@ struct RunFile {
   int microbatches = 0;
   std::string schedule;
   std::vector<double> blocking_power_w;           ///< by rank
-  FrontierMethod method = FrontierMethod::exact;  ///< never `automatic`
+  planner::FrontierMethod method = planner::FrontierMethod::exact;  ///< never `automatic`
   double epsilon = 0;                             ///< asked of the sandwich
-  PlanGranularity granularity = PlanGranularity::per_op;
+  planner::PlanGranularity granularity = planner::PlanGranularity::per_op;
   double switch_latency_s = 0;
   std::vector<ComparisonRow> policies;  ///< *replayed*, for the report
   std::vector<std::string> warnings;
 };
 
 /// `per_op`, `per_stage_kind`.
-[[nodiscard]] std::string_view name(PlanGranularity granularity);
+[[nodiscard]] std::string_view name(planner::PlanGranularity granularity);
 
 [[nodiscard]] std::string write_run(const RunFile& run);
 /// Throws InputError with the JSON path on anything missing, of the wrong kind or out of range.
 [[nodiscard]] RunFile read_run(std::string_view text, const std::string& source);
 
-}  // namespace lowgear
+}  // namespace lowgear::workflow

@@ -10,7 +10,7 @@
 
 #include "base/core/utf8.h"
 
-namespace lowgear {
+namespace lowgear::metrics {
 namespace {
 
 using prometheus::ClientMetric;
@@ -97,4 +97,4 @@ std::string Exposition::text() const {
   return prometheus::TextSerializer().Serialize(families);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::metrics

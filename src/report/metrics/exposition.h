@@ -9,7 +9,7 @@
 
 #include "report/metrics/histogram.h"
 
-namespace lowgear {
+namespace lowgear::metrics {
 
 /// Prometheus' text format.
 inline constexpr const char* kMetricsContentType = "text/plain; version=0.0.4; charset=utf-8";
@@ -67,4 +67,4 @@ class Exposition {
   std::deque<MetricFamily> families_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::metrics

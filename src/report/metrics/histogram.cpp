@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::metrics {
 
 Histogram::Histogram(std::vector<double> bounds) : bounds_(std::move(bounds)), counts_(bounds_.size() + 1, 0) {}
 
@@ -25,4 +25,4 @@ std::vector<double> geometric_bounds(double first, double factor, int count) {
   return bounds;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::metrics

@@ -4,7 +4,7 @@
 #include <span>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::metrics {
 
 /// How many observations were how large. A value; one thread at a time.
 class Histogram {
@@ -31,4 +31,4 @@ class Histogram {
 /// `first`, `first` x `factor`, ...: `count` bounds.
 [[nodiscard]] std::vector<double> geometric_bounds(double first, double factor, int count);
 
-}  // namespace lowgear
+}  // namespace lowgear::metrics

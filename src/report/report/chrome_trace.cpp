@@ -14,7 +14,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::report {
 
 namespace {
 
@@ -85,17 +85,17 @@ class RankWriter {
     }
   }
 
-  void write(const ReportTimeline& timeline, std::string_view title, std::size_t place) {
+  void write(const Timeline& timeline, std::string_view title, std::size_t place) {
     process_.write_metadata(fmt::format("rank {}: {}", rank_, title), place);
     const std::int64_t end_ns = ns_from_s(timeline.time_s);
-    for (const ReportOp& op : timeline.ranks[rank_]) {
+    for (const Op& op : timeline.ranks[rank_]) {
       write_op(op, end_ns);
     }
     block_until(end_ns);
   }
 
  private:
-  void write_op(const ReportOp& op, std::int64_t iteration_end_ns) {
+  void write_op(const Op& op, std::int64_t iteration_end_ns) {
     if (!is_figure(op.start_s, kMaxTimeS) || !is_figure(op.duration_s, kMaxTimeS) ||
         !is_figure(op.energy_j, kMaxEnergyJ)) {
       fail(fmt::format("op {} has a time or an energy that is out of range", op_index_));
@@ -153,7 +153,7 @@ void write_measured_rank(const MeasuredRank& rank, std::string_view title, Proce
 std::string_view name(TraceFigures figures) { return figures == TraceFigures::planned ? "planned" : "replayed"; }
 
 /// The trace without its end.
-std::string begin_trace(const ReportTimeline& timeline, std::string_view title, std::string_view figures,
+std::string begin_trace(const Timeline& timeline, std::string_view title, std::string_view figures,
                         std::string_view others) {
   if (!is_figure(timeline.time_s, kMaxTimeS) || !is_figure(timeline.energy_j, kMaxEnergyJ)) {
     throw InputError("trace: the iteration's time or energy is out of range");
@@ -166,7 +166,7 @@ std::string begin_trace(const ReportTimeline& timeline, std::string_view title, 
       json_string(std::string(title)), figures, timeline.time_s, timeline.energy_j, others);
 }
 
-std::string title_of(const ReportTimeline& timeline, TraceFigures figures) {
+std::string title_of(const Timeline& timeline, TraceFigures figures) {
   return fmt::format("{} ({})", timeline.label, name(figures));
 }
 
@@ -183,7 +183,7 @@ std::string_view text_of(TimeAxis axis) {
   return axis == TimeAxis::one_clock ? "one clock" : "iteration begin on each machine";
 }
 
-std::string write_chrome_trace(const ReportTimeline& timeline, std::span<const double> blocking_power_w,
+std::string write_chrome_trace(const Timeline& timeline, std::span<const double> blocking_power_w,
                                TraceFigures figures) {
   assert(blocking_power_w.size() == timeline.ranks.size());
   const std::string title = title_of(timeline, figures);
@@ -194,7 +194,7 @@ std::string write_chrome_trace(const ReportTimeline& timeline, std::span<const d
   return out + "\n]}\n";
 }
 
-std::string write_chrome_trace(const ReportTimeline& timeline, std::span<const double> blocking_power_w,
+std::string write_chrome_trace(const Timeline& timeline, std::span<const double> blocking_power_w,
                                TraceFigures figures, const MeasuredTimeline& measured) {
   assert(blocking_power_w.size() == timeline.ranks.size());
   const std::string title = title_of(timeline, figures);
@@ -214,4 +214,4 @@ std::string write_chrome_trace(const ReportTimeline& timeline, std::span<const d
   return out + "\n]}\n";
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::report

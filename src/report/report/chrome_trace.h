@@ -7,7 +7,7 @@
 #include "report/report/measured_timeline.h"
 #include "report/report/report_data.h"
 
-namespace lowgear {
+namespace lowgear::report {
 
 /// Where the figures of a trace come from; stands in its title.
 enum class TraceFigures {
@@ -22,18 +22,18 @@ enum class TraceFigures {
 /// begin and end rounded; an op's power is over its rounded time, so that its area stays its energy. `otherData` holds
 /// the title, where figures come from, the iteration's time and its energy. `blocking_power_w` by rank.
 /// Throws InputError when ops of a rank overlap or reach beyond the iteration, or a figure is negative or not finite.
-[[nodiscard]] std::string write_chrome_trace(const ReportTimeline& timeline, std::span<const double> blocking_power_w,
+[[nodiscard]] std::string write_chrome_trace(const Timeline& timeline, std::span<const double> blocking_power_w,
                                              TraceFigures figures);
 
 /// The same with what was measured: after the process of each rank those of the ranks that ran its ops, from the same
 /// origin, with the clocks that were asked for. Their `power` is the mean between two values of the GPU's energy
 /// counter, and `SM clock` what the GPU reported. `otherData.measured` has `figures` (`measured`, or `simulated` on
 /// simulated GPUs), `iteration`, `time_s` and `time_axis`.
-[[nodiscard]] std::string write_chrome_trace(const ReportTimeline& timeline, std::span<const double> blocking_power_w,
+[[nodiscard]] std::string write_chrome_trace(const Timeline& timeline, std::span<const double> blocking_power_w,
                                              TraceFigures figures, const MeasuredTimeline& measured);
 
 /// `measured`, or `simulated`.
 [[nodiscard]] std::string_view figures_of(const MeasuredTimeline& measured);
 [[nodiscard]] std::string_view text_of(TimeAxis axis);
 
-}  // namespace lowgear
+}  // namespace lowgear::report

@@ -6,38 +6,38 @@
 #include "report/report/page_template.h"
 #include "report/report/report_json.h"
 
-namespace lowgear {
+namespace lowgear::report {
 namespace {
 
-std::string_view name(ReportQuantity quantity) {
+std::string_view name(Quantity quantity) {
   switch (quantity) {
-    case ReportQuantity::time:
+    case Quantity::time:
       return "time";
-    case ReportQuantity::energy:
+    case Quantity::energy:
       return "energy";
-    case ReportQuantity::bytes:
+    case Quantity::bytes:
       return "bytes";
   }
   return "";
 }
 
-std::string_view name(ReportMark::Kind kind) {
+std::string_view name(Mark::Kind kind) {
   switch (kind) {
-    case ReportMark::Kind::baseline:
+    case Mark::Kind::baseline:
       return "baseline";
-    case ReportMark::Kind::plan:
+    case Mark::Kind::plan:
       return "plan";
-    case ReportMark::Kind::candidate:
+    case Mark::Kind::candidate:
       return "policy";
   }
   return "";
 }
 
-Json bars_json(const std::vector<ReportBars>& all) {
+Json bars_json(const std::vector<Bars>& all) {
   Json json = Json::array();
-  for (const ReportBars& bars : all) {
+  for (const Bars& bars : all) {
     Json rows = Json::array();
-    for (const ReportBars::Row& row : bars.rows) rows.push_back({{"name", row.name}, {"amounts", row.amounts}});
+    for (const Bars::Row& row : bars.rows) rows.push_back({{"name", row.name}, {"amounts", row.amounts}});
     json.push_back({{"title", bars.title},
                     {"basis", bars.basis},
                     {"caption", bars.caption},
@@ -50,14 +50,14 @@ Json bars_json(const std::vector<ReportBars>& all) {
   return json;
 }
 
-Json plot_json(const std::optional<ReportPlot>& plot) {
+Json plot_json(const std::optional<Plot>& plot) {
   if (!plot) return nullptr;
   Json curve = Json::array();
-  for (const PipelineFigures& point : thin_curve(plot->curve)) {
+  for (const simulator::PipelineFigures& point : thin_curve(plot->curve)) {
     curve.push_back({{"time_s", point.time_s}, {"energy_j", point.energy_j}});
   }
   Json marks = Json::array();
-  for (const ReportMark& mark : plot->marks) {
+  for (const Mark& mark : plot->marks) {
     marks.push_back({{"type", name(mark.kind)},
                      {"name", mark.name},
                      {"basis", mark.basis},
@@ -78,9 +78,9 @@ Json plot_json(const std::optional<ReportPlot>& plot) {
             {"candidate", plot->mark_names.candidate}}}};
 }
 
-Json tables_json(const std::vector<ReportTable>& tables) {
+Json tables_json(const std::vector<Table>& tables) {
   Json json = Json::array();
-  for (const ReportTable& table : tables) {
+  for (const Table& table : tables) {
     json.push_back({{"title", table.title},
                     {"basis", table.basis},
                     {"columns", table.columns},
@@ -90,15 +90,15 @@ Json tables_json(const std::vector<ReportTable>& tables) {
   return json;
 }
 
-Json entries_json(const std::vector<ReportEntry>& entries) {
+Json entries_json(const std::vector<Entry>& entries) {
   Json json = Json::array();
-  for (const ReportEntry& entry : entries) json.push_back(Json::array({entry.name, entry.text}));
+  for (const Entry& entry : entries) json.push_back(Json::array({entry.name, entry.text}));
   return json;
 }
 
-Json cards_json(const std::vector<ReportCard>& cards) {
+Json cards_json(const std::vector<Card>& cards) {
   Json json = Json::array();
-  for (const ReportCard& card : cards) {
+  for (const Card& card : cards) {
     json.push_back({{"name", card.name}, {"value", card.value}, {"detail", card.detail}});
   }
   return json;
@@ -121,4 +121,4 @@ std::string render_estimate_report(const EstimateReport& report) {
   return fill_page("estimate.html", escaped_for_script(document.dump(-1, ' ', false, Json::error_handler_t::replace)));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::report

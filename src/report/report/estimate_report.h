@@ -6,17 +6,17 @@
 
 #include "report/report/report_data.h"
 
-namespace lowgear {
+namespace lowgear::report {
 
 /// What a number on a page of estimates measures: how it is written.
-enum class ReportQuantity : unsigned char { time, energy, bytes };
+enum class Quantity : unsigned char { time, energy, bytes };
 
 /// Amounts that add up, one bar a row: where time, energy or memory goes.
-struct ReportBars {
+struct Bars {
   std::string title;
   std::string basis;  ///< `estimated`
   std::string caption;
-  ReportQuantity quantity = ReportQuantity::time;
+  Quantity quantity = Quantity::time;
   std::vector<std::string> parts;  ///< names, in the order in which they are stacked
   struct Row {
     std::string name;
@@ -28,18 +28,18 @@ struct ReportBars {
 };
 
 /// A point of a time-energy plot.
-struct ReportMark {
+struct Mark {
   enum class Kind : unsigned char { baseline, plan, candidate };
   Kind kind = Kind::plan;
   std::string name;
   std::string basis;  ///< `estimated`, `planned`, `replayed`
   std::string label;  ///< written next to it; empty: only shown when pointed at
   bool chosen = false;
-  PipelineFigures point;
+  simulator::PipelineFigures point;
 };
 
 /// What the legend calls each kind of point.
-struct ReportMarkNames {
+struct MarkNames {
   std::string baseline = "full clocks";
   std::string plan = "plan";
   std::string chosen = "chosen plan";
@@ -47,16 +47,16 @@ struct ReportMarkNames {
 };
 
 /// Time against energy of one iteration of the whole job.
-struct ReportPlot {
+struct Plot {
   std::string title;
   std::string caption;
   std::string curve_name;
-  std::vector<PipelineFigures> curve;  ///< fastest first; may be empty
-  std::vector<ReportMark> marks;       ///< with one baseline, savings are against it
-  ReportMarkNames mark_names;
+  std::vector<simulator::PipelineFigures> curve;  ///< fastest first; may be empty
+  std::vector<Mark> marks;       ///< with one baseline, savings are against it
+  MarkNames mark_names;
 };
 
-struct ReportTable {
+struct Table {
   std::string title;
   std::string basis;
   std::vector<std::string> columns;            ///< the first names the row; of text
@@ -64,13 +64,13 @@ struct ReportTable {
   std::optional<std::size_t> chosen;           ///< index of a row
 };
 
-struct ReportCard {
+struct Card {
   std::string name;
   std::string value;
   std::string detail;
 };
 
-struct ReportEntry {
+struct Entry {
   std::string name;
   std::string text;
 };
@@ -80,16 +80,16 @@ struct EstimateReport {
   std::string lowgear_version;
   std::string command;
   std::string title;
-  std::vector<ReportEntry> facts;
-  std::vector<ReportCard> cards;
+  std::vector<Entry> facts;
+  std::vector<Card> cards;
   std::vector<std::string> warnings;
-  std::optional<ReportPlot> plot;
-  std::vector<ReportBars> bars;
-  std::vector<ReportTable> tables;
-  std::vector<ReportEntry> reading;  ///< what the numbers are
+  std::optional<Plot> plot;
+  std::vector<Bars> bars;
+  std::vector<Table> tables;
+  std::vector<Entry> reading;  ///< what the numbers are
 };
 
 /// One self-contained HTML page, in the style of the report of a plan. Names may hold any text.
 [[nodiscard]] std::string render_estimate_report(const EstimateReport& report);
 
-}  // namespace lowgear
+}  // namespace lowgear::report

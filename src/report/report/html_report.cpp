@@ -3,8 +3,8 @@
 #include "report/report/page_template.h"
 #include "report/report/report_json.h"
 
-namespace lowgear {
+namespace lowgear::report {
 
-std::string render_html_report(const ReportData& data) { return fill_page("report.html", report_json(data)); }
+std::string render_html_report(const Data& data) { return fill_page("report.html", report_json(data)); }
 
-}  // namespace lowgear
+}  // namespace lowgear::report

@@ -14,10 +14,10 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::report {
 namespace {
 
-using Units = std::vector<const RecordedUnit*>;
+using Units = std::vector<const profile::RecordedUnit*>;
 
 std::string describe(int stage, OpKind kind, int microbatch) {
   return fmt::format("{} of stage {}, microbatch {}", name(kind), stage, microbatch);
@@ -25,14 +25,14 @@ std::string describe(int stage, OpKind kind, int microbatch) {
 
 /// One rank's recording by iteration.
 struct RankIterations {
-  const Recording* recording = nullptr;
+  const profile::Recording* recording = nullptr;
   int pipeline_rank = 0;
   std::map<int, Units> units;
 };
 
-int pipeline_rank_of(const Recording& recording, const std::map<int, int>& rank_of_stage) {
+int pipeline_rank_of(const profile::Recording& recording, const std::map<int, int>& rank_of_stage) {
   std::optional<int> rank;
-  for (const RecordedUnit& unit : recording.units) {
+  for (const profile::RecordedUnit& unit : recording.units) {
     const auto found = rank_of_stage.find(unit.stage);
     if (found == rank_of_stage.end() || (rank && *rank != found->second)) {
       throw InputError(
@@ -45,30 +45,30 @@ int pipeline_rank_of(const Recording& recording, const std::map<int, int>& rank_
   return rank.value_or(0);
 }
 
-std::vector<RankIterations> by_iteration(std::span<const Recording> recordings, const PipelineDag& dag) {
+std::vector<RankIterations> by_iteration(std::span<const profile::Recording> recordings, const schedule::PipelineDag& dag) {
   std::map<int, int> rank_of_stage;
-  for (const ComputeOp& op : dag.ops) rank_of_stage[op.stage] = op.rank;
+  for (const schedule::ComputeOp& op : dag.ops) rank_of_stage[op.stage] = op.rank;
   std::vector<RankIterations> ranks;
-  for (const Recording& recording : recordings) {
+  for (const profile::Recording& recording : recordings) {
     if (recording.units.empty()) continue;
     RankIterations& rank = ranks.emplace_back();
     rank.recording = &recording;
     rank.pipeline_rank = pipeline_rank_of(recording, rank_of_stage);
-    for (const RecordedUnit& unit : recording.units) rank.units[unit.iteration].push_back(&unit);
+    for (const profile::RecordedUnit& unit : recording.units) rank.units[unit.iteration].push_back(&unit);
   }
   return ranks;
 }
 
-std::size_t op_count(const PipelineDag& dag, int rank) {
+std::size_t op_count(const schedule::PipelineDag& dag, int rank) {
   const auto at = static_cast<std::size_t>(rank);
   return static_cast<std::size_t>(dag.rank_begin[at + 1] - dag.rank_begin[at]);
 }
 
-void require_plan_order(const RankIterations& rank, int iteration, const PipelineDag& dag) {
+void require_plan_order(const RankIterations& rank, int iteration, const schedule::PipelineDag& dag) {
   const Units& units = rank.units.at(iteration);
   auto op = static_cast<std::size_t>(dag.rank_begin[static_cast<std::size_t>(rank.pipeline_rank)]);
-  for (const RecordedUnit* unit : units) {
-    const ComputeOp& planned = dag.ops[op++];
+  for (const profile::RecordedUnit* unit : units) {
+    const schedule::ComputeOp& planned = dag.ops[op++];
     if (std::tie(unit->stage, unit->kind, unit->microbatch) ==
         std::tie(planned.stage, planned.kind, planned.microbatch))
       continue;
@@ -84,15 +84,15 @@ void require_plan_order(const RankIterations& rank, int iteration, const Pipelin
 double begin_of(const RankIterations& rank, int iteration) {
   const double first_unit_s = rank.units.at(iteration).front()->start_s;
   const auto& iterations = rank.recording->iterations;
-  const auto found = std::ranges::lower_bound(iterations, iteration, {}, &RecordedIteration::number);
+  const auto found = std::ranges::lower_bound(iterations, iteration, {}, &profile::RecordedIteration::number);
   return found != iterations.end() && found->number == iteration ? std::min(found->start_s, first_unit_s)
                                                                  : first_unit_s;
 }
 
-std::vector<MeasuredPower> power_between(const Recording& recording, double begin_s, double end_s) {
+std::vector<MeasuredPower> power_between(const profile::Recording& recording, double begin_s, double end_s) {
   std::vector<MeasuredPower> power;
-  const EnergySample* before = nullptr;
-  for (const EnergySample& sample : recording.samples) {
+  const profile::EnergySample* before = nullptr;
+  for (const profile::EnergySample& sample : recording.samples) {
     if (!sample.energy_j) continue;
     if (before != nullptr && *sample.energy_j == *before->energy_j) continue;
     if (before != nullptr && sample.time_s > begin_s && before->time_s < end_s) {
@@ -105,9 +105,9 @@ std::vector<MeasuredPower> power_between(const Recording& recording, double begi
   return power;
 }
 
-std::vector<MeasuredClock> clocks_between(const Recording& recording, double begin_s, double end_s) {
+std::vector<MeasuredClock> clocks_between(const profile::Recording& recording, double begin_s, double end_s) {
   std::vector<MeasuredClock> clocks;
-  for (const EnergySample& sample : recording.samples) {
+  for (const profile::EnergySample& sample : recording.samples) {
     if (sample.sm_mhz && sample.time_s >= begin_s && sample.time_s <= end_s) {
       clocks.push_back({sample.time_s - begin_s, *sample.sm_mhz});
     }
@@ -139,11 +139,11 @@ std::vector<std::size_t> machines_of(std::span<const RankIterations* const> rank
 }
 
 MeasuredRank measured_rank(const RankIterations& rank, int iteration, double machine_begin_s) {
-  const Recording& recording = *rank.recording;
+  const profile::Recording& recording = *rank.recording;
   // Taken off once, as times since a machine was started have few digits left after the point.
   const double begin_s = machine_begin_s - (recording.clock ? recording.clock->start_s : 0);
   MeasuredRank measured{recording.rank, rank.pipeline_rank, {}, {}, {}};
-  for (const RecordedUnit* unit : rank.units.at(iteration)) {
+  for (const profile::RecordedUnit* unit : rank.units.at(iteration)) {
     measured.ops.push_back({unit->stage, unit->kind, unit->microbatch, unit->clock_mhz,
                             std::max(0.0, unit->start_s - begin_s), std::max(0.0, unit->end_s - begin_s)});
   }
@@ -170,7 +170,7 @@ MeasuredTimeline timeline_of(std::span<const RankIterations* const> ranks, int i
 }
 
 /// Iterations that all ranks of a part have run completely.
-std::vector<int> complete_iterations(std::span<const RankIterations* const> ranks, const PipelineDag& dag) {
+std::vector<int> complete_iterations(std::span<const RankIterations* const> ranks, const schedule::PipelineDag& dag) {
   std::vector<int> complete;
   for (const auto& [iteration, units] : ranks.front()->units) {
     const bool all = std::ranges::all_of(ranks, [&, number = iteration](const RankIterations* rank) {
@@ -184,7 +184,7 @@ std::vector<int> complete_iterations(std::span<const RankIterations* const> rank
 
 }  // namespace
 
-std::vector<MeasuredTimeline> measured_timelines(std::span<const Recording> recordings, const PipelineDag& dag) {
+std::vector<MeasuredTimeline> measured_timelines(std::span<const profile::Recording> recordings, const schedule::PipelineDag& dag) {
   const std::vector<RankIterations> ranks = by_iteration(recordings, dag);
   std::map<int, std::vector<const RankIterations*>> parts;
   for (const RankIterations& rank : ranks) parts[rank.recording->part].push_back(&rank);
@@ -206,7 +206,7 @@ std::vector<MeasuredTimeline> measured_timelines(std::span<const Recording> reco
   return result;
 }
 
-IterationComparison compare_with(std::span<const MeasuredTimeline> timelines, const PipelineDag& dag,
+IterationComparison compare_with(std::span<const MeasuredTimeline> timelines, const schedule::PipelineDag& dag,
                                  std::span<const double> expected_s) {
   const auto counted = std::ranges::find_if(
       timelines, [](const MeasuredTimeline& timeline) { return timeline.iteration >= kWarmUpIterations; });
@@ -243,4 +243,4 @@ IterationComparison compare_with(std::span<const MeasuredTimeline> timelines, co
   return comparison;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::report

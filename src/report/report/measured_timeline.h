@@ -7,7 +7,7 @@
 #include "planning/profile/recording.h"
 #include "planning/schedule/dag.h"
 
-namespace lowgear {
+namespace lowgear::report {
 
 /// A unit as it ran. Times are seconds since the iteration began.
 struct MeasuredOp {
@@ -59,8 +59,8 @@ struct MeasuredTimeline {
 /// rank of each machine begins it. Where a job was resumed and has done an iteration twice, the later one is taken.
 /// Throws InputError when there is no such iteration, a unit belongs to no op of `dag`, or ranks ran their ops in
 /// another order.
-[[nodiscard]] std::vector<MeasuredTimeline> measured_timelines(std::span<const Recording> recordings,
-                                                               const PipelineDag& dag);
+[[nodiscard]] std::vector<MeasuredTimeline> measured_timelines(std::span<const profile::Recording> recordings,
+                                                               const schedule::PipelineDag& dag);
 
 /// Iterations in which memory is allocated and clocks settle.
 inline constexpr int kWarmUpIterations = 2;
@@ -86,7 +86,7 @@ struct IterationComparison {
 
 /// Compares all timelines but those of the first kWarmUpIterations iterations, or all when there are no others.
 /// `expected_s` by op of `dag`. `timelines` are not empty.
-[[nodiscard]] IterationComparison compare_with(std::span<const MeasuredTimeline> timelines, const PipelineDag& dag,
+[[nodiscard]] IterationComparison compare_with(std::span<const MeasuredTimeline> timelines, const schedule::PipelineDag& dag,
                                                std::span<const double> expected_s);
 
-}  // namespace lowgear
+}  // namespace lowgear::report

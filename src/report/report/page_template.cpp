@@ -2,7 +2,7 @@
 
 #include "report/report/page_files.h"
 
-namespace lowgear {
+namespace lowgear::report {
 namespace {
 
 constexpr std::string_view kOpen = "{{";
@@ -52,4 +52,4 @@ std::string escaped_for_script(std::string_view json) {
   return out;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::report

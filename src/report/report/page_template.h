@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::report {
 
 /// A page of `src/report/report/page/` with every {{name}} replaced by the page file of that name, and {{report-data}}
 /// by `data`, which has to be safe inside a <script> element (`escaped_for_script`).
@@ -12,4 +12,4 @@ namespace lowgear {
 /// JSON as it may stand in a <script> element: `<`, `>`, `&` and line separators escaped.
 [[nodiscard]] std::string escaped_for_script(std::string_view json);
 
-}  // namespace lowgear
+}  // namespace lowgear::report

@@ -9,24 +9,24 @@
 #include "planning/workflow/comparison.h"
 #include "planning/workflow/plan_tables.h"
 
-namespace lowgear {
+namespace lowgear::report {
 
 /// What savings and slowdowns are measured against.
-struct ReportBaseline {
+struct Baseline {
   std::string description;  ///< for example "every op at its highest profiled clock"
   double time_s = 0;
   double energy_j = 0;
 };
 
 /// What supports the lower bound.
-struct ReportCertificate {
+struct Certificate {
   bool verified = false;  ///< the independent check ran and passed
   std::string statement;  ///< what was checked and how, in a sentence or two
   std::string command;    ///< the command that checks it again; may be empty
 };
 
 /// One computation on a rank's timeline.
-struct ReportOp {
+struct Op {
   int stage = 0;  ///< virtual stage
   OpKind kind = OpKind::forward;
   int microbatch = 0;
@@ -37,15 +37,15 @@ struct ReportOp {
 };
 
 /// One iteration. Whatever lies between ops of a rank, up to `time_s`, is shown as idle.
-struct ReportTimeline {
+struct Timeline {
   std::string label;  ///< for example "lowgear, plan 0"
   double time_s = 0;
   double energy_j = 0;                       ///< ops and blocking energy of all ranks
-  std::vector<std::vector<ReportOp>> ranks;  ///< by rank, in the order of execution
+  std::vector<std::vector<Op>> ranks;  ///< by rank, in the order of execution
 };
 
 /// All that the report shows. Energies are for one GPU per rank. A figure that is not finite is shown as a dash.
-struct ReportData {
+struct Data {
   std::string lowgear_version;
   std::string command;       ///< the command line that made this; may be empty
   std::string profile_name;  ///< which stage profile, without a path
@@ -55,17 +55,17 @@ struct ReportData {
   std::vector<double> blocking_power_w;  ///< by rank: what a GPU draws while it waits
   double switch_latency_s = 0;           ///< how late a clock change takes effect; 0: not modelled
 
-  ReportBaseline baseline;
-  std::vector<PipelineFigures> frontier;     ///< vertices of the convex curve, fastest first
-  std::vector<PipelineFigures> lower_bound;  ///< same order; empty when the frontier is exact: then it is its own bound
-  ReportCertificate certificate;
-  std::vector<PlanFigures> plans;
+  Baseline baseline;
+  std::vector<simulator::PipelineFigures> frontier;     ///< vertices of the convex curve, fastest first
+  std::vector<simulator::PipelineFigures> lower_bound;  ///< same order; empty when the frontier is exact: then it is its own bound
+  Certificate certificate;
+  std::vector<workflow::PlanFigures> plans;
   std::optional<int> chosen_plan;  ///< the number of the plan that `chosen` shows; must be among `plans`
-  std::vector<ComparisonRow> policies;
+  std::vector<workflow::ComparisonRow> policies;
 
-  ReportTimeline chosen;              ///< *planned*
-  ReportTimeline baseline_timeline;   ///< *planned*; no ranks: not shown
+  Timeline chosen;              ///< *planned*
+  Timeline baseline_timeline;   ///< *planned*; no ranks: not shown
   std::vector<std::string> warnings;  ///< about the profile or the plan, one line each
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::report

@@ -12,14 +12,14 @@
 #include "base/core/formats/json.h"
 #include "report/report/page_template.h"
 
-namespace lowgear {
+namespace lowgear::report {
 
 namespace {
 
-Json point_arrays(std::span<const PipelineFigures> points) {
+Json point_arrays(std::span<const simulator::PipelineFigures> points) {
   Json time_s = Json::array();
   Json energy_j = Json::array();
-  for (const PipelineFigures& point : points) {
+  for (const simulator::PipelineFigures& point : points) {
     time_s.push_back(point.time_s);
     energy_j.push_back(point.energy_j);
   }
@@ -28,9 +28,9 @@ Json point_arrays(std::span<const PipelineFigures> points) {
 
 Json optional_number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
-Json plan_rows(std::span<const PlanFigures> plans) {
+Json plan_rows(std::span<const workflow::PlanFigures> plans) {
   Json rows = Json::array();
-  for (const PlanFigures& plan : plans) {
+  for (const workflow::PlanFigures& plan : plans) {
     rows.push_back({{"number", plan.number},
                     {"deadline_s", plan.deadline_s},
                     {"time_s", plan.time_s},
@@ -41,9 +41,9 @@ Json plan_rows(std::span<const PlanFigures> plans) {
   return rows;
 }
 
-Json policy_rows(std::span<const ComparisonRow> policies) {
+Json policy_rows(std::span<const workflow::ComparisonRow> policies) {
   Json rows = Json::array();
-  for (const ComparisonRow& policy : policies) {
+  for (const workflow::ComparisonRow& policy : policies) {
     rows.push_back({{"name", policy.label()},
                     {"time_s", policy.time_s},
                     {"energy_j", policy.energy_j},
@@ -81,7 +81,7 @@ double rounded(double value) {
 /// Most ops of one stage, kind and clock take the same: what they take is written once and referred to by its index.
 class CostTable {
  public:
-  int index_of(const ReportOp& op, double tick_s) {
+  int index_of(const Op& op, double tick_s) {
     const Key key{op.stage, op.kind, op.clock_mhz, ticks(op.duration_s, tick_s), rounded(op.energy_j)};
     const auto [entry, is_new] = indices_.try_emplace(key, static_cast<int>(indices_.size()));
     if (is_new) {
@@ -98,7 +98,7 @@ class CostTable {
   Json rows_ = Json::array();
 };
 
-Json timeline_object(const ReportTimeline& timeline) {
+Json timeline_object(const Timeline& timeline) {
   const double tick_s = tick_for(timeline.time_s);
   CostTable costs;
   Json ranks = Json::array();
@@ -106,7 +106,7 @@ Json timeline_object(const ReportTimeline& timeline) {
     Json cost = Json::array();
     Json microbatch = Json::array();
     Json start = Json::array();
-    for (const ReportOp& op : ops) {
+    for (const Op& op : ops) {
       cost.push_back(costs.index_of(op, tick_s));
       microbatch.push_back(op.microbatch);
       start.push_back(ticks(op.start_s, tick_s));
@@ -123,20 +123,20 @@ Json timeline_object(const ReportTimeline& timeline) {
 }
 
 /// Height of the chord from `from` to `to` above the curve at `at`.
-double chord_error_j(const PipelineFigures& from, const PipelineFigures& to, const PipelineFigures& at) {
+double chord_error_j(const simulator::PipelineFigures& from, const simulator::PipelineFigures& to, const simulator::PipelineFigures& at) {
   const double share = (at.time_s - from.time_s) / (to.time_s - from.time_s);
   return std::abs(from.energy_j + share * (to.energy_j - from.energy_j) - at.energy_j);
 }
 
-bool is_chord_close(std::span<const PipelineFigures> run, double tolerance_j) {
-  return std::all_of(run.begin(), run.end(), [&](const PipelineFigures& point) {
+bool is_chord_close(std::span<const simulator::PipelineFigures> run, double tolerance_j) {
+  return std::all_of(run.begin(), run.end(), [&](const simulator::PipelineFigures& point) {
     // Written so that a NaN (two points of the same time) counts as far away.
     return chord_error_j(run.front(), run.back(), point) <= tolerance_j;
   });
 }
 
 /// Index of the last vertex that a chord from `first` may reach, by doubling and bisection.
-std::size_t farthest_chord_end(std::span<const PipelineFigures> curve, std::size_t first, double tolerance_j) {
+std::size_t farthest_chord_end(std::span<const simulator::PipelineFigures> curve, std::size_t first, double tolerance_j) {
   const auto close = [&](std::size_t last) {
     return is_chord_close(curve.subspan(first, last - first + 1), tolerance_j);
   };
@@ -154,13 +154,13 @@ std::size_t farthest_chord_end(std::span<const PipelineFigures> curve, std::size
 
 }  // namespace
 
-std::vector<PipelineFigures> thin_curve(std::span<const PipelineFigures> curve) {
+std::vector<simulator::PipelineFigures> thin_curve(std::span<const simulator::PipelineFigures> curve) {
   if (curve.size() <= 2) return {curve.begin(), curve.end()};
   const auto [lowest, highest] =
       std::minmax_element(curve.begin(), curve.end(),
-                          [](const PipelineFigures& a, const PipelineFigures& b) { return a.energy_j < b.energy_j; });
+                          [](const simulator::PipelineFigures& a, const simulator::PipelineFigures& b) { return a.energy_j < b.energy_j; });
   const double tolerance_j = kCurveTolerance * (highest->energy_j - lowest->energy_j);
-  std::vector<PipelineFigures> kept{curve.front()};
+  std::vector<simulator::PipelineFigures> kept{curve.front()};
   for (std::size_t at = 0; at + 1 < curve.size();) {
     at = farthest_chord_end(curve, at, tolerance_j);
     kept.push_back(curve[at]);
@@ -168,7 +168,7 @@ std::vector<PipelineFigures> thin_curve(std::span<const PipelineFigures> curve) 
   return kept;
 }
 
-std::string report_json(const ReportData& data) {
+std::string report_json(const Data& data) {
   Json document = {
       {"format", "lowgear.report/1"},
       {"lowgear_version", data.lowgear_version},
@@ -200,4 +200,4 @@ std::string report_json(const ReportData& data) {
   return escaped_for_script(document.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::report

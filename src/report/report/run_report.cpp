@@ -9,18 +9,18 @@
 #include "planning/schedule/dag.h"
 #include "planning/workflow/replayed_plan.h"
 
-namespace lowgear {
+namespace lowgear::report {
 namespace {
 
-ReportCertificate certificate_of(const RunContents& contents) {
-  ReportCertificate certificate;
+Certificate certificate_of(const workflow::RunContents& contents) {
+  Certificate certificate;
   certificate.command = "lowgear verify DIR";
   if (!contents.verified) {
     certificate.statement =
         "The folder holds a certificate of the lower bound; it was not checked when this report was made.";
     return certificate;
   }
-  const VerifyReport& verified = *contents.verified;
+  const planner::VerifyReport& verified = *contents.verified;
   certificate.verified = verified.ok();
   certificate.statement =
       verified.ok() ? fmt::format(
@@ -34,12 +34,12 @@ ReportCertificate certificate_of(const RunContents& contents) {
 
 }  // namespace
 
-ReportTimeline report_timeline(std::string label, const PipelineDag& dag, const Timeline& timeline,
+Timeline report_timeline(std::string label, const schedule::PipelineDag& dag, const simulator::Timeline& timeline,
                                std::span<const int> clocks_mhz) {
-  ReportTimeline result{std::move(label), timeline.time_s, timeline.energy_j_total, {}};
+  Timeline result{std::move(label), timeline.time_s, timeline.energy_j_total, {}};
   result.ranks.resize(static_cast<std::size_t>(dag.ranks));
   for (std::size_t i = 0; i < dag.ops.size(); ++i) {
-    const ComputeOp& op = dag.ops[i];
+    const schedule::ComputeOp& op = dag.ops[i];
     result.ranks[static_cast<std::size_t>(op.rank)].push_back({op.stage, op.kind, op.microbatch, clocks_mhz[i],
                                                                timeline.start_s[i], timeline.duration_s[i],
                                                                timeline.energy_j[i]});
@@ -47,16 +47,16 @@ ReportTimeline report_timeline(std::string label, const PipelineDag& dag, const 
   return result;
 }
 
-ReportData build_report(const RunContents& contents) {
-  const RunFile& run = contents.run;
-  const PipelineDag dag = build_dag(contents.schedule);
-  const PlanningProblem problem{&contents.schedule, &dag, &contents.profile, run.blocking_power_w};
-  const ReplayConditions conditions{run.switch_latency_s, {}};
+Data build_report(const workflow::RunContents& contents) {
+  const workflow::RunFile& run = contents.run;
+  const schedule::PipelineDag dag = build_dag(contents.schedule);
+  const planner::PlanningProblem problem{&contents.schedule, &dag, &contents.profile, run.blocking_power_w};
+  const workflow::ReplayConditions conditions{run.switch_latency_s, {}};
   const std::vector<int> fastest = max_clocks_mhz(problem);
-  const Timeline baseline = replay_under(problem, fastest, conditions);
+  const simulator::Timeline baseline = replay_under(problem, fastest, conditions);
   const std::vector<int> chosen = clocks_for(contents.chosen, dag);
 
-  ReportData data;
+  Data data;
   data.lowgear_version = run.version;
   data.command = run.command;
   data.profile_name = std::filesystem::path(run.profile).filename().string();
@@ -79,4 +79,4 @@ ReportData build_report(const RunContents& contents) {
   return data;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::report

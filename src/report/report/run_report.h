@@ -8,13 +8,13 @@
 #include "planning/workflow/run_contents.h"
 #include "report/report/report_data.h"
 
-namespace lowgear {
+namespace lowgear::report {
 
 /// A replay with its clocks (by op) as the report and traces show it.
-[[nodiscard]] ReportTimeline report_timeline(std::string label, const PipelineDag& dag, const Timeline& timeline,
+[[nodiscard]] Timeline report_timeline(std::string label, const schedule::PipelineDag& dag, const simulator::Timeline& timeline,
                                              std::span<const int> clocks_mhz);
 
 /// The figures of the report on a run of `lowgear plan`. Throws what a replay throws.
-[[nodiscard]] ReportData build_report(const RunContents& contents);
+[[nodiscard]] Data build_report(const workflow::RunContents& contents);
 
-}  // namespace lowgear
+}  // namespace lowgear::report

@@ -9,7 +9,7 @@
 #include "base/core/random.h"
 #include "training/dataset/permutation.h"
 
-namespace lowgear {
+namespace lowgear::dataset {
 namespace {
 
 /// Far beyond any training; keeps sizes of buffers and numbers of samples within 64 bits.
@@ -100,4 +100,4 @@ void BatchSampler::read(std::int64_t step, const BatchSlice& slice, std::span<st
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::dataset

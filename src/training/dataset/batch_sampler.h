@@ -5,7 +5,7 @@
 
 #include "training/dataset/token_text.h"
 
-namespace lowgear {
+namespace lowgear::dataset {
 
 /// Some samples of a global batch that follow each other.
 struct BatchSlice {
@@ -80,4 +80,4 @@ class BatchSampler {
   std::int64_t windows_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::dataset

@@ -8,7 +8,7 @@
 #include "base/core/error.h"
 #include "base/core/random.h"
 
-namespace lowgear {
+namespace lowgear::dataset {
 namespace {
 
 constexpr std::uint64_t kRounds = 8;
@@ -47,4 +47,4 @@ std::int64_t Permutation::operator()(std::int64_t position) const {
   return static_cast<std::int64_t>(value);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::dataset

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-namespace lowgear {
+namespace lowgear::dataset {
 
 /// A random order of 0 ... size-1 that takes no memory, however large: a Feistel network of eight rounds (Luby and
 /// Rackoff 1988) over the smallest even number of bits that holds `size`, walked along its cycle until the value lies
@@ -24,4 +24,4 @@ class Permutation {
   unsigned half_bits_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::dataset

@@ -11,7 +11,7 @@
 #include "base/core/random.h"
 #include "training/dataset/token_file.h"
 
-namespace lowgear {
+namespace lowgear::dataset {
 namespace {
 
 constexpr std::string_view kConsonants = "bdfgklmnprstvz";
@@ -84,4 +84,4 @@ void write_synthetic_corpus(const std::filesystem::path& path, std::int64_t toke
   writer.commit();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::dataset

@@ -10,7 +10,7 @@
 
 #include "base/core/progress.h"
 
-namespace lowgear {
+namespace lowgear::dataset {
 
 /// Made-up text with something to learn in it, so that training can be tried without downloading any: 256 words of one
 /// to three syllables, and for each word four others that may follow it, with chances of 8, 4, 2 and 1 in 15. Words
@@ -49,4 +49,4 @@ inline constexpr std::int64_t kByteVocabulary = 256;
 void write_synthetic_corpus(const std::filesystem::path& path, std::int64_t tokens, std::uint64_t seed,
                             Progress* progress = nullptr);
 
-}  // namespace lowgear
+}  // namespace lowgear::dataset

@@ -11,7 +11,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::dataset {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian and copied as they are");
@@ -196,4 +196,4 @@ void TokenFileWriter::commit() {
   file_.commit();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::dataset

@@ -16,7 +16,7 @@
 /// Token files: a text as the ids of its tokens, little-endian, in the format of llm.c (`dev/data/data_common.py`
 /// there): a header of 256 int32 (magic, version, number of tokens, zeros), then the tokens. Files without a header, as
 /// Megatron's `.bin` and nanoGPT's are, hold nothing but tokens.
-namespace lowgear {
+namespace lowgear::dataset {
 
 /// How one token stands in the file.
 enum class TokenType {
@@ -119,4 +119,4 @@ class TokenFileWriter {
   std::string buffer_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::dataset

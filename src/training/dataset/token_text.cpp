@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::dataset {
 namespace {
 
 void require_file_count(std::size_t count) {
@@ -76,4 +76,4 @@ TokenFiles TokenFiles::open(std::span<const std::filesystem::path> paths, std::i
   return {std::move(files), TokenText(std::move(parts))};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::dataset

@@ -11,7 +11,7 @@
 
 #include "training/dataset/token_file.h"
 
-namespace lowgear {
+namespace lowgear::dataset {
 
 /// Most files of a text. Each takes one of the mappings of which the system grants a process some 65,000.
 inline constexpr std::size_t kMaxTextFiles = 4096;
@@ -63,4 +63,4 @@ class TokenFiles {
   TokenText text_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::dataset

@@ -12,7 +12,7 @@
 #include "base/core/number.h"
 #include "estimating/model/parameters.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -87,7 +87,7 @@ CheckpointData read_data(const JsonView& map) {
   constexpr std::int64_t kMaxTokens = std::int64_t{1} << 52;
   CheckpointData data;
   data.samples = integer_at(map, "samples", 0, kMaxSamples);
-  data.sequence_length = integer_at(map, "sequence_length", 1, kMaxPositions);
+  data.sequence_length = integer_at(map, "sequence_length", 1, model::kMaxPositions);
   data.tokens = integer_at(map, "tokens", 1, kMaxTokens);
   data.fingerprint =
       static_cast<std::uint32_t>(integer_at(map, "fingerprint", 0, std::numeric_limits<std::uint32_t>::max()));
@@ -116,7 +116,7 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 }  // namespace
 
 std::int64_t part_elements(const CheckpointPiece& piece, const std::string& source) {
-  std::int64_t elements = element_count(piece.shape);
+  std::int64_t elements = model::element_count(piece.shape);
   if (piece.parts > 1) {
     const std::int64_t split = piece.dimension < 0 ? 1 : piece.shape[static_cast<std::size_t>(piece.dimension)];
     const std::int64_t pieces = std::int64_t{piece.groups} * piece.parts;
@@ -162,7 +162,7 @@ std::vector<CheckpointPiece> parse_pieces(std::string_view text, const std::stri
 std::string write_manifest(const CheckpointManifest& manifest) {
   Json files = Json::array();
   for (const auto& file : manifest.files) files.push_back({{"name", file.name}, {"bytes", file.bytes}});
-  const JobParallel& parallel = manifest.parallel;
+  const protocol::JobParallel& parallel = manifest.parallel;
   Json document = {
       {"format", kFormat},
       {"step", manifest.step},
@@ -190,7 +190,7 @@ CheckpointManifest parse_manifest(std::string_view text, const std::string& sour
                        .tp = int_at(parallel, "tp", 1, kMaxRanks),
                        .chunks = int_at(parallel, "chunks", 1, kMaxRanks)};
   if (root.has("data")) manifest.data = read_data(root.at("data"));
-  manifest.model = parse_model_config(root.at("model").json().dump(), source + ": $.model");
+  manifest.model = model::parse_model_config(root.at("model").json().dump(), source + ": $.model");
   manifest.files = read_files(root.at("files"));
   return manifest;
 }
@@ -232,9 +232,9 @@ CheckpointManifest read_manifest(const fs::path& path) {
 
 void require_same_training(const CheckpointManifest& manifest, const TrainConfig& config, const fs::path& path) {
   constexpr std::string_view kFix = "name another folder for the checkpoints of this training";
-  ModelConfig saved = manifest.model;
+  model::ModelConfig saved = manifest.model;
   // With rotary embeddings, the longest sequence is no part of what was trained.
-  if (config.model.architecture == Architecture::llama) saved.max_positions = config.model.max_positions;
+  if (config.model.architecture == model::Architecture::llama) saved.max_positions = config.model.max_positions;
   const Json theirs = Json::parse(to_json(saved));
   const Json ours = Json::parse(to_json(config.model));
   for (const auto& [key, value] : ours.items()) {
@@ -248,7 +248,7 @@ void require_same_training(const CheckpointManifest& manifest, const TrainConfig
   }
 }
 
-CheckpointData checkpoint_data(const BatchSampler& sampler, std::int64_t samples) {
+CheckpointData checkpoint_data(const dataset::BatchSampler& sampler, std::int64_t samples) {
   return {.samples = samples,
           .sequence_length = sampler.options().sequence_length,
           .tokens = sampler.text().token_count(),
@@ -275,4 +275,4 @@ void require_same_data(const CheckpointData& saved, const CheckpointData& here, 
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -11,7 +11,7 @@
 #include "training/dataset/batch_sampler.h"
 #include "training/launcher/train_config.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 
 /// A stretch of one parameter's tensor-parallel part, as a file of a checkpoint holds it. The whole parameter is
 /// `groups` equal groups along `dimension`, each split evenly among `parts` ranks; a part is flattened row by row.
@@ -61,8 +61,8 @@ struct CheckpointManifest {
   std::int64_t step = 0;  ///< steps done
   std::int64_t optimizer_steps = 0;
   std::uint64_t seed = 0;
-  ModelConfig model;
-  JobParallel parallel;                     ///< of the ranks that wrote it
+  model::ModelConfig model;
+  protocol::JobParallel parallel;                     ///< of the ranks that wrote it
   std::optional<CheckpointData> data = {};  ///< empty: every step before took as many samples as the next will
   std::vector<File> files;
 };
@@ -85,9 +85,9 @@ struct CheckpointManifest {
 void require_same_training(const CheckpointManifest& manifest, const TrainConfig& config,
                            const std::filesystem::path& path);
 /// What the checkpoint of a training says that has taken so many samples.
-[[nodiscard]] CheckpointData checkpoint_data(const BatchSampler& sampler, std::int64_t samples);
+[[nodiscard]] CheckpointData checkpoint_data(const dataset::BatchSampler& sampler, std::int64_t samples);
 /// Throws InputError when the checkpoint `path`, which `saved` is of, was trained on another text or in other samples
 /// than `here`. How many were taken does not matter.
 void require_same_data(const CheckpointData& saved, const CheckpointData& here, const std::filesystem::path& path);
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

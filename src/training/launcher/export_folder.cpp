@@ -8,7 +8,7 @@
 #include "base/core/error.h"
 #include "base/core/files/folder_manifest.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -69,4 +69,4 @@ void require_export_folder(const fs::path& folder) {
       "name a new or an empty folder");
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::launcher {
 
 /// What the weights of a job become at its end: a folder as Hugging Face transformers has it, with these files.
 inline constexpr std::string_view kExportConfigName = "config.json";
@@ -25,4 +25,4 @@ struct PipelinePosition {
 /// (base/core/files/folder_manifest.h), and nothing else. A link counts as what it leads to.
 void require_export_folder(const std::filesystem::path& folder);
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -5,7 +5,7 @@
 
 #include <system_error>
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -29,4 +29,4 @@ bool is_own_metrics_file(const fs::path& path) {
   return false;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

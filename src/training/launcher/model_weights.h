@@ -8,7 +8,7 @@
 #include "estimating/model/model_config.h"
 #include "training/tensorfile/weight_files.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 
 /// The weights of a model that Hugging Face transformers has saved as safetensors: a folder or a file (see
 /// WeightFiles), fp32, bf16 or fp16. Names may lack the prefix of the base model, as GPT-2's files do; buffers that
@@ -17,17 +17,17 @@ class ModelWeights {
  public:
   /// Reads the headers of the files alone. Throws InputError as WeightFiles, and naming files and tensor when one is
   /// missing, of another type or shape than the model's, or none of the model's.
-  [[nodiscard]] static ModelWeights open(const std::filesystem::path& path, const ModelConfig& config);
+  [[nodiscard]] static ModelWeights open(const std::filesystem::path& path, const model::ModelConfig& config);
 
   /// A parameter by the name that `parameters` gives it, as this object lives. Throws Error when the model has none of
   /// this name.
-  [[nodiscard]] const TensorView& at(std::string_view parameter) const;
+  [[nodiscard]] const tensorfile::TensorView& at(std::string_view parameter) const;
 
  private:
-  ModelWeights(WeightFiles files, std::map<std::string, const TensorView*, std::less<>> tensors);
+  ModelWeights(tensorfile::WeightFiles files, std::map<std::string, const tensorfile::TensorView*, std::less<>> tensors);
 
-  WeightFiles files_;
-  std::map<std::string, const TensorView*, std::less<>> tensors_;
+  tensorfile::WeightFiles files_;
+  std::map<std::string, const tensorfile::TensorView*, std::less<>> tensors_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -1,6 +1,6 @@
 #include "training/launcher/rank_layout.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 
 RankPlace RankLayout::place_of(int rank) const {
   return {rank / (parallel_.dp * parallel_.tp), rank / parallel_.tp % parallel_.dp, rank % parallel_.tp};
@@ -42,4 +42,4 @@ std::vector<int> RankLayout::tied_group_of(int rank) const {
   return ranks;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -4,7 +4,7 @@
 
 #include "training/launcher/train_config.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 
 /// Where a rank stands in the job.
 struct RankPlace {
@@ -24,8 +24,8 @@ struct PipelineEnds {
 class RankLayout {
  public:
   /// With the first stage at the first position of the pipeline, and the last at the last.
-  explicit RankLayout(const JobParallel& parallel) : RankLayout(parallel, {.first = 0, .last = parallel.pp - 1}) {}
-  RankLayout(const JobParallel& parallel, const PipelineEnds& ends) : parallel_(parallel), ends_(ends) {}
+  explicit RankLayout(const protocol::JobParallel& parallel) : RankLayout(parallel, {.first = 0, .last = parallel.pp - 1}) {}
+  RankLayout(const protocol::JobParallel& parallel, const PipelineEnds& ends) : parallel_(parallel), ends_(ends) {}
 
   [[nodiscard]] int world_size() const { return parallel_.world_size(); }
   [[nodiscard]] RankPlace place_of(int rank) const;
@@ -38,8 +38,8 @@ class RankLayout {
   [[nodiscard]] std::vector<int> tied_group_of(int rank) const;
 
  private:
-  JobParallel parallel_;
+  protocol::JobParallel parallel_;
   PipelineEnds ends_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

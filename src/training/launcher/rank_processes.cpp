@@ -19,7 +19,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -264,4 +264,4 @@ int threads_per_rank(int ranks) {
   return std::max(CPU_COUNT(&cores) / std::max(ranks, 1), 1);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::launcher {
 
 /// With this a rank ends that has lost another one: that one is the reason, not this.
 inline constexpr int kPeerLostExitCode = 3;
@@ -54,4 +54,4 @@ struct RankFailure {
 /// Threads that each of `ranks` processes may have on this machine: its cores divided, at least one.
 [[nodiscard]] int threads_per_rank(int ranks);
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

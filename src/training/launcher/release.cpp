@@ -4,7 +4,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 
 std::string_view release() { return LOWGEAR_VERSION; }
 
@@ -16,4 +16,4 @@ void require_release_of(const std::optional<std::string>& launcher) {
       printable(*launcher, 40), release()));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::launcher {
 
 /// In it `lowgear` tells the programs of ranks that it starts of which release it is.
 inline constexpr const char* kLauncherReleaseVariable = "LOWGEAR_LAUNCHER_RELEASE";
@@ -17,4 +17,4 @@ inline constexpr const char* kLauncherReleaseVariable = "LOWGEAR_LAUNCHER_RELEAS
 /// where torchrun, srun or mpirun started the program.
 void require_release_of(const std::optional<std::string>& launcher);
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

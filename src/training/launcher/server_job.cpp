@@ -7,12 +7,12 @@
 #include "control/protocol/job_spec.h"
 #include "control/protocol/json_members.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 constexpr std::size_t kMaxScheduleBytes = std::size_t{32} << 20U;
 
-JobProfiling profiling_of(const TrainServerConfig& server) {
+protocol::JobProfiling profiling_of(const TrainServerConfig& server) {
   return {.clocks = server.profile_clocks,
           .iterations = server.profile_iterations,
           .settle_iterations = server.settle_iterations,
@@ -25,10 +25,10 @@ JobProfiling profiling_of(const TrainServerConfig& server) {
 }  // namespace
 
 std::string model_text(const TrainConfig& config) {
-  const ModelConfig& model = config.model;
+  const model::ModelConfig& model = config.model;
   std::string text =
       fmt::format("{} {}x{} heads {}/{} intermediate {} vocabulary {} sequence {} {}{}{}",
-                  model.architecture == Architecture::gpt2 ? "gpt2" : "llama", model.layers, model.hidden, model.heads,
+                  model.architecture == model::Architecture::gpt2 ? "gpt2" : "llama", model.layers, model.hidden, model.heads,
                   model.kv_heads, model.intermediate, model.vocabulary, config.sequence_length,
                   config.bf16 ? "bf16" : "fp32", config.recompute ? " recompute" : "", config.cuda ? "" : " cpu");
   if (const auto& gpu = config.simulated_gpu) {
@@ -40,7 +40,7 @@ std::string model_text(const TrainConfig& config) {
 
 std::string server_job_json(const TrainConfig& config) {
   const TrainServerConfig& server = config.server.value();
-  JobSpec spec;
+  protocol::JobSpec spec;
   spec.model = model_text(config);
   spec.name = server.name.empty() ? spec.model : server.name;
   spec.framework = "lowgear";
@@ -57,7 +57,7 @@ std::string server_job_json(const TrainConfig& config) {
   Json json = to_json(spec);
   json.erase("run");
   json.erase("gpu");
-  return json_text(json);
+  return protocol::json_text(json);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

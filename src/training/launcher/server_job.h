@@ -4,7 +4,7 @@
 
 #include "training/launcher/train_config.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 
 /// What decides how long the units of a job take, besides its partition, its parallel sizes and its GPU: two jobs of
 /// the same text may share a profile. `llama 24x2048 heads 16/4 ...`.
@@ -14,4 +14,4 @@ namespace lowgear {
 /// adds. Throws InputError when the schedule's file cannot be read.
 [[nodiscard]] std::string server_job_json(const TrainConfig& config);
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -12,7 +12,7 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/yaml.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,22 +52,22 @@ void read_optional(const YamlView& map, std::string_view key, bool& value) {
   if (map.has(key)) value = map.at(key).boolean();
 }
 
-ModelConfig read_shape(const YamlView& map) {
+model::ModelConfig read_shape(const YamlView& map) {
   map.require_only({"architecture", "vocabulary", "hidden", "layers", "heads", "kv_heads", "intermediate",
                     "max_positions", "tied_embeddings", "rope_theta", "weights"});
-  ModelConfig model;
+  model::ModelConfig model;
   const std::string architecture = map.has("architecture") ? map.at("architecture").text() : "llama";
   if (architecture == "gpt2") {
-    model.architecture = Architecture::gpt2;
+    model.architecture = model::Architecture::gpt2;
     model.tied_embeddings = true;
     model.attention_bias = true;
     model.mlp_bias = true;
   } else if (architecture != "llama") {
     map.at("architecture").fail(fmt::format("unknown architecture {}", quote(architecture)), "there are llama, gpt2");
   }
-  model.vocabulary = map.at("vocabulary").integer_in(2, kMaxVocabulary);
-  model.hidden = map.at("hidden").integer_in(2, kMaxModelWidth);
-  model.layers = map.at("layers").integer_in(1, kMaxModelLayers);
+  model.vocabulary = map.at("vocabulary").integer_in(2, model::kMaxVocabulary);
+  model.hidden = map.at("hidden").integer_in(2, model::kMaxModelWidth);
+  model.layers = map.at("layers").integer_in(1, model::kMaxModelLayers);
   model.heads = map.at("heads").integer_in(1, model.hidden);
   if (model.hidden % (2 * model.heads) != 0) {
     map.at("heads").fail(
@@ -83,8 +83,8 @@ ModelConfig read_shape(const YamlView& map) {
     if (architecture == "gpt2" && map.has(key)) map.at(key).fail("GPT-2 has none", "leave it out");
   }
   model.intermediate = 4 * model.hidden;
-  read_optional(map, "intermediate", 1, kMaxModelWidth, model.intermediate);
-  read_optional(map, "max_positions", 1, kMaxPositions, model.max_positions);
+  read_optional(map, "intermediate", 1, model::kMaxModelWidth, model.intermediate);
+  read_optional(map, "max_positions", 1, model::kMaxPositions, model.max_positions);
   read_optional(map, "rope_theta", 1, 1e9, model.rope_theta);
   read_optional(map, "tied_embeddings", model.tied_embeddings);
   return model;
@@ -95,7 +95,7 @@ void read_model(const YamlView& root, const fs::path& folder, TrainConfig& confi
   if (map.has("config")) {
     map.require_only({"config", "weights"});
     config.model_file = path_at(map.at("config"), folder);
-    config.model = parse_model_config(read_file(*config.model_file), config.model_file->string());
+    config.model = model::parse_model_config(read_file(*config.model_file), config.model_file->string());
   } else {
     config.model = read_shape(map);
   }
@@ -106,18 +106,18 @@ void read_model(const YamlView& root, const fs::path& folder, TrainConfig& confi
 /// One path or a list of them.
 std::vector<fs::path> paths_at(const YamlView& view, const fs::path& folder) {
   if (!view.is_list()) return {path_at(view, folder)};
-  if (view.size() == 0 || view.size() > kMaxTextFiles) {
-    view.fail(fmt::format("a text of {} files", view.size()), fmt::format("name 1 to {}", kMaxTextFiles));
+  if (view.size() == 0 || view.size() > dataset::kMaxTextFiles) {
+    view.fail(fmt::format("a text of {} files", view.size()), fmt::format("name 1 to {}", dataset::kMaxTextFiles));
   }
   std::vector<fs::path> paths;
   for (std::size_t i = 0; i < view.size(); ++i) paths.push_back(path_at(view.at(i), folder));
   return paths;
 }
 
-TokenType token_type_at(const YamlView& view) {
+dataset::TokenType token_type_at(const YamlView& view) {
   const std::string text = view.text();
-  const auto* const type = std::ranges::find(kTokenTypes, text, [](TokenType known) { return name(known); });
-  if (type == kTokenTypes.end()) {
+  const auto* const type = std::ranges::find(dataset::kTokenTypes, text, [](dataset::TokenType known) { return name(known); });
+  if (type == dataset::kTokenTypes.end()) {
     view.fail(fmt::format("unknown type of tokens {}", quote(text)), "there are uint16, uint32");
   }
   return *type;
@@ -126,7 +126,7 @@ TokenType token_type_at(const YamlView& view) {
 void read_data(const YamlView& root, const fs::path& folder, TrainConfig& config) {
   const YamlView map = root.at("data");
   map.require_only({"tokens", "token_type", "synthetic_tokens", "sequence_length"});
-  config.sequence_length = map.at("sequence_length").integer_in(1, kMaxPositions);
+  config.sequence_length = map.at("sequence_length").integer_in(1, model::kMaxPositions);
   if (config.model.max_positions == 0) config.model.max_positions = config.sequence_length;
   if (config.sequence_length > config.model.max_positions) {
     map.at("sequence_length").fail(fmt::format("the model has {} positions", config.model.max_positions));
@@ -146,7 +146,7 @@ void read_parallel(const YamlView& root, TrainConfig& config) {
   if (!root.has("parallel")) return;
   const YamlView map = root.at("parallel");
   map.require_only({"pp", "dp", "tp", "chunks", "gradient_bucket_mib"});
-  JobParallel& parallel = config.parallel;
+  protocol::JobParallel& parallel = config.parallel;
   read_optional(map, "pp", 1, kMaxRanks, parallel.pp);
   read_optional(map, "dp", 1, kMaxRanks, parallel.dp);
   read_optional(map, "tp", 1, kMaxRanks, parallel.tp);
@@ -357,4 +357,4 @@ TrainConfig read_train_config(const fs::path& path, std::span<const std::string>
   return parse_train_config(read_file(path, kMaxYamlBytes), path.string(), path.parent_path(), settings);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

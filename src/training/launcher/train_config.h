@@ -12,7 +12,7 @@
 #include "estimating/model/model_config.h"
 #include "training/dataset/token_text.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 
 struct OptimizerConfig {
   double learning_rate = 3e-4;
@@ -69,16 +69,16 @@ struct RecordedSteps {
 /// Everything that the YAML file of `lowgear train` says (docs/training.md).
 struct TrainConfig {
   std::optional<std::filesystem::path> model_file;  ///< a Hugging Face config.json
-  ModelConfig model;                                ///< as the file or the section says
+  model::ModelConfig model;                                ///< as the file or the section says
   std::optional<std::filesystem::path> weights;     ///< folder or file to begin with; else random
   std::string partition = "uniform";
 
   std::vector<std::filesystem::path> tokens;  ///< token files, one text in their order; none: synthetic text
-  std::optional<TokenType> token_type;        ///< of token files without header; empty: they have one
+  std::optional<dataset::TokenType> token_type;        ///< of token files without header; empty: they have one
   std::int64_t synthetic_tokens = 0;
   std::int64_t sequence_length = 0;
 
-  JobParallel parallel;
+  protocol::JobParallel parallel;
   std::int64_t gradient_bucket_bytes = std::int64_t{25} << 20;  ///< of gradients that replicas sum in one go
   std::string schedule = "1f1b";
   int microbatches = 1;
@@ -117,4 +117,4 @@ struct TrainConfig {
 [[nodiscard]] TrainConfig read_train_config(const std::filesystem::path& path,
                                             std::span<const std::string> settings = {});
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -21,7 +21,7 @@
 #include "training/launcher/model_weights.h"
 #include "training/launcher/training_text.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -92,7 +92,7 @@ void require_file(const fs::path& file, std::string_view fix) {
 }
 
 /// Returns how many steps were done before: 0 when there is no checkpoint to continue from.
-std::int64_t check_checkpoints(const fs::path& folder, const TrainConfig& config, const BatchSampler& sampler) {
+std::int64_t check_checkpoints(const fs::path& folder, const TrainConfig& config, const dataset::BatchSampler& sampler) {
   require_folder(folder, "name another folder for checkpoints");
   const std::vector<std::int64_t> steps = complete_checkpoints(folder);
   if (steps.empty()) return 0;
@@ -131,4 +131,4 @@ void check_training(const TrainConfig& config) {
   if (config.recording) require_folder(*config.recording, "name another folder for the recording");
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -2,7 +2,7 @@
 
 #include "training/launcher/train_config.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 
 /// Looks at all that the ranks of a job will read and write, as far as that can be known on this machine without GPUs
 /// and without writing anything:
@@ -14,4 +14,4 @@ namespace lowgear {
 /// Throws InputError naming the first file or folder that will not do.
 void check_training(const TrainConfig& config);
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -13,36 +13,36 @@
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
-void require_fits(const Schedule& schedule, const TrainConfig& config) {
+void require_fits(const schedule::Schedule& schedule, const TrainConfig& config) {
   if (schedule.rank_count() == config.parallel.pp && schedule.microbatches == config.microbatches) return;
   throw InputError(fmt::format("schedule: {} has {} ranks and {} microbatches, and the configuration {} and {}",
                                quote(schedule.name), schedule.rank_count(), schedule.microbatches, config.parallel.pp,
                                config.microbatches));
 }
 
-void require_divides(const Schedule& schedule, const TrainConfig& config) {
+void require_divides(const schedule::Schedule& schedule, const TrainConfig& config) {
   require_divisible(config.model, config.parallel.tp);
-  (void)partition_layers(config.model, schedule.stages, parse_partition_rule(config.partition));
+  (void)partition_layers(config.model, schedule.stages, model::parse_partition_rule(config.partition));
 }
 
 /// What a rank of a plan computes, as a schedule has it.
-std::vector<Action> computations(const std::vector<PlannedOp>& ops) {
-  std::vector<Action> actions;
+std::vector<schedule::Action> computations(const std::vector<plan::PlannedOp>& ops) {
+  std::vector<schedule::Action> actions;
   actions.reserve(ops.size());
-  for (const PlannedOp& op : ops) actions.push_back({ActionKind::compute, op.kind, op.stage, op.microbatch});
+  for (const plan::PlannedOp& op : ops) actions.push_back({schedule::ActionKind::compute, op.kind, op.stage, op.microbatch});
   return actions;
 }
 
 /// An agent that follows a plan counts units: in another order they would get each other's clocks.
-void require_planned(const Schedule& schedule, const std::filesystem::path& path) {
-  const Plan plan = read_plan(read_file(path), path.string());
+void require_planned(const schedule::Schedule& schedule, const std::filesystem::path& path) {
+  const plan::Plan plan = plan::read_plan(read_file(path), path.string());
   const auto refuse = [&](const std::string& what) {
     throw InputError(fmt::format("{}: {}; plan again, or train by the plan's schedule.csv", path.string(), what));
   };
-  const Schedule expected = without_communication(schedule);
+  const schedule::Schedule expected = without_communication(schedule);
   if (plan.ranks.size() != expected.ranks.size() || plan.microbatches != expected.microbatches) {
     refuse(fmt::format("a plan of {} ranks and {} microbatches for a schedule of {} and {}", plan.ranks.size(),
                        plan.microbatches, expected.rank_count(), expected.microbatches));
@@ -55,14 +55,14 @@ void require_planned(const Schedule& schedule, const std::filesystem::path& path
 
 }  // namespace
 
-Schedule training_schedule(const TrainConfig& config) {
-  Schedule schedule;
+schedule::Schedule training_schedule(const TrainConfig& config) {
+  schedule::Schedule schedule;
   if (config.schedule.ends_with(".csv")) {
-    schedule = read_torch_csv(read_file(config.schedule), config.schedule);
+    schedule = schedule::read_torch_csv(read_file(config.schedule), config.schedule);
   } else {
-    const std::vector<EnvPipeStage> even(static_cast<std::size_t>(config.parallel.pp),
+    const std::vector<schedule::EnvPipeStage> even(static_cast<std::size_t>(config.parallel.pp),
                                          {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
-    schedule = make_schedule({.name = config.schedule,
+    schedule = schedule::make_schedule({.name = config.schedule,
                               .ranks = config.parallel.pp,
                               .microbatches = config.microbatches,
                               .chunks = config.parallel.chunks,
@@ -73,13 +73,13 @@ Schedule training_schedule(const TrainConfig& config) {
   require_divides(schedule, config);
   if (config.plan) require_planned(schedule, *config.plan);
   schedule = with_communication(schedule);
-  if (schedule.rank_count() > 1) require_runnable(schedule, P2pGrouping::none);
+  if (schedule.rank_count() > 1) require_runnable(schedule, schedule::P2pGrouping::none);
   return schedule;
 }
 
-RankLayout training_layout(const JobParallel& parallel, const Schedule& schedule) {
+RankLayout training_layout(const protocol::JobParallel& parallel, const schedule::Schedule& schedule) {
   const std::vector<int> rank_of = rank_of_stage(schedule);
   return {parallel, {.first = rank_of.front(), .last = rank_of.back()}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

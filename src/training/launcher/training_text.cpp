@@ -6,12 +6,12 @@
 #include "base/core/error.h"
 #include "training/dataset/synthetic_corpus.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 /// Made-up text as a token file without a header holds it.
 std::string synthetic_token_bytes(std::int64_t tokens, std::uint64_t seed) {
-  SyntheticCorpus corpus(seed);
+  dataset::SyntheticCorpus corpus(seed);
   const auto size = static_cast<std::size_t>(2 * tokens);
   std::string bytes;
   while (bytes.size() < size) {
@@ -27,19 +27,19 @@ std::string synthetic_token_bytes(std::int64_t tokens, std::uint64_t seed) {
 }  // namespace
 
 TrainingText::TrainingText(const TrainConfig& config) {
-  const BatchSamplerOptions options{.sequence_length = config.sequence_length,
+  const dataset::BatchSamplerOptions options{.sequence_length = config.sequence_length,
                                     .global_batch = config.microbatches * config.microbatch_size * config.parallel.dp,
                                     .seed = config.seed};
   if (!config.tokens.empty()) {
-    files_ = TokenFiles::open(config.tokens, config.model.vocabulary, config.token_type);
+    files_ = dataset::TokenFiles::open(config.tokens, config.model.vocabulary, config.token_type);
     sampler_.emplace(files_->text(), options);
     return;
   }
-  if (config.model.vocabulary < kByteVocabulary) {
+  if (config.model.vocabulary < dataset::kByteVocabulary) {
     throw InputError("model.vocabulary: made-up text has 256 tokens, one for every byte; set it to 256 or more");
   }
   made_up_ = synthetic_token_bytes(config.synthetic_tokens, config.seed);
-  sampler_.emplace(TokenView(made_up_, "made-up text", config.model.vocabulary, TokenType::uint16), options);
+  sampler_.emplace(dataset::TokenView(made_up_, "made-up text", config.model.vocabulary, dataset::TokenType::uint16), options);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -7,7 +7,7 @@
 #include "training/dataset/token_text.h"
 #include "training/launcher/train_config.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 
 /// The tokens of a job, its files' or made up, and the samples that its steps take of them.
 class TrainingText {
@@ -19,13 +19,13 @@ class TrainingText {
   TrainingText& operator=(const TrainingText&) = delete;
   ~TrainingText() = default;
 
-  [[nodiscard]] const BatchSampler& sampler() const { return *sampler_; }
-  [[nodiscard]] BatchSampler& sampler() { return *sampler_; }
+  [[nodiscard]] const dataset::BatchSampler& sampler() const { return *sampler_; }
+  [[nodiscard]] dataset::BatchSampler& sampler() { return *sampler_; }
 
  private:
-  std::optional<TokenFiles> files_;
+  std::optional<dataset::TokenFiles> files_;
   std::string made_up_;
-  std::optional<BatchSampler> sampler_;
+  std::optional<dataset::BatchSampler> sampler_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -13,7 +13,7 @@
 #include "base/core/files/mapped_file.h"
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::tensorfile {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "tensor files are little-endian and used as they are");
@@ -120,7 +120,7 @@ class HeaderReader {
     const std::optional<std::size_t> bytes = tensor_bytes(tensor.type, tensor.shape);
     if (!bytes) value.at("shape").fail("has more elements than can be counted", kDamaged);
     if (*bytes != tensor.data.size()) {
-      value.fail(fmt::format("{} of shape [{}] takes {} bytes, but it has {}", lowgear::name(tensor.type),
+      value.fail(fmt::format("{} of shape [{}] takes {} bytes, but it has {}", tensorfile::name(tensor.type),
                              fmt::join(tensor.shape, ", "), *bytes, tensor.data.size()),
                  kDamaged);
     }
@@ -227,4 +227,4 @@ const TensorMetadata& SafetensorsFile::metadata() const { return state_->content
 
 const std::filesystem::path& SafetensorsFile::path() const { return state_->path; }
 
-}  // namespace lowgear
+}  // namespace lowgear::tensorfile

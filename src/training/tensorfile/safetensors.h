@@ -14,7 +14,7 @@
 /// The safetensors format (https://github.com/huggingface/safetensors, README): 8 bytes little-endian length of the
 /// header, a JSON header of names, types, shapes and places, then the tensors' bytes, little-endian and row-major,
 /// without gaps.
-namespace lowgear {
+namespace lowgear::tensorfile {
 
 enum class TensorType : unsigned char { f64, f32, f16, bf16, i64, i32, i16, i8, u8, boolean };
 
@@ -77,4 +77,4 @@ class SafetensorsFile {
   std::unique_ptr<const State> state_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::tensorfile

@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::tensorfile {
 namespace {
 
 /// The data begins at a multiple of this, as in the reference implementation.
@@ -121,4 +121,4 @@ void write_safetensors(const std::filesystem::path& path, std::span<const Tensor
   writer.commit();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::tensorfile

@@ -11,7 +11,7 @@
 #include "base/core/files/file.h"
 #include "training/tensorfile/safetensors.h"
 
-namespace lowgear {
+namespace lowgear::tensorfile {
 
 /// A tensor that is to be written.
 struct TensorSpec {
@@ -53,4 +53,4 @@ class SafetensorsWriter {
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const TensorMetadata& metadata = {});
 
-}  // namespace lowgear
+}  // namespace lowgear::tensorfile

@@ -11,7 +11,7 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::tensorfile {
 namespace {
 
 namespace fs = std::filesystem;
@@ -94,4 +94,4 @@ const TensorView& WeightFiles::at(std::string_view name) const {
   return *tensor;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::tensorfile

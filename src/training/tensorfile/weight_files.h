@@ -10,7 +10,7 @@
 
 #include "training/tensorfile/safetensors.h"
 
-namespace lowgear {
+namespace lowgear::tensorfile {
 
 /// The weights of a model as Hugging Face transformers saves them: one safetensors file, or several with an index
 /// (`model.safetensors.index.json`) that tells which tensor is in which.
@@ -37,4 +37,4 @@ class WeightFiles {
   std::map<std::string, const TensorView*, std::less<>> tensors_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::tensorfile

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) {
   std::ranges::stable_sort(tokens, std::ranges::greater{},
@@ -22,4 +22,4 @@ std::optional<AddedTokens::Match> AddedTokens::find(std::string_view text) const
   return std::nullopt;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

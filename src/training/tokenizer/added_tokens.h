@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 
 /// A token that stands for itself wherever it occurs in a text (`<|endoftext|>`).
 struct AddedToken {
@@ -33,4 +33,4 @@ class AddedTokens {
   std::array<std::vector<AddedToken>, 256> by_first_byte_;  ///< longest first
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 constexpr std::int32_t kNone = -1;
@@ -93,4 +93,4 @@ void BpeModel::encode(std::string_view word, std::vector<std::int64_t>& tokens) 
   for (std::int32_t i = 0; i != kNone; i = at(i).next) tokens.push_back(at(i).token);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

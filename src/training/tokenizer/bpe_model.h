@@ -11,7 +11,7 @@
 
 #include "base/core/random.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 
 /// Two tokens that become one. Its place in the list of merges is its rank.
 struct BpeMerge {
@@ -47,4 +47,4 @@ class BpeModel {
   std::unordered_map<std::uint64_t, Merge, PairHash> merges_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

@@ -6,7 +6,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 constexpr std::size_t kBlockTokens = std::size_t{1} << 16;
@@ -127,4 +127,4 @@ std::string BpeTokenizer::decode(std::span<const std::int64_t> tokens) const {
   return text;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

@@ -14,7 +14,7 @@
 #include "training/tokenizer/tokenizer_json.h"
 #include "training/tokenizer/word_splitter.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 
 /// Longest word that is encoded: no text has such, and memory must not grow with the file.
 inline constexpr std::size_t kMaxWordBytes = std::size_t{1} << 22;
@@ -45,4 +45,4 @@ class BpeTokenizer final : public Tokenizer {
   BpeModel model_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

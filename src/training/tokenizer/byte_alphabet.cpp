@@ -6,7 +6,7 @@
 
 #include "base/core/utf8.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 constexpr bool is_written_as_itself(unsigned byte) {
@@ -62,4 +62,4 @@ std::string alphabet_from_bytes(std::string_view bytes) {
   return token;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

@@ -5,7 +5,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string_view model, const std::string& source)
     : source_(source), processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
@@ -46,4 +46,4 @@ std::string SentencePieceTokenizer::decode(std::span<const std::int64_t> tokens)
   return text;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

@@ -13,7 +13,7 @@ namespace sentencepiece {
 class SentencePieceProcessor;
 }
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 
 /// Longest text that is encoded: the library needs many times its size in memory.
 inline constexpr std::size_t kMaxSentencePieceBytes = std::size_t{1} << 26;
@@ -39,4 +39,4 @@ class SentencePieceTokenizer final : public Tokenizer {
   std::unique_ptr<sentencepiece::SentencePieceProcessor> processor_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

@@ -9,7 +9,7 @@
 #include "training/tokenizer/bpe_tokenizer.h"
 #include "training/tokenizer/sentencepiece_tokenizer.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 16;
@@ -54,4 +54,4 @@ std::unique_ptr<Tokenizer> open_tokenizer(const std::string& name) {
   return std::make_unique<SentencePieceTokenizer>(content, name);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 
 /// Turns text into ids of tokens and back. Immutable; any number of threads may use one.
 class Tokenizer {
@@ -47,4 +47,4 @@ class ByteTokenizer final : public Tokenizer {
 /// Throws InputError when it cannot be read or used.
 [[nodiscard]] std::unique_ptr<Tokenizer> open_tokenizer(const std::string& name);
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

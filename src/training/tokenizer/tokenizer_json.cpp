@@ -15,7 +15,7 @@
 #include "base/core/random.h"
 #include "training/tokenizer/byte_alphabet.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 /// Enough for a vocabulary of kMaxVocabularySize and a pair for each merge.
@@ -279,4 +279,4 @@ BpeTokenizerParts read_tokenizer_json(std::string_view text, const std::string& 
   return Reader(document, source).read();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

@@ -10,7 +10,7 @@
 #include "training/tokenizer/bpe_model.h"
 #include "training/tokenizer/word_splitter.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 
 /// Most tokens of a vocabulary that is read, several times that of any in use.
 inline constexpr std::int64_t kMaxVocabularySize = std::int64_t{1} << 21;
@@ -34,4 +34,4 @@ struct BpeTokenizerParts {
 /// Throws InputError with the JSON path at anything else, which would change tokens if it were passed over.
 [[nodiscard]] BpeTokenizerParts read_tokenizer_json(std::string_view text, const std::string& source);
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

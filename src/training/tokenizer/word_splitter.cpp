@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/utf8.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 constexpr std::array<SplitPattern, 2> kPatterns = {SplitPattern::gpt2, SplitPattern::llama3};
@@ -140,4 +140,4 @@ void WordSplitter::split(std::string_view text, const std::function<void(std::st
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 
 /// How a text is cut before its pieces are encoded one by one; tokens never reach over a cut.
 enum class SplitPattern {
@@ -33,4 +33,4 @@ class WordSplitter {
   std::shared_ptr<const Regex> regex_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

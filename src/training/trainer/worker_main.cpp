@@ -28,6 +28,7 @@
 namespace {
 
 using namespace lowgear;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
+using namespace lowgear::trainer;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
 
 /// A rank that nothing is heard of for so long is taken for dead.
 constexpr std::chrono::seconds kTimeout{300};
@@ -68,26 +69,26 @@ Arguments parse_arguments(int count, char** words) {
   return arguments;
 }
 
-ClientServerOptions server_options(const TrainConfig& config) {
-  ClientServerOptions options;
+client::ServerOptions server_options(const launcher::TrainConfig& config) {
+  client::ServerOptions options;
   options.address = config.server->address;
   if (config.server->token_file) options.token_file = *config.server->token_file;
   options.job_json = server_job_json(config);
   return options;
 }
 
-ClientOptions client_options(const TrainConfig& config, const RankInfo& rank, const Environment& environment) {
-  ClientOptions options;
+client::Options client_options(const launcher::TrainConfig& config, const client::RankInfo& rank, const client::Environment& environment) {
+  client::Options options;
   options.agent_socket = environment("LOWGEAR_AGENT_SOCKET").value_or("/run/lowgear/lease.sock");
   options.job = environment("LOWGEAR_JOB").value_or(rank.job);
   options.rank = rank;
-  const RankPlace place = RankLayout(config.parallel).place_of(rank.rank);
+  const launcher::RankPlace place = launcher::RankLayout(config.parallel).place_of(rank.rank);
   options.place = {.pp_rank = place.pp, .dp_rank = place.dp, .tp_rank = place.tp};
   if (config.server) options.server = server_options(config);
   if (!config.recording) return options;
   options.recording = *config.recording;
-  const bool resumes = config.checkpoint && !complete_checkpoints(*config.checkpoint).empty();
-  options.recording_folder = resumes ? RecordingFolder::next_part : RecordingFolder::must_be_new;
+  const bool resumes = config.checkpoint && !launcher::complete_checkpoints(*config.checkpoint).empty();
+  options.recording_folder = resumes ? client::RecordingFolder::next_part : client::RecordingFolder::must_be_new;
   if (config.recorded_steps) {
     options.first_recorded_iteration = static_cast<std::uint64_t>(config.recorded_steps->first);
     options.recorded_iterations = static_cast<std::uint64_t>(config.recorded_steps->count);
@@ -95,19 +96,19 @@ ClientOptions client_options(const TrainConfig& config, const RankInfo& rank, co
   return options;
 }
 
-std::unique_ptr<SimulatedDevice> simulated_gpu_for(const TrainConfig& config, Client& client,
-                                                   const Environment& environment) {
+std::unique_ptr<SimulatedDevice> simulated_gpu_for(const launcher::TrainConfig& config, client::Client& client,
+                                                   const client::Environment& environment) {
   if (!config.simulated_gpu) return nullptr;
-  const ClientStatus status = client.status();
+  const client::Status status = client.status();
   if (status.gpu_uuid.empty()) throw InputError("simulated_gpu: " + status.problem);
   return std::make_unique<SimulatedDevice>(environment("LOWGEAR_NVML").value_or("libnvidia-ml.so.1"), status.gpu_uuid);
 }
 
 /// Waits until the server has taken this rank, or it is known that it does not: at most until `patience` is over.
 /// Without `required` the first trouble is enough to know.
-ClientStatus await_server(Client& client, std::chrono::milliseconds patience, bool required) {
+client::Status await_server(client::Client& client, std::chrono::milliseconds patience, bool required) {
   const auto until = std::chrono::steady_clock::now() + patience;
-  ClientStatus status = client.status();
+  client::Status status = client.status();
   const auto known = [&] { return status.server_connected || (!required && !status.server_problem.empty()); };
   while (!known() && std::chrono::steady_clock::now() < until) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -118,12 +119,12 @@ ClientStatus await_server(Client& client, std::chrono::milliseconds patience, bo
 }
 
 /// The server as it stands before the first step. Throws Error where it is required and does not take this rank.
-ClientStatus find_server(const TrainConfig& config, const Arguments& arguments, Client& client) {
+client::Status find_server(const launcher::TrainConfig& config, const Arguments& arguments, client::Client& client) {
   if (!config.server) {
     if (arguments.requires_server) throw InputError("--require-server: no server is named; add --server ADDRESS");
     return {};
   }
-  ClientStatus status =
+  client::Status status =
       await_server(client, arguments.requires_server ? kRequiredServer : kServer, arguments.requires_server);
   if (arguments.requires_server && !status.server_connected) {
     throw Error(fmt::format("no server: {}; start it, or train without --require-server", status.server_problem));
@@ -131,7 +132,7 @@ ClientStatus find_server(const TrainConfig& config, const Arguments& arguments, 
   return status;
 }
 
-void warn_of_what_is_not_saved(const TrainConfig& config) {
+void warn_of_what_is_not_saved(const launcher::TrainConfig& config) {
   if (!config.export_folder || config.checkpoint) return;
   fmt::print(
       stderr,
@@ -141,21 +142,21 @@ void warn_of_what_is_not_saved(const TrainConfig& config) {
 
 /// Returns the exit status.
 int train(const Arguments& arguments) {
-  const Environment environment = process_environment();
-  const TrainConfig config = read_train_config(arguments.config, arguments.settings);
+  const client::Environment environment = client::process_environment();
+  const launcher::TrainConfig config = launcher::read_train_config(arguments.config, arguments.settings);
   if (arguments.only_checks_device) {
     require_device(config.cuda);
     return EXIT_SUCCESS;
   }
-  const RankInfo rank = job_rank_from_environment(environment);
-  const RankLayout layout = training_layout(config.parallel, training_schedule(config));
+  const client::RankInfo rank = client::job_rank_from_environment(environment);
+  const launcher::RankLayout layout = launcher::training_layout(config.parallel, training_schedule(config));
   if (rank.world_size != layout.world_size()) {
     throw InputError(fmt::format("{}: parallel: pp x dp x tp is {}, and the job has {} ranks", arguments.config,
                                  layout.world_size(), rank.world_size));
   }
-  Client client(client_options(config, rank, environment), environment);
+  client::Client client(client_options(config, rank, environment), environment);
   auto simulated_gpu = simulated_gpu_for(config, client, environment);
-  const ClientStatus server = find_server(config, arguments, client);
+  const client::Status server = find_server(config, arguments, client);
   Backend backend =
       connect_backend(config.cuda, layout, rank.rank, rank.local_rank, rendezvous_from(environment), kTimeout);
   TrainingRun run(config, rank.rank, std::move(backend), client, std::move(simulated_gpu));

@@ -9,7 +9,7 @@
 #include "app/cli/run_lowgear.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -219,4 +219,4 @@ TEST_F(BadInput, OtherVerbsRefuseToo) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

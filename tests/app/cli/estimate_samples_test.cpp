@@ -9,7 +9,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -153,4 +153,4 @@ TEST(EstimateByThePublishedFormula, SaysWhichSamplesAreMissing) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

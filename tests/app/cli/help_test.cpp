@@ -10,7 +10,7 @@
 #include "app/cli/terminal/version.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -104,4 +104,4 @@ TEST(Completion, ZshNamesEveryVerb) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -19,7 +19,7 @@
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -136,7 +136,7 @@ TEST_F(Commands, SimulateWritesATrace) {
 }
 
 /// Writes what the ranks of a pipeline would record in three iterations of a plan, all units a tenth longer.
-void write_recording_of(const Plan& plan, const std::filesystem::path& folder) {
+void write_recording_of(const plan::Plan& plan, const std::filesystem::path& folder) {
   for (std::size_t rank = 0; rank < plan.ranks.size(); ++rank) {
     const std::filesystem::path of_rank = folder / fmt::format("rank-{:05}", rank);
     std::filesystem::create_directories(of_rank);
@@ -147,7 +147,7 @@ void write_recording_of(const Plan& plan, const std::filesystem::path& folder) {
                     rank, plan.ranks.size()));
     std::string units = "iteration,stage,instruction,microbatch,start_s,end_s,frequency,settling\n";
     for (int iteration = 0; iteration < 3; ++iteration) {
-      for (const PlannedOp& op : plan.ranks[rank]) {
+      for (const plan::PlannedOp& op : plan.ranks[rank]) {
         const double start_s = 1.2 * plan.time_s * iteration + 1.1 * op.start_s;
         units += fmt::format("{},{},{},{},{},{},{},0\n", iteration, op.stage, name(op.kind), op.microbatch, start_s,
                              start_s + 1.1 * op.duration_s, op.clock_mhz);
@@ -162,7 +162,7 @@ TEST_F(Commands, SimulateComparesAPlanWithWhatWasMeasured) {
   const std::string plan = planned();
   const std::string recording = (folder_ / "recording").string();
   const std::string trace = (folder_ / "trace.json").string();
-  write_recording_of(read_plan(read_file(plan), plan), recording);
+  write_recording_of(plan::read_plan(read_file(plan), plan), recording);
   const Json json = json_of(simulate(plan, {"--measured", recording, "--trace", trace, "--iteration", "1"}));
   EXPECT_EQ(json["measured"]["figures"], "simulated");
   EXPECT_EQ(json["measured"]["iterations"], 1) << "behind two of warm-up";
@@ -186,7 +186,7 @@ TEST_F(Commands, SimulateComparesAPlanWithWhatWasMeasured) {
 TEST_F(Commands, SimulateRefusesRecordingsThatDoNotFit) {
   const std::string plan = planned();
   const std::string recording = (folder_ / "recording").string();
-  write_recording_of(read_plan(read_file(plan), plan), recording);
+  write_recording_of(plan::read_plan(read_file(plan), plan), recording);
   const auto error = [&](std::vector<std::string> others) {
     const ProgramResult result = run_lowgear(simulate(plan, std::move(others)));
     EXPECT_EQ(result.exit_code, 2);
@@ -288,13 +288,13 @@ TEST_F(Commands, ScheduleWritesWhatItDescribes) {
   const std::string file = (folder_ / "schedule.csv").string();
   const Json json = json_of({"schedule", "--schedule", "1f1b", "--stages", "4", "--microbatches", "8", "--out", file});
   EXPECT_EQ(json["peak_in_flight_activations"], Json({4, 3, 2, 1}));
-  const Schedule written = read_torch_csv(read_file(file), file);
+  const schedule::Schedule written = schedule::read_torch_csv(read_file(file), file);
   EXPECT_EQ(action_count(written), json["actions"].get<std::size_t>());
   EXPECT_EQ(json_of({"schedule", "--schedule", file})["peak_in_flight_activations"], Json({4, 3, 2, 1}));
 }
 
 TEST_F(Commands, ScheduleKnowsEveryGenerator) {
-  for (const ScheduleGenerator& generator : schedule_generators()) {
+  for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators()) {
     std::vector<std::string> command{"schedule", "--schedule", std::string(generator.name),
                                      "--stages", "3",          "--microbatches",
                                      "6",        "--profile",  profile_};
@@ -317,4 +317,4 @@ TEST_F(Commands, ExampleCanBePlannedAndSaysThatItIsModelled) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

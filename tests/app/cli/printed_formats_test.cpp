@@ -14,7 +14,7 @@
 #include "base/core/files/file.h"
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using Members = std::set<std::string>;
@@ -81,7 +81,7 @@ TEST(PrintedFormats, EstimatesHaveTheMembersThatAreDocumented) {
 }
 
 TEST(PrintedFormats, PublishedEstimatesHaveTheMembersThatAreDocumented) {
-  PeerEstimate estimate;
+  estimator::PeerEstimate estimate;
   estimate.predictions.push_back({"linear1", 1e-3});
   const Json json = peer_estimate_json(estimate);
   EXPECT_EQ(json.begin().key(), "format");
@@ -118,4 +118,4 @@ TEST(PrintedFormats, SearchesHaveTheMembersThatAreDocumented) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -15,7 +15,7 @@
 #include "base/core/limited_process.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -147,4 +147,4 @@ TEST(Process, ColoursAreForTerminalsThatWantThem) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

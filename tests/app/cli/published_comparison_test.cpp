@@ -11,7 +11,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 const std::filesystem::path kData = std::filesystem::path(LOWGEAR_SOURCE_DIR) / "../shared/data/perseus";
@@ -95,4 +95,4 @@ TEST_F(Published, PlanWithPerseusWritesItsFrontier) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

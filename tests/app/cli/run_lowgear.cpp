@@ -13,7 +13,7 @@
 #include <sstream>
 #include <stdexcept>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 std::string read_text(const std::filesystem::path& path) {
@@ -122,4 +122,4 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// What a run of the program left.
 struct ProgramResult {
@@ -55,4 +55,4 @@ std::string write_text(const std::filesystem::path& path, const std::string& tex
 /// Lines of a text.
 [[nodiscard]] std::vector<std::string> lines_of(const std::string& text);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -6,7 +6,7 @@
 #include "app/cli/terminal/progress_bar.h"
 #include "app/cli/terminal/table.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 TEST(Table, AlignsColumns) {
@@ -62,4 +62,4 @@ TEST(Wrapped, BreaksBetweenWords) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

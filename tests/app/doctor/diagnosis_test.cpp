@@ -7,7 +7,7 @@
 
 #include "app/doctor/good_machine.h"
 
-namespace lowgear {
+namespace lowgear::doctor {
 namespace {
 
 using testing::AllOf;
@@ -59,27 +59,27 @@ TEST(Diagnosis, SaysSimulatedAloud) {
 
 TEST(Diagnosis, EnergyCanComeFromPowerButFromSomewhereItMust) {
   MachineFacts facts = good_machine();
-  GpuSurvey& gpu = facts.nvml->gpus[0];
-  status_of(gpu, GpuFeature::energy_counter) = {.works = false, .code = GpuErrorCode::not_supported, .reason = "why"};
+  gpu::GpuSurvey& gpu = facts.nvml->gpus[0];
+  status_of(gpu, gpu::GpuFeature::energy_counter) = {.works = false, .code = gpu::GpuErrorCode::not_supported, .reason = "why"};
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::limited, "GPU 0", "integrating power")));
   EXPECT_TRUE(can_measure(diagnose(facts)));
-  status_of(gpu, GpuFeature::average_power).works = false;
+  status_of(gpu, gpu::GpuFeature::average_power).works = false;
   EXPECT_TRUE(can_measure(diagnose(facts))) << "there is instant power";
-  status_of(gpu, GpuFeature::instant_power).works = false;
+  status_of(gpu, gpu::GpuFeature::instant_power).works = false;
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::broken, "GPU 0", "neither energy nor power")));
   EXPECT_FALSE(can_measure(diagnose(facts)));
 }
 
 TEST(Diagnosis, NamesEveryFeatureThatIsMissing) {
   MachineFacts facts = good_machine();
-  for (GpuFeatureStatus& status : facts.nvml->gpus[0].features) {
-    status = {.works = false, .code = GpuErrorCode::not_supported, .reason = "the reason"};
+  for (gpu::GpuFeatureStatus& status : facts.nvml->gpus[0].features) {
+    status = {.works = false, .code = gpu::GpuErrorCode::not_supported, .reason = "the reason"};
   }
-  status_of(facts.nvml->gpus[0], GpuFeature::energy_counter).works = true;
+  status_of(facts.nvml->gpus[0], gpu::GpuFeature::energy_counter).works = true;
   const std::vector<Finding> findings = diagnose(facts);
-  for (int i = 0; i < kGpuFeatureCount; ++i) {
-    const auto feature = static_cast<GpuFeature>(i);
-    if (feature == GpuFeature::energy_counter) continue;
+  for (int i = 0; i < gpu::kGpuFeatureCount; ++i) {
+    const auto feature = static_cast<gpu::GpuFeature>(i);
+    if (feature == gpu::GpuFeature::energy_counter) continue;
     EXPECT_THAT(findings,
                 Contains(finding(FindingLevel::limited, "GPU 0", "no " + std::string(name(feature)) + ": the reason")));
   }
@@ -122,7 +122,7 @@ TEST(Diagnosis, TellsTheSwitchLatencyAndWhatToDoWithIt) {
   MachineFacts facts = good_machine();
   EXPECT_THAT(diagnose(facts), Contains(finding(FindingLevel::works, "clocks", "switch latency not measured",
                                                 "lowgear doctor --measure-switch-latency")));
-  facts.switch_latencies = {{.uuid = "GPU-1", .latency = SwitchLatency{0.0251, 0.0004, 22}, .problem = {}}};
+  facts.switch_latencies = {{.uuid = "GPU-1", .latency = profile::SwitchLatency{0.0251, 0.0004, 22}, .problem = {}}};
   EXPECT_THAT(diagnose(facts),
               Contains(finding(FindingLevel::works, "GPU 0", "25.1 +-0.4 ms", "--switch-latency 25.1")));
   facts.switch_latencies = {{.uuid = "GPU-1", .latency = {}, .problem = "the GPU is busy"}};
@@ -171,4 +171,4 @@ TEST(Diagnosis, CpuEnergyAndKernelOnlyLimit) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::doctor

@@ -2,24 +2,24 @@
 
 #include "app/doctor/machine_facts.h"
 
-namespace lowgear {
+namespace lowgear::doctor {
 
-inline GpuFeatureStatus& status_of(GpuSurvey& gpu, GpuFeature feature) {
+inline gpu::GpuFeatureStatus& status_of(gpu::GpuSurvey& gpu, gpu::GpuFeature feature) {
   return gpu.features[static_cast<std::size_t>(feature)];
 }
 
 /// A machine with one GPU on which everything works.
 inline MachineFacts good_machine() {
-  GpuSurvey gpu;
+  gpu::GpuSurvey gpu;
   gpu.identity.uuid = "GPU-1";
   gpu.identity.pci_address = "0000:00:06.0";
   gpu.identity.name = "NVIDIA H100 80GB HBM3";
-  for (GpuFeatureStatus& status : gpu.features) status.works = true;
+  for (gpu::GpuFeatureStatus& status : gpu.features) status.works = true;
   gpu.persistence_mode = true;
   gpu.power_limits = {.min_w = 200, .max_w = 700, .default_w = 700, .current_w = 700, .enforced_w = 650};
   gpu.supported_sm_clocks_mhz = {1980, 1965, 345};
   MachineFacts facts;
-  facts.nvml = NvmlSurvey{.library_path = "/usr/lib/libnvidia-ml.so.1",
+  facts.nvml = gpu::NvmlSurvey{.library_path = "/usr/lib/libnvidia-ml.so.1",
                           .driver_version = "580.159.04",
                           .simulated = false,
                           .gpus = {gpu},
@@ -43,4 +43,4 @@ inline MachineFacts machine_without_nvml() {
   return facts;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::doctor

@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::doctor {
 namespace {
 
 using ::testing::ElementsAre;
@@ -34,4 +34,4 @@ TEST(GpuLoad, NeedsItsGpu) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::doctor

@@ -19,9 +19,9 @@
 #include "base/core/temporary_folder.h"
 #include "base/http/raw_client.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
-/// A server (HttpServer or what wraps one) in a thread of its own, with a folder for its Unix socket.
+/// A server (Server or what wraps one) in a thread of its own, with a folder for its Unix socket.
 template <typename Server>
 class LoopedServer : public ::testing::Test {
  protected:
@@ -67,4 +67,4 @@ class LoopedServer : public ::testing::Test {
   std::thread thread;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -17,7 +17,7 @@
 #include "base/core/files/file_descriptor.h"
 #include "base/ipc/unix_address.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
 /// For what must happen; nothing waits that long unless it fails.
 inline constexpr std::chrono::seconds kPatience{20};
@@ -40,7 +40,7 @@ class RawClient {
   RawClient() : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {}
 
   void connect_to(const std::filesystem::path& path) {
-    const UnixAddress address = UnixAddress::of_path(path);
+    const ipc::UnixAddress address = ipc::UnixAddress::of_path(path);
     connected_ = ::connect(socket_.get(), address.get(), address.size()) == 0;
     be_patient();
   }
@@ -112,4 +112,4 @@ class RawClient {
   std::string input_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::http

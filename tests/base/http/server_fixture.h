@@ -12,17 +12,17 @@
 #include "base/http/message/error.h"
 #include "base/http/server/server.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
 /// Answers by path; what it keeps is touched on the server's thread alone.
-class TestHandler : public HttpHandler {
+class TestHandler : public Handler {
  public:
-  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
+  void handle(Request request, std::shared_ptr<Reply> reply) override {
     if (request.path == "/wait") {
       reply->on_close([this] { ++gone; });
       waiting.push_back(std::move(reply));
     } else if (request.path == "/stream") {
-      HttpResponse head;
+      Response head;
       head.headers.emplace_back("Stream", "yes");
       reply->on_close([this] { ++gone; });
       if (auto stream = reply->stream(std::move(head))) streams.push_back(std::move(stream));
@@ -33,29 +33,29 @@ class TestHandler : public HttpHandler {
     } else if (request.path == "/large") {
       reply->send(large);
     } else {
-      reply->send(HttpResponse::with_body(200, "text/plain",
+      reply->send(Response::with_body(200, "text/plain",
                                           fmt::format("{} {} {} [{}] from {}", request.method, request.path,
                                                       request.query, request.body, request.remote)));
     }
     last = std::move(request);
   }
 
-  std::vector<std::shared_ptr<HttpReply>> waiting;
+  std::vector<std::shared_ptr<Reply>> waiting;
   std::vector<std::shared_ptr<EventStream>> streams;
-  HttpResponse large;
-  HttpRequest last;
+  Response large;
+  Request last;
   int gone = 0;
 };
 
-/// An HttpServer on a Unix and a TCP socket.
-class HttpServerFixture : public LoopedServer<HttpServer> {
+/// An Server on a Unix and a TCP socket.
+class ServerFixture : public LoopedServer<Server> {
  protected:
   void SetUp() override {
     options.warn = [this](std::string_view) { warnings.fetch_add(1); };
   }
 
   void serve() {
-    server = std::make_unique<HttpServer>(io, handler, options);
+    server = std::make_unique<Server>(io, handler, options);
     server->listen_unix(path, 0600);
     port = server->listen_tcp("127.0.0.1", 0);
     run();
@@ -66,7 +66,7 @@ class HttpServerFixture : public LoopedServer<HttpServer> {
   int gone() {
     return on_loop([&] { return handler.gone; });
   }
-  void answer_all(const HttpResponse& response) {
+  void answer_all(const Response& response) {
     on_loop([&] {
       for (const auto& reply : std::exchange(handler.waiting, {})) reply->send(response);
     });
@@ -79,7 +79,7 @@ class HttpServerFixture : public LoopedServer<HttpServer> {
   }
 
   TestHandler handler;
-  HttpServerOptions options;
+  ServerOptions options;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::http

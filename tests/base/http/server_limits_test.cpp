@@ -8,14 +8,14 @@
 
 #include "base/http/server_fixture.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using namespace std::chrono_literals;
 
-class HttpServerLimits : public HttpServerFixture {};
+class HttpServerLimits : public ServerFixture {};
 
 TEST_F(HttpServerLimits, HeadersAndBodiesAreBounded) {
   serve();
@@ -157,4 +157,4 @@ TEST_F(HttpServerLimits, ManyRequestsAtOnceAreRefusedWithTheTimeToWait) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -7,7 +7,7 @@
 
 #include "base/http/server_fixture.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 using ::testing::HasSubstr;
@@ -15,7 +15,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using namespace std::chrono_literals;
 
-class HttpServerStreams : public HttpServerFixture {};
+class HttpServerStreams : public ServerFixture {};
 
 TEST_F(HttpServerStreams, EventsFollowAHeadWithoutLength) {
   serve();
@@ -140,4 +140,4 @@ TEST_F(HttpServerStreams, WhatTheClientOfAStreamSendsIsReadOnlySoFar) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -12,7 +12,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 namespace {
 
 FileDescriptor open_to_hold(const std::filesystem::path& path) {
@@ -58,4 +58,4 @@ TEST(HeldFile, IsHeldByNobodyKnownWhereItCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::ipc

@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 namespace {
 
 using testing::HasSubstr;
@@ -164,4 +164,4 @@ TEST(FrameReader, RefusesGarbageBehindAFrame) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::ipc

@@ -8,7 +8,7 @@
 #include <functional>
 #include <thread>
 
-namespace lowgear {
+namespace lowgear::ipc {
 namespace {
 
 using namespace std::chrono_literals;
@@ -73,4 +73,4 @@ TEST(TerminationSignals, HaveTheirEffectAgainAfterwards) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::ipc

@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::ipc {
 namespace {
 
 UnitEvent event(std::uint64_t number) {
@@ -112,4 +112,4 @@ TEST_F(UnitRingTest, NeverGivesATornEvent) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::ipc

@@ -12,7 +12,7 @@
 #include "base/core/files/file_descriptor.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 namespace {
 
 using testing::AllOf;
@@ -76,4 +76,4 @@ TEST(UnixAddress, RefusesAbstractNamesThatDoNotFit) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::ipc

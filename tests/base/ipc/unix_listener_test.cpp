@@ -9,7 +9,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 namespace {
 
 class UnixListener : public ::testing::Test {
@@ -67,4 +67,4 @@ TEST_F(UnixListener, RefusesPathsThatCannotBe) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::ipc

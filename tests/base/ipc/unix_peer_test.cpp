@@ -7,7 +7,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file_descriptor.h"
 
-namespace lowgear {
+namespace lowgear::ipc {
 namespace {
 
 TEST(PeerOf, IsTheProcessThatConnected) {
@@ -30,4 +30,4 @@ TEST(PeerOf, RefusesWhatIsNoSocket) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::ipc

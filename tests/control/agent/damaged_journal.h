@@ -6,7 +6,7 @@
 
 #include "control/agent/journal/journal.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// The storage of a journal in which something else was written.
 class DamagedStorage final : public JournalStorage {
@@ -27,4 +27,4 @@ class DamagedStorage final : public JournalStorage {
 
 [[nodiscard]] inline std::unique_ptr<JournalStorage> damaged_journal() { return std::make_unique<DamagedStorage>(); }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -13,14 +13,14 @@
 #include "control/agent/service/agent_service.h"
 #include "hardware/gpu/gpu_error.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 inline constexpr const char* kFakeUuid0 = "GPU-00000000-1111-2222-3333-444444444444";
 inline constexpr const char* kFakeUuid1 = "GPU-55555555-6666-7777-8888-999999999999";
 inline constexpr uid_t kStranger = 4242;  ///< may neither read nor write
 
 /// Two simulated GPUs that do what they are told and keep a list of it.
-class FakeAgentService : public AgentService {
+class FakeAgentService : public Service {
  public:
   FakeAgentService() {
     for (const auto& [index, uuid] : {std::pair{0, kFakeUuid0}, std::pair{1, kFakeUuid1}}) {
@@ -30,7 +30,7 @@ class FakeAgentService : public AgentService {
       gpu.identity.pci_address = fmt::format("0000:00:0{}.0", 6 + index);
       gpu.identity.name = "NVIDIA H100 80GB HBM3";
       gpu.controlled = true;
-      gpu.power_limits = PowerLimits{200, 700, 700, 650, 600};
+      gpu.power_limits = gpu::PowerLimits{200, 700, 700, 650, 600};
       gpu.persistence_mode = index == 0;
       gpu.has_energy_counter = true;
       gpu.reading.time_ns = 1'762'000'000'000'000'000;
@@ -41,7 +41,7 @@ class FakeAgentService : public AgentService {
       gpu.reading.temperature_c = 41;
       gpu.reading.gpu_utilisation_percent = 50;
       gpu.reading.memory_utilisation_percent = 25;
-      gpu.reading.throttle_reasons = ThrottleReasons{};
+      gpu.reading.throttle_reasons = gpu::ThrottleReasons{};
       gpu_list.push_back(gpu);
     }
   }
@@ -53,14 +53,14 @@ class FakeAgentService : public AgentService {
   std::vector<UnattendedGpu> unattended_gpus() override { return unattended_list; }
   std::vector<LeaseStatus> leases() override { return lease_list; }
 
-  void apply(const Peer& peer, std::string_view gpu, const GpuSetting& setting, WriteDone done) override {
+  void apply(const Peer& peer, std::string_view gpu, const gpu::GpuSetting& setting, WriteDone done) override {
     GpuStatus& status = find(gpu);
     note(fmt::format("{} of {} by {}", to_string(setting), status.identity.index, peer.uid));
-    if (const auto* clocks = std::get_if<LockSmClocks>(&setting)) {
+    if (const auto* clocks = std::get_if<gpu::LockSmClocks>(&setting)) {
       status.requested_min_mhz = clocks->min_mhz;
       status.requested_max_mhz = clocks->max_mhz;
       status.clock_state = ClockState::leased;
-    } else if (std::holds_alternative<ResetSmClocks>(setting)) {
+    } else if (std::holds_alternative<gpu::ResetSmClocks>(setting)) {
       status.requested_min_mhz.reset();
       status.requested_max_mhz.reset();
       status.clock_state = ClockState::restored;
@@ -125,4 +125,4 @@ class FakeCpuMeter : public CpuMeter {
   std::string absent_because;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -16,7 +16,7 @@
 #include "base/core/error.h"
 #include "control/agent/service/gpu_writer.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// What a fake writer has done, for the test to look at while the GPU's thread works.
 class WriterLog {
@@ -86,11 +86,11 @@ class FakeWriter final : public GpuWriter {
     status_.requested_min_mhz = status_.requested_max_mhz = clock_mhz;
     return true;
   }
-  void apply(const GpuSetting& setting) override {
-    const auto* power = std::get_if<SetPowerLimit>(&setting);
+  void apply(const gpu::GpuSetting& setting) override {
+    const auto* power = std::get_if<gpu::SetPowerLimit>(&setting);
     if (power != nullptr && power->limit_w == 666) {
       status_.clock_state = ClockState::failed;
-      throw GpuError(GpuErrorCode::no_permission, "the driver refuses");
+      throw gpu::GpuError(gpu::GpuErrorCode::no_permission, "the driver refuses");
     }
     write(to_string(setting));
   }
@@ -134,8 +134,8 @@ class FakeUnitClocks final : public UnitClocks {
  public:
   explicit FakeUnitClocks(int forward_mhz = 1005, int other_mhz = 1500)
       : forward_mhz_(forward_mhz), other_mhz_(other_mhz) {}
-  [[nodiscard]] std::optional<int> clock_mhz(const UnitEvent& event) override {
-    if (event.type != UnitEventType::unit_begin) return std::nullopt;
+  [[nodiscard]] std::optional<int> clock_mhz(const ipc::UnitEvent& event) override {
+    if (event.type != ipc::UnitEventType::unit_begin) return std::nullopt;
     return event.kind == 0 ? forward_mhz_ : other_mhz_;
   }
 
@@ -145,7 +145,7 @@ class FakeUnitClocks final : public UnitClocks {
 };
 
 /// Lets one user (all, when not set) do anything between 345 and 1980 MHz.
-class FakePolicy final : public AgentPolicy {
+class FakePolicy final : public Policy {
  public:
   std::vector<std::string> controlled;
   std::optional<uid_t> only_user;
@@ -157,7 +157,7 @@ class FakePolicy final : public AgentPolicy {
   }
 
   [[nodiscard]] std::vector<std::string> controlled_gpus() const override { return controlled; }
-  [[nodiscard]] AllowedRange allow(const Peer& peer, const GpuIdentity&) const override {
+  [[nodiscard]] AllowedRange allow(const Peer& peer, const gpu::GpuIdentity&) const override {
     if (only_user && peer.uid != *only_user) throw AccessDenied("this user is not configured");
     return {.min_clock_mhz = 345,
             .max_clock_mhz = 1980,
@@ -169,11 +169,11 @@ class FakePolicy final : public AgentPolicy {
   }
   [[nodiscard]] bool may_read(const Peer& peer) const override { return !only_user || peer.uid == *only_user; }
   [[nodiscard]] bool dry_run() const override { return false; }
-  [[nodiscard]] std::unique_ptr<GpuWriter> writer(const GpuIdentity& gpu) override {
+  [[nodiscard]] std::unique_ptr<GpuWriter> writer(const gpu::GpuIdentity& gpu) override {
     const auto position = std::find(controlled.begin(), controlled.end(), gpu.uuid) - controlled.begin();
     return std::make_unique<FakeWriter>(logs.at(static_cast<std::size_t>(position)));
   }
-  [[nodiscard]] std::unique_ptr<UnitClocks> read_plan(const PlanMessage& plan, const GpuIdentity&,
+  [[nodiscard]] std::unique_ptr<UnitClocks> read_plan(const ipc::PlanMessage& plan, const gpu::GpuIdentity&,
                                                       const AllowedRange&) const override {
     if (on_read_plan) on_read_plan();
     if (plan.plan_json != "plan") throw InputError("this is not a plan");
@@ -181,4 +181,4 @@ class FakePolicy final : public AgentPolicy {
   }
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

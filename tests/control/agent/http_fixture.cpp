@@ -19,11 +19,11 @@ int main(int argc, char** argv) try {
     return 2;
   }
   boost::asio::io_context io;
-  lowgear::FakeAgentService service;
-  lowgear::FakeCpuMeter cpu_meter;
-  lowgear::HttpApiOptions options;
-  if (snapshots) options.zeusd_events = lowgear::ZeusdEvents::snapshot;
-  lowgear::HttpApi server(io, service, &cpu_meter, options);
+  lowgear::agent::FakeAgentService service;
+  lowgear::agent::FakeCpuMeter cpu_meter;
+  lowgear::agent::HttpApiOptions options;
+  if (snapshots) options.zeusd_events = lowgear::agent::ZeusdEvents::snapshot;
+  lowgear::agent::HttpApi server(io, service, &cpu_meter, options);
   server.listen_unix(argv[1], 0600);
 
   boost::asio::posix::stream_descriptor input(io, ::dup(STDIN_FILENO));

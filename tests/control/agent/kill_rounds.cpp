@@ -24,7 +24,7 @@
 #include "control/agent/test_trainer.h"
 #include "hardware/simgpu/simulated_machine.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -86,18 +86,18 @@ class Rounds {
 
   KillRoundsOptions options_;
   std::mt19937_64 random_;
-  std::unique_ptr<SimulatedMachine> machine_;
+  std::unique_ptr<simgpu::SimulatedMachine> machine_;
   std::unique_ptr<Child> agent_;
   std::vector<std::unique_ptr<Child>> trainers_;
   KillRoundsResult result_;
 };
 
 Rounds::Rounds(const KillRoundsOptions& options) : options_(options), random_(options.seed) {
-  SimulatedMachineConfig config;
-  config.gpus = gpu_models_from_text(fmt::format("{}xH100", kGpus));
+  simgpu::SimulatedMachineConfig config;
+  config.gpus = simgpu::gpu_models_from_text(fmt::format("{}xH100", kGpus));
   config.root_required = false;
   config.seed = options.seed;
-  machine_ = SimulatedMachine::create(file("machine"), config);
+  machine_ = simgpu::SimulatedMachine::create(file("machine"), config);
   write_file_atomically(file("agent.toml"), config_text(options_.folder));
 }
 
@@ -106,7 +106,7 @@ void Rounds::start_agent() {
   const std::string notify = file("notify").string();
   ::unlink(notify.c_str());
   const FileDescriptor ready(::socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-  const UnixAddress address = UnixAddress::of_path(notify);
+  const ipc::UnixAddress address = ipc::UnixAddress::of_path(notify);
   if (!ready || ::bind(ready.get(), address.get(), address.size()) != 0) {
     throw Error(notify + ": no socket can be made there");
   }
@@ -155,7 +155,7 @@ void Rounds::start_trainers() {
 }
 
 bool Rounds::gpu_changed(int gpu) {
-  SimulatedGpu& simulated = machine_->gpu(gpu);
+  simgpu::SimulatedGpu& simulated = machine_->gpu(gpu);
   return simulated.locked_sm_clocks().has_value() ||
          simulated.power_limit_w() != simulated.model().power_limit_default_w;
 }
@@ -212,4 +212,4 @@ KillRoundsResult Rounds::run() {
 
 KillRoundsResult run_kill_rounds(const KillRoundsOptions& options) { return Rounds(options).run(); }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// What a series of rounds with SIGKILLs came to. Each round runs the real agent and trainers on simulated GPUs, kills
 /// one or all of them at a random moment, starts the agent again where it was killed, and looks at the GPUs.
@@ -32,4 +32,4 @@ struct KillRoundsOptions {
 /// Throws Error when the rounds cannot be run at all.
 [[nodiscard]] KillRoundsResult run_kill_rounds(const KillRoundsOptions& options);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

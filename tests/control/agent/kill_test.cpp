@@ -23,13 +23,13 @@ int main(int argc, char** argv) {
   if (mkdtemp(folder.data()) == nullptr) return EXIT_FAILURE;
   bool good = false;
   try {
-    lowgear::KillRoundsOptions options;
+    lowgear::agent::KillRoundsOptions options;
     options.rounds = static_cast<int>(*rounds);
     options.seed = static_cast<std::uint64_t>(*seed);
     options.agent_binary = LOWGEAR_BINARY;
     options.nvml_library = LOWGEAR_NVML_LIBRARY;
     options.folder = folder;
-    const lowgear::KillRoundsResult result = lowgear::run_kill_rounds(options);
+    const lowgear::agent::KillRoundsResult result = lowgear::agent::run_kill_rounds(options);
     for (const std::string& failure : result.failures) fmt::print("{}\n", failure);
     fmt::print(
         "{} rounds (seed {}): {} trainers and {} agents killed, {} times while a GPU was changed; {} GPUs left "

@@ -17,7 +17,7 @@
 #include "base/ipc/unix_address.h"
 #include "planning/plan/plan_json.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 constexpr int kAnswerLimitMs = 10'000;
@@ -33,22 +33,22 @@ FileDescriptor descriptor_of(msghdr& message) {
   return FileDescriptor(descriptor);
 }
 
-void throw_if_refused(const Frame& frame) {
-  if (frame.type == FrameType::refused) throw Error(decode_refused(frame.payload).reason);
+void throw_if_refused(const ipc::Frame& frame) {
+  if (frame.type == ipc::FrameType::refused) throw Error(ipc::decode_refused(frame.payload).reason);
 }
 
 }  // namespace
 
 TestTrainer::TestTrainer(const std::filesystem::path& socket)
     : socket_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  const UnixAddress address = UnixAddress::of_path(socket);
+  const ipc::UnixAddress address = ipc::UnixAddress::of_path(socket);
   if (::connect(socket_.get(), address.get(), address.size()) != 0) {
     throw Error(socket.string() + ": nobody listens there");
   }
 }
 
 TestTrainer::~TestTrainer() {
-  if (ring_ != nullptr) ::munmap(ring_, sizeof(UnitRing));
+  if (ring_ != nullptr) ::munmap(ring_, sizeof(ipc::UnitRing));
 }
 
 void TestTrainer::send(const std::vector<std::byte>& bytes) {
@@ -60,9 +60,9 @@ void TestTrainer::send(const std::vector<std::byte>& bytes) {
   }
 }
 
-std::optional<Frame> TestTrainer::receive() {
+std::optional<ipc::Frame> TestTrainer::receive() {
   while (true) {
-    if (std::optional<Frame> frame = reader_.next()) return frame;
+    if (std::optional<ipc::Frame> frame = reader_.next()) return frame;
     pollfd readable{.fd = socket_.get(), .events = POLLIN, .revents = 0};
     if (::poll(&readable, 1, kAnswerLimitMs) != 1) throw Error("the agent does not answer");
     std::array<std::byte, 4096> buffer{};
@@ -80,50 +80,50 @@ std::optional<Frame> TestTrainer::receive() {
   }
 }
 
-LeaseMessage TestTrainer::take_lease(const std::string& gpu, std::uint32_t rank) {
-  send(encode(HelloMessage{.gpu = gpu, .rank = rank, .job = "test"}));
-  const std::optional<Frame> answer = receive();
+ipc::LeaseMessage TestTrainer::take_lease(const std::string& gpu, std::uint32_t rank) {
+  send(encode(ipc::HelloMessage{.gpu = gpu, .rank = rank, .job = "test"}));
+  const std::optional<ipc::Frame> answer = receive();
   if (!answer) throw Error("the agent has closed the connection");
   throw_if_refused(*answer);
   map_ring();
-  return decode_lease(answer->payload);
+  return ipc::decode_lease(answer->payload);
 }
 
 void TestTrainer::map_ring() {
-  void* memory = ::mmap(nullptr, sizeof(UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, received_.get(), 0);
+  void* memory = ::mmap(nullptr, sizeof(ipc::UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, received_.get(), 0);
   if (memory == MAP_FAILED) throw Error("no ring came with the lease");
-  ring_ = static_cast<UnitRing*>(memory);
+  ring_ = static_cast<ipc::UnitRing*>(memory);
 }
 
-void TestTrainer::hand_over(const PlanMessage& plan) {
+void TestTrainer::hand_over(const ipc::PlanMessage& plan) {
   send(encode(plan));
-  const std::optional<Frame> answer = receive();
+  const std::optional<ipc::Frame> answer = receive();
   if (!answer) throw Error("the agent has closed the connection");
   throw_if_refused(*answer);
 }
 
-void TestTrainer::release() { send(encode_empty(FrameType::release)); }
+void TestTrainer::release() { send(encode_empty(ipc::FrameType::release)); }
 
 void TestTrainer::begin_unit(OpKind kind, std::uint32_t microbatch, std::uint16_t stage) {
   write_unit(*ring_, {.time_ns = event_time_ns(),
-                      .type = UnitEventType::unit_begin,
+                      .type = ipc::UnitEventType::unit_begin,
                       .kind = static_cast<std::uint8_t>(kind),
                       .stage = stage,
                       .microbatch = microbatch});
 }
 
 void TestTrainer::begin_iteration(std::uint32_t iteration) {
-  write_unit(*ring_, {.time_ns = event_time_ns(), .type = UnitEventType::iteration_begin, .microbatch = iteration});
+  write_unit(*ring_, {.time_ns = event_time_ns(), .type = ipc::UnitEventType::iteration_begin, .microbatch = iteration});
 }
 
-PlanMessage plan_message(std::string plan_json) {
-  PlanMessage message;
+ipc::PlanMessage plan_message(std::string plan_json) {
+  ipc::PlanMessage message;
   message.plan_json = std::move(plan_json);
   return message;
 }
 
 std::string two_clock_plan(int microbatches, int forward_mhz, int backward_mhz) {
-  Plan plan;
+  plan::Plan plan;
   plan.policy = "test";
   plan.schedule = "gpipe";
   plan.microbatches = microbatches;
@@ -172,4 +172,4 @@ void train_until_killed(const std::filesystem::path& socket, const std::string& 
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -11,7 +11,7 @@
 #include "base/ipc/lease_messages.h"
 #include "base/ipc/unit_ring.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// The client's side of the lease socket, as bare as it gets, for tests that want to do things wrong.
 class TestTrainer {
@@ -25,14 +25,14 @@ class TestTrainer {
   void send(const std::vector<std::byte>& bytes);
   /// The next frame of the agent, and its descriptor if it carries one. Empty when the agent has closed the connection.
   /// Throws Error when nothing comes for ten seconds.
-  [[nodiscard]] std::optional<Frame> receive();
+  [[nodiscard]] std::optional<ipc::Frame> receive();
 
   /// Says hello. Throws Error with the agent's reason when it refuses.
-  LeaseMessage take_lease(const std::string& gpu, std::uint32_t rank = 0);
+  ipc::LeaseMessage take_lease(const std::string& gpu, std::uint32_t rank = 0);
   /// Hands over a plan. Throws Error with the agent's reason when it refuses.
-  void hand_over(const PlanMessage& plan);
+  void hand_over(const ipc::PlanMessage& plan);
   void release();
-  [[nodiscard]] UnitRing& ring() { return *ring_; }
+  [[nodiscard]] ipc::UnitRing& ring() { return *ring_; }
   void begin_unit(OpKind kind, std::uint32_t microbatch, std::uint16_t stage = 0);
   void begin_iteration(std::uint32_t iteration);
   [[nodiscard]] int socket() const { return socket_.get(); }
@@ -42,12 +42,12 @@ class TestTrainer {
 
   FileDescriptor socket_;
   FileDescriptor received_;  ///< descriptor that came with the last bytes
-  FrameReader reader_;
-  UnitRing* ring_ = nullptr;
+  ipc::FrameReader reader_;
+  ipc::UnitRing* ring_ = nullptr;
 };
 
 /// The plan of rank 0 for any GPU, with clocks as they are.
-[[nodiscard]] PlanMessage plan_message(std::string plan_json);
+[[nodiscard]] ipc::PlanMessage plan_message(std::string plan_json);
 
 /// A plan of one rank (stage 0) and some microbatches: forwards at one clock, then backwards at the other.
 [[nodiscard]] std::string two_clock_plan(int microbatches, int forward_mhz, int backward_mhz);
@@ -56,4 +56,4 @@ class TestTrainer {
 [[noreturn]] void train_until_killed(const std::filesystem::path& socket, const std::string& gpu, std::uint32_t rank,
                                      std::uint64_t seed);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -42,7 +42,7 @@ void* aligned_alloc(std::size_t alignment, std::size_t bytes) noexcept {
 }
 }
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 constexpr std::uint32_t kUnits = 10'000;
@@ -127,4 +127,4 @@ TEST_F(AllocationTest, SeesAllocationsOfTheProgramAndOfTheLibrary) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -34,7 +34,7 @@
 #include "control/client/test_agent.h"
 #include "planning/plan/plan_json.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -59,7 +59,7 @@ class ClientTest : public testing::Test {
 
   std::unique_ptr<Client> open() { return std::make_unique<Client>(options_, no_environment_); }
   fs::path plan() {
-    Plan plan;
+    plan::Plan plan;
     plan.policy = "test";
     plan.schedule = "gpipe";
     plan.microbatches = 1;
@@ -78,7 +78,7 @@ class ClientTest : public testing::Test {
   }
 
   fs::path folder_;
-  ClientOptions options_;
+  Options options_;
   Environment no_environment_ = [](std::string_view) { return std::nullopt; };
 };
 
@@ -89,13 +89,13 @@ TEST_F(ClientTest, TellsTheAgentWhatBegins) {
   const auto client = open();
   run_units(*client, 2);
   ASSERT_TRUE(eventually([&] { return agent.events() == 6; }));
-  const std::vector<UnitEvent> units = agent.units();
-  EXPECT_EQ(units[0].type, UnitEventType::iteration_begin);
-  EXPECT_EQ(units[1].type, UnitEventType::unit_begin);
+  const std::vector<ipc::UnitEvent> units = agent.units();
+  EXPECT_EQ(units[0].type, ipc::UnitEventType::iteration_begin);
+  EXPECT_EQ(units[1].type, ipc::UnitEventType::unit_begin);
   EXPECT_EQ(units[1].stage, 1);
   EXPECT_EQ(units[3].microbatch, 1U);
-  EXPECT_EQ(units[4].type, UnitEventType::unit_end);
-  EXPECT_EQ(units[5].type, UnitEventType::iteration_end);
+  EXPECT_EQ(units[4].type, ipc::UnitEventType::unit_end);
+  EXPECT_EQ(units[5].type, ipc::UnitEventType::iteration_end);
   EXPECT_EQ(agent.hellos().at(0).rank, 3U);
   EXPECT_EQ(agent.hellos().at(0).job, "run 7");
   EXPECT_TRUE(client->status().has_lease);
@@ -540,4 +540,4 @@ TEST(RankEnvironment, OfARankThatMeetsOthersHasTheSize) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::client

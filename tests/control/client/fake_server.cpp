@@ -3,11 +3,11 @@
 #include <boost/asio/post.hpp>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
-HttpServerOptions large_bodies() {
-  HttpServerOptions options;
+http::ServerOptions large_bodies() {
+  http::ServerOptions options;
   options.limits.body_bytes = std::size_t{1} << 20U;
   return options;
 }
@@ -38,7 +38,7 @@ void FakeServer::offer(Json plan) {
   boost::asio::post(io_, [this] { answer_plans(); });
 }
 
-void FakeServer::answer_next(std::string path_end, HttpResponse response, int times) {
+void FakeServer::answer_next(std::string path_end, http::Response response, int times) {
   const std::lock_guard lock(mutex_);
   answers_.push_back({std::move(path_end), std::move(response), times});
 }
@@ -68,7 +68,7 @@ std::vector<std::string> FakeServer::authorizations() const {
   return authorizations;
 }
 
-void FakeServer::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+void FakeServer::handle(http::Request request, std::shared_ptr<http::Reply> reply) {
   {
     const std::lock_guard lock(mutex_);
     seen_.push_back({request.path, request.query, request.body, std::string(request.header("authorization"))});
@@ -80,18 +80,18 @@ void FakeServer::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
 }
 
 /// Empty where a plan is asked for.
-std::optional<HttpResponse> FakeServer::answer(const HttpRequest& request) {
+std::optional<http::Response> FakeServer::answer(const http::Request& request) {
   const std::lock_guard lock(mutex_);
   for (Answer& answer : answers_) {
     if (answer.times == 0 || !request.path.ends_with(answer.path_end)) continue;
     --answer.times;
     return answer.response;
   }
-  const auto json = [](const Json& body) { return HttpResponse::with_body(200, "application/json", body.dump()); };
+  const auto json = [](const Json& body) { return http::Response::with_body(200, "application/json", body.dump()); };
   if (request.path == "/v1/jobs") return json({{"job", job_}, {"created", true}, {"state", "registering"}});
   if (!request.path.starts_with("/v1/jobs/" + job_ + "/") ||
       (!request.path.ends_with("/ranks") && request.header("lowgear-rank-key") != "key-of-" + job_)) {
-    return HttpResponse::with_body(404, "application/json", R"({"error": {"message": "no such job", "code": "x"}})");
+    return http::Response::with_body(404, "application/json", R"({"error": {"message": "no such job", "code": "x"}})");
   }
   if (request.path.ends_with("/ranks")) return json({{"rank_key", "key-of-" + job_}, {"plan_version", 0}});
   if (request.path.ends_with("/plan")) return std::nullopt;
@@ -103,9 +103,9 @@ void FakeServer::answer_plans() {
   if (plan_.is_null()) return;
   std::erase_if(waiting_, [this](const auto& waiting) {
     if (waiting.first >= plan_["version"].template get<int>()) return false;
-    waiting.second->send(HttpResponse::with_body(200, "application/json", plan_.dump()));
+    waiting.second->send(http::Response::with_body(200, "application/json", plan_.dump()));
     return true;
   });
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

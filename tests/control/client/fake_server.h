@@ -10,10 +10,10 @@
 #include "base/core/formats/json.h"
 #include "base/http/server/server.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// A server as small as it gets, on a Unix socket, for the client's tests: knows one job, hands out what it was given.
-class FakeServer final : private HttpHandler {
+class FakeServer final : private http::Handler {
  public:
   explicit FakeServer(std::string socket, std::string job = "j-1");
   /// Closes everything, as a server that is killed.
@@ -24,7 +24,7 @@ class FakeServer final : private HttpHandler {
   /// The plan that ranks are offered from now on.
   void offer(Json plan);
   /// Answers the next requests whose path ends so with this instead.
-  void answer_next(std::string path_end, HttpResponse response, int times = 1);
+  void answer_next(std::string path_end, http::Response response, int times = 1);
 
   /// Bodies that came to a path, oldest first, with those that were refused.
   [[nodiscard]] std::vector<Json> bodies(const std::string& path_end) const;
@@ -42,12 +42,12 @@ class FakeServer final : private HttpHandler {
   };
   struct Answer {
     std::string path_end;
-    HttpResponse response;
+    http::Response response;
     int times = 0;
   };
 
-  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
-  [[nodiscard]] std::optional<HttpResponse> answer(const HttpRequest& request);
+  void handle(http::Request request, std::shared_ptr<http::Reply> reply) override;
+  [[nodiscard]] std::optional<http::Response> answer(const http::Request& request);
   void answer_plans();
 
   std::string job_;
@@ -55,10 +55,10 @@ class FakeServer final : private HttpHandler {
   std::vector<Seen> seen_;
   std::vector<Answer> answers_;
   Json plan_;                                                        ///< null: none
-  std::vector<std::pair<int, std::shared_ptr<HttpReply>>> waiting_;  ///< for a plan above a version
+  std::vector<std::pair<int, std::shared_ptr<http::Reply>>> waiting_;  ///< for a plan above a version
   boost::asio::io_context io_;
-  HttpServer server_;
+  http::Server server_;
   std::thread thread_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -14,7 +14,7 @@
 #include "base/core/error.h"
 #include "base/ipc/unix_address.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 constexpr std::size_t kRememberedUnits = 100'000;
@@ -47,8 +47,8 @@ void send_with_descriptor(int connection, const std::vector<std::byte>& bytes, i
 }
 
 void accept_and_end(int connection, std::string reason) {
-  std::vector<std::byte> bytes = encode_empty(FrameType::accepted);
-  const std::vector<std::byte> ended = encode(EndedMessage{.reason = std::move(reason)});
+  std::vector<std::byte> bytes = encode_empty(ipc::FrameType::accepted);
+  const std::vector<std::byte> ended = encode(ipc::EndedMessage{.reason = std::move(reason)});
   bytes.insert(bytes.end(), ended.begin(), ended.end());
   send_all(connection, bytes);
   ::shutdown(connection, SHUT_RDWR);
@@ -58,28 +58,28 @@ void accept_and_end(int connection, std::string reason) {
 
 struct TestAgent::Ring {
   Ring(bool seals, std::uint32_t version) : memory(::memfd_create("test-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
-    if (::ftruncate(memory.get(), sizeof(UnitRing)) != 0) throw Error("ftruncate");
-    void* mapped = ::mmap(nullptr, sizeof(UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+    if (::ftruncate(memory.get(), sizeof(ipc::UnitRing)) != 0) throw Error("ftruncate");
+    void* mapped = ::mmap(nullptr, sizeof(ipc::UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
     if (mapped == MAP_FAILED) throw Error("mmap");
-    ring = new (mapped) UnitRing;
+    ring = new (mapped) ipc::UnitRing;
     ring->version = version;
     if (seals) ::fcntl(memory.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
     reader.emplace(*ring);
   }
-  ~Ring() { ::munmap(ring, sizeof(UnitRing)); }
+  ~Ring() { ::munmap(ring, sizeof(ipc::UnitRing)); }
   Ring(const Ring&) = delete;
   Ring& operator=(const Ring&) = delete;
 
   FileDescriptor memory;
-  UnitRing* ring = nullptr;
-  std::optional<UnitRingReader> reader;
+  ipc::UnitRing* ring = nullptr;
+  std::optional<ipc::UnitRingReader> reader;
 };
 
 TestAgent::TestAgent(std::string socket, TestAgentBehaviour behaviour)
     : path_(std::move(socket)),
       behaviour_(std::move(behaviour)),
       listener_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-  const UnixAddress address = UnixAddress::of_path(path_);
+  const ipc::UnixAddress address = ipc::UnixAddress::of_path(path_);
   ::unlink(path_.c_str());
   if (::bind(listener_.get(), address.get(), address.size()) != 0 || ::listen(listener_.get(), 8) != 0) {
     throw Error(path_ + ": cannot be listened to");
@@ -93,15 +93,15 @@ TestAgent::~TestAgent() {
   ::unlink(path_.c_str());
 }
 
-std::vector<PlanMessage> TestAgent::plans() const {
+std::vector<ipc::PlanMessage> TestAgent::plans() const {
   const std::lock_guard lock(mutex_);
   return plans_;
 }
-std::vector<HelloMessage> TestAgent::hellos() const {
+std::vector<ipc::HelloMessage> TestAgent::hellos() const {
   const std::lock_guard lock(mutex_);
   return hellos_;
 }
-std::vector<UnitEvent> TestAgent::units() const {
+std::vector<ipc::UnitEvent> TestAgent::units() const {
   const std::lock_guard lock(mutex_);
   return units_;
 }
@@ -115,7 +115,7 @@ void TestAgent::set_clocks_held(bool held) {
   ring_->ring->clocks_not_held = held ? 0 : 1;
 }
 
-void TestAgent::set_unplanned(std::uint64_t units, const UnitEvent& newest) {
+void TestAgent::set_unplanned(std::uint64_t units, const ipc::UnitEvent& newest) {
   const std::lock_guard lock(mutex_);
   ring_->ring->unplanned_unit = pack_unit(newest);
   ring_->ring->unplanned_units = units;
@@ -154,11 +154,11 @@ void TestAgent::serve(const std::stop_token& stop) {
 }
 
 void TestAgent::talk(int connection, const std::stop_token& stop) {
-  FrameReader reader;
+  ipc::FrameReader reader;
   std::array<std::byte, 65536> bytes{};
   while (!stop.stop_requested()) {
     read_units();
-    if (const auto reason = ending()) return send_all(connection, encode(EndedMessage{.reason = *reason}));
+    if (const auto reason = ending()) return send_all(connection, encode(ipc::EndedMessage{.reason = *reason}));
     if (!readable(connection, 1)) continue;
     const ssize_t size = ::recv(connection, bytes.data(), bytes.size(), 0);
     if (size <= 0) break;
@@ -168,14 +168,14 @@ void TestAgent::talk(int connection, const std::stop_token& stop) {
   read_units();
 }
 
-void TestAgent::answer(int connection, const Frame& frame) {
+void TestAgent::answer(int connection, const ipc::Frame& frame) {
   if (!behaviour_.answers) return;
   if (behaviour_.talks_nonsense) return send_all(connection, std::vector<std::byte>(64, std::byte{0x41}));
   switch (frame.type) {
-    case FrameType::hello:
-      return give_lease(connection, decode_hello(frame.payload));
-    case FrameType::plan: {
-      const PlanMessage plan = decode_plan(frame.payload);
+    case ipc::FrameType::hello:
+      return give_lease(connection, ipc::decode_hello(frame.payload));
+    case ipc::FrameType::plan: {
+      const ipc::PlanMessage plan = ipc::decode_plan(frame.payload);
       std::optional<std::string> refusal;
       {
         const std::lock_guard lock(mutex_);
@@ -183,10 +183,10 @@ void TestAgent::answer(int connection, const Frame& frame) {
         if (plan.plan_json == behaviour_.refuse_only.value_or(plan.plan_json)) refusal = behaviour_.refuse_plan;
       }
       if (behaviour_.end_with_plan) return accept_and_end(connection, *behaviour_.end_with_plan);
-      if (behaviour_.plans_are_too_late && plan.from_iteration) return send_all(connection, encode(TooLateMessage{}));
-      return send_all(connection, refusal ? encode(RefusedMessage{*refusal}) : encode_empty(FrameType::accepted));
+      if (behaviour_.plans_are_too_late && plan.from_iteration) return send_all(connection, encode(ipc::TooLateMessage{}));
+      return send_all(connection, refusal ? encode(ipc::RefusedMessage{*refusal}) : encode_empty(ipc::FrameType::accepted));
     }
-    case FrameType::release:
+    case ipc::FrameType::release:
       ++released_;
       return;
     default:
@@ -194,14 +194,14 @@ void TestAgent::answer(int connection, const Frame& frame) {
   }
 }
 
-void TestAgent::give_lease(int connection, const HelloMessage& hello) {
+void TestAgent::give_lease(int connection, const ipc::HelloMessage& hello) {
   {
     const std::lock_guard lock(mutex_);
     hellos_.push_back(hello);
   }
-  if (behaviour_.refuse) return send_all(connection, encode(RefusedMessage{*behaviour_.refuse}));
+  if (behaviour_.refuse) return send_all(connection, encode(ipc::RefusedMessage{*behaviour_.refuse}));
   auto ring = std::make_shared<Ring>(behaviour_.seals, behaviour_.ring_version);
-  LeaseMessage lease;
+  ipc::LeaseMessage lease;
   lease.lease_id = 7;
   lease.gpu_uuid = hello.gpu;
   lease.max_clock_mhz = 1980;
@@ -216,10 +216,10 @@ void TestAgent::give_lease(int connection, const HelloMessage& hello) {
 void TestAgent::read_units() {
   const std::lock_guard lock(mutex_);
   if (!ring_) return;
-  std::array<UnitEvent, kUnitRingCapacity> buffer;
+  std::array<ipc::UnitEvent, ipc::kUnitRingCapacity> buffer;
   const auto batch = ring_->reader->read(buffer);
   events_ += batch.events;
   for (std::size_t i = 0; i < batch.events && units_.size() < kRememberedUnits; ++i) units_.push_back(buffer[i]);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -14,7 +14,7 @@
 #include "base/ipc/lease_messages.h"
 #include "base/ipc/unit_ring.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// How a test's agent treats clients.
 struct TestAgentBehaviour {
@@ -24,7 +24,7 @@ struct TestAgentBehaviour {
   bool plans_are_too_late = false;           ///< those that name an iteration
   bool answers = true;                       ///< false: never says anything
   bool seals = true;                         ///< false: shares memory that it could cut off
-  std::uint32_t ring_version = kUnitRingVersion;
+  std::uint32_t ring_version = ipc::kUnitRingVersion;
   bool talks_nonsense = false;  ///< answers with bytes that are no frame
   /// Takes a plan and in the same breath ends the lease, with this reason, and closes the connection.
   std::optional<std::string> end_with_plan{};
@@ -39,10 +39,10 @@ class TestAgent {
   TestAgent(const TestAgent&) = delete;
   TestAgent& operator=(const TestAgent&) = delete;
 
-  [[nodiscard]] std::vector<PlanMessage> plans() const;
-  [[nodiscard]] std::vector<HelloMessage> hellos() const;
+  [[nodiscard]] std::vector<ipc::PlanMessage> plans() const;
+  [[nodiscard]] std::vector<ipc::HelloMessage> hellos() const;
   /// Events that arrived, oldest first, as long as there are few.
-  [[nodiscard]] std::vector<UnitEvent> units() const;
+  [[nodiscard]] std::vector<ipc::UnitEvent> units() const;
   [[nodiscard]] std::uint64_t events() const { return events_; }
   [[nodiscard]] int released() const { return released_; }
   /// What the agent has asked the driver for.
@@ -50,7 +50,7 @@ class TestAgent {
   /// Whether the GPU runs at the plan's clocks.
   void set_clocks_held(bool held);
   /// Units that the plan does not name, the newest of them this one.
-  void set_unplanned(std::uint64_t units, const UnitEvent& newest);
+  void set_unplanned(std::uint64_t units, const ipc::UnitEvent& newest);
   /// Refuses plans from now on, for this reason, or takes them again.
   void refuse_plans(std::optional<std::string> reason);
   /// Ends the lease of the client that is connected, as a person does. Returns when the connection is closed.
@@ -61,8 +61,8 @@ class TestAgent {
 
   void serve(const std::stop_token& stop);
   void talk(int connection, const std::stop_token& stop);
-  void answer(int connection, const Frame& frame);
-  void give_lease(int connection, const HelloMessage& hello);
+  void answer(int connection, const ipc::Frame& frame);
+  void give_lease(int connection, const ipc::HelloMessage& hello);
   void read_units();
   [[nodiscard]] std::optional<std::string> ending() const;
 
@@ -71,9 +71,9 @@ class TestAgent {
   FileDescriptor listener_;
   mutable std::mutex mutex_;
   std::condition_variable ended_;
-  std::vector<PlanMessage> plans_;
-  std::vector<HelloMessage> hellos_;
-  std::vector<UnitEvent> units_;
+  std::vector<ipc::PlanMessage> plans_;
+  std::vector<ipc::HelloMessage> hellos_;
+  std::vector<ipc::UnitEvent> units_;
   std::shared_ptr<Ring> ring_;
   std::optional<std::string> ending_;  ///< why the lease is to end
   std::atomic<std::uint64_t> events_{0};
@@ -81,4 +81,4 @@ class TestAgent {
   std::jthread thread_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

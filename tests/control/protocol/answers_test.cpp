@@ -6,7 +6,7 @@
 #include "base/core/error_of.h"
 #include "control/protocol/random_document.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 namespace {
 
 using testing::HasSubstr;
@@ -53,4 +53,4 @@ TEST(Answers, NeedNoMoreThanARankDoes) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::protocol

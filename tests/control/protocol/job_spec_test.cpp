@@ -6,7 +6,7 @@
 #include "base/core/error_of.h"
 #include "control/protocol/random_document.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 namespace {
 
 using Members = std::vector<std::pair<std::string, Json>>;
@@ -129,4 +129,4 @@ TEST(JobSpec, NamesTheFirstDifference) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::protocol

@@ -4,11 +4,11 @@
 #include "planning/plan/plan.h"
 #include "planning/plan/plan_json.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 
 /// The smallest plan that a server may offer: one rank, one unit, 1200 MHz.
 inline Json one_op_plan() {
-  Plan plan;
+  plan::Plan plan;
   plan.policy = "test";
   plan.schedule = "gpipe";
   plan.microbatches = 1;
@@ -17,4 +17,4 @@ inline Json one_op_plan() {
   return parse_json(write_plan(plan), "plan");
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

@@ -6,7 +6,7 @@
 #include <random>
 #include <string>
 
-namespace lowgear {
+namespace lowgear::protocol {
 
 /// Documents that a test writes and reads back.
 inline constexpr int kRoundTrips = 200;
@@ -52,4 +52,4 @@ class RandomDocument {
   std::mt19937_64 engine_{20'260'829};
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::protocol

@@ -6,7 +6,7 @@
 #include "base/core/error_of.h"
 #include "control/protocol/random_document.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 namespace {
 
 using Members = std::vector<std::pair<std::string, Json>>;
@@ -75,4 +75,4 @@ TEST(RankCells, ReadBackAnythingThatTheyWrite) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::protocol

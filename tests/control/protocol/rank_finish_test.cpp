@@ -6,7 +6,7 @@
 #include "base/core/error_of.h"
 #include "control/protocol/random_document.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 namespace {
 
 using testing::HasSubstr;
@@ -32,4 +32,4 @@ TEST(RankFinish, RefusesARankThatTheJobDoesNotHave) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::protocol

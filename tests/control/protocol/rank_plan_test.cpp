@@ -7,7 +7,7 @@
 #include "control/protocol/one_op_plan.h"
 #include "control/protocol/random_document.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 namespace {
 
 using testing::HasSubstr;
@@ -29,7 +29,7 @@ TEST(RankPlan, IsRead) {
   EXPECT_EQ(plan.purpose, PlanPurpose::profile);
   EXPECT_EQ(plan.from_iteration, 128);
   EXPECT_EQ(plan.sweep, 2);
-  EXPECT_THAT(plan.trials, testing::ElementsAre(ClockTrial{130, 2, 990}));
+  EXPECT_THAT(plan.trials, testing::ElementsAre(plan::ClockTrial{130, 2, 990}));
   EXPECT_EQ(plan.settle_iterations, 1);
   EXPECT_EQ(plan.settle_s, 0.1);
   EXPECT_EQ(read_plan(plan.plan_json, "plan").ranks[0][0].clock_mhz, 1200);
@@ -113,4 +113,4 @@ TEST(RankPlan, ReadsBackAnythingThatItWrites) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::protocol

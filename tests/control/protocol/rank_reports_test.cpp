@@ -6,7 +6,7 @@
 #include "base/core/error_of.h"
 #include "control/protocol/random_document.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 namespace {
 
 using testing::HasSubstr;
@@ -98,4 +98,4 @@ TEST(RankReports, ReadBackAnythingThatTheyWrite) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::protocol

@@ -10,7 +10,7 @@
 #include "base/core/error_of.h"
 #include "control/protocol/random_document.h"
 
-namespace lowgear {
+namespace lowgear::protocol {
 namespace {
 
 using Members = std::vector<std::pair<std::string, Json>>;
@@ -105,4 +105,4 @@ TEST(RankSpec, ReadsBackAnythingThatItWrites) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::protocol

@@ -22,7 +22,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr std::chrono::seconds kPatience{30};
@@ -30,7 +30,7 @@ constexpr std::size_t kBufferBytes = 256 * 1024;
 
 void write_token(const std::filesystem::path& path) {
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  const std::string line = fmt::format("admin {}\n", ServerProcess::token());
+  const std::string line = fmt::format("admin {}\n", Process::token());
   if (!file || ::write(file.get(), line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
     throw Error(fmt::format("{}: cannot be written", path.string()));
   }
@@ -38,19 +38,19 @@ void write_token(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::string_view ServerProcess::token() { return "of-a-server-under-test"; }
+std::string_view Process::token() { return "of-a-server-under-test"; }
 
-ServerProcess::ServerProcess(std::filesystem::path binary, std::filesystem::path folder)
+Process::Process(std::filesystem::path binary, std::filesystem::path folder)
     : binary_(std::move(binary)), folder_(std::move(folder)) {
   std::filesystem::create_directories(folder_);
   write_token(folder_ / "tokens");
 }
 
-ServerProcess::~ServerProcess() {
+Process::~Process() {
   if (process_ > 0) kill();
 }
 
-void ServerProcess::launch() {
+void Process::launch() {
   std::array<int, 2> ends{};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw Error("no pipe can be made");
   output_ = FileDescriptor(ends[0]);
@@ -73,7 +73,7 @@ void ServerProcess::launch() {
   ::_exit(127);
 }
 
-void ServerProcess::await_start() {
+void Process::await_start() {
   std::string text;
   const auto deadline = std::chrono::steady_clock::now() + kPatience;
   while (text.find('\n') == std::string::npos) {
@@ -95,25 +95,25 @@ void ServerProcess::await_start() {
   std::from_chars(text.data() + found + address.size(), text.data() + text.size(), port_);
 }
 
-int ServerProcess::wait() {
+int Process::wait() {
   int status = 0;
   if (::waitpid(std::exchange(process_, -1), &status, 0) < 0) throw Error("the server cannot be waited for");
   return status;
 }
 
-void ServerProcess::kill() {
+void Process::kill() {
   ::kill(process_, SIGKILL);
   const int status = wait();
   if (!WIFSIGNALED(status)) throw Error(fmt::format("the server had ended by itself ({})", WEXITSTATUS(status)));
 }
 
-void ServerProcess::stop() {
+void Process::stop() {
   ::kill(process_, SIGTERM);
   const int status = wait();
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) throw Error("the server did not end in good order");
 }
 
-double ServerProcess::peak_memory_mb() const {
+double Process::peak_memory_mb() const {
   std::ifstream status(fmt::format("/proc/{}/status", process_));
   for (std::string word; status >> word;) {
     double kib = 0;
@@ -122,7 +122,7 @@ double ServerProcess::peak_memory_mb() const {
   throw Error("the server's memory cannot be read");
 }
 
-double ServerProcess::cpu_time_s() const {
+double Process::cpu_time_s() const {
   std::ifstream stat(fmt::format("/proc/{}/stat", process_));
   std::string word;
   double user = 0;
@@ -183,7 +183,7 @@ void LoadConnections::send(std::size_t connection, std::string_view method, std:
     watch(connection, false, true);
   }
   each.output = fmt::format("{} {} HTTP/1.1\r\nHost: server\r\n", method, target);
-  if (port_ != 0) each.output += fmt::format("Authorization: Bearer {}\r\n", ServerProcess::token());
+  if (port_ != 0) each.output += fmt::format("Authorization: Bearer {}\r\n", Process::token());
   if (!rank_key.empty()) each.output += fmt::format("Lowgear-Rank-Key: {}\r\n", rank_key);
   if (!body.empty()) each.output += fmt::format("Content-Length: {}\r\n", body.size());
   each.output += "\r\n";
@@ -294,4 +294,4 @@ std::int64_t member_integer(std::string_view json, std::string_view name) {
   return value;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -13,17 +13,17 @@
 
 #include "base/core/files/file_descriptor.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// `lowgear serve` as a child process on a state folder of its own, on a Unix socket and a loopback port.
-class ServerProcess {
+class Process {
  public:
   /// `folder` is made; its path is to be short, as sockets demand.
-  ServerProcess(std::filesystem::path binary, std::filesystem::path folder);
+  Process(std::filesystem::path binary, std::filesystem::path folder);
   /// Kills it.
-  ~ServerProcess();
-  ServerProcess(const ServerProcess&) = delete;
-  ServerProcess& operator=(const ServerProcess&) = delete;
+  ~Process();
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
 
   /// Starts it, and does not wait.
   void launch();
@@ -114,4 +114,4 @@ class LoadConnections {
 [[nodiscard]] std::string_view member_text(std::string_view json, std::string_view name);
 [[nodiscard]] std::int64_t member_integer(std::string_view json, std::string_view name);
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -12,7 +12,7 @@
 #include "planning/plan/plan_json.h"
 #include "planning/profile/example_profile.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr double kBlockingW = 75;
@@ -21,11 +21,11 @@ constexpr std::chrono::milliseconds kAgain{5};
 /// Of an iteration, what the units of a rank take at full clocks when it never waits.
 constexpr double kBusyShare = 0.5;
 
-StageProfile profile_of(int pp) { return modelled_profile(ExampleGpu{}, TransformerModel{.stages = pp}); }
+profile::StageProfile profile_of(int pp) { return modelled_profile(profile::ExampleGpu{}, profile::TransformerModel{.stages = pp}); }
 
-std::vector<int> clocks_of(const StageProfile& profile) {
+std::vector<int> clocks_of(const profile::StageProfile& profile) {
   std::vector<int> clocks;
-  for (const Measurement& row : profile.measurements(0, OpKind::forward)) clocks.push_back(row.clock_mhz);
+  for (const profile::Measurement& row : profile.measurements(0, OpKind::forward)) clocks.push_back(row.clock_mhz);
   return clocks;
 }
 
@@ -41,7 +41,7 @@ std::string job_text(const LoadJobShape& shape) {
 }
 
 std::string rank_text(const LoadJobShape& shape, int rank) {
-  static const std::string clocks = fmt::format("{}", fmt::join(clocks_of(example_profile()), ","));
+  static const std::string clocks = fmt::format("{}", fmt::join(clocks_of(profile::example_profile()), ","));
   return fmt::format(
       R"({{"rank":{},"pp_rank":{},"dp_rank":{},"tp_rank":0,"instance":"process-{}","host":"node-{}",)"
       R"("gpu_uuid":"GPU-{}","gpu":"A100","simulated":true,"clocks_mhz":[{}],"power_limit_w":400,"follows_plans":true}})",
@@ -127,7 +127,7 @@ std::string LoadJob::cells_text(int number, const Rank& rank) const {
   std::string cells;
   for (const int clock_mhz : rank.clocks_mhz) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
-      const Measurement& row = profile_.at_clock(stage, kind, clock_mhz);
+      const profile::Measurement& row = profile_.at_clock(stage, kind, clock_mhz);
       cells += fmt::format(
           R"({}{{"stage":{},"instruction":"{}","clock_mhz":{},"units":{},"time_s":{},"time_error_s":{},"energy_j":{},)"
           R"("energy_error_j":{}}})",
@@ -240,10 +240,10 @@ void LoadJob::take_plan(int number, Rank& rank, const LoadAnswer& answer) {
   offer.compute_s = compute_of(number, answer.body);
   if (offer.purpose == "profile") {
     const Json envelope = Json::parse(answer.body);
-    const std::vector<ClockTrial> trials = read_clock_trials(JsonView(envelope, "plan").at("trials"));
+    const std::vector<plan::ClockTrial> trials = plan::read_clock_trials(JsonView(envelope, "plan").at("trials"));
     offer.end_iteration = trials.back().end_iteration();
     offer.clocks_mhz.push_back(static_cast<int>(member_integer(answer.body, "mhz")));
-    for (const ClockTrial& trial : trials) offer.clocks_mhz.push_back(trial.clock_mhz);
+    for (const plan::ClockTrial& trial : trials) offer.clocks_mhz.push_back(trial.clock_mhz);
   }
   newest_version_ = std::max(newest_version_, offer.version);
   rank.pending = std::move(offer);
@@ -252,10 +252,10 @@ void LoadJob::take_plan(int number, Rank& rank, const LoadAnswer& answer) {
 /// What the units of a rank take at the clocks of a plan.
 double LoadJob::compute_of(int number, std::string_view answer) const {
   const int stage = number / shape_.dp;
-  const Plan plan = read_plan(Json::parse(answer).at("plan").dump(), "plan");
+  const plan::Plan plan = plan::read_plan(Json::parse(answer).at("plan").dump(), "plan");
   double compute_s = 0;
-  for (const PlannedOp& op : plan.ranks.at(0)) compute_s += profile_.at_clock(stage, op.kind, op.clock_mhz).time_s;
+  for (const plan::PlannedOp& op : plan.ranks.at(0)) compute_s += profile_.at_clock(stage, op.kind, op.clock_mhz).time_s;
   return compute_s * scale_;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

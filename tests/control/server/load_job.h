@@ -12,7 +12,7 @@
 #include "control/server/load_connections.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// A job that trains GPT-3 on simulated A100s with 1F1B.
 struct LoadJobShape {
@@ -101,7 +101,7 @@ class LoadJob {
 
   LoadConnections& connections_;
   LoadJobShape shape_;
-  StageProfile profile_;
+  profile::StageProfile profile_;
   double scale_;  ///< of the profile's times, so that units fill an iteration
   std::size_t first_connection_;
   std::string id_;
@@ -113,4 +113,4 @@ class LoadJob {
   std::size_t cells_acknowledged_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -11,7 +11,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::HasSubstr;
@@ -29,10 +29,10 @@ NameLookup names() {
           }};
 }
 
-ServerConfig parse(const std::string& text) { return parse_server_config(text, "server.toml", names()); }
+Config parse(const std::string& text) { return parse_server_config(text, "server.toml", names()); }
 
 TEST(ServerConfig, IsClosedWhenItIsEmpty) {
-  const ServerConfig config = parse("");
+  const Config config = parse("");
   EXPECT_THAT(config.tcp, IsEmpty());
   EXPECT_THAT(config.allow, IsEmpty());
   EXPECT_FALSE(config.token_file);
@@ -41,7 +41,7 @@ TEST(ServerConfig, IsClosedWhenItIsEmpty) {
 }
 
 TEST(ServerConfig, ReadsEverything) {
-  const ServerConfig config = parse(R"(
+  const Config config = parse(R"(
 state = "/s"
 planning_threads = 3
 planning_limit_s = 30
@@ -121,8 +121,8 @@ everybody = true
 
 TEST(ServerConfig, IsTheDefaultInTheExample) {
   const std::string path = std::string(LOWGEAR_SOURCE_DIR) + "/deploy/server.toml";
-  const ServerConfig example = parse(read_file(path));
-  const ServerConfig empty = parse("");
+  const Config example = parse(read_file(path));
+  const Config empty = parse("");
   EXPECT_EQ(example.state, empty.state);
   EXPECT_EQ(example.planning_threads, empty.planning_threads);
   EXPECT_EQ(example.planning_times.limit_s, empty.planning_times.limit_s);
@@ -202,4 +202,4 @@ TEST(ServerConfig, RefusesAFileThatOthersMayChange) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

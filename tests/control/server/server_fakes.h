@@ -11,7 +11,7 @@
 #include "base/http/server/reply.h"
 #include "control/server/job/control_plane.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// A store that tells outcomes when the test says so.
 class HeldStore final : public Store {
@@ -75,7 +75,7 @@ class HeldPlanning final : public PlanningService {
   std::vector<std::string> forgotten;  ///< jobs
 };
 
-class HeldStream final : public EventStream {
+class HeldStream final : public http::EventStream {
  public:
   void push(std::shared_ptr<const std::string> event) override { text += *event; }
   [[nodiscard]] bool closed() const override { return is_closed; }
@@ -85,12 +85,12 @@ class HeldStream final : public EventStream {
 };
 
 /// Remembers the answer.
-class HeldReply final : public HttpReply {
+class HeldReply final : public http::Reply {
  public:
-  void send(HttpResponse sent) override {
+  void send(http::Response sent) override {
     if (!response) response = std::move(sent);
   }
-  [[nodiscard]] std::shared_ptr<EventStream> stream(HttpResponse head) override {
+  [[nodiscard]] std::shared_ptr<http::EventStream> stream(http::Response head) override {
     response = std::move(head);
     events = std::make_shared<HeldStream>();
     return events;
@@ -100,9 +100,9 @@ class HeldReply final : public HttpReply {
   /// 0: not answered yet.
   [[nodiscard]] int status() const { return response ? response->status : 0; }
 
-  std::optional<HttpResponse> response;
+  std::optional<http::Response> response;
   std::shared_ptr<HeldStream> events;
   bool gone = false;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

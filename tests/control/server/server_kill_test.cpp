@@ -29,7 +29,7 @@
 #include "control/server/parts/iteration_log.h"
 #include "control/server/store/sqlite_store.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using Clock = LoadConnections::Clock;
@@ -99,7 +99,7 @@ class Life {
     for (const StoredReports& row : contents.reports) {
       if (!of_job(row)) continue;
       const Json document = parse_json(row.document, "reports");
-      for (const IterationReport& report : read_rank_reports(JsonView(document, "reports")).reports) {
+      for (const protocol::IterationReport& report : protocol::read_rank_reports(JsonView(document, "reports")).reports) {
         stored.at(static_cast<std::size_t>(row.rank)).insert(report.iteration);
       }
     }
@@ -259,7 +259,7 @@ class Rounds {
     for (const auto& life : lives_) life->check(contents);
   }
 
-  ServerProcess server_;
+  Process server_;
   LoadConnections connections_;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Life>> lives_;
@@ -268,7 +268,7 @@ class Rounds {
 };
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server
 
 int main(int argc, char** argv) {
   const auto rounds = argc == 3 ? lowgear::parse_integer(argv[1]) : std::optional(200LL);
@@ -281,8 +281,8 @@ int main(int argc, char** argv) {
   if (mkdtemp(folder.data()) == nullptr) return EXIT_FAILURE;
   int result = EXIT_FAILURE;
   try {
-    const lowgear::Figures figures =
-        lowgear::Rounds(folder, static_cast<std::uint64_t>(*seed)).run(static_cast<int>(*rounds));
+    const lowgear::server::Figures figures =
+        lowgear::server::Rounds(folder, static_cast<std::uint64_t>(*seed)).run(static_cast<int>(*rounds));
     fmt::print(
         "{} SIGKILLs of the server (seed {}, {} of them as it started): of {} reports, {} requests with cells and {} "
         "decisions that were acknowledged none is lost; all {} jobs were planned for, planned for again and ended; it "

@@ -9,7 +9,7 @@
 #include "planning/profile/example_profile.h"
 #include "planning/simulator/replay.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// Rows of one kind take the place of those of the same key.
@@ -21,8 +21,8 @@ void put(std::vector<Row>& rows, Row row, Key key) {
 
 }  // namespace
 
-JobSpec small_job(int pp, int dp, int microbatches) {
-  JobSpec spec;
+protocol::JobSpec small_job(int pp, int dp, int microbatches) {
+  protocol::JobSpec spec;
   spec.run = "run-1";
   spec.name = "small";
   spec.framework = "test";
@@ -36,11 +36,11 @@ JobSpec small_job(int pp, int dp, int microbatches) {
   return spec;
 }
 
-SimulatedJob::SimulatedJob(JobSpec spec)
+SimulatedJob::SimulatedJob(protocol::JobSpec spec)
     : spec_(std::move(spec)),
       schedule_(make_schedule(spec_)),
       dag_(build_dag(schedule_)),
-      truth_(modelled_profile(ExampleGpu{}, TransformerModel{.stages = spec_.parallel.pp})),
+      truth_(modelled_profile(profile::ExampleGpu{}, profile::TransformerModel{.stages = spec_.parallel.pp})),
       factors_(static_cast<std::size_t>(spec_.parallel.world_size()), 1.0),
       has_agent_(factors_.size(), true),
       job_(std::make_unique<Job>("j-1", spec_, now_s_)),
@@ -51,8 +51,8 @@ SimulatedJob::SimulatedJob(JobSpec spec)
   measures_nothing.assign(factors_.size(), false);
 }
 
-RankSpec SimulatedJob::rank_spec(int rank) const {
-  RankSpec spec;
+protocol::RankSpec SimulatedJob::rank_spec(int rank) const {
+  protocol::RankSpec spec;
   spec.rank = rank;
   spec.tp_rank = 0;
   spec.dp_rank = rank % spec_.parallel.dp;
@@ -62,7 +62,7 @@ RankSpec SimulatedJob::rank_spec(int rank) const {
   spec.gpu = spec_.gpu;
   spec.simulated = gpus_are_simulated;
   spec.follows_plans = has_agent_.at(static_cast<std::size_t>(rank));
-  for (const Measurement& row : truth_.measurements(0, OpKind::forward)) spec.clocks_mhz.push_back(row.clock_mhz);
+  for (const profile::Measurement& row : truth_.measurements(0, OpKind::forward)) spec.clocks_mhz.push_back(row.clock_mhz);
   return spec;
 }
 
@@ -137,7 +137,7 @@ void SimulatedJob::ask_for_plans() {
     if (!text) continue;
     Pending pending;
     pending.envelope = Json::parse(*text);
-    pending.plan = read_plan(pending.envelope["plan"].dump(), "plan");
+    pending.plan = plan::read_plan(pending.envelope["plan"].dump(), "plan");
     pending_[rank] = std::move(pending);
   }
 }
@@ -156,7 +156,7 @@ void SimulatedJob::begin_plans() {
     next.version = pending_[rank]->envelope["version"].get<int>();
     next.plan = std::move(pending_[rank]->plan);
     next.envelope = std::move(pending_[rank]->envelope);
-    next.trials = read_clock_trials(JsonView(next.envelope, "plan").at("trials"));
+    next.trials = plan::read_clock_trials(JsonView(next.envelope, "plan").at("trials"));
     if (!followed_[rank].trials.empty()) post_cells(static_cast<int>(rank));  // the trials were stopped
     followed_[rank] = std::move(next);
     pending_[rank].reset();
@@ -164,7 +164,7 @@ void SimulatedJob::begin_plans() {
 }
 
 std::optional<int> SimulatedJob::trial_mhz(std::size_t rank, std::int64_t iteration) const {
-  for (const ClockTrial& trial : followed_.at(rank).trials) {
+  for (const plan::ClockTrial& trial : followed_.at(rank).trials) {
     if (iteration >= trial.first_iteration && iteration < trial.end_iteration()) return trial.clock_mhz;
   }
   return std::nullopt;
@@ -175,7 +175,7 @@ std::vector<int> SimulatedJob::clocks_of_replica(int dp_rank) const {
   for (std::size_t op = 0; op < dag_.ops.size(); ++op) {
     const int pp_rank = dag_.ops[op].rank;
     const auto rank = static_cast<std::size_t>(pp_rank * spec_.parallel.dp + dp_rank);
-    const Plan& plan = followed_[rank].plan;
+    const plan::Plan& plan = followed_[rank].plan;
     if (plan.ranks.empty()) {
       clocks.push_back(truth_.at_max_clock(dag_.ops[op].stage, dag_.ops[op].kind).clock_mhz);
       continue;
@@ -192,14 +192,14 @@ std::vector<int> SimulatedJob::clocks_of_replica(int dp_rank) const {
 
 void SimulatedJob::train_once() {
   struct Replica {
-    Timeline timeline;
+    simulator::Timeline timeline;
   };
   std::vector<Replica> replicas;
   time_s_ = 0;
   energy_j_ = 0;
   const std::vector<double> blocking(static_cast<std::size_t>(spec_.parallel.pp), blocking_w_);
   for (int dp = 0; dp < spec_.parallel.dp; ++dp) {
-    std::vector<OpCost> costs = costs_at_clocks(dag_, truth_, clocks_of_replica(dp));
+    std::vector<simulator::OpCost> costs = simulator::costs_at_clocks(dag_, truth_, clocks_of_replica(dp));
     for (std::size_t op = 0; op < costs.size(); ++op) {
       const double factor = factors_[static_cast<std::size_t>(dag_.ops[op].rank * spec_.parallel.dp + dp)];
       costs[op].time_s *= factor;
@@ -211,7 +211,7 @@ void SimulatedJob::train_once() {
   now_s_ += time_s_;
   for (int rank = 0; rank < spec_.parallel.world_size(); ++rank) {
     const int pp = rank / spec_.parallel.dp;
-    const Timeline& timeline = replicas[static_cast<std::size_t>(rank % spec_.parallel.dp)].timeline;
+    const simulator::Timeline& timeline = replicas[static_cast<std::size_t>(rank % spec_.parallel.dp)].timeline;
     double energy_j = 0;
     for (int op = dag_.rank_begin[static_cast<std::size_t>(pp)]; op < dag_.rank_begin[static_cast<std::size_t>(pp) + 1];
          ++op) {
@@ -220,7 +220,7 @@ void SimulatedJob::train_once() {
     const double busy_s = timeline.busy_s[static_cast<std::size_t>(pp)];
     energy_j += blocking_w_ * (time_s_ - busy_s);
     energy_j_ += energy_j;
-    RankReports reports;
+    protocol::RankReports reports;
     reports.rank = rank;
     reports.reports.push_back({.iteration = iteration_,
                                .plan_version = followed_[static_cast<std::size_t>(rank)].version,
@@ -249,12 +249,12 @@ void SimulatedJob::post_cells(int rank) {
   Followed& followed = followed_[static_cast<std::size_t>(rank)];
   followed.trials.clear();
   if (measures_nothing[static_cast<std::size_t>(rank)]) return;
-  RankCells cells{.rank = rank, .plan_version = followed.version, .cells = {}, .blocking = {}};
+  protocol::RankCells cells{.rank = rank, .plan_version = followed.version, .cells = {}, .blocking = {}};
   const int stage = rank / spec_.parallel.dp;
   const double factor = factors_[static_cast<std::size_t>(rank)];
   for (const int clock_mhz : measured_[static_cast<std::size_t>(rank)].clocks_mhz) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
-      const Measurement& row = truth_.at_clock(stage, kind, clock_mhz);
+      const profile::Measurement& row = truth_.at_clock(stage, kind, clock_mhz);
       cells.cells.push_back({.stage = stage,
                              .kind = kind,
                              .clock_mhz = clock_mhz,
@@ -292,4 +292,4 @@ std::vector<std::string> SimulatedJob::reasons(std::string_view kind) const {
   return reasons;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -13,16 +13,16 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// A specification of a small job: 1F1B on `pp` stages.
-[[nodiscard]] JobSpec small_job(int pp, int dp = 1, int microbatches = 6);
+[[nodiscard]] protocol::JobSpec small_job(int pp, int dp = 1, int microbatches = 6);
 
 /// A job and its ranks, which train as a profile says. Plans are made at once, in the calls that ask for them, unless
 /// the test says otherwise.
 class SimulatedJob {
  public:
-  explicit SimulatedJob(JobSpec spec);
+  explicit SimulatedJob(protocol::JobSpec spec);
 
   void register_all();
   /// Runs iterations: ranks begin plans at their boundaries, report, and post cells when a profile plan is through.
@@ -45,7 +45,7 @@ class SimulatedJob {
   void know(Job::Profiles profiles) { profiles_ = std::move(profiles); }
   [[nodiscard]] Job& job() { return *job_; }
   [[nodiscard]] double now_s() const { return now_s_; }
-  [[nodiscard]] RankSpec rank_spec(int rank) const;
+  [[nodiscard]] protocol::RankSpec rank_spec(int rank) const;
   [[nodiscard]] std::int64_t iteration() const { return iteration_; }
   /// Of the last iteration, all ranks.
   [[nodiscard]] double time_s() const { return time_s_; }
@@ -55,7 +55,7 @@ class SimulatedJob {
   [[nodiscard]] const std::vector<Json>& decisions() const { return decisions_; }
   /// Reasons of the decisions of one kind.
   [[nodiscard]] std::vector<std::string> reasons(std::string_view kind) const;
-  [[nodiscard]] const StageProfile& truth() const { return truth_; }
+  [[nodiscard]] const profile::StageProfile& truth() const { return truth_; }
   [[nodiscard]] const StoreContents& stored() const { return stored_; }
 
   /// Ranks that do not ask for plans for the time being.
@@ -70,9 +70,9 @@ class SimulatedJob {
  private:
   struct Followed {
     int version = 0;
-    Plan plan;  ///< of the rank alone; empty: full clocks
+    plan::Plan plan;  ///< of the rank alone; empty: full clocks
     Json envelope;
-    std::vector<ClockTrial> trials;  ///< until cells are posted
+    std::vector<plan::ClockTrial> trials;  ///< until cells are posted
   };
   /// What a rank has measured in a sweep.
   struct Measured {
@@ -81,7 +81,7 @@ class SimulatedJob {
   };
   struct Pending {
     Json envelope;
-    Plan plan;
+    plan::Plan plan;
   };
 
   void ask_for_plans();
@@ -95,10 +95,10 @@ class SimulatedJob {
   void plan(const PlanningTask& task);
   void remember(StoreChange change);
 
-  JobSpec spec_;
-  Schedule schedule_;
-  PipelineDag dag_;
-  StageProfile truth_;
+  protocol::JobSpec spec_;
+  schedule::Schedule schedule_;
+  schedule::PipelineDag dag_;
+  profile::StageProfile truth_;
   double blocking_w_ = 75;
   std::vector<double> factors_;
   std::vector<bool> has_agent_;
@@ -118,4 +118,4 @@ class SimulatedJob {
   double energy_j_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

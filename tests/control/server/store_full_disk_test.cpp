@@ -19,7 +19,7 @@
 #include "control/server/store/sqlite_store.h"
 #include "control/server/test_loop.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 namespace fs = std::filesystem;
@@ -142,4 +142,4 @@ TEST(StoreFullDisk, OpensOnAFullDiskToServeWhatIsThere) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -25,7 +25,7 @@
 #include "base/core/number.h"
 #include "control/server/store/sqlite_store.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr int kReportsOfAChange = 3;
@@ -155,7 +155,7 @@ Result run(const std::filesystem::path& folder, int rounds, std::uint64_t seed) 
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server
 
 int main(int argc, char** argv) {
   const auto rounds = argc == 3 ? lowgear::parse_integer(argv[1]) : std::optional(1000LL);
@@ -168,7 +168,7 @@ int main(int argc, char** argv) {
   if (mkdtemp(folder.data()) == nullptr) return EXIT_FAILURE;
   bool good = false;
   try {
-    const lowgear::Result result = lowgear::run(folder, static_cast<int>(*rounds), static_cast<std::uint64_t>(*seed));
+    const lowgear::server::Result result = lowgear::server::run(folder, static_cast<int>(*rounds), static_cast<std::uint64_t>(*seed));
     fmt::print(
         "{} rounds (seed {}): the writer was killed {} times while it wrote; {} changes, none that was "
         "acknowledged is missing\n",

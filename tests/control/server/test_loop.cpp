@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::server {
 
 using namespace std::chrono_literals;
 
@@ -29,4 +29,4 @@ bool TestLoop::run_until(const std::function<bool()>& condition) {
   return true;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

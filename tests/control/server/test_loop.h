@@ -5,7 +5,7 @@
 #include <mutex>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Stands for the server's thread: runs what was posted to it on the test's thread.
 class TestLoop {
@@ -20,4 +20,4 @@ class TestLoop {
   std::vector<std::function<void()>> functions_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -20,7 +20,7 @@
 /// What the profile does not say is taken as: 2048 tokens, one sequence a microbatch, kernels of unfused attention, no
 /// recomputation (backwards take 1.85 times the forwards). Its GPUs draw 475 W at full clocks, so they are of the kind
 /// with a limit of 500 W that NVIDIA's data sheet names beside the 400 W of others.
-namespace lowgear {
+namespace lowgear::estimator {
 
 inline constexpr double kA100BlockingW = 83.64;
 inline constexpr double kProfiledLimitW = 500;
@@ -44,16 +44,16 @@ struct PlannedSaving {
   double least_energy_pct = 0;  ///< at T*
 };
 
-inline PlannedSaving saving_on(const StageProfile& profile, double blocking_w, int microbatches) {
-  const Schedule schedule = one_f_one_b_schedule(profile.stages(), microbatches);
+inline PlannedSaving saving_on(const profile::StageProfile& profile, double blocking_w, int microbatches) {
+  const schedule::Schedule schedule = schedule::one_f_one_b_schedule(profile.stages(), microbatches);
   const std::vector<double> blocking(static_cast<std::size_t>(profile.stages()), blocking_w);
-  PipelinePlanner planner(schedule, profile, blocking, {});
-  std::vector<OpCost> costs;
-  for (const ComputeOp& op : planner.dag().ops) {
-    const Measurement& fastest = profile.at_max_clock(op.stage, op.kind);
+  planner::PipelinePlanner planner(schedule, profile, blocking, {});
+  std::vector<simulator::OpCost> costs;
+  for (const schedule::ComputeOp& op : planner.dag().ops) {
+    const profile::Measurement& fastest = profile.at_max_clock(op.stage, op.kind);
     costs.push_back({fastest.time_s, fastest.energy_j});
   }
-  const Timeline full = replay(planner.dag(), costs, blocking);
+  const simulator::Timeline full = replay(planner.dag(), costs, blocking);
   const auto saved = [&](double deadline_s) {
     const double within_s = std::clamp(deadline_s, planner.fastest_s(), planner.slowest_s());
     return 100 * (1 - planner.plan(within_s).energy_j / full.energy_j_total);
@@ -72,7 +72,7 @@ inline PlannedSaving saving_of_estimate(const TrainingJob& job) {
 
 /// With the measured times at full clocks in place of the estimated ones, divided as the estimate divides them: what is
 /// left is the power model alone.
-inline PlannedSaving saving_at_measured_times(const TrainingJob& job, const StageProfile& measured) {
+inline PlannedSaving saving_at_measured_times(const TrainingJob& job, const profile::StageProfile& measured) {
   const RooflineCosts operators(job.gpu);
   const LinkCosts links(job.cluster);
   IterationEstimate estimate = estimate_iteration(job, {operators, links});
@@ -86,4 +86,4 @@ inline PlannedSaving saving_at_measured_times(const TrainingJob& job, const Stag
                    static_cast<int>(job.microbatches()));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

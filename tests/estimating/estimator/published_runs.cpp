@@ -11,7 +11,7 @@
 #include "estimating/estimator/costs/roofline_costs.h"
 #include "estimating/estimator/iteration/iteration_estimate.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Megatron's default, which none of the publications says to have changed.
@@ -340,4 +340,4 @@ double largest_absolute_pct(const std::vector<Comparison>& comparisons) {
   return largest;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

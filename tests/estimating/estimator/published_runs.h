@@ -8,7 +8,7 @@
 
 #include "estimating/estimator/job/training_job.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// An iteration that was measured and published, with the job that it was as far as its publication says.
 struct PublishedRun {
@@ -59,4 +59,4 @@ struct Comparison {
 [[nodiscard]] double mean_absolute_pct(const std::vector<Comparison>& comparisons);
 [[nodiscard]] double largest_absolute_pct(const std::vector<Comparison>& comparisons);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

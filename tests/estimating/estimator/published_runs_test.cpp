@@ -9,7 +9,7 @@
 /// How far estimates are from published iterations. Nothing is fitted on any of these rows: costs come from data
 /// sheets, from sampled operators and from microbenchmarks (gpu_efficiency.cpp, link_costs.cpp, HostCosts). Limits are
 /// what is reached, rounded up; bench/ACCURACY.md has the rows.
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 void expect_within(const std::vector<PublishedRun>& runs, std::size_t rows, double mean_pct, double largest_pct) {
@@ -35,17 +35,17 @@ TEST(PublishedRuns, TrainerOnH200) { expect_within(trainer_runs(), 7, 5.5, 9); }
 
 TEST(PublishedRuns, VtrainOnManyNodes) {
   const std::string file = "vtrain/ground_truth_multi.csv";
-  const auto text = read_shared(file);
-  if (!text) GTEST_SKIP() << kNoSharedData;
+  const auto text = simulator::read_shared(file);
+  if (!text) GTEST_SKIP() << simulator::kNoSharedData;
   expect_within(vtrain_cluster_runs(*text, file), 59, 7.3, 40);
 }
 
 TEST(PublishedRuns, VtrainOnOneNode) {
   const std::string file = "vtrain/ground_truth_single.csv";
-  const auto text = read_shared(file);
-  if (!text) GTEST_SKIP() << kNoSharedData;
+  const auto text = simulator::read_shared(file);
+  if (!text) GTEST_SKIP() << simulator::kNoSharedData;
   expect_within(vtrain_node_runs(*text, file), 850, 9.5, 32);
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -10,7 +10,7 @@
 
 #include "estimating/estimator/costs/sample_files.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 inline constexpr const char* kNoSharedSamples =
     "NOT CHECKED against published samples: ../shared/data/operators is absent";
@@ -37,4 +37,4 @@ inline std::vector<SampleFile> shared_sample_files(const std::string& relative) 
   return files;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -3,7 +3,7 @@
 #include <string>
 
 /// What published models' config.json say, without the members that change nothing.
-namespace lowgear {
+namespace lowgear::model {
 
 inline const std::string kLlama2 = R"({
   "architectures": ["LlamaForCausalLM"], "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu",
@@ -48,4 +48,4 @@ inline const std::string kGpt2 = R"({
   "task_specific_params": {"text-generation": {"do_sample": true, "max_length": 50}}, "vocab_size": 50257
 })";
 
-}  // namespace lowgear
+}  // namespace lowgear::model

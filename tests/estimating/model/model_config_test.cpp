@@ -13,7 +13,7 @@
 #include "estimating/model/known_models.h"
 #include "estimating/model/partition.h"
 
-namespace lowgear {
+namespace lowgear::model {
 namespace {
 
 using ::testing::HasSubstr;
@@ -281,4 +281,4 @@ TEST(TrainingFlops, AreTheSameWhenTheOutputMatrixIsTied) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::model

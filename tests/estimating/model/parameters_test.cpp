@@ -9,7 +9,7 @@
 
 #include "estimating/model/known_models.h"
 
-namespace lowgear {
+namespace lowgear::model {
 namespace {
 
 using ::testing::ElementsAre;
@@ -120,4 +120,4 @@ TEST(Parameters, OfTheLargestModelThatIsReadCanBeCounted) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::model

@@ -15,7 +15,7 @@
 #include "base/core/error_of.h"
 #include "estimating/model/known_models.h"
 
-namespace lowgear {
+namespace lowgear::model {
 namespace {
 
 using ::testing::ElementsAre;
@@ -218,4 +218,4 @@ TEST(Partition, ByCostRefusesCostsThatAreNone) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::model

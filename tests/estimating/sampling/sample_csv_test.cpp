@@ -6,7 +6,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/csv.h"
 
-namespace lowgear {
+namespace lowgear::sampling {
 namespace {
 
 using ::testing::HasSubstr;
@@ -118,4 +118,4 @@ TEST(SpreadOf, IsMedianAndQuartiles) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::sampling

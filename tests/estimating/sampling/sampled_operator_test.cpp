@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::sampling {
 namespace {
 
 using ::testing::ElementsAre;
@@ -81,4 +81,4 @@ TEST(SampleTypes, AreFoundByName) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::sampling

@@ -5,7 +5,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::sampling {
 namespace {
 
 using ::testing::ElementsAre;
@@ -90,4 +90,4 @@ INSTANTIATE_TEST_SUITE_P(
                       BadWords{{"collectives", "--out", "x", "--max-bytes", "9"}, "--max-bytes: \"9\""}));
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::sampling

@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::sampling {
 namespace {
 
 using ::testing::HasSubstr;
@@ -153,4 +153,4 @@ TEST(CollectivesNamed, NamesTheNearestWord) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::sampling

@@ -13,7 +13,7 @@
 
 #include "hardware/gpu/gpu_control.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 
 /// What a fake GPU reports; `power_w` is the instant one.
 struct FakeReadings : GpuValues {
@@ -217,4 +217,4 @@ class FakeGpuSystem final : public GpuControlSystem {
   std::vector<std::string> problems_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::gpu

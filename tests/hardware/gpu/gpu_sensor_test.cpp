@@ -7,7 +7,7 @@
 
 #include "hardware/gpu/gpu.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 TEST(GpuSensors, AreEachInTheTableOnce) {
@@ -50,4 +50,4 @@ TEST(GpuQuantity, IsEmptyWhereTheGpuDoesNotReportIt) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::gpu

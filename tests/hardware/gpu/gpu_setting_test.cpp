@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 TEST(GpuSetting, SaysWhatItDoes) {
@@ -22,4 +22,4 @@ TEST(GpuSetting, IsNamedWithoutValues) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -8,7 +8,7 @@
 
 #include "hardware/gpu/fake_gpu.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 using testing::AllOf;
@@ -73,4 +73,4 @@ TEST(FakeGpu, RecordsAndFailsAsScripted) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -16,7 +16,7 @@
 #include "hardware/gpu/nvml_survey.h"
 #include "hardware/gpu/nvml_system.h"
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 using testing::AllOf;
@@ -282,4 +282,4 @@ TEST(NvmlSurvey, ReadsAndNeverSets) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::gpu

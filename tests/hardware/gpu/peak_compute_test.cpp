@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 struct Known {
@@ -44,4 +44,4 @@ TEST(PeakCompute, DoesNotGuess) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::gpu

@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-namespace lowgear {
+namespace lowgear::gpu {
 namespace {
 
 using testing::HasSubstr;
@@ -114,4 +114,4 @@ TEST_F(RaplTest, SaysThatOnlyRootMayRead) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::gpu

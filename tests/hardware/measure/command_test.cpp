@@ -13,7 +13,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::measure {
 namespace {
 
 CommandResult run(const std::vector<std::string>& words) {
@@ -123,4 +123,4 @@ TEST(Command, StartsWithSignalsAsUsual) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::measure

@@ -13,54 +13,54 @@
 #include "base/core/error.h"
 #include "base/core/eventually.h"
 
-namespace lowgear {
+namespace lowgear::measure {
 namespace {
 
 using testing::HasSubstr;
 
 /// A GPU whose counter grows by 10 J with every reading, whatever the time.
-class CountingGpu final : public Gpu {
+class CountingGpu final : public gpu::Gpu {
  public:
   CountingGpu(std::string uuid, std::atomic<bool>& lost) : lost_(&lost) {
     identity_.uuid = std::move(uuid);
-    for (GpuFeatureStatus& feature : features_) feature.works = true;
+    for (gpu::GpuFeatureStatus& feature : features_) feature.works = true;
   }
 
-  [[nodiscard]] const GpuIdentity& identity() const override { return identity_; }
-  [[nodiscard]] const GpuFeatures& features() const override { return features_; }
-  void read(GpuFeature sensor, GpuValues& values) override {
-    if (sensor == GpuFeature::instant_power) values.power_w = 310;
-    if (sensor == GpuFeature::sm_clock) values.sm_clock_mhz = 1410;
-    if (sensor == GpuFeature::temperature) values.temperature_c = 50;
-    if (sensor == GpuFeature::utilisation) values.gpu_utilisation_percent = 99;
-    if (sensor != GpuFeature::energy_counter) return;
-    if (*lost_) throw GpuError(GpuErrorCode::gpu_lost, identity_.uuid + " is lost");
+  [[nodiscard]] const gpu::GpuIdentity& identity() const override { return identity_; }
+  [[nodiscard]] const gpu::GpuFeatures& features() const override { return features_; }
+  void read(gpu::GpuFeature sensor, gpu::GpuValues& values) override {
+    if (sensor == gpu::GpuFeature::instant_power) values.power_w = 310;
+    if (sensor == gpu::GpuFeature::sm_clock) values.sm_clock_mhz = 1410;
+    if (sensor == gpu::GpuFeature::temperature) values.temperature_c = 50;
+    if (sensor == gpu::GpuFeature::utilisation) values.gpu_utilisation_percent = 99;
+    if (sensor != gpu::GpuFeature::energy_counter) return;
+    if (*lost_) throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost, identity_.uuid + " is lost");
     values.energy_j = energy_j_ += 10;
   }
   [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override { return {1410}; }
-  [[nodiscard]] PowerLimits power_limits() override { return {}; }
+  [[nodiscard]] gpu::PowerLimits power_limits() override { return {}; }
   [[nodiscard]] bool persistence_mode() override { return true; }
 
  private:
-  GpuIdentity identity_;
-  GpuFeatures features_;
+  gpu::GpuIdentity identity_;
+  gpu::GpuFeatures features_;
   double energy_j_ = 0;
   std::atomic<bool>* lost_;
 };
 
-class CountingSystem final : public GpuSystem {
+class CountingSystem final : public gpu::GpuSystem {
  public:
   explicit CountingSystem(int count) {
     for (int i = 0; i < count; ++i) gpus_.push_back(std::make_unique<CountingGpu>("GPU-" + std::to_string(i), lost));
   }
-  [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_; }
+  [[nodiscard]] const std::vector<std::unique_ptr<gpu::Gpu>>& gpus() const override { return gpus_; }
   [[nodiscard]] const std::string& driver_version() const override { return version_; }
   [[nodiscard]] bool simulated() const override { return true; }
 
   std::atomic<bool> lost = false;
 
  private:
-  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::vector<std::unique_ptr<gpu::Gpu>> gpus_;
   std::string version_ = "580.1";
 };
 
@@ -151,4 +151,4 @@ TEST(EnergyMeter, MeasuresTimeWhereThereAreNoGpus) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::measure

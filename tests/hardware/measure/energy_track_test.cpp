@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-namespace lowgear {
+namespace lowgear::measure {
 namespace {
 
 /// A counter that advances every `period_s` at a constant power.
@@ -104,4 +104,4 @@ TEST(EnergyTrack, CountsOnOverReadingsThatAreMissing) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::measure

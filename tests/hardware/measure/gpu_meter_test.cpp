@@ -6,25 +6,25 @@
 #include <cmath>
 #include <functional>
 
-namespace lowgear {
+namespace lowgear::measure {
 namespace {
 
-GpuFeatures all_features() {
-  GpuFeatures features;
-  for (GpuFeatureStatus& feature : features) feature.works = true;
+gpu::GpuFeatures all_features() {
+  gpu::GpuFeatures features;
+  for (gpu::GpuFeatureStatus& feature : features) feature.works = true;
   return features;
 }
 
-GpuIdentity identity() {
-  GpuIdentity identity;
+gpu::GpuIdentity identity() {
+  gpu::GpuIdentity identity;
   identity.uuid = "GPU-1";
   return identity;
 }
 
-GpuFeatures without_counter() {
-  GpuFeatures features = all_features();
-  features[static_cast<std::size_t>(GpuFeature::energy_counter)] = {
-      .works = false, .code = GpuErrorCode::not_supported, .reason = "no energy counter before Volta"};
+gpu::GpuFeatures without_counter() {
+  gpu::GpuFeatures features = all_features();
+  features[static_cast<std::size_t>(gpu::GpuFeature::energy_counter)] = {
+      .works = false, .code = gpu::GpuErrorCode::not_supported, .reason = "no energy counter before Volta"};
   return features;
 }
 
@@ -50,7 +50,7 @@ struct LoadedGpu {
     result.sm_clock_mhz = loaded ? 1400 : 1980;
     result.temperature_c = loaded ? 60 : 40;
     result.gpu_utilisation_percent = loaded ? 100 : 0;
-    result.throttle_reasons = ThrottleReasons{.bits = loaded ? 0x4U : 0U};
+    result.throttle_reasons = gpu::ThrottleReasons{.bits = loaded ? 0x4U : 0U};
     return result;
   }
 };
@@ -238,4 +238,4 @@ TEST(GpuMeter, LeavesOutReadingsFromBeforeTheWindow) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::measure

@@ -7,7 +7,7 @@
 #include <csignal>
 #include <functional>
 
-namespace lowgear {
+namespace lowgear::measure {
 namespace {
 
 /// Whether `holds` in a process that leads a group of its own.
@@ -53,4 +53,4 @@ TEST(SignalGuard, LeavesNoProcessBehind) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::measure

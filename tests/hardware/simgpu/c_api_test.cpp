@@ -8,7 +8,7 @@
 #include "hardware/simgpu/lowgear_simgpu.h"
 #include "hardware/simgpu/simulated_machine.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 namespace {
 
 using testing::HasSubstr;
@@ -77,4 +77,4 @@ TEST(SimgpuCApi, RunsKernelsOnTheMachineOfTheEnvironment) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

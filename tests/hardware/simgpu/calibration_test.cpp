@@ -8,22 +8,22 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/simulator/shared_data.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 namespace {
 
 /// Power of the profile's instructions on the simulated model, against energy / time of the profile, at clocks below
 /// those at which the profiled GPU met its power limit. One load for all clocks: the instructions are the same.
 void expect_power_curve(std::string_view key, const std::string& profile_name, int below_mhz, double tolerance) {
-  const auto text = read_shared("perseus/stage_profile/" + profile_name);
+  const auto text = simulator::read_shared("perseus/stage_profile/" + profile_name);
   if (!text) {
-    std::cerr << kNoSharedData << '\n';
-    GTEST_SKIP() << kNoSharedData;
+    std::cerr << simulator::kNoSharedData << '\n';
+    GTEST_SKIP() << simulator::kNoSharedData;
   }
-  const StageProfile profile = read_stage_profile(*text, profile_name);
+  const profile::StageProfile profile = profile::read_stage_profile(*text, profile_name);
   const SimulatedGpuModel& model = find_gpu_model(key);
   const double warm_c = 50;
   for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
-    for (const Measurement& row : profile.measurements(0, kind)) {
+    for (const profile::Measurement& row : profile.measurements(0, kind)) {
       if (row.clock_mhz > below_mhz) continue;
       const double measured_w = row.energy_j / row.time_s;
       const double simulated_w = working_power(model, row.clock_mhz, warm_c, {.compute = 1, .memory = 0}).total_w();
@@ -48,4 +48,4 @@ TEST(Calibration, WaitingTakesPerseusBlockingPower) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

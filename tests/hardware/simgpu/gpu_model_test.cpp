@@ -12,7 +12,7 @@
 #include "base/core/error.h"
 #include "hardware/simgpu/simulated_machine.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 namespace {
 
 using testing::HasSubstr;
@@ -112,4 +112,4 @@ TEST(GpuModelsFromText, RefusesOthers) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

@@ -13,7 +13,7 @@
 #include "hardware/simgpu/nvml/abi.h"
 #include "hardware/simgpu/simgpu_fixture.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 namespace {
 
 using nvml::Device;
@@ -220,4 +220,4 @@ TEST_F(NvmlCallsTest, HandsOutTheTableThatNvidiaSmiAsksFor) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::simgpu {
 namespace {
 
 constexpr std::int64_t kMillisecondNs = 1'000'000;
@@ -600,4 +600,4 @@ TEST(Sensors, NoiseLeavesTheEnergyCounterAlone) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

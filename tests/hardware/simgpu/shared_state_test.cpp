@@ -15,7 +15,7 @@
 #include "base/core/eventually.h"
 #include "hardware/simgpu/simgpu_fixture.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 namespace {
 
 using SharedStateTest = SimulatedMachineTest;
@@ -220,4 +220,4 @@ TEST(SharedContexts, TellsALivingProcessFromADeadOne) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

@@ -15,7 +15,7 @@
 #include "base/core/temporary_folder.h"
 #include "hardware/simgpu/simulated_machine.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 
 /// A child process that runs a function, and is killed and waited for at the end if it still runs then. The function
 /// must not use what the parent's threads may hold.
@@ -78,4 +78,4 @@ class SimulatedMachineTest : public testing::Test {
   TemporaryFolder folder_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

@@ -16,7 +16,7 @@
 #include "hardware/simgpu/shared_state.h"
 #include "hardware/simgpu/simgpu_fixture.h"
 
-namespace lowgear {
+namespace lowgear::simgpu {
 namespace {
 
 using testing::ElementsAre;
@@ -416,4 +416,4 @@ TEST_F(SimulatedEnvironment, WrongGpusAreNamed) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::simgpu

@@ -22,7 +22,7 @@
 #include "planning/simulator/op_costs.h"
 #include "planning/simulator/replay.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 using testing::HasSubstr;
@@ -30,23 +30,23 @@ using testing::IsEmpty;
 
 /// Everything that could be measured, and what of it has been.
 struct Laboratory {
-  StageProfile truth;
+  profile::StageProfile truth;
   ProfilingTask task;
   std::vector<int> measured_mhz;
   ProfilingStep step;
   int rounds = 0;
 
-  Laboratory(StageProfile profile, int microbatches, double blocking_power_w, double slowdown_pct)
+  Laboratory(profile::StageProfile profile, int microbatches, double blocking_power_w, double slowdown_pct)
       : truth(std::move(profile)) {
-    for (const Measurement& row : truth.measurements(0, OpKind::forward)) task.supported_mhz.push_back(row.clock_mhz);
-    task.schedule = one_f_one_b_schedule(truth.stages(), microbatches);
+    for (const profile::Measurement& row : truth.measurements(0, OpKind::forward)) task.supported_mhz.push_back(row.clock_mhz);
+    task.schedule = schedule::one_f_one_b_schedule(truth.stages(), microbatches);
     task.blocking_power_w.assign(static_cast<std::size_t>(truth.stages()), blocking_power_w);
     task.slowdown_pct = slowdown_pct;
-    task.planner.granularity = PlanGranularity::per_stage_kind;
+    task.planner.granularity = planner::PlanGranularity::per_stage_kind;
   }
 
-  [[nodiscard]] StageProfile measured() const {
-    StageProfile part(truth.stages());
+  [[nodiscard]] profile::StageProfile measured() const {
+    profile::StageProfile part(truth.stages());
     for (int stage = 0; stage < truth.stages(); ++stage) {
       for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
         for (const int clock_mhz : measured_mhz) part.add(stage, kind, truth.at_clock(stage, kind, clock_mhz));
@@ -56,7 +56,7 @@ struct Laboratory {
   }
 
   void run(const AdaptiveProfileOptions& options = {}) {
-    measured_mhz = choose_clocks(task.supported_mhz, task.supported_mhz.back(), task.supported_mhz.front(), 6);
+    measured_mhz = profile::choose_clocks(task.supported_mhz, task.supported_mhz.back(), task.supported_mhz.front(), 6);
     for (rounds = 1; rounds < 40; ++rounds) {
       step = next_profiling_step(task, measured(), {}, options);
       if (step.is_known) return;
@@ -70,12 +70,12 @@ struct Laboratory {
     double true_energy_j = 0;
     double planned_energy_j = 0;
   };
-  [[nodiscard]] Outcome outcome(const StageProfile& profile, double deadline_s) const {
-    PipelinePlanner planner(task.schedule, profile, task.blocking_power_w, task.planner);
-    const Plan plan = planner.plan(std::max(deadline_s, planner.fastest_s()));
-    const PipelineDag dag = build_dag(task.schedule);
-    const auto costs = costs_at_clocks(dag, truth, clocks_for(plan, dag));
-    const Timeline timeline = replay(dag, costs, task.blocking_power_w);
+  [[nodiscard]] Outcome outcome(const profile::StageProfile& profile, double deadline_s) const {
+    planner::PipelinePlanner planner(task.schedule, profile, task.blocking_power_w, task.planner);
+    const plan::Plan plan = planner.plan(std::max(deadline_s, planner.fastest_s()));
+    const schedule::PipelineDag dag = build_dag(task.schedule);
+    const auto costs = simulator::costs_at_clocks(dag, truth, clocks_for(plan, dag));
+    const simulator::Timeline timeline = simulator::replay(dag, costs, task.blocking_power_w);
     // At the planned iteration time: an op that takes longer in truth replaces waiting.
     double blocking_w = 0;
     for (const double power_w : task.blocking_power_w) blocking_w += power_w;
@@ -83,7 +83,7 @@ struct Laboratory {
   }
 
   [[nodiscard]] double deadline_s() const {
-    PipelinePlanner planner(task.schedule, step.profile, task.blocking_power_w, task.planner);
+    planner::PipelinePlanner planner(task.schedule, step.profile, task.blocking_power_w, task.planner);
     return planner.fastest_s() * (1 + task.slowdown_pct / 100);
   }
 
@@ -95,14 +95,14 @@ struct Laboratory {
 };
 
 /// The example's profile with deviations that no model of few parameters explains: random walks over the clocks.
-StageProfile wobbly_profile() {
-  const StageProfile smooth = example_profile();
-  StageProfile wobbly(smooth.stages());
+profile::StageProfile wobbly_profile() {
+  const profile::StageProfile smooth = profile::example_profile();
+  profile::StageProfile wobbly(smooth.stages());
   Noise noise(11);
   for (int stage = 0; stage < smooth.stages(); ++stage) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
       double deviation = 0;
-      for (Measurement row : smooth.measurements(stage, kind)) {
+      for (profile::Measurement row : smooth.measurements(stage, kind)) {
         deviation += 0.005 * noise.normal();
         row.energy_j *= std::exp(deviation);
         wobbly.add(stage, kind, row);
@@ -113,7 +113,7 @@ StageProfile wobbly_profile() {
 }
 
 TEST(AdaptiveProfile, KnowsAModelledProfileFromFewClocks) {
-  Laboratory laboratory(example_profile(), 12, 80, 5);
+  Laboratory laboratory(profile::example_profile(), 12, 80, 5);
   laboratory.run();
   EXPECT_TRUE(laboratory.step.is_known);
   EXPECT_LE(laboratory.measured_mhz.size(), 12U) << "of " << laboratory.task.supported_mhz.size();
@@ -133,8 +133,8 @@ TEST(AdaptiveProfile, AsksForMoreClocksForASmallerError) {
 }
 
 TEST(AdaptiveProfile, AsksForClocksThatAreThere) {
-  Laboratory laboratory(example_profile(), 8, 80, 5);
-  laboratory.measured_mhz = choose_clocks(laboratory.task.supported_mhz, 210, 1410, kMinMeasuredClocks);
+  Laboratory laboratory(profile::example_profile(), 8, 80, 5);
+  laboratory.measured_mhz = profile::choose_clocks(laboratory.task.supported_mhz, 210, 1410, profile::kMinMeasuredClocks);
   const ProfilingStep step =
       next_profiling_step(laboratory.task, laboratory.measured(), {}, {.wanted_error = 1e-6, .clocks_per_round = 3});
   EXPECT_FALSE(step.is_known);
@@ -146,11 +146,11 @@ TEST(AdaptiveProfile, AsksForClocksThatAreThere) {
   }
 }
 
-std::vector<MeasuredError> errors_of(const StageProfile& profile, double relative) {
+std::vector<MeasuredError> errors_of(const profile::StageProfile& profile, double relative) {
   std::vector<MeasuredError> errors;
   for (int stage = 0; stage < profile.stages(); ++stage) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
-      for (const Measurement& row : profile.measurements(stage, kind)) {
+      for (const profile::Measurement& row : profile.measurements(stage, kind)) {
         errors.push_back({stage, kind, row.clock_mhz, 0, relative * row.energy_j});
       }
     }
@@ -159,9 +159,9 @@ std::vector<MeasuredError> errors_of(const StageProfile& profile, double relativ
 }
 
 TEST(AdaptiveProfile, AsksToMeasureAgainWhatIsNoisy) {
-  Laboratory laboratory(example_profile(), 8, 80, 5);
+  Laboratory laboratory(profile::example_profile(), 8, 80, 5);
   laboratory.measured_mhz = laboratory.task.supported_mhz;
-  const StageProfile measured = laboratory.measured();
+  const profile::StageProfile measured = laboratory.measured();
   const ProfilingStep exact = next_profiling_step(laboratory.task, measured, {});
   EXPECT_TRUE(exact.is_known);
   EXPECT_EQ(exact.energy_error_j, 0);
@@ -174,14 +174,14 @@ TEST(AdaptiveProfile, AsksToMeasureAgainWhatIsNoisy) {
 
 /// The error that it states against the spread of the plan's energy when measurements are drawn anew.
 TEST(AdaptiveProfile, StatesTheSpreadThatMeasuringAgainShows) {
-  Laboratory laboratory(example_profile(), 8, 80, 5);
+  Laboratory laboratory(profile::example_profile(), 8, 80, 5);
   laboratory.measured_mhz = laboratory.task.supported_mhz;
-  const StageProfile exact = laboratory.measured();
+  const profile::StageProfile exact = laboratory.measured();
   constexpr double kRelative = 0.02;
   const ProfilingStep stated = next_profiling_step(laboratory.task, exact, errors_of(exact, kRelative));
-  PipelinePlanner planner(laboratory.task.schedule, stated.profile, laboratory.task.blocking_power_w,
+  planner::PipelinePlanner planner(laboratory.task.schedule, stated.profile, laboratory.task.blocking_power_w,
                           laboratory.task.planner);
-  const Plan plan = planner.plan(planner.fastest_s() * 1.05);
+  const plan::Plan plan = planner.plan(planner.fastest_s() * 1.05);
   Noise noise(5);
   double squares = 0;
   constexpr int kDraws = 400;
@@ -189,7 +189,7 @@ TEST(AdaptiveProfile, StatesTheSpreadThatMeasuringAgainShows) {
     std::map<std::tuple<int, OpKind, int>, double> error;
     double energy_j = 0;
     for (const auto& ops : plan.ranks) {
-      for (const PlannedOp& op : ops) {
+      for (const plan::PlannedOp& op : ops) {
         const auto [at, is_new] = error.try_emplace({op.stage, op.kind, op.clock_mhz}, 0.0);
         if (is_new) at->second = kRelative * noise.normal();
         energy_j += at->second * exact.at_clock(op.stage, op.kind, op.clock_mhz).energy_j;
@@ -213,7 +213,7 @@ TEST(AdaptiveProfile, KnowsPublishedProfilesFromFewClocks) {
        {Published{"gpt3-175b+a100_sxm_bf16.csv", 83.64}, Published{"bloom+a40_bf16.csv", 70.38}}) {
     for (const double slowdown_pct : {0.0, 5.0}) {
       const auto path = folder / published.file;
-      Laboratory laboratory(read_stage_profile(read_file(path), path.filename()), 12, published.blocking_power_w,
+      Laboratory laboratory(profile::read_stage_profile(read_file(path), path.filename()), 12, published.blocking_power_w,
                             slowdown_pct);
       laboratory.run();
       const auto few = laboratory.outcome(laboratory.step.profile, laboratory.deadline_s());
@@ -233,9 +233,9 @@ TEST(AdaptiveProfile, KnowsPublishedProfilesFromFewClocks) {
 }
 
 TEST(AdaptiveProfile, RefusesBadInput) {
-  Laboratory laboratory(example_profile(), 8, 80, 5);
+  Laboratory laboratory(profile::example_profile(), 8, 80, 5);
   laboratory.measured_mhz = {1410, 1005, 600, 210};
-  const StageProfile measured = laboratory.measured();
+  const profile::StageProfile measured = laboratory.measured();
   const auto error = [&](std::vector<MeasuredError> errors, AdaptiveProfileOptions options = {}) {
     return error_of([&] { (void)next_profiling_step(laboratory.task, measured, errors, options); });
   };
@@ -254,4 +254,4 @@ TEST(AdaptiveProfile, RefusesBadInput) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -5,7 +5,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 using testing::Each;
@@ -23,9 +23,9 @@ std::vector<int> supported_mhz() {
 }
 
 /// When units take in inverse proportion to the clock.
-double cost_s(const std::vector<ClockTrial>& trials, double full_clock_time_s) {
+double cost_s(const std::vector<plan::ClockTrial>& trials, double full_clock_time_s) {
   double cost_s = 0;
-  for (const ClockTrial& trial : trials) {
+  for (const plan::ClockTrial& trial : trials) {
     cost_s += trial.iterations * full_clock_time_s * (static_cast<double>(kFullMhz) / trial.clock_mhz - 1);
   }
   return cost_s;
@@ -46,14 +46,14 @@ TEST(TrialBudget, CountsWhatIterationsTakeLongerThanAtFullClocks) {
 
 TEST(PlanTrials, PutsSingleIterationsBetweenSuchAtFullClocks) {
   const std::vector<int> clocks{1400, 1200, 1000};
-  const std::vector<ClockTrial> trials = plan_trials(clocks, kFullMhz, 2.0, 100, kOptions);
-  EXPECT_THAT(trials, testing::ElementsAre(ClockTrial{1, 1, 1200}, ClockTrial{3, 1, 1000}));
+  const std::vector<plan::ClockTrial> trials = plan_trials(clocks, kFullMhz, 2.0, 100, kOptions);
+  EXPECT_THAT(trials, testing::ElementsAre(plan::ClockTrial{1, 1, 1200}, plan::ClockTrial{3, 1, 1000}));
 }
 
 TEST(PlanTrials, TakesMoreOfShortIterationsAsFarAsTheyAreWanted) {
   const std::vector<int> clocks{1200, 1000};
-  EXPECT_THAT(plan_trials(clocks, kFullMhz, 0.3, 100, kOptions), Each(Field(&ClockTrial::iterations, 4)));
-  EXPECT_THAT(plan_trials(clocks, kFullMhz, 0.01, 100, kOptions), Each(Field(&ClockTrial::iterations, 15)))
+  EXPECT_THAT(plan_trials(clocks, kFullMhz, 0.3, 100, kOptions), Each(Field(&plan::ClockTrial::iterations, 4)));
+  EXPECT_THAT(plan_trials(clocks, kFullMhz, 0.01, 100, kOptions), Each(Field(&plan::ClockTrial::iterations, 15)))
       << "five that count after those in which the clock settles";
 }
 
@@ -66,7 +66,7 @@ TEST(PlanTrials, HoldNoClockThatWouldOnlySettle) {
   const std::vector<int> clocks{1200};
   for (const double full_clock_time_s : {0.005, 0.01, 0.03, 0.08}) {
     for (double left_s = 0; left_s < 0.2; left_s += 0.003) {
-      for (const ClockTrial& trial : plan_trials(clocks, kFullMhz, full_clock_time_s, left_s, kOptions)) {
+      for (const plan::ClockTrial& trial : plan_trials(clocks, kFullMhz, full_clock_time_s, left_s, kOptions)) {
         EXPECT_GT(trial.iterations * full_clock_time_s, kOptions.settle_s);
       }
     }
@@ -88,7 +88,7 @@ TEST(PlanTrials, CountsSettlingIterationsAsCost) {
   TrialOptions settling = kOptions;
   settling.settle_iterations = 2;
   const std::vector<int> clocks{1000};
-  EXPECT_THAT(plan_trials(clocks, kFullMhz, 2, 100, settling), Each(Field(&ClockTrial::iterations, 3)));
+  EXPECT_THAT(plan_trials(clocks, kFullMhz, 2, 100, settling), Each(Field(&plan::ClockTrial::iterations, 3)));
   EXPECT_THAT(plan_trials(clocks, kFullMhz, 2, 2.5, settling), IsEmpty()) << "it would only settle";
 }
 
@@ -105,4 +105,4 @@ TEST(AffordableClocks, TakesFewerAndHigherOnesForLess) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -14,7 +14,7 @@
 #include "planning/simulator/op_costs.h"
 #include "planning/simulator/replay.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 constexpr int kReplicas = 4;
@@ -36,17 +36,17 @@ class ControlledJob {
     ++iteration_;
     if (boundary_ == iteration_) adopt(std::move(next_));
     std::vector<RankIteration> ranks;
-    std::vector<PipelineGroup> pipelines;
+    std::vector<simulator::PipelineGroup> pipelines;
     Iteration result;
     for (int replica = 0; replica < kReplicas; ++replica) {
       const auto& clocks_mhz = clocks_[static_cast<std::size_t>(replica)];
-      std::vector<StageSlowdown> slowdowns;
+      std::vector<simulator::StageSlowdown> slowdowns;
       for (int rank = 0; rank < kRanks; ++rank) {
         const auto found = factors.find({replica, rank});
         slowdowns.push_back({rank, (found == factors.end() ? 1 : found->second) * (1 + kSpread * noise_.normal())});
       }
-      const Timeline timeline = slowed(clocks_mhz, slowdowns);
-      const Timeline expected = slowed(clocks_mhz, {});
+      const simulator::Timeline timeline = slowed(clocks_mhz, slowdowns);
+      const simulator::Timeline expected = slowed(clocks_mhz, {});
       for (std::size_t rank = 0; rank < kRanks; ++rank) {
         ranks.push_back(
             {replica * kRanks + static_cast<int>(rank), timeline.busy_s[rank], expected.busy_s[rank], 0, 0});
@@ -54,7 +54,7 @@ class ControlledJob {
       pipelines.push_back({{timeline.time_s, timeline.energy_j_total}, 1});
       result.full_clock_time_s = std::max(result.full_clock_time_s, slowed(full_clocks_, slowdowns).time_s);
     }
-    const PipelineFigures job = synchronise(pipelines, kRanks * 80);
+    const simulator::PipelineFigures job = synchronise(pipelines, kRanks * 80);
     result.time_s = job.time_s;
     result.energy_j = job.energy_j;
     control(ranks, result);
@@ -64,10 +64,10 @@ class ControlledJob {
   [[nodiscard]] const SlowdownGuard& guard() const { return guard_; }
 
  private:
-  [[nodiscard]] Timeline slowed(const std::vector<int>& clocks_mhz, const std::vector<StageSlowdown>& slowdowns) const {
-    auto costs = costs_at_clocks(dag_, profile_, clocks_mhz);
+  [[nodiscard]] simulator::Timeline slowed(const std::vector<int>& clocks_mhz, const std::vector<simulator::StageSlowdown>& slowdowns) const {
+    auto costs = simulator::costs_at_clocks(dag_, profile_, clocks_mhz);
     apply_slowdowns(dag_, slowdowns, costs);
-    return replay(dag_, costs, kSmallBlockingW);
+    return simulator::replay(dag_, costs, kSmallBlockingW);
   }
 
   /// Clocks for what the detector knows. Says what full clocks would take.
@@ -80,9 +80,9 @@ class ControlledJob {
     scale_ = job.fastest_time_s / healthy_s_;
     std::vector<std::vector<int>> clocks_mhz(kReplicas, full_clocks_);
     for (const ReplicaGroup& group : job.groups) {
-      PipelinePlanner planner(small_schedule(), group.profile, kSmallBlockingW,
-                              {.granularity = PlanGranularity::per_stage_kind});
-      const Plan plan = planner.plan(job.deadline_s);
+      planner::PipelinePlanner planner(small_schedule(), group.profile, kSmallBlockingW,
+                              {.granularity = planner::PlanGranularity::per_stage_kind});
+      const plan::Plan plan = planner.plan(job.deadline_s);
       for (const int replica : group.replicas) clocks_mhz[static_cast<std::size_t>(replica)] = clocks_for(plan, dag_);
     }
     guard_.set_plans({job.deadline_s});
@@ -106,11 +106,11 @@ class ControlledJob {
 
   void adopt(std::vector<std::vector<int>> clocks_mhz) { clocks_ = std::move(clocks_mhz); }
 
-  StageProfile profile_ = small_profile();
-  PipelineDag dag_ = build_dag(small_schedule());
+  profile::StageProfile profile_ = small_profile();
+  schedule::PipelineDag dag_ = build_dag(small_schedule());
   std::vector<int> full_clocks_ =
       std::vector<int>(dag_.ops.size(), profile_.at_max_clock(0, OpKind::forward).clock_mhz);
-  double healthy_s_ = replay(dag_, costs_at_clocks(dag_, profile_, full_clocks_), kSmallBlockingW).time_s;
+  double healthy_s_ = simulator::replay(dag_, simulator::costs_at_clocks(dag_, profile_, full_clocks_), kSmallBlockingW).time_s;
   StragglerDetector detector_{kReplicas * kRanks};
   // The slowest of four noisy pipelines takes longer than an exact one.
   SlowdownGuard guard_{{healthy_s_ * (1 + 2 * kSpread), 0.001 * healthy_s_, kSpread* healthy_s_}, {.limit_pct = 1}};
@@ -156,4 +156,4 @@ TEST(ClosedLoop, AStragglerComesAndGoes) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -9,7 +9,7 @@
 #include "base/core/random.h"
 #include "planning/adapt/straggler_detector.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 
 /// Random numbers that are the same everywhere.
 class Noise {
@@ -43,4 +43,4 @@ struct NoisyJob {
   }
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -10,16 +10,16 @@
 #include "base/core/error_of.h"
 #include "planning/adapt/small_job.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 using testing::HasSubstr;
 
 /// What a rank draws at a time, by looking through all its ops.
-double power_at(const Plan& plan, const StageProfile& profile, std::size_t rank, double blocking_w, double time_s) {
-  for (const PlannedOp& op : plan.ranks[rank]) {
+double power_at(const plan::Plan& plan, const profile::StageProfile& profile, std::size_t rank, double blocking_w, double time_s) {
+  for (const plan::PlannedOp& op : plan.ranks[rank]) {
     if (time_s < op.start_s || time_s >= op.start_s + op.duration_s) continue;
-    const Measurement& row = profile.at_clock(op.stage, op.kind, op.clock_mhz);
+    const profile::Measurement& row = profile.at_clock(op.stage, op.kind, op.clock_mhz);
     return row.energy_j / row.time_s;
   }
   return blocking_w;
@@ -32,7 +32,7 @@ struct Sampled {
   double mean_w = 0;
 };
 
-Sampled sample(const Plan& plan, const StageProfile& profile, const std::vector<GpuGroup>& gpus, int node) {
+Sampled sample(const plan::Plan& plan, const profile::StageProfile& profile, const std::vector<GpuGroup>& gpus, int node) {
   const auto total_w = [&](double time_s) {
     double power_w = 0;
     for (const GpuGroup& group : gpus) {
@@ -54,7 +54,7 @@ Sampled sample(const Plan& plan, const StageProfile& profile, const std::vector<
   }
   // Levels that last less than the distance of samples begin where an op begins or ends.
   for (const auto& ops : plan.ranks) {
-    for (const PlannedOp& op : ops) {
+    for (const plan::PlannedOp& op : ops) {
       for (const double time_s : {op.start_s, op.start_s + op.duration_s}) {
         if (time_s + 1e-6 < plan.time_s) see(time_s + 1e-6);
       }
@@ -64,11 +64,11 @@ Sampled sample(const Plan& plan, const StageProfile& profile, const std::vector<
 }
 
 TEST(PlanPower, IsWhatBruteForceSamplingFinds) {
-  const StageProfile profile = small_profile();
-  PipelinePlanner planner(small_schedule(), profile, kSmallBlockingW, {});
+  const profile::StageProfile profile = small_profile();
+  planner::PipelinePlanner planner(small_schedule(), profile, kSmallBlockingW, {});
   const std::vector<GpuGroup> gpus = {{0, 0, 2}, {1, 0, 2}, {2, 1, 2}, {3, 1, 1}, {3, 2, 1}};
   for (const double share : {0.0, 0.2, 0.5, 1.0}) {
-    const Plan plan = planner.plan(planner.fastest_s() + share * (planner.slowest_s() - planner.fastest_s()));
+    const plan::Plan plan = planner.plan(planner.fastest_s() + share * (planner.slowest_s() - planner.fastest_s()));
     const auto traces = rank_power(plan, profile, kSmallBlockingW);
     const PlanPower power = plan_power(traces, gpus, steady_phase(plan));
     const Sampled job = sample(plan, profile, gpus, -1);
@@ -89,9 +89,9 @@ TEST(PlanPower, IsWhatBruteForceSamplingFinds) {
 }
 
 TEST(PlanPower, MeanTimesTimeIsThePlansEnergy) {
-  const StageProfile profile = small_profile();
-  PipelinePlanner planner(small_schedule(), profile, kSmallBlockingW, {});
-  const Plan plan = planner.plan(planner.fastest_s() * 1.05);
+  const profile::StageProfile profile = small_profile();
+  planner::PipelinePlanner planner(small_schedule(), profile, kSmallBlockingW, {});
+  const plan::Plan plan = planner.plan(planner.fastest_s() * 1.05);
   const auto traces = rank_power(plan, profile, kSmallBlockingW);
   const PlanPower power =
       plan_power(traces, std::vector<GpuGroup>{{0, 0, 1}, {1, 0, 1}, {2, 0, 1}, {3, 0, 1}}, steady_phase(plan));
@@ -101,8 +101,8 @@ TEST(PlanPower, MeanTimesTimeIsThePlansEnergy) {
 
 /// Two ranks, one forward and one backward each, one clock.
 struct TwoRanks {
-  Plan plan;
-  StageProfile profile{2};
+  plan::Plan plan;
+  profile::StageProfile profile{2};
 
   TwoRanks() {
     profile.add(0, OpKind::forward, {1000, 1, 200});
@@ -188,4 +188,4 @@ TEST(PowerTrace, TakesTimesThatDifferByRoundingForOne) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -10,7 +10,7 @@
 #include "base/core/error_of.h"
 #include "planning/adapt/small_job.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 using testing::HasSubstr;
@@ -21,12 +21,12 @@ CappedJob small_job() {
           small_profile(),
           kSmallBlockingW,
           {{0, 0, 1}, {1, 0, 1}, {2, 1, 1}, {3, 1, 1}},
-          {.granularity = PlanGranularity::per_stage_kind},
+          {.granularity = planner::PlanGranularity::per_stage_kind},
           0};
 }
 
-PoweredPlan powered(const CappedJob& job, PipelinePlanner& planner, double deadline_s) {
-  Plan plan = planner.plan(deadline_s);
+PoweredPlan powered(const CappedJob& job, planner::PipelinePlanner& planner, double deadline_s) {
+  plan::Plan plan = planner.plan(deadline_s);
   const auto traces = rank_power(plan, job.profile, job.blocking_power_w);
   PlanPower power = plan_power(traces, job.gpus, steady_phase(plan));
   return {std::move(plan), std::move(power)};
@@ -34,7 +34,7 @@ PoweredPlan powered(const CappedJob& job, PipelinePlanner& planner, double deadl
 
 /// Plans of the frontier, fastest first.
 std::vector<PoweredPlan> frontier_plans(const CappedJob& job, int count) {
-  PipelinePlanner planner(job.schedule, job.profile, job.blocking_power_w, job.planner);
+  planner::PipelinePlanner planner(job.schedule, job.profile, job.blocking_power_w, job.planner);
   std::vector<PoweredPlan> plans;
   for (int i = 0; i < count; ++i) {
     const double share = static_cast<double>(i) / (count - 1);
@@ -69,9 +69,9 @@ TEST(Tightest, RefusesCapsThatMakeNoSense) {
 
 TEST(SearchDeadlines, FindsWhatAScanOfAllPlansFinds) {
   CappedJob job = small_job();
-  job.planner.granularity = PlanGranularity::per_op;
+  job.planner.granularity = planner::PlanGranularity::per_op;
   const auto plans = frontier_plans(job, 400);
-  PipelinePlanner planner(job.schedule, job.profile, job.blocking_power_w, job.planner);
+  planner::PipelinePlanner planner(job.schedule, job.profile, job.blocking_power_w, job.planner);
   const auto plan_for = [&](double deadline_s) { return powered(job, planner, deadline_s); };
   const double most_w = plans.front().power.job.mean_w;
   const double least_w = plans.back().power.job.mean_w;
@@ -89,7 +89,7 @@ TEST(SearchDeadlines, FindsWhatAScanOfAllPlansFinds) {
 
 TEST(SearchDeadlines, GivesTheNearestWhenNoneFits) {
   const CappedJob job = small_job();
-  PipelinePlanner planner(job.schedule, job.profile, job.blocking_power_w, job.planner);
+  planner::PipelinePlanner planner(job.schedule, job.profile, job.blocking_power_w, job.planner);
   const auto plan_for = [&](double deadline_s) { return powered(job, planner, deadline_s); };
   const CapSearch found =
       search_deadlines(plan_for, {planner.fastest_s(), planner.slowest_s()}, {.job = {.mean_w = 10}});
@@ -134,7 +134,7 @@ TEST(PlanWithinCap, APeakPerGpuIsKeptExactly) {
   const CappedJob job = small_job();
   const double cap_w = 0.8 * frontier_plans(job, 2).front().power.gpus[0].peak_w;
   const CappedPlan capped = plan_within_cap(job, {.gpu = {.peak_w = cap_w}});
-  PipelinePlanner planner(job.schedule, within_gpu_power(job.profile, cap_w), job.blocking_power_w, job.planner);
+  planner::PipelinePlanner planner(job.schedule, within_gpu_power(job.profile, cap_w), job.blocking_power_w, job.planner);
   ASSERT_TRUE(capped.plan);
   EXPECT_NEAR(capped.plan->plan.time_s, planner.fastest_s(), 1e-9 * planner.fastest_s());
   for (const ScopePower& gpu : capped.plan->power.gpus) EXPECT_LE(gpu.peak_w, cap_w * (1 + 1e-9));
@@ -162,7 +162,7 @@ TEST(PlanWithinCap, ClocksOfItsOwnForEachOpAreNoSlower) {
   const double mean_w = frontier_plans(job, 2).front().power.job.mean_w;
   const PowerCap cap{.job = {.mean_w = 0.95 * mean_w}};
   const CappedPlan shared = plan_within_cap(job, cap);
-  job.planner.granularity = PlanGranularity::per_op;
+  job.planner.granularity = planner::PlanGranularity::per_op;
   const CappedPlan own = plan_within_cap(job, cap);
   ASSERT_TRUE(shared.plan && own.plan);
   EXPECT_LE(own.plan->plan.time_s, shared.plan->plan.time_s * (1 + 1e-4));
@@ -187,4 +187,4 @@ TEST(PlanWithinCap, SaysWhatTheLeastNeeds) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -10,24 +10,24 @@
 #include "planning/adapt/small_job.h"
 #include "planning/simulator/op_costs.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 
 TEST(Replan, AJobWithoutStragglersIsOneGroup) {
-  const PipelineDag dag = build_dag(small_schedule());
+  const schedule::PipelineDag dag = build_dag(small_schedule());
   const Replan result = replan(dag, small_profile(), 3, {}, 5);
   ASSERT_EQ(result.groups.size(), 1);
   EXPECT_THAT(result.groups[0].replicas, ElementsAre(0, 1, 2));
-  PipelinePlanner planner(small_schedule(), small_profile(), kSmallBlockingW, {});
+  planner::PipelinePlanner planner(small_schedule(), small_profile(), kSmallBlockingW, {});
   EXPECT_NEAR(result.fastest_time_s, planner.fastest_s(), 1e-9);
   EXPECT_NEAR(result.deadline_s, planner.fastest_s() * 1.05, 1e-9);
 }
 
 TEST(Replan, GroupsReplicasWithTheSameSlowdowns) {
-  const PipelineDag dag = build_dag(small_schedule());
+  const schedule::PipelineDag dag = build_dag(small_schedule());
   const std::vector<RankSlowdown> slowdowns = {{4, 1, 1.2}, {1, 1, 1.1}, {2, 3, 1.2}, {1, 1, 1.2 / 1.1}, {3, 0, 1}};
   const Replan result = replan(dag, small_profile(), 6, slowdowns, 0);
   ASSERT_EQ(result.groups.size(), 3);
@@ -39,34 +39,34 @@ TEST(Replan, GroupsReplicasWithTheSameSlowdowns) {
 }
 
 TEST(Replan, TheSlowestReplicaSetsTheDeadline) {
-  const PipelineDag dag = build_dag(small_schedule());
-  const StageProfile profile = small_profile();
+  const schedule::PipelineDag dag = build_dag(small_schedule());
+  const profile::StageProfile profile = small_profile();
   const std::vector<RankSlowdown> slowdowns = {{0, 2, 1.1}, {1, 0, 1.3}};
   const Replan result = replan(dag, profile, 2, slowdowns, 0);
   // By a replay at the highest clocks.
   const std::vector<int> clocks_mhz(dag.ops.size(), profile.at_max_clock(0, OpKind::forward).clock_mhz);
-  auto costs = costs_at_clocks(dag, profile, clocks_mhz);
-  apply_slowdowns(dag, std::vector<StageSlowdown>{{0, 1.3}}, costs);
+  auto costs = simulator::costs_at_clocks(dag, profile, clocks_mhz);
+  apply_slowdowns(dag, std::vector<simulator::StageSlowdown>{{0, 1.3}}, costs);
   EXPECT_NEAR(result.deadline_s, replay(dag, costs, kSmallBlockingW).time_s, 1e-9);
   for (const ReplicaGroup& group : result.groups) {
-    PipelinePlanner planner(small_schedule(), group.profile, kSmallBlockingW, {});
+    planner::PipelinePlanner planner(small_schedule(), group.profile, kSmallBlockingW, {});
     EXPECT_NEAR(group.fastest_time_s, planner.fastest_s(), 1e-9);
     EXPECT_LE(planner.plan(result.deadline_s).time_s, result.deadline_s * (1 + 1e-9));
   }
 }
 
 TEST(Replan, WaitingForAStragglerSavesEnergyAndNoTime) {
-  const PipelineDag dag = build_dag(small_schedule());
+  const schedule::PipelineDag dag = build_dag(small_schedule());
   const Replan slow = replan(dag, small_profile(), 4, std::vector<RankSlowdown>{{2, 1, 1.2}}, 0);
-  std::vector<Plan> fastest;
-  std::vector<Plan> planned;
+  std::vector<plan::Plan> fastest;
+  std::vector<plan::Plan> planned;
   for (const ReplicaGroup& group : slow.groups) {
-    PipelinePlanner planner(small_schedule(), group.profile, kSmallBlockingW, {});
+    planner::PipelinePlanner planner(small_schedule(), group.profile, kSmallBlockingW, {});
     fastest.push_back(planner.plan(planner.fastest_s()));
     planned.push_back(planner.plan(slow.deadline_s));
   }
-  const PipelineFigures before = job_figures(slow, fastest, 4 * 80);
-  const PipelineFigures after = job_figures(slow, planned, 4 * 80);
+  const simulator::PipelineFigures before = job_figures(slow, fastest, 4 * 80);
+  const simulator::PipelineFigures after = job_figures(slow, planned, 4 * 80);
   EXPECT_NEAR(before.time_s, slow.deadline_s, 1e-9);
   EXPECT_LE(after.time_s, slow.deadline_s * (1 + 1e-9));
   EXPECT_LT(after.energy_j, 0.97 * before.energy_j);
@@ -74,22 +74,22 @@ TEST(Replan, WaitingForAStragglerSavesEnergyAndNoTime) {
 }
 
 TEST(Replan, ARankOfAnInterleavedScheduleSlowsAllItsStages) {
-  const Schedule schedule = interleaved_schedule(2, 4, 2);
-  const StageProfile profile = small_profile();
+  const schedule::Schedule schedule = schedule::interleaved_schedule(2, 4, 2);
+  const profile::StageProfile profile = small_profile();
   const Replan result = replan(build_dag(schedule), profile, 1, std::vector<RankSlowdown>{{0, 1, 1.5}}, 0);
   ASSERT_EQ(result.groups.size(), 1);
   ASSERT_EQ(result.groups[0].slowdowns.size(), 2);
   EXPECT_EQ(result.groups[0].slowdowns[0].stage, 1);
   EXPECT_EQ(result.groups[0].slowdowns[1].stage, 3);
-  const Measurement& before = profile.at_max_clock(3, OpKind::backward);
-  const Measurement& slowed = result.groups[0].profile.at_max_clock(3, OpKind::backward);
+  const profile::Measurement& before = profile.at_max_clock(3, OpKind::backward);
+  const profile::Measurement& slowed = result.groups[0].profile.at_max_clock(3, OpKind::backward);
   EXPECT_DOUBLE_EQ(slowed.time_s, 1.5 * before.time_s);
   EXPECT_DOUBLE_EQ(slowed.energy_j, 1.5 * before.energy_j);
 }
 
 TEST(Replan, RefusesBadInput) {
-  const PipelineDag dag = build_dag(small_schedule());
-  const StageProfile profile = small_profile();
+  const schedule::PipelineDag dag = build_dag(small_schedule());
+  const profile::StageProfile profile = small_profile();
   const auto error = [&](RankSlowdown slowdown, int replicas = 2, double allowed_pct = 0) {
     return error_of([&] { (void)replan(dag, profile, replicas, std::vector{slowdown}, allowed_pct); });
   };
@@ -99,9 +99,9 @@ TEST(Replan, RefusesBadInput) {
   EXPECT_THAT(error({0, 0, std::numeric_limits<double>::quiet_NaN()}), HasSubstr("factor of nan"));
   EXPECT_THAT(error({0, 0, 1.2}, 0), HasSubstr("0 replicas"));
   EXPECT_THAT(error({0, 0, 1.2}, 2, -1), HasSubstr("-1 %"));
-  EXPECT_THAT(error_of([&] { (void)replan(dag, StageProfile(2), 1, {}, 0); }), testing::Not(HasSubstr("no error")));
+  EXPECT_THAT(error_of([&] { (void)replan(dag, profile::StageProfile(2), 1, {}, 0); }), testing::Not(HasSubstr("no error")));
   EXPECT_THAT(error_of([&] { (void)job_figures(replan(dag, profile, 1, {}, 0), {}, 0); }), HasSubstr("0 plans for 1"));
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -9,7 +9,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 using testing::HasSubstr;
@@ -92,4 +92,4 @@ TEST(SignalPolicy, RefusesBadSeriesSayingWhere) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::adapt

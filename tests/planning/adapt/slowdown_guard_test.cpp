@@ -13,7 +13,7 @@
 #include "base/core/error_of.h"
 #include "planning/adapt/noisy_job.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 using testing::HasSubstr;
@@ -288,4 +288,4 @@ TEST(SlowdownGuard, RefusesBadInput) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -7,15 +7,15 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 
 /// Four stages of the example's GPUs, at every fourth of their clocks.
-inline StageProfile small_profile() {
-  TransformerModel model;
+inline profile::StageProfile small_profile() {
+  profile::TransformerModel model;
   model.layers = 48;
   model.stages = 4;
-  const StageProfile all = modelled_profile(ExampleGpu{}, model);
-  StageProfile some(4);
+  const profile::StageProfile all = modelled_profile(profile::ExampleGpu{}, model);
+  profile::StageProfile some(4);
   for (int stage = 0; stage < 4; ++stage) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
       const auto rows = all.measurements(stage, kind);
@@ -27,6 +27,6 @@ inline StageProfile small_profile() {
 
 inline const std::vector<double> kSmallBlockingW(4, 80.0);
 
-inline Schedule small_schedule() { return one_f_one_b_schedule(4, 8); }
+inline schedule::Schedule small_schedule() { return schedule::one_f_one_b_schedule(4, 8); }
 
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -12,7 +12,7 @@
 #include "base/core/error_of.h"
 #include "planning/adapt/noisy_job.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 using testing::HasSubstr;
@@ -322,4 +322,4 @@ TEST(StragglerDetector, RefusesBadInputAndStaysAsItWas) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::adapt

@@ -7,7 +7,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::adapt {
 namespace {
 
 using testing::HasSubstr;
@@ -52,4 +52,4 @@ TEST(SwitchBoundary, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::adapt

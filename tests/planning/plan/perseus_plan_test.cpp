@@ -8,7 +8,7 @@
 #include "base/core/error.h"
 #include "planning/plan/pipelines.h"
 
-namespace lowgear {
+namespace lowgear::plan {
 namespace {
 
 using ::testing::ElementsAre;
@@ -117,7 +117,7 @@ TEST(WritePerseusPlan, RefusesTuplesOfUnknownInstructions) {
 }
 
 TEST(ClocksForPerseusPlan, FollowTheOrderOfEachRank) {
-  const PipelineDag dag = pipeline(2, 2);
+  const schedule::PipelineDag dag = pipeline(2, 2);
   const PerseusPlan integers = read_perseus_plan("[[1, 2, 3, 4], [5, 6, 7, 8]]", "freqs.py");
   EXPECT_THAT(clocks_for(integers, dag), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8));
   const PerseusPlan tuples = read_perseus_plan(
@@ -128,7 +128,7 @@ TEST(ClocksForPerseusPlan, FollowTheOrderOfEachRank) {
 }
 
 TEST(ClocksForPerseusPlan, InvertPerseusPlanOf) {
-  const PipelineDag dag = pipeline(3, 5);
+  const schedule::PipelineDag dag = pipeline(3, 5);
   std::vector<int> clocks_mhz;
   for (std::size_t op = 0; op < dag.ops.size(); ++op) {
     clocks_mhz.push_back(1000 + static_cast<int>(op));
@@ -137,7 +137,7 @@ TEST(ClocksForPerseusPlan, InvertPerseusPlanOf) {
 }
 
 TEST(ClocksForPerseusPlan, RefuseWhatTheScheduleDoesNotRun) {
-  const PipelineDag dag = pipeline(2, 2);
+  const schedule::PipelineDag dag = pipeline(2, 2);
   const auto error_with = [&](const std::string& text) -> std::string {
     try {
       (void)clocks_for(read_perseus_plan(text, "freqs.py"), dag);
@@ -152,4 +152,4 @@ TEST(ClocksForPerseusPlan, RefuseWhatTheScheduleDoesNotRun) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::plan

@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::plan {
 namespace {
 
 using ::testing::HasSubstr;
@@ -237,4 +237,4 @@ TEST(ReadPlan, RefusesTextBeyondItsLimit) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::plan

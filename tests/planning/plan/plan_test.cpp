@@ -6,7 +6,7 @@
 #include "base/core/error.h"
 #include "planning/plan/pipelines.h"
 
-namespace lowgear {
+namespace lowgear::plan {
 namespace {
 
 using ::testing::ElementsAre;
@@ -21,11 +21,11 @@ std::vector<PlannedOp> ops_with_clocks(const std::vector<int>& clocks_mhz) {
 }
 
 /// A plan for the graph whose i-th op runs at 1000 + i MHz.
-Plan plan_for(const PipelineDag& dag) {
+Plan plan_for(const schedule::PipelineDag& dag) {
   Plan plan;
   plan.microbatches = dag.microbatches;
   plan.ranks.resize(static_cast<std::size_t>(dag.ranks));
-  for (const ComputeOp& op : dag.ops) {
+  for (const schedule::ComputeOp& op : dag.ops) {
     const int index = static_cast<int>(&op - dag.ops.data());
     plan.ranks[static_cast<std::size_t>(op.rank)].push_back(
         {.stage = op.stage, .kind = op.kind, .microbatch = op.microbatch, .clock_mhz = 1000 + index});
@@ -33,7 +33,7 @@ Plan plan_for(const PipelineDag& dag) {
   return plan;
 }
 
-std::string error_of(const Plan& plan, const PipelineDag& dag) {
+std::string error_of(const Plan& plan, const schedule::PipelineDag& dag) {
   try {
     (void)clocks_for(plan, dag);
   } catch (const InputError& error) {
@@ -65,12 +65,12 @@ TEST(CountSwitches, AddsUpRanks) {
 }
 
 TEST(ClocksForPlan, AreInTheOrderOfTheGraph) {
-  const PipelineDag dag = pipeline(2, 2);
+  const schedule::PipelineDag dag = pipeline(2, 2);
   EXPECT_THAT(clocks_for(plan_for(dag), dag), ElementsAre(1000, 1001, 1002, 1003, 1004, 1005, 1006, 1007));
 }
 
 TEST(ClocksForPlan, NamesTheFirstOpThatDiffers) {
-  const PipelineDag dag = pipeline(2, 2);
+  const schedule::PipelineDag dag = pipeline(2, 2);
   Plan plan = plan_for(dag);
   std::swap(plan.ranks[1][1], plan.ranks[1][2]);
   const std::string error = error_of(plan, dag);
@@ -79,7 +79,7 @@ TEST(ClocksForPlan, NamesTheFirstOpThatDiffers) {
 }
 
 TEST(ClocksForPlan, RefusesAnotherStageOrMicrobatch) {
-  const PipelineDag dag = pipeline(2, 2);
+  const schedule::PipelineDag dag = pipeline(2, 2);
   Plan plan = plan_for(dag);
   plan.ranks[0][0].stage = 1;
   EXPECT_THAT(error_of(plan, dag), HasSubstr("rank 0, op 0"));
@@ -89,7 +89,7 @@ TEST(ClocksForPlan, RefusesAnotherStageOrMicrobatch) {
 }
 
 TEST(ClocksForPlan, RefusesTooFewAndTooManyOps) {
-  const PipelineDag dag = pipeline(2, 2);
+  const schedule::PipelineDag dag = pipeline(2, 2);
   Plan plan = plan_for(dag);
   plan.ranks[1].pop_back();
   EXPECT_THAT(error_of(plan, dag), HasSubstr("rank 1 has 3 ops, but the schedule runs 4"));
@@ -103,4 +103,4 @@ TEST(ClocksForPlan, RefusesAnotherNumberOfRanks) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::plan

@@ -5,11 +5,11 @@
 #include "planning/schedule/communication.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::plan {
 namespace {
 
 TEST(UniformPlan, HasEveryComputationInOrderAtOneClock) {
-  const Schedule schedule = one_f_one_b_schedule(2, 3);
+  const schedule::Schedule schedule = schedule::one_f_one_b_schedule(2, 3);
   const Plan plan = uniform_plan(schedule, 1410, "profile");
   EXPECT_EQ(plan.policy, "profile");
   EXPECT_EQ(plan.schedule, "1f1b");
@@ -20,16 +20,16 @@ TEST(UniformPlan, HasEveryComputationInOrderAtOneClock) {
     for (std::size_t i = 0; i < plan.ranks[rank].size(); ++i) {
       const PlannedOp& op = plan.ranks[rank][i];
       EXPECT_EQ(op.clock_mhz, 1410);
-      EXPECT_EQ((Action{ActionKind::compute, op.kind, op.stage, op.microbatch}), schedule.ranks[rank][i]);
+      EXPECT_EQ((schedule::Action{schedule::ActionKind::compute, op.kind, op.stage, op.microbatch}), schedule.ranks[rank][i]);
     }
   }
   EXPECT_EQ(count_switches(plan.ranks), 0);
 }
 
 TEST(UniformPlan, LeavesMessagesOut) {
-  const Schedule schedule = one_f_one_b_schedule(2, 3);
+  const schedule::Schedule schedule = schedule::one_f_one_b_schedule(2, 3);
   EXPECT_EQ(uniform_plan(with_communication(schedule), 900, "profile").ranks[0].size(), schedule.ranks[0].size());
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::plan

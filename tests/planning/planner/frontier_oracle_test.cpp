@@ -19,23 +19,23 @@
 #include "planning/schedule/generators.h"
 #include "planning/simulator/shared_data.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 constexpr double kAgreement = 1e-9;
 
 /// The program of a pipeline straight from its measurements.
-LinearProgram linear_program_of(const PipelineDag& dag, const StageProfile& profile, double blocking_power_w) {
+LinearProgram linear_program_of(const schedule::PipelineDag& dag, const profile::StageProfile& profile, double blocking_power_w) {
   std::vector<std::vector<CostCorner>> corners;
-  for (const ComputeOp& op : dag.ops) {
-    const std::vector<Option> options = pareto_options(profile.measurements(op.stage, op.kind), blocking_power_w);
+  for (const schedule::ComputeOp& op : dag.ops) {
+    const std::vector<profile::Option> options = pareto_options(profile.measurements(op.stage, op.kind), blocking_power_w);
     std::vector<CostCorner>& of_op = corners.emplace_back();
     for (const std::size_t index : lower_convex_hull(options)) {
       of_op.push_back({options[index].time_s, options[index].effective_energy_j});
     }
   }
   std::vector<std::pair<int, int>> edges;
-  for (const DagEdge& edge : dag.edges) edges.emplace_back(edge.from, edge.to);
+  for (const schedule::DagEdge& edge : dag.edges) edges.emplace_back(edge.from, edge.to);
   return {corners, edges, blocking_power_w * dag.ranks};
 }
 
@@ -69,14 +69,14 @@ struct OraclePipeline {
 class PublishedPipelines : public ::testing::TestWithParam<OraclePipeline> {};
 
 TEST_P(PublishedPipelines, FrontierEqualsLinearProgram) {
-  const auto text = read_shared("perseus/stage_profile/" + GetParam().profile);
-  if (!text) GTEST_SKIP() << kNoSharedData;
+  const auto text = simulator::read_shared("perseus/stage_profile/" + GetParam().profile);
+  if (!text) GTEST_SKIP() << simulator::kNoSharedData;
   const bool interleaved = GetParam().schedule == "interleaved";
-  StageProfile profile = read_stage_profile(*text, GetParam().profile);
+  profile::StageProfile profile = profile::read_stage_profile(*text, GetParam().profile);
   const int ranks = profile.stages();
   profile = with_split_backward(interleaved ? with_virtual_stages(profile, 2) : profile, 0.5);
-  const PipelineDag dag =
-      build_dag(make_schedule({GetParam().schedule, ranks, interleaved ? 2 * ranks : 12, interleaved ? 2 : 1, {}}));
+  const schedule::PipelineDag dag =
+      schedule::build_dag(schedule::make_schedule({GetParam().schedule, ranks, interleaved ? 2 * ranks : 12, interleaved ? 2 : 1, {}}));
   const std::vector<double> blocking_power_w(static_cast<std::size_t>(ranks), GetParam().blocking_power_w);
   const Frontier frontier = solve_frontier(make_planning_model(dag, profile, blocking_power_w).instance);
   LinearProgram program = linear_program_of(dag, profile, GetParam().blocking_power_w);
@@ -164,4 +164,4 @@ TEST(FrontierOracle, TinyGraphsEqualTryingEverything) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <stdexcept>
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// Milliseconds keep times and energies within a few orders of magnitude of each other.
@@ -111,8 +111,8 @@ LinearProgram linear_program_of(const ProblemInstance& instance) {
     }
   }
   std::vector<std::pair<int, int>> edges;
-  for (const DagEdge& edge : instance.edges) edges.emplace_back(edge.from, edge.to);
+  for (const schedule::DagEdge& edge : instance.edges) edges.emplace_back(edge.from, edge.to);
   return {corners, edges, w_from_nw(instance.blocking_power_nw)};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

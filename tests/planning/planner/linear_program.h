@@ -7,7 +7,7 @@
 
 #include "planning/planner/frontier/instance.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// A corner of an op's convex cost.
 struct CostCorner {
@@ -36,4 +36,4 @@ class LinearProgram {
 /// The linear program of an integer instance, in doubles.
 [[nodiscard]] LinearProgram linear_program_of(const ProblemInstance& instance);
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

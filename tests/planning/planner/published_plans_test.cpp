@@ -15,7 +15,7 @@
 #include "planning/planner/policies/sample_problem.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 constexpr int kStages = 8;
@@ -38,7 +38,7 @@ class PublishedPlans : public testing::TestWithParam<PublishedPlan> {
   [[nodiscard]] static PipelinePlanner planner() {
     const auto& [name, pipeline, microbatches, max_gap_pct] = GetParam();
     const std::vector<double> blocking_power_w(kStages, pipeline.blocking_power_w);
-    return {one_f_one_b_schedule(kStages, microbatches), pipeline.read(), blocking_power_w, {}};
+    return {schedule::one_f_one_b_schedule(kStages, microbatches), pipeline.read(), blocking_power_w, {}};
   }
 };
 
@@ -49,7 +49,7 @@ TEST_P(PublishedPlans, HaveASmallCertifiedGap) {
   for (int k = 0; k < kDeadlines; ++k) {
     const double share = static_cast<double>(k) / (kDeadlines - 1);
     const double deadline_s = planner.fastest_s() + share * (planner.slowest_s() - planner.fastest_s());
-    const Plan plan = planner.plan(deadline_s);
+    const plan::Plan plan = planner.plan(deadline_s);
     EXPECT_LE(plan.time_s, deadline_s * (1 + 1e-12));
     EXPECT_GE(plan.gap_pct().value(), -1e-9);
     worst_pct = std::max(worst_pct, plan.gap_pct().value());
@@ -60,16 +60,16 @@ TEST_P(PublishedPlans, HaveASmallCertifiedGap) {
 TEST_P(PublishedPlans, UseNoMoreThanThoseOfPerseusInTheSameReplayedTime) {
   constexpr int kPoints = 6;
   const auto& [name, pipeline, microbatches, max_gap_pct] = GetParam();
-  const SampleProblem sample(one_f_one_b_schedule(kStages, microbatches), pipeline.read(), pipeline.blocking_power_w);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(kStages, microbatches), pipeline.read(), pipeline.blocking_power_w);
   const PerseusModel perseus(sample.problem(), pipeline.unit_s);
   const double cheapest_s = perseus.solve(std::numeric_limits<double>::infinity()).time_s;
   PipelinePlanner planner = PublishedPlans::planner();
   for (int k = 0; k < kPoints; ++k) {
     const double share = static_cast<double>(k) / (kPoints - 1);
     const double deadline_s = perseus.fastest_s() + share * (cheapest_s - perseus.fastest_s()) + pipeline.unit_s / 2;
-    const Timeline theirs = replay_clocks(sample.problem(), perseus.clocks_mhz(perseus.solve(deadline_s)));
-    const Plan plan = planner.plan(theirs.time_s);
-    const Timeline ours = replay_clocks(sample.problem(), clocks_for(plan, sample.dag()));
+    const simulator::Timeline theirs = replay_clocks(sample.problem(), perseus.clocks_mhz(perseus.solve(deadline_s)));
+    const plan::Plan plan = planner.plan(theirs.time_s);
+    const simulator::Timeline ours = replay_clocks(sample.problem(), clocks_for(plan, sample.dag()));
     EXPECT_LE(ours.time_s, theirs.time_s * (1 + 1e-12)) << "point " << k;
     EXPECT_LE(ours.energy_j_total, theirs.energy_j_total * (1 + 1e-12)) << "point " << k;
   }
@@ -83,4 +83,4 @@ INSTANTIATE_TEST_SUITE_P(Planner, PublishedPlans,
                          [](const auto& plan) { return plan.param.name; });
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

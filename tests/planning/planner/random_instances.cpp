@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 ConvexCost random_cost(std::mt19937_64& random, const RandomInstanceLimits& limits) {
@@ -58,4 +58,4 @@ ProblemInstance random_instance(std::mt19937_64& random, const RandomInstanceLim
   return instance;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -5,7 +5,7 @@
 
 #include "planning/planner/frontier/instance.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// Uniform in [low, high], the same with every standard library.
 [[nodiscard]] std::int64_t random_in(std::mt19937_64& random, std::int64_t low, std::int64_t high);
@@ -22,4 +22,4 @@ struct RandomInstanceLimits {
 /// A random graph with random convex costs, some shared. Ops are numbered in no topological order.
 [[nodiscard]] ProblemInstance random_instance(std::mt19937_64& random, const RandomInstanceLimits& limits);
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

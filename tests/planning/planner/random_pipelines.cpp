@@ -7,7 +7,7 @@
 #include "planning/planner/random_instances.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 constexpr int kMaxMhz = 1410;
@@ -22,7 +22,7 @@ double real_in(std::mt19937_64& random, double low, double high) {
 
 double rounded_to(double value, double unit) { return std::ceil(value / unit) * unit; }
 
-void add_measurements(StageProfile& profile, int stage, OpKind kind, int clocks, std::mt19937_64& random) {
+void add_measurements(profile::StageProfile& profile, int stage, OpKind kind, int clocks, std::mt19937_64& random) {
   const auto measured = static_cast<Measured>(random_in(random, 0, 4));
   const double work_s = real_in(random, 0.005, 0.05);
   const double memory_bound = real_in(random, 0, 0.6);
@@ -46,18 +46,18 @@ void add_measurements(StageProfile& profile, int stage, OpKind kind, int clocks,
   }
 }
 
-Schedule random_schedule(std::mt19937_64& random, const RandomPipelineLimits& limits) {
+schedule::Schedule random_schedule(std::mt19937_64& random, const RandomPipelineLimits& limits) {
   const auto ranks = static_cast<int>(random_in(random, 1, limits.max_ranks));
   const auto microbatches = static_cast<int>(random_in(random, 1, limits.max_microbatches));
   switch (random_in(random, 0, limits.split_backward ? 3 : 2)) {
     case 0:
-      return gpipe_schedule(ranks, microbatches);
+      return schedule::gpipe_schedule(ranks, microbatches);
     case 1:
-      return one_f_one_b_schedule(ranks, microbatches);
+      return schedule::one_f_one_b_schedule(ranks, microbatches);
     case 2:  // fewer microbatches than ranks, or whole rounds of them
-      return interleaved_schedule(ranks, microbatches < ranks ? microbatches : microbatches / ranks * ranks, 2);
+      return schedule::interleaved_schedule(ranks, microbatches < ranks ? microbatches : microbatches / ranks * ranks, 2);
     default:
-      return zb_h1_schedule(ranks, microbatches);
+      return schedule::zb_h1_schedule(ranks, microbatches);
   }
 }
 
@@ -67,7 +67,7 @@ SamplePipeline random_pipeline(std::mt19937_64& random, const RandomPipelineLimi
   SamplePipeline pipeline;
   pipeline.schedule = random_schedule(random, limits);
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.profile = StageProfile(pipeline.schedule.stages);
+  pipeline.profile = profile::StageProfile(pipeline.schedule.stages);
   const auto clocks = static_cast<int>(random_in(random, 1, limits.max_clocks));
   for (int stage = 0; stage < pipeline.schedule.stages; ++stage) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::input_gradient, OpKind::weight_gradient}) {
@@ -81,4 +81,4 @@ SamplePipeline random_pipeline(std::mt19937_64& random, const RandomPipelineLimi
   return pipeline;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

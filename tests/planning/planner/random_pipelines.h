@@ -8,13 +8,13 @@
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// A profiled pipeline on a schedule.
 struct SamplePipeline {
-  Schedule schedule;
-  PipelineDag dag;
-  StageProfile profile;
+  schedule::Schedule schedule;
+  schedule::PipelineDag dag;
+  profile::StageProfile profile;
   std::vector<double> blocking_power_w;  ///< by rank
 
   [[nodiscard]] PlanningModel model() const { return make_planning_model(dag, profile, blocking_power_w); }
@@ -32,4 +32,4 @@ struct RandomPipelineLimits {
 /// with one clock, and ops that no clock makes slower.
 [[nodiscard]] SamplePipeline random_pipeline(std::mt19937_64& random, const RandomPipelineLimits& limits = {});
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -17,23 +17,23 @@
 #include "planning/simulator/op_costs.h"
 #include "planning/simulator/replay.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// Every op at the clock that is `steps_down` below its highest, or its lowest.
-std::vector<int> clocks_below_highest(const SampleRun& run, const PipelineDag& dag, std::size_t steps_down) {
+std::vector<int> clocks_below_highest(const SampleRun& run, const schedule::PipelineDag& dag, std::size_t steps_down) {
   std::vector<int> clocks_mhz;
-  for (const ComputeOp& op : dag.ops) {
+  for (const schedule::ComputeOp& op : dag.ops) {
     const auto measured = run.profile.measurements(op.stage, op.kind);
     clocks_mhz.push_back(measured[std::min(steps_down, measured.size() - 1)].clock_mhz);
   }
   return clocks_mhz;
 }
 
-Plan plan_of(const SampleRun& run, const PipelineDag& dag, const Frontier& frontier, std::vector<int> clocks_mhz) {
-  const Timeline timeline =
+plan::Plan plan_of(const SampleRun& run, const schedule::PipelineDag& dag, const Frontier& frontier, std::vector<int> clocks_mhz) {
+  const simulator::Timeline timeline =
       replay(dag, costs_with_switch_latency(dag, run.profile, clocks_mhz, run.switch_latency_s), run.blocking_power_w);
-  Plan plan;
+  plan::Plan plan;
   plan.policy = "lowgear";
   plan.schedule = run.schedule.name;
   plan.microbatches = dag.microbatches;
@@ -64,7 +64,7 @@ std::string frontier_csv(const Frontier& frontier) {
   return text;
 }
 
-Frontier solve(const SampleRun& run, const PipelineDag& dag, CertificateRecorder& recorder) {
+Frontier solve(const SampleRun& run, const schedule::PipelineDag& dag, CertificateRecorder& recorder) {
   const ProblemInstance instance = make_planning_model(dag, run.profile, run.blocking_power_w).instance;
   FrontierObserver* const observer = &recorder;
   const std::span<FrontierObserver* const> observers(&observer, 1);
@@ -74,8 +74,8 @@ Frontier solve(const SampleRun& run, const PipelineDag& dag, CertificateRecorder
 
 }  // namespace
 
-StageProfile sample_profile(int stages, int clocks) {
-  StageProfile profile(stages);
+profile::StageProfile sample_profile(int stages, int clocks) {
+  profile::StageProfile profile(stages);
   for (int stage = 0; stage < stages; ++stage) {
     for (int step = 0; step < clocks; ++step) {
       const int clock_mhz = 1410 - 60 * step;
@@ -100,7 +100,7 @@ SampleRun sample_run() {
 }
 
 PlanFolder sample_folder(const SampleRun& run) {
-  const PipelineDag dag = build_dag(run.schedule);
+  const schedule::PipelineDag dag = build_dag(run.schedule);
   CertificateRecorder recorder;
   const Frontier frontier = solve(run, dag, recorder);
   PlanFolder folder;
@@ -113,7 +113,7 @@ PlanFolder sample_folder(const SampleRun& run) {
   for (const std::size_t steps_down : {0, 2}) {
     std::vector<int> clocks_mhz = clocks_below_highest(run, dag, steps_down);
     if (steps_down > 0) clocks_mhz.back() = clocks_below_highest(run, dag, 0).back();
-    const Plan plan = plan_of(run, dag, frontier, clocks_mhz);
+    const plan::Plan plan = plan_of(run, dag, frontier, clocks_mhz);
     fmt::format_to(std::back_inserter(folder.plans_table.text), "{},{},{},{},{},{},{}\n", folder.plans.size(),
                    plan.deadline_s, plan.time_s, plan.energy_j, *plan.lower_bound_j, *plan.gap_pct(), plan.switches);
     folder.plans.push_back({fmt::format("plans/{:05}.json", folder.plans.size()), write_plan(plan)});
@@ -121,4 +121,4 @@ PlanFolder sample_folder(const SampleRun& run) {
   return folder;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -5,7 +5,7 @@
 
 #include "planning/planner/frontier/instance.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// An instance of ops with a cost of their own each; `edges` are (before, after), from lower to higher numbers.
 inline ProblemInstance instance_of(std::vector<ConvexCost> costs, const std::vector<std::pair<int, int>>& edges = {},
@@ -21,4 +21,4 @@ inline ProblemInstance instance_of(std::vector<ConvexCost> costs, const std::vec
   return instance;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -6,7 +6,7 @@
 
 #include "planning/planner/planners/planning_model.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// A clock of an op, in the picoseconds and zeptojoules of examples worked out by hand.
 struct SmallChoice {
@@ -35,4 +35,4 @@ inline PlanningModel chain_model(const std::vector<std::vector<SmallChoice>>& ch
   return model;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

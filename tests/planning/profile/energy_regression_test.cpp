@@ -8,7 +8,7 @@
 #include "base/core/error_of.h"
 #include "planning/profile/made_up_recording.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 using testing::AllOf;
@@ -259,4 +259,4 @@ TEST(FitEnergy, FindsThemThroughACounterThatIsReadAtOnceOnChange) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::profile

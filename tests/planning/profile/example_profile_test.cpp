@@ -5,7 +5,7 @@
 
 #include "planning/profile/summary.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 TEST(ExampleProfile, HasEveryClockOfEveryStage) {
@@ -77,4 +77,4 @@ TEST(ExampleProfile, IsKnownAgainAfterReadingIt) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -14,7 +14,7 @@
 #include "base/core/files/file.h"
 #include "planning/profile/example_profile.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 using testing::AllOf;
@@ -234,4 +234,4 @@ TEST_P(PublishedFewClocks, SixClocksPredictTheOthers) {
 INSTANTIATE_TEST_SUITE_P(All, PublishedFewClocks, testing::Values("gpt3-175b+a100_sxm_bf16.csv", "bloom+a40_bf16.csv"));
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::profile

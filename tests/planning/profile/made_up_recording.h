@@ -7,7 +7,7 @@
 #include "planning/profile/energy_regression.h"
 #include "planning/profile/recording.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 
 /// A training process whose true powers are known: iterations of forwards and backwards with pauses, seen through a
 /// counter that advances in steps of 100 ms and is read at about 20 Hz.
@@ -97,4 +97,4 @@ inline Recording MadeUpProcess::record(const std::vector<int>& clocks_mhz, int i
   return recording;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::profile

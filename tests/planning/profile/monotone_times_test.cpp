@@ -6,7 +6,7 @@
 #include <cmath>
 #include <random>
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 using ::testing::ElementsAre;
@@ -82,4 +82,4 @@ TEST(MonotoneTimes, FallWithTheClockWhereverErrorsAreLarge) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::profile

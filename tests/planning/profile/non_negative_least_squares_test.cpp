@@ -5,7 +5,7 @@
 #include <limits>
 #include <random>
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 struct Problem {
@@ -105,4 +105,4 @@ TEST(NonNegativeLeastSquares, IsZeroWhereEverythingPointsDown) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -11,7 +11,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 using testing::ElementsAre;
@@ -204,4 +204,4 @@ TEST(ReadBlockingPower, RefusesAnAbsurdNumberOfStages) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -5,7 +5,7 @@
 #include "base/core/error_of.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 using ::testing::AllOf;
@@ -44,4 +44,4 @@ TEST(ProfileLatency, RefusesWhatIsNoTime) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -14,7 +14,7 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/profile/summary.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 using testing::IsEmpty;
@@ -109,4 +109,4 @@ INSTANTIATE_TEST_SUITE_P(All, PublishedProfiles,
                          [](const auto& published) { return published.index == 0 ? "gpt3_a100" : "bloom_a40"; });
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -7,7 +7,7 @@
 #include "planning/profile/made_up_recording.h"
 #include "planning/profile/options.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 using testing::AllOf;
@@ -204,4 +204,4 @@ TEST(ProfileRecordings, RepairsATopClockThatMeasuresSlowerThanTheNextByNoise) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -10,7 +10,7 @@
 #include "base/core/error_of.h"
 #include "base/core/formats/csv.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 using testing::AllOf;
@@ -271,4 +271,4 @@ TEST(RankInName, IsANumber) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::profile

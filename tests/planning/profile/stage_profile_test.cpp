@@ -12,7 +12,7 @@
 #include "base/core/error_of.h"
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 using testing::AllOf;
@@ -339,4 +339,4 @@ TEST(StageProfileOps, AreThoseThatHaveRowsStageByStage) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::profile

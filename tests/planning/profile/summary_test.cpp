@@ -7,7 +7,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 using testing::ElementsAre;
@@ -110,4 +110,4 @@ TEST(Summarise, RefusesBlockingPowerOfAnotherNumberOfStages) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::profile {
 namespace {
 
 /// A GPU that runs forwards of 0.06 s and backwards of 0.12 s at 1410 MHz, and follows a request late.
@@ -117,4 +117,4 @@ TEST(FindSwitchLatency, FindsNoneWhereNothingTellsIt) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::profile

@@ -14,7 +14,7 @@
 #include "planning/schedule/generators.h"
 #include "planning/schedule/schedule_testing.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 namespace {
 
 using ::testing::HasSubstr;
@@ -151,4 +151,4 @@ TEST(Communication, IsNotAddedToWhatCannotRun) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::schedule

@@ -12,7 +12,7 @@
 #include "planning/schedule/generators.h"
 #include "planning/schedule/schedule_testing.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 namespace {
 
 using ::testing::ElementsAre;
@@ -173,4 +173,4 @@ TEST(Dag, RefusesExactlyTheCyclicOrders) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::schedule

@@ -13,7 +13,7 @@
 #include "planning/schedule/generators.h"
 #include "planning/schedule/schedule_testing.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 namespace {
 
 using ::testing::HasSubstr;
@@ -320,4 +320,4 @@ TEST(KistiOrder, HangsExactlyWhereTheCountsRise) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::schedule

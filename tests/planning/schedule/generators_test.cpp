@@ -16,7 +16,7 @@
 #include "planning/schedule/deadlock.h"
 #include "planning/schedule/schedule_testing.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 namespace {
 
 using ::testing::Each;
@@ -327,4 +327,4 @@ TEST(MakeSchedule, RefusesSizesOutOfBounds) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::schedule

@@ -7,7 +7,7 @@
 #include "planning/schedule/generators.h"
 #include "planning/schedule/schedule_testing.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 namespace {
 
 using ::testing::ElementsAre;
@@ -117,4 +117,4 @@ TEST(Schedule, CountsActivationsUntilTheWeightGradientIsDone) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::schedule

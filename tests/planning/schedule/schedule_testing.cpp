@@ -6,7 +6,7 @@
 
 #include "planning/schedule/communication.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 namespace {
 
 int number(std::string_view text) {
@@ -187,4 +187,4 @@ Schedule with_naive_communication(const Schedule& schedule) {
   return place_messages(schedule, ends, [](Gaps gaps, bool send) { return send ? gaps.first : gaps.last; });
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

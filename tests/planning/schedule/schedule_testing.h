@@ -10,7 +10,7 @@
 #include "planning/schedule/schedule.h"
 
 /// What the tests of this module share.
-namespace lowgear {
+namespace lowgear::schedule {
 
 /// A schedule from one line per rank in PyTorch's notation, actions separated by blanks. Not validated.
 [[nodiscard]] Schedule schedule_from(const std::vector<std::string_view>& ranks, std::string name = "test");
@@ -42,4 +42,4 @@ template <typename F>
   return {};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::schedule

@@ -9,7 +9,7 @@
 #include "planning/schedule/generators.h"
 #include "planning/schedule/schedule_testing.h"
 
-namespace lowgear {
+namespace lowgear::schedule {
 namespace {
 
 using ::testing::AllOf;
@@ -119,4 +119,4 @@ TEST(TorchCsv, KeepsEveryScheduleThroughARoundTrip) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::schedule

@@ -14,7 +14,7 @@
 #include "planning/simulator/shared_data.h"
 #include "planning/simulator/two_stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::simulator {
 namespace {
 
 using ::testing::ElementsAre;
@@ -38,8 +38,8 @@ TEST(Synchronise, RefusesClustersOfNothing) {
 }
 
 TEST(ReplayCluster, AddsPipelinesAndTheirWaiting) {
-  const PipelineDag dag = pipeline(2, 2);
-  const StageProfile profile = two_stage_profile();
+  const schedule::PipelineDag dag = plan::pipeline(2, 2);
+  const profile::StageProfile profile = two_stage_profile();
   const std::vector<double> blocking_w{10, 20};
   const std::vector<int> fast(dag.ops.size(), 1400);
   const std::vector<int> slow(dag.ops.size(), 700);
@@ -56,8 +56,8 @@ TEST(ReplayCluster, AddsPipelinesAndTheirWaiting) {
 }
 
 TEST(ReplayCluster, OfOnePipelineIsItsReplay) {
-  const PipelineDag dag = pipeline(2, 3);
-  const StageProfile profile = two_stage_profile();
+  const schedule::PipelineDag dag = plan::pipeline(2, 3);
+  const profile::StageProfile profile = two_stage_profile();
   const std::vector<int> clocks_mhz(dag.ops.size(), 700);
   const std::vector<double> blocking_w{10, 20};
   const ClusterTimeline cluster = replay_cluster(dag, profile, std::vector<PipelineRun>{{clocks_mhz, {}}}, blocking_w);
@@ -67,8 +67,8 @@ TEST(ReplayCluster, OfOnePipelineIsItsReplay) {
 }
 
 TEST(ReplayCluster, RefusesBadRuns) {
-  const PipelineDag dag = pipeline(2, 1);
-  const StageProfile profile = two_stage_profile();
+  const schedule::PipelineDag dag = plan::pipeline(2, 1);
+  const profile::StageProfile profile = two_stage_profile();
   const std::vector<double> blocking_w{10, 20};
   const std::vector<int> clocks_mhz(dag.ops.size(), 1400);
   EXPECT_THROW((void)replay_cluster(dag, profile, {}, blocking_w), InputError);
@@ -79,8 +79,8 @@ TEST(ReplayCluster, RefusesBadRuns) {
 }
 
 TEST(MaxClockEnergy, IsThatOfTheReplayAtItsTime) {
-  const PipelineDag dag = pipeline(2, 5);
-  const StageProfile profile = two_stage_profile();
+  const schedule::PipelineDag dag = plan::pipeline(2, 5);
+  const profile::StageProfile profile = two_stage_profile();
   const std::vector<double> blocking_w{10, 20};
   const Timeline timeline =
       replay(dag, costs_at_clocks(dag, profile, std::vector<int>(dag.ops.size(), 1400)), blocking_w);
@@ -198,7 +198,7 @@ class Emulation : public ::testing::TestWithParam<EmulationCase> {
     read_envpipe(*envpipe);
     const double fastest_s = frontier_.back().time_s;
     const std::vector<double> blocking_w(kStages, emulation.blocking_power_w);
-    const double baseline_j = max_clock_energy_j(read_stage_profile(*profile, "profile"), emulation.microbatches,
+    const double baseline_j = max_clock_energy_j(profile::read_stage_profile(*profile, "profile"), emulation.microbatches,
                                                  fastest_s / kTimeScale, blocking_w);
     scenario_ = {.pipelines = 1536 / emulation.microbatches,
                  .factor = 1,
@@ -336,4 +336,4 @@ TEST(Table4OnSharedData, GivesTheSavingsOfGpt3Xl) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::simulator

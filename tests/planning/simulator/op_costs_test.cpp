@@ -11,7 +11,7 @@
 #include "planning/plan/pipelines.h"
 #include "planning/simulator/two_stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::simulator {
 namespace {
 
 using ::testing::ElementsAre;
@@ -34,15 +34,15 @@ std::vector<double> joules(const std::vector<OpCost>& costs) {
 }
 
 TEST(CostsAtClocks, RefuseClocksThatWereNotMeasured) {
-  const PipelineDag dag = pipeline(2, 1);
-  const StageProfile profile = two_stage_profile();
+  const schedule::PipelineDag dag = plan::pipeline(2, 1);
+  const profile::StageProfile profile = two_stage_profile();
   EXPECT_THAT(seconds(costs_at_clocks(dag, profile, std::vector<int>{1400, 700, 700, 1400})), ElementsAre(1, 4, 2, 2));
   EXPECT_THROW((void)costs_at_clocks(dag, profile, std::vector<int>{1400, 700, 705, 1400}), InputError);
   EXPECT_THROW((void)costs_at_clocks(dag, profile, std::vector<int>{1400, 1500, 700, 1400}), InputError);
 }
 
 TEST(ApplySlowdowns, MultiplyTimeAndEnergyOfTheirStages) {
-  const PipelineDag dag = pipeline(2, 1);
+  const schedule::PipelineDag dag = plan::pipeline(2, 1);
   std::vector<OpCost> costs{{1, 100}, {2, 300}, {1, 100}, {2, 300}};
   apply_slowdowns(dag, std::vector<StageSlowdown>{{1, 1.5}}, costs);
   EXPECT_THAT(seconds(costs), ElementsAre(1, 2, 1.5, 3));
@@ -53,7 +53,7 @@ TEST(ApplySlowdowns, MultiplyTimeAndEnergyOfTheirStages) {
 }
 
 TEST(ApplySlowdowns, RefuseStagesAndFactorsOutOfRange) {
-  const PipelineDag dag = pipeline(2, 1);
+  const schedule::PipelineDag dag = plan::pipeline(2, 1);
   const auto error_of = [&](StageSlowdown slowdown) -> std::string {
     std::vector<OpCost> costs(dag.ops.size(), {1, 1});
     try {
@@ -73,8 +73,8 @@ TEST(ApplySlowdowns, RefuseStagesAndFactorsOutOfRange) {
 }
 
 /// One stage with clocks 1400, 1050 and 700: forwards of 1, 1.5 and 2 s, backwards of 2, 3 and 4 s.
-StageProfile one_stage_profile() {
-  StageProfile profile(1);
+profile::StageProfile one_stage_profile() {
+  profile::StageProfile profile(1);
   profile.add(0, OpKind::forward, {1400, 1, 100});
   profile.add(0, OpKind::forward, {1050, 1.5, 75});
   profile.add(0, OpKind::forward, {700, 2, 60});
@@ -86,8 +86,8 @@ StageProfile one_stage_profile() {
 
 /// Costs of one stage's F0 B0 F1 B1 ... at these clocks.
 std::vector<OpCost> lagging_costs(const std::vector<int>& clocks_mhz, double latency_s,
-                                  const StageProfile& profile = one_stage_profile()) {
-  const PipelineDag dag = pipeline(1, static_cast<int>(clocks_mhz.size()) / 2);
+                                  const profile::StageProfile& profile = one_stage_profile()) {
+  const schedule::PipelineDag dag = plan::pipeline(1, static_cast<int>(clocks_mhz.size()) / 2);
   return costs_with_switch_latency(dag, profile, clocks_mhz, latency_s);
 }
 
@@ -126,7 +126,7 @@ TEST(CostsWithSwitchLatency, StartAnIterationInTheStateThatOneLeaves) {
 }
 
 TEST(CostsWithSwitchLatency, UseTheNearestMeasuredClockBelowTheOldOne) {
-  StageProfile profile(1);
+  profile::StageProfile profile(1);
   profile.add(0, OpKind::forward, {1400, 1, 100});
   profile.add(0, OpKind::forward, {500, 3, 50});
   profile.add(0, OpKind::backward, {1300, 2, 300});
@@ -138,7 +138,7 @@ TEST(CostsWithSwitchLatency, UseTheNearestMeasuredClockBelowTheOldOne) {
 }
 
 TEST(CostsWithSwitchLatency, UseTheLowestClockWhereNoneIsBelow) {
-  StageProfile profile(1);
+  profile::StageProfile profile(1);
   profile.add(0, OpKind::forward, {1400, 1, 100});
   profile.add(0, OpKind::forward, {1200, 2, 90});
   profile.add(0, OpKind::backward, {700, 4, 180});
@@ -146,8 +146,8 @@ TEST(CostsWithSwitchLatency, UseTheLowestClockWhereNoneIsBelow) {
 }
 
 TEST(CostsWithSwitchLatency, AreTheMeasuredOnesWithoutLatencyOrWithoutSwitches) {
-  const PipelineDag dag = pipeline(2, 4);
-  const StageProfile profile = two_stage_profile();
+  const schedule::PipelineDag dag = plan::pipeline(2, 4);
+  const profile::StageProfile profile = two_stage_profile();
   std::mt19937 random(2);
   std::vector<int> clocks_mhz(dag.ops.size());
   std::generate(clocks_mhz.begin(), clocks_mhz.end(), [&] { return random() % 2 == 0 ? 700 : 1400; });
@@ -159,8 +159,8 @@ TEST(CostsWithSwitchLatency, AreTheMeasuredOnesWithoutLatencyOrWithoutSwitches) 
 }
 
 TEST(CostsWithSwitchLatency, StayBetweenTheCostsOfTheClocks) {
-  const PipelineDag dag = pipeline(2, 6);
-  const StageProfile profile = two_stage_profile();
+  const schedule::PipelineDag dag = plan::pipeline(2, 6);
+  const profile::StageProfile profile = two_stage_profile();
   std::mt19937 random(4);
   for (int round = 0; round < 100; ++round) {
     std::vector<int> clocks_mhz(dag.ops.size());
@@ -184,4 +184,4 @@ TEST(CostsWithSwitchLatency, RefuseLatenciesThatAreNone) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::simulator

@@ -11,14 +11,14 @@
 #include "planning/simulator/shared_data.h"
 #include "planning/simulator/two_stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::simulator {
 namespace {
 
 using ::testing::ElementsAre;
 
 TEST(Replay, AddsOpsAndBlocking) {
-  const PipelineDag dag = pipeline(2, 2);
-  const StageProfile profile = two_stage_profile();
+  const schedule::PipelineDag dag = plan::pipeline(2, 2);
+  const profile::StageProfile profile = two_stage_profile();
   const std::vector<int> clocks_mhz(dag.ops.size(), 1400);
   const Timeline timeline = replay(dag, costs_at_clocks(dag, profile, clocks_mhz), std::vector<double>{10, 20});
   EXPECT_THAT(timeline.start_s, ElementsAre(0, 1, 4, 7, 1, 2, 4, 5));
@@ -31,7 +31,7 @@ TEST(Replay, AddsOpsAndBlocking) {
 }
 
 TEST(Replay, OnAKeptGraphIsTheSame) {
-  const PipelineDag dag = pipeline(3, 4);
+  const schedule::PipelineDag dag = plan::pipeline(3, 4);
   std::vector<OpCost> costs;
   for (std::size_t op = 0; op < dag.ops.size(); ++op) {
     costs.push_back({0.1 + 0.01 * static_cast<double>(op), 5});
@@ -45,13 +45,13 @@ TEST(Replay, OnAKeptGraphIsTheSame) {
 
 TEST(Replay, OpsOfARankNeverOverlapAndNeverStartBeforeTheirData) {
   std::mt19937 random(5);
-  const PipelineDag dag = pipeline(4, 9);
+  const schedule::PipelineDag dag = plan::pipeline(4, 9);
   std::vector<OpCost> costs;
   for (std::size_t op = 0; op < dag.ops.size(); ++op) {
     costs.push_back({std::uniform_real_distribution<double>(0.1, 2)(random), 1});
   }
   const Timeline timeline = replay(dag, costs, std::vector<double>(4, 0.0));
-  for (const DagEdge& edge : dag.edges) {
+  for (const schedule::DagEdge& edge : dag.edges) {
     const auto from = static_cast<std::size_t>(edge.from);
     EXPECT_GE(timeline.start_s[static_cast<std::size_t>(edge.to)], timeline.start_s[from] + timeline.duration_s[from]);
   }
@@ -59,11 +59,11 @@ TEST(Replay, OpsOfARankNeverOverlapAndNeverStartBeforeTheirData) {
 }
 
 TEST(PlannedOps, HoldWhatWasReplayed) {
-  const PipelineDag dag = pipeline(2, 2);
+  const schedule::PipelineDag dag = plan::pipeline(2, 2);
   const std::vector<int> clocks_mhz{1400, 1400, 700, 1400, 700, 700, 1400, 1400};
   const Timeline timeline =
       replay(dag, costs_at_clocks(dag, two_stage_profile(), clocks_mhz), std::vector<double>{10, 20});
-  Plan plan;
+  plan::Plan plan;
   plan.ranks = planned_ops(dag, timeline, clocks_mhz);
   EXPECT_EQ(clocks_for(plan, dag), clocks_mhz);
   ASSERT_EQ(plan.ranks[1].size(), 4U);
@@ -72,21 +72,21 @@ TEST(PlannedOps, HoldWhatWasReplayed) {
 }
 
 TEST(ReplayOfPlanFiles, IsTheSameWhateverTheirForm) {
-  const PipelineDag dag = pipeline(2, 2);
-  const StageProfile profile = two_stage_profile();
+  const schedule::PipelineDag dag = plan::pipeline(2, 2);
+  const profile::StageProfile profile = two_stage_profile();
   const auto energy_j = [&](const std::vector<int>& clocks_mhz) {
     return replay(dag, costs_at_clocks(dag, profile, clocks_mhz), std::vector<double>{10, 20}).energy_j_total;
   };
   const std::vector<int> clocks_mhz{1400, 700, 700, 1400, 1400, 1400, 700, 1400};
-  Plan plan;
+  plan::Plan plan;
   plan.microbatches = 2;
   plan.ranks =
       planned_ops(dag, replay(dag, costs_at_clocks(dag, profile, clocks_mhz), std::vector<double>{10, 20}), clocks_mhz);
-  const PerseusPlan perseus = perseus_plan(dag, clocks_mhz);
+  const plan::PerseusPlan perseus = plan::perseus_plan(dag, clocks_mhz);
   const double expected_j = energy_j(clocks_mhz);
   EXPECT_EQ(energy_j(clocks_for(read_plan(write_plan(plan), "plan.json"), dag)), expected_j);
   EXPECT_EQ(energy_j(clocks_for(read_perseus_plan(write_perseus_plan(perseus, {}), "plan.py"), dag)), expected_j);
-  const std::string tuples = write_perseus_plan(perseus, {}, PerseusDialect::zeus);
+  const std::string tuples = write_perseus_plan(perseus, {}, plan::PerseusDialect::zeus);
   EXPECT_EQ(energy_j(clocks_for(read_perseus_plan(tuples, "plan.py"), dag)), expected_j);
 }
 
@@ -96,8 +96,8 @@ TEST(ReplayOnSharedData, OfGpt3AtFullSpeed) {
   if (!text) {
     GTEST_SKIP() << kNoSharedData;
   }
-  const StageProfile profile = read_stage_profile(*text, "gpt3-175b");
-  const PipelineDag dag = pipeline(8, 12);
+  const profile::StageProfile profile = profile::read_stage_profile(*text, "gpt3-175b");
+  const schedule::PipelineDag dag = plan::pipeline(8, 12);
   std::vector<int> clocks_mhz(dag.ops.size(), 1410);
   const Timeline timeline = replay(dag, costs_at_clocks(dag, profile, clocks_mhz), std::vector<double>(8, 83.64));
   EXPECT_NEAR(timeline.time_s, 2.8365, 1e-4);
@@ -105,4 +105,4 @@ TEST(ReplayOnSharedData, OfGpt3AtFullSpeed) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::simulator

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-namespace lowgear {
+namespace lowgear::simulator {
 
 inline constexpr const char* kNoSharedData =
     "SKIPPED: the reference data in ../shared/data is not there, so nothing was compared with published numbers";
@@ -20,4 +20,4 @@ inline std::optional<std::string> read_shared(const std::string& relative) {
   return std::string(std::istreambuf_iterator<char>(stream), {});
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::simulator

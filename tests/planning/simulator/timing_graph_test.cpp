@@ -9,14 +9,14 @@
 
 #include "planning/plan/pipelines.h"
 
-namespace lowgear {
+namespace lowgear::simulator {
 namespace {
 
 using ::testing::ElementsAre;
 
 /// Ops without meaning and random edges from earlier to later ones of a random order.
-PipelineDag random_dag(int ops, std::mt19937& random) {
-  PipelineDag dag;
+schedule::PipelineDag random_dag(int ops, std::mt19937& random) {
+  schedule::PipelineDag dag;
   dag.ranks = 1;
   dag.stages = 1;
   dag.ops.resize(static_cast<std::size_t>(ops));
@@ -36,11 +36,11 @@ PipelineDag random_dag(int ops, std::mt19937& random) {
 }
 
 /// Longest paths by relaxing all edges until nothing changes (Bellman-Ford): knows no topological order.
-std::vector<TimePs> start_times_by_relaxation(const PipelineDag& dag, const std::vector<TimePs>& duration_ps) {
+std::vector<TimePs> start_times_by_relaxation(const schedule::PipelineDag& dag, const std::vector<TimePs>& duration_ps) {
   std::vector<TimePs> start_ps(duration_ps.size(), 0);
   for (bool changed = true; changed;) {
     changed = false;
-    for (const DagEdge& edge : dag.edges) {
+    for (const schedule::DagEdge& edge : dag.edges) {
       const TimePs end_ps =
           start_ps[static_cast<std::size_t>(edge.from)] + duration_ps[static_cast<std::size_t>(edge.from)];
       TimePs& start = start_ps[static_cast<std::size_t>(edge.to)];
@@ -55,14 +55,14 @@ std::vector<TimePs> start_times_by_relaxation(const PipelineDag& dag, const std:
 
 TEST(TimingGraph, StartsOpsAsSoonAsTheyMay) {
   // Two stages, two microbatches: F0 F1 B0 B1 on rank 0, F0 B0 F1 B1 on rank 1.
-  const TimingGraph graph(pipeline(2, 2));
+  const TimingGraph graph(plan::pipeline(2, 2));
   std::vector<double> start_s(graph.op_count());
   EXPECT_EQ(graph.start_times(std::vector<double>{1, 1, 2, 2, 1, 2, 1, 2}, start_s), 9);
   EXPECT_THAT(start_s, ElementsAre(0, 1, 4, 7, 1, 2, 4, 5));
 }
 
 TEST(TimingGraph, OfNothingTakesNoTime) {
-  PipelineDag dag;
+  schedule::PipelineDag dag;
   dag.rank_begin = {0};
   EXPECT_EQ(TimingGraph(dag).start_times(std::span<const double>{}, {}), 0);
 }
@@ -70,7 +70,7 @@ TEST(TimingGraph, OfNothingTakesNoTime) {
 TEST(TimingGraph, AgreesWithRelaxationOnRandomGraphs) {
   std::mt19937 random(11);
   for (int round = 0; round < 200; ++round) {
-    const PipelineDag dag = random_dag(1 + static_cast<int>(random() % 40), random);
+    const schedule::PipelineDag dag = random_dag(1 + static_cast<int>(random() % 40), random);
     std::vector<TimePs> duration_ps(dag.ops.size());
     for (TimePs& duration : duration_ps) {
       duration = static_cast<TimePs>(random() % 1000) * 1'000'000'000;
@@ -88,7 +88,7 @@ TEST(TimingGraph, AgreesWithRelaxationOnRandomGraphs) {
 }
 
 TEST(TimingGraph, GivesTheSameInSecondsAndPicoseconds) {
-  const TimingGraph graph(pipeline(4, 8));
+  const TimingGraph graph(plan::pipeline(4, 8));
   std::mt19937 random(3);
   std::vector<TimePs> duration_ps(graph.op_count());
   std::vector<double> duration_s(graph.op_count());
@@ -106,4 +106,4 @@ TEST(TimingGraph, GivesTheSameInSecondsAndPicoseconds) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::simulator

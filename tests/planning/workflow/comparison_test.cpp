@@ -8,7 +8,7 @@
 #include "base/core/error.h"
 #include "planning/workflow/sample_pipeline.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 using ::testing::ElementsAre;
@@ -22,7 +22,7 @@ class Comparison : public ::testing::Test {
   }
 
   ProfiledPipeline pipeline_ = sample_pipeline();
-  PipelinePlanner planner_{pipeline_.schedule, pipeline_.profile, pipeline_.blocking_power_w, {}};
+  planner::PipelinePlanner planner_{pipeline_.schedule, pipeline_.profile, pipeline_.blocking_power_w, {}};
 };
 
 TEST_F(Comparison, ReplaysEveryPolicyAndLowgearForTheirTimes) {
@@ -74,8 +74,8 @@ TEST_F(Comparison, SkipsAPolicyThatIsNotThereButNotTheBaseline) {
 
 TEST(ComparedPolicies, AreAllThatThereAreWithLowgearLast) {
   EXPECT_EQ(comparable_policies(), policy_names());
-  EXPECT_THAT(other_policies(), Not(::testing::Contains(std::string(kLowgearPolicy))));
+  EXPECT_THAT(other_policies(), Not(::testing::Contains(std::string(planner::kLowgearPolicy))));
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::workflow

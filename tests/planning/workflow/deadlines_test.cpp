@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 using ::testing::ElementsAre;
@@ -29,4 +29,4 @@ TEST(Deadlines, OfAStragglerAreNeverLaterThanUseful) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::workflow

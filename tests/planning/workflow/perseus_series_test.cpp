@@ -9,7 +9,7 @@
 #include "planning/workflow/plan_pipeline.h"
 #include "planning/workflow/sample_pipeline.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 using ::testing::ElementsAre;
@@ -17,21 +17,21 @@ using ::testing::ElementsAre;
 TEST(PerseusSeries, StartsWithTheSlowestPlan) {
   std::vector<PerseusCandidate> candidates;
   const PlanResult result = plan(sample_pipeline(), {.deadlines = {.plans = 3}},
-                                 [&](const ProfiledPipeline& pipeline, int, const Plan& made) {
+                                 [&](const ProfiledPipeline& pipeline, int, const plan::Plan& made) {
                                    candidates.push_back(perseus_candidate(pipeline, made));
                                  });
   std::vector<int> numbers;
   std::vector<std::string> texts;
-  write_perseus_series(candidates, PerseusDialect::artifact, [&](int number, const std::string& text) {
+  write_perseus_series(candidates, plan::PerseusDialect::artifact, [&](int number, const std::string& text) {
     numbers.push_back(number);
     texts.push_back(text);
   });
   EXPECT_THAT(numbers, ElementsAre(0, 1, 2));
-  const PerseusPlan slowest = read_perseus_plan(texts.front(), "00000.py");
+  const plan::PerseusPlan slowest = plan::read_perseus_plan(texts.front(), "00000.py");
   EXPECT_EQ(clocks_for(slowest, result.pipeline.dag), clocks_for(candidates.back().plan, result.pipeline.dag));
   EXPECT_LT(candidates.back().energy_j, candidates.front().energy_j) << "slower plans use less";
   EXPECT_LT(candidates.back().effective_energy_j, candidates.back().energy_j) << "without blocking";
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::workflow

@@ -12,7 +12,7 @@
 #include "planning/workflow/replayed_plan.h"
 #include "planning/workflow/sample_pipeline.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 using ::testing::Contains;
@@ -27,9 +27,9 @@ std::vector<double> times_of(const std::vector<PlanFigures>& plans) {
 
 TEST(PlanPipeline, HandsOutEveryPlanWithTheFiguresThatAReplayGives) {
   std::vector<int> numbers;
-  const PlanReceiver receive = [&](const ProfiledPipeline& pipeline, int number, const Plan& made) {
+  const PlanReceiver receive = [&](const ProfiledPipeline& pipeline, int number, const plan::Plan& made) {
     numbers.push_back(number);
-    const Timeline timeline = replay_under(pipeline.problem(), clocks_for(made, pipeline.dag), {});
+    const simulator::Timeline timeline = replay_under(pipeline.problem(), clocks_for(made, pipeline.dag), {});
     EXPECT_NEAR(timeline.time_s, made.time_s, 1e-9);
     EXPECT_NEAR(timeline.energy_j_total, made.energy_j, 1e-6);
     EXPECT_EQ(made.gpu_name, "a GPU");
@@ -107,7 +107,7 @@ TEST(PlanPipeline, RefusesWhatItCannotPlan) {
   EXPECT_THAT(error({.policy = "persues"}), HasSubstr("did you mean perseus?"));
   EXPECT_THAT(error({.policy = "max", .deadlines = {.plans = 2}}), HasSubstr("one plan at a time"));
   EXPECT_THAT(error({.deadlines = {.deadline_s = 0.01}}), HasSubstr("cannot be kept"));
-  EXPECT_THAT(error({.gpu_name = std::string(kMaxGpuNameBytes + 1, 'x')}), HasSubstr("at most"));
+  EXPECT_THAT(error({.gpu_name = std::string(plan::kMaxGpuNameBytes + 1, 'x')}), HasSubstr("at most"));
 }
 
 TEST(PlanPipeline, IsQuickToVerifyUpToAMillionOps) {
@@ -117,4 +117,4 @@ TEST(PlanPipeline, IsQuickToVerifyUpToAMillionOps) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::workflow

@@ -8,13 +8,13 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 using ::testing::HasSubstr;
 
 TEST(FrontierTable, KeepsEveryDigit) {
-  const std::vector<PipelineFigures> points{{2.836510765077, 6160.417282038884}, {1.0 / 3, 1e-7}};
+  const std::vector<simulator::PipelineFigures> points{{2.836510765077, 6160.417282038884}, {1.0 / 3, 1e-7}};
   const std::string text = write_frontier_table(points);
   EXPECT_EQ(text, "time_s,energy_j\n2.836510765077,6160.417282038884\n0.3333333333333333,1e-07\n");
   const auto read = read_frontier_table(text, "frontier.csv");
@@ -56,4 +56,4 @@ TEST(PlanToShow, IsTheSlowestThatIsNoSlowerThanTheBaseline) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::workflow

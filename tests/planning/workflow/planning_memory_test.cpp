@@ -5,7 +5,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 using ::testing::AllOf;
@@ -29,4 +29,4 @@ TEST(PlanningMemory, TheLargestNumbersDoNotOverflow) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::workflow

@@ -10,18 +10,18 @@
 #include "planning/workflow/plan_pipeline.h"
 #include "planning/workflow/sample_pipeline.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 /// The texts of a folder with three plans.
-PlanFolder sample_texts() {
-  PlanFolder files;
+planner::PlanFolder sample_texts() {
+  planner::PlanFolder files;
   const PlanOptions options{.deadlines = {.plans = 3}};
   const PlanResult result =
-      plan(sample_pipeline(), options, [&files](const ProfiledPipeline&, int number, const Plan& made) {
+      plan(sample_pipeline(), options, [&files](const ProfiledPipeline&, int number, const plan::Plan& made) {
         files.plans.push_back({fmt::format("{:05}.json", number), write_plan(made)});
       });
   files.run = {"run.json", write_run(run_file_of(result, options))};
@@ -34,23 +34,23 @@ PlanFolder sample_texts() {
 }
 
 TEST(RunContents, AreWhatWasPlannedAndTheTextsPassVerification) {
-  const PlanFolder files = sample_texts();
+  const planner::PlanFolder files = sample_texts();
   EXPECT_THAT(verify(files).failures, IsEmpty());
   const RunContents contents = read_run_contents(files, std::nullopt);
   EXPECT_EQ(contents.plans.size(), 3U);
   EXPECT_EQ(contents.chosen.time_s, contents.plans[static_cast<std::size_t>(contents.chosen_plan)].time_s);
   EXPECT_EQ(contents.schedule.name, sample_pipeline().schedule.name);
   EXPECT_TRUE(contents.lower_bound.empty());
-  EXPECT_EQ(read_run_contents(files, PlanFolder::File{"b.csv", "time_s,energy_j\n1,2\n"}).lower_bound.front().energy_j,
+  EXPECT_EQ(read_run_contents(files, planner::PlanFolder::File{"b.csv", "time_s,energy_j\n1,2\n"}).lower_bound.front().energy_j,
             2);
 }
 
 TEST(RunContents, RefusesAScheduleOfAnotherRun) {
-  PlanFolder files = sample_texts();
+  planner::PlanFolder files = sample_texts();
   files.schedule.text = "0F0,0B0\n";
   EXPECT_THAT(error_of([&] { (void)read_run_contents(files, std::nullopt); }),
               HasSubstr("has 1 ranks, and run.json says 3"));
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::workflow

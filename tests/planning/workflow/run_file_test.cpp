@@ -8,7 +8,7 @@
 #include "base/core/error_of.h"
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::workflow {
 namespace {
 
 using ::testing::HasSubstr;
@@ -23,9 +23,9 @@ RunFile sample_run() {
   run.microbatches = 7;
   run.schedule = "1f1b";
   run.blocking_power_w = {70.25, 71};
-  run.method = FrontierMethod::sandwich;
+  run.method = planner::FrontierMethod::sandwich;
   run.epsilon = 0.001;
-  run.granularity = PlanGranularity::per_stage_kind;
+  run.granularity = planner::PlanGranularity::per_stage_kind;
   run.switch_latency_s = 0.015;
   run.policies = {{.policy = "max",
                    .time_s = 1.5,
@@ -43,8 +43,8 @@ TEST(RunFile, ReadsBackWhatItWrites) {
   const std::string text = write_run(sample_run());
   EXPECT_EQ(write_run(read_run(text, "run.json")), text);
   const RunFile run = read_run(text, "run.json");
-  EXPECT_EQ(run.method, FrontierMethod::sandwich);
-  EXPECT_EQ(run.granularity, PlanGranularity::per_stage_kind);
+  EXPECT_EQ(run.method, planner::FrontierMethod::sandwich);
+  EXPECT_EQ(run.granularity, planner::PlanGranularity::per_stage_kind);
   EXPECT_EQ(run.blocking_power_w, (std::vector<double>{70.25, 71}));
   ASSERT_EQ(run.policies.size(), 2U);
   EXPECT_EQ(run.policies[0].lower_bound_j, 19.5);
@@ -84,4 +84,4 @@ TEST(RunFile, SaysWhereItIsWrong) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::workflow

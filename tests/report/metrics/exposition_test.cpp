@@ -5,7 +5,7 @@
 
 #include <limits>
 
-namespace lowgear {
+namespace lowgear::metrics {
 namespace {
 
 using ::testing::ElementsAre;
@@ -61,4 +61,4 @@ TEST(Exposition, LabelsMayBeAnything) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::metrics

@@ -11,7 +11,7 @@
 #include "report/report/html_report.h"
 #include "report/report/sample_report.h"
 
-namespace lowgear {
+namespace lowgear::report {
 namespace {
 
 using ::testing::AllOf;
@@ -59,7 +59,7 @@ class BrowserTest : public ::testing::Test {
 };
 
 TEST_F(BrowserTest, DrawsEverythingAndFetchesNothing) {
-  const ReportData data = sample_report(8, 24);
+  const Data data = sample_report(8, 24);
   const Json seen = look_at(chromium(), render_html_report(data));
   EXPECT_EQ(seen["error"], "");
   EXPECT_EQ(seen["ready"], "1");
@@ -102,7 +102,7 @@ TEST_F(BrowserTest, AnswersPointerWheelAndKeys) {
 }
 
 TEST_F(BrowserTest, SaysWhatWasNotVerified) {
-  ReportData data = sample_report(4, 8);
+  Data data = sample_report(4, 8);
   data.certificate = {false, "The check was left out.", ""};
   const Json seen = look_at(chromium(), render_html_report(data));
   EXPECT_THAT(seen["curveReadout"].get<std::string>(), HasSubstr("Lower bound (not verified)"));
@@ -112,7 +112,7 @@ TEST_F(BrowserTest, SaysWhatWasNotVerified) {
 
 TEST_F(BrowserTest, ShowsHostileNamesAsText) {
   const std::string hostile = R"(</script><img id="injected" src=x onerror="throw 1"><!--{{report.css}})";
-  ReportData data = sample_report(4, 8);
+  Data data = sample_report(4, 8);
   data.profile_name = data.schedule = data.command = data.chosen.label = hostile;
   data.certificate.statement = data.baseline.description = hostile;
   data.policies[0].policy = data.policies[0].note = hostile;
@@ -135,7 +135,7 @@ TEST_F(BrowserTest, FollowsADarkThemeAndANarrowScreen) {
 }
 
 TEST_F(BrowserTest, StaysUsableWithManyOps) {
-  ReportData data = sample_report(8, 16);
+  Data data = sample_report(8, 16);
   data.chosen = repeated(data.chosen, 64);
   data.baseline_timeline = repeated(data.baseline_timeline, 64);
   const Json seen = look_at(chromium(), render_html_report(data));
@@ -146,11 +146,11 @@ TEST_F(BrowserTest, StaysUsableWithManyOps) {
 }
 
 TEST_F(BrowserTest, AnEmptyReportIsNoError) {
-  const Json seen = look_at(chromium(), render_html_report(ReportData{}));
+  const Json seen = look_at(chromium(), render_html_report(Data{}));
   EXPECT_EQ(seen["error"], "");
   EXPECT_EQ(seen["ready"], "1");
   EXPECT_EQ(seen["counts"]["ops"], "0");
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::report

@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::report {
 namespace {
 
 using ::testing::HasSubstr;
@@ -18,7 +18,7 @@ using ::testing::HasSubstr;
 constexpr double kUsPerSecond = 1e6;
 
 /// Rank 0 computes 0-0.1 s and 0.1-0.3 s, rank 1 0.1-0.25 s; the iteration ends at 0.4 s.
-ReportTimeline small_timeline() {
+Timeline small_timeline() {
   return {.label = "lowgear, plan 0",
           .time_s = 0.4,
           .energy_j = 0,
@@ -59,7 +59,7 @@ std::map<int, double> counter_areas_j(const Json& trace) {
   return area_j;
 }
 
-Json trace_of(const ReportTimeline& timeline, const std::vector<double>& blocking_w,
+Json trace_of(const Timeline& timeline, const std::vector<double>& blocking_w,
               TraceFigures figures = TraceFigures::replayed) {
   return parse_json(write_chrome_trace(timeline, blocking_w, figures), "trace.json");
 }
@@ -105,17 +105,17 @@ TEST(ChromeTrace, SaysWhatItIs) {
 }
 
 TEST(ChromeTrace, TakesAnyLabel) {
-  ReportTimeline timeline = small_timeline();
+  Timeline timeline = small_timeline();
   timeline.label = "\"\\\n\xff</script>";
   EXPECT_EQ(trace_of(timeline, {80, 90})["otherData"]["title"], "\"\\\n\xEF\xBF\xBD</script> (replayed)");
 }
 
 /// Ops of awkward lengths that touch or wait a little, over an iteration of some seconds.
-ReportTimeline random_timeline(std::mt19937& random, int ranks, int ops) {
+Timeline random_timeline(std::mt19937& random, int ranks, int ops) {
   const auto real = [&](double low, double high) { return std::uniform_real_distribution<double>(low, high)(random); };
-  ReportTimeline timeline{.label = "random", .time_s = 0, .energy_j = 0, .ranks = {}};
+  Timeline timeline{.label = "random", .time_s = 0, .energy_j = 0, .ranks = {}};
   for (int rank = 0; rank < ranks; ++rank) {
-    std::vector<ReportOp> row;
+    std::vector<Op> row;
     double at_s = real(0, 0.1);
     for (int op = 0; op < ops; ++op) {
       row.push_back({rank, OpKind::forward, op, 1000, at_s, real(0.01, 0.1), real(1, 40)});
@@ -144,14 +144,14 @@ TEST(ChromeTrace, HasTheEnergyOfTheIterationUnderItsCounters) {
   std::mt19937 random(2);
   const std::vector<double> blocking_w{80, 90, 100};
   for (int round = 0; round < 20; ++round) {
-    const ReportTimeline timeline = random_timeline(random, 3, 60);
+    const Timeline timeline = random_timeline(random, 3, 60);
     const auto area_j = counter_areas_j(trace_of(timeline, blocking_w));
     ASSERT_EQ(area_j.size(), blocking_w.size());
     double energy_j = 0;
     double total_area_j = 0;
     for (std::size_t rank = 0; rank < blocking_w.size(); ++rank) {
       double blocked_s = timeline.time_s;
-      for (const ReportOp& op : timeline.ranks[rank]) {
+      for (const Op& op : timeline.ranks[rank]) {
         energy_j += op.energy_j;
         blocked_s -= op.duration_s;
       }
@@ -163,13 +163,13 @@ TEST(ChromeTrace, HasTheEnergyOfTheIterationUnderItsCounters) {
 }
 
 TEST(ChromeTrace, ShowsARankWithoutOpsAsWaiting) {
-  ReportTimeline timeline = small_timeline();
+  Timeline timeline = small_timeline();
   timeline.ranks[1].clear();
   EXPECT_NEAR(counter_areas_j(trace_of(timeline, {80, 90})).at(2), 36, 1e-9);
 }
 
 TEST(ChromeTrace, RefusesTimesThatContradictEachOther) {
-  const auto error_of = [](const ReportTimeline& timeline) -> std::string {
+  const auto error_of = [](const Timeline& timeline) -> std::string {
     try {
       (void)write_chrome_trace(timeline, std::vector<double>{80, 90}, TraceFigures::planned);
     } catch (const InputError& error) {
@@ -177,7 +177,7 @@ TEST(ChromeTrace, RefusesTimesThatContradictEachOther) {
     }
     return "no error";
   };
-  ReportTimeline timeline = small_timeline();
+  Timeline timeline = small_timeline();
   timeline.ranks[0][1].start_s = 0.09;
   EXPECT_THAT(error_of(timeline), HasSubstr("rank 0: op 1 overlaps"));
   timeline = small_timeline();
@@ -196,7 +196,7 @@ TEST(ChromeTrace, RefusesTimesThatContradictEachOther) {
 }
 
 TEST(ChromeTrace, TakesTimesThatDifferByTheirRounding) {
-  ReportTimeline timeline = small_timeline();
+  Timeline timeline = small_timeline();
   timeline.ranks[0][1].start_s = 0.1 - 4e-10;
   timeline.time_s = 0.3 - 9e-10;
   timeline.ranks[1].clear();
@@ -206,4 +206,4 @@ TEST(ChromeTrace, TakesTimesThatDifferByTheirRounding) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::report

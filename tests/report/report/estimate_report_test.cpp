@@ -12,7 +12,7 @@
 #include "report/report/headless_browser.h"
 #include "report/report/page_files.h"
 
-namespace lowgear {
+namespace lowgear::report {
 namespace {
 
 using ::testing::HasSubstr;
@@ -26,19 +26,19 @@ EstimateReport sample_estimate() {
           .cards = {{"Iteration time", "1.5 s", "\u00b1 0.1 s"}},
           .warnings = {"a remark"},
           .plot =
-              ReportPlot{
+              Plot{
                   .title = "Time and energy",
                   .caption = "All GPUs.",
                   .curve_name = "frontier",
                   .curve = {{1.5, 100}, {1.6, 90}, {1.8, 85}},
-                  .marks = {{ReportMark::Kind::baseline, "full clocks", "estimated", "full clocks", false, {1.5, 120}},
-                            {ReportMark::Kind::plan, "no later", "planned", "saved", true, {1.5, 100}},
-                            {ReportMark::Kind::candidate, "another", "estimated", "", false, {1.7, 110}}},
+                  .marks = {{Mark::Kind::baseline, "full clocks", "estimated", "full clocks", false, {1.5, 120}},
+                            {Mark::Kind::plan, "no later", "planned", "saved", true, {1.5, 100}},
+                            {Mark::Kind::candidate, "another", "estimated", "", false, {1.7, 110}}},
                   .mark_names = {}},
           .bars = {{.title = "Where the time goes",
                     .basis = "estimated",
                     .caption = "Every rank.",
-                    .quantity = ReportQuantity::time,
+                    .quantity = Quantity::time,
                     .parts = {"linear", "nothing", "waiting in the pipeline"},
                     .rows = {{"rank 0", {1, 0, 0.5}}, {"rank 1", {1.25, 0, 0.25}}},
                     .limit = std::nullopt,
@@ -46,7 +46,7 @@ EstimateReport sample_estimate() {
                    {.title = "Where the memory goes",
                     .basis = "estimated",
                     .caption = "",
-                    .quantity = ReportQuantity::bytes,
+                    .quantity = Quantity::bytes,
                     .parts = {"weights", "activations"},
                     .rows = {{"rank 0", {8e9, 40e9}}},
                     .limit = 80e9,
@@ -154,10 +154,10 @@ constexpr std::string_view kCountCovered = R"(<script>
 TEST_P(EstimatePage, CoversNoLabelWhereThereIsLittleRoom) {
   constexpr int kPoints = 400;
   EstimateReport report = sample_estimate();
-  report.plot->marks = {{ReportMark::Kind::plan, "1", "estimated", "1, the winner", true, {1.5, 100}}};
+  report.plot->marks = {{Mark::Kind::plan, "1", "estimated", "1, the winner", true, {1.5, 100}}};
   for (int i = 1; i < kPoints; ++i) {
     const double time_s = 1.5 + 0.3 * i / kPoints;
-    report.plot->marks.push_back({ReportMark::Kind::candidate,
+    report.plot->marks.push_back({Mark::Kind::candidate,
                                   "other",
                                   "estimated",
                                   "",
@@ -181,4 +181,4 @@ INSTANTIATE_TEST_SUITE_P(Themes, EstimatePage, ::testing::Bool(),
                          [](const auto& dark) { return dark.param ? "dark" : "light"; });
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::report

@@ -15,7 +15,7 @@
 
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::report {
 namespace {
 
 std::string content_of(const std::filesystem::path& path) {
@@ -78,4 +78,4 @@ std::string dump_dom(const std::string& chromium, std::string_view html, const B
   return content_of(folder.path() / "dom.html");
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::report

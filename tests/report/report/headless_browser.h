@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::report {
 
 struct BrowserWindow {
   int width_px = 1400;
@@ -20,4 +20,4 @@ struct BrowserWindow {
 /// cannot be run or exits with an error.
 [[nodiscard]] std::string dump_dom(const std::string& chromium, std::string_view html, const BrowserWindow& window);
 
-}  // namespace lowgear
+}  // namespace lowgear::report

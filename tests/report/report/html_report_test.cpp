@@ -9,7 +9,7 @@
 #include "report/report/page_files.h"
 #include "report/report/sample_report.h"
 
-namespace lowgear {
+namespace lowgear::report {
 namespace {
 
 using ::testing::HasSubstr;
@@ -70,7 +70,7 @@ TEST(HtmlReport, RefersToNothingOutsideOfItself) {
 
 TEST(HtmlReport, NamesCannotBreakOutOfTheDataBlock) {
   const std::string hostile = "</script><script>alert(1)</script><!--<script>]]>&lt;{{report.css}}\xe2\x80\xa8";
-  ReportData data = sample_report(4, 8);
+  Data data = sample_report(4, 8);
   const std::string harmless_page = render_html_report(data);
   data.profile_name = data.schedule = data.lowgear_version = data.command = hostile;
   data.baseline.description = data.certificate.statement = data.certificate.command = hostile;
@@ -90,12 +90,12 @@ TEST(HtmlReport, NamesCannotBreakOutOfTheDataBlock) {
 }
 
 TEST(HtmlReport, CarriesTheLicenceOfThePlottingLibrary) {
-  EXPECT_THAT(render_html_report(ReportData{}),
+  EXPECT_THAT(render_html_report(Data{}),
               HasSubstr("Redistributions in binary form must reproduce the above copyright notice"));
 }
 
 TEST(HtmlReport, StaysBelow400KilobytesFor1536Ops) {
-  ReportData data = sample_report(8, 24);
+  Data data = sample_report(8, 24);
   data.chosen = repeated(data.chosen, 4);
   data.baseline_timeline = repeated(data.baseline_timeline, 4);
   const std::string page = render_html_report(data);
@@ -104,4 +104,4 @@ TEST(HtmlReport, StaysBelow400KilobytesFor1536Ops) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::report

@@ -14,7 +14,7 @@
 #include "report/report/chrome_trace.h"
 #include "report/report/sample_recording.h"
 
-namespace lowgear {
+namespace lowgear::report {
 namespace {
 
 using testing::ElementsAre;
@@ -74,7 +74,7 @@ TEST(MeasuredTimelines, HaveOnlyIterationsThatAllRanksCompleted) {
   SampleRun run;
   run.recordings[1].units.pop_back();
   EXPECT_EQ(measured_timelines(run.recordings, run.dag).back().iteration, 2);
-  std::erase_if(run.recordings[0].units, [](const RecordedUnit& unit) { return unit.iteration == 1; });
+  std::erase_if(run.recordings[0].units, [](const profile::RecordedUnit& unit) { return unit.iteration == 1; });
   EXPECT_THAT(measured_timelines(run.recordings, run.dag), SizeIs(2));
   run.recordings[0].units.resize(1);
   EXPECT_THAT(error_of([&] { (void)measured_timelines(run.recordings, run.dag); }), HasSubstr("no iteration"));
@@ -83,11 +83,11 @@ TEST(MeasuredTimelines, HaveOnlyIterationsThatAllRanksCompleted) {
 
 TEST(MeasuredTimelines, TakeTheLaterPartWhereAResumedJobRepeatedAnIteration) {
   SampleRun run;
-  std::vector<Recording> parts = run.recordings;
-  for (Recording recording : run.recordings) {
+  std::vector<profile::Recording> parts = run.recordings;
+  for (profile::Recording recording : run.recordings) {
     recording.part = 1;
-    std::erase_if(recording.units, [](const RecordedUnit& unit) { return unit.iteration < 3; });
-    for (RecordedUnit& unit : recording.units) unit.clock_mhz = 900;
+    std::erase_if(recording.units, [](const profile::RecordedUnit& unit) { return unit.iteration < 3; });
+    for (profile::RecordedUnit& unit : recording.units) unit.clock_mhz = 900;
     parts.push_back(recording);
   }
   const std::vector<MeasuredTimeline> timelines = measured_timelines(parts, run.dag);
@@ -101,7 +101,7 @@ TEST(MeasuredTimelines, RefuseRecordingsOfAnotherPipeline) {
     return error_of([&] { (void)measured_timelines(run.recordings, run.dag); });
   };
   SampleRun run;
-  for (RecordedUnit& unit : run.recordings[1].units) unit.stage = 5;
+  for (profile::RecordedUnit& unit : run.recordings[1].units) unit.stage = 5;
   EXPECT_THAT(error(run), HasSubstr("units of stage 5, which no rank of the plan runs"));
   run = SampleRun();
   run.recordings[0].units[3].stage = 1;
@@ -114,13 +114,13 @@ TEST(MeasuredTimelines, RefuseRecordingsOfAnotherPipeline) {
 
 TEST(CompareWith, TakesMeansBehindTheWarmUp) {
   SampleRun run;
-  for (Recording& recording : run.recordings) {
-    for (RecordedUnit& unit : recording.units) {
+  for (profile::Recording& recording : run.recordings) {
+    for (profile::RecordedUnit& unit : recording.units) {
       if (unit.iteration < kWarmUpIterations) unit.end_s -= 0.03;
     }
   }
   std::vector<double> expected_s;
-  for (const ComputeOp& op : run.dag.ops) expected_s.push_back(op.kind == OpKind::forward ? 0.08 : 0.2);
+  for (const schedule::ComputeOp& op : run.dag.ops) expected_s.push_back(op.kind == OpKind::forward ? 0.08 : 0.2);
   const auto timelines = measured_timelines(run.recordings, run.dag);
   const IterationComparison comparison = compare_with(timelines, run.dag, expected_s);
   EXPECT_EQ(comparison.iterations, 2);
@@ -136,10 +136,10 @@ TEST(CompareWith, TakesMeansBehindTheWarmUp) {
   EXPECT_EQ(compare_with(std::span(timelines).first(2), run.dag, expected_s).iterations, 2) << "better than none";
 }
 
-ReportTimeline planned_timeline(const SampleRun& run) {
-  ReportTimeline timeline{"plan", 1, 100, std::vector<std::vector<ReportOp>>(2)};
+Timeline planned_timeline(const SampleRun& run) {
+  Timeline timeline{"plan", 1, 100, std::vector<std::vector<Op>>(2)};
   double start_s = 0;
-  for (const ComputeOp& op : run.dag.ops) {
+  for (const schedule::ComputeOp& op : run.dag.ops) {
     auto& ops = timeline.ranks[static_cast<std::size_t>(op.rank)];
     if (ops.empty()) start_s = 0;
     ops.push_back({op.stage, op.kind, op.microbatch, 1200, start_s, 0.1, 20});
@@ -183,9 +183,9 @@ TEST(MeasuredTrace, HasBothOnOneAxis) {
 
 TEST(MeasuredTrace, SaysMeasuredOfRealGpus) {
   SampleRun run;
-  for (Recording& recording : run.recordings) recording.simulated = false;
+  for (profile::Recording& recording : run.recordings) recording.simulated = false;
   EXPECT_EQ(figures_of(measured_timelines(run.recordings, run.dag).front()), "measured");
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::report

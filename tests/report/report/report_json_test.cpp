@@ -11,7 +11,7 @@
 #include "base/core/formats/json.h"
 #include "report/report/sample_report.h"
 
-namespace lowgear {
+namespace lowgear::report {
 namespace {
 
 using ::testing::AllOf;
@@ -20,10 +20,10 @@ using ::testing::Field;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Json written(const ReportData& data) { return parse_json(report_json(data), "report"); }
+Json written(const Data& data) { return parse_json(report_json(data), "report"); }
 
 TEST(ReportJson, HoldsEveryFigure) {
-  ReportData data = sample_report(4, 8);
+  Data data = sample_report(4, 8);
   data.switch_latency_s = 0.015;
   data.lower_bound = {{5, 7}, {6, 6}};
   data.warnings = {"stage 2 forward: time does not fall from 1395 to 1410 MHz"};
@@ -51,12 +51,12 @@ TEST(ReportJson, HoldsEveryFigure) {
 }
 
 TEST(ReportJson, HoldsEveryPlanAndPolicy) {
-  ReportData data = sample_report(4, 8);
+  Data data = sample_report(4, 8);
   data.policies[1].lower_bound_j.reset();
   data.policies[1].plan_time_s.reset();
   const Json json = written(data);
   ASSERT_EQ(json["plans"].size(), data.plans.size());
-  const PlanFigures& plan = data.plans[7];
+  const workflow::PlanFigures& plan = data.plans[7];
   EXPECT_EQ(json["plans"][7], (Json{{"number", plan.number},
                                     {"deadline_s", plan.deadline_s},
                                     {"time_s", plan.time_s},
@@ -64,7 +64,7 @@ TEST(ReportJson, HoldsEveryPlanAndPolicy) {
                                     {"lower_bound_j", *plan.lower_bound_j},
                                     {"switches", plan.switches}}));
   ASSERT_EQ(json["policies"].size(), data.policies.size());
-  const ComparisonRow& policy = data.policies[1];
+  const workflow::ComparisonRow& policy = data.policies[1];
   EXPECT_EQ(json["policies"][1], (Json{{"name", policy.label()},
                                        {"time_s", policy.time_s},
                                        {"energy_j", policy.energy_j},
@@ -77,7 +77,7 @@ TEST(ReportJson, HoldsEveryPlanAndPolicy) {
 }
 
 /// The op that a rank's row of the data block describes at `index`.
-ReportOp op_of(const Json& timeline, const Json& row, std::size_t index) {
+Op op_of(const Json& timeline, const Json& row, std::size_t index) {
   const double tick_s = timeline["tick_s"];
   const Json& cost = timeline["costs"][row["cost"][index].get<std::size_t>()];
   return {.stage = cost[0],
@@ -89,15 +89,15 @@ ReportOp op_of(const Json& timeline, const Json& row, std::size_t index) {
           .energy_j = cost[4]};
 }
 
-auto same_op(const ReportOp& op, double tolerance_s) {
-  return AllOf(Field(&ReportOp::stage, op.stage), Field(&ReportOp::kind, op.kind),
-               Field(&ReportOp::microbatch, op.microbatch), Field(&ReportOp::clock_mhz, op.clock_mhz),
-               Field(&ReportOp::start_s, DoubleNear(op.start_s, tolerance_s)),
-               Field(&ReportOp::duration_s, DoubleNear(op.duration_s, tolerance_s)),
-               Field(&ReportOp::energy_j, DoubleNear(op.energy_j, op.energy_j * 1e-5)));
+auto same_op(const Op& op, double tolerance_s) {
+  return AllOf(Field(&Op::stage, op.stage), Field(&Op::kind, op.kind),
+               Field(&Op::microbatch, op.microbatch), Field(&Op::clock_mhz, op.clock_mhz),
+               Field(&Op::start_s, DoubleNear(op.start_s, tolerance_s)),
+               Field(&Op::duration_s, DoubleNear(op.duration_s, tolerance_s)),
+               Field(&Op::energy_j, DoubleNear(op.energy_j, op.energy_j * 1e-5)));
 }
 
-void expect_same_ops(const Json& json, const ReportTimeline& timeline) {
+void expect_same_ops(const Json& json, const Timeline& timeline) {
   const double tolerance_s = timeline.time_s * 1e-7;
   ASSERT_EQ(json["ranks"].size(), timeline.ranks.size());
   for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
@@ -110,7 +110,7 @@ void expect_same_ops(const Json& json, const ReportTimeline& timeline) {
 }
 
 TEST(ReportJson, TimelinesCanBeReadBack) {
-  const ReportData data = sample_report(4, 8);
+  const Data data = sample_report(4, 8);
   const Json json = written(data);
   expect_same_ops(json["chosen"], data.chosen);
   expect_same_ops(json["baseline_timeline"], data.baseline_timeline);
@@ -118,10 +118,10 @@ TEST(ReportJson, TimelinesCanBeReadBack) {
 
 TEST(ReportJson, KeepsPrecisionForVeryShortAndVeryLongIterations) {
   for (const double scale : {1e-9, 1e-3, 1e5}) {
-    ReportData data = sample_report(2, 4);
+    Data data = sample_report(2, 4);
     data.chosen.time_s *= scale;
     for (auto& ops : data.chosen.ranks) {
-      for (ReportOp& op : ops) {
+      for (Op& op : ops) {
         op.start_s *= scale;
         op.duration_s *= scale;
       }
@@ -131,7 +131,7 @@ TEST(ReportJson, KeepsPrecisionForVeryShortAndVeryLongIterations) {
 }
 
 TEST(ReportJson, WritesWhatIsNotANumberAsNull) {
-  ReportData data = sample_report(2, 4);
+  Data data = sample_report(2, 4);
   data.policies[0].energy_j = std::numeric_limits<double>::quiet_NaN();
   data.plans[0].deadline_s = std::numeric_limits<double>::infinity();
   data.chosen.ranks[0][0].start_s = std::numeric_limits<double>::infinity();
@@ -142,7 +142,7 @@ TEST(ReportJson, WritesWhatIsNotANumberAsNull) {
 }
 
 TEST(ReportJson, IsSafeInsideAScriptElement) {
-  ReportData data;
+  Data data;
   data.profile_name = "<a> & </script> \xe2\x80\xa8\xe2\x80\xa9 \xe2\x80\xa6 \"quoted\" \\";
   const std::string text = report_json(data);
   for (const char* raw : {"<", ">", "&", "\xe2\x80\xa8", "\xe2\x80\xa9"}) EXPECT_THAT(text, Not(HasSubstr(raw)));
@@ -151,7 +151,7 @@ TEST(ReportJson, IsSafeInsideAScriptElement) {
 }
 
 TEST(ReportJson, ReplacesBytesThatAreNotUtf8) {
-  ReportData data;
+  Data data;
   data.profile_name =
       "a\xff\xfe"
       "b\xe2\x80";
@@ -159,12 +159,12 @@ TEST(ReportJson, ReplacesBytesThatAreNotUtf8) {
 }
 
 /// Vertices of a random convex curve that falls and may rise again.
-std::vector<PipelineFigures> random_convex_curve(std::mt19937& random, int vertices) {
+std::vector<simulator::PipelineFigures> random_convex_curve(std::mt19937& random, int vertices) {
   std::uniform_real_distribution<double> step(0.01, 1);
   std::vector<double> slopes(vertices - 1);
   for (double& slope : slopes) slope = -50 + 60 * step(random);
   std::sort(slopes.begin(), slopes.end());
-  std::vector<PipelineFigures> curve{{1, 1000}};
+  std::vector<simulator::PipelineFigures> curve{{1, 1000}};
   for (const double slope : slopes) {
     const double length_s = step(random);
     curve.push_back({curve.back().time_s + length_s, curve.back().energy_j + slope * length_s});
@@ -172,10 +172,10 @@ std::vector<PipelineFigures> random_convex_curve(std::mt19937& random, int verti
   return curve;
 }
 
-double energy_at(const std::vector<PipelineFigures>& curve, double time_s) {
+double energy_at(const std::vector<simulator::PipelineFigures>& curve, double time_s) {
   for (std::size_t i = 1; i < curve.size(); ++i) {
-    const PipelineFigures& a = curve[i - 1];
-    const PipelineFigures& b = curve[i];
+    const simulator::PipelineFigures& a = curve[i - 1];
+    const simulator::PipelineFigures& b = curve[i];
     if (time_s <= b.time_s) {
       return a.energy_j + (b.energy_j - a.energy_j) * (time_s - a.time_s) / (b.time_s - a.time_s);
     }
@@ -183,17 +183,17 @@ double energy_at(const std::vector<PipelineFigures>& curve, double time_s) {
   return curve.back().energy_j;
 }
 
-double energy_range(const std::vector<PipelineFigures>& curve) {
+double energy_range(const std::vector<simulator::PipelineFigures>& curve) {
   const auto [low, high] =
       std::minmax_element(curve.begin(), curve.end(),
-                          [](const PipelineFigures& a, const PipelineFigures& b) { return a.energy_j < b.energy_j; });
+                          [](const simulator::PipelineFigures& a, const simulator::PipelineFigures& b) { return a.energy_j < b.energy_j; });
   return high->energy_j - low->energy_j;
 }
 
 /// Largest vertical distance of a vertex of `curve` from `thin`.
-double worst_error(const std::vector<PipelineFigures>& thin, const std::vector<PipelineFigures>& curve) {
+double worst_error(const std::vector<simulator::PipelineFigures>& thin, const std::vector<simulator::PipelineFigures>& curve) {
   double worst_j = 0;
-  for (const PipelineFigures& point : curve) {
+  for (const simulator::PipelineFigures& point : curve) {
     worst_j = std::max(worst_j, std::abs(energy_at(thin, point.time_s) - point.energy_j));
   }
   return worst_j;
@@ -212,16 +212,16 @@ TEST(ThinCurve, StaysWithinItsToleranceOfEveryVertex) {
 }
 
 TEST(ThinCurve, KeepsOnlyTheEndsOfALineAndAllOfAPolygon) {
-  std::vector<PipelineFigures> line;
+  std::vector<simulator::PipelineFigures> line;
   line.reserve(1000);
   for (int i = 0; i < 1000; ++i) line.push_back({1.0 + i, 5000.0 - 2 * i});
   EXPECT_EQ(thin_curve(line).size(), 2);
-  const std::vector<PipelineFigures> polygon{{0, 100}, {1, 50}, {2, 20}, {3, 10}, {4, 8}};
+  const std::vector<simulator::PipelineFigures> polygon{{0, 100}, {1, 50}, {2, 20}, {3, 10}, {4, 8}};
   EXPECT_EQ(thin_curve(polygon).size(), polygon.size());
 }
 
 TEST(ThinCurve, MakesALongCurveShort) {
-  std::vector<PipelineFigures> curve;
+  std::vector<simulator::PipelineFigures> curve;
   curve.reserve(100'001);
   for (int i = 0; i <= 100'000; ++i) curve.push_back({1 + i * 1e-5, 1 / (1 + i * 1e-5)});
   EXPECT_LT(thin_curve(curve).size(), 400);
@@ -229,10 +229,10 @@ TEST(ThinCurve, MakesALongCurveShort) {
 
 TEST(ThinCurve, TakesCurvesWithoutLength) {
   EXPECT_TRUE(thin_curve({}).empty());
-  const std::vector<PipelineFigures> same_time{{1, 5}, {1, 4}, {1, 3}};
+  const std::vector<simulator::PipelineFigures> same_time{{1, 5}, {1, 4}, {1, 3}};
   EXPECT_EQ(thin_curve(same_time).front().energy_j, 5);
   EXPECT_EQ(thin_curve(same_time).back().energy_j, 3);
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::report

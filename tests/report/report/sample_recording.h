@@ -7,23 +7,23 @@
 #include "planning/schedule/dag.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::report {
 
 /// Four iterations of GPipe with two microbatches on two ranks of one machine, forwards of 0.1 s and backwards of 0.2
 /// s, as their simulated GPUs' recordings tell. Rank 1 started recording 2 s later.
 struct SampleRun {
   static constexpr double iteration_end_s = 0.801;
 
-  SampleRun() : dag(build_dag(gpipe_schedule(2, 2))) {
+  SampleRun() : dag(schedule::build_dag(schedule::gpipe_schedule(2, 2))) {
     for (const int rank : {0, 1}) recordings.push_back(record(rank));
   }
 
-  PipelineDag dag;
-  std::vector<Recording> recordings;
+  schedule::PipelineDag dag;
+  std::vector<profile::Recording> recordings;
 
  private:
-  static Recording record(int rank) {
-    Recording recording;
+  static profile::Recording record(int rank) {
+    profile::Recording recording;
     recording.source = "rank-" + std::to_string(rank);
     recording.rank = rank;
     recording.world_size = 2;
@@ -54,7 +54,7 @@ struct SampleRun {
     }
     // 250 W all the time, in a counter that is read every 50 ms and advances every 100 ms.
     for (int i = 0; i < 100; ++i) {
-      EnergySample& sample = recording.samples.emplace_back();
+      profile::EnergySample& sample = recording.samples.emplace_back();
       sample.time_s = 0.05 * i;
       sample.energy_j = 250 * 0.1 * (i / 2);
       sample.sm_mhz = 1195;
@@ -63,4 +63,4 @@ struct SampleRun {
   }
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::report

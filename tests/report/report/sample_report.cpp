@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::report {
 
 namespace {
 
@@ -38,9 +38,9 @@ class Pipeline {
   double schedule() {
     double end_s = 0;
     for (const auto& [rank, position] : order_) {
-      ReportOp& op = rows_[rank][position];
+      Op& op = rows_[rank][position];
       op.start_s = position > 0 ? end_of(rows_[rank][position - 1]) : 0;
-      if (const ReportOp* before = source_of(rank, op)) op.start_s = std::max(op.start_s, end_of(*before));
+      if (const Op* before = source_of(rank, op)) op.start_s = std::max(op.start_s, end_of(*before));
       op.duration_s = op_time_s(rank, op.kind, op.clock_mhz);
       op.energy_j = op_energy_j(rank, op.kind, op.clock_mhz);
       end_s = std::max(end_s, end_of(op));
@@ -59,14 +59,14 @@ class Pipeline {
     }
   }
 
-  ReportTimeline timeline(std::string label) {
-    ReportTimeline result;
+  Timeline timeline(std::string label) {
+    Timeline result;
     result.label = std::move(label);
     result.time_s = schedule();
     result.ranks = rows_;
     for (const auto& row : rows_) {
       double busy_s = 0;
-      for (const ReportOp& op : row) {
+      for (const Op& op : row) {
         busy_s += op.duration_s;
         result.energy_j += op.energy_j;
       }
@@ -76,9 +76,9 @@ class Pipeline {
   }
 
  private:
-  static double end_of(const ReportOp& op) { return op.start_s + op.duration_s; }
+  static double end_of(const Op& op) { return op.start_s + op.duration_s; }
 
-  void slow_op_down(ReportOp& op, int floor_mhz, double deadline_s) {
+  void slow_op_down(Op& op, int floor_mhz, double deadline_s) {
     int low = 0;
     int high = (op.clock_mhz - floor_mhz) / kClockStepMhz;
     const int from_mhz = op.clock_mhz;
@@ -110,18 +110,18 @@ class Pipeline {
   [[nodiscard]] std::size_t position_of(int rank, OpKind kind, int microbatch) const {
     const auto& row = rows_[rank];
     return std::find_if(row.begin(), row.end(),
-                        [&](const ReportOp& op) { return op.kind == kind && op.microbatch == microbatch; }) -
+                        [&](const Op& op) { return op.kind == kind && op.microbatch == microbatch; }) -
            row.begin();
   }
 
   /// The op of another rank that `op` waits for.
-  [[nodiscard]] std::pair<int, std::size_t> source_index(int rank, const ReportOp& op) const {
+  [[nodiscard]] std::pair<int, std::size_t> source_index(int rank, const Op& op) const {
     const int from = op.kind == OpKind::forward ? rank - 1 : rank + 1;
     if (from < 0 || from >= ranks_) return {-1, 0};
     return {from, position_of(from, op.kind, op.microbatch)};
   }
 
-  const ReportOp* source_of(int rank, const ReportOp& op) {
+  const Op* source_of(int rank, const Op& op) {
     const auto [from, position] = source_index_.at(rank).at(&op - rows_[rank].data());
     return from < 0 ? nullptr : &rows_[from][position];
   }
@@ -129,7 +129,7 @@ class Pipeline {
   void find_order() {
     source_index_.resize(ranks_);
     for (int rank = 0; rank < ranks_; ++rank) {
-      for (const ReportOp& op : rows_[rank]) source_index_[rank].push_back(source_index(rank, op));
+      for (const Op& op : rows_[rank]) source_index_[rank].push_back(source_index(rank, op));
     }
     std::vector<std::size_t> done(ranks_, 0);
     for (bool moved = true; moved;) {
@@ -147,15 +147,15 @@ class Pipeline {
 
   int ranks_;
   int microbatches_;
-  std::vector<std::vector<ReportOp>> rows_;
+  std::vector<std::vector<Op>> rows_;
   std::vector<std::vector<std::pair<int, std::size_t>>> source_index_;
   std::vector<std::pair<int, std::size_t>> order_;
 };
 
 /// A convex falling curve from the fastest point, with as many vertices as a real frontier.
-std::vector<PipelineFigures> sample_curve(const PipelineFigures& fastest) {
+std::vector<simulator::PipelineFigures> sample_curve(const simulator::PipelineFigures& fastest) {
   constexpr int kVertices = 2000;
-  std::vector<PipelineFigures> curve;
+  std::vector<simulator::PipelineFigures> curve;
   for (int i = 0; i < kVertices; ++i) {
     const double share = static_cast<double>(i) / (kVertices - 1);
     curve.push_back(
@@ -164,23 +164,23 @@ std::vector<PipelineFigures> sample_curve(const PipelineFigures& fastest) {
   return curve;
 }
 
-std::vector<PlanFigures> sample_plans(const std::vector<PipelineFigures>& curve) {
+std::vector<workflow::PlanFigures> sample_plans(const std::vector<simulator::PipelineFigures>& curve) {
   constexpr int kPlans = 20;
-  std::vector<PlanFigures> plans;
+  std::vector<workflow::PlanFigures> plans;
   for (int i = 0; i < kPlans; ++i) {
-    const PipelineFigures& point = curve[i * (curve.size() - 1) / (kPlans - 1)];
+    const simulator::PipelineFigures& point = curve[i * (curve.size() - 1) / (kPlans - 1)];
     plans.push_back({i, point.time_s, point.time_s, point.energy_j * (1 + 1e-4 * ((i * 7) % 5)), point.energy_j,
                      120 + 31 * ((i * 3) % 7)});
   }
   return plans;
 }
 
-std::vector<ComparisonRow> sample_policies(const PipelineFigures& baseline, const PipelineFigures& fastest) {
+std::vector<workflow::ComparisonRow> sample_policies(const simulator::PipelineFigures& baseline, const simulator::PipelineFigures& fastest) {
   const auto at = [&](double time_share, double energy_share) {
     return std::pair{baseline.time_s * time_share,
                      fastest.energy_j + energy_share * (baseline.energy_j - fastest.energy_j)};
   };
-  std::vector<ComparisonRow> policies;
+  std::vector<workflow::ComparisonRow> policies;
   const auto add = [&](std::string name, std::pair<double, double> figures, int switches, std::string note) {
     policies.push_back({.policy = std::move(name),
                         .time_s = figures.first,
@@ -201,14 +201,14 @@ std::vector<ComparisonRow> sample_policies(const PipelineFigures& baseline, cons
 
 }  // namespace
 
-ReportData sample_report(int ranks, int microbatches) {
+Data sample_report(int ranks, int microbatches) {
   Pipeline pipeline(ranks, microbatches);
-  ReportData data;
+  Data data;
   data.baseline_timeline = pipeline.timeline("All at 1410 MHz");
-  const ReportTimeline& baseline = data.baseline_timeline;
+  const Timeline& baseline = data.baseline_timeline;
   pipeline.slow_down(baseline.time_s);
   data.chosen = pipeline.timeline("lowgear, plan 0");
-  const PipelineFigures fastest{baseline.time_s, data.chosen.energy_j * 0.9997};
+  const simulator::PipelineFigures fastest{baseline.time_s, data.chosen.energy_j * 0.9997};
 
   data.lowgear_version = "0.1.0";
   data.command = "lowgear plan --profile invented.csv --stages 8 --schedule 1f1b --out out";
@@ -228,8 +228,8 @@ ReportData sample_report(int ranks, int microbatches) {
   return data;
 }
 
-ReportTimeline repeated(const ReportTimeline& once, int copies) {
-  ReportTimeline all = once;
+Timeline repeated(const Timeline& once, int copies) {
+  Timeline all = once;
   all.time_s *= copies;
   all.energy_j *= copies;
   for (auto& ops : all.ranks) {
@@ -237,7 +237,7 @@ ReportTimeline repeated(const ReportTimeline& once, int copies) {
     const int microbatches = static_cast<int>(per_copy / 2);
     for (int copy = 1; copy < copies; ++copy) {
       for (std::size_t i = 0; i < per_copy; ++i) {
-        ReportOp op = ops[i];
+        Op op = ops[i];
         op.start_s += copy * once.time_s;
         op.microbatch += copy * microbatches;
         ops.push_back(op);
@@ -247,4 +247,4 @@ ReportTimeline repeated(const ReportTimeline& once, int copies) {
   return all;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::report

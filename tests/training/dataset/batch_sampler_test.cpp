@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::dataset {
 namespace {
 
 using ::testing::Each;
@@ -202,4 +202,4 @@ TEST(MicrobatchSlice, RefusesUnequalParts) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::dataset

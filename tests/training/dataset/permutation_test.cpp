@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::dataset {
 namespace {
 
 TEST(Permutation, TakesEveryValueOnce) {
@@ -75,4 +75,4 @@ TEST(Permutation, RefusesWhatIsNotThere) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::dataset

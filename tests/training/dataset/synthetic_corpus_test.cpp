@@ -16,7 +16,7 @@
 #include "training/dataset/token_file.h"
 #include "training/tokenizer/tokenizer.h"
 
-namespace lowgear {
+namespace lowgear::dataset {
 namespace {
 
 using ::testing::HasSubstr;
@@ -85,7 +85,7 @@ TEST_F(WriteSyntheticCorpus, WritesSoManyTokens) {
   EXPECT_EQ(file.tokens().token_type(), TokenType::uint16);
   std::vector<std::int64_t> tokens(12'345);
   file.read(0, tokens);
-  EXPECT_EQ(ByteTokenizer().decode(tokens), text_of(7, 13'000).substr(0, 12'345));
+  EXPECT_EQ(tokenizer::ByteTokenizer().decode(tokens), text_of(7, 13'000).substr(0, 12'345));
 }
 
 TEST_F(WriteSyntheticCorpus, RefusesNumbersThatNoFileHolds) {
@@ -99,4 +99,4 @@ TEST_F(WriteSyntheticCorpus, RefusesNumbersThatNoFileHolds) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::dataset

@@ -17,7 +17,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::dataset {
 namespace {
 
 using ::testing::ElementsAre;
@@ -190,4 +190,4 @@ TEST(TokenType, TheSmallestThatHoldsAVocabulary) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::dataset

@@ -15,7 +15,7 @@
 #include "base/core/temporary_folder.h"
 #include "training/dataset/batch_sampler.h"
 
-namespace lowgear {
+namespace lowgear::dataset {
 namespace {
 
 using testing::AllOf;
@@ -160,4 +160,4 @@ TEST_F(TokenFilesTest, AreSomeAndNotTooMany) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::dataset

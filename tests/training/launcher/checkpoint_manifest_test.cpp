@@ -10,7 +10,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 using testing::AllOf;
@@ -19,8 +19,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-ModelConfig small_model() {
-  ModelConfig model;
+model::ModelConfig small_model() {
+  model::ModelConfig model;
   model.vocabulary = 64;
   model.hidden = 32;
   model.layers = 2;
@@ -221,4 +221,4 @@ TEST(SameData, HasTheSameTextAndSequences) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -10,7 +10,7 @@
 #include "base/core/files/file_descriptor.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -39,4 +39,4 @@ TEST(MetricsPath, IsNotTheMetricsOwnWhenItNamesAnOpenFile) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::launcher

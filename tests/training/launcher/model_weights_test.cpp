@@ -10,7 +10,7 @@
 #include "base/core/temporary_folder.h"
 #include "training/launcher/saved_weights.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 using testing::AllOf;
@@ -32,7 +32,7 @@ class ModelWeightsTest : public testing::Test {
 
 TEST_F(ModelWeightsTest, HoldEveryParameter) {
   const ModelWeights weights = opened();
-  for (const ParameterSpec& spec : parameters(small_gpt2())) {
+  for (const model::ParameterSpec& spec : parameters(small_gpt2())) {
     EXPECT_EQ(weights.at(spec.name).name, spec.name);
     EXPECT_EQ(weights.at(spec.name).shape, spec.shape);
   }
@@ -40,9 +40,9 @@ TEST_F(ModelWeightsTest, HoldEveryParameter) {
 }
 
 TEST_F(ModelWeightsTest, MayLackThePrefixAndHaveBuffersAndTheOutputMatrix) {
-  tensors_["h.1.attn.bias"] = {"", TensorType::boolean, {1, 1, 16, 16}};
-  tensors_["lm_head.weight"] = {"", TensorType::f16, {256, 8}};
-  tensors_["wte.weight"] = {"", TensorType::bf16, {256, 8}};
+  tensors_["h.1.attn.bias"] = {"", tensorfile::TensorType::boolean, {1, 1, 16, 16}};
+  tensors_["lm_head.weight"] = {"", tensorfile::TensorType::f16, {256, 8}};
+  tensors_["wte.weight"] = {"", tensorfile::TensorType::bf16, {256, 8}};
   tensors_.erase("transformer.wte.weight");
   EXPECT_EQ(opened().at("transformer.wte.weight").name, "wte.weight");
 }
@@ -54,7 +54,7 @@ TEST_F(ModelWeightsTest, ThatLackATensorAreRefused) {
 }
 
 TEST_F(ModelWeightsTest, OfAnotherModelAreRefused) {
-  tensors_["transformer.h.2.ln_1.bias"] = {"", TensorType::f32, {8}};
+  tensors_["transformer.h.2.ln_1.bias"] = {"", tensorfile::TensorType::f32, {8}};
   EXPECT_THAT(refusal(), HasSubstr("\"transformer.h.2.ln_1.bias\": the model has none of this name"));
 }
 
@@ -62,9 +62,9 @@ TEST_F(ModelWeightsTest, OfAnotherShapeOrTypeAreRefused) {
   tensors_["transformer.h.1.mlp.c_fc.weight"].shape = {32, 8};
   EXPECT_THAT(refusal(), AllOf(HasSubstr(folder_.path().string()), HasSubstr("transformer.h.1.mlp.c_fc.weight"),
                                HasSubstr("expected the shape [8, 32], not [32, 8]")));
-  tensors_["transformer.h.1.mlp.c_fc.weight"] = {"", TensorType::i32, {8, 32}};
+  tensors_["transformer.h.1.mlp.c_fc.weight"] = {"", tensorfile::TensorType::i32, {8, 32}};
   EXPECT_THAT(refusal(), HasSubstr("expected F32, BF16 or F16, not I32"));
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 using testing::Each;
@@ -22,7 +22,7 @@ TEST(RankLayout, PutsNeighboursIntoATensorGroupThenReplicasThenStages) {
 }
 
 TEST(RankLayout, OneRankIsAloneInEveryGroup) {
-  const RankLayout layout{JobParallel{}};
+  const RankLayout layout{protocol::JobParallel{}};
   EXPECT_EQ(layout.world_size(), 1);
   EXPECT_THAT(layout.pipeline_of(0), ElementsAre(0));
   EXPECT_THAT(layout.replicas_of(0), ElementsAre(0));
@@ -41,7 +41,7 @@ TEST(RankLayout, TiesTheRanksOfTheFirstAndTheLastStage) {
 }
 
 TEST(RankLayout, TiesNoRanksWhereOneHasBothStages) {
-  EXPECT_THAT(RankLayout(JobParallel{}).tied_group_of(0), IsEmpty());
+  EXPECT_THAT(RankLayout(protocol::JobParallel{}).tied_group_of(0), IsEmpty());
   const RankLayout folded({.pp = 2, .dp = 1, .tp = 1, .chunks = 2}, {.first = 0, .last = 0});
   EXPECT_THAT(folded.tied_group_of(0), IsEmpty());
   EXPECT_THAT(folded.tied_group_of(1), IsEmpty());
@@ -85,4 +85,4 @@ TEST(RankLayout, EveryRankIsInOneGroupOfEachKind) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -24,7 +24,7 @@
 #include "base/core/error.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 using namespace std::chrono_literals;
@@ -362,4 +362,4 @@ TEST(ThreadsPerRank, DividesTheCoresAndLeavesOneAtLeast) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::launcher

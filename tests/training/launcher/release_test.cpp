@@ -5,7 +5,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 using testing::AllOf;
@@ -19,4 +19,4 @@ TEST(Release, HasToBeThatOfTheLauncher) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -9,11 +9,11 @@
 #include "estimating/model/parameters.h"
 #include "training/tensorfile/safetensors_writer.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 
-inline ModelConfig small_gpt2() {
-  ModelConfig model;
-  model.architecture = Architecture::gpt2;
+inline model::ModelConfig small_gpt2() {
+  model::ModelConfig model;
+  model.architecture = model::Architecture::gpt2;
   model.vocabulary = 256;
   model.hidden = 8;
   model.layers = 2;
@@ -29,18 +29,18 @@ inline ModelConfig small_gpt2() {
 }
 
 /// Types and shapes of tensors by name.
-using SavedTensors = std::map<std::string, TensorSpec>;
+using SavedTensors = std::map<std::string, tensorfile::TensorSpec>;
 
-inline SavedTensors tensors_of(const ModelConfig& model) {
+inline SavedTensors tensors_of(const model::ModelConfig& model) {
   SavedTensors tensors;
-  for (const ParameterSpec& spec : parameters(model)) tensors[spec.name] = {spec.name, TensorType::f32, spec.shape};
+  for (const model::ParameterSpec& spec : parameters(model)) tensors[spec.name] = {spec.name, tensorfile::TensorType::f32, spec.shape};
   return tensors;
 }
 
 /// A file of them, all zeros.
 inline void save(const std::filesystem::path& path, const SavedTensors& tensors) {
   std::vector<std::vector<std::byte>> zeros;
-  std::vector<TensorView> views;
+  std::vector<tensorfile::TensorView> views;
   for (const auto& [name, spec] : tensors) {
     zeros.emplace_back(tensor_bytes(spec.type, spec.shape).value());
     views.push_back({name, spec.type, spec.shape, zeros.back()});
@@ -48,4 +48,4 @@ inline void save(const std::filesystem::path& path, const SavedTensors& tensors)
   write_safetensors(path, views);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::launcher

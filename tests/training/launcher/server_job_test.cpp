@@ -11,7 +11,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 using testing::HasSubstr;
@@ -83,4 +83,4 @@ TEST(ServerJob, RefusesClocksOfAnotherPlan) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::launcher

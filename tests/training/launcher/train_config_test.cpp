@@ -11,7 +11,7 @@
 #include "base/core/error_of.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 using testing::ElementsAre;
@@ -71,7 +71,7 @@ TEST(TrainConfig, ReadsEverySection) {
       "energy: {recording: rec, profile: {clocks_mhz: [1410, 1200], settle_iterations: 2, iterations: 8}}\n"
       "simulated_gpu: {layer_forward_s: 0.01, embedding_forward_s: 0.001, head_forward_s: 0.002,\n"
       "                backward_factor: 1.5, memory_share: 0.25, load: 0.5}\n");
-  EXPECT_EQ(config.model.architecture, Architecture::gpt2);
+  EXPECT_EQ(config.model.architecture, model::Architecture::gpt2);
   EXPECT_TRUE(config.model.tied_embeddings && config.model.attention_bias && config.model.mlp_bias);
   EXPECT_THAT(config.tokens, ElementsAre("/jobs/tokens.bin"));
   EXPECT_FALSE(config.token_type);
@@ -97,7 +97,7 @@ TEST(TrainConfig, TakesTokensOfOneFileOrSeveral) {
   EXPECT_THAT(parse(kSmallest, {kNoMadeUp, "data.tokens=a.bin"}).tokens, ElementsAre("/jobs/a.bin"));
   const TrainConfig config = parse(kSmallest, {kNoMadeUp, "data.tokens=[b.bin, /a.bin]", "data.token_type=uint32"});
   EXPECT_THAT(config.tokens, ElementsAre("/jobs/b.bin", "/a.bin"));
-  EXPECT_EQ(config.token_type, TokenType::uint32);
+  EXPECT_EQ(config.token_type, dataset::TokenType::uint32);
   EXPECT_EQ(error_when({kNoMadeUp, "data.tokens=[]"}),
             "--set \"data.tokens=[]\": data.tokens: a text of 0 files; name 1 to 4096");
   EXPECT_THAT(error_when({kNoMadeUp, "data.tokens=[a.bin, {b: c}]"}), HasSubstr("data.tokens[1]: expected a text"));
@@ -303,4 +303,4 @@ TEST(TrainConfig, SaysWhichStepsAreRecorded) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -16,7 +16,7 @@
 #include "training/launcher/saved_weights.h"
 #include "training/launcher/training_text.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 namespace fs = std::filesystem;
@@ -241,4 +241,4 @@ TEST_F(TrainingCheck, RefusesMetricsThatCannotBeReplacedOnGoingOn) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::launcher

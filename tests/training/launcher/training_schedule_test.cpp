@@ -12,7 +12,7 @@
 #include "planning/schedule/communication.h"
 #include "planning/schedule/deadlock.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 using testing::ElementsAre;
@@ -56,11 +56,11 @@ TEST(TrainingSchedule, EveryNamedScheduleCanRunWithoutBuffers) {
     for (const int pp : {1, 2, 4}) {
       TrainConfig config = four_layers(pp, 8);
       config.schedule = name;
-      const Schedule schedule = training_schedule(config);
+      const schedule::Schedule schedule = training_schedule(config);
       EXPECT_EQ(schedule.rank_count(), pp);
       EXPECT_EQ(has_communication(schedule), pp > 1) << name;
       if (pp == 1) continue;
-      EXPECT_FALSE(find_communication_fault(schedule, P2pGrouping::none)) << name;
+      EXPECT_FALSE(find_communication_fault(schedule, schedule::P2pGrouping::none)) << name;
     }
   }
   TrainConfig config = four_layers(2, 4);
@@ -96,7 +96,7 @@ TEST(TrainingSchedule, RefusesAModelThatCannotBeDivided) {
 }
 
 TEST_F(TrainingScheduleFile, IsReadAndGetsItsMessages) {
-  const Schedule schedule = training_schedule(config_with("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", 2, 2));
+  const schedule::Schedule schedule = training_schedule(config_with("0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n", 2, 2));
   EXPECT_EQ(schedule.stages, 2);
   EXPECT_TRUE(has_communication(schedule));
 }
@@ -166,13 +166,13 @@ TEST_F(TrainingScheduleFile, WhoseMessagesCanHangIsRefused) {
 class TrainingPlan : public testing::Test {
  protected:
   std::string write(const TrainConfig& config) {
-    Plan plan;
+    plan::Plan plan;
     plan.policy = "test";
     plan.schedule = config.schedule;
     plan.microbatches = config.microbatches;
     for (const auto& actions : without_communication(training_schedule(config)).ranks) {
       auto& ops = plan.ranks.emplace_back();
-      for (const Action& action : actions) {
+      for (const schedule::Action& action : actions) {
         ops.push_back({.stage = action.stage, .kind = action.op, .microbatch = action.microbatch, .clock_mhz = 1000});
       }
     }
@@ -220,4 +220,4 @@ TEST_F(TrainingPlan, ThatIsMissingOrNoneIsNamed) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::launcher

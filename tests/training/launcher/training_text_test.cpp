@@ -10,7 +10,7 @@
 #include "base/core/temporary_folder.h"
 #include "training/dataset/synthetic_corpus.h"
 
-namespace lowgear {
+namespace lowgear::launcher {
 namespace {
 
 using testing::HasSubstr;
@@ -36,13 +36,13 @@ std::vector<std::int64_t> first_batch(const TrainConfig& config) {
 
 TEST(TrainingText, IsTheSameMadeUpAsFromItsFile) {
   const TemporaryFolder folder;
-  write_synthetic_corpus(folder / "text.bin", 1000, 5);
+  dataset::write_synthetic_corpus(folder / "text.bin", 1000, 5);
   TrainConfig of_file = made_up(0);
   of_file.tokens = {folder / "text.bin"};
   const std::vector<std::int64_t> expected = first_batch(of_file);
   EXPECT_EQ(first_batch(made_up(1000)), expected);
-  write_file_atomically(folder / "text.bin", read_file(folder / "text.bin").substr(kTokenHeaderBytes));
-  of_file.token_type = TokenType::uint16;
+  write_file_atomically(folder / "text.bin", read_file(folder / "text.bin").substr(dataset::kTokenHeaderBytes));
+  of_file.token_type = dataset::TokenType::uint16;
   EXPECT_EQ(first_batch(of_file), expected);
 }
 
@@ -60,4 +60,4 @@ TEST(TrainingText, MadeUpNeedsAVocabularyOfBytesAndASample) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::launcher

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::tensorfile {
 
 inline std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
@@ -25,4 +25,4 @@ inline std::string safetensors_bytes(std::string_view header, std::string_view d
   return bytes.append(header).append(data);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::tensorfile

@@ -15,7 +15,7 @@
 #include "base/core/temporary_folder.h"
 #include "training/tensorfile/safetensors_bytes.h"
 
-namespace lowgear {
+namespace lowgear::tensorfile {
 namespace {
 
 using ::testing::ElementsAre;
@@ -193,4 +193,4 @@ TEST(SafetensorsFile, RefusesWhatItCannotRead) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::tensorfile

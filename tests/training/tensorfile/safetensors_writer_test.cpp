@@ -21,7 +21,7 @@
 #include "base/core/temporary_folder.h"
 #include "training/tensorfile/safetensors_bytes.h"
 
-namespace lowgear {
+namespace lowgear::tensorfile {
 namespace {
 
 using ::testing::ElementsAre;
@@ -224,4 +224,4 @@ TEST_F(SafetensorsWriterTest, AnUnfinishedFileIsNeverThere) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::tensorfile

@@ -14,7 +14,7 @@
 #include "training/tensorfile/safetensors_bytes.h"
 #include "training/tensorfile/safetensors_writer.h"
 
-namespace lowgear {
+namespace lowgear::tensorfile {
 namespace {
 
 using ::testing::ElementsAre;
@@ -114,4 +114,4 @@ TEST_F(WeightFilesTest, RefuseAnIndexThatDoesNotFitItsFiles) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::tensorfile

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 TEST(AddedTokens, FindsTheLeftmostAndOfThoseTheLongest) {
@@ -25,4 +25,4 @@ TEST(AddedTokens, FindsNothingWhereThereIsNothing) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

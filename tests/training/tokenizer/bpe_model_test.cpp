@@ -12,7 +12,7 @@
 #include "base/core/error.h"
 #include "training/tokenizer/random_tokenizer.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 using ::testing::ElementsAre;
@@ -105,4 +105,4 @@ TEST_F(SmallModel, RefusesAPairTwice) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

@@ -15,7 +15,7 @@
 #include "base/core/formats/json.h"
 #include "training/tokenizer/random_tokenizer.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 using ::testing::ElementsAre;
@@ -138,4 +138,4 @@ TEST(BpeTokenizer, AgreesWithAnotherProgram) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

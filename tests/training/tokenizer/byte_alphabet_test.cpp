@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 TEST(ByteAlphabet, WritesBytesAsGpt2Does) {
@@ -32,4 +32,4 @@ TEST(ByteAlphabet, KnowsWhatIsNotOfIt) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

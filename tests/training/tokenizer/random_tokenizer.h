@@ -13,7 +13,7 @@
 #include "training/tokenizer/byte_alphabet.h"
 #include "training/tokenizer/word_splitter.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 
 /// A made-up byte-level vocabulary: the 256 bytes in some order, and merges of tokens that were there before.
 struct RandomVocabulary {
@@ -101,4 +101,4 @@ inline Json llama3_pre_tokenizer() {
             {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}}}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

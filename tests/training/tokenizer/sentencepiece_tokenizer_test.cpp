@@ -13,7 +13,7 @@
 #include "base/core/error_of.h"
 #include "training/dataset/synthetic_corpus.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 using ::testing::HasSubstr;
@@ -35,7 +35,7 @@ class Sentences final : public sentencepiece::SentenceIterator {
     sentence_.pop_back();  // the line end
   }
 
-  SyntheticCorpus corpus_{1};
+  dataset::SyntheticCorpus corpus_{1};
   int left_ = 300;
   std::string sentence_ = "Begin.";
 };
@@ -57,7 +57,7 @@ class SentencePieceTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(SentencePieceTest, EncodesAndDecodes) {
   const SentencePieceTokenizer tokenizer(trained_model(GetParam()), "t.model");
   EXPECT_EQ(tokenizer.vocabulary_size(), 400);
-  const std::string text = SyntheticCorpus(1).next_sentence() + "Ünknown\n";
+  const std::string text = dataset::SyntheticCorpus(1).next_sentence() + "Ünknown\n";
   const std::vector<std::int64_t> tokens = tokenizer.encode(text);
   EXPECT_LT(tokens.size(), text.size());
   for (const std::int64_t token : tokens) EXPECT_TRUE(token >= 0 && token < 400);
@@ -80,4 +80,4 @@ TEST(SentencePieceTokenizer, RefusesIdsAndModelsThatAreNone) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

@@ -12,7 +12,7 @@
 #include "base/core/formats/json.h"
 #include "training/tokenizer/random_tokenizer.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 using ::testing::AllOf;
@@ -222,4 +222,4 @@ TEST(TokenizerJson, RefusesWhatIsNoJson) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

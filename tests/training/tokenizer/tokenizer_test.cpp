@@ -14,7 +14,7 @@
 #include "base/core/temporary_folder.h"
 #include "training/tokenizer/random_tokenizer.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 using ::testing::ElementsAre;
@@ -50,4 +50,4 @@ TEST(OpenTokenizer, TakesBytesOrAFile) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

@@ -9,7 +9,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::tokenizer {
 namespace {
 
 using ::testing::ElementsAre;
@@ -97,4 +97,4 @@ TEST(WordSplitter, KnowsItsPatternsByTheirSpelling) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::tokenizer

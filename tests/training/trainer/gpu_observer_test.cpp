@@ -11,45 +11,45 @@
 
 #include "base/core/monotonic_clock.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 constexpr double kPower_w = 300;
 constexpr int kClock_mhz = 1755;
 
 /// A GPU that always draws the same power. Its counter goes in steps of 20 ms, as a real one's does of 100 ms.
-class SteadyGpu final : public Gpu {
+class SteadyGpu final : public gpu::Gpu {
  public:
   explicit SteadyGpu(bool works) {
-    for (GpuFeatureStatus& feature : features_) feature.works = works;
+    for (gpu::GpuFeatureStatus& feature : features_) feature.works = works;
   }
-  [[nodiscard]] const GpuIdentity& identity() const override { return identity_; }
-  [[nodiscard]] const GpuFeatures& features() const override { return features_; }
-  void read(GpuFeature sensor, GpuValues& values) override {
+  [[nodiscard]] const gpu::GpuIdentity& identity() const override { return identity_; }
+  [[nodiscard]] const gpu::GpuFeatures& features() const override { return features_; }
+  void read(gpu::GpuFeature sensor, gpu::GpuValues& values) override {
     constexpr double kStep_s = 0.02;
-    if (sensor == GpuFeature::energy_counter)
+    if (sensor == gpu::GpuFeature::energy_counter)
       values.energy_j = kPower_w * std::floor(monotonic_s() / kStep_s) * kStep_s;
-    if (sensor == GpuFeature::instant_power) values.power_w = kPower_w;
-    if (sensor == GpuFeature::sm_clock) values.sm_clock_mhz = kClock_mhz;
+    if (sensor == gpu::GpuFeature::instant_power) values.power_w = kPower_w;
+    if (sensor == gpu::GpuFeature::sm_clock) values.sm_clock_mhz = kClock_mhz;
   }
   [[nodiscard]] std::vector<int> supported_sm_clocks_mhz() override { return {kClock_mhz}; }
-  [[nodiscard]] PowerLimits power_limits() override { return {}; }
+  [[nodiscard]] gpu::PowerLimits power_limits() override { return {}; }
   [[nodiscard]] bool persistence_mode() override { return true; }
 
  private:
-  GpuIdentity identity_;
-  GpuFeatures features_;
+  gpu::GpuIdentity identity_;
+  gpu::GpuFeatures features_;
 };
 
-class OneGpu final : public GpuSystem {
+class OneGpu final : public gpu::GpuSystem {
  public:
   explicit OneGpu(bool works) { gpus_.push_back(std::make_unique<SteadyGpu>(works)); }
-  [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_; }
+  [[nodiscard]] const std::vector<std::unique_ptr<gpu::Gpu>>& gpus() const override { return gpus_; }
   [[nodiscard]] const std::string& driver_version() const override { return version_; }
   [[nodiscard]] bool simulated() const override { return true; }
 
  private:
-  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::vector<std::unique_ptr<gpu::Gpu>> gpus_;
   std::string version_ = "580.1";
 };
 
@@ -103,4 +103,4 @@ TEST(GpuObserver, SaysNothingOfAGpuThatTellsNothing) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::trainer

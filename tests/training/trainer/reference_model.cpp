@@ -4,7 +4,7 @@
 #include <limits>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using Weights = std::map<std::string, at::Tensor>;
@@ -15,8 +15,8 @@ at::Tensor apply(const Weights& weights, const std::string& name, const at::Tens
                                : input.matmul(weights.at(name + ".weight").t()) + bias->second;
 }
 
-at::Tensor norm(const ModelConfig& config, const Weights& weights, const std::string& name, const at::Tensor& input) {
-  if (config.architecture == Architecture::gpt2) {
+at::Tensor norm(const model::ModelConfig& config, const Weights& weights, const std::string& name, const at::Tensor& input) {
+  if (config.architecture == model::Architecture::gpt2) {
     const at::Tensor centred = input - input.mean(-1, true);
     const at::Tensor variance = centred.square().mean(-1, true);
     return centred / (variance + config.norm_epsilon).sqrt() * weights.at(name + ".weight") +
@@ -26,7 +26,7 @@ at::Tensor norm(const ModelConfig& config, const Weights& weights, const std::st
 }
 
 /// Turns the pairs (i, i + head_dim / 2) of one head at one position.
-at::Tensor turned(const ModelConfig& config, const at::Tensor& heads) {
+at::Tensor turned(const model::ModelConfig& config, const at::Tensor& heads) {
   const std::int64_t half = config.head_dim / 2;
   const at::Tensor exponents = at::arange(half, at::kFloat) * 2.0 / static_cast<double>(config.head_dim);
   const at::Tensor frequencies = at::pow(at::full({half}, config.rope_theta), -exponents);
@@ -36,7 +36,7 @@ at::Tensor turned(const ModelConfig& config, const at::Tensor& heads) {
   return at::cat({a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()}, 3);
 }
 
-at::Tensor attend(const ModelConfig& config, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor attend(const model::ModelConfig& config, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
   std::vector<at::Tensor> heads;
   const std::int64_t time = q.size(2);
   const at::Tensor allowed = at::ones({time, time}).tril().eq(1);
@@ -51,11 +51,11 @@ at::Tensor attend(const ModelConfig& config, const at::Tensor& q, const at::Tens
   return at::cat(heads, -1);
 }
 
-at::Tensor split_heads(const ModelConfig& config, const at::Tensor& input) {
+at::Tensor split_heads(const model::ModelConfig& config, const at::Tensor& input) {
   return input.view({input.size(0), input.size(1), -1, config.head_dim}).transpose(1, 2);
 }
 
-at::Tensor llama_layer(const ModelConfig& config, const Weights& weights, const std::string& prefix,
+at::Tensor llama_layer(const model::ModelConfig& config, const Weights& weights, const std::string& prefix,
                        const at::Tensor& input) {
   const at::Tensor normed = norm(config, weights, prefix + "input_layernorm", input);
   const auto projected = [&](const char* name) {
@@ -70,7 +70,7 @@ at::Tensor llama_layer(const ModelConfig& config, const Weights& weights, const 
   return middle + apply(weights, prefix + "mlp.down_proj", wide);
 }
 
-at::Tensor gpt2_layer(const ModelConfig& config, const Weights& weights, const std::string& prefix,
+at::Tensor gpt2_layer(const model::ModelConfig& config, const Weights& weights, const std::string& prefix,
                       const at::Tensor& input) {
   const at::Tensor normed = norm(config, weights, prefix + "ln_1", input);
   const std::vector<at::Tensor> parts = apply(weights, prefix + "attn.c_attn", normed).split(config.hidden, -1);
@@ -84,9 +84,9 @@ at::Tensor gpt2_layer(const ModelConfig& config, const Weights& weights, const s
 
 }  // namespace
 
-at::Tensor reference_loss(const ModelConfig& config, const Weights& weights, const at::Tensor& ids,
+at::Tensor reference_loss(const model::ModelConfig& config, const Weights& weights, const at::Tensor& ids,
                           const at::Tensor& targets) {
-  const bool gpt2 = config.architecture == Architecture::gpt2;
+  const bool gpt2 = config.architecture == model::Architecture::gpt2;
   const std::string embedding = gpt2 ? "transformer.wte.weight" : "model.embed_tokens.weight";
   at::Tensor x = weights.at(embedding).index({ids});
   if (gpt2) x = x + weights.at("transformer.wpe.weight").narrow(0, 0, ids.size(1));
@@ -101,4 +101,4 @@ at::Tensor reference_loss(const ModelConfig& config, const Weights& weights, con
   return -likelihoods.mean();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -10,7 +10,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using ::testing::HasSubstr;
@@ -19,8 +19,8 @@ using Plan = std::vector<std::vector<std::int64_t>>;
 
 class SampleWriterTest : public ::testing::Test {
  protected:
-  [[nodiscard]] SampleWriter open() const { return {path, SampleFormat::of(SampledOperator::optimizer), plan}; }
-  static std::vector<PassSample> passes() {
+  [[nodiscard]] SampleWriter open() const { return {path, sampling::SampleFormat::of(sampling::SampledOperator::optimizer), plan}; }
+  static std::vector<sampling::PassSample> passes() {
     return {{.duration_us = 5, .spread_us = 1, .repeats = 3, .clock_mhz = {}, .energy = {}}};
   }
   [[nodiscard]] std::size_t lines() const {
@@ -69,7 +69,7 @@ TEST_F(SampleWriterTest, BeginsAnewWhenTheHeaderWasNotFinished) {
   std::filesystem::create_directories(path.parent_path());
   std::ofstream(path) << "params,dur(";
   EXPECT_EQ(open().next(), 0U);
-  EXPECT_EQ(read_file(path), SampleFormat::of(SampledOperator::optimizer).header());
+  EXPECT_EQ(read_file(path), sampling::SampleFormat::of(sampling::SampledOperator::optimizer).header());
 }
 
 TEST_F(SampleWriterTest, LeavesAnothersFileAsItIs) {
@@ -97,4 +97,4 @@ TEST_F(SampleWriterTest, SaysWhatCannotBeWritten) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::trainer

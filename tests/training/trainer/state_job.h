@@ -16,14 +16,14 @@
 #include "training/trainer/model/model_part.h"
 #include "training/trainer/thread_ranks.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// One rank of a job that trains nothing: its part of the model and of the optimizer's state.
 class StateRank {
  public:
-  StateRank(const TrainConfig& config, int rank, Communicators ranks)
-      : config_(config), place_(RankLayout(config.parallel).place_of(rank)), ranks_(std::move(ranks)) {
-    std::vector<LayerRange> partition;
+  StateRank(const launcher::TrainConfig& config, int rank, Communicators ranks)
+      : config_(config), place_(launcher::RankLayout(config.parallel).place_of(rank)), ranks_(std::move(ranks)) {
+    std::vector<model::LayerRange> partition;
     std::vector<int> here;
     const int stages = config.parallel.pp * config.parallel.chunks;
     for (int stage = 0; stage < stages; ++stage) {
@@ -37,11 +37,11 @@ class StateRank {
     optimizer_ = std::make_unique<AdamW>(part_->store(), config_.optimizer, ranks_);
   }
 
-  [[nodiscard]] const RankPlace& place() const { return place_; }
+  [[nodiscard]] const launcher::RankPlace& place() const { return place_; }
   [[nodiscard]] Communicators& ranks() { return ranks_; }
   [[nodiscard]] ParameterStore& store() { return part_->store(); }
   [[nodiscard]] AdamW& optimizer() { return *optimizer_; }
-  [[nodiscard]] BatchSampler& sampler() { return sampler_; }
+  [[nodiscard]] dataset::BatchSampler& sampler() { return sampler_; }
   [[nodiscard]] TrainingState state() { return {&part_->store(), optimizer_.get(), &sampler_}; }
 
   /// Calls `action` with every parameter, the rank's stretch of it within its part, and the stretch of each moment.
@@ -61,13 +61,13 @@ class StateRank {
   }
 
  private:
-  TrainConfig config_;
-  RankPlace place_;
+  launcher::TrainConfig config_;
+  launcher::RankPlace place_;
   Communicators ranks_;
   std::unique_ptr<ModelPart> part_;
   std::unique_ptr<AdamW> optimizer_;
   std::string text_ = std::string(2000, '\0');
-  BatchSampler sampler_{TokenView(text_, "text", 64, TokenType::uint16), {.sequence_length = 8, .global_batch = 4}};
+  dataset::BatchSampler sampler_{dataset::TokenView(text_, "text", 64, dataset::TokenType::uint16), {.sequence_length = 8, .global_batch = 4}};
 };
 
 /// What a moment of a parameter is made to be: random, by the parameter's name and the moment alone.
@@ -78,11 +78,11 @@ inline at::Tensor made_up_moment(const Parameter& parameter, int moment) {
   return part_of(whole, parameter.shard).flatten();
 }
 
-inline void run_state_job(const TrainConfig& config, const std::function<void(StateRank& rank)>& body) {
+inline void run_state_job(const launcher::TrainConfig& config, const std::function<void(StateRank& rank)>& body) {
   run_thread_ranks(config.parallel, [&](int number, Communicators ranks) {
     StateRank rank(config, number, std::move(ranks));
     body(rank);
   });
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

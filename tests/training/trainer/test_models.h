@@ -2,11 +2,11 @@
 
 #include "estimating/model/model_config.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// A small Llama with grouped-query attention.
-inline ModelConfig tiny_llama(bool tied = false) {
-  return {.architecture = Architecture::llama,
+inline model::ModelConfig tiny_llama(bool tied = false) {
+  return {.architecture = model::Architecture::llama,
           .vocabulary = 64,
           .hidden = 32,
           .layers = 8,
@@ -23,8 +23,8 @@ inline ModelConfig tiny_llama(bool tied = false) {
           .mlp_bias = false};
 }
 
-inline ModelConfig tiny_gpt2() {
-  return {.architecture = Architecture::gpt2,
+inline model::ModelConfig tiny_gpt2() {
+  return {.architecture = model::Architecture::gpt2,
           .vocabulary = 64,
           .hidden = 32,
           .layers = 8,
@@ -41,4 +41,4 @@ inline ModelConfig tiny_gpt2() {
           .mlp_bias = true};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

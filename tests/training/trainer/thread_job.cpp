@@ -18,7 +18,7 @@
 #include "training/trainer/model/model_part.h"
 #include "training/trainer/transport/in_process_transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 constexpr std::int64_t kBatch = 2;
@@ -67,8 +67,8 @@ Communicators communicators(InProcessHub& hub, const ThreadJob& job, const Place
   return ranks;
 }
 
-std::vector<LayerRange> even_partition(std::int64_t layers, int stages) {
-  std::vector<LayerRange> ranges;
+std::vector<model::LayerRange> even_partition(std::int64_t layers, int stages) {
+  std::vector<model::LayerRange> ranges;
   for (int stage = 0; stage < stages; ++stage) {
     ranges.push_back({layers * stage / stages, layers * (stage + 1) / stages});
   }
@@ -114,7 +114,7 @@ class Collector {
   double loss_ = 0;
 };
 
-void run_rank(const ThreadJob& job, const Place& place, const Schedule& schedule, InProcessHub& hub,
+void run_rank(const ThreadJob& job, const Place& place, const schedule::Schedule& schedule, InProcessHub& hub,
               Collector& collector) {
   at::set_num_threads(1);
   const Communicators ranks = communicators(hub, job, place);
@@ -150,7 +150,7 @@ void run_rank(const ThreadJob& job, const Place& place, const Schedule& schedule
 
 }  // namespace
 
-std::vector<Microbatch> test_microbatches(const ModelConfig& config, int count) {
+std::vector<Microbatch> test_microbatches(const model::ModelConfig& config, int count) {
   auto generator = at::detail::createCPUGenerator(7);
   std::vector<Microbatch> microbatches;
   for (int i = 0; i < count; ++i) {
@@ -161,13 +161,13 @@ std::vector<Microbatch> test_microbatches(const ModelConfig& config, int count) 
 }
 
 ThreadJobResult run_iteration(const ThreadJob& job) {
-  Schedule schedule = with_communication(make_schedule(
+  schedule::Schedule schedule = schedule::with_communication(schedule::make_schedule(
       {.name = job.schedule,
        .ranks = job.pp,
        .microbatches = job.microbatches,
        .chunks = job.chunks,
-       .envpipe_stages = std::vector<EnvPipeStage>(static_cast<std::size_t>(job.pp), EnvPipeStage{1, 2, {}})}));
-  if (job.pp > 1) require_runnable(schedule, P2pGrouping::none);
+       .envpipe_stages = std::vector<schedule::EnvPipeStage>(static_cast<std::size_t>(job.pp), schedule::EnvPipeStage{1, 2, {}})}));
+  if (job.pp > 1) require_runnable(schedule, schedule::P2pGrouping::none);
   InProcessHub hub;
   Collector collector;
   std::exception_ptr failure;
@@ -198,4 +198,4 @@ void expect_equal(const ThreadJobResult& result, const ThreadJobResult& expected
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

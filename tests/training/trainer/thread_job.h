@@ -7,11 +7,11 @@
 #include "estimating/model/model_config.h"
 #include "training/trainer/engine/engine.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// A training job whose ranks are threads of this process.
 struct ThreadJob {
-  ModelConfig config;
+  model::ModelConfig config;
   std::string schedule = "1f1b";
   int pp = 1;
   int dp = 1;
@@ -33,7 +33,7 @@ struct ThreadJobResult {
 };
 
 /// The microbatches of all replicas, replica after replica: the same for every layout.
-[[nodiscard]] std::vector<Microbatch> test_microbatches(const ModelConfig& config, int count);
+[[nodiscard]] std::vector<Microbatch> test_microbatches(const model::ModelConfig& config, int count);
 
 /// Runs one iteration. Throws what a rank threw.
 [[nodiscard]] ThreadJobResult run_iteration(const ThreadJob& job);
@@ -41,4 +41,4 @@ struct ThreadJobResult {
 /// Expects the same loss and the same gradients, bit by bit.
 void expect_equal(const ThreadJobResult& result, const ThreadJobResult& expected);
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

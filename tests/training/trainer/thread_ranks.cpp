@@ -11,11 +11,11 @@
 
 #include "training/trainer/transport/in_process_transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
-Communicators communicators(InProcessHub& hub, const JobParallel& parallel, int rank) {
-  const RankPlace place = RankLayout(parallel).place_of(rank);
+Communicators communicators(InProcessHub& hub, const protocol::JobParallel& parallel, int rank) {
+  const launcher::RankPlace place = launcher::RankLayout(parallel).place_of(rank);
   Communicators ranks;
   ranks.pipeline = hub.pipeline(fmt::format("pp d{} t{}", place.dp, place.tp), place.pp);
   ranks.data = hub.group(fmt::format("dp p{} t{}", place.pp, place.tp), place.dp, parallel.dp);
@@ -29,7 +29,7 @@ Communicators communicators(InProcessHub& hub, const JobParallel& parallel, int 
 
 }  // namespace
 
-void run_thread_ranks(const JobParallel& parallel, const std::function<void(int rank, Communicators ranks)>& body) {
+void run_thread_ranks(const protocol::JobParallel& parallel, const std::function<void(int rank, Communicators ranks)>& body) {
   InProcessHub hub;
   std::mutex mutex;
   std::exception_ptr failure;
@@ -50,4 +50,4 @@ void run_thread_ranks(const JobParallel& parallel, const std::function<void(int 
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

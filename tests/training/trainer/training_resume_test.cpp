@@ -20,7 +20,7 @@
 #include "training/trainer/test_models.h"
 #include "training/trainer/thread_ranks.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using testing::AllOf;
@@ -35,12 +35,12 @@ struct Outcome {
 };
 
 /// Trains, and is asked to end behind step `end_behind`.
-Outcome train(const TrainConfig& config, std::int64_t end_behind = -1) {
+Outcome train(const launcher::TrainConfig& config, std::int64_t end_behind = -1) {
   std::mutex mutex;
   Outcome outcome;
   run_thread_ranks(config.parallel, [&](int rank, Communicators ranks) {
-    const Environment nothing = [](std::string_view) { return std::nullopt; };
-    Client client({}, nothing);
+    const client::Environment nothing = [](std::string_view) { return std::nullopt; };
+    client::Client client({}, nothing);
     TrainingRun run(config, rank, {.device = at::kCPU, .ranks = std::move(ranks)}, client, nullptr);
     std::int64_t done = run.first_step();
     run.run([&] { return rank == 0 && done++ == end_behind; },
@@ -52,8 +52,8 @@ Outcome train(const TrainConfig& config, std::int64_t end_behind = -1) {
   return outcome;
 }
 
-TrainConfig small_job(const JobParallel& parallel) {
-  TrainConfig config;
+launcher::TrainConfig small_job(const protocol::JobParallel& parallel) {
+  launcher::TrainConfig config;
   config.model = tiny_llama(true);
   config.model.vocabulary = 256;
   config.model.layers = 4;
@@ -68,7 +68,7 @@ TrainConfig small_job(const JobParallel& parallel) {
 }
 
 struct Case {
-  JobParallel parallel;
+  protocol::JobParallel parallel;
   bool bf16 = false;
   bool zero1 = false;
 
@@ -80,8 +80,8 @@ struct Case {
 
 class Resuming : public testing::TestWithParam<Case> {
  protected:
-  [[nodiscard]] static TrainConfig config() {
-    TrainConfig config = small_job(GetParam().parallel);
+  [[nodiscard]] static launcher::TrainConfig config() {
+    launcher::TrainConfig config = small_job(GetParam().parallel);
     config.bf16 = GetParam().bf16;
     config.optimizer.zero1 = GetParam().zero1;
     return config;
@@ -91,7 +91,7 @@ class Resuming : public testing::TestWithParam<Case> {
 TEST_P(Resuming, GivesTheSameBitsAsGoingOn) {
   const TemporaryFolder folder;
   const Outcome straight = train(config());
-  TrainConfig interrupted = config();
+  launcher::TrainConfig interrupted = config();
   interrupted.checkpoint = folder.path();
   const Outcome first = train(interrupted, 2);
   ASSERT_EQ(first.losses.size(), 3);
@@ -112,7 +112,7 @@ INSTANTIATE_TEST_SUITE_P(Jobs, Resuming,
 
 TEST(ResumedTraining, GoesOnInAnotherLayout) {
   const TemporaryFolder folder;
-  TrainConfig config = small_job({.pp = 4});
+  launcher::TrainConfig config = small_job({.pp = 4});
   const Outcome straight = train(config);
   config.checkpoint = folder.path();
   train(config, 2);
@@ -125,8 +125,8 @@ TEST(ResumedTraining, GoesOnInAnotherLayout) {
 }
 
 /// A job whose losses tell its samples apart, as its weights stay what they are.
-TrainConfig still_job() {
-  TrainConfig config = small_job({});
+launcher::TrainConfig still_job() {
+  launcher::TrainConfig config = small_job({});
   config.microbatches = 2;
   config.steps = 10;
   config.optimizer.learning_rate = 0;
@@ -138,15 +138,15 @@ double pair(const std::vector<double>& losses, std::size_t first) { return (loss
 
 TEST(ResumedTraining, GoesOnBehindTheSamplesThatWereTaken) {
   const std::vector<double> straight = train(still_job()).losses;
-  TrainConfig more_microbatches = still_job();
+  launcher::TrainConfig more_microbatches = still_job();
   more_microbatches.microbatches = 4;
-  TrainConfig larger_microbatches = still_job();
+  launcher::TrainConfig larger_microbatches = still_job();
   larger_microbatches.microbatch_size = 2;
-  TrainConfig more_replicas = still_job();
+  launcher::TrainConfig more_replicas = still_job();
   more_replicas.parallel.dp = 2;
-  for (TrainConfig config : {more_microbatches, larger_microbatches, more_replicas}) {
+  for (launcher::TrainConfig config : {more_microbatches, larger_microbatches, more_replicas}) {
     const TemporaryFolder folder;
-    TrainConfig begun = still_job();
+    launcher::TrainConfig begun = still_job();
     begun.checkpoint = folder.path();
     begun.checkpoint_every = 4;
     train(begun, 3);
@@ -167,38 +167,38 @@ TEST(ResumedTraining, GoesOnBehindTheSamplesThatWereTaken) {
 TEST(ResumedTraining, GoesOnByItsStepsWhereTheManifestDoesNotSayWhichSamplesWereTaken) {
   const std::vector<double> straight = train(still_job()).losses;
   const TemporaryFolder folder;
-  TrainConfig config = still_job();
+  launcher::TrainConfig config = still_job();
   config.checkpoint = folder.path();
   train(config, 3);
-  const auto path = folder / checkpoint_folder_name(4);
-  CheckpointManifest manifest = read_manifest(path);
+  const auto path = folder / launcher::checkpoint_folder_name(4);
+  launcher::CheckpointManifest manifest = launcher::read_manifest(path);
   ASSERT_TRUE(manifest.data);
   EXPECT_EQ(manifest.data->samples, 8);
   manifest.data.reset();
-  write_file_atomically(path / kManifestName, write_manifest(manifest));
+  write_file_atomically(path / launcher::kManifestName, write_manifest(manifest));
   const Outcome second = train(config);
   EXPECT_EQ(second.losses, std::vector(straight.begin() + 4, straight.end()));
 }
 
 TEST(ResumedTraining, RefusesOtherData) {
   const TemporaryFolder folder;
-  TrainConfig config = still_job();
+  launcher::TrainConfig config = still_job();
   config.checkpoint = folder.path();
   train(config, 3);
-  TrainConfig shorter = config;
+  launcher::TrainConfig shorter = config;
   shorter.sequence_length = 8;
   EXPECT_THAT(error_of([&] { train(shorter); }),
               AllOf(HasSubstr("step-00000004"), HasSubstr("trained on sequences of 16 tokens")));
-  TrainConfig longer_text = config;
+  launcher::TrainConfig longer_text = config;
   longer_text.synthetic_tokens = 30'000;
   EXPECT_THAT(error_of([&] { train(longer_text); }), HasSubstr("trained on a text of 20000 tokens"));
-  TrainConfig other_text = config;
+  launcher::TrainConfig other_text = config;
   other_text.tokens = {folder / "other.bin"};
   other_text.synthetic_tokens = 0;
-  write_synthetic_corpus(other_text.tokens[0], 20'000, config.seed + 1);
+  dataset::write_synthetic_corpus(other_text.tokens[0], 20'000, config.seed + 1);
   EXPECT_THAT(error_of([&] { train(other_text); }), HasSubstr("trained on another text"));
   // Made-up text is what `lowgear data synthetic` writes: going on with the file is going on with the text.
-  TrainConfig same_text = other_text;
+  launcher::TrainConfig same_text = other_text;
   same_text.tokens = {folder / "same.bin"};
   write_synthetic_corpus(same_text.tokens[0], 20'000, config.seed);
   EXPECT_EQ(train(same_text).losses.size(), 6);
@@ -206,7 +206,7 @@ TEST(ResumedTraining, RefusesOtherData) {
 
 TEST(ResumedTraining, HasNothingToDoBehindTheLastStep) {
   const TemporaryFolder folder;
-  TrainConfig config = small_job({});
+  launcher::TrainConfig config = small_job({});
   config.checkpoint = folder.path();
   const Outcome first = train(config);
   const Outcome second = train(config);
@@ -217,14 +217,14 @@ TEST(ResumedTraining, HasNothingToDoBehindTheLastStep) {
 
 TEST(Training, BeginsWithExportedWeights) {
   const TemporaryFolder folder;
-  TrainConfig config = small_job({.pp = 2});
+  launcher::TrainConfig config = small_job({.pp = 2});
   config.steps = 2;
   config.export_folder = folder / "exported";
   const Outcome first = train(config);
-  TrainConfig second = small_job({});
+  launcher::TrainConfig second = small_job({});
   second.weights = folder / "exported";
   second.steps = 1;
-  TrainConfig random = small_job({});
+  launcher::TrainConfig random = small_job({});
   random.steps = 1;
   // One that has learned a little is better than one that has not.
   EXPECT_LT(train(second).losses.front(), first.losses.back());
@@ -233,7 +233,7 @@ TEST(Training, BeginsWithExportedWeights) {
 
 TEST(Training, ExportsWhenAllStepsAreDoneWhateverAskedItToEnd) {
   const TemporaryFolder folder;
-  TrainConfig config = small_job({.pp = 2});
+  launcher::TrainConfig config = small_job({.pp = 2});
   config.export_folder = folder / "exported";
   EXPECT_EQ(train(config, config.steps - 2).losses.size(), 5);
   EXPECT_FALSE(std::filesystem::exists(folder / "exported"));
@@ -243,7 +243,7 @@ TEST(Training, ExportsWhenAllStepsAreDoneWhateverAskedItToEnd) {
 
 TEST(Training, RefusesAnExportThatCannotBeWrittenBeforeTheFirstStep) {
   const TemporaryFolder folder;
-  TrainConfig config = small_job({.pp = 2});
+  launcher::TrainConfig config = small_job({.pp = 2});
   write_file_atomically(folder / "file", "");
   config.export_folder = folder / "file/exported";
   config.checkpoint = folder / "checkpoints";
@@ -253,7 +253,7 @@ TEST(Training, RefusesAnExportThatCannotBeWrittenBeforeTheFirstStep) {
 
 TEST(Training, ThatDivergesKeepsTheLastGoodCheckpoint) {
   const TemporaryFolder folder;
-  TrainConfig config = small_job({.pp = 2});
+  launcher::TrainConfig config = small_job({.pp = 2});
   config.checkpoint = folder.path();
   config.checkpoint_every = 1;
   config.steps = 50;
@@ -270,4 +270,4 @@ TEST(Training, ThatDivergesKeepsTheLastGoodCheckpoint) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr std::string_view kSafe = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./,:=@%+";
@@ -39,4 +39,4 @@ std::string command_line(const CLI::App& verb) {
   return line;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

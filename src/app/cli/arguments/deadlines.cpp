@@ -3,7 +3,7 @@
 #include "app/cli/arguments/options.h"
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr int kMaxPlans = 100'000;  // the numbers of plans have five digits
@@ -12,7 +12,7 @@ constexpr double kMaxFactor = 1e6;
 
 }  // namespace
 
-void add_single_deadline_options(CLI::App& app, Deadlines& deadlines) {
+void add_single_deadline_options(CLI::App& app, workflow::Deadlines& deadlines) {
   CLI::Option* deadline = add_number(app, "--deadline", {0, kMaxTimeS}, into(deadlines.deadline_s),
                                      "Make one plan, for an iteration time of at most this, in s");
   CLI::Option* slowdown =
@@ -26,7 +26,7 @@ void add_single_deadline_options(CLI::App& app, Deadlines& deadlines) {
   slowdown->type_name("PERCENT")->excludes(straggler);
 }
 
-void add_deadline_options(CLI::App& app, Deadlines& deadlines) {
+void add_deadline_options(CLI::App& app, workflow::Deadlines& deadlines) {
   add_single_deadline_options(app, deadlines);
   CLI::Option* plans =
       add_whole_number(app, "--plans", {1, kMaxPlans}, into(deadlines.plans),
@@ -34,4 +34,4 @@ void add_deadline_options(CLI::App& app, Deadlines& deadlines) {
   for (const char* single : {"--deadline", "--slowdown", "--straggler"}) app.get_option(single)->excludes(plans);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

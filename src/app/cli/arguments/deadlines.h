@@ -4,11 +4,11 @@
 
 #include "planning/workflow/deadlines.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// `--deadline`, `--slowdown` and `--straggler`, which exclude each other.
-void add_single_deadline_options(CLI::App& app, Deadlines& deadlines);
+void add_single_deadline_options(CLI::App& app, workflow::Deadlines& deadlines);
 /// `--deadline`, `--slowdown`, `--straggler` and `--plans`, which exclude each other.
-void add_deadline_options(CLI::App& app, Deadlines& deadlines);
+void add_deadline_options(CLI::App& app, workflow::Deadlines& deadlines);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

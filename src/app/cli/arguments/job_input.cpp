@@ -12,7 +12,7 @@
 #include "base/core/files/file.h"
 #include "estimating/estimator/peer/sampled_training_job.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -108,13 +108,13 @@ void add_job_options(CLI::App& app, JobArguments& arguments) {
       "Keep norms and residuals whole on every tp rank");
 }
 
-TrainingJob load_job(const JobArguments& arguments) {
+estimator::TrainingJob load_job(const JobArguments& arguments) {
   if (arguments.file.empty()) require_whole(arguments);
   // Options name files from where the user stands.
   const fs::path folder = given(arguments, "model") ? fs::path() : fs::path(arguments.file).parent_path();
   const auto read_config = [&folder](const std::string& path) { return read_file(folder / path); };
   const std::string text = arguments.file.empty() ? "{}" : read_file(arguments.file, kMaxYamlBytes);
-  return parse_job_file(text, arguments.file, arguments.settings, read_config);
+  return estimator::parse_job_file(text, arguments.file, arguments.settings, read_config);
 }
 
 std::span<const char* const> layout_options() { return kLayoutOptions; }
@@ -129,4 +129,4 @@ std::string words_without_layout(const JobArguments& arguments) {
   return words;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

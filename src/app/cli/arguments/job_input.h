@@ -8,7 +8,7 @@
 #include "base/core/formats/yaml.h"
 #include "estimating/estimator/job/training_job.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// What describes a training job on the command line: a file, options that stand before what it says, or both.
 struct JobArguments {
@@ -21,7 +21,7 @@ void add_job_options(CLI::App& app, JobArguments& arguments);
 
 /// Reads the file, and the config.json where the model is one: a path in the file is seen from the file's folder.
 /// Throws InputError.
-[[nodiscard]] TrainingJob load_job(const JobArguments& arguments);
+[[nodiscard]] estimator::TrainingJob load_job(const JobArguments& arguments);
 
 /// Options of a job that say how it is laid out on its GPUs: those that a search chooses.
 [[nodiscard]] std::span<const char* const> layout_options();
@@ -29,4 +29,4 @@ void add_job_options(CLI::App& app, JobArguments& arguments);
 /// The options that were given but those of the layout, as a shell takes them, each after a space: ` --job job.yaml`.
 [[nodiscard]] std::string words_without_layout(const JobArguments& arguments);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

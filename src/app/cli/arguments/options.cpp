@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/number.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 template <typename Number>
@@ -83,4 +83,4 @@ void refuse_options_of_other_actions(const CLI::App& verb, std::string_view acti
 
 void add_json_flag(CLI::App& app, bool& json) { app.add_flag("--json", json, "Print one JSON object instead of text"); }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -10,7 +10,7 @@
 
 /// Options of the command line whose values are checked where they are read: a wrong one is a CLI::ValidationError that
 /// says what was expected.
-namespace lowgear {
+namespace lowgear::cli {
 
 /// Inclusive bounds of a number.
 template <typename Number>
@@ -56,4 +56,4 @@ template <typename Target>
 /// The `--json` flag of every verb.
 void add_json_flag(CLI::App& app, bool& json);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -22,7 +22,7 @@
 #include "planning/schedule/torch_csv.h"
 #include "planning/workflow/planning_memory.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr int kMaxMicrobatches = 1'000'000;  // as far as plan files go
@@ -31,12 +31,12 @@ constexpr auto kGroupings = std::to_array<std::string_view>({"single", "grouped"
 
 std::string schedule_help() {
   std::string names;
-  for (const ScheduleGenerator& generator : schedule_generators()) names += fmt::format("{}, ", generator.name);
+  for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators()) names += fmt::format("{}, ", generator.name);
   return names + "or a CSV in PyTorch's notation";
 }
 
 bool is_generator(const std::string& name) {
-  return std::ranges::any_of(schedule_generators(), [&](const auto& generator) { return generator.name == name; });
+  return std::ranges::any_of(schedule::schedule_generators(), [&](const auto& generator) { return generator.name == name; });
 }
 
 /// A schedule's name in any case as its generator writes it; a path as it is.
@@ -47,20 +47,20 @@ std::string schedule_name(std::string text) {
 
 std::string nearest_schedule(const std::string& text) {
   std::vector<std::string_view> names;
-  for (const ScheduleGenerator& generator : schedule_generators()) names.push_back(generator.name);
+  for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators()) names.push_back(generator.name);
   const auto nearest = nearest_name(lower_case(text), names);
   return nearest ? fmt::format("did you mean {}? ", *nearest) : "";
 }
 
 /// EnvPipe looks at the clock at which a stage's forward uses least energy, waiting included.
-std::vector<EnvPipeStage> envpipe_stages(const ScheduleArguments& arguments, const StageProfile* profile,
+std::vector<schedule::EnvPipeStage> envpipe_stages(const ScheduleArguments& arguments, const profile::StageProfile* profile,
                                          std::span<const double> blocking_power_w) {
   if (profile == nullptr) throw InputError("the schedule envpipe depends on the stages' times: give --profile");
   if (profile->stages() != *arguments.stages) {
     throw InputError(fmt::format("the profile has {} stages and --stages says {}: envpipe runs one stage a rank",
                                  profile->stages(), *arguments.stages));
   }
-  std::vector<EnvPipeStage> stages;
+  std::vector<schedule::EnvPipeStage> stages;
   for (int stage = 0; stage < profile->stages(); ++stage) {
     const double power_w = blocking_power_w.empty() ? 0 : blocking_power_w[static_cast<std::size_t>(stage)];
     const auto options = pareto_options(profile->measurements(stage, OpKind::forward), power_w);
@@ -71,18 +71,18 @@ std::vector<EnvPipeStage> envpipe_stages(const ScheduleArguments& arguments, con
   return stages;
 }
 
-Schedule generate_schedule(const ScheduleArguments& arguments, const StageProfile* profile,
+schedule::Schedule generate_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
                            std::span<const double> blocking_power_w) {
   if (!arguments.stages) throw InputError(fmt::format("the schedule {} needs --stages", arguments.schedule));
   if (!arguments.microbatches) {
     throw InputError(fmt::format("the schedule {} needs --microbatches", arguments.schedule));
   }
-  ScheduleRequest request{.name = arguments.schedule,
+  schedule::ScheduleRequest request{.name = arguments.schedule,
                           .ranks = *arguments.stages,
                           .microbatches = *arguments.microbatches,
                           .chunks = arguments.chunks.value_or(1),
                           .envpipe_stages = {}};
-  require_planning_memory(request.ranks, request.microbatches, request.chunks, available_memory_bytes());
+  workflow::require_planning_memory(request.ranks, request.microbatches, request.chunks, available_memory_bytes());
   if (request.name == "envpipe") request.envpipe_stages = envpipe_stages(arguments, profile, blocking_power_w);
   return make_schedule(request);
 }
@@ -94,32 +94,32 @@ void require_equal(const std::string& path, std::string_view what, int in_file, 
                     "make them agree, or leave the option out");
 }
 
-Schedule read_schedule(const ScheduleArguments& arguments) {
+schedule::Schedule read_schedule(const ScheduleArguments& arguments) {
   const std::string& path = arguments.schedule;
   if (!std::filesystem::exists(path) && path != "-") {
     throw InputError(fmt::format("--schedule: there is no schedule and no file {}; {}there are {}", quote(path),
                                  nearest_schedule(path), schedule_help()));
   }
-  Schedule schedule = read_torch_csv(read_file(path), path);
+  schedule::Schedule schedule = schedule::read_torch_csv(read_file(path), path);
   const int ranks = schedule.rank_count();
   require_equal(path, "ranks", ranks, "--stages", arguments.stages);
   require_equal(path, "microbatches", schedule.microbatches, "--microbatches", arguments.microbatches);
   if (arguments.chunks) {
     require_equal(path, "virtual stages", schedule.stages, "--stages x --chunks", *arguments.chunks * ranks);
   }
-  require_planning_memory(schedule.stages, schedule.microbatches, 1, available_memory_bytes());
+  workflow::require_planning_memory(schedule.stages, schedule.microbatches, 1, available_memory_bytes());
   if (has_communication(schedule)) require_runnable(schedule, arguments.grouping);
   return schedule;
 }
 
-bool runs(const Schedule& schedule, OpKind kind) {
+bool runs(const schedule::Schedule& schedule, OpKind kind) {
   return std::ranges::any_of(schedule.ranks, [kind](const auto& actions) {
     return std::ranges::any_of(
-        actions, [kind](const Action& action) { return action.kind == ActionKind::compute && action.op == kind; });
+        actions, [kind](const schedule::Action& action) { return action.kind == schedule::ActionKind::compute && action.op == kind; });
   });
 }
 
-StageProfile with_stages_of(StageProfile profile, const Schedule& schedule) {
+profile::StageProfile with_stages_of(profile::StageProfile profile, const schedule::Schedule& schedule) {
   if (profile.stages() == schedule.stages) return profile;
   const int ranks = schedule.rank_count();
   const std::vector<int> rank_of = rank_of_stage(schedule);
@@ -140,7 +140,7 @@ void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
       ->type_name("NAME|FILE")
       ->default_str(arguments.schedule)
       ->transform([](std::string text) { return schedule_name(std::move(text)); });
-  add_whole_number(app, "--stages", {1, kMaxStages}, into(arguments.stages),
+  add_whole_number(app, "--stages", {1, profile::kMaxStages}, into(arguments.stages),
                    "Pipeline ranks: GPUs one after the other (default: as the schedule file, or the profile, has)");
   add_whole_number(app, "--microbatches", {1, kMaxMicrobatches}, into(arguments.microbatches),
                    "Microbatches per iteration (default: as the schedule file has; needed without one)");
@@ -152,7 +152,7 @@ void add_schedule_options(CLI::App& app, ScheduleArguments& arguments) {
                    "(default: no limit)");
   add_choice(
       app, "--p2p", kGroupings,
-      [&arguments](std::size_t place) { arguments.grouping = place == 0 ? P2pGrouping::none : P2pGrouping::adjacent; },
+      [&arguments](std::size_t place) { arguments.grouping = place == 0 ? schedule::P2pGrouping::none : schedule::P2pGrouping::adjacent; },
       "How a rank issues the sends and receives of a schedule file: one at a time (single, the default), or adjacent "
       "ones together (grouped)");
 }
@@ -187,13 +187,13 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments) {
              "split backward passes (zb-h1) on a profile without split ones");
 }
 
-Schedule load_schedule(const ScheduleArguments& arguments, const StageProfile* profile,
+schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
                        std::span<const double> blocking_power_w) {
   return is_generator(arguments.schedule) ? generate_schedule(arguments, profile, blocking_power_w)
                                           : read_schedule(arguments);
 }
 
-StageProfile fit_profile(StageProfile profile, const Schedule& schedule, std::optional<double> backward_split) {
+profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule, std::optional<double> backward_split) {
   profile = with_stages_of(std::move(profile), schedule);
   if (!runs(schedule, OpKind::input_gradient)) return profile;
   if (backward_split) return with_split_backward(profile, *backward_split);
@@ -207,15 +207,15 @@ StageProfile fit_profile(StageProfile profile, const Schedule& schedule, std::op
   return profile;
 }
 
-StageProfile read_profile(PipelineInput& input) {
+profile::StageProfile read_profile(PipelineInput& input) {
   const std::string text = read_file(input.profile_name);
-  input.switch_latency_s = read_switch_latency(text, input.profile_name);
-  return read_stage_profile(text, input.profile_name);
+  input.switch_latency_s = profile::read_switch_latency(text, input.profile_name);
+  return profile::read_stage_profile(text, input.profile_name);
 }
 
 PipelineInput load_pipeline(const PipelineArguments& arguments) {
   PipelineInput input;
-  ProfiledPipeline& pipeline = input.pipeline;
+  workflow::ProfiledPipeline& pipeline = input.pipeline;
   input.profile_name = arguments.profile;
   pipeline.profile = read_profile(input);
   // Blocking power is by rank; a named schedule has as many as --stages says, which may be wrong for the profile.
@@ -233,8 +233,8 @@ PipelineInput load_pipeline(const PipelineArguments& arguments) {
   }
   pipeline.profile = fit_profile(std::move(pipeline.profile), pipeline.schedule, arguments.backward_split);
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.unit_warning = unit_warning(pipeline.profile, pipeline.blocking_power_w, power_limit_of(arguments.gpu_name));
+  pipeline.unit_warning = unit_warning(pipeline.profile, pipeline.blocking_power_w, estimator::power_limit_of(arguments.gpu_name));
   return input;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

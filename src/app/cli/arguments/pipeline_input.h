@@ -11,7 +11,7 @@
 #include "planning/schedule/schedule.h"
 #include "planning/workflow/profiled_pipeline.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// What names a schedule on the command line.
 struct ScheduleArguments {
@@ -20,7 +20,7 @@ struct ScheduleArguments {
   std::optional<int> microbatches;
   std::optional<int> chunks;             ///< virtual stages per rank
   std::optional<int> extra_activations;  ///< EnvPipe: beyond those of 1F1B
-  P2pGrouping grouping = P2pGrouping::none;
+  schedule::P2pGrouping grouping = schedule::P2pGrouping::none;
 };
 
 /// What names a profiled pipeline on the command line.
@@ -46,25 +46,25 @@ void add_pipeline_options(CLI::App& app, PipelineArguments& arguments);
 /// A pipeline as all verbs take it, and what the files say of it beyond that.
 struct PipelineInput {
   std::string profile_name;  ///< as given
-  ProfiledPipeline pipeline;
+  workflow::ProfiledPipeline pipeline;
   std::optional<double> switch_latency_s = {};  ///< of the profile; empty: not known
 };
 
 /// The schedule as named or as the file has it, messages included where it has them. `profile` and `blocking_power_w`
 /// (by rank) are what EnvPipe's schedule depends on, null and empty when not known. Throws InputError when it does not
 /// exist, contradicts the other arguments, is larger than memory, or can hang.
-[[nodiscard]] Schedule load_schedule(const ScheduleArguments& arguments, const StageProfile* profile,
+[[nodiscard]] schedule::Schedule load_schedule(const ScheduleArguments& arguments, const profile::StageProfile* profile,
                                      std::span<const double> blocking_power_w);
 
 /// `profile` with the stages and kinds of operation that the schedule runs: cut into virtual stages or split backwards
 /// where it was not measured so. Throws InputError, naming the option to give, when that cannot be done.
-[[nodiscard]] StageProfile fit_profile(StageProfile profile, const Schedule& schedule,
+[[nodiscard]] profile::StageProfile fit_profile(profile::StageProfile profile, const schedule::Schedule& schedule,
                                        std::optional<double> backward_split);
 
 /// Reads the profile of `input.profile_name` as it is in the file, and sets its switch latency. Throws InputError.
-[[nodiscard]] StageProfile read_profile(PipelineInput& input);
+[[nodiscard]] profile::StageProfile read_profile(PipelineInput& input);
 
 /// Reads all files. Throws InputError.
 [[nodiscard]] PipelineInput load_pipeline(const PipelineArguments& arguments);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -7,17 +7,17 @@
 #include "planning/profile/profile_latency.h"
 #include "planning/workflow/replayed_plan.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr auto kMethodWords = std::to_array<std::string_view>({"auto", "exact", "sandwich"});
-constexpr auto kMethods = std::to_array({FrontierMethod::automatic, FrontierMethod::exact, FrontierMethod::sandwich});
+constexpr auto kMethods = std::to_array({planner::FrontierMethod::automatic, planner::FrontierMethod::exact, planner::FrontierMethod::sandwich});
 constexpr auto kGranularityWords = std::to_array<std::string_view>({"op", "stage"});
-constexpr auto kGranularities = std::to_array({PlanGranularity::per_op, PlanGranularity::per_stage_kind});
+constexpr auto kGranularities = std::to_array({planner::PlanGranularity::per_op, planner::PlanGranularity::per_stage_kind});
 
 constexpr double kSmallestEpsilon = 1e-9;
 constexpr double kLargestEpsilon = 0.5;
-constexpr double kMaxLatencyMs = kMaxSwitchLatencyS * 1e3;
+constexpr double kMaxLatencyMs = profile::kMaxSwitchLatencyS * 1e3;
 
 }  // namespace
 
@@ -41,7 +41,7 @@ std::string_view SwitchLatencyArgument::source() const {
 }
 
 std::optional<double> SwitchLatencyArgument::late_s() const {
-  return is_known() ? std::nullopt : std::optional(kAssumedSwitchLatencyS);
+  return is_known() ? std::nullopt : std::optional(workflow::kAssumedSwitchLatencyS);
 }
 
 void SwitchLatencyArgument::complete_from(std::optional<double> of_profile_s) {
@@ -61,11 +61,11 @@ void add_perseus_unit_option(CLI::App& app, double& unit_s) {
              "Time step of the policies perseus and envpipe-offline, in s (default 0.001)");
 }
 
-PlannerOptions planner_options(const PlannerArguments& arguments) {
+planner::PlannerOptions planner_options(const PlannerArguments& arguments) {
   return {.method = arguments.method,
           .epsilon = arguments.epsilon,
           .granularity = arguments.granularity,
           .switch_latency_s = arguments.switch_latency.latency_s()};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

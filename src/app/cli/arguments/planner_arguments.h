@@ -6,7 +6,7 @@
 
 #include "planning/planner/planners/pipeline_planner.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// `--switch-latency`, and where it came from.
 struct SwitchLatencyArgument {
@@ -26,9 +26,9 @@ struct SwitchLatencyArgument {
 
 /// Settings of Lowgear's own planner on the command line.
 struct PlannerArguments {
-  FrontierMethod method = FrontierMethod::automatic;
-  double epsilon = PlannerOptions{}.epsilon;
-  PlanGranularity granularity = PlanGranularity::per_op;
+  planner::FrontierMethod method = planner::FrontierMethod::automatic;
+  double epsilon = planner::PlannerOptions{}.epsilon;
+  planner::PlanGranularity granularity = planner::PlanGranularity::per_op;
   SwitchLatencyArgument switch_latency;
 };
 
@@ -39,6 +39,6 @@ void add_switch_latency_option(CLI::App& app, SwitchLatencyArgument& argument);
 /// `--perseus-unit`, in seconds.
 void add_perseus_unit_option(CLI::App& app, double& unit_s);
 
-[[nodiscard]] PlannerOptions planner_options(const PlannerArguments& arguments);
+[[nodiscard]] planner::PlannerOptions planner_options(const PlannerArguments& arguments);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -2,14 +2,14 @@
 
 #include "app/cli/arguments/options.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr NumberRange<double> kPriceRange{0, 1e6};
 
 }  // namespace
 
-Prices PriceArguments::prices() const {
+estimator::Prices PriceArguments::prices() const {
   return {.usd_per_gpu_hour = usd_per_gpu_hour.value_or(0),
           .usd_per_kwh = usd_per_kwh.value_or(0),
           .co2_g_per_kwh = co2_g_per_kwh.value_or(0)};
@@ -25,4 +25,4 @@ void add_price_options(CLI::App& app, PriceArguments& arguments) {
       ->type_name("G");
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -5,7 +5,7 @@
 
 #include "estimating/estimator/search/search.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// What the user pays, as far as it was said.
 struct PriceArguments {
@@ -15,10 +15,10 @@ struct PriceArguments {
 
   [[nodiscard]] bool any_cost() const { return usd_per_gpu_hour || usd_per_kwh; }
   /// Zero for what was not said.
-  [[nodiscard]] Prices prices() const;
+  [[nodiscard]] estimator::Prices prices() const;
 };
 
 /// `--gpu-hour`, `--kwh`, `--co2`.
 void add_price_options(CLI::App& app, PriceArguments& arguments);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

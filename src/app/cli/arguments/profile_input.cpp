@@ -13,7 +13,7 @@
 #include "base/core/units.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,7 +26,7 @@ std::map<int, fs::path> entries_by_number(const fs::path& folder, std::string_vi
   if (error) throw_input_error({folder.string(), 0, 0}, fmt::format("cannot be read: {}", error.message()));
   for (; entry != fs::directory_iterator(); entry.increment(error)) {
     const std::string name = entry->path().filename().string();
-    const std::optional<int> rank = rank_in_name(name, before, behind);
+    const std::optional<int> rank = profile::rank_in_name(name, before, behind);
     if (!rank) continue;
     if (!found.emplace(*rank, entry->path()).second) {
       throw_input_error({entry->path().string(), 0, 0}, fmt::format("number {} is there twice", *rank));
@@ -35,18 +35,18 @@ std::map<int, fs::path> entries_by_number(const fs::path& folder, std::string_vi
   return found;
 }
 
-Recording load_recording(const fs::path& folder, int part) {
+profile::Recording load_recording(const fs::path& folder, int part) {
   const std::string json = read_file(folder / "recording.json");
   const std::string units = read_file(folder / "units.csv");
   const std::string energy = read_file(folder / "energy.csv");
   const fs::path iterations_csv = folder / "iterations.csv";
   const std::string iterations = fs::exists(iterations_csv) ? read_file(iterations_csv) : "";
-  Recording recording = read_recording({folder.string(), json, units, energy, iterations});
+  profile::Recording recording = profile::read_recording({folder.string(), json, units, energy, iterations});
   recording.part = part;
   return recording;
 }
 
-void load_ranks(const fs::path& folder, int part, std::vector<Recording>& recordings) {
+void load_ranks(const fs::path& folder, int part, std::vector<profile::Recording>& recordings) {
   for (const auto& [rank, of_rank] : entries_by_number(folder, "rank-", "")) {
     recordings.push_back(load_recording(of_rank, part));
   }
@@ -75,8 +75,8 @@ std::vector<int> clocks_of_range(const std::string& text, std::size_t dash, std:
 
 }  // namespace
 
-std::vector<Recording> load_recordings(const std::vector<std::string>& paths) {
-  std::vector<Recording> recordings;
+std::vector<profile::Recording> load_recordings(const std::vector<std::string>& paths) {
+  std::vector<profile::Recording> recordings;
   for (const std::string& path : paths) {
     if (fs::exists(fs::path(path) / "recording.json")) {
       recordings.push_back(load_recording(path, 0));
@@ -93,14 +93,14 @@ std::vector<Recording> load_recordings(const std::vector<std::string>& paths) {
   return recordings;
 }
 
-std::vector<Recording> load_merak(const fs::path& folder, const MerakRun& run) {
+std::vector<profile::Recording> load_merak(const fs::path& folder, const profile::MerakRun& run) {
   const std::map<int, fs::path> instructions = entries_by_number(folder, "instructions-", ".csv");
   const std::map<int, fs::path> energies = entries_by_number(folder, "time-energy-", ".csv");
   if (instructions.empty()) {
     throw_input_error({folder.string(), 0, 0}, "holds no instructions-0.csv, instructions-1.csv, ...",
                       "name the folder that Merak's profiling run wrote");
   }
-  std::vector<Recording> recordings;
+  std::vector<profile::Recording> recordings;
   for (const auto& [rank, path] : instructions) {
     const auto energy = energies.find(rank);
     if (energy == energies.end()) {
@@ -143,4 +143,4 @@ void refuse_to_overwrite(const fs::path& output, const std::vector<std::string>&
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

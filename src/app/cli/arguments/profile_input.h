@@ -6,16 +6,16 @@
 
 #include "planning/profile/recording.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// The recordings that the paths name: folders of one rank (`recording.json` in them), or folders of such folders
 /// (`rank-00000`, `rank-00001`, ..., and the same in `part-00001`, ... where the job was resumed), in the order of
 /// parts and ranks. Throws InputError when a folder is neither, or as `read_recording` does.
-[[nodiscard]] std::vector<Recording> load_recordings(const std::vector<std::string>& paths);
+[[nodiscard]] std::vector<profile::Recording> load_recordings(const std::vector<std::string>& paths);
 
 /// All ranks of Merak's raw files `instructions-%d.csv` and `time-energy-%d.csv` in a folder, in the order of their
 /// numbers. Throws InputError when there are none or one of a pair is missing, or as `read_merak` does.
-[[nodiscard]] std::vector<Recording> load_merak(const std::filesystem::path& folder, const MerakRun& run);
+[[nodiscard]] std::vector<profile::Recording> load_merak(const std::filesystem::path& folder, const profile::MerakRun& run);
 
 /// Clocks in MHz from text: a list `1410,1395,1380`, or a range `1410-855/15` (first, last and step; either may be the
 /// higher). In the order of the text. Throws InputError on anything else, a clock that is named twice or not in 1 to
@@ -25,4 +25,4 @@ namespace lowgear {
 /// Throws InputError when `output` is one of the inputs, or lies below one that is a folder.
 void refuse_to_overwrite(const std::filesystem::path& output, const std::vector<std::string>& inputs);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -20,7 +20,7 @@
 #include "control/agent/process/preview.h"
 #include "hardware/gpu/nvml_system.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 enum class AgentAction : unsigned char { serve, restore, status, check };
@@ -39,14 +39,14 @@ constexpr auto kOptionsOfAgentActions = std::to_array<OptionOfAction>({
 
 struct AgentArguments {
   AgentAction action = AgentAction::serve;
-  std::string config = kDefaultAgentConfig;
+  std::string config = agent::kDefaultAgentConfig;
   std::string journal;
   bool dry_run = false;
   bool no_writes = false;
   bool json = false;
 };
 
-AgentMessages messages_to(Console& console) {
+agent::Messages messages_to(Console& console) {
   return {.note = [&console](std::string_view text) { console.note(text); },
           .warn = [&console](std::string_view text) { console.warn(text); }};
 }
@@ -58,7 +58,7 @@ ExitCode report(const std::vector<std::string>& failures, Console& console) {
 }
 
 /// Whatever the agent says, on one line.
-[[noreturn]] void throw_refusal(const ControlAnswer& answer) {
+[[noreturn]] void throw_refusal(const agent::ControlAnswer& answer) {
   constexpr std::size_t kMaxCharacters = 4000;  // the kill switch names every GPU
   std::string reason = answer.body;
   try {
@@ -71,7 +71,7 @@ ExitCode report(const std::vector<std::string>& failures, Console& console) {
 }
 
 /// Through the agent that holds the journal, wherever that answers.
-ExitCode ask_to_restore(const LockHolder& holder, Console& console) {
+ExitCode ask_to_restore(const agent::LockHolder& holder, Console& console) {
   const std::string who = describe(holder);
   if (holder.control_socket.empty()) {
     throw Error(
@@ -79,7 +79,7 @@ ExitCode ask_to_restore(const LockHolder& holder, Console& console) {
                     "restore again",
                     who));
   }
-  const auto answer = ask_agent(holder.control_socket, "POST", "/v1/restore");
+  const auto answer = agent::ask_agent(holder.control_socket, "POST", "/v1/restore");
   if (!answer) {
     throw Error(fmt::format("{} holds the journal and does not answer; end it, and restore again", who));
   }
@@ -88,17 +88,17 @@ ExitCode ask_to_restore(const LockHolder& holder, Console& console) {
   return ExitCode::ok;
 }
 
-ExitCode run_restore(const AgentConfig& config, Console& console) {
+ExitCode run_restore(const agent::Config& config, Console& console) {
   try {
     const std::vector<std::string> failures = restore_node(config, messages_to(console));
     if (failures.empty()) console.note("every GPU is as it was before the agent");
     return report(failures, console);
-  } catch (const JournalHeld& held) {
+  } catch (const agent::JournalHeld& held) {
     return ask_to_restore(held.holder(), console);
   }
 }
 
-std::string preview_of(const OriginalGpuState& state) {
+std::string preview_of(const agent::OriginalGpuState& state) {
   std::string text = fmt::format("GPU {}: would reset its clocks to the driver's own choice", state.uuid);
   if (state.power_limit_w) text += fmt::format(", its power limit to {} W", *state.power_limit_w);
   if (state.persistence_mode) text += fmt::format(", persistence mode to {}", *state.persistence_mode ? "on" : "off");
@@ -106,12 +106,12 @@ std::string preview_of(const OriginalGpuState& state) {
 }
 
 /// What would be restored first; empty when nothing is known that would be.
-std::string preview_of_recovery(const AgentConfig& config) {
+std::string preview_of_recovery(const agent::Config& config) {
   std::error_code unknown;
   if (!std::filesystem::exists(config.journal, unknown)) return {};
   std::string text;
   try {
-    const JournalContent journal = read_journal_folder(config.journal);
+    const agent::JournalContent journal = agent::read_journal_folder(config.journal);
     for (const auto& [uuid, state] : journal.changed) text += preview_of(state);
     if (journal.damaged) text += "the journal is damaged: `lowgear agent restore --dry-run` says what that means\n";
   } catch (const std::exception& error) {
@@ -124,9 +124,9 @@ std::string preview_of_recovery(const AgentConfig& config) {
 /// that it may do.
 ExitCode preview_serve(const AgentArguments& arguments, Console& console) {
   std::error_code unknown;
-  const bool none = arguments.config == kDefaultAgentConfig && !std::filesystem::exists(arguments.config, unknown);
-  const AgentConfig config =
-      none ? parse_agent_config("", arguments.config, system_name_lookup()) : load_agent_config(arguments.config);
+  const bool none = arguments.config == agent::kDefaultAgentConfig && !std::filesystem::exists(arguments.config, unknown);
+  const agent::Config config =
+      none ? agent::parse_agent_config("", arguments.config, system_name_lookup()) : agent::load_agent_config(arguments.config);
   std::string text;
   if (none) {
     text = fmt::format(
@@ -134,7 +134,7 @@ ExitCode preview_serve(const AgentArguments& arguments, Console& console) {
         "deploy/agent.toml of the source explains all settings. With an empty one the agent:\n",
         arguments.config);
   }
-  const std::unique_ptr<GpuSystem> system = open_nvml();
+  const std::unique_ptr<gpu::GpuSystem> system = gpu::open_nvml();
   for (const std::string& problem : system->problems()) console.warn(problem);
   text += preview_of_recovery(config) + preview_of_agent(config, *system);
   console.print(text + "Nothing was done.\n");
@@ -142,8 +142,8 @@ ExitCode preview_serve(const AgentArguments& arguments, Console& console) {
 }
 
 /// Says what `restore` would do, from the journal alone.
-ExitCode preview_restore(const AgentConfig& config, Console& console) {
-  const JournalContent journal = read_journal_folder(config.journal);
+ExitCode preview_restore(const agent::Config& config, Console& console) {
+  const agent::JournalContent journal = agent::read_journal_folder(config.journal);
   std::string text;
   for (const auto& [uuid, state] : journal.changed) text += preview_of(state);
   if (journal.damaged) {
@@ -157,8 +157,8 @@ ExitCode preview_restore(const AgentConfig& config, Console& console) {
   return ExitCode::ok;
 }
 
-Json ask_json(const AgentConfig& config, std::string_view path) {
-  const auto answer = ask_agent(config.process.http_socket, "GET", path);
+Json ask_json(const agent::Config& config, std::string_view path) {
+  const auto answer = agent::ask_agent(config.process.http_socket, "GET", path);
   if (!answer)
     throw Error(fmt::format("no agent answers at {}; start one: lowgear agent", config.process.http_socket.string()));
   if (answer->status != 200) throw_refusal(*answer);
@@ -198,7 +198,7 @@ std::string status_text(const Json& gpus, const Json& leases) {
   return text;
 }
 
-ExitCode run_status(const AgentConfig& config, const AgentArguments& arguments, Console& console) {
+ExitCode run_status(const agent::Config& config, const AgentArguments& arguments, Console& console) {
   const Json gpus = ask_json(config, "/v1/gpus");
   const Json leases = ask_json(config, "/v1/leases");
   if (arguments.json) {
@@ -211,7 +211,7 @@ ExitCode run_status(const AgentConfig& config, const AgentArguments& arguments, 
   return ExitCode::ok;
 }
 
-ExitCode run_check(const AgentConfig& config, const AgentArguments& arguments, Console& console) {
+ExitCode run_check(const agent::Config& config, const AgentArguments& arguments, Console& console) {
   const std::string gpus = config.all_gpus ? "every GPU" : fmt::format("{} GPUs", config.gpus.size());
   if (arguments.json) {
     console.print_json({{"config", arguments.config},
@@ -228,19 +228,19 @@ ExitCode run_check(const AgentConfig& config, const AgentArguments& arguments, C
 
 /// With a journal GPUs are put back whatever the configuration is like: this is what runs when everything else has
 /// failed.
-AgentConfig config_of(const AgentArguments& arguments) {
-  if (arguments.journal.empty()) return load_agent_config(arguments.config);
-  AgentConfig config;
+agent::Config config_of(const AgentArguments& arguments) {
+  if (arguments.journal.empty()) return agent::load_agent_config(arguments.config);
+  agent::Config config;
   config.journal = arguments.journal;
   config.all_gpus = true;
   return config;
 }
 
 ExitCode run_serve(const AgentArguments& arguments, Console& console) {
-  const TerminationSignals signals;
+  const ipc::TerminationSignals signals;
   repeat_received_signal();
-  const AgentConfig config = config_of(arguments);
-  const AgentMode mode = arguments.no_writes ? AgentMode::dry_run : AgentMode::write;
+  const agent::Config config = config_of(arguments);
+  const agent::Mode mode = arguments.no_writes ? agent::Mode::dry_run : agent::Mode::write;
   return report(serve_node(config, mode, messages_to(console), signals), console);
 }
 
@@ -249,7 +249,7 @@ ExitCode run_agent_verb(const AgentArguments& arguments, const CLI::App& app, Co
   if (arguments.action == AgentAction::serve) {
     return arguments.dry_run ? preview_serve(arguments, console) : run_serve(arguments, console);
   }
-  const AgentConfig config = config_of(arguments);
+  const agent::Config config = config_of(arguments);
   switch (arguments.action) {
     case AgentAction::serve:
       break;
@@ -276,7 +276,7 @@ VerbAction declare_agent(CLI::App& app) {
   CLI::Option* const config =
       app.add_option("--config", arguments->config, "Configuration file; deploy/agent.toml explains it")
           ->type_name("FILE")
-          ->default_str(kDefaultAgentConfig);
+          ->default_str(agent::kDefaultAgentConfig);
   app.add_option("--journal", arguments->journal,
                  "restore: journal folder that names the GPUs to reset; needs no configuration")
       ->type_name("FOLDER")
@@ -291,4 +291,4 @@ VerbAction declare_agent(CLI::App& app) {
   return [arguments, &app](Console& console) { return run_agent_verb(*arguments, app, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

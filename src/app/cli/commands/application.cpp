@@ -16,7 +16,7 @@
 #include "base/core/error.h"
 #include "base/core/suggestion.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 std::string footer(const Verb& verb) { return fmt::format("Example:\n  {}\n", verb.example); }
@@ -150,4 +150,4 @@ int Application::run(std::span<const std::string> arguments, Console& console) {
   return static_cast<int>(code);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

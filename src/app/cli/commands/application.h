@@ -8,7 +8,7 @@
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/console.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// The command line: all verbs with their options.
 class Application {
@@ -26,4 +26,4 @@ class Application {
   std::map<std::string, VerbAction, std::less<>> actions_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

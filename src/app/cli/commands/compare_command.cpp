@@ -24,7 +24,7 @@
 #include "report/report/html_report.h"
 #include "report/report/run_report.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 struct CompareArguments {
@@ -32,32 +32,32 @@ struct CompareArguments {
   PlannerArguments planner;
   std::vector<std::string> policies;
   std::string baseline = "max";
-  double perseus_unit_s = kPerseusUnitS;
+  double perseus_unit_s = planner::kPerseusUnitS;
   std::string html;
   bool json = false;
 };
 
-ComparisonOptions comparison_options(const CompareArguments& arguments) {
-  ComparisonOptions options;
-  options.policies = arguments.policies.empty() ? comparable_policies() : arguments.policies;
+workflow::ComparisonOptions comparison_options(const CompareArguments& arguments) {
+  workflow::ComparisonOptions options;
+  options.policies = arguments.policies.empty() ? workflow::comparable_policies() : arguments.policies;
   options.baseline = arguments.baseline;
   options.policy = {arguments.perseus_unit_s, arguments.pipeline.schedule.extra_activations};
   for (const std::string& name : options.policies) {
-    if (name != kLowgearPolicy) (void)make_policy(name, options.policy);  // names those that exist
+    if (name != planner::kLowgearPolicy) (void)make_policy(name, options.policy);  // names those that exist
   }
-  if (options.baseline == kLowgearPolicy) throw InputError("--baseline: compare with a policy other than lowgear");
+  if (options.baseline == planner::kLowgearPolicy) throw InputError("--baseline: compare with a policy other than lowgear");
   return options;
 }
 
 /// The comparison as a page: frontier, policies as points, the baseline's timeline against Lowgear's.
-std::string render_page(const CompareArguments& arguments, const PipelineInput& input, PipelinePlanner& planner,
-                        const PolicyComparison& comparison) {
-  const ProfiledPipeline& pipeline = input.pipeline;
-  const PlanningProblem problem = pipeline.problem();
-  const ReplayConditions conditions{arguments.planner.switch_latency.latency_s(), {}};
-  const Plan plan = planner.plan(planner.fastest_s());
+std::string render_page(const CompareArguments& arguments, const PipelineInput& input, planner::PipelinePlanner& planner,
+                        const workflow::PolicyComparison& comparison) {
+  const workflow::ProfiledPipeline& pipeline = input.pipeline;
+  const planner::PlanningProblem problem = pipeline.problem();
+  const workflow::ReplayConditions conditions{arguments.planner.switch_latency.latency_s(), {}};
+  const plan::Plan plan = planner.plan(planner.fastest_s());
   const std::vector<int> clocks = clocks_for(plan, pipeline.dag);
-  ReportData data;
+  report::Data data;
   data.lowgear_version = version();
   data.profile_name = std::filesystem::path(input.profile_name).filename().string();
   data.schedule = pipeline.schedule.name;
@@ -65,21 +65,21 @@ std::string render_page(const CompareArguments& arguments, const PipelineInput& 
   data.microbatches = pipeline.dag.microbatches;
   data.blocking_power_w = pipeline.blocking_power_w;
   data.switch_latency_s = conditions.switch_latency_s;
-  data.frontier = frontier_points(planner.frontier());
-  data.lower_bound = lower_bound_points(planner.frontier(), planner.method());
+  data.frontier = workflow::frontier_points(planner.frontier());
+  data.lower_bound = workflow::lower_bound_points(planner.frontier(), planner.method());
   data.baseline = {"Policy " + comparison.baseline.policy, comparison.baseline.time_s, comparison.baseline.energy_j};
   data.certificate = {false, "Proven by the planner as it solved; lowgear plan writes the proof down.", ""};
-  data.plans = {plan_row(0, plan)};
+  data.plans = {workflow::plan_row(0, plan)};
   data.chosen_plan = 0;
-  data.chosen = report_timeline("lowgear, fastest", pipeline.dag, replay_under(problem, clocks, conditions), clocks);
+  data.chosen = report::report_timeline("lowgear, fastest", pipeline.dag, replay_under(problem, clocks, conditions), clocks);
   data.policies = comparison.rows;
   data.warnings = comparison.skipped;
   if (pipeline.unit_warning) data.warnings.push_back(*pipeline.unit_warning);
-  if (is_example_profile(pipeline.profile)) data.warnings.emplace_back(kExampleProfileNotice);
+  if (is_example_profile(pipeline.profile)) data.warnings.emplace_back(profile::kExampleProfileNotice);
   return render_html_report(data);
 }
 
-std::string explanation(const PolicyComparison& comparison) {
+std::string explanation(const workflow::PolicyComparison& comparison) {
   return fmt::format(
              "All figures are replayed on the profile, for one GPU a rank. Savings and slowdowns are against {} "
              "({:.4f} s, "
@@ -91,29 +91,29 @@ std::string explanation(const PolicyComparison& comparison) {
          "Next: write the plans down with lowgear plan and the same options, and --out DIR.\n";
 }
 
-void print_notes(const PolicyComparison& comparison, const PipelineInput& input, Console& console) {
-  for (const ComparisonRow& row : comparison.rows) {
+void print_notes(const workflow::PolicyComparison& comparison, const PipelineInput& input, Console& console) {
+  for (const workflow::ComparisonRow& row : comparison.rows) {
     if (row.note.empty()) continue;
     console.note(fmt::format("{}{}{}: {}", row.policy, row.aim.empty() ? "" : ", ", row.aim, row.note));
   }
   for (const std::string& line : comparison.skipped) console.warn(line);
-  if (is_example_profile(input.pipeline.profile)) console.note(kExampleProfileNotice);
+  if (is_example_profile(input.pipeline.profile)) console.note(profile::kExampleProfileNotice);
 }
 
-std::string late_changes(const PolicyComparison& comparison) {
+std::string late_changes(const workflow::PolicyComparison& comparison) {
   const std::string table = late_table(comparison);
   if (table.empty()) return "";
   return fmt::format(
       "\nThe same with clocks that change {:.3g} ms late, which these plans take no account of. How late they are is "
       "not "
       "known:\nlowgear profile measures it, --switch-latency MS plans with it.\n{}",
-      kAssumedSwitchLatencyS * 1e3, table);
+      workflow::kAssumedSwitchLatencyS * 1e3, table);
 }
 
 ExitCode run_compare(CompareArguments arguments, Console& console) {
-  ComparisonOptions options = comparison_options(arguments);
+  workflow::ComparisonOptions options = comparison_options(arguments);
   const PipelineInput input = load_pipeline(arguments.pipeline);
-  const ProfiledPipeline& pipeline = input.pipeline;
+  const workflow::ProfiledPipeline& pipeline = input.pipeline;
   if (pipeline.unit_warning) console.warn(*pipeline.unit_warning);
   SwitchLatencyArgument& latency = arguments.planner.switch_latency;
   latency.complete_from(input.switch_latency_s);
@@ -122,10 +122,10 @@ ExitCode run_compare(CompareArguments arguments, Console& console) {
   options.now_s = wall_clock();
   std::optional<ProgressBar> progress(std::in_place);
   const Stopwatch stopwatch;
-  PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options.planner, {},
+  planner::PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options.planner, {},
                           &*progress);
   options.frontier_time_s = stopwatch.elapsed_s();
-  const PolicyComparison comparison = compare_policies(pipeline, planner, options, &*progress);
+  const workflow::PolicyComparison comparison = compare_policies(pipeline, planner, options, &*progress);
   std::optional<std::string> page;
   if (!arguments.html.empty()) page = render_page(arguments, input, planner, comparison);
   // The planner does not plan any more.
@@ -156,7 +156,7 @@ VerbAction declare_compare(CLI::App& app) {
   add_gpu_name_option(app, arguments->pipeline.gpu_name, "the profile's powers are checked against its limit");
   take_names_of_any_case(
       app.add_option("--policies", arguments->policies,
-                     fmt::format("Policies to compare, of {} (default all)", fmt::join(comparable_policies(), ", ")))
+                     fmt::format("Policies to compare, of {} (default all)", fmt::join(workflow::comparable_policies(), ", ")))
           ->type_name("A,B")
           ->delimiter(','));
   take_names_of_any_case(app.add_option("--baseline", arguments->baseline,
@@ -170,4 +170,4 @@ VerbAction declare_compare(CLI::App& app) {
   return [arguments](Console& console) { return run_compare(*arguments, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

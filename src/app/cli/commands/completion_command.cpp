@@ -6,7 +6,7 @@
 #include "app/cli/commands/verbs.h"
 #include "app/cli/terminal/completion.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 VerbAction declare_completion(CLI::App& app) {
   static constexpr auto kShells = std::to_array<std::string_view>({"bash", "zsh"});
@@ -20,4 +20,4 @@ VerbAction declare_completion(CLI::App& app) {
   };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

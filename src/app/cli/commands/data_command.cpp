@@ -22,7 +22,7 @@
 #include "training/dataset/token_file.h"
 #include "training/tokenizer/tokenizer.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 enum class DataAction : std::size_t { tokenize, synthetic, show };
@@ -56,7 +56,7 @@ struct DataArguments {
   std::string out;
   std::optional<int> tokens;
   int seed = 1;
-  std::optional<TokenType> token_type;
+  std::optional<dataset::TokenType> token_type;
   int first = 16;
   bool json = false;
 };
@@ -69,14 +69,14 @@ void require_out(const DataArguments& arguments) {
 struct Written {
   std::int64_t tokens = 0;
   std::uint64_t bytes = 0;
-  TokenType type = TokenType::uint16;
+  dataset::TokenType type = dataset::TokenType::uint16;
 };
 
 /// One token file of all texts, in their order.
-Written tokenize(const DataArguments& arguments, const Tokenizer& tokenizer) {
+Written tokenize(const DataArguments& arguments, const tokenizer::Tokenizer& tokenizer) {
   const std::vector<std::int64_t> separator = tokenizer.encode(arguments.separator);
-  Written written{.type = token_type_for(tokenizer.vocabulary_size())};
-  TokenFileWriter writer(arguments.out, written.type);
+  Written written{.type = dataset::token_type_for(tokenizer.vocabulary_size())};
+  dataset::TokenFileWriter writer(arguments.out, written.type);
   ProgressBar progress;
   for (std::size_t i = 0; i < arguments.files.size(); ++i) {
     const std::string& file = arguments.files[i];
@@ -108,7 +108,7 @@ ExitCode run_tokenize(const DataArguments& arguments, Console& console) {
   if (arguments.tokenizer.empty()) throw InputError("--tokenizer is missing: bytes, a tokenizer.json or a model");
   refuse_to_overwrite(arguments.out, arguments.files);
   refuse_to_overwrite(arguments.out, {arguments.tokenizer});
-  const auto tokenizer = open_tokenizer(arguments.tokenizer);
+  const auto tokenizer = tokenizer::open_tokenizer(arguments.tokenizer);
   const Written written = tokenize(arguments, *tokenizer);
   if (written.tokens == 0) console.warn("there is no text: the file holds no token");
   if (arguments.json) {
@@ -130,12 +130,12 @@ ExitCode run_synthetic(const DataArguments& arguments, Console& console) {
   if (!arguments.files.empty()) throw InputError("`data synthetic` makes its text up; name no file but that of --out");
   if (!arguments.tokens) throw InputError("--tokens is missing: how many to write");
   ProgressBar progress;
-  write_synthetic_corpus(arguments.out, *arguments.tokens, static_cast<std::uint64_t>(arguments.seed), &progress);
+  dataset::write_synthetic_corpus(arguments.out, *arguments.tokens, static_cast<std::uint64_t>(arguments.seed), &progress);
   if (arguments.json) {
     console.print_json({{"out", arguments.out},
                         {"tokens", *arguments.tokens},
-                        {"token_type", name(TokenType::uint16)},
-                        {"vocabulary_size", ByteTokenizer().vocabulary_size()},
+                        {"token_type", name(dataset::TokenType::uint16)},
+                        {"vocabulary_size", tokenizer::ByteTokenizer().vocabulary_size()},
                         {"tokenizer", "bytes"},
                         {"synthetic", true}});
     return ExitCode::ok;
@@ -146,7 +146,7 @@ ExitCode run_synthetic(const DataArguments& arguments, Console& console) {
 }
 
 /// The greatest id of all, -1 without any: a model's vocabulary must be greater.
-std::int64_t highest_token(const TokenFile& file) {
+std::int64_t highest_token(const dataset::TokenFile& file) {
   ProgressBar progress;
   std::int64_t highest = -1;
   std::vector<std::int64_t> tokens;
@@ -162,14 +162,14 @@ std::int64_t highest_token(const TokenFile& file) {
 ExitCode run_show(const DataArguments& arguments, Console& console) {
   if (arguments.files.size() != 1) throw InputError("which token file? name one");
   const std::string& path = arguments.files.front();
-  const auto tokenizer = arguments.tokenizer.empty() ? nullptr : open_tokenizer(arguments.tokenizer);
-  const TokenFile file = TokenFile::open(path, kAnyVocabulary, arguments.token_type);
+  const auto tokenizer = arguments.tokenizer.empty() ? nullptr : tokenizer::open_tokenizer(arguments.tokenizer);
+  const dataset::TokenFile file = dataset::TokenFile::open(path, kAnyVocabulary, arguments.token_type);
   const std::int64_t highest = highest_token(file);
   std::vector<std::int64_t> first(
       static_cast<std::size_t>(std::min<std::int64_t>(arguments.first, file.token_count())));
   file.read(0, first);
   const std::string text = tokenizer ? tokenizer->decode(first) : "";
-  const TokenView& tokens = file.tokens();
+  const dataset::TokenView& tokens = file.tokens();
   if (arguments.json) {
     Json json = {{"file", path},
                  {"header", tokens.has_header()},
@@ -220,14 +220,14 @@ VerbAction declare_data(CLI::App& app) {
   app.add_option("--separator", arguments->separator, "tokenize: text added after every file, as <|endoftext|>")
       ->type_name("TEXT");
   app.add_option("--out", arguments->out, "tokenize, synthetic: token file to write")->type_name("FILE");
-  add_whole_number(app, "--tokens", {.low = 1, .high = static_cast<int>(kMaxHeaderTokens)}, into(arguments->tokens),
+  add_whole_number(app, "--tokens", {.low = 1, .high = static_cast<int>(dataset::kMaxHeaderTokens)}, into(arguments->tokens),
                    "synthetic: number of tokens to write");
   add_whole_number(app, "--seed", {.low = 0, .high = INT32_MAX}, into(arguments->seed),
                    "synthetic: random seed of the text")
       ->default_str("1");
   add_choice(
       app, "--token-type", kTokenTypeNames,
-      [arguments](std::size_t place) { arguments->token_type = kTokenTypes[place]; },
+      [arguments](std::size_t place) { arguments->token_type = dataset::kTokenTypes[place]; },
       "show: the type of the tokens of a file without header");
   add_whole_number(app, "--first", {.low = 0, .high = 1000}, into(arguments->first), "show: number of tokens to print")
       ->default_str("16");
@@ -235,4 +235,4 @@ VerbAction declare_data(CLI::App& app) {
   return [arguments, &app](Console& console) { return run_data(*arguments, app, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -11,7 +11,7 @@
 #include "app/doctor/machine_facts.h"
 #include "app/doctor/switch_latency_probe.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 struct DoctorArguments {
@@ -20,14 +20,14 @@ struct DoctorArguments {
 };
 
 ExitCode run_doctor(const DoctorArguments& arguments, Console& console) {
-  MachineFacts facts = collect_machine_facts();
+  doctor::MachineFacts facts = doctor::collect_machine_facts();
   if (arguments.measure_switch_latency) {
     facts.switch_latencies.emplace();
-    if (facts.nvml && facts.agent == AgentReach::answers) {
-      facts.switch_latencies = measure_switch_latencies(*facts.nvml, facts.agent_socket);
+    if (facts.nvml && facts.agent == doctor::AgentReach::answers) {
+      facts.switch_latencies = doctor::measure_switch_latencies(*facts.nvml, facts.agent_socket);
     }
   }
-  const std::vector<Finding> findings = diagnose(facts);
+  const std::vector<doctor::Finding> findings = diagnose(facts);
   if (arguments.json) {
     console.print_json(diagnosis_json(facts, findings));
   } else {
@@ -49,4 +49,4 @@ VerbAction declare_doctor(CLI::App& app) {
   return [arguments](Console& console) { return run_doctor(*arguments, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -19,7 +19,7 @@
 #include "estimating/estimator/iteration/emitted_profile.h"
 #include "estimating/estimator/iteration/job_costs.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 struct EstimateArguments {
@@ -34,8 +34,8 @@ struct EstimateArguments {
   bool json = false;
 };
 
-JobEstimate estimate(TrainingJob job, const std::string& samples) {
-  const JobCosts costs(job, load_samples(samples));
+JobEstimate estimate(estimator::TrainingJob job, const std::string& samples) {
+  const estimator::JobCosts costs(job, load_samples(samples));
   JobEstimate result{.job = std::move(job), .memory = {}, .overflow = {}, .iteration = {}};
   result.memory = estimate_memory(result.job);
   result.overflow = explain_overflow(result.job, result.memory);
@@ -49,7 +49,7 @@ ExitCode run_peer_estimate(const EstimateArguments& arguments, Console& console)
     throw InputError("--peer-formula takes its job from the file of --job as it is; leave " +
                      arguments.job.settings.front().origin + " out");
   }
-  const PeerEstimate estimate = estimate_as_published(arguments.job.file, arguments.samples);
+  const estimator::PeerEstimate estimate = estimate_as_published(arguments.job.file, arguments.samples);
   if (arguments.json) {
     console.print_json(peer_estimate_json(estimate));
   } else {
@@ -72,7 +72,7 @@ std::optional<PlannedEstimate> plan_if_asked(const EstimateArguments& arguments,
   return plan_estimate(estimate.job, estimate.iteration, arguments.planning, progress);
 }
 
-std::string search_command(const EstimateArguments& arguments, const TrainingJob& job) {
+std::string search_command(const EstimateArguments& arguments, const estimator::TrainingJob& job) {
   std::string command = "lowgear search" + words_without_layout(arguments.job);
   if (!arguments.samples.empty()) command += " --operators " + shell_word(arguments.samples);
   return command + fmt::format(" --gpus {}", job.parallel.gpus());
@@ -96,7 +96,7 @@ ExitCode run_estimate(const EstimateArguments& arguments, Console& console) {
   const std::optional<PlannedEstimate> planned = plan_if_asked(arguments, result);
   emit_profile(arguments, result, console);
   if (!arguments.report.empty()) {
-    const EstimateReport page = estimate_page(result, *planned, arguments.planning.prices, arguments.command);
+    const report::EstimateReport page = estimate_page(result, *planned, arguments.planning.prices, arguments.command);
     write_file_atomically(arguments.report, render_estimate_report(page));
   }
   const int gpus = result.job.parallel.gpus();
@@ -143,4 +143,4 @@ VerbAction declare_estimate(CLI::App& app) {
   };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

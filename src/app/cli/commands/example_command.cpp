@@ -12,7 +12,7 @@
 #include "base/core/files/folder_manifest.h"
 #include "planning/profile/example_profile.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 struct ExampleArguments {
@@ -37,10 +37,10 @@ ExitCode run_example(const ExampleArguments& arguments, Console& console) {
   if (error) throw_input_error({arguments.out, 0, 0}, "cannot be made: " + error.message(), "name another folder");
   // File by file: the folder may hold plans that were made in it since.
   const std::filesystem::path profile = folder / "profile.csv";
-  write_listed_file(folder, "profile.csv", write_stage_profile(example_profile()));
+  write_listed_file(folder, "profile.csv", profile::write_stage_profile(profile::example_profile()));
   write_listed_file(folder, "README.txt", kReadme);
   if (arguments.json) {
-    console.print_json({{"profile", profile.string()}, {"stages", example_profile().stages()}, {"modelled", true}});
+    console.print_json({{"profile", profile.string()}, {"stages", profile::example_profile().stages()}, {"modelled", true}});
   } else {
     console.print(
         fmt::format("{}: modelled, not measured (see README.txt there)\n"
@@ -61,4 +61,4 @@ VerbAction declare_example(CLI::App& app) {
   return [arguments](Console& console) { return run_example(*arguments, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

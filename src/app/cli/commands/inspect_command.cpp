@@ -18,7 +18,7 @@
 #include "planning/profile/plausibility.h"
 #include "planning/profile/summary.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 struct InspectArguments {
@@ -41,7 +41,7 @@ std::string clocks_text(const std::vector<int>& clocks_mhz, std::size_t count) {
   return text;
 }
 
-std::string summary_table(const std::vector<OpProfileSummary>& rows) {
+std::string summary_table(const std::vector<profile::OpProfileSummary>& rows) {
   Table table({{"stage"},
                {"instruction", Table::Align::left},
                {"clocks"},
@@ -53,7 +53,7 @@ std::string summary_table(const std::vector<OpProfileSummary>& rows) {
                {"slowest s"},
                {"missing MHz", Table::Align::left},
                {"noisy MHz", Table::Align::left}});
-  for (const OpProfileSummary& row : rows) {
+  for (const profile::OpProfileSummary& row : rows) {
     table.add_row({fmt::to_string(row.stage), std::string(name(row.kind)), fmt::to_string(row.count),
                    fmt::format("{}-{}", row.min_clock_mhz, row.max_clock_mhz), fmt::to_string(row.clock_step_mhz),
                    fmt::to_string(row.pareto_count), fmt::to_string(row.hull_count),
@@ -64,7 +64,7 @@ std::string summary_table(const std::vector<OpProfileSummary>& rows) {
   return table.text();
 }
 
-Json summary_json(const OpProfileSummary& row) {
+Json summary_json(const profile::OpProfileSummary& row) {
   return {{"stage", row.stage},
           {"instruction", name(row.kind)},
           {"count", row.count},
@@ -81,15 +81,15 @@ Json summary_json(const OpProfileSummary& row) {
 }
 
 ExitCode run_inspect(const InspectArguments& arguments, Console& console) {
-  const StageProfile profile = read_stage_profile(read_file(arguments.profile), arguments.profile);
+  const profile::StageProfile profile = profile::read_stage_profile(read_file(arguments.profile), arguments.profile);
   const std::vector<double> power_w =
       blocking_power_from_argument(arguments.blocking_power.empty() ? "0" : arguments.blocking_power, profile.stages());
-  const std::vector<OpProfileSummary> rows = summarise(profile, power_w);
-  if (const auto warning = unit_warning(profile, power_w, power_limit_of(arguments.gpu_name))) console.warn(*warning);
+  const std::vector<profile::OpProfileSummary> rows = summarise(profile, power_w);
+  if (const auto warning = unit_warning(profile, power_w, estimator::power_limit_of(arguments.gpu_name))) console.warn(*warning);
   const bool modelled = is_example_profile(profile);
   if (arguments.json) {
     Json operations = Json::array();
-    for (const OpProfileSummary& row : rows) operations.push_back(summary_json(row));
+    for (const profile::OpProfileSummary& row : rows) operations.push_back(summary_json(row));
     console.print_json({{"profile", arguments.profile},
                         {"stages", profile.stages()},
                         {"modelled", modelled},
@@ -100,7 +100,7 @@ ExitCode run_inspect(const InspectArguments& arguments, Console& console) {
   if (arguments.blocking_power.empty()) {
     console.note("without --blocking-power, options are chosen on plain energy, as if waiting took none");
   }
-  if (modelled) console.note(kExampleProfileNotice);
+  if (modelled) console.note(profile::kExampleProfileNotice);
   console.print(summary_table(rows) +
                 fmt::format("Next: lowgear plan --profile {} --microbatches M --blocking-power W --out DIR\n",
                             shell_word(arguments.profile)));
@@ -118,4 +118,4 @@ VerbAction declare_inspect(CLI::App& app) {
   return [arguments](Console& console) { return run_inspect(*arguments, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -7,7 +7,7 @@
 #include "app/cli/terminal/manual.h"
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 VerbAction declare_man(CLI::App& app) {
   auto verb = std::make_shared<std::string>();
@@ -26,4 +26,4 @@ VerbAction declare_man(CLI::App& app) {
   };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -15,7 +15,7 @@
 #include "hardware/measure/command.h"
 #include "hardware/measure/energy_meter.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 struct MonitorArguments {
@@ -28,37 +28,37 @@ struct MonitorArguments {
 
 /// The GPUs of this machine; none, with a warning, where there is no driver: time and CPU energy are measured all the
 /// same.
-class NoGpus final : public GpuSystem {
+class NoGpus final : public gpu::GpuSystem {
  public:
-  [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return gpus_; }
+  [[nodiscard]] const std::vector<std::unique_ptr<gpu::Gpu>>& gpus() const override { return gpus_; }
   [[nodiscard]] const std::string& driver_version() const override { return version_; }
   [[nodiscard]] bool simulated() const override { return false; }
 
  private:
-  std::vector<std::unique_ptr<Gpu>> gpus_;
+  std::vector<std::unique_ptr<gpu::Gpu>> gpus_;
   std::string version_;
 };
 
-std::unique_ptr<GpuSystem> open_gpus(const MonitorArguments& arguments, Console& console) {
+std::unique_ptr<gpu::GpuSystem> open_gpus(const MonitorArguments& arguments, Console& console) {
   try {
-    std::unique_ptr<GpuSystem> system = open_nvml();
+    std::unique_ptr<gpu::GpuSystem> system = gpu::open_nvml();
     for (const std::string& problem : system->problems()) console.warn(problem);
     return system;
-  } catch (const GpuError& error) {
+  } catch (const gpu::GpuError& error) {
     if (!arguments.gpus.empty()) throw InputError(error.what());
     console.warn(fmt::format("no GPU is measured: {}", error.what()));
     return std::make_unique<NoGpus>();
   }
 }
 
-std::vector<Gpu*> chosen_gpus(const GpuSystem& system, const std::vector<std::string>& names) {
-  std::vector<Gpu*> gpus;
+std::vector<gpu::Gpu*> chosen_gpus(const gpu::GpuSystem& system, const std::vector<std::string>& names) {
+  std::vector<gpu::Gpu*> gpus;
   gpus.reserve(names.size());
   for (const std::string& name : names) gpus.push_back(&find_gpu(system, name));
   return gpus;
 }
 
-void report(const MonitorArguments& arguments, const WindowMeasurement& measurement, const CommandResult& result,
+void report(const MonitorArguments& arguments, const measure::WindowMeasurement& measurement, const measure::CommandResult& result,
             Console& console) {
   Json json = measurement_json(measurement);
   json["exit_status"] = result.shell_status();
@@ -78,13 +78,13 @@ void report(const MonitorArguments& arguments, const WindowMeasurement& measurem
 
 ExitCode run_monitor(const MonitorArguments& arguments, Console& console) {
   if (!arguments.out.empty()) check_writable(arguments.out);
-  SignalGuard guard;
-  const std::unique_ptr<GpuSystem> system = open_gpus(arguments, console);
-  EnergyMeter meter(*system, chosen_gpus(*system, arguments.gpus), {.period_s = arguments.period_ms / 1e3},
-                    std::make_unique<Rapl>());
-  const EnergyMeter::WindowId window = meter.begin(arguments.command.front());
-  const CommandResult result = run_command(
-      arguments.command, arguments.json ? CommandOutput::standard_error : CommandOutput::standard_output, guard);
+  measure::SignalGuard guard;
+  const std::unique_ptr<gpu::GpuSystem> system = open_gpus(arguments, console);
+  measure::EnergyMeter meter(*system, chosen_gpus(*system, arguments.gpus), {.period_s = arguments.period_ms / 1e3},
+                    std::make_unique<gpu::Rapl>());
+  const measure::EnergyMeter::WindowId window = meter.begin(arguments.command.front());
+  const measure::CommandResult result = run_command(
+      arguments.command, arguments.json ? measure::CommandOutput::standard_error : measure::CommandOutput::standard_output, guard);
   report(arguments, meter.end(window), result, console);
   return static_cast<ExitCode>(result.shell_status());
 }
@@ -107,4 +107,4 @@ VerbAction declare_monitor(CLI::App& app) {
   return [arguments](Console& console) { return run_monitor(*arguments, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

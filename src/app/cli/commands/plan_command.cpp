@@ -15,7 +15,7 @@
 #include "app/cli/terminal/progress_bar.h"
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr auto kDialectWords = std::to_array<std::string_view>({"artifact", "zeus"});
@@ -26,27 +26,27 @@ struct PlanCommandArguments {
   bool quiet = false;
 };
 
-double max_gap_pct(const PlanResult& result) {
+double max_gap_pct(const workflow::PlanResult& result) {
   double largest = 0;
-  for (const PlanFigures& plan : result.plans) {
-    largest = std::max(largest, gap_pct(plan.energy_j, plan.lower_bound_j).value_or(0));
+  for (const workflow::PlanFigures& plan : result.plans) {
+    largest = std::max(largest, workflow::gap_pct(plan.energy_j, plan.lower_bound_j).value_or(0));
   }
   return largest;
 }
 
 double change_pct(double from, double to) { return 100 * (to - from) / from; }
 
-const PlanFigures& shown_plan(const PlanResult& result) {
+const workflow::PlanFigures& shown_plan(const workflow::PlanResult& result) {
   return result.plans.at(static_cast<std::size_t>(result.shown_plan));
 }
 
 /// What clock changes that come late make of the plan.
-std::string latency_text(const SwitchLatencyArgument& latency, const PlanResult& result) {
+std::string latency_text(const SwitchLatencyArgument& latency, const workflow::PlanResult& result) {
   if (!result.late) {
     return fmt::format("clocks    change {:.3g} ms after they are asked for ({}): in the figures above\n",
                        latency.latency_s() * 1e3, latency.is_from_profile ? "from the profile" : "--switch-latency");
   }
-  const LateReplay& late = *result.late;
+  const workflow::LateReplay& late = *result.late;
   return fmt::format(
       "replayed  with clocks that change {:.3g} ms late: {:.6g} s, {:.6g} J: {:+.2f} % energy, {:+.2f} % time. How "
       "late "
@@ -55,11 +55,11 @@ std::string latency_text(const SwitchLatencyArgument& latency, const PlanResult&
       change_pct(late.baseline.energy_j, late.plan.energy_j), change_pct(late.baseline.time_s, late.plan.time_s));
 }
 
-Json latency_json(const SwitchLatencyArgument& latency, const PlanResult& result) {
+Json latency_json(const SwitchLatencyArgument& latency, const workflow::PlanResult& result) {
   Json json = {{"source", latency.source()}};
   if (latency.is_known()) json["planned_with_s"] = latency.latency_s();
   if (!result.late) return json;
-  const LateReplay& late = *result.late;
+  const workflow::LateReplay& late = *result.late;
   json["replayed"] = {{"switch_latency_s", late.switch_latency_s},
                       {"time_s", late.plan.time_s},
                       {"energy_j", late.plan.energy_j},
@@ -68,10 +68,10 @@ Json latency_json(const SwitchLatencyArgument& latency, const PlanResult& result
   return json;
 }
 
-std::string summary_text(const PlanArguments& arguments, const PlanResult& result) {
-  const PlanFigures& shown = shown_plan(result);
-  const PipelineFigures& fastest = result.frontier.front();
-  const PipelineFigures& slowest = result.frontier.back();
+std::string summary_text(const PlanArguments& arguments, const workflow::PlanResult& result) {
+  const workflow::PlanFigures& shown = shown_plan(result);
+  const simulator::PipelineFigures& fastest = result.frontier.front();
+  const simulator::PipelineFigures& slowest = result.frontier.back();
   std::string text = fmt::format("frontier  {} vertices, {}: {:.6g} s, {:.6g} J (T_min) to {:.6g} s, {:.6g} J (T*)\n",
                                  result.frontier.size(), name(result.method), fastest.time_s, fastest.energy_j,
                                  slowest.time_s, slowest.energy_j);
@@ -92,21 +92,21 @@ std::string summary_text(const PlanArguments& arguments, const PlanResult& resul
   return text;
 }
 
-Json plan_json(const PlanFigures& plan) {
+Json plan_json(const workflow::PlanFigures& plan) {
   Json json = {
       {"plan", plan.number}, {"deadline_s", plan.deadline_s}, {"time_s", plan.time_s}, {"energy_j", plan.energy_j}};
   if (plan.lower_bound_j) {
     json["lower_bound_j"] = *plan.lower_bound_j;
-    json["gap_pct"] = *gap_pct(plan.energy_j, plan.lower_bound_j);
+    json["gap_pct"] = *workflow::gap_pct(plan.energy_j, plan.lower_bound_j);
   }
   json["switches"] = plan.switches;
   return json;
 }
 
 Json summary_json(const PlanArguments& arguments, const PlanSummary& summary) {
-  const PlanResult& result = summary.result;
+  const workflow::PlanResult& result = summary.result;
   Json plans = Json::array();
-  for (const PlanFigures& plan : result.plans) plans.push_back(plan_json(plan));
+  for (const workflow::PlanFigures& plan : result.plans) plans.push_back(plan_json(plan));
   return {{"out", arguments.out},
           {"figures", "planned"},
           {"policy", arguments.policy},
@@ -151,10 +151,10 @@ ExitCode run_plan(const PlanCommandArguments& arguments, Console& console) {
 }
 
 /// `--perseus-format` alone is for the artifact.
-void add_perseus_format_option(CLI::App& app, std::optional<PerseusDialect>& dialect) {
+void add_perseus_format_option(CLI::App& app, std::optional<plan::PerseusDialect>& dialect) {
   add_choice(
       app, "--perseus-format", kDialectWords,
-      [&dialect](std::size_t place) { dialect = place == 0 ? PerseusDialect::artifact : PerseusDialect::zeus; },
+      [&dialect](std::size_t place) { dialect = place == 0 ? plan::PerseusDialect::artifact : plan::PerseusDialect::zeus; },
       "Also write freqs_pipeline_NNNNN.py files, of which 00000 is the slowest plan: clocks for Perseus' server "
       "(artifact, the default), or tuples for Zeus' server and PipelineFrequencyOptimizer (zeus)")
       ->expected(0, 1)
@@ -188,4 +188,4 @@ VerbAction declare_plan(CLI::App& app) {
   };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

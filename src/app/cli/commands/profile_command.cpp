@@ -21,7 +21,7 @@
 #include "planning/profile/profile_latency.h"
 #include "planning/profile/switch_latency.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr std::array<std::string_view, 2> kClockChoices = {"all", "few"};
@@ -32,10 +32,10 @@ struct ProfileArguments {
   std::string merak;
   std::string fill;
   std::optional<int> choose;
-  MerakRun merak_run;
+  profile::MerakRun merak_run;
   std::string clocks;  ///< --supported-clocks
   bool predict = false;
-  ProfilingOptions profiling;
+  profile::ProfilingOptions profiling;
   std::string out;
   std::string errors_out;
   std::string blocking_power_out;
@@ -69,7 +69,7 @@ std::string errors_path(const ProfileArguments& arguments) {
   return arguments.errors_out.empty() ? arguments.out + ".errors.csv" : arguments.errors_out;
 }
 
-FewClockFit fill(const StageProfile& profile, const ProfileArguments& arguments, Console& console) {
+profile::FewClockFit fill(const profile::StageProfile& profile, const ProfileArguments& arguments, Console& console) {
   const std::vector<int> supported = parse_clocks(arguments.clocks);
   const std::vector<int> within = predictable_clocks(profile, supported);
   if (within.size() < supported.size()) {
@@ -80,9 +80,9 @@ FewClockFit fill(const StageProfile& profile, const ProfileArguments& arguments,
   return fit_few_clocks(profile, within);
 }
 
-void write_results(const ProfileArguments& arguments, const StageProfile& profile,
+void write_results(const ProfileArguments& arguments, const profile::StageProfile& profile,
                    std::optional<double> switch_latency_s, const std::string& errors) {
-  write_file_atomically(arguments.out, with_switch_latency(write_stage_profile(profile), switch_latency_s));
+  write_file_atomically(arguments.out, profile::with_switch_latency(write_stage_profile(profile), switch_latency_s));
   write_file_atomically(errors_path(arguments), errors);
 }
 
@@ -96,7 +96,7 @@ std::string next_text(const ProfileArguments& arguments) {
 ExitCode run_choose(const ProfileArguments& arguments, Console& console) {
   const std::vector<int> supported = parse_clocks(arguments.clocks);
   const auto [lowest, highest] = std::ranges::minmax(supported);
-  const std::vector<int> chosen = choose_clocks(supported, lowest, highest, *arguments.choose);
+  const std::vector<int> chosen = profile::choose_clocks(supported, lowest, highest, *arguments.choose);
   if (arguments.json) {
     console.print_json({{"clocks_mhz", chosen}});
   } else {
@@ -107,9 +107,9 @@ ExitCode run_choose(const ProfileArguments& arguments, Console& console) {
 
 ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
   const std::string text = read_file(arguments.fill);
-  const StageProfile given = read_stage_profile(text, arguments.fill);
-  const FewClockFit fit = fill(given, arguments, console);
-  write_results(arguments, fit.profile(), read_switch_latency(text, arguments.fill), error_csv(fit, nullptr));
+  const profile::StageProfile given = profile::read_stage_profile(text, arguments.fill);
+  const profile::FewClockFit fit = fill(given, arguments, console);
+  write_results(arguments, fit.profile(), profile::read_switch_latency(text, arguments.fill), error_csv(fit, nullptr));
   if (arguments.json) {
     Json json = filled_json(fit);
     json["out"] = arguments.out;
@@ -122,29 +122,29 @@ ExitCode run_fill(const ProfileArguments& arguments, Console& console) {
   return ExitCode::ok;
 }
 
-std::vector<Recording> load(const ProfileArguments& arguments) {
+std::vector<profile::Recording> load(const ProfileArguments& arguments) {
   if (arguments.merak.empty()) return load_recordings(arguments.recordings);
-  MerakRun run = arguments.merak_run;
+  profile::MerakRun run = arguments.merak_run;
   run.clocks_mhz = parse_clocks(arguments.clocks);
   return load_merak(arguments.merak, run);
 }
 
 ExitCode run_recordings(const ProfileArguments& arguments, Console& console) {
-  const std::vector<Recording> recordings = load(arguments);
-  const RecordedProfile recorded = profile_recordings(recordings, arguments.profiling);
+  const std::vector<profile::Recording> recordings = load(arguments);
+  const profile::RecordedProfile recorded = profile_recordings(recordings, arguments.profiling);
   // Merak's units do not ask for their clocks as they begin.
-  const std::optional<SwitchLatency> latency =
-      arguments.merak.empty() ? find_switch_latency(recordings) : std::optional<SwitchLatency>();
+  const std::optional<profile::SwitchLatency> latency =
+      arguments.merak.empty() ? find_switch_latency(recordings) : std::optional<profile::SwitchLatency>();
   const std::optional<double> latency_s = latency ? std::optional(latency->latency_s) : std::nullopt;
   for (const std::string& warning : recorded.warnings) console.warn(warning);
   if (recorded.simulated) console.note("made from simulated GPUs: simulated, not measured");
   Json json = recorded_json(recorded);
   if (latency) json["switch_latency"] = switch_latency_json(*latency);
   // Checked as a reader would: every stage with what a plan needs.
-  const StageProfile profile = read_stage_profile(write_stage_profile(recorded.profile()), "the recorded profile");
+  const profile::StageProfile profile = profile::read_stage_profile(write_stage_profile(recorded.profile()), "the recorded profile");
   const std::string blocking = arguments.blocking_power_out.empty() ? "" : write_blocking_power(recorded.blocking);
   if (arguments.predict) {
-    const FewClockFit fit = fill(profile, arguments, console);
+    const profile::FewClockFit fit = fill(profile, arguments, console);
     json["filled"] = filled_json(fit);
     write_results(arguments, fit.profile(), latency_s, error_csv(fit, &recorded));
   } else {
@@ -176,16 +176,16 @@ void declare_sources(CLI::App& app, ProfileArguments& arguments) {
                  "Folder of a profiling run of Merak: instructions-N.csv and time-energy-N.csv. --supported-clocks "
                  "gives the clocks in the order of the run")
       ->type_name("DIR");
-  add_whole_number(app, "--stages", {1, kMaxStages}, into(arguments.merak_run.stages),
+  add_whole_number(app, "--stages", {1, profile::kMaxStages}, into(arguments.merak_run.stages),
                    "Merak: pipeline stages; rank r runs stage r mod stages");
-  add_whole_number(app, "--microbatches", {1, kMaxIteration}, into(arguments.merak_run.microbatches),
+  add_whole_number(app, "--microbatches", {1, profile::kMaxIteration}, into(arguments.merak_run.microbatches),
                    "Merak: microbatches per iteration");
-  add_whole_number(app, "--iterations", {1, kMaxIteration}, into(arguments.merak_run.iterations),
+  add_whole_number(app, "--iterations", {1, profile::kMaxIteration}, into(arguments.merak_run.iterations),
                    "Merak: iterations per clock (num_prof_steps)");
   app.add_option("--fill", arguments.fill,
                  "Stage profile with at least four clocks; the other supported clocks are predicted")
       ->type_name("FILE");
-  add_whole_number(app, "--choose", {kMinMeasuredClocks, kMaxClockMhz}, into(arguments.choose),
+  add_whole_number(app, "--choose", {profile::kMinMeasuredClocks, kMaxClockMhz}, into(arguments.choose),
                    "Only print which N of the supported clocks to measure");
 }
 
@@ -203,7 +203,7 @@ VerbAction declare_profile(CLI::App& app) {
       "all: rows for the recorded clocks (default); few: also predicted rows for the other supported clocks");
   add_whole_number(app, "--skip-iterations", {0, kMaxSkippedIterations}, into(arguments->profiling.skipped_iterations),
                    "Number of first iterations of each recording to leave out (default 2)");
-  add_number(app, "--blocking-power", {0, kMaxBlockingPowerW}, into(arguments->profiling.blocking_w),
+  add_number(app, "--blocking-power", {0, profile::kMaxBlockingPowerW}, into(arguments->profiling.blocking_w),
              "Power that one GPU draws while it waits, in W, where it was measured separately");
   app.add_option("--out", arguments->out, "File to write the stage profile to")->type_name("FILE");
   app.add_option("--errors-out", arguments->errors_out,
@@ -217,4 +217,4 @@ VerbAction declare_profile(CLI::App& app) {
   return [arguments](Console& console) { return run_profile(*arguments, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

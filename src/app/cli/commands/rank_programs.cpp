@@ -16,7 +16,7 @@
 #include "base/core/error.h"
 #include "training/launcher/release.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -84,7 +84,7 @@ class RankMessages {
   std::vector<std::pair<int, std::string>> errors_;
 };
 
-[[noreturn]] void throw_failure(const RankFailure& failure) {
+[[noreturn]] void throw_failure(const launcher::RankFailure& failure) {
   const std::string why = printable(RankMessages::text_of(failure.why), 1000);
   if (failure.exit_code == static_cast<int>(ExitCode::bad_usage) && !why.empty()) throw InputError(why);
   const std::string_view hint = failure.signal == SIGKILL ? "; the system does that when memory runs out" : "";
@@ -104,10 +104,10 @@ fs::path sibling_program(std::string_view name) {
   return program;
 }
 
-RankCommand sibling_command(std::string_view name) {
-  RankCommand command;
+launcher::RankCommand sibling_command(std::string_view name) {
+  launcher::RankCommand command;
   command.program = sibling_program(name);
-  command.environment[kLauncherReleaseVariable] = release();
+  command.environment[launcher::kLauncherReleaseVariable] = launcher::release();
   return command;
 }
 
@@ -119,13 +119,13 @@ void become_program(std::string_view name, std::vector<std::string> words) {
   for (std::string& word : words) pointers.push_back(word.data());
   pointers.push_back(nullptr);
   // NOLINTNEXTLINE(concurrency-mt-unsafe): there is no other thread
-  ::setenv(kLauncherReleaseVariable, std::string(release()).c_str(), 1);
+  ::setenv(launcher::kLauncherReleaseVariable, std::string(launcher::release()).c_str(), 1);
   ::execv(program.c_str(), pointers.data());
   throw Error(fmt::format("{}: cannot be started: {}", program, ::strerrordesc_np(errno)));
 }
 
-bool is_one_rank_of_many(const Environment& environment) {
-  const RankInfo rank = job_rank_from_environment(environment);
+bool is_one_rank_of_many(const client::Environment& environment) {
+  const client::RankInfo rank = client::job_rank_from_environment(environment);
   return rank.world_size > 1 && (rank.launcher != "Slurm" || environment("SLURM_STEP_ID"));
 }
 
@@ -140,7 +140,7 @@ RendezvousFolder::~RendezvousFolder() {
   fs::remove_all(path_, ignored);
 }
 
-void run_watched(const RankCommand& command, const RankWatch& watch, Console& console) {
+void run_watched(const launcher::RankCommand& command, const RankWatch& watch, Console& console) {
   EndRequest end([&] { console.note(watch.ending); });
   RankMessages messages(console);
   const auto failure = run_ranks(
@@ -154,4 +154,4 @@ void run_watched(const RankCommand& command, const RankWatch& watch, Console& co
   if (failure) throw_failure(*failure);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

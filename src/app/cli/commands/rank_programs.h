@@ -10,7 +10,7 @@
 #include "control/client/rank/rank_environment.h"
 #include "training/launcher/rank_processes.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// A program that is installed and built next to this one. Throws InputError where it is not there: the build has no
 /// libtorch.
@@ -18,14 +18,14 @@ namespace lowgear {
 
 /// How ranks of that program are started, without arguments and for one rank. They refuse a `lowgear` of another
 /// release.
-[[nodiscard]] RankCommand sibling_command(std::string_view name);
+[[nodiscard]] launcher::RankCommand sibling_command(std::string_view name);
 
 /// Goes on as that program, in this process.
 [[noreturn]] void become_program(std::string_view name, std::vector<std::string> words);
 
 /// Whether torchrun, srun or mpirun started this process as one rank of several. A batch script of Slurm has a rank
 /// too, but is in no step. Throws InputError as job_rank_from_environment.
-[[nodiscard]] bool is_one_rank_of_many(const Environment& environment);
+[[nodiscard]] bool is_one_rank_of_many(const client::Environment& environment);
 
 /// A file in which ranks find each other, in a folder that no other user may write to; both are removed with this.
 class RendezvousFolder {
@@ -49,6 +49,6 @@ struct RankWatch {
 
 /// Runs all ranks, says what they say, and ends them in order when a signal asks for it. Throws Interrupted after that,
 /// and Error, or InputError where a rank found the input wrong, when one has failed.
-void run_watched(const RankCommand& command, const RankWatch& watch, Console& console);
+void run_watched(const launcher::RankCommand& command, const RankWatch& watch, Console& console);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

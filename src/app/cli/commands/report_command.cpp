@@ -9,7 +9,7 @@
 #include "report/report/html_report.h"
 #include "report/report/run_report.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 struct ReportArguments {
@@ -19,11 +19,11 @@ struct ReportArguments {
 
 ExitCode run_report(const ReportArguments& arguments, Console& console) {
   const std::filesystem::path folder = arguments.folder;
-  const PlanFolder files = read_plan_folder(folder);
-  RunContents contents = read_run_contents(files, folder);
+  const planner::PlanFolder files = read_plan_folder(folder);
+  workflow::RunContents contents = read_run_contents(files, folder);
   contents.verified = verify(files);
   const std::filesystem::path path = folder / output_file::kReport;
-  write_listed_file(folder, std::string(output_file::kReport), render_html_report(build_report(contents)));
+  write_listed_file(folder, std::string(output_file::kReport), report::render_html_report(report::build_report(contents)));
   if (arguments.json) {
     console.print_json({{"report", path.string()}, {"verified", contents.verified->ok()}});
   } else {
@@ -43,4 +43,4 @@ VerbAction declare_report(CLI::App& app) {
   return [arguments](Console& console) { return run_report(*arguments, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -16,7 +16,7 @@
 #include "base/core/number.h"
 #include "estimating/sampling/sampling_options.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr std::string_view kSampler = "lowgear-sampler";
@@ -73,10 +73,10 @@ class SamplingBar {
 
 void run_ranks_of(const SampleArguments& arguments, int ranks, Console& console) {
   const RendezvousFolder rendezvous;
-  RankCommand command = sibling_command(kSampler);
+  launcher::RankCommand command = sibling_command(kSampler);
   command.arguments = arguments.sampler_words();
   command.world_size = ranks;
-  command.threads = threads_per_rank(ranks);
+  command.threads = launcher::threads_per_rank(ranks);
   command.environment["LOWGEAR_RENDEZVOUS"] = rendezvous.file().string();
   if (!arguments.gpus.empty()) command.environment["CUDA_VISIBLE_DEVICES"] = arguments.gpus;
   SamplingBar bar;
@@ -88,10 +88,10 @@ void run_ranks_of(const SampleArguments& arguments, int ranks, Console& console)
 
 ExitCode run_sample(const SampleArguments& arguments, Console& console) {
   const std::vector<std::string> words = arguments.sampler_words();
-  const SamplingOptions options = parse_sampling_options(words);
-  const bool alone = options.subject == SamplingSubject::operators;
+  const sampling::SamplingOptions options = sampling::parse_sampling_options(words);
+  const bool alone = options.subject == sampling::SamplingSubject::operators;
   if (alone && arguments.ranks) throw InputError("--ranks: goes with collectives alone");
-  if (is_one_rank_of_many(process_environment())) become_program(kSampler, words);
+  if (is_one_rank_of_many(client::process_environment())) become_program(kSampler, words);
   constexpr int kFewestRanks = 2;
   run_ranks_of(arguments, alone ? 1 : arguments.ranks.value_or(kFewestRanks), console);
   if (!arguments.json) {
@@ -109,7 +109,7 @@ VerbAction declare_sample(CLI::App& app) {
   app.add_option("subject", arguments->subject, "What to time: operators or collectives")
       ->type_name("SUBJECT")
       ->required();
-  for (const SamplingOption& option : sampling_options()) {
+  for (const sampling::SamplingOption& option : sampling::sampling_options()) {
     const std::string name(option.name);
     if (name == "--json") continue;  // every verb's
     const auto give = [arguments, name](const std::string& value) {
@@ -129,4 +129,4 @@ VerbAction declare_sample(CLI::App& app) {
   return [arguments](Console& console) { return run_sample(*arguments, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -17,7 +17,7 @@
 #include "planning/schedule/dag.h"
 #include "planning/schedule/torch_csv.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 struct ScheduleCommandArguments {
@@ -29,25 +29,25 @@ struct ScheduleCommandArguments {
 };
 
 /// With messages, and proven not to hang.
-Schedule runnable_schedule(const ScheduleCommandArguments& arguments) {
-  std::optional<StageProfile> profile;
+schedule::Schedule runnable_schedule(const ScheduleCommandArguments& arguments) {
+  std::optional<profile::StageProfile> profile;
   std::vector<double> power_w;
   if (!arguments.profile.empty()) {
-    profile = read_stage_profile(read_file(arguments.profile), arguments.profile);
+    profile = profile::read_stage_profile(read_file(arguments.profile), arguments.profile);
     if (!arguments.blocking_power.empty()) {
       power_w = blocking_power_from_argument(arguments.blocking_power, profile->stages());
     }
   }
-  Schedule schedule = with_communication(load_schedule(arguments.schedule, profile ? &*profile : nullptr, power_w));
+  schedule::Schedule schedule = with_communication(load_schedule(arguments.schedule, profile ? &*profile : nullptr, power_w));
   (void)build_dag(schedule);  // refuses an order that contradicts the data
   require_runnable(schedule, arguments.schedule.grouping);
   return schedule;
 }
 
-std::string verdict(const Schedule& schedule, P2pGrouping grouping) {
+std::string verdict(const schedule::Schedule& schedule, schedule::P2pGrouping grouping) {
   if (!has_communication(schedule)) return "cannot hang: nothing is sent between ranks";
   return fmt::format("cannot hang: every send meets its receive, with sends and receives issued {} and no tags",
-                     grouping == P2pGrouping::none ? "one at a time" : "together with their neighbours");
+                     grouping == schedule::P2pGrouping::none ? "one at a time" : "together with their neighbours");
 }
 
 std::string peaks_table(const std::vector<int>& peaks) {
@@ -59,7 +59,7 @@ std::string peaks_table(const std::vector<int>& peaks) {
 }
 
 ExitCode run_schedule(const ScheduleCommandArguments& arguments, Console& console) {
-  const Schedule schedule = runnable_schedule(arguments);
+  const schedule::Schedule schedule = runnable_schedule(arguments);
   const std::vector<int> peaks = peak_in_flight_activations(schedule);
   if (!arguments.out.empty()) write_file_atomically(arguments.out, write_torch_csv(schedule));
   const std::string safe = verdict(schedule, arguments.schedule.grouping);
@@ -98,4 +98,4 @@ VerbAction declare_schedule(CLI::App& app) {
   return [arguments](Console& console) { return run_schedule(*arguments, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

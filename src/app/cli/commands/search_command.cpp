@@ -22,7 +22,7 @@
 #include "base/core/stopwatch.h"
 #include "estimating/estimator/search/search_run.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr auto kObjectives = std::to_array<std::string_view>({"time", "energy", "cost"});
@@ -36,8 +36,8 @@ struct SearchArguments {
   std::string samples;  ///< a folder, or empty
   PriceArguments prices;
   std::optional<int> gpus;
-  SearchLimits limits;
-  SearchObjective objective = SearchObjective::time;
+  estimator::SearchLimits limits;
+  estimator::SearchObjective objective = estimator::SearchObjective::time;
   int top = 10;
   std::optional<int> threads;
   std::string report;   ///< page to write, or empty
@@ -45,14 +45,14 @@ struct SearchArguments {
   bool json = false;
 };
 
-constexpr auto kRecomputes = std::to_array({Recompute::none, Recompute::selective, Recompute::full});
+constexpr auto kRecomputes = std::to_array({estimator::Recompute::none, estimator::Recompute::selective, estimator::Recompute::full});
 
 /// What layouts are to have in common.
-void add_fixed_options(CLI::App& app, FixedLayout& fixed) {
+void add_fixed_options(CLI::App& app, estimator::FixedLayout& fixed) {
   const auto add = [&app](const char* option, NumberRange<int> range, std::optional<int>& count, const char* what) {
     add_whole_number(app, option, range, into(count), fmt::format("Only layouts with this number of {}", what));
   };
-  constexpr NumberRange<int> kRanks{1, kMaxJobGpus};
+  constexpr NumberRange<int> kRanks{1, estimator::kMaxJobGpus};
   add("--tp", kRanks, fixed.tp, "tensor parallel ranks");
   add("--pp", kRanks, fixed.pp, "pipeline ranks");
   add("--dp", kRanks, fixed.dp, "data parallel replicas");
@@ -68,12 +68,12 @@ void add_fixed_options(CLI::App& app, FixedLayout& fixed) {
 }
 
 void require_prices(const SearchArguments& arguments) {
-  if (arguments.objective != SearchObjective::cost || arguments.prices.any_cost()) return;
+  if (arguments.objective != estimator::SearchObjective::cost || arguments.prices.any_cost()) return;
   throw InputError("--objective cost: say what a GPU hour (--gpu-hour) or a kWh (--kwh) costs");
 }
 
 /// Those that are said, else those of the job file.
-int gpus_of(const SearchArguments& arguments, const TrainingJob& job) {
+int gpus_of(const SearchArguments& arguments, const estimator::TrainingJob& job) {
   const int gpus = arguments.gpus.value_or(job.parallel.gpus());
   if (!arguments.gpus && gpus == 1) throw InputError("--gpus is missing: how many GPUs there are");
   return gpus;
@@ -86,9 +86,9 @@ std::string estimate_command(const SearchArguments& arguments, int gpus) {
   return command + fmt::format(" --gpus {}", gpus);
 }
 
-SearchRequest request_of(const SearchArguments& arguments) {
+estimator::SearchRequest request_of(const SearchArguments& arguments) {
   require_prices(arguments);
-  SearchRequest request;
+  estimator::SearchRequest request;
   request.job = load_job(arguments.job);
   request.limits = arguments.limits;
   request.limits.gpus = gpus_of(arguments, request.job);
@@ -101,13 +101,13 @@ SearchRequest request_of(const SearchArguments& arguments) {
 }
 
 ExitCode run_search_command(const SearchArguments& arguments, Console& console) {
-  const SearchRequest request = request_of(arguments);
+  const estimator::SearchRequest request = request_of(arguments);
   std::optional<ProgressBar> progress(std::in_place);
-  const SearchTools tools{.run = run_parallel, .now_s = wall_clock(), .available_bytes = available_memory_bytes};
-  const SearchReportData found = run_search(request, tools, *progress);
+  const estimator::SearchTools tools{.run = run_parallel, .now_s = wall_clock(), .available_bytes = available_memory_bytes};
+  const estimator::SearchReportData found = run_search(request, tools, *progress);
   progress.reset();
   if (!arguments.report.empty()) {
-    const EstimateReport page = search_page(request, arguments.prices, found, arguments.command);
+    const report::EstimateReport page = search_page(request, arguments.prices, found, arguments.command);
     write_file_atomically(arguments.report, render_estimate_report(page));
   }
   if (arguments.json) {
@@ -124,12 +124,12 @@ VerbAction declare_search(CLI::App& app) {
   auto arguments = std::make_shared<SearchArguments>();
   add_job_options(app, arguments->job);
   for (const char* option : layout_options()) app.remove_option(app.get_option(option));
-  add_whole_number(app, "--gpus", {1, kMaxJobGpus}, into(arguments->gpus),
+  add_whole_number(app, "--gpus", {1, estimator::kMaxJobGpus}, into(arguments->gpus),
                    "GPUs to divide the job among (default: those of the job file)");
   add_fixed_options(app, arguments->limits.fixed);
   add_choice(
       app, "--objective", kObjectives,
-      [arguments](std::size_t place) { arguments->objective = static_cast<SearchObjective>(place); },
+      [arguments](std::size_t place) { arguments->objective = static_cast<estimator::SearchObjective>(place); },
       "What to minimise: time, energy of a plan that takes no longer, or its cost (default time)");
   add_whole_number(app, "--top", {1, kMaxTop}, into(arguments->top), "Layouts to plan and show (default 10)");
   app.add_option("--operators", arguments->samples,
@@ -140,7 +140,7 @@ VerbAction declare_search(CLI::App& app) {
   app.add_flag("--tp-across-nodes", arguments->limits.tensor_across_nodes, "Also try tensor parallelism across nodes");
   add_whole_number(app, "--max-virtual-stages", {1, kMaxVirtualStages}, into(arguments->limits.max_virtual_stages),
                    "Largest number of virtual stages per rank to try (default 8)");
-  add_whole_number(app, "--max-cp", {1, kMaxJobGpus}, into(arguments->limits.max_context_parallel),
+  add_whole_number(app, "--max-cp", {1, estimator::kMaxJobGpus}, into(arguments->limits.max_context_parallel),
                    "Largest number of context parallel ranks to try (default 8)");
   add_whole_number(app, "--max-micro-batch", {1, kMaxMicroBatch}, into(arguments->limits.max_micro_batch),
                    "Largest number of sequences per microbatch to try (default 16)");
@@ -156,4 +156,4 @@ VerbAction declare_search(CLI::App& app) {
   };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -16,7 +16,7 @@
 #include "control/client/rank/rank_environment.h"
 #include "control/server/server_process.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 struct ServeArguments {
@@ -35,8 +35,8 @@ struct ServeArguments {
   bool json = false;
 };
 
-void change_perseus(const ServeArguments& arguments, PerseusConfig& config) {
-  if (!arguments.perseus_listen.empty()) config.listen = parse_tcp_address(arguments.perseus_listen);
+void change_perseus(const ServeArguments& arguments, server::PerseusConfig& config) {
+  if (!arguments.perseus_listen.empty()) config.listen = server::parse_tcp_address(arguments.perseus_listen);
   if (!arguments.perseus_scheduler.empty() && arguments.perseus_scheduler != config.scheduler) {
     config.scheduler = arguments.perseus_scheduler;
     config.scheduler_args.clear();  // those of the file are another scheduler's
@@ -51,18 +51,18 @@ void change_perseus(const ServeArguments& arguments, PerseusConfig& config) {
 }
 
 /// The user's own folder for state (XDG Base Directory Specification); without a home the system's.
-std::filesystem::path own_state(const Environment& environment) {
+std::filesystem::path own_state(const client::Environment& environment) {
   const auto value = [&](std::string_view name) { return std::filesystem::path(environment(name).value_or("")); };
   if (value("XDG_STATE_HOME").is_absolute()) return value("XDG_STATE_HOME") / "lowgear-server";
   if (value("HOME").is_absolute()) return value("HOME") / ".local" / "state" / "lowgear-server";
-  return ServerConfig().state;
+  return server::Config().state;
 }
 
 /// Without a configuration, as from a checkout: no package has made folders in /var/lib and /run, so state and socket
 /// are in a folder of the user's.
-ServerConfig config_without_file(const ServeArguments& arguments) {
-  ServerConfig config;
-  config.state = arguments.state.empty() ? own_state(process_environment()) : std::filesystem::path(arguments.state);
+server::Config config_without_file(const ServeArguments& arguments) {
+  server::Config config;
+  config.state = arguments.state.empty() ? own_state(client::process_environment()) : std::filesystem::path(arguments.state);
   config.state = std::filesystem::absolute(config.state);
   config.unix_socket = config.state / "server.sock";
   if (arguments.state.empty() && !arguments.check) {
@@ -76,12 +76,12 @@ ServerConfig config_without_file(const ServeArguments& arguments) {
 }
 
 /// The configuration file, where there is one, and the options, which count before it.
-ServerConfig config_of(const ServeArguments& arguments) {
-  ServerConfig config;
+server::Config config_of(const ServeArguments& arguments) {
+  server::Config config;
   if (!arguments.config.empty()) {
-    config = load_server_config(arguments.config);
-  } else if (std::filesystem::exists(kDefaultServerConfig)) {
-    config = load_server_config(kDefaultServerConfig);
+    config = server::load_server_config(arguments.config);
+  } else if (std::filesystem::exists(server::kDefaultServerConfig)) {
+    config = server::load_server_config(server::kDefaultServerConfig);
   } else {
     config = config_without_file(arguments);
   }
@@ -89,28 +89,28 @@ ServerConfig config_of(const ServeArguments& arguments) {
   if (!arguments.unix_socket.empty()) config.unix_socket = std::filesystem::absolute(arguments.unix_socket);
   if (!arguments.token_file.empty()) config.token_file = std::filesystem::absolute(arguments.token_file);
   if (!arguments.listen.empty()) config.tcp.clear();
-  for (const std::string& address : arguments.listen) config.tcp.push_back(parse_tcp_address(address));
+  for (const std::string& address : arguments.listen) config.tcp.push_back(server::parse_tcp_address(address));
   require_tokens(config);
   change_perseus(arguments, config.perseus);
   return config;
 }
 
-std::filesystem::path dump_dir_of(const ServerConfig& config) {
+std::filesystem::path dump_dir_of(const server::Config& config) {
   return config.perseus.dump_dir.empty() ? config.state / "perseus" : config.perseus.dump_dir;
 }
 
-ServerProcessOptions options_of(const ServeArguments& arguments) {
-  ServerProcessOptions options{.config = config_of(arguments), .perseus = {}};
-  const PerseusConfig& perseus = options.config.perseus;
+server::ProcessOptions options_of(const ServeArguments& arguments) {
+  server::ProcessOptions options{.config = config_of(arguments), .perseus = {}};
+  const server::PerseusConfig& perseus = options.config.perseus;
   if (!perseus.listen) return options;
-  const std::string mode = perseus.mode.empty() ? std::string(default_perseus_mode(perseus.scheduler)) : perseus.mode;
-  options.perseus = PerseusPort{.listen = *perseus.listen,
-                                .settings = read_perseus_settings(perseus.scheduler, perseus.scheduler_args, mode)};
+  const std::string mode = perseus.mode.empty() ? std::string(server::perseus::default_perseus_mode(perseus.scheduler)) : perseus.mode;
+  options.perseus = server::PerseusPort{.listen = *perseus.listen,
+                                .settings = server::perseus::read_perseus_settings(perseus.scheduler, perseus.scheduler_args, mode)};
   if (perseus.dump) options.perseus->settings.dump_dir = dump_dir_of(options.config).string();
   return options;
 }
 
-Json addresses_json(const ServerAddresses& addresses, const ServerProcessOptions& options) {
+Json addresses_json(const server::Addresses& addresses, const server::ProcessOptions& options) {
   const bool dumps = options.perseus && !options.perseus->settings.dump_dir.empty();
   return {{"unix", addresses.unix_socket.string()},
           {"tcp", addresses.tcp},
@@ -118,12 +118,12 @@ Json addresses_json(const ServerAddresses& addresses, const ServerProcessOptions
           {"perseus_dump_dir", dumps ? Json(options.perseus->settings.dump_dir) : Json(nullptr)}};
 }
 
-std::string perseus_text(const std::string& url, const PerseusSettings& settings) {
+std::string perseus_text(const std::string& url, const server::perseus::Settings& settings) {
   const std::string results = settings.dump_dir.empty() ? "not written" : "written to " + settings.dump_dir;
   return fmt::format("; the Perseus protocol on {} (scheduler {}, results are {})", url, settings.scheduler, results);
 }
 
-std::string addresses_text(const ServerAddresses& addresses, const ServerProcessOptions& options) {
+std::string addresses_text(const server::Addresses& addresses, const server::ProcessOptions& options) {
   std::string text = fmt::format("serving on unix:{}", addresses.unix_socket.string());
   for (const std::string& url : addresses.tcp) text += fmt::format(", {}", url);
   if (addresses.perseus) text += perseus_text(*addresses.perseus, options.perseus->settings);
@@ -131,9 +131,9 @@ std::string addresses_text(const ServerAddresses& addresses, const ServerProcess
 }
 
 ExitCode run_serve(const ServeArguments& arguments, Console& console) {
-  const ServerProcessOptions options = options_of(arguments);
+  const server::ProcessOptions options = options_of(arguments);
   if (arguments.check) {
-    if (options.config.token_file) (void)load_tokens(*options.config.token_file);
+    if (options.config.token_file) (void)server::load_tokens(*options.config.token_file);
     if (arguments.json) {
       console.print_json({{"state", options.config.state.string()}, {"unix", options.config.unix_socket.string()}});
     } else {
@@ -146,7 +146,7 @@ ExitCode run_serve(const ServeArguments& arguments, Console& console) {
   run_server(options, {.note = [&](std::string_view text) { console.note(text); },
                        .warn = [&](std::string_view text) { console.warn(text); },
                        .started =
-                           [&](const ServerAddresses& addresses) {
+                           [&](const server::Addresses& addresses) {
                              if (arguments.json) {
                                console.print_json(addresses_json(addresses, options));
                              } else {
@@ -162,7 +162,7 @@ VerbAction declare_serve(CLI::App& app) {
   auto arguments = std::make_shared<ServeArguments>();
   app.add_option("--config", arguments->config, "Configuration file; deploy/server.toml explains it")
       ->type_name("FILE")
-      ->default_str(fmt::format("{}, when it is there", kDefaultServerConfig));
+      ->default_str(fmt::format("{}, when it is there", server::kDefaultServerConfig));
   app.add_option("--state", arguments->state,
                  "Folder of the database (default: the configuration's, or ~/.local/state/lowgear-server)")
       ->type_name("FOLDER");
@@ -199,4 +199,4 @@ VerbAction declare_serve(CLI::App& app) {
   return [arguments](Console& console) { return run_serve(*arguments, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

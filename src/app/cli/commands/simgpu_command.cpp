@@ -16,7 +16,7 @@
 #include "base/core/error.h"
 #include "hardware/simgpu/simulated_machine.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 enum class SimgpuAction : std::size_t { create, show, inject, slow, run, reset };
@@ -30,7 +30,7 @@ struct SimgpuArguments {
   bool virtual_time = false;
   bool any_user = false;
   std::optional<int> gpu;
-  SimulatedFault fault;
+  simgpu::SimulatedFault fault;
   std::optional<double> slowdown;
   std::optional<double> time_s;
   double memory_share = 0;
@@ -72,15 +72,15 @@ std::string state_file(const SimgpuArguments& arguments) {
 }
 
 /// The GPUs that were asked for: one, or all.
-std::vector<SimulatedGpu*> chosen_gpus(SimulatedMachine& machine, std::optional<int> index) {
+std::vector<simgpu::SimulatedGpu*> chosen_gpus(simgpu::SimulatedMachine& machine, std::optional<int> index) {
   if (index) return {&machine.gpu(*index)};
-  std::vector<SimulatedGpu*> gpus;
+  std::vector<simgpu::SimulatedGpu*> gpus;
   gpus.reserve(static_cast<std::size_t>(machine.gpus()));
   for (int i = 0; i < machine.gpus(); ++i) gpus.push_back(&machine.gpu(i));
   return gpus;
 }
 
-Json fault_json(const SimulatedFault& fault) {
+Json fault_json(const simgpu::SimulatedFault& fault) {
   return {{"call", fault.call},
           {"return_code", fault.return_code},
           {"delay_s", fault.delay_s},
@@ -89,10 +89,10 @@ Json fault_json(const SimulatedFault& fault) {
           {"lost", fault.lost}};
 }
 
-Json gpu_json(SimulatedGpu& gpu, int index) {
+Json gpu_json(simgpu::SimulatedGpu& gpu, int index) {
   const auto locked = gpu.locked_sm_clocks();
   Json faults = Json::array();
-  for (const SimulatedFault& fault : gpu.faults()) faults.push_back(fault_json(fault));
+  for (const simgpu::SimulatedFault& fault : gpu.faults()) faults.push_back(fault_json(fault));
   return {{"index", index},
           {"uuid", gpu.uuid()},
           {"pci_address", gpu.pci_address()},
@@ -116,18 +116,18 @@ Json gpu_json(SimulatedGpu& gpu, int index) {
           {"faults", std::move(faults)}};
 }
 
-Json machine_json(SimulatedMachine& machine, const std::string& state) {
+Json machine_json(simgpu::SimulatedMachine& machine, const std::string& state) {
   Json gpus = Json::array();
   for (int i = 0; i < machine.gpus(); ++i) gpus.push_back(gpu_json(machine.gpu(i), i));
   return {{"simulated", true},
           {"state", state},
-          {"clock", machine.clock() == SimulatedClock::real ? "real" : "virtual"},
+          {"clock", machine.clock() == simgpu::SimulatedClock::real ? "real" : "virtual"},
           {"time_s", machine.now_s()},
           {"root_required", machine.root_required()},
           {"gpus", std::move(gpus)}};
 }
 
-std::string machine_text(SimulatedMachine& machine, const std::string& state) {
+std::string machine_text(simgpu::SimulatedMachine& machine, const std::string& state) {
   Table table({{"GPU"},
                {"simulated", Table::Align::left},
                {"UUID", Table::Align::left},
@@ -141,7 +141,7 @@ std::string machine_text(SimulatedMachine& machine, const std::string& state) {
                {"slowdown"},
                {"faults"}});
   for (int i = 0; i < machine.gpus(); ++i) {
-    SimulatedGpu& gpu = machine.gpu(i);
+    simgpu::SimulatedGpu& gpu = machine.gpu(i);
     const auto locked = gpu.locked_sm_clocks();
     table.add_row(
         {fmt::to_string(i), std::string(gpu.model().name.view()), gpu.uuid(),
@@ -151,10 +151,10 @@ std::string machine_text(SimulatedMachine& machine, const std::string& state) {
          fmt::format("{:g}", gpu.slowdown()), fmt::to_string(gpu.faults().size())});
   }
   return fmt::format("Simulated machine {}, {} time, {:.3f} s old\n{}", printable(state),
-                     machine.clock() == SimulatedClock::real ? "real" : "virtual", machine.now_s(), table.text());
+                     machine.clock() == simgpu::SimulatedClock::real ? "real" : "virtual", machine.now_s(), table.text());
 }
 
-void show(SimulatedMachine& machine, const std::string& state, bool json, Console& console) {
+void show(simgpu::SimulatedMachine& machine, const std::string& state, bool json, Console& console) {
   if (json) {
     console.print_json(machine_json(machine, state));
   } else {
@@ -165,7 +165,7 @@ void show(SimulatedMachine& machine, const std::string& state, bool json, Consol
 /// Keeps a context on a GPU, as a program that uses CUDA does.
 class Context {
  public:
-  explicit Context(SimulatedGpu& gpu) : gpu_(gpu) { gpu_.attach_context(); }
+  explicit Context(simgpu::SimulatedGpu& gpu) : gpu_(gpu) { gpu_.attach_context(); }
   ~Context() {
     try {
       gpu_.detach_context();
@@ -176,15 +176,15 @@ class Context {
   Context& operator=(const Context&) = delete;
 
  private:
-  SimulatedGpu& gpu_;
+  simgpu::SimulatedGpu& gpu_;
 };
 
 /// Kernels of 10 ms (at the highest clock), one after the other.
-void run_load(const SimgpuArguments& arguments, SimulatedMachine& machine, Console& console) {
+void run_load(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machine, Console& console) {
   constexpr double kKernelS = 0.01;
   if (!arguments.time_s) throw InputError("how long is the load to run? give --time SECONDS");
   const int index = arguments.gpu.value_or(0);
-  SimulatedGpu& gpu = machine.gpu(index);
+  simgpu::SimulatedGpu& gpu = machine.gpu(index);
   const Context context(gpu);
   const double start_s = machine.now_s();
   const double start_j = gpu.true_energy_j();
@@ -219,21 +219,21 @@ void run_load(const SimgpuArguments& arguments, SimulatedMachine& machine, Conso
                             gpu.sm_clock_mhz()));
 }
 
-void inject(const SimgpuArguments& arguments, SimulatedMachine& machine) {
-  const SimulatedFault& fault = arguments.fault;
+void inject(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machine) {
+  const simgpu::SimulatedFault& fault = arguments.fault;
   if (fault.return_code == 0 && fault.delay_s == 0 && !fault.clock_stuck && !fault.lost) {
     throw InputError("this fault changes nothing; give --return-code, --delay, --stuck or --lost");
   }
-  for (SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->inject(fault);
+  for (simgpu::SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->inject(fault);
 }
 
-void slow(const SimgpuArguments& arguments, SimulatedMachine& machine) {
+void slow(const SimgpuArguments& arguments, simgpu::SimulatedMachine& machine) {
   if (!arguments.slowdown)
     throw InputError("by how much is the GPU to be slowed down? give --factor FACTOR; 1 ends it");
-  for (SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->slow_down(*arguments.slowdown);
+  for (simgpu::SimulatedGpu* const gpu : chosen_gpus(machine, arguments.gpu)) gpu->slow_down(*arguments.slowdown);
 }
 
-void reset(SimulatedGpu& gpu) {
+void reset(simgpu::SimulatedGpu& gpu) {
   gpu.clear_faults();
   gpu.slow_down(1);
   gpu.reset_sm_clocks();
@@ -241,10 +241,10 @@ void reset(SimulatedGpu& gpu) {
   gpu.set_power_limit_w(gpu.model().power_limit_default_w);
 }
 
-std::unique_ptr<SimulatedMachine> create(const SimgpuArguments& arguments, const std::string& state) {
-  return SimulatedMachine::create(state,
-                                  {.gpus = gpu_models_from_text(arguments.gpus),
-                                   .clock = arguments.virtual_time ? SimulatedClock::virtual_ : SimulatedClock::real,
+std::unique_ptr<simgpu::SimulatedMachine> create(const SimgpuArguments& arguments, const std::string& state) {
+  return simgpu::SimulatedMachine::create(state,
+                                  {.gpus = simgpu::gpu_models_from_text(arguments.gpus),
+                                   .clock = arguments.virtual_time ? simgpu::SimulatedClock::virtual_ : simgpu::SimulatedClock::real,
                                    .seed = static_cast<std::uint64_t>(arguments.seed),
                                    .root_required = !arguments.any_user});
 }
@@ -253,7 +253,7 @@ ExitCode run_simgpu(const SimgpuArguments& arguments, const CLI::App& app, Conso
   refuse_options_of_other_actions(app, name(arguments.action), kOptionsOfActions);
   const std::string state = state_file(arguments);
   const auto machine =
-      arguments.action == SimgpuAction::create ? create(arguments, state) : SimulatedMachine::open(state);
+      arguments.action == SimgpuAction::create ? create(arguments, state) : simgpu::SimulatedMachine::open(state);
   if (arguments.action == SimgpuAction::run) {
     run_load(arguments, *machine, console);
     return ExitCode::ok;
@@ -261,13 +261,13 @@ ExitCode run_simgpu(const SimgpuArguments& arguments, const CLI::App& app, Conso
   if (arguments.action == SimgpuAction::inject) inject(arguments, *machine);
   if (arguments.action == SimgpuAction::slow) slow(arguments, *machine);
   if (arguments.action == SimgpuAction::reset) {
-    for (SimulatedGpu* const gpu : chosen_gpus(*machine, arguments.gpu)) reset(*gpu);
+    for (simgpu::SimulatedGpu* const gpu : chosen_gpus(*machine, arguments.gpu)) reset(*gpu);
   }
   show(*machine, state, arguments.json, console);
   return ExitCode::ok;
 }
 
-void declare_fault_options(CLI::App& app, SimulatedFault& fault) {
+void declare_fault_options(CLI::App& app, simgpu::SimulatedFault& fault) {
   constexpr int kMaxReturnCode = 999;  // NVML_ERROR_UNKNOWN
   app.add_option("--call", fault.call, "inject: NVML function without prefix (DeviceSetGpuLockedClocks); * for all")
       ->type_name("NAME")
@@ -305,12 +305,12 @@ VerbAction declare_simgpu(CLI::App& app) {
   app.add_flag("--virtual-time", arguments->virtual_time, "create: virtual time, which only kernels advance");
   app.add_flag("--any-user", arguments->any_user,
                "create: let every user, not only root, use the machine and set its clocks");
-  add_whole_number(app, "--gpu", {.low = 0, .high = kMaxSimulatedGpus - 1}, into(arguments->gpu),
+  add_whole_number(app, "--gpu", {.low = 0, .high = simgpu::kMaxSimulatedGpus - 1}, into(arguments->gpu),
                    "Index of the GPU (default: 0 for run, all for inject, slow and reset)");
   declare_fault_options(app, arguments->fault);
-  add_number(app, "--factor", {.low = 1, .high = kMaxSlowdown}, into(arguments->slowdown),
+  add_number(app, "--factor", {.low = 1, .high = simgpu::kMaxSlowdown}, into(arguments->slowdown),
              "slow: factor on the time of all kernels that start from now on; 1 ends it");
-  add_number(app, "--time", {.low = 0, .high = kMaxKernelS}, into(arguments->time_s),
+  add_number(app, "--time", {.low = 0, .high = simgpu::kMaxKernelS}, into(arguments->time_s),
              "run: how long the load runs, in s");
   add_number(app, "--memory-share", {.low = 0, .high = 1}, into(arguments->memory_share),
              "run: share of the time that does not depend on the SM clock, 0 to 1")
@@ -322,4 +322,4 @@ VerbAction declare_simgpu(CLI::App& app) {
   return [arguments, &app](Console& console) { return run_simgpu(*arguments, app, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -31,7 +31,7 @@
 #include "report/report/measured_timeline.h"
 #include "report/report/run_report.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 struct SimulateArguments {
@@ -51,29 +51,29 @@ struct SimulateArguments {
 struct PlannedPipeline {
   PipelineInput input;
   std::vector<int> clocks_mhz;
-  std::optional<Plan> plan;  ///< absent for plans of Perseus, which state no figures of ours
+  std::optional<plan::Plan> plan;  ///< absent for plans of Perseus, which state no figures of ours
 };
 
 /// What the replays gave.
 struct Simulation {
-  Timeline timeline;                        ///< as asked for
-  std::optional<PipelineFigures> unslowed;  ///< without stragglers, when there are some
-  std::optional<PipelineFigures> late;      ///< with kAssumedSwitchLatencyS, when the switch latency is not known
-  std::optional<ClusterTimeline> cluster;
-  std::vector<MeasuredTimeline> measured;         ///< empty: nothing was recorded
-  std::optional<IterationComparison> comparison;  ///< of these with the replay
+  simulator::Timeline timeline;                        ///< as asked for
+  std::optional<simulator::PipelineFigures> unslowed;  ///< without stragglers, when there are some
+  std::optional<simulator::PipelineFigures> late;      ///< with kAssumedSwitchLatencyS, when the switch latency is not known
+  std::optional<simulator::ClusterTimeline> cluster;
+  std::vector<report::MeasuredTimeline> measured;         ///< empty: nothing was recorded
+  std::optional<report::IterationComparison> comparison;  ///< of these with the replay
 };
 
 /// `3=1.2`
-StageSlowdown parse_straggler(const std::string& text) {
+simulator::StageSlowdown parse_straggler(const std::string& text) {
   const std::size_t equals = text.find('=');
   const auto stage = parse_integer(std::string_view(text).substr(0, equals));
   const auto factor =
       equals == std::string::npos ? std::nullopt : parse_number(std::string_view(text).substr(equals + 1));
-  if (!stage || !factor || *stage < 0 || *stage >= kMaxStages || *factor < 1 || *factor > kMaxSlowdownFactor) {
+  if (!stage || !factor || *stage < 0 || *stage >= profile::kMaxStages || *factor < 1 || *factor > simulator::kMaxSlowdownFactor) {
     // Without the option's name, which is put before what a check of `each` throws.
     throw CLI::ValidationError(
-        fmt::format("expected STAGE=FACTOR with a factor from 1 to {}, not {}", kMaxSlowdownFactor, quote(text)));
+        fmt::format("expected STAGE=FACTOR with a factor from 1 to {}, not {}", simulator::kMaxSlowdownFactor, quote(text)));
   }
   return {static_cast<int>(*stage), *factor};
 }
@@ -86,57 +86,57 @@ bool is_perseus_plan(std::string_view text) {
 }
 
 /// The option stands before what the plan says.
-std::string_view gpu_name_of(const SimulateArguments& arguments, const Plan& plan) {
+std::string_view gpu_name_of(const SimulateArguments& arguments, const plan::Plan& plan) {
   return arguments.pipeline.gpu_name.empty() ? plan.gpu_name : arguments.pipeline.gpu_name;
 }
 
 PlannedPipeline load_own_plan(const SimulateArguments& arguments, std::string_view text) {
   PlannedPipeline planned;
-  planned.plan = read_plan(text, arguments.plan);
+  planned.plan = plan::read_plan(text, arguments.plan);
   PipelineInput& input = planned.input;
-  ProfiledPipeline& pipeline = input.pipeline;
+  workflow::ProfiledPipeline& pipeline = input.pipeline;
   input.profile_name = arguments.pipeline.profile;
-  pipeline.schedule = schedule_of(*planned.plan);
+  pipeline.schedule = workflow::schedule_of(*planned.plan);
   pipeline.blocking_power_w =
       blocking_power_from_argument(arguments.pipeline.blocking_power, pipeline.schedule.rank_count());
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.profile = fit_profile(read_profile(input), pipeline.schedule, arguments.pipeline.backward_split);
   pipeline.unit_warning =
-      unit_warning(pipeline.profile, pipeline.blocking_power_w, power_limit_of(gpu_name_of(arguments, *planned.plan)));
+      unit_warning(pipeline.profile, pipeline.blocking_power_w, estimator::power_limit_of(gpu_name_of(arguments, *planned.plan)));
   planned.clocks_mhz = clocks_for(*planned.plan, pipeline.dag);
   return planned;
 }
 
 PlannedPipeline load_plan(const SimulateArguments& arguments) {
-  const std::string text = read_file(arguments.plan, kMaxPlanBytes);
+  const std::string text = read_file(arguments.plan, plan::kMaxPlanBytes);
   if (!is_perseus_plan(text)) return load_own_plan(arguments, text);
   PlannedPipeline planned;
   planned.input = load_pipeline(arguments.pipeline);
-  planned.clocks_mhz = clocks_for(read_perseus_plan(text, arguments.plan), planned.input.pipeline.dag);
+  planned.clocks_mhz = plan::clocks_for(plan::read_perseus_plan(text, arguments.plan), planned.input.pipeline.dag);
   return planned;
 }
 
-std::vector<StageSlowdown> slow_all_stages(const PipelineDag& dag, double factor) {
-  std::vector<StageSlowdown> slowdowns;
+std::vector<simulator::StageSlowdown> slow_all_stages(const schedule::PipelineDag& dag, double factor) {
+  std::vector<simulator::StageSlowdown> slowdowns;
   slowdowns.reserve(static_cast<std::size_t>(dag.stages));
   for (int stage = 0; stage < dag.stages; ++stage) slowdowns.push_back({stage, factor});
   return slowdowns;
 }
 
 Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& planned) {
-  const PlanningProblem problem = planned.input.pipeline.problem();
-  ReplayConditions conditions{arguments.switch_latency.latency_s(), {}};
+  const planner::PlanningProblem problem = planned.input.pipeline.problem();
+  workflow::ReplayConditions conditions{arguments.switch_latency.latency_s(), {}};
   Simulation result;
-  const Timeline unslowed = replay_under(problem, planned.clocks_mhz, conditions);
+  const simulator::Timeline unslowed = replay_under(problem, planned.clocks_mhz, conditions);
   for (const std::string& straggler : arguments.stragglers) conditions.slowdowns.push_back(parse_straggler(straggler));
   result.timeline = replay_under(problem, planned.clocks_mhz, conditions);
   if (!conditions.slowdowns.empty()) result.unslowed = {unslowed.time_s, unslowed.energy_j_total};
   if (const auto late_s = arguments.switch_latency.late_s()) {
-    const Timeline late = replay_under(problem, planned.clocks_mhz, {*late_s, conditions.slowdowns});
+    const simulator::Timeline late = workflow::replay_under(problem, planned.clocks_mhz, {*late_s, conditions.slowdowns});
     result.late = {late.time_s, late.energy_j_total};
   }
   if (arguments.pipelines > 1 || arguments.slow_pipeline) {
-    std::vector<PipelineRun> runs(static_cast<std::size_t>(arguments.pipelines),
+    std::vector<simulator::PipelineRun> runs(static_cast<std::size_t>(arguments.pipelines),
                                   {planned.clocks_mhz, conditions.slowdowns});
     const auto slow = slow_all_stages(planned.input.pipeline.dag, arguments.slow_pipeline.value_or(1));
     runs.front().slowdowns.insert(runs.front().slowdowns.end(), slow.begin(), slow.end());
@@ -144,7 +144,7 @@ Simulation simulate(const SimulateArguments& arguments, const PlannedPipeline& p
                                     planned.input.pipeline.blocking_power_w);
   }
   if (!arguments.measured.empty()) {
-    result.measured = measured_timelines(load_recordings(arguments.measured), planned.input.pipeline.dag);
+    result.measured = report::measured_timelines(load_recordings(arguments.measured), planned.input.pipeline.dag);
     result.comparison = compare_with(result.measured, planned.input.pipeline.dag, result.timeline.duration_s);
   }
   return result;
@@ -160,10 +160,10 @@ void require_cluster_without_latency(const SimulateArguments& arguments) {
 }
 
 /// The iteration that the trace shows: the one asked for, or the last.
-const MeasuredTimeline& traced_iteration(const SimulateArguments& arguments,
-                                         const std::vector<MeasuredTimeline>& measured) {
+const report::MeasuredTimeline& traced_iteration(const SimulateArguments& arguments,
+                                         const std::vector<report::MeasuredTimeline>& measured) {
   if (!arguments.iteration) return measured.back();
-  const auto found = std::ranges::find(measured, *arguments.iteration, &MeasuredTimeline::iteration);
+  const auto found = std::ranges::find(measured, *arguments.iteration, &report::MeasuredTimeline::iteration);
   if (found != measured.end()) return *found;
   throw InputError(fmt::format("--iteration {}: was not recorded completely; there are {} from {} to {}",
                                *arguments.iteration, measured.size(), measured.front().iteration,
@@ -172,18 +172,18 @@ const MeasuredTimeline& traced_iteration(const SimulateArguments& arguments,
 
 std::string write_trace(const SimulateArguments& arguments, const PlannedPipeline& planned, const Simulation& result) {
   const std::string label = planned.plan ? planned.plan->policy : "perseus plan";
-  const ReportTimeline replayed = report_timeline(fmt::format("{}, {}", label, arguments.plan),
+  const report::Timeline replayed = report::report_timeline(fmt::format("{}, {}", label, arguments.plan),
                                                   planned.input.pipeline.dag, result.timeline, planned.clocks_mhz);
   const std::vector<double>& blocking_power_w = planned.input.pipeline.blocking_power_w;
-  if (result.measured.empty()) return write_chrome_trace(replayed, blocking_power_w, TraceFigures::replayed);
-  return write_chrome_trace(replayed, blocking_power_w, TraceFigures::replayed,
+  if (result.measured.empty()) return write_chrome_trace(replayed, blocking_power_w, report::TraceFigures::replayed);
+  return write_chrome_trace(replayed, blocking_power_w, report::TraceFigures::replayed,
                             traced_iteration(arguments, result.measured));
 }
 
 Json comparison_json(const Simulation& result) {
-  const IterationComparison& comparison = *result.comparison;
+  const report::IterationComparison& comparison = *result.comparison;
   Json units = Json::array();
-  for (const UnitComparison& unit : comparison.units) {
+  for (const report::UnitComparison& unit : comparison.units) {
     units.push_back({{"stage", unit.stage},
                      {"kind", name(unit.kind)},
                      {"units", unit.units},
@@ -201,7 +201,7 @@ Json comparison_json(const Simulation& result) {
 }
 
 std::string comparison_text(const Simulation& result) {
-  const IterationComparison& comparison = *result.comparison;
+  const report::IterationComparison& comparison = *result.comparison;
   const std::string_view figures = figures_of(result.measured.back());
   std::string text = fmt::format("{:<10}{:12.6f} s  {:+.2f} % of the replayed time, mean of {} iterations\n", figures,
                                  comparison.measured_s, 100 * (comparison.measured_s / result.timeline.time_s - 1),
@@ -213,7 +213,7 @@ std::string comparison_text(const Simulation& result) {
                {fmt::format("{} s", figures)},
                {"deviation s"},
                {"difference"}});
-  for (const UnitComparison& unit : comparison.units) {
+  for (const report::UnitComparison& unit : comparison.units) {
     table.add_row({fmt::to_string(unit.stage), std::string(name(unit.kind)), fmt::to_string(unit.units),
                    fmt::format("{:.6f}", unit.expected_s), fmt::format("{:.6f}", unit.measured_s),
                    fmt::format("{:.6f}", unit.deviation_s), fmt::format("{:+.2f} %", unit.difference_pct())});
@@ -234,7 +234,7 @@ Json simulation_json(const SimulateArguments& arguments, const PlannedPipeline& 
     json["unslowed"] = {{"time_s", result.unslowed->time_s}, {"energy_j", result.unslowed->energy_j}};
   }
   if (result.late) {
-    json["replayed_late"] = {{"switch_latency_s", kAssumedSwitchLatencyS},
+    json["replayed_late"] = {{"switch_latency_s", workflow::kAssumedSwitchLatencyS},
                              {"time_s", result.late->time_s},
                              {"energy_j", result.late->energy_j}};
   }
@@ -260,7 +260,7 @@ std::string simulation_text(const PlannedPipeline& planned, const Simulation& re
   if (result.late) {
     text +=
         fmt::format("{}, with clocks that change {:.3g} ms late (--switch-latency)\n",
-                    figures_line("late", result.late->time_s, result.late->energy_j, ""), kAssumedSwitchLatencyS * 1e3);
+                    figures_line("late", result.late->time_s, result.late->energy_j, ""), workflow::kAssumedSwitchLatencyS * 1e3);
   }
   if (result.cluster) {
     text += figures_line(fmt::format("{} of them", result.cluster->pipelines.size()), result.cluster->time_s,
@@ -320,7 +320,7 @@ VerbAction declare_simulate(CLI::App& app) {
   add_switch_latency_option(app, arguments->switch_latency);
   add_whole_number(app, "--pipelines", {1, kMaxPipelines}, into(arguments->pipelines),
                    "Data-parallel pipelines that wait for each other at the end of an iteration (default 1)");
-  add_number(app, "--slow-pipeline", {1, kMaxSlowdownFactor}, into(arguments->slow_pipeline),
+  add_number(app, "--slow-pipeline", {1, simulator::kMaxSlowdownFactor}, into(arguments->slow_pipeline),
              "Factor by which one of the pipelines is slower on all stages, with the same plan");
   app.add_option("--trace", arguments->trace, "Write the timeline to this file, for Perfetto and chrome://tracing")
       ->type_name("FILE");
@@ -328,10 +328,10 @@ VerbAction declare_simulate(CLI::App& app) {
                  "Recording of a run with this plan (lowgear train --recording): its units are compared with the "
                  "replay, and --trace shows both")
       ->type_name("RECORDING");
-  add_whole_number(app, "--iteration", {0, kMaxIteration}, into(arguments->iteration),
+  add_whole_number(app, "--iteration", {0, profile::kMaxIteration}, into(arguments->iteration),
                    "Number of the recorded iteration that --trace shows (default the last)");
   add_json_flag(app, arguments->json);
   return [arguments](Console& console) { return run_simulate(*arguments, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -19,7 +19,7 @@
 #include "training/launcher/training_check.h"
 #include "training/launcher/training_schedule.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -86,7 +86,7 @@ std::vector<std::string> trainer_arguments(const TrainArguments& arguments, cons
 
 /// Only the trainer knows what its libtorch computes on.
 void check_device(const TrainArguments& arguments, const std::vector<std::string>& settings, Console& console) {
-  RankCommand command = sibling_command(kTrainer);
+  launcher::RankCommand command = sibling_command(kTrainer);
   command.arguments = trainer_arguments(arguments, settings);
   command.arguments.emplace_back("--check-device");
   run_watched(command, {.ending = "ending"}, console);
@@ -95,10 +95,10 @@ void check_device(const TrainArguments& arguments, const std::vector<std::string
 void run_all_ranks(const TrainArguments& arguments, const std::vector<std::string>& settings, int ranks,
                    Console& console) {
   const RendezvousFolder rendezvous;
-  RankCommand command = sibling_command(kTrainer);
+  launcher::RankCommand command = sibling_command(kTrainer);
   command.arguments = trainer_arguments(arguments, settings);
   command.world_size = ranks;
-  command.threads = threads_per_rank(ranks);
+  command.threads = launcher::threads_per_rank(ranks);
   if (const char* run = std::getenv("LOWGEAR_RUN"); run == nullptr || *run == '\0') {
     command.environment["LOWGEAR_RUN"] = random_run();
   }
@@ -108,13 +108,13 @@ void run_all_ranks(const TrainArguments& arguments, const std::vector<std::strin
   run_watched(command, {.ending = "stopping after this step; press Ctrl-C again to stop now"}, console);
 }
 
-std::string started_text(const TrainConfig& config, const Schedule& schedule) {
+std::string started_text(const launcher::TrainConfig& config, const schedule::Schedule& schedule) {
   return fmt::format("would start {} ranks (pp {}, dp {}, tp {}), {} with {} microbatches, {} steps of {} tokens\n",
                      config.parallel.world_size(), config.parallel.pp, config.parallel.dp, config.parallel.tp,
                      schedule.name, config.microbatches, config.steps, config.tokens_per_step());
 }
 
-Json started_json(const TrainConfig& config, const Schedule& schedule) {
+Json started_json(const launcher::TrainConfig& config, const schedule::Schedule& schedule) {
   return {{"ranks", config.parallel.world_size()},
           {"pp", config.parallel.pp},
           {"dp", config.parallel.dp},
@@ -127,12 +127,12 @@ Json started_json(const TrainConfig& config, const Schedule& schedule) {
 
 ExitCode run_train(const TrainArguments& arguments, Console& console) {
   const std::vector<std::string> settings = settings_of(arguments);
-  const TrainConfig config = read_train_config(arguments.config, settings);
+  const launcher::TrainConfig config = launcher::read_train_config(arguments.config, settings);
   if (arguments.require_server && !config.server) {
     throw InputError("--require-server: no server is named; add --server ADDRESS");
   }
-  const Schedule schedule = training_schedule(config);
-  if (!arguments.dry_run && is_one_rank_of_many(process_environment())) {
+  const schedule::Schedule schedule = training_schedule(config);
+  if (!arguments.dry_run && is_one_rank_of_many(client::process_environment())) {
     // It looks at what it reads by itself, and what other ranks write may be on other machines.
     become_program(kTrainer, trainer_arguments(arguments, settings));
   }
@@ -186,4 +186,4 @@ VerbAction declare_train(CLI::App& app) {
   return [arguments](Console& console) { return run_train(*arguments, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

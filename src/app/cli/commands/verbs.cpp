@@ -2,7 +2,7 @@
 
 #include <array>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr auto kVerbs = std::to_array<Verb>({
@@ -67,4 +67,4 @@ constexpr auto kVerbs = std::to_array<Verb>({
 
 std::span<const Verb> verbs() { return kVerbs; }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -7,7 +7,7 @@
 
 #include "app/cli/terminal/console.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// Exit codes of the program.
 enum class ExitCode : int {
@@ -54,4 +54,4 @@ struct Verb {
 [[nodiscard]] VerbAction declare_completion(CLI::App& app);
 [[nodiscard]] VerbAction declare_man(CLI::App& app);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

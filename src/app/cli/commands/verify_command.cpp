@@ -8,7 +8,7 @@
 #include "app/cli/commands/verbs.h"
 #include "app/cli/runs/plan_output.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 struct VerifyArguments {
@@ -16,13 +16,13 @@ struct VerifyArguments {
   bool json = false;
 };
 
-Json report_json(const VerifyArguments& arguments, const VerifyReport& report) {
+Json report_json(const VerifyArguments& arguments, const planner::VerifyReport& report) {
   return {{"folder", arguments.folder}, {"ok", report.ok()},         {"vertices", report.vertices},
           {"plans", report.plans},      {"epsilon", report.epsilon}, {"max_gap_pct", report.max_gap_pct},
           {"failures", report.failures}};
 }
 
-std::string report_text(const VerifyArguments& arguments, const VerifyReport& report) {
+std::string report_text(const VerifyArguments& arguments, const planner::VerifyReport& report) {
   if (!report.ok()) return fmt::format("{}: NOT verified\n", arguments.folder);
   constexpr double kPercent = 100;
   return fmt::format(
@@ -35,7 +35,7 @@ std::string report_text(const VerifyArguments& arguments, const VerifyReport& re
 }
 
 ExitCode run_verify(const VerifyArguments& arguments, Console& console) {
-  const VerifyReport report = verify(read_plan_folder(arguments.folder));
+  const planner::VerifyReport report = verify(read_plan_folder(arguments.folder));
   if (arguments.json) {
     console.print_json(report_json(arguments, report));
   } else {
@@ -54,4 +54,4 @@ VerbAction declare_verify(CLI::App& app) {
   return [arguments](Console& console) { return run_verify(*arguments, console); };
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -10,19 +10,19 @@
 #include "planning/planner/policies/policy.h"
 #include "planning/workflow/planning_memory.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
-double saving_pct(const PlannedEstimate& planned, const JobFigures& figures) {
+double saving_pct(const PlannedEstimate& planned, const estimator::JobFigures& figures) {
   const double full_j = planned.rows.front().figures.energy_j;
   return 100 * (full_j - figures.energy_j) / full_j;
 }
 
-void add_asked_row(PlannedEstimate& planned, PlannedJob& job, const EstimatePlanArguments& arguments) {
+void add_asked_row(PlannedEstimate& planned, estimator::PlannedJob& job, const EstimatePlanArguments& arguments) {
   const auto deadline_s = single_deadline_s(arguments.deadline, job.fastest_s(), job.slowest_s());
-  if (!arguments.policy.empty() && arguments.policy != kLowgearPolicy) {
-    const auto policy = make_policy(arguments.policy);
-    const PolicyFigures answer = job.plan_with(*policy, deadline_s);
+  if (!arguments.policy.empty() && arguments.policy != planner::kLowgearPolicy) {
+    const auto policy = planner::make_policy(arguments.policy);
+    const estimator::PolicyFigures answer = job.plan_with(*policy, deadline_s);
     planned.rows.push_back({arguments.policy, "replayed", answer.figures});
     planned.note = answer.note;
     return;
@@ -48,7 +48,7 @@ void add_estimate_plan_options(CLI::App& app, EstimatePlanArguments& arguments, 
   }
 }
 
-std::string plan_command(const TrainingJob& job, const std::string& profile) {
+std::string plan_command(const estimator::TrainingJob& job, const std::string& profile) {
   std::string command =
       fmt::format("lowgear plan --profile {} --stages {} --microbatches {} --schedule {} --blocking-power {}",
                   shell_word(profile), job.parallel.pp, job.microbatches(), job.schedule, job.gpu.power.blocking_w);
@@ -56,11 +56,11 @@ std::string plan_command(const TrainingJob& job, const std::string& profile) {
   return command + " --out DIR";
 }
 
-PlannedEstimate plan_estimate(const TrainingJob& job, const IterationEstimate& estimate,
+PlannedEstimate plan_estimate(const estimator::TrainingJob& job, const estimator::IterationEstimate& estimate,
                               const EstimatePlanArguments& arguments, Progress& progress) {
-  require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()), job.parallel.virtual_stages,
+  workflow::require_planning_memory(job.parallel.pp, static_cast<int>(job.microbatches()), job.parallel.virtual_stages,
                           available_memory_bytes());
-  PlannedJob planner(job, estimate, kEstimatePlannerOptions, &progress);
+  estimator::PlannedJob planner(job, estimate, estimator::kEstimatePlannerOptions, &progress);
   PlannedEstimate planned;
   planned.frontier = planner.frontier();
   planned.rows.push_back({"full clocks", "estimated", planner.full_clocks()});
@@ -81,9 +81,9 @@ std::string planned_text(const PlannedEstimate& planned, int gpus, const PriceAr
   if (prices.any_cost()) columns.push_back({"cost $"});
   if (prices.co2_g_per_kwh) columns.push_back({"CO2"});
   Table table(std::move(columns));
-  const JobFigures& full = planned.rows.front().figures;
+  const estimator::JobFigures& full = planned.rows.front().figures;
   for (const ClockedJob& row : planned.rows) {
-    const JobFigures& figures = row.figures;
+    const estimator::JobFigures& figures = row.figures;
     std::vector<std::string> cells{row.name,
                                    row.basis,
                                    fmt::format("{:.4g}", figures.time_s),
@@ -120,7 +120,7 @@ Json planned_json(const PlannedEstimate& planned, int gpus, const PriceArguments
     rows.push_back(std::move(json));
   }
   Json frontier = Json::array();
-  for (const JobFigures& point : planned.frontier) {
+  for (const estimator::JobFigures& point : planned.frontier) {
     frontier.push_back({{"time_s", point.time_s}, {"energy_j", point.energy_j}});
   }
   Json json = {{"figures", "planned on estimated values"},
@@ -131,4 +131,4 @@ Json planned_json(const PlannedEstimate& planned, int gpus, const PriceArguments
   return json;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -12,11 +12,11 @@
 #include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/job/training_job.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// What `lowgear estimate --plan` is asked for.
 struct EstimatePlanArguments {
-  Deadlines deadline;  ///< `plans` is not used
+  workflow::Deadlines deadline;  ///< `plans` is not used
   std::string policy;  ///< empty: Lowgear's own planner
   PriceArguments prices;
 };
@@ -28,24 +28,24 @@ void add_estimate_plan_options(CLI::App& app, EstimatePlanArguments& arguments, 
 struct ClockedJob {
   std::string name;   ///< `full clocks`, `no later`, ...
   std::string basis;  ///< `estimated`, `planned`, `replayed`
-  JobFigures figures;
+  estimator::JobFigures figures;
 };
 
 /// What clocks make of a job, from estimates alone. One iteration of all GPUs.
 struct PlannedEstimate {
   std::vector<ClockedJob> rows;      ///< full clocks first
-  std::vector<JobFigures> frontier;  ///< vertices, fastest first
+  std::vector<estimator::JobFigures> frontier;  ///< vertices, fastest first
   std::string note;                  ///< of the policy; may be empty
 };
 
 /// Throws InputError when the deadline cannot be met, or where there is no such policy.
-[[nodiscard]] PlannedEstimate plan_estimate(const TrainingJob& job, const IterationEstimate& estimate,
+[[nodiscard]] PlannedEstimate plan_estimate(const estimator::TrainingJob& job, const estimator::IterationEstimate& estimate,
                                             const EstimatePlanArguments& arguments, Progress& progress);
 
 /// The command that plans on an emitted profile.
-[[nodiscard]] std::string plan_command(const TrainingJob& job, const std::string& profile);
+[[nodiscard]] std::string plan_command(const estimator::TrainingJob& job, const std::string& profile);
 
 [[nodiscard]] std::string planned_text(const PlannedEstimate& planned, int gpus, const PriceArguments& prices);
 [[nodiscard]] Json planned_json(const PlannedEstimate& planned, int gpus, const PriceArguments& prices);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -8,19 +8,19 @@
 #include "base/core/files/file.h"
 #include "planning/workflow/plan_tables.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-PlanFolder::File read_part(const fs::path& folder, std::string_view name) {
+planner::PlanFolder::File read_part(const fs::path& folder, std::string_view name) {
   return {(folder / name).string(), read_file(folder / name)};
 }
 
 /// Numbers of the plans that the table lists.
-std::vector<int> plan_numbers(const PlanFolder::File& table) {
+std::vector<int> plan_numbers(const planner::PlanFolder::File& table) {
   std::vector<int> numbers;
-  for (const PlanFigures& plan : read_plans_table(table.text, table.name)) numbers.push_back(plan.number);
+  for (const workflow::PlanFigures& plan : workflow::read_plans_table(table.text, table.name)) numbers.push_back(plan.number);
   return numbers;
 }
 
@@ -43,13 +43,13 @@ void require_listed_plans(const fs::path& folder, std::size_t listed) {
   }
 }
 
-PlanFolder read_plan_folder(const fs::path& folder) {
+planner::PlanFolder read_plan_folder(const fs::path& folder) {
   if (!fs::is_regular_file(folder / output_file::kRun)) {
     throw_input_error({folder.string(), 0, 0}, fmt::format("holds no {}", output_file::kRun),
                       "name a folder that lowgear plan has written");
   }
   const bool has_own_frontier = fs::exists(folder / output_file::kExactFrontier);
-  PlanFolder files;
+  planner::PlanFolder files;
   files.run = read_part(folder, output_file::kRun);
   files.profile = read_part(folder, output_file::kProfile);
   files.schedule = read_part(folder, output_file::kSchedule);
@@ -63,10 +63,10 @@ PlanFolder read_plan_folder(const fs::path& folder) {
   return files;
 }
 
-RunContents read_run_contents(const PlanFolder& files, const fs::path& folder) {
-  std::optional<PlanFolder::File> lower_bound;
+workflow::RunContents read_run_contents(const planner::PlanFolder& files, const fs::path& folder) {
+  std::optional<planner::PlanFolder::File> lower_bound;
   if (fs::exists(folder / output_file::kLowerBound)) lower_bound = read_part(folder, output_file::kLowerBound);
-  return read_run_contents(files, lower_bound);
+  return workflow::read_run_contents(files, lower_bound);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

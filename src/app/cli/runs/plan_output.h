@@ -7,7 +7,7 @@
 #include "planning/planner/verifier/verify.h"
 #include "planning/workflow/run_contents.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// Names within an output folder of `lowgear plan`. One holds `run.json`, and a manifest that lists all of them
 /// (base/core/files/folder_manifest.h).
@@ -28,10 +28,10 @@ inline constexpr std::string_view kReport = "report.html";
 }  // namespace output_file
 
 /// All files that `verify` looks at. Throws InputError when one is missing.
-[[nodiscard]] PlanFolder read_plan_folder(const std::filesystem::path& folder);
+[[nodiscard]] planner::PlanFolder read_plan_folder(const std::filesystem::path& folder);
 
 /// What the report is made from, the table of lower bounds in `folder` included. Throws InputError when something is
 /// missing or cannot be read.
-[[nodiscard]] RunContents read_run_contents(const PlanFolder& files, const std::filesystem::path& folder);
+[[nodiscard]] workflow::RunContents read_run_contents(const planner::PlanFolder& files, const std::filesystem::path& folder);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -15,23 +15,23 @@
 #include "report/report/html_report.h"
 #include "report/report/run_report.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 /// What `plan` refuses, too, here in the words of the command line.
-void require_plannable(const PlanArguments& arguments, const PlanOptions& options) {
-  if (options.gpu_name.size() > kMaxGpuNameBytes) {
-    throw InputError(fmt::format("--gpu: a name has at most {} bytes, as nvidia-smi -L prints it", kMaxGpuNameBytes));
+void require_plannable(const PlanArguments& arguments, const workflow::PlanOptions& options) {
+  if (options.gpu_name.size() > plan::kMaxGpuNameBytes) {
+    throw InputError(fmt::format("--gpu: a name has at most {} bytes, as nvidia-smi -L prints it", plan::kMaxGpuNameBytes));
   }
-  if (options.policy == kLowgearPolicy) return;
+  if (options.policy == planner::kLowgearPolicy) return;
   (void)make_policy(options.policy, options.policy_settings);  // names those that exist
   if (arguments.deadlines.plans) {
     throw InputError("--plans: only the policy lowgear makes several plans; give --deadline for one at a time");
   }
 }
 
-PlanOptions plan_options(const PlanArguments& arguments) {
-  PlanOptions options{.policy = arguments.policy,
+workflow::PlanOptions plan_options(const PlanArguments& arguments) {
+  workflow::PlanOptions options{.policy = arguments.policy,
                       .policy_settings = {arguments.perseus_unit_s, arguments.pipeline.schedule.extra_activations},
                       .planner = planner_options(arguments.planner),
                       .deadlines = arguments.deadlines,
@@ -48,21 +48,21 @@ class PlanFiles {
   PlanFiles(const PlanArguments& arguments, StagedDirectory& folder) : arguments_(&arguments), folder_(&folder) {}
 
   /// Plans are written as they come, and kept as long as it is quick to verify them all.
-  void add_plan(const ProfiledPipeline& pipeline, int number, const Plan& plan) {
+  void add_plan(const workflow::ProfiledPipeline& pipeline, int number, const plan::Plan& plan) {
     write(files_.plans.emplace_back(), output_file::plan(number), write_plan(plan));
     if (arguments_->perseus_format) perseus_plans_.push_back(perseus_candidate(pipeline, plan));
     if (!is_quick_to_verify(pipeline, files_.plans.size())) files_.plans.back().text.clear();
   }
 
-  void add_result(const PlanResult& result, const RunFile& run, std::optional<double> switch_latency_s) {
+  void add_result(const workflow::PlanResult& result, const workflow::RunFile& run, std::optional<double> switch_latency_s) {
     write(files_.profile, output_file::kProfile,
-          with_switch_latency(write_stage_profile(result.pipeline.profile), switch_latency_s));
+          profile::with_switch_latency(write_stage_profile(result.pipeline.profile), switch_latency_s));
     write(files_.schedule, output_file::kSchedule, write_torch_csv(result.pipeline.schedule));
     const bool own_frontier = !result.policy_frontier.empty();
     write(files_.frontier, own_frontier ? output_file::kExactFrontier : output_file::kFrontier,
-          write_frontier_table(result.frontier));
-    if (own_frontier) folder_->write(output_file::kFrontier, write_frontier_table(result.policy_frontier));
-    if (!result.lower_bound.empty()) folder_->write(output_file::kLowerBound, write_frontier_table(result.lower_bound));
+          workflow::write_frontier_table(result.frontier));
+    if (own_frontier) folder_->write(output_file::kFrontier, workflow::write_frontier_table(result.policy_frontier));
+    if (!result.lower_bound.empty()) folder_->write(output_file::kLowerBound, workflow::write_frontier_table(result.lower_bound));
     write(files_.certificate, output_file::kCertificate, result.certificate);
     write(files_.plans_table, output_file::kPlans, write_plans_table(result.plans));
     write(files_.run, output_file::kRun, write_run(run));
@@ -72,29 +72,29 @@ class PlanFiles {
     });
   }
 
-  [[nodiscard]] const PlanFolder& texts() const { return files_; }
+  [[nodiscard]] const planner::PlanFolder& texts() const { return files_; }
 
  private:
-  void write(PlanFolder::File& kept, std::string_view name, std::string text) {
+  void write(planner::PlanFolder::File& kept, std::string_view name, std::string text) {
     folder_->write(name, text);
     kept = {std::string(name), std::move(text)};
   }
 
   const PlanArguments* arguments_;
   StagedDirectory* folder_;
-  PlanFolder files_;
-  std::vector<PerseusCandidate> perseus_plans_;  ///< fastest first; empty when they are not asked for
+  planner::PlanFolder files_;
+  std::vector<workflow::PerseusCandidate> perseus_plans_;  ///< fastest first; empty when they are not asked for
 };
 
-VerifyReport verified(const PlanFolder& files, Progress& progress) {
+planner::VerifyReport verified(const planner::PlanFolder& files, Progress& progress) {
   progress.update("verifying", -1);
-  VerifyReport report = verify(files);
+  planner::VerifyReport report = verify(files);
   if (report.ok()) return report;
   throw Error(fmt::format("nothing was written: the plans do not pass verification: {}", report.failures.front()));
 }
 
-RunContents contents_of(const PlanSummary& summary, RunFile run) {
-  const PlanResult& result = summary.result;
+workflow::RunContents contents_of(const PlanSummary& summary, workflow::RunFile run) {
+  const workflow::PlanResult& result = summary.result;
   return {.run = std::move(run),
           .profile = result.pipeline.profile,
           .schedule = result.pipeline.schedule,
@@ -110,14 +110,14 @@ RunContents contents_of(const PlanSummary& summary, RunFile run) {
 
 PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, StagedDirectory& folder,
                        Progress& progress) {
-  const PlanOptions options = plan_options(arguments);
+  const workflow::PlanOptions options = plan_options(arguments);
   PlanFiles files(arguments, folder);
-  const PlanReceiver receive = [&files](const ProfiledPipeline& pipeline, int number, const Plan& made) {
+  const workflow::PlanReceiver receive = [&files](const workflow::ProfiledPipeline& pipeline, int number, const plan::Plan& made) {
     files.add_plan(pipeline, number, made);
   };
   PlanSummary summary;
-  summary.result = plan(std::move(input.pipeline), options, receive, &progress);
-  RunFile run = run_file_of(summary.result, options);
+  summary.result = workflow::plan(std::move(input.pipeline), options, receive, &progress);
+  workflow::RunFile run = run_file_of(summary.result, options);
   run.version = version();
   run.command = arguments.command;
   run.profile = input.profile_name;
@@ -125,8 +125,8 @@ PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, Stag
   if (is_quick_to_verify(summary.result.pipeline, summary.result.plans.size())) {
     summary.verified = verified(files.texts(), progress);
   }
-  folder.write(output_file::kReport, render_html_report(build_report(contents_of(summary, std::move(run)))));
+  folder.write(output_file::kReport, report::render_html_report(report::build_report(contents_of(summary, std::move(run)))));
   return summary;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -12,24 +12,24 @@
 #include "planning/workflow/deadlines.h"
 #include "planning/workflow/plan_pipeline.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// What `lowgear plan` is asked for.
 struct PlanArguments {
   PipelineArguments pipeline;
   PlannerArguments planner;
-  Deadlines deadlines;
-  std::string policy{kLowgearPolicy};
+  workflow::Deadlines deadlines;
+  std::string policy{planner::kLowgearPolicy};
   std::string out;
-  double perseus_unit_s = kPerseusUnitS;
-  std::optional<PerseusDialect> perseus_format;  ///< none: no files for Perseus or Zeus
+  double perseus_unit_s = planner::kPerseusUnitS;
+  std::optional<plan::PerseusDialect> perseus_format;  ///< none: no files for Perseus or Zeus
   std::string command;                           ///< the command line, for the report
 };
 
 /// What it has made, for the summary.
 struct PlanSummary {
-  PlanResult result;
-  std::optional<VerifyReport> verified;  ///< absent where that takes long
+  workflow::PlanResult result;
+  std::optional<planner::VerifyReport> verified;  ///< absent where that takes long
 };
 
 /// Plans, and writes every file into `folder`, which the caller commits. Throws InputError, and Error when the plans do
@@ -37,4 +37,4 @@ struct PlanSummary {
 [[nodiscard]] PlanSummary make_plans(const PlanArguments& arguments, PipelineInput input, StagedDirectory& folder,
                                      Progress& progress);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -8,14 +8,14 @@
 #include "base/core/files/file.h"
 #include "estimating/estimator/peer/peer_formula.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 /// Appends the sampling files that lie in the folder itself.
-void append_files(const std::filesystem::path& folder, std::vector<SampleFile>& files) {
+void append_files(const std::filesystem::path& folder, std::vector<estimator::SampleFile>& files) {
   std::error_code failure;
   for (const auto& entry : std::filesystem::directory_iterator(folder, failure)) {
-    std::optional<SampleFileName> name = parse_sample_file_name(entry.path().filename().string());
+    std::optional<estimator::SampleFileName> name = estimator::parse_sample_file_name(entry.path().filename().string());
     if (!name || !entry.is_regular_file(failure)) continue;
     files.push_back({entry.path().string(), std::move(*name), read_file(entry.path())});
   }
@@ -25,12 +25,12 @@ void append_files(const std::filesystem::path& folder, std::vector<SampleFile>& 
   }
 }
 
-void sort(std::vector<SampleFile>& files) { std::ranges::sort(files, {}, &SampleFile::source); }
+void sort(std::vector<estimator::SampleFile>& files) { std::ranges::sort(files, {}, &estimator::SampleFile::source); }
 
 }  // namespace
 
-std::vector<SampleFile> read_sample_folder(const std::filesystem::path& folder) {
-  std::vector<SampleFile> files;
+std::vector<estimator::SampleFile> read_sample_folder(const std::filesystem::path& folder) {
+  std::vector<estimator::SampleFile> files;
   append_files(folder, files);
   for (const char* const below : {"operator", "nccl", "gloo"}) {
     const std::filesystem::path inner = folder / below;
@@ -44,14 +44,14 @@ std::vector<SampleFile> read_sample_folder(const std::filesystem::path& folder) 
   return files;
 }
 
-SampleSet load_samples(const std::string& folder) {
+estimator::SampleSet load_samples(const std::string& folder) {
   if (folder.empty()) return {};
   return {folder, read_sample_folder(folder)};
 }
 
-PeerSamples read_peer_samples(const SampledJob& job, const std::filesystem::path& operators,
+estimator::PeerSamples read_peer_samples(const estimator::SampledJob& job, const std::filesystem::path& operators,
                               const std::filesystem::path& collectives) {
-  PeerSamples samples;
+  estimator::PeerSamples samples;
   append_files(operators, samples.files);
   append_files(collectives, samples.files);
   sort(samples.files);
@@ -63,4 +63,4 @@ PeerSamples read_peer_samples(const SampledJob& job, const std::filesystem::path
   return samples;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 struct Unit {
@@ -33,4 +33,4 @@ std::string energy_text(double energy_j) { return in_units(energy_j, kEnergy); }
 std::string power_text(double power_w) { return in_units(power_w, kPower); }
 std::string mass_text(double mass_g) { return in_units(mass_g, kMass); }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -2,11 +2,11 @@
 
 #include <string>
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// Amounts with four digits in the unit that suits them: `2.911 MJ`, `43.18 kW`, `1.2 kg`.
 [[nodiscard]] std::string energy_text(double energy_j);
 [[nodiscard]] std::string power_text(double power_w);
 [[nodiscard]] std::string mass_text(double mass_g);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

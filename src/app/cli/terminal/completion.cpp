@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 std::vector<const CLI::App*> verbs_of(const CLI::App& app) {
@@ -135,4 +135,4 @@ std::string zsh_completion(const CLI::App& app) {
   return script;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

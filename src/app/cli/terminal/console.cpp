@@ -12,7 +12,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 /// A setting of the environment; empty when it is not set.
@@ -62,4 +62,4 @@ void Console::warn(std::string_view text) { log_->warn(text); }
 void Console::error(std::string_view text) { log_->error(text); }
 void Console::mute_notes() { log_->set_level(spdlog::level::warn); }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

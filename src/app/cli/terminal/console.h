@@ -9,7 +9,7 @@ namespace spdlog {
 class logger;
 }
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// Whether text for this file descriptor may be coloured: it is a terminal that is not `dumb`, and the environment does
 /// not say NO_COLOR (https://no-color.org).
@@ -44,4 +44,4 @@ class Console {
   std::unique_ptr<spdlog::logger> log_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -2,7 +2,7 @@
 
 #include <sstream>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr std::size_t kScreen = 80;
@@ -45,4 +45,4 @@ std::string HelpFormatter::make_subcommand(const CLI::App* verb) const {
   return out.str();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

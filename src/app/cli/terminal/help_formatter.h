@@ -3,7 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// Help that fits a terminal of 80 columns: descriptions are wrapped next to the options.
 class HelpFormatter final : public CLI::Formatter {
@@ -18,4 +18,4 @@ class HelpFormatter final : public CLI::Formatter {
 /// Words in lines of at most `width` characters, where no single word is longer.
 [[nodiscard]] std::string wrapped(const std::string& text, std::size_t width);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -4,7 +4,7 @@
 
 #include <array>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 // A handler can leave word in nothing but such a variable.
@@ -55,4 +55,4 @@ void raise_by_default(int signal_number) {
   std::raise(signal_number);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

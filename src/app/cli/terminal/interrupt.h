@@ -2,7 +2,7 @@
 
 #include <csignal>
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// Thrown where work stops because a signal asked for it, so that whatever was being written is removed on the way out.
 struct Interrupted {
@@ -27,4 +27,4 @@ void repeat_received_signal();
 /// Ends the process by the signal itself, as whoever waits for it expects. Returns only when that is not possible.
 void raise_by_default(int signal_number);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -4,7 +4,7 @@
 
 #include "app/cli/terminal/version.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 /// Text as roff prints it: backslashes and hyphens as they are, no line taken for a request.
@@ -63,4 +63,4 @@ std::string manual_page(const CLI::App& app) {
   return page;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 std::optional<std::uint64_t> available_on_machine() {
@@ -38,4 +38,4 @@ std::optional<std::uint64_t> available_memory_bytes() {
   return machine ? machine : group;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kProgressPeriod{50};
@@ -93,4 +93,4 @@ void run_parallel(std::size_t count, std::size_t threads, std::string_view activ
   if (count > 0) TaskThreads(count, threads, work).finish(activity, progress);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -7,10 +7,10 @@
 #include "base/core/progress.h"
 #include "base/core/task_runner.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// A TaskRunner with threads of its own.
 void run_parallel(std::size_t count, std::size_t threads, std::string_view activity, Progress& progress,
                   const std::function<void(const ParallelTask&)>& work);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

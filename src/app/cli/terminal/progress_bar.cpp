@@ -9,7 +9,7 @@
 
 #include "app/cli/terminal/interrupt.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr std::chrono::seconds kQuietAtFirst{2};
@@ -60,4 +60,4 @@ void ProgressBar::update(std::string_view activity, double fraction) {
   draw(fmt::format("{}{}", kEraseLine, progress_line(activity, fraction, terminal_width() - 1)));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

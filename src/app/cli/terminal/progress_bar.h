@@ -6,7 +6,7 @@
 
 #include "base/core/progress.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// One line that shows how far work has come: `solving the frontier  [#####.....]  52 %`, at most `width` characters.
 /// Without a bar when `fraction` is negative.
@@ -31,4 +31,4 @@ class ProgressBar final : public Progress {
   Clock::time_point next_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

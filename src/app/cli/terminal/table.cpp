@@ -6,7 +6,7 @@
 
 #include "base/core/utf8.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr std::string_view kGap = "  ";
@@ -52,4 +52,4 @@ std::string Table::text() const {
   return out;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// A table for people: columns as wide as their widest cell, two blanks between them, numbers to the right.
 class Table {
@@ -30,4 +30,4 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -1,7 +1,7 @@
 #include "app/cli/terminal/version.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 std::string_view version() { return LOWGEAR_VERSION; }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

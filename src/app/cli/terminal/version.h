@@ -2,9 +2,9 @@
 
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// Of the program: `0.1.0`.
 [[nodiscard]] std::string_view version();
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

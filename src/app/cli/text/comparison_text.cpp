@@ -5,7 +5,7 @@
 #include "app/cli/terminal/table.h"
 #include "planning/workflow/plan_tables.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr const char* kNone = "-";
@@ -25,7 +25,7 @@ void set_if(Json& json, const char* key, const std::optional<Value>& value) {
   if (value) json[key] = *value;
 }
 
-Json row_json(const ComparisonRow& row, const ComparisonRow& baseline) {
+Json row_json(const workflow::ComparisonRow& row, const workflow::ComparisonRow& baseline) {
   Json json = {{"policy", row.policy},
                {"aim", row.aim},
                {"time_s", row.time_s},
@@ -33,7 +33,7 @@ Json row_json(const ComparisonRow& row, const ComparisonRow& baseline) {
                {"saving_pct", saving_pct(row, baseline)},
                {"slowdown_pct", slowdown_pct(row, baseline)}};
   set_if(json, "lower_bound_j", row.lower_bound_j);
-  set_if(json, "gap_pct", gap_pct(row.energy_j, row.lower_bound_j));
+  set_if(json, "gap_pct", workflow::gap_pct(row.energy_j, row.lower_bound_j));
   json["switches"] = row.switches;
   json["own_order"] = row.own_order;
   set_if(json, "peak_activations", row.peak_activations);
@@ -49,7 +49,7 @@ Json row_json(const ComparisonRow& row, const ComparisonRow& baseline) {
 
 }  // namespace
 
-std::string comparison_table(const PolicyComparison& comparison) {
+std::string comparison_table(const workflow::PolicyComparison& comparison) {
   constexpr int kTimeDigits = 4;
   constexpr int kEnergyDigits = 1;
   constexpr int kPercentDigits = 3;
@@ -65,23 +65,23 @@ std::string comparison_table(const PolicyComparison& comparison) {
                {"activations"},
                {"plan time"},
                {"published way %"}});
-  for (const ComparisonRow& row : comparison.rows) {
+  for (const workflow::ComparisonRow& row : comparison.rows) {
     table.add_row(
         {row.policy, row.aim.empty() ? kNone : row.aim, fixed(row.time_s, kTimeDigits),
          fixed(row.energy_j, kEnergyDigits), fixed(saving_pct(row, comparison.baseline), kPercentDigits),
          fixed(slowdown_pct(row, comparison.baseline), kPercentDigits),
-         fixed(gap_pct(row.energy_j, row.lower_bound_j), kPercentDigits), fmt::to_string(row.switches),
+         fixed(workflow::gap_pct(row.energy_j, row.lower_bound_j), kPercentDigits), fmt::to_string(row.switches),
          row.own_order ? "own" : "given", row.peak_activations ? fmt::to_string(*row.peak_activations) : kNone,
          row.plan_time_s ? duration(*row.plan_time_s) : kNone, fixed(row.published_saving_pct, kPercentDigits)});
   }
   return table.text();
 }
 
-std::string late_table(const PolicyComparison& comparison) {
-  const ComparisonRow& baseline = comparison.baseline;
+std::string late_table(const workflow::PolicyComparison& comparison) {
+  const workflow::ComparisonRow& baseline = comparison.baseline;
   if (!baseline.late_time_s) return "";
   Table table({{"policy", Table::Align::left}, {"planned for", Table::Align::left}, {"saving %"}, {"slowdown %"}});
-  for (const ComparisonRow& row : comparison.rows) {
+  for (const workflow::ComparisonRow& row : comparison.rows) {
     if (row.switches == 0) continue;  // nothing is late
     table.add_row({row.policy, row.aim.empty() ? kNone : row.aim,
                    fmt::format("{:.3f}", 100 * (1 - *row.late_energy_j / *baseline.late_energy_j)),
@@ -90,9 +90,9 @@ std::string late_table(const PolicyComparison& comparison) {
   return table.text();
 }
 
-Json comparison_json(const PolicyComparison& comparison) {
+Json comparison_json(const workflow::PolicyComparison& comparison) {
   Json rows = Json::array();
-  for (const ComparisonRow& row : comparison.rows) rows.push_back(row_json(row, comparison.baseline));
+  for (const workflow::ComparisonRow& row : comparison.rows) rows.push_back(row_json(row, comparison.baseline));
   return {{"figures", "replayed"},
           {"baseline",
            {{"policy", comparison.baseline.policy},
@@ -102,4 +102,4 @@ Json comparison_json(const PolicyComparison& comparison) {
           {"skipped", comparison.skipped}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -9,16 +9,16 @@
 #include "base/core/error.h"
 #include "hardware/gpu/gpu.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr std::size_t kLineLimit = 1000;  ///< characters of a finding, some of which are others' words
 
-const GpuFeatureStatus& status_of(const GpuSurvey& gpu, GpuFeature feature) {
+const gpu::GpuFeatureStatus& status_of(const gpu::GpuSurvey& gpu, gpu::GpuFeature feature) {
   return gpu.features[static_cast<std::size_t>(feature)];
 }
 
-Json gpu_json(const GpuSurvey& gpu) {
+Json gpu_json(const gpu::GpuSurvey& gpu) {
   Json json = {{"index", gpu.identity.index},
                {"uuid", gpu.identity.uuid},
                {"pci_address", gpu.identity.pci_address},
@@ -28,16 +28,16 @@ Json gpu_json(const GpuSurvey& gpu) {
                {"supported_sm_clocks_mhz", gpu.supported_sm_clocks_mhz}};
   if (gpu.persistence_mode) json["persistence_mode"] = *gpu.persistence_mode;
   if (gpu.power_limits) {
-    const PowerLimits& limits = *gpu.power_limits;
+    const gpu::PowerLimits& limits = *gpu.power_limits;
     json["power_limits_w"] = {{"min", limits.min_w},
                               {"max", limits.max_w},
                               {"default", limits.default_w},
                               {"current", limits.current_w},
                               {"enforced", limits.enforced_w}};
   }
-  for (int index = 0; index < kGpuFeatureCount; ++index) {
-    const auto feature = static_cast<GpuFeature>(index);
-    const GpuFeatureStatus& status = status_of(gpu, feature);
+  for (int index = 0; index < gpu::kGpuFeatureCount; ++index) {
+    const auto feature = static_cast<gpu::GpuFeature>(index);
+    const gpu::GpuFeatureStatus& status = status_of(gpu, feature);
     Json& entry = json["features"][std::string(name(feature))];
     entry["works"] = status.works;
     if (status.works) continue;
@@ -48,10 +48,10 @@ Json gpu_json(const GpuSurvey& gpu) {
 }
 
 /// Null where it was not asked for.
-Json switch_latencies_json(const MachineFacts& facts) {
+Json switch_latencies_json(const doctor::MachineFacts& facts) {
   if (!facts.switch_latencies) return nullptr;
   Json list = Json::array();
-  for (const GpuSwitchLatency& measured : *facts.switch_latencies) {
+  for (const doctor::GpuSwitchLatency& measured : *facts.switch_latencies) {
     Json json = measured.latency ? switch_latency_json(*measured.latency) : Json{{"problem", measured.problem}};
     json["uuid"] = measured.uuid;
     list.push_back(std::move(json));
@@ -59,12 +59,12 @@ Json switch_latencies_json(const MachineFacts& facts) {
   return list;
 }
 
-Json nvml_json(const MachineFacts& facts) {
+Json nvml_json(const doctor::MachineFacts& facts) {
   if (!facts.nvml) {
     return {{"found", false}, {"code", std::string(name(facts.nvml_code))}, {"problem", facts.nvml_problem}};
   }
   Json gpus = Json::array();
-  for (const GpuSurvey& gpu : facts.nvml->gpus) gpus.push_back(gpu_json(gpu));
+  for (const gpu::GpuSurvey& gpu : facts.nvml->gpus) gpus.push_back(gpu_json(gpu));
   return {{"found", true},
           {"library", facts.nvml->library_path},
           {"driver_version", facts.nvml->driver_version},
@@ -73,19 +73,19 @@ Json nvml_json(const MachineFacts& facts) {
           {"problems", facts.nvml->problems}};
 }
 
-std::string_view name(AgentReach reach) {
+std::string_view name(doctor::AgentReach reach) {
   switch (reach) {
-    case AgentReach::answers:
+    case doctor::AgentReach::answers:
       return "answers";
-    case AgentReach::absent:
+    case doctor::AgentReach::absent:
       return "absent";
-    case AgentReach::not_socket:
+    case doctor::AgentReach::not_socket:
       return "not_socket";
-    case AgentReach::refused:
+    case doctor::AgentReach::refused:
       return "refused";
-    case AgentReach::forbidden:
+    case doctor::AgentReach::forbidden:
       return "forbidden";
-    case AgentReach::failed:
+    case doctor::AgentReach::failed:
       break;
   }
   return "failed";
@@ -96,13 +96,13 @@ struct Mark {
   std::string_view colour;  ///< of ECMA-48
 };
 
-Mark mark_of(FindingLevel level) {
+Mark mark_of(doctor::FindingLevel level) {
   switch (level) {
-    case FindingLevel::works:
+    case doctor::FindingLevel::works:
       return {"ok", "32"};
-    case FindingLevel::limited:
+    case doctor::FindingLevel::limited:
       return {"limited", "33"};
-    case FindingLevel::broken:
+    case doctor::FindingLevel::broken:
       break;
   }
   return {"BROKEN", "31"};
@@ -110,11 +110,11 @@ Mark mark_of(FindingLevel level) {
 
 }  // namespace
 
-std::string diagnosis_text(const std::vector<Finding>& findings, Colours colours) {
+std::string diagnosis_text(const std::vector<doctor::Finding>& findings, Colours colours) {
   constexpr std::size_t kMarkWidth = 9;
   constexpr std::size_t kTopicWidth = 12;
   std::string text;
-  for (const Finding& finding : findings) {
+  for (const doctor::Finding& finding : findings) {
     const Mark mark = mark_of(finding.level);
     const std::string padded = fmt::format("{:<{}}", mark.text, kMarkWidth);
     text += colours == Colours::on ? fmt::format("\x1b[{}m{}\x1b[0m", mark.colour, padded) : padded;
@@ -126,9 +126,9 @@ std::string diagnosis_text(const std::vector<Finding>& findings, Colours colours
   return text;
 }
 
-Json diagnosis_json(const MachineFacts& facts, const std::vector<Finding>& findings) {
+Json diagnosis_json(const doctor::MachineFacts& facts, const std::vector<doctor::Finding>& findings) {
   Json list = Json::array();
-  for (const Finding& finding : findings) {
+  for (const doctor::Finding& finding : findings) {
     list.push_back({{"level", std::string(name(finding.level))},
                     {"topic", finding.topic},
                     {"text", finding.text},
@@ -150,4 +150,4 @@ Json diagnosis_json(const MachineFacts& facts, const std::vector<Finding>& findi
           {"findings", list}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -6,14 +6,14 @@
 #include "app/doctor/diagnosis.h"
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 enum class Colours : unsigned char { off, on };
 
 /// One line per finding, its fix on a line below, a verdict at the end.
-[[nodiscard]] std::string diagnosis_text(const std::vector<Finding>& findings, Colours colours);
+[[nodiscard]] std::string diagnosis_text(const std::vector<doctor::Finding>& findings, Colours colours);
 
 /// Facts and findings, as `lowgear doctor --json` prints them.
-[[nodiscard]] Json diagnosis_json(const MachineFacts& facts, const std::vector<Finding>& findings);
+[[nodiscard]] Json diagnosis_json(const doctor::MachineFacts& facts, const std::vector<doctor::Finding>& findings);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -13,7 +13,7 @@
 #include "estimating/estimator/iteration/time_breakdown.h"
 #include "estimating/estimator/search/search.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 /// More rows than a reader compares.
@@ -41,12 +41,12 @@ std::size_t place_of(std::vector<std::string>& parts, std::string_view name) {
   return parts.size() - 1;
 }
 
-std::vector<ReportCard> cards_of(const JobEstimate& estimate, const PlannedEstimate& planned) {
-  const TrainingJob& job = estimate.job;
-  const IterationEstimate& iteration = estimate.iteration;
-  const JobFigures& full = planned.rows[0].figures;
-  const JobFigures& no_later = planned.rows[1].figures;
-  const MemoryEstimate& memory = estimate.memory;
+std::vector<report::Card> cards_of(const JobEstimate& estimate, const PlannedEstimate& planned) {
+  const estimator::TrainingJob& job = estimate.job;
+  const estimator::IterationEstimate& iteration = estimate.iteration;
+  const estimator::JobFigures& full = planned.rows[0].figures;
+  const estimator::JobFigures& no_later = planned.rows[1].figures;
+  const estimator::MemoryEstimate& memory = estimate.memory;
   const double mfu = iteration.model_flops_per_gpu_s / peak_flops(job.gpu, job.dtype);
   return {
       {"Iteration time, estimated", fmt::format("{:.4g} s", iteration.time_s),
@@ -63,8 +63,8 @@ std::vector<ReportCard> cards_of(const JobEstimate& estimate, const PlannedEstim
        fmt::format("{} \u2192 {}", energy_text(full.energy_j), energy_text(no_later.energy_j))}};
 }
 
-ReportPlot plot_of(const PlannedEstimate& planned) {
-  ReportPlot plot{.title = "Time and energy of one iteration",
+report::Plot plot_of(const PlannedEstimate& planned) {
+  report::Plot plot{.title = "Time and energy of one iteration",
                   .caption =
                       "All GPUs, planned on estimated values. The energy axis does not start at zero. Drag to "
                       "move; click the plot, then scroll to zoom (or Ctrl + scroll).",
@@ -72,11 +72,11 @@ ReportPlot plot_of(const PlannedEstimate& planned) {
                   .curve = {},
                   .marks = {},
                   .mark_names = {}};
-  for (const JobFigures& point : planned.frontier) plot.curve.push_back({point.time_s, point.energy_j});
+  for (const estimator::JobFigures& point : planned.frontier) plot.curve.push_back({point.time_s, point.energy_j});
   for (std::size_t i = 0; i < planned.rows.size(); ++i) {
     const ClockedJob& row = planned.rows[i];
     const double saved_pct = 100 * (1 - row.figures.energy_j / planned.rows[0].figures.energy_j);
-    plot.marks.push_back({.kind = i == 0 ? ReportMark::Kind::baseline : ReportMark::Kind::plan,
+    plot.marks.push_back({.kind = i == 0 ? report::Mark::Kind::baseline : report::Mark::Kind::plan,
                           .name = row.name,
                           .basis = row.basis,
                           .label = i == 0 ? row.name : fmt::format("{}: {:.2f} % saved", row.name, saved_pct),
@@ -86,8 +86,8 @@ ReportPlot plot_of(const PlannedEstimate& planned) {
   return plot;
 }
 
-ReportTable planned_table(const PlannedEstimate& planned, const PriceArguments& prices, int gpus) {
-  ReportTable table{.title = "Plans compared",
+report::Table planned_table(const PlannedEstimate& planned, const PriceArguments& prices, int gpus) {
+  report::Table table{.title = "Plans compared",
                     .basis = "planned on estimated values",
                     .columns = {"One iteration", "Basis", "Time", "Energy", "Saved", "Mean power"},
                     .rows = {},
@@ -95,7 +95,7 @@ ReportTable planned_table(const PlannedEstimate& planned, const PriceArguments& 
   if (prices.any_cost()) table.columns.emplace_back("Cost");
   if (prices.co2_g_per_kwh) table.columns.emplace_back("CO2");
   for (const ClockedJob& row : planned.rows) {
-    const JobFigures& figures = row.figures;
+    const estimator::JobFigures& figures = row.figures;
     const double saved_pct = 100 * (1 - figures.energy_j / planned.rows[0].figures.energy_j);
     std::vector<std::string> cells{row.name,
                                    row.basis,
@@ -124,54 +124,54 @@ std::vector<std::string> warnings_of(const JobEstimate& estimate) {
 
 }  // namespace
 
-std::string job_title(const TrainingJob& job, int gpus) {
+std::string job_title(const estimator::TrainingJob& job, int gpus) {
   return fmt::format("{} on {} {}", job.model.name, gpus, describe(job.gpu));
 }
 
-ReportBars time_bars(const TrainingJob& job, const IterationEstimate& iteration) {
+report::Bars time_bars(const estimator::TrainingJob& job, const estimator::IterationEstimate& iteration) {
   const auto ranks = static_cast<std::size_t>(job.parallel.pp);
-  ReportBars bars{.title = "Where the time goes",
+  report::Bars bars{.title = "Where the time goes",
                   .basis = "estimated, full clocks",
                   .caption = "One iteration on a GPU of each pipeline rank." + some_ranks_text(ranks),
-                  .quantity = ReportQuantity::time,
+                  .quantity = report::Quantity::time,
                   .parts = {},
                   .rows = {},
                   .limit = std::nullopt,
                   .limit_name = ""};
-  std::vector<std::vector<TimePart>> breakdowns;
+  std::vector<std::vector<estimator::TimePart>> breakdowns;
   for (const std::size_t rank : shown(ranks)) {
     breakdowns.push_back(time_breakdown(job, iteration, static_cast<int>(rank)));
     // Work first, then what every rank has at the end.
-    for (const TimePart& part : breakdowns.back()) {
-      if (part.name != kWaitingPart && part.name != kGradientsPart && part.name != kOptimizerPart) {
+    for (const estimator::TimePart& part : breakdowns.back()) {
+      if (part.name != estimator::kWaitingPart && part.name != estimator::kGradientsPart && part.name != estimator::kOptimizerPart) {
         place_of(bars.parts, part.name);
       }
     }
     bars.rows.push_back({rank_name(rank), {}});
   }
-  for (const std::string_view part : {kWaitingPart, kGradientsPart, kOptimizerPart}) place_of(bars.parts, part);
+  for (const std::string_view part : {estimator::kWaitingPart, estimator::kGradientsPart, estimator::kOptimizerPart}) place_of(bars.parts, part);
   for (std::size_t row = 0; row < bars.rows.size(); ++row) {
     bars.rows[row].amounts.assign(bars.parts.size(), 0);
-    for (const TimePart& part : breakdowns[row]) {
+    for (const estimator::TimePart& part : breakdowns[row]) {
       bars.rows[row].amounts[place_of(bars.parts, part.name)] += part.time_s;
     }
   }
   return bars;
 }
 
-ReportBars energy_bars(const TrainingJob& job, const IterationEstimate& iteration) {
-  const JobEnergy energy = estimate_energy(job, iteration);
-  ReportBars bars{.title = "Where the energy goes",
+report::Bars energy_bars(const estimator::TrainingJob& job, const estimator::IterationEstimate& iteration) {
+  const estimator::JobEnergy energy = estimate_energy(job, iteration);
+  report::Bars bars{.title = "Where the energy goes",
                   .basis = "estimated, full clocks",
                   .caption = fmt::format("One iteration on a GPU of each pipeline rank; each stands for {} GPUs.{}",
                                          energy.gpus_per_rank, some_ranks_text(energy.ranks.size())),
-                  .quantity = ReportQuantity::energy,
+                  .quantity = report::Quantity::energy,
                   .parts = {"static power", "multiprocessors", "memory", "links", "waiting", "gradients and optimizer"},
                   .rows = {},
                   .limit = std::nullopt,
                   .limit_name = ""};
   for (const std::size_t rank : shown(energy.ranks.size())) {
-    const EnergySplit& split = energy.ranks[rank];
+    const estimator::EnergySplit& split = energy.ranks[rank];
     bars.rows.push_back(
         {rank_name(rank),
          {split.static_j, split.compute_j, split.memory_j, split.link_j, split.waiting_j, energy.rest.total_j()}});
@@ -179,18 +179,18 @@ ReportBars energy_bars(const TrainingJob& job, const IterationEstimate& iteratio
   return bars;
 }
 
-ReportBars memory_bars(const MemoryEstimate& memory) {
-  ReportBars bars{
+report::Bars memory_bars(const estimator::MemoryEstimate& memory) {
+  report::Bars bars{
       .title = "Where the memory goes",
       .basis = "estimated",
       .caption = "A GPU of each pipeline rank at its fullest moment." + some_ranks_text(memory.ranks.size()),
-      .quantity = ReportQuantity::bytes,
+      .quantity = report::Quantity::bytes,
       .parts = {"weights", "gradients", "optimizer", "activations", "buffers", "fragmentation"},
       .rows = {},
       .limit = memory.capacity,
       .limit_name = "capacity"};
   for (const std::size_t rank : shown(memory.ranks.size())) {
-    const RankMemory& part = memory.ranks[rank];
+    const estimator::RankMemory& part = memory.ranks[rank];
     bars.rows.push_back(
         {rank_name(rank),
          {part.weights, part.gradients, part.optimizer, part.activations, part.buffers, part.fragmentation}});
@@ -198,9 +198,9 @@ ReportBars memory_bars(const MemoryEstimate& memory) {
   return bars;
 }
 
-EstimateReport estimate_page(const JobEstimate& estimate, const PlannedEstimate& planned, const PriceArguments& prices,
+report::EstimateReport estimate_page(const JobEstimate& estimate, const PlannedEstimate& planned, const PriceArguments& prices,
                              std::string command) {
-  const TrainingJob& job = estimate.job;
+  const estimator::TrainingJob& job = estimate.job;
   const int gpus = job.parallel.gpus();
   return {
       .lowgear_version = std::string(version()),
@@ -225,4 +225,4 @@ EstimateReport estimate_page(const JobEstimate& estimate, const PlannedEstimate&
           {"Energy", "Of all GPUs of the job in one iteration, without CPUs, network and cooling."}}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

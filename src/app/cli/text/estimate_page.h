@@ -6,19 +6,19 @@
 #include "app/cli/text/estimate_text.h"
 #include "report/report/estimate_report.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// The page of `lowgear estimate --report`: where time, energy and memory go on every pipeline rank, and the frontier.
 /// `command` is the command line.
-[[nodiscard]] EstimateReport estimate_page(const JobEstimate& estimate, const PlannedEstimate& planned,
+[[nodiscard]] report::EstimateReport estimate_page(const JobEstimate& estimate, const PlannedEstimate& planned,
                                            const PriceArguments& prices, std::string command);
 
 /// Bars for a page: a row for every pipeline rank, or for some where there are more than a page can show.
-[[nodiscard]] ReportBars time_bars(const TrainingJob& job, const IterationEstimate& iteration);
-[[nodiscard]] ReportBars energy_bars(const TrainingJob& job, const IterationEstimate& iteration);
-[[nodiscard]] ReportBars memory_bars(const MemoryEstimate& memory);
+[[nodiscard]] report::Bars time_bars(const estimator::TrainingJob& job, const estimator::IterationEstimate& iteration);
+[[nodiscard]] report::Bars energy_bars(const estimator::TrainingJob& job, const estimator::IterationEstimate& iteration);
+[[nodiscard]] report::Bars memory_bars(const estimator::MemoryEstimate& memory);
 
 /// `llama-3-70b on 64 h100-sxm`.
-[[nodiscard]] std::string job_title(const TrainingJob& job, int gpus);
+[[nodiscard]] std::string job_title(const estimator::TrainingJob& job, int gpus);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

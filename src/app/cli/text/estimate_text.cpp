@@ -10,7 +10,7 @@
 #include "estimating/estimator/gpu/custom_gpu.h"
 #include "estimating/estimator/iteration/time_breakdown.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr double kBillion = 1e9;
@@ -26,12 +26,12 @@ std::string parameters_text(double count) {
 
 std::string overflow_text(const JobEstimate& estimate) {
   if (!estimate.overflow) return "";
-  const MemoryOverflow& overflow = *estimate.overflow;
+  const estimator::MemoryOverflow& overflow = *estimate.overflow;
   std::string text =
       fmt::format("OUT OF MEMORY: pipeline rank {} needs {} GiB and a GPU has {}: {} GiB too much, {} of it {}\n",
                   overflow.rank, gib(estimate.memory.ranks[overflow.rank].total()), gib(estimate.memory.capacity),
                   gib(overflow.missing), gib(overflow.largest_bytes), overflow.largest);
-  for (const MemoryRemedy& remedy : overflow.remedies) {
+  for (const estimator::MemoryRemedy& remedy : overflow.remedies) {
     text += fmt::format("  with {} {} GiB{}\n", remedy.change, gib(remedy.total), remedy.fits ? ", which fits" : "");
   }
   if (overflow.remedies.empty())
@@ -39,10 +39,10 @@ std::string overflow_text(const JobEstimate& estimate) {
   return text + "\n";
 }
 
-std::string_view recomputation(Recompute recompute) { return recompute == Recompute::none ? "no" : name(recompute); }
+std::string_view recomputation(estimator::Recompute recompute) { return recompute == estimator::Recompute::none ? "no" : name(recompute); }
 
-std::string layout_text(const TrainingJob& job) {
-  const ParallelLayout& parallel = job.parallel;
+std::string layout_text(const estimator::TrainingJob& job) {
+  const estimator::ParallelLayout& parallel = job.parallel;
   std::string text = fmt::format("dp {} x tp {} x pp {}", parallel.dp, parallel.tp, parallel.pp);
   if (parallel.cp > 1) text += fmt::format(" x cp {}", parallel.cp);
   if (parallel.ep > 1) text += fmt::format(", ep {}", parallel.ep);
@@ -52,9 +52,9 @@ std::string layout_text(const TrainingJob& job) {
                             name(job.attention), name(job.dtype));
 }
 
-std::string job_text(const TrainingJob& job) {
+std::string job_text(const estimator::TrainingJob& job) {
   const auto parameters = static_cast<double>(parameter_count(job.model));
-  const BatchShape& batch = job.batch;
+  const estimator::BatchShape& batch = job.batch;
   return fmt::format(
       "{}, {} parameters, on {} {} in nodes of {}\n{}\nglobal batch {} x {} tokens: {} microbatches of {}, {}\n\n",
       job.model.name, parameters_text(parameters), job.parallel.gpus(), describe(job.gpu), job.cluster.gpus_per_node,
@@ -66,7 +66,7 @@ double utilization(const JobEstimate& estimate) {
 }
 
 std::string time_text(const JobEstimate& estimate) {
-  const IterationEstimate& iteration = estimate.iteration;
+  const estimator::IterationEstimate& iteration = estimate.iteration;
   std::string text =
       fmt::format("estimated iteration  {:.3f} s +- {:.3f} s (90 %)\n", iteration.time_s, iteration.error_s);
   text += fmt::format("tokens               {:.0f} /s, {:.1f} /s a GPU\n", iteration.tokens_per_s(estimate.job),
@@ -79,14 +79,14 @@ std::string time_text(const JobEstimate& estimate) {
 std::string breakdown_text(const JobEstimate& estimate) {
   const int rank = busiest_rank(estimate.job, estimate.iteration);
   Table table({{fmt::format("time of rank {}", rank), Table::Align::left}, {"s"}, {"%"}});
-  for (const TimePart& part : time_breakdown(estimate.job, estimate.iteration, rank)) {
+  for (const estimator::TimePart& part : time_breakdown(estimate.job, estimate.iteration, rank)) {
     table.add_row({std::string(part.name), fmt::format("{:.3f}", part.time_s),
                    fmt::format("{:.1f}", 100 * part.time_s / estimate.iteration.time_s)});
   }
   return table.text() + "\n";
 }
 
-std::vector<std::size_t> shown_ranks(const MemoryEstimate& memory) {
+std::vector<std::size_t> shown_ranks(const estimator::MemoryEstimate& memory) {
   std::vector<std::size_t> ranks;
   for (std::size_t rank = 0; rank < memory.ranks.size(); ++rank) {
     const bool outstanding = rank == 0 || rank + 1 == memory.ranks.size() || rank == memory.fullest_rank();
@@ -96,7 +96,7 @@ std::vector<std::size_t> shown_ranks(const MemoryEstimate& memory) {
 }
 
 std::string memory_text(const JobEstimate& estimate) {
-  const MemoryEstimate& memory = estimate.memory;
+  const estimator::MemoryEstimate& memory = estimate.memory;
   const std::vector<double> parameters = parameters_of_ranks(estimate.job);
   Table table({{"rank"},
                {"parameters 10^9"},
@@ -108,7 +108,7 @@ std::string memory_text(const JobEstimate& estimate) {
                {"margin"},
                {"GiB"}});
   for (const std::size_t rank : shown_ranks(memory)) {
-    const RankMemory& part = memory.ranks[rank];
+    const estimator::RankMemory& part = memory.ranks[rank];
     table.add_row({fmt::to_string(rank), fmt::format("{:.3f}", parameters[rank] / kBillion), gib(part.weights),
                    gib(part.gradients), gib(part.optimizer), gib(part.activations), gib(part.buffers),
                    gib(part.fragmentation), gib(part.total())});
@@ -123,8 +123,8 @@ std::string notes_text(const std::vector<std::string>& notes) {
   return text.empty() ? text : text + "\n";
 }
 
-Json layout_json(const TrainingJob& job) {
-  const ParallelLayout& parallel = job.parallel;
+Json layout_json(const estimator::TrainingJob& job) {
+  const estimator::ParallelLayout& parallel = job.parallel;
   return {{"gpus", parallel.gpus()},
           {"dp", parallel.dp},
           {"tp", parallel.tp},
@@ -135,7 +135,7 @@ Json layout_json(const TrainingJob& job) {
           {"sequence_parallel", parallel.sequence_parallel}};
 }
 
-Json job_json(const TrainingJob& job) {
+Json job_json(const estimator::TrainingJob& job) {
   return {
       {"model", job.model.name},
       {"parameters", parameter_count(job.model)},
@@ -159,7 +159,7 @@ Json memory_json(const JobEstimate& estimate) {
   const std::vector<double> parameters = parameters_of_ranks(estimate.job);
   Json ranks = Json::array();
   for (std::size_t rank = 0; rank < estimate.memory.ranks.size(); ++rank) {
-    const RankMemory& part = estimate.memory.ranks[rank];
+    const estimator::RankMemory& part = estimate.memory.ranks[rank];
     ranks.push_back({{"parameters", parameters[rank]},
                      {"weights_bytes", part.weights},
                      {"gradients_bytes", part.gradients},
@@ -174,10 +174,10 @@ Json memory_json(const JobEstimate& estimate) {
           {"ranks", std::move(ranks)}};
 }
 
-Json overflow_json(const std::optional<MemoryOverflow>& overflow) {
+Json overflow_json(const std::optional<estimator::MemoryOverflow>& overflow) {
   if (!overflow) return nullptr;
   Json remedies = Json::array();
-  for (const MemoryRemedy& remedy : overflow->remedies) {
+  for (const estimator::MemoryRemedy& remedy : overflow->remedies) {
     remedies.push_back({{"change", remedy.change}, {"total_bytes", remedy.total}, {"fits", remedy.fits}});
   }
   return {{"rank", overflow->rank},
@@ -190,14 +190,14 @@ Json overflow_json(const std::optional<MemoryOverflow>& overflow) {
 Json breakdown_json(const JobEstimate& estimate) {
   const int rank = busiest_rank(estimate.job, estimate.iteration);
   Json parts = Json::array();
-  for (const TimePart& part : time_breakdown(estimate.job, estimate.iteration, rank)) {
+  for (const estimator::TimePart& part : time_breakdown(estimate.job, estimate.iteration, rank)) {
     parts.push_back({{"name", part.name}, {"time_s", part.time_s}});
   }
   return {{"rank", rank}, {"parts", std::move(parts)}};
 }
 
 Json iteration_json(const JobEstimate& estimate) {
-  const IterationEstimate& iteration = estimate.iteration;
+  const estimator::IterationEstimate& iteration = estimate.iteration;
   return {{"time_s", iteration.time_s},
           {"error_s", iteration.error_s},
           {"pipeline_s", iteration.pipeline_s},
@@ -227,4 +227,4 @@ Json estimate_json(const JobEstimate& estimate) {
           {"memory", memory_json(estimate)}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -8,14 +8,14 @@
 #include "estimating/estimator/job/training_job.h"
 #include "estimating/estimator/memory/memory_estimate.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// What `lowgear estimate` says of a job. All of it is *estimated*.
 struct JobEstimate {
-  TrainingJob job;
-  MemoryEstimate memory;
-  std::optional<MemoryOverflow> overflow;  ///< where it does not fit
-  IterationEstimate iteration;
+  estimator::TrainingJob job;
+  estimator::MemoryEstimate memory;
+  std::optional<estimator::MemoryOverflow> overflow;  ///< where it does not fit
+  estimator::IterationEstimate iteration;
 };
 
 /// Everything for people; that the job does not fit comes first.
@@ -24,4 +24,4 @@ struct JobEstimate {
 /// The same as an object of the format `lowgear.estimate/1` (docs/formats.md).
 [[nodiscard]] Json estimate_json(const JobEstimate& estimate);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

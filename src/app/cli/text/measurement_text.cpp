@@ -9,7 +9,7 @@
 
 #include "app/cli/terminal/table.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 template <typename Value>
@@ -17,7 +17,7 @@ void set(Json& json, const char* member, const std::optional<Value>& value) {
   if (value) json[member] = *value;
 }
 
-Json gpu_json(const GpuMeasurement& gpu) {
+Json gpu_json(const measure::GpuMeasurement& gpu) {
   Json json = {{"uuid", gpu.identity.uuid}, {"pci_address", gpu.identity.pci_address}, {"name", gpu.identity.name}};
   if (gpu.energy_j) json["energy_source"] = std::string(name(gpu.source));
   set(json, "energy_j", gpu.energy_j);
@@ -43,20 +43,20 @@ std::string cell(const std::optional<Value>& value, const char* format) {
   return value ? fmt::format(fmt::runtime(format), *value) : "-";
 }
 
-std::string energy_cell(const GpuMeasurement& gpu) {
+std::string energy_cell(const measure::GpuMeasurement& gpu) {
   if (!gpu.energy_j) return "-";
   if (!gpu.energy_uncertainty_j) return fmt::format("{:.1f} J", *gpu.energy_j);
   return fmt::format("{:.1f} +-{:.1f} J", *gpu.energy_j, *gpu.energy_uncertainty_j);
 }
 
 /// `, 410.7 J on 2 GPUs (+- unknown for 1, 1 not read all the time)`; empty when no GPU reported.
-std::string total_text(const WindowMeasurement& measurement) {
+std::string total_text(const measure::WindowMeasurement& measurement) {
   const std::optional<double> energy_j = measurement.gpu_energy_j();
   if (!energy_j) return "";
   const auto count = [&](const auto& is) { return std::ranges::count_if(measurement.gpus, is); };
-  const auto without_energy = count([](const GpuMeasurement& gpu) { return !gpu.energy_j; });
-  const auto without_error = count([](const GpuMeasurement& gpu) { return gpu.energy_j && !gpu.energy_uncertainty_j; });
-  const auto partly_read = count([](const GpuMeasurement& gpu) { return gpu.energy_j && !gpu.covers_all(); });
+  const auto without_energy = count([](const measure::GpuMeasurement& gpu) { return !gpu.energy_j; });
+  const auto without_error = count([](const measure::GpuMeasurement& gpu) { return gpu.energy_j && !gpu.energy_uncertainty_j; });
+  const auto partly_read = count([](const measure::GpuMeasurement& gpu) { return gpu.energy_j && !gpu.covers_all(); });
   const auto gpus = static_cast<std::ptrdiff_t>(measurement.gpus.size());
   const std::optional<double> uncertainty_j = measurement.gpu_energy_uncertainty_j();
   std::vector<std::string> remarks;
@@ -69,13 +69,13 @@ std::string total_text(const WindowMeasurement& measurement) {
                      remarks.empty() ? "" : fmt::format(" ({})", fmt::join(remarks, ", ")));
 }
 
-std::string throttled_cell(const GpuMeasurement& gpu, double time_s) {
+std::string throttled_cell(const measure::GpuMeasurement& gpu, double time_s) {
   if (!gpu.power_capped_s || time_s <= 0) return "-";
   return fmt::format("{:.0f} % power, {:.0f} % heat", 100 * *gpu.power_capped_s / time_s,
                      100 * gpu.thermally_throttled_s.value_or(0) / time_s);
 }
 
-std::string gpu_table(const WindowMeasurement& measurement) {
+std::string gpu_table(const measure::WindowMeasurement& measurement) {
   Table table({{"GPU", Table::Align::left},
                {"model", Table::Align::left},
                {"energy"},
@@ -85,7 +85,7 @@ std::string gpu_table(const WindowMeasurement& measurement) {
                {"hottest"},
                {"busy"},
                {"held back by"}});
-  for (const GpuMeasurement& gpu : measurement.gpus) {
+  for (const measure::GpuMeasurement& gpu : measurement.gpus) {
     table.add_row({gpu.identity.pci_address, gpu.identity.name, energy_cell(gpu), cell(gpu.mean_power_w, "{:.1f} W"),
                    cell(gpu.peak_power_w, "{:.0f} W"), cell(gpu.mean_sm_clock_mhz, "{:.0f} MHz"),
                    cell(gpu.max_temperature_c, "{} C"), cell(gpu.mean_utilisation_percent, "{:.0f} %"),
@@ -96,14 +96,14 @@ std::string gpu_table(const WindowMeasurement& measurement) {
 
 }  // namespace
 
-Json measurement_json(const WindowMeasurement& measurement) {
+Json measurement_json(const measure::WindowMeasurement& measurement) {
   Json json = {{"name", measurement.name},
                {"time_s", measurement.time_s},
                {"simulated", measurement.simulated},
                {"gpus", Json::array()},
                {"cpus", Json::array()}};
-  for (const GpuMeasurement& gpu : measurement.gpus) json["gpus"].push_back(gpu_json(gpu));
-  for (const CpuMeasurement& cpu : measurement.cpus) {
+  for (const measure::GpuMeasurement& gpu : measurement.gpus) json["gpus"].push_back(gpu_json(gpu));
+  for (const measure::CpuMeasurement& cpu : measurement.cpus) {
     json["cpus"].push_back({{"zone", cpu.zone}, {"energy_j", cpu.energy_j}});
   }
   if (const std::optional<double> energy_j = measurement.gpu_energy_j()) {
@@ -114,15 +114,15 @@ Json measurement_json(const WindowMeasurement& measurement) {
   return json;
 }
 
-std::string measurement_text(const WindowMeasurement& measurement) {
+std::string measurement_text(const measure::WindowMeasurement& measurement) {
   std::string text = fmt::format("{}: {:.3f} s", measurement.name, measurement.time_s);
   text += total_text(measurement) + '\n';
   if (!measurement.gpus.empty()) text += gpu_table(measurement);
-  for (const CpuMeasurement& cpu : measurement.cpus) {
+  for (const measure::CpuMeasurement& cpu : measurement.cpus) {
     text += fmt::format("CPU {}: {:.1f} J, {:.1f} W\n", cpu.zone, cpu.energy_j,
                         measurement.time_s > 0 ? cpu.energy_j / measurement.time_s : 0);
   }
-  for (const GpuMeasurement& gpu : measurement.gpus) {
+  for (const measure::GpuMeasurement& gpu : measurement.gpus) {
     if (gpu.energy_j && !gpu.covers_all()) {
       text += fmt::format("GPU {}: its energy is that of {:.3f} s of {:.3f} s: it could not be read all the time\n",
                           gpu.identity.pci_address, gpu.covered_s, gpu.time_s);
@@ -132,4 +132,4 @@ std::string measurement_text(const WindowMeasurement& measurement) {
   return text;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -5,12 +5,12 @@
 #include "base/core/formats/json.h"
 #include "hardware/measure/measurement.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// A measurement as one object: SI units in the names of its members, absent members for what was not reported.
-[[nodiscard]] Json measurement_json(const WindowMeasurement& measurement);
+[[nodiscard]] Json measurement_json(const measure::WindowMeasurement& measurement);
 
 /// A measurement for people: a line per GPU and CPU domain, and the sum.
-[[nodiscard]] std::string measurement_text(const WindowMeasurement& measurement);
+[[nodiscard]] std::string measurement_text(const measure::WindowMeasurement& measurement);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

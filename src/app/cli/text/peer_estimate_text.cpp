@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr std::array<std::string_view, 3> kStages{"first", "middle", "last"};
@@ -20,7 +20,7 @@ std::string milliseconds(double time_s) { return fmt::format("{:.3f}", time_s * 
 
 }  // namespace
 
-std::string peer_estimate_text(const PeerEstimate& estimate) {
+std::string peer_estimate_text(const estimator::PeerEstimate& estimate) {
   std::string text = fmt::format(
       "iteration {:.4f} s by the published estimator's formula (estimated)\n"
       "  pipeline {:.4f} s, gradients {:.4f} s, update {:.4f} s\n\n",
@@ -31,13 +31,13 @@ std::string peer_estimate_text(const PeerEstimate& estimate) {
                     milliseconds(estimate.backward_s[i])});
   }
   Table predictions({{"predicted", Table::Align::left}, {"time (ms)"}});
-  for (const PeerPrediction& prediction : estimate.predictions) {
+  for (const estimator::PeerPrediction& prediction : estimate.predictions) {
     predictions.add_row({prediction.name, milliseconds(prediction.time_s)});
   }
   return text + stages.text() + "\n" + predictions.text();
 }
 
-Json peer_estimate_json(const PeerEstimate& estimate) {
+Json peer_estimate_json(const estimator::PeerEstimate& estimate) {
   Json json{
       {"format", "lowgear.published_estimate/1"}, {"time_s", estimate.time_s},     {"pipeline_s", estimate.pipeline_s},
       {"gradients_s", estimate.gradients_s},      {"update_s", estimate.update_s}, {"message_s", estimate.message_s}};
@@ -45,22 +45,22 @@ Json peer_estimate_json(const PeerEstimate& estimate) {
     json["stages"][kStages[i]] = {
         {"layers", estimate.layers[i]}, {"forward_s", estimate.forward_s[i]}, {"backward_s", estimate.backward_s[i]}};
   }
-  for (const PeerPrediction& prediction : estimate.predictions) {
+  for (const estimator::PeerPrediction& prediction : estimate.predictions) {
     json["predictions"].push_back({{"name", prediction.name}, {"time_s", prediction.time_s}});
   }
   return json;
 }
 
-PeerEstimate estimate_as_published(const std::string& job_file, const std::string& folder) {
+estimator::PeerEstimate estimate_as_published(const std::string& job_file, const std::string& folder) {
   if (job_file.empty()) {
     throw InputError("--peer-formula: there is no job; give a file of the published estimator with --job");
   }
   const std::string text = read_file(job_file);
-  if (!is_sampled_job(text, job_file)) {
+  if (!estimator::is_sampled_job(text, job_file)) {
     throw_input_error({job_file, 0, 0}, "is not a job of the published estimator: it has no training_config",
                       "leave --peer-formula out");
   }
-  const SampledJob job = parse_sampled_job(text, job_file);
+  const estimator::SampledJob job = estimator::parse_sampled_job(text, job_file);
   const std::filesystem::path from = std::filesystem::path(job_file).parent_path();
   const bool given = !folder.empty();
   const std::filesystem::path given_folder(folder);
@@ -68,4 +68,4 @@ PeerEstimate estimate_as_published(const std::string& job_file, const std::strin
                                               given ? given_folder / "nccl" : from / job.nccl_data_folder));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

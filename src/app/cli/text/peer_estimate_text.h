@@ -5,17 +5,17 @@
 #include "base/core/formats/json.h"
 #include "estimating/estimator/peer/peer_formula.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// What `lowgear estimate --peer-formula` prints: the iteration, its parts, and every prediction that went into them.
-[[nodiscard]] std::string peer_estimate_text(const PeerEstimate& estimate);
+[[nodiscard]] std::string peer_estimate_text(const estimator::PeerEstimate& estimate);
 
 /// The same as an object.
-[[nodiscard]] Json peer_estimate_json(const PeerEstimate& estimate);
+[[nodiscard]] Json peer_estimate_json(const estimator::PeerEstimate& estimate);
 
 /// Reads the job, which is a file of the published estimator, and its samples: from `folder` (with folders `operator`
 /// and `nccl` in it) or, where that is empty, from the folders that the file names, seen from its own. Throws
 /// InputError.
-[[nodiscard]] PeerEstimate estimate_as_published(const std::string& job_file, const std::string& folder);
+[[nodiscard]] estimator::PeerEstimate estimate_as_published(const std::string& job_file, const std::string& folder);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

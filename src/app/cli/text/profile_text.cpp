@@ -7,36 +7,36 @@
 
 #include "app/cli/terminal/table.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr std::string_view kErrorHeader = "stage,instruction,frequency,origin,time_error,energy_error,throttled\n";
 
-std::string_view name(RowOrigin origin) { return origin == RowOrigin::measured ? "measured" : "predicted"; }
+std::string_view name(profile::RowOrigin origin) { return origin == profile::RowOrigin::measured ? "measured" : "predicted"; }
 
 std::string with_error(double value, double error) { return fmt::format("{:.6g} +-{:.2g}", value, error); }
 
 /// Rows of few-clock fits that are worth a line: all would be pages.
 constexpr std::size_t kShownRows = 40;
 
-const RecordedCell* find_cell(const RecordedProfile* recorded, const FilledRow& row) {
+const profile::RecordedCell* find_cell(const profile::RecordedProfile* recorded, const profile::FilledRow& row) {
   if (recorded == nullptr) return nullptr;
-  const CellKey key{row.stage, row.kind, row.value.clock_mhz};
-  const auto at = std::ranges::find(recorded->cells, key, &RecordedCell::key);
+  const profile::CellKey key{row.stage, row.kind, row.value.clock_mhz};
+  const auto at = std::ranges::find(recorded->cells, key, &profile::RecordedCell::key);
   return at == recorded->cells.end() ? nullptr : &*at;
 }
 
-void append_errors(std::string& text, const CellKey& key, std::string_view origin, const std::string& errors,
+void append_errors(std::string& text, const profile::CellKey& key, std::string_view origin, const std::string& errors,
                    bool throttled) {
   fmt::format_to(std::back_inserter(text), "{},{},{},{},{},{}\n", key.stage, name(key.kind), key.clock_mhz, origin,
                  errors, throttled ? 1 : 0);
 }
 
-std::string errors_of(const RecordedCell& cell) { return fmt::format("{},{}", cell.time_error_s, cell.energy_error_j); }
+std::string errors_of(const profile::RecordedCell& cell) { return fmt::format("{},{}", cell.time_error_s, cell.energy_error_j); }
 
 }  // namespace
 
-std::string recorded_table(const RecordedProfile& profile) {
+std::string recorded_table(const profile::RecordedProfile& profile) {
   Table table({{"stage"},
                {"instruction", Table::Align::left},
                {"MHz"},
@@ -45,7 +45,7 @@ std::string recorded_table(const RecordedProfile& profile) {
                {"power W"},
                {"energy J"},
                {"throttled"}});
-  for (const RecordedCell& cell : profile.cells) {
+  for (const profile::RecordedCell& cell : profile.cells) {
     table.add_row({fmt::to_string(cell.key.stage), std::string(name(cell.key.kind)), fmt::to_string(cell.key.clock_mhz),
                    fmt::to_string(cell.units), with_error(cell.time_s, cell.time_error_s),
                    fmt::format("{:.1f}", cell.power_w),
@@ -53,7 +53,7 @@ std::string recorded_table(const RecordedProfile& profile) {
                    cell.throttled_share ? fmt::format("{:.0f} %", 100 * *cell.throttled_share) : "-"});
   }
   std::string text = table.text();
-  for (const RecordedBlocking& blocking : profile.blocking) {
+  for (const profile::RecordedBlocking& blocking : profile.blocking) {
     fmt::format_to(std::back_inserter(text), "stage {}: waiting draws {} W\n", blocking.stage,
                    blocking.is_identified ? fmt::format("{:.2f} +-{:.2f}", blocking.power_w, blocking.error_w)
                                           : "an unknown power");
@@ -61,9 +61,9 @@ std::string recorded_table(const RecordedProfile& profile) {
   return text;
 }
 
-Json recorded_json(const RecordedProfile& profile) {
+Json recorded_json(const profile::RecordedProfile& profile) {
   Json cells = Json::array();
-  for (const RecordedCell& cell : profile.cells) {
+  for (const profile::RecordedCell& cell : profile.cells) {
     Json json = {{"stage", cell.key.stage},
                  {"instruction", name(cell.key.kind)},
                  {"frequency", cell.key.clock_mhz},
@@ -80,23 +80,23 @@ Json recorded_json(const RecordedProfile& profile) {
     cells.push_back(std::move(json));
   }
   Json blocking = Json::array();
-  for (const RecordedBlocking& row : profile.blocking) {
+  for (const profile::RecordedBlocking& row : profile.blocking) {
     blocking.push_back(
         {{"stage", row.stage}, {"power_w", row.power_w}, {"error_w", row.error_w}, {"identified", row.is_identified}});
   }
   return {{"simulated", profile.simulated}, {"cells", cells}, {"blocking", blocking}, {"warnings", profile.warnings}};
 }
 
-std::string switch_latency_text(const std::optional<SwitchLatency>& latency) {
+std::string switch_latency_text(const std::optional<profile::SwitchLatency>& latency) {
   if (!latency) return "clock changes: too few of them, or too alike, to tell how late they take effect\n";
   return describe(*latency) + '\n';
 }
 
-Json switch_latency_json(const SwitchLatency& latency) {
+Json switch_latency_json(const profile::SwitchLatency& latency) {
   return {{"latency_s", latency.latency_s}, {"error_s", latency.error_s}, {"changes", latency.changes}};
 }
 
-std::string filled_table(const FewClockFit& fit) {
+std::string filled_table(const profile::FewClockFit& fit) {
   Table table({{"stage"},
                {"instruction", Table::Align::left},
                {"MHz"},
@@ -104,9 +104,9 @@ std::string filled_table(const FewClockFit& fit) {
                {"time s"},
                {"energy J"},
                {"", Table::Align::left}});
-  for (const FilledRow& row : fit.rows) {
+  for (const profile::FilledRow& row : fit.rows) {
     if (&row - fit.rows.data() == kShownRows) break;
-    const bool predicted = row.origin == RowOrigin::predicted;
+    const bool predicted = row.origin == profile::RowOrigin::predicted;
     table.add_row(
         {fmt::to_string(row.stage), std::string(name(row.kind)), fmt::to_string(row.value.clock_mhz),
          std::string(name(row.origin)),
@@ -119,9 +119,9 @@ std::string filled_table(const FewClockFit& fit) {
   return text;
 }
 
-Json filled_json(const FewClockFit& fit) {
+Json filled_json(const profile::FewClockFit& fit) {
   Json models = Json::array();
-  for (const ClockModel& model : fit.models) {
+  for (const profile::ClockModel& model : fit.models) {
     models.push_back({{"stage", model.stage},
                       {"instruction", name(model.kind)},
                       {"fixed_time_s", model.fixed_time_s},
@@ -133,11 +133,11 @@ Json filled_json(const FewClockFit& fit) {
                       {"throttle_mhz", model.throttle_mhz}});
   }
   Json rows = Json::array();
-  for (const FilledRow& row : fit.rows) {
+  for (const profile::FilledRow& row : fit.rows) {
     Json json = {{"stage", row.stage},           {"instruction", name(row.kind)}, {"frequency", row.value.clock_mhz},
                  {"origin", name(row.origin)},   {"time_s", row.value.time_s},    {"energy_j", row.value.energy_j},
                  {"throttled", row.is_throttled}};
-    if (row.origin == RowOrigin::predicted) {
+    if (row.origin == profile::RowOrigin::predicted) {
       json["time_error_s"] = row.time_error_s;
       json["energy_error_j"] = row.energy_error_j;
     }
@@ -146,21 +146,21 @@ Json filled_json(const FewClockFit& fit) {
   return {{"models", models}, {"rows", rows}};
 }
 
-std::string error_csv(const RecordedProfile& profile) {
+std::string error_csv(const profile::RecordedProfile& profile) {
   std::string text(kErrorHeader);
-  for (const RecordedCell& cell : profile.cells) {
+  for (const profile::RecordedCell& cell : profile.cells) {
     if (!cell.is_identified || !(cell.energy_j > 0)) continue;
     append_errors(text, cell.key, profile.simulated ? "simulated" : "measured", errors_of(cell), cell.is_throttled());
   }
   return text;
 }
 
-std::string error_csv(const FewClockFit& fit, const RecordedProfile* recorded) {
+std::string error_csv(const profile::FewClockFit& fit, const profile::RecordedProfile* recorded) {
   std::string text(kErrorHeader);
-  for (const FilledRow& row : fit.rows) {
-    const CellKey key{row.stage, row.kind, row.value.clock_mhz};
-    const RecordedCell* cell = find_cell(recorded, row);
-    if (row.origin == RowOrigin::predicted) {
+  for (const profile::FilledRow& row : fit.rows) {
+    const profile::CellKey key{row.stage, row.kind, row.value.clock_mhz};
+    const profile::RecordedCell* cell = find_cell(recorded, row);
+    if (row.origin == profile::RowOrigin::predicted) {
       append_errors(text, key, "predicted", fmt::format("{},{}", row.time_error_s, row.energy_error_j),
                     row.is_throttled);
     } else if (cell != nullptr) {
@@ -172,4 +172,4 @@ std::string error_csv(const FewClockFit& fit, const RecordedProfile* recorded) {
   return text;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

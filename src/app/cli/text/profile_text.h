@@ -8,24 +8,24 @@
 #include "planning/profile/recorded_profile.h"
 #include "planning/profile/switch_latency.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// What was measured, with errors, as a table for people and as JSON.
-[[nodiscard]] std::string recorded_table(const RecordedProfile& profile);
-[[nodiscard]] Json recorded_json(const RecordedProfile& profile);
+[[nodiscard]] std::string recorded_table(const profile::RecordedProfile& profile);
+[[nodiscard]] Json recorded_json(const profile::RecordedProfile& profile);
 
 /// What recordings tell of the switch latency.
-[[nodiscard]] std::string switch_latency_text(const std::optional<SwitchLatency>& latency);
-[[nodiscard]] Json switch_latency_json(const SwitchLatency& latency);
+[[nodiscard]] std::string switch_latency_text(const std::optional<profile::SwitchLatency>& latency);
+[[nodiscard]] Json switch_latency_json(const profile::SwitchLatency& latency);
 
 /// A profile that was filled: rows say whether they are measured or predicted.
-[[nodiscard]] std::string filled_table(const FewClockFit& fit);
-[[nodiscard]] Json filled_json(const FewClockFit& fit);
+[[nodiscard]] std::string filled_table(const profile::FewClockFit& fit);
+[[nodiscard]] Json filled_json(const profile::FewClockFit& fit);
 
 /// The companion of a profile, `stage,instruction,frequency,origin,time_error,energy_error,throttled`: origin is
 /// `measured` or `predicted`, errors are standard errors in s and J, empty where they are not known.
-[[nodiscard]] std::string error_csv(const RecordedProfile& profile);
+[[nodiscard]] std::string error_csv(const profile::RecordedProfile& profile);
 /// The same of one that was filled; `recorded` gives the errors of measured rows where it has them, and may be null.
-[[nodiscard]] std::string error_csv(const FewClockFit& fit, const RecordedProfile* recorded);
+[[nodiscard]] std::string error_csv(const profile::FewClockFit& fit, const profile::RecordedProfile* recorded);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

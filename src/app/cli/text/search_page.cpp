@@ -11,7 +11,7 @@
 #include "base/core/units.h"
 #include "estimating/estimator/memory/memory_estimate.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 /// Layouts that take more than this of the fastest are not drawn: they would press the others together.
@@ -19,9 +19,9 @@ constexpr double kDrawnSlowdown = 2;
 constexpr std::size_t kMaxDrawn = 1500;
 
 /// The Pareto front as a curve, the best layouts as points, then as many others as a page carries.
-ReportPlot plot_of(const SearchReportData& found) {
+report::Plot plot_of(const estimator::SearchReportData& found) {
   const double fastest_s = found.results[found.pareto.front()].time_s;
-  ReportPlot plot{.title = "Layouts by time and energy of one iteration",
+  report::Plot plot{.title = "Layouts by time and energy of one iteration",
                   .caption = "",
                   .curve_name = "no layout is better in both",
                   .curve = {},
@@ -35,12 +35,12 @@ ReportPlot plot_of(const SearchReportData& found) {
   }
   std::size_t drawn = 0;
   for (std::size_t i = 0; i < found.results.size() && drawn < kMaxDrawn; ++i) {
-    const SearchResult& result = found.results[i];
+    const estimator::SearchResult& result = found.results[i];
     if (result.time_s > kDrawnSlowdown * fastest_s) continue;
     ++drawn;
     const bool winner = i == 0;
     const bool best = i < found.best.size();
-    plot.marks.push_back({.kind = best ? ReportMark::Kind::plan : ReportMark::Kind::candidate,
+    plot.marks.push_back({.kind = best ? report::Mark::Kind::plan : report::Mark::Kind::candidate,
                           .name = fmt::format("{}: {}", i + 1, describe(result.layout)),
                           .basis = "estimated",
                           .label = winner ? "1, the winner" : "",
@@ -54,8 +54,8 @@ ReportPlot plot_of(const SearchReportData& found) {
   return plot;
 }
 
-ReportTable best_table(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found) {
-  ReportTable table{
+report::Table best_table(const estimator::SearchRequest& request, const PriceArguments& prices, const estimator::SearchReportData& found) {
+  report::Table table{
       .title = fmt::format("The best by {}", name(request.objective)),
       .basis = "estimated; energy planned",
       .columns = {"Rank", "Layout", "Time", "\u00b1", "Memory", "Energy, full clocks", "Energy, planned", "Saved"},
@@ -63,7 +63,7 @@ ReportTable best_table(const SearchRequest& request, const PriceArguments& price
       .chosen = 0};
   if (prices.any_cost()) table.columns.emplace_back("Cost");
   for (std::size_t i = 0; i < found.best.size(); ++i) {
-    const PlannedLayout& layout = found.best[i];
+    const estimator::PlannedLayout& layout = found.best[i];
     const double saved_pct = 100 * (1 - layout.no_later.energy_j / layout.full_clocks.energy_j);
     std::vector<std::string> cells{fmt::to_string(i + 1),
                                    describe(layout.result.layout),
@@ -83,19 +83,19 @@ ReportTable best_table(const SearchRequest& request, const PriceArguments& price
 }
 
 /// The winner's time next to that of the best of another kind.
-ReportBars rival_bars(const SearchReportData& found) {
-  ReportBars bars{
+report::Bars rival_bars(const estimator::SearchReportData& found) {
+  report::Bars bars{
       .title = "Why the winner wins",
       .basis = "estimated, full clocks",
       .caption = fmt::format("Time of the busiest pipeline rank, against number {}, the best with another tp "
                              "or pp: {}.",
                              found.rival + 1, describe(found.results[found.rival].layout)),
-      .quantity = ReportQuantity::time,
+      .quantity = report::Quantity::time,
       .parts = {},
       .rows = {{"1", {}}, {fmt::to_string(found.rival + 1), {}}},
       .limit = std::nullopt,
       .limit_name = ""};
-  for (const TimeDifference& part : found.why) {
+  for (const estimator::TimeDifference& part : found.why) {
     bars.parts.emplace_back(part.part);
     bars.rows[0].amounts.push_back(part.winner_s);
     bars.rows[1].amounts.push_back(part.runner_up_s);
@@ -103,12 +103,12 @@ ReportBars rival_bars(const SearchReportData& found) {
   return bars;
 }
 
-std::vector<ReportBars> bars_of(const SearchRequest& request, const SearchReportData& found) {
-  TrainingJob winner = request.job;
+std::vector<report::Bars> bars_of(const estimator::SearchRequest& request, const estimator::SearchReportData& found) {
+  estimator::TrainingJob winner = request.job;
   apply(found.results.front().layout, winner);
-  const JobCosts costs(winner, request.samples);
-  const IterationEstimate iteration = estimate_iteration(winner, costs.sources());
-  std::vector<ReportBars> bars;
+  const estimator::JobCosts costs(winner, request.samples);
+  const estimator::IterationEstimate iteration = estimate_iteration(winner, costs.sources());
+  std::vector<report::Bars> bars;
   if (found.rival > 0) bars.push_back(rival_bars(found));
   bars.push_back(energy_bars(winner, iteration));
   bars.push_back(memory_bars(estimate_memory(winner)));
@@ -116,13 +116,13 @@ std::vector<ReportBars> bars_of(const SearchRequest& request, const SearchReport
   return bars;
 }
 
-std::string short_name(const ParallelLayout& parallel) {
+std::string short_name(const estimator::ParallelLayout& parallel) {
   std::string text = fmt::format("dp {}, tp {}, pp {}", parallel.dp, parallel.tp, parallel.pp);
   return parallel.cp > 1 ? text + fmt::format(", cp {}", parallel.cp) : text;
 }
 
-std::vector<ReportCard> cards_of(const SearchRequest& request, const SearchReportData& found) {
-  const PlannedLayout& winner = found.best.front();
+std::vector<report::Card> cards_of(const estimator::SearchRequest& request, const estimator::SearchReportData& found) {
+  const estimator::PlannedLayout& winner = found.best.front();
   const double saved_pct = 100 * (1 - winner.no_later.energy_j / winner.full_clocks.energy_j);
   return {{fmt::format("Best by {}", name(request.objective)), short_name(winner.result.layout.parallel),
            options_of(winner.result.layout)},
@@ -136,7 +136,7 @@ std::vector<ReportCard> cards_of(const SearchRequest& request, const SearchRepor
 
 }  // namespace
 
-EstimateReport search_page(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found,
+report::EstimateReport search_page(const estimator::SearchRequest& request, const PriceArguments& prices, const estimator::SearchReportData& found,
                            std::string command) {
   return {
       .lowgear_version = std::string(version()),
@@ -162,4 +162,4 @@ EstimateReport search_page(const SearchRequest& request, const PriceArguments& p
                   {"Fits", "Every GPU's memory holds its share with a margin for fragmentation."}}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -6,11 +6,11 @@
 #include "estimating/estimator/search/search_run.h"
 #include "report/report/estimate_report.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// The page of `lowgear search --report`: time against energy of the layouts, the best, and where the winner's time,
 /// energy and memory go.
-[[nodiscard]] EstimateReport search_page(const SearchRequest& request, const PriceArguments& prices,
-                                         const SearchReportData& found, std::string command);
+[[nodiscard]] report::EstimateReport search_page(const estimator::SearchRequest& request, const PriceArguments& prices,
+                                         const estimator::SearchReportData& found, std::string command);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

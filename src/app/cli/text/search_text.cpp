@@ -9,22 +9,22 @@
 #include "base/core/units.h"
 #include "estimating/estimator/gpu/custom_gpu.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 /// Differences below this share of the iteration explain nothing.
 constexpr double kTellingShare = 0.002;
 constexpr std::size_t kMaxReasons = 5;
 
-double saving_pct(const JobFigures& from, const JobFigures& to) {
+double saving_pct(const estimator::JobFigures& from, const estimator::JobFigures& to) {
   return 100 * (from.energy_j - to.energy_j) / from.energy_j;
 }
 
-double utilization(const SearchRequest& request, const SearchResult& result) {
+double utilization(const estimator::SearchRequest& request, const estimator::SearchResult& result) {
   return result.model_flops_per_gpu_s / peak_flops(request.job.gpu, request.job.dtype);
 }
 
-std::string head_text(const SearchRequest& request, const SearchReportData& found) {
+std::string head_text(const estimator::SearchRequest& request, const estimator::SearchReportData& found) {
   return fmt::format(
       "{} on {} {}, global batch {} x {} tokens: best by {}\n"
       "{} layouts estimated of {} that divide evenly; {} do not fit into memory. {:.2f} s, {:.0f} layouts a second\n\n",
@@ -33,7 +33,7 @@ std::string head_text(const SearchRequest& request, const SearchReportData& foun
       found.evaluate_s, static_cast<double>(found.layouts) / found.evaluate_s);
 }
 
-std::string best_text(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found) {
+std::string best_text(const estimator::SearchRequest& request, const PriceArguments& prices, const estimator::SearchReportData& found) {
   std::vector<Table::Column> columns{{"#"},           {"layout", Table::Align::left},
                                      {"time s"},      {"+- s"},
                                      {"MFU %"},       {"GiB"},
@@ -42,7 +42,7 @@ std::string best_text(const SearchRequest& request, const PriceArguments& prices
   if (prices.any_cost()) columns.push_back({"cost $"});
   Table table(std::move(columns));
   for (std::size_t i = 0; i < found.best.size(); ++i) {
-    const PlannedLayout& layout = found.best[i];
+    const estimator::PlannedLayout& layout = found.best[i];
     std::vector<std::string> cells{fmt::to_string(i + 1),
                                    describe(layout.result.layout),
                                    fmt::format("{:.3f}", layout.result.time_s),
@@ -61,10 +61,10 @@ std::string best_text(const SearchRequest& request, const PriceArguments& prices
   return table.text();
 }
 
-std::string reasons_text(const SearchReportData& found) {
+std::string reasons_text(const estimator::SearchReportData& found) {
   if (found.rival == 0) return "";
-  const SearchResult& winner = found.results.front();
-  const SearchResult& rival = found.results[found.rival];
+  const estimator::SearchResult& winner = found.results.front();
+  const estimator::SearchResult& rival = found.results[found.rival];
   std::string text = fmt::format(
       "\nwhy it wins: against the best of another kind, number {} ({}),\n{:+.3f} s in time and {} {} with clocks that "
       "cost no time\n",
@@ -72,7 +72,7 @@ std::string reasons_text(const SearchReportData& found) {
       energy_text(std::abs(winner.planned_energy_j - rival.planned_energy_j)),
       winner.planned_energy_j > rival.planned_energy_j ? "more" : "less");
   std::size_t reasons = 0;
-  for (const TimeDifference& part : found.why) {
+  for (const estimator::TimeDifference& part : found.why) {
     const double change_s = part.winner_s - part.runner_up_s;
     if (std::abs(change_s) < kTellingShare * winner.time_s || reasons++ == kMaxReasons) break;
     text += fmt::format("  {:<24} {:+.3f} s ({:.3f} s against {:.3f} s)\n", part.part, change_s, part.winner_s,
@@ -81,10 +81,10 @@ std::string reasons_text(const SearchReportData& found) {
   return text;
 }
 
-std::string front_text(const SearchReportData& found) {
+std::string front_text(const estimator::SearchReportData& found) {
   if (found.pareto.size() < 2) return "\none layout is best in both time and energy\n";
-  const SearchResult& fastest = found.results[found.pareto.front()];
-  const SearchResult& leanest = found.results[found.pareto.back()];
+  const estimator::SearchResult& fastest = found.results[found.pareto.front()];
+  const estimator::SearchResult& leanest = found.results[found.pareto.back()];
   return fmt::format(
       "\n{} layouts have no better in both time and energy, from {:.3f} s and {} ({})\n"
       "to {:.3f} s and {} ({})\n",
@@ -93,15 +93,15 @@ std::string front_text(const SearchReportData& found) {
 }
 
 /// A schedule is asked for where the layout needs another than the job has.
-std::string next_text(const SearchRequest& request, const SearchLayout& layout, const std::string& estimate_command) {
-  TrainingJob job = request.job;
+std::string next_text(const estimator::SearchRequest& request, const estimator::SearchLayout& layout, const std::string& estimate_command) {
+  estimator::TrainingJob job = request.job;
   apply(layout, job);
   return fmt::format("\nNext: estimate the first and plan its clocks: {} {}{} --plan\n", estimate_command,
                      options_of(layout), job.schedule == request.job.schedule ? "" : " --schedule " + job.schedule);
 }
 
-Json layout_json(const SearchLayout& layout) {
-  const ParallelLayout& parallel = layout.parallel;
+Json layout_json(const estimator::SearchLayout& layout) {
+  const estimator::ParallelLayout& parallel = layout.parallel;
   return {{"dp", parallel.dp},
           {"tp", parallel.tp},
           {"pp", parallel.pp},
@@ -114,7 +114,7 @@ Json layout_json(const SearchLayout& layout) {
           {"zero", layout.zero}};
 }
 
-Json result_json(const SearchRequest& request, const SearchResult& result) {
+Json result_json(const estimator::SearchRequest& request, const estimator::SearchResult& result) {
   return {{"layout", layout_json(result.layout)},
           {"options", options_of(result.layout)},
           {"time_s", result.time_s},
@@ -125,19 +125,19 @@ Json result_json(const SearchRequest& request, const SearchResult& result) {
           {"quick_planned_energy_j", result.planned_energy_j}};
 }
 
-Json figures_json(const JobFigures& figures) { return {{"time_s", figures.time_s}, {"energy_j", figures.energy_j}}; }
+Json figures_json(const estimator::JobFigures& figures) { return {{"time_s", figures.time_s}, {"energy_j", figures.energy_j}}; }
 
 }  // namespace
 
-std::string search_text(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found,
+std::string search_text(const estimator::SearchRequest& request, const PriceArguments& prices, const estimator::SearchReportData& found,
                         const std::string& estimate_command) {
   return head_text(request, found) + best_text(request, prices, found) + reasons_text(found) + front_text(found) +
          next_text(request, found.results.front().layout, estimate_command);
 }
 
-Json search_json(const SearchRequest& request, const PriceArguments& prices, const SearchReportData& found) {
+Json search_json(const estimator::SearchRequest& request, const PriceArguments& prices, const estimator::SearchReportData& found) {
   Json best = Json::array();
-  for (const PlannedLayout& layout : found.best) {
+  for (const estimator::PlannedLayout& layout : found.best) {
     Json row = result_json(request, layout.result);
     row["full_clocks"] = figures_json(layout.full_clocks);
     row["no_later"] = figures_json(layout.no_later);
@@ -151,7 +151,7 @@ Json search_json(const SearchRequest& request, const PriceArguments& prices, con
   Json pareto = Json::array();
   for (const std::size_t index : found.pareto) pareto.push_back(result_json(request, found.results[index]));
   Json why = Json::array();
-  for (const TimeDifference& part : found.why) {
+  for (const estimator::TimeDifference& part : found.why) {
     why.push_back({{"part", part.part}, {"winner_s", part.winner_s}, {"runner_up_s", part.runner_up_s}});
   }
   return {{"format", "lowgear.search/1"},
@@ -169,4 +169,4 @@ Json search_json(const SearchRequest& request, const PriceArguments& prices, con
           {"why", std::move(why)}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -6,13 +6,13 @@
 #include "base/core/formats/json.h"
 #include "estimating/estimator/search/search_run.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 
 /// The best layouts as a table, how many there were, and why the first is first.
-[[nodiscard]] std::string search_text(const SearchRequest& request, const PriceArguments& prices,
-                                      const SearchReportData& found, const std::string& estimate_command);
+[[nodiscard]] std::string search_text(const estimator::SearchRequest& request, const PriceArguments& prices,
+                                      const estimator::SearchReportData& found, const std::string& estimate_command);
 
-[[nodiscard]] Json search_json(const SearchRequest& request, const PriceArguments& prices,
-                               const SearchReportData& found);
+[[nodiscard]] Json search_json(const estimator::SearchRequest& request, const PriceArguments& prices,
+                               const estimator::SearchReportData& found);
 
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -19,11 +19,11 @@
 #include "base/http/client/response_parser.h"
 #include "base/ipc/unix_address.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Kind = HttpClientError::Kind;
+using Kind = ClientError::Kind;
 
 constexpr std::size_t kReceiveBytes = std::size_t{16} * 1024;
 
@@ -49,15 +49,15 @@ bool is_target(std::string_view target) {
 
 bool is_header_value(std::string_view value) { return value.find_first_of({"\r\n\0", 3}) == std::string_view::npos; }
 
-std::string host_header(const HttpEndpoint& endpoint) {
+std::string host_header(const Endpoint& endpoint) {
   if (!endpoint.unix_path.empty()) return "localhost";
   const std::string text = endpoint.text();
   return text.substr(text.find("//") + 2);
 }
 
 /// Request line and headers; throws InputError when one of them would be something else to the server.
-std::string request_head(const HttpEndpoint& endpoint, std::string_view method, std::string_view target,
-                         std::size_t body_bytes, const HttpClient::HeaderList& headers) {
+std::string request_head(const Endpoint& endpoint, std::string_view method, std::string_view target,
+                         std::size_t body_bytes, const Client::HeaderList& headers) {
   if (!is_token(method)) throw InputError(quote(method) + " is not an HTTP method");
   if (!is_target(target)) {
     throw InputError(quote(target) +
@@ -79,18 +79,18 @@ std::string request_head(const HttpEndpoint& endpoint, std::string_view method, 
 }  // namespace
 
 /// One request and its answer.
-class HttpClient::Exchange {
+class Client::Exchange {
  public:
-  Exchange(HttpClient& client, Clock::time_point deadline) : client_(client), deadline_(deadline) {}
+  Exchange(Client& client, Clock::time_point deadline) : client_(client), deadline_(deadline) {}
 
-  HttpReplyText run(std::string_view head, std::string_view body, ResponseBody answer) {
+  ReplyText run(std::string_view head, std::string_view body, ResponseBody answer) {
     check_cancelled();
     // One on which something came unasked, or which ended, is of no more use.
     if (client_.connection_ && something_came()) client_.connection_.reset();
     const bool kept = static_cast<bool>(client_.connection_);
     const bool repeatable = head.starts_with("GET ") || head.starts_with("HEAD ");
     if (!kept) connect();
-    std::optional<HttpReplyText> reply = attempt(head, body, answer);
+    std::optional<ReplyText> reply = attempt(head, body, answer);
     if (!reply && kept && (repeatable || sent_ == 0)) {
       connect();
       reply = attempt(head, body, answer);
@@ -104,7 +104,7 @@ class HttpClient::Exchange {
  private:
   [[noreturn]] void fail(Kind kind, const std::string& what) {
     client_.connection_.reset();
-    throw HttpClientError(kind, client_.endpoint_.text() + ": " + what);
+    throw ClientError(kind, client_.endpoint_.text() + ": " + what);
   }
 
   void check_cancelled() {
@@ -138,7 +138,7 @@ class HttpClient::Exchange {
     sent_ = received_ = 0;
     const Clock::time_point until = std::min(deadline_, Clock::now() + client_.options_.connect_timeout);
     if (!client_.endpoint_.unix_path.empty()) {
-      const UnixAddress address = UnixAddress::of_path(client_.endpoint_.unix_path);
+      const ipc::UnixAddress address = ipc::UnixAddress::of_path(client_.endpoint_.unix_path);
       if (const int error = connect_to(AF_UNIX, address.get(), address.size(), until)) {
         fail(Kind::unreachable, "cannot be reached: " + reason(error));
       }
@@ -160,7 +160,7 @@ class HttpClient::Exchange {
     hints.ai_socktype = SOCK_STREAM;
     hints.ai_flags = AI_NUMERICSERV;
     addrinfo* list = nullptr;
-    const HttpEndpoint& endpoint = client_.endpoint_;
+    const Endpoint& endpoint = client_.endpoint_;
     const int error = ::getaddrinfo(endpoint.host.c_str(), std::to_string(endpoint.port).c_str(), &hints, &list);
     if (error != 0) {
       fail(Kind::unreachable,
@@ -185,8 +185,8 @@ class HttpClient::Exchange {
   }
 
   /// Empty when the connection ended before the answer did.
-  std::optional<HttpReplyText> attempt(std::string_view head, std::string_view body, ResponseBody answer) {
-    HttpResponseParser parser(client_.options_.limits, answer);
+  std::optional<ReplyText> attempt(std::string_view head, std::string_view body, ResponseBody answer) {
+    ResponseParser parser(client_.options_.limits, answer);
     send(head, body);
     while (!parser.complete()) {
       const std::string_view bytes = receive();
@@ -241,19 +241,19 @@ class HttpClient::Exchange {
     }
   }
 
-  HttpClient& client_;
+  Client& client_;
   Clock::time_point deadline_;
   std::size_t sent_ = 0;      ///< over this connection
   std::size_t received_ = 0;  ///< over this connection
   std::array<char, kReceiveBytes> buffer_{};
 };
 
-HttpClient::HttpClient(HttpEndpoint endpoint, HttpClientOptions options)
+Client::Client(Endpoint endpoint, ClientOptions options)
     : endpoint_(std::move(endpoint)), options_(options), cancelled_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   if (!cancelled_) throw Error(endpoint_.text() + ": no client can be made: " + reason(errno));
 }
 
-HttpReplyText HttpClient::request(std::string_view method, std::string_view target, std::string_view body,
+ReplyText Client::request(std::string_view method, std::string_view target, std::string_view body,
                                   const HeaderList& headers, std::chrono::milliseconds timeout) {
   constexpr std::chrono::hours kLongest{24 * 365};  // so that no time is too long to be counted
   const Clock::time_point deadline = Clock::now() + std::min<std::chrono::milliseconds>(timeout, kLongest);
@@ -261,10 +261,10 @@ HttpReplyText HttpClient::request(std::string_view method, std::string_view targ
   return Exchange(*this, deadline).run(head, body, method == "HEAD" ? ResponseBody::none : ResponseBody::expected);
 }
 
-void HttpClient::cancel() noexcept {
+void Client::cancel() noexcept {
   const std::uint64_t one = 1;
   // Fails only when it has been cancelled 2^64 times.
   [[maybe_unused]] const ssize_t written = ::write(cancelled_.get(), &one, sizeof(one));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -12,10 +12,10 @@
 #include "base/http/message/endpoint.h"
 #include "base/http/message/message.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
 /// No answer came. The message names the server.
-class HttpClientError : public Error {
+class ClientError : public Error {
  public:
   enum class Kind : unsigned char {
     unreachable,   ///< no connection, or the name is not known: the request was not sent
@@ -24,38 +24,38 @@ class HttpClientError : public Error {
     malformed,     ///< what came is no answer of HTTP/1.1, or too large, or in chunks, which this client does not read
     cancelled,     ///< by `cancel`
   };
-  HttpClientError(Kind kind, const std::string& message) : Error(message), kind_(kind) {}
+  ClientError(Kind kind, const std::string& message) : Error(message), kind_(kind) {}
   [[nodiscard]] Kind kind() const { return kind_; }
 
  private:
   Kind kind_;
 };
 
-struct HttpClientOptions {
+struct ClientOptions {
   std::chrono::milliseconds connect_timeout{5'000};
-  HttpLimits limits{.header_bytes = std::size_t{16} << 10U, .body_bytes = std::size_t{64} << 20U};  ///< of an answer
+  Limits limits{.header_bytes = std::size_t{16} << 10U, .body_bytes = std::size_t{64} << 20U};  ///< of an answer
 };
 
-struct HttpReplyText {
+struct ReplyText {
   int status = 0;
-  HttpHeaders headers;
+  Headers headers;
   std::string body;
 };
 
 /// Asks an HTTP/1.1 server and waits for the answer; the connection is kept for the next request. One thread at a time
 /// may ask; any thread may cancel.
-class HttpClient {
+class Client {
  public:
   using HeaderList = std::vector<std::pair<std::string, std::string>>;
 
   /// Connects with the first request. Throws Error when the system has no more file descriptors.
-  explicit HttpClient(HttpEndpoint endpoint, HttpClientOptions options = {});
+  explicit Client(Endpoint endpoint, ClientOptions options = {});
 
   /// Any status is an answer. Throws InputError for a method, target or header that cannot stand in a request, and
-  /// HttpClientError when no answer comes within `timeout`, which counts from the call. A kept connection that the
+  /// ClientError when no answer comes within `timeout`, which counts from the call. A kept connection that the
   /// server has closed meanwhile is replaced; a request other than GET or HEAD is sent again only when none of it was
   /// sent before. Looking up a host's name is not bounded by `timeout`, nor ended by `cancel`.
-  [[nodiscard]] HttpReplyText request(std::string_view method, std::string_view target, std::string_view body = {},
+  [[nodiscard]] ReplyText request(std::string_view method, std::string_view target, std::string_view body = {},
                                       const HeaderList& headers = {},
                                       std::chrono::milliseconds timeout = std::chrono::seconds(30));
 
@@ -63,15 +63,15 @@ class HttpClient {
   /// thread, and from a signal handler.
   void cancel() noexcept;
 
-  [[nodiscard]] const HttpEndpoint& endpoint() const { return endpoint_; }
+  [[nodiscard]] const Endpoint& endpoint() const { return endpoint_; }
 
  private:
   class Exchange;
 
-  HttpEndpoint endpoint_;
-  HttpClientOptions options_;
+  Endpoint endpoint_;
+  ClientOptions options_;
   FileDescriptor cancelled_;  ///< an eventfd, readable once cancelled
   FileDescriptor connection_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::http

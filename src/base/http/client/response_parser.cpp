@@ -7,7 +7,7 @@
 
 #include "base/http/message/field_map.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 namespace http = boost::beast::http;
@@ -15,7 +15,7 @@ namespace http = boost::beast::http;
 constexpr unsigned kSwitchingProtocols = 101;
 constexpr unsigned kFirstFinalStatus = 200;
 
-std::string problem_of(const boost::system::error_code& error, const HttpLimits& limits) {
+std::string problem_of(const boost::system::error_code& error, const Limits& limits) {
   if (error == http::error::header_limit) {
     return "its answer has more than " + std::to_string(limits.header_bytes) + " bytes of headers";
   }
@@ -26,8 +26,8 @@ std::string problem_of(const boost::system::error_code& error, const HttpLimits&
 
 }  // namespace
 
-struct HttpResponseParser::State {
-  State(const HttpLimits& limits, ResponseBody body) {
+struct ResponseParser::State {
+  State(const Limits& limits, ResponseBody body) {
     parser.eager(false);  // stops after the headers
     parser.header_limit(static_cast<std::uint32_t>(limits.header_bytes));
     parser.body_limit(limits.body_bytes);
@@ -36,18 +36,18 @@ struct HttpResponseParser::State {
   http::response_parser<http::string_body> parser;
 };
 
-HttpResponseParser::HttpResponseParser(HttpLimits limits, ResponseBody body)
+ResponseParser::ResponseParser(Limits limits, ResponseBody body)
     : limits_(limits), body_(body), state_(std::make_unique<State>(limits, body)) {}
-HttpResponseParser::~HttpResponseParser() = default;
-HttpResponseParser::HttpResponseParser(HttpResponseParser&&) noexcept = default;
-HttpResponseParser& HttpResponseParser::operator=(HttpResponseParser&&) noexcept = default;
+ResponseParser::~ResponseParser() = default;
+ResponseParser::ResponseParser(ResponseParser&&) noexcept = default;
+ResponseParser& ResponseParser::operator=(ResponseParser&&) noexcept = default;
 
-void HttpResponseParser::put(std::string_view bytes) {
+void ResponseParser::put(std::string_view bytes) {
   waiting_ += bytes;
   parse();
 }
 
-void HttpResponseParser::parse() {
+void ResponseParser::parse() {
   while (!waiting_.empty() && !complete() && !problem_) {
     boost::system::error_code error;
     const std::size_t taken = state_->parser.put(boost::asio::buffer(waiting_), error);
@@ -78,25 +78,25 @@ void HttpResponseParser::parse() {
   }
 }
 
-void HttpResponseParser::end() {
+void ResponseParser::end() {
   if (complete() || problem_ || !state_->parser.is_header_done()) return;
   boost::system::error_code error;
   state_->parser.put_eof(error);  // an error: it has a length, which was not reached
 }
 
-bool HttpResponseParser::complete() const { return !problem_ && state_->parser.is_done(); }
+bool ResponseParser::complete() const { return !problem_ && state_->parser.is_done(); }
 
-bool HttpResponseParser::keep_alive() const {
+bool ResponseParser::keep_alive() const {
   return complete() && waiting_.empty() && state_->parser.get().keep_alive() && !state_->parser.need_eof();
 }
 
-HttpReplyText HttpResponseParser::take() {
+ReplyText ResponseParser::take() {
   auto message = state_->parser.release();
-  HttpReplyText reply;
+  ReplyText reply;
   reply.status = static_cast<int>(message.result_int());
   reply.headers = to_headers(message);
   reply.body = std::move(message.body());
   return reply;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -9,20 +9,20 @@
 #include "base/http/client/client.h"
 #include "base/http/message/message.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
 enum class ResponseBody : unsigned char { expected, none };  ///< none: the answer to HEAD
 
 /// Reads one HTTP/1.x response from the bytes of a connection, however they are cut. Interim responses (1xx) before it
 /// are skipped.
-class HttpResponseParser {
+class ResponseParser {
  public:
-  HttpResponseParser(HttpLimits limits, ResponseBody body);
-  ~HttpResponseParser();
-  HttpResponseParser(const HttpResponseParser&) = delete;
-  HttpResponseParser& operator=(const HttpResponseParser&) = delete;
-  HttpResponseParser(HttpResponseParser&&) noexcept;
-  HttpResponseParser& operator=(HttpResponseParser&&) noexcept;
+  ResponseParser(Limits limits, ResponseBody body);
+  ~ResponseParser();
+  ResponseParser(const ResponseParser&) = delete;
+  ResponseParser& operator=(const ResponseParser&) = delete;
+  ResponseParser(ResponseParser&&) noexcept;
+  ResponseParser& operator=(ResponseParser&&) noexcept;
 
   /// Takes bytes of the connection.
   void put(std::string_view bytes);
@@ -35,17 +35,17 @@ class HttpResponseParser {
   /// Whether the connection may carry another request.
   [[nodiscard]] bool keep_alive() const;
   /// The complete response, once.
-  [[nodiscard]] HttpReplyText take();
+  [[nodiscard]] ReplyText take();
 
  private:
   struct State;
   void parse();
 
-  HttpLimits limits_;
+  Limits limits_;
   ResponseBody body_;
   std::unique_ptr<State> state_;
   std::string waiting_;  ///< not taken yet
   std::optional<std::string> problem_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::http

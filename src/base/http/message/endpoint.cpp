@@ -6,7 +6,7 @@
 #include "base/core/error.h"
 #include "base/core/number.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 constexpr std::string_view kHttp = "http://";
@@ -31,9 +31,9 @@ bool is_host(std::string_view host) {
   });
 }
 
-HttpEndpoint parse_http(std::string_view rest, std::string_view text) {
+Endpoint parse_http(std::string_view rest, std::string_view text) {
   if (rest.ends_with('/')) rest.remove_suffix(1);
-  HttpEndpoint endpoint{.host = {}, .port = kDefaultPort, .unix_path = {}};
+  Endpoint endpoint{.host = {}, .port = kDefaultPort, .unix_path = {}};
   std::string_view port;
   if (rest.starts_with('[')) {
     const std::size_t end = rest.find(']');
@@ -53,7 +53,7 @@ HttpEndpoint parse_http(std::string_view rest, std::string_view text) {
 
 }  // namespace
 
-HttpEndpoint HttpEndpoint::parse(std::string_view text) {
+Endpoint Endpoint::parse(std::string_view text) {
   if (text.starts_with(kHttp)) return parse_http(text.substr(kHttp.size()), text);
   if (text.starts_with("https://")) throw_endpoint_error(text, "TLS is not spoken here: a proxy has to end it");
   if (!text.starts_with(kUnix)) throw_endpoint_error(text, "this is not the address of a server");
@@ -64,10 +64,10 @@ HttpEndpoint HttpEndpoint::parse(std::string_view text) {
   return {.host = {}, .port = 0, .unix_path = std::string(path)};
 }
 
-std::string HttpEndpoint::text() const {
+std::string Endpoint::text() const {
   if (!unix_path.empty()) return std::string(kUnix) + unix_path;
   const bool brackets = host.find(':') != std::string::npos;
   return std::string(kHttp) + (brackets ? "[" + host + "]" : host) + ":" + std::to_string(port);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -4,12 +4,12 @@
 #include <array>
 #include <cstddef>
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 constexpr auto kRows = [] {
-  using enum HttpErrorCode;
-  return std::to_array<HttpErrorRow>({
+  using enum ErrorCode;
+  return std::to_array<ErrorRow>({
       {bad_request, 400, "bad_request"},
       {invalid_argument, 400, "invalid_argument"},
       {invalid_value, 400, "invalid_value"},
@@ -58,58 +58,58 @@ constexpr auto kRows = [] {
 static_assert(
     [] {
       for (std::size_t i = 0; i < kRows.size(); ++i) {
-        if (kRows[i].code != static_cast<HttpErrorCode>(i)) return false;
+        if (kRows[i].code != static_cast<ErrorCode>(i)) return false;
       }
-      return kRows.back().code == HttpErrorCode::driver_timeout;
+      return kRows.back().code == ErrorCode::driver_timeout;
     }(),
     "one row for each code, in their order");
 
 }  // namespace
 
-std::span<const HttpErrorRow> http_error_rows() { return kRows; }
+std::span<const ErrorRow> http_error_rows() { return kRows; }
 
-const HttpErrorRow& row_of(HttpErrorCode code) { return kRows.at(static_cast<std::size_t>(code)); }
+const ErrorRow& row_of(ErrorCode code) { return kRows.at(static_cast<std::size_t>(code)); }
 
 std::string to_text(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
-HttpResponse json_response(const Json& body, int status) {
-  return HttpResponse::with_body(status, "application/json", to_text(body));
+Response json_response(const Json& body, int status) {
+  return Response::with_body(status, "application/json", to_text(body));
 }
 
-Json to_json(const HttpErrorBody& body) { return {{"error", {{"message", body.message}, {"code", body.code}}}}; }
+Json to_json(const ErrorBody& body) { return {{"error", {{"message", body.message}, {"code", body.code}}}}; }
 
-std::optional<HttpErrorBody> read_error_body(std::string_view text) {
+std::optional<ErrorBody> read_error_body(std::string_view text) {
   try {
     const Json json = parse_json(text, "answer");
     const JsonView error = JsonView(json, "answer").at("error");
-    return HttpErrorBody{.message = error.at("message").text(),
+    return ErrorBody{.message = error.at("message").text(),
                          .code = error.has("code") ? error.at("code").text() : std::string()};
   } catch (const InputError&) {
     return std::nullopt;
   }
 }
 
-HttpResponse error_response(HttpErrorCode code, std::string_view message) {
-  const HttpErrorRow& row = row_of(code);
-  return json_response(to_json(HttpErrorBody{.message = std::string(message), .code = std::string(row.name)}),
+Response error_response(ErrorCode code, std::string_view message) {
+  const ErrorRow& row = row_of(code);
+  return json_response(to_json(ErrorBody{.message = std::string(message), .code = std::string(row.name)}),
                        row.status);
 }
 
-HttpResponse error_response(const HttpError& error) {
-  HttpResponse response = error_response(error.kind(), error.what());
+Response error_response(const HttpError& error) {
+  Response response = error_response(error.kind(), error.what());
   response.headers = error.headers();
   return response;
 }
 
-HttpErrorCode error_code_of(const std::exception& error) {
+ErrorCode error_code_of(const std::exception& error) {
   if (const auto* http = dynamic_cast<const HttpError*>(&error)) return http->kind();
-  if (dynamic_cast<const InputError*>(&error) != nullptr) return HttpErrorCode::invalid_argument;
-  return HttpErrorCode::internal;
+  if (dynamic_cast<const InputError*>(&error) != nullptr) return ErrorCode::invalid_argument;
+  return ErrorCode::internal;
 }
 
-HttpResponse error_response_to(const std::exception& error) {
+Response error_response_to(const std::exception& error) {
   if (const auto* http = dynamic_cast<const HttpError*>(&error)) return error_response(*http);
   return error_response(error_code_of(error), error.what());
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -10,11 +10,11 @@
 #include "base/core/formats/json.h"
 #include "base/http/message/message.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
 /// Why a request is not answered with success. Each has one HTTP status and one name on the wire; docs/errors.md says
 /// when it is sent. By status, then by name.
-enum class HttpErrorCode : unsigned char {
+enum class ErrorCode : unsigned char {
   bad_request,
   invalid_argument,
   invalid_value,
@@ -61,23 +61,23 @@ enum class HttpErrorCode : unsigned char {
 };
 
 /// A row of the table of codes.
-struct HttpErrorRow {
-  HttpErrorCode code;
+struct ErrorRow {
+  ErrorCode code;
   int status;
   std::string_view name;  ///< on the wire
 };
 /// Every code once, in the order of the enumeration.
-[[nodiscard]] std::span<const HttpErrorRow> http_error_rows();
-[[nodiscard]] const HttpErrorRow& row_of(HttpErrorCode code);
+[[nodiscard]] std::span<const ErrorRow> http_error_rows();
+[[nodiscard]] const ErrorRow& row_of(ErrorCode code);
 
 /// Ends a request with this code.
 class HttpError : public Error {
  public:
-  using Headers = decltype(HttpResponse::headers);
+  using Headers = decltype(Response::headers);
 
-  HttpError(HttpErrorCode kind, const std::string& message, Headers headers = {})
+  HttpError(ErrorCode kind, const std::string& message, Headers headers = {})
       : Error(message), kind_(kind), headers_(std::move(headers)) {}
-  [[nodiscard]] HttpErrorCode kind() const { return kind_; }
+  [[nodiscard]] ErrorCode kind() const { return kind_; }
   [[nodiscard]] int status() const { return row_of(kind_).status; }
   /// The name on the wire.
   [[nodiscard]] std::string_view code() const { return row_of(kind_).name; }
@@ -85,7 +85,7 @@ class HttpError : public Error {
   [[nodiscard]] const Headers& headers() const { return headers_; }
 
  private:
-  HttpErrorCode kind_;
+  ErrorCode kind_;
   Headers headers_;
 };
 
@@ -93,23 +93,23 @@ class HttpError : public Error {
 [[nodiscard]] std::string to_text(const Json& json);
 
 /// An answer with a JSON body.
-[[nodiscard]] HttpResponse json_response(const Json& body, int status = 200);
+[[nodiscard]] Response json_response(const Json& body, int status = 200);
 
 /// What the body of an error says: `{"error": {"message", "code"}}`.
-struct HttpErrorBody {
+struct ErrorBody {
   std::string message;
   std::string code;
-  friend bool operator==(const HttpErrorBody&, const HttpErrorBody&) = default;
+  friend bool operator==(const ErrorBody&, const ErrorBody&) = default;
 };
-[[nodiscard]] Json to_json(const HttpErrorBody& body);
+[[nodiscard]] Json to_json(const ErrorBody& body);
 /// Empty when the text is no such body, as when a proxy answers. The code may be missing.
-[[nodiscard]] std::optional<HttpErrorBody> read_error_body(std::string_view text);
+[[nodiscard]] std::optional<ErrorBody> read_error_body(std::string_view text);
 
-[[nodiscard]] HttpResponse error_response(HttpErrorCode code, std::string_view message);
-[[nodiscard]] HttpResponse error_response(const HttpError& error);
+[[nodiscard]] Response error_response(ErrorCode code, std::string_view message);
+[[nodiscard]] Response error_response(const HttpError& error);
 /// The code of an exception: `invalid_argument` of an InputError, `internal` of one that is not known.
-[[nodiscard]] HttpErrorCode error_code_of(const std::exception& error);
+[[nodiscard]] ErrorCode error_code_of(const std::exception& error);
 /// The answer to an exception.
-[[nodiscard]] HttpResponse error_response_to(const std::exception& error);
+[[nodiscard]] Response error_response_to(const std::exception& error);
 
-}  // namespace lowgear
+}  // namespace lowgear::http

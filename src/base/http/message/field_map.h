@@ -8,13 +8,13 @@
 
 #include "base/http/message/message.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
 [[nodiscard]] inline std::string_view to_std(boost::beast::string_view text) { return {text.data(), text.size()}; }
 
-/// Beast's headers as HttpHeaders.
-[[nodiscard]] inline HttpHeaders to_headers(const boost::beast::http::fields& fields) {
-  HttpHeaders headers;
+/// Beast's headers as Headers.
+[[nodiscard]] inline Headers to_headers(const boost::beast::http::fields& fields) {
+  Headers headers;
   for (const auto& field : fields) {
     std::string name(to_std(field.name_string()));
     std::ranges::transform(name, name.begin(), [](char letter) {
@@ -25,4 +25,4 @@ namespace lowgear {
   return headers;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 constexpr std::array<std::string_view, 3> kLoopbackNames = {"localhost", "127.0.0.1", "[::1]"};
@@ -29,4 +29,4 @@ bool names_loopback(std::string_view host) {
   return std::ranges::any_of(kLoopbackNames, [&](std::string_view known) { return is_same_name(name, known); });
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

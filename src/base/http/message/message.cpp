@@ -1,18 +1,18 @@
 #include "base/http/message/message.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
-std::string_view HttpRequest::header(std::string_view name) const {
+std::string_view Request::header(std::string_view name) const {
   const auto found = headers.find(name);
   return found == headers.end() ? std::string_view() : std::string_view(found->second);
 }
 
-HttpResponse HttpResponse::with_body(int status, std::string content_type, std::string body) {
-  HttpResponse response;
+Response Response::with_body(int status, std::string content_type, std::string body) {
+  Response response;
   response.status = status;
   response.content_type = std::move(content_type);
   response.body = std::make_shared<const std::string>(std::move(body));
   return response;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

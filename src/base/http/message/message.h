@@ -11,41 +11,41 @@
 
 #include "base/ipc/unix_peer.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
 /// What a request may measure; more is refused before it is stored.
-struct HttpLimits {
+struct Limits {
   std::size_t header_bytes = std::size_t{8} * 1024;  ///< request line and headers together
   std::size_t body_bytes = std::size_t{64} * 1024;
 };
 
 /// Header names in lower case, with the last value of several of one name.
-using HttpHeaders = std::map<std::string, std::string, std::less<>>;
+using Headers = std::map<std::string, std::string, std::less<>>;
 
-struct HttpRequest {
+struct Request {
   std::string method;  ///< `GET`, `POST`, ...
   std::string path;    ///< as sent, still percent-encoded, without the query
   std::string query;   ///< as sent, without the question mark
   int version = 11;    ///< of HTTP: 10 or 11
-  HttpHeaders headers;
+  Headers headers;
   std::string body;
-  std::optional<UnixPeer> peer;  ///< who asks; empty over TCP, where the caller cannot be identified
+  std::optional<ipc::UnixPeer> peer;  ///< who asks; empty over TCP, where the caller cannot be identified
   std::string remote;            ///< `127.0.0.1` or `unix`: for limits per client and for the log
 
   /// Empty when it was not sent. `name` in lower case.
   [[nodiscard]] std::string_view header(std::string_view name) const;
 };
 
-struct HttpResponse {
+struct Response {
   int status = 200;
   std::string content_type = "application/json";
   /// Shared, so that one text is sent to thousands without being copied. Null: empty.
   std::shared_ptr<const std::string> body;
   std::vector<std::pair<std::string, std::string>> headers;
 
-  [[nodiscard]] static HttpResponse with_body(int status, std::string content_type, std::string body);
+  [[nodiscard]] static Response with_body(int status, std::string content_type, std::string body);
   /// The body, empty when there is none.
   [[nodiscard]] std::string_view text() const { return body ? std::string_view(*body) : std::string_view(); }
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -10,9 +10,9 @@
 #include "base/core/error.h"
 #include "base/http/message/error.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
-HttpRouter::Match HttpRouter::find(const HttpRequest& request, const HttpTarget& target) const {
+Router::Match Router::find(const Request& request, const Target& target) const {
   const bool head_as_get = head_ == HeadRequests::as_get;
   const std::string_view method = head_as_get && request.method == "HEAD" ? "GET" : std::string_view(request.method);
   std::vector<std::string_view> allowed;
@@ -24,16 +24,16 @@ HttpRouter::Match HttpRouter::find(const HttpRequest& request, const HttpTarget&
     if (head_as_get && routes_[i].method == "GET") allowed.emplace_back("HEAD");
   }
   if (allowed.empty()) {
-    throw HttpError(HttpErrorCode::not_found,
+    throw HttpError(ErrorCode::not_found,
                     fmt::format("nothing at {}; {} lists the paths", quote(request.path), list_));
   }
   const std::string methods = fmt::format("{}", fmt::join(allowed, ", "));
-  throw HttpError(HttpErrorCode::method_not_allowed,
+  throw HttpError(ErrorCode::method_not_allowed,
                   fmt::format("{} is not for this path; allowed: {}", quote(request.method), methods),
                   {{"Allow", methods}});
 }
 
-void require_known_parameters(std::span<const std::string_view> known, const HttpTarget& target) {
+void require_known_parameters(std::span<const std::string_view> known, const Target& target) {
   for (const auto& [name, value] : target.parameters) {
     if (std::ranges::find(known, name) != known.end()) continue;
     throw InputError(fmt::format("parameter {} is not known here; known: {}", quote(name),
@@ -41,4 +41,4 @@ void require_known_parameters(std::span<const std::string_view> known, const Htt
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

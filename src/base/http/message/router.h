@@ -10,30 +10,30 @@
 #include "base/http/message/message.h"
 #include "base/http/message/target.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
 /// What the router knows of a row in a table of routes.
-struct HttpRoute {
+struct Route {
   std::string_view method;   ///< `GET`, `POST`, ...
   std::string_view pattern;  ///< `/v1/jobs/{}/plan`: `{}` stands for any one part of the path
 };
 
 /// The routes of a table, whose rows have a `method` and a `pattern`.
 template <typename Table>
-[[nodiscard]] std::vector<HttpRoute> routes_of(const Table& table) {
-  std::vector<HttpRoute> routes;
+[[nodiscard]] std::vector<Route> routes_of(const Table& table) {
+  std::vector<Route> routes;
   for (const auto& row : table) routes.push_back({.method = row.method, .pattern = row.pattern});
   return routes;
 }
 
 /// What routes of GET do with a HEAD.
 enum class HeadRequests : unsigned char {
-  as_get,  ///< answer it; HttpServer leaves out the body
+  as_get,  ///< answer it; Server leaves out the body
   refused,
 };
 
 /// Finds the route of a request.
-class HttpRouter {
+class Router {
  public:
   struct Match {
     std::size_t route = 0;              ///< its place in the table
@@ -41,20 +41,20 @@ class HttpRouter {
   };
 
   /// `list` is where a client finds the paths, for messages. What the routes' texts refer to outlives this.
-  HttpRouter(std::vector<HttpRoute> routes, std::string list, HeadRequests head = HeadRequests::as_get)
+  Router(std::vector<Route> routes, std::string list, HeadRequests head = HeadRequests::as_get)
       : routes_(std::move(routes)), list_(std::move(list)), head_(head) {}
 
   /// Throws HttpError: 404 `not_found` when no route has this path, 405 `method_not_allowed` with the header `Allow`
   /// when those that have it take other methods.
-  [[nodiscard]] Match find(const HttpRequest& request, const HttpTarget& target) const;
+  [[nodiscard]] Match find(const Request& request, const Target& target) const;
 
  private:
-  std::vector<HttpRoute> routes_;
+  std::vector<Route> routes_;
   std::string list_;
   HeadRequests head_;
 };
 
 /// Throws InputError at a parameter of the query that is none of these: a misspelt one is not taken for one left out.
-void require_known_parameters(std::span<const std::string_view> known, const HttpTarget& target);
+void require_known_parameters(std::span<const std::string_view> known, const Target& target);
 
-}  // namespace lowgear
+}  // namespace lowgear::http

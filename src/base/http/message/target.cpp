@@ -6,7 +6,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 constexpr std::size_t kMaxSegments = 16;
@@ -56,9 +56,9 @@ void split(std::string_view text, char separator, Use use) {
 
 }  // namespace
 
-HttpTarget parse_target(std::string_view path, std::string_view query) {
+Target parse_target(std::string_view path, std::string_view query) {
   if (!path.starts_with('/')) throw InputError(fmt::format("{}: a path starts with /", quote(path)));
-  HttpTarget target;
+  Target target;
   split(path.substr(1), '/', [&](std::string_view segment) {
     if (target.segments.size() == kMaxSegments) throw InputError("the path has too many parts");
     target.segments.push_back(percent_decoded(segment, Plus::stands_for_itself));
@@ -94,4 +94,4 @@ std::optional<std::vector<std::string>> match_path(std::string_view pattern, std
   return captures;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

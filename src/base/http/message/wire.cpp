@@ -17,21 +17,21 @@
 #include "base/http/message/error.h"
 #include "base/http/message/field_map.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 namespace http = boost::beast::http;
 
-HttpResponse refusal_of(const boost::system::error_code& error, const HttpLimits& limits) {
+Response refusal_of(const boost::system::error_code& error, const Limits& limits) {
   if (error == http::error::header_limit) {
-    return error_response(HttpErrorCode::headers_too_large,
+    return error_response(ErrorCode::headers_too_large,
                           fmt::format("the request's headers are larger than {} bytes", limits.header_bytes));
   }
   if (error == http::error::body_limit) {
-    return error_response(HttpErrorCode::body_too_large,
+    return error_response(ErrorCode::body_too_large,
                           fmt::format("the request's body is larger than {} bytes", limits.body_bytes));
   }
-  return error_response(HttpErrorCode::bad_request,
+  return error_response(ErrorCode::bad_request,
                         fmt::format("this is not an HTTP/1.1 request: {}", error.message()));
 }
 
@@ -61,24 +61,24 @@ bool has_no_body(int status) { return status == 204 || status == 304; }
 
 }  // namespace
 
-struct HttpRequestParser::State {
-  explicit State(HttpLimits given) : limits(given) {
+struct RequestParser::State {
+  explicit State(Limits given) : limits(given) {
     parser.eager(false);  // stops after the headers, which decide whether the body is read at all
     parser.header_limit(static_cast<std::uint32_t>(given.header_bytes));
     parser.body_limit(given.body_bytes);
   }
 
-  HttpLimits limits;
+  Limits limits;
   http::request_parser<http::string_body> parser;
-  std::optional<HttpResponse> refusal;
+  std::optional<Response> refusal;
 };
 
-HttpRequestParser::HttpRequestParser(HttpLimits limits) : state_(std::make_unique<State>(limits)) {}
-HttpRequestParser::~HttpRequestParser() = default;
-HttpRequestParser::HttpRequestParser(HttpRequestParser&&) noexcept = default;
-HttpRequestParser& HttpRequestParser::operator=(HttpRequestParser&&) noexcept = default;
+RequestParser::RequestParser(Limits limits) : state_(std::make_unique<State>(limits)) {}
+RequestParser::~RequestParser() = default;
+RequestParser::RequestParser(RequestParser&&) noexcept = default;
+RequestParser& RequestParser::operator=(RequestParser&&) noexcept = default;
 
-std::size_t HttpRequestParser::put(std::string_view bytes) {
+std::size_t RequestParser::put(std::string_view bytes) {
   if (bytes.empty() || complete() || state_->refusal) return 0;
   boost::system::error_code error;
   const std::size_t taken = state_->parser.put(boost::asio::buffer(bytes.data(), bytes.size()), error);
@@ -89,26 +89,26 @@ std::size_t HttpRequestParser::put(std::string_view bytes) {
     // Beast 1.74 asserts on a chunk's header that comes in pieces, and bodies here are short. Of a body in another
     // encoding it would not know where it ends.
     state_->refusal =
-        error_response(HttpErrorCode::length_required, "send the body with Content-Length, not in chunks");
+        error_response(ErrorCode::length_required, "send the body with Content-Length, not in chunks");
   } else if (const std::string_view name = repeated_field(state_->parser.get()); !name.empty()) {
-    state_->refusal = error_response(HttpErrorCode::bad_request,
+    state_->refusal = error_response(ErrorCode::bad_request,
                                      fmt::format("the header {} comes more than once; send it once", name));
   }
   return taken;
 }
 
-bool HttpRequestParser::complete() const { return !state_->refusal && state_->parser.is_done(); }
+bool RequestParser::complete() const { return !state_->refusal && state_->parser.is_done(); }
 
-const std::optional<HttpResponse>& HttpRequestParser::refusal() const { return state_->refusal; }
+const std::optional<Response>& RequestParser::refusal() const { return state_->refusal; }
 
-bool HttpRequestParser::expects_continue() const {
+bool RequestParser::expects_continue() const {
   if (!state_->parser.is_header_done() || complete() || state_->refusal) return false;
   return boost::beast::iequals(state_->parser.get()[http::field::expect], "100-continue");
 }
 
-bool HttpRequestParser::keep_alive() const { return !state_->refusal && state_->parser.get().keep_alive(); }
+bool RequestParser::keep_alive() const { return !state_->refusal && state_->parser.get().keep_alive(); }
 
-HttpRequest HttpRequestParser::take() {
+Request RequestParser::take() {
   auto message = state_->parser.release();
   std::string_view target = to_std(message.target());
   // The absolute form, as proxies send it.
@@ -116,7 +116,7 @@ HttpRequest HttpRequestParser::take() {
     const std::size_t path = target.find('/', scheme + 3);
     target = path == std::string_view::npos ? std::string_view("/") : target.substr(path);
   }
-  HttpRequest request;
+  Request request;
   request.method = to_std(message.method_string());
   request.version = static_cast<int>(message.version());
   const std::size_t question = target.find('?');
@@ -127,7 +127,7 @@ HttpRequest HttpRequestParser::take() {
   return request;
 }
 
-std::string serialize_head(const HttpResponse& response, AfterResponse after, ResponseLength length) {
+std::string serialize_head(const Response& response, AfterResponse after, ResponseLength length) {
   std::string text =
       fmt::format("HTTP/1.1 {} {}\r\nServer: lowgear\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\n", response.status,
                   to_std(http::obsolete_reason(http::int_to_status(static_cast<unsigned>(response.status)))),
@@ -152,4 +152,4 @@ std::string serialize_head(const HttpResponse& response, AfterResponse after, Re
   return text + "\r\n";
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -8,17 +8,17 @@
 
 #include "base/http/message/message.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
 /// Reads one HTTP/1.x request from the bytes of a connection, however they are cut.
-class HttpRequestParser {
+class RequestParser {
  public:
-  explicit HttpRequestParser(HttpLimits limits);
-  ~HttpRequestParser();
-  HttpRequestParser(const HttpRequestParser&) = delete;
-  HttpRequestParser& operator=(const HttpRequestParser&) = delete;
-  HttpRequestParser(HttpRequestParser&&) noexcept;
-  HttpRequestParser& operator=(HttpRequestParser&&) noexcept;
+  explicit RequestParser(Limits limits);
+  ~RequestParser();
+  RequestParser(const RequestParser&) = delete;
+  RequestParser& operator=(const RequestParser&) = delete;
+  RequestParser(RequestParser&&) noexcept;
+  RequestParser& operator=(RequestParser&&) noexcept;
 
   /// Takes bytes of the connection and returns how many, at most to the end of the headers or of the request. To be
   /// called until it takes nothing; what is left then has to be given again, with more after it. Takes nothing once
@@ -28,13 +28,13 @@ class HttpRequestParser {
   [[nodiscard]] bool complete() const;
   /// Why the request is refused: 400 (also a header such as Host or Authorization that comes twice), 411 (a body in
   /// chunks), 413 (body too large), or 431 (headers too large).
-  [[nodiscard]] const std::optional<HttpResponse>& refusal() const;
+  [[nodiscard]] const std::optional<Response>& refusal() const;
   /// The client waits for `100 Continue` before it sends the body.
   [[nodiscard]] bool expects_continue() const;
   /// Whether the connection may carry another request.
   [[nodiscard]] bool keep_alive() const;
   /// The complete request, once; who sent it is left to the caller.
-  [[nodiscard]] HttpRequest take();
+  [[nodiscard]] Request take();
 
  private:
   struct State;
@@ -48,6 +48,6 @@ enum class ResponseLength : unsigned char {
 };
 
 /// All of a response before its body. A `Cache-Control` of its own takes the place of `no-store`.
-[[nodiscard]] std::string serialize_head(const HttpResponse& response, AfterResponse after, ResponseLength length);
+[[nodiscard]] std::string serialize_head(const Response& response, AfterResponse after, ResponseLength length);
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -12,7 +12,7 @@
 #include "base/http/message/error.h"
 #include "base/http/server/connection_reply.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 constexpr std::chrono::milliseconds kLingerTimeout{1000};
@@ -30,16 +30,16 @@ std::shared_ptr<const std::string> shared_text(std::string text) {
 
 }  // namespace
 
-HttpConnection::HttpConnection(Socket socket, HttpRemote remote, HttpConnectionOwner& owner)
+Connection::Connection(Socket socket, Remote remote, ConnectionOwner& owner)
     : socket_(std::move(socket)), remote_(std::move(remote)), owner_(owner), timer_(socket_.get_executor()) {}
 
-void HttpConnection::start() {
+void Connection::start() {
   owner_.set_idle(*this, true);
   arm(owner_.options().idle_timeout);
   wait_for_input();
 }
 
-void HttpConnection::close() {
+void Connection::close() {
   if (state_ == State::closed) return;
   state_ = State::closed;
   const std::function<void()> callback = std::exchange(on_close_, nullptr);
@@ -50,7 +50,7 @@ void HttpConnection::close() {
   if (callback) callback();
 }
 
-void HttpConnection::drain() {
+void Connection::drain() {
   after_ = AfterResponse::close;
   if (state_ == State::waiting) return close();
   end_stream();
@@ -59,7 +59,7 @@ void HttpConnection::drain() {
 // --- reading
 // ----------------------------------------------------------------------------------------------------------
 
-void HttpConnection::wait_for_input() {
+void Connection::wait_for_input() {
   if (state_ == State::closed || awaits_input_ || input_ended_) return;
   if (state_ != State::reading && input_.size() >= kMaxPipelinedBytes) return;
   awaits_input_ = true;
@@ -72,7 +72,7 @@ void HttpConnection::wait_for_input() {
   });
 }
 
-void HttpConnection::receive() {
+void Connection::receive() {
   const std::span<char> buffer = owner_.receive_buffer();
   const ssize_t received = ::recv(socket_.native_handle(), buffer.data(), buffer.size(), MSG_DONTWAIT);
   if (received < 0) {
@@ -91,12 +91,12 @@ void HttpConnection::receive() {
 }
 
 /// A client that has its answer on the way may have ended its side only.
-void HttpConnection::on_end_of_input() {
+void Connection::on_end_of_input() {
   input_ended_ = true;
   if (state_ != State::answering) close();
 }
 
-void HttpConnection::parse() {
+void Connection::parse() {
   if (state_ == State::waiting) {
     // From the first byte to the last: a client that sends one byte at a time gains no time by it.
     state_ = State::reading;
@@ -117,35 +117,35 @@ void HttpConnection::parse() {
   }
 }
 
-void HttpConnection::dispatch() {
+void Connection::dispatch() {
   state_ = State::handling;
   disarm();
   after_ = parser_->keep_alive() && !owner_.draining() ? AfterResponse::keep_alive : AfterResponse::close;
-  HttpRequest request = parser_->take();
+  Request request = parser_->take();
   parser_.reset();
   request.peer = remote_.peer;
   request.remote = remote_.address;
   head_only_ = request.method == "HEAD";
   ++request_;
-  if (const std::optional<HttpResponse> refusal = owner_.refuse(remote_.client)) return respond(*refusal, after_);
+  if (const std::optional<Response> refusal = owner_.refuse(remote_.client)) return respond(*refusal, after_);
   owner_.handle(std::move(request), std::make_shared<ConnectionReply>(weak_from_this(), request_));
 }
 
 // --- answering
 // --------------------------------------------------------------------------------------------------------
 
-bool HttpConnection::awaits_answer(std::uint64_t request) const {
+bool Connection::awaits_answer(std::uint64_t request) const {
   return state_ == State::handling && request == request_;
 }
 
-void HttpConnection::answer(std::uint64_t request, const HttpResponse& response) {
+void Connection::answer(std::uint64_t request, const Response& response) {
   if (awaits_answer(request)) respond(response, after_);
 }
 
-bool HttpConnection::begin_stream(std::uint64_t request, const HttpResponse& head) {
+bool Connection::begin_stream(std::uint64_t request, const Response& head) {
   if (!awaits_answer(request)) return false;
   if (!head_only_ && !owner_.begin_stream(*this)) {
-    respond(error_response(HttpErrorCode::too_many_streams, "no more streams are served; close another first"), after_);
+    respond(error_response(ErrorCode::too_many_streams, "no more streams are served; close another first"), after_);
     return false;
   }
   auto text = shared_text(serialize_head(head, AfterResponse::close, ResponseLength::until_the_end));
@@ -167,13 +167,13 @@ bool HttpConnection::begin_stream(std::uint64_t request, const HttpResponse& hea
   return state_ == State::streaming;
 }
 
-bool HttpConnection::on_close(std::uint64_t request, std::function<void()>& callback) {
+bool Connection::on_close(std::uint64_t request, std::function<void()>& callback) {
   if (request != request_ || state_ == State::closed) return false;
   on_close_ = std::move(callback);
   return true;
 }
 
-void HttpConnection::respond(const HttpResponse& response, AfterResponse after) {
+void Connection::respond(const Response& response, AfterResponse after) {
   state_ = State::answering;
   after_ = owner_.draining() ? AfterResponse::close : after;
   const std::function<void()> dropped = std::exchange(on_close_, nullptr);
@@ -188,19 +188,19 @@ void HttpConnection::respond(const HttpResponse& response, AfterResponse after) 
   flush();
 }
 
-void HttpConnection::push(std::shared_ptr<const std::string> event) {
+void Connection::push(std::shared_ptr<const std::string> event) {
   if (!streaming() || !event || event->empty()) return;
   if (output_bytes_ + event->size() > owner_.options().max_stream_backlog_bytes) return close();
   write(std::move(event));
 }
 
-void HttpConnection::end_stream() {
+void Connection::end_stream() {
   if (!streaming()) return;
   stream_ending_ = true;
   if (output_.empty()) linger();
 }
 
-void HttpConnection::drop_stream() {
+void Connection::drop_stream() {
   const std::function<void()> dropped = std::exchange(on_close_, nullptr);
   end_stream();
 }
@@ -208,14 +208,14 @@ void HttpConnection::drop_stream() {
 // --- writing
 // ----------------------------------------------------------------------------------------------------------
 
-void HttpConnection::write(std::shared_ptr<const std::string> text) {
+void Connection::write(std::shared_ptr<const std::string> text) {
   output_bytes_ += text->size();
   output_.push_back(std::move(text));
   flush();
 }
 
 /// Sends what the socket takes, pieces together, without copying them.
-void HttpConnection::flush() {
+void Connection::flush() {
   if (awaits_room_) return;
   while (!output_.empty()) {
     std::array<iovec, kMaxPieces> pieces{};
@@ -245,7 +245,7 @@ void HttpConnection::flush() {
   });
 }
 
-void HttpConnection::consume(std::size_t bytes) {
+void Connection::consume(std::size_t bytes) {
   output_bytes_ -= bytes;
   written_bytes_ += bytes;
   while (!output_.empty() && written_bytes_ >= output_.front()->size()) {
@@ -254,7 +254,7 @@ void HttpConnection::consume(std::size_t bytes) {
   }
 }
 
-void HttpConnection::on_flushed() {
+void Connection::on_flushed() {
   if (state_ == State::streaming) {
     if (stream_ending_) return linger();
     if (const auto heartbeat = owner_.options().stream_heartbeat; heartbeat.count() > 0) return arm(heartbeat);
@@ -265,7 +265,7 @@ void HttpConnection::on_flushed() {
   }  // else that was `100 Continue`
 }
 
-void HttpConnection::await_next_request() {
+void Connection::await_next_request() {
   state_ = State::waiting;
   if (input_.empty() && input_ended_) return close();
   owner_.set_idle(*this, true);
@@ -283,7 +283,7 @@ void HttpConnection::await_next_request() {
   });
 }
 
-void HttpConnection::linger() {
+void Connection::linger() {
   if (input_ended_) return close();
   state_ = State::lingering;
   boost::system::error_code ignored;
@@ -296,14 +296,14 @@ void HttpConnection::linger() {
 // --- deadlines
 // --------------------------------------------------------------------------------------------------------
 
-void HttpConnection::arm(Clock::duration timeout) {
+void Connection::arm(Clock::duration timeout) {
   deadline_ = Clock::now() + timeout;
   if (deadline_ < timer_at_) schedule_timer();
 }
 
-void HttpConnection::disarm() { deadline_ = Clock::time_point::max(); }
+void Connection::disarm() { deadline_ = Clock::time_point::max(); }
 
-void HttpConnection::schedule_timer() {
+void Connection::schedule_timer() {
   timer_at_ = deadline_;
   timer_.expires_at(deadline_);
   timer_.async_wait([self = shared_from_this()](const boost::system::error_code& error) {
@@ -314,10 +314,10 @@ void HttpConnection::schedule_timer() {
   });
 }
 
-void HttpConnection::on_timeout() {
+void Connection::on_timeout() {
   disarm();
   if (state_ == State::reading) {
-    return respond(error_response(HttpErrorCode::request_timeout, "the request did not come in time"),
+    return respond(error_response(ErrorCode::request_timeout, "the request did not come in time"),
                    AfterResponse::close);
   }
   if (state_ != State::streaming || !output_.empty()) return close();
@@ -325,4 +325,4 @@ void HttpConnection::on_timeout() {
   write(heartbeat);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

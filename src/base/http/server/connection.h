@@ -19,39 +19,39 @@
 #include "base/http/server/reply.h"
 #include "base/http/server/server.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
-class HttpConnection;
+class Connection;
 
 /// What a connection needs of its server.
-class HttpConnectionOwner {
+class ConnectionOwner {
  public:
-  virtual ~HttpConnectionOwner() = default;
-  [[nodiscard]] virtual const HttpServerOptions& options() const = 0;
+  virtual ~ConnectionOwner() = default;
+  [[nodiscard]] virtual const ServerOptions& options() const = 0;
   /// Room to receive in, for one call at a time.
   [[nodiscard]] virtual std::span<char> receive_buffer() = 0;
   /// Answers the request of a client, or sees to it that it is answered later.
-  virtual void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) = 0;
+  virtual void handle(Request request, std::shared_ptr<Reply> reply) = 0;
   /// The answer to a client that asks too often.
-  [[nodiscard]] virtual std::optional<HttpResponse> refuse(const std::string& client) = 0;
+  [[nodiscard]] virtual std::optional<Response> refuse(const std::string& client) = 0;
   /// Whether connections end with the request they have begun.
   [[nodiscard]] virtual bool draining() const = 0;
   /// False when there are too many streams.
-  [[nodiscard]] virtual bool begin_stream(HttpConnection& connection) = 0;
+  [[nodiscard]] virtual bool begin_stream(Connection& connection) = 0;
   /// The connection waits for a request, or no longer does.
-  virtual void set_idle(HttpConnection& connection, bool idle) = 0;
+  virtual void set_idle(Connection& connection, bool idle) = 0;
   /// The connection is closed; called once.
-  virtual void closed(HttpConnection& connection) = 0;
+  virtual void closed(Connection& connection) = 0;
 };
 
 /// One client: reads a request, has it answered, reads the next, each within its time; or streams events, of which only
 /// so many may wait. Touches its owner only until it is closed.
-class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
+class Connection : public std::enable_shared_from_this<Connection> {
  public:
   using Socket = boost::asio::generic::stream_protocol::socket;
   using Clock = std::chrono::steady_clock;
 
-  HttpConnection(Socket socket, HttpRemote remote, HttpConnectionOwner& owner);
+  Connection(Socket socket, Remote remote, ConnectionOwner& owner);
 
   void start();
   void close();
@@ -60,8 +60,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
 
   /// For replies, which know their request by its number: later ones of the connection are not theirs.
   [[nodiscard]] bool awaits_answer(std::uint64_t request) const;
-  void answer(std::uint64_t request, const HttpResponse& response);
-  [[nodiscard]] bool begin_stream(std::uint64_t request, const HttpResponse& head);
+  void answer(std::uint64_t request, const Response& response);
+  [[nodiscard]] bool begin_stream(std::uint64_t request, const Response& head);
   /// False, with the callback left alone, when the connection is closed.
   [[nodiscard]] bool on_close(std::uint64_t request, std::function<void()>& callback);
 
@@ -89,7 +89,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void on_end_of_input();
   void parse();
   void dispatch();
-  void respond(const HttpResponse& response, AfterResponse after);
+  void respond(const Response& response, AfterResponse after);
   void write(std::shared_ptr<const std::string> text);
   void flush();
   void consume(std::size_t bytes);
@@ -103,8 +103,8 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   void on_timeout();
 
   Socket socket_;
-  HttpRemote remote_;
-  HttpConnectionOwner& owner_;
+  Remote remote_;
+  ConnectionOwner& owner_;
   State state_ = State::waiting;
 
   /// Set to the deadline at first, and then only when it fires or has to fire earlier: most deadlines never pass.
@@ -116,7 +116,7 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool awaits_input_ = false;
   bool input_ended_ = false;
   std::size_t discarded_bytes_ = 0;
-  std::optional<HttpRequestParser> parser_;  ///< of the request that is being read
+  std::optional<RequestParser> parser_;  ///< of the request that is being read
   bool told_to_continue_ = false;
 
   std::uint64_t request_ = 0;  ///< number of the latest
@@ -131,4 +131,4 @@ class HttpConnection : public std::enable_shared_from_this<HttpConnection> {
   bool awaits_room_ = false;       ///< in the socket
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::http

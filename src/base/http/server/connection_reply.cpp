@@ -5,12 +5,12 @@
 #include "base/http/message/error.h"
 #include "base/http/server/connection.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 class ConnectionStream : public EventStream {
  public:
-  explicit ConnectionStream(std::weak_ptr<HttpConnection> connection) : connection_(std::move(connection)) {}
+  explicit ConnectionStream(std::weak_ptr<Connection> connection) : connection_(std::move(connection)) {}
   ConnectionStream(const ConnectionStream&) = delete;
   ConnectionStream& operator=(const ConnectionStream&) = delete;
   ~ConnectionStream() override {
@@ -25,21 +25,21 @@ class ConnectionStream : public EventStream {
   }
 
  private:
-  std::weak_ptr<HttpConnection> connection_;
+  std::weak_ptr<Connection> connection_;
 };
 
 }  // namespace
 
 ConnectionReply::~ConnectionReply() {
-  if (!closed()) send(error_response(HttpErrorCode::internal, "the request was not answered"));
+  if (!closed()) send(error_response(ErrorCode::internal, "the request was not answered"));
 }
 
-void ConnectionReply::send(HttpResponse response) {
+void ConnectionReply::send(Response response) {
   answered_ = true;
   if (const auto connection = connection_.lock()) connection->answer(request_, response);
 }
 
-std::shared_ptr<EventStream> ConnectionReply::stream(HttpResponse head) {
+std::shared_ptr<EventStream> ConnectionReply::stream(Response head) {
   const auto connection = connection_.lock();
   if (!connection || !connection->begin_stream(request_, head)) {
     answered_ = true;
@@ -59,4 +59,4 @@ void ConnectionReply::on_close(std::function<void()> callback) {
   if (!connection || !connection->on_close(request_, callback)) callback();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lowgear {
+namespace lowgear::http {
 
 std::optional<std::chrono::duration<double>> RateLimiter::refuse(const std::string& client, Clock::time_point now) {
   if (limit_.requests_per_s <= 0) return std::nullopt;
@@ -29,4 +29,4 @@ void RateLimiter::forget_full_buckets(Clock::time_point now) {
   forget_at_ = std::max(kAtLeast, 2 * buckets_.size());
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -8,14 +8,14 @@
 
 #include "base/http/server/server.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
 /// Counts the requests of each client against a token bucket.
 class RateLimiter {
  public:
   using Clock = std::chrono::steady_clock;
 
-  explicit RateLimiter(HttpRateLimit limit) : limit_(limit) {}
+  explicit RateLimiter(RateLimit limit) : limit_(limit) {}
 
   /// Takes a token of the client's; when it has none, how long until it has one.
   [[nodiscard]] std::optional<std::chrono::duration<double>> refuse(const std::string& client, Clock::time_point now);
@@ -30,9 +30,9 @@ class RateLimiter {
   [[nodiscard]] double tokens(const Bucket& bucket, Clock::time_point now) const;
   void forget_full_buckets(Clock::time_point now);
 
-  HttpRateLimit limit_;
+  RateLimit limit_;
   std::unordered_map<std::string, Bucket> buckets_;
   std::size_t forget_at_ = 1024;  ///< clients
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::http

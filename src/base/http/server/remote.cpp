@@ -11,7 +11,7 @@
 
 #include "base/ipc/unix_peer.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 std::string text_of(int family, const void* address) {
@@ -20,16 +20,16 @@ std::string text_of(int family, const void* address) {
   return written == nullptr ? std::string() : std::string(written);
 }
 
-HttpRemote remote_of(const in_addr& address) {
+Remote remote_of(const in_addr& address) {
   constexpr std::uint32_t kLoopbackNetwork = 127;
-  HttpRemote remote;
+  Remote remote;
   remote.address = text_of(AF_INET, &address);
   const bool loopback = ntohl(address.s_addr) >> 24U == kLoopbackNetwork;
   remote.client = loopback ? "127.0.0.0/8" : remote.address;
   return remote;
 }
 
-HttpRemote remote_of(const in6_addr& address) {
+Remote remote_of(const in6_addr& address) {
   constexpr std::size_t kNetworkBytes = 8;
   constexpr std::size_t kMappedAt = 12;
   if (IN6_IS_ADDR_V4MAPPED(&address)) {
@@ -37,7 +37,7 @@ HttpRemote remote_of(const in6_addr& address) {
     std::memcpy(&mapped, address.s6_addr + kMappedAt, sizeof(mapped));
     return remote_of(mapped);
   }
-  HttpRemote remote;
+  Remote remote;
   remote.address = text_of(AF_INET6, &address);
   in6_addr network = address;
   std::fill(network.s6_addr + kNetworkBytes, std::end(network.s6_addr), std::uint8_t{0});
@@ -45,8 +45,8 @@ HttpRemote remote_of(const in6_addr& address) {
   return remote;
 }
 
-HttpRemote remote_of(const UnixPeer& peer) {
-  HttpRemote remote;
+Remote remote_of(const ipc::UnixPeer& peer) {
+  Remote remote;
   remote.peer = peer;
   remote.address = "unix";
   remote.client = "user " + std::to_string(peer.uid);
@@ -55,13 +55,13 @@ HttpRemote remote_of(const UnixPeer& peer) {
 
 }  // namespace
 
-std::optional<HttpRemote> remote_of(int socket) {
+std::optional<Remote> remote_of(int socket) {
   sockaddr_storage storage{};
   socklen_t size = sizeof(storage);
   if (::getpeername(socket, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return std::nullopt;
   switch (storage.ss_family) {
     case AF_UNIX:
-      return remote_of(peer_of(socket));
+      return remote_of(ipc::peer_of(socket));
     case AF_INET:
       return remote_of(reinterpret_cast<const sockaddr_in&>(storage).sin_addr);
     case AF_INET6:
@@ -71,4 +71,4 @@ std::optional<HttpRemote> remote_of(int socket) {
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -5,17 +5,17 @@
 
 #include "base/http/message/message.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
 /// Who is at the other end of a connection.
-struct HttpRemote {
-  std::optional<UnixPeer> peer;  ///< of a Unix socket
-  std::string address;           ///< as HttpRequest::remote
+struct Remote {
+  std::optional<ipc::UnixPeer> peer;  ///< of a Unix socket
+  std::string address;           ///< as Request::remote
   /// Who counts as one client where limits are per client: `user 1000`, `192.0.2.7`, `127.0.0.0/8`, a /64 of IPv6.
   std::string client;
 };
 
 /// Empty when the other end has gone already.
-[[nodiscard]] std::optional<HttpRemote> remote_of(int socket);
+[[nodiscard]] std::optional<Remote> remote_of(int socket);
 
-}  // namespace lowgear
+}  // namespace lowgear::http

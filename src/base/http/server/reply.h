@@ -6,7 +6,7 @@
 
 #include "base/http/message/message.h"
 
-namespace lowgear {
+namespace lowgear::http {
 
 /// A stream of server-sent events to one client. Dropping the last reference ends the stream, once all that was pushed
 /// is sent.
@@ -22,15 +22,15 @@ class EventStream {
 /// Answers one request: at once, or later from the thread that runs the server, which is also where references to it
 /// are dropped. When the last reference goes without an answer, the client gets 500. May outlive the server, and then
 /// does nothing.
-class HttpReply {
+class Reply {
  public:
-  virtual ~HttpReply() = default;
+  virtual ~Reply() = default;
   /// Only the first answer counts; one to a client that has gone is dropped.
-  virtual void send(HttpResponse response) = 0;
+  virtual void send(Response response) = 0;
   /// Begins a stream of server-sent events as the answer, with the head's headers, and its body as the first events;
   /// its content type is `text/event-stream`. Null when there are too many streams (503 is sent), the client has gone,
   /// or it asked with HEAD (the head is sent).
-  [[nodiscard]] virtual std::shared_ptr<EventStream> stream(HttpResponse head) = 0;
+  [[nodiscard]] virtual std::shared_ptr<EventStream> stream(Response head) = 0;
   /// The client has gone or was answered: work for it may be dropped. An open stream counts as an answer.
   [[nodiscard]] virtual bool closed() const = 0;
   /// Called once when the client goes before it was answered, or when its stream ends other than by being dropped; at
@@ -40,11 +40,11 @@ class HttpReply {
 };
 
 /// What the server asks for answers. All calls come from the thread that runs the server.
-class HttpHandler {
+class Handler {
  public:
-  virtual ~HttpHandler() = default;
+  virtual ~Handler() = default;
   /// Never throws. `reply` may be kept.
-  virtual void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) = 0;
+  virtual void handle(Request request, std::shared_ptr<Reply> reply) = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -29,7 +29,7 @@
 #include "base/http/server/tcp_listener.h"
 #include "base/ipc/unix_listener.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 using StreamProtocol = boost::asio::generic::stream_protocol;
@@ -52,9 +52,9 @@ struct SocketFile {
 
 }  // namespace
 
-class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_from_this<HttpServer::Impl> {
+class Server::Impl : public ConnectionOwner, public std::enable_shared_from_this<Server::Impl> {
  public:
-  Impl(boost::asio::io_context& io, HttpHandler& handler, HttpServerOptions options)
+  Impl(boost::asio::io_context& io, Handler& handler, ServerOptions options)
       : io_(io),
         handler_(handler),
         options_(std::move(options)),
@@ -67,14 +67,14 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
   }
 
   void listen(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group) {
-    FileDescriptor socket = lowgear::listen_unix(path, mode, group);
+    FileDescriptor socket = lowgear::ipc::listen_unix(path, mode, group);
     struct stat made {};
     if (::lstat(path.c_str(), &made) == 0) files_.push_back({path, made.st_dev, made.st_ino});
     add_listener(std::move(socket), StreamProtocol(AF_UNIX, 0));
   }
 
   std::uint16_t listen(const std::string& address, std::uint16_t port) {
-    TcpListener listener = lowgear::listen_tcp(address, port);
+    TcpListener listener = lowgear::http::listen_tcp(address, port);
     const int family = address.find(':') == std::string::npos ? AF_INET : AF_INET6;
     add_listener(std::move(listener.socket), StreamProtocol(family, IPPROTO_TCP));
     return listener.port;
@@ -101,11 +101,11 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
   [[nodiscard]] std::size_t connections() const { return connections_.size(); }
   [[nodiscard]] std::size_t streams() const { return streams_; }
 
-  [[nodiscard]] const HttpServerOptions& options() const override { return options_; }
+  [[nodiscard]] const ServerOptions& options() const override { return options_; }
   [[nodiscard]] std::span<char> receive_buffer() override { return receive_buffer_; }
   [[nodiscard]] bool draining() const override { return draining_; }
 
-  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
+  void handle(Request request, std::shared_ptr<Reply> reply) override {
     try {
       handler_.handle(std::move(request), std::move(reply));
     } catch (const std::exception& error) {
@@ -113,23 +113,23 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
     }
   }
 
-  std::optional<HttpResponse> refuse(const std::string& client) override {
+  std::optional<Response> refuse(const std::string& client) override {
     const auto wait = rate_limiter_.refuse(client, RateLimiter::Clock::now());
     if (!wait) return std::nullopt;
-    HttpResponse response =
-        error_response(HttpErrorCode::too_many_requests, "this client asks too often; ask again later");
+    Response response =
+        error_response(ErrorCode::too_many_requests, "this client asks too often; ask again later");
     response.headers.emplace_back("Retry-After", fmt::format("{:.0f}", std::ceil(wait->count())));
     return response;
   }
 
-  bool begin_stream(HttpConnection& connection) override {
+  bool begin_stream(Connection& connection) override {
     if (streams_ >= options_.max_streams) return false;
     connections_.at(&connection).streams = true;
     ++streams_;
     return true;
   }
 
-  void set_idle(HttpConnection& connection, bool idle) override {
+  void set_idle(Connection& connection, bool idle) override {
     Entry& entry = connections_.at(&connection);
     if (idle == entry.idle.has_value()) return;
     if (idle) {
@@ -140,7 +140,7 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
     }
   }
 
-  void closed(HttpConnection& connection) override {
+  void closed(Connection& connection) override {
     const auto found = connections_.find(&connection);
     if (found->second.idle) idle_.erase(*found->second.idle);
     if (found->second.streams) --streams_;
@@ -155,9 +155,9 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
     Acceptor acceptor;
     boost::asio::steady_timer retry;
   };
-  using IdleList = std::list<HttpConnection*>;
+  using IdleList = std::list<Connection*>;
   struct Entry {
-    std::shared_ptr<HttpConnection> connection;
+    std::shared_ptr<Connection> connection;
     std::string client;
     bool streams = false;
     std::optional<IdleList::iterator> idle;
@@ -167,8 +167,8 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
     if (options_.warn) options_.warn(message);
   }
 
-  [[nodiscard]] std::vector<std::shared_ptr<HttpConnection>> all_connections() const {
-    std::vector<std::shared_ptr<HttpConnection>> all;
+  [[nodiscard]] std::vector<std::shared_ptr<Connection>> all_connections() const {
+    std::vector<std::shared_ptr<Connection>> all;
     all.reserve(connections_.size());
     for (const auto& [address, entry] : connections_) all.push_back(entry.connection);
     return all;
@@ -198,7 +198,7 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
 
   void accept(Listener& listener) {
     listener.acceptor.async_accept(
-        [self = shared_from_this(), &listener](const boost::system::error_code& error, HttpConnection::Socket socket) {
+        [self = shared_from_this(), &listener](const boost::system::error_code& error, Connection::Socket socket) {
           if (!self->listening_) return;
           if (error && out_of_resources(error)) return self->wait_to_accept(listener, error);
           if (!error) self->add_connection(std::move(socket));
@@ -216,12 +216,12 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
     });
   }
 
-  void add_connection(HttpConnection::Socket socket) {
-    std::optional<HttpRemote> remote = remote_of(socket.native_handle());
+  void add_connection(Connection::Socket socket) {
+    std::optional<Remote> remote = remote_of(socket.native_handle());
     if (!remote) return;  // gone already
     if (!make_room(remote->client)) {
-      const HttpResponse refusal =
-          error_response(HttpErrorCode::too_many_connections, "no more connections are served");
+      const Response refusal =
+          error_response(ErrorCode::too_many_connections, "no more connections are served");
       std::string text = serialize_head(refusal, AfterResponse::close, ResponseLength::known);
       text += refusal.text();
       (void)::send(socket.native_handle(), text.data(), text.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -231,7 +231,7 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
     socket.native_non_blocking(true, ignored);
     ++clients_[remote->client];
     std::string client = remote->client;
-    auto connection = std::make_shared<HttpConnection>(std::move(socket), std::move(*remote), *this);
+    auto connection = std::make_shared<Connection>(std::move(socket), std::move(*remote), *this);
     connections_.emplace(connection.get(),
                          Entry{.connection = connection, .client = std::move(client), .streams = false, .idle = {}});
     connection->start();
@@ -255,13 +255,13 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
   }
 
   boost::asio::io_context& io_;
-  HttpHandler& handler_;
-  HttpServerOptions options_;
+  Handler& handler_;
+  ServerOptions options_;
   RateLimiter rate_limiter_;
   std::vector<char> receive_buffer_;
   std::list<Listener> listeners_;
   std::vector<SocketFile> files_;
-  std::unordered_map<HttpConnection*, Entry> connections_;
+  std::unordered_map<Connection*, Entry> connections_;
   std::unordered_map<std::string, std::size_t> clients_;  ///< how many connections each has
   IdleList idle_;                                         ///< longest first
   std::size_t streams_ = 0;
@@ -271,28 +271,28 @@ class HttpServer::Impl : public HttpConnectionOwner, public std::enable_shared_f
   bool draining_ = false;
 };
 
-HttpServer::HttpServer(boost::asio::io_context& io, HttpHandler& handler, HttpServerOptions options)
+Server::Server(boost::asio::io_context& io, Handler& handler, ServerOptions options)
     : impl_(std::make_shared<Impl>(io, handler, std::move(options))) {}
 
 // NOLINTNEXTLINE(bugprone-exception-escape): cancelling a timer throws nothing on Linux
-HttpServer::~HttpServer() { impl_->stop(); }
+Server::~Server() { impl_->stop(); }
 
-void HttpServer::listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group) {
+void Server::listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group) {
   impl_->listen(path, mode, group);
 }
 
-std::uint16_t HttpServer::listen_tcp(const std::string& address, std::uint16_t port) {
+std::uint16_t Server::listen_tcp(const std::string& address, std::uint16_t port) {
   return impl_->listen(address, port);
 }
 
-void HttpServer::stop() { impl_->stop(); }
+void Server::stop() { impl_->stop(); }
 
-void HttpServer::drain(std::chrono::milliseconds patience, std::function<void()> done) {
+void Server::drain(std::chrono::milliseconds patience, std::function<void()> done) {
   impl_->drain(patience, std::move(done));
 }
 
-std::size_t HttpServer::connections() const { return impl_->connections(); }
+std::size_t Server::connections() const { return impl_->connections(); }
 
-std::size_t HttpServer::streams() const { return impl_->streams(); }
+std::size_t Server::streams() const { return impl_->streams(); }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

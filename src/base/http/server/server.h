@@ -19,18 +19,18 @@ namespace boost::asio {
 class io_context;
 }
 
-namespace lowgear {
+namespace lowgear::http {
 
 /// A token bucket for each client.
-struct HttpRateLimit {
+struct RateLimit {
   double requests_per_s = 0;  ///< 0: as many as come
   double burst = 1;           ///< requests that may come at once
 };
 
 /// A client, where limits are per client, is a user on a Unix socket, and an address over TCP: all of the loopback
 /// network together, and a /64 of IPv6.
-struct HttpServerOptions {
-  HttpLimits limits;
+struct ServerOptions {
+  Limits limits;
   /// One more closes the connection that has been idle longest, or is refused with 503. The caller sees to it that the
   /// process may open that many files.
   std::size_t max_connections = 16'384;
@@ -44,21 +44,21 @@ struct HttpServerOptions {
   /// Sent to clients of streams as `retry:`, the time after which they come back; 0: not sent.
   std::chrono::milliseconds stream_retry{2'000};
   std::chrono::milliseconds stream_heartbeat{15'000};  ///< a comment after this silence finds clients that are dead
-  HttpRateLimit rate_limit;                            ///< beyond it the answer is 429 with `Retry-After`
+  RateLimit rate_limit;                            ///< beyond it the answer is 429 with `Retry-After`
   std::function<void(std::string_view)> warn;          ///< receives what an operator should know; may be empty
 };
 
 /// Serves HTTP/1.1 (keep-alive, pipelining, HEAD, `Expect: 100-continue`; no chunked request bodies) on Unix and TCP
 /// sockets. All of it runs on the thread of the given io_context, where also the handler is called; nothing waits for a
 /// client, and an answer that comes late (a long poll) may take as long as the client stays.
-class HttpServer {
+class Server {
  public:
   /// `handler` must outlive the server.
-  HttpServer(boost::asio::io_context& io, HttpHandler& handler, HttpServerOptions options = {});
-  HttpServer(const HttpServer&) = delete;
-  HttpServer& operator=(const HttpServer&) = delete;
+  Server(boost::asio::io_context& io, Handler& handler, ServerOptions options = {});
+  Server(const Server&) = delete;
+  Server& operator=(const Server&) = delete;
   /// Stops. Functions that are still queued in the io_context then do nothing.
-  ~HttpServer();  // NOLINT(bugprone-exception-escape): see its definition
+  ~Server();  // NOLINT(bugprone-exception-escape): see its definition
 
   /// Listens on a Unix socket with this mode and group. A socket that no process listens on any more is replaced;
   /// throws InputError when one does, when the path is something else than a socket, or too long, or cannot be made.
@@ -82,4 +82,4 @@ class HttpServer {
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::http

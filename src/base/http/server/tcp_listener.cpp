@@ -12,7 +12,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 struct TcpAddress {
@@ -90,4 +90,4 @@ TcpListener listen_tcp(const std::string& address, std::uint16_t port) {
   return listener;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -11,9 +11,9 @@
 #include "control/agent/http/http_routes.h"
 #include "control/agent/lease/lease_server.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
-struct AgentOptions {
+struct Options {
   LeaseServerOptions lease_server;
   GpuWorkerOptions worker;
   double telemetry_rate_hz = 20;
@@ -22,8 +22,8 @@ struct AgentOptions {
   std::chrono::milliseconds hung_after{2'000};       ///< a driver call of this length is reported
 };
 
-struct AgentProcessOptions {
-  AgentOptions agent;
+struct ProcessOptions {
+  Options agent;
   std::filesystem::path http_socket;
   mode_t http_mode = 0660;
   std::optional<gid_t> http_group;
@@ -31,4 +31,4 @@ struct AgentProcessOptions {
   ZeusdEvents zeusd_events = ZeusdEvents::device;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

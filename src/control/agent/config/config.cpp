@@ -8,7 +8,7 @@
 #include "base/core/formats/toml.h"
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 constexpr std::size_t kMaxConfigBytes = std::size_t{1} << 20U;
@@ -29,7 +29,7 @@ ZeusdEvents parse_zeusd_events(TomlTable& section) {
                                               quote(events)));
 }
 
-void parse_sockets(TomlTable& section, AgentProcessOptions& options, const NameLookup& lookup) {
+void parse_sockets(TomlTable& section, ProcessOptions& options, const NameLookup& lookup) {
   options.agent.lease_server.socket = section.text("lease_socket").value_or("/run/lowgear/lease.sock");
   options.agent.lease_server.mode = section.file_mode("lease_mode").value_or(0660);
   options.http_socket = section.text("http_socket").value_or("/run/lowgear/agent.sock");
@@ -41,7 +41,7 @@ void parse_sockets(TomlTable& section, AgentProcessOptions& options, const NameL
   section.finish();
 }
 
-void parse_limits(TomlTable& section, AgentOptions& options) {
+void parse_limits(TomlTable& section, Options& options) {
   const auto milliseconds = [](double seconds) { return std::chrono::milliseconds(static_cast<long>(seconds * 1e3)); };
   if (const auto clients = section.integer_in("max_clients", 1, 4096)) {
     options.lease_server.max_connections = static_cast<std::size_t>(*clients);
@@ -97,9 +97,9 @@ AllowRule parse_allow(TomlTable& section, const NameLookup& lookup) {
 
 }  // namespace
 
-AgentConfig parse_agent_config(std::string_view text, const std::string& source, const NameLookup& lookup) {
+Config parse_agent_config(std::string_view text, const std::string& source, const NameLookup& lookup) {
   TomlTable root = TomlTable::parse(text, source);
-  AgentConfig config;
+  Config config;
   TomlTable sockets = root.table("sockets");
   parse_sockets(sockets, config.process, lookup);
   TomlTable limits = root.table("limits");
@@ -120,11 +120,11 @@ AgentConfig parse_agent_config(std::string_view text, const std::string& source,
   return config;
 }
 
-AgentConfig load_agent_config(const std::filesystem::path& path) {
+Config load_agent_config(const std::filesystem::path& path) {
   const std::filesystem::path absolute = std::filesystem::absolute(path).lexically_normal();
   require_trusted_folder(absolute.parent_path());
   require_trusted_file(absolute);
   return parse_agent_config(read_file(absolute, kMaxConfigBytes), path.string(), system_name_lookup());
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

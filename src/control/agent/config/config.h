@@ -9,14 +9,14 @@
 #include "control/agent/config/agent_options.h"
 #include "control/agent/service/access.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// Where the agent looks for its configuration.
 inline constexpr const char* kDefaultAgentConfig = "/etc/lowgear/agent.toml";
 
 /// The agent's configuration, as deploy/agent.toml explains it.
-struct AgentConfig {
-  AgentProcessOptions process;
+struct Config {
+  ProcessOptions process;
   std::filesystem::path journal = "/var/lib/lowgear";
   /// UUIDs or PCI addresses of the GPUs that may be changed; `all` stands for every GPU. Closed by default: a GPU that
   /// is not named is only read.
@@ -27,10 +27,10 @@ struct AgentConfig {
 
 /// Reads a configuration. Throws InputError with file, line and column on a syntax error, an unknown key (naming the
 /// nearest known one), a value of the wrong kind or out of range, and a user or group that does not exist.
-[[nodiscard]] AgentConfig parse_agent_config(std::string_view text, const std::string& source,
+[[nodiscard]] Config parse_agent_config(std::string_view text, const std::string& source,
                                              const NameLookup& lookup);
 
 /// Reads the file. Throws InputError also when another user could have changed it (base/core/files/trusted_path.h).
-[[nodiscard]] AgentConfig load_agent_config(const std::filesystem::path& path);
+[[nodiscard]] Config load_agent_config(const std::filesystem::path& path);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

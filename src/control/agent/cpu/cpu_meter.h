@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// Energy of one CPU package since its counter was started; the reader makes up for the counter's wrap-around.
 struct CpuEnergy {
@@ -25,4 +25,4 @@ class CpuMeter {
   [[nodiscard]] virtual std::string problem() const = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

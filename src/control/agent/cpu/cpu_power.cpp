@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 constexpr std::int64_t kShortestNs = 100'000'000;
@@ -50,4 +50,4 @@ std::optional<std::vector<CpuPackagePower>> CpuPower::power() {
   return result;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

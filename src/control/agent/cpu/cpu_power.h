@@ -8,7 +8,7 @@
 
 #include "control/agent/cpu/cpu_meter.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// Mean power of one CPU package between two readings.
 struct CpuPackagePower {
@@ -42,4 +42,4 @@ class CpuPower {
   std::optional<Sample> later_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

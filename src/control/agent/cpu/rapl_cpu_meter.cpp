@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 std::uint64_t microjoules(double energy_j) {
@@ -14,15 +14,15 @@ std::uint64_t microjoules(double energy_j) {
 
 }  // namespace
 
-RaplCpuMeter::RaplCpuMeter(Rapl rapl) : rapl_(std::move(rapl)) {}
+RaplCpuMeter::RaplCpuMeter(gpu::Rapl rapl) : rapl_(std::move(rapl)) {}
 
 std::vector<CpuEnergy> RaplCpuMeter::read() {
-  const std::vector<RaplReading> readings = rapl_.read();
+  const std::vector<gpu::RaplReading> readings = rapl_.read();
   std::map<int, CpuEnergy> packages;
-  for (const RaplReading& reading : readings) {
+  for (const gpu::RaplReading& reading : readings) {
     if (!reading.dram) packages[reading.package].package_uj += microjoules(reading.energy_j);
   }
-  for (const RaplReading& reading : readings) {
+  for (const gpu::RaplReading& reading : readings) {
     const auto package = packages.find(reading.package);
     if (!reading.dram || package == packages.end()) continue;
     package->second.dram_uj = package->second.dram_uj.value_or(0) + microjoules(reading.energy_j);
@@ -35,4 +35,4 @@ std::vector<CpuEnergy> RaplCpuMeter::read() {
   return result;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

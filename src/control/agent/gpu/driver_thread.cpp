@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::agent {
 
 DriverThread::DriverThread(std::function<void()> run) {
   std::promise<void> ended;
@@ -24,4 +24,4 @@ void DriverThread::end_until(Clock::time_point deadline) {
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

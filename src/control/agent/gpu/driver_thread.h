@@ -5,7 +5,7 @@
 #include <future>
 #include <thread>
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// A thread that calls the driver, from where it may never return: its end is waited for, but not for ever. A thread
 /// that is abandoned still uses what its function holds, which must therefore own all of it.
@@ -32,4 +32,4 @@ class DriverThread {
   std::thread thread_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

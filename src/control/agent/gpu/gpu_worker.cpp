@@ -17,7 +17,7 @@
 #include "base/core/monotonic_clock.h"
 #include "control/agent/gpu/poll_schedule.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 constexpr std::int64_t kNsPerS = 1'000'000'000;
@@ -50,7 +50,7 @@ class BusyMark {
 /// All that the thread uses; shared with it, as it may stay within the driver for longer than the worker lives.
 class GpuWorker::Loop {
  public:
-  Loop(std::shared_ptr<GpuSystem> system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options)
+  Loop(std::shared_ptr<gpu::GpuSystem> system, std::unique_ptr<GpuWriter> writer, GpuWorkerOptions options)
       : system_(std::move(system)), writer_(std::move(writer)), options_(options) {
     restore_failed_ = writer_->status().clock_state == ClockState::failed;
     publish();
@@ -65,7 +65,7 @@ class GpuWorker::Loop {
   void write(const Task& task);
   void begin_lease(std::shared_ptr<SharedUnitRing> ring);
   void end_lease();
-  [[nodiscard]] PlanAnswer follow(std::unique_ptr<UnitClocks> clocks, std::optional<std::uint32_t> from_iteration);
+  [[nodiscard]] ipc::PlanAnswer follow(std::unique_ptr<UnitClocks> clocks, std::optional<std::uint32_t> from_iteration);
   void publish();
 
  private:
@@ -88,7 +88,7 @@ class GpuWorker::Loop {
   [[nodiscard]] bool run_tasks();
   void wait_for_task();
   void look_at_ring();
-  void take(const UnitEvent& event, std::int64_t now_ns);
+  void take(const ipc::UnitEvent& event, std::int64_t now_ns);
   void iteration_began(std::uint32_t iteration);
   /// Follows these clocks from now on, and no others that wait.
   void use(std::unique_ptr<UnitClocks> clocks);
@@ -97,7 +97,7 @@ class GpuWorker::Loop {
   void let_go_of_clock();
   void sleep_until_next_look();
 
-  std::shared_ptr<GpuSystem> system_;
+  std::shared_ptr<gpu::GpuSystem> system_;
   std::unique_ptr<GpuWriter> writer_;
   GpuWorkerOptions options_;
 
@@ -111,13 +111,13 @@ class GpuWorker::Loop {
 
   // The thread's own.
   std::shared_ptr<SharedUnitRing> ring_;
-  std::optional<UnitRingReader> reader_;
+  std::optional<ipc::UnitRingReader> reader_;
   std::unique_ptr<UnitClocks> clocks_;
   std::optional<NextClocks> next_clocks_;
   std::optional<std::uint32_t> iteration_;  // the newest that began
   bool restore_failed_ = false;             // the last lease's, and no lease has had the GPU since
   PollSchedule schedule_;
-  std::array<UnitEvent, kUnitRingCapacity> events_{};
+  std::array<ipc::UnitEvent, ipc::kUnitRingCapacity> events_{};
   std::optional<int> wanted_clock_mhz_;
   std::uint64_t late_units_ = 0;
   std::uint64_t units_ = 0;
@@ -208,13 +208,13 @@ void GpuWorker::Loop::begin_lease(std::shared_ptr<SharedUnitRing> ring) {
   last_unit_ns_ = monotonic_ns();
   suspended_ = false;
   let_go_again_ns_.reset();
-  ring_->ring().state.store(static_cast<std::uint32_t>(RingState::active), std::memory_order_release);
+  ring_->ring().state.store(static_cast<std::uint32_t>(ipc::RingState::active), std::memory_order_release);
 }
 
 void GpuWorker::Loop::end_lease() {
   if (ring_) {
     ring_->ring().requested_clock_mhz.store(0, std::memory_order_relaxed);
-    ring_->ring().state.store(static_cast<std::uint32_t>(RingState::ended), std::memory_order_release);
+    ring_->ring().state.store(static_cast<std::uint32_t>(ipc::RingState::ended), std::memory_order_release);
   }
   reader_.reset();
   ring_.reset();
@@ -230,27 +230,27 @@ void GpuWorker::Loop::write(const Task& task) {
   task(*writer_);
 }
 
-PlanAnswer GpuWorker::Loop::follow(std::unique_ptr<UnitClocks> clocks, std::optional<std::uint32_t> from_iteration) {
+ipc::PlanAnswer GpuWorker::Loop::follow(std::unique_ptr<UnitClocks> clocks, std::optional<std::uint32_t> from_iteration) {
   if (!from_iteration) {
     use(std::move(clocks));
     wanted_clock_mhz_.reset();
-    return AcceptedMessage{};
+    return ipc::AcceptedMessage{};
   }
   // What began while the plan was read began at the old clocks.
   if (ring_) look_at_ring();
-  if (iteration_ && has_come(*iteration_, *from_iteration)) return TooLateMessage{.begun_iteration = *iteration_};
+  if (iteration_ && ipc::has_come(*iteration_, *from_iteration)) return ipc::TooLateMessage{.begun_iteration = *iteration_};
   next_clocks_ = {.from_iteration = *from_iteration, .clocks = std::move(clocks)};
-  return AcceptedMessage{};
+  return ipc::AcceptedMessage{};
 }
 
 void GpuWorker::Loop::iteration_began(std::uint32_t iteration) {
   iteration_ = iteration;
-  if (!next_clocks_ || !has_come(iteration, next_clocks_->from_iteration)) return;
+  if (!next_clocks_ || !ipc::has_come(iteration, next_clocks_->from_iteration)) return;
   use(std::move(next_clocks_->clocks));
 }
 
 void GpuWorker::Loop::look_at_ring() {
-  const UnitRingReader::Batch batch = reader_->read(events_);
+  const ipc::UnitRingReader::Batch batch = reader_->read(events_);
   const std::int64_t now_ns = monotonic_ns();
   lost_ += batch.lost;
   if (batch.events == 0) {
@@ -260,9 +260,9 @@ void GpuWorker::Loop::look_at_ring() {
   }
   std::uint64_t begun = 0;
   wanted_clock_mhz_.reset();
-  for (const UnitEvent& event : std::span(events_).first(batch.events)) {
+  for (const ipc::UnitEvent& event : std::span(events_).first(batch.events)) {
     take(event, now_ns);
-    if (event.type == UnitEventType::unit_begin) ++begun;
+    if (event.type == ipc::UnitEventType::unit_begin) ++begun;
   }
   units_ += begun;
   if (begun > 1) late_units_ += begun - 1;
@@ -270,24 +270,24 @@ void GpuWorker::Loop::look_at_ring() {
   if (suspended_) {
     suspended_ = false;
     let_go_again_ns_.reset();
-    ring_->ring().state.store(static_cast<std::uint32_t>(RingState::active), std::memory_order_release);
+    ring_->ring().state.store(static_cast<std::uint32_t>(ipc::RingState::active), std::memory_order_release);
   }
   apply_newest();
 }
 
-void GpuWorker::Loop::take(const UnitEvent& event, std::int64_t now_ns) {
+void GpuWorker::Loop::take(const ipc::UnitEvent& event, std::int64_t now_ns) {
   // The client wrote the time: one that cannot be is taken for now.
   const auto event_ns = static_cast<std::int64_t>(event.time_ns & INT64_MAX);
   const std::int64_t time_ns = event_ns <= now_ns && now_ns - event_ns < kNsPerS ? event_ns : now_ns;
-  if (event.type == UnitEventType::iteration_begin) {
+  if (event.type == ipc::UnitEventType::iteration_begin) {
     schedule_.iteration_began(time_ns);
     iteration_began(event.microbatch);
   }
-  if (event.type == UnitEventType::unit_begin) schedule_.unit_began(time_ns);
+  if (event.type == ipc::UnitEventType::unit_begin) schedule_.unit_began(time_ns);
   if (!clocks_) return;
   if (const std::optional<int> clock_mhz = clocks_->clock_mhz(event)) {
     wanted_clock_mhz_ = clock_mhz;
-  } else if (event.type == UnitEventType::unit_begin) {
+  } else if (event.type == ipc::UnitEventType::unit_begin) {
     ++unplanned_units_;
     ring_->ring().unplanned_unit.store(pack_unit(event), std::memory_order_relaxed);
     ring_->ring().unplanned_units.store(unplanned_units_, std::memory_order_release);
@@ -307,7 +307,7 @@ void GpuWorker::Loop::apply_newest() {
   if (wanted_clock_mhz_) {
     const BusyMark busy(busy_since_ns_);
     if (writer_->follow(*wanted_clock_mhz_)) {
-      UnitRing& ring = ring_->ring();
+      ipc::UnitRing& ring = ring_->ring();
       ring.requested_clock_mhz.store(static_cast<std::uint32_t>(*wanted_clock_mhz_), std::memory_order_relaxed);
       ring.applied_time_ns.store(static_cast<std::uint64_t>(monotonic_ns()), std::memory_order_release);
     }
@@ -322,7 +322,7 @@ void GpuWorker::Loop::suspend() {
   suspended_ = true;
   wanted_clock_mhz_.reset();
   schedule_.pause();
-  ring_->ring().state.store(static_cast<std::uint32_t>(RingState::suspended), std::memory_order_release);
+  ring_->ring().state.store(static_cast<std::uint32_t>(ipc::RingState::suspended), std::memory_order_release);
   let_go_of_clock();
 }
 
@@ -375,7 +375,7 @@ std::future<void> GpuWorker::post(Task task) {
   return loop_->post([task = std::move(task)](Loop& loop) { loop.write(task); });
 }
 
-void GpuWorker::apply(const GpuSetting& setting, std::function<void(std::exception_ptr)> done) {
+void GpuWorker::apply(const gpu::GpuSetting& setting, std::function<void(std::exception_ptr)> done) {
   (void)loop_->post([setting, done = std::move(done)](Loop& loop) {
     std::exception_ptr error;
     try {
@@ -393,13 +393,13 @@ std::future<void> GpuWorker::begin_lease(std::shared_ptr<SharedUnitRing> ring) {
 }
 
 void GpuWorker::follow_plan(std::function<std::unique_ptr<UnitClocks>()> make,
-                            std::optional<std::uint32_t> from_iteration, std::function<void(PlanAnswer)> reply) {
+                            std::optional<std::uint32_t> from_iteration, std::function<void(ipc::PlanAnswer)> reply) {
   (void)loop_->post([make = std::move(make), from_iteration, reply = std::move(reply)](Loop& loop) {
-    PlanAnswer answer;
+    ipc::PlanAnswer answer;
     try {
       answer = loop.follow(make(), from_iteration);
     } catch (const std::exception& error) {
-      answer = RefusedMessage{.reason = error.what()};
+      answer = ipc::RefusedMessage{.reason = error.what()};
     }
     reply(std::move(answer));
   });
@@ -415,4 +415,4 @@ void GpuWorker::tell_when_done(std::function<void()> done) {
 
 GpuWorkerStatus GpuWorker::status() const { return loop_->status(); }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -16,7 +16,7 @@
 #include "control/agent/service/agent_service.h"
 #include "control/agent/service/gpu_writer.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// What a GPU's thread has done so far; may be read at any time.
 struct GpuWorkerStatus {
@@ -55,7 +55,7 @@ class GpuWorker {
   /// Runs the task on the thread. What it throws comes out of the future.
   std::future<void> post(Task task);
   /// Sets it on the thread. `done` is called there once the status shows the outcome, with the error or null.
-  void apply(const GpuSetting& setting, std::function<void(std::exception_ptr)> done);
+  void apply(const gpu::GpuSetting& setting, std::function<void(std::exception_ptr)> done);
   /// Follows the units of a lease from now on.
   std::future<void> begin_lease(std::shared_ptr<SharedUnitRing> ring);
   /// Clocks for the units of the lease, at once or from the begin of an iteration on; they then take the place of
@@ -63,7 +63,7 @@ class GpuWorker {
   /// and `reply`, with a refusal when `make` threw and too_late when the lease's ring shows that the iteration has
   /// begun: clocks are then as before.
   void follow_plan(std::function<std::unique_ptr<UnitClocks>()> make, std::optional<std::uint32_t> from_iteration,
-                   std::function<void(PlanAnswer)> reply);
+                   std::function<void(ipc::PlanAnswer)> reply);
   /// Ends the lease, if there is one, and restores the GPU; tries again when that fails, until a client writes to it.
   std::future<void> end_lease();
   /// `done` is called on the thread once all that was asked for before is done.
@@ -77,4 +77,4 @@ class GpuWorker {
   DriverThread thread_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

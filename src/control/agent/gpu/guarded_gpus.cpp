@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-namespace lowgear {
+namespace lowgear::agent {
 
 std::size_t GuardedGpus::index_of(std::string_view uuid_or_pci_address) const {
   std::string known;
   for (std::size_t index = 0; index < identities_.size(); ++index) {
-    const GpuIdentity& identity = identities_[index];
+    const gpu::GpuIdentity& identity = identities_[index];
     if (is_called(identity, uuid_or_pci_address)) return index;
     known += fmt::format("{}{} ({})", known.empty() ? "" : ", ", identity.uuid, identity.pci_address);
   }
@@ -15,4 +15,4 @@ std::size_t GuardedGpus::index_of(std::string_view uuid_or_pci_address) const {
                                known.empty() ? "this machine has none" : "those of this machine are " + known));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

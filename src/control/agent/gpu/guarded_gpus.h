@@ -9,7 +9,7 @@
 
 #include "hardware/gpu/gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// The GPUs of the machine as the agent's main thread sees them: who they are. The driver itself, whose calls may never
 /// return, is reached only by those who call it on a thread that each GPU has of its own.
@@ -18,14 +18,14 @@ class GuardedGpus {
   /// None.
   GuardedGpus() = default;
   /// Takes any system for what it guards.
-  template <std::derived_from<GpuSystem> System>
+  template <std::derived_from<gpu::GpuSystem> System>
   GuardedGpus(std::shared_ptr<System> driver)  // NOLINT(google-explicit-constructor)
       : driver_(std::move(driver)), simulated_(driver_->simulated()), driver_version_(driver_->driver_version()) {
-    for (const std::unique_ptr<Gpu>& gpu : driver_->gpus()) identities_.push_back(gpu->identity());
+    for (const std::unique_ptr<gpu::Gpu>& gpu : driver_->gpus()) identities_.push_back(gpu->identity());
   }
 
   /// In the driver's order.
-  [[nodiscard]] const std::vector<GpuIdentity>& identities() const { return identities_; }
+  [[nodiscard]] const std::vector<gpu::GpuIdentity>& identities() const { return identities_; }
   [[nodiscard]] bool simulated() const { return simulated_; }
   [[nodiscard]] const std::string& driver_version() const { return driver_version_; }
 
@@ -35,12 +35,12 @@ class GuardedGpus {
  private:
   friend class GpuWorker;
   friend class Telemetry;
-  [[nodiscard]] const std::shared_ptr<GpuSystem>& driver() const { return driver_; }
+  [[nodiscard]] const std::shared_ptr<gpu::GpuSystem>& driver() const { return driver_; }
 
-  std::shared_ptr<GpuSystem> driver_;
+  std::shared_ptr<gpu::GpuSystem> driver_;
   bool simulated_ = false;
   std::string driver_version_;
-  std::vector<GpuIdentity> identities_;
+  std::vector<gpu::GpuIdentity> identities_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -3,7 +3,7 @@
 #include <boost/asio/steady_timer.hpp>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::agent {
 
 struct PendingWrites::Pending {
   Pending(boost::asio::io_context& io, WriteDone to_tell) : timer(io), done(std::move(to_tell)) {}
@@ -35,4 +35,4 @@ void PendingWrites::tell(const std::weak_ptr<Pending>& pending, const std::excep
   waiting->done(error);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -10,7 +10,7 @@
 #include "control/agent/service/agent_service.h"
 #include "control/agent/service/loop_gate.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// The callers that wait for the driver's answers to their writes. None blocks the io_context's thread: each is called
 /// there once, by whatever comes first of the outcome and the end of its time. Who still waits when this is destroyed
@@ -43,4 +43,4 @@ class PendingWrites {
   std::unordered_set<std::shared_ptr<Pending>> pending_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

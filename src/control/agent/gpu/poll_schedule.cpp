@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 constexpr std::int64_t kMaxGapNs = 60'000'000'000;  // longer ones are no training; also keeps sums within their type
@@ -46,4 +46,4 @@ std::int64_t PollSchedule::sleep_ns(std::int64_t now_ns) const {
   return until_ns >= -window ? kFineNs : kCoarseNs;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

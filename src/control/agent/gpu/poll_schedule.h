@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// How long the thread of a GPU may sleep before it looks at the unit ring again. Training repeats itself: when the
 /// units of an iteration began tells when those of the next will. Around such a moment the thread looks every 20 us,
@@ -33,4 +33,4 @@ class PollSchedule {
   std::int64_t last_ns_ = 0;  ///< 0: no event since the start or a pause
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

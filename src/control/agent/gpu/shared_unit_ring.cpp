@@ -11,7 +11,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 [[noreturn]] void throw_ring_error(const char* call) {
@@ -23,16 +23,16 @@ namespace {
 
 SharedUnitRing::SharedUnitRing() : descriptor_(::memfd_create("lowgear-unit-ring", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   if (!descriptor_) throw_ring_error("memfd_create");
-  if (::ftruncate(descriptor_.get(), sizeof(UnitRing)) != 0) throw_ring_error("ftruncate");
-  void* memory = ::mmap(nullptr, sizeof(UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_.get(), 0);
+  if (::ftruncate(descriptor_.get(), sizeof(ipc::UnitRing)) != 0) throw_ring_error("ftruncate");
+  void* memory = ::mmap(nullptr, sizeof(ipc::UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, descriptor_.get(), 0);
   if (memory == MAP_FAILED) throw_ring_error("mmap");
-  ring_ = new (memory) UnitRing;  // NOLINT(cppcoreguidelines-owning-memory): the mapping's
+  ring_ = new (memory) ipc::UnitRing;  // NOLINT(cppcoreguidelines-owning-memory): the mapping's
   if (::fcntl(descriptor_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
-    ::munmap(memory, sizeof(UnitRing));
+    ::munmap(memory, sizeof(ipc::UnitRing));
     throw_ring_error("sealing");
   }
 }
 
-SharedUnitRing::~SharedUnitRing() { ::munmap(ring_, sizeof(UnitRing)); }
+SharedUnitRing::~SharedUnitRing() { ::munmap(ring_, sizeof(ipc::UnitRing)); }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -3,7 +3,7 @@
 #include "base/core/files/file_descriptor.h"
 #include "base/ipc/unit_ring.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// A unit ring in memory that the agent shares with one training process: a memfd whose size is sealed, so that the
 /// client cannot cut it off under the agent's hands (which would end the agent by SIGBUS).
@@ -15,13 +15,13 @@ class SharedUnitRing {
   SharedUnitRing(const SharedUnitRing&) = delete;
   SharedUnitRing& operator=(const SharedUnitRing&) = delete;
 
-  [[nodiscard]] UnitRing& ring() { return *ring_; }
+  [[nodiscard]] ipc::UnitRing& ring() { return *ring_; }
   /// To be handed to the client.
   [[nodiscard]] int descriptor() const { return descriptor_.get(); }
 
  private:
   FileDescriptor descriptor_;
-  UnitRing* ring_ = nullptr;
+  ipc::UnitRing* ring_ = nullptr;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

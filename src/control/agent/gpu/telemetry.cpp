@@ -11,7 +11,7 @@
 #include "base/core/monotonic_clock.h"
 #include "hardware/measure/gpu_meter.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -24,40 +24,40 @@ std::int64_t wall_time_ns() {
 }
 
 template <typename Read>
-auto read_if(const Gpu& gpu, GpuFeature feature, Read read) -> std::optional<decltype(read())> {
+auto read_if(const gpu::Gpu& gpu, gpu::GpuFeature feature, Read read) -> std::optional<decltype(read())> {
   if (!works(gpu, feature)) return std::nullopt;
   try {
     return read();
-  } catch (const GpuError&) {
+  } catch (const gpu::GpuError&) {
     return std::nullopt;
   }
 }
 
-bool tells_anything(const GpuValues& values) {
-  const auto is_known = [&](const GpuQuantity& quantity) { return quantity.of(values).has_value(); };
-  const auto knows_any = [&](const GpuSensor& sensor) { return std::ranges::any_of(sensor.quantities, is_known); };
-  return values.throttle_reasons || std::ranges::any_of(gpu_sensors(), knows_any);
+bool tells_anything(const gpu::GpuValues& values) {
+  const auto is_known = [&](const gpu::GpuQuantity& quantity) { return quantity.of(values).has_value(); };
+  const auto knows_any = [&](const gpu::GpuSensor& sensor) { return std::ranges::any_of(sensor.quantities, is_known); };
+  return values.throttle_reasons || std::ranges::any_of(gpu::gpu_sensors(), knows_any);
 }
 
 }  // namespace
 
-GpuReading read_gpu(Gpu& gpu, std::string* problem) {
+GpuReading read_gpu(gpu::Gpu& gpu, std::string* problem) {
   const std::int64_t time_ns = wall_time_ns();
-  const GpuSample taken = sample(gpu, monotonic_s);
+  const measure::GpuSample taken = measure::sample(gpu, monotonic_s);
   if (problem != nullptr) *problem = taken.problem;
   return {taken, time_ns};
 }
 
-GpuSettings read_settings(Gpu& gpu) {
+GpuSettings read_settings(gpu::Gpu& gpu) {
   return {.asked_ns = monotonic_ns(),
-          .power_limits = read_if(gpu, GpuFeature::power_limits, [&gpu] { return gpu.power_limits(); }),
-          .persistence_mode = read_if(gpu, GpuFeature::persistence_mode, [&gpu] { return gpu.persistence_mode(); })};
+          .power_limits = read_if(gpu, gpu::GpuFeature::power_limits, [&gpu] { return gpu.power_limits(); }),
+          .persistence_mode = read_if(gpu, gpu::GpuFeature::persistence_mode, [&gpu] { return gpu.persistence_mode(); })};
 }
 
 /// One GPU's thread, and what it found last.
 struct Telemetry::Sampler {
-  std::shared_ptr<GpuSystem> system;
-  Gpu* gpu = nullptr;
+  std::shared_ptr<gpu::GpuSystem> system;
+  gpu::Gpu* gpu = nullptr;
   Clock::duration period{};
   bool has_energy_counter = false;
   Clock::duration settings_period{};
@@ -117,13 +117,13 @@ struct Telemetry::Sampler {
 Telemetry::Telemetry(const GuardedGpus& system, double rate_hz, std::chrono::milliseconds settings_period) {
   const auto period = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(1 / rate_hz));
   if (!system.driver()) return;
-  for (const std::unique_ptr<Gpu>& gpu : system.driver()->gpus()) {
+  for (const std::unique_ptr<gpu::Gpu>& gpu : system.driver()->gpus()) {
     auto sampler = std::make_shared<Sampler>();
     sampler->system = system.driver();
     sampler->gpu = gpu.get();
     sampler->period = period;
     sampler->settings_period = settings_period;
-    sampler->has_energy_counter = works(*gpu, GpuFeature::energy_counter);
+    sampler->has_energy_counter = works(*gpu, gpu::GpuFeature::energy_counter);
     threads_.emplace_back([sampler] { sampler->run(); });
     samplers_.push_back(std::move(sampler));
   }
@@ -172,4 +172,4 @@ void Telemetry::settings_changed(std::size_t gpu) {
 
 bool Telemetry::has_energy_counter(std::size_t gpu) const { return samplers_.at(gpu)->has_energy_counter; }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

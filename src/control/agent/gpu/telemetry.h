@@ -13,20 +13,20 @@
 #include "control/agent/service/agent_service.h"
 #include "hardware/gpu/gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// Reads everything that a GPU reports; what it does not, or does not at the moment, stays empty. `problem`, where it
 /// is not null, is set to what the driver said of something that worked when the GPU was opened; empty when all of it
 /// did.
-[[nodiscard]] GpuReading read_gpu(Gpu& gpu, std::string* problem = nullptr);
+[[nodiscard]] GpuReading read_gpu(gpu::Gpu& gpu, std::string* problem = nullptr);
 
 /// What a GPU is set to, by whomever; empty where it does not say.
 struct GpuSettings {
   std::int64_t asked_ns = 0;  ///< CLOCK_MONOTONIC before it was asked; 0: it never was
-  std::optional<PowerLimits> power_limits;
+  std::optional<gpu::PowerLimits> power_limits;
   std::optional<bool> persistence_mode;
 };
-[[nodiscard]] GpuSettings read_settings(Gpu& gpu);
+[[nodiscard]] GpuSettings read_settings(gpu::Gpu& gpu);
 
 /// How a GPU answers those who read it.
 struct GpuAnswering {
@@ -63,4 +63,4 @@ class Telemetry {
   std::vector<DriverThread> threads_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

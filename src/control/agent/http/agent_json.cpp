@@ -4,10 +4,10 @@
 #include <string>
 #include <variant>
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
-Json to_json(const ThrottleReasons& reasons) {
+Json to_json(const gpu::ThrottleReasons& reasons) {
   Json names = Json::array();
   if (reasons.power_cap()) names.push_back("power_cap");
   if (reasons.thermal()) names.push_back("thermal");
@@ -15,7 +15,7 @@ Json to_json(const ThrottleReasons& reasons) {
   return names;
 }
 
-Json to_json(const PowerLimits& limits) {
+Json to_json(const gpu::PowerLimits& limits) {
   return {{"min_w", limits.min_w},
           {"max_w", limits.max_w},
           {"default_w", limits.default_w},
@@ -27,8 +27,8 @@ Json to_json(const PowerLimits& limits) {
 
 Json to_json(const GpuReading& reading) {
   Json json = {{"time_s", static_cast<double>(reading.time_ns) * 1e-9}};
-  for (const GpuSensor& sensor : gpu_sensors()) {
-    for (const GpuQuantity& quantity : sensor.quantities) {
+  for (const gpu::GpuSensor& sensor : gpu::gpu_sensors()) {
+    for (const gpu::GpuQuantity& quantity : sensor.quantities) {
       json[std::string(quantity.name)] =
           std::visit([&](const auto member) { return or_null(reading.*member); }, quantity.value);
     }
@@ -86,8 +86,8 @@ Json to_json(const LeaseStatus& lease) {
           {"unplanned_units", lease.unplanned_units}};
 }
 
-Json answer(const AgentService& service) {
+Json answer(const Service& service) {
   return {{"simulated", service.simulated()}, {"dry_run", service.dry_run()}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -3,7 +3,7 @@
 #include "base/core/formats/json.h"
 #include "control/agent/service/agent_service.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// As docs/agent-api.md describes them; what is not reported is null.
 [[nodiscard]] Json to_json(const GpuReading& reading);
@@ -13,6 +13,6 @@ namespace lowgear {
 
 /// An object with the members that every answer starts with: whether the machine is simulated, whether the agent only
 /// pretends to write.
-[[nodiscard]] Json answer(const AgentService& service);
+[[nodiscard]] Json answer(const Service& service);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -17,7 +17,7 @@
 #include "control/agent/cpu/cpu_power.h"
 #include "control/agent/http/metrics.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 constexpr const char* kLoopback = "127.0.0.1";
@@ -27,10 +27,10 @@ constexpr std::chrono::seconds kCpuReadPeriod{20};
 
 /// Over TCP the caller cannot be identified. What a browser sends for a page of the web carries that page's name as its
 /// host.
-HttpResponse misdirected(const HttpRequest& request) {
+http::Response misdirected(const http::Request& request) {
   constexpr std::size_t kMaxHost = 200;
   return error_response(
-      HttpErrorCode::misdirected_request,
+      http::ErrorCode::misdirected_request,
       fmt::format(
           "this port answers requests to localhost, 127.0.0.1 or [::1] only, not to {}; a proxy has to send one "
           "of these as Host",
@@ -39,8 +39,8 @@ HttpResponse misdirected(const HttpRequest& request) {
 
 }  // namespace
 
-HttpServerOptions agent_server_options() {
-  HttpServerOptions options;
+http::ServerOptions agent_server_options() {
+  http::ServerOptions options;
   options.max_connections = 512;
   options.max_streams = 256;
   options.max_stream_backlog_bytes = std::size_t{64} * 1024;
@@ -48,9 +48,9 @@ HttpServerOptions agent_server_options() {
   return options;
 }
 
-class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<HttpApi::Impl> {
+class HttpApi::Impl : public http::Handler, public std::enable_shared_from_this<HttpApi::Impl> {
  public:
-  Impl(boost::asio::io_context& io, AgentService& service, CpuMeter* cpu_meter, HttpApiOptions options)
+  Impl(boost::asio::io_context& io, Service& service, CpuMeter* cpu_meter, HttpApiOptions options)
       : io_(io),
         service_(service),
         warn_(options.server.warn),
@@ -60,7 +60,7 @@ class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<Ht
         tick_timer_(io),
         server_(io, *this, std::move(options.server)) {}
 
-  [[nodiscard]] HttpServer& server() { return server_; }
+  [[nodiscard]] http::Server& server() { return server_; }
 
   void start() {
     if (std::exchange(ticking_, true)) return;
@@ -75,35 +75,35 @@ class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<Ht
     streams_.clear();
   }
 
-  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
-    if (!request.peer && !names_loopback(request.header("host"))) return reply->send(misdirected(request));
-    answer(std::make_shared<const HttpRequest>(std::move(request)), std::move(reply), 1);
+  void handle(http::Request request, std::shared_ptr<http::Reply> reply) override {
+    if (!request.peer && !http::names_loopback(request.header("host"))) return reply->send(misdirected(request));
+    answer(std::make_shared<const http::Request>(std::move(request)), std::move(reply), 1);
   }
 
  private:
   struct Subscriber {
     PowerStream wanted;
-    std::shared_ptr<EventStream> stream;
+    std::shared_ptr<http::EventStream> stream;
   };
 
-  void answer(const std::shared_ptr<const HttpRequest>& request, std::shared_ptr<HttpReply> reply, int attempt) {
-    RouteAnswer answer = lowgear::handle(*request, context());
+  void answer(const std::shared_ptr<const http::Request>& request, std::shared_ptr<http::Reply> reply, int attempt) {
+    RouteAnswer answer = lowgear::agent::handle(*request, context());
     if (answer.ask_again_after.count() > 0) {
       if (attempt == kMaxAttempts) {
-        return reply->send(error_response(HttpErrorCode::unavailable, "the answer did not come in time; ask again"));
+        return reply->send(error_response(http::ErrorCode::unavailable, "the answer did not come in time; ask again"));
       }
       return answer_later(answer.ask_again_after, request, std::move(reply), attempt + 1);
     }
     if (answer.later) {
-      return answer.later([reply](HttpResponse response) { reply->send(std::move(response)); });
+      return answer.later([reply](http::Response response) { reply->send(std::move(response)); });
     }
     if (!answer.stream) return reply->send(std::move(answer));
     PowerStream wanted = std::move(*answer.stream);
     if (auto stream = reply->stream(std::move(answer))) streams_.push_back({std::move(wanted), std::move(stream)});
   }
 
-  void answer_later(std::chrono::milliseconds delay, const std::shared_ptr<const HttpRequest>& request,
-                    std::shared_ptr<HttpReply> reply, int attempt) {
+  void answer_later(std::chrono::milliseconds delay, const std::shared_ptr<const http::Request>& request,
+                    std::shared_ptr<http::Reply> reply, int attempt) {
     auto timer = std::make_shared<boost::asio::steady_timer>(io_, delay);
     timer->async_wait([self = shared_from_this(), timer, request, reply = std::move(reply),
                        attempt](const boost::system::error_code& error) mutable {
@@ -150,7 +150,7 @@ class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<Ht
   [[nodiscard]] RouteContext context() { return {service_, cpu_power_, metrics_, zeusd_events_}; }
 
   boost::asio::io_context& io_;
-  AgentService& service_;
+  Service& service_;
   std::function<void(std::string_view)> warn_;
   std::chrono::milliseconds telemetry_period_;
   ZeusdEvents zeusd_events_;
@@ -162,10 +162,10 @@ class HttpApi::Impl : public HttpHandler, public std::enable_shared_from_this<Ht
   std::chrono::steady_clock::time_point last_cpu_read_ = std::chrono::steady_clock::now();
   bool ticking_ = false;
   bool stopped_ = false;
-  HttpServer server_;
+  http::Server server_;
 };
 
-HttpApi::HttpApi(boost::asio::io_context& io, AgentService& service, CpuMeter* cpu_meter, HttpApiOptions options)
+HttpApi::HttpApi(boost::asio::io_context& io, Service& service, CpuMeter* cpu_meter, HttpApiOptions options)
     : impl_(std::make_shared<Impl>(io, service, cpu_meter, std::move(options))) {}
 
 // NOLINTNEXTLINE(bugprone-exception-escape): cancelling a timer throws nothing on Linux
@@ -188,4 +188,4 @@ std::size_t HttpApi::connections() const { return impl_->server().connections();
 
 std::size_t HttpApi::streams() const { return impl_->server().streams(); }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -18,30 +18,30 @@ namespace boost::asio {
 class io_context;
 }
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// Limits for the clients of one machine.
-[[nodiscard]] HttpServerOptions agent_server_options();
+[[nodiscard]] http::ServerOptions agent_server_options();
 
 struct HttpApiOptions {
-  HttpServerOptions server = agent_server_options();
+  http::ServerOptions server = agent_server_options();
   std::chrono::milliseconds telemetry_period{50};  ///< between the events of a stream
   ZeusdEvents zeusd_events = ZeusdEvents::device;
 };
 
 /// The agent's HTTP side (docs/agent-api.md): control and telemetry as JSON, streams of server-sent events, Prometheus
-/// metrics. All of it runs on the thread of the given io_context, on which also the AgentService is called; nothing
+/// metrics. All of it runs on the thread of the given io_context, on which also the Service is called; nothing
 /// waits for a client.
 class HttpApi {
  public:
   /// `service` and `cpu_meter` (may be null: the CPU's energy is then "not supported") must outlive this.
-  HttpApi(boost::asio::io_context& io, AgentService& service, CpuMeter* cpu_meter, HttpApiOptions options = {});
+  HttpApi(boost::asio::io_context& io, Service& service, CpuMeter* cpu_meter, HttpApiOptions options = {});
   HttpApi(const HttpApi&) = delete;
   HttpApi& operator=(const HttpApi&) = delete;
   /// Stops. Functions that are still queued in the io_context then do nothing.
   ~HttpApi();  // NOLINT(bugprone-exception-escape): see its definition
 
-  /// As HttpServer's.
+  /// As http::Server's.
   void listen_unix(const std::filesystem::path& path, mode_t mode, std::optional<gid_t> group = std::nullopt);
   /// Listens on the loopback interface, for reading only. Port 0 takes any that is free. Returns the port. Throws
   /// InputError when it is taken.
@@ -57,4 +57,4 @@ class HttpApi {
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

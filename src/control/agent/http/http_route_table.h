@@ -9,17 +9,17 @@
 #include "base/http/message/target.h"
 #include "control/agent/http/http_routes.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// The code of what the service threw: `access_denied` of AccessDenied.
-[[nodiscard]] HttpErrorCode agent_error_code_of(const std::exception& error);
+[[nodiscard]] http::ErrorCode agent_error_code_of(const std::exception& error);
 /// The response to it, with a JSON error.
-[[nodiscard]] HttpResponse refusal_for(const std::exception& error);
+[[nodiscard]] http::Response refusal_for(const std::exception& error);
 
 /// A request on its way to the function that answers it.
 struct RouteCall {
-  const HttpRequest& request;
-  const HttpTarget& target;
+  const http::Request& request;
+  const http::Target& target;
   const RouteContext& context;
   std::vector<std::string> captures;  ///< what stood for each `{}` of the pattern
 
@@ -54,4 +54,4 @@ struct Route {
                                                            const std::vector<GpuStatus>& gpus,
                                                            const RouteContext& context);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

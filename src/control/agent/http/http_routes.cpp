@@ -14,7 +14,7 @@
 #include "control/agent/http/agent_json.h"
 #include "control/agent/http/http_route_table.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 constexpr double kMaxPowerW = 100'000;
@@ -38,7 +38,7 @@ void require_members(const Json& body, std::initializer_list<std::string_view> k
 
 const Peer& peer(const RouteCall& call) { return *call.request.peer; }
 
-std::optional<GpuStatus> find(AgentService& service, std::string_view gpu) {
+std::optional<GpuStatus> find(Service& service, std::string_view gpu) {
   std::vector<GpuStatus> gpus = service.gpus();
   const auto found = std::ranges::find_if(
       gpus, [&](const GpuStatus& each) { return each.identity.uuid == gpu || each.identity.pci_address == gpu; });
@@ -46,18 +46,18 @@ std::optional<GpuStatus> find(AgentService& service, std::string_view gpu) {
   return std::move(*found);
 }
 
-HttpResponse gpu_response(AgentService& service, const std::string& name) {
+http::Response gpu_response(Service& service, const std::string& name) {
   const std::optional<GpuStatus> gpu = find(service, name);
   if (!gpu) throw NotFound(fmt::format("no GPU {} here; GET /v1/gpus lists them", quote(name)));
   Json body = answer(service);
   body["gpu"] = to_json(*gpu);
-  return json_response(body);
+  return http::json_response(body);
 }
 
 RouteAnswer gpu_answer(const RouteCall& call) { return gpu_response(call.context.service, call.captures[0]); }
 
 /// Answers once the agent has done what `ask` asks it for, with the response as it is then.
-RouteAnswer answer_when_done(std::function<void(WriteDone)> ask, std::function<HttpResponse()> response) {
+RouteAnswer answer_when_done(std::function<void(WriteDone)> ask, std::function<http::Response()> response) {
   RouteAnswer answer;
   answer.later = [ask = std::move(ask), response = std::move(response)](const RouteAnswer::Send& send) {
     ask([response, send](const std::exception_ptr& error) {
@@ -73,8 +73,8 @@ RouteAnswer answer_when_done(std::function<void(WriteDone)> ask, std::function<H
 }
 
 /// Answers with the GPU once it is set.
-RouteAnswer answer_when_set(const RouteCall& call, const GpuSetting& setting) {
-  AgentService& service = call.context.service;
+RouteAnswer answer_when_set(const RouteCall& call, const gpu::GpuSetting& setting) {
+  Service& service = call.context.service;
   const std::string& gpu = call.captures[0];
   return answer_when_done(
       [&service, who = peer(call), gpu, setting](WriteDone done) { service.apply(who, gpu, setting, std::move(done)); },
@@ -88,14 +88,14 @@ RouteAnswer get_gpus(const RouteCall& call) {
   for (const GpuStatus& gpu : call.context.service.gpus()) body["gpus"].push_back(to_json(gpu));
   body["unattended"] = Json::array();
   for (const UnattendedGpu& gpu : call.context.service.unattended_gpus()) body["unattended"].push_back(to_json(gpu));
-  return json_response(body);
+  return http::json_response(body);
 }
 
 RouteAnswer get_leases(const RouteCall& call) {
   Json body = answer(call.context.service);
   body["leases"] = Json::array();
   for (const LeaseStatus& lease : call.context.service.leases()) body["leases"].push_back(to_json(lease));
-  return json_response(body);
+  return http::json_response(body);
 }
 
 RouteAnswer delete_lease(const RouteCall& call) {
@@ -104,11 +104,11 @@ RouteAnswer delete_lease(const RouteCall& call) {
   call.context.service.release(peer(call), static_cast<std::uint64_t>(*id));
   Json body = answer(call.context.service);
   body["released"] = *id;
-  return json_response(body);
+  return http::json_response(body);
 }
 
 /// The readings of all GPUs, in one line.
-std::string power_text(const AgentService& service, const std::vector<GpuStatus>& gpus) {
+std::string power_text(const Service& service, const std::vector<GpuStatus>& gpus) {
   Json event = answer(service);
   event["gpus"] = Json::array();
   for (const GpuStatus& gpu : gpus) {
@@ -116,7 +116,7 @@ std::string power_text(const AgentService& service, const std::vector<GpuStatus>
     reading.update(to_json(gpu.reading));
     event["gpus"].push_back(std::move(reading));
   }
-  std::string text = to_text(event);
+  std::string text = http::to_text(event);
   text.pop_back();  // the line feed
   return text;
 }
@@ -130,7 +130,7 @@ RouteAnswer get_power(const RouteCall& call) {
       return response;
     }
   }
-  return HttpResponse::with_body(200, "application/json",
+  return http::Response::with_body(200, "application/json",
                                  power_text(call.context.service, call.context.service.gpus()) + "\n");
 }
 
@@ -142,10 +142,10 @@ RouteAnswer post_clocks(const RouteCall& call) {
   if (min_mhz > max_mhz) {
     body_view(body).at("min_mhz").fail(fmt::format("{} MHz is above max_mhz, {} MHz", min_mhz, max_mhz));
   }
-  return answer_when_set(call, LockSmClocks{min_mhz, max_mhz});
+  return answer_when_set(call, gpu::LockSmClocks{min_mhz, max_mhz});
 }
 
-RouteAnswer delete_clocks(const RouteCall& call) { return answer_when_set(call, ResetSmClocks{}); }
+RouteAnswer delete_clocks(const RouteCall& call) { return answer_when_set(call, gpu::ResetSmClocks{}); }
 
 RouteAnswer post_power_limit(const RouteCall& call) {
   const Json body = parse_body(call);
@@ -155,16 +155,16 @@ RouteAnswer post_power_limit(const RouteCall& call) {
   if (power_limit_w <= 0 || power_limit_w > kMaxPowerW) {
     limit.fail(fmt::format("{} W is not a power limit", power_limit_w), "GET /v1/gpus tells the GPU's range");
   }
-  return answer_when_set(call, SetPowerLimit{power_limit_w});
+  return answer_when_set(call, gpu::SetPowerLimit{power_limit_w});
 }
 
 RouteAnswer post_restore(const RouteCall& call) {
-  AgentService& service = call.context.service;
+  Service& service = call.context.service;
   return answer_when_done([&service, who = peer(call)](WriteDone done) { service.restore_all(who, std::move(done)); },
                           [&service] {
                             Json body = answer(service);
                             body["restored"] = true;
-                            return json_response(body);
+                            return http::json_response(body);
                           });
 }
 
@@ -172,7 +172,7 @@ RouteAnswer get_version(const RouteCall& call) {
   Json body = answer(call.context.service);
   body["version"] = LOWGEAR_VERSION;
   body["driver_version"] = call.context.service.driver_version();
-  return json_response(body);
+  return http::json_response(body);
 }
 
 RouteAnswer get_health(const RouteCall& call) {
@@ -190,11 +190,11 @@ RouteAnswer get_health(const RouteCall& call) {
   body["gpus"] = gpus.size();
   body["healthy_gpus"] = healthy;
   body["problems"] = std::move(problems);
-  return json_response(body);
+  return http::json_response(body);
 }
 
 RouteAnswer get_metrics(const RouteCall& call) {
-  return HttpResponse::with_body(200, kMetricsContentType,
+  return http::Response::with_body(200, metrics::kMetricsContentType,
                                  call.context.metrics.text(call.context.service, call.context.cpu_power.energy()));
 }
 
@@ -220,8 +220,8 @@ void require_access(const Route& route, const RouteCall& call) {
   if (route.access == Access::anybody) return;
   const std::optional<Peer>& who = call.request.peer;
   if (route.access == Access::owners && !who) {
-    throw HttpError(
-        HttpErrorCode::not_attested,
+    throw http::HttpError(
+        http::ErrorCode::not_attested,
         "this changes the GPU and is taken over the Unix socket only: over TCP the caller cannot be identified");
   }
   if (who && !call.context.service.may_read(*who)) {
@@ -239,10 +239,10 @@ const std::vector<Route>& all_routes() {
   return routes;
 }
 
-RouteAnswer dispatch(const HttpRequest& request, const RouteContext& context) {
-  static const HttpRouter router(routes_of(all_routes()), "docs/agent-api.md");
-  const HttpTarget target = parse_target(request.path, request.query);
-  HttpRouter::Match match = router.find(request, target);
+RouteAnswer dispatch(const http::Request& request, const RouteContext& context) {
+  static const http::Router router(http::routes_of(all_routes()), "docs/agent-api.md");
+  const http::Target target = http::parse_target(request.path, request.query);
+  http::Router::Match match = router.find(request, target);
   const Route& route = all_routes()[match.route];
   const RouteCall call{request, target, context, std::move(match.captures)};
   require_access(route, call);
@@ -251,31 +251,31 @@ RouteAnswer dispatch(const HttpRequest& request, const RouteContext& context) {
 }
 
 /// Also where the body cannot say it: zeusd's replies are maps from GPU to value, and metrics are text.
-std::vector<std::pair<std::string, std::string>> machine_headers(const AgentService& service) {
+std::vector<std::pair<std::string, std::string>> machine_headers(const Service& service) {
   std::vector<std::pair<std::string, std::string>> headers;
   if (service.simulated()) headers.emplace_back("Lowgear-Simulated", "true");
   if (service.dry_run()) headers.emplace_back("Lowgear-Dry-Run", "true");
   return headers;
 }
 
-HttpErrorCode error_code_of(GpuErrorCode code) {
+http::ErrorCode error_code_of(gpu::GpuErrorCode code) {
   switch (code) {
-    case GpuErrorCode::not_supported:
-      return HttpErrorCode::not_supported;
-    case GpuErrorCode::invalid_value:
-      return HttpErrorCode::invalid_value;
-    case GpuErrorCode::timeout:
-      return HttpErrorCode::driver_timeout;
-    case GpuErrorCode::gpu_lost:
-      return HttpErrorCode::gpu_lost;
-    case GpuErrorCode::driver_missing:
-      return HttpErrorCode::driver_missing;
-    case GpuErrorCode::no_permission:
-      return HttpErrorCode::no_permission;
-    case GpuErrorCode::driver_error:
-      return HttpErrorCode::driver_error;
+    case gpu::GpuErrorCode::not_supported:
+      return http::ErrorCode::not_supported;
+    case gpu::GpuErrorCode::invalid_value:
+      return http::ErrorCode::invalid_value;
+    case gpu::GpuErrorCode::timeout:
+      return http::ErrorCode::driver_timeout;
+    case gpu::GpuErrorCode::gpu_lost:
+      return http::ErrorCode::gpu_lost;
+    case gpu::GpuErrorCode::driver_missing:
+      return http::ErrorCode::driver_missing;
+    case gpu::GpuErrorCode::no_permission:
+      return http::ErrorCode::no_permission;
+    case gpu::GpuErrorCode::driver_error:
+      return http::ErrorCode::driver_error;
   }
-  return HttpErrorCode::internal;
+  return http::ErrorCode::internal;
 }
 
 }  // namespace
@@ -304,33 +304,33 @@ long long RouteCall::integer(std::string_view name, long long low, long long hig
   return *number;
 }
 
-HttpErrorCode agent_error_code_of(const std::exception& error) {
-  if (dynamic_cast<const AccessDenied*>(&error) != nullptr) return HttpErrorCode::access_denied;
-  if (dynamic_cast<const GpuBusy*>(&error) != nullptr) return HttpErrorCode::gpu_busy;
-  if (dynamic_cast<const NotFound*>(&error) != nullptr) return HttpErrorCode::not_found;
-  if (const auto* gpu = dynamic_cast<const GpuError*>(&error)) return error_code_of(gpu->code());
-  return error_code_of(error);
+http::ErrorCode agent_error_code_of(const std::exception& error) {
+  if (dynamic_cast<const AccessDenied*>(&error) != nullptr) return http::ErrorCode::access_denied;
+  if (dynamic_cast<const GpuBusy*>(&error) != nullptr) return http::ErrorCode::gpu_busy;
+  if (dynamic_cast<const NotFound*>(&error) != nullptr) return http::ErrorCode::not_found;
+  if (const auto* gpu = dynamic_cast<const gpu::GpuError*>(&error)) return error_code_of(gpu->code());
+  return http::error_code_of(error);
 }
 
-HttpResponse refusal_for(const std::exception& error) {
-  if (const auto* http = dynamic_cast<const HttpError*>(&error)) return error_response(*http);
+http::Response refusal_for(const std::exception& error) {
+  if (const auto* http = dynamic_cast<const http::HttpError*>(&error)) return error_response(*http);
   return error_response(agent_error_code_of(error), error.what());
 }
 
-RouteAnswer handle(const HttpRequest& request, const RouteContext& context) {
+RouteAnswer handle(const http::Request& request, const RouteContext& context) {
   RouteAnswer response;
   try {
     response = dispatch(request, context);
   } catch (const std::exception& error) {
     response = refusal_for(error);
   }
-  const auto complete = [headers = machine_headers(context.service)](HttpResponse& answer) {
+  const auto complete = [headers = machine_headers(context.service)](http::Response& answer) {
     answer.headers.insert(answer.headers.end(), headers.begin(), headers.end());
   };
   complete(response);
   if (!response.later) return response;
   response.later = [later = std::move(response.later), complete](const RouteAnswer::Send& send) {
-    const auto send_complete = [send, complete](HttpResponse answer) {
+    const auto send_complete = [send, complete](http::Response answer) {
       complete(answer);
       send(std::move(answer));
     };
@@ -349,4 +349,4 @@ std::vector<std::string> stream_events(const PowerStream& stream, const std::vec
   return {power_text(context.service, gpus)};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -10,7 +10,7 @@
 #include "control/agent/http/route_answer.h"
 #include "control/agent/service/agent_service.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// What the events of zeusd's power streams are like. A client cannot tell which one it reads, and each release of Zeus
 /// reads one.
@@ -24,17 +24,17 @@ enum class ZeusdEvents : unsigned char {
 
 /// What the routes answer with.
 struct RouteContext {
-  AgentService& service;
+  Service& service;
   CpuPower& cpu_power;
   const Metrics& metrics;
   ZeusdEvents zeusd_events = ZeusdEvents::device;
 };
 
 /// Answers a request. No I/O of its own, no exceptions: whatever goes wrong becomes a response with a JSON error.
-[[nodiscard]] RouteAnswer handle(const HttpRequest& request, const RouteContext& context);
+[[nodiscard]] RouteAnswer handle(const http::Request& request, const RouteContext& context);
 
 /// The next events of a stream, each without the `data: ` around it; none when there is nothing to tell yet.
 [[nodiscard]] std::vector<std::string> stream_events(const PowerStream& stream, const std::vector<GpuStatus>& gpus,
                                                      const RouteContext& context);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -9,50 +9,50 @@
 #include <string_view>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 constexpr double kHertzPerMegahertz = 1e6;
 constexpr std::array kClockStates = {ClockState::untouched, ClockState::leased, ClockState::restored,
                                      ClockState::foreign, ClockState::failed};
 
-MetricLabels gpu_labels(const GpuStatus& gpu) {
+metrics::MetricLabels gpu_labels(const GpuStatus& gpu) {
   return {{"gpu", std::to_string(gpu.identity.index)}, {"uuid", gpu.identity.uuid}};
 }
 
-void add_agent(AgentService& service, Exposition& exposition) {
-  MetricFamily& build = exposition.gauge("build_info", "Version of the agent and of the NVIDIA driver; always 1.");
+void add_agent(Service& service, metrics::Exposition& exposition) {
+  metrics::MetricFamily& build = exposition.gauge("build_info", "Version of the agent and of the NVIDIA driver; always 1.");
   build.add({{"version", LOWGEAR_VERSION}, {"driver_version", service.driver_version()}}, 1.0);
-  MetricFamily& simulated =
+  metrics::MetricFamily& simulated =
       exposition.gauge("simulated", "1 when the GPUs are Lowgear's simulation, 0 when they are real.");
   simulated.add({}, service.simulated() ? 1.0 : 0.0);
-  MetricFamily& dry_run = exposition.gauge("dry_run", "1 when the agent decides but writes to no GPU.");
+  metrics::MetricFamily& dry_run = exposition.gauge("dry_run", "1 when the agent decides but writes to no GPU.");
   dry_run.add({}, service.dry_run() ? 1.0 : 0.0);
 
-  MetricFamily& unattended =
+  metrics::MetricFamily& unattended =
       exposition.gauge("gpus_unattended",
                        "GPUs that configuration or journal name and that the agent does not look after: see /healthz.");
   unattended.add({}, static_cast<double>(service.unattended_gpus().size()));
 
   const std::vector<LeaseStatus> leases = service.leases();
-  MetricFamily& held = exposition.gauge("leases", "Leases that processes hold on GPUs.");
+  metrics::MetricFamily& held = exposition.gauge("leases", "Leases that processes hold on GPUs.");
   held.add({}, static_cast<double>(leases.size()));
-  MetricFamily& suspended =
+  metrics::MetricFamily& suspended =
       exposition.gauge("leases_suspended", "Leases whose process signals no units: clocks are at their default.");
   suspended.add({}, static_cast<double>(std::ranges::count_if(leases, &LeaseStatus::suspended)));
 }
 
-void add_quantity(const std::vector<GpuStatus>& gpus, const GpuQuantity& quantity, Exposition& exposition) {
-  const bool counts = quantity.aggregation == GpuAggregation::difference;
-  MetricFamily& family =
+void add_quantity(const std::vector<GpuStatus>& gpus, const gpu::GpuQuantity& quantity, metrics::Exposition& exposition) {
+  const bool counts = quantity.aggregation == gpu::GpuAggregation::difference;
+  metrics::MetricFamily& family =
       counts ? exposition.counter(quantity.metric, quantity.help) : exposition.gauge(quantity.metric, quantity.help);
   for (const GpuStatus& gpu : gpus) {
     if (gpu.healthy) family.add(gpu_labels(gpu), quantity.of(gpu.reading), quantity.metric_scale);
   }
 }
 
-void add_power_limits(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
-  MetricFamily& limit =
+void add_power_limits(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposition) {
+  metrics::MetricFamily& limit =
       exposition.gauge("gpu_power_limit_watts", "Power limit that holds, after all other limits of the machine.");
   for (const GpuStatus& gpu : gpus) {
     if (gpu.healthy && gpu.power_limits) limit.add(gpu_labels(gpu), gpu.power_limits->enforced_w);
@@ -60,40 +60,40 @@ void add_power_limits(const std::vector<GpuStatus>& gpus, Exposition& exposition
 }
 
 /// What is read from the driver. A GPU that does not answer has no current values.
-void add_readings(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
-  for (const GpuSensor& sensor : gpu_sensors()) {
-    for (const GpuQuantity& quantity : sensor.quantities) add_quantity(gpus, quantity, exposition);
-    if (sensor.feature == GpuFeature::instant_power) add_power_limits(gpus, exposition);  // next to the power
+void add_readings(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposition) {
+  for (const gpu::GpuSensor& sensor : gpu::gpu_sensors()) {
+    for (const gpu::GpuQuantity& quantity : sensor.quantities) add_quantity(gpus, quantity, exposition);
+    if (sensor.feature == gpu::GpuFeature::instant_power) add_power_limits(gpus, exposition);  // next to the power
   }
 }
 
 /// What the agent knows of itself.
-void add_control(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
-  MetricFamily& info = exposition.gauge("gpu_info", "Who the GPU is; always 1.");
-  MetricFamily& healthy =
+void add_control(const std::vector<GpuStatus>& gpus, metrics::Exposition& exposition) {
+  metrics::MetricFamily& info = exposition.gauge("gpu_info", "Who the GPU is; always 1.");
+  metrics::MetricFamily& healthy =
       exposition.gauge("gpu_healthy", "1 while the GPU answers every reading that worked when the agent started.");
-  MetricFamily& age = exposition.gauge("gpu_reading_age_seconds", "Time since the GPU last answered a reading.");
-  MetricFamily& controlled =
+  metrics::MetricFamily& age = exposition.gauge("gpu_reading_age_seconds", "Time since the GPU last answered a reading.");
+  metrics::MetricFamily& controlled =
       exposition.gauge("gpu_controlled", "1 when the configuration lets the agent set this GPU's clocks.");
-  MetricFamily& state =
+  metrics::MetricFamily& state =
       exposition.gauge("gpu_clock_state", "1 for the state that the clocks are in, as far as the agent knows.");
-  MetricFamily& requested =
+  metrics::MetricFamily& requested =
       exposition.gauge("gpu_requested_clock_hertz", "Range within which the agent asked the SM clock to stay.");
-  MetricFamily& writes = exposition.counter("gpu_clock_writes", "Setter calls that the driver took.");
-  MetricFamily& errors = exposition.counter("gpu_clock_write_errors", "Setter calls that failed.");
-  MetricFamily& late =
+  metrics::MetricFamily& writes = exposition.counter("gpu_clock_writes", "Setter calls that the driver took.");
+  metrics::MetricFamily& errors = exposition.counter("gpu_clock_write_errors", "Setter calls that failed.");
+  metrics::MetricFamily& late =
       exposition.counter("gpu_late_units", "Unit starts that came while a write was under way and were skipped.");
   for (const GpuStatus& gpu : gpus) {
-    const MetricLabels labels = gpu_labels(gpu);
-    info.add(with(with(labels, "name", gpu.identity.name), "pci_address", gpu.identity.pci_address), 1.0);
+    const metrics::MetricLabels labels = gpu_labels(gpu);
+    info.add(metrics::with(metrics::with(labels, "name", gpu.identity.name), "pci_address", gpu.identity.pci_address), 1.0);
     healthy.add(labels, gpu.healthy ? 1.0 : 0.0);
     age.add(labels, gpu.reading_age_s);
     controlled.add(labels, gpu.controlled ? 1.0 : 0.0);
     for (const ClockState each : kClockStates) {
-      state.add(with(labels, "state", std::string(name(each))), gpu.clock_state == each ? 1.0 : 0.0);
+      state.add(metrics::with(labels, "state", std::string(name(each))), gpu.clock_state == each ? 1.0 : 0.0);
     }
-    requested.add(with(labels, "bound", "min"), gpu.requested_min_mhz, kHertzPerMegahertz);
-    requested.add(with(labels, "bound", "max"), gpu.requested_max_mhz, kHertzPerMegahertz);
+    requested.add(metrics::with(labels, "bound", "min"), gpu.requested_min_mhz, kHertzPerMegahertz);
+    requested.add(metrics::with(labels, "bound", "max"), gpu.requested_max_mhz, kHertzPerMegahertz);
     writes.add(labels, static_cast<double>(gpu.clock_writes));
     errors.add(labels, static_cast<double>(gpu.clock_write_errors));
     late.add(labels, static_cast<double>(gpu.late_units));
@@ -101,17 +101,17 @@ void add_control(const std::vector<GpuStatus>& gpus, Exposition& exposition) {
 }
 
 void add_throttling(const std::vector<GpuStatus>& gpus,
-                    const std::map<std::string, Metrics::ThrottleSeconds>& throttled, Exposition& exposition) {
-  MetricFamily& now = exposition.gauge("gpu_throttled", "1 while the GPU is held back for this reason.");
-  MetricFamily& seconds =
+                    const std::map<std::string, Metrics::ThrottleSeconds>& throttled, metrics::Exposition& exposition) {
+  metrics::MetricFamily& now = exposition.gauge("gpu_throttled", "1 while the GPU is held back for this reason.");
+  metrics::MetricFamily& seconds =
       exposition.counter("gpu_throttle_seconds", "Time for which the GPU was held back since the agent's start.");
   for (const GpuStatus& gpu : gpus) {
-    const std::optional<ThrottleReasons>& reasons = gpu.reading.throttle_reasons;
+    const std::optional<gpu::ThrottleReasons>& reasons = gpu.reading.throttle_reasons;
     if (!reasons || !gpu.healthy) continue;
-    const MetricLabels labels = gpu_labels(gpu);
-    now.add(with(labels, "reason", "power_cap"), reasons->power_cap() ? 1.0 : 0.0);
-    now.add(with(labels, "reason", "thermal"), reasons->thermal() ? 1.0 : 0.0);
-    now.add(with(labels, "reason", "hardware_slowdown"), reasons->hardware_slowdown() ? 1.0 : 0.0);
+    const metrics::MetricLabels labels = gpu_labels(gpu);
+    now.add(metrics::with(labels, "reason", "power_cap"), reasons->power_cap() ? 1.0 : 0.0);
+    now.add(metrics::with(labels, "reason", "thermal"), reasons->thermal() ? 1.0 : 0.0);
+    now.add(metrics::with(labels, "reason", "hardware_slowdown"), reasons->hardware_slowdown() ? 1.0 : 0.0);
     const auto found = throttled.find(gpu.identity.uuid);
     if (found == throttled.end()) continue;
     seconds.add(with(labels, "reason", "power_cap"), found->second.power_cap_s);
@@ -120,8 +120,8 @@ void add_throttling(const std::vector<GpuStatus>& gpus,
   }
 }
 
-void add_cpus(const std::vector<CpuEnergy>& cpus, Exposition& exposition) {
-  MetricFamily& energy = exposition.counter("cpu_energy_joules", "Energy of a CPU package or of its memory (RAPL).");
+void add_cpus(const std::vector<CpuEnergy>& cpus, metrics::Exposition& exposition) {
+  metrics::MetricFamily& energy = exposition.counter("cpu_energy_joules", "Energy of a CPU package or of its memory (RAPL).");
   for (const CpuEnergy& cpu : cpus) {
     energy.add({{"zone", fmt::format("package-{}", cpu.package)}}, static_cast<double>(cpu.package_uj) * 1e-6);
     energy.add({{"zone", fmt::format("dram-{}", cpu.package)}}, cpu.dram_uj, 1e-6);
@@ -145,9 +145,9 @@ void Metrics::observe(const std::vector<GpuStatus>& gpus) {
   }
 }
 
-std::string Metrics::text(AgentService& service, const std::vector<CpuEnergy>& cpus) const {
+std::string Metrics::text(Service& service, const std::vector<CpuEnergy>& cpus) const {
   const std::vector<GpuStatus> gpus = service.gpus();
-  Exposition exposition;
+  metrics::Exposition exposition;
   add_agent(service, exposition);
   add_readings(gpus, exposition);
   add_control(gpus, exposition);
@@ -156,4 +156,4 @@ std::string Metrics::text(AgentService& service, const std::vector<CpuEnergy>& c
   return exposition.text();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

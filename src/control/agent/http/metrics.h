@@ -9,7 +9,7 @@
 #include "control/agent/service/agent_service.h"
 #include "report/metrics/exposition.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// The agent's metrics. Values that a GPU does not report are left out, never zero and never `NaN`.
 class Metrics {
@@ -19,7 +19,7 @@ class Metrics {
   void observe(const std::vector<GpuStatus>& gpus);
 
   /// Everything, in Prometheus' text format.
-  [[nodiscard]] std::string text(AgentService& service, const std::vector<CpuEnergy>& cpus) const;
+  [[nodiscard]] std::string text(Service& service, const std::vector<CpuEnergy>& cpus) const;
 
   /// Seconds for which a GPU was held back since the agent's start.
   struct ThrottleSeconds {
@@ -33,4 +33,4 @@ class Metrics {
   std::map<std::string, ThrottleSeconds> throttled_;  // by UUID
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

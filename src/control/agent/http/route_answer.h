@@ -9,7 +9,7 @@
 
 #include "base/http/message/message.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// A stream of power readings that follows a response: one event, or one event a device, for every round of telemetry.
 struct PowerStream {
@@ -26,11 +26,11 @@ struct PowerStream {
 };
 
 /// What a route answers: a response, or what takes its place.
-struct RouteAnswer : HttpResponse {
+struct RouteAnswer : http::Response {
   RouteAnswer() = default;
-  RouteAnswer(HttpResponse response) : HttpResponse(std::move(response)) {}  // NOLINT(google-explicit-constructor)
+  RouteAnswer(http::Response response) : http::Response(std::move(response)) {}  // NOLINT(google-explicit-constructor)
 
-  using Send = std::function<void(HttpResponse)>;
+  using Send = std::function<void(http::Response)>;
   /// Asks for the answer where this is none yet: called once, it hands the response to `send`, at once or later on the
   /// same thread. Empty when this is the answer.
   std::function<void(const Send& send)> later;
@@ -40,4 +40,4 @@ struct RouteAnswer : HttpResponse {
   std::chrono::milliseconds ask_again_after{0};
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -19,7 +19,7 @@
 #include "control/agent/http/agent_json.h"
 #include "control/agent/http/http_route_table.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 constexpr long long kMaxPowerMw = 100'000'000;
@@ -69,19 +69,19 @@ std::vector<GpuStatus> selected_gpus(const RouteCall& call) {
 /// zeusd's answer when some devices failed: a message for each, with the worst status.
 class DeviceErrors {
  public:
-  void add(int id, HttpErrorCode code, std::string_view message) {
-    const HttpErrorRow& row = row_of(code);
+  void add(int id, http::ErrorCode code, std::string_view message) {
+    const http::ErrorRow& row = row_of(code);
     if (row.status >= status_) code_ = row.name;
     status_ = std::max(status_, row.status);
     errors_[std::to_string(id)] = message;
   }
   [[nodiscard]] bool empty() const { return errors_.empty(); }
-  [[nodiscard]] HttpResponse response() const {
+  [[nodiscard]] http::Response response() const {
     Json body;
     body["errors"] = errors_;
     body["error"]["message"] = fmt::format("{} device(s) failed", errors_.size());
     body["error"]["code"] = code_;
-    return json_response(body, status_);
+    return http::json_response(body, status_);
   }
 
  private:
@@ -101,7 +101,7 @@ class SettingRound {
   }
 
  private:
-  [[nodiscard]] HttpResponse response() const {
+  [[nodiscard]] http::Response response() const {
     DeviceErrors failed;
     for (const auto& [id, error] : errors_) {
       try {
@@ -110,7 +110,7 @@ class SettingRound {
         failed.add(id, agent_error_code_of(failure), failure.what());
       }
     }
-    return failed.empty() ? HttpResponse() : failed.response();
+    return failed.empty() ? http::Response() : failed.response();
   }
 
   std::size_t waiting_for_;
@@ -140,8 +140,8 @@ RouteAnswer on_each(const RouteCall& call, Set set) {
   return answer;
 }
 
-RouteAnswer set_each(const RouteCall& call, const GpuSetting& setting) {
-  return on_each(call, [setting](AgentService& service, const Peer& peer, const std::string& gpu, WriteDone done) {
+RouteAnswer set_each(const RouteCall& call, const gpu::GpuSetting& setting) {
+  return on_each(call, [setting](Service& service, const Peer& peer, const std::string& gpu, WriteDone done) {
     service.apply(peer, gpu, setting, std::move(done));
   });
 }
@@ -157,13 +157,13 @@ LockClocks clock_range(const RouteCall& call) {
   return range;
 }
 
-RouteAnswer set_gpu_locked_clocks(const RouteCall& call) { return set_each(call, clock_range<LockSmClocks>(call)); }
+RouteAnswer set_gpu_locked_clocks(const RouteCall& call) { return set_each(call, clock_range<gpu::LockSmClocks>(call)); }
 
-RouteAnswer set_mem_locked_clocks(const RouteCall& call) { return set_each(call, clock_range<LockMemoryClocks>(call)); }
+RouteAnswer set_mem_locked_clocks(const RouteCall& call) { return set_each(call, clock_range<gpu::LockMemoryClocks>(call)); }
 
-RouteAnswer reset_gpu_locked_clocks(const RouteCall& call) { return set_each(call, ResetSmClocks{}); }
+RouteAnswer reset_gpu_locked_clocks(const RouteCall& call) { return set_each(call, gpu::ResetSmClocks{}); }
 
-RouteAnswer reset_mem_locked_clocks(const RouteCall& call) { return set_each(call, ResetMemoryClocks{}); }
+RouteAnswer reset_mem_locked_clocks(const RouteCall& call) { return set_each(call, gpu::ResetMemoryClocks{}); }
 
 /// Whether memory clocks that could not be reset cannot have been set either: the user may not, or the GPU cannot.
 bool could_not_be_set(const std::exception_ptr& error) {
@@ -171,8 +171,8 @@ bool could_not_be_set(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const AccessDenied&) {
     return true;
-  } catch (const GpuError& failure) {
-    return failure.code() == GpuErrorCode::not_supported;
+  } catch (const gpu::GpuError& failure) {
+    return failure.code() == gpu::GpuErrorCode::not_supported;
   } catch (...) {
     return false;
   }
@@ -180,15 +180,15 @@ bool could_not_be_set(const std::exception_ptr& error) {
 
 /// Both clock domains, the memory's once the SM's is reset.
 RouteAnswer reset_locked_clocks(const RouteCall& call) {
-  return on_each(call, [](AgentService& service, const Peer& peer, const std::string& gpu, const WriteDone& done) {
+  return on_each(call, [](Service& service, const Peer& peer, const std::string& gpu, const WriteDone& done) {
     const WriteDone after_memory = [done](const std::exception_ptr& error) {
       done(error && could_not_be_set(error) ? nullptr : error);
     };
-    service.apply(peer, gpu, ResetSmClocks{},
+    service.apply(peer, gpu, gpu::ResetSmClocks{},
                   [&service, peer, gpu, done, after_memory](const std::exception_ptr& error) {
                     if (error) return done(error);
                     try {
-                      service.apply(peer, gpu, ResetMemoryClocks{}, after_memory);
+                      service.apply(peer, gpu, gpu::ResetMemoryClocks{}, after_memory);
                     } catch (const std::exception&) {
                       after_memory(std::current_exception());
                     }
@@ -198,11 +198,11 @@ RouteAnswer reset_locked_clocks(const RouteCall& call) {
 
 RouteAnswer set_power_limit(const RouteCall& call) {
   const long long power_limit_mw = call.integer("power_limit_mw", 1, kMaxPowerMw);
-  return set_each(call, SetPowerLimit{static_cast<double>(power_limit_mw) * 1e-3});
+  return set_each(call, gpu::SetPowerLimit{static_cast<double>(power_limit_mw) * 1e-3});
 }
 
 RouteAnswer set_persistence_mode(const RouteCall& call) {
-  return set_each(call, SetPersistenceMode{call.boolean("enabled")});
+  return set_each(call, gpu::SetPersistenceMode{call.boolean("enabled")});
 }
 
 /// A map from GPU to what `value` says of it; empty where the GPU does not report it, for which zeusd answers 400.
@@ -215,14 +215,14 @@ RouteAnswer read_each(const RouteCall& call, std::string_view what, Value value)
     if (read) {
       body[std::to_string(gpu.identity.index)] = *read;
     } else if (!gpu.healthy) {
-      errors.add(gpu.identity.index, HttpErrorCode::gpu_lost,
+      errors.add(gpu.identity.index, http::ErrorCode::gpu_lost,
                  fmt::format("{} does not answer: {}", gpu.identity.uuid, gpu.problem));
     } else {
-      errors.add(gpu.identity.index, HttpErrorCode::not_reported,
+      errors.add(gpu.identity.index, http::ErrorCode::not_reported,
                  fmt::format("{} does not report its {}", gpu.identity.uuid, what));
     }
   }
-  return errors.empty() ? json_response(body) : errors.response();
+  return errors.empty() ? http::json_response(body) : errors.response();
 }
 
 RouteAnswer get_cumulative_energy(const RouteCall& call) {
@@ -298,7 +298,7 @@ RouteAnswer get_powers(const RouteCall& call) {
     return Json();
   });
   if (checked.status != 200) return checked;
-  return json_response(gpu_power(selected_gpus(call), {}));
+  return http::json_response(gpu_power(selected_gpus(call), {}));
 }
 
 RouteAnswer stream_power(const RouteCall& call) {
@@ -315,7 +315,7 @@ RouteAnswer stream_power(const RouteCall& call) {
 /// The packages that `cpu_ids` names, or all.
 std::vector<int> selected_cpus(const RouteCall& call, const std::vector<CpuEnergy>& cpus) {
   if (cpus.empty()) {
-    throw HttpError(HttpErrorCode::not_supported,
+    throw http::HttpError(http::ErrorCode::not_supported,
                     fmt::format("the energy of the CPUs is not readable: {}", call.context.cpu_power.problem()));
   }
   std::vector<int> ids;
@@ -342,7 +342,7 @@ RouteAnswer get_cpu_energy(const RouteCall& call) {
     reply["cpu_energy_uj"] = package ? Json(cpu.package_uj) : Json(nullptr);
     reply["dram_energy_uj"] = dram && cpu.dram_uj ? Json(*cpu.dram_uj) : Json(nullptr);
   }
-  return json_response(body);
+  return http::json_response(body);
 }
 
 void add_power(Json& body, const CpuPackagePower& power) {
@@ -376,7 +376,7 @@ std::vector<Json> cpu_power_events(const std::vector<CpuPackagePower>& powers, c
 RouteAnswer get_cpu_power(const RouteCall& call) {
   const std::vector<int> ids = selected_cpus(call, call.context.cpu_power.energy());
   const std::optional<std::vector<CpuPackagePower>> powers = call.context.cpu_power.power();
-  if (powers) return json_response(cpu_power(*powers, ids));
+  if (powers) return http::json_response(cpu_power(*powers, ids));
   RouteAnswer later;
   later.ask_again_after = kCpuSamplePeriod;
   return later;
@@ -413,17 +413,17 @@ RouteAnswer discover(const RouteCall& call) {
   if (controlled && call.request.peer) body["enabled_api_groups"].push_back("gpu-control");
   if (!cpus.empty()) body["enabled_api_groups"].push_back("cpu-read");
   body["auth_required"] = false;
-  return json_response(body);
+  return http::json_response(body);
 }
 
 RouteAnswer get_time(const RouteCall& call) {
   Json body = answer(call.context.service);
   body["timestamp_ms"] = unix_time_ms();
-  return json_response(body);
+  return http::json_response(body);
 }
 
 RouteAnswer whoami(const RouteCall&) {
-  throw HttpError(HttpErrorCode::no_tokens, "this agent takes no tokens: the kernel attests who asks (SO_PEERCRED)");
+  throw http::HttpError(http::ErrorCode::no_tokens, "this agent takes no tokens: the kernel attests who asks (SO_PEERCRED)");
 }
 
 }  // namespace
@@ -474,10 +474,10 @@ std::vector<std::string> zeusd_stream_events(const PowerStream& stream, const st
   }
   std::vector<std::string> texts;
   for (const Json& event : events) {
-    texts.push_back(to_text(event));
+    texts.push_back(http::to_text(event));
     texts.back().pop_back();  // the line feed
   }
   return texts;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

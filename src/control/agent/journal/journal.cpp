@@ -9,7 +9,7 @@
 #include "base/core/error.h"
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 // A record: magic, length of the payload, sequence number from 1 on, CRC-32 of the payload, CRC-32 of the sixteen bytes
@@ -339,4 +339,4 @@ void Journal::rewrite() {
   sequence_ = sequence;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -15,7 +15,7 @@
 #include "base/core/error.h"
 #include "control/agent/journal/lock_file.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// How a GPU was before the agent first wrote to it. NVML cannot read locked clocks back: what they go back to is the
 /// driver's own choice.
@@ -128,4 +128,4 @@ class Journal {
   std::string broken_;  ///< why nothing more can be written; empty when it can
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -15,7 +15,7 @@
 #include "base/core/files/trusted_path.h"
 #include "control/agent/journal/journal.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 constexpr std::size_t kMaxJournalBytes = std::size_t{16} << 20U;
@@ -157,4 +157,4 @@ std::unique_ptr<JournalStorage> open_journal_folder(const std::filesystem::path&
   return std::make_unique<JournalFolder>(folder, control_socket);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -10,7 +10,7 @@
 #include "base/core/number.h"
 #include "base/ipc/held_file.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 FileDescriptor open_or_make(const std::filesystem::path& path) {
@@ -47,13 +47,13 @@ std::string describe(const LockHolder& holder) {
 LockFile::LockFile(const std::filesystem::path& path) : path_(path), file_(open_or_make(path)) {}
 
 std::optional<LockHolder> LockFile::take(const LockHolder& self) {
-  const FileHold hold = hold_file(file_, fmt::format("{}\n{}\n", self.pid, self.control_socket.string()));
-  if (hold.outcome == FileHold::Outcome::unsupported) {
+  const ipc::FileHold hold = ipc::hold_file(file_, fmt::format("{}\n{}\n", self.pid, self.control_socket.string()));
+  if (hold.outcome == ipc::FileHold::Outcome::unsupported) {
     throw InputError(
         fmt::format("{}: its file system has no locks; name a folder on another one", printable(path_.string())));
   }
-  if (hold.outcome == FileHold::Outcome::taken) return parse_holder(hold.holder);
+  if (hold.outcome == ipc::FileHold::Outcome::taken) return parse_holder(hold.holder);
   return std::nullopt;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

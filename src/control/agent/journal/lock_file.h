@@ -8,7 +8,7 @@
 
 #include "base/core/files/file_descriptor.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// The process that holds a lock, as it says itself.
 struct LockHolder {
@@ -36,4 +36,4 @@ class LockFile {
   FileDescriptor file_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

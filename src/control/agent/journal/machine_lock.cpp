@@ -11,7 +11,7 @@
 #include "base/core/files/trusted_path.h"
 #include "hardware/simgpu/simulated_machine.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 constexpr const char* kRealMachine = "/run/lowgear/machine.lock";
@@ -29,10 +29,10 @@ void make_folder(const std::filesystem::path& folder) {
 
 }  // namespace
 
-std::filesystem::path machine_lock_path(const GpuSystem& system) {
+std::filesystem::path machine_lock_path(const gpu::GpuSystem& system) {
   if (!system.simulated()) return kRealMachine;
   // However it is spelt.
-  std::filesystem::path lock = std::filesystem::canonical(SimulatedMachine::path_from_environment());
+  std::filesystem::path lock = std::filesystem::canonical(simgpu::SimulatedMachine::path_from_environment());
   return lock += ".agent";
 }
 
@@ -48,4 +48,4 @@ LockFile hold_machine(const std::filesystem::path& lock, const std::filesystem::
   return file;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

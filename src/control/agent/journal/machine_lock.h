@@ -6,7 +6,7 @@
 #include "control/agent/journal/lock_file.h"
 #include "hardware/gpu/gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// Another process changes the GPUs of this machine.
 class MachineHeld : public InputError {
@@ -16,10 +16,10 @@ class MachineHeld : public InputError {
 
 /// The lock of the machine whose GPUs these are, whatever journal and sockets an agent uses: in /run/lowgear for real
 /// ones, next to its file for a simulated machine.
-[[nodiscard]] std::filesystem::path machine_lock_path(const GpuSystem& system);
+[[nodiscard]] std::filesystem::path machine_lock_path(const gpu::GpuSystem& system);
 
 /// Takes the lock for this process, which answers at `control_socket` (empty: nowhere). Makes the lock's folder when it
 /// is not there. Throws MachineHeld, naming who holds it, and InputError when the lock cannot be made.
 [[nodiscard]] LockFile hold_machine(const std::filesystem::path& lock, const std::filesystem::path& control_socket);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

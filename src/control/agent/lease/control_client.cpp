@@ -12,7 +12,7 @@
 #include "base/core/files/file_descriptor.h"
 #include "base/ipc/unix_address.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -26,7 +26,7 @@ std::string system_reason() { return std::generic_category().message(errno); }
 
 /// A connection to the socket; none when no process listens.
 FileDescriptor connect_to(const std::filesystem::path& path) {
-  const UnixAddress address = UnixAddress::of_path(path);
+  const ipc::UnixAddress address = ipc::UnixAddress::of_path(path);
   FileDescriptor connection(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!connection) throw_socket_error(path, system_reason());
   if (::connect(connection.get(), address.get(), address.size()) != 0) {
@@ -94,4 +94,4 @@ std::optional<ControlAnswer> ask_agent(const std::filesystem::path& socket, std:
   return parse_answer(receive_all(connection, Clock::now() + timeout, socket), socket);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

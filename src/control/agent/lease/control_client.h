@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// What a running agent answered.
 struct ControlAnswer {
@@ -20,4 +20,4 @@ struct ControlAnswer {
                                                      std::string_view path,
                                                      std::chrono::seconds timeout = std::chrono::seconds(30));
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -21,7 +21,7 @@
 #include "base/ipc/unix_listener.h"
 #include "control/agent/lease/process_watch.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 namespace asio = boost::asio;
@@ -29,7 +29,7 @@ using boost::system::error_code;
 using Protocol = asio::local::stream_protocol;
 
 /// Before a process has a lease it has nothing long to say.
-constexpr std::size_t kMaxHelloBytes = 4 * kMaxStringBytes;
+constexpr std::size_t kMaxHelloBytes = 4 * ipc::kMaxStringBytes;
 constexpr std::size_t kReadBytes = std::size_t{16} << 10U;
 
 /// Sends a frame at once, with a descriptor attached when there is one. False when the peer does not take it: answers
@@ -100,7 +100,7 @@ class LeaseServer::Impl::Connection : public std::enable_shared_from_this<Connec
       : server_(&server),
         socket_(std::move(socket)),
         deadline_(server.io_),
-        peer_(peer_of(socket_.native_handle())),
+        peer_(ipc::peer_of(socket_.native_handle())),
         reader_(std::min(kMaxHelloBytes, server.options_.max_frame_bytes)) {}
 
   void start() {
@@ -116,21 +116,21 @@ class LeaseServer::Impl::Connection : public std::enable_shared_from_this<Connec
     socket_.close(ignored);
   }
   void refuse(std::string_view reason) {
-    (void)send_frame(socket_.native_handle(), encode(RefusedMessage{.reason = one_line(reason)}));
+    (void)send_frame(socket_.native_handle(), encode(ipc::RefusedMessage{.reason = one_line(reason)}));
   }
   /// A client that is too old to know the message takes the end of the connection for that of the agent.
   void say_ended(std::string_view reason) {
-    if (client_version_ < kFirstLeaseProtocolVersionWithEnded) return;
-    (void)send_frame(socket_.native_handle(), encode(EndedMessage{.reason = one_line(reason)}));
+    if (client_version_ < ipc::kFirstLeaseProtocolVersionWithEnded) return;
+    (void)send_frame(socket_.native_handle(), encode(ipc::EndedMessage{.reason = one_line(reason)}));
   }
 
  private:
   void read();
   void received(std::size_t bytes);
-  void handle(const Frame& frame);
-  void handle_hello(const Frame& frame);
-  void handle_plan(const Frame& frame);
-  void answer_plan(PlanAnswer answer);
+  void handle(const ipc::Frame& frame);
+  void handle_hello(const ipc::Frame& frame);
+  void handle_plan(const ipc::Frame& frame);
+  void answer_plan(ipc::PlanAnswer answer);
   void expect_within(std::chrono::milliseconds time);
   /// Ends the lease, and this with it. Nothing of this connection may be used afterwards.
   void end();
@@ -139,7 +139,7 @@ class LeaseServer::Impl::Connection : public std::enable_shared_from_this<Connec
   Protocol::socket socket_;
   asio::steady_timer deadline_;
   Peer peer_;
-  FrameReader reader_;
+  ipc::FrameReader reader_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(kReadBytes);
   std::optional<std::uint64_t> lease_id_;
   std::uint32_t client_version_ = 0;
@@ -164,7 +164,7 @@ void LeaseServer::Impl::Connection::received(std::size_t bytes) {
     reader_.append(std::span(buffer_).first(bytes));
     bool whole = false;
     while (server_ != nullptr) {
-      const std::optional<Frame> frame = reader_.next();
+      const std::optional<ipc::Frame> frame = reader_.next();
       if (!frame) break;
       whole = true;
       handle(*frame);
@@ -187,12 +187,12 @@ void LeaseServer::Impl::Connection::received(std::size_t bytes) {
   read();
 }
 
-void LeaseServer::Impl::Connection::handle(const Frame& frame) {
-  if (!lease_id_ && frame.type == FrameType::hello) {
+void LeaseServer::Impl::Connection::handle(const ipc::Frame& frame) {
+  if (!lease_id_ && frame.type == ipc::FrameType::hello) {
     handle_hello(frame);
-  } else if (lease_id_ && frame.type == FrameType::plan) {
+  } else if (lease_id_ && frame.type == ipc::FrameType::plan) {
     handle_plan(frame);
-  } else if (lease_id_ && frame.type == FrameType::release) {
+  } else if (lease_id_ && frame.type == ipc::FrameType::release) {
     end();
   } else {
     throw InputError("a frame of type " + std::to_string(static_cast<std::uint32_t>(frame.type)) +
@@ -200,34 +200,34 @@ void LeaseServer::Impl::Connection::handle(const Frame& frame) {
   }
 }
 
-void LeaseServer::Impl::Connection::handle_hello(const Frame& frame) {
-  const HelloMessage hello = decode_hello(frame.payload);
-  if (hello.version < kOldestLeaseProtocolVersion || hello.version > kLeaseProtocolVersion) {
+void LeaseServer::Impl::Connection::handle_hello(const ipc::Frame& frame) {
+  const ipc::HelloMessage hello = ipc::decode_hello(frame.payload);
+  if (hello.version < ipc::kOldestLeaseProtocolVersion || hello.version > ipc::kLeaseProtocolVersion) {
     throw InputError("the client speaks version " + std::to_string(hello.version) +
-                     " of the lease protocol, the agent " + std::to_string(kLeaseProtocolVersion) +
+                     " of the lease protocol, the agent " + std::to_string(ipc::kLeaseProtocolVersion) +
                      "; update the older of the two");
   }
   const LeaseGranter::Grant grant = server_->granter_.open_lease(peer_, hello);
   lease_id_ = grant.lease.lease_id;
   client_version_ = hello.version;
-  reader_ = FrameReader(server_->options_.max_frame_bytes);
+  reader_ = ipc::FrameReader(server_->options_.max_frame_bytes);
   if (!send_frame(socket_.native_handle(), encode(grant.lease), grant.ring->descriptor())) end();
 }
 
-void LeaseServer::Impl::Connection::handle_plan(const Frame& frame) {
+void LeaseServer::Impl::Connection::handle_plan(const ipc::Frame& frame) {
   if (plan_pending_) throw InputError("a plan came before the one before it was answered");
-  PlanMessage plan = decode_plan(frame.payload);
+  ipc::PlanMessage plan = ipc::decode_plan(frame.payload);
   plan_pending_ = true;
   // The thread of a GPU may hold on to the reply for longer than the socket's io_context lives.
-  server_->granter_.take_plan(*lease_id_, std::move(plan), [connection = weak_from_this()](PlanAnswer answer) {
+  server_->granter_.take_plan(*lease_id_, std::move(plan), [connection = weak_from_this()](ipc::PlanAnswer answer) {
     const std::shared_ptr<Connection> self = connection.lock();
     if (self && self->server_ != nullptr) self->answer_plan(std::move(answer));
   });
 }
 
-void LeaseServer::Impl::Connection::answer_plan(PlanAnswer answer) {
+void LeaseServer::Impl::Connection::answer_plan(ipc::PlanAnswer answer) {
   plan_pending_ = false;
-  if (auto* refused = std::get_if<RefusedMessage>(&answer)) refused->reason = one_line(refused->reason);
+  if (auto* refused = std::get_if<ipc::RefusedMessage>(&answer)) refused->reason = one_line(refused->reason);
   if (!send_frame(socket_.native_handle(), encode(answer))) end();
 }
 
@@ -253,7 +253,7 @@ LeaseServer::Impl::Impl(asio::io_context& io, LeaseGranter& granter, LeaseServer
     : io_(io),
       granter_(granter),
       options_(std::move(options)),
-      acceptor_(io, Protocol(), listen_unix(options_.socket, options_.mode, options_.group).release()),
+      acceptor_(io, Protocol(), ipc::listen_unix(options_.socket, options_.mode, options_.group).release()),
       retry_(io),
       spare_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
 
@@ -286,7 +286,7 @@ void LeaseServer::Impl::refuse_for_lack_of_descriptors() {
   spare_.reset();
   const FileDescriptor client(::accept4(acceptor_.native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
   if (client) {
-    (void)send_frame(client.get(), encode(RefusedMessage{.reason = "the agent has no file descriptors left"}));
+    (void)send_frame(client.get(), encode(ipc::RefusedMessage{.reason = "the agent has no file descriptors left"}));
   }
   spare_ = FileDescriptor(::open("/dev/null", O_RDONLY | O_CLOEXEC));
 }
@@ -360,4 +360,4 @@ void LeaseServer::end(std::uint64_t lease_id, std::string_view reason) { impl_->
 void LeaseServer::stop() { impl_->stop(); }
 std::size_t LeaseServer::connections() const { return impl_->connections(); }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -20,7 +20,7 @@ namespace boost::asio {
 class io_context;
 }
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// Who decides about leases. Called on the thread of the server's io_context.
 class LeaseGranter {
@@ -28,15 +28,15 @@ class LeaseGranter {
   virtual ~LeaseGranter() = default;
 
   struct Grant {
-    LeaseMessage lease;
+    ipc::LeaseMessage lease;
     std::shared_ptr<SharedUnitRing> ring;
   };
   /// Gives the GPU to a process that has connected. Throws Error (AccessDenied, GpuBusy, NotFound, InputError, ...)
   /// with the reason that the client receives.
-  [[nodiscard]] virtual Grant open_lease(const Peer& peer, const HelloMessage& hello) = 0;
+  [[nodiscard]] virtual Grant open_lease(const Peer& peer, const ipc::HelloMessage& hello) = 0;
   /// Takes the plan for a lease and says later, on the same thread, what becomes of it. `reply` may be destroyed on any
   /// thread and after the io_context: it owns nothing of either.
-  virtual void take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<void(PlanAnswer)> reply) = 0;
+  virtual void take_plan(std::uint64_t lease_id, ipc::PlanMessage plan, std::function<void(ipc::PlanAnswer)> reply) = 0;
   /// The connection is gone: so is the lease.
   virtual void close_lease(std::uint64_t lease_id) = 0;
 };
@@ -47,7 +47,7 @@ struct LeaseServerOptions {
   std::optional<gid_t> group;
   /// One more takes the place of the connection that has waited longest without a lease, or is refused.
   std::size_t max_connections = 256;
-  std::size_t max_frame_bytes = kMaxFrameBytes;
+  std::size_t max_frame_bytes = ipc::kMaxFrameBytes;
   std::chrono::milliseconds hello_timeout{5'000};   ///< from the connection to the lease
   std::chrono::milliseconds frame_timeout{10'000};  ///< from the first byte of a frame to its last
   std::function<void(std::string_view)> warn;       ///< receives what an operator should know; may be empty
@@ -77,4 +77,4 @@ class LeaseServer {
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

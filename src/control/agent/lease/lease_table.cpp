@@ -7,7 +7,7 @@
 #include <array>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::agent {
 
 Lease& LeaseTable::add(Lease lease) {
   if (const Lease* holder = of_gpu(lease.gpu)) {
@@ -38,4 +38,4 @@ std::string user_name(uid_t uid) {
   return std::to_string(uid);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

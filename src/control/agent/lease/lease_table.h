@@ -12,7 +12,7 @@
 #include "control/agent/lease/process_watch.h"
 #include "control/agent/service/agent_service.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// A process that has set something on a GPU of which another one took the lease.
 struct LeaseSharer {
@@ -57,4 +57,4 @@ class LeaseTable {
 /// The name of a user, or the number of one that has none.
 [[nodiscard]] std::string user_name(uid_t uid);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "planning/plan/plan_json.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 std::uint64_t key(std::uint8_t kind, std::uint64_t stage, std::uint64_t microbatch) {
@@ -35,19 +35,19 @@ void require_allowed(int clock_mhz, const AllowedRange& allowed, std::string_vie
                                allowed.min_clock_mhz, allowed.max_clock_mhz));
 }
 
-std::string describe(const PlannedOp& op) {
+std::string describe(const plan::PlannedOp& op) {
   return fmt::format("{} {} of stage {}", name(op.kind), op.microbatch, op.stage);
 }
 
-bool is_tried_in(const TrialIterations& trial, std::uint32_t iteration) {
+bool is_tried_in(const ipc::TrialIterations& trial, std::uint32_t iteration) {
   return iteration - trial.first_iteration < trial.iterations;  // modulo 2^32
 }
 
 }  // namespace
 
-PlanFollower::PlanFollower(const PlanMessage& message, std::string_view gpu_name, std::span<const int> supported_mhz,
+PlanFollower::PlanFollower(const ipc::PlanMessage& message, std::string_view gpu_name, std::span<const int> supported_mhz,
                            const AllowedRange& allowed) {
-  const Plan plan = read_plan(message.plan_json, "plan");
+  const plan::Plan plan = plan::read_plan(message.plan_json, "plan");
   if (!plan.gpu_name.empty() && plan.gpu_name != gpu_name) {
     throw InputError(fmt::format("the plan is for {}, and this GPU is {}: plan from a profile of this model",
                                  quote(plan.gpu_name), quote(gpu_name)));
@@ -60,12 +60,12 @@ PlanFollower::PlanFollower(const PlanMessage& message, std::string_view gpu_name
     require_allowed(supported, allowed, what);
     return supported;
   };
-  for (const PlannedOp& op : plan.ranks[message.plan_rank]) {
+  for (const plan::PlannedOp& op : plan.ranks[message.plan_rank]) {
     const int clock_mhz = usable(op.clock_mhz, describe(op));
     clocks_mhz_[key(static_cast<std::uint8_t>(op.kind), static_cast<std::uint64_t>(op.stage),
                     static_cast<std::uint64_t>(op.microbatch))] = clock_mhz;
   }
-  for (TrialIterations trial : message.trials) {
+  for (ipc::TrialIterations trial : message.trials) {
     const std::string what = fmt::format("iteration {}", trial.first_iteration);
     const int clock_mhz = trial.clock_mhz > INT32_MAX ? INT32_MAX : static_cast<int>(trial.clock_mhz);
     trial.clock_mhz = static_cast<std::uint32_t>(usable(clock_mhz, what));
@@ -73,17 +73,17 @@ PlanFollower::PlanFollower(const PlanMessage& message, std::string_view gpu_name
   }
 }
 
-std::optional<int> PlanFollower::clock_mhz(const UnitEvent& event) {
-  if (event.type == UnitEventType::iteration_begin) {
+std::optional<int> PlanFollower::clock_mhz(const ipc::UnitEvent& event) {
+  if (event.type == ipc::UnitEventType::iteration_begin) {
     const std::uint32_t iteration = event.microbatch;
     const auto trial = std::ranges::find_if(trials_, [&](const auto& each) { return is_tried_in(each, iteration); });
     trial_mhz_ = trial != trials_.end() ? std::optional(static_cast<int>(trial->clock_mhz)) : std::nullopt;
     return trial_mhz_;
   }
-  if (event.type != UnitEventType::unit_begin) return std::nullopt;
+  if (event.type != ipc::UnitEventType::unit_begin) return std::nullopt;
   const auto found = clocks_mhz_.find(key(event.kind, event.stage, event.microbatch));
   if (found == clocks_mhz_.end()) return std::nullopt;
   return trial_mhz_.value_or(found->second);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 /// The start time is the 22nd field of /proc/PID/stat (proc(5)); the second, the name, may hold blanks and brackets.
@@ -74,4 +74,4 @@ std::unique_ptr<ProcessWatch> ProcessWatch::start(boost::asio::io_context& conte
   return nullptr;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -12,7 +12,7 @@
 #include "base/core/files/file_descriptor.h"
 #include "control/agent/service/agent_service.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// A process and when it started: pids are given out anew, the pair is not.
 struct ProcessIdentity {
@@ -59,4 +59,4 @@ class ProcessWatch {
   boost::asio::posix::stream_descriptor descriptor_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

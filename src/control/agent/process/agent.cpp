@@ -6,7 +6,7 @@
 #include <atomic>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -19,13 +19,13 @@ std::optional<ReadPowerLimit> power_limit_of(const GpuSettings& settings) {
 
 }  // namespace
 
-Agent::Agent(boost::asio::io_context& io, AgentOptions options, AgentEnvironment environment)
+Agent::Agent(boost::asio::io_context& io, Options options, AgentEnvironment environment)
     : io_(io),
       gate_(std::make_shared<LoopGate>(io)),
       options_(std::move(options)),
       environment_(std::move(environment)),
       pending_writes_(io, options_.driver_timeout) {
-  for (const GpuIdentity& identity : environment_.gpus.identities()) {
+  for (const gpu::GpuIdentity& identity : environment_.gpus.identities()) {
     gpus_.push_back({.identity = identity, .worker = nullptr, .silence = {}, .problem = {}});
   }
   for (const std::string& name : environment_.policy->controlled_gpus()) {
@@ -214,7 +214,7 @@ std::size_t Agent::controlled_gpu(std::string_view gpu) const {
         fmt::format("{}: the agent's configuration does not name this GPU for control", managed.identity.uuid));
   }
   if (hangs(managed)) {
-    throw GpuError(GpuErrorCode::timeout,
+    throw gpu::GpuError(gpu::GpuErrorCode::timeout,
                    fmt::format("{}: the driver does not answer; see the agent's log", managed.identity.uuid));
   }
   return index;
@@ -281,11 +281,11 @@ std::future<void> Agent::end_lease(std::uint64_t lease_id, std::string_view why)
   return managed.worker->end_lease();
 }
 
-LeaseGranter::Grant Agent::open_lease(const Peer& peer, const HelloMessage& hello) {
+LeaseGranter::Grant Agent::open_lease(const Peer& peer, const ipc::HelloMessage& hello) {
   require_may_know(peer, hello.gpu);
   const std::size_t index = controlled_gpu(hello.gpu);
   const Managed& managed = gpus_[index];
-  const GpuIdentity& identity = managed.identity;
+  const gpu::GpuIdentity& identity = managed.identity;
   const AllowedRange allowed = environment_.policy->allow(peer, identity);
   auto ring = std::make_shared<SharedUnitRing>();
   Lease request;
@@ -306,10 +306,10 @@ LeaseGranter::Grant Agent::open_lease(const Peer& peer, const HelloMessage& hell
           .ring = std::move(ring)};
 }
 
-void Agent::take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<void(PlanAnswer)> reply) {
+void Agent::take_plan(std::uint64_t lease_id, ipc::PlanMessage plan, std::function<void(ipc::PlanAnswer)> reply) {
   const Lease* lease = leases_.find(lease_id);
   if (lease == nullptr) {
-    reply(RefusedMessage{.reason = "the lease has ended"});
+    reply(ipc::RefusedMessage{.reason = "the lease has ended"});
     return;
   }
   const Managed& managed = gpus_[lease->gpu];
@@ -319,7 +319,7 @@ void Agent::take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<vo
     return policy->read_plan(plan, gpu, allowed);
   };
   managed.worker->follow_plan(std::move(read), from_iteration,
-                              [gate = gate_, reply = std::move(reply)](PlanAnswer answer) {
+                              [gate = gate_, reply = std::move(reply)](ipc::PlanAnswer answer) {
                                 gate->post([reply, answer = std::move(answer)] { reply(answer); });
                               });
 }
@@ -344,7 +344,7 @@ void Agent::restore_all(const Peer& peer, WriteDone done) {
     const std::vector<std::string> failures = failures_of(*restores, Clock::now());
     if (failures.empty()) return done(nullptr);
     done(std::make_exception_ptr(
-        GpuError(GpuErrorCode::driver_error,
+        gpu::GpuError(gpu::GpuErrorCode::driver_error,
                  fmt::format("{} GPUs were not restored: {}", failures.size(), fmt::join(failures, "; ")))));
   };
   // The threads count down what is still waited for: one for each restore, and one for the GPUs that have no thread.
@@ -388,12 +388,12 @@ void Agent::share(Lease& lease, const Peer& peer, const ProcessIdentity& process
   lease.sharers.push_back({.peer = peer, .process = process, .watch = watch(lease.id, process)});
 }
 
-void Agent::apply(const Peer& peer, std::string_view gpu, const GpuSetting& setting, WriteDone done) {
+void Agent::apply(const Peer& peer, std::string_view gpu, const gpu::GpuSetting& setting, WriteDone done) {
   const std::size_t index = controlled_gpu(gpu);
   const Managed& managed = gpus_[index];
   require_allowed(setting, environment_.policy->allow(peer, managed.identity));
   (void)lease_for_request(peer, index);
-  const GpuError too_late(GpuErrorCode::timeout,
+  const gpu::GpuError too_late(gpu::GpuErrorCode::timeout,
                           fmt::format("{}: the driver has not answered yet", managed.identity.uuid));
   const auto tell = [this, index, done = std::move(done)](const std::exception_ptr& error) {
     telemetry_->settings_changed(index);
@@ -402,4 +402,4 @@ void Agent::apply(const Peer& peer, std::string_view gpu, const GpuSetting& sett
   managed.worker->apply(setting, pending_writes_.add(tell, std::make_exception_ptr(too_late)));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

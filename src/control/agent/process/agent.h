@@ -21,12 +21,12 @@
 #include "control/agent/service/gpu_writer.h"
 #include "control/agent/writing/unattended_gpus.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// What the agent needs from outside, so that it can be tested without.
 struct AgentEnvironment {
   GuardedGpus gpus;
-  std::shared_ptr<AgentPolicy> policy;
+  std::shared_ptr<Policy> policy;
   std::shared_ptr<UnattendedGpus> unattended;  ///< may be null: there are none
   std::shared_ptr<const ProcessTable> processes = std::make_shared<SystemProcessTable>();
   std::function<void(std::string_view)> note;  ///< receives what the agent does; may be empty
@@ -38,10 +38,10 @@ struct AgentEnvironment {
 /// way.
 ///
 /// All calls are made on the thread of the io_context.
-class Agent final : public AgentService, private LeaseGranter {
+class Agent final : public Service, private LeaseGranter {
  public:
   /// Throws InputError when the policy names a GPU for control that is not there.
-  Agent(boost::asio::io_context& io, AgentOptions options, AgentEnvironment environment);
+  Agent(boost::asio::io_context& io, Options options, AgentEnvironment environment);
   /// Restores what `stop` has not.
   ~Agent() override;
   Agent(const Agent&) = delete;
@@ -61,7 +61,7 @@ class Agent final : public AgentService, private LeaseGranter {
   [[nodiscard]] std::vector<GpuStatus> gpus() override;
   [[nodiscard]] std::vector<UnattendedGpu> unattended_gpus() override;
   [[nodiscard]] std::vector<LeaseStatus> leases() override;
-  void apply(const Peer& peer, std::string_view gpu, const GpuSetting& setting, WriteDone done) override;
+  void apply(const Peer& peer, std::string_view gpu, const gpu::GpuSetting& setting, WriteDone done) override;
   void release(const Peer& peer, std::uint64_t lease_id) override;
   void restore_all(const Peer& peer, WriteDone done) override;
   [[nodiscard]] bool may_read(const Peer& peer) const override;
@@ -69,14 +69,14 @@ class Agent final : public AgentService, private LeaseGranter {
  private:
   /// One GPU of the system, in its order.
   struct Managed {
-    GpuIdentity identity;
+    gpu::GpuIdentity identity;
     std::unique_ptr<GpuWorker> worker;  ///< null for a GPU that is only read
     std::string silence;                ///< as last reported
     std::string problem;                ///< as last reported
   };
 
-  [[nodiscard]] Grant open_lease(const Peer& peer, const HelloMessage& hello) override;
-  void take_plan(std::uint64_t lease_id, PlanMessage plan, std::function<void(PlanAnswer)> reply) override;
+  [[nodiscard]] Grant open_lease(const Peer& peer, const ipc::HelloMessage& hello) override;
+  void take_plan(std::uint64_t lease_id, ipc::PlanMessage plan, std::function<void(ipc::PlanAnswer)> reply) override;
   void close_lease(std::uint64_t lease_id) override;
 
   [[nodiscard]] std::size_t index_of(std::string_view gpu) const;
@@ -116,7 +116,7 @@ class Agent final : public AgentService, private LeaseGranter {
 
   boost::asio::io_context& io_;
   std::shared_ptr<LoopGate> gate_;  ///< for the threads of the GPUs
-  AgentOptions options_;
+  Options options_;
   AgentEnvironment environment_;
   std::vector<Managed> gpus_;
   LeaseTable leases_;
@@ -125,4 +125,4 @@ class Agent final : public AgentService, private LeaseGranter {
   PendingWrites pending_writes_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -11,7 +11,7 @@
 #include "base/ipc/service_notification.h"
 #include "control/agent/http/http_api.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 namespace asio = boost::asio;
@@ -20,7 +20,7 @@ namespace asio = boost::asio;
 class Heartbeat {
  public:
   Heartbeat(asio::io_context& io, Agent& agent) : agent_(agent), timer_(io) {
-    if (const auto wanted = service_watchdog_period())
+    if (const auto wanted = ipc::service_watchdog_period())
       period_ = std::min<std::chrono::microseconds>(period_, *wanted / 2);
     beat();
   }
@@ -28,7 +28,7 @@ class Heartbeat {
  private:
   void beat() {
     agent_.check_health();
-    notify_service_manager("WATCHDOG=1");
+    ipc::notify_service_manager("WATCHDOG=1");
     timer_.expires_after(period_);
     timer_.async_wait([this](const boost::system::error_code& error) {
       if (!error) beat();
@@ -40,7 +40,7 @@ class Heartbeat {
   std::chrono::microseconds period_ = std::chrono::seconds(1);
 };
 
-HttpApiOptions http_options(const AgentProcessOptions& options, const AgentEnvironment& environment) {
+HttpApiOptions http_options(const ProcessOptions& options, const AgentEnvironment& environment) {
   HttpApiOptions http;
   http.telemetry_period = std::chrono::milliseconds(static_cast<int>(1000 / options.agent.telemetry_rate_hz));
   http.zeusd_events = options.zeusd_events;
@@ -50,8 +50,8 @@ HttpApiOptions http_options(const AgentProcessOptions& options, const AgentEnvir
 
 }  // namespace
 
-std::vector<std::string> run_agent(const AgentProcessOptions& options, AgentEnvironment environment,
-                                   CpuMeter* cpu_meter, const TerminationSignals& signals) {
+std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironment environment,
+                                   CpuMeter* cpu_meter, const ipc::TerminationSignals& signals) {
   asio::io_context io(1);
   asio::posix::stream_descriptor told_to_end(io, ::dup(signals.descriptor()));
   told_to_end.async_wait(asio::posix::stream_descriptor::wait_read, [&io](const boost::system::error_code& error) {
@@ -64,11 +64,11 @@ std::vector<std::string> run_agent(const AgentProcessOptions& options, AgentEnvi
   if (options.http_port) (void)http.listen_tcp(*options.http_port);
   agent.listen();
   const Heartbeat heartbeat(io, agent);
-  notify_service_manager("READY=1");
+  ipc::notify_service_manager("READY=1");
   io.run();
-  notify_service_manager("STOPPING=1");
+  ipc::notify_service_manager("STOPPING=1");
   http.stop();
   return agent.stop();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -8,14 +8,14 @@
 #include "control/agent/cpu/cpu_meter.h"
 #include "control/agent/process/agent.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// Runs an agent until one of the signals comes, and restores every GPU before it returns, also when it ends by an
 /// exception. Tells the service manager when it serves, that it lives, and when it stops. Throws InputError when it
 /// cannot start.
 ///
 /// Returns what could not be restored, one line each; the journal keeps that for the next start.
-[[nodiscard]] std::vector<std::string> run_agent(const AgentProcessOptions& options, AgentEnvironment environment,
-                                                 CpuMeter* cpu_meter, const TerminationSignals& signals);
+[[nodiscard]] std::vector<std::string> run_agent(const ProcessOptions& options, AgentEnvironment environment,
+                                                 CpuMeter* cpu_meter, const ipc::TerminationSignals& signals);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -20,22 +20,22 @@
 #include "control/agent/writing/unattended_gpus.h"
 #include "hardware/gpu/nvml_control.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
-void require_rights(const GpuSystem& system, AgentMode mode) {
-  if (mode == AgentMode::dry_run || ::geteuid() == 0 || system.simulated()) return;
+void require_rights(const gpu::GpuSystem& system, Mode mode) {
+  if (mode == Mode::dry_run || ::geteuid() == 0 || system.simulated()) return;
   throw InputError("clocks and limits are for root alone: sudo lowgear agent; --dry-run needs no rights");
 }
 
-std::shared_ptr<UnattendedGpus> attend_to_the_rest(const AgentConfig& config, const GpuSystem& system,
-                                                   std::shared_ptr<Journal> journal, const AgentMessages& messages) {
+std::shared_ptr<UnattendedGpus> attend_to_the_rest(const Config& config, const gpu::GpuSystem& system,
+                                                   std::shared_ptr<Journal> journal, const Messages& messages) {
   std::vector<UnattendedGpu> gpus = find_unattended_gpus(config, system, *journal);
   for (const UnattendedGpu& gpu : gpus) {
     if (!gpu.left_changed) messages.warn(gpu.problem);  // `recover` has reported the others
   }
   UnattendedGpusOptions options;
-  options.open = open_nvml_control;
+  options.open = gpu::open_nvml_control;
   options.note = messages.note;
   return std::make_shared<UnattendedGpus>(std::move(gpus), std::move(journal), std::move(options));
 }
@@ -43,7 +43,7 @@ std::shared_ptr<UnattendedGpus> attend_to_the_rest(const AgentConfig& config, co
 /// What an agent says, from any of its threads; nothing any more once it is closed.
 class Voice {
  public:
-  explicit Voice(AgentMessages messages) : messages_(std::move(messages)) {}
+  explicit Voice(Messages messages) : messages_(std::move(messages)) {}
 
   void note(std::string_view text) { say(messages_.note, text); }
   void warn(std::string_view text) { say(messages_.warn, text); }
@@ -59,30 +59,30 @@ class Voice {
   }
 
   std::mutex mutex_;
-  AgentMessages messages_;
+  Messages messages_;
   bool closed_ = false;  // under mutex_
 };
 
-AgentMessages messages_of(const std::shared_ptr<Voice>& voice) {
+Messages messages_of(const std::shared_ptr<Voice>& voice) {
   return {.note = [voice](std::string_view text) { voice->note(text); },
           .warn = [voice](std::string_view text) { voice->warn(text); }};
 }
 
 /// What has been opened and restored before an agent serves.
 struct StartedNode {
-  std::shared_ptr<GpuControlSystem> system;
+  std::shared_ptr<gpu::GpuControlSystem> system;
   std::optional<LockFile> machine;
   std::shared_ptr<Journal> journal;
   std::shared_ptr<ConfiguredPolicy> policy;
   std::vector<std::string> failures;  ///< what could not be restored
 };
 
-StartedNode start_node(const AgentConfig& config, AgentMode mode, const AgentMessages& messages) {
+StartedNode start_node(const Config& config, Mode mode, const Messages& messages) {
   StartedNode node;
-  node.system = open_nvml_control();
+  node.system = gpu::open_nvml_control();
   require_rights(*node.system, mode);
   for (const std::string& problem : node.system->problems()) messages.warn(problem);
-  const bool dry_run = mode == AgentMode::dry_run;
+  const bool dry_run = mode == Mode::dry_run;
   const std::filesystem::path control_socket = std::filesystem::absolute(config.process.http_socket);
   if (!dry_run) node.machine.emplace(hold_machine(machine_lock_path(*node.system), control_socket));
   node.journal =
@@ -100,9 +100,9 @@ StartedNode start_node(const AgentConfig& config, AgentMode mode, const AgentMes
 
 /// Starts the node on a thread of its own: the driver may never return from it. Empty when a signal came and the driver
 /// has held up the start for longer than an end may take.
-std::optional<StartedNode> start_unless_told_to_end(const AgentConfig& config, AgentMode mode,
+std::optional<StartedNode> start_unless_told_to_end(const Config& config, Mode mode,
                                                     const std::shared_ptr<Voice>& voice,
-                                                    const TerminationSignals& signals) {
+                                                    const ipc::TerminationSignals& signals) {
   constexpr std::chrono::milliseconds kLook{5};
   constexpr std::chrono::milliseconds kPatience{700};
   const auto promise = std::make_shared<std::promise<StartedNode>>();
@@ -126,10 +126,10 @@ std::optional<StartedNode> start_unless_told_to_end(const AgentConfig& config, A
 
 }  // namespace
 
-std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, const AgentMessages& unguarded,
-                                    const TerminationSignals& signals) {
+std::vector<std::string> serve_node(const Config& config, Mode mode, const Messages& unguarded,
+                                    const ipc::TerminationSignals& signals) {
   const auto voice = std::make_shared<Voice>(unguarded);
-  const AgentMessages messages = messages_of(voice);
+  const Messages messages = messages_of(voice);
   std::optional<StartedNode> node = start_unless_told_to_end(config, mode, voice, signals);
   if (!node) {
     return {
@@ -147,21 +147,21 @@ std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode, c
   RaplCpuMeter cpu_meter;
   messages.note(fmt::format("{} of {} {}GPUs may be changed{}", environment.policy->controlled_gpus().size(),
                             node->system->gpus().size(), node->system->simulated() ? "simulated " : "",
-                            mode == AgentMode::dry_run ? "; this is a dry run, which changes none" : ""));
+                            mode == Mode::dry_run ? "; this is a dry run, which changes none" : ""));
   std::vector<std::string> failures = run_agent(config.process, std::move(environment), &cpu_meter, signals);
   voice->close();  // threads that the driver holds outlive this, and whoever reads the messages may not
   return failures;
 }
 
-std::vector<std::string> restore_node(const AgentConfig& config, const AgentMessages& messages) {
+std::vector<std::string> restore_node(const Config& config, const Messages& messages) {
   (void)read_journal_folder(config.journal);  // a folder that was mistyped is not made
   Journal journal(open_journal_folder(config.journal));
   std::vector<std::string> failures;
   if (journal.changed().empty() && !journal.damaged()) {
     messages.note("the journal names no GPU that was left changed; nothing was changed");
   } else {
-    const std::unique_ptr<GpuControlSystem> system = open_nvml_control();
-    require_rights(*system, AgentMode::write);
+    const std::unique_ptr<gpu::GpuControlSystem> system = gpu::open_nvml_control();
+    require_rights(*system, Mode::write);
     const LockFile machine = hold_machine(machine_lock_path(*system), {});
     failures = recover(journal, *system, config, messages.note);
   }
@@ -171,4 +171,4 @@ std::vector<std::string> restore_node(const AgentConfig& config, const AgentMess
   return failures;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

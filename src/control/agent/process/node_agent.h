@@ -8,15 +8,15 @@
 #include "base/ipc/termination_signals.h"
 #include "control/agent/config/config.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
-enum class AgentMode : unsigned char {
+enum class Mode : unsigned char {
   write,
   dry_run,  ///< says what it would write to which GPU, and writes nothing; needs no rights
 };
 
 /// Where the agent speaks; both are called from several threads.
-struct AgentMessages {
+struct Messages {
   std::function<void(std::string_view)> note;
   std::function<void(std::string_view)> warn;
 };
@@ -27,12 +27,12 @@ struct AgentMessages {
 ///
 /// A signal that comes while it starts lets it finish restoring, and then ends it; when the driver holds that up,
 /// within a second, with the journal as it is.
-[[nodiscard]] std::vector<std::string> serve_node(const AgentConfig& config, AgentMode mode,
-                                                  const AgentMessages& unguarded, const TerminationSignals& signals);
+[[nodiscard]] std::vector<std::string> serve_node(const Config& config, Mode mode,
+                                                  const Messages& unguarded, const ipc::TerminationSignals& signals);
 
 /// Restores what the journal says, without serving, and tells what it has done. Returns what could not be restored, and
 /// what is to be mended: a journal that was damaged or that cannot be written.
 /// Throws as `serve_node`, and InputError when there is no journal.
-[[nodiscard]] std::vector<std::string> restore_node(const AgentConfig& config, const AgentMessages& messages);
+[[nodiscard]] std::vector<std::string> restore_node(const Config& config, const Messages& messages);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

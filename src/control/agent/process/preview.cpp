@@ -11,7 +11,7 @@
 #include "control/agent/writing/configured_policy.h"
 #include "control/agent/writing/unattended_gpus.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 std::string group_name(gid_t gid) {
@@ -27,26 +27,26 @@ std::string users_of(const AllowRule& rule) {
   return rule.user ? "user " + user_name(*rule.user) : "group " + group_name(*rule.group);
 }
 
-bool is_for(const AllowRule& rule, const GpuIdentity& gpu) {
+bool is_for(const AllowRule& rule, const gpu::GpuIdentity& gpu) {
   return rule.gpus.empty() ||
          std::ranges::any_of(rule.gpus, [&](const std::string& name) { return name == "all" || is_called(gpu, name); });
 }
 
-std::string clocks_of(const AllowRule& rule, Gpu& gpu) {
+std::string clocks_of(const AllowRule& rule, gpu::Gpu& gpu) {
   const std::vector<int> clocks_mhz = gpu.supported_sm_clocks_mhz();
   if (clocks_mhz.empty()) return "no SM clocks, as the GPU names none that can be locked";
   return fmt::format("SM clocks of {} to {} MHz", std::max(clocks_mhz.back(), rule.min_clock_mhz.value_or(0)),
                      std::min(clocks_mhz.front(), rule.max_clock_mhz.value_or(clocks_mhz.front())));
 }
 
-std::string power_of(const AllowRule& rule, Gpu& gpu) {
-  const PowerLimits limits = gpu.power_limits();
+std::string power_of(const AllowRule& rule, gpu::Gpu& gpu) {
+  const gpu::PowerLimits limits = gpu.power_limits();
   return fmt::format("a power limit of {} to {} W", std::max(limits.min_w, rule.min_power_w.value_or(0)),
                      std::min(limits.max_w, rule.max_power_w.value_or(limits.max_w)));
 }
 
 /// What one rule lets its users set on one GPU, or why that cannot be said.
-std::string rights_of(const AllowRule& rule, Gpu& gpu) {
+std::string rights_of(const AllowRule& rule, gpu::Gpu& gpu) {
   if (!rule.control) return rule.read ? "would only let read" : "would let neither set nor read";
   try {
     std::string rights = "would set " + clocks_of(rule, gpu);
@@ -54,13 +54,13 @@ std::string rights_of(const AllowRule& rule, Gpu& gpu) {
     if (rule.memory_clocks) rights += ", memory clocks";
     if (rule.persistence) rights += ", persistence mode";
     return rights + ", as their processes ask, and put all back when those end";
-  } catch (const GpuError& error) {
+  } catch (const gpu::GpuError& error) {
     return fmt::format("would set nothing: {}", error.what());
   }
 }
 
-std::string lines_of(const AgentConfig& config, Gpu& gpu, bool controlled) {
-  const GpuIdentity& identity = gpu.identity();
+std::string lines_of(const Config& config, gpu::Gpu& gpu, bool controlled) {
+  const gpu::GpuIdentity& identity = gpu.identity();
   std::string text =
       fmt::format("GPU {}: {}, {}, {}\n", identity.index, identity.name, identity.uuid, identity.pci_address);
   if (!controlled) return text + "  would only read it: no [[gpu]] of the configuration names it\n";
@@ -73,7 +73,7 @@ std::string lines_of(const AgentConfig& config, Gpu& gpu, bool controlled) {
   return anybody ? text : text + "  would only read it: no [[allow]] of the configuration lets anyone set it\n";
 }
 
-std::string sockets_of(const AgentProcessOptions& process) {
+std::string sockets_of(const ProcessOptions& process) {
   std::string text = fmt::format("would take leases at {} (mode {:04o}) and answer HTTP at {} (mode {:04o})",
                                  process.agent.lease_server.socket.string(), process.agent.lease_server.mode,
                                  process.http_socket.string(), process.http_mode);
@@ -83,7 +83,7 @@ std::string sockets_of(const AgentProcessOptions& process) {
 
 }  // namespace
 
-std::string preview_of_agent(const AgentConfig& config, const GpuSystem& system) {
+std::string preview_of_agent(const Config& config, const gpu::GpuSystem& system) {
   std::string text = system.simulated() ? "simulated GPUs\n" : "";
   const std::vector<std::string> controlled = controlled_gpus(config, system);
   for (const auto& gpu : system.gpus()) {
@@ -95,4 +95,4 @@ std::string preview_of_agent(const AgentConfig& config, const GpuSystem& system)
   return text + sockets_of(config.process);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

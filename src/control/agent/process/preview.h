@@ -5,10 +5,10 @@
 #include "control/agent/config/config.h"
 #include "hardware/gpu/gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// What an agent with this configuration would do: to which GPU, for whom, within what, and where it would answer. A
 /// few lines for each GPU. Only reads.
-[[nodiscard]] std::string preview_of_agent(const AgentConfig& config, const GpuSystem& system);
+[[nodiscard]] std::string preview_of_agent(const Config& config, const gpu::GpuSystem& system);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
-bool names(const AllowRule& rule, const GpuIdentity& gpu) {
+bool names(const AllowRule& rule, const gpu::GpuIdentity& gpu) {
   return rule.gpus.empty() ||
          std::ranges::any_of(rule.gpus, [&](const std::string& name) { return name == "all" || is_called(gpu, name); });
 }
@@ -31,7 +31,7 @@ AllowedRange AccessRules::allow(const Peer& peer, const KnownGpu& gpu) const {
     if (!rule.control) break;
     const std::vector<int>& clocks_mhz = gpu.sm_clocks_mhz;
     if (!gpu.problem.empty()) {
-      throw GpuError(GpuErrorCode::driver_error,
+      throw gpu::GpuError(gpu::GpuErrorCode::driver_error,
                      fmt::format("{}, when the agent started; restart it once the GPU answers", gpu.problem));
     }
     AllowedRange range;
@@ -60,4 +60,4 @@ bool AccessRules::may_read(const Peer& peer) const {
   return first != rules_.end() && first->read;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

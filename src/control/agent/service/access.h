@@ -11,7 +11,7 @@
 #include "control/agent/service/gpu_writer.h"
 #include "control/agent/service/known_gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// One `[[allow]]` of the configuration: who may do what to which GPUs. Without any, no user may do anything.
 struct AllowRule {
@@ -48,4 +48,4 @@ class AccessRules {
   GroupLookup in_group_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

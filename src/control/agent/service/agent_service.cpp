@@ -1,6 +1,6 @@
 #include "control/agent/service/agent_service.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 std::string_view name(ClockState state) {
   switch (state) {
@@ -18,4 +18,4 @@ std::string_view name(ClockState state) {
   return "unknown";
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

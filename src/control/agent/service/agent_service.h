@@ -15,10 +15,10 @@
 #include "hardware/gpu/gpu.h"
 #include "hardware/gpu/gpu_setting.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// Who asks. Over TCP the caller cannot be identified, so the agent takes no requests that change something there.
-using Peer = UnixPeer;
+using Peer = ipc::UnixPeer;
 
 /// The peer may not do that. HTTP answers 403.
 class AccessDenied : public Error {
@@ -47,19 +47,19 @@ enum class ClockState : unsigned char {
 [[nodiscard]] std::string_view name(ClockState state);
 
 /// What the sensors of one GPU say, and when they did.
-struct GpuReading : GpuValues {
+struct GpuReading : gpu::GpuValues {
   std::int64_t time_ns = 0;  ///< CLOCK_REALTIME
 };
 
 struct GpuStatus {
-  GpuIdentity identity;
+  gpu::GpuIdentity identity;
   bool controlled = false;  ///< the configuration names it for control
   bool healthy = true;      ///< it answers every reading that worked when the agent started
   std::string problem;      ///< what is wrong, when something is
   ClockState clock_state = ClockState::untouched;
   std::optional<int> requested_min_mhz;
   std::optional<int> requested_max_mhz;
-  std::optional<PowerLimits> power_limits;
+  std::optional<gpu::PowerLimits> power_limits;
   std::optional<bool> persistence_mode;  ///< empty when not known
   bool has_energy_counter = false;       ///< the GPU counts its energy, whether or not there is a reading yet
   std::uint64_t clock_writes = 0;        ///< setter calls that the driver took
@@ -100,9 +100,9 @@ struct LeaseStatus {
 using WriteDone = std::function<void(std::exception_ptr error)>;
 
 /// The agent as its HTTP side sees it. Calls return at once and are made from the agent's main thread only.
-class AgentService {
+class Service {
  public:
-  virtual ~AgentService() = default;
+  virtual ~Service() = default;
 
   [[nodiscard]] virtual bool simulated() const = 0;
   [[nodiscard]] virtual bool dry_run() const = 0;
@@ -114,7 +114,7 @@ class AgentService {
   /// Sets something for a process: the first call takes a lease that lasts until the process ends or releases it.
   /// Throws AccessDenied, GpuBusy, NotFound, InputError (a value outside of what is allowed), GpuError (the driver is
   /// known to hang); the driver is then not asked, and `done` not called.
-  virtual void apply(const Peer& peer, std::string_view gpu, const GpuSetting& setting, WriteDone done) = 0;
+  virtual void apply(const Peer& peer, std::string_view gpu, const gpu::GpuSetting& setting, WriteDone done) = 0;
   /// Ends a lease: its owner's own, or anybody's for root. Throws AccessDenied, NotFound.
   virtual void release(const Peer& peer, std::uint64_t lease_id) = 0;
   /// The kill switch: ends every lease and restores every GPU, also those that no thread looks after. Root only: throws
@@ -124,4 +124,4 @@ class AgentService {
   [[nodiscard]] virtual bool may_read(const Peer& peer) const = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -7,7 +7,7 @@
 #include "base/core/error.h"
 #include "control/agent/service/agent_service.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 /// `right` is the key of the configuration that gives it.
@@ -15,7 +15,7 @@ void require_right(bool allowed, const char* right) {
   if (!allowed) throw AccessDenied(fmt::format("this user may not do that; its [[allow]] would need {} = true", right));
 }
 
-void require(const LockSmClocks& clocks, const AllowedRange& allowed) {
+void require(const gpu::LockSmClocks& clocks, const AllowedRange& allowed) {
   const bool ordered = clocks.min_mhz <= clocks.max_mhz;
   if (ordered && clocks.min_mhz >= allowed.min_clock_mhz && clocks.max_mhz <= allowed.max_clock_mhz) return;
   throw InputError(fmt::format("clocks of {} to {} MHz are not what this agent allows; ask for {} to {} MHz",
@@ -23,34 +23,34 @@ void require(const LockSmClocks& clocks, const AllowedRange& allowed) {
 }
 
 /// Whoever may use the GPU may give up what was locked.
-void require(const ResetSmClocks&, const AllowedRange&) {}
+void require(const gpu::ResetSmClocks&, const AllowedRange&) {}
 
-void require(const LockMemoryClocks& clocks, const AllowedRange& allowed) {
+void require(const gpu::LockMemoryClocks& clocks, const AllowedRange& allowed) {
   require_right(allowed.memory_clocks, "memory_clocks");
   if (clocks.min_mhz > 0 && clocks.min_mhz <= clocks.max_mhz) return;
   throw InputError(
       fmt::format("{} to {} MHz is not a range of clocks; give the lower one first", clocks.min_mhz, clocks.max_mhz));
 }
 
-void require(const ResetMemoryClocks&, const AllowedRange& allowed) {
+void require(const gpu::ResetMemoryClocks&, const AllowedRange& allowed) {
   require_right(allowed.memory_clocks, "memory_clocks");
 }
 
-void require(const SetPowerLimit& power, const AllowedRange& allowed) {
+void require(const gpu::SetPowerLimit& power, const AllowedRange& allowed) {
   require_right(allowed.power, "power");
   if (power.limit_w >= allowed.min_power_w && power.limit_w <= allowed.max_power_w) return;
   throw InputError(fmt::format("a power limit of {} W is not what this agent allows; ask for {} to {} W", power.limit_w,
                                allowed.min_power_w, allowed.max_power_w));
 }
 
-void require(const SetPersistenceMode&, const AllowedRange& allowed) {
+void require(const gpu::SetPersistenceMode&, const AllowedRange& allowed) {
   require_right(allowed.persistence, "persistence");
 }
 
 }  // namespace
 
-void require_allowed(const GpuSetting& setting, const AllowedRange& allowed) {
+void require_allowed(const gpu::GpuSetting& setting, const AllowedRange& allowed) {
   std::visit([&](const auto& each) { require(each, allowed); }, setting);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

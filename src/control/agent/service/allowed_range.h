@@ -2,7 +2,7 @@
 
 #include "hardware/gpu/gpu_setting.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// What one user may set on one GPU.
 struct AllowedRange {
@@ -17,6 +17,6 @@ struct AllowedRange {
 
 /// Throws AccessDenied where the setting needs a right that is not given, naming its key in the configuration, and
 /// InputError for a value outside of what is allowed.
-void require_allowed(const GpuSetting& setting, const AllowedRange& allowed);
+void require_allowed(const gpu::GpuSetting& setting, const AllowedRange& allowed);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -13,7 +13,7 @@
 #include "control/agent/service/allowed_range.h"
 #include "hardware/gpu/gpu_setting.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// What has been written to a GPU.
 struct GpuWriterStatus {
@@ -39,7 +39,7 @@ class GpuWriter {
   /// Locks the SM clock for the unit that begins. True when the driver took it; false when nothing had to be written or
   /// the write failed, which the status then says.
   virtual bool follow(int clock_mhz) = 0;
-  virtual void apply(const GpuSetting& setting) = 0;
+  virtual void apply(const gpu::GpuSetting& setting) = 0;
   /// Back to the driver's own choice of the SM clock; what was asked for otherwise (power limit, memory clocks,
   /// persistence mode) stays. Throws nothing: a failure shows in the status, which then still names the clock.
   virtual void suspend() noexcept = 0;
@@ -56,25 +56,25 @@ class UnitClocks {
  public:
   virtual ~UnitClocks() = default;
   /// The clock for what begins; empty where the plan has nothing to say.
-  [[nodiscard]] virtual std::optional<int> clock_mhz(const UnitEvent& event) = 0;
+  [[nodiscard]] virtual std::optional<int> clock_mhz(const ipc::UnitEvent& event) = 0;
 };
 
 /// What the administrator has decided, and how it is carried out. Asks no driver: only the writers do.
-class AgentPolicy {
+class Policy {
  public:
-  virtual ~AgentPolicy() = default;
+  virtual ~Policy() = default;
 
   /// UUIDs of the GPUs that may be changed at all.
   [[nodiscard]] virtual std::vector<std::string> controlled_gpus() const = 0;
   /// Throws AccessDenied, saying what would have to be configured.
-  [[nodiscard]] virtual AllowedRange allow(const Peer& peer, const GpuIdentity& gpu) const = 0;
+  [[nodiscard]] virtual AllowedRange allow(const Peer& peer, const gpu::GpuIdentity& gpu) const = 0;
   [[nodiscard]] virtual bool may_read(const Peer& peer) const = 0;
   [[nodiscard]] virtual bool dry_run() const = 0;
   /// The one writer of a GPU.
-  [[nodiscard]] virtual std::unique_ptr<GpuWriter> writer(const GpuIdentity& gpu) = 0;
+  [[nodiscard]] virtual std::unique_ptr<GpuWriter> writer(const gpu::GpuIdentity& gpu) = 0;
   /// Reads a plan for a GPU. Throws InputError when it is none for it. May be called from any thread.
-  [[nodiscard]] virtual std::unique_ptr<UnitClocks> read_plan(const PlanMessage& plan, const GpuIdentity& gpu,
+  [[nodiscard]] virtual std::unique_ptr<UnitClocks> read_plan(const ipc::PlanMessage& plan, const gpu::GpuIdentity& gpu,
                                                               const AllowedRange& allowed) const = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -6,17 +6,17 @@
 
 #include "hardware/gpu/gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// Who a GPU is and what it can be set to, asked for once, before the agent serves: whoever decides later asks no
 /// driver.
 struct KnownGpu {
-  GpuIdentity identity;
+  gpu::GpuIdentity identity;
   std::vector<int> sm_clocks_mhz;           ///< that can be locked, highest first; empty where it did not tell
-  std::optional<PowerLimits> power_limits;  ///< of which minimum and maximum stay; empty where it did not tell
+  std::optional<gpu::PowerLimits> power_limits;  ///< of which minimum and maximum stay; empty where it did not tell
   std::string problem;                      ///< why it reported no clocks; empty when it did
 };
 
-[[nodiscard]] KnownGpu know(Gpu& gpu);
+[[nodiscard]] KnownGpu know(gpu::Gpu& gpu);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

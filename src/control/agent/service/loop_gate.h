@@ -5,7 +5,7 @@
 #include <mutex>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::agent {
 
 /// The way to an io_context for threads that may outlive it, as the driver may not let go of them in time. Shared by
 /// those threads and by an owner, who closes it while the io_context still lives.
@@ -31,4 +31,4 @@ class LoopGate {
   boost::asio::io_context* io_;  ///< under mutex_; null once closed
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -9,7 +9,7 @@
 #include "base/core/error.h"
 #include "control/agent/writing/restore.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 /// A clock may be one step outside the locked range, as drivers round.
@@ -20,7 +20,7 @@ constexpr double kPowerStepW = 1;
 
 }  // namespace
 
-ClockGovernor::ClockGovernor(std::unique_ptr<GpuControl> control, std::shared_ptr<Journal> journal,
+ClockGovernor::ClockGovernor(std::unique_ptr<gpu::GpuControl> control, std::shared_ptr<Journal> journal,
                              ClockGovernorOptions options)
     : control_(std::move(control)), journal_(std::move(journal)), options_(std::move(options)) {
   const std::string& uuid = control_->gpu().identity().uuid;
@@ -61,7 +61,7 @@ bool ClockGovernor::follow(int clock_mhz) {
   if (known && status_.requested_min_mhz == clock_mhz && status_.requested_max_mhz == clock_mhz) return false;
   if (retry_at_ && options_.now() < *retry_at_) return false;
   try {
-    apply(LockSmClocks{clock_mhz, clock_mhz});
+    apply(gpu::LockSmClocks{clock_mhz, clock_mhz});
     retry_at_.reset();
     return true;
   } catch (const Error&) {
@@ -70,22 +70,22 @@ bool ClockGovernor::follow(int clock_mhz) {
   }
 }
 
-void ClockGovernor::apply(const GpuSetting& setting) {
+void ClockGovernor::apply(const gpu::GpuSetting& setting) {
   require_own();
   write(to_string(setting), [&] { control_->apply(setting); });
   remember(setting);
 }
 
-void ClockGovernor::remember(const GpuSetting& setting) {
-  if (const auto* clocks = std::get_if<LockSmClocks>(&setting)) {
+void ClockGovernor::remember(const gpu::GpuSetting& setting) {
+  if (const auto* clocks = std::get_if<gpu::LockSmClocks>(&setting)) {
     status_.requested_min_mhz = clocks->min_mhz;
     status_.requested_max_mhz = clocks->max_mhz;
     locked_at_ = options_.now();
     outside_since_.reset();
-  } else if (std::holds_alternative<ResetSmClocks>(setting)) {
+  } else if (std::holds_alternative<gpu::ResetSmClocks>(setting)) {
     status_.requested_min_mhz.reset();
     status_.requested_max_mhz.reset();
-  } else if (const auto* power = std::get_if<SetPowerLimit>(&setting)) {
+  } else if (const auto* power = std::get_if<gpu::SetPowerLimit>(&setting)) {
     power_limit_w_ = power->limit_w;
     limited_at_ = options_.now();
     other_limit_since_.reset();
@@ -101,12 +101,12 @@ bool ClockGovernor::may_hold_sm_clock() const {
 void ClockGovernor::suspend() noexcept {
   try {
     if (!may_hold_sm_clock()) return;
-    const GpuSetting reset = ResetSmClocks{};
+    const gpu::GpuSetting reset = gpu::ResetSmClocks{};
     write(to_string(reset), [&] {
       try {
         control_->apply(reset);
-      } catch (const GpuError& error) {
-        if (error.code() != GpuErrorCode::not_supported) throw;  // such a GPU holds no clock
+      } catch (const gpu::GpuError& error) {
+        if (error.code() != gpu::GpuErrorCode::not_supported) throw;  // such a GPU holds no clock
       }
     });
     remember(reset);
@@ -190,4 +190,4 @@ void ClockGovernor::leave_to_others(std::string_view what_shows_them) {
                                 control_->gpu().identity().uuid, what_shows_them);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

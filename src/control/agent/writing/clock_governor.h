@@ -11,7 +11,7 @@
 #include "control/agent/service/gpu_writer.h"
 #include "hardware/gpu/gpu_control.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
 struct ClockGovernorOptions {
   /// Writes nothing and says what it would write.
@@ -31,10 +31,10 @@ struct ClockGovernorOptions {
 class ClockGovernor final : public GpuWriter {
  public:
   /// A GPU that the journal still names counts as one whose restoring failed, so that it is tried again.
-  ClockGovernor(std::unique_ptr<GpuControl> control, std::shared_ptr<Journal> journal, ClockGovernorOptions options);
+  ClockGovernor(std::unique_ptr<gpu::GpuControl> control, std::shared_ptr<Journal> journal, ClockGovernorOptions options);
 
   bool follow(int clock_mhz) override;
-  void apply(const GpuSetting& setting) override;
+  void apply(const gpu::GpuSetting& setting) override;
   void suspend() noexcept override;
   void restore() noexcept override;
   void observe(const GpuReading& reading, const std::optional<ReadPowerLimit>& limit) override;
@@ -47,14 +47,14 @@ class ClockGovernor final : public GpuWriter {
   void write(std::string_view what, const std::function<void()>& call);
   void require_own() const;
   /// Keeps what has been set, as far as it is compared with what the GPU does.
-  void remember(const GpuSetting& setting);
+  void remember(const gpu::GpuSetting& setting);
   void observe_clock(const GpuReading& reading);
   void observe_power_limit(const ReadPowerLimit& limit);
   void leave_to_others(std::string_view what_shows_them);
   /// Whether the SM clock may be another than the driver's own choice.
   [[nodiscard]] bool may_hold_sm_clock() const;
 
-  std::unique_ptr<GpuControl> control_;
+  std::unique_ptr<gpu::GpuControl> control_;
   std::shared_ptr<Journal> journal_;
   ClockGovernorOptions options_;
   GpuWriterStatus status_;
@@ -66,4 +66,4 @@ class ClockGovernor final : public GpuWriter {
   Time limited_at_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -14,7 +14,7 @@
 #include "control/agent/config/config.h"
 #include "control/agent/writing/configured_policy.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 /// NVML tells power limits in milliwatts.
@@ -25,38 +25,38 @@ template <typename Value>
 std::optional<Value> if_supported(const std::function<Value()>& read) {
   try {
     return read();
-  } catch (const GpuError& error) {
-    if (error.code() == GpuErrorCode::not_supported) return std::nullopt;
+  } catch (const gpu::GpuError& error) {
+    if (error.code() == gpu::GpuErrorCode::not_supported) return std::nullopt;
     throw;
   }
 }
 
-void restore_power_limit(GpuControl& control, double power_limit_w) {
+void restore_power_limit(gpu::GpuControl& control, double power_limit_w) {
   if (std::abs(control.gpu().power_limits().current_w - power_limit_w) <= kPowerToleranceW) return;
-  control.apply(SetPowerLimit{power_limit_w});
+  control.apply(gpu::SetPowerLimit{power_limit_w});
   const double now_w = control.gpu().power_limits().current_w;
   if (std::abs(now_w - power_limit_w) > kPowerToleranceW) {
-    throw GpuError(GpuErrorCode::driver_error,
+    throw gpu::GpuError(gpu::GpuErrorCode::driver_error,
                    fmt::format("GPU {}: the power limit was set back to {} W and reads {} W",
                                control.gpu().identity().uuid, power_limit_w, now_w));
   }
 }
 
-void restore_persistence_mode(GpuControl& control, bool enabled) {
-  if (control.gpu().persistence_mode() != enabled) control.apply(SetPersistenceMode{enabled});
+void restore_persistence_mode(gpu::GpuControl& control, bool enabled) {
+  if (control.gpu().persistence_mode() != enabled) control.apply(gpu::SetPersistenceMode{enabled});
 }
 
-bool is_there(const GpuSystem& system, const OriginalGpuState& state) {
+bool is_there(const gpu::GpuSystem& system, const OriginalGpuState& state) {
   return std::ranges::any_of(system.gpus(), [&](const auto& gpu) { return gpu->identity().uuid == state.uuid; });
 }
 
 /// Whether the configuration lets any user set persistence mode; without rules it is not known who could.
-bool may_have_set_persistence(const AgentConfig& config) {
+bool may_have_set_persistence(const Config& config) {
   return config.allow.empty() || std::ranges::any_of(config.allow, &AllowRule::persistence);
 }
 
 /// Puts back a GPU of which only is known that it may have been changed. Returns what has been done, in one line.
-std::string restore_unrecorded(GpuControl& control, bool persistence) {
+std::string restore_unrecorded(gpu::GpuControl& control, bool persistence) {
   // How it was is lost with the journal; the driver's defaults are the best guess.
   OriginalGpuState state = original_state(control);
   if (state.power_limit_w) state.power_limit_w = control.gpu().power_limits().default_w;
@@ -99,7 +99,7 @@ std::vector<std::string> run_concurrently(const std::vector<Restore>& restores,
 
 /// GPUs of the configuration that may be in the machine, and changed, though the driver does not show them; one line
 /// each. Where the driver shows every GPU that it counts, one that is not among them is not in the machine.
-std::vector<std::string> silent_gpus(const AgentConfig& config, const GpuSystem& system) {
+std::vector<std::string> silent_gpus(const Config& config, const gpu::GpuSystem& system) {
   const std::vector<std::string> problems = system.problems();
   std::vector<std::string> silent;
   const auto add = [&](std::string_view gpu, std::string_view problem) {
@@ -120,36 +120,36 @@ std::vector<std::string> silent_gpus(const AgentConfig& config, const GpuSystem&
 
 }  // namespace
 
-OriginalGpuState original_state(GpuControl& control) {
-  const GpuIdentity& identity = control.gpu().identity();
+OriginalGpuState original_state(gpu::GpuControl& control) {
+  const gpu::GpuIdentity& identity = control.gpu().identity();
   return {.uuid = identity.uuid,
           .pci_address = identity.pci_address,
           .power_limit_w = if_supported<double>([&] { return control.gpu().power_limits().current_w; }),
           .persistence_mode = if_supported<bool>([&] { return control.gpu().persistence_mode(); })};
 }
 
-void restore_gpu(GpuControl& control, const OriginalGpuState& original) {
-  std::optional<GpuError> first;
+void restore_gpu(gpu::GpuControl& control, const OriginalGpuState& original) {
+  std::optional<gpu::GpuError> first;
   const auto attempt = [&](const std::function<void()>& step) {
     try {
       step();
-    } catch (const GpuError& error) {
-      if (error.code() != GpuErrorCode::not_supported && !first) first = error;
+    } catch (const gpu::GpuError& error) {
+      if (error.code() != gpu::GpuErrorCode::not_supported && !first) first = error;
     }
   };
   // Clocks before the limit: a GPU that runs freely within its old limit is what it was.
-  attempt([&] { control.apply(ResetSmClocks{}); });
-  attempt([&] { control.apply(ResetMemoryClocks{}); });
+  attempt([&] { control.apply(gpu::ResetSmClocks{}); });
+  attempt([&] { control.apply(gpu::ResetMemoryClocks{}); });
   if (original.power_limit_w) attempt([&] { restore_power_limit(control, *original.power_limit_w); });
   if (original.persistence_mode) attempt([&] { restore_persistence_mode(control, *original.persistence_mode); });
-  if (first) throw GpuError(*first);
+  if (first) throw gpu::GpuError(*first);
 }
 
-std::string restore_recorded(Journal& journal, GpuControlSystem& system, const OriginalGpuState& state) {
+std::string restore_recorded(Journal& journal, gpu::GpuControlSystem& system, const OriginalGpuState& state) {
   const bool there = is_there(system, state);
   // A lost GPU is not in the list either: it may come back, and then has to be restored.
   if (const std::vector<std::string> problems = system.problems(); !there && !problems.empty()) {
-    throw GpuError(GpuErrorCode::gpu_lost,
+    throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost,
                    fmt::format("GPU {}: was left changed and does not answer, so that it is not restored ({})",
                                state.uuid, fmt::join(problems, "; ")));
   }
@@ -159,7 +159,7 @@ std::string restore_recorded(Journal& journal, GpuControlSystem& system, const O
                      there ? "restored" : "is no longer in this machine; there is nothing to restore");
 }
 
-std::vector<std::string> recover(Journal& journal, GpuControlSystem& system, const AgentConfig& config,
+std::vector<std::string> recover(Journal& journal, gpu::GpuControlSystem& system, const Config& config,
                                  const std::function<void(std::string_view)>& note) {
   std::vector<Restore> recorded;
   const std::vector<OriginalGpuState> changed = journal.changed();
@@ -182,4 +182,4 @@ std::vector<std::string> recover(Journal& journal, GpuControlSystem& system, con
   return failures;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

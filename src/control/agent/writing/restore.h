@@ -8,28 +8,28 @@
 #include "control/agent/journal/journal.h"
 #include "hardware/gpu/gpu_control.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
-struct AgentConfig;
+struct Config;
 
 /// Reads how a GPU is before it is written to. Throws GpuError when the driver does not answer.
-[[nodiscard]] OriginalGpuState original_state(GpuControl& control);
+[[nodiscard]] OriginalGpuState original_state(gpu::GpuControl& control);
 
 /// Puts a GPU back: clocks to the driver's own choice, power limit and persistence mode as they were, and reads back
 /// what NVML lets read. What the GPU does not support counts as restored. Tries everything whatever fails; throws
 /// GpuError with the first failure.
-void restore_gpu(GpuControl& control, const OriginalGpuState& original);
+void restore_gpu(gpu::GpuControl& control, const OriginalGpuState& original);
 
 /// Restores a GPU that the journal names, and strikes it out; one that is no longer in the machine is only struck out.
 /// Returns what has been done, in one line. Throws GpuError when the GPU does not answer or refuses, and Error when the
 /// journal cannot be written; the journal then keeps it.
-[[nodiscard]] std::string restore_recorded(Journal& journal, GpuControlSystem& system, const OriginalGpuState& state);
+[[nodiscard]] std::string restore_recorded(Journal& journal, gpu::GpuControlSystem& system, const OriginalGpuState& state);
 
 /// What an agent does first: restores every GPU that the journal names, and after damage also every GPU that the
 /// configuration names for control and that is in the machine, as far as it may have been changed to the driver's
 /// defaults. Tells `note` what it is at and what it has done. Returns
 /// what could not be restored, one line each; the journal keeps it, and stays damaged if it was.
-[[nodiscard]] std::vector<std::string> recover(Journal& journal, GpuControlSystem& system, const AgentConfig& config,
+[[nodiscard]] std::vector<std::string> recover(Journal& journal, gpu::GpuControlSystem& system, const Config& config,
                                                const std::function<void(std::string_view)>& note);
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

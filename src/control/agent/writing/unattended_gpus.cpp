@@ -15,7 +15,7 @@
 #include "control/agent/writing/configured_policy.h"
 #include "control/agent/writing/restore.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 /// `gpu` as it is called where one reads it: `GPU 0000:17:00.0`.
@@ -30,7 +30,7 @@ UnattendedGpu missing_gpu(std::string name, std::string problem) {
 
 /// The entry of a GPU that the journal names; a new one where the configuration does not name it.
 UnattendedGpu& entry_of(const OriginalGpuState& state, std::vector<UnattendedGpu>& unattended) {
-  GpuIdentity identity;
+  gpu::GpuIdentity identity;
   identity.uuid = state.uuid;
   identity.pci_address = state.pci_address;
   for (UnattendedGpu& gpu : unattended) {
@@ -39,7 +39,7 @@ UnattendedGpu& entry_of(const OriginalGpuState& state, std::vector<UnattendedGpu
   return unattended.emplace_back();
 }
 
-std::vector<UnattendedGpu> missing_gpus(const AgentConfig& config, const GpuSystem& system) {
+std::vector<UnattendedGpu> missing_gpus(const Config& config, const gpu::GpuSystem& system) {
   std::vector<UnattendedGpu> missing;
   for (const std::string& name : config.gpus) {
     const bool there =
@@ -56,7 +56,7 @@ std::vector<UnattendedGpu> missing_gpus(const AgentConfig& config, const GpuSyst
 
 }  // namespace
 
-std::vector<UnattendedGpu> find_unattended_gpus(const AgentConfig& config, const GpuSystem& system,
+std::vector<UnattendedGpu> find_unattended_gpus(const Config& config, const gpu::GpuSystem& system,
                                                 const Journal& journal) {
   std::vector<UnattendedGpu> unattended = missing_gpus(config, system);
   const std::vector<std::string> controlled = controlled_gpus(config, system);
@@ -84,7 +84,7 @@ class UnattendedGpus::Loop {
  private:
   void wait(std::unique_lock<std::mutex>& lock);
   void attempt();
-  void restore(GpuControlSystem& system, const std::string& uuid);
+  void restore(gpu::GpuControlSystem& system, const std::string& uuid);
   void restored(const std::string& uuid);
   void failed(const std::string& uuid, const std::string& problem);
   [[nodiscard]] std::vector<std::string> left_changed() const;
@@ -161,7 +161,7 @@ void UnattendedGpus::Loop::attempt() {
   const std::vector<std::string> uuids = left_changed();
   if (uuids.empty()) return;
   try {
-    const std::unique_ptr<GpuControlSystem> system = options_.open();
+    const std::unique_ptr<gpu::GpuControlSystem> system = options_.open();
     for (const std::string& uuid : uuids) restore(*system, uuid);
   } catch (const Error& error) {
     for (const std::string& uuid : uuids) {
@@ -170,7 +170,7 @@ void UnattendedGpus::Loop::attempt() {
   }
 }
 
-void UnattendedGpus::Loop::restore(GpuControlSystem& system, const std::string& uuid) {
+void UnattendedGpus::Loop::restore(gpu::GpuControlSystem& system, const std::string& uuid) {
   try {
     if (const std::optional<OriginalGpuState> original = journal_->changed(uuid)) {
       const std::string outcome = restore_recorded(*journal_, system, *original);
@@ -216,4 +216,4 @@ std::future<void> UnattendedGpus::restore() {
 
 void UnattendedGpus::restore(std::function<void()> done) { loop_->ask(std::move(done)); }
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

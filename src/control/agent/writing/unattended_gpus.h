@@ -12,18 +12,18 @@
 #include "control/agent/service/agent_service.h"
 #include "hardware/gpu/gpu_control.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 
-struct AgentConfig;
+struct Config;
 
 /// GPUs that the configuration names and that did not answer, and GPUs that the journal names and that the
 /// configuration does not give to a GpuWorker. To be asked after `recover`.
-[[nodiscard]] std::vector<UnattendedGpu> find_unattended_gpus(const AgentConfig& config, const GpuSystem& system,
+[[nodiscard]] std::vector<UnattendedGpu> find_unattended_gpus(const Config& config, const gpu::GpuSystem& system,
                                                               const Journal& journal);
 
 struct UnattendedGpusOptions {
   /// Opens the driver anew: a GPU that did not answer may be found only then. Throws GpuError.
-  std::function<std::unique_ptr<GpuControlSystem>()> open;
+  std::function<std::unique_ptr<gpu::GpuControlSystem>()> open;
   std::chrono::milliseconds retry_after{2'000};  ///< between attempts to restore
   std::function<void(std::string_view)> note;    ///< receives what was restored; may be empty
 };
@@ -51,4 +51,4 @@ class UnattendedGpus {
   DriverThread thread_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::agent

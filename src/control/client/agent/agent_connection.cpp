@@ -15,15 +15,15 @@
 
 #include "base/ipc/unix_address.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 [[noreturn]] void throw_system_error(std::string_view what) {
   throw Error(fmt::format("{}: {}", what, std::generic_category().message(errno)));
 }
 
-void throw_if_ended(const Frame& frame) {
-  if (frame.type == FrameType::ended) throw LeaseEnded(decode_ended(frame.payload).reason);
+void throw_if_ended(const ipc::Frame& frame) {
+  if (frame.type == ipc::FrameType::ended) throw LeaseEnded(ipc::decode_ended(frame.payload).reason);
 }
 
 }  // namespace
@@ -31,36 +31,36 @@ void throw_if_ended(const Frame& frame) {
 MappedUnitRing::MappedUnitRing(const FileDescriptor& memory) {
   struct stat status {};
   constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW;
-  if (::fstat(memory.get(), &status) != 0 || status.st_size != static_cast<off_t>(sizeof(UnitRing)) ||
+  if (::fstat(memory.get(), &status) != 0 || status.st_size != static_cast<off_t>(sizeof(ipc::UnitRing)) ||
       (::fcntl(memory.get(), F_GET_SEALS) & kSeals) != kSeals) {
     throw Error("the agent shares no unit ring of this version; use a client and an agent of the same release");
   }
-  void* mapped = ::mmap(nullptr, sizeof(UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
+  void* mapped = ::mmap(nullptr, sizeof(ipc::UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, memory.get(), 0);
   if (mapped == MAP_FAILED) throw_system_error("the agent's unit ring cannot be mapped");
-  ring_ = static_cast<UnitRing*>(mapped);
-  if (ring_->magic != kUnitRingMagic || ring_->version != kUnitRingVersion || ring_->capacity != kUnitRingCapacity) {
-    ::munmap(mapped, sizeof(UnitRing));
+  ring_ = static_cast<ipc::UnitRing*>(mapped);
+  if (ring_->magic != ipc::kUnitRingMagic || ring_->version != ipc::kUnitRingVersion || ring_->capacity != ipc::kUnitRingCapacity) {
+    ::munmap(mapped, sizeof(ipc::UnitRing));
     throw Error("the agent shares a unit ring of another version; use a client and an agent of the same release");
   }
 }
 
-MappedUnitRing::~MappedUnitRing() { ::munmap(ring_, sizeof(UnitRing)); }
+MappedUnitRing::~MappedUnitRing() { ::munmap(ring_, sizeof(ipc::UnitRing)); }
 
-AgentConnection::AgentConnection(const std::filesystem::path& socket, const HelloMessage& hello,
+AgentConnection::AgentConnection(const std::filesystem::path& socket, const ipc::HelloMessage& hello,
                                  std::chrono::milliseconds timeout) {
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
   connect(socket);
   send_all(encode(hello), deadline);
-  const Frame frame = receive(deadline);
-  if (frame.type == FrameType::refused) throw LeaseRefused(decode_refused(frame.payload).reason);
-  if (frame.type != FrameType::lease || !received_) throw Error("the agent answers with something else than a lease");
-  lease_ = decode_lease(frame.payload);
+  const ipc::Frame frame = receive(deadline);
+  if (frame.type == ipc::FrameType::refused) throw LeaseRefused(ipc::decode_refused(frame.payload).reason);
+  if (frame.type != ipc::FrameType::lease || !received_) throw Error("the agent answers with something else than a lease");
+  lease_ = ipc::decode_lease(frame.payload);
   ring_ = std::make_shared<MappedUnitRing>(received_);
   received_.reset();
 }
 
 void AgentConnection::connect(const std::filesystem::path& socket) {
-  const UnixAddress address = UnixAddress::of_path(socket);
+  const ipc::UnixAddress address = ipc::UnixAddress::of_path(socket);
   socket_ = FileDescriptor(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket_) throw_system_error("no socket");
   if (::connect(socket_.get(), address.get(), address.size()) != 0) {
@@ -95,7 +95,7 @@ void AgentConnection::send_all(const std::vector<std::byte>& bytes, Deadline dea
   }
 }
 
-Frame AgentConnection::receive(Deadline deadline) {
+ipc::Frame AgentConnection::receive(Deadline deadline) {
   for (;;) {
     if (auto frame = reader_.next()) {
       throw_if_ended(*frame);
@@ -128,7 +128,7 @@ void AgentConnection::receive_some() {
   reader_.append(std::span(bytes).first(static_cast<std::size_t>(received)));
 }
 
-PlanAnswer AgentConnection::send_plan(const PlanMessage& plan, std::chrono::milliseconds timeout) {
+ipc::PlanAnswer AgentConnection::send_plan(const ipc::PlanMessage& plan, std::chrono::milliseconds timeout) {
   const Deadline deadline = std::chrono::steady_clock::now() + timeout;
   try {
     send_all(encode(plan), deadline);
@@ -136,10 +136,10 @@ PlanAnswer AgentConnection::send_plan(const PlanMessage& plan, std::chrono::mill
     check();  // the agent may have said why it has closed the connection
     throw;
   }
-  const Frame frame = receive(deadline);
-  if (frame.type == FrameType::accepted) return AcceptedMessage{};
-  if (frame.type == FrameType::refused) return decode_refused(frame.payload);
-  if (frame.type == FrameType::too_late) return decode_too_late(frame.payload);
+  const ipc::Frame frame = receive(deadline);
+  if (frame.type == ipc::FrameType::accepted) return ipc::AcceptedMessage{};
+  if (frame.type == ipc::FrameType::refused) return ipc::decode_refused(frame.payload);
+  if (frame.type == ipc::FrameType::too_late) return ipc::decode_too_late(frame.payload);
   throw Error("the agent answers a plan with something else");
 }
 
@@ -147,7 +147,7 @@ void AgentConnection::check() {
   pollfd entry{.fd = socket_.get(), .events = POLLIN | POLLRDHUP, .revents = 0};
   for (;;) {
     // What has arrived counts also when the connection has closed since: it may say that the lease was ended.
-    if (const std::optional<Frame> frame = reader_.next()) {
+    if (const std::optional<ipc::Frame> frame = reader_.next()) {
       throw_if_ended(*frame);
       throw Error("the agent sends what was not asked for");
     }
@@ -158,11 +158,11 @@ void AgentConnection::check() {
 
 void AgentConnection::release() noexcept {
   try {
-    send_all(encode_empty(FrameType::release), std::chrono::steady_clock::now() + std::chrono::milliseconds(100));
+    send_all(encode_empty(ipc::FrameType::release), std::chrono::steady_clock::now() + std::chrono::milliseconds(100));
   } catch (const std::exception&) {
     // The agent is gone, or the closed socket will tell it.
   }
   socket_.reset();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

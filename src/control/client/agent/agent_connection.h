@@ -11,7 +11,7 @@
 #include "base/ipc/lease_messages.h"
 #include "base/ipc/unit_ring.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// A unit ring that the agent has shared, in this process' memory. The agent cannot take it away: a writer may continue
 /// to write when no reader is left.
@@ -23,10 +23,10 @@ class MappedUnitRing {
   MappedUnitRing(const MappedUnitRing&) = delete;
   MappedUnitRing& operator=(const MappedUnitRing&) = delete;
 
-  [[nodiscard]] UnitRing& ring() { return *ring_; }
+  [[nodiscard]] ipc::UnitRing& ring() { return *ring_; }
 
  private:
-  UnitRing* ring_;
+  ipc::UnitRing* ring_;
 };
 
 /// The agent said no; the message is its reason.
@@ -46,13 +46,13 @@ class AgentConnection {
  public:
   /// Asks the agent at `socket` for the GPU. Throws LeaseRefused, and Error when there is no agent or it does not
   /// answer within `timeout`.
-  AgentConnection(const std::filesystem::path& socket, const HelloMessage& hello, std::chrono::milliseconds timeout);
+  AgentConnection(const std::filesystem::path& socket, const ipc::HelloMessage& hello, std::chrono::milliseconds timeout);
 
-  [[nodiscard]] const LeaseMessage& lease() const { return lease_; }
+  [[nodiscard]] const ipc::LeaseMessage& lease() const { return lease_; }
   [[nodiscard]] const std::shared_ptr<MappedUnitRing>& ring() const { return ring_; }
   /// Hands over a plan and waits for the answer. Throws LeaseEnded, and Error when the agent is gone or does not
   /// answer: the connection is then of no more use.
-  [[nodiscard]] PlanAnswer send_plan(const PlanMessage& plan, std::chrono::milliseconds timeout);
+  [[nodiscard]] ipc::PlanAnswer send_plan(const ipc::PlanMessage& plan, std::chrono::milliseconds timeout);
   /// Throws LeaseEnded, and Error when the agent no longer holds the other end. Does not wait.
   void check();
   /// Gives the GPU back at once, politely; the destructor does so by closing.
@@ -63,15 +63,15 @@ class AgentConnection {
 
   void connect(const std::filesystem::path& socket);
   void send_all(const std::vector<std::byte>& bytes, Deadline deadline);
-  [[nodiscard]] Frame receive(Deadline deadline);
+  [[nodiscard]] ipc::Frame receive(Deadline deadline);
   void receive_some();
   void wait_for(short events, Deadline deadline) const;
 
   FileDescriptor socket_;
-  FrameReader reader_;
+  ipc::FrameReader reader_;
   FileDescriptor received_;  ///< what came along with the last bytes
-  LeaseMessage lease_;
+  ipc::LeaseMessage lease_;
   std::shared_ptr<MappedUnitRing> ring_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -7,17 +7,17 @@
 #include "base/core/error.h"
 #include "base/core/op_kind.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 /// The agent counts iterations modulo 2^32: a plan may begin at most half of that ahead.
 constexpr std::uint64_t kMaxIterationsAhead = (std::uint64_t{1} << 31U) - 1;
 
 /// Which units the plan that is followed does not name; empty: it names all that began.
-std::string unplanned_problem(const UnitRing& ring, std::uint32_t rank) {
+std::string unplanned_problem(const ipc::UnitRing& ring, std::uint32_t rank) {
   const std::uint64_t units = ring.unplanned_units.load(std::memory_order_acquire);
   if (units == 0) return {};
-  const UnitEvent unit = unpack_unit(0, ring.unplanned_unit.load(std::memory_order_relaxed));
+  const ipc::UnitEvent unit = ipc::unpack_unit(0, ring.unplanned_unit.load(std::memory_order_relaxed));
   const std::string_view kind = unit.kind < kOpKindCount ? name(static_cast<OpKind>(unit.kind)) : "unit";
   return fmt::format(
       "the plan has no {} of stage {}, microbatch {} for rank {}: no clock is set for the units that it does not name, "
@@ -74,7 +74,7 @@ void AgentLease::give_up(std::string_view reason) {
   given_up_ = true;
 }
 
-PlanAnswer AgentLease::send(const PlanMessage& plan) {
+ipc::PlanAnswer AgentLease::send(const ipc::PlanMessage& plan) {
   try {
     return agent_->send_plan(plan, options_.timeout);
   } catch (const LeaseEnded& ended) {
@@ -112,7 +112,7 @@ void AgentLease::replace_next() {
   next_.reset();
 }
 
-void AgentLease::load_plan(PlanMessage plan) {
+void AgentLease::load_plan(ipc::PlanMessage plan) {
   const std::lock_guard lock(mutex_);
   begin_next();
   loaded_ = std::move(plan);
@@ -124,9 +124,9 @@ void AgentLease::load_plan(PlanMessage plan) {
 /// The plan that the program has loaded takes the place of all others, unless the agent refuses it, for the reason that
 /// is returned: what was followed before is then followed on.
 std::optional<std::string> AgentLease::hand_over_loaded() {
-  const PlanAnswer answer = send(*loaded_);
+  const ipc::PlanAnswer answer = send(*loaded_);
   HeldPlan plan{.message = *std::exchange(loaded_, std::nullopt), .from_iteration = 0, .version = 0};
-  if (const auto* refused = std::get_if<RefusedMessage>(&answer)) {
+  if (const auto* refused = std::get_if<ipc::RefusedMessage>(&answer)) {
     plan_problem_ = fmt::format("the plan loaded last was refused: {}", refused->reason);
     return refused->reason;
   }
@@ -136,7 +136,7 @@ std::optional<std::string> AgentLease::hand_over_loaded() {
   return std::nullopt;
 }
 
-AgentLease::OfferAnswer AgentLease::offer(PlanMessage plan, std::uint64_t from_iteration, int version) {
+AgentLease::OfferAnswer AgentLease::offer(ipc::PlanMessage plan, std::uint64_t from_iteration, int version) {
   const std::lock_guard lock(mutex_);
   begin_next();
   if (!agent_) return {.offer = Offer::no_lease, .reason = problem_};
@@ -146,16 +146,16 @@ AgentLease::OfferAnswer AgentLease::offer(PlanMessage plan, std::uint64_t from_i
     return {.offer = Offer::refused, .reason = fmt::format("iteration {} is too far ahead", from_iteration)};
   }
   plan.from_iteration = static_cast<std::uint32_t>(from_iteration);
-  PlanAnswer answer;
+  ipc::PlanAnswer answer;
   try {
     answer = send(plan);
   } catch (const Error& error) {
     return {.offer = Offer::no_lease, .reason = error.what()};
   }
-  if (const auto* refused = std::get_if<RefusedMessage>(&answer)) {
+  if (const auto* refused = std::get_if<ipc::RefusedMessage>(&answer)) {
     return {.offer = Offer::refused, .reason = refused->reason};
   }
-  if (std::holds_alternative<TooLateMessage>(answer)) return {.offer = Offer::too_late, .reason = {}};
+  if (std::holds_alternative<ipc::TooLateMessage>(answer)) return {.offer = Offer::too_late, .reason = {}};
   problem_.clear();
   plan_problem_.clear();
   replace_next();
@@ -203,8 +203,8 @@ void AgentLease::hand_over_current() {
   again.message.from_iteration.reset();
   // Trials belong to iterations that have begun meanwhile: what it follows from now on is another plan.
   if (!std::exchange(again.message.trials, {}).empty()) again.version = 0;
-  const PlanAnswer answer = send(again.message);
-  if (const auto* refused = std::get_if<RefusedMessage>(&answer)) {
+  const ipc::PlanAnswer answer = send(again.message);
+  if (const auto* refused = std::get_if<ipc::RefusedMessage>(&answer)) {
     problem_ = fmt::format("the plan is refused by now: {}", refused->reason);
     return;
   }
@@ -215,7 +215,7 @@ void AgentLease::hand_over_current() {
 void AgentLease::hand_over_next() {
   const HeldPlan waiting = *std::exchange(next_, std::nullopt);
   if (waiting.from_iteration < begun_.load(std::memory_order_acquire)) return;
-  if (!std::holds_alternative<AcceptedMessage>(send(waiting.message))) return;
+  if (!std::holds_alternative<ipc::AcceptedMessage>(send(waiting.message))) return;
   versions_.follow(waiting.from_iteration, waiting.version);
   next_ = waiting;
 }
@@ -243,11 +243,11 @@ AgentLeaseStatus AgentLease::status() {
   status.problem = !problem_.empty() ? problem_ : plan_problem_;
   if (!agent_) return status;
   status.dry_run = agent_->lease().dry_run;
-  const UnitRing& ring = agent_->ring()->ring();
-  status.suspended = ring.state.load() == static_cast<std::uint32_t>(RingState::suspended);
+  const ipc::UnitRing& ring = agent_->ring()->ring();
+  status.suspended = ring.state.load() == static_cast<std::uint32_t>(ipc::RingState::suspended);
   status.requested_clock_mhz = ring.requested_clock_mhz.load();
   if (status.problem.empty() && followed_) status.problem = unplanned_problem(ring, options_.hello.rank);
   return status;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -16,11 +16,11 @@
 #include "control/client/agent/agent_connection.h"
 #include "control/client/agent/plan_versions.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 struct AgentLeaseOptions {
   std::filesystem::path socket;
-  HelloMessage hello;
+  ipc::HelloMessage hello;
   std::chrono::milliseconds timeout{5'000};          ///< for an answer of the agent
   std::chrono::milliseconds reconnect_after{3'000};  ///< since the agent was last asked
 };
@@ -60,17 +60,17 @@ class AgentLease {
   AgentLease& operator=(const AgentLease&) = delete;
 
   /// Ring of the newest lease; null: no agent listens.
-  [[nodiscard]] UnitRing* ring() const noexcept { return ring_.load(std::memory_order_acquire); }
+  [[nodiscard]] ipc::UnitRing* ring() const noexcept { return ring_.load(std::memory_order_acquire); }
   /// To be called before the ring is named.
   void iteration_begins(std::uint64_t iteration) noexcept { begun_.store(iteration + 1, std::memory_order_release); }
 
   /// Follows a plan at once. Throws LeaseRefused when the agent does not take it (the plan before is then followed on)
   /// or has ended the lease, Error when
   /// there is none: the plan is then handed over once there is one.
-  void load_plan(PlanMessage plan);
+  void load_plan(ipc::PlanMessage plan);
   /// Has the agent follow a plan of the server from an iteration on. The agent decides whether that has begun, as it
   /// alone knows which units it has seen.
-  [[nodiscard]] OfferAnswer offer(PlanMessage plan, std::uint64_t from_iteration, int version);
+  [[nodiscard]] OfferAnswer offer(ipc::PlanMessage plan, std::uint64_t from_iteration, int version);
   /// Takes the lease again, and hands over the plans that it had, when the agent has gone, unless a person has ended
   /// it.
   void keep();
@@ -86,7 +86,7 @@ class AgentLease {
 
  private:
   struct HeldPlan {
-    PlanMessage message;
+    ipc::PlanMessage message;
     std::uint64_t from_iteration = 0;
     int version = 0;
   };
@@ -96,7 +96,7 @@ class AgentLease {
   void look_after_agent();
   void lose(std::string problem);
   void give_up(std::string_view reason);
-  [[nodiscard]] PlanAnswer send(const PlanMessage& plan);
+  [[nodiscard]] ipc::PlanAnswer send(const ipc::PlanMessage& plan);
   [[nodiscard]] std::optional<std::string> hand_over_loaded();
   void follow_now(HeldPlan plan);
   void begin_next();
@@ -106,13 +106,13 @@ class AgentLease {
   void hand_over_next();
 
   AgentLeaseOptions options_;
-  std::atomic<UnitRing*> ring_{nullptr};
+  std::atomic<ipc::UnitRing*> ring_{nullptr};
   std::atomic<std::uint64_t> begun_{0};
 
   std::mutex mutex_;  ///< of all below
   std::unique_ptr<AgentConnection> agent_;
   std::vector<std::shared_ptr<MappedUnitRing>> rings_;  ///< also of past leases: the training thread may be in one
-  std::optional<PlanMessage> loaded_;                   ///< by the program, and no agent has answered yet
+  std::optional<ipc::PlanMessage> loaded_;                   ///< by the program, and no agent has answered yet
   std::optional<HeldPlan> current_;  ///< the newest that an agent has taken and whose iteration has begun
   std::optional<HeldPlan> next_;     ///< accepted, and its iteration had not begun when it was last looked at
   bool followed_ = false;            ///< the agent has the current plan
@@ -124,4 +124,4 @@ class AgentLease {
   std::chrono::steady_clock::time_point asked_at_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -6,7 +6,7 @@
 
 #include "base/core/random.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// How long to wait before something is tried again: twice as long each time, from `first` to `last`, each time between
 /// half and all of that, so that thousands of processes that lost the same server do not come back at once.
@@ -32,4 +32,4 @@ class Backoff {
   std::uint64_t random_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

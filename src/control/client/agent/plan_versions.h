@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <map>
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// Which version of the plan was in force during the whole of an iteration: 0 where none was, or another than the
 /// server's.
@@ -29,4 +29,4 @@ class PlanVersions {
   std::map<std::uint64_t, int> from_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

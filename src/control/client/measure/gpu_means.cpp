@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 /// Time that means are taken over: one iteration where that is longer.
@@ -35,8 +35,8 @@ void GpuMeans::add(const MeasuredIteration& iteration) {
   }
 }
 
-GpuNow GpuMeans::now() const {
-  GpuNow now;
+protocol::GpuNow GpuMeans::now() const {
+  protocol::GpuNow now;
   now.temperature_c = temperature_c_;
   TimeMean power;
   TimeMean clock;
@@ -58,4 +58,4 @@ GpuNow GpuMeans::now() const {
   return now;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

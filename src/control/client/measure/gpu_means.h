@@ -6,7 +6,7 @@
 #include "control/client/measure/iteration_meter.h"
 #include "control/protocol/rank_reports.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// Means of a GPU over its last iterations. A single reading would mislead: it is taken when an iteration ends, while
 /// the GPU waits for others at the highest clock.
@@ -14,7 +14,7 @@ class GpuMeans {
  public:
   void add(const MeasuredIteration& iteration);
   void set_temperature(std::optional<int> temperature_c) { temperature_c_ = temperature_c; }
-  [[nodiscard]] GpuNow now() const;
+  [[nodiscard]] protocol::GpuNow now() const;
 
  private:
   std::deque<MeasuredIteration> iterations_;  ///< the last ones, of kMeansS together
@@ -22,4 +22,4 @@ class GpuMeans {
   std::optional<int> temperature_c_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

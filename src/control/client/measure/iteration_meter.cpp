@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 /// Samples that may wait: five minutes of them, of some 200 bytes each.
@@ -12,7 +12,7 @@ double to_s(std::uint64_t time_ns) { return static_cast<double>(time_ns) * 1e-9;
 
 }  // namespace
 
-void IterationMeter::add(const GpuSample& sample) {
+void IterationMeter::add(const measure::GpuSample& sample) {
   if (!gpu_) return;
   if (waiting_.size() == kMaxWaitingSamples) waiting_.pop_front();
   waiting_.push_back(sample);
@@ -20,7 +20,7 @@ void IterationMeter::add(const GpuSample& sample) {
 
 void IterationMeter::take_samples(double until_s) {
   while (!waiting_.empty() && waiting_.front().time_s <= until_s) {
-    const GpuSample& sample = waiting_.front();
+    const measure::GpuSample& sample = waiting_.front();
     gpu_->add(sample);
     if (open_ && open_->window) open_->window->add(sample);
     newest_sample_s_ = sample.time_s;
@@ -60,7 +60,7 @@ MeasuredIteration IterationMeter::measure(const UnitRecord& end) const {
   result.time_s = to_s(end.end_ns - open_->begin.begin_ns);
   result.compute_s = open_->compute_s;
   if (!gpu_) return result;
-  const GpuMeasurement gpu = gpu_->measure(*open_->window, not_before_samples(to_s(end.end_ns)));
+  const measure::GpuMeasurement gpu = gpu_->measure(*open_->window, not_before_samples(to_s(end.end_ns)));
   if (gpu.covers_all() && gpu.energy_uncertainty_j) {  // or its error would be unknown
     result.energy_j = gpu.energy_j;
     result.energy_error_j = *gpu.energy_uncertainty_j;
@@ -73,4 +73,4 @@ MeasuredIteration IterationMeter::measure(const UnitRecord& end) const {
   return result;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -8,7 +8,7 @@
 #include "control/client/measure/unit_log.h"
 #include "hardware/measure/gpu_meter.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// What an iteration of this rank took.
 struct MeasuredIteration {
@@ -29,11 +29,11 @@ struct MeasuredIteration {
 class IterationMeter {
  public:
   /// Without a GPU only times are measured.
-  explicit IterationMeter(std::optional<GpuMeter> gpu) : gpu_(std::move(gpu)) {}
+  explicit IterationMeter(std::optional<measure::GpuMeter> gpu) : gpu_(std::move(gpu)) {}
 
   /// A sample of the GPU; in the order in which they were taken. Far too many that wait for `add` of what they belong
   /// to are dropped, the oldest first.
-  void add(const GpuSample& sample);
+  void add(const measure::GpuSample& sample);
   /// What was marked; in order. Returns the iteration that ended with it.
   std::optional<MeasuredIteration> add(const UnitRecord& record);
   /// Nothing will be added that was marked before: samples until then need not be kept.
@@ -45,17 +45,17 @@ class IterationMeter {
   struct Open {
     UnitRecord begin;
     double compute_s = 0;
-    std::optional<GpuWindow> window;
+    std::optional<measure::GpuWindow> window;
   };
 
   void take_samples(double until_s);
   [[nodiscard]] double not_before_samples(double time_s) const;
   [[nodiscard]] MeasuredIteration measure(const UnitRecord& end) const;
 
-  std::optional<GpuMeter> gpu_;
-  std::deque<GpuSample> waiting_;
+  std::optional<measure::GpuMeter> gpu_;
+  std::deque<measure::GpuSample> waiting_;
   double newest_sample_s_ = 0;  ///< of those that the meter has
   std::optional<Open> open_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

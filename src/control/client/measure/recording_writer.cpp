@@ -13,7 +13,7 @@
 #include "base/core/monotonic_clock.h"
 #include "base/core/op_kind.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 template <typename Value>
@@ -80,7 +80,7 @@ void RecordingWriter::write(const UnitRecord& record) {
   }
 }
 
-void RecordingWriter::write(const GpuSample& sample) {
+void RecordingWriter::write(const measure::GpuSample& sample) {
   if (!problem_.empty()) return;
   const double start_s = static_cast<double>(start_ns_) * 1e-9;
   energy_.stream << fmt::format("{:.6f},{},{},{},{},{}\n", sample.energy_time_s() - start_s,
@@ -142,4 +142,4 @@ void RecordingWriter::write_header(std::uint64_t lost_units) {
   write_file_atomically(folder_ / "recording.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

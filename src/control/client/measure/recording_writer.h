@@ -10,7 +10,7 @@
 #include "control/client/measure/unit_log.h"
 #include "hardware/measure/gpu_meter.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// What a recording says of itself.
 struct RecordingHeader {
@@ -42,7 +42,7 @@ class RecordingWriter {
 
   void write(const UnitRecord& record);
   /// `sample.time_s` is CLOCK_MONOTONIC in seconds.
-  void write(const GpuSample& sample);
+  void write(const measure::GpuSample& sample);
   /// Hands what was written to the system, so that a killed process leaves most of its recording.
   void flush();
   /// Writes the last of it. `lost_units` could not be recorded.
@@ -77,4 +77,4 @@ class RecordingWriter {
   std::string problem_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

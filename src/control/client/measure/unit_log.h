@@ -7,7 +7,7 @@
 
 #include "base/ipc/unit_ring.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 enum class RecordType : std::uint8_t { unit, iteration_begin, iteration_end };
 
@@ -65,4 +65,4 @@ class UnitLog {
   alignas(64) std::atomic<std::uint64_t> popped_{0};
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -8,7 +8,7 @@
 #include "base/core/error.h"
 #include "base/core/number.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 constexpr std::string_view kFix = "; name the GPU by its UUID in lowgear_options.gpu or CUDA_VISIBLE_DEVICES";
@@ -26,7 +26,7 @@ std::vector<std::string> split(std::string_view list) {
   return words;
 }
 
-bool all_of_one_model(const GpuSystem& system) {
+bool all_of_one_model(const gpu::GpuSystem& system) {
   return std::ranges::all_of(
       system.gpus(), [&](const auto& gpu) { return gpu->identity().name == system.gpus().front()->identity().name; });
 }
@@ -43,9 +43,9 @@ std::vector<std::string> visible_gpus(std::string_view list) {
 }
 
 /// GPUs by PCI address, as CUDA numbers them.
-std::vector<Gpu*> in_pci_order(const GpuSystem& system, const Environment& environment) {
+std::vector<gpu::Gpu*> in_pci_order(const gpu::GpuSystem& system, const Environment& environment) {
   if (const std::vector<std::string> problems = system.problems(); !problems.empty()) {
-    throw GpuError(GpuErrorCode::gpu_lost, fmt::format("{}; which number each of the others has now cannot be known{}",
+    throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost, fmt::format("{}; which number each of the others has now cannot be known{}",
                                                        problems.front(), kFix));
   }
   if (environment("CUDA_DEVICE_ORDER") != "PCI_BUS_ID" && !all_of_one_model(system)) {
@@ -54,14 +54,14 @@ std::vector<Gpu*> in_pci_order(const GpuSystem& system, const Environment& envir
         "CUDA_DEVICE_ORDER=PCI_BUS_ID" +
         std::string(kFix));
   }
-  std::vector<Gpu*> gpus;
+  std::vector<gpu::Gpu*> gpus;
   for (const auto& gpu : system.gpus()) gpus.push_back(gpu.get());
-  std::ranges::sort(gpus, {}, [](const Gpu* gpu) { return gpu->identity().pci_address; });
+  std::ranges::sort(gpus, {}, [](const gpu::Gpu* gpu) { return gpu->identity().pci_address; });
   return gpus;
 }
 
-Gpu& by_uuid(const GpuSystem& system, const std::string& beginning) {
-  Gpu* found = nullptr;
+gpu::Gpu& by_uuid(const gpu::GpuSystem& system, const std::string& beginning) {
+  gpu::Gpu* found = nullptr;
   for (const auto& gpu : system.gpus()) {
     if (!gpu->identity().uuid.starts_with(beginning)) continue;
     if (found != nullptr) {
@@ -73,10 +73,10 @@ Gpu& by_uuid(const GpuSystem& system, const std::string& beginning) {
   const std::vector<std::string> problems = system.problems();
   const std::string missing = fmt::format("CUDA_VISIBLE_DEVICES: there is no GPU {}", quote(beginning));
   if (problems.empty()) throw InputError(missing);
-  throw GpuError(GpuErrorCode::gpu_lost, fmt::format("{}; {}", missing, problems.front()));
+  throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost, fmt::format("{}; {}", missing, problems.front()));
 }
 
-Gpu& by_word(const GpuSystem& system, const std::string& word, const Environment& environment) {
+gpu::Gpu& by_word(const gpu::GpuSystem& system, const std::string& word, const Environment& environment) {
   if (word.starts_with("MIG-")) {
     throw InputError(fmt::format(
         "CUDA_VISIBLE_DEVICES: {} is a part of a GPU; energy and clocks are those of the whole, which several "
@@ -85,7 +85,7 @@ Gpu& by_word(const GpuSystem& system, const std::string& word, const Environment
   }
   if (word.starts_with("GPU-")) return by_uuid(system, word);
   const std::optional<long long> number = parse_integer(word);
-  const std::vector<Gpu*> gpus = in_pci_order(system, environment);
+  const std::vector<gpu::Gpu*> gpus = in_pci_order(system, environment);
   if (!number || *number < 0 || *number >= static_cast<long long>(gpus.size())) {
     throw InputError(fmt::format("CUDA_VISIBLE_DEVICES: {} is neither the UUID nor the number of one of {} GPUs",
                                  quote(word), gpus.size()));
@@ -95,11 +95,11 @@ Gpu& by_word(const GpuSystem& system, const std::string& word, const Environment
 
 }  // namespace
 
-Gpu& choose_gpu(const GpuSystem& system, int local_rank, const Environment& environment) {
+gpu::Gpu& choose_gpu(const gpu::GpuSystem& system, int local_rank, const Environment& environment) {
   const std::optional<std::string> visible = environment("CUDA_VISIBLE_DEVICES");
   if (!visible) {
-    const std::vector<Gpu*> gpus = in_pci_order(system, environment);
-    if (gpus.empty()) throw GpuError(GpuErrorCode::not_supported, "this machine has no GPU");
+    const std::vector<gpu::Gpu*> gpus = in_pci_order(system, environment);
+    if (gpus.empty()) throw gpu::GpuError(gpu::GpuErrorCode::not_supported, "this machine has no GPU");
     if (gpus.size() == 1) return *gpus.front();
     if (static_cast<std::size_t>(local_rank) < gpus.size()) return *gpus[static_cast<std::size_t>(local_rank)];
     throw InputError(
@@ -107,7 +107,7 @@ Gpu& choose_gpu(const GpuSystem& system, int local_rank, const Environment& envi
   }
   const std::vector<std::string> words = visible_gpus(*visible);
   if (words.empty()) {
-    throw GpuError(GpuErrorCode::no_permission, fmt::format("CUDA_VISIBLE_DEVICES is {}: this process sees no GPU",
+    throw gpu::GpuError(gpu::GpuErrorCode::no_permission, fmt::format("CUDA_VISIBLE_DEVICES is {}: this process sees no GPU",
                                                             visible->empty() ? "empty" : printable(*visible, 60)));
   }
   const std::size_t device = words.size() == 1 ? 0 : static_cast<std::size_t>(local_rank);
@@ -118,4 +118,4 @@ Gpu& choose_gpu(const GpuSystem& system, int local_rank, const Environment& envi
   return by_word(system, words[device], environment);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

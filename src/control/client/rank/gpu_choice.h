@@ -5,7 +5,7 @@
 #include "control/client/rank/rank_environment.h"
 #include "hardware/gpu/gpu.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// The GPU that CUDA gives this process as device `local_rank`: CUDA_VISIBLE_DEVICES lists GPUs by UUID (or a beginning
 /// of it), MIG UUID or number; without it, all of them in PCI order. A launcher that shows every process only its own
@@ -16,6 +16,6 @@ namespace lowgear {
 ///
 /// Throws GpuError when the process has no GPU through no mistake of its own: it is shown none (an empty list, -1), the
 /// machine has none, or one does not answer. Then those after it may have moved up by a number, and only UUIDs count.
-[[nodiscard]] Gpu& choose_gpu(const GpuSystem& system, int local_rank, const Environment& environment);
+[[nodiscard]] gpu::Gpu& choose_gpu(const gpu::GpuSystem& system, int local_rank, const Environment& environment);
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -11,7 +11,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/number.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 constexpr int kMaxSize = 1 << 24;
@@ -328,4 +328,4 @@ JobPlace job_place(const JobPlaceFacts& facts) {
   return place;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

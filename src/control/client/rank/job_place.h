@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// Ranks along each axis of a job, as a job specification names them (docs/server-api.md).
 struct JobSizes {
@@ -78,4 +78,4 @@ struct JobPlace {
 /// Decided axis by axis as pipeline_rank. Throws InputError, which says what to pass, where an axis is not certain.
 [[nodiscard]] JobPlace job_place(const JobPlaceFacts& facts);
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -8,7 +8,7 @@
 #include "base/core/error.h"
 #include "base/core/number.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 constexpr int kMaxWorldSize = 1 << 24;
@@ -118,4 +118,4 @@ RankInfo job_rank_from_environment(const Environment& environment) {
   return info;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

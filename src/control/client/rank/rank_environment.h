@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// Looks up a variable of the environment; empty when it is not set.
 using Environment = std::function<std::optional<std::string>(std::string_view name)>;
@@ -45,4 +45,4 @@ struct RankInfo {
 /// and no size. A batch script of Slurm, which has a rank and is in no step, may be without.
 [[nodiscard]] RankInfo job_rank_from_environment(const Environment& environment);
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -7,18 +7,18 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 /// Some 20 MiB.
 constexpr std::size_t kMaxUnits = 200'000;
 constexpr std::size_t kMaxSamples = 100'000;
 
-bool all_identified(const RecordedProfile& profile) {
-  return std::ranges::all_of(profile.cells, [](const RecordedCell& cell) { return cell.is_identified; });
+bool all_identified(const profile::RecordedProfile& profile) {
+  return std::ranges::all_of(profile.cells, [](const profile::RecordedCell& cell) { return cell.is_identified; });
 }
 
-ProfileResult evaluate(std::span<const Recording> parts, int plan_version) {
+ProfileResult evaluate(std::span<const profile::Recording> parts, int plan_version) {
   ProfileResult result{.plan_version = plan_version, .profile = {}, .problem = {}};
   try {
     result.profile = profile_recordings(parts, {.skipped_iterations = 0, .blocking_w = {}});
@@ -57,14 +57,14 @@ void ProfileCollector::reset() {
 
 void ProfileCollector::discard_iteration() {
   if (!request_) return;
-  std::vector<RecordedUnit>& units = parts_.back().units;
+  std::vector<profile::RecordedUnit>& units = parts_.back().units;
   for (std::size_t unit = iteration_begin_; unit < units.size(); ++unit) units[unit].settling = true;
   settles_ = true;
 }
 
-void ProfileCollector::add(const GpuSample& sample) {
+void ProfileCollector::add(const measure::GpuSample& sample) {
   if (!records_ || parts_.back().samples.size() == kMaxSamples) return;
-  EnergySample taken;
+  profile::EnergySample taken;
   taken.time_s = sample.energy_time_s() - static_cast<double>(start_ns_) * 1e-9;
   taken.energy_j = sample.energy_j;
   taken.power_w = sample.power_w;
@@ -77,7 +77,7 @@ void ProfileCollector::add(const GpuSample& sample) {
 /// Iterations that the clock has been the same before this one; -1: it has not changed since the plan began.
 std::int64_t ProfileCollector::iterations_since_change(std::int64_t iteration) const {
   std::int64_t since = -1;
-  for (const ClockTrial& trial : request_->trials) {
+  for (const plan::ClockTrial& trial : request_->trials) {
     if (iteration >= trial.first_iteration) since = iteration - trial.first_iteration;
     if (iteration >= trial.end_iteration()) since = iteration - trial.end_iteration();
   }
@@ -91,7 +91,7 @@ bool ProfileCollector::is_last(std::uint64_t iteration) const {
 
 std::size_t ProfileCollector::unit_count() const {
   std::size_t count = 0;
-  for (const Recording& part : parts_) count += part.units.size();
+  for (const profile::Recording& part : parts_) count += part.units.size();
   return count;
 }
 
@@ -144,4 +144,4 @@ std::optional<ProfileResult> ProfileCollector::finish() {
   return evaluate(parts_, plan_version);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -10,7 +10,7 @@
 #include "planning/plan/clock_trial.h"
 #include "planning/profile/recorded_profile.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// A plan of the server that tries clocks out.
 struct ProfileRequest {
@@ -19,7 +19,7 @@ struct ProfileRequest {
   int sweep = 0;
   std::uint64_t from_iteration = 0;
   /// In their order, not before `from_iteration`. The last iteration of the last one ends the measurement.
-  std::vector<ClockTrial> trials;
+  std::vector<plan::ClockTrial> trials;
   int settle_iterations = 0;  ///< after each change of the clock, not counted
   double settle_s = 0;        ///< after each change of the clock, in which units that begin are not counted
 };
@@ -27,7 +27,7 @@ struct ProfileRequest {
 /// What units took under such plans, of all of their sweep so far.
 struct ProfileResult {
   int plan_version = 0;
-  RecordedProfile profile;  ///< empty when nothing could be measured
+  profile::RecordedProfile profile;  ///< empty when nothing could be measured
   std::string problem;      ///< why something is missing; empty when nothing is
 };
 
@@ -36,7 +36,7 @@ struct ProfileResult {
 class ProfileCollector {
  public:
   /// `like` says whose recording it is. Times count from `start_ns` (CLOCK_MONOTONIC).
-  ProfileCollector(Recording like, std::uint64_t start_ns) : like_(std::move(like)), start_ns_(start_ns) {}
+  ProfileCollector(profile::Recording like, std::uint64_t start_ns) : like_(std::move(like)), start_ns_(start_ns) {}
 
   /// Drops what an earlier sweep has recorded.
   void begin(ProfileRequest request);
@@ -46,7 +46,7 @@ class ProfileCollector {
   /// Units were lost, or ran without the plan: the iteration under way does not count.
   void discard_iteration();
 
-  void add(const GpuSample& sample);
+  void add(const measure::GpuSample& sample);
   /// In order. Returns the result with the last iteration of the trials.
   [[nodiscard]] std::optional<ProfileResult> add(const UnitRecord& record);
   /// Ends the request early, with what has been measured: another plan is followed. Empty when no request is open.
@@ -59,8 +59,8 @@ class ProfileCollector {
   [[nodiscard]] bool is_last(std::uint64_t iteration) const;
   [[nodiscard]] std::size_t unit_count() const;
 
-  Recording like_;
-  std::vector<Recording> parts_;  ///< of the sweep, one for each request
+  profile::Recording like_;
+  std::vector<profile::Recording> parts_;  ///< of the sweep, one for each request
   std::uint64_t start_ns_;
   std::optional<ProfileRequest> request_;
   int sweep_ = 0;
@@ -71,4 +71,4 @@ class ProfileCollector {
   int iterations_ = 0;               ///< recorded so far, all plans of the sweep
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

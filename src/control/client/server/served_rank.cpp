@@ -4,7 +4,7 @@
 
 #include "control/client/server/server_messages.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 /// Samples that wait for `take_samples`, which comes several times a second.
@@ -12,7 +12,7 @@ constexpr std::size_t kMaxNewSamples = 4'096;
 
 /// Whether the GPU runs at other clocks than the plan's, as the agent cannot set them now.
 bool clocks_are_not_held(const AgentLease& lease) {
-  const UnitRing* const ring = lease.ring();
+  const ipc::UnitRing* const ring = lease.ring();
   return ring != nullptr && ring->clocks_not_held.load(std::memory_order_acquire) != 0;
 }
 
@@ -24,13 +24,13 @@ ServedRank::ServedRank(ServedRankOptions options, AgentLease* lease)
       profile_(std::move(options.like), options.start_ns),
       server_(std::move(options.server), *this) {}
 
-void ServedRank::add(const GpuSample& sample) {
+void ServedRank::add(const measure::GpuSample& sample) {
   const std::lock_guard lock(mutex_);
   if (new_samples_.size() < kMaxNewSamples) new_samples_.push_back(sample);
 }
 
 void ServedRank::take_samples() {
-  std::vector<GpuSample> samples;
+  std::vector<measure::GpuSample> samples;
   std::optional<ProfileRequest> asked;
   {
     const std::lock_guard lock(mutex_);
@@ -42,7 +42,7 @@ void ServedRank::take_samples() {
     post(profile_.finish());
     profile_.begin(*std::move(asked));
   }
-  for (const GpuSample& sample : samples) {
+  for (const measure::GpuSample& sample : samples) {
     iterations_.add(sample);
     profile_.add(sample);
     gpu_means_.set_temperature(sample.temperature_c);
@@ -84,10 +84,10 @@ void ServedRank::lose_records() {
   profile_.discard_iteration();
 }
 
-AgentLease::OfferAnswer ServedRank::offer(const RankPlan& plan) {
+AgentLease::OfferAnswer ServedRank::offer(const protocol::RankPlan& plan) {
   if (lease_ == nullptr) return {.offer = AgentLease::Offer::no_lease, .reason = "no agent is used"};
-  PlanMessage message{.plan_rank = 0, .nearest_below = false, .plan_json = plan.plan_json, .from_iteration = {}};
-  for (const ClockTrial& trial : plan.trials) {
+  ipc::PlanMessage message{.plan_rank = 0, .nearest_below = false, .plan_json = plan.plan_json, .from_iteration = {}};
+  for (const plan::ClockTrial& trial : plan.trials) {
     message.trials.push_back({.first_iteration = static_cast<std::uint32_t>(trial.first_iteration),
                               .iterations = static_cast<std::uint32_t>(trial.iterations),
                               .clock_mhz = static_cast<std::uint32_t>(trial.clock_mhz)});
@@ -97,7 +97,7 @@ AgentLease::OfferAnswer ServedRank::offer(const RankPlan& plan) {
   if (answer.offer != AgentLease::Offer::accepted) return answer;
   const std::lock_guard lock(mutex_);
   asked_.reset();
-  if (plan.purpose == PlanPurpose::profile) {
+  if (plan.purpose == protocol::PlanPurpose::profile) {
     asked_ = {.plan_version = plan.version,
               .sweep = plan.sweep,
               .from_iteration = from_iteration,
@@ -119,4 +119,4 @@ ServedRankStatus ServedRank::status() const {
   return {.server = server_.status(), .plan_version = plan_version_.load(std::memory_order_relaxed)};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -14,12 +14,12 @@
 #include "control/client/server/profile_collector.h"
 #include "control/client/server/server_connection.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 struct ServedRankOptions {
   ServerConnectionOptions server;
-  std::optional<GpuMeter> gpu;  ///< empty: no GPU is measured
-  Recording like;               ///< whose recordings this rank's are, without units and samples
+  std::optional<measure::GpuMeter> gpu;  ///< empty: no GPU is measured
+  profile::Recording like;               ///< whose recordings this rank's are, without units and samples
   std::uint64_t start_ns = 0;   ///< CLOCK_MONOTONIC from which they tell times
 };
 
@@ -37,7 +37,7 @@ class ServedRank final : private PlanTaker {
   ~ServedRank() override = default;
 
   /// A sample of the GPU, from any thread.
-  void add(const GpuSample& sample);
+  void add(const measure::GpuSample& sample);
 
   // The rest, but for `status`, is called on one thread.
   /// To be called before the records that were marked until now are added.
@@ -51,7 +51,7 @@ class ServedRank final : private PlanTaker {
   [[nodiscard]] ServedRankStatus status() const;
 
  private:
-  [[nodiscard]] AgentLease::OfferAnswer offer(const RankPlan& plan) override;
+  [[nodiscard]] AgentLease::OfferAnswer offer(const protocol::RankPlan& plan) override;
   void forget_versions() override;
   void follow_profile_plan(int version);
   void post(std::optional<ProfileResult> result);
@@ -63,11 +63,11 @@ class ServedRank final : private PlanTaker {
   std::atomic<int> plan_version_{0};
 
   std::mutex mutex_;  ///< of the three below
-  std::vector<GpuSample> new_samples_;
+  std::vector<measure::GpuSample> new_samples_;
   std::optional<ProfileRequest> asked_;  ///< a profile plan that the agent has taken
   bool forgets_profile_ = false;         ///< what `profile_` holds is of a job that the server has lost
 
   ServerConnection server_;  ///< last: its threads use the above
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

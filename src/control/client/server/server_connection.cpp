@@ -14,7 +14,7 @@
 #include "control/protocol/answers.h"
 #include "control/protocol/rank_finish.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 using std::chrono::milliseconds;
@@ -45,7 +45,7 @@ class ServerRefusal : public Error {
   milliseconds retry_after_;
 };
 
-milliseconds retry_after(const HttpReplyText& reply) {
+milliseconds retry_after(const http::ReplyText& reply) {
   const auto found = reply.headers.find("retry-after");
   if (found == reply.headers.end()) return milliseconds(0);
   const std::optional<long long> seconds = parse_integer(found->second);
@@ -71,7 +71,7 @@ const std::string& require_name(const std::string& text, std::string_view what) 
 }
 
 template <typename Read>
-auto read_answer(const HttpReplyText& reply, const std::string& source, Read read) {
+auto read_answer(const http::ReplyText& reply, const std::string& source, Read read) {
   const Json json = parse_json(reply.body, source);
   return read(JsonView(json, source));
 }
@@ -86,9 +86,9 @@ std::uint64_t seed() {
 ServerConnection::ServerConnection(ServerConnectionOptions options, PlanTaker& taker)
     : options_(std::move(options)),
       taker_(&taker),
-      plans_{.http = HttpClient(options_.endpoint),
+      plans_{.http = http::Client(options_.endpoint),
              .backoff = Backoff(options_.first_backoff, options_.last_backoff, seed())},
-      reports_{.http = HttpClient(options_.endpoint),
+      reports_{.http = http::Client(options_.endpoint),
                .backoff = Backoff(options_.first_backoff, options_.last_backoff, seed())},
       plans_thread_([this] { follow_plans(); }),
       reports_thread_([this] { send_reports(); }) {}
@@ -118,7 +118,7 @@ void ServerConnection::sleep(milliseconds time) {
 
 // What the client hands over.
 
-void ServerConnection::report(const IterationReport& report, const GpuNow& gpu) {
+void ServerConnection::report(const protocol::IterationReport& report, const protocol::GpuNow& gpu) {
   const std::lock_guard lock(mutex_);
   if (waiting_.size() == kMaxWaitingReports) {
     waiting_.pop_front();
@@ -145,13 +145,13 @@ ServerStatus ServerConnection::status() const {
 
 // Questions.
 
-HttpReplyText ServerConnection::ask(HttpChannel& channel, std::string_view method, const std::string& target,
+http::ReplyText ServerConnection::ask(HttpChannel& channel, std::string_view method, const std::string& target,
                                     const std::string& body, const Session* session, milliseconds timeout) {
-  HttpClient::HeaderList headers;
+  http::Client::HeaderList headers;
   if (!body.empty()) headers.emplace_back("Content-Type", "application/json");
   if (!options_.token_file.empty()) headers.emplace_back("Authorization", "Bearer " + read_token(options_.token_file));
   if (session != nullptr) headers.emplace_back("Lowgear-Rank-Key", session->rank_key);
-  HttpReplyText reply = channel.http.request(method, target, body, headers, timeout);
+  http::ReplyText reply = channel.http.request(method, target, body, headers, timeout);
   if (reply.status >= 300) {
     throw ServerRefusal(reply.status, retry_after(reply),
                         fmt::format("{}: {}", options_.endpoint.text(), refusal_of(reply.status, reply.body)));
@@ -172,11 +172,11 @@ ServerConnection::Session ServerConnection::session(HttpChannel& channel) {
   }
   const std::string source = options_.endpoint.text();
   Session session;
-  HttpReplyText reply = ask(channel, "POST", "/v1/jobs", options_.job_json, nullptr, options_.answer_timeout);
-  session.job = require_name(read_answer(reply, source, read_job_answer).job, "job");
+  http::ReplyText reply = ask(channel, "POST", "/v1/jobs", options_.job_json, nullptr, options_.answer_timeout);
+  session.job = require_name(read_answer(reply, source, protocol::read_job_answer).job, "job");
   reply = ask(channel, "POST", fmt::format("/v1/jobs/{}/ranks", session.job), write_rank_spec(options_.rank), nullptr,
               options_.answer_timeout);
-  session.rank_key = require_name(read_answer(reply, source, read_rank_answer).rank_key, "rank_key");
+  session.rank_key = require_name(read_answer(reply, source, protocol::read_rank_answer).rank_key, "rank_key");
   start_session(session);
   return session;
 }
@@ -201,7 +201,7 @@ void ServerConnection::start_session(Session session) {
   }
 }
 
-HttpReplyText ServerConnection::ask_as_rank(HttpChannel& channel, const Session& session, std::string_view method,
+http::ReplyText ServerConnection::ask_as_rank(HttpChannel& channel, const Session& session, std::string_view method,
                                             const std::string& what, const std::string& body, milliseconds timeout) {
   try {
     return ask(channel, method, fmt::format("/v1/jobs/{}/{}", session.job, what), body, &session, timeout);
@@ -257,12 +257,12 @@ void ServerConnection::wait_for_plan(int& after, std::string& job) {
   const Session now = session(plans_);
   if (now.job != job) after = 0;
   job = now.job;
-  const HttpReplyText reply =
+  const http::ReplyText reply =
       ask_as_rank(plans_, now, "GET",
                   fmt::format("plan?rank={}&after={}&wait_s={}", options_.rank.rank, after, options_.plan_wait.count()),
                   {}, options_.plan_wait + options_.answer_timeout);
   if (reply.status == 204) return;
-  const RankPlan plan = read_rank_plan(reply.body, options_.endpoint.text());
+  const protocol::RankPlan plan = protocol::read_rank_plan(reply.body, options_.endpoint.text());
   const AgentLease::OfferAnswer answer = taker_->offer(plan);
   {
     const std::lock_guard lock(mutex_);
@@ -315,10 +315,10 @@ void ServerConnection::say_all(HttpChannel& channel) {
 }
 
 void ServerConnection::say_reports(HttpChannel& channel) {
-  RankReports body{.rank = options_.rank.rank, .reports = {}, .gpu = {}};
+  protocol::RankReports body{.rank = options_.rank.rank, .reports = {}, .gpu = {}};
   {
     const std::lock_guard lock(mutex_);
-    const std::size_t size = std::min(waiting_.size(), kMaxReportsPerRequest);
+    const std::size_t size = std::min(waiting_.size(), protocol::kMaxReportsPerRequest);
     body.reports.assign(waiting_.begin(), waiting_.begin() + static_cast<std::ptrdiff_t>(size));
     body.gpu = gpu_;
   }
@@ -351,11 +351,11 @@ void ServerConnection::finish() {
       const std::lock_guard lock(mutex_);
       left = !waiting_.empty() || !profiles_.empty();
     }
-    (void)post(reports_, "finish", write_rank_finish({.rank = options_.rank.rank}));
+    (void)post(reports_, "finish", protocol::write_rank_finish({.rank = options_.rank.rank}));
   } catch (const Error& error) {
     const std::lock_guard lock(mutex_);
     status_.problem = error.what();
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -19,13 +19,13 @@
 #include "control/protocol/rank_reports.h"
 #include "control/protocol/rank_spec.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 struct ServerConnectionOptions {
-  HttpEndpoint endpoint;
+  http::Endpoint endpoint;
   std::filesystem::path token_file;  ///< holds the token alone; empty: none is sent
   std::string job_json;              ///< body of POST /v1/jobs
-  RankSpec rank;
+  protocol::RankSpec rank;
   std::chrono::milliseconds first_backoff{100};
   std::chrono::milliseconds last_backoff{5'000};
   std::chrono::milliseconds report_period{200};  ///< between two requests with reports, at least
@@ -44,7 +44,7 @@ struct ServerStatus {
 class PlanTaker {
  public:
   virtual ~PlanTaker() = default;
-  [[nodiscard]] virtual AgentLease::OfferAnswer offer(const RankPlan& plan) = 0;
+  [[nodiscard]] virtual AgentLease::OfferAnswer offer(const protocol::RankPlan& plan) = 0;
   /// The server knows nothing of earlier versions any more.
   virtual void forget_versions() = 0;
 };
@@ -61,7 +61,7 @@ class ServerConnection {
   ServerConnection(const ServerConnection&) = delete;
   ServerConnection& operator=(const ServerConnection&) = delete;
 
-  void report(const IterationReport& report, const GpuNow& gpu);
+  void report(const protocol::IterationReport& report, const protocol::GpuNow& gpu);
   void post(ProfileResult result);
   [[nodiscard]] ServerStatus status() const;
 
@@ -75,7 +75,7 @@ class ServerConnection {
   };
   /// A connection to the server, and how long it waits after a failure.
   struct HttpChannel {
-    HttpClient http;
+    http::Client http;
     Backoff backoff;
   };
 
@@ -90,9 +90,9 @@ class ServerConnection {
 
   [[nodiscard]] Session session(HttpChannel& channel);
   void start_session(Session session);
-  [[nodiscard]] HttpReplyText ask(HttpChannel& channel, std::string_view method, const std::string& target,
+  [[nodiscard]] http::ReplyText ask(HttpChannel& channel, std::string_view method, const std::string& target,
                                   const std::string& body, const Session* session, std::chrono::milliseconds timeout);
-  [[nodiscard]] HttpReplyText ask_as_rank(HttpChannel& channel, const Session& session, std::string_view method,
+  [[nodiscard]] http::ReplyText ask_as_rank(HttpChannel& channel, const Session& session, std::string_view method,
                                           const std::string& what, const std::string& body,
                                           std::chrono::milliseconds timeout);
   [[nodiscard]] bool post(HttpChannel& channel, const std::string& what, const std::string& body);
@@ -113,9 +113,9 @@ class ServerConnection {
   bool finished_ = false;  ///< nothing is left to be said
   std::optional<Session> session_;
   std::string last_job_;
-  std::deque<IterationReport> waiting_;
+  std::deque<protocol::IterationReport> waiting_;
   std::deque<ProfileResult> profiles_;
-  GpuNow gpu_;
+  protocol::GpuNow gpu_;
   ServerStatus status_;
   std::string plan_problem_;
 
@@ -123,4 +123,4 @@ class ServerConnection {
   std::thread reports_thread_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::client

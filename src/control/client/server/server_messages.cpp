@@ -8,7 +8,7 @@
 #include "base/http/message/error.h"
 #include "control/protocol/json_members.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 /// Share of the iteration's time; 0 where the GPU does not say.
@@ -16,7 +16,7 @@ double share(const std::optional<double>& of_s, double time_s) { return of_s && 
 
 }  // namespace
 
-IterationReport report_of(const MeasuredIteration& measured, int plan_version) {
+protocol::IterationReport report_of(const MeasuredIteration& measured, int plan_version) {
   return {.iteration = static_cast<std::int64_t>(measured.iteration),
           .plan_version = plan_version,
           .time_s = measured.time_s,
@@ -27,9 +27,9 @@ IterationReport report_of(const MeasuredIteration& measured, int plan_version) {
           .throttled_thermal = share(measured.throttled_thermal_s, measured.time_s)};
 }
 
-RankCells cells_of(int rank, const ProfileResult& result) {
-  RankCells cells{.rank = rank, .plan_version = result.plan_version, .cells = {}, .blocking = {}};
-  for (const RecordedCell& cell : result.profile.cells) {
+protocol::RankCells cells_of(int rank, const ProfileResult& result) {
+  protocol::RankCells cells{.rank = rank, .plan_version = result.plan_version, .cells = {}, .blocking = {}};
+  for (const profile::RecordedCell& cell : result.profile.cells) {
     if (!cell.is_identified || !(cell.energy_j > 0)) continue;
     cells.cells.push_back({.stage = cell.key.stage,
                            .kind = cell.key.kind,
@@ -40,7 +40,7 @@ RankCells cells_of(int rank, const ProfileResult& result) {
                            .energy_j = cell.energy_j,
                            .energy_error_j = cell.energy_error_j});
   }
-  for (const RecordedBlocking& stage : result.profile.blocking) {
+  for (const profile::RecordedBlocking& stage : result.profile.blocking) {
     if (!stage.is_identified) continue;
     cells.blocking.push_back({.stage = stage.stage, .power_w = stage.power_w, .error_w = stage.error_w});
   }
@@ -61,13 +61,13 @@ std::string complete_job(std::string_view text, const std::string& run, const st
     json["run"] = run;
   }
   if (lacks("gpu")) json["gpu"] = gpu;
-  return json_text(json);
+  return protocol::json_text(json);
 }
 
 std::string refusal_of(int status, std::string_view answer) {
-  const std::optional<HttpErrorBody> error = read_error_body(answer);
+  const std::optional<http::ErrorBody> error = http::read_error_body(answer);
   if (!error) return fmt::format("the server answers with status {}", status);
   return fmt::format("{} ({})", printable(error->message, 200), status);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::client

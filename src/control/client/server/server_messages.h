@@ -8,13 +8,13 @@
 #include "control/protocol/rank_cells.h"
 #include "control/protocol/rank_reports.h"
 
-namespace lowgear {
+namespace lowgear::client {
 
 /// An iteration as it is reported. `plan_version` was followed throughout; 0: none of the server's.
-[[nodiscard]] IterationReport report_of(const MeasuredIteration& measured, int plan_version);
+[[nodiscard]] protocol::IterationReport report_of(const MeasuredIteration& measured, int plan_version);
 
 /// What units took, as it is posted. Cells whose energy is not known are left out.
-[[nodiscard]] RankCells cells_of(int rank, const ProfileResult& result);
+[[nodiscard]] protocol::RankCells cells_of(int rank, const ProfileResult& result);
 
 /// The job as it is registered: `text` with `run` and `gpu` filled in where it does not name them. Throws InputError
 /// when the text is no JSON object, or neither it nor `run` says which start of a job this is.
@@ -23,4 +23,4 @@ namespace lowgear {
 /// What an answer that is no success says, for a person: its message, or its status alone.
 [[nodiscard]] std::string refusal_of(int status, std::string_view answer);
 
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -15,37 +15,37 @@
 #include "base/http/message/target.h"
 #include "control/server/http/api_routes.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
-void check_access(const ApiRoute& route, Authenticator& authenticator, const HttpRequest& request) {
+void check_access(const ApiRoute& route, Authenticator& authenticator, const http::Request& request) {
   if (route.access == ApiAccess::anybody) return;
   const std::optional<Caller> caller = authenticator.identify(request, Authenticator::Clock::now());
   if (!caller) {
-    throw HttpError(HttpErrorCode::no_token,
+    throw http::HttpError(http::ErrorCode::no_token,
                     request.peer ? "this user may do nothing here: the server's configuration says who may"
                                  : "send the header Authorization: Bearer TOKEN with a token of the server");
   }
   const Role needed = route.access == ApiAccess::readers ? Role::read
                       : route.access == ApiAccess::ranks ? Role::train
                                                          : Role::admin;
-  if (caller->role < needed) throw HttpError(HttpErrorCode::not_allowed, "this token or user may not do that");
+  if (caller->role < needed) throw http::HttpError(http::ErrorCode::not_allowed, "this token or user may not do that");
 }
 
 /// Counts the answer on its way.
-class CountedReply final : public HttpReply {
+class CountedReply final : public http::Reply {
  public:
-  CountedReply(std::shared_ptr<HttpReply> reply, const ApiRoute& route, ServerActivity& activity)
+  CountedReply(std::shared_ptr<http::Reply> reply, const ApiRoute& route, Activity& activity)
       : reply_(std::move(reply)), route_(&route), activity_(&activity), start_s_(monotonic_s()) {}
 
-  void send(HttpResponse response) override {
+  void send(http::Response response) override {
     // How long a long poll takes says nothing.
     const bool waits = route_->pattern.ends_with("/plan");
     activity_->request(route_->method, route_->pattern, response.status,
                        waits ? std::nullopt : std::optional(monotonic_s() - start_s_));
     reply_->send(std::move(response));
   }
-  [[nodiscard]] std::shared_ptr<EventStream> stream(HttpResponse head) override {
+  [[nodiscard]] std::shared_ptr<http::EventStream> stream(http::Response head) override {
     activity_->request(route_->method, route_->pattern, head.status, std::nullopt);
     return reply_->stream(std::move(head));
   }
@@ -53,9 +53,9 @@ class CountedReply final : public HttpReply {
   void on_close(std::function<void()> callback) override { reply_->on_close(std::move(callback)); }
 
  private:
-  std::shared_ptr<HttpReply> reply_;
+  std::shared_ptr<http::Reply> reply_;
   const ApiRoute* route_;
-  ServerActivity* activity_;
+  Activity* activity_;
   double start_s_;
 };
 
@@ -97,7 +97,7 @@ long long ApiCall::integer(std::string_view name, long long fallback, long long 
 void ApiCall::require_rank(const Job& of, int rank) const {
   if (of.ranks().owns(rank, request.header("lowgear-rank-key"))) return;
   if (of.is_over()) throw job_is_over();  // a server that starts anew keeps no keys of such jobs
-  throw HttpError(HttpErrorCode::not_your_rank,
+  throw http::HttpError(http::ErrorCode::not_your_rank,
                   fmt::format("the header Lowgear-Rank-Key is not that of rank {} of this job", rank));
 }
 
@@ -105,15 +105,15 @@ Settled ApiCall::answer_when_stored(Json answer, int status) const {
   return [reply = reply, answer = std::move(answer), status](StoreOutcome outcome) {
     switch (outcome) {
       case StoreOutcome::committed:
-        return reply->send(json_response(answer, status));
+        return reply->send(http::json_response(answer, status));
       case StoreOutcome::disk_full: {
-        HttpResponse response =
-            error_response(HttpErrorCode::disk_full, "the server's disk is full: send it again later");
+        http::Response response =
+            error_response(http::ErrorCode::disk_full, "the server's disk is full: send it again later");
         response.headers.emplace_back("Retry-After", "5");
         return reply->send(std::move(response));
       }
       case StoreOutcome::busy: {
-        HttpResponse response = error_response(HttpErrorCode::busy,
+        http::Response response = error_response(http::ErrorCode::busy,
                                                "the server's disk is too slow, or another program holds its "
                                                "database: send it again later");
         response.headers.emplace_back("Retry-After", "1");
@@ -121,7 +121,7 @@ Settled ApiCall::answer_when_stored(Json answer, int status) const {
       }
       case StoreOutcome::failed:
         return reply->send(
-            error_response(HttpErrorCode::not_stored, "the server could not store it; its log says why"));
+            error_response(http::ErrorCode::not_stored, "the server could not store it; its log says why"));
     }
   };
 }
@@ -129,11 +129,11 @@ Settled ApiCall::answer_when_stored(Json answer, int status) const {
 Api::Api(ControlPlane& control_plane, Authenticator& authenticator, std::function<std::string()> metrics)
     : control_plane_(&control_plane), authenticator_(&authenticator), metrics_(std::move(metrics)) {}
 
-void Api::handle(const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
-  static const HttpRouter router(routes_of(api_routes()), "/openapi.json");
+void Api::handle(const http::Request& request, std::shared_ptr<http::Reply> reply) {
+  static const http::Router router(http::routes_of(api_routes()), "/openapi.json");
   try {
-    const HttpTarget target = parse_target(request.path, request.query);
-    HttpRouter::Match match = router.find(request, target);
+    const http::Target target = http::parse_target(request.path, request.query);
+    http::Router::Match match = router.find(request, target);
     const ApiRoute& route = api_routes()[match.route];
     reply = std::make_shared<CountedReply>(std::move(reply), route, control_plane_->activity());
     check_access(route, *authenticator_, request);
@@ -147,8 +147,8 @@ void Api::handle(const HttpRequest& request, std::shared_ptr<HttpReply> reply) {
                  .document = {}};
     route.answer(call);
   } catch (const std::exception& error) {
-    reply->send(error_response_to(error));
+    reply->send(http::error_response_to(error));
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -8,7 +8,7 @@
 #include "control/server/http/authentication.h"
 #include "control/server/job/control_plane.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Answers the requests of docs/server-api.md. No I/O of its own.
 class Api {
@@ -17,7 +17,7 @@ class Api {
   Api(ControlPlane& control_plane, Authenticator& authenticator, std::function<std::string()> metrics);
 
   /// Never throws: whatever goes wrong becomes an answer with a JSON error.
-  void handle(const HttpRequest& request, std::shared_ptr<HttpReply> reply);
+  void handle(const http::Request& request, std::shared_ptr<http::Reply> reply);
 
  private:
   ControlPlane* control_plane_;
@@ -25,4 +25,4 @@ class Api {
   std::function<std::string()> metrics_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

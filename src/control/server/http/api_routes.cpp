@@ -13,7 +13,7 @@
 #include "control/server/http/api_documents.h"
 #include "control/server/job/job_documents.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr double kLongestWaitS = 60;
@@ -21,7 +21,7 @@ constexpr double kMaxFactor = 100;
 constexpr double kMaxWatts = 1e9;
 constexpr int kMaxPage = 1'000;
 
-void send(ApiCall& call, const Json& body) { call.reply->send(json_response(body)); }
+void send(ApiCall& call, const Json& body) { call.reply->send(http::json_response(body)); }
 
 /// Of a job that is over, as the store has it.
 void send_archived(ApiCall& call, const FinishedJob& job,
@@ -29,14 +29,14 @@ void send_archived(ApiCall& call, const FinishedJob& job,
   call.control_plane.store().read_archive(
       job.id, [reply = call.reply, job, show = std::move(show)](const std::optional<StoredArchive>& archive) {
         if (!archive) {
-          reply->send(error_response(HttpErrorCode::store_failing,
+          reply->send(error_response(http::ErrorCode::store_failing,
                                      "the server cannot read what is kept of this job: its log says why"));
           return;
         }
         try {
-          reply->send(HttpResponse::with_body(200, "application/json", show(job, *archive)));
+          reply->send(http::Response::with_body(200, "application/json", show(job, *archive)));
         } catch (const Error& error) {
-          reply->send(error_response(HttpErrorCode::store_failing, error.what()));
+          reply->send(error_response(http::ErrorCode::store_failing, error.what()));
         }
       });
 }
@@ -46,29 +46,29 @@ void send_archived(ApiCall& call, const FinishedJob& job,
 void register_job(ApiCall& call) {
   const auto answer = [&](const ControlPlane::Registered& registered) {
     const Job& job = *registered.job;
-    const JobAnswer document{.job = job.id(), .created = registered.created, .state = std::string(name(job.state()))};
+    const protocol::JobAnswer document{.job = job.id(), .created = registered.created, .state = std::string(name(job.state()))};
     return call.answer_when_stored(to_json(document), registered.created ? 201 : 200);
   };
-  const ControlPlane::Registered registered = call.control_plane.register_job(read_job_spec(call.body()), answer);
+  const ControlPlane::Registered registered = call.control_plane.register_job(protocol::read_job_spec(call.body()), answer);
   if (const FinishedJob* over = registered.finished) {
-    return send(call, to_json(JobAnswer{.job = over->id, .created = false, .state = over->state}));
+    return send(call, to_json(protocol::JobAnswer{.job = over->id, .created = false, .state = over->state}));
   }
 }
 
 void register_rank(ApiCall& call) {
   const Job& job = call.job();
-  const RankSpec rank = read_rank_spec(call.body(), job.spec().parallel);
+  const protocol::RankSpec rank = read_rank_spec(call.body(), job.spec().parallel);
   (void)call.control_plane.register_rank(job, rank, [&](const RankRegistration& registration) {
     if (registration.outcome == RankRegistration::Outcome::taken) {
-      throw HttpError(HttpErrorCode::rank_taken, fmt::format("another process is rank {} of this job", rank.rank));
+      throw http::HttpError(http::ErrorCode::rank_taken, fmt::format("another process is rank {} of this job", rank.rank));
     }
     if (registration.outcome == RankRegistration::Outcome::moved) {
-      throw HttpError(HttpErrorCode::rank_moved,
+      throw http::HttpError(http::ErrorCode::rank_moved,
                       fmt::format("rank {} has registered for another pp_rank, dp_rank or tp_rank before: name the "
                                   "same place, or start another run",
                                   rank.rank));
     }
-    const RankAnswer answer{.rank_key = registration.key, .plan_version = job.plan_version()};
+    const protocol::RankAnswer answer{.rank_key = registration.key, .plan_version = job.plan_version()};
     const bool created = registration.outcome == RankRegistration::Outcome::created;
     return call.answer_when_stored(to_json(answer), created ? 201 : 200);
   });
@@ -77,7 +77,7 @@ void register_rank(ApiCall& call) {
 void give_plan(ApiCall& call) {
   if (!call.target.parameters.contains("rank")) throw InputError("the parameter rank is missing");
   if (const FinishedJob* over = call.finished_job()) {
-    (void)call.late_rank(*over, static_cast<int>(call.integer("rank", 0, 0, kMaxJobRanks - 1)));
+    (void)call.late_rank(*over, static_cast<int>(call.integer("rank", 0, 0, protocol::kMaxJobRanks - 1)));
     return call.control_plane.let_wait(call.number("wait_s", 0, 0, kLongestWaitS), call.reply);
   }
   const Job& job = call.job();
@@ -89,26 +89,26 @@ void give_plan(ApiCall& call) {
 
 void take_reports(ApiCall& call) {
   const FinishedJob* over = call.finished_job();
-  const RankReports reports = read_rank_reports(call.body());
+  const protocol::RankReports reports = protocol::read_rank_reports(call.body());
   if (over != nullptr) {
-    return send(call, to_json(ReportsAnswer{.last_iteration = call.late_rank(*over, reports.rank).last_iteration,
+    return send(call, to_json(protocol::ReportsAnswer{.last_iteration = call.late_rank(*over, reports.rank).last_iteration,
                                             .plan_version = over->plan_version}));
   }
   const Job& open = call.job();
   call.require_rank(open, reports.rank);
   call.control_plane.change(open, [&](Job& job) {
     job.report(reports, call.control_plane.now_s());
-    const ReportsAnswer answer{.last_iteration = job.last_iteration(reports.rank), .plan_version = job.plan_version()};
+    const protocol::ReportsAnswer answer{.last_iteration = job.last_iteration(reports.rank), .plan_version = job.plan_version()};
     return call.answer_when_stored(to_json(answer));
   });
 }
 
 void take_cells(ApiCall& call) {
   const Job& open = call.job();
-  RankCells cells = read_rank_cells(call.body(), open.spec().parallel.stages());
+  protocol::RankCells cells = protocol::read_rank_cells(call.body(), open.spec().parallel.stages());
   call.require_rank(open, cells.rank);
   call.control_plane.change(open, [&](Job& job) {
-    const CellsAnswer answer{.accepted = cells.cells.size()};
+    const protocol::CellsAnswer answer{.accepted = cells.cells.size()};
     job.add_cells(std::move(cells), call.control_plane.now_s());
     return call.answer_when_stored(to_json(answer));
   });
@@ -118,16 +118,16 @@ void finish_rank(ApiCall& call) {
   const JsonView body = call.body();
   // A rank that missed the answer may say so again.
   if (const FinishedJob* over = call.finished_job()) {
-    (void)read_rank_finish(body, kMaxJobRanks);
-    return send(call, to_json(FinishAnswer{.state = over->state}));
+    (void)protocol::read_rank_finish(body, protocol::kMaxJobRanks);
+    return send(call, to_json(protocol::FinishAnswer{.state = over->state}));
   }
   const Job& known = call.job();
-  const int rank = read_rank_finish(body, known.spec().parallel.world_size()).rank;
+  const int rank = protocol::read_rank_finish(body, known.spec().parallel.world_size()).rank;
   // Of a job that is over, keys need not be known any more: a rank that missed the answer may say so again.
   if (!known.is_over()) call.require_rank(known, rank);
   call.control_plane.change(known, [&](Job& job) {
     job.finish_rank(rank, call.control_plane.now_s());
-    return call.answer_when_stored(to_json(FinishAnswer{.state = std::string(name(job.state()))}));
+    return call.answer_when_stored(to_json(protocol::FinishAnswer{.state = std::string(name(job.state()))}));
   });
 }
 
@@ -173,14 +173,14 @@ void show_decisions(ApiCall& call) {
                                                 if (document.is_discarded()) continue;  // its row is damaged
                                                 list.push_back(std::move(document));
                                               }
-                                              reply->send(json_response({{"job", id}, {"decisions", std::move(list)}}));
+                                              reply->send(http::json_response({{"job", id}, {"decisions", std::move(list)}}));
                                             });
 }
 
 void show_signals(ApiCall& call) { send(call, call.control_plane.signals_json()); }
 
 void stream_events(ApiCall& call, std::string job) {
-  HttpResponse head;
+  http::Response head;
   head.content_type = "text/event-stream";
   if (auto stream = call.reply->stream(std::move(head)))
     call.control_plane.events().add(std::move(stream), std::move(job));
@@ -198,17 +198,17 @@ void stream_job_events(ApiCall& call) {
 /// The job, to be changed: throws HttpError 409 when it is over.
 const Job& open_job(ApiCall& call) {
   const Job& job = call.job();
-  if (job.is_over()) throw HttpError(HttpErrorCode::job_over, "this job is over: nothing can be changed any more");
+  if (job.is_over()) throw http::HttpError(http::ErrorCode::job_over, "this job is over: nothing can be changed any more");
   return job;
 }
 
 void set_straggler(ApiCall& call) {
   const Job& open = open_job(call);
   const JsonView body = call.body();
-  require_members(body, {"rank", "factor"});
+  protocol::require_members(body, {"rank", "factor"});
   const int rank = body.at("rank").integer_in(0, open.spec().parallel.world_size() - 1);
   if (open.ranks().find(rank) == nullptr) body.at("rank").fail("has not registered yet");
-  const double factor = number_in(body.at("factor"), 1, kMaxFactor);
+  const double factor = protocol::number_in(body.at("factor"), 1, kMaxFactor);
   call.control_plane.change(open, [&](Job& job) {
     const std::int64_t decision = job.set_straggler(rank, factor, call.control_plane.now_s());
     return call.answer_when_stored({{"decision", decision}});
@@ -218,11 +218,11 @@ void set_straggler(ApiCall& call) {
 void set_power_cap(ApiCall& call) {
   const Job& open = open_job(call);
   const JsonView body = call.body();
-  require_members(body, {"scope", "watts", "swing_w"});
+  protocol::require_members(body, {"scope", "watts", "swing_w"});
   PowerLimit limit;
   if (body.has("scope")) limit.scope = cap_scope_from_name(body.at("scope"));
-  if (has_value(body, "watts")) limit.watts = number_in(body.at("watts"), 1, kMaxWatts);
-  if (has_value(body, "swing_w")) limit.swing_w = number_in(body.at("swing_w"), 0, kMaxWatts);
+  if (protocol::has_value(body, "watts")) limit.watts = protocol::number_in(body.at("watts"), 1, kMaxWatts);
+  if (protocol::has_value(body, "swing_w")) limit.swing_w = protocol::number_in(body.at("swing_w"), 0, kMaxWatts);
   const bool limits = limit.watts || limit.swing_w;
   call.control_plane.change(open, [&](Job& job) {
     const std::int64_t decision =
@@ -234,9 +234,9 @@ void set_power_cap(ApiCall& call) {
 void set_settings(ApiCall& call) {
   const Job& open = open_job(call);
   const JsonView body = call.body();
-  require_members(body, {"slowdown_pct", "guard_pct"});
+  protocol::require_members(body, {"slowdown_pct", "guard_pct"});
   const auto optional = [&](std::string_view name) {
-    return has_value(body, name) ? std::optional(number_in(body.at(name), 0, 1'000)) : std::nullopt;
+    return protocol::has_value(body, name) ? std::optional(protocol::number_in(body.at(name), 0, 1'000)) : std::nullopt;
   };
   const auto slowdown_pct = optional("slowdown_pct");
   const auto guard_pct = optional("guard_pct");
@@ -248,16 +248,16 @@ void set_settings(ApiCall& call) {
 }
 
 void delete_job(ApiCall& call) {
-  if (const FinishedJob* over = call.finished_job()) return send(call, to_json(FinishAnswer{.state = over->state}));
+  if (const FinishedJob* over = call.finished_job()) return send(call, to_json(protocol::FinishAnswer{.state = over->state}));
   call.control_plane.change(call.job(), [&](Job& job) {
     job.finish("finished by request", call.control_plane.now_s());
-    return call.answer_when_stored(to_json(FinishAnswer{.state = std::string(name(job.state()))}));
+    return call.answer_when_stored(to_json(protocol::FinishAnswer{.state = std::string(name(job.state()))}));
   });
 }
 
 void put_signal(ApiCall& call) {
   const std::string& name = call.captures.at(0);
-  if (name.empty() || name.size() > kMaxNameBytes || printable(name, name.size()) != name) {
+  if (name.empty() || name.size() > protocol::kMaxNameBytes || printable(name, name.size()) != name) {
     throw InputError("the signal's name has to be a short text that can be printed");
   }
   call.control_plane.put_signal(name, call.body(), call.answer_when_stored({{"signal", name}}));
@@ -287,15 +287,15 @@ std::string_view health(const ControlPlane& plane) {
 
 void show_health(ApiCall& call) {
   const std::string_view status = health(call.control_plane);
-  call.reply->send(json_response({{"status", status}}, status == "ok" ? 200 : 503));
+  call.reply->send(http::json_response({{"status", status}}, status == "ok" ? 200 : 503));
 }
 
 void show_openapi(ApiCall& call) {
-  call.reply->send(HttpResponse::with_body(200, "application/json", std::string(api_document("openapi.json"))));
+  call.reply->send(http::Response::with_body(200, "application/json", std::string(api_document("openapi.json"))));
 }
 
 void show_metrics(ApiCall& call) {
-  call.reply->send(HttpResponse::with_body(200, "text/plain; version=0.0.4; charset=utf-8", call.metrics()));
+  call.reply->send(http::Response::with_body(200, "text/plain; version=0.0.4; charset=utf-8", call.metrics()));
 }
 
 }  // namespace
@@ -331,4 +331,4 @@ std::span<const ApiRoute> api_routes() {
   return routes;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -13,7 +13,7 @@
 #include "base/http/server/reply.h"
 #include "control/server/job/control_plane.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Values that a request's body may have: 1,000 reports of 10 members, and more.
 inline constexpr std::size_t kMaxBodyValues = 2'000'000;
@@ -27,12 +27,12 @@ enum class ApiAccess : unsigned char {
 
 /// A request on its way to the function that answers it.
 struct ApiCall {
-  const HttpRequest& request;
-  const HttpTarget& target;
+  const http::Request& request;
+  const http::Target& target;
   std::vector<std::string> captures;  ///< what stood for each `{}` of the pattern
   ControlPlane& control_plane;
   const std::function<std::string()>& metrics;
-  std::shared_ptr<HttpReply> reply;
+  std::shared_ptr<http::Reply> reply;
   Json document;  ///< the body, once it was asked for
 
   /// That of the first capture. Throws HttpError 404, and 409 when it is over and archived.
@@ -62,4 +62,4 @@ struct ApiRoute {
 
 [[nodiscard]] std::span<const ApiRoute> api_routes();
 
-}  // namespace lowgear
+}  // namespace lowgear::server

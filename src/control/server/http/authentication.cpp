@@ -13,7 +13,7 @@
 #include "base/http/message/host.h"
 #include "control/server/store/secret.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -71,7 +71,7 @@ bool is_loopback(std::string_view remote) {
 
 /// Whether a proxy passes the request on, as far as proxies say so: many add a header of these, and many speak HTTP/1.0
 /// to servers, which no client of today does.
-bool is_passed_on(const HttpRequest& request) {
+bool is_passed_on(const http::Request& request) {
   constexpr std::array<std::string_view, 5> kHeaders = {"forwarded", "via", "x-real-ip", "x-client-ip",
                                                         "true-client-ip"};
   if (request.version < 11) return true;
@@ -82,8 +82,8 @@ bool is_passed_on(const HttpRequest& request) {
 
 /// Whether a request was meant for this machine. A page of the web whose name was made to point here (DNS rebinding)
 /// and what a proxy passes on were not.
-bool is_addressed_to_loopback(const HttpRequest& request) {
-  return !is_passed_on(request) && names_loopback(request.header("host"));
+bool is_addressed_to_loopback(const http::Request& request) {
+  return !is_passed_on(request) && http::names_loopback(request.header("host"));
 }
 
 }  // namespace
@@ -141,7 +141,7 @@ const AccessToken* Authenticator::find_token(std::string_view given) const {
   return found;
 }
 
-std::optional<Role> Authenticator::look_up(const UnixPeer& peer) const {
+std::optional<Role> Authenticator::look_up(const ipc::UnixPeer& peer) const {
   if (peer.uid == 0 || peer.uid == ::geteuid()) return Role::admin;
   std::optional<Role> highest;
   for (const PeerRule& rule : rules_.peers) {
@@ -153,7 +153,7 @@ std::optional<Role> Authenticator::look_up(const UnixPeer& peer) const {
   return highest;
 }
 
-std::optional<Role> Authenticator::role_of(const UnixPeer& peer, Clock::time_point now) {
+std::optional<Role> Authenticator::role_of(const ipc::UnixPeer& peer, Clock::time_point now) {
   const std::pair key(peer.uid, peer.gid);
   const auto known = remembered_.find(key);
   if (known != remembered_.end() && now < known->second.until) return known->second.role;
@@ -163,7 +163,7 @@ std::optional<Role> Authenticator::role_of(const UnixPeer& peer, Clock::time_poi
   return role;
 }
 
-std::optional<Caller> Authenticator::caller_without_token(const HttpRequest& request, Clock::time_point now) {
+std::optional<Caller> Authenticator::caller_without_token(const http::Request& request, Clock::time_point now) {
   if (request.peer) {
     const std::optional<Role> role = role_of(*request.peer, now);
     return role ? std::optional(Caller{*role, fmt::format("user {}", request.peer->uid)}) : std::nullopt;
@@ -174,7 +174,7 @@ std::optional<Caller> Authenticator::caller_without_token(const HttpRequest& req
   return std::nullopt;
 }
 
-std::optional<Caller> Authenticator::identify(const HttpRequest& request, Clock::time_point now) {
+std::optional<Caller> Authenticator::identify(const http::Request& request, Clock::time_point now) {
   std::optional<Caller> caller = caller_without_token(request, now);
   const std::string_view header = request.header("authorization");
   if (header.empty()) return caller;
@@ -184,4 +184,4 @@ std::optional<Caller> Authenticator::identify(const HttpRequest& request, Clock:
   return Caller{token->role, fmt::format("token of line {}", token->line)};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -15,7 +15,7 @@
 #include "base/core/files/user_database.h"
 #include "base/http/message/message.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// What a caller may do; each may what the ones before it may, too (docs/server-api.md says what that is).
 enum class Role : unsigned char { read, train, admin };
@@ -73,7 +73,7 @@ class Authenticator {
 
   /// Empty for an unknown caller, and for a token that is none, whoever sends it. `now` is for how long the groups of a
   /// user are remembered, whose look-up may take long.
-  [[nodiscard]] std::optional<Caller> identify(const HttpRequest& request, Clock::time_point now);
+  [[nodiscard]] std::optional<Caller> identify(const http::Request& request, Clock::time_point now);
 
  private:
   struct Remembered {
@@ -81,13 +81,13 @@ class Authenticator {
     Clock::time_point until;
   };
   [[nodiscard]] const AccessToken* find_token(std::string_view given) const;
-  [[nodiscard]] std::optional<Role> role_of(const UnixPeer& peer, Clock::time_point now);
-  [[nodiscard]] std::optional<Role> look_up(const UnixPeer& peer) const;
-  [[nodiscard]] std::optional<Caller> caller_without_token(const HttpRequest& request, Clock::time_point now);
+  [[nodiscard]] std::optional<Role> role_of(const ipc::UnixPeer& peer, Clock::time_point now);
+  [[nodiscard]] std::optional<Role> look_up(const ipc::UnixPeer& peer) const;
+  [[nodiscard]] std::optional<Caller> caller_without_token(const http::Request& request, Clock::time_point now);
 
   AuthenticationRules rules_;
   GroupLookup in_group_;
   std::map<std::pair<uid_t, gid_t>, Remembered> remembered_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

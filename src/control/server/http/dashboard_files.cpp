@@ -11,7 +11,7 @@
 #include "control/server/http/dashboard_sources.h"
 #include "report/report/page_files.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// Files of dashboard/; index.html is at `/`, all others are in `/assets/`.
@@ -64,7 +64,7 @@ class Files {
  public:
   Files() {
     for (const std::string_view name : kOwn) add(name, dashboard_source(name));
-    for (const std::string_view name : kShared) add(name, page_file(name));
+    for (const std::string_view name : kShared) add(name, report::page_file(name));
     for (const auto& [path, content_type, content, etag] : texts_)
       files_.push_back({path, content_type, content, etag});
     std::ranges::sort(files_, {}, &DashboardFile::path);
@@ -93,4 +93,4 @@ std::span<const DashboardFile> dashboard_files() {
   return files.all();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

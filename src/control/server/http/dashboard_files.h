@@ -3,7 +3,7 @@
 #include <span>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// A file of the dashboard, as it is served.
 struct DashboardFile {
@@ -22,4 +22,4 @@ inline constexpr std::string_view kDashboardPolicy =
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'";
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -2,10 +2,10 @@
 
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// A file of `dashboard/`, embedded when the module was built. Throws std::out_of_range when there is none of that
 /// name.
 [[nodiscard]] std::string_view dashboard_source(std::string_view name);
 
-}  // namespace lowgear
+}  // namespace lowgear::server

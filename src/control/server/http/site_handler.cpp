@@ -5,16 +5,16 @@
 
 #include "control/server/http/dashboard_files.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
-HttpResponse file_response(const DashboardFile& file, const HttpRequest& request) {
-  HttpResponse response;
+http::Response file_response(const DashboardFile& file, const http::Request& request) {
+  http::Response response;
   if (request.header("if-none-match") == file.etag) {
     response.status = 304;
     response.content_type.clear();
   } else {
-    response = HttpResponse::with_body(200, std::string(file.content_type), std::string(file.content));
+    response = http::Response::with_body(200, std::string(file.content_type), std::string(file.content));
   }
   response.headers = {{"ETag", std::string(file.etag)},
                       {"Cache-Control", "no-cache"},
@@ -26,7 +26,7 @@ HttpResponse file_response(const DashboardFile& file, const HttpRequest& request
 
 }  // namespace
 
-void SiteHandler::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) {
+void SiteHandler::handle(http::Request request, std::shared_ptr<http::Reply> reply) {
   if (request.method == "GET" || request.method == "HEAD") {
     const auto files = dashboard_files();
     const auto file = std::ranges::find(files, request.path, &DashboardFile::path);
@@ -35,4 +35,4 @@ void SiteHandler::handle(HttpRequest request, std::shared_ptr<HttpReply> reply) 
   api_->handle(request, std::move(reply));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

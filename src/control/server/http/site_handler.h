@@ -6,17 +6,17 @@
 #include "base/http/server/reply.h"
 #include "control/server/http/api.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Sends each request where it is answered: the dashboard's files to everybody, all else to the API.
-class SiteHandler final : public HttpHandler {
+class SiteHandler final : public http::Handler {
  public:
   /// `api` outlives it.
   explicit SiteHandler(Api& api) : api_(&api) {}
-  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override;
+  void handle(http::Request request, std::shared_ptr<http::Reply> reply) override;
 
  private:
   Api* api_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -11,7 +11,7 @@
 #include "control/protocol/json_members.h"
 #include "control/server/job/job_documents.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr double kSummaryPeriodS = 0.2;
@@ -20,7 +20,7 @@ constexpr double kLongestLateWaitS = 5;
 constexpr std::string_view kProfilePrefix = "profile/";
 constexpr std::string_view kSignalPrefix = "signal/";
 
-void send_no_plan(HttpReply& reply) { reply.send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}}); }
+void send_no_plan(http::Reply& reply) { reply.send({.status = 204, .content_type = {}, .body = nullptr, .headers = {}}); }
 
 /// The rows of one job, of each kind.
 std::map<std::string, StoreContents> by_job(StoreContents all) {
@@ -44,7 +44,7 @@ void ControlPlane::log(std::string_view text) const {
   if (environment_.log) environment_.log(text);
 }
 
-HttpError job_is_over() { return {HttpErrorCode::job_over, "this job is over: start another run"}; }
+http::HttpError job_is_over() { return {http::ErrorCode::job_over, "this job is over: start another run"}; }
 
 void ControlPlane::restore(StoreContents contents) {
   for (const StoredDocument& row : contents.documents) {
@@ -87,7 +87,7 @@ void ControlPlane::restore_finished(StoreContents& contents) {
   for (StoredFinishedJob& row : contents.finished) {
     const std::string id = row.id;
     try {
-      FinishedJob job = lowgear::finished_job(std::move(row));
+      FinishedJob job = lowgear::server::finished_job(std::move(row));
       note_run(job.run, id, job.created_s);
       finished_.emplace(id, std::move(job));
     } catch (const Error& error) {
@@ -115,7 +115,7 @@ const Job& ControlPlane::job(std::string_view id) const {
 const FinishedJob* ControlPlane::finished_job(std::string_view id) const {
   if (const auto found = finished_.find(id); found != finished_.end()) return &found->second;
   if (entries_.contains(id)) return nullptr;
-  throw HttpError(HttpErrorCode::no_such_job, fmt::format("there is no job {}; GET /v1/jobs lists them", quote(id)));
+  throw http::HttpError(http::ErrorCode::no_such_job, fmt::format("there is no job {}; GET /v1/jobs lists them", quote(id)));
 }
 
 std::vector<Json> ControlPlane::summaries() const {
@@ -128,7 +128,7 @@ std::vector<Json> ControlPlane::summaries() const {
   return summaries;
 }
 
-ControlPlane::Registered ControlPlane::register_job(const JobSpec& spec,
+ControlPlane::Registered ControlPlane::register_job(const protocol::JobSpec& spec,
                                                     const std::function<Settled(const Registered&)>& reply) {
   const Registered registered = find_or_create(spec);
   if (registered.job == nullptr) return registered;
@@ -136,13 +136,13 @@ ControlPlane::Registered ControlPlane::register_job(const JobSpec& spec,
   return registered;
 }
 
-ControlPlane::Registered ControlPlane::find_or_create(const JobSpec& spec) {
+ControlPlane::Registered ControlPlane::find_or_create(const protocol::JobSpec& spec) {
   if (const auto known = job_of_run_.find(spec.run); known != job_of_run_.end()) {
     if (const FinishedJob* over = finished_job(known->second)) return {nullptr, over, false};
     const Job& job = *entries_.at(known->second)->job;
     const std::string difference = first_difference(job.spec(), spec);
     if (!difference.empty()) {
-      throw HttpError(HttpErrorCode::disagrees,
+      throw http::HttpError(http::ErrorCode::disagrees,
                       fmt::format("run {} is registered with another {}: all its ranks have to say the same",
                                   quote(spec.run), difference));
     }
@@ -157,13 +157,13 @@ ControlPlane::Registered ControlPlane::find_or_create(const JobSpec& spec) {
   return {&job, nullptr, true};
 }
 
-void ControlPlane::require_room(const JobSpec& spec) const {
+void ControlPlane::require_room(const protocol::JobSpec& spec) const {
   if (store_.health() == StoreOutcome::disk_full)
-    throw HttpError(HttpErrorCode::disk_full, "the server's disk is full: running jobs continue, new ones wait");
-  if (draining_) throw HttpError(HttpErrorCode::draining, "the server is about to end");
+    throw http::HttpError(http::ErrorCode::disk_full, "the server's disk is full: running jobs continue, new ones wait");
+  if (draining_) throw http::HttpError(http::ErrorCode::draining, "the server is about to end");
   const std::size_t own_units = job_units(spec);
   if (own_units > limits_.job_units) {
-    throw HttpError(HttpErrorCode::too_large,
+    throw http::HttpError(http::ErrorCode::too_large,
                     fmt::format("{} stages and {} microbatches make {} forwards and backwards an iteration, and this "
                                 "server takes {} of a job: max_job_units of its configuration",
                                 spec.parallel.stages(), spec.microbatches, own_units, limits_.job_units));
@@ -189,10 +189,10 @@ void ControlPlane::require_room(const JobSpec& spec) const {
         "does not take them",
         unarchived);
   }
-  throw HttpError(HttpErrorCode::full, why);
+  throw http::HttpError(http::ErrorCode::full, why);
 }
 
-RankRegistration ControlPlane::register_rank(const Job& job, const RankSpec& rank,
+RankRegistration ControlPlane::register_rank(const Job& job, const protocol::RankSpec& rank,
                                              const std::function<Settled(const RankRegistration&)>& reply) {
   if (job.is_over() && job.ranks().find(rank.rank) == nullptr) throw job_is_over();
   RankRegistration registration;
@@ -225,7 +225,7 @@ void ControlPlane::retire(const std::string& id, bool is_archive, StoreOutcome o
   if (!of_job.is_archived || !of_job.writes.all_answered()) return;
   for (const Waiter& waiter : of_job.waiters) send_no_plan(*waiter.reply);
   if (of_job.summary_due && events_.has_listeners()) events_.send("job", id, summary_json(*of_job.job));
-  finished_.insert_or_assign(id, lowgear::finished_job(*of_job.job, now_s()));
+  finished_.insert_or_assign(id, lowgear::server::finished_job(*of_job.job, now_s()));
   entries_.erase(id);
   forget_old_jobs();
 }
@@ -326,7 +326,7 @@ bool ControlPlane::answer(Entry& entry, const Waiter& waiter) const {
   if (entry.committed_version < entry.job->plan_version()) return false;
   const auto text = entry.job->plan_after(waiter.rank, waiter.after, now_s());
   if (!text) return false;
-  HttpResponse response;
+  http::Response response;
   response.body = text;
   waiter.reply->send(std::move(response));
   return true;
@@ -336,7 +336,7 @@ void ControlPlane::answer_waiters(Entry& entry) {
   std::erase_if(entry.waiters, [&](const Waiter& waiter) { return answer(entry, waiter); });
 }
 
-void ControlPlane::wait_for_plan(const Job& job, int rank, int after, double wait_s, std::shared_ptr<HttpReply> reply) {
+void ControlPlane::wait_for_plan(const Job& job, int rank, int after, double wait_s, std::shared_ptr<http::Reply> reply) {
   Waiter waiter{.rank = rank, .after = after, .until_s = now_s() + wait_s, .reply = std::move(reply)};
   Entry& of_job = entry(job);
   if (answer(of_job, waiter)) return;
@@ -345,7 +345,7 @@ void ControlPlane::wait_for_plan(const Job& job, int rank, int after, double wai
   of_job.waiters.push_back(std::move(waiter));
 }
 
-void ControlPlane::let_wait(double wait_s, std::shared_ptr<HttpReply> reply) {
+void ControlPlane::let_wait(double wait_s, std::shared_ptr<http::Reply> reply) {
   if (draining_) return send_no_plan(*reply);
   late_.push_back({.until_s = now_s() + std::min(wait_s, kLongestLateWaitS), .reply = std::move(reply)});
 }
@@ -360,7 +360,7 @@ void ControlPlane::put_signal(const std::string& name, const JsonView& body, Set
 
 void ControlPlane::remove_signal(const std::string& name, Settled settled) {
   if (!signals_.has(name)) {
-    throw HttpError(HttpErrorCode::no_such_signal,
+    throw http::HttpError(http::ErrorCode::no_such_signal,
                     fmt::format("there is no signal {}; GET /v1/signals lists them", quote(name)));
   }
   StoreChange change;
@@ -425,8 +425,8 @@ void ControlPlane::send_events(Entry& entry, double now_s) {
   for (const int rank : job.take_gpu_changes()) events_.send("gpu", job.id(), gpu_json(job, rank));
 }
 
-ServerSnapshot ControlPlane::snapshot() const {
-  ServerSnapshot snapshot;
+Snapshot ControlPlane::snapshot() const {
+  Snapshot snapshot;
   for (const auto& [id, entry] : entries_) {
     ++snapshot.jobs[std::string(name(entry->job->state()))];
     snapshot.waiting_for_plans += entry->waiters.size();
@@ -448,4 +448,4 @@ void ControlPlane::drain() {
   late_.clear();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

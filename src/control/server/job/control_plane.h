@@ -25,7 +25,7 @@
 #include "control/server/job/watched_store.h"
 #include "control/server/store/store.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// A job counts until it is over and archived.
 struct ControlPlaneLimits {
@@ -47,7 +47,7 @@ struct ControlPlaneEnvironment {
 };
 
 /// The answer to whoever wants something of a job that is over.
-[[nodiscard]] HttpError job_is_over();
+[[nodiscard]] http::HttpError job_is_over();
 
 /// All jobs, and what connects them: profiles, signals, those who wait for plans and those who watch. A job is altered
 /// by `change` alone, which carries out what comes of it. Runs on one thread.
@@ -73,9 +73,9 @@ class ControlPlane {
   /// What `reply` makes of a job that is not over is called once the job is on disk, or is not; it may be empty. Throws
   /// HttpError 409 when the run is known with another specification, 413 when the job is too large, 503 when there is
   /// no room, and InputError.
-  Registered register_job(const JobSpec& spec, const std::function<Settled(const Registered&)>& reply = {});
+  Registered register_job(const protocol::JobSpec& spec, const std::function<Settled(const Registered&)>& reply = {});
   /// Likewise. Throws HttpError 409 when the job is over and the rank is new, and InputError.
-  RankRegistration register_rank(const Job& job, const RankSpec& rank,
+  RankRegistration register_rank(const Job& job, const protocol::RankSpec& rank,
                                  const std::function<Settled(const RankRegistration&)>& reply = {});
   /// Alters a job: `alter` is called with it at once, and what that brings about is carried out. What `alter` returns,
   /// a `Settled` or nothing, is called once everything is on disk that was to be written of the job until then, or is
@@ -98,15 +98,15 @@ class ControlPlane {
   [[nodiscard]] Json signals_json() const { return signals_.to_json(); }
 
   /// Answers once the rank has a plan newer than `after`, or after `wait_s` with 204.
-  void wait_for_plan(const Job& job, int rank, int after, double wait_s, std::shared_ptr<HttpReply> reply);
+  void wait_for_plan(const Job& job, int rank, int after, double wait_s, std::shared_ptr<http::Reply> reply);
   /// Answers a rank that does not know yet that its job is over with 204, later: it asks again at once.
-  void let_wait(double wait_s, std::shared_ptr<HttpReply> reply);
+  void let_wait(double wait_s, std::shared_ptr<http::Reply> reply);
   /// To read what the store has of jobs, and how it is: while it is `disk_full`, new jobs are refused.
   [[nodiscard]] const WatchedStore& store() const { return store_; }
   [[nodiscard]] EventHub& events() { return events_; }
-  [[nodiscard]] ServerActivity& activity() { return activity_; }
+  [[nodiscard]] Activity& activity() { return activity_; }
   /// What `/metrics` shows of jobs; the rest of it is left to the caller.
-  [[nodiscard]] ServerSnapshot snapshot() const;
+  [[nodiscard]] Snapshot snapshot() const;
 
   /// To be called about ten times a second: ends waits, follows signals, writes again what the store has refused, sends
   /// events.
@@ -122,7 +122,7 @@ class ControlPlane {
     int rank = 0;
     int after = 0;
     double until_s = 0;
-    std::shared_ptr<HttpReply> reply;
+    std::shared_ptr<http::Reply> reply;
   };
   struct Entry {
     std::unique_ptr<Job> job;
@@ -140,8 +140,8 @@ class ControlPlane {
   void restore_finished(StoreContents& contents);
   void note_run(const std::string& run, const std::string& id, double created_s);
   [[nodiscard]] double created_s(const std::string& id) const;
-  [[nodiscard]] Registered find_or_create(const JobSpec& spec);
-  void require_room(const JobSpec& spec) const;
+  [[nodiscard]] Registered find_or_create(const protocol::JobSpec& spec);
+  void require_room(const protocol::JobSpec& spec) const;
   /// Carries out what alterations of the job have brought about.
   void carry_out(Job& job, Settled settled);
   void write(Job& job, StoreChange change, Settled settled);
@@ -169,9 +169,9 @@ class ControlPlane {
   Job::Profiles profiles_;
   Signals signals_;
   EventHub events_;
-  ServerActivity activity_;
+  Activity activity_;
   WatchedStore store_;
   bool draining_ = false;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// More are sent without waiting for the next flush: a stream whose backlog grows too long is closed.
@@ -13,7 +13,7 @@ constexpr std::size_t kFlushBytes = std::size_t{32} * 1024;
 
 }  // namespace
 
-void EventHub::add(std::shared_ptr<EventStream> stream, std::string job) {
+void EventHub::add(std::shared_ptr<http::EventStream> stream, std::string job) {
   flush();  // what happened before is none of the new one's
   listeners_.push_back({std::move(stream), std::move(job)});
 }
@@ -48,4 +48,4 @@ std::shared_ptr<const std::string> EventHub::texts_of(const std::string& job) co
   return std::make_shared<const std::string>(std::move(texts));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -9,13 +9,13 @@
 #include "base/core/formats/json.h"
 #include "base/http/server/reply.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Sends events to those who watch: pages and programs, each one job or all.
 class EventHub {
  public:
   /// Of all jobs when `job` is empty; from now on.
-  void add(std::shared_ptr<EventStream> stream, std::string job);
+  void add(std::shared_ptr<http::EventStream> stream, std::string job);
   /// To all who watch this job, with the next `flush`: sent one by one, events would cost each watcher a system call.
   void send(std::string_view event, const std::string& job, const Json& data);
   /// To be called some times a second.
@@ -24,7 +24,7 @@ class EventHub {
 
  private:
   struct Listener {
-    std::shared_ptr<EventStream> stream;
+    std::shared_ptr<http::EventStream> stream;
     std::string job;
   };
   struct Event {
@@ -39,4 +39,4 @@ class EventHub {
   std::size_t waiting_bytes_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -7,7 +7,7 @@
 #include "control/server/job/job_documents.h"
 #include "control/server/store/secret.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 Json timeline_of(const Job& job) {
@@ -95,4 +95,4 @@ std::string show_iterations(const FinishedJob& job, const StoredArchive& archive
   return document.dump();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -10,7 +10,7 @@
 #include "control/server/job/job.h"
 #include "control/server/store/store.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// A rank that may not know yet that its job is over.
 struct LateRank {
@@ -56,4 +56,4 @@ inline constexpr std::size_t kArchivedUnits = 50'000;
 [[nodiscard]] std::string show_iterations(const FinishedJob& job, const StoredArchive& archive, std::int64_t after,
                                           std::size_t limit);
 
-}  // namespace lowgear
+}  // namespace lowgear::server

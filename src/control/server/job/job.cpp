@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr auto kStates = std::to_array<std::string_view>(
@@ -16,7 +16,7 @@ constexpr auto kStates = std::to_array<std::string_view>(
 
 std::string_view name(JobState state) { return kStates[static_cast<std::size_t>(state)]; }
 
-Job::Job(std::string id, JobSpec spec, double created_s)
+Job::Job(std::string id, protocol::JobSpec spec, double created_s)
     : about_{.id = std::move(id),
              .spec = std::move(spec),
              .schedule = make_schedule(about_.spec),
@@ -30,7 +30,7 @@ Job::Job(std::string id, JobSpec spec, double created_s)
   outbox_.changes.summary_changed = true;
 }
 
-RankRegistration Job::register_rank(const RankSpec& rank, std::string rank_key, const Profiles& profiles,
+RankRegistration Job::register_rank(const protocol::RankSpec& rank, std::string rank_key, const Profiles& profiles,
                                     double now_s) {
   heard_.last_s = now_s;
   RankRegistration registration = ranks_.add(rank, std::move(rank_key), now_s);
@@ -58,8 +58,8 @@ void Job::observe(std::string reason, double now_s, std::optional<double> retry_
   status_.retry_s = retry_after_s ? std::optional(now_s + *retry_after_s) : std::nullopt;
   change_state(JobState::observing, std::move(reason));
   // From now on nothing watches what a plan costs.
-  if (plans_.newest() == nullptr || plans_.newest()->purpose == PlanPurpose::baseline) return;
-  issue_uniform(PlanPurpose::train, full_clock_mhz(), "full clocks: " + status_.reason, now_s);
+  if (plans_.newest() == nullptr || plans_.newest()->purpose == protocol::PlanPurpose::baseline) return;
+  issue_uniform(protocol::PlanPurpose::train, full_clock_mhz(), "full clocks: " + status_.reason, now_s);
 }
 
 void Job::try_again(double now_s) {
@@ -71,7 +71,7 @@ void Job::try_again(double now_s) {
   begin_profile(now_s);
 }
 
-void Job::report(const RankReports& reports, double now_s) {
+void Job::report(const protocol::RankReports& reports, double now_s) {
   RegisteredRank& rank = *ranks_.find(reports.rank);
   rank.heard_s = heard_.last_s = now_s;
   rank.gpu = reports.gpu;
@@ -176,4 +176,4 @@ JobChanges Job::take_changes() {
   return changes;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

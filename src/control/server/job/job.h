@@ -26,7 +26,7 @@
 #include "control/server/planning/planning.h"
 #include "control/server/store/store.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 enum class JobState : unsigned char {
   registering,  ///< until all ranks are there
@@ -92,7 +92,7 @@ class Job {
   using Profiles = std::map<std::string, std::shared_ptr<const MeasuredProfile>>;
 
   /// Throws InputError when the specification has no schedule that can run.
-  Job(std::string id, JobSpec spec, double created_s);
+  Job(std::string id, protocol::JobSpec spec, double created_s);
 
   /// As it was stored. `rows` are of this job only. Rows of plans, cells and reports that are damaged are left out, and
   /// `left_out` (may be null) receives which and why. Throws InputError when the rest is no job.
@@ -102,11 +102,11 @@ class Job {
 
   // By ranks.
   /// `rank_key` is used when the rank is new. Throws InputError when its place is another rank's.
-  [[nodiscard]] RankRegistration register_rank(const RankSpec& rank, std::string rank_key, const Profiles& profiles,
+  [[nodiscard]] RankRegistration register_rank(const protocol::RankSpec& rank, std::string rank_key, const Profiles& profiles,
                                                double now_s);
-  void report(const RankReports& reports, double now_s);
+  void report(const protocol::RankReports& reports, double now_s);
   /// Throws InputError when the plan version is none that was issued to profile.
-  void add_cells(RankCells cells, double now_s);
+  void add_cells(protocol::RankCells cells, double now_s);
   void finish_rank(int rank, double now_s);
   /// The answer to a rank that has version `after`; null when there is nothing newer.
   [[nodiscard]] std::shared_ptr<const std::string> plan_after(int rank, int after, double now_s);
@@ -133,7 +133,7 @@ class Job {
   [[nodiscard]] std::vector<int> take_gpu_changes();
 
   [[nodiscard]] const std::string& id() const { return about_.id; }
-  [[nodiscard]] const JobSpec& spec() const { return about_.spec; }
+  [[nodiscard]] const protocol::JobSpec& spec() const { return about_.spec; }
   [[nodiscard]] JobState state() const { return status_.state; }
   [[nodiscard]] bool is_over() const { return status_.state == JobState::finished; }
   [[nodiscard]] double created_s() const { return about_.created_s; }
@@ -163,8 +163,8 @@ class Job {
   /// What does not change.
   struct About {
     std::string id;
-    JobSpec spec;
-    Schedule schedule;
+    protocol::JobSpec spec;
+    schedule::Schedule schedule;
     std::vector<int> rank_of_stage;
     double created_s = 0;
   };
@@ -193,8 +193,8 @@ class Job {
   void end_trials(double now_s);
   void watch_trials(const JobIteration& iteration, double now_s);
   [[nodiscard]] int full_clock_mhz() const { return ranks_.common_clocks().front(); }
-  [[nodiscard]] PlanVersion uniform_version(PlanPurpose purpose, int clock_mhz) const;
-  void issue_uniform(PlanPurpose purpose, int clock_mhz, std::string reason, double now_s);
+  [[nodiscard]] PlanVersion uniform_version(protocol::PlanPurpose purpose, int clock_mhz) const;
+  void issue_uniform(protocol::PlanPurpose purpose, int clock_mhz, std::string reason, double now_s);
   [[nodiscard]] std::vector<std::vector<double>> expected_compute_s(int clock_mhz) const;
   void watch_profile(double now_s);
   void watch_baseline(double now_s);
@@ -214,12 +214,12 @@ class Job {
   [[nodiscard]] PlanningConditions conditions() const;
   void collect(const JobIteration& iteration);
   void react(const JobIteration& iteration, double now_s);
-  [[nodiscard]] std::vector<RankIteration> measured_ranks(const JobIteration& iteration) const;
+  [[nodiscard]] std::vector<adapt::RankIteration> measured_ranks(const JobIteration& iteration) const;
   void watch_ranks(const JobIteration& iteration, double now_s);
   void watch_slowdown(const JobIteration& iteration, double now_s);
   void watch_drift(const JobIteration& iteration, double now_s);
   void renew_baseline(int iterations, double now_s);
-  void require_own_stages(const RankCells& cells) const;
+  void require_own_stages(const protocol::RankCells& cells) const;
   std::int64_t carry_out(const JobTargets::Change& change, double now_s);
   std::int64_t decide(std::string_view kind, const std::string& reason, double now_s);
   void change_state(JobState state, std::string reason);
@@ -248,4 +248,4 @@ class Job {
   Outbox outbox_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

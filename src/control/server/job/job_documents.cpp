@@ -8,7 +8,7 @@
 
 #include "planning/plan/plan_json.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 Json positive_or_null(double value) { return value > 0 ? Json(value) : Json(nullptr); }
@@ -36,7 +36,7 @@ std::optional<Comparison> comparison_of(const Job& job) {
   const RecentIterations now = recent(job);
   const PlanVersion* newest = job.plans().newest();
   const std::optional<Baseline>& baseline = job.baseline();
-  const bool trains = newest != nullptr && newest->purpose == PlanPurpose::train && now.iterations > 0;
+  const bool trains = newest != nullptr && newest->purpose == protocol::PlanPurpose::train && now.iterations > 0;
   if (!trains || !baseline) return std::nullopt;
   Comparison comparison;
   comparison.slowdown = now.time_s / baseline->time_s - 1;
@@ -166,7 +166,7 @@ Json ranks_json(const Job& job) {
     entry["report"] = nullptr;
     entry["factor"] = nullptr;
     if (registered->last) {
-      const IterationReport& last = *registered->last;
+      const protocol::IterationReport& last = *registered->last;
       entry["report"] = {{"iteration", last.iteration},
                          {"plan_version", last.plan_version},
                          {"time_s", last.time_s},
@@ -244,4 +244,4 @@ Json gpu_json(const Job& job, int rank) {
           {"energy_j", registered.last ? or_null(registered.last->energy_j) : Json(nullptr)}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -7,7 +7,7 @@
 #include "control/server/job/job.h"
 #include "control/server/job/server_metrics.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 // The documents of docs/server-api.md that show a job.
 [[nodiscard]] Json summary_json(const Job& job);
@@ -23,4 +23,4 @@ namespace lowgear {
 /// For `/metrics`; it may not outlive the job.
 [[nodiscard]] JobSnapshot job_snapshot(const Job& job);
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -7,31 +7,31 @@
 #include "control/server/job/job.h"
 
 /// A job's plans: under which conditions they are asked for, and how they get to the ranks.
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// From planning that failed to the next attempt: doubled each time.
 constexpr double kShortestRetryS = 60;
 constexpr double kLongestRetryS = 3'600;
-bool same_clocks(const Plan& a, const Plan& b) {
+bool same_clocks(const plan::Plan& a, const plan::Plan& b) {
   return std::ranges::equal(a.ranks, b.ranks, [](const auto& left, const auto& right) {
-    return std::ranges::equal(left, right, {}, &PlannedOp::clock_mhz, &PlannedOp::clock_mhz);
+    return std::ranges::equal(left, right, {}, &plan::PlannedOp::clock_mhz, &plan::PlannedOp::clock_mhz);
   });
 }
 
 bool same_clocks(const PlanVersion& version, const JobPlan& plan) {
   if (version.plan_of_replica.size() != plan.plan_of_replica.size()) return false;
   for (std::size_t replica = 0; replica < plan.plan_of_replica.size(); ++replica) {
-    const Plan& now = version.plan_of(static_cast<int>(replica));
+    const plan::Plan& now = version.plan_of(static_cast<int>(replica));
     if (!same_clocks(now, plan.plans.at(static_cast<std::size_t>(plan.plan_of_replica[replica])))) return false;
   }
   return true;
 }
 
 bool holds_clock(const PlanVersion& version, int clock_mhz) {
-  return std::ranges::all_of(version.plans, [clock_mhz](const Plan& plan) {
+  return std::ranges::all_of(version.plans, [clock_mhz](const plan::Plan& plan) {
     return std::ranges::all_of(plan.ranks, [clock_mhz](const auto& ops) {
-      return std::ranges::all_of(ops, [clock_mhz](const PlannedOp& op) { return op.clock_mhz == clock_mhz; });
+      return std::ranges::all_of(ops, [clock_mhz](const plan::PlannedOp& op) { return op.clock_mhz == clock_mhz; });
     });
   });
 }
@@ -83,7 +83,7 @@ PlanningConditions Job::conditions() const {
   // Of the tp ranks that share a position the slowest counts.
   std::map<std::pair<int, int>, double> slowest;
   for (const auto& [rank, slow] : slow_ranks()) {
-    const RankSpec& spec = ranks_.find(rank)->spec;
+    const protocol::RankSpec& spec = ranks_.find(rank)->spec;
     double& factor = slowest.try_emplace({spec.dp_rank, spec.pp_rank}, slow.factor).first->second;
     factor = std::max(factor, slow.factor);
   }
@@ -139,7 +139,7 @@ void Job::issue_plan(const PlanningAnswer& answer, double now_s) {
     return;
   }
   PlanVersion version;
-  version.purpose = PlanPurpose::train;
+  version.purpose = protocol::PlanPurpose::train;
   version.reason = plan.note.empty() ? answer.reason : answer.reason + "; " + plan.note;
   if (answer.preliminary) version.reason += "; a better one follows";
   version.time_s = plan.time_s;
@@ -157,13 +157,13 @@ void Job::hold_full_clocks(const std::string& reason, double now_s) {
   const int clock_mhz = full_clock_mhz();
   const PlanVersion& in_force = *plans_.newest();
   const bool watches_ranks =
-      in_force.purpose != PlanPurpose::train || !in_force.expected_compute_s.empty() || !planning_.model;
-  if (in_force.purpose != PlanPurpose::profile && watches_ranks && holds_clock(in_force, clock_mhz)) {
+      in_force.purpose != protocol::PlanPurpose::train || !in_force.expected_compute_s.empty() || !planning_.model;
+  if (in_force.purpose != protocol::PlanPurpose::profile && watches_ranks && holds_clock(in_force, clock_mhz)) {
     decide("guard", reason + "; full clocks are held all the same", now_s);
     return;
   }
   decide("guard", reason + "; what the job may still lose is too little for a plan: full clocks", now_s);
-  issue_uniform(PlanPurpose::train, clock_mhz, "full clocks: " + reason, now_s);
+  issue_uniform(protocol::PlanPurpose::train, clock_mhz, "full clocks: " + reason, now_s);
 }
 
 std::int64_t Job::carry_out(const JobTargets::Change& change, double now_s) {
@@ -195,4 +195,4 @@ void Job::set_signal(double slowdown_pct, std::string_view why, double now_s) {
   replan(std::string(why));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -8,7 +8,7 @@
 #include "planning/plan/uniform_plan.h"
 
 /// A job's clocks being tried out, and the baseline measured.
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// After which a plan is made with what is known: where training itself is uneven, no measurement makes it certain.
@@ -56,7 +56,7 @@ void Job::use_profile(const std::shared_ptr<const MeasuredProfile>& profile) {
 
 void Job::begin_baseline(double now_s) {
   change_state(JobState::baseline, "measures iterations at full clocks, to compare with");
-  issue_uniform(PlanPurpose::baseline, full_clock_mhz(), "full clocks, to compare with", now_s);
+  issue_uniform(protocol::PlanPurpose::baseline, full_clock_mhz(), "full clocks, to compare with", now_s);
   baseline_.begin(plan_version(), now_s);  // a profile that failed may have left one of another time
 }
 
@@ -84,7 +84,7 @@ void Job::begin_trials(double now_s) {
 /// Returns whether the allowance covers a trial of each of these clocks.
 bool Job::issue_trials(const std::vector<int>& clocks_mhz, const std::string& why, double now_s) {
   const FullClock full{.mhz = full_clock_mhz(), .time_s = baseline_.result()->time_s};
-  PlanVersion version = uniform_version(PlanPurpose::profile, full.mhz);
+  PlanVersion version = uniform_version(protocol::PlanPurpose::profile, full.mhz);
   if (!profiling_.add_trials(version, spec(), clocks_mhz, full, why)) return false;
   issue(std::move(version), now_s);
   profiling_.sweep().begin(plan_version(), plans_.newest()->trials.back().end_iteration(), now_s);
@@ -92,20 +92,20 @@ bool Job::issue_trials(const std::vector<int>& clocks_mhz, const std::string& wh
   return true;
 }
 
-PlanVersion Job::uniform_version(PlanPurpose purpose, int clock_mhz) const {
+PlanVersion Job::uniform_version(protocol::PlanPurpose purpose, int clock_mhz) const {
   PlanVersion version;
   version.purpose = purpose;
-  Plan plan = uniform_plan(about_.schedule, clock_mhz, std::string(name(purpose)));
+  plan::Plan plan = plan::uniform_plan(about_.schedule, clock_mhz, std::string(name(purpose)));
   plan.gpu_name = spec().gpu;
   version.plans.push_back(std::move(plan));
   version.plan_of_replica.assign(static_cast<std::size_t>(spec().parallel.dp), 0);
   return version;
 }
 
-void Job::issue_uniform(PlanPurpose purpose, int clock_mhz, std::string reason, double now_s) {
+void Job::issue_uniform(protocol::PlanPurpose purpose, int clock_mhz, std::string reason, double now_s) {
   PlanVersion version = uniform_version(purpose, clock_mhz);
   version.reason = std::move(reason);
-  if (purpose == PlanPurpose::baseline) {
+  if (purpose == protocol::PlanPurpose::baseline) {
     version.iterations = kBaselineIterations;
     version.settle_iterations = kBaselineSettle;
   } else {
@@ -118,14 +118,14 @@ void Job::issue_uniform(PlanPurpose purpose, int clock_mhz, std::string reason, 
 std::vector<std::vector<double>> Job::expected_compute_s(int clock_mhz) const {
   if (!planning_.model) return {};
   std::map<std::pair<int, OpKind>, double> time_of;
-  for (const ProfileCell& cell : planning_.model->measured.cells) {
+  for (const protocol::ProfileCell& cell : planning_.model->measured.cells) {
     if (cell.clock_mhz == clock_mhz) time_of[{cell.stage, cell.kind}] = cell.time_s;
   }
   std::vector<double> by_rank;
-  for (const std::vector<Action>& actions : about_.schedule.ranks) {
+  for (const std::vector<schedule::Action>& actions : about_.schedule.ranks) {
     double& time_s = by_rank.emplace_back(0);
-    for (const Action& action : actions) {
-      if (action.kind != ActionKind::compute) continue;
+    for (const schedule::Action& action : actions) {
+      if (action.kind != schedule::ActionKind::compute) continue;
       const auto known = time_of.find({action.stage, action.op});
       if (known == time_of.end()) return {};
       time_s += known->second;
@@ -134,9 +134,9 @@ std::vector<std::vector<double>> Job::expected_compute_s(int clock_mhz) const {
   return {by_rank};
 }
 
-void Job::add_cells(RankCells cells, double now_s) {
+void Job::add_cells(protocol::RankCells cells, double now_s) {
   const PlanVersion* plan = plans_.find(cells.plan_version);
-  if (plan == nullptr || plan->purpose != PlanPurpose::profile) {
+  if (plan == nullptr || plan->purpose != protocol::PlanPurpose::profile) {
     throw InputError(fmt::format("$.plan_version: {} is not a version that was issued to profile", cells.plan_version));
   }
   require_own_stages(cells);
@@ -196,7 +196,7 @@ void Job::watch_trials(const JobIteration& iteration, double now_s) {
   const bool more_follow = iteration.iteration + 1 < plan->trials.back().end_iteration();
   if (!profiling_.budget().is_spent() || !more_follow || plans_.newest() != plan) return;
   // Without what ranks are expected to take: the profile that says it is being replaced.
-  PlanVersion stop = uniform_version(PlanPurpose::train, full_clock_mhz());
+  PlanVersion stop = uniform_version(protocol::PlanPurpose::train, full_clock_mhz());
   stop.reason = fmt::format("full clocks: trials have cost {:.3g} s, which is what profiling may cost",
                             profiling_.budget().spent_s());
   issue(std::move(stop), now_s);
@@ -230,7 +230,7 @@ void Job::watch_profile(double now_s) {
 }
 
 bool Job::stage_is_measured(int pp_rank) const {
-  return std::ranges::any_of(profiling_.sweep().cells(), [&](const RankCells& posted) {
+  return std::ranges::any_of(profiling_.sweep().cells(), [&](const protocol::RankCells& posted) {
     return !posted.cells.empty() && ranks_.find(posted.rank)->spec.pp_rank == pp_rank;
   });
 }
@@ -251,7 +251,7 @@ void Job::go_on_without(const std::vector<int>& missing, double now_s) {
   end_trials(now_s);
 }
 
-void Job::require_own_stages(const RankCells& cells) const {
+void Job::require_own_stages(const protocol::RankCells& cells) const {
   const int own = ranks_.find(cells.rank)->spec.pp_rank;
   const auto require = [&](std::string_view list, std::size_t index, int stage) {
     if (about_.rank_of_stage.at(static_cast<std::size_t>(stage)) == own) return;
@@ -279,4 +279,4 @@ void Job::take_verdict(const ProfileVerdict& verdict, double now_s) {
       fmt::format("planned from a profile of {} clocks", profiling_.sweep().measured_clocks()), false);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

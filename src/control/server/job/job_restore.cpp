@@ -8,7 +8,7 @@
 #include "control/server/job/job.h"
 #include "control/server/parts/state_bounds.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// The members of a job's state, in the order in which it has always been stored.
@@ -107,10 +107,10 @@ Json Job::state_json() const {
 void Job::restore_state(const JsonView& state) {
   status_.state = read_state(state.at("state"));
   status_.reason = state.at("reason").text();
-  status_.plan_failed = has_value(state, "plan_failed") && state.at("plan_failed").boolean();
-  if (has_value(state, "retry_s")) status_.retry_s = state.at("retry_s").number();
+  status_.plan_failed = protocol::has_value(state, "plan_failed") && state.at("plan_failed").boolean();
+  if (protocol::has_value(state, "retry_s")) status_.retry_s = state.at("retry_s").number();
   outbox_.decisions = state.at("decisions").integer();
-  guard_.restore(has_value(state, "is_capped") && state.at("is_capped").boolean());
+  guard_.restore(protocol::has_value(state, "is_capped") && state.at("is_capped").boolean());
   targets_.restore(state);
   watch_.restore(state);
   baseline_.restore(state);
@@ -124,7 +124,7 @@ void Job::restore_rank(const StoredRank& row, double now_s) {
   const bool finished = view.at("finished").boolean();
   spec.erase("key");
   spec.erase("finished");
-  const RankSpec rank = read_rank_spec(JsonView(spec, "rank"), about_.spec.parallel);
+  const protocol::RankSpec rank = read_rank_spec(JsonView(spec, "rank"), about_.spec.parallel);
   (void)ranks_.add(rank, key, now_s);
   if (!finished) return;
   ranks_.finish(rank.rank);
@@ -141,13 +141,13 @@ void Job::restore_progress(const StoreContents& rows, std::vector<std::string>& 
   if (plans_.newest() == nullptr && !rows.plans.empty()) throw InputError("all of its plans are damaged");
   for_intact(rows.cells, left_out, [&](const StoredCells& row) {
     const Json document = parse_json(row.document, "cells");
-    RankCells cells = read_rank_cells(JsonView(document, "cells"), about_.schedule.stages);
+    protocol::RankCells cells = protocol::read_rank_cells(JsonView(document, "cells"), about_.schedule.stages);
     require_rank(ranks_, cells.rank, row.rank);
     (void)profiling_.sweep().add(std::move(cells));
   });
   for_intact(rows.reports, left_out, [&](const StoredReports& row) {
     const Json document = parse_json(row.document, "reports");
-    const RankReports reports = read_rank_reports(JsonView(document, "reports"));
+    const protocol::RankReports reports = protocol::read_rank_reports(JsonView(document, "reports"));
     require_rank(ranks_, reports.rank, row.rank);
     (void)history_.add(reports, 0);
     while (const auto iteration = history_.next(0)) collect(*iteration);
@@ -196,7 +196,7 @@ void Job::resume(const Profiles& profiles, double now_s) {
 std::unique_ptr<Job> Job::restore(const StoredJob& stored, const StoreContents& rows, const Profiles& profiles,
                                   double now_s, std::vector<std::string>* left_out) {
   const Json spec = parse_json(stored.spec, "job");
-  auto job = std::make_unique<Job>(stored.id, read_job_spec(JsonView(spec, "job")), stored.created_s);
+  auto job = std::make_unique<Job>(stored.id, protocol::read_job_spec(JsonView(spec, "job")), stored.created_s);
   const Json state = parse_json(stored.state, "state");
   const JsonView view(state, "state");
   job->status_.finished_s = stored.finished_s;
@@ -214,4 +214,4 @@ std::unique_ptr<Job> Job::restore(const StoredJob& stored, const StoreContents& 
   return job;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -8,16 +8,16 @@
 #include "control/server/job/job.h"
 
 /// A job that runs: what its iterations give reason to.
-namespace lowgear {
-std::vector<RankIteration> Job::measured_ranks(const JobIteration& iteration) const {
-  std::vector<RankIteration> measured;
+namespace lowgear::server {
+std::vector<adapt::RankIteration> Job::measured_ranks(const JobIteration& iteration) const {
+  std::vector<adapt::RankIteration> measured;
   for (std::size_t rank = 0; rank < iteration.reports.size(); ++rank) {
     const auto& report = iteration.reports[rank];
     const PlanVersion* plan = report ? plans_.find(report->plan_version) : nullptr;
     // What a plan expects that is older than the sweep is by a profile that has been replaced.
     if (plan == nullptr || plan->version < profiling_.sweep().first_version()) continue;
     if (plan->expected_compute_s.empty() || !(report->compute_s > 0)) continue;
-    const RankSpec& spec = ranks_.find(static_cast<int>(rank))->spec;
+    const protocol::RankSpec& spec = ranks_.find(static_cast<int>(rank))->spec;
     const auto index = static_cast<std::size_t>(plan->plan_of_replica.at(static_cast<std::size_t>(spec.dp_rank)));
     measured.push_back(
         {.rank = static_cast<int>(rank),
@@ -30,15 +30,15 @@ std::vector<RankIteration> Job::measured_ranks(const JobIteration& iteration) co
 }
 
 void Job::watch_ranks(const JobIteration& iteration, double now_s) {
-  const std::vector<RankIteration> measured = measured_ranks(iteration);
+  const std::vector<adapt::RankIteration> measured = measured_ranks(iteration);
   if (measured.empty()) return;
   std::vector<std::string> reasons;
-  for (const SlowdownChange& change : watch_.observe(measured, iteration.iteration)) {
+  for (const adapt::SlowdownChange& change : watch_.observe(measured, iteration.iteration)) {
     if (!change.rank) {
       decide("drift", fmt::format("all ranks take {:.3g} times as long as profiled", change.factor), now_s);
       continue;
     }
-    if (change.cause == SlowdownCause::none) {
+    if (change.cause == adapt::SlowdownCause::none) {
       reasons.push_back(fmt::format("rank {} is as fast as profiled again", *change.rank));
     } else {
       reasons.push_back(fmt::format("rank {} takes {:.3g} times as long as profiled ({}, seen in {} iterations)",
@@ -69,9 +69,9 @@ void Job::watch_slowdown(const JobIteration& iteration, double now_s) {
   const auto decision = guard_.observe(now_s, iteration.time_s);
   if (!decision) return;
   decide("guard", decision->reason, now_s);
-  if (decision->action == GuardAction::stale_baseline) return renew_baseline(decision->iterations, now_s);
-  if (decision->action == GuardAction::full_clocks) {
-    return issue_uniform(PlanPurpose::train, full_clock_mhz(), "full clocks: " + decision->reason, now_s);
+  if (decision->action == adapt::GuardAction::stale_baseline) return renew_baseline(decision->iterations, now_s);
+  if (decision->action == adapt::GuardAction::full_clocks) {
+    return issue_uniform(protocol::PlanPurpose::train, full_clock_mhz(), "full clocks: " + decision->reason, now_s);
   }
   replan(decision->reason);
 }
@@ -90,4 +90,4 @@ void Job::renew_baseline(int iterations, double now_s) {
   decide("baseline", fmt::format("full clocks take {:.4g} s an iteration by now", baseline_.result()->time_s), now_s);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -5,7 +5,7 @@
 
 #include "control/server/job/watched_store.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// Moves rows in front of others.
@@ -85,4 +85,4 @@ void JobWrites::add_repeated(std::vector<StoredReports> repeated, StoreChange& c
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

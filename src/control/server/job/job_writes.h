@@ -8,7 +8,7 @@
 
 #include "control/server/store/store.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Called once what was asked for is on disk, or is not.
 using Settled = std::function<void(StoreOutcome)>;
@@ -59,4 +59,4 @@ class JobWrites {
   double retry_period_s_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

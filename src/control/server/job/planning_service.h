@@ -5,7 +5,7 @@
 
 #include "control/server/job/job.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Plans apart from the thread that serves.
 class PlanningService {
@@ -25,4 +25,4 @@ class PlanningService {
 [[nodiscard]] PlanningAnswer answer_task(JobPlanner& planner, const PlanningTask& task,
                                          const std::function<void(PlanningAnswer)>& preliminary);
 
-}  // namespace lowgear
+}  // namespace lowgear::server

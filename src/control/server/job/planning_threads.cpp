@@ -23,7 +23,7 @@
 #include "base/core/stop_switch.h"
 #include "control/server/planning/planning_limit.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 PlanningAnswer answer_to(const PlanningTask& task) {
@@ -372,4 +372,4 @@ void PlanningThreads::stop() { impl_->stop(); }
 
 PlanningThreads::Load PlanningThreads::load() const { return impl_->load(); }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

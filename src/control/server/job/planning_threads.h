@@ -8,7 +8,7 @@
 #include "control/server/job/planning_service.h"
 #include "control/server/planning/planning_times.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Actions of the schedules whose solved pipelines are kept: some 1 GiB, as one takes up to 10 kB with its stragglers.
 /// That is 100 jobs of 8 stages and 64 microbatches, or 800 of 4 and 16.
@@ -45,4 +45,4 @@ class PlanningThreads final : public PlanningService {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -4,33 +4,33 @@
 
 #include "report/metrics/exposition.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// From a tenth of a millisecond to some minutes.
-std::vector<double> latency_bounds() { return geometric_bounds(1e-4, 4, 11); }
+std::vector<double> latency_bounds() { return metrics::geometric_bounds(1e-4, 4, 11); }
 
-Histogram& histogram_of(std::map<std::string, Histogram, std::less<>>& histograms, std::string_view name,
+metrics::Histogram& histogram_of(std::map<std::string, metrics::Histogram, std::less<>>& histograms, std::string_view name,
                         const std::vector<double>& bounds) {
   const auto found = histograms.find(name);
   if (found != histograms.end()) return found->second;
-  return histograms.emplace(std::string(name), Histogram(bounds)).first->second;
+  return histograms.emplace(std::string(name), metrics::Histogram(bounds)).first->second;
 }
 
-MetricLabels job_labels(const JobSnapshot& job) { return {{"job_id", job.job}, {"model", job.model}}; }
+metrics::MetricLabels job_labels(const JobSnapshot& job) { return {{"job_id", job.job}, {"model", job.model}}; }
 
-void add_server(const ServerSnapshot& snapshot, Exposition& exposition) {
+void add_server(const Snapshot& snapshot, metrics::Exposition& exposition) {
   exposition.gauge("build_info", "Version of the server; always 1.").add({{"version", LOWGEAR_VERSION}}, 1.0);
   exposition.gauge("server_draining", "1 while the server ends and takes nothing new.")
       .add({}, snapshot.draining ? 1.0 : 0.0);
-  MetricFamily& jobs = exposition.gauge("server_jobs", "Jobs by state.");
+  metrics::MetricFamily& jobs = exposition.gauge("server_jobs", "Jobs by state.");
   for (const auto& [state, count] : snapshot.jobs) jobs.add({{"state", state}}, static_cast<double>(count));
   exposition.gauge("server_connections", "Connections of HTTP that are open.")
       .add({}, static_cast<double>(snapshot.connections));
   exposition.gauge("server_event_streams", "Clients that watch events.").add({}, static_cast<double>(snapshot.streams));
   exposition.gauge("server_waiting_ranks", "Ranks that wait for a newer plan.")
       .add({}, static_cast<double>(snapshot.waiting_for_plans));
-  MetricFamily& planned = exposition.gauge("server_planned_jobs", "Jobs that are planned for, and that wait for it.");
+  metrics::MetricFamily& planned = exposition.gauge("server_planned_jobs", "Jobs that are planned for, and that wait for it.");
   planned.add({{"state", "running"}}, static_cast<double>(snapshot.planned_for));
   planned.add({{"state", "waiting"}}, static_cast<double>(snapshot.waiting_planning));
   exposition.gauge("server_perseus_jobs", "Jobs of clients of the Perseus protocol.")
@@ -39,7 +39,7 @@ void add_server(const ServerSnapshot& snapshot, Exposition& exposition) {
       .add({}, static_cast<double>(snapshot.perseus_waiting));
 }
 
-void add_store(const ServerSnapshot::Store& store, Exposition& exposition) {
+void add_store(const Snapshot::Store& store, metrics::Exposition& exposition) {
   exposition.counter("server_store_changes", "Changes that are on disk.").add({}, static_cast<double>(store.changes));
   exposition.counter("server_store_commits", "Flushes to the disk that carried them.")
       .add({}, static_cast<double>(store.commits));
@@ -51,33 +51,33 @@ void add_store(const ServerSnapshot::Store& store, Exposition& exposition) {
       .add({}, store.disk_full ? 1.0 : 0.0);
 }
 
-void add_activity(const ServerActivity& activity, Exposition& exposition) {
-  MetricFamily& requests = exposition.counter("server_requests", "Answered requests.");
+void add_activity(const Activity& activity, metrics::Exposition& exposition) {
+  metrics::MetricFamily& requests = exposition.counter("server_requests", "Answered requests.");
   for (const auto& [key, count] : activity.requests()) {
     const auto& [method, route, status] = key;
     requests.add({{"method", method}, {"route", route}, {"code", std::to_string(status)}}, static_cast<double>(count));
   }
-  MetricFamily& seconds =
+  metrics::MetricFamily& seconds =
       exposition.histogram("server_request_seconds", "From a request to its answer, long polls apart.");
   for (const auto& [route, histogram] : activity.request_seconds()) seconds.add({{"route", route}}, histogram);
-  MetricFamily& planning = exposition.histogram("server_plan_seconds", "Time that making a plan took.");
+  metrics::MetricFamily& planning = exposition.histogram("server_plan_seconds", "Time that making a plan took.");
   for (const auto& [kind, histogram] : activity.plan_seconds()) planning.add({{"kind", kind}}, histogram);
-  MetricFamily& decisions = exposition.counter("control_decisions", "Decisions about jobs.");
+  metrics::MetricFamily& decisions = exposition.counter("control_decisions", "Decisions about jobs.");
   for (const auto& [key, count] : activity.decisions()) {
     decisions.add({{"actuator", "clock"}, {"action", key.first}, {"outcome", key.second}}, static_cast<double>(count));
   }
 }
 
 /// What is known of a job's plan.
-void add_plans(const std::vector<JobSnapshot>& jobs, Exposition& exposition) {
-  MetricFamily& info = exposition.gauge("train_info", "What the job is; always 1.");
-  MetricFamily& ranks = exposition.gauge("train_ranks", "Ranks of the job, and how many of them have registered.");
-  MetricFamily& version = exposition.gauge("train_plan_version", "Newest plan of the job.");
-  MetricFamily& planned_s = exposition.gauge("train_planned_step_seconds", "Iteration time that the plan expects.");
-  MetricFamily& planned_j = exposition.gauge("train_planned_step_joules", "Energy of an iteration that it expects.");
-  MetricFamily& stragglers = exposition.gauge("train_stragglers", "Ranks that are slower than profiled, by cause.");
+void add_plans(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposition) {
+  metrics::MetricFamily& info = exposition.gauge("train_info", "What the job is; always 1.");
+  metrics::MetricFamily& ranks = exposition.gauge("train_ranks", "Ranks of the job, and how many of them have registered.");
+  metrics::MetricFamily& version = exposition.gauge("train_plan_version", "Newest plan of the job.");
+  metrics::MetricFamily& planned_s = exposition.gauge("train_planned_step_seconds", "Iteration time that the plan expects.");
+  metrics::MetricFamily& planned_j = exposition.gauge("train_planned_step_joules", "Energy of an iteration that it expects.");
+  metrics::MetricFamily& stragglers = exposition.gauge("train_stragglers", "Ranks that are slower than profiled, by cause.");
   for (const JobSnapshot& job : jobs) {
-    const MetricLabels labels = job_labels(job);
+    const metrics::MetricLabels labels = job_labels(job);
     info.add({{"job_id", job.job},
               {"model", job.model},
               {"name", job.name},
@@ -86,8 +86,8 @@ void add_plans(const std::vector<JobSnapshot>& jobs, Exposition& exposition) {
               {"state", job.state},
               {"simulated", job.simulated ? "true" : "false"}},
              1.0);
-    ranks.add(with(labels, "state", "expected"), static_cast<double>(job.ranks));
-    ranks.add(with(labels, "state", "registered"), static_cast<double>(job.registered));
+    ranks.add(metrics::with(labels, "state", "expected"), static_cast<double>(job.ranks));
+    ranks.add(metrics::with(labels, "state", "registered"), static_cast<double>(job.registered));
     version.add(labels, static_cast<double>(job.plan_version));
     planned_s.add(labels, job.planned_step_s);
     planned_j.add(labels, job.planned_step_j);
@@ -97,36 +97,36 @@ void add_plans(const std::vector<JobSnapshot>& jobs, Exposition& exposition) {
   }
 }
 
-void add_iterations(const std::vector<JobSnapshot>& jobs, Exposition& exposition) {
-  MetricFamily& steps = exposition.counter("train_steps", "Iterations that all ranks have reported.");
-  MetricFamily& energy = exposition.counter("train_energy_joules", "Energy of all GPUs over them, by phase.");
-  MetricFamily& seconds = exposition.histogram("train_step_seconds", "Iteration times.");
-  MetricFamily& joules = exposition.histogram("train_step_energy_joules", "Energy of an iteration, all GPUs together.");
+void add_iterations(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposition) {
+  metrics::MetricFamily& steps = exposition.counter("train_steps", "Iterations that all ranks have reported.");
+  metrics::MetricFamily& energy = exposition.counter("train_energy_joules", "Energy of all GPUs over them, by phase.");
+  metrics::MetricFamily& seconds = exposition.histogram("train_step_seconds", "Iteration times.");
+  metrics::MetricFamily& joules = exposition.histogram("train_step_energy_joules", "Energy of an iteration, all GPUs together.");
   for (const JobSnapshot& job : jobs) {
     if (job.activity == nullptr) continue;
-    const MetricLabels labels = job_labels(job);
+    const metrics::MetricLabels labels = job_labels(job);
     steps.add(labels, static_cast<double>(job.activity->steps()));
     seconds.add(labels, job.activity->step_seconds());
     for (const auto& [phase, histogram] : job.activity->step_joules()) {
-      energy.add(with(labels, "phase", phase), histogram.sum());
-      joules.add(with(labels, "phase", phase), histogram);
+      energy.add(metrics::with(labels, "phase", phase), histogram.sum());
+      joules.add(metrics::with(labels, "phase", phase), histogram);
     }
   }
 }
 
 /// Against what was measured at full clocks.
-void add_savings(const std::vector<JobSnapshot>& jobs, Exposition& exposition) {
-  MetricFamily& baseline_s = exposition.gauge("train_baseline_step_seconds", "Measured iteration time at full clocks.");
-  MetricFamily& baseline_j =
+void add_savings(const std::vector<JobSnapshot>& jobs, metrics::Exposition& exposition) {
+  metrics::MetricFamily& baseline_s = exposition.gauge("train_baseline_step_seconds", "Measured iteration time at full clocks.");
+  metrics::MetricFamily& baseline_j =
       exposition.gauge("train_baseline_step_joules", "Measured energy of an iteration at full clocks.");
-  MetricFamily& saved = exposition.gauge("train_saved_energy_ratio",
+  metrics::MetricFamily& saved = exposition.gauge("train_saved_energy_ratio",
                                          "Share of the measured baseline that the last iterations used less.");
-  MetricFamily& error = exposition.gauge("train_saved_energy_error_ratio", "Standard error of that share.");
-  MetricFamily& slowdown =
+  metrics::MetricFamily& error = exposition.gauge("train_saved_energy_error_ratio", "Standard error of that share.");
+  metrics::MetricFamily& slowdown =
       exposition.gauge("train_slowdown_ratio", "Share of the measured baseline that the last iterations took longer.");
-  MetricFamily& guard = exposition.gauge("train_slowdown_guard_ratio", "Slowdown above which plans are taken back.");
+  metrics::MetricFamily& guard = exposition.gauge("train_slowdown_guard_ratio", "Slowdown above which plans are taken back.");
   for (const JobSnapshot& job : jobs) {
-    const MetricLabels labels = job_labels(job);
+    const metrics::MetricLabels labels = job_labels(job);
     guard.add(labels, job.slowdown_allowed_ratio);
     if (!job.baseline) continue;
     baseline_s.add(labels, job.baseline->step_s);
@@ -134,7 +134,7 @@ void add_savings(const std::vector<JobSnapshot>& jobs, Exposition& exposition) {
     slowdown.add(labels, job.slowdown_ratio);
     // A share without its error would be taken for certain.
     if (!job.saved_error_ratio) continue;
-    const MetricLabels method = with(labels, "method", "measured_baseline");
+    const metrics::MetricLabels method = metrics::with(labels, "method", "measured_baseline");
     saved.add(method, job.saved_ratio);
     error.add(method, job.saved_error_ratio);
   }
@@ -142,27 +142,27 @@ void add_savings(const std::vector<JobSnapshot>& jobs, Exposition& exposition) {
 
 }  // namespace
 
-void ServerActivity::request(std::string_view method, std::string_view route, int status,
+void Activity::request(std::string_view method, std::string_view route, int status,
                              std::optional<double> seconds) {
   ++requests_[{std::string(method), std::string(route), status}];
   if (seconds) histogram_of(request_seconds_, route, latency_bounds()).observe(*seconds);
 }
 
-void ServerActivity::plan(std::string_view kind, double seconds) {
+void Activity::plan(std::string_view kind, double seconds) {
   histogram_of(plan_seconds_, kind, latency_bounds()).observe(seconds);
 }
 
-void ServerActivity::decision(std::string_view kind, std::string_view outcome) {
+void Activity::decision(std::string_view kind, std::string_view outcome) {
   ++decisions_[{std::string(kind), std::string(outcome)}];
 }
 
 void JobActivity::iteration(std::string_view phase, double time_s, std::optional<double> energy_j) {
   step_seconds_.observe(time_s);
-  if (energy_j) histogram_of(step_joules_, phase, geometric_bounds(1, 4, 12)).observe(*energy_j);
+  if (energy_j) histogram_of(step_joules_, phase, metrics::geometric_bounds(1, 4, 12)).observe(*energy_j);
 }
 
-std::string server_metrics(const ServerSnapshot& snapshot) {
-  Exposition exposition;
+std::string server_metrics(const Snapshot& snapshot) {
+  metrics::Exposition exposition;
   add_server(snapshot, exposition);
   add_store(snapshot.store, exposition);
   if (snapshot.activity != nullptr) add_activity(*snapshot.activity, exposition);
@@ -172,4 +172,4 @@ std::string server_metrics(const ServerSnapshot& snapshot) {
   return exposition.text();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

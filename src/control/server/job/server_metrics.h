@@ -12,10 +12,10 @@
 
 #include "report/metrics/histogram.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// What happened since the server started, counted as it happens.
-class ServerActivity {
+class Activity {
  public:
   /// An answered request. `route` as the table of routes has it (`/v1/jobs/{job}`), never a path that a client chose,
   /// so that there are only so many. `seconds` from the request to its answer, long polls apart.
@@ -33,8 +33,8 @@ class ServerActivity {
 
  private:
   std::map<std::tuple<std::string, std::string, int>, std::uint64_t> requests_;  // method, route, status
-  std::map<std::string, Histogram, std::less<>> request_seconds_;                // by route
-  std::map<std::string, Histogram, std::less<>> plan_seconds_;                   // by kind
+  std::map<std::string, metrics::Histogram, std::less<>> request_seconds_;                // by route
+  std::map<std::string, metrics::Histogram, std::less<>> plan_seconds_;                   // by kind
   std::map<std::pair<std::string, std::string>, std::uint64_t> decisions_;       // kind, outcome
 };
 
@@ -44,13 +44,13 @@ class JobActivity {
   /// `phase`: what the plan was for (`baseline`, `profile`, `train`). Energy is empty where it is not measured.
   void iteration(std::string_view phase, double time_s, std::optional<double> energy_j);
 
-  [[nodiscard]] const Histogram& step_seconds() const { return step_seconds_; }
-  [[nodiscard]] const std::map<std::string, Histogram, std::less<>>& step_joules() const { return step_joules_; }
+  [[nodiscard]] const metrics::Histogram& step_seconds() const { return step_seconds_; }
+  [[nodiscard]] const std::map<std::string, metrics::Histogram, std::less<>>& step_joules() const { return step_joules_; }
   [[nodiscard]] std::uint64_t steps() const { return step_seconds_.count(); }
 
  private:
-  Histogram step_seconds_{geometric_bounds(0.01, 2, 16)};
-  std::map<std::string, Histogram, std::less<>> step_joules_;  // by phase
+  metrics::Histogram step_seconds_{metrics::geometric_bounds(0.01, 2, 16)};
+  std::map<std::string, metrics::Histogram, std::less<>> step_joules_;  // by phase
 };
 
 /// A job that is not over.
@@ -83,7 +83,7 @@ struct JobSnapshot {
 };
 
 /// Everything that `/metrics` of the server tells, as values.
-struct ServerSnapshot {
+struct Snapshot {
   std::map<std::string, int> jobs;  ///< by state
   std::vector<JobSnapshot> running;
   std::size_t connections = 0;
@@ -102,11 +102,11 @@ struct ServerSnapshot {
   };
   Store store;
   bool draining = false;
-  const ServerActivity* activity = nullptr;  ///< null: nothing is counted
+  const Activity* activity = nullptr;  ///< null: nothing is counted
 };
 
 /// Prometheus' text format. A job's id is the label `job_id`: `job` is what Prometheus calls its own targets. Times are
 /// of the server's clock, energies what ranks report.
-[[nodiscard]] std::string server_metrics(const ServerSnapshot& snapshot);
+[[nodiscard]] std::string server_metrics(const Snapshot& snapshot);
 
-}  // namespace lowgear
+}  // namespace lowgear::server

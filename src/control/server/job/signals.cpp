@@ -8,27 +8,27 @@
 
 #include "control/protocol/json_members.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 Signal read_signal(const std::string& name, const JsonView& body) {
-  require_members(body, {"unit", "points", "rules"});
-  if (has_value(body, "unit")) (void)name_text(body.at("unit"));
+  protocol::require_members(body, {"unit", "points", "rules"});
+  if (protocol::has_value(body, "unit")) (void)protocol::name_text(body.at("unit"));
   const JsonView points = body.at("points");
-  if (points.size() > kMaxSignalPoints) points.fail(fmt::format("more than {} points", kMaxSignalPoints));
-  std::vector<SignalPoint> values;
+  if (points.size() > adapt::kMaxSignalPoints) points.fail(fmt::format("more than {} points", adapt::kMaxSignalPoints));
+  std::vector<adapt::SignalPoint> values;
   for (std::size_t i = 0; i < points.size(); ++i) {
     if (points.at(i).size() != 2) points.at(i).fail("expected [time_s, value]");
     values.push_back({.time_s = points.at(i).at(0).number(), .value = points.at(i).at(1).number()});
   }
   const JsonView rules = body.at("rules");
-  if (rules.size() > kMaxSignalThresholds) rules.fail(fmt::format("more than {} rules", kMaxSignalThresholds));
-  std::vector<SignalThreshold> thresholds;
+  if (rules.size() > adapt::kMaxSignalThresholds) rules.fail(fmt::format("more than {} rules", adapt::kMaxSignalThresholds));
+  std::vector<adapt::SignalThreshold> thresholds;
   for (std::size_t i = 0; i < rules.size(); ++i) {
-    require_members(rules.at(i), {"above", "slowdown_pct"});
+    protocol::require_members(rules.at(i), {"above", "slowdown_pct"});
     thresholds.push_back(
         {.at_least = rules.at(i).at("above").number(), .slowdown_pct = rules.at(i).at("slowdown_pct").number()});
   }
-  return {body.json().dump(), SignalPolicy(name, std::move(values), std::move(thresholds)), {}};
+  return {body.json().dump(), adapt::SignalPolicy(name, std::move(values), std::move(thresholds)), {}};
 }
 
 Signals::Allowance Signals::follow(double now_s) {
@@ -55,4 +55,4 @@ Json Signals::to_json() const {
   return {{"signals", std::move(list)}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

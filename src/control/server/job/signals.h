@@ -7,13 +7,13 @@
 #include "base/core/formats/json.h"
 #include "planning/adapt/signal_policy.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// A time series that allows jobs to be slower while it is high.
 struct Signal {
   std::string document;  ///< as it was put
-  SignalPolicy policy;
-  SignalState state;
+  adapt::SignalPolicy policy;
+  adapt::SignalState state;
 };
 
 /// Throws InputError. `body` is the document.
@@ -41,4 +41,4 @@ class Signals {
   std::map<std::string, Signal> signals_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

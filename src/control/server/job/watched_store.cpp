@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr double kShortestRetryS = 1;
@@ -54,4 +54,4 @@ void WatchedStore::read_archive(std::string job, std::function<void(std::optiona
   store_->read_archive(std::move(job), std::move(done));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

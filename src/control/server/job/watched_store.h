@@ -9,7 +9,7 @@
 
 #include "control/server/store/store.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// How long to wait with the next attempt after one that was refused, from what was waited before it (0: nothing): 1 s,
 /// then twice as long each time, a minute at most.
@@ -45,4 +45,4 @@ class WatchedStore {
   double probe_period_s_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

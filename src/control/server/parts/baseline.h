@@ -6,7 +6,7 @@
 #include "control/server/parts/iteration_log.h"
 #include "control/server/parts/plan_version.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// What iterations at full clocks took, with standard errors of the means.
 struct Baseline {
@@ -66,4 +66,4 @@ class BaselineMeasurement {
   std::optional<Baseline> result_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -6,7 +6,7 @@
 
 #include "planning/adapt/switch_boundary.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// In which all ranks get a new plan: a round trip, and a server that is busy with 10,000 of them.
@@ -18,7 +18,7 @@ constexpr double kUnknownIterationS = 0.05;
 
 }  // namespace
 
-std::size_t IterationHistory::add(const RankReports& reports, double now_s) {
+std::size_t IterationHistory::add(const protocol::RankReports& reports, double now_s) {
   const std::int64_t latest = log_.latest();
   const std::size_t added = log_.add(reports, now_s);
   if (log_.latest() > latest) latest_s_ = now_s;
@@ -67,10 +67,10 @@ std::int64_t IterationHistory::next_boundary(double now_s) const {
     for (std::size_t i = begin; i < kept_.size(); ++i) shortest_s = std::min(shortest_s, kept_[i].time_s);
     shortest_s = std::max(shortest_s, kShortestIterationS);
   }
-  return switch_boundary({.latest_complete = latest(),
+  return adapt::switch_boundary({.latest_complete = latest(),
                           .since_complete_s = std::clamp(now_s - latest_s_, 0.0, shortest_s),
                           .iteration_time_s = shortest_s},
                          kDeliveryBudgetS);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -7,7 +7,7 @@
 
 #include "control/server/parts/iteration_log.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Ranks that have reported an iteration without following the plan that was due in it.
 struct NotFollowing {
@@ -29,7 +29,7 @@ class IterationHistory {
   explicit IterationHistory(int ranks) : log_(ranks) {}
 
   /// As IterationLog::add.
-  std::size_t add(const RankReports& reports, double now_s);
+  std::size_t add(const protocol::RankReports& reports, double now_s);
   /// As IterationLog::next.
   [[nodiscard]] std::optional<JobIteration> next(double now_s) { return log_.next(now_s); }
   /// No more reports will come from this rank.
@@ -60,4 +60,4 @@ class IterationHistory {
   NotFollowing not_following_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

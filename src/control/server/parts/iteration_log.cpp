@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// A rank without a plan says nothing of those that follow one.
@@ -31,7 +31,7 @@ Json to_json(const JobIteration& iteration) {
 IterationLog::IterationLog(int ranks)
     : ranks_(ranks), last_(static_cast<std::size_t>(ranks), -1), finished_(static_cast<std::size_t>(ranks), false) {}
 
-void IterationLog::require_plausible(const RankReports& reports, double now_s) const {
+void IterationLog::require_plausible(const protocol::RankReports& reports, double now_s) const {
   if (reports.reports.empty() || (latest_ < 0 && open_.empty()) || now_s - advanced_s_ > kStandstillS) return;
   const std::int64_t reached = latest_ >= 0 ? latest_ : open_.begin()->first;
   const std::int64_t iteration = reports.reports.back().iteration;
@@ -40,12 +40,12 @@ void IterationLog::require_plausible(const RankReports& reports, double now_s) c
                                iteration, reports.rank, reached));
 }
 
-std::size_t IterationLog::add(const RankReports& reports, double now_s) {
+std::size_t IterationLog::add(const protocol::RankReports& reports, double now_s) {
   require_plausible(reports, now_s);
   const auto rank = static_cast<std::size_t>(reports.rank);
   const auto enough = static_cast<std::size_t>(std::clamp(ranks_ - finished_ranks_, 1, 2));
   std::size_t added = 0;
-  for (const IterationReport& report : reports.reports) {
+  for (const protocol::IterationReport& report : reports.reports) {
     if (report.iteration <= last_.at(rank)) continue;
     last_[rank] = report.iteration;
     ++added;
@@ -109,4 +109,4 @@ std::optional<JobIteration> IterationLog::next(double now_s) {
   return whole;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -10,7 +10,7 @@
 #include "base/core/formats/json.h"
 #include "control/protocol/rank_reports.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// One iteration of the whole job.
 struct JobIteration {
@@ -22,7 +22,7 @@ struct JobIteration {
   std::optional<double> energy_j;  ///< sum; empty unless every rank of the job measured it
   double energy_error_j = 0;
   /// By rank, of those that reported; otherwise empty.
-  std::vector<std::optional<IterationReport>> reports;
+  std::vector<std::optional<protocol::IterationReport>> reports;
 };
 
 inline constexpr int kMixedPlans = -1;
@@ -37,7 +37,7 @@ class IterationLog {
 
   /// Adds what a rank reported, but what it had reported before. Returns how many were new. Throws InputError, and adds
   /// nothing, when an iteration is more than kMaxLead ahead while other ranks continue.
-  std::size_t add(const RankReports& reports, double now_s);
+  std::size_t add(const protocol::RankReports& reports, double now_s);
   /// No more reports will come from this rank.
   void finish(int rank);
 
@@ -63,10 +63,10 @@ class IterationLog {
 
  private:
   struct Open {
-    std::vector<std::pair<int, IterationReport>> reports;  ///< with the rank; in the order in which they came
+    std::vector<std::pair<int, protocol::IterationReport>> reports;  ///< with the rank; in the order in which they came
     double since_s = 0;
   };
-  void require_plausible(const RankReports& reports, double now_s) const;
+  void require_plausible(const protocol::RankReports& reports, double now_s) const;
   [[nodiscard]] bool complete(const Open& open) const;
   [[nodiscard]] bool given_up(std::int64_t iteration, const Open& open, double now_s) const;
 
@@ -81,4 +81,4 @@ class IterationLog {
   std::size_t open_reports_ = 0;  ///< in all of them
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

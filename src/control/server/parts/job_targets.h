@@ -11,7 +11,7 @@
 #include "control/server/parts/profile_watch.h"
 #include "control/server/planning/planning.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Scope, watts and swing; null without a limit.
 [[nodiscard]] Json to_json(const std::optional<PowerLimit>& limit);
@@ -19,7 +19,7 @@ namespace lowgear {
 /// What people and controllers want of a job, and by which decisions they have set it.
 class JobTargets {
  public:
-  explicit JobTargets(const JobSpec& spec) : slowdown_pct_(spec.slowdown_pct), guard_pct_(spec.guard_pct) {}
+  explicit JobTargets(const protocol::JobSpec& spec) : slowdown_pct_(spec.slowdown_pct), guard_pct_(spec.guard_pct) {}
 
   /// What came of a request.
   struct Change {
@@ -67,4 +67,4 @@ class JobTargets {
 /// `straggler`, `power_cap`, `settings`: the kind of the decision.
 [[nodiscard]] std::string_view name(JobTargets::Change::Target target);
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -6,7 +6,7 @@
 #include "control/protocol/json_members.h"
 #include "control/server/parts/state_bounds.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 int PlanDelivery::take_version() {
   ++last_version_;
@@ -23,13 +23,13 @@ void PlanDelivery::keep(PlanVersion version) {
 const PlanVersion& PlanDelivery::issue(PlanVersion version, const IterationHistory& history, double now_s) {
   version.version = take_version();
   version.from_iteration = history.next_boundary(now_s);
-  for (ClockTrial& trial : version.trials) trial.first_iteration += version.from_iteration;
+  for (plan::ClockTrial& trial : version.trials) trial.first_iteration += version.from_iteration;
   keep(std::move(version));
   late_boundary_.reset();
   return *versions_.back();
 }
 
-std::shared_ptr<const std::string> PlanDelivery::plan_after(const RankSpec& rank, int after,
+std::shared_ptr<const std::string> PlanDelivery::plan_after(const protocol::RankSpec& rank, int after,
                                                             const IterationHistory& history, double now_s) {
   if (newest_version() <= after) return nullptr;
   std::int64_t from = versions_.back()->from_iteration;
@@ -62,7 +62,7 @@ void PlanDelivery::restore(PlanVersion version) { keep(std::move(version)); }
 
 void PlanDelivery::restore_numbers(const JsonView& state) {
   // States of older servers name none.
-  if (has_value(state, "reserved_version")) {
+  if (protocol::has_value(state, "reserved_version")) {
     reserved_version_ = state.at("reserved_version").integer_in(0, kMaxStoredNumber);
   }
   last_version_ = std::max(newest_version(), reserved_version_);
@@ -79,4 +79,4 @@ void PlanDelivery::write_state(Json& state) const {
   state["first_training_version"] = first_training_version_;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

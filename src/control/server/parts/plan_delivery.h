@@ -13,7 +13,7 @@
 #include "control/server/parts/iteration_history.h"
 #include "control/server/parts/plan_version.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// The plans that a job has issued, and how they reach its ranks. Plans are followed even when the disk takes none.
 /// Numbers are reserved on it ahead, so that a server that is killed and starts anew gives none of theirs to another
@@ -24,7 +24,7 @@ class PlanDelivery {
   /// state has to be stored with it: it has the numbers that are reserved.
   const PlanVersion& issue(PlanVersion version, const IterationHistory& history, double now_s);
   /// The answer to a rank that has version `after`; null when there is nothing newer.
-  [[nodiscard]] std::shared_ptr<const std::string> plan_after(const RankSpec& rank, int after,
+  [[nodiscard]] std::shared_ptr<const std::string> plan_after(const protocol::RankSpec& rank, int after,
                                                               const IterationHistory& history, double now_s);
 
   /// Null: none has been issued.
@@ -66,4 +66,4 @@ class PlanDelivery {
   int first_training_version_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

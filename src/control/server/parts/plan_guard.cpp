@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// Steps by which the guard takes back what a plan may be slower than the fastest.
@@ -22,7 +22,7 @@ std::vector<double> guarded_times(const JobPlan& plan) {
   return times;
 }
 
-IterationBaseline of_iterations(const Baseline& baseline) {
+adapt::IterationBaseline of_iterations(const Baseline& baseline) {
   return {baseline.time_s, baseline.time_error_s, baseline.time_spread_s};
 }
 
@@ -32,7 +32,7 @@ IterationBaseline of_iterations(const Baseline& baseline) {
 void PlanGuard::set_plans(std::vector<double> planned_times_s, const std::optional<Baseline>& baseline,
                           double limit_pct) {
   if (is_capped_ || !baseline) return guard_.reset();
-  if (!has_limit(limit_pct)) guard_.emplace(of_iterations(*baseline), GuardOptions{.limit_pct = limit_pct});
+  if (!has_limit(limit_pct)) guard_.emplace(of_iterations(*baseline), adapt::GuardOptions{.limit_pct = limit_pct});
   guard_->set_plans(std::move(planned_times_s), full_clock_scale_);
 }
 
@@ -54,7 +54,7 @@ void PlanGuard::excuse(double time_s) {
   if (guard_) guard_->excuse(time_s);
 }
 
-std::optional<GuardDecision> PlanGuard::observe(double now_s, double iteration_time_s) {
+std::optional<adapt::GuardDecision> PlanGuard::observe(double now_s, double iteration_time_s) {
   return guard_ ? guard_->observe(now_s, iteration_time_s, full_clock_scale_) : std::nullopt;
 }
 
@@ -63,4 +63,4 @@ double PlanGuard::allowed_share() const {
   return kShares[std::min<std::size_t>(static_cast<std::size_t>(guard_->level().steps_back), kShares.size() - 1)];
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -7,7 +7,7 @@
 #include "control/server/planning/planning.h"
 #include "planning/adapt/slowdown_guard.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Keeps account of the time that a job's plans cost it. There is no guard under a power cap, which may cost time and
 /// would be exceeded at full clocks, and none without a baseline.
@@ -22,7 +22,7 @@ class PlanGuard {
   /// Takes time off the account that no plan has caused.
   void excuse(double time_s);
   /// An iteration of the whole job, and what has to be done for it.
-  [[nodiscard]] std::optional<GuardDecision> observe(double now_s, double iteration_time_s);
+  [[nodiscard]] std::optional<adapt::GuardDecision> observe(double now_s, double iteration_time_s);
 
   /// Whether there is a guard with this limit.
   [[nodiscard]] bool has_limit(double limit_pct) const { return guard_ && guard_->limit_pct() == limit_pct; }
@@ -37,9 +37,9 @@ class PlanGuard {
  private:
   void set_plans(std::vector<double> planned_times_s, const std::optional<Baseline>& baseline, double limit_pct);
 
-  std::optional<SlowdownGuard> guard_;
+  std::optional<adapt::SlowdownGuard> guard_;
   double full_clock_scale_ = 1;
   bool is_capped_ = false;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -6,14 +6,14 @@
 #include "control/protocol/json_members.h"
 #include "planning/plan/plan_json.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr const char* kFormat = "lowgear.plan_version/1";
 
 /// The plan as one rank of it sees it: as its first.
-Plan plan_of_rank(const Plan& plan, int pp_rank) {
-  Plan own = plan;
+plan::Plan plan_of_rank(const plan::Plan& plan, int pp_rank) {
+  plan::Plan own = plan;
   own.ranks = {plan.ranks.at(static_cast<std::size_t>(pp_rank))};
   own.switches = count_switches(own.ranks);
   return own;
@@ -22,23 +22,23 @@ Plan plan_of_rank(const Plan& plan, int pp_rank) {
 }  // namespace
 
 std::optional<int> PlanVersion::trial_mhz(std::int64_t iteration) const {
-  for (const ClockTrial& trial : trials) {
+  for (const plan::ClockTrial& trial : trials) {
     if (iteration >= trial.first_iteration && iteration < trial.end_iteration()) return trial.clock_mhz;
   }
   return std::nullopt;
 }
 
 std::string write_plan_version(const PlanVersion& version) {
-  Json document = to_json(static_cast<const PlanHead&>(version));
+  Json document = to_json(static_cast<const protocol::PlanHead&>(version));
   document["format"] = kFormat;
   document["expected_compute_s"] = version.expected_compute_s;
   document["plan_of_replica"] = version.plan_of_replica;
   std::string plans = "[";
-  for (const Plan& plan : version.plans) {
+  for (const plan::Plan& plan : version.plans) {
     if (plans.size() > 1) plans += ',';
     plans += write_plan(plan);
   }
-  return with_member(document, "plans", plans + ']');
+  return protocol::with_member(document, "plans", plans + ']');
 }
 
 PlanVersion read_plan_version(std::string_view text) {
@@ -47,11 +47,11 @@ PlanVersion read_plan_version(std::string_view text) {
   require_format(view, kFormat);
   // The server has always written these.
   for (const char* member : {"iterations", "settle_iterations", "reason", "time_s", "energy_j"}) (void)view.at(member);
-  if (!is_plan_purpose(view.at("purpose").text())) view.at("purpose").fail("is not a purpose of a plan");
-  PlanVersion version{read_plan_head(view), {}, {}, {}};
+  if (!protocol::is_plan_purpose(view.at("purpose").text())) view.at("purpose").fail("is not a purpose of a plan");
+  PlanVersion version{protocol::read_plan_head(view), {}, {}, {}};
   const JsonView plans = view.at("plans");
   for (std::size_t i = 0; i < plans.size(); ++i) {
-    version.plans.push_back(read_plan(plans.at(i).json().dump(), "plan version"));
+    version.plans.push_back(plan::read_plan(plans.at(i).json().dump(), "plan version"));
   }
   const JsonView expected = view.at("expected_compute_s");
   for (std::size_t plan = 0; plan < expected.size(); ++plan) {
@@ -69,11 +69,11 @@ std::shared_ptr<const std::string> RankPlanTexts::text(int dp_rank, int pp_rank,
   const Key key{version_->plan_of_replica.at(static_cast<std::size_t>(dp_rank)), pp_rank, from_iteration};
   auto& text = texts_[key];
   if (!text) {
-    RankPlan plan{*version_, write_plan(plan_of_rank(version_->plan_of(dp_rank), pp_rank))};
+    protocol::RankPlan plan{*version_, write_plan(plan_of_rank(version_->plan_of(dp_rank), pp_rank))};
     plan.from_iteration = from_iteration;
     text = std::make_shared<const std::string>(write_rank_plan(plan));
   }
   return text;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

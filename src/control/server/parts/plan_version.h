@@ -11,12 +11,12 @@
 #include "control/protocol/rank_plan.h"
 #include "planning/plan/plan.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Clocks for all ranks of a job. Ranks of the same place in their pipelines have the same clocks, but for replicas
 /// that a straggler holds up.
-struct PlanVersion : PlanHead {
-  std::vector<Plan> plans;
+struct PlanVersion : protocol::PlanHead {
+  std::vector<plan::Plan> plans;
   std::vector<int> plan_of_replica;  ///< by dp rank
   /// By plan and pp rank: time of a rank's units in an iteration at the plan's clocks when nothing slows it down. Empty
   /// when not known.
@@ -24,7 +24,7 @@ struct PlanVersion : PlanHead {
 
   /// The clock that is tried out in an iteration; empty: the plan's own clocks.
   [[nodiscard]] std::optional<int> trial_mhz(std::int64_t iteration) const;
-  [[nodiscard]] const Plan& plan_of(int dp_rank) const {
+  [[nodiscard]] const plan::Plan& plan_of(int dp_rank) const {
     return plans.at(static_cast<std::size_t>(plan_of_replica.at(static_cast<std::size_t>(dp_rank))));
   }
 };
@@ -52,4 +52,4 @@ class RankPlanTexts {
   std::map<Key, std::shared_ptr<const std::string>> texts_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

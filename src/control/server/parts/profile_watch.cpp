@@ -8,7 +8,7 @@
 #include "control/protocol/json_members.h"
 #include "control/server/parts/state_bounds.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// Drift that a profile is renewed for.
@@ -18,17 +18,17 @@ constexpr double kProfilePeriodS = 3'600;
 constexpr std::int64_t kLongestLasting = 1'000'000;
 
 /// Of a rank that the detector has found.
-SlowdownCause cause_named(std::string_view text) {
-  for (const SlowdownCause cause : {SlowdownCause::power_throttle, SlowdownCause::thermal_throttle}) {
+adapt::SlowdownCause cause_named(std::string_view text) {
+  for (const adapt::SlowdownCause cause : {adapt::SlowdownCause::power_throttle, adapt::SlowdownCause::thermal_throttle}) {
     if (text == name(cause)) return cause;
   }
-  return SlowdownCause::straggler;
+  return adapt::SlowdownCause::straggler;
 }
 
 /// Of most ranks: the median of what they take by what they are expected to.
-double typical_slowdown(const std::vector<RankIteration>& measured) {
+double typical_slowdown(const std::vector<adapt::RankIteration>& measured) {
   std::vector<double> factors;
-  for (const RankIteration& rank : measured) factors.push_back(rank.compute_time_s / rank.expected_time_s);
+  for (const adapt::RankIteration& rank : measured) factors.push_back(rank.compute_time_s / rank.expected_time_s);
   const auto middle = factors.begin() + static_cast<std::ptrdiff_t>(factors.size() / 2);
   std::ranges::nth_element(factors, middle);
   return *middle;
@@ -61,20 +61,20 @@ void ProfileWatch::begin_profile(double now_s) {
 }
 
 /// A new one continues from what was known when the server ended.
-StragglerDetector& ProfileWatch::detector() {
+adapt::StragglerDetector& ProfileWatch::detector() {
   if (detector_) return *detector_;
   detector_.emplace(ranks_);
   for (const auto& [rank, slow] : slow_) detector_->assume(rank, slow.factor, cause_named(slow.cause));
   return *detector_;
 }
 
-std::vector<SlowdownChange> ProfileWatch::observe(const std::vector<RankIteration>& measured, std::int64_t iteration) {
+std::vector<adapt::SlowdownChange> ProfileWatch::observe(const std::vector<adapt::RankIteration>& measured, std::int64_t iteration) {
   if (drift_ && std::abs(typical_slowdown(measured) - 1) <= kProfiledAgainDrift) drift_.reset();  // it was a hiccup
-  std::vector<SlowdownChange> changes = detector().observe(measured);
-  for (const SlowdownChange& change : changes) {
+  std::vector<adapt::SlowdownChange> changes = detector().observe(measured);
+  for (const adapt::SlowdownChange& change : changes) {
     if (!change.rank) {
       drift_ = Drift{.factor = change.factor, .since_iteration = iteration};
-    } else if (change.cause == SlowdownCause::none) {
+    } else if (change.cause == adapt::SlowdownCause::none) {
       slow_.erase(*change.rank);
     } else {
       slow_[*change.rank] = {change.factor, std::string(name(change.cause))};
@@ -99,7 +99,7 @@ void ProfileWatch::forget(int rank) {
 
 void ProfileWatch::restore(const JsonView& state) {
   slow_ = read_slow_ranks(state.at("detected_slow"));
-  if (has_value(state, "profiled_s")) profiled_s_ = state.at("profiled_s").number();
+  if (protocol::has_value(state, "profiled_s")) profiled_s_ = state.at("profiled_s").number();
 }
 
 void ProfileWatch::write_state(Json& state) const {
@@ -107,4 +107,4 @@ void ProfileWatch::write_state(Json& state) const {
   state["profiled_s"] = or_null(profiled_s_);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -9,7 +9,7 @@
 #include "base/core/formats/json.h"
 #include "planning/adapt/straggler_detector.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// A rank that is slower than its profile.
 struct SlowRank {
@@ -37,7 +37,7 @@ class ProfileWatch {
   /// A profile is begun: what has been found is by the one that it replaces.
   void begin_profile(double now_s);
   /// Takes the ranks of an iteration, at least one, and returns what has changed.
-  [[nodiscard]] std::vector<SlowdownChange> observe(const std::vector<RankIteration>& measured, std::int64_t iteration);
+  [[nodiscard]] std::vector<adapt::SlowdownChange> observe(const std::vector<adapt::RankIteration>& measured, std::int64_t iteration);
   /// The drift for which another profile is worth what it costs, now that `iteration` is complete: at most one an hour,
   /// unless the drift lasts. To be called once an iteration, and followed by `begin_profile`.
   [[nodiscard]] std::optional<Drift> outdated_profile(std::int64_t iteration, double now_s);
@@ -55,14 +55,14 @@ class ProfileWatch {
   static constexpr std::int64_t kLastingIterations = 50;
 
  private:
-  [[nodiscard]] StragglerDetector& detector();
+  [[nodiscard]] adapt::StragglerDetector& detector();
 
   int ranks_;
-  std::optional<StragglerDetector> detector_;
+  std::optional<adapt::StragglerDetector> detector_;
   SlowRanks slow_;
   std::optional<Drift> drift_;                            ///< from the profile in use
   std::optional<double> profiled_s_;                      ///< when the last profile was begun
   std::int64_t lasting_iterations_ = kLastingIterations;  ///< after which a drift leads to a profile within the hour
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -13,7 +13,7 @@
 #include "control/server/parts/state_bounds.h"
 #include "planning/profile/few_clock_fit.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// A driver takes some 25 ms to change a clock; where a job says more, that counts.
@@ -22,8 +22,8 @@ constexpr double kSettleLatencies = 2;
 /// Lowest clock that is tried out, as a share of the highest: below, units take long and save nothing.
 constexpr double kLowestClockShare = 0.6;
 
-TrialOptions trial_options(const JobSpec& spec) {
-  TrialOptions options;
+adapt::TrialOptions trial_options(const protocol::JobSpec& spec) {
+  adapt::TrialOptions options;
   options.iterations = spec.profiling->iterations;
   options.settle_iterations = spec.profiling->settle_iterations;
   options.settle_s = std::max(kSettleS, kSettleLatencies * spec.switch_latency_ms / 1e3);
@@ -41,14 +41,14 @@ void Profiling::begin(int first_version) {
   sweep_ = TrialSweep(first_version);
 }
 
-void Profiling::allow(const JobSpec& spec, const Baseline& baseline) {
-  const JobProfiling& wanted = *spec.profiling;
-  budget_ = TrialBudget(wanted.allowance_pct / 100 * wanted.allowance_iterations * baseline.time_s);
+void Profiling::allow(const protocol::JobSpec& spec, const Baseline& baseline) {
+  const protocol::JobProfiling& wanted = *spec.profiling;
+  budget_ = adapt::TrialBudget(wanted.allowance_pct / 100 * wanted.allowance_iterations * baseline.time_s);
 }
 
-std::vector<int> Profiling::first_clocks(const JobSpec& spec, const std::vector<int>& clocks_mhz,
+std::vector<int> Profiling::first_clocks(const protocol::JobSpec& spec, const std::vector<int>& clocks_mhz,
                                          double full_clock_time_s) const {
-  const JobProfiling& wanted = *spec.profiling;
+  const protocol::JobProfiling& wanted = *spec.profiling;
   const int full_mhz = clocks_mhz.front();
   const int lowest_mhz = wanted.min_mhz.value_or(static_cast<int>(std::floor(kLowestClockShare * full_mhz)));
   std::vector<int> first = affordable_clocks(clocks_mhz, lowest_mhz, wanted.max_mhz.value_or(full_mhz),
@@ -58,20 +58,20 @@ std::vector<int> Profiling::first_clocks(const JobSpec& spec, const std::vector<
     throw InputError(fmt::format(
         "trying {} clocks out takes more than the {:.3g} s that profiling may cost: raise allowance_pct of the job's "
         "profile",
-        kMinMeasuredClocks, budget_.left_s()));
+        profile::kMinMeasuredClocks, budget_.left_s()));
   }
   // The plan's own clock is measured between the trials.
   if (first.front() != full_mhz) first.insert(first.begin(), full_mhz);
   return first;
 }
 
-bool Profiling::add_trials(PlanVersion& version, const JobSpec& spec, const std::vector<int>& clocks_mhz,
+bool Profiling::add_trials(PlanVersion& version, const protocol::JobSpec& spec, const std::vector<int>& clocks_mhz,
                            const FullClock& full, std::string_view why) const {
-  const TrialOptions options = trial_options(spec);
-  std::vector<ClockTrial> trials = plan_trials(clocks_mhz, full.mhz, full.time_s, budget_.left_s(), options);
+  const adapt::TrialOptions options = trial_options(spec);
+  std::vector<plan::ClockTrial> trials = plan_trials(clocks_mhz, full.mhz, full.time_s, budget_.left_s(), options);
   if (trials.empty()) return false;
   std::vector<int> tried_mhz;
-  for (const ClockTrial& trial : trials) tried_mhz.push_back(trial.clock_mhz);
+  for (const plan::ClockTrial& trial : trials) tried_mhz.push_back(trial.clock_mhz);
   version.reason = fmt::format("tries {} out in single iterations{}", text_of_clocks(tried_mhz), why);
   version.settle_iterations = options.settle_iterations;
   version.settle_s = options.settle_s;
@@ -86,9 +86,9 @@ void Profiling::merge(int stages, bool simulated) {
   own_ = std::make_shared<const MeasuredProfile>(std::move(profile));
 }
 
-void Profiling::restore(const JsonView& state, const JobSpec& spec, const std::optional<Baseline>& baseline) {
+void Profiling::restore(const JsonView& state, const protocol::JobSpec& spec, const std::optional<Baseline>& baseline) {
   constexpr std::string_view kWanted = "wanted_clocks_mhz";
-  const bool names_first = has_value(state, "sweep_first_version");
+  const bool names_first = protocol::has_value(state, "sweep_first_version");
   const int first_version = names_first ? state.at("sweep_first_version").integer_in(0, kMaxStoredNumber) : 0;
   if (!state.has(kWanted)) {  // of a server that measured one clock after the other
     sweep_ = TrialSweep(std::max(first_version, 1));
@@ -119,4 +119,4 @@ void Profiling::write_state(Json& state) const {
   state["trials_cost_s"] = budget_.spent_s();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -14,7 +14,7 @@
 #include "control/server/planning/measured_profile.h"
 #include "planning/adapt/clock_trials.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// `1410 MHz` or `1410, 1200 MHz`.
 [[nodiscard]] std::string text_of_clocks(const std::vector<int>& clocks_mhz);
@@ -32,19 +32,19 @@ class Profiling {
   /// Starts a sweep; what was measured under plans before `first_version` does not count.
   void begin(int first_version);
   /// Trials may cost what the specification allows, once full clocks are measured.
-  void allow(const JobSpec& spec, const Baseline& baseline);
+  void allow(const protocol::JobSpec& spec, const Baseline& baseline);
   /// The clocks to begin with, of those that all GPUs have (highest first). Throws InputError when that costs too much.
-  [[nodiscard]] std::vector<int> first_clocks(const JobSpec& spec, const std::vector<int>& clocks_mhz,
+  [[nodiscard]] std::vector<int> first_clocks(const protocol::JobSpec& spec, const std::vector<int>& clocks_mhz,
                                               double full_clock_time_s) const;
   /// Makes a plan of full clocks one that tries these clocks out. Returns whether the allowance covers a trial of each;
   /// otherwise the plan is as it was. `why` ends its reason.
-  [[nodiscard]] bool add_trials(PlanVersion& version, const JobSpec& spec, const std::vector<int>& clocks_mhz,
+  [[nodiscard]] bool add_trials(PlanVersion& version, const protocol::JobSpec& spec, const std::vector<int>& clocks_mhz,
                                 const FullClock& full, std::string_view why) const;
 
   [[nodiscard]] TrialSweep& sweep() { return sweep_; }
   [[nodiscard]] const TrialSweep& sweep() const { return sweep_; }
-  [[nodiscard]] TrialBudget& budget() { return budget_; }
-  [[nodiscard]] const TrialBudget& budget() const { return budget_; }
+  [[nodiscard]] adapt::TrialBudget& budget() { return budget_; }
+  [[nodiscard]] const adapt::TrialBudget& budget() const { return budget_; }
 
   /// What the ranks have measured becomes the job's profile. Throws InputError when it is none.
   void merge(int stages, bool simulated);
@@ -56,16 +56,16 @@ class Profiling {
   void set_judging(bool is_judging) { is_judging_ = is_judging; }
 
   /// Throws InputError. Cells are added to `sweep` afterwards, and its version is continued with `resume_version`.
-  void restore(const JsonView& state, const JobSpec& spec, const std::optional<Baseline>& baseline);
+  void restore(const JsonView& state, const protocol::JobSpec& spec, const std::optional<Baseline>& baseline);
   void resume_version(const JsonView& state, double now_s);
   /// Sets its members of the job's state.
   void write_state(Json& state) const;
 
  private:
   TrialSweep sweep_;
-  TrialBudget budget_;
+  adapt::TrialBudget budget_;
   std::shared_ptr<const MeasuredProfile> own_;
   bool is_judging_ = false;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -11,19 +11,19 @@
 #include "base/core/error.h"
 #include "control/server/store/secret.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
-RankRegistry::RankRegistry(const JobParallel& parallel)
+RankRegistry::RankRegistry(const protocol::JobParallel& parallel)
     : parallel_(parallel),
       ranks_(static_cast<std::size_t>(parallel.world_size())),
       place_taken_(static_cast<std::size_t>(parallel.world_size()), false) {}
 
-std::size_t RankRegistry::place(const RankSpec& rank) const {
+std::size_t RankRegistry::place(const protocol::RankSpec& rank) const {
   const int place = (rank.pp_rank * parallel_.dp + rank.dp_rank) * parallel_.tp + rank.tp_rank;
   return static_cast<std::size_t>(place);
 }
 
-RankRegistration RankRegistry::add(const RankSpec& rank, std::string key, double now_s) {
+RankRegistration RankRegistry::add(const protocol::RankSpec& rank, std::string key, double now_s) {
   std::optional<RegisteredRank>& slot = ranks_.at(static_cast<std::size_t>(rank.rank));
   if (slot && slot->spec.instance != rank.instance) return {RankRegistration::Outcome::taken, {}};
   if (slot && place(slot->spec) != place(rank)) return {RankRegistration::Outcome::moved, {}};
@@ -103,4 +103,4 @@ std::vector<std::vector<int>> RankRegistry::hosts() const {
   return hosts;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

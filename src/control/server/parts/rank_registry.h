@@ -8,14 +8,14 @@
 #include "control/protocol/rank_reports.h"
 #include "control/protocol/rank_spec.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// A rank that has registered.
 struct RegisteredRank {
-  RankSpec spec;
+  protocol::RankSpec spec;
   std::string key;  ///< what it proves with who it is
-  GpuNow gpu;
-  std::optional<IterationReport> last;
+  protocol::GpuNow gpu;
+  std::optional<protocol::IterationReport> last;
   double heard_s = 0;
   bool finished = false;
 };
@@ -34,10 +34,10 @@ struct RankRegistration {
 /// The ranks of one job.
 class RankRegistry {
  public:
-  explicit RankRegistry(const JobParallel& parallel);
+  explicit RankRegistry(const protocol::JobParallel& parallel);
 
   /// `key` is used when the rank is new. Throws InputError when its place (pp, dp, tp) is another rank's.
-  RankRegistration add(const RankSpec& rank, std::string key, double now_s);
+  RankRegistration add(const protocol::RankSpec& rank, std::string key, double now_s);
   /// Null when there is no such rank, or it has not registered.
   [[nodiscard]] RegisteredRank* find(int rank);
   [[nodiscard]] const RegisteredRank* find(int rank) const;
@@ -61,13 +61,13 @@ class RankRegistry {
   [[nodiscard]] std::vector<std::vector<int>> hosts() const;
 
  private:
-  [[nodiscard]] std::size_t place(const RankSpec& rank) const;
+  [[nodiscard]] std::size_t place(const protocol::RankSpec& rank) const;
 
-  JobParallel parallel_;
+  protocol::JobParallel parallel_;
   std::vector<std::optional<RegisteredRank>> ranks_;
   std::vector<bool> place_taken_;
   int registered_ = 0;
   int finished_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
-bool is_same(const ProfileCell& a, const ProfileCell& b) {
+bool is_same(const protocol::ProfileCell& a, const protocol::ProfileCell& b) {
   return a.stage == b.stage && a.kind == b.kind && a.clock_mhz == b.clock_mhz;
 }
 
@@ -39,22 +39,22 @@ void TrialSweep::begin(int plan_version, std::int64_t end_iteration, double now_
   }
 }
 
-bool TrialSweep::add(RankCells cells) {
+bool TrialSweep::add(protocol::RankCells cells) {
   if (first_version_ == 0 || cells.plan_version < first_version_) return false;
   if (!seen_.insert({cells.plan_version, cells.rank}).second) return false;
   if (cells.plan_version == plan_version_) posted_.insert(cells.rank);
   absent_.erase(cells.rank);
   const auto [known, is_first] = by_rank_.try_emplace(cells.rank, cells);
   if (is_first) return true;
-  for (const ProfileCell& cell : cells.cells) put(known->second.cells, cell, is_same);
-  for (const BlockingCell& cell : cells.blocking) {
+  for (const protocol::ProfileCell& cell : cells.cells) put(known->second.cells, cell, is_same);
+  for (const protocol::BlockingCell& cell : cells.blocking) {
     put(known->second.blocking, cell, [](const auto& a, const auto& b) { return a.stage == b.stage; });
   }
   return true;
 }
 
-std::vector<RankCells> TrialSweep::cells() const {
-  std::vector<RankCells> all;
+std::vector<protocol::RankCells> TrialSweep::cells() const {
+  std::vector<protocol::RankCells> all;
   all.reserve(by_rank_.size());
   for (const auto& [rank, cells] : by_rank_) all.push_back(cells);
   return all;
@@ -63,7 +63,7 @@ std::vector<RankCells> TrialSweep::cells() const {
 std::size_t TrialSweep::measured_clocks() const {
   std::set<int> clocks;
   for (const auto& [rank, posted] : by_rank_) {
-    for (const ProfileCell& cell : posted.cells) clocks.insert(cell.clock_mhz);
+    for (const protocol::ProfileCell& cell : posted.cells) clocks.insert(cell.clock_mhz);
   }
   return clocks.size();
 }
@@ -71,7 +71,7 @@ std::size_t TrialSweep::measured_clocks() const {
 std::vector<int> TrialSweep::unmeasured_mhz() const {
   std::map<std::pair<int, OpKind>, std::set<int>> clocks_of;
   for (const auto& [rank, posted] : by_rank_) {
-    for (const ProfileCell& cell : posted.cells) clocks_of[{cell.stage, cell.kind}].insert(cell.clock_mhz);
+    for (const protocol::ProfileCell& cell : posted.cells) clocks_of[{cell.stage, cell.kind}].insert(cell.clock_mhz);
   }
   std::vector<int> unmeasured;
   for (const int clock_mhz : wanted_mhz_) {
@@ -82,4 +82,4 @@ std::vector<int> TrialSweep::unmeasured_mhz() const {
   return unmeasured;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

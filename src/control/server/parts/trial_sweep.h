@@ -7,7 +7,7 @@
 
 #include "control/protocol/rank_cells.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Which clocks a job tries out, and what its ranks have measured so far. One plan tries several clocks out.
 class TrialSweep {
@@ -36,7 +36,7 @@ class TrialSweep {
 
   /// What a rank has measured: of the same stage, instruction and clock the newest counts. What it had posted for the
   /// same version before stays. Returns whether it is new, and of this sweep.
-  bool add(RankCells cells);
+  bool add(protocol::RankCells cells);
   /// Neither has the rank posted under the version at hand, nor is it done without.
   [[nodiscard]] bool waits_for(int rank) const { return !posted_.contains(rank) && !absent_.contains(rank); }
   /// How many ranks need not be waited for.
@@ -45,7 +45,7 @@ class TrialSweep {
   void do_without(int rank) { absent_.insert(rank); }
 
   /// One entry for each rank that has posted.
-  [[nodiscard]] std::vector<RankCells> cells() const;
+  [[nodiscard]] std::vector<protocol::RankCells> cells() const;
   [[nodiscard]] bool is_empty() const { return by_rank_.empty(); }
   /// How many clocks have been measured.
   [[nodiscard]] std::size_t measured_clocks() const;
@@ -63,7 +63,7 @@ class TrialSweep {
   std::set<int> posted_;
   std::set<int> absent_;
   std::set<std::pair<int, int>> seen_;  ///< (version, rank)
-  std::map<int, RankCells> by_rank_;
+  std::map<int, protocol::RankCells> by_rank_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

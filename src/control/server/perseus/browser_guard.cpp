@@ -8,7 +8,7 @@
 #include "base/http/message/error.h"
 #include "base/http/message/host.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 bool equal_without_case(std::string_view a, std::string_view b) {
@@ -24,21 +24,21 @@ std::string_view media_type(std::string_view content_type) {
 
 }  // namespace
 
-void refuse_browsers(const HttpRequest& request, bool loopback_only) {
+void refuse_browsers(const http::Request& request, bool loopback_only) {
   const std::string_view site = request.header("sec-fetch-site");
   if (!request.header("origin").empty() || (!site.empty() && site != "none")) {
-    throw HttpError(HttpErrorCode::not_allowed, "web pages may not use this port; it is for training programs");
+    throw http::HttpError(http::ErrorCode::not_allowed, "web pages may not use this port; it is for training programs");
   }
   const std::string_view content_type = request.header("content-type");
   if (!content_type.empty() && !equal_without_case(media_type(content_type), "application/json")) {
-    throw HttpError(HttpErrorCode::not_json, "the body has to be JSON, sent with Content-Type: application/json");
+    throw http::HttpError(http::ErrorCode::not_json, "the body has to be JSON, sent with Content-Type: application/json");
   }
   const std::string_view host = request.header("host");
-  if (loopback_only && !host.empty() && !names_loopback(host)) {
-    throw HttpError(HttpErrorCode::not_allowed,
+  if (loopback_only && !host.empty() && !http::names_loopback(host)) {
+    throw http::HttpError(http::ErrorCode::not_allowed,
                     "this port is for this machine alone: use localhost or 127.0.0.1 in place of " + quote(host) +
                         ", or let it listen on an address that other machines reach");
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

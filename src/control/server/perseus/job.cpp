@@ -9,12 +9,12 @@
 #include "base/core/error.h"
 #include "base/core/number.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 constexpr int kMaxWindows = 100'000'000;
 
-int coordinate(const PerseusJobInfo& info, const PerseusRankInfo& rank) {
+int coordinate(const JobInfo& info, const RankInfo& rank) {
   return rank.pp_rank + info.pp_degree * (rank.dp_rank + info.dp_degree * rank.tp_rank);
 }
 
@@ -32,10 +32,10 @@ std::optional<int> number_after(std::string_view text, std::string_view prefix) 
 }
 
 /// Who serves which ranks. Zeus' server leaves no `perseus.json`.
-void keep_job(PerseusWork& work) {
+void keep_job(Work& work) {
   const bool is_zeus = work.info.num_microbatches == 0;
   Json ranks = Json::array();
-  for (const PerseusRankInfo& rank : work.ranks) {
+  for (const RankInfo& rank : work.ranks) {
     ranks.push_back(is_zeus ? zeus_rank_info(rank) : to_json(rank));
     if (!is_zeus) ranks.back()["job_id"] = work.job_id;
   }
@@ -43,7 +43,7 @@ void keep_job(PerseusWork& work) {
   work.files.push_back({"ranks.json", ranks.dump()});
 }
 
-void begin(PerseusWork& work) {
+void begin(Work& work) {
   work.layout = make_perseus_layout(*work.settings, work.info, work.ranks);
   work.scheduler = make_perseus_scheduler(*work.settings, work.layout, work.progress);
   for (int window = 0; window < work.replayed.windows; ++window) {
@@ -60,7 +60,7 @@ void begin(PerseusWork& work) {
 }
 
 /// What a rank is given of a schedule, in its client's form.
-Json schedule_for(const PerseusLayout& layout, const PerseusSchedule& schedule, int rank) {
+Json schedule_for(const Layout& layout, const Schedule& schedule, int rank) {
   const auto position = static_cast<std::size_t>(layout.position_of_rank.at(static_cast<std::size_t>(rank)));
   const std::vector<int>& states = schedule.power_states.at(position);
   if (schedule.instructions.empty()) return perseus_power_states(rank, states);
@@ -68,10 +68,10 @@ Json schedule_for(const PerseusLayout& layout, const PerseusSchedule& schedule, 
 }
 
 /// `N.prof.json` and `N.sched.json` of the window that is over.
-void keep_window(PerseusWork& work) {
+void keep_window(Work& work) {
   Json profile = Json::array();
   Json schedule = Json::array();
-  for (const PerseusResult& result : work.results) {
+  for (const Result& result : work.results) {
     profile.push_back(to_json(result));
     schedule.push_back(schedule_for(work.layout, work.schedule, result.rank));
   }
@@ -79,17 +79,17 @@ void keep_window(PerseusWork& work) {
   work.files.push_back({fmt::format("{}.sched.json", work.window_number), schedule.dump()});
 }
 
-void end_window(PerseusWork& work) {
+void end_window(Work& work) {
   if (work.observes) work.window = condense(work.layout, work.results, work.settings->arguments.warmup_step_ratio);
   work.scheduler->end_window(work.window);
 }
 
 }  // namespace
 
-PerseusJob::PerseusJob(std::string job_id, PerseusJobInfo job_info)
+Job::Job(std::string job_id, JobInfo job_info)
     : id(std::move(job_id)),
       info(std::move(job_info)),
-      client(info.num_microbatches > 0 ? PerseusClient::artifact : PerseusClient::zeus) {
+      client(info.num_microbatches > 0 ? Client::artifact : Client::zeus) {
   const auto world = static_cast<std::size_t>(info.world_size);
   ranks.resize(world);
   waiting.resize(world);
@@ -98,12 +98,12 @@ PerseusJob::PerseusJob(std::string job_id, PerseusJobInfo job_info)
   stage_ranks.assign(static_cast<std::size_t>(info.pp_degree), -1);
 }
 
-bool PerseusJob::check(const PerseusRankInfo& rank) const {
+bool Job::check(const RankInfo& rank) const {
   require_below(rank.rank, info.world_size, "rank");
   require_below(rank.pp_rank, info.pp_degree, "pp_rank");
   require_below(rank.dp_rank, info.dp_degree, "dp_rank");
   require_below(rank.tp_rank, info.tp_degree, "tp_rank");
-  const std::optional<PerseusRankInfo>& same = ranks[static_cast<std::size_t>(rank.rank)];
+  const std::optional<RankInfo>& same = ranks[static_cast<std::size_t>(rank.rank)];
   if (same) {
     if (*same == rank) return true;
     throw InputError(fmt::format("rank {} has registered before, with something else", rank.rank));
@@ -128,7 +128,7 @@ bool PerseusJob::check(const PerseusRankInfo& rank) const {
   return false;
 }
 
-void PerseusJob::add(PerseusRankInfo rank) {
+void Job::add(RankInfo rank) {
   coordinates[static_cast<std::size_t>(coordinate(info, rank))] = rank.rank;
   int& peer = stage_ranks[static_cast<std::size_t>(rank.pp_rank)];
   if (peer < 0) peer = rank.rank;
@@ -137,8 +137,8 @@ void PerseusJob::add(PerseusRankInfo rank) {
   ranks[index] = std::move(rank);
 }
 
-void PerseusJob::remove(int rank) {
-  std::optional<PerseusRankInfo>& place = ranks[static_cast<std::size_t>(rank)];
+void Job::remove(int rank) {
+  std::optional<RankInfo>& place = ranks[static_cast<std::size_t>(rank)];
   coordinates[static_cast<std::size_t>(coordinate(info, *place))] = -1;
   instructions -= place->pipe_schedule.size();
   int& peer = stage_ranks[static_cast<std::size_t>(place->pp_rank)];
@@ -149,17 +149,17 @@ void PerseusJob::remove(int rank) {
   peer = other == ranks.end() ? -1 : (*other)->rank;
 }
 
-std::vector<PerseusRankInfo> PerseusJob::all_ranks() const {
-  std::vector<PerseusRankInfo> all;
-  for (const std::optional<PerseusRankInfo>& rank : ranks) all.push_back(*rank);
+std::vector<RankInfo> Job::all_ranks() const {
+  std::vector<RankInfo> all;
+  for (const std::optional<RankInfo>& rank : ranks) all.push_back(*rank);
   return all;
 }
 
-Json PerseusJob::schedule_of(int rank) const { return schedule_for(layout, schedule, rank); }
+Json Job::schedule_of(int rank) const { return schedule_for(layout, schedule, rank); }
 
 namespace {
 
-void advance(PerseusWork& work) {
+void advance(Work& work) {
   if (work.scheduler) {
     if (work.keeps_files) keep_window(work);
     end_window(work);
@@ -168,28 +168,28 @@ void advance(PerseusWork& work) {
     begin(work);
   }
   if (!work.keeps_files) return;
-  for (PerseusFile& file : work.scheduler->files()) work.files.push_back(std::move(file));
+  for (File& file : work.scheduler->files()) work.files.push_back(std::move(file));
 }
 
 }  // namespace
 
-void do_work(PerseusWork& work) {
+void do_work(Work& work) {
   try {
     advance(work);
-    PerseusStep step = work.scheduler->schedule();
+    Step step = work.scheduler->schedule();
     work.observes = work.scheduler->observes();
-    if (auto* stop = std::get_if<PerseusStop>(&step)) {
-      work.next = PerseusEnd{500, std::move(stop->message)};
+    if (auto* stop = std::get_if<Stop>(&step)) {
+      work.next = End{500, std::move(stop->message)};
     } else {
-      work.next = std::move(std::get<PerseusSchedule>(step));
+      work.next = std::move(std::get<Schedule>(step));
     }
   } catch (const InputError& error) {
-    work.next = PerseusEnd{400, error.what()};
+    work.next = End{400, error.what()};
   } catch (const std::exception& error) {
-    work.next = PerseusEnd{500, error.what()};
+    work.next = End{500, error.what()};
   }
   // The files of a job that was over are there, or a person has removed them.
-  if (work.replayed.windows > 0 && std::holds_alternative<PerseusEnd>(work.next)) work.files.clear();
+  if (work.replayed.windows > 0 && std::holds_alternative<End>(work.next)) work.files.clear();
 }
 
 std::string perseus_key(std::string_view job, std::string_view part) {
@@ -200,24 +200,24 @@ std::string perseus_key(std::string_view job, std::string_view part, int number)
   return fmt::format("{}{}/{}/{}", kPerseusKeyPrefix, job, part, number);
 }
 
-std::string write_perseus_job_document(const PerseusJob& job) {
+std::string write_perseus_job_document(const Job& job) {
   const Json json = {{"format", "lowgear.perseus_job/1"},
                      {"info", to_json(job.info)},
                      {"created_s", job.created_s},
                      {"last_active_s", job.last_active_s},
                      {"settings", job.settings_fingerprint},
                      {"window", job.window},
-                     {"released", job.state == PerseusJob::State::running}};
+                     {"released", job.state == Job::State::running}};
   return json.dump();
 }
 
-std::string write_perseus_rank_document(const PerseusRankInfo& rank) {
+std::string write_perseus_rank_document(const RankInfo& rank) {
   Json json = to_json(rank);
   json["job_id"] = "";
   return json.dump();
 }
 
-std::string write_perseus_result_document(int window, const PerseusResult& result) {
+std::string write_perseus_result_document(int window, const Result& result) {
   return Json{{"window", window}, {"result", to_json(result)}}.dump();
 }
 
@@ -229,8 +229,8 @@ StoredPerseusJob read_job_document(std::string_view id, const std::string& text)
   const JsonView view(json, source);
   require_format(view, "lowgear.perseus_job/1");
   StoredPerseusJob stored;
-  stored.job = std::make_unique<PerseusJob>(std::string(id), read_perseus_job(view.at("info").json().dump()));
-  PerseusJob& job = *stored.job;
+  stored.job = std::make_unique<Job>(std::string(id), read_perseus_job(view.at("info").json().dump()));
+  Job& job = *stored.job;
   job.created_s = view.at("created_s").number();
   job.last_active_s = view.at("last_active_s").number();
   job.settings_fingerprint = view.at("settings").text();
@@ -240,18 +240,18 @@ StoredPerseusJob read_job_document(std::string_view id, const std::string& text)
   return stored;
 }
 
-void read_rank_document(PerseusJob& job, const std::string& text) {
-  PerseusRankInfo rank = read_perseus_rank(text, PerseusClient::artifact).rank;
+void read_rank_document(Job& job, const std::string& text) {
+  RankInfo rank = read_perseus_rank(text, Client::artifact).rank;
   if (job.check(rank)) return;
   job.add(std::move(rank));
   ++job.registered;
 }
 
-void read_result_document(PerseusJob& job, const std::string& text) {
+void read_result_document(Job& job, const std::string& text) {
   const Json json = parse_json(text, job.id, 2 * kMaxPerseusValues);
   const JsonView view(json, job.id);
   if (view.at("window").integer_in(0, kMaxWindows) != job.window) return;
-  PerseusResult result = read_perseus_result(view.at("result").json().dump());
+  Result result = read_perseus_result(view.at("result").json().dump());
   const auto rank = static_cast<std::size_t>(result.rank);
   if (rank >= job.results.size() || job.results[rank]) return;
   job.results[rank] = std::move(result);
@@ -278,4 +278,4 @@ StoredPerseusJob read_perseus_documents(std::string_view id,
   return stored;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

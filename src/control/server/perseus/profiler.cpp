@@ -9,16 +9,16 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
-using UnitOfWindow = std::pair<OpKind, std::optional<PerseusUnit> PerseusWindow::*>;
+using UnitOfWindow = std::pair<OpKind, std::optional<Unit> Window::*>;
 constexpr std::array<UnitOfWindow, 2> kKinds = {
-    {{OpKind::forward, &PerseusWindow::forward}, {OpKind::backward, &PerseusWindow::backward}}};
+    {{OpKind::forward, &Window::forward}, {OpKind::backward, &Window::backward}}};
 
 }  // namespace
 
-PerseusProfile::PerseusProfile(const PerseusLayout& layout, std::vector<double> blocking_power_w)
+Profile::Profile(const Layout& layout, std::vector<double> blocking_power_w)
     : layout_(layout), blocking_power_w_(std::move(blocking_power_w)) {
   const std::size_t given = blocking_power_w_.size();
   if (given > 1 && given != static_cast<std::size_t>(layout.job.pp_degree)) {
@@ -27,20 +27,20 @@ PerseusProfile::PerseusProfile(const PerseusLayout& layout, std::vector<double> 
   }
 }
 
-double PerseusProfile::blocking_power_w(std::size_t stage) const {
+double Profile::blocking_power_w(std::size_t stage) const {
   return blocking_power_w_.size() == 1 ? blocking_power_w_.front() : blocking_power_w_.at(stage);
 }
 
 /// Mean of the ranks; empty unless it is known of each.
-std::optional<double> PerseusProfile::Cell::energy_j() const {
+std::optional<double> Profile::Cell::energy_j() const {
   if (ranks_with_energy < ranks) return std::nullopt;
   return energy_sum_j / ranks;
 }
 
 /// Mean power during forwards and backwards, from the energy of whole iterations; empty without blocking power.
-std::optional<double> PerseusProfile::compute_power_w(std::size_t position, const PerseusWindow& window) const {
+std::optional<double> Profile::compute_power_w(std::size_t position, const Window& window) const {
   if (blocking_power_w_.empty()) return std::nullopt;
-  const PerseusRankInfo& rank = layout_.positions[position];
+  const RankInfo& rank = layout_.positions[position];
   double compute_s = 0;
   for (const auto& [kind, unit] : kKinds) compute_s += (window.*unit)->per_iteration * (window.*unit)->time_s;
   const double waiting_s = std::max(window.iteration_time_s - compute_s, 0.0);
@@ -54,10 +54,10 @@ std::optional<double> PerseusProfile::compute_power_w(std::size_t position, cons
   return (window.iteration_energy_j - waiting_j) / compute_s;
 }
 
-void PerseusProfile::add(int power_state, std::span<const PerseusWindow> window) {
+void Profile::add(int power_state, std::span<const Window> window) {
   for (std::size_t position = 0; position < window.size(); ++position) {
-    const PerseusRankInfo& rank = layout_.positions[position];
-    const PerseusWindow& measured = window[position];
+    const RankInfo& rank = layout_.positions[position];
+    const Window& measured = window[position];
     if (!measured.forward || !measured.backward) {
       throw InputError(
           fmt::format("rank {} reported no times of forwards and backwards; a profile is made of them", rank.rank));
@@ -65,7 +65,7 @@ void PerseusProfile::add(int power_state, std::span<const PerseusWindow> window)
     const bool has_energies = measured.forward->energy_j && measured.backward->energy_j;
     const std::optional<double> power_w = has_energies ? std::nullopt : compute_power_w(position, measured);
     for (const auto& [kind, member] : kKinds) {
-      const PerseusUnit& unit = *(measured.*member);
+      const Unit& unit = *(measured.*member);
       Cell& cell = cells_[{rank.pp_rank, kind, power_state}];
       cell.time_s = std::max(cell.time_s, unit.time_s);
       ++cell.ranks;
@@ -76,8 +76,8 @@ void PerseusProfile::add(int power_state, std::span<const PerseusWindow> window)
   }
 }
 
-StageProfile PerseusProfile::stage_profile() const {
-  StageProfile profile(layout_.job.pp_degree);
+profile::StageProfile Profile::stage_profile() const {
+  profile::StageProfile profile(layout_.job.pp_degree);
   for (const auto& [key, cell] : cells_) {
     const auto& [stage, kind, state] = key;
     const std::optional<double> energy_j = cell.energy_j();
@@ -87,7 +87,7 @@ StageProfile PerseusProfile::stage_profile() const {
   return profile;
 }
 
-std::string PerseusProfile::csv(PerseusMode mode) const {
+std::string Profile::csv(Mode mode) const {
   std::string text = fmt::format("stage,instruction,{},time,energy\n", name(mode));
   for (const auto& [key, cell] : cells_) {
     const auto& [stage, kind, state] = key;
@@ -98,19 +98,19 @@ std::string PerseusProfile::csv(PerseusMode mode) const {
   return text;
 }
 
-InstructionProfiler::InstructionProfiler(const PerseusLayout& layout, const PerseusSettings& settings)
+InstructionProfiler::InstructionProfiler(const Layout& layout, const Settings& settings)
     : layout_(layout),
       mode_(settings.mode),
       states_(profiled_states(layout, settings.arguments.minimum_power_state)),
       profile_(layout, settings.arguments.blocking_power_w) {}
 
-PerseusStep InstructionProfiler::schedule() const {
+Step InstructionProfiler::schedule() const {
   if (warmup_windows_ > 0) return uniform_schedule(layout_, layout_.power_states.front());
   if (next_ < states_.size()) return uniform_schedule(layout_, states_[next_]);
-  return PerseusStop{"[profiling-done] every power state is profiled"};
+  return Stop{"[profiling-done] every power state is profiled"};
 }
 
-void InstructionProfiler::end_window(std::span<const PerseusWindow> window) {
+void InstructionProfiler::end_window(std::span<const Window> window) {
   if (warmup_windows_ > 0) {
     --warmup_windows_;
   } else if (next_ < states_.size()) {
@@ -118,12 +118,12 @@ void InstructionProfiler::end_window(std::span<const PerseusWindow> window) {
   }
 }
 
-std::vector<PerseusFile> InstructionProfiler::files() const {
+std::vector<File> InstructionProfiler::files() const {
   if (next_ == 0) return {};
   return {{perseus_profile_name(layout_.job), profile_.csv(mode_)}};
 }
 
-std::vector<int> profiled_states(const PerseusLayout& layout, int minimum_power_state) {
+std::vector<int> profiled_states(const Layout& layout, int minimum_power_state) {
   std::vector<int> states;
   std::ranges::copy_if(layout.power_states, std::back_inserter(states),
                        [minimum_power_state](int state) { return state >= minimum_power_state; });
@@ -132,4 +132,4 @@ std::vector<int> profiled_states(const PerseusLayout& layout, int minimum_power_
                                layout.power_states.front(), minimum_power_state));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

@@ -12,7 +12,7 @@
 #include "base/core/units.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 constexpr std::array<std::string_view, 10> kInstructionNames = {
@@ -23,9 +23,9 @@ constexpr int kMaxCount = 1 << 24;
 /// Watts or megahertz.
 constexpr int kMaxPowerState = kMaxClockMhz;
 
-PerseusInstruction read_instruction(const JsonView& view) {
+Instruction read_instruction(const JsonView& view) {
   const std::string text = view.text();
-  const std::optional<PerseusInstruction> found = perseus_instruction_from_name(text);
+  const std::optional<Instruction> found = perseus_instruction_from_name(text);
   if (!found) view.fail("unknown instruction " + quote(text), "instructions are load, forward, backward, p2p, ...");
   return *found;
 }
@@ -55,8 +55,8 @@ std::vector<int> read_power_states(const JsonView& view) {
   return states;
 }
 
-std::vector<PerseusInstruction> read_pipe_schedule(const JsonView& view) {
-  std::vector<PerseusInstruction> schedule;
+std::vector<Instruction> read_pipe_schedule(const JsonView& view) {
+  std::vector<Instruction> schedule;
   const std::size_t size = bounded_size(view, kMaxPipeSchedule);
   schedule.reserve(size);
   for (std::size_t i = 0; i < size; ++i) schedule.push_back(read_instruction(view.at(i)));
@@ -78,14 +78,14 @@ std::vector<double> read_numbers(const JsonView& view, double most) {
   return numbers;
 }
 
-PerseusBreakdown read_breakdown(const JsonView& document, std::string_view member, double most) {
-  PerseusBreakdown breakdown;
+Breakdown read_breakdown(const JsonView& document, std::string_view member, double most) {
+  Breakdown breakdown;
   if (!document.has(member)) return breakdown;
   const JsonView view = document.at(member);
   if (!view.json().is_object()) view.fail("no object", "give lists by the name of the instruction");
   for (const auto& [key, unused] : view.json().items()) {
     const JsonView lists = view.at(key);
-    const std::optional<PerseusInstruction> instruction = perseus_instruction_from_name(key);
+    const std::optional<Instruction> instruction = perseus_instruction_from_name(key);
     if (!instruction) lists.fail("unknown instruction " + quote(key), "instructions are load, forward, backward, ...");
     std::vector<std::vector<double>>& iterations = breakdown[*instruction];
     const std::size_t size = bounded_size(lists, kMaxWindowIterations);
@@ -94,14 +94,14 @@ PerseusBreakdown read_breakdown(const JsonView& document, std::string_view membe
   return breakdown;
 }
 
-Json to_json(const PerseusBreakdown& breakdown) {
+Json to_json(const Breakdown& breakdown) {
   Json json = Json::object();
   for (const auto& [instruction, lists] : breakdown) json[std::string(name(instruction))] = lists;
   return json;
 }
 
 /// The artifact's client says what runs; Zeus' leaves all of it out.
-void read_artifact_members(const JsonView& view, PerseusJobInfo& job) {
+void read_artifact_members(const JsonView& view, JobInfo& job) {
   if (!view.has("framework")) return;
   job.framework = read_name(view.at("framework"));
   job.model_name = read_name(view.at("model_name"));
@@ -112,25 +112,25 @@ void read_artifact_members(const JsonView& view, PerseusJobInfo& job) {
 
 }  // namespace
 
-std::string_view name(PerseusInstruction instruction) {
+std::string_view name(Instruction instruction) {
   return kInstructionNames.at(static_cast<std::size_t>(instruction));
 }
 
-std::optional<PerseusInstruction> perseus_instruction_from_name(std::string_view text) {
+std::optional<Instruction> perseus_instruction_from_name(std::string_view text) {
   const auto found = std::ranges::find(kInstructionNames, text);
   if (found == kInstructionNames.end()) return std::nullopt;
-  return static_cast<PerseusInstruction>(found - kInstructionNames.begin());
+  return static_cast<Instruction>(found - kInstructionNames.begin());
 }
 
-std::string_view name(PerseusMode mode) { return mode == PerseusMode::frequency ? "frequency" : "power limit"; }
+std::string_view name(Mode mode) { return mode == Mode::frequency ? "frequency" : "power limit"; }
 
-PerseusJobInfo read_perseus_job(std::string_view body) {
+JobInfo read_perseus_job(std::string_view body) {
   const Json json = parse_json(body, "register_job", kMaxPerseusValues);
   const JsonView view(json, "register_job");
   if (view.has("job_id") && !view.at("job_id").text().empty()) {
     view.at("job_id").fail("the server gives the id", "leave it empty");
   }
-  PerseusJobInfo job;
+  JobInfo job;
   job.pp_degree = view.at("pp_degree").integer_in(1, kMaxPerseusWorldSize);
   job.dp_degree = view.at("dp_degree").integer_in(1, kMaxPerseusWorldSize);
   job.tp_degree = view.at("tp_degree").integer_in(1, kMaxPerseusWorldSize);
@@ -146,16 +146,16 @@ PerseusJobInfo read_perseus_job(std::string_view body) {
   return job;
 }
 
-PerseusRankRegistration read_perseus_rank(std::string_view body, PerseusClient client) {
+RankRegistration read_perseus_rank(std::string_view body, Client client) {
   const Json json = parse_json(body, "register_rank", kMaxPerseusValues);
   const JsonView view(json, "register_rank");
-  PerseusRankRegistration registration;
-  PerseusRankInfo& rank = registration.rank;
+  RankRegistration registration;
+  RankInfo& rank = registration.rank;
   rank.rank = view.at("rank").integer_in(0, kMaxPerseusWorldSize - 1);
   rank.dp_rank = view.at("dp_rank").integer_in(0, kMaxPerseusWorldSize - 1);
   rank.pp_rank = view.at("pp_rank").integer_in(0, kMaxPerseusWorldSize - 1);
   rank.tp_rank = view.at("tp_rank").integer_in(0, kMaxPerseusWorldSize - 1);
-  if (client == PerseusClient::zeus) {
+  if (client == Client::zeus) {
     rank.power_states = read_power_states(view.at("available_frequencies"));
     return registration;
   }
@@ -165,10 +165,10 @@ PerseusRankRegistration read_perseus_rank(std::string_view body, PerseusClient c
   return registration;
 }
 
-PerseusResult read_perseus_result(std::string_view body) {
+Result read_perseus_result(std::string_view body) {
   const Json json = parse_json(body, "result", kMaxPerseusValues);
   const JsonView view(json, "result");
-  PerseusResult result;
+  Result result;
   result.rank = view.at("rank").integer_in(0, kMaxPerseusWorldSize - 1);
   const JsonView times = view.at("iter_time");
   const std::size_t iterations = bounded_size(times, kMaxWindowIterations);
@@ -177,13 +177,13 @@ PerseusResult read_perseus_result(std::string_view body) {
   if (energies.size() != iterations) {
     energies.fail(fmt::format("{} energies for {} iterations", energies.size(), iterations), "give one for each");
   }
-  result.iteration_energy_j = read_numbers(energies, kMaxEnergyJ);
+  result.iteration_energy_j = read_numbers(energies, profile::kMaxEnergyJ);
   result.time_s = read_breakdown(view, "time_breakdown", kMaxTimeS);
-  result.energy_j = read_breakdown(view, "energy_breakdown", kMaxEnergyJ);
+  result.energy_j = read_breakdown(view, "energy_breakdown", profile::kMaxEnergyJ);
   return result;
 }
 
-Json to_json(const PerseusJobInfo& job) {
+Json to_json(const JobInfo& job) {
   Json json = {{"pp_degree", job.pp_degree},
                {"dp_degree", job.dp_degree},
                {"tp_degree", job.tp_degree},
@@ -199,9 +199,9 @@ Json to_json(const PerseusJobInfo& job) {
   return json;
 }
 
-Json to_json(const PerseusRankInfo& rank) {
+Json to_json(const RankInfo& rank) {
   Json schedule = Json::array();
-  for (const PerseusInstruction each : rank.pipe_schedule) schedule.push_back(std::string(name(each)));
+  for (const Instruction each : rank.pipe_schedule) schedule.push_back(std::string(name(each)));
   return {{"rank", rank.rank},
           {"dp_rank", rank.dp_rank},
           {"pp_rank", rank.pp_rank},
@@ -210,7 +210,7 @@ Json to_json(const PerseusRankInfo& rank) {
           {"power_state_range", rank.power_states}};
 }
 
-Json zeus_rank_info(const PerseusRankInfo& rank) {
+Json zeus_rank_info(const RankInfo& rank) {
   return {{"rank", rank.rank},
           {"dp_rank", rank.dp_rank},
           {"pp_rank", rank.pp_rank},
@@ -218,7 +218,7 @@ Json zeus_rank_info(const PerseusRankInfo& rank) {
           {"available_frequencies", rank.power_states}};
 }
 
-Json to_json(const PerseusResult& result) {
+Json to_json(const Result& result) {
   return {{"rank", result.rank},
           {"iter_time", result.iteration_time_s},
           {"iter_energy", result.iteration_energy_j},
@@ -230,7 +230,7 @@ Json perseus_power_states(int rank, std::span<const int> power_states) {
   return {{"rank", rank}, {"power_states", std::vector<int>(power_states.begin(), power_states.end())}};
 }
 
-Json zeus_frequencies(int rank, std::span<const PerseusInstruction> instructions, std::span<const int> clocks_mhz) {
+Json zeus_frequencies(int rank, std::span<const Instruction> instructions, std::span<const int> clocks_mhz) {
   Json pairs = Json::array();
   for (std::size_t i = 0; i < instructions.size(); ++i) {
     Json pair = Json::array();
@@ -258,7 +258,7 @@ void append_part(std::string& name, std::string_view part, std::size_t max_bytes
 }
 
 /// What the job runs. All names of a job together leave room for the rest of a file's name.
-void append_model(std::string& name, const PerseusJobInfo& job) {
+void append_model(std::string& name, const JobInfo& job) {
   append_part(name, job.framework, 32);
   append_part(name, job.model_name, 64);
   append_part(name, job.partition_method, 64);
@@ -266,14 +266,14 @@ void append_model(std::string& name, const PerseusJobInfo& job) {
 
 }  // namespace
 
-std::string perseus_profile_name(const PerseusJobInfo& job) {
+std::string perseus_profile_name(const JobInfo& job) {
   std::string text;
   append_model(text, job);
   return text + fmt::format("+dp{}+tp{}+pp{}+mbs{}+nmb{}.csv", job.dp_degree, job.tp_degree, job.pp_degree,
                             job.microbatch_size, job.num_microbatches);
 }
 
-std::string perseus_job_name(const PerseusJobInfo& job, std::string_view scheduler, double time_s) {
+std::string perseus_job_name(const JobInfo& job, std::string_view scheduler, double time_s) {
   std::string text = fmt::format("{:%Y-%m-%d-%H-%M-%S}", fmt::gmtime(static_cast<std::time_t>(time_s)));
   if (job.num_microbatches > 0) append_model(text, job);
   text += fmt::format("+dp{}+pp{}+tp{}", job.dp_degree, job.pp_degree, job.tp_degree);
@@ -285,4 +285,4 @@ std::string perseus_job_name(const PerseusJobInfo& job, std::string_view schedul
   return text;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

@@ -14,10 +14,10 @@
 /// The HTTP protocol between a training job and the server of Perseus (SOSP'24 artifact, port 7787) and of Zeus'
 /// pipeline frequency optimizer, which grew out of it, as data. What is not known is ignored, as theirs does; what is
 /// known has to be right. Every reader throws InputError with the JSON path.
-namespace lowgear {
+namespace lowgear::server::perseus {
 
 /// What a rank's schedule consists of.
-enum class PerseusInstruction : unsigned char {
+enum class Instruction : unsigned char {
   load,
   forward,
   backward,
@@ -31,18 +31,18 @@ enum class PerseusInstruction : unsigned char {
 };
 
 /// The name on the wire: `load`, `forward`, ...
-[[nodiscard]] std::string_view name(PerseusInstruction instruction);
-[[nodiscard]] std::optional<PerseusInstruction> perseus_instruction_from_name(std::string_view text);
+[[nodiscard]] std::string_view name(Instruction instruction);
+[[nodiscard]] std::optional<Instruction> perseus_instruction_from_name(std::string_view text);
 /// Those for which plans have a clock of their own; what lies between runs at the clock of the computation before it.
-[[nodiscard]] constexpr bool is_computation(PerseusInstruction instruction) {
-  return instruction == PerseusInstruction::forward || instruction == PerseusInstruction::backward;
+[[nodiscard]] constexpr bool is_computation(Instruction instruction) {
+  return instruction == Instruction::forward || instruction == Instruction::backward;
 }
 
 /// What a power state is: MHz of the SM clock, or W of the power limit.
-enum class PerseusMode : unsigned char { frequency, power_limit };
+enum class Mode : unsigned char { frequency, power_limit };
 
 /// `frequency`, `power limit`.
-[[nodiscard]] std::string_view name(PerseusMode mode);
+[[nodiscard]] std::string_view name(Mode mode);
 
 /// Bounds on what one request may make the server hold.
 inline constexpr int kMaxPerseusWorldSize = 1 << 16;
@@ -56,10 +56,10 @@ inline constexpr std::size_t kMaxPerseusValues = std::size_t{1} << 21;
 
 /// Which client speaks. The artifact's registers its schedule of instructions and gets power states; Zeus' registers
 /// clocks alone, at `/register_rank/{job_id}`, and gets names of instructions with their clocks.
-enum class PerseusClient : unsigned char { artifact, zeus };
+enum class Client : unsigned char { artifact, zeus };
 
 /// Body of `POST /register_job`, which rank 0 sends.
-struct PerseusJobInfo {
+struct JobInfo {
   int pp_degree = 1;
   int dp_degree = 1;
   int tp_degree = 1;
@@ -72,66 +72,66 @@ struct PerseusJobInfo {
   int num_microbatches = 0;
   std::string metadata;  ///< Zeus' `job_metadata`
 
-  friend bool operator==(const PerseusJobInfo&, const PerseusJobInfo&) = default;
+  friend bool operator==(const JobInfo&, const JobInfo&) = default;
 };
 
 /// Body of `POST /register_rank` without its `job_id`.
-struct PerseusRankInfo {
+struct RankInfo {
   int rank = 0;
   int dp_rank = 0;
   int pp_rank = 0;
   int tp_rank = 0;
-  std::vector<PerseusInstruction> pipe_schedule;  ///< empty from Zeus' client
+  std::vector<Instruction> pipe_schedule;  ///< empty from Zeus' client
   std::vector<int> power_states;                  ///< unique, highest first; not empty
 
-  friend bool operator==(const PerseusRankInfo&, const PerseusRankInfo&) = default;
+  friend bool operator==(const RankInfo&, const RankInfo&) = default;
 };
 
-struct PerseusRankRegistration {
+struct RankRegistration {
   std::string job_id;  ///< empty from Zeus' client, which has it in the path
-  PerseusRankInfo rank;
+  RankInfo rank;
 };
 
 /// By iteration of the window, then by instruction of its kind.
-using PerseusBreakdown = std::map<PerseusInstruction, std::vector<std::vector<double>>>;
+using Breakdown = std::map<Instruction, std::vector<std::vector<double>>>;
 
 /// Body of `POST /result/{job_id}`: what a rank measured in a window of iterations; also an element of `N.prof.json`.
-struct PerseusResult {
+struct Result {
   int rank = 0;
   std::vector<double> iteration_time_s;
   std::vector<double> iteration_energy_j;  ///< as many
-  PerseusBreakdown time_s;
-  PerseusBreakdown energy_j;  ///< Merak's client leaves the inner lists empty
+  Breakdown time_s;
+  Breakdown energy_j;  ///< Merak's client leaves the inner lists empty
 
-  friend bool operator==(const PerseusResult&, const PerseusResult&) = default;
+  friend bool operator==(const Result&, const Result&) = default;
 };
 
 /// Throws InputError when the degrees do not multiply to the world size, or anything is out of range.
-[[nodiscard]] PerseusJobInfo read_perseus_job(std::string_view body);
+[[nodiscard]] JobInfo read_perseus_job(std::string_view body);
 /// `client` says which members the body has. Throws InputError for power states that are not positive or come twice.
-[[nodiscard]] PerseusRankRegistration read_perseus_rank(std::string_view body, PerseusClient client);
+[[nodiscard]] RankRegistration read_perseus_rank(std::string_view body, Client client);
 /// Throws InputError for times and energies that are negative or no numbers, and when an iteration has a time but no
 /// energy.
-[[nodiscard]] PerseusResult read_perseus_result(std::string_view body);
+[[nodiscard]] Result read_perseus_result(std::string_view body);
 
-[[nodiscard]] Json to_json(const PerseusJobInfo& job);
-[[nodiscard]] Json to_json(const PerseusRankInfo& rank);
+[[nodiscard]] Json to_json(const JobInfo& job);
+[[nodiscard]] Json to_json(const RankInfo& rank);
 /// The same as Zeus' client says it: clocks, and no instructions.
-[[nodiscard]] Json zeus_rank_info(const PerseusRankInfo& rank);
-[[nodiscard]] Json to_json(const PerseusResult& result);
+[[nodiscard]] Json zeus_rank_info(const RankInfo& rank);
+[[nodiscard]] Json to_json(const Result& result);
 
 /// Reply of `GET /schedule/{job_id}` to the artifact's client; also an element of `N.sched.json`.
 [[nodiscard]] Json perseus_power_states(int rank, std::span<const int> power_states);
 /// The same to Zeus' client: `{"rank": 0, "frequencies": [["forward", 1410], ...]}`.
-[[nodiscard]] Json zeus_frequencies(int rank, std::span<const PerseusInstruction> instructions,
+[[nodiscard]] Json zeus_frequencies(int rank, std::span<const Instruction> instructions,
                                     std::span<const int> clocks_mhz);
 
 /// The id of a job as theirs: `2026-01-31-12-00-00+merak+gpt3-xl+...+Scheduler` in UTC, by whose end their scripts find
 /// the folder of its results. Bytes that cannot stand in a URL and in a file name as they are become `_`; what stands
 /// are letters, digits and `._-+:,=@~`. At most 255 bytes. Unique among jobs alike that begin in different seconds.
-[[nodiscard]] std::string perseus_job_name(const PerseusJobInfo& job, std::string_view scheduler, double time_s);
+[[nodiscard]] std::string perseus_job_name(const JobInfo& job, std::string_view scheduler, double time_s);
 
 /// Name of the file in which the artifact's profiler leaves its profile: `merak+gpt3-xl+...+nmb128.csv`.
-[[nodiscard]] std::string perseus_profile_name(const PerseusJobInfo& job);
+[[nodiscard]] std::string perseus_profile_name(const JobInfo& job);
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

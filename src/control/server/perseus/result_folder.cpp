@@ -8,7 +8,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,19 +22,19 @@ void make_folder(const fs::path& folder) {
 
 }  // namespace
 
-PerseusResultFolder::PerseusResultFolder(fs::path folder) : folder_(std::move(folder)) {
+ResultFolder::ResultFolder(fs::path folder) : folder_(std::move(folder)) {
   make_folder(folder_);
   check_writable(folder_ / "perseus.json");
 }
 
-bool PerseusResultFolder::has(const std::string& job) const {
+bool ResultFolder::has(const std::string& job) const {
   std::error_code ignored;
   return fs::exists(folder_ / job, ignored);
 }
 
-void PerseusResultFolder::write(const std::string& job, const PerseusFile& file) const {
+void ResultFolder::write(const std::string& job, const File& file) const {
   make_folder(folder_ / job);
   write_file_atomically(folder_ / job / file.name, file.content);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

@@ -5,22 +5,22 @@
 
 #include "control/server/perseus/scheduler.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 
 /// Where results of jobs lie, as Perseus' server leaves them: a folder for each job, named by the job's id.
-class PerseusResultFolder {
+class ResultFolder {
  public:
   /// Makes the folder when it is missing. Throws InputError when it cannot be made or written to.
-  explicit PerseusResultFolder(std::filesystem::path folder);
+  explicit ResultFolder(std::filesystem::path folder);
 
   /// Whether a job of this id has left results here.
   [[nodiscard]] bool has(const std::string& job) const;
   /// Writes one file into the folder of the job: whole, flushed to the disk, in place of an earlier one. Throws
   /// InputError and Error as write_file_atomically.
-  void write(const std::string& job, const PerseusFile& file) const;
+  void write(const std::string& job, const File& file) const;
 
  private:
   std::filesystem::path folder_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

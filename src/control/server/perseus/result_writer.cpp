@@ -7,21 +7,21 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 
-PerseusResultWriter::PerseusResultWriter(PerseusResultFolder folder, std::function<void(const std::string&)> warn,
+ResultWriter::ResultWriter(ResultFolder folder, std::function<void(const std::string&)> warn,
                                          std::size_t max_kept_bytes)
     : folder_(std::move(folder)), warn_(std::move(warn)), max_kept_bytes_(max_kept_bytes) {}
 
-PerseusResultWriter::~PerseusResultWriter() { write_kept(); }
+ResultWriter::~ResultWriter() { write_kept(); }
 
-void PerseusResultWriter::write(const std::string& job, PerseusFile file) {
+void ResultWriter::write(const std::string& job, File file) {
   keep(job, std::move(file));
   write_kept();
 }
 
 /// Last in the queue, in place of an earlier one of the same name.
-void PerseusResultWriter::keep(const std::string& job, PerseusFile file) {
+void ResultWriter::keep(const std::string& job, File file) {
   const auto same =
       std::ranges::find_if(kept_, [&](const Kept& each) { return each.job == job && each.file.name == file.name; });
   if (same != kept_.end()) {
@@ -32,7 +32,7 @@ void PerseusResultWriter::keep(const std::string& job, PerseusFile file) {
   kept_.push_back({job, std::move(file)});
 }
 
-void PerseusResultWriter::write_kept() {
+void ResultWriter::write_kept() {
   std::string failure;
   std::erase_if(kept_, [&](const Kept& each) {
     try {
@@ -54,11 +54,11 @@ void PerseusResultWriter::write_kept() {
   while (kept_bytes_ > max_kept_bytes_) drop_oldest();
 }
 
-void PerseusResultWriter::drop_oldest() {
+void ResultWriter::drop_oldest() {
   warn_(fmt::format("{} of job {} is lost: the server keeps no more results that it cannot write",
                     kept_.front().file.name, kept_.front().job));
   kept_bytes_ -= kept_.front().file.content.size();
   kept_.pop_front();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

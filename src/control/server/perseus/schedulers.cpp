@@ -11,27 +11,27 @@
 #include "control/server/perseus/profiler.h"
 #include "control/server/perseus/zeus.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 /// Instructions that Zeus' client is given with their clocks.
-PerseusInstruction instruction_of(const PerseusPlan::Entry& entry, std::size_t stage) {
-  if (entry.kind == OpKind::forward) return PerseusInstruction::forward;
-  if (entry.kind == OpKind::backward) return PerseusInstruction::backward;
+Instruction instruction_of(const plan::PerseusPlan::Entry& entry, std::size_t stage) {
+  if (entry.kind == OpKind::forward) return Instruction::forward;
+  if (entry.kind == OpKind::backward) return Instruction::backward;
   throw InputError(
       fmt::format("plan of stage {}: Zeus' client wants forward and backward by name; plan with "
                   "--perseus-format zeus, which writes tuples such as ('forward', 1410)",
                   stage));
 }
 
-void require_stages(const PerseusPlan& plan, const PerseusLayout& layout) {
+void require_stages(const plan::PerseusPlan& plan, const Layout& layout) {
   if (plan.stages.size() == layout.positions.size()) return;
   throw InputError(fmt::format("a plan for {} stages; the job has {}", plan.stages.size(), layout.positions.size()));
 }
 
-void require_clocks(const PerseusPlan& plan, const PerseusLayout& layout) {
+void require_clocks(const plan::PerseusPlan& plan, const Layout& layout) {
   for (const auto& stage : plan.stages) {
-    for (const PerseusPlan::Entry& entry : stage) {
+    for (const plan::PerseusPlan::Entry& entry : stage) {
       if (std::ranges::binary_search(layout.power_states, entry.clock_mhz, std::greater{})) continue;
       throw InputError(
           fmt::format("a plan asks for power state {}, which the job's GPUs do not have", entry.clock_mhz));
@@ -39,20 +39,20 @@ void require_clocks(const PerseusPlan& plan, const PerseusLayout& layout) {
   }
 }
 
-PerseusSchedule expand(const PerseusLayout& layout, const PerseusPlan& plan) {
-  PerseusSchedule schedule;
+Schedule expand(const Layout& layout, const plan::PerseusPlan& plan) {
+  Schedule schedule;
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
     schedule.power_states.push_back(expand_clocks(layout.positions[stage], plan.stages[stage]));
   }
   return schedule;
 }
 
-PerseusSchedule name_instructions(const PerseusPlan& plan) {
-  PerseusSchedule schedule;
+Schedule name_instructions(const plan::PerseusPlan& plan) {
+  Schedule schedule;
   for (std::size_t stage = 0; stage < plan.stages.size(); ++stage) {
     auto& instructions = schedule.instructions.emplace_back();
     auto& clocks = schedule.power_states.emplace_back();
-    for (const PerseusPlan::Entry& entry : plan.stages[stage]) {
+    for (const plan::PerseusPlan::Entry& entry : plan.stages[stage]) {
       instructions.push_back(instruction_of(entry, stage));
       clocks.push_back(entry.clock_mhz);
     }
@@ -65,16 +65,16 @@ bool works_on_stages(std::string_view scheduler) {
 }
 
 /// Schedulers that think in stages and are not the 3D form of themselves.
-void require_pipeline_only(const PerseusSettings& settings, const PerseusJobInfo& job) {
+void require_pipeline_only(const Settings& settings, const JobInfo& job) {
   if (job.dp_degree * job.tp_degree == 1 || settings.scheduler.ends_with("3D")) return;
   if (!works_on_stages(settings.scheduler)) return;
   throw InputError(fmt::format("{0} is for pipeline parallelism alone, and this job has dp {1} and tp {2}; use {0}3D",
                                settings.scheduler, job.dp_degree, job.tp_degree));
 }
 
-void require_instructions(const PerseusSettings& settings, const PerseusLayout& layout) {
+void require_instructions(const Settings& settings, const Layout& layout) {
   if (settings.scheduler.starts_with("PointSolution")) return;
-  for (const PerseusRankInfo& position : layout.positions) {
+  for (const RankInfo& position : layout.positions) {
     if (!position.pipe_schedule.empty()) continue;
     throw InputError(
         fmt::format("rank {} has registered no instructions (Zeus' client never does), which {} needs; "
@@ -85,7 +85,7 @@ void require_instructions(const PerseusSettings& settings, const PerseusLayout& 
 
 }  // namespace
 
-std::vector<int> expand_clocks(const PerseusRankInfo& position, std::span<const PerseusPlan::Entry> entries) {
+std::vector<int> expand_clocks(const RankInfo& position, std::span<const plan::PerseusPlan::Entry> entries) {
   const auto refuse = [&position](const std::string& what) {
     throw InputError(fmt::format("plan of stage {}: {}; make it for this job's schedule", position.pp_rank, what));
   };
@@ -98,9 +98,9 @@ std::vector<int> expand_clocks(const PerseusRankInfo& position, std::span<const 
   if (entries.empty()) refuse("no computations");
   int clock_mhz = entries.front().clock_mhz;
   std::size_t next = 0;
-  for (const PerseusInstruction instruction : position.pipe_schedule) {
+  for (const Instruction instruction : position.pipe_schedule) {
     if (is_computation(instruction)) {
-      const PerseusPlan::Entry& entry = entries[next++];
+      const plan::PerseusPlan::Entry& entry = entries[next++];
       if (entry.kind && name(*entry.kind) != name(instruction)) {
         refuse(fmt::format("computation {} is a {} in the plan and a {} in the job", next - 1, name(*entry.kind),
                            name(instruction)));
@@ -112,50 +112,50 @@ std::vector<int> expand_clocks(const PerseusRankInfo& position, std::span<const 
   return clocks;
 }
 
-PerseusStep AllMaxScheduler::schedule() const {
-  if (left_ == 0) return PerseusStop{"[profiling-done] every window at the highest power state is done"};
+Step AllMaxScheduler::schedule() const {
+  if (left_ == 0) return Stop{"[profiling-done] every window at the highest power state is done"};
   return uniform_schedule(layout_, layout_.power_states.front());
 }
 
-void AllMaxScheduler::end_window(std::span<const PerseusWindow> /*window*/) { left_ = std::max(left_ - 1, 0); }
+void AllMaxScheduler::end_window(std::span<const Window> /*window*/) { left_ = std::max(left_ - 1, 0); }
 
-TwoFrequenciesScheduler::TwoFrequenciesScheduler(const PerseusLayout& layout, const PerseusArguments& arguments) {
+TwoFrequenciesScheduler::TwoFrequenciesScheduler(const Layout& layout, const Arguments& arguments) {
   for (const int clock_mhz : {arguments.forward_freq, arguments.backward_freq}) {
     if (std::ranges::find(layout.power_states, clock_mhz) != layout.power_states.end()) continue;
     throw InputError(fmt::format("TwoFrequencies: the job's GPUs have no clock of {} MHz", clock_mhz));
   }
-  for (const PerseusRankInfo& position : layout.positions) {
+  for (const RankInfo& position : layout.positions) {
     int clock_mhz = arguments.forward_freq;
     auto& clocks = schedule_.power_states.emplace_back();
-    for (const PerseusInstruction instruction : position.pipe_schedule) {
-      if (instruction == PerseusInstruction::forward) clock_mhz = arguments.forward_freq;
-      if (instruction == PerseusInstruction::backward) clock_mhz = arguments.backward_freq;
+    for (const Instruction instruction : position.pipe_schedule) {
+      if (instruction == Instruction::forward) clock_mhz = arguments.forward_freq;
+      if (instruction == Instruction::backward) clock_mhz = arguments.backward_freq;
       clocks.push_back(clock_mhz);
     }
   }
 }
 
-PointSolutionScheduler::PointSolutionScheduler(const PerseusLayout& layout, const PerseusSettings& settings)
+PointSolutionScheduler::PointSolutionScheduler(const Layout& layout, const Settings& settings)
     : layout_(layout),
       plans_(settings.solutions),
       warmup_windows_(settings.arguments.warmup_iters),
       is_zeus_(layout.positions.front().pipe_schedule.empty()) {
   if (is_zeus_) warmup_windows_ = 0;
-  for (const PerseusPlan& plan : *plans_) {
+  for (const plan::PerseusPlan& plan : *plans_) {
     require_stages(plan, layout_);
     require_clocks(plan, layout_);
     static_cast<void>(is_zeus_ ? name_instructions(plan) : expand(layout_, plan));
   }
 }
 
-PerseusStep PointSolutionScheduler::schedule() const {
+Step PointSolutionScheduler::schedule() const {
   if (warmup_windows_ > 0) return uniform_schedule(layout_, layout_.power_states.front());
   if (is_zeus_) return name_instructions(plans_->front());
   if (next_ < plans_->size()) return expand(layout_, (*plans_)[next_]);
-  return PerseusStop{"[profiling-done] every plan has run"};
+  return Stop{"[profiling-done] every plan has run"};
 }
 
-void PointSolutionScheduler::end_window(std::span<const PerseusWindow> /*window*/) {
+void PointSolutionScheduler::end_window(std::span<const Window> /*window*/) {
   if (warmup_windows_ > 0) {
     --warmup_windows_;
   } else if (next_ < plans_->size()) {
@@ -163,29 +163,29 @@ void PointSolutionScheduler::end_window(std::span<const PerseusWindow> /*window*
   }
 }
 
-PerseusSchedule uniform_schedule(const PerseusLayout& layout, int power_state) {
+Schedule uniform_schedule(const Layout& layout, int power_state) {
   return uniform_schedule(layout, std::vector<int>(layout.positions.size(), power_state));
 }
 
-PerseusSchedule uniform_schedule(const PerseusLayout& layout, std::span<const int> power_states) {
-  PerseusSchedule schedule;
+Schedule uniform_schedule(const Layout& layout, std::span<const int> power_states) {
+  Schedule schedule;
   for (std::size_t i = 0; i < layout.positions.size(); ++i) {
     schedule.power_states.emplace_back(layout.positions[i].pipe_schedule.size(), power_states[i]);
   }
   return schedule;
 }
 
-PerseusLayout make_perseus_layout(const PerseusSettings& settings, const PerseusJobInfo& job,
-                                  std::span<const PerseusRankInfo> ranks) {
+Layout make_perseus_layout(const Settings& settings, const JobInfo& job,
+                                  std::span<const RankInfo> ranks) {
   return works_on_stages(settings.scheduler) ? stage_layout(job, ranks) : rank_layout(job, ranks);
 }
 
-std::unique_ptr<PerseusScheduler> make_perseus_scheduler(const PerseusSettings& settings, const PerseusLayout& layout,
+std::unique_ptr<Scheduler> make_perseus_scheduler(const Settings& settings, const Layout& layout,
                                                          std::shared_ptr<Progress> progress) {
   require_pipeline_only(settings, layout.job);
   require_instructions(settings, layout);
   const std::string_view scheduler = settings.scheduler;
-  const PerseusArguments& arguments = settings.arguments;
+  const Arguments& arguments = settings.arguments;
   if (scheduler.starts_with("AllMax")) return std::make_unique<AllMaxScheduler>(layout, arguments.num_iters);
   if (scheduler == "TwoFrequencies") return std::make_unique<TwoFrequenciesScheduler>(layout, arguments);
   if (scheduler.starts_with("PointSolution")) return std::make_unique<PointSolutionScheduler>(layout, settings);
@@ -195,4 +195,4 @@ std::unique_ptr<PerseusScheduler> make_perseus_scheduler(const PerseusSettings& 
   return std::make_unique<LowgearScheduler>(layout, arguments, std::move(progress));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

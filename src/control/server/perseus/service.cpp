@@ -20,27 +20,27 @@
 #include "control/server/perseus/browser_guard.h"
 #include "control/server/perseus/job.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
-using JobPointer = std::shared_ptr<PerseusJob>;
-using ReplyPointer = std::shared_ptr<HttpReply>;
+using JobPointer = std::shared_ptr<Job>;
+using ReplyPointer = std::shared_ptr<http::Reply>;
 
-HttpResponse detail_response(int status, std::string_view detail) {
-  return json_response({{"detail", std::string(detail)}}, status);
+http::Response detail_response(int status, std::string_view detail) {
+  return http::json_response({{"detail", std::string(detail)}}, status);
 }
 
 /// In FastAPI's words where the router refuses.
-HttpResponse detail_response(const HttpError& error) {
+http::Response detail_response(const http::HttpError& error) {
   std::string_view detail = error.what();
-  if (error.kind() == HttpErrorCode::not_found) detail = "Not Found";
-  if (error.kind() == HttpErrorCode::method_not_allowed) detail = "Method Not Allowed";
-  HttpResponse response = detail_response(error.status(), detail);
+  if (error.kind() == http::ErrorCode::not_found) detail = "Not Found";
+  if (error.kind() == http::ErrorCode::method_not_allowed) detail = "Method Not Allowed";
+  http::Response response = detail_response(error.status(), detail);
   response.headers = error.headers();
   return response;
 }
 
-int read_rank_parameter(const HttpTarget& target) {
+int read_rank_parameter(const http::Target& target) {
   const auto found = target.parameters.find("rank");
   const std::optional<long long> rank = found == target.parameters.end() ? std::nullopt : parse_integer(found->second);
   if (rank && *rank >= 0 && *rank < kMaxPerseusWorldSize) return static_cast<int>(*rank);
@@ -48,7 +48,7 @@ int read_rank_parameter(const HttpTarget& target) {
 }
 
 /// Why a change was not kept.
-HttpResponse refusal(StoreOutcome outcome) {
+http::Response refusal(StoreOutcome outcome) {
   switch (outcome) {
     case StoreOutcome::disk_full:
       return detail_response(503, "the server's disk is full; free some of it");
@@ -77,25 +77,25 @@ std::map<std::string, std::vector<std::pair<std::string, std::string>>> document
 
 }  // namespace
 
-class PerseusService::Impl : public std::enable_shared_from_this<Impl> {
+class Service::Impl : public std::enable_shared_from_this<Impl> {
  public:
-  Impl(PerseusServiceOptions options, PerseusSurroundings surroundings, Store& store)
+  Impl(ServiceOptions options, Surroundings surroundings, Store& store)
       : options_(std::move(options)),
         surroundings_(std::move(surroundings)),
         store_(store),
-        settings_(std::make_shared<const PerseusSettings>(options_.settings)),
+        settings_(std::make_shared<const Settings>(options_.settings)),
         fingerprint_(settings_->fingerprint()) {}
 
   void restore(const StoreContents& contents);
-  bool handle(const HttpRequest& request, const ReplyPointer& reply);
+  bool handle(const http::Request& request, const ReplyPointer& reply);
   void remove_idle_jobs();
-  [[nodiscard]] PerseusStatus status() const;
+  [[nodiscard]] Status status() const;
 
  private:
   /// A request on its way to the function that answers it.
   struct Call {
-    const HttpRequest& request;
-    const HttpTarget& target;
+    const http::Request& request;
+    const http::Target& target;
     std::vector<std::string> captures;
     const ReplyPointer& reply;
   };
@@ -112,30 +112,30 @@ class PerseusService::Impl : public std::enable_shared_from_this<Impl> {
   void register_zeus_rank(const Call& call);
   void give_schedule(const Call& call);
   void take_result(const Call& call);
-  void register_rank(const JobPointer& job, PerseusRankInfo rank, const ReplyPointer& reply);
+  void register_rank(const JobPointer& job, RankInfo rank, const ReplyPointer& reply);
   void ask(const JobPointer& job, int rank, const ReplyPointer& reply);
-  void report(const JobPointer& job, PerseusResult result, const ReplyPointer& reply);
+  void report(const JobPointer& job, Result result, const ReplyPointer& reply);
 
   /// Throws HttpError 404 when there is no such job.
   [[nodiscard]] JobPointer find(const std::string& id) const;
   /// Throws InputError, too, when another kind of client has registered it.
-  [[nodiscard]] JobPointer find(const std::string& id, PerseusClient client) const;
-  [[nodiscard]] std::string new_id(const PerseusJobInfo& info) const;
-  void begin(const JobPointer& job, PerseusReplay replayed, bool released);
+  [[nodiscard]] JobPointer find(const std::string& id, Client client) const;
+  [[nodiscard]] std::string new_id(const JobInfo& info) const;
+  void begin(const JobPointer& job, Replay replayed, bool released);
   void end_window_if_reported(const JobPointer& job);
-  void start(const JobPointer& job, const std::shared_ptr<PerseusWork>& work, bool released);
-  void take(const JobPointer& job, PerseusWork& work, bool released);
-  void keep_window(PerseusJob& job, const PerseusWork& work);
+  void start(const JobPointer& job, const std::shared_ptr<Work>& work, bool released);
+  void take(const JobPointer& job, Work& work, bool released);
+  void keep_window(Job& job, const Work& work);
   void release_if_all_ask(const JobPointer& job);
   static void give(const JobPointer& job);
-  static void end(const JobPointer& job, PerseusEnd over);
+  static void end(const JobPointer& job, End over);
   /// Writes documents and then calls `then`, unless the service is gone by then.
   void write(std::vector<StoredDocument> documents, std::function<void(StoreOutcome)> then);
 
-  PerseusServiceOptions options_;
-  PerseusSurroundings surroundings_;
+  ServiceOptions options_;
+  Surroundings surroundings_;
   Store& store_;
-  std::shared_ptr<const PerseusSettings> settings_;
+  std::shared_ptr<const Settings> settings_;
   std::string fingerprint_;
   std::map<std::string, JobPointer> jobs_;
 };
@@ -143,7 +143,7 @@ class PerseusService::Impl : public std::enable_shared_from_this<Impl> {
 // --- requests
 // -----------------------------------------------------------------------------------------------------------
 
-std::span<const PerseusService::Impl::Route> PerseusService::Impl::routes() {
+std::span<const Service::Impl::Route> Service::Impl::routes() {
   static constexpr std::array<Route, 6> kRoutes = {{
       {"GET", "/info", &Impl::show_info},
       {"POST", "/register_job", &Impl::register_job},
@@ -155,19 +155,19 @@ std::span<const PerseusService::Impl::Route> PerseusService::Impl::routes() {
   return kRoutes;
 }
 
-bool PerseusService::Impl::handle(const HttpRequest& request, const ReplyPointer& reply) {
+bool Service::Impl::handle(const http::Request& request, const ReplyPointer& reply) {
   // FastAPI answers no HEAD where it has a GET.
-  static const HttpRouter router(routes_of(routes()), "docs/perseus.md", HeadRequests::refused);
+  static const http::Router router(http::routes_of(routes()), "docs/perseus.md", http::HeadRequests::refused);
   const auto begins = [](std::string_view path) { return path.substr(0, path.find('/', 1)); };
   const auto is_ours = [&](const Route& route) { return begins(route.pattern) == begins(request.path); };
   if (std::ranges::none_of(routes(), is_ours)) return false;
   try {
     refuse_browsers(request, options_.loopback_only);
-    const HttpTarget target = parse_target(request.path, request.query);
-    HttpRouter::Match match = router.find(request, target);
+    const http::Target target = http::parse_target(request.path, request.query);
+    http::Router::Match match = router.find(request, target);
     const Call call{.request = request, .target = target, .captures = std::move(match.captures), .reply = reply};
     (this->*routes()[match.route].answer)(call);
-  } catch (const HttpError& error) {
+  } catch (const http::HttpError& error) {
     reply->send(detail_response(error));
   } catch (const InputError& error) {
     reply->send(detail_response(400, error.what()));
@@ -177,43 +177,43 @@ bool PerseusService::Impl::handle(const HttpRequest& request, const ReplyPointer
   return true;
 }
 
-void PerseusService::Impl::show_info(const Call& call) {
-  call.reply->send(json_response(perseus_server_info(*settings_)));
+void Service::Impl::show_info(const Call& call) {
+  call.reply->send(http::json_response(perseus_server_info(*settings_)));
 }
 
-void PerseusService::Impl::register_artifact_rank(const Call& call) {
-  PerseusRankRegistration registration = read_perseus_rank(call.request.body, PerseusClient::artifact);
-  register_rank(find(registration.job_id, PerseusClient::artifact), std::move(registration.rank), call.reply);
+void Service::Impl::register_artifact_rank(const Call& call) {
+  RankRegistration registration = read_perseus_rank(call.request.body, Client::artifact);
+  register_rank(find(registration.job_id, Client::artifact), std::move(registration.rank), call.reply);
 }
 
-void PerseusService::Impl::register_zeus_rank(const Call& call) {
-  PerseusRankRegistration registration = read_perseus_rank(call.request.body, PerseusClient::zeus);
-  register_rank(find(call.captures[0], PerseusClient::zeus), std::move(registration.rank), call.reply);
+void Service::Impl::register_zeus_rank(const Call& call) {
+  RankRegistration registration = read_perseus_rank(call.request.body, Client::zeus);
+  register_rank(find(call.captures[0], Client::zeus), std::move(registration.rank), call.reply);
 }
 
-void PerseusService::Impl::give_schedule(const Call& call) {
+void Service::Impl::give_schedule(const Call& call) {
   ask(find(call.captures[0]), read_rank_parameter(call.target), call.reply);
 }
 
-void PerseusService::Impl::take_result(const Call& call) {
+void Service::Impl::take_result(const Call& call) {
   report(find(call.captures[0]), read_perseus_result(call.request.body), call.reply);
 }
 
-JobPointer PerseusService::Impl::find(const std::string& id) const {
+JobPointer Service::Impl::find(const std::string& id) const {
   const auto found = jobs_.find(id);
-  if (found == jobs_.end()) throw HttpError(HttpErrorCode::no_such_job, "no job " + quote(id) + "; register it first");
+  if (found == jobs_.end()) throw http::HttpError(http::ErrorCode::no_such_job, "no job " + quote(id) + "; register it first");
   found->second->last_active_s = surroundings_.now_s();
   return found->second;
 }
 
-JobPointer PerseusService::Impl::find(const std::string& id, PerseusClient client) const {
+JobPointer Service::Impl::find(const std::string& id, Client client) const {
   JobPointer job = find(id);
   if (job->client != client) throw InputError("the job was registered by another client; /info says which API this is");
   return job;
 }
 
 /// A job like one of the same second is given a later one: scripts know results by the form of their folder's name.
-std::string PerseusService::Impl::new_id(const PerseusJobInfo& info) const {
+std::string Service::Impl::new_id(const JobInfo& info) const {
   for (double time_s = surroundings_.now_s();; ++time_s) {
     std::string id = perseus_job_name(info, settings_->scheduler, time_s);
     if (jobs_.contains(id)) continue;
@@ -221,22 +221,22 @@ std::string PerseusService::Impl::new_id(const PerseusJobInfo& info) const {
   }
 }
 
-void PerseusService::Impl::register_job(const Call& call) {
-  PerseusJobInfo info = read_perseus_job(call.request.body);
+void Service::Impl::register_job(const Call& call) {
+  JobInfo info = read_perseus_job(call.request.body);
   auto ranks = static_cast<std::size_t>(info.world_size);
   for (const auto& [id, job] : jobs_) ranks += job->ranks.size();
   if (jobs_.size() >= options_.max_jobs || ranks > options_.max_ranks) {
-    throw HttpError(HttpErrorCode::full,
+    throw http::HttpError(http::ErrorCode::full,
                     fmt::format("the server has {} jobs and takes no more of this size", jobs_.size()));
   }
-  const auto job = std::make_shared<PerseusJob>(new_id(info), std::move(info));
+  const auto job = std::make_shared<Job>(new_id(info), std::move(info));
   job->created_s = job->last_active_s = surroundings_.now_s();
   job->settings_fingerprint = fingerprint_;
   jobs_.emplace(job->id, job);
   write({{perseus_key(job->id, "job"), write_perseus_job_document(*job)}},
         [this, job, reply = call.reply](StoreOutcome outcome) {
           if (outcome == StoreOutcome::committed) {
-            reply->send(json_response(job->id));
+            reply->send(http::json_response(job->id));
           } else {
             jobs_.erase(job->id);
             reply->send(refusal(outcome));
@@ -244,10 +244,10 @@ void PerseusService::Impl::register_job(const Call& call) {
         });
 }
 
-void PerseusService::Impl::register_rank(const JobPointer& job, PerseusRankInfo rank, const ReplyPointer& reply) {
+void Service::Impl::register_rank(const JobPointer& job, RankInfo rank, const ReplyPointer& reply) {
   if (job->check(rank)) {
     // Answered after the write that the first registration may still wait for.
-    write({}, [reply](StoreOutcome) { reply->send(json_response(nullptr)); });
+    write({}, [reply](StoreOutcome) { reply->send(http::json_response(nullptr)); });
     return;
   }
   const int number = rank.rank;
@@ -259,12 +259,12 @@ void PerseusService::Impl::register_rank(const JobPointer& job, PerseusRankInfo 
       reply->send(refusal(outcome));
       return;
     }
-    reply->send(json_response(nullptr));
+    reply->send(http::json_response(nullptr));
     if (++job->registered == job->info.world_size) begin(job, {}, false);
   });
 }
 
-void PerseusService::Impl::ask(const JobPointer& job, int rank, const ReplyPointer& reply) {
+void Service::Impl::ask(const JobPointer& job, int rank, const ReplyPointer& reply) {
   const auto index = static_cast<std::size_t>(rank);
   if (index >= job->ranks.size() || !job->ranks[index]) {
     throw InputError(fmt::format("rank {} has not registered for this job", rank));
@@ -274,8 +274,8 @@ void PerseusService::Impl::ask(const JobPointer& job, int rank, const ReplyPoint
     return;
   }
   // It was given the schedule before, and the answer was lost, or it is Zeus' client, which never reports.
-  if (job->state == PerseusJob::State::running && !job->results[index]) {
-    reply->send(json_response(job->schedule_of(rank)));
+  if (job->state == Job::State::running && !job->results[index]) {
+    reply->send(http::json_response(job->schedule_of(rank)));
     return;
   }
   ReplyPointer& place = job->waiting[index];
@@ -294,13 +294,13 @@ void PerseusService::Impl::ask(const JobPointer& job, int rank, const ReplyPoint
   release_if_all_ask(job);
 }
 
-void PerseusService::Impl::report(const JobPointer& job, PerseusResult result, const ReplyPointer& reply) {
+void Service::Impl::report(const JobPointer& job, Result result, const ReplyPointer& reply) {
   const int rank = result.rank;
   const auto index = static_cast<std::size_t>(rank);
   if (index >= job->ranks.size() || !job->ranks[index]) {
     throw InputError(fmt::format("rank {} has not registered for this job", rank));
   }
-  if (job->state != PerseusJob::State::running) {
+  if (job->state != Job::State::running) {
     throw InputError(fmt::format("rank {} reports, and has no schedule to report of; ask for one first", rank));
   }
   if (job->results[index]) {
@@ -309,12 +309,12 @@ void PerseusService::Impl::report(const JobPointer& job, PerseusResult result, c
     if (is_whole && *job->results[index] != result) {
       throw InputError(fmt::format("rank {} has reported before, something else; ask for the next schedule", rank));
     }
-    write({}, [reply](StoreOutcome) { reply->send(json_response(nullptr)); });
+    write({}, [reply](StoreOutcome) { reply->send(http::json_response(nullptr)); });
     return;
   }
   // What nothing will look at is not worth the disk.
   const bool whole = job->observes || surroundings_.dump;
-  PerseusResult mark;
+  Result mark;
   mark.rank = rank;
   std::string document = write_perseus_result_document(job->window, whole ? result : mark);
   job->results[index] = std::move(result);
@@ -324,7 +324,7 @@ void PerseusService::Impl::report(const JobPointer& job, PerseusResult result, c
       reply->send(refusal(outcome));
       return;
     }
-    reply->send(json_response(nullptr));
+    reply->send(http::json_response(nullptr));
     ++job->reported;
     end_window_if_reported(job);
   });
@@ -333,29 +333,29 @@ void PerseusService::Impl::report(const JobPointer& job, PerseusResult result, c
 // --- windows
 // ------------------------------------------------------------------------------------------------------------
 
-void PerseusService::Impl::begin(const JobPointer& job, PerseusReplay replayed, bool released) {
-  auto work = std::make_shared<PerseusWork>();
+void Service::Impl::begin(const JobPointer& job, Replay replayed, bool released) {
+  auto work = std::make_shared<Work>();
   work->ranks = job->all_ranks();
   work->replayed = std::move(replayed);
   start(job, work, released);
 }
 
-void PerseusService::Impl::end_window_if_reported(const JobPointer& job) {
-  if (job->state != PerseusJob::State::running || job->reported < job->info.world_size) return;
-  auto work = std::make_shared<PerseusWork>();
+void Service::Impl::end_window_if_reported(const JobPointer& job) {
+  if (job->state != Job::State::running || job->reported < job->info.world_size) return;
+  auto work = std::make_shared<Work>();
   work->window_number = job->window;
   work->schedule = std::move(job->schedule);
   work->layout = std::move(job->layout);
   work->scheduler = std::move(job->scheduler);
   work->observes = job->observes;
-  for (std::optional<PerseusResult>& result : job->results) work->results.push_back(std::move(*result));
+  for (std::optional<Result>& result : job->results) work->results.push_back(std::move(*result));
   job->results.assign(job->results.size(), std::nullopt);
   job->reported = 0;
   start(job, work, false);
 }
 
-void PerseusService::Impl::start(const JobPointer& job, const std::shared_ptr<PerseusWork>& work, bool released) {
-  job->state = PerseusJob::State::preparing;
+void Service::Impl::start(const JobPointer& job, const std::shared_ptr<Work>& work, bool released) {
+  job->state = Job::State::preparing;
   work->job_id = job->id;
   work->info = job->info;
   work->settings = settings_;
@@ -364,7 +364,7 @@ void PerseusService::Impl::start(const JobPointer& job, const std::shared_ptr<Pe
   surroundings_.run(
       [work, dump = surroundings_.dump] {
         do_work(*work);
-        for (PerseusFile& file : work->files) dump(work->job_id, std::move(file));
+        for (File& file : work->files) dump(work->job_id, std::move(file));
       },
       [weak = weak_from_this(), job, work, released] {
         const std::shared_ptr<Impl> self = weak.lock();
@@ -372,7 +372,7 @@ void PerseusService::Impl::start(const JobPointer& job, const std::shared_ptr<Pe
       });
 }
 
-void PerseusService::Impl::take(const JobPointer& job, PerseusWork& work, bool released) {
+void Service::Impl::take(const JobPointer& job, Work& work, bool released) {
   const bool window_is_over = !work.results.empty();
   if (window_is_over) {
     ++job->window;
@@ -380,12 +380,12 @@ void PerseusService::Impl::take(const JobPointer& job, PerseusWork& work, bool r
   job->layout = std::move(work.layout);
   job->scheduler = std::move(work.scheduler);
   job->observes = work.observes;
-  if (auto* schedule = std::get_if<PerseusSchedule>(&work.next)) {
+  if (auto* schedule = std::get_if<Schedule>(&work.next)) {
     job->schedule = std::move(*schedule);
-    job->state = released ? PerseusJob::State::running : PerseusJob::State::ready;
+    job->state = released ? Job::State::running : Job::State::ready;
   }
   if (window_is_over) keep_window(*job, work);
-  if (auto* over = std::get_if<PerseusEnd>(&work.next)) {
+  if (auto* over = std::get_if<End>(&work.next)) {
     end(job, std::move(*over));
   } else if (released) {
     give(job);
@@ -396,7 +396,7 @@ void PerseusService::Impl::take(const JobPointer& job, PerseusWork& work, bool r
 }
 
 /// The results of the window are on disk: should this be lost, it is done again.
-void PerseusService::Impl::keep_window(PerseusJob& job, const PerseusWork& work) {
+void Service::Impl::keep_window(Job& job, const Work& work) {
   std::vector<StoredDocument> documents = {{perseus_key(job.id, "job"), write_perseus_job_document(job)}};
   if (!work.window.empty()) {
     const int window = job.window - 1;
@@ -406,27 +406,27 @@ void PerseusService::Impl::keep_window(PerseusJob& job, const PerseusWork& work)
   write(std::move(documents), {});
 }
 
-void PerseusService::Impl::release_if_all_ask(const JobPointer& job) {
-  if (job->state != PerseusJob::State::ready || job->asking < job->info.world_size) return;
-  job->state = PerseusJob::State::running;
+void Service::Impl::release_if_all_ask(const JobPointer& job) {
+  if (job->state != Job::State::ready || job->asking < job->info.world_size) return;
+  job->state = Job::State::running;
   // So that a server that starts anew knows that ranks have begun. They are given the schedule also when it cannot be
   // written down: a disk that is full is no reason to stop training.
   write({{perseus_key(job->id, "job"), write_perseus_job_document(*job)}}, [job](StoreOutcome) { give(job); });
 }
 
-void PerseusService::Impl::give(const JobPointer& job) {
-  if (job->state != PerseusJob::State::running) return;
+void Service::Impl::give(const JobPointer& job) {
+  if (job->state != Job::State::running) return;
   for (std::size_t rank = 0; rank < job->waiting.size(); ++rank) {
     if (job->results[rank]) continue;
     const ReplyPointer reply = std::exchange(job->waiting[rank], nullptr);
     if (!reply) continue;
     --job->asking;
-    reply->send(json_response(job->schedule_of(static_cast<int>(rank))));
+    reply->send(http::json_response(job->schedule_of(static_cast<int>(rank))));
   }
 }
 
-void PerseusService::Impl::end(const JobPointer& job, PerseusEnd over) {
-  job->state = PerseusJob::State::ended;
+void Service::Impl::end(const JobPointer& job, End over) {
+  job->state = Job::State::ended;
   job->end = std::move(over);
   job->asking = 0;
   for (ReplyPointer& place : job->waiting) {
@@ -438,7 +438,7 @@ void PerseusService::Impl::end(const JobPointer& job, PerseusEnd over) {
 // --- the store
 // ----------------------------------------------------------------------------------------------------------
 
-void PerseusService::Impl::write(std::vector<StoredDocument> documents, std::function<void(StoreOutcome)> then) {
+void Service::Impl::write(std::vector<StoredDocument> documents, std::function<void(StoreOutcome)> then) {
   StoreChange change;
   change.documents = std::move(documents);
   store_.write(std::move(change), [weak = weak_from_this(), then = std::move(then)](StoreOutcome outcome) {
@@ -447,7 +447,7 @@ void PerseusService::Impl::write(std::vector<StoredDocument> documents, std::fun
   });
 }
 
-void PerseusService::Impl::restore(const StoreContents& contents) {
+void Service::Impl::restore(const StoreContents& contents) {
   for (const auto& [id, documents] : documents_by_job(contents)) {
     try {
       StoredPerseusJob stored = read_perseus_documents(id, documents);
@@ -465,7 +465,7 @@ void PerseusService::Impl::restore(const StoreContents& contents) {
   }
 }
 
-void PerseusService::Impl::remove_idle_jobs() {
+void Service::Impl::remove_idle_jobs() {
   const double oldest_s = surroundings_.now_s() - options_.max_idle_s;
   std::erase_if(jobs_, [&](const auto& entry) {
     const JobPointer& job = entry.second;
@@ -483,8 +483,8 @@ void PerseusService::Impl::remove_idle_jobs() {
   });
 }
 
-PerseusStatus PerseusService::Impl::status() const {
-  PerseusStatus status;
+Status Service::Impl::status() const {
+  Status status;
   status.jobs = jobs_.size();
   for (const auto& [id, job] : jobs_) {
     status.ranks += static_cast<std::size_t>(job->registered);
@@ -493,18 +493,18 @@ PerseusStatus PerseusService::Impl::status() const {
   return status;
 }
 
-PerseusService::PerseusService(PerseusServiceOptions options, PerseusSurroundings surroundings, Store& store,
+Service::Service(ServiceOptions options, Surroundings surroundings, Store& store,
                                const StoreContents& contents)
     : impl_(std::make_shared<Impl>(std::move(options), std::move(surroundings), store)) {
   impl_->restore(contents);
 }
 
-PerseusService::~PerseusService() = default;
+Service::~Service() = default;
 
-bool PerseusService::handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply) {
+bool Service::handle(const http::Request& request, const std::shared_ptr<http::Reply>& reply) {
   return impl_->handle(request, reply);
 }
-void PerseusService::remove_idle_jobs() { impl_->remove_idle_jobs(); }
-PerseusStatus PerseusService::status() const { return impl_->status(); }
+void Service::remove_idle_jobs() { impl_->remove_idle_jobs(); }
+Status Service::status() const { return impl_->status(); }
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

@@ -12,10 +12,10 @@
 #include "control/server/perseus/settings.h"
 #include "control/server/store/store.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 
-struct PerseusServiceOptions {
-  PerseusSettings settings;
+struct ServiceOptions {
+  Settings settings;
   double max_idle_s = 7 * 24 * 3600;  ///< a job that no rank has asked for in this time is removed
   std::size_t max_jobs = 256;
   std::size_t max_ranks = std::size_t{1} << 17;  ///< of all jobs together
@@ -23,13 +23,13 @@ struct PerseusServiceOptions {
 };
 
 /// What the service needs of the process that it runs in.
-struct PerseusSurroundings {
+struct Surroundings {
   std::function<double()> now_s;  ///< seconds since 1970
   /// Calls `work` on some other thread, or at once, and then `done` on the server's.
   std::function<void(std::function<void()> work, std::function<void()> done)> run;
   /// Writes a file of a job's results (`0.prof.json`, `0.sched.json`, a profile, ...) to the folder of that name and
   /// returns when it is on the disk. Called where `work` is; must not throw. May be empty.
-  std::function<void(const std::string& job, PerseusFile file)> dump;
+  std::function<void(const std::string& job, File file)> dump;
   /// Whether a job of this id has left results. May be empty.
   std::function<bool(const std::string& job)> has_results;
   /// Receives how far planning has come, where `work` is, and may stop it by an exception. May be null.
@@ -37,7 +37,7 @@ struct PerseusSurroundings {
 };
 
 /// How much there is of it.
-struct PerseusStatus {
+struct Status {
   std::size_t jobs = 0;
   std::size_t ranks = 0;
   std::size_t waiting = 0;  ///< requests for a schedule that are not answered yet
@@ -53,24 +53,24 @@ struct PerseusStatus {
 /// A request that changes something is answered once the store has it. A server that starts anew puts every job back
 /// where it was by going through its windows again. The results of a window are on the disk before the window counts as
 /// over: one that was killed in between writes them again.
-class PerseusService {
+class Service {
  public:
   /// `store` must outlive the service; `contents` is what it held when the server started.
-  PerseusService(PerseusServiceOptions options, PerseusSurroundings surroundings, Store& store,
+  Service(ServiceOptions options, Surroundings surroundings, Store& store,
                  const StoreContents& contents);
-  ~PerseusService();
-  PerseusService(const PerseusService&) = delete;
-  PerseusService& operator=(const PerseusService&) = delete;
+  ~Service();
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
 
   /// Whether the request is one of this protocol; it then is, or will be, answered. Never throws.
-  bool handle(const HttpRequest& request, const std::shared_ptr<HttpReply>& reply);
+  bool handle(const http::Request& request, const std::shared_ptr<http::Reply>& reply);
   /// Removes jobs that have been idle too long; for a timer. Their documents are replaced by empty ones.
   void remove_idle_jobs();
-  [[nodiscard]] PerseusStatus status() const;
+  [[nodiscard]] Status status() const;
 
  private:
   class Impl;
   std::shared_ptr<Impl> impl_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

@@ -18,7 +18,7 @@
 #include "planning/profile/few_clock_fit.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 constexpr int kMaxWindows = 1'000'000;
@@ -29,13 +29,13 @@ constexpr std::size_t kMaxSolutionClocks = std::size_t{1} << 26;
 
 struct SchedulerKind {
   std::string_view name;
-  std::optional<PerseusMode> mode;  ///< none: either, as configured
+  std::optional<Mode> mode;  ///< none: either, as configured
   std::vector<std::string_view> arguments;
   std::vector<std::string_view> required;
 };
 
 const std::vector<SchedulerKind>& scheduler_kinds() {
-  using enum PerseusMode;
+  using enum Mode;
   static const std::vector<SchedulerKind> kinds = {
       {"AllMaxFrequency", frequency, {"num_iters"}, {}},
       {"AllMaxPowerLimit", power_limit, {"num_iters"}, {}},
@@ -63,13 +63,13 @@ const SchedulerKind& find_kind(std::string_view name) {
       fmt::format("no scheduler {}; schedulers are {}", quote(name), fmt::join(perseus_scheduler_names(), ", ")));
 }
 
-PerseusMode read_mode(const SchedulerKind& kind, std::string_view text) {
+Mode read_mode(const SchedulerKind& kind, std::string_view text) {
   if (text == "unspecified" || text.empty()) {
     if (kind.mode) return *kind.mode;
     throw InputError(
         fmt::format("{} works with clocks or power limits; set the mode to frequency or power limit", kind.name));
   }
-  for (const PerseusMode mode : {PerseusMode::frequency, PerseusMode::power_limit}) {
+  for (const Mode mode : {Mode::frequency, Mode::power_limit}) {
     if (text != name(mode)) continue;
     if (kind.mode && *kind.mode != mode) {
       throw InputError(fmt::format("{} sets {} states; leave the mode out", kind.name, name(*kind.mode)));
@@ -79,7 +79,7 @@ PerseusMode read_mode(const SchedulerKind& kind, std::string_view text) {
   throw InputError(fmt::format("no mode {}; modes are frequency and power limit", quote(text)));
 }
 
-PerseusInstruction read_phase(const JsonView& view) {
+Instruction read_phase(const JsonView& view) {
   const std::string text = view.text();
   const auto phase = perseus_instruction_from_name(text);
   if (!phase || !is_computation(*phase)) view.fail("unknown phase " + quote(text), "forward or backward");
@@ -87,20 +87,20 @@ PerseusInstruction read_phase(const JsonView& view) {
 }
 
 std::vector<double> read_blocking_power(const JsonView& view) {
-  if (view.json().is_number()) return {number_in(view, 0, kMaxPowerW)};
+  if (view.json().is_number()) return {protocol::number_in(view, 0, kMaxPowerW)};
   std::vector<double> powers;
-  for (std::size_t i = 0; i < view.size(); ++i) powers.push_back(number_in(view.at(i), 0, kMaxPowerW));
+  for (std::size_t i = 0; i < view.size(); ++i) powers.push_back(protocol::number_in(view.at(i), 0, kMaxPowerW));
   if (powers.empty()) view.fail("no power", "give one number, or one for each stage");
   return powers;
 }
 
-PerseusArguments read_arguments(const JsonView& view) {
-  PerseusArguments arguments;
+Arguments read_arguments(const JsonView& view) {
+  Arguments arguments;
   const auto whole = [&view](std::string_view member, int low, int high, int& into) {
     if (view.has(member)) into = view.at(member).integer_in(low, high);
   };
   const auto number = [&view](std::string_view member, double low, double high, double& into) {
-    if (view.has(member)) into = number_in(view.at(member), low, high);
+    if (view.has(member)) into = protocol::number_in(view.at(member), low, high);
   };
   number("warmup_step_ratio", 0, 1, arguments.warmup_step_ratio);
   number("eta_knob", 0, 1, arguments.eta_knob);
@@ -110,7 +110,7 @@ PerseusArguments read_arguments(const JsonView& view) {
   whole("num_iters", 1, kMaxWindows, arguments.num_iters);
   whole("forward_freq", 1, kMaxClockMhz, arguments.forward_freq);
   whole("backward_freq", 1, kMaxClockMhz, arguments.backward_freq);
-  whole("clocks", kMinMeasuredClocks, 1000, arguments.clocks);
+  whole("clocks", profile::kMinMeasuredClocks, 1000, arguments.clocks);
   if (view.has("balanced_phase")) arguments.balanced_phase = read_phase(view.at("balanced_phase"));
   if (view.has("blocking_power_w")) arguments.blocking_power_w = read_blocking_power(view.at("blocking_power_w"));
   return arguments;
@@ -144,21 +144,21 @@ std::vector<std::filesystem::path> solution_files(const std::filesystem::path& p
   return files;
 }
 
-std::shared_ptr<const std::vector<PerseusPlan>> read_solutions(const JsonView& view) {
+std::shared_ptr<const std::vector<plan::PerseusPlan>> read_solutions(const JsonView& view) {
   const bool reverse = view.has("reverse") && view.at("reverse").boolean();
-  std::vector<PerseusPlan> plans;
+  std::vector<plan::PerseusPlan> plans;
   std::size_t clocks = 0;
   for (const std::filesystem::path& file : solution_files(view.at("solution_path").text(), reverse)) {
-    plans.push_back(read_perseus_plan(read_file(file, kMaxPerseusPlanBytes), file.string()));
+    plans.push_back(plan::read_perseus_plan(read_file(file, plan::kMaxPerseusPlanBytes), file.string()));
     for (const auto& stage : plans.back().stages) clocks += stage.size();
     if (clocks > kMaxSolutionClocks) throw InputError("the plan files hold too many clocks; give fewer of them");
   }
-  return std::make_shared<const std::vector<PerseusPlan>>(std::move(plans));
+  return std::make_shared<const std::vector<plan::PerseusPlan>>(std::move(plans));
 }
 
 }  // namespace
 
-std::string PerseusSettings::fingerprint() const {
+std::string Settings::fingerprint() const {
   std::uint64_t hash = 0;
   const auto mix = [&hash](std::uint64_t value) { hash = random_bits(hash ^ value); };
   for (const std::string& text : {scheduler, scheduler_args.dump(), std::string(name(mode))}) {
@@ -166,10 +166,10 @@ std::string PerseusSettings::fingerprint() const {
     mix(text.size());
   }
   if (!solutions) return fmt::format("{:016x}", hash);
-  for (const PerseusPlan& plan : *solutions) {
+  for (const plan::PerseusPlan& plan : *solutions) {
     for (const auto& stage : plan.stages) {
       mix(stage.size());
-      for (const PerseusPlan::Entry& entry : stage) mix(static_cast<std::uint64_t>(entry.clock_mhz));
+      for (const plan::PerseusPlan::Entry& entry : stage) mix(static_cast<std::uint64_t>(entry.clock_mhz));
     }
   }
   return fmt::format("{:016x}", hash);
@@ -182,12 +182,12 @@ std::vector<std::string_view> perseus_scheduler_names() {
 }
 
 std::string_view default_perseus_mode(std::string_view scheduler) {
-  return name(find_kind(scheduler).mode.value_or(PerseusMode::frequency));
+  return name(find_kind(scheduler).mode.value_or(Mode::frequency));
 }
 
-PerseusSettings read_perseus_settings(std::string_view scheduler, std::string_view args, std::string_view mode) {
+Settings read_perseus_settings(std::string_view scheduler, std::string_view args, std::string_view mode) {
   const SchedulerKind& kind = find_kind(scheduler);
-  PerseusSettings settings;
+  Settings settings;
   settings.scheduler = kind.name;
   settings.mode = read_mode(kind, mode);
   if (!args.empty()) settings.scheduler_args = parse_json(args, "scheduler arguments");
@@ -198,7 +198,7 @@ PerseusSettings read_perseus_settings(std::string_view scheduler, std::string_vi
   return settings;
 }
 
-Json perseus_server_info(const PerseusSettings& settings) {
+Json perseus_server_info(const Settings& settings) {
   return {{"scheduler", settings.scheduler},
           {"scheduler_args", settings.scheduler_args},
           {"log_level", "INFO"},
@@ -207,4 +207,4 @@ Json perseus_server_info(const PerseusSettings& settings) {
           {"dump_dir", settings.dump_dir}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

@@ -9,10 +9,10 @@
 #include "control/server/perseus/protocol.h"
 #include "planning/plan/perseus_plan.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 
 /// Arguments of schedulers, by their names in the artifact; each scheduler reads its own.
-struct PerseusArguments {
+struct Arguments {
   double warmup_step_ratio = 0.1;  ///< share of a window's iterations that is left out, at least one of them
   int minimum_power_state = 850;   ///< lowest that is profiled
   int warmup_iters = 2;            ///< windows at the highest power state before anything is measured or run
@@ -20,7 +20,7 @@ struct PerseusArguments {
   int forward_freq = 0;            ///< TwoFrequencies
   int backward_freq = 0;
   double eta_knob = 0.5;  ///< Zeus: 1 minimises energy, 0 time
-  PerseusInstruction balanced_phase = PerseusInstruction::forward;
+  Instruction balanced_phase = Instruction::forward;
   // What follows is Lowgear's.
   int clocks = 6;           ///< that are profiled; the rest is predicted from them
   double slowdown_pct = 0;  ///< how much longer than the fastest plan an iteration may be
@@ -29,13 +29,13 @@ struct PerseusArguments {
 };
 
 /// How the server treats jobs of the Perseus protocol: what theirs takes from PERSEUS_* variables.
-struct PerseusSettings {
+struct Settings {
   std::string scheduler;  ///< one of `perseus_scheduler_names`
   Json scheduler_args = Json::object();
-  PerseusMode mode = PerseusMode::frequency;
-  PerseusArguments arguments;
+  Mode mode = Mode::frequency;
+  Arguments arguments;
   /// PointSolution: in the order in which they run. Shared by all jobs; null for other schedulers.
-  std::shared_ptr<const std::vector<PerseusPlan>> solutions;
+  std::shared_ptr<const std::vector<plan::PerseusPlan>> solutions;
   /// Where results are written; empty: nowhere.
   std::string dump_dir;
 
@@ -56,10 +56,10 @@ struct PerseusSettings {
 /// `unspecified`. Plan files of `solution_path` (a file, or a folder whose `.py` files run in the order of their names,
 /// or backwards with `reverse`) are read now, as data. Throws InputError when a scheduler or argument is unknown, an
 /// argument missing or out of range, or the mode not that of the scheduler.
-[[nodiscard]] PerseusSettings read_perseus_settings(std::string_view scheduler, std::string_view args,
+[[nodiscard]] Settings read_perseus_settings(std::string_view scheduler, std::string_view args,
                                                     std::string_view mode);
 
 /// Reply of `GET /info`; also `perseus.json`.
-[[nodiscard]] Json perseus_server_info(const PerseusSettings& settings);
+[[nodiscard]] Json perseus_server_info(const Settings& settings);
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

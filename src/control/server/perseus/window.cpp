@@ -9,7 +9,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 /// Results of the ranks that share a position, put together.
@@ -39,14 +39,14 @@ double mean(std::span<const double> values) {
   throw InputError(fmt::format("result of rank {}: {}; {}", rank, what, fix));
 }
 
-void require_equal(std::size_t expected, const PerseusResult& result, std::size_t given, std::string_view what) {
+void require_equal(std::size_t expected, const Result& result, std::size_t given, std::string_view what) {
   if (expected == given) return;
   refuse(result.rank, fmt::format("{} {}, where another rank of its stage has {}", given, what, expected),
          "all ranks of a stage run the same iterations");
 }
 
 /// Values of one kind of instruction after the warm-up, iteration after iteration. Empty when it was not measured.
-std::vector<double> values_of(const PerseusBreakdown& breakdown, PerseusInstruction kind, std::size_t skipped) {
+std::vector<double> values_of(const Breakdown& breakdown, Instruction kind, std::size_t skipped) {
   std::vector<double> values;
   const auto found = breakdown.find(kind);
   if (found == breakdown.end()) return values;
@@ -56,9 +56,9 @@ std::vector<double> values_of(const PerseusBreakdown& breakdown, PerseusInstruct
   return values;
 }
 
-Pooled pool_iterations(std::span<const PerseusResult* const> ranks, std::size_t skipped) {
+Pooled pool_iterations(std::span<const Result* const> ranks, std::size_t skipped) {
   Pooled pooled;
-  for (const PerseusResult* rank : ranks) {
+  for (const Result* rank : ranks) {
     pool(pooled.time_s, std::span(rank->iteration_time_s).subspan(skipped), Pooling::longest);
     pool(pooled.energy_j, std::span(rank->iteration_energy_j).subspan(skipped), Pooling::sum);
   }
@@ -66,11 +66,11 @@ Pooled pool_iterations(std::span<const PerseusResult* const> ranks, std::size_t 
 }
 
 /// Empty when the ranks did not measure this kind. Without energies when any of them did not measure those.
-std::optional<PerseusUnit> pool_units(std::span<const PerseusResult* const> ranks, PerseusInstruction kind,
+std::optional<Unit> pool_units(std::span<const Result* const> ranks, Instruction kind,
                                       std::size_t skipped, std::size_t iterations) {
   Pooled pooled;
   bool have_energies = true;
-  for (const PerseusResult* rank : ranks) {
+  for (const Result* rank : ranks) {
     const std::vector<double> times = values_of(rank->time_s, kind, skipped);
     if (!pooled.time_s.empty() || rank != ranks.front()) {
       require_equal(pooled.time_s.size(), *rank, times.size(), fmt::format("times of {}", name(kind)));
@@ -85,17 +85,17 @@ std::optional<PerseusUnit> pool_units(std::span<const PerseusResult* const> rank
     if (have_energies) pool(pooled.energy_j, energies, Pooling::sum);
   }
   if (pooled.time_s.empty()) return std::nullopt;
-  PerseusUnit unit;
+  Unit unit;
   unit.per_iteration = static_cast<double>(pooled.time_s.size()) / static_cast<double>(iterations);
   unit.time_s = mean(pooled.time_s);
   if (have_energies) unit.energy_j = mean(pooled.energy_j);
   return unit;
 }
 
-PerseusWindow condense_position(std::span<const PerseusResult* const> ranks, double warmup_step_ratio) {
-  const PerseusResult& first = *ranks.front();
+Window condense_position(std::span<const Result* const> ranks, double warmup_step_ratio) {
+  const Result& first = *ranks.front();
   const std::size_t reported = first.iteration_time_s.size();
-  for (const PerseusResult* rank : ranks) {
+  for (const Result* rank : ranks) {
     require_equal(reported, *rank, rank->iteration_time_s.size(), "iterations");
   }
   const std::size_t skipped =
@@ -110,25 +110,25 @@ PerseusWindow condense_position(std::span<const PerseusResult* const> ranks, dou
     if (iterations.time_s[i] <= 0) refuse(first.rank, "an iteration that took no time", "report seconds");
     power_w.push_back(iterations.energy_j[i] / iterations.time_s[i]);
   }
-  PerseusWindow window;
+  Window window;
   window.iteration_time_s = mean(iterations.time_s);
   window.iteration_energy_j = mean(iterations.energy_j);
   window.power_w = mean(power_w);
-  window.forward = pool_units(ranks, PerseusInstruction::forward, skipped, iterations.time_s.size());
-  window.backward = pool_units(ranks, PerseusInstruction::backward, skipped, iterations.time_s.size());
+  window.forward = pool_units(ranks, Instruction::forward, skipped, iterations.time_s.size());
+  window.backward = pool_units(ranks, Instruction::backward, skipped, iterations.time_s.size());
   return window;
 }
 
-Json to_json(const std::optional<PerseusUnit>& unit) {
+Json to_json(const std::optional<Unit>& unit) {
   if (!unit) return nullptr;
   return {{"per_iteration", unit->per_iteration},
           {"time_s", unit->time_s},
           {"energy_j", unit->energy_j ? Json(*unit->energy_j) : Json(nullptr)}};
 }
 
-std::optional<PerseusUnit> read_unit(const JsonView& view) {
+std::optional<Unit> read_unit(const JsonView& view) {
   if (view.json().is_null()) return std::nullopt;
-  PerseusUnit unit;
+  Unit unit;
   unit.per_iteration = view.at("per_iteration").number();
   unit.time_s = view.at("time_s").number();
   if (!view.at("energy_j").json().is_null()) unit.energy_j = view.at("energy_j").number();
@@ -137,8 +137,8 @@ std::optional<PerseusUnit> read_unit(const JsonView& view) {
 
 }  // namespace
 
-PerseusLayout rank_layout(const PerseusJobInfo& job, std::span<const PerseusRankInfo> ranks) {
-  PerseusLayout layout;
+Layout rank_layout(const JobInfo& job, std::span<const RankInfo> ranks) {
+  Layout layout;
   layout.job = job;
   layout.positions.assign(ranks.begin(), ranks.end());
   layout.position_of_rank.resize(ranks.size());
@@ -147,11 +147,11 @@ PerseusLayout rank_layout(const PerseusJobInfo& job, std::span<const PerseusRank
   return layout;
 }
 
-PerseusLayout stage_layout(const PerseusJobInfo& job, std::span<const PerseusRankInfo> ranks) {
-  PerseusLayout layout;
+Layout stage_layout(const JobInfo& job, std::span<const RankInfo> ranks) {
+  Layout layout;
   layout.job = job;
   layout.positions.resize(static_cast<std::size_t>(job.pp_degree));
-  for (const PerseusRankInfo& rank : ranks) {
+  for (const RankInfo& rank : ranks) {
     layout.position_of_rank.push_back(rank.pp_rank);
     layout.positions.at(static_cast<std::size_t>(rank.pp_rank)) = rank;
   }
@@ -159,21 +159,21 @@ PerseusLayout stage_layout(const PerseusJobInfo& job, std::span<const PerseusRan
   return layout;
 }
 
-std::vector<PerseusWindow> condense(const PerseusLayout& layout, std::span<const PerseusResult> results,
+std::vector<Window> condense(const Layout& layout, std::span<const Result> results,
                                     double warmup_step_ratio) {
-  std::vector<std::vector<const PerseusResult*>> by_position(layout.positions.size());
+  std::vector<std::vector<const Result*>> by_position(layout.positions.size());
   for (std::size_t rank = 0; rank < results.size(); ++rank) {
     by_position.at(static_cast<std::size_t>(layout.position_of_rank.at(rank))).push_back(&results[rank]);
   }
-  std::vector<PerseusWindow> windows;
+  std::vector<Window> windows;
   windows.reserve(by_position.size());
   for (const auto& ranks : by_position) windows.push_back(condense_position(ranks, warmup_step_ratio));
   return windows;
 }
 
-Json to_json(std::span<const PerseusWindow> windows) {
+Json to_json(std::span<const Window> windows) {
   Json list = Json::array();
-  for (const PerseusWindow& window : windows) {
+  for (const Window& window : windows) {
     list.push_back({{"time_s", window.iteration_time_s},
                     {"energy_j", window.iteration_energy_j},
                     {"power_w", window.power_w},
@@ -183,8 +183,8 @@ Json to_json(std::span<const PerseusWindow> windows) {
   return list;
 }
 
-std::vector<PerseusWindow> read_perseus_windows(const JsonView& view) {
-  std::vector<PerseusWindow> windows;
+std::vector<Window> read_perseus_windows(const JsonView& view) {
+  std::vector<Window> windows;
   for (std::size_t i = 0; i < view.size(); ++i) {
     const JsonView element = view.at(i);
     windows.push_back({element.at("time_s").number(), element.at("energy_j").number(), element.at("power_w").number(),
@@ -193,4 +193,4 @@ std::vector<PerseusWindow> read_perseus_windows(const JsonView& view) {
   return windows;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

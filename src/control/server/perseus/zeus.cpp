@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 const ZeusMeasurement& cheapest(std::span<const ZeusMeasurement> measured, double eta_knob, double max_power_w) {
@@ -18,17 +18,17 @@ const ZeusMeasurement& cheapest(std::span<const ZeusMeasurement> measured, doubl
 
 /// The highest power state of all GPUs together. With clocks in place of limits this is no power, and the cost weighs
 /// by it all the same, as the artifact's does.
-double max_power_w(const PerseusLayout& layout) {
+double max_power_w(const Layout& layout) {
   return static_cast<double>(layout.power_states.front()) * layout.job.world_size;
 }
 
 }  // namespace
 
-ZeusMeasurement measure(int power_state, std::vector<int> power_states, std::span<const PerseusWindow> window) {
+ZeusMeasurement measure(int power_state, std::vector<int> power_states, std::span<const Window> window) {
   ZeusMeasurement measurement;
   measurement.power_state = power_state;
   measurement.power_states = std::move(power_states);
-  for (const PerseusWindow& position : window) {
+  for (const Window& position : window) {
     measurement.time_s = std::max(measurement.time_s, position.iteration_time_s);
     measurement.energy_j += position.iteration_energy_j;
     measurement.power_w += position.power_w;
@@ -36,20 +36,20 @@ ZeusMeasurement measure(int power_state, std::vector<int> power_states, std::spa
   return measurement;
 }
 
-ZeusGlobalPowerLimit::ZeusGlobalPowerLimit(const PerseusLayout& layout, const PerseusArguments& arguments)
+ZeusGlobalPowerLimit::ZeusGlobalPowerLimit(const Layout& layout, const Arguments& arguments)
     : layout_(layout), eta_knob_(arguments.eta_knob), limits_(layout.power_states) {
   if (limits_.size() < 2) throw InputError("ZeusGlobalPowerLimit compares power limits; register at least two");
   limits_.pop_back();
 }
 
-PerseusStep ZeusGlobalPowerLimit::schedule() const {
+Step ZeusGlobalPowerLimit::schedule() const {
   if (is_warming_up_) return uniform_schedule(layout_, limits_.front());
   if (measured_.size() < limits_.size()) return uniform_schedule(layout_, limits_[measured_.size()]);
   const ZeusMeasurement& best = cheapest(measured_, eta_knob_, max_power_w(layout_));
-  return PerseusStop{fmt::format("[profiling-done] the best common power limit is {} W", best.power_state)};
+  return Stop{fmt::format("[profiling-done] the best common power limit is {} W", best.power_state)};
 }
 
-void ZeusGlobalPowerLimit::end_window(std::span<const PerseusWindow> window) {
+void ZeusGlobalPowerLimit::end_window(std::span<const Window> window) {
   if (is_warming_up_) {
     is_warming_up_ = false;
   } else if (measured_.size() < limits_.size()) {
@@ -58,7 +58,7 @@ void ZeusGlobalPowerLimit::end_window(std::span<const PerseusWindow> window) {
   }
 }
 
-std::vector<PerseusFile> ZeusGlobalPowerLimit::files() const {
+std::vector<File> ZeusGlobalPowerLimit::files() const {
   if (measured_.size() < limits_.size()) return {};
   Json json = Json::object();
   for (const ZeusMeasurement& each : measured_) {
@@ -67,7 +67,7 @@ std::vector<PerseusFile> ZeusGlobalPowerLimit::files() const {
   return {{"ZeusGlobalPowerLimit.json", json.dump()}};
 }
 
-ZeusLocalPowerState::ZeusLocalPowerState(const PerseusLayout& layout, PerseusArguments arguments)
+ZeusLocalPowerState::ZeusLocalPowerState(const Layout& layout, Arguments arguments)
     : layout_(layout), arguments_(std::move(arguments)), index_(layout.positions.size(), 0) {}
 
 std::vector<int> ZeusLocalPowerState::states() const {
@@ -76,17 +76,17 @@ std::vector<int> ZeusLocalPowerState::states() const {
   return states;
 }
 
-PerseusStep ZeusLocalPowerState::schedule() const {
+Step ZeusLocalPowerState::schedule() const {
   if (phase_ == Phase::warm_up) return uniform_schedule(layout_, layout_.power_states.front());
   if (phase_ == Phase::balancing) return uniform_schedule(layout_, states());
   const ZeusMeasurement& best = cheapest(measured_, arguments_.eta_knob, max_power_w(layout_));
-  return PerseusStop{fmt::format("[profiling-done] the heaviest stage {} is best at power state {}", *heaviest_stage_,
+  return Stop{fmt::format("[profiling-done] the heaviest stage {} is best at power state {}", *heaviest_stage_,
                                  best.power_state)};
 }
 
-double ZeusLocalPowerState::phase_time_s(const PerseusWindow& window, std::size_t stage) const {
-  const std::optional<PerseusUnit>& unit =
-      arguments_.balanced_phase == PerseusInstruction::forward ? window.forward : window.backward;
+double ZeusLocalPowerState::phase_time_s(const Window& window, std::size_t stage) const {
+  const std::optional<Unit>& unit =
+      arguments_.balanced_phase == Instruction::forward ? window.forward : window.backward;
   if (unit) return unit->time_s;
   throw InputError(fmt::format("stage {} reported no times of {}; ZeusLocalPowerState balances by them", stage,
                                name(arguments_.balanced_phase)));
@@ -98,7 +98,7 @@ void ZeusLocalPowerState::begin_round() {
   target_s_.reset();
 }
 
-void ZeusLocalPowerState::end_window(std::span<const PerseusWindow> window) {
+void ZeusLocalPowerState::end_window(std::span<const Window> window) {
   if (phase_ == Phase::warm_up) {
     phase_ = Phase::balancing;
     begin_round();
@@ -142,7 +142,7 @@ void ZeusLocalPowerState::lower(std::size_t stage, double time_s) {
   search.previous_time_s = time_s;
 }
 
-void ZeusLocalPowerState::finish_round(std::span<const PerseusWindow> window) {
+void ZeusLocalPowerState::finish_round(std::span<const Window> window) {
   measured_.push_back(measure(layout_.power_states[round_], states(), window));
   const std::size_t last = layout_.power_states.size() - 1;
   if (round_ == last || std::ranges::find(index_, last) != index_.end()) {
@@ -153,7 +153,7 @@ void ZeusLocalPowerState::finish_round(std::span<const PerseusWindow> window) {
   begin_round();
 }
 
-std::vector<PerseusFile> ZeusLocalPowerState::files() const {
+std::vector<File> ZeusLocalPowerState::files() const {
   if (phase_ != Phase::done) return {};
   Json rounds = Json::object();
   for (const ZeusMeasurement& each : measured_) {
@@ -170,4 +170,4 @@ std::vector<PerseusFile> ZeusLocalPowerState::files() const {
   return {{"ZeusLocalPowerState.json", json.dump()}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

@@ -7,7 +7,7 @@
 
 #include "control/server/perseus/scheduler.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 
 /// What one setting of power states led to, all positions together.
 struct ZeusMeasurement {
@@ -24,22 +24,22 @@ struct ZeusMeasurement {
 };
 
 [[nodiscard]] ZeusMeasurement measure(int power_state, std::vector<int> power_states,
-                                      std::span<const PerseusWindow> window);
+                                      std::span<const Window> window);
 
 /// The power limit that is best for all GPUs at once: every limit but the lowest in turn, from the top, after a window
 /// of warm-up; then stops. (The artifact counts the world size twice in the largest power; here it counts once.)
-class ZeusGlobalPowerLimit final : public PerseusScheduler {
+class ZeusGlobalPowerLimit final : public Scheduler {
  public:
   /// Throws InputError when there are fewer than two power limits.
-  ZeusGlobalPowerLimit(const PerseusLayout& layout, const PerseusArguments& arguments);
-  [[nodiscard]] PerseusStep schedule() const override;
+  ZeusGlobalPowerLimit(const Layout& layout, const Arguments& arguments);
+  [[nodiscard]] Step schedule() const override;
   [[nodiscard]] bool observes() const override { return !is_warming_up_ && measured_.size() < limits_.size(); }
-  void end_window(std::span<const PerseusWindow> window) override;
+  void end_window(std::span<const Window> window) override;
   /// `ZeusGlobalPowerLimit.json`: time and energy by limit.
-  [[nodiscard]] std::vector<PerseusFile> files() const override;
+  [[nodiscard]] std::vector<File> files() const override;
 
  private:
-  PerseusLayout layout_;
+  Layout layout_;
   double eta_knob_;
   std::vector<int> limits_;
   std::vector<ZeusMeasurement> measured_;
@@ -48,15 +48,15 @@ class ZeusGlobalPowerLimit final : public PerseusScheduler {
 
 /// Balances stages: for every power state of the heaviest one, the others are lowered until their forwards (or
 /// backwards) take as long as its; then stops. One position for every stage.
-class ZeusLocalPowerState final : public PerseusScheduler {
+class ZeusLocalPowerState final : public Scheduler {
  public:
-  ZeusLocalPowerState(const PerseusLayout& layout, PerseusArguments arguments);
-  [[nodiscard]] PerseusStep schedule() const override;
+  ZeusLocalPowerState(const Layout& layout, Arguments arguments);
+  [[nodiscard]] Step schedule() const override;
   [[nodiscard]] bool observes() const override { return phase_ == Phase::balancing; }
   /// Throws InputError when the balanced phase was not measured.
-  void end_window(std::span<const PerseusWindow> window) override;
+  void end_window(std::span<const Window> window) override;
   /// `ZeusLocalPowerState.json`: the balanced states by the heaviest stage's, and what they led to.
-  [[nodiscard]] std::vector<PerseusFile> files() const override;
+  [[nodiscard]] std::vector<File> files() const override;
 
  private:
   enum class Phase : unsigned char { warm_up, balancing, done };
@@ -68,14 +68,14 @@ class ZeusLocalPowerState final : public PerseusScheduler {
     double previous_time_s = 0;
   };
 
-  [[nodiscard]] double phase_time_s(const PerseusWindow& window, std::size_t stage) const;
+  [[nodiscard]] double phase_time_s(const Window& window, std::size_t stage) const;
   [[nodiscard]] std::vector<int> states() const;
   void begin_round();
   void lower(std::size_t stage, double time_s);
-  void finish_round(std::span<const PerseusWindow> window);
+  void finish_round(std::span<const Window> window);
 
-  PerseusLayout layout_;
-  PerseusArguments arguments_;
+  Layout layout_;
+  Arguments arguments_;
   Phase phase_ = Phase::warm_up;
   std::size_t round_ = 0;                      ///< index of the heaviest stage's power state
   std::vector<std::size_t> index_;             ///< by stage: of the power state that runs
@@ -85,4 +85,4 @@ class ZeusLocalPowerState final : public PerseusScheduler {
   std::vector<ZeusMeasurement> measured_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

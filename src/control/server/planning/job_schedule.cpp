@@ -10,15 +10,15 @@
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
-Schedule generated(const JobSpec& spec) {
-  if (spec.schedule_is_csv) return read_torch_csv(spec.schedule, "schedule.csv");
+schedule::Schedule generated(const protocol::JobSpec& spec) {
+  if (spec.schedule_is_csv) return schedule::read_torch_csv(spec.schedule, "schedule.csv");
   // As the trainer has EnvPipe's schedule: before there is a profile all stages count alike.
-  const std::vector<EnvPipeStage> even(static_cast<std::size_t>(spec.parallel.pp),
+  const std::vector<schedule::EnvPipeStage> even(static_cast<std::size_t>(spec.parallel.pp),
                                        {.forward_time_s = 1, .backward_time_s = 2, .extra_activations = {}});
-  return make_schedule({.name = spec.schedule,
+  return schedule::make_schedule({.name = spec.schedule,
                         .ranks = spec.parallel.pp,
                         .microbatches = spec.microbatches,
                         .chunks = spec.parallel.chunks,
@@ -27,17 +27,17 @@ Schedule generated(const JobSpec& spec) {
 
 }  // namespace
 
-std::size_t job_units(const JobSpec& spec) {
+std::size_t job_units(const protocol::JobSpec& spec) {
   return 2 * static_cast<std::size_t>(spec.parallel.stages()) * static_cast<std::size_t>(spec.microbatches);
 }
 
-Schedule make_schedule(const JobSpec& spec) {
+schedule::Schedule make_schedule(const protocol::JobSpec& spec) {
   const std::size_t units = job_units(spec);
   if (units > kMaxJobActions) {
     throw InputError(fmt::format("a schedule of {} stages and {} microbatches has {} units, more than {}",
                                  spec.parallel.stages(), spec.microbatches, units, kMaxJobActions));
   }
-  Schedule schedule = without_communication(generated(spec));
+  schedule::Schedule schedule = without_communication(generated(spec));
   validate(schedule);
   if (schedule.rank_count() != spec.parallel.pp || schedule.stages != spec.parallel.stages() ||
       schedule.microbatches != spec.microbatches) {
@@ -49,4 +49,4 @@ Schedule make_schedule(const JobSpec& spec) {
   return schedule;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -5,16 +5,16 @@
 #include "control/protocol/job_spec.h"
 #include "planning/schedule/schedule.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Units of one iteration of the largest job that the server takes: as many as still plan in seconds.
 inline constexpr std::size_t kMaxJobActions = 1'000'000;
 
 /// Forwards and backwards of an iteration of one pipeline.
-[[nodiscard]] std::size_t job_units(const JobSpec& spec);
+[[nodiscard]] std::size_t job_units(const protocol::JobSpec& spec);
 
 /// The job's schedule without communication. Throws InputError when there is no such schedule, it cannot run, or it
 /// does not fit the job's sizes.
-[[nodiscard]] Schedule make_schedule(const JobSpec& spec);
+[[nodiscard]] schedule::Schedule make_schedule(const protocol::JobSpec& spec);
 
-}  // namespace lowgear
+}  // namespace lowgear::server

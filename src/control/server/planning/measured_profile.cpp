@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr const char* kFormat = "lowgear.measured_profile/1";
@@ -19,10 +19,10 @@ constexpr const char* kFormat = "lowgear.measured_profile/1";
 /// The same cell on several ranks.
 class CellGroup {
  public:
-  void add(int rank, const ProfileCell& cell) { by_rank_.insert_or_assign(rank, cell); }
+  void add(int rank, const protocol::ProfileCell& cell) { by_rank_.insert_or_assign(rank, cell); }
 
-  [[nodiscard]] ProfileCell merged() const {
-    ProfileCell whole;
+  [[nodiscard]] protocol::ProfileCell merged() const {
+    protocol::ProfileCell whole;
     double squared_errors = 0;
     for (const auto& [rank, cell] : by_rank_) {
       const long long units = whole.units + cell.units;
@@ -39,21 +39,21 @@ class CellGroup {
   }
 
  private:
-  std::map<int, ProfileCell> by_rank_;
+  std::map<int, protocol::ProfileCell> by_rank_;
 };
 
-std::vector<BlockingCell> merge_blocking(std::span<const RankCells> ranks, int stages) {
-  std::vector<std::vector<BlockingCell>> by_stage(static_cast<std::size_t>(stages));
-  for (const RankCells& rank : ranks) {
-    for (const BlockingCell& cell : rank.blocking) by_stage.at(static_cast<std::size_t>(cell.stage)).push_back(cell);
+std::vector<protocol::BlockingCell> merge_blocking(std::span<const protocol::RankCells> ranks, int stages) {
+  std::vector<std::vector<protocol::BlockingCell>> by_stage(static_cast<std::size_t>(stages));
+  for (const protocol::RankCells& rank : ranks) {
+    for (const protocol::BlockingCell& cell : rank.blocking) by_stage.at(static_cast<std::size_t>(cell.stage)).push_back(cell);
   }
-  std::vector<BlockingCell> merged;
+  std::vector<protocol::BlockingCell> merged;
   for (int stage = 0; stage < stages; ++stage) {
-    const std::vector<BlockingCell>& cells = by_stage[static_cast<std::size_t>(stage)];
+    const std::vector<protocol::BlockingCell>& cells = by_stage[static_cast<std::size_t>(stage)];
     if (cells.empty()) throw InputError(fmt::format("no rank of stage {} has measured its blocking power", stage));
-    BlockingCell whole{.stage = stage};
+    protocol::BlockingCell whole{.stage = stage};
     double squared_errors = 0;
-    for (const BlockingCell& cell : cells) {
+    for (const protocol::BlockingCell& cell : cells) {
       whole.power_w += cell.power_w;
       squared_errors += cell.error_w * cell.error_w;
     }
@@ -66,10 +66,10 @@ std::vector<BlockingCell> merge_blocking(std::span<const RankCells> ranks, int s
 
 }  // namespace
 
-MeasuredProfile merge_cells(std::span<const RankCells> ranks, int stages) {
+MeasuredProfile merge_cells(std::span<const protocol::RankCells> ranks, int stages) {
   std::map<std::tuple<int, OpKind, int>, CellGroup> groups;
-  for (const RankCells& rank : ranks) {
-    for (const ProfileCell& cell : rank.cells) {
+  for (const protocol::RankCells& rank : ranks) {
+    for (const protocol::ProfileCell& cell : rank.cells) {
       groups[{cell.stage, cell.kind, -cell.clock_mhz}].add(rank.rank, cell);
     }
   }
@@ -90,8 +90,8 @@ MeasuredProfile read_measured_profile(std::string_view text) {
   const JsonView view(document, "profile");
   require_format(view, kFormat);
   const bool simulated = view.at("simulated").boolean();
-  MeasuredCells measured = read_measured_cells(view, kMaxStages);
+  protocol::MeasuredCells measured = protocol::read_measured_cells(view, profile::kMaxStages);
   return {.cells = std::move(measured.cells), .blocking = std::move(measured.blocking), .simulated = simulated};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -22,7 +22,7 @@
 #include "planning/simulator/replay.h"
 #include "planning/workflow/frontier_curve.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr auto kScopes = std::to_array<std::string_view>({"gpu", "node", "job"});
@@ -30,13 +30,13 @@ constexpr auto kScopes = std::to_array<std::string_view>({"gpu", "node", "job"})
 constexpr std::size_t kKeptPlanners = 4;
 
 /// The cells, with times that fall with the clock where only noise says otherwise; the measured power stays.
-StageProfile measured_rows(const MeasuredProfile& measured, int stages) {
-  std::map<std::pair<int, OpKind>, std::vector<const ProfileCell*>> cells_of_op;
-  for (const ProfileCell& cell : measured.cells) cells_of_op[{cell.stage, cell.kind}].push_back(&cell);
-  StageProfile profile(stages);
+profile::StageProfile measured_rows(const MeasuredProfile& measured, int stages) {
+  std::map<std::pair<int, OpKind>, std::vector<const protocol::ProfileCell*>> cells_of_op;
+  for (const protocol::ProfileCell& cell : measured.cells) cells_of_op[{cell.stage, cell.kind}].push_back(&cell);
+  profile::StageProfile profile(stages);
   for (const auto& [op, cells] : cells_of_op) {
-    std::vector<ClockTime> times;
-    for (const ProfileCell* cell : cells) times.push_back({cell->clock_mhz, cell->time_s, cell->time_error_s});
+    std::vector<profile::ClockTime> times;
+    for (const protocol::ProfileCell* cell : cells) times.push_back({cell->clock_mhz, cell->time_s, cell->time_error_s});
     times = monotone_times(std::move(times));
     for (std::size_t i = 0; i < cells.size(); ++i) {
       const double energy_j = cells[i]->energy_j * (times[i].time_s / cells[i]->time_s);
@@ -47,20 +47,20 @@ StageProfile measured_rows(const MeasuredProfile& measured, int stages) {
   return profile;
 }
 
-StageProfile filled_profile(const MeasuredProfile& measured, int stages, std::span<const int> clocks_mhz) {
-  StageProfile rows = measured_rows(measured, stages);
-  const bool enough = std::ranges::all_of(measured.cells, [&](const ProfileCell& cell) {
-    return rows.measurements(cell.stage, cell.kind).size() >= kMinMeasuredClocks;
+profile::StageProfile filled_profile(const MeasuredProfile& measured, int stages, std::span<const int> clocks_mhz) {
+  profile::StageProfile rows = measured_rows(measured, stages);
+  const bool enough = std::ranges::all_of(measured.cells, [&](const protocol::ProfileCell& cell) {
+    return rows.measurements(cell.stage, cell.kind).size() >= profile::kMinMeasuredClocks;
   });
   if (!enough) return rows;
   return fit_few_clocks(rows, predictable_clocks(rows, clocks_mhz)).profile();
 }
 
-std::vector<double> blocking_by_rank(const MeasuredProfile& measured, const Schedule& schedule) {
+std::vector<double> blocking_by_rank(const MeasuredProfile& measured, const schedule::Schedule& schedule) {
   const std::vector<int> rank_of = rank_of_stage(schedule);
   std::vector<double> power_w(static_cast<std::size_t>(schedule.rank_count()), 0);
   std::vector<int> stages(power_w.size(), 0);
-  for (const BlockingCell& cell : measured.blocking) {
+  for (const protocol::BlockingCell& cell : measured.blocking) {
     const auto rank = static_cast<std::size_t>(rank_of.at(static_cast<std::size_t>(cell.stage)));
     power_w[rank] += cell.power_w;
     ++stages[rank];
@@ -72,8 +72,8 @@ std::vector<double> blocking_by_rank(const MeasuredProfile& measured, const Sche
   return power_w;
 }
 
-PowerCap power_cap(const PowerLimit& limit, double share) {
-  PowerCap cap;
+adapt::PowerCap power_cap(const PowerLimit& limit, double share) {
+  adapt::PowerCap cap;
   switch (limit.scope) {
     case CapScope::gpu:
       cap.gpu.peak_w = limit.watts;
@@ -112,33 +112,33 @@ std::string describe(const std::optional<PowerLimit>& limit) {
 struct JobPlanner::Impl {
   std::shared_ptr<const PipelineModel> model;
   std::shared_ptr<Progress> progress;
-  PipelineDag dag;
-  StageProfile profile;
+  schedule::PipelineDag dag;
+  profile::StageProfile profile;
   std::vector<double> blocking_w;
-  Replan unslowed;  ///< no rank is slow
+  adapt::Replan unslowed;  ///< no rank is slow
 
   /// A pipeline with these slow stages.
   class Solved {
    public:
-    Solved(const Impl& of, const ReplicaGroup& group)
+    Solved(const Impl& of, const adapt::ReplicaGroup& group)
         : slowdowns_(group.slowdowns),
           planner_(of.model->schedule, group.profile, of.blocking_w, of.planner_options(), {}, of.progress.get()) {}
 
-    [[nodiscard]] const std::vector<StageSlowdown>& slowdowns() const { return slowdowns_; }
-    [[nodiscard]] const Frontier& frontier() const { return planner_.frontier(); }
+    [[nodiscard]] const std::vector<simulator::StageSlowdown>& slowdowns() const { return slowdowns_; }
+    [[nodiscard]] const planner::Frontier& frontier() const { return planner_.frontier(); }
     /// Whether another plan takes milliseconds: the first one prepares those for all deadlines.
     [[nodiscard]] bool is_prepared() const { return is_prepared_; }
-    [[nodiscard]] Plan plan(double deadline_s) {
+    [[nodiscard]] plan::Plan plan(double deadline_s) {
       const std::lock_guard lock(mutex_);
-      Plan plan = planner_.plan(std::max(deadline_s, planner_.fastest_s()));
+      plan::Plan plan = planner_.plan(std::max(deadline_s, planner_.fastest_s()));
       is_prepared_ = true;
       return plan;
     }
 
    private:
-    std::vector<StageSlowdown> slowdowns_;
+    std::vector<simulator::StageSlowdown> slowdowns_;
     std::mutex mutex_;  ///< of the planner
-    PipelinePlanner planner_;
+    planner::PipelinePlanner planner_;
     std::atomic<bool> is_prepared_ = false;
   };
 
@@ -154,18 +154,18 @@ struct JobPlanner::Impl {
         blocking_w(blocking_by_rank(model->measured, model->schedule)),
         unslowed(replan({}, 0)) {}
 
-  [[nodiscard]] PlannerOptions planner_options() const {
-    PlannerOptions options;
+  [[nodiscard]] planner::PlannerOptions planner_options() const {
+    planner::PlannerOptions options;
     options.switch_latency_s = model->switch_latency_s;
     return options;
   }
 
-  [[nodiscard]] Replan replan(std::span<const RankSlowdown> slow, double slowdown_pct) const {
-    return lowgear::replan(dag, profile, model->parallel.dp, slow, slowdown_pct);
+  [[nodiscard]] adapt::Replan replan(std::span<const adapt::RankSlowdown> slow, double slowdown_pct) const {
+    return lowgear::adapt::replan(dag, profile, model->parallel.dp, slow, slowdown_pct);
   }
 
-  [[nodiscard]] std::shared_ptr<Solved> find(const std::vector<StageSlowdown>& slowdowns) {
-    const auto same = [](const StageSlowdown& a, const StageSlowdown& b) {
+  [[nodiscard]] std::shared_ptr<Solved> find(const std::vector<simulator::StageSlowdown>& slowdowns) {
+    const auto same = [](const simulator::StageSlowdown& a, const simulator::StageSlowdown& b) {
       return a.stage == b.stage && a.factor == b.factor;
     };
     const std::lock_guard lock(mutex);
@@ -174,12 +174,12 @@ struct JobPlanner::Impl {
     return found == solved.end() ? nullptr : *found;
   }
 
-  [[nodiscard]] std::shared_ptr<Solved> find_prepared(const std::vector<StageSlowdown>& slowdowns) {
+  [[nodiscard]] std::shared_ptr<Solved> find_prepared(const std::vector<simulator::StageSlowdown>& slowdowns) {
     std::shared_ptr<Solved> known = find(slowdowns);
     return known && known->is_prepared() ? known : nullptr;
   }
 
-  [[nodiscard]] std::shared_ptr<Solved> solve(const ReplicaGroup& group) {
+  [[nodiscard]] std::shared_ptr<Solved> solve(const adapt::ReplicaGroup& group) {
     if (auto known = find(group.slowdowns)) return known;
     auto fresh = std::make_shared<Solved>(*this, group);  // takes long: not under the lock
     const std::lock_guard lock(mutex);
@@ -192,28 +192,28 @@ struct JobPlanner::Impl {
     return fresh;
   }
 
-  [[nodiscard]] Plan full_clocks(const ReplicaGroup& group) const {
-    const PlanningProblem problem{
+  [[nodiscard]] plan::Plan full_clocks(const adapt::ReplicaGroup& group) const {
+    const planner::PlanningProblem problem{
         .schedule = &model->schedule, .dag = &dag, .profile = &group.profile, .blocking_power_w = blocking_w};
     const std::vector<int> clocks_mhz = max_clocks_mhz(problem);
-    const Timeline timeline = replay_clocks(problem, clocks_mhz);
+    const simulator::Timeline timeline = replay_clocks(problem, clocks_mhz);
     return plan_of_replay("max", problem, timeline, clocks_mhz);
   }
 
-  [[nodiscard]] std::vector<double> expected_compute(const Plan& plan) const {
+  [[nodiscard]] std::vector<double> expected_compute(const plan::Plan& plan) const {
     std::vector<double> times_s;
-    for (const std::vector<PlannedOp>& ops : plan.ranks) {
-      times_s.push_back(std::accumulate(ops.begin(), ops.end(), 0.0, [&](double sum, const PlannedOp& op) {
+    for (const std::vector<plan::PlannedOp>& ops : plan.ranks) {
+      times_s.push_back(std::accumulate(ops.begin(), ops.end(), 0.0, [&](double sum, const plan::PlannedOp& op) {
         return sum + profile.at_clock(op.stage, op.kind, op.clock_mhz).time_s;
       }));
     }
     return times_s;
   }
 
-  [[nodiscard]] JobPlan assembled(const Replan& replan, std::vector<Plan> plans) {
+  [[nodiscard]] JobPlan assembled(const adapt::Replan& replan, std::vector<plan::Plan> plans) {
     JobPlan job;
     const double blocking_of_pipeline_w = std::accumulate(blocking_w.begin(), blocking_w.end(), 0.0);
-    const PipelineFigures figures = job_figures(replan, plans, blocking_of_pipeline_w);
+    const simulator::PipelineFigures figures = job_figures(replan, plans, blocking_of_pipeline_w);
     job.time_s = figures.time_s;
     job.energy_j = figures.energy_j * model->parallel.tp;
     job.fastest_time_s = replan.fastest_time_s;
@@ -224,15 +224,15 @@ struct JobPlanner::Impl {
         job.plan_of_replica.at(static_cast<std::size_t>(replica)) = static_cast<int>(group);
       }
     }
-    for (Plan& plan : plans) {
+    for (plan::Plan& plan : plans) {
       plan.gpu_name = model->gpu;
       job.expected_compute_s.push_back(expected_compute(plan));
     }
     job.plans = std::move(plans);
     // Of the pipelines as they are, where all are alike; else of those that no slow rank is in.
     const bool all_alike = replan.groups.size() == 1;
-    if (const auto shown = find(all_alike ? replan.groups.front().slowdowns : std::vector<StageSlowdown>())) {
-      for (const PipelineFigures& point : frontier_points(shown->frontier())) {
+    if (const auto shown = find(all_alike ? replan.groups.front().slowdowns : std::vector<simulator::StageSlowdown>())) {
+      for (const simulator::PipelineFigures& point : workflow::frontier_points(shown->frontier())) {
         job.frontier.emplace_back(point.time_s, point.energy_j);
       }
     }
@@ -240,8 +240,8 @@ struct JobPlanner::Impl {
   }
 
   /// One group's plan under its share of the job's limit: as many GPUs as it has of the job's.
-  [[nodiscard]] CappedPlan capped(const ReplicaGroup& group, const PlanningConditions& conditions, double deadline_s) {
-    CappedJob job{.schedule = model->schedule,
+  [[nodiscard]] adapt::CappedPlan capped(const adapt::ReplicaGroup& group, const PlanningConditions& conditions, double deadline_s) {
+    adapt::CappedJob job{.schedule = model->schedule,
                   .profile = group.profile,
                   .blocking_power_w = blocking_w,
                   .gpus = {},
@@ -260,16 +260,16 @@ struct JobPlanner::Impl {
   }
 
   [[nodiscard]] JobPlan within_cap(const PlanningConditions& conditions) {
-    const Replan split = replan(conditions.slow, conditions.slowdown_pct);
-    std::vector<Plan> plans;
+    const adapt::Replan split = replan(conditions.slow, conditions.slowdown_pct);
+    std::vector<plan::Plan> plans;
     std::string note;
     double deadline_s = split.deadline_s;
     // The replica that the cap slows down most sets the pace for the others: they are planned again.
     for (int pass = 0; pass < 2; ++pass) {
       plans.clear();
       double slowest_s = 0;
-      for (const ReplicaGroup& group : split.groups) {
-        CappedPlan capped_plan = capped(group, conditions, deadline_s);
+      for (const adapt::ReplicaGroup& group : split.groups) {
+        adapt::CappedPlan capped_plan = capped(group, conditions, deadline_s);
         if (!capped_plan.plan) throw InputError(capped_plan.reason);
         note = capped_plan.reason;
         slowest_s = std::max(slowest_s, capped_plan.plan->plan.time_s);
@@ -291,10 +291,10 @@ JobPlanner::~JobPlanner() = default;
 
 JobPlan JobPlanner::plan(const PlanningConditions& conditions) {
   if (conditions.power) return impl_->within_cap(conditions);
-  const Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);
+  const adapt::Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);
   (void)impl_->solve(impl_->unslowed.groups.front());
-  std::vector<Plan> plans;
-  for (const ReplicaGroup& group : split.groups) {
+  std::vector<plan::Plan> plans;
+  for (const adapt::ReplicaGroup& group : split.groups) {
     plans.push_back(impl_->solve(group)->plan(split.deadline_s));
   }
   return impl_->assembled(split, std::move(plans));
@@ -302,11 +302,11 @@ JobPlan JobPlanner::plan(const PlanningConditions& conditions) {
 
 std::optional<QuickPlan> JobPlanner::quick_plan(const PlanningConditions& conditions) {
   if (conditions.power || !impl_->find_prepared({})) return std::nullopt;
-  const Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);
+  const adapt::Replan split = impl_->replan(conditions.slow, conditions.slowdown_pct);
   QuickPlan quick{.plan = {}, .is_best = true};
   bool is_useful = false;
-  std::vector<Plan> plans;
-  for (const ReplicaGroup& group : split.groups) {
+  std::vector<plan::Plan> plans;
+  for (const adapt::ReplicaGroup& group : split.groups) {
     if (const auto known = impl_->find_prepared(group.slowdowns)) {
       is_useful = true;
       plans.push_back(known->plan(split.deadline_s));
@@ -322,21 +322,21 @@ std::optional<QuickPlan> JobPlanner::quick_plan(const PlanningConditions& condit
 
 ProfileVerdict JobPlanner::judge_profile(const PlanningConditions& conditions) const {
   const PipelineModel& model = *impl_->model;
-  std::vector<MeasuredError> errors;
-  for (const ProfileCell& cell : model.measured.cells) {
+  std::vector<adapt::MeasuredError> errors;
+  for (const protocol::ProfileCell& cell : model.measured.cells) {
     errors.push_back({.stage = cell.stage,
                       .kind = cell.kind,
                       .clock_mhz = cell.clock_mhz,
                       .time_error_s = cell.time_error_s,
                       .energy_error_j = cell.energy_error_j});
   }
-  const ProfilingTask task{.schedule = model.schedule,
+  const adapt::ProfilingTask task{.schedule = model.schedule,
                            .supported_mhz = model.clocks_mhz,
                            .blocking_power_w = impl_->blocking_w,
                            .slowdown_pct = conditions.slowdown_pct,
                            .planner = impl_->planner_options(),
                            .progress = impl_->progress.get()};
-  const ProfilingStep step = next_profiling_step(task, measured_rows(model.measured, model.schedule.stages), errors);
+  const adapt::ProfilingStep step = next_profiling_step(task, measured_rows(model.measured, model.schedule.stages), errors);
   ProfileVerdict verdict{.more_clocks_mhz = step.next_clocks_mhz,
                          .energy_error_pct = step.energy_error_j / step.energy_j * 100,
                          .reason = {}};
@@ -347,4 +347,4 @@ ProfileVerdict JobPlanner::judge_profile(const PlanningConditions& conditions) c
   return verdict;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

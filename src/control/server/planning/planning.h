@@ -15,7 +15,7 @@
 #include "planning/plan/plan.h"
 #include "planning/schedule/schedule.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// What a power cap holds for.
 enum class CapScope : unsigned char { gpu, node, job };
@@ -36,15 +36,15 @@ struct PowerLimit {
 /// What a plan has to take into account.
 struct PlanningConditions {
   double slowdown_pct = 0;         ///< how much longer than the fastest plan
-  std::vector<RankSlowdown> slow;  ///< positions that are slower than profiled
+  std::vector<adapt::RankSlowdown> slow;  ///< positions that are slower than profiled
   std::optional<PowerLimit> power;
   std::vector<std::vector<int>> node_of_gpu;  ///< by dp and pp rank; for caps on nodes
 };
 
 /// A job's pipelines as they can be planned for. Does not change.
 struct PipelineModel {
-  Schedule schedule;
-  JobParallel parallel;
+  schedule::Schedule schedule;
+  protocol::JobParallel parallel;
   std::string gpu;
   MeasuredProfile measured;
   std::vector<int> clocks_mhz;  ///< that every GPU of the job supports, highest first
@@ -54,7 +54,7 @@ struct PipelineModel {
 
 /// Clocks for all of a job's ranks.
 struct JobPlan {
-  std::vector<Plan> plans;
+  std::vector<plan::Plan> plans;
   std::vector<int> plan_of_replica;                     ///< by dp rank
   std::vector<std::vector<double>> expected_compute_s;  ///< by plan and pp rank, at profiled speed
   double time_s = 0;                                    ///< of an iteration
@@ -105,4 +105,4 @@ class JobPlanner {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -2,7 +2,7 @@
 
 #include <ctime>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 double thread_time_s() {
@@ -25,4 +25,4 @@ void PlanningLimit::update(std::string_view activity, double fraction) {
   if (bounded_ == std::this_thread::get_id() && thread_time_s() > until_s_) throw Stopped();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

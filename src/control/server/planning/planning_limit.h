@@ -7,7 +7,7 @@
 #include "base/core/progress.h"
 #include "base/core/stop_switch.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Bounds what planning for one job takes: the planner's next report throws `Stopped` once the time is over, or once
 /// the job is over. Time is what the thread has computed, so that a busy machine does not shorten it. Thread-safe.
@@ -29,4 +29,4 @@ class PlanningLimit final : public Progress {
   std::atomic<double> until_s_{0};          ///< of that thread's time
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

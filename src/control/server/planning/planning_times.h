@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// How long planning may take, in processor time.
 struct PlanningTimes {
@@ -16,4 +16,4 @@ struct PlanningTimes {
 /// Jobs up to this size have `PlanningTimes::limit_s` itself.
 inline constexpr std::size_t kActionsPerLimit = 100'000;
 
-}  // namespace lowgear
+}  // namespace lowgear::server

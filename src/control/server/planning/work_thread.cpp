@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::server {
 
 WorkThread::WorkThread(std::function<void(std::function<void()>)> post)
     : post_(std::move(post)), thread_([this](const std::stop_token& stop) { work_until(stop); }) {}
@@ -25,4 +25,4 @@ void WorkThread::work_until(const std::stop_token& stop) {
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

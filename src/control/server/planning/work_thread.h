@@ -6,7 +6,7 @@
 #include <mutex>
 #include <thread>
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Does work that takes long apart from the server's thread, one piece after the other.
 class WorkThread {
@@ -35,4 +35,4 @@ class WorkThread {
   std::jthread thread_;  ///< last: it uses everything above
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

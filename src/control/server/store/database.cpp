@@ -6,7 +6,7 @@
 #include <cerrno>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr int kBusyTimeoutMs = 5'000;
@@ -165,4 +165,4 @@ void Savepoint::keep() {
   kept_ = true;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

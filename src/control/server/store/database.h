@@ -13,7 +13,7 @@
 struct sqlite3;
 struct sqlite3_stmt;
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// What kind of refusal SQLite's was.
 enum class DatabaseFault : unsigned char {
@@ -155,4 +155,4 @@ class Savepoint {
   bool kept_ = false;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

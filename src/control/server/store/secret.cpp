@@ -10,7 +10,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 std::string new_secret() {
   std::array<unsigned char, 16> bytes{};
@@ -35,4 +35,4 @@ bool same_secret(std::string_view given, std::string_view expected) {
   return difference == 0;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// 128 random bits of the kernel's as 32 hexadecimal digits: what a rank proves itself with. Throws Error when the
 /// kernel gives none.
@@ -13,4 +13,4 @@ namespace lowgear {
 /// length alone, which its sender knows).
 [[nodiscard]] bool same_secret(std::string_view given, std::string_view expected);
 
-}  // namespace lowgear
+}  // namespace lowgear::server

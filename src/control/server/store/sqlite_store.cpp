@@ -16,7 +16,7 @@
 #include "control/server/store/state_folder.h"
 #include "control/server/store/store_schema.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -418,4 +418,4 @@ void SqliteStore::close() { writer_->close(); }
 
 StoreStatistics SqliteStore::statistics() const { return writer_->statistics(); }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

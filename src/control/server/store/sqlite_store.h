@@ -12,7 +12,7 @@
 #include "control/server/store/store.h"
 #include "control/server/store/store_tables.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 struct SqliteStoreOptions {
   StoreRetention retention;
@@ -69,4 +69,4 @@ class SqliteStore final : public Store {
   std::unique_ptr<Writer> writer_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -16,7 +16,7 @@
 #include "base/core/files/trusted_path.h"
 #include "base/ipc/held_file.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 [[noreturn]] void refuse(const std::filesystem::path& path) {
@@ -37,12 +37,12 @@ std::string process_of(std::string_view holder) {
 }
 
 void hold(const FileDescriptor& lock, const std::filesystem::path& folder) {
-  const FileHold hold = hold_file(lock, fmt::format("{}\n", ::getpid()));
-  if (hold.outcome == FileHold::Outcome::unsupported) {
+  const ipc::FileHold hold = ipc::hold_file(lock, fmt::format("{}\n", ::getpid()));
+  if (hold.outcome == ipc::FileHold::Outcome::unsupported) {
     throw InputError(fmt::format("{}: its file system has no locks; choose a state folder on another one",
                                  printable(folder.string())));
   }
-  if (hold.outcome == FileHold::Outcome::taken) {
+  if (hold.outcome == ipc::FileHold::Outcome::taken) {
     throw InputError(fmt::format("{}: the server of process {} uses this state folder; stop it, or choose another",
                                  printable(folder.string()), process_of(hold.holder)));
   }
@@ -63,4 +63,4 @@ StateFolder::StateFolder(const std::filesystem::path& folder) : folder_(folder) 
   flush_directory(folder);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -4,7 +4,7 @@
 
 #include "base/core/files/file_descriptor.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// The server's folder, made with mode 0700 if need be and held for this process as long as this lives.
 class StateFolder {
@@ -21,4 +21,4 @@ class StateFolder {
   FileDescriptor lock_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

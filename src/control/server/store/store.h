@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// What is kept of a job. Documents are JSON that only the control plane reads.
 struct StoredJob {
@@ -146,4 +146,4 @@ class Store {
   virtual void read_archive(std::string job, std::function<void(std::optional<StoredArchive>)> done) = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 /// "LwGr": marks the file as this server's (SQLite's `application_id`).
@@ -93,4 +93,4 @@ void migrate(Database& database, std::span<const char* const> steps) {
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -4,7 +4,7 @@
 
 #include "control/server/store/database.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// Statements that bring a file from version N to N + 1, for every N from 0, which is an empty file. What was released
 /// is never changed again: what comes later is a further step.
@@ -14,4 +14,4 @@ namespace lowgear {
 /// or of a version that only a newer Lowgear knows.
 void migrate(Database& database, std::span<const char* const> steps);
 
-}  // namespace lowgear
+}  // namespace lowgear::server

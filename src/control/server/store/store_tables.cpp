@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr int kExpiredRows = 5'000;
@@ -196,4 +196,4 @@ bool StoreTables::expire(double now_s) {
   return true;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server

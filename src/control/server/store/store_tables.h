@@ -9,7 +9,7 @@
 #include "control/server/store/database.h"
 #include "control/server/store/store.h"
 
-namespace lowgear {
+namespace lowgear::server {
 
 /// What is kept for how long, and what of it a server loads when it starts. Decisions are kept for ever.
 struct StoreRetention {
@@ -79,4 +79,4 @@ class StoreTables {
   Statement expire_ranks_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "estimating/estimator/costs/xgboost_library.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Throws the first line of XGBoost's message; a stack trace follows it.
@@ -92,4 +92,4 @@ std::vector<float> GradientBoostedTrees::predict(const FeatureTable& features) c
   return {result, result + features.rows()};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

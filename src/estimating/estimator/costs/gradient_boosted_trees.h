@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Inputs of a regression, row by row.
 class FeatureTable {
@@ -58,4 +58,4 @@ class GradientBoostedTrees {
   std::unique_ptr<void, int (*)(void*)> booster_;  ///< freed by XGBoost
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Share of a link's rate that NCCL's kernels carry in large messages. Within a node: collectives among four H200s, 353
@@ -88,4 +88,4 @@ WorkCost LinkCosts::cost(CollectiveKind kind, double bytes, const RankGroup& gro
   return cost;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

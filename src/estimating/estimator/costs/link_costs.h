@@ -3,7 +3,7 @@
 #include "estimating/estimator/job/training_job.h"
 #include "estimating/estimator/work/operators.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Times of collectives from latency and bandwidth of the links, as NCCL runs them: rings (large messages) or double
 /// binary trees (small ones, many nodes), all GPUs of a group on a node using their adapters together.
@@ -21,4 +21,4 @@ class LinkCosts final : public CollectiveCosts {
   Cluster cluster_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -9,7 +9,7 @@
 
 #include "estimating/estimator/costs/sample_cleaning.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Sizes within an eighth of an octave are one point: its times are noise.
@@ -86,7 +86,7 @@ std::vector<MeasuredCollectiveCosts::Curve> MeasuredCollectiveCosts::read(Collec
   for (const SampleFile* const file : files) {
     const CollectiveSamples samples = parse_collective_samples(file->text, file->source, kind, file->name.dtype);
     const CleanCollectives clean = clean_samples(samples, gpu_);
-    for (const DiscardedSamples& discarded : clean.discarded) note(lowgear::to_string(discarded));
+    for (const DiscardedSamples& discarded : clean.discarded) note(estimator::to_string(discarded));
     for (const CollectiveSample& row : clean.rows) {
       groups[{row.group.ranks, row.group.ranks_per_node}].push_back(
           {message_bytes(kind, row, samples.dtype), row.time_s});
@@ -160,4 +160,4 @@ WorkCost MeasuredCollectiveCosts::cost(CollectiveKind kind, double bytes, const 
   return cost;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -8,7 +8,7 @@
 #include "estimating/estimator/costs/sample_files.h"
 #include "estimating/estimator/work/operators.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Costs of collectives from samples of them, interpolated in the logarithm of the size. A group that was not sampled
 /// takes the nearest one that was, and a size beyond the samples the last one, both scaled as the other source scales;
@@ -56,4 +56,4 @@ class MeasuredCollectiveCosts final : public CollectiveCosts {
   mutable std::vector<std::string> notes_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

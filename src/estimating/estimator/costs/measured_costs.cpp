@@ -7,7 +7,7 @@
 
 #include "estimating/estimator/costs/sample_cleaning.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// A published file of this name has other columns and states no unit.
@@ -66,7 +66,7 @@ void MeasuredOperatorCosts::note_gaps(OperatorKind kind, Kind& samples) {
   const bool no_backward = has_backward && samples.samples[1].empty();
   if (!no_forward && !no_backward) return;
   const std::string_view pass = no_forward && no_backward ? "" : no_forward ? " forward" : " backward";
-  samples.notes.push_back(fmt::format("{}{}: no samples; taken from the GPU's data sheet", lowgear::name(kind), pass));
+  samples.notes.push_back(fmt::format("{}{}: no samples; taken from the GPU's data sheet", estimator::name(kind), pass));
 }
 
 MeasuredOperatorCosts::Kind MeasuredOperatorCosts::read(OperatorKind kind, DataType dtype) const {
@@ -77,8 +77,8 @@ MeasuredOperatorCosts::Kind MeasuredOperatorCosts::read(OperatorKind kind, DataT
   Kind result;
   const std::vector<const SampleFile*> of_type = files_of_type(files, dtype);
   if (!of_type.empty() && of_type.front()->name.dtype != dtype) {
-    result.notes.push_back(fmt::format("{}: sampled in {}, taken for {}", lowgear::name(kind),
-                                       lowgear::name(of_type.front()->name.dtype), lowgear::name(dtype)));
+    result.notes.push_back(fmt::format("{}: sampled in {}, taken for {}", estimator::name(kind),
+                                       estimator::name(of_type.front()->name.dtype), estimator::name(dtype)));
   }
   for (const SampleFile* const file : of_type) read(*file, result);
   note_gaps(kind, result);
@@ -99,7 +99,7 @@ WorkCost MeasuredOperatorCosts::predict(const Operator& op) const {
   if (!regressor) regressor.emplace(kind.samples[pass], gpu_);
   const OperatorPrediction prediction = regressor->predict(op);
   if (kind.outside.empty() && !prediction.outside.empty()) {
-    kind.outside = fmt::format("{} {}: {} lies outside of the samples; carried on by its trend", lowgear::name(op.kind),
+    kind.outside = fmt::format("{} {}: {} lies outside of the samples; carried on by its trend", estimator::name(op.kind),
                                name(op.pass), prediction.outside);
   }
   return cost_of(op, gpu_, prediction);
@@ -126,4 +126,4 @@ std::vector<std::string> MeasuredOperatorCosts::notes() const {
   return notes;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -13,7 +13,7 @@
 #include "estimating/estimator/costs/sample_files.h"
 #include "estimating/estimator/work/operators.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Costs of operators from samples of them. Files are read, cleaned and fitted when an operator first needs them, each
 /// kind of operator from all its files together (`linear1` to `linear_final`), so that any shape can be asked for. What
@@ -56,4 +56,4 @@ class MeasuredOperatorCosts final : public OperatorCosts {
   mutable std::map<Key, WorkCost> known_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -11,7 +11,7 @@
 
 #include "base/core/random.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Fewer samples say no more than the trend does.
@@ -71,7 +71,7 @@ using Features = std::array<float, 10>;
 Features features(const Operator& op, const GpuModel& gpu) {
   Features values{};
   for (std::size_t i = 0; i < 4; ++i) values[i] = static_cast<float>(std::log2(static_cast<double>(op.dims[i])));
-  const double flops = lowgear::flops(op);
+  const double flops = lowgear::estimator::flops(op);
   values[4] = static_cast<float>(std::log2(flops));
   values[5] = static_cast<float>(std::log2(flops / memory_bytes(op)));
   values[6] = static_cast<float>(wave_excess(op, gpu.multiprocessors));
@@ -197,4 +197,4 @@ OperatorPrediction OperatorRegressor::predict(const Operator& op) const {
   return prediction;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

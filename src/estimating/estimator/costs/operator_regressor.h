@@ -10,7 +10,7 @@
 #include "estimating/estimator/costs/operator_trend.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 struct OperatorPrediction {
   double time_s = 0;
@@ -53,4 +53,4 @@ class OperatorRegressor {
   double trend_relative_error_ = 0;  ///< the same, of the trend alone
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

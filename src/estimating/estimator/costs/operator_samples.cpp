@@ -10,7 +10,7 @@
 #include "base/core/number.h"
 #include "estimating/sampling/sampled_operator.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 constexpr double kMicrosecond = 1e-6;
@@ -216,7 +216,7 @@ std::optional<SampleFileName> parse_sample_file_name(std::string_view name) {
 }
 
 std::int64_t sampled_vocabulary(std::int64_t ranks) {
-  return kernel_sizes(SampledOperator::embedding, {.tp = ranks})[1];
+  return kernel_sizes(sampling::SampledOperator::embedding, {.tp = ranks})[1];
 }
 
 std::span<const SampledFunction> sampled_functions() { return kFunctions; }
@@ -313,4 +313,4 @@ double message_bytes(CollectiveKind kind, const CollectiveSample& sample, DataTy
   return is_share ? bytes * sample.group.ranks : bytes;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -9,7 +9,7 @@
 
 #include "estimating/estimator/work/operators.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// What the name of a sampling file says: `{gpu}_{function}_{dtype}.csv`, with `_part{k}of{n}` at its end where
 /// machines shared the work, and for collectives of one topology `{gpu}_{function}_{dtype}_{nodes}_{GPUs per
@@ -109,4 +109,4 @@ struct CollectiveSamples {
 /// Bytes of the whole message as CollectiveCosts counts them.
 [[nodiscard]] double message_bytes(CollectiveKind kind, const CollectiveSample& sample, DataType dtype);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -6,7 +6,7 @@
 
 #include "planning/profile/non_negative_least_squares.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Relative errors below this all count the same; beyond it, in proportion to their size and not its square.
@@ -96,7 +96,7 @@ OperatorTrend::OperatorTrend(std::span<const TimedOperator> samples) {
   for (int pass = 0; pass < kReweightings; ++pass) {
     const Eigen::MatrixXd weighted = weights.asDiagonal() * relative;
     costs =
-        solve_non_negative(weighted.transpose() * relative, weighted.transpose() * Eigen::VectorXd::Ones(rows)).values;
+        profile::solve_non_negative(weighted.transpose() * relative, weighted.transpose() * Eigen::VectorXd::Ones(rows)).values;
     weights = ((relative * costs).array() - 1).abs().max(kUsualError).inverse();
   }
   for (std::size_t i = 0; i < kTerms; ++i) cost_s_[i] = costs(static_cast<Eigen::Index>(i));
@@ -109,4 +109,4 @@ double OperatorTrend::time_s(const Operator& op) const {
   return std::max(time_s, kLeastKernelS);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -7,7 +7,7 @@
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "estimating/estimator/work/operators.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// A measured time of an operator.
 struct TimedOperator {
@@ -40,4 +40,4 @@ class OperatorTrend {
   std::array<double, kTerms> cost_s_{};  ///< of one unit of each term
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Half the width of a 90 % interval: nine in ten products that were sampled on an A100 are within it.
@@ -55,7 +55,7 @@ RooflineCosts::RooflineCosts(GpuModel gpu) : gpu_(std::move(gpu)) {}
 double RooflineCosts::memory_s(const Operator& op) const {
   const PassShares& shares = gpu_.efficiency.memory[static_cast<std::size_t>(op.kind)];
   const double share = op.pass == Pass::forward ? shares.forward : shares.backward;
-  return lowgear::memory_bytes(op) / (gpu_.memory_bytes_per_s * share);
+  return lowgear::estimator::memory_bytes(op) / (gpu_.memory_bytes_per_s * share);
 }
 
 RooflineCosts::Split RooflineCosts::linear_s(const Operator& op) const {
@@ -79,7 +79,7 @@ RooflineCosts::Split RooflineCosts::batched_s(const Operator& op) const {
   const double rate = peak_flops(gpu_, op.dtype) * gpu_.efficiency.matmul_peak;
   const Operator forward{op.kind, Pass::forward, {op.dims[0], op.dims[1], op.dims[2], op.dims[3]}, op.dtype};
   const double each_s = flops(forward) / rate;
-  const double moving_s = lowgear::memory_bytes(forward) / (gpu_.memory_bytes_per_s * gpu_.efficiency.batched_product);
+  const double moving_s = lowgear::estimator::memory_bytes(forward) / (gpu_.memory_bytes_per_s * gpu_.efficiency.batched_product);
   const Split writes{each_s, moving_s};
   const Split reads = each_s >= moving_s ? Split{each_s, 0} : Split{0, moving_s};
   const bool scores = op.kind == OperatorKind::attention_scores;
@@ -113,9 +113,9 @@ WorkCost RooflineCosts::cost(const Operator& op) const {
   cost.core_s = split.core_s;
   cost.memory_s = split.memory_s + gpu_.efficiency.launch_s;
   cost.flops = is_matrix_product(op.kind) ? flops(op) : 0;
-  cost.memory_bytes = lowgear::memory_bytes(op);
+  cost.memory_bytes = lowgear::estimator::memory_bytes(op);
   cost.error_s = kOperatorRelativeError * cost.time_s();
   return cost;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -3,7 +3,7 @@
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "estimating/estimator/work/operators.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Times of operators from what a GPU can do at most and how much of that its kernels reach (GpuModel::efficiency): the
 /// longer of computation and memory traffic, plus the launch. Matrix products run in tiles, a wave of them at a time,
@@ -26,4 +26,4 @@ class RooflineCosts final : public OperatorCosts {
   GpuModel gpu_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -11,7 +11,7 @@
 #include <string_view>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Below the least time by this much is a clock that boosts or a timer's step; below that it cannot be.
@@ -200,4 +200,4 @@ CleanCollectives clean_samples(const CollectiveSamples& samples, const GpuModel&
   return clean;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -8,7 +8,7 @@
 #include "estimating/estimator/costs/operator_trend.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Samples of one file that were thrown out for one reason.
 struct DiscardedSamples {
@@ -44,4 +44,4 @@ struct CleanCollectives {
 /// messages of all sizes.
 [[nodiscard]] CleanCollectives clean_samples(const CollectiveSamples& samples, const GpuModel& gpu);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -10,7 +10,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 struct DriverName {
@@ -83,4 +83,4 @@ std::vector<const SampleFile*> files_of_type(std::span<const SampleFile* const> 
   return {};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

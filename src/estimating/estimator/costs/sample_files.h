@@ -9,7 +9,7 @@
 #include "estimating/estimator/costs/operator_samples.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// A sampling file as it was found.
 struct SampleFile {
@@ -30,4 +30,4 @@ struct SampleFile {
 /// Files of the type that was asked for; where there are none, of the other 16-bit type, which runs as fast.
 [[nodiscard]] std::vector<const SampleFile*> files_of_type(std::span<const SampleFile* const> files, DataType dtype);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -5,7 +5,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 [[noreturn]] void throw_missing() {
@@ -44,4 +44,4 @@ const XgboostFunctions& xgboost() {
   return functions;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

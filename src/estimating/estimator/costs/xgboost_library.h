@@ -2,7 +2,7 @@
 
 #include <xgboost/c_api.h>
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Functions of XGBoost's C API (1.6 or newer), by its names without `XG`. They are loaded when regression first needs
 /// them: servers, agents and estimates without samples neither need the package nor carry its memory.
@@ -25,4 +25,4 @@ struct XgboostFunctions {
 /// Those of the system's library, loaded once. Throws as `load_xgboost`, each time that it is missing.
 [[nodiscard]] const XgboostFunctions& xgboost();
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

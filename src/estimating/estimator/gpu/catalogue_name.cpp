@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "base/core/suggestion.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 std::string catalogue_key(std::string_view name) {
   std::string key;
@@ -37,4 +37,4 @@ void throw_unknown_name(std::string_view kind, std::string_view name, std::span<
                                              : fmt::format("did you mean {}?", fmt::join(meant, " or "))));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// A name as catalogues compare it: lower case, without `-`, `_` and blanks.
 [[nodiscard]] std::string catalogue_key(std::string_view name);
@@ -13,4 +13,4 @@ namespace lowgear {
 [[noreturn]] void throw_unknown_name(std::string_view kind, std::string_view name,
                                      std::span<const std::string_view> names);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -7,7 +7,7 @@
 
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 constexpr ValueRange kPowerLimitShares{0.5, 1.25};
@@ -49,4 +49,4 @@ std::string describe(const GpuModel& gpu) {
   return changes.empty() ? gpu.name : fmt::format("{} ({})", gpu.name, fmt::join(changes, ", "));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

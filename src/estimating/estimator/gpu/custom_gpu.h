@@ -4,7 +4,7 @@
 
 #include "estimating/estimator/gpu/gpu_model.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// How far a GPU of the catalogue may be changed and is still the one whose kernels and power were measured.
 struct ValueRange {
@@ -32,4 +32,4 @@ void set_memory_bandwidth(GpuModel& gpu, double bytes_per_s);
 /// Its name, and in brackets what is not as the catalogue has it: `h100-sxm (500 W, 96 GB)`.
 [[nodiscard]] std::string describe(const GpuModel& gpu);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -17,7 +17,7 @@
 ///
 /// Memory: what data sheets call GB is 2^30 bytes, as nvidia-smi shows. Clocks: what `nvidia-smi -q -d
 /// SUPPORTED_CLOCKS` lists. L2 of H200 and GH200 is that of the H100's whitepaper; that of B200 is what CUDA reports.
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 constexpr double kMiB = 1024.0 * 1024;
@@ -98,4 +98,4 @@ std::vector<std::string> gpu_names() {
   return names;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

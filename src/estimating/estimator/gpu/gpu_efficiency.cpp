@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Shares of memory bandwidth that large tensors reach, by kind. Ampere: operators sampled by the ICICLE project on
@@ -104,4 +104,4 @@ KernelEfficiency kernel_efficiency(std::string_view gpu) {
   return efficiency;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -4,10 +4,10 @@
 
 #include "estimating/estimator/gpu/gpu_model.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// How fast kernels run on a GPU of the catalogue, by its own name (no alias). gpu_efficiency.cpp names the
 /// measurements that support each.
 [[nodiscard]] KernelEfficiency kernel_efficiency(std::string_view gpu);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -4,7 +4,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 double peak_or_zero(const GpuModel& gpu, DataType type) {
@@ -64,4 +64,4 @@ double peak_flops(const GpuModel& gpu, DataType type) {
   return peak;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -8,7 +8,7 @@
 
 #include "estimating/estimator/gpu/operator_kind.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 enum class DataType : unsigned char { fp32, tf32, fp16, bf16, fp8 };
 
@@ -89,4 +89,4 @@ struct GpuModel {
 /// Names of the catalogue without aliases, oldest GPU first.
 [[nodiscard]] std::vector<std::string> gpu_names();
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

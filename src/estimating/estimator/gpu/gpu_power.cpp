@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// What each number rests on:
@@ -80,4 +80,4 @@ GpuPowerModel power_model(std::string_view gpu, double limit_w) {
           .voltage_knee_mhz = entry->voltage_knee_mhz};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -4,10 +4,10 @@
 
 #include "estimating/estimator/gpu/gpu_model.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Power of a GPU of the catalogue, by its own name (no alias), whose data sheet states a limit of `limit_w`.
 /// gpu_power.cpp names the measurements that support each.
 [[nodiscard]] GpuPowerModel power_model(std::string_view gpu, double limit_w);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

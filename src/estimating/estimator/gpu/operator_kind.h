@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Kinds of computation that training a transformer is made of, as they are sampled and predicted. The comment says
 /// what an Operator's `dims` (operators.h) are.
@@ -34,4 +34,4 @@ inline constexpr int kOperatorKindCount = 20;
 
 enum class Pass : unsigned char { forward, backward };
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

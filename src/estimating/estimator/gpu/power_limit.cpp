@@ -7,7 +7,7 @@
 #include "base/core/error.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// A name of the driver that has both words, and the same GPU in the estimator's catalogue.
@@ -50,12 +50,12 @@ std::string_view catalogue_name_of(std::string_view gpu_name) {
 
 }  // namespace
 
-std::optional<NamedPowerLimit> power_limit_of(std::string_view gpu_name) {
+std::optional<profile::NamedPowerLimit> power_limit_of(std::string_view gpu_name) {
   try {
-    return NamedPowerLimit{std::string(gpu_name), named_gpu(catalogue_name_of(gpu_name)).power.limit_w};
+    return profile::NamedPowerLimit{std::string(gpu_name), named_gpu(catalogue_name_of(gpu_name)).power.limit_w};
   } catch (const InputError&) {
     return std::nullopt;  // not in the catalogue: any model of GPU may be named
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -5,14 +5,14 @@
 
 #include "estimating/estimator/power/power_model.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// What a profile can hold of an op that takes no time at all.
 constexpr double kLeastTimeS = 1e-9;
 constexpr double kLeastEnergyJ = 1e-9;
 
-void add_rows(StageProfile& profile, int stage, OpKind kind, const WorkEnergy& energy,
+void add_rows(profile::StageProfile& profile, int stage, OpKind kind, const WorkEnergy& energy,
               std::span<const int> clocks_mhz) {
   for (const int clock_mhz : clocks_mhz) {
     const TimedEnergy taken = energy.at_clock(clock_mhz);
@@ -31,9 +31,9 @@ std::vector<int> profiled_clocks_mhz(const ClockSteps& clocks) {
   return clocks_mhz;
 }
 
-StageProfile emitted_profile(const GpuModel& gpu, const IterationEstimate& estimate) {
+profile::StageProfile emitted_profile(const GpuModel& gpu, const IterationEstimate& estimate) {
   const std::vector<int> clocks_mhz = profiled_clocks_mhz(gpu.clocks);
-  StageProfile profile(static_cast<int>(estimate.stages.size()));
+  profile::StageProfile profile(static_cast<int>(estimate.stages.size()));
   for (int stage = 0; stage < profile.stages(); ++stage) {
     const StageEstimate& costs = estimate.stages[static_cast<std::size_t>(stage)];
     add_rows(profile, stage, OpKind::forward, WorkEnergy(gpu, costs.forward), clocks_mhz);
@@ -47,4 +47,4 @@ StageProfile emitted_profile(const GpuModel& gpu, const IterationEstimate& estim
   return profile;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

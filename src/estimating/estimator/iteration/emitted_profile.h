@@ -5,7 +5,7 @@
 #include "estimating/estimator/job/training_job.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Clocks that a profile of a GPU is made for: every one that it can be locked to, highest first, down to a third of
 /// the highest. Lower ones take more time and more energy on every GPU measured so far.
@@ -14,6 +14,6 @@ namespace lowgear {
 /// A stage profile for `lowgear plan` from an estimate: time and energy of forward and backward of every virtual stage
 /// on one of its tp x cp GPUs at every clock of `profiled_clocks_mhz` (WorkEnergy), and of input and weight gradient
 /// where the estimate tells them apart. *Estimated*, not measured.
-[[nodiscard]] StageProfile emitted_profile(const GpuModel& gpu, const IterationEstimate& estimate);
+[[nodiscard]] profile::StageProfile emitted_profile(const GpuModel& gpu, const IterationEstimate& estimate);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <optional>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// The interleaved schedule for some rounds of microbatches. Forwards of a rank are numbered in the order in which it
@@ -152,4 +152,4 @@ std::vector<double> interleaved_end_s(const PipelineCosts& costs) {
   return all.end_s();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -4,7 +4,7 @@
 
 #include "estimating/estimator/iteration/pipeline_times.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// When each rank ends its part of the interleaved schedule (planning/schedule/generators.h), without building it:
 /// ranks run their lists as far as what they wait for is known. The schedule repeats itself every round of
@@ -12,4 +12,4 @@ namespace lowgear {
 /// ones are not run but added. The costs have several ranks, and microbatches that divide into the schedule's rounds.
 [[nodiscard]] std::vector<double> interleaved_end_s(const PipelineCosts& costs);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

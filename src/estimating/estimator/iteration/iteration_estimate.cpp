@@ -12,7 +12,7 @@
 #include "estimating/estimator/work/rank_parameters.h"
 #include "estimating/estimator/work/stage_work.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// What a collective that runs concurrently with computation hides of itself: both slow each other down, since NCCL's
@@ -403,4 +403,4 @@ IterationEstimate estimate_iteration(const TrainingJob& job, const CostSources& 
   return estimate;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

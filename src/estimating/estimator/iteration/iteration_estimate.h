@@ -9,7 +9,7 @@
 #include "estimating/estimator/work/operators.h"
 #include "estimating/estimator/work/work_cost.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// One line of where the time goes.
 struct CostItem {
@@ -53,4 +53,4 @@ struct CostSources {
 /// job, and what the sources throw.
 [[nodiscard]] IterationEstimate estimate_iteration(const TrainingJob& job, const CostSources& sources);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

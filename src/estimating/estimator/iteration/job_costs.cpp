@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 JobCosts::JobCosts(const TrainingJob& job, const SampleSet& samples) : data_sheet_(job.gpu), links_(job.cluster) {
   if (samples.folder.empty()) return;
@@ -30,4 +30,4 @@ std::vector<std::string> JobCosts::notes() const {
   return notes;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -12,7 +12,7 @@
 #include "estimating/estimator/iteration/iteration_estimate.h"
 #include "estimating/estimator/job/training_job.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Sampling files to estimate with.
 struct SampleSet {
@@ -42,4 +42,4 @@ class JobCosts {
   std::vector<std::string> notes_;  ///< on the samples
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Clocks that the quick plan looks at, as shares of the sustained clock.
@@ -104,4 +104,4 @@ double quick_planned_energy_j(const TrainingJob& job, const IterationEstimate& e
   return gpus_per_rank(job) * one_gpu_each_j;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

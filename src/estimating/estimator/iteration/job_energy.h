@@ -6,7 +6,7 @@
 #include "estimating/estimator/job/training_job.h"
 #include "estimating/estimator/power/power_model.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Energy of one iteration at the highest clocks, by pipeline rank. Of one GPU of each; the others of its tp x cp x dp
 /// do the same.
@@ -32,4 +32,4 @@ struct JobEnergy {
 /// GPUs.
 [[nodiscard]] double quick_planned_energy_j(const TrainingJob& job, const IterationEstimate& estimate);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -9,10 +9,10 @@
 #include "planning/schedule/generators.h"
 #include "planning/simulator/timing_graph.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
-double duration_s(const PipelineCosts& costs, const ComputeOp& op) {
+double duration_s(const PipelineCosts& costs, const schedule::ComputeOp& op) {
   const auto stage = static_cast<std::size_t>(op.stage);
   switch (op.kind) {
     case OpKind::forward:
@@ -27,26 +27,26 @@ double duration_s(const PipelineCosts& costs, const ComputeOp& op) {
   return 0;
 }
 
-double message_s(const PipelineCosts& costs, const ComputeOp& from) {
+double message_s(const PipelineCosts& costs, const schedule::ComputeOp& from) {
   const auto stage = static_cast<std::size_t>(from.stage);
   return from.kind == OpKind::forward ? costs.activation_send_s[stage] : costs.gradient_send_s[stage - 1];
 }
 
 /// The graph with an op in the middle of every edge between ranks, and what all ops take.
 struct GraphWithMessages {
-  PipelineDag dag;
+  schedule::PipelineDag dag;
   std::vector<double> duration_s;
 };
 
-GraphWithMessages with_messages(PipelineDag dag, const PipelineCosts& costs) {
+GraphWithMessages with_messages(schedule::PipelineDag dag, const PipelineCosts& costs) {
   GraphWithMessages graph;
-  for (const ComputeOp& op : dag.ops) graph.duration_s.push_back(duration_s(costs, op));
+  for (const schedule::ComputeOp& op : dag.ops) graph.duration_s.push_back(duration_s(costs, op));
   std::vector<int> message_after(dag.ops.size(), -1);
-  std::vector<DagEdge> edges;
+  std::vector<schedule::DagEdge> edges;
   edges.reserve(dag.edges.size() * 2);
   const auto computations = dag.ops.size();
-  for (const DagEdge& edge : dag.edges) {
-    const ComputeOp from = dag.ops[static_cast<std::size_t>(edge.from)];
+  for (const schedule::DagEdge& edge : dag.edges) {
+    const schedule::ComputeOp from = dag.ops[static_cast<std::size_t>(edge.from)];
     if (from.rank == dag.ops[static_cast<std::size_t>(edge.to)].rank) {
       edges.push_back(edge);
       continue;
@@ -58,7 +58,7 @@ GraphWithMessages with_messages(PipelineDag dag, const PipelineCosts& costs) {
     edges.push_back({edge.from, message});
     edges.push_back({message, edge.to});
   }
-  std::ranges::stable_sort(edges, {}, &DagEdge::from);
+  std::ranges::stable_sort(edges, {}, &schedule::DagEdge::from);
   dag.edges = std::move(edges);
   std::vector<int> order;
   order.reserve(dag.ops.size());
@@ -149,10 +149,10 @@ bool has_equal_rounds(const PipelineCosts& costs) {
 
 double PipelineTimes::time_s() const { return *std::ranges::max_element(end_s); }
 
-PipelineTimes replayed_times(const Schedule& schedule, const PipelineCosts& costs) {
+PipelineTimes replayed_times(const schedule::Schedule& schedule, const PipelineCosts& costs) {
   const GraphWithMessages graph = with_messages(build_dag(schedule), costs);
   std::vector<double> start_s(graph.duration_s.size());
-  TimingGraph(graph.dag).start_times(graph.duration_s, start_s);
+  simulator::TimingGraph(graph.dag).start_times(graph.duration_s, start_s);
   PipelineTimes times;
   for (int rank = 0; rank < graph.dag.ranks; ++rank) {
     const auto last = static_cast<std::size_t>(graph.dag.rank_begin[static_cast<std::size_t>(rank) + 1]) - 1;
@@ -168,7 +168,7 @@ PipelineTimes pipeline_times(const std::string& schedule, const PipelineCosts& c
   if (schedule == "interleaved" && costs.ranks > 1 && has_equal_rounds(costs)) {
     return {interleaved_end_s(costs), busy_s(costs)};
   }
-  ScheduleRequest request{schedule, costs.ranks, costs.microbatches, costs.chunks, {}};
+  schedule::ScheduleRequest request{schedule, costs.ranks, costs.microbatches, costs.chunks, {}};
   for (int stage = 0; stage < costs.stages() && schedule == "envpipe"; ++stage) {
     const auto at = static_cast<std::size_t>(stage);
     request.envpipe_stages.push_back({costs.forward_s[at], costs.backward_s[at], {}});
@@ -176,4 +176,4 @@ PipelineTimes pipeline_times(const std::string& schedule, const PipelineCosts& c
   return replayed_times(make_schedule(request), costs);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

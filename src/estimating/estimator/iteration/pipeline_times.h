@@ -5,7 +5,7 @@
 
 #include "planning/schedule/schedule.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// What a schedule needs to be timed. Vectors by virtual stage; messages by the stage that they leave forward: entry s
 /// is what passes between stages s and s + 1.
@@ -32,10 +32,10 @@ struct PipelineTimes {
 
 /// Replays a schedule of computations with src/planning/simulator on its dependency graph, in which every message
 /// between ranks is an op of its own, concurrent with the computations. Throws what build_dag throws.
-[[nodiscard]] PipelineTimes replayed_times(const Schedule& schedule, const PipelineCosts& costs);
+[[nodiscard]] PipelineTimes replayed_times(const schedule::Schedule& schedule, const PipelineCosts& costs);
 
 /// The same for a schedule by name (planning/schedule/generators.h). 1F1B and interleaved 1F1B are not built but
 /// stepped through until the steps repeat; what comes out is what replayed_times gives, up to rounding.
 [[nodiscard]] PipelineTimes pipeline_times(const std::string& schedule, const PipelineCosts& costs);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

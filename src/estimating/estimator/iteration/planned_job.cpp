@@ -9,15 +9,15 @@
 #include "planning/simulator/op_costs.h"
 #include "planning/simulator/replay.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// All ops at the highest clock, replayed on the planner's graph.
-Timeline replay_at_full_clocks(const EstimatedPipeline& pipeline, const PipelineDag& dag) {
-  std::vector<OpCost> costs;
+simulator::Timeline replay_at_full_clocks(const EstimatedPipeline& pipeline, const schedule::PipelineDag& dag) {
+  std::vector<simulator::OpCost> costs;
   costs.reserve(dag.ops.size());
-  for (const ComputeOp& op : dag.ops) {
-    const Measurement& fastest = pipeline.profile.at_max_clock(op.stage, op.kind);
+  for (const schedule::ComputeOp& op : dag.ops) {
+    const profile::Measurement& fastest = pipeline.profile.at_max_clock(op.stage, op.kind);
     costs.push_back({fastest.time_s, fastest.energy_j});
   }
   return replay(dag, costs, pipeline.blocking_power_w);
@@ -26,7 +26,7 @@ Timeline replay_at_full_clocks(const EstimatedPipeline& pipeline, const Pipeline
 }  // namespace
 
 EstimatedPipeline estimated_pipeline(const TrainingJob& job, const IterationEstimate& estimate) {
-  const ScheduleRequest request{.name = job.schedule,
+  const schedule::ScheduleRequest request{.name = job.schedule,
                                 .ranks = job.parallel.pp,
                                 .microbatches = static_cast<int>(job.microbatches()),
                                 .chunks = job.parallel.virtual_stages,
@@ -46,12 +46,12 @@ JobFigures JobScale::job(double pipeline_s, double pipeline_j) const {
   return {pipeline_s + rest_s_, gpus_per_rank_ * (pipeline_j + rest_j_)};
 }
 
-PlannedJob::PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, const PlannerOptions& options,
+PlannedJob::PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, const planner::PlannerOptions& options,
                        Progress* progress)
     : PlannedJob(job, estimate, estimated_pipeline(job, estimate), options, progress) {}
 
 PlannedJob::PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, EstimatedPipeline pipeline,
-                       const PlannerOptions& options, Progress* progress)
+                       const planner::PlannerOptions& options, Progress* progress)
     : pipeline_(std::move(pipeline)),
       planner_(pipeline_.schedule, pipeline_.profile, pipeline_.blocking_power_w, options, {}, progress),
       baseline_(replay_at_full_clocks(pipeline_, planner_.dag())),
@@ -60,7 +60,7 @@ PlannedJob::PlannedJob(const TrainingJob& job, const IterationEstimate& estimate
 
 std::vector<JobFigures> PlannedJob::frontier() const {
   std::vector<JobFigures> points;
-  for (const FrontierVertex& vertex : planner_.frontier().vertices()) {
+  for (const planner::FrontierVertex& vertex : planner_.frontier().vertices()) {
     points.push_back(scale_.job(s_from_ps(vertex.time_ps), planner_.frontier().energy_j(vertex)));
   }
   return points;
@@ -68,22 +68,22 @@ std::vector<JobFigures> PlannedJob::frontier() const {
 
 JobFigures PlannedJob::plan(double time_s) {
   const double deadline_s = std::clamp(scale_.pipeline_s(time_s), planner_.fastest_s(), planner_.slowest_s());
-  const Plan plan = planner_.plan(deadline_s);
+  const plan::Plan plan = planner_.plan(deadline_s);
   return scale_.job(plan.time_s, plan.energy_j);
 }
 
-PolicyFigures PlannedJob::plan_with(const Policy& policy, std::optional<double> time_s) const {
-  const PlanningProblem problem{&pipeline_.schedule, &planner_.dag(), &pipeline_.profile, pipeline_.blocking_power_w};
+PolicyFigures PlannedJob::plan_with(const planner::Policy& policy, std::optional<double> time_s) const {
+  const planner::PlanningProblem problem{&pipeline_.schedule, &planner_.dag(), &pipeline_.profile, pipeline_.blocking_power_w};
   std::optional<double> deadline_s;
   if (time_s) deadline_s = scale_.pipeline_s(*time_s);
-  const PolicyPlan answer = policy.plan(problem, deadline_s);
-  const PipelineDag dag = answer.schedule ? build_dag(*answer.schedule) : planner_.dag();
-  const Timeline timeline =
-      replay(dag, costs_at_clocks(dag, pipeline_.profile, answer.clocks_mhz), pipeline_.blocking_power_w);
+  const planner::PolicyPlan answer = policy.plan(problem, deadline_s);
+  const schedule::PipelineDag dag = answer.schedule ? build_dag(*answer.schedule) : planner_.dag();
+  const simulator::Timeline timeline =
+      simulator::replay(dag, simulator::costs_at_clocks(dag, pipeline_.profile, answer.clocks_mhz), pipeline_.blocking_power_w);
   return {scale_.job(timeline.time_s, timeline.energy_j_total), answer.note};
 }
 
 double PlannedJob::fastest_s() const { return scale_.job(planner_.fastest_s(), 0).time_s; }
 double PlannedJob::slowest_s() const { return scale_.job(planner_.slowest_s(), 0).time_s; }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -13,7 +13,7 @@
 #include "planning/schedule/schedule.h"
 #include "planning/simulator/replay.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// One iteration of a whole job: all its GPUs, from the first forward to the updated weights.
 struct JobFigures {
@@ -25,8 +25,8 @@ struct JobFigures {
 
 /// The pipeline of a job as the planner takes it. All values are estimated.
 struct EstimatedPipeline {
-  StageProfile profile;                  ///< emitted_profile
-  Schedule schedule;                     ///< computations only
+  profile::StageProfile profile;                  ///< emitted_profile
+  schedule::Schedule schedule;                     ///< computations only
   std::vector<double> blocking_power_w;  ///< by rank
 };
 [[nodiscard]] EstimatedPipeline estimated_pipeline(const TrainingJob& job, const IterationEstimate& estimate);
@@ -58,13 +58,13 @@ struct PolicyFigures {
 
 /// How a job is planned unless said otherwise: a frontier within a thousandth of its proven bound, which takes a tiny
 /// part of the time of an exact one, is far closer than estimated values are.
-inline const PlannerOptions kEstimatePlannerOptions{.method = FrontierMethod::sandwich, .epsilon = 1e-3};
+inline const planner::PlannerOptions kEstimatePlannerOptions{.method = planner::FrontierMethod::sandwich, .epsilon = 1e-3};
 
 /// A job planned from its estimate: what clocks would save before there is a GPU. *Planned* on *estimated* values.
 class PlannedJob {
  public:
   PlannedJob(const TrainingJob& job, const IterationEstimate& estimate,
-             const PlannerOptions& options = kEstimatePlannerOptions, Progress* progress = nullptr);
+             const planner::PlannerOptions& options = kEstimatePlannerOptions, Progress* progress = nullptr);
 
   /// Everything at its highest clock, replayed.
   [[nodiscard]] const JobFigures& full_clocks() const { return full_clocks_; }
@@ -76,20 +76,20 @@ class PlannedJob {
   [[nodiscard]] JobFigures plan_in_time() { return plan(full_clocks_.time_s); }
   /// The clocks of another policy, replayed; for an iteration of at most `time_s` where it can aim at one. Throws what
   /// the policy throws.
-  [[nodiscard]] PolicyFigures plan_with(const Policy& policy, std::optional<double> time_s) const;
+  [[nodiscard]] PolicyFigures plan_with(const planner::Policy& policy, std::optional<double> time_s) const;
   /// T_min and T* of the job.
   [[nodiscard]] double fastest_s() const;
   [[nodiscard]] double slowest_s() const;
 
  private:
   PlannedJob(const TrainingJob& job, const IterationEstimate& estimate, EstimatedPipeline pipeline,
-             const PlannerOptions& options, Progress* progress);
+             const planner::PlannerOptions& options, Progress* progress);
 
   EstimatedPipeline pipeline_;
-  PipelinePlanner planner_;
-  Timeline baseline_;  ///< everything at its highest clock
+  planner::PipelinePlanner planner_;
+  simulator::Timeline baseline_;  ///< everything at its highest clock
   JobScale scale_;
   JobFigures full_clocks_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 void add(std::vector<TimePart>& parts, std::string_view name, double time_s) {
@@ -51,4 +51,4 @@ int busiest_rank(const TrainingJob& job, const IterationEstimate& estimate) {
   return busiest;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -6,7 +6,7 @@
 #include "estimating/estimator/iteration/iteration_estimate.h"
 #include "estimating/estimator/job/training_job.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// A share of an iteration's time on one GPU.
 struct TimePart {
@@ -25,4 +25,4 @@ inline constexpr std::string_view kOptimizerPart = "optimizer";
 /// The pipeline rank with most work: the one that the others wait for.
 [[nodiscard]] int busiest_rank(const TrainingJob& job, const IterationEstimate& estimate);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

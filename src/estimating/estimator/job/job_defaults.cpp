@@ -12,7 +12,7 @@
 /// 3.4 us over NVLink, 5.7 us over PCIe, 14 us over the network.
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 constexpr double kNvlinkLatencyS = 3.4e-6;
@@ -54,4 +54,4 @@ Cluster default_cluster(const GpuModel& gpu) {
           .inter_node = {network.bytes_per_s, kNetworkLatencyS}};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

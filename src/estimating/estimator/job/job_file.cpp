@@ -16,7 +16,7 @@
 #include "estimating/estimator/gpu/custom_gpu.h"
 #include "estimating/estimator/job/transformer_config.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 constexpr double kMicro = 1e-6;
@@ -177,7 +177,7 @@ void read_batch(const YamlView& root, BatchShape& batch) {
     map.require_only({"global", "micro", "sequence"});
     if (map.has("global")) batch.global = map.at("global").integer_in(1, kMaxBatch);
     if (map.has("micro")) batch.micro = map.at("micro").integer_in(1, kMaxBatch);
-    if (map.has("sequence")) batch.sequence_length = map.at("sequence").integer_in(1, kMaxPositions);
+    if (map.has("sequence")) batch.sequence_length = map.at("sequence").integer_in(1, model::kMaxPositions);
   }
   // Said where they are missing.
   if (batch.global == 0) (void)root.at("batch").at("global");
@@ -316,4 +316,4 @@ TrainingJob with_settings(TrainingJob job, const std::string& source, std::span<
   return read_job("{}", source, settings, std::move(job), read_config);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

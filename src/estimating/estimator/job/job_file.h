@@ -8,7 +8,7 @@
 #include "base/core/formats/yaml.h"
 #include "estimating/estimator/job/training_job.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// The text of a config.json that a job file names by path. Throws InputError where there is none.
 using ConfigText = std::function<std::string(const std::string& path)>;
@@ -32,4 +32,4 @@ using ConfigText = std::function<std::string(const std::string& path)>;
 [[nodiscard]] TrainingJob with_settings(TrainingJob job, const std::string& source,
                                         std::span<const YamlSetting> settings, const ConfigText& read_config);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

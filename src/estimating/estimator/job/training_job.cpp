@@ -11,7 +11,7 @@
 #include "base/core/suggestion.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 using Fault = std::optional<JobFault>;
@@ -137,7 +137,7 @@ Fault find_batch_fault(const TrainingJob& job) {
 Fault find_sequence_fault(const TrainingJob& job) {
   const ParallelLayout& parallel = job.parallel;
   const std::int64_t length = job.batch.sequence_length;
-  if (Fault fault = out_of_range("batch.sequence", length, 1, kMaxPositions)) return fault;
+  if (Fault fault = out_of_range("batch.sequence", length, 1, model::kMaxPositions)) return fault;
   if (job.model.positions == PositionKind::learned && length > job.model.max_positions) {
     return JobFault{"batch.sequence",
                     fmt::format("the model has learned {} positions, not {}", job.model.max_positions, length), ""};
@@ -150,7 +150,7 @@ Fault find_sequence_fault(const TrainingJob& job) {
 
 Fault find_unknown_schedule(const std::string& name) {
   std::vector<std::string_view> names;
-  for (const ScheduleGenerator& generator : schedule_generators()) {
+  for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators()) {
     if (generator.name != kTimedSchedule) names.push_back(generator.name);
   }
   if (std::ranges::find(names, name) != names.end()) return std::nullopt;
@@ -169,12 +169,12 @@ Fault find_schedule_fault(const TrainingJob& job) {
   if (Fault fault = find_unknown_schedule(job.schedule)) return fault;
   const ParallelLayout& parallel = job.parallel;
   const std::int64_t microbatches = job.microbatches();
-  if (2 * microbatches * parallel.pp * parallel.virtual_stages > static_cast<std::int64_t>(kMaxActions)) {
+  if (2 * microbatches * parallel.pp * parallel.virtual_stages > static_cast<std::int64_t>(schedule::kMaxActions)) {
     return JobFault{"batch.global", "the schedule would have too many steps", "give larger or fewer microbatches"};
   }
   if (parallel.virtual_stages == 1) return std::nullopt;
-  const auto generators = schedule_generators();
-  const auto generator = std::ranges::find(generators, job.schedule, &ScheduleGenerator::name);
+  const auto generators = schedule::schedule_generators();
+  const auto generator = std::ranges::find(generators, job.schedule, &schedule::ScheduleGenerator::name);
   if (!generator->takes_chunks) {
     return JobFault{"schedule", fmt::format("{} has no virtual stages", job.schedule),
                     "take interleaved, or leave virtual_stages at 1"};
@@ -246,4 +246,4 @@ std::vector<std::int64_t> layers_of_stages(const TrainingJob& job) {
   return layers;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -9,7 +9,7 @@
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "estimating/estimator/job/transformer_shape.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// One kind of connection, as one GPU sees it.
 struct Link {
@@ -142,4 +142,4 @@ void require_valid(const TrainingJob& job);
 /// first to get one more, none to the last, which has the head, unless there is no other.
 [[nodiscard]] std::vector<std::int64_t> layers_of_stages(const TrainingJob& job);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -6,7 +6,7 @@
 #include "estimating/estimator/gpu/catalogue_name.h"
 #include "estimating/estimator/job/transformer_shape.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Sizes of a model with matrices of its family's kind.
@@ -302,4 +302,4 @@ std::vector<std::string> transformer_names() {
   return names;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

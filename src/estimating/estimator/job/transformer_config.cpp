@@ -12,7 +12,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/suggestion.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// A config.json has some fifty members; id2label and the like may have as many more.
@@ -41,7 +41,7 @@ class ConfigSizes {
  public:
   explicit ConfigSizes(const ConfigMembers& members) : members_(&members) {}
 
-  [[nodiscard]] std::int64_t at(std::string_view key, std::int64_t highest = kMaxModelWidth,
+  [[nodiscard]] std::int64_t at(std::string_view key, std::int64_t highest = model::kMaxModelWidth,
                                 std::int64_t lowest = 1) const {
     const std::int64_t value = members_->integer(key);
     if (value < lowest || value > highest) {
@@ -76,9 +76,9 @@ std::int64_t derived_head_dim(const ConfigMembers& members, std::string_view hea
 TransformerShape read_llama(const ConfigMembers& members, std::optional<std::int64_t> default_kv_heads = {}) {
   const ConfigSizes sizes(members);
   TransformerShape shape;
-  shape.vocabulary = sizes.at("vocab_size", kMaxVocabulary);
+  shape.vocabulary = sizes.at("vocab_size", model::kMaxVocabulary);
   shape.hidden = sizes.at("hidden_size");
-  shape.layers = sizes.at("num_hidden_layers", kMaxModelLayers);
+  shape.layers = sizes.at("num_hidden_layers", model::kMaxModelLayers);
   shape.heads = sizes.at("num_attention_heads");
   shape.kv_heads = sizes.at_or("num_key_value_heads", default_kv_heads.value_or(shape.heads));
   if (shape.heads % shape.kv_heads != 0) {
@@ -88,7 +88,7 @@ TransformerShape read_llama(const ConfigMembers& members, std::optional<std::int
   shape.head_dim =
       members.has("head_dim") ? sizes.at("head_dim") : derived_head_dim(members, "num_attention_heads", shape);
   shape.intermediate = sizes.at("intermediate_size");
-  shape.max_positions = sizes.at("max_position_embeddings", kMaxPositions);
+  shape.max_positions = sizes.at("max_position_embeddings", model::kMaxPositions);
   shape.tied_embeddings = sizes.flag("tie_word_embeddings", false);
   const bool attention_bias = sizes.flag("attention_bias", false);
   shape.biases = attention_bias && sizes.flag("mlp_bias", false);
@@ -153,14 +153,14 @@ TransformerShape gpt_shape() {
 TransformerShape read_gpt2(const ConfigMembers& members) {
   const ConfigSizes sizes(members);
   TransformerShape shape = gpt_shape();
-  shape.vocabulary = sizes.at("vocab_size", kMaxVocabulary);
+  shape.vocabulary = sizes.at("vocab_size", model::kMaxVocabulary);
   shape.hidden = sizes.at("n_embd");
-  shape.layers = sizes.at("n_layer", kMaxModelLayers);
+  shape.layers = sizes.at("n_layer", model::kMaxModelLayers);
   shape.heads = sizes.at("n_head");
   shape.kv_heads = shape.heads;
   shape.head_dim = derived_head_dim(members, "n_head", shape);
   shape.intermediate = sizes.at_or("n_inner", 4 * shape.hidden);
-  shape.max_positions = sizes.at("n_positions", kMaxPositions);
+  shape.max_positions = sizes.at("n_positions", model::kMaxPositions);
   shape.positions = PositionKind::learned;
   shape.tied_embeddings = sizes.flag("tie_word_embeddings", true);
   return shape;
@@ -169,14 +169,14 @@ TransformerShape read_gpt2(const ConfigMembers& members) {
 TransformerShape read_gpt_neox(const ConfigMembers& members) {
   const ConfigSizes sizes(members);
   TransformerShape shape = gpt_shape();
-  shape.vocabulary = sizes.at("vocab_size", kMaxVocabulary);
+  shape.vocabulary = sizes.at("vocab_size", model::kMaxVocabulary);
   shape.hidden = sizes.at("hidden_size");
-  shape.layers = sizes.at("num_hidden_layers", kMaxModelLayers);
+  shape.layers = sizes.at("num_hidden_layers", model::kMaxModelLayers);
   shape.heads = sizes.at("num_attention_heads");
   shape.kv_heads = shape.heads;
   shape.head_dim = derived_head_dim(members, "num_attention_heads", shape);
   shape.intermediate = sizes.at("intermediate_size");
-  shape.max_positions = sizes.at("max_position_embeddings", kMaxPositions);
+  shape.max_positions = sizes.at("max_position_embeddings", model::kMaxPositions);
   shape.tied_embeddings = sizes.flag("tie_word_embeddings", false);
   shape.parallel_residual = sizes.flag("use_parallel_residual", true);
   return shape;
@@ -185,7 +185,7 @@ TransformerShape read_gpt_neox(const ConfigMembers& members) {
 TransformerShape read_bloom(const ConfigMembers& members) {
   const ConfigSizes sizes(members);
   TransformerShape shape = gpt_shape();
-  shape.vocabulary = sizes.at("vocab_size", kMaxVocabulary);
+  shape.vocabulary = sizes.at("vocab_size", model::kMaxVocabulary);
   shape.hidden = sizes.at_either("hidden_size", "n_embed");
   shape.layers = sizes.at_either("n_layer", "num_hidden_layers");
   shape.heads = sizes.at_either("n_head", "num_attention_heads");
@@ -241,4 +241,4 @@ TransformerShape parse_transformer_shape(std::string_view json, const std::strin
   return read_transformer_shape(JsonMembers(JsonView(document, source)), source);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

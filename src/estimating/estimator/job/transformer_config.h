@@ -6,7 +6,7 @@
 
 #include "estimating/estimator/job/transformer_shape.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// The members of a config.json, whatever they are written in. All throw InputError that says where.
 class ConfigMembers {
@@ -24,4 +24,4 @@ class ConfigMembers {
 /// The shape that they describe (see parse_transformer_shape), with this name.
 [[nodiscard]] TransformerShape read_transformer_shape(const ConfigMembers& members, std::string name);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

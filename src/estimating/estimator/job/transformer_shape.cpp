@@ -6,7 +6,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Throws at a member of the shape.
@@ -26,9 +26,9 @@ class Checker {
 };
 
 void check_heads(const Checker& check, const TransformerShape& shape) {
-  check.size("heads", shape.heads, kMaxModelWidth);
+  check.size("heads", shape.heads, model::kMaxModelWidth);
   check.size("kv_heads", shape.kv_heads, shape.heads);
-  check.size("head_dim", shape.head_dim, kMaxModelWidth);
+  check.size("head_dim", shape.head_dim, model::kMaxModelWidth);
   if (shape.heads % shape.kv_heads != 0) {
     check.fail("kv_heads", fmt::format("{} heads of keys do not divide {} heads", shape.kv_heads, shape.heads),
                "give a divisor of the number of heads");
@@ -44,8 +44,8 @@ void check_experts(const Checker& check, const ExpertShape& experts) {
     check.fail("experts_per_token",
                fmt::format("a token cannot use {} of {} experts", experts.experts_per_token, experts.experts));
   }
-  check.size("intermediate of the experts", experts.intermediate, kMaxModelWidth);
-  check.size("intermediate of the shared expert", experts.shared_intermediate, kMaxModelWidth, 0);
+  check.size("intermediate of the experts", experts.intermediate, model::kMaxModelWidth);
+  check.size("intermediate of the shared expert", experts.shared_intermediate, model::kMaxModelWidth, 0);
 }
 
 std::int64_t query_width(const TransformerShape& shape) { return shape.heads * shape.head_dim; }
@@ -82,8 +82,8 @@ std::int64_t norm_parameters(NormKind kind, std::int64_t width) {
 
 }  // namespace
 
-TransformerShape shape_of(const ModelConfig& config, std::string name) {
-  const bool gpt2 = config.architecture == Architecture::gpt2;
+TransformerShape shape_of(const model::ModelConfig& config, std::string name) {
+  const bool gpt2 = config.architecture == model::Architecture::gpt2;
   TransformerShape shape;
   shape.name = std::move(name);
   shape.vocabulary = config.vocabulary;
@@ -104,16 +104,16 @@ TransformerShape shape_of(const ModelConfig& config, std::string name) {
 
 void require_valid(const TransformerShape& shape) {
   const Checker check(shape);
-  check.size("vocabulary", shape.vocabulary, kMaxVocabulary);
-  check.size("hidden", shape.hidden, kMaxModelWidth);
-  check.size("layers", shape.layers, kMaxModelLayers);
+  check.size("vocabulary", shape.vocabulary, model::kMaxVocabulary);
+  check.size("hidden", shape.hidden, model::kMaxModelWidth);
+  check.size("layers", shape.layers, model::kMaxModelLayers);
   check_heads(check, shape);
   if (shape.experts) {
     check_experts(check, *shape.experts);
   } else {
-    check.size("intermediate", shape.intermediate, kMaxModelWidth);
+    check.size("intermediate", shape.intermediate, model::kMaxModelWidth);
   }
-  check.size("max_positions", shape.max_positions, kMaxPositions);
+  check.size("max_positions", shape.max_positions, model::kMaxPositions);
   // Bounded by the sizes above: 2^16 experts of 3 * 2^44 weights still fit into 64 bits, in 1024 layers they do not.
   const ParameterCounts counts = parameter_counts(shape);
   const double parameters = static_cast<double>(counts.per_layer()) * static_cast<double>(shape.layers);
@@ -164,4 +164,4 @@ double training_flops_per_token(const TransformerShape& shape, std::int64_t sequ
   return 6 * active_matrix_parameters(shape) + attention;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

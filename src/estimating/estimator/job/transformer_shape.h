@@ -8,7 +8,7 @@
 
 #include "estimating/model/model_config.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// The feed-forward part of a layer that has several of it, of which each token uses some.
 struct ExpertShape {
@@ -56,7 +56,7 @@ struct TransformerShape {
 };
 
 /// The shape of a model that the trainer runs.
-[[nodiscard]] TransformerShape shape_of(const ModelConfig& config, std::string name);
+[[nodiscard]] TransformerShape shape_of(const model::ModelConfig& config, std::string name);
 
 /// Reads the config.json of Hugging Face transformers: `model_type` llama, mistral, mixtral, qwen2, qwen2_moe, qwen3,
 /// qwen3_moe, gpt2, gpt_neox, bloom. Members that do not change what training costs are not looked at. Throws
@@ -110,4 +110,4 @@ struct ParameterCounts {
 /// experts only those count that a token uses.
 [[nodiscard]] double training_flops_per_token(const TransformerShape& shape, std::int64_t sequence_length);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

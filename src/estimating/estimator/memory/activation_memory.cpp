@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 constexpr double kFp32Bytes = 4;
@@ -131,4 +131,4 @@ double head_workspace_bytes(const TrainingJob& job) {
   return (activation_bytes(job.dtype) + gradients * kFp32Bytes) * logits_of_rank(job);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -3,7 +3,7 @@
 #include "estimating/estimator/job/training_job.h"
 
 /// Bytes of activations of one microbatch on one of the tp ranks of a stage, by where they are.
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Bytes of an activation's element: fp8 is for the inputs of matrix products alone, what is kept stays bf16.
 [[nodiscard]] double activation_bytes(DataType dtype);
@@ -35,4 +35,4 @@ namespace lowgear {
 /// The same of the head: logits as the product writes them, and their gradient.
 [[nodiscard]] double head_workspace_bytes(const TrainingJob& job);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -6,7 +6,7 @@
 #include "estimating/estimator/work/rank_parameters.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 constexpr double kMiB = 1024.0 * 1024;
@@ -72,16 +72,16 @@ int representative_microbatches(const TrainingJob& job) {
 
 /// The most that a rank's microbatches in flight keep, where one of virtual stage s keeps `bytes[s]`.
 std::vector<double> peak_bytes(const TrainingJob& job, const std::vector<double>& bytes) {
-  const Schedule schedule = make_schedule({.name = job.schedule,
+  const schedule::Schedule schedule = schedule::make_schedule({.name = job.schedule,
                                            .ranks = job.parallel.pp,
                                            .microbatches = representative_microbatches(job),
                                            .chunks = job.parallel.virtual_stages,
                                            .envpipe_stages = {}});
   std::vector<double> peaks;
-  for (const std::vector<Action>& actions : schedule.ranks) {
+  for (const std::vector<schedule::Action>& actions : schedule.ranks) {
     double held = 0;
     double peak = 0;
-    for (const Action& action : actions) {
+    for (const schedule::Action& action : actions) {
       if (action.op == OpKind::input_gradient) continue;
       const double of_stage = bytes[static_cast<std::size_t>(action.stage)];
       held += action.op == OpKind::forward ? of_stage : -of_stage;
@@ -161,4 +161,4 @@ MemoryEstimate estimate_memory(const TrainingJob& job) {
   return estimate;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -8,7 +8,7 @@
 
 #include "estimating/estimator/job/training_job.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Device memory of the GPU of one pipeline rank, in bytes.
 ///
@@ -68,4 +68,4 @@ struct MemoryOverflow {
 /// None when it fits.
 [[nodiscard]] std::optional<MemoryOverflow> explain_overflow(const TrainingJob& job, const MemoryEstimate& estimate);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -7,7 +7,7 @@
 
 #include "estimating/estimator/memory/memory_estimate.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Below this share of the total, a change is no help.
@@ -95,4 +95,4 @@ std::optional<MemoryOverflow> explain_overflow(const TrainingJob& job, const Mem
   return overflow;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -13,7 +13,7 @@
 #include "base/core/error.h"
 #include "estimating/estimator/peer/tuned_regressors.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 constexpr DataType kType = DataType::fp16;
@@ -245,4 +245,4 @@ PeerEstimate peer_estimate(const SampledJob& job, const PeerSamples& samples) {
   return PeerComposition(job, samples).estimate();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

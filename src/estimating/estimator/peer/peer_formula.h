@@ -8,7 +8,7 @@
 #include "estimating/estimator/costs/sample_files.h"
 #include "estimating/estimator/peer/sampled_job.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// What the published estimator reads besides the job: the sampling files of one GPU and, for operators and for
 /// collectives, the file `{GPU}.csv` that says which regressor it uses.
@@ -50,4 +50,4 @@ struct PeerEstimate {
 /// InputError where a sampling file or a regressor is missing, and where the split leaves a stage without layers.
 [[nodiscard]] PeerEstimate peer_estimate(const SampledJob& job, const PeerSamples& samples);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -9,7 +9,7 @@
 
 #include "base/core/random.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Feature values nearer than this are one (scikit-learn's FEATURE_THRESHOLD).
@@ -133,4 +133,4 @@ double random_forest_prediction(const FeatureTable& features, std::span<const do
   return sum / parameters.n_estimators;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -5,7 +5,7 @@
 
 #include "estimating/estimator/costs/gradient_boosted_trees.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Parameters of scikit-learn's RandomForestRegressor by its own names. All features are tried at every split.
 struct ForestParameters {
@@ -22,4 +22,4 @@ struct ForestParameters {
 [[nodiscard]] double random_forest_prediction(const FeatureTable& features, std::span<const double> targets,
                                               std::span<const float> point, const ForestParameters& parameters);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

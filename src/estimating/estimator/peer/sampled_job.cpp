@@ -2,7 +2,7 @@
 
 #include "base/core/formats/yaml.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 constexpr std::int64_t kMaxRanks = 65'536;
@@ -66,4 +66,4 @@ SampledJob parse_sampled_job(std::string_view yaml, const std::string& source) {
   return job;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// A job as the published estimator of the ICICLE project describes it (github.com/DebarghaG/estimate-train-time): what
 /// its own composition of sampled operators needs, which is less than a TrainingJob says and names operators by its
@@ -43,4 +43,4 @@ struct SampledJob {
 /// and column on what is missing, unknown, of the wrong type or out of bounds.
 [[nodiscard]] SampledJob parse_sampled_job(std::string_view yaml, const std::string& source);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

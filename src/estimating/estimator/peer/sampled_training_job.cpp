@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// GPUs of the published sampling files.
@@ -76,4 +76,4 @@ TrainingJob parse_job_file(std::string_view yaml, const std::string& source, std
   return with_settings(training_job_of(parse_sampled_job(yaml, source)), source, settings, read_config);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -7,7 +7,7 @@
 #include "estimating/estimator/job/job_file.h"
 #include "estimating/estimator/peer/sampled_job.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// The published estimator's job as this one describes jobs: the GPU by the beginning of its sampling files, the model
 /// by its operators (unless they say otherwise, an MLP of four times the width, biases, and the published estimator's
@@ -20,4 +20,4 @@ namespace lowgear {
 [[nodiscard]] TrainingJob parse_job_file(std::string_view yaml, const std::string& source,
                                          std::span<const YamlSetting> settings, const ConfigText& read_config);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -9,7 +9,7 @@
 #include "base/core/formats/csv.h"
 #include "base/core/formats/yaml.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 constexpr int kMostTrees = 10'000;
@@ -103,4 +103,4 @@ double predict(const TunedRegressor& regressor, const FeatureTable& features, st
   return GradientBoostedTrees(features, labels, std::get<BoostingParameters>(regressor)).predict(point);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

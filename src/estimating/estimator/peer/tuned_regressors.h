@@ -11,7 +11,7 @@
 #include "estimating/estimator/peer/random_forest.h"
 #include "estimating/estimator/work/operators.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// A regressor of the published estimator with the parameters that its authors chose.
 using TunedRegressor = std::variant<ForestParameters, BoostingParameters>;
@@ -41,4 +41,4 @@ class TunedRegressors {
 [[nodiscard]] double predict(const TunedRegressor& regressor, const FeatureTable& features,
                              std::span<const double> targets, std::span<const float> point);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Enough to find a clock to a millionth of the range.
@@ -125,4 +125,4 @@ WorkCost under_power_limit(const GpuModel& gpu, const WorkCost& work) {
   return limited;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -3,7 +3,7 @@
 #include "estimating/estimator/gpu/gpu_model.h"
 #include "estimating/estimator/work/work_cost.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Core voltage at a clock as a share of that at the highest: at its floor up to the knee, then a line.
 [[nodiscard]] double relative_voltage(const GpuModel& gpu, double clock_mhz);
@@ -83,4 +83,4 @@ class WorkEnergy {
   double sustained_mhz_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -12,7 +12,7 @@
 #include "estimating/estimator/iteration/job_energy.h"
 #include "estimating/estimator/iteration/time_breakdown.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 constexpr std::string_view kPlainSchedule = "1f1b";
@@ -292,4 +292,4 @@ std::vector<TimeDifference> compare_times(const TrainingJob& job, const SearchLa
   return differences;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

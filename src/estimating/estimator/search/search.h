@@ -12,7 +12,7 @@
 #include "estimating/estimator/job/training_job.h"
 #include "estimating/estimator/memory/memory_estimate.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// What all layouts have in common, such as what a framework can do. The search varies what is empty.
 struct FixedLayout {
@@ -130,4 +130,4 @@ struct TimeDifference {
 [[nodiscard]] std::vector<TimeDifference> compare_times(const TrainingJob& job, const SearchLayout& winner,
                                                         const SearchLayout& runner_up, const CostSources& sources);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -13,7 +13,7 @@
 #include "estimating/estimator/gpu/custom_gpu.h"
 #include "planning/workflow/planning_memory.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Layouts that a thread takes at a time.
@@ -46,8 +46,8 @@ std::size_t planning_threads(const SearchRequest& request, const SearchTools& to
   for (const SearchResult& result : results) {
     apply(result.layout, job);
     const auto microbatches = static_cast<int>(job.microbatches());
-    require_planning_memory(job.parallel.pp, microbatches, job.parallel.virtual_stages, available);
-    most = std::max(most, planning_memory_bytes(job.parallel.pp, microbatches, job.parallel.virtual_stages));
+    workflow::require_planning_memory(job.parallel.pp, microbatches, job.parallel.virtual_stages, available);
+    most = std::max(most, workflow::planning_memory_bytes(job.parallel.pp, microbatches, job.parallel.virtual_stages));
   }
   const auto threads = static_cast<double>(request.threads);
   return static_cast<std::size_t>(available ? std::clamp(static_cast<double>(*available) / most, 1.0, threads)
@@ -123,4 +123,4 @@ SearchReportData run_search(const SearchRequest& request, const SearchTools& too
   return found;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

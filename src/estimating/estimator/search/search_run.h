@@ -12,7 +12,7 @@
 #include "estimating/estimator/iteration/planned_job.h"
 #include "estimating/estimator/search/search.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// What a search looks for.
 struct SearchRequest {
@@ -57,4 +57,4 @@ struct SearchReportData {
 /// does not hold a plan, and what `progress` throws to stop.
 [[nodiscard]] SearchReportData run_search(const SearchRequest& request, const SearchTools& tools, Progress& progress);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

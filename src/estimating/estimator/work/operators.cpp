@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// What one pass of a kind does, in multiples of the elements that it works on.
@@ -152,4 +152,4 @@ double memory_bytes(const Operator& op) {
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -8,7 +8,7 @@
 #include "estimating/estimator/gpu/operator_kind.h"
 #include "estimating/estimator/work/work_cost.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// One kernel, or the few that always run together, of one GPU.
 struct Operator {
@@ -57,4 +57,4 @@ class CollectiveCosts {
   [[nodiscard]] virtual WorkCost cost(CollectiveKind kind, double bytes, const RankGroup& group) const = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

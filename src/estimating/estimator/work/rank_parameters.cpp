@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 double final_norm_parameters(const TransformerShape& model) {
@@ -57,4 +57,4 @@ std::vector<RankParameters> rank_parameters(const TrainingJob& job) {
   return ranks;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -4,7 +4,7 @@
 
 #include "estimating/estimator/job/training_job.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// Parameters of one tp rank before ZeRO divides them, by how many replicas share them.
 struct RankParameters {
@@ -24,4 +24,4 @@ struct RankParameters {
 /// where there are several.
 [[nodiscard]] std::vector<RankParameters> rank_parameters(const TrainingJob& job);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

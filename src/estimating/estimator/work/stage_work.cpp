@@ -6,7 +6,7 @@
 
 #include "estimating/estimator/work/rank_parameters.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Sizes of one rank's part of a microbatch.
@@ -413,4 +413,4 @@ std::vector<CollectiveUse> message_work(const TrainingJob& job, int stage) {
   return work;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

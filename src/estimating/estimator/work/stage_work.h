@@ -7,7 +7,7 @@
 #include "estimating/estimator/job/training_job.h"
 #include "estimating/estimator/work/operators.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// What work is for: the lines of a report.
 enum class WorkPart : unsigned char {
@@ -90,4 +90,4 @@ struct BlockWork {
 /// What passes the activations of one microbatch from virtual stage `stage` to the next, or their gradients back.
 [[nodiscard]] std::vector<CollectiveUse> message_work(const TrainingJob& job, int stage);
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -1,6 +1,6 @@
 #include "estimating/estimator/work/work_cost.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 WorkCost& WorkCost::operator+=(const WorkCost& other) {
   core_s += other.core_s;
@@ -23,4 +23,4 @@ WorkCost operator*(double factor, const WorkCost& cost) {
           .error_s = factor * cost.error_s};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace lowgear {
+namespace lowgear::estimator {
 
 /// What some work takes on one GPU at its highest SM clock, split by what limits it, so that other clocks and energy
 /// follow from it: at clock f it takes `core_s` * f_max / f + `memory_s` + `link_s`.
@@ -20,4 +20,4 @@ struct WorkCost {
   friend WorkCost operator*(double factor, const WorkCost& cost);
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::estimator

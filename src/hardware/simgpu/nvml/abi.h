@@ -7,7 +7,9 @@
 
 /// The part of NVML's C ABI that only its other clients use (nvidia-smi, nvidia-ml-py, exporters): layouts and numbers
 /// as NVIDIA's NVML API Reference and its header for driver 580 state them.
-namespace lowgear::nvml {
+namespace lowgear::simgpu::nvml {
+
+using namespace gpu::nvml;  // what Lowgear itself calls
 
 /// nvmlMemory_t
 struct Memory {
@@ -106,4 +108,4 @@ inline constexpr std::uint32_t kFieldCurrentPowerLimit = 190;
 inline constexpr std::uint32_t kFieldEnergy = 191;
 inline constexpr std::uint32_t kFieldRequestedPowerLimit = 192;
 
-}  // namespace lowgear::nvml
+}  // namespace lowgear::simgpu::nvml

@@ -4,19 +4,19 @@
 
 // Calls that change a GPU. Only root may, as on a real machine.
 
-using lowgear::SimulatedGpu;
-using lowgear::nvml::answer;
-using lowgear::nvml::answer_for;
-using lowgear::nvml::answer_setter;
-using lowgear::nvml::Device;
-using lowgear::nvml::EventData;
-using lowgear::nvml::PowerValueV2;
-using lowgear::nvml::Return;
+using lowgear::simgpu::SimulatedGpu;
+using lowgear::simgpu::nvml::answer;
+using lowgear::simgpu::nvml::answer_for;
+using lowgear::simgpu::nvml::answer_setter;
+using lowgear::simgpu::nvml::Device;
+using lowgear::simgpu::nvml::EventData;
+using lowgear::simgpu::nvml::PowerValueV2;
+using lowgear::simgpu::nvml::Return;
 
 namespace {
 
 bool is_symbolic(unsigned clock) {
-  return clock == lowgear::nvml::kClockLimitTdp || clock == lowgear::nvml::kClockLimitUnlimited;
+  return clock == lowgear::simgpu::nvml::kClockLimitTdp || clock == lowgear::simgpu::nvml::kClockLimitUnlimited;
 }
 
 /// Locks to what the GPU can do within the range that was asked for. NVML takes either two clocks or two limits by
@@ -24,9 +24,9 @@ bool is_symbolic(unsigned clock) {
 void lock_sm_clocks(SimulatedGpu& gpu, unsigned min_mhz, unsigned max_mhz) {
   constexpr unsigned kHighestClockMhz = 1'000'000;
   if (is_symbolic(min_mhz) != is_symbolic(max_mhz)) throw lowgear::InputError("a clock and a limit do not mix");
-  const lowgear::ClockRange& range = gpu.model().sm_clocks;
+  const lowgear::simgpu::ClockRange& range = gpu.model().sm_clocks;
   if (is_symbolic(min_mhz)) {
-    if (min_mhz == lowgear::nvml::kClockLimitUnlimited && max_mhz == lowgear::nvml::kClockLimitUnlimited) {
+    if (min_mhz == lowgear::simgpu::nvml::kClockLimitUnlimited && max_mhz == lowgear::simgpu::nvml::kClockLimitUnlimited) {
       gpu.reset_sm_clocks();
     } else {
       gpu.lock_sm_clocks(range.min_mhz, range.max_mhz);
@@ -64,32 +64,32 @@ LOWGEAR_NVML nvmlDeviceSetPowerManagementLimit(Device device, unsigned limit_mw)
 LOWGEAR_NVML nvmlDeviceSetPowerManagementLimit_v2(Device device, const PowerValueV2* value) {
   return answer_for(device, "DeviceSetPowerManagementLimit", [&](SimulatedGpu& gpu) {
     if (value == nullptr) return Return::invalid_argument;
-    if (value->version != lowgear::nvml::struct_version<PowerValueV2>(2)) return Return::argument_version_mismatch;
-    if (value->scope != lowgear::nvml::kPowerScopeGpu) return Return::not_supported;
-    if (!lowgear::nvml::may_set(*lowgear::nvml::Session::instance().machine())) return Return::no_permission;
+    if (value->version != lowgear::simgpu::nvml::struct_version<PowerValueV2>(2)) return Return::argument_version_mismatch;
+    if (value->scope != lowgear::simgpu::nvml::kPowerScopeGpu) return Return::not_supported;
+    if (!lowgear::simgpu::nvml::may_set(*lowgear::simgpu::nvml::Session::instance().machine())) return Return::no_permission;
     gpu.set_power_limit_w(value->power_mw * 1e-3);
     return Return::success;
   });
 }
 LOWGEAR_NVML nvmlDeviceSetPersistenceMode(Device device, unsigned mode) {
   return answer_setter(device, "DeviceSetPersistenceMode", [&](SimulatedGpu& gpu) {
-    if (mode > lowgear::nvml::kEnabled) throw lowgear::InputError("no such mode");
-    gpu.set_persistence_mode(mode == lowgear::nvml::kEnabled);
+    if (mode > lowgear::simgpu::nvml::kEnabled) throw lowgear::InputError("no such mode");
+    gpu.set_persistence_mode(mode == lowgear::simgpu::nvml::kEnabled);
   });
 }
 
 // Events: sets may be made, and nothing ever happens in them.
 
 LOWGEAR_NVML nvmlEventSetCreate(void** set) {
-  return answer([&](lowgear::SimulatedMachine&) {
-    return lowgear::nvml::give(set, static_cast<void*>(&lowgear::nvml::Session::instance()));
+  return answer([&](lowgear::simgpu::SimulatedMachine&) {
+    return lowgear::simgpu::nvml::give(set, static_cast<void*>(&lowgear::simgpu::nvml::Session::instance()));
   });
 }
 LOWGEAR_NVML nvmlEventSetFree(void* /*set*/) {
-  return answer([](lowgear::SimulatedMachine&) { return Return::success; });
+  return answer([](lowgear::simgpu::SimulatedMachine&) { return Return::success; });
 }
 LOWGEAR_NVML nvmlEventSetWait_v2(void* /*set*/, EventData* /*data*/, unsigned timeout_ms) {
-  return answer([&](lowgear::SimulatedMachine& machine) {
+  return answer([&](lowgear::simgpu::SimulatedMachine& machine) {
     machine.wait(timeout_ms * 1e-3);
     return Return::timeout;
   });

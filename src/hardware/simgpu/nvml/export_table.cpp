@@ -9,12 +9,12 @@
 // documented; what is known of it (size in the first slot, which slot does what, the layout of a process entry) was
 // found out by the authors of NVIDIA/k8s-test-infra's mock NVML for nvidia-smi 580 and is used here as a fact.
 
-using lowgear::nvml::Device;
-using lowgear::nvml::Return;
-using lowgear::nvml::Session;
+using lowgear::simgpu::nvml::Device;
+using lowgear::simgpu::nvml::Return;
+using lowgear::simgpu::nvml::Session;
 
 LOWGEAR_NVML nvmlDeviceGetHandleByIndex_v2(unsigned index, Device* device);
-LOWGEAR_NVML nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned* count, lowgear::nvml::ProcessInfo* infos);
+LOWGEAR_NVML nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned* count, lowgear::simgpu::nvml::ProcessInfo* infos);
 LOWGEAR_NVML nvmlSystemGetProcessName(unsigned pid, char* name, unsigned length);
 
 namespace {
@@ -42,7 +42,7 @@ struct ProcessEntry {
 static_assert(sizeof(ProcessEntry) == 4128);
 
 Return list_processes(Device device, std::uint32_t* count, ProcessEntry* entries) {
-  std::array<lowgear::nvml::ProcessInfo, 1024> infos{};
+  std::array<lowgear::simgpu::nvml::ProcessInfo, 1024> infos{};
   unsigned found = infos.size();
   if (const Return code = nvmlDeviceGetComputeRunningProcesses_v3(device, &found, infos.data());
       code != Return::success) {
@@ -55,7 +55,7 @@ Return list_processes(Device device, std::uint32_t* count, ProcessEntry* entries
     ProcessEntry& entry = entries[(*count)++];
     entry.pid = infos[i].pid;
     entry.used_gpu_memory = infos[i].used_gpu_memory;
-    entry.gpu_instance_id = entry.compute_instance_id = lowgear::nvml::kNoInstance;
+    entry.gpu_instance_id = entry.compute_instance_id = lowgear::simgpu::nvml::kNoInstance;
     entry.used_protected_memory = 0;
     if (nvmlSystemGetProcessName(entry.pid, entry.name.data(), sizeof entry.name) != Return::success) {
       entry.name[0] = '\0';
@@ -70,7 +70,7 @@ template <std::size_t kSlot>
 Return slot(void* first, void* second, void* third, void* /*fourth*/) {
   if constexpr (kSlot == kHandleByIndexSlot) {
     const auto index = reinterpret_cast<std::uintptr_t>(first);
-    if (second == nullptr || index >= lowgear::kMaxSimulatedGpus) return Return::invalid_argument;
+    if (second == nullptr || index >= lowgear::simgpu::kMaxSimulatedGpus) return Return::invalid_argument;
     return nvmlDeviceGetHandleByIndex_v2(static_cast<unsigned>(index), static_cast<Device*>(second));
   }
   const auto device = static_cast<Device>(first);

@@ -7,14 +7,14 @@
 
 // Calls about what a GPU is: names, places, sizes and modes that do not change.
 
-using lowgear::SimulatedGpu;
-using lowgear::nvml::answer_for;
-using lowgear::nvml::Device;
-using lowgear::nvml::give;
-using lowgear::nvml::give_text;
-using lowgear::nvml::PciInfo;
-using lowgear::nvml::Return;
-using lowgear::nvml::Session;
+using lowgear::simgpu::SimulatedGpu;
+using lowgear::simgpu::nvml::answer_for;
+using lowgear::simgpu::nvml::Device;
+using lowgear::simgpu::nvml::give;
+using lowgear::simgpu::nvml::give_text;
+using lowgear::simgpu::nvml::PciInfo;
+using lowgear::simgpu::nvml::Return;
+using lowgear::simgpu::nvml::Session;
 
 namespace {
 
@@ -49,7 +49,7 @@ Return give_modes(Device device, std::string_view call, unsigned* current, unsig
 
 /// A number that follows from the model alone.
 Return give_number(Device device, std::string_view call, unsigned* target,
-                   const std::function<unsigned(const lowgear::SimulatedGpuModel&)>& number) {
+                   const std::function<unsigned(const lowgear::simgpu::SimulatedGpuModel&)>& number) {
   return answer_for(device, call, [&](SimulatedGpu& gpu) { return give(target, number(gpu.model())); });
 }
 
@@ -93,7 +93,7 @@ LOWGEAR_NVML nvmlDeviceGetVbiosVersion(Device device, char* version, unsigned le
 }
 LOWGEAR_NVML nvmlDeviceGetGspFirmwareVersion(Device device, char* version) {
   return answer_for(device, "DeviceGetGspFirmwareVersion", [&](SimulatedGpu&) {
-    return give_text(version, lowgear::nvml::kDriverVersionBytes, lowgear::nvml::simulated_driver_version());
+    return give_text(version, lowgear::simgpu::nvml::kDriverVersionBytes, lowgear::simgpu::nvml::simulated_driver_version());
   });
 }
 LOWGEAR_NVML nvmlDeviceGetBrand(Device device, unsigned* brand) {
@@ -144,22 +144,22 @@ LOWGEAR_NVML nvmlDeviceGetMultiGpuBoard(Device device, unsigned* multiple) {
   return give_number(device, "DeviceGetMultiGpuBoard", multiple, [](const auto&) { return 0U; });
 }
 LOWGEAR_NVML nvmlDeviceGetDisplayActive(Device device, unsigned* active) {
-  return give_number(device, "DeviceGetDisplayActive", active, [](const auto&) { return lowgear::nvml::kDisabled; });
+  return give_number(device, "DeviceGetDisplayActive", active, [](const auto&) { return lowgear::simgpu::nvml::kDisabled; });
 }
 LOWGEAR_NVML nvmlDeviceGetDisplayMode(Device device, unsigned* mode) {
-  return give_number(device, "DeviceGetDisplayMode", mode, [](const auto&) { return lowgear::nvml::kDisabled; });
+  return give_number(device, "DeviceGetDisplayMode", mode, [](const auto&) { return lowgear::simgpu::nvml::kDisabled; });
 }
 LOWGEAR_NVML nvmlDeviceGetComputeMode(Device device, unsigned* mode) {
   return give_number(device, "DeviceGetComputeMode", mode, [](const auto&) { return 0U; });
 }
 LOWGEAR_NVML nvmlDeviceGetAccountingMode(Device device, unsigned* mode) {
-  return give_number(device, "DeviceGetAccountingMode", mode, [](const auto&) { return lowgear::nvml::kDisabled; });
+  return give_number(device, "DeviceGetAccountingMode", mode, [](const auto&) { return lowgear::simgpu::nvml::kDisabled; });
 }
 LOWGEAR_NVML nvmlDeviceGetVirtualizationMode(Device device, unsigned* mode) {
   return give_number(device, "DeviceGetVirtualizationMode", mode, [](const auto&) { return kPassThrough; });
 }
 LOWGEAR_NVML nvmlDeviceGetMigMode(Device device, unsigned* current, unsigned* pending) {
-  return give_modes(device, "DeviceGetMigMode", current, pending, lowgear::nvml::kDisabled);
+  return give_modes(device, "DeviceGetMigMode", current, pending, lowgear::simgpu::nvml::kDisabled);
 }
 LOWGEAR_NVML nvmlDeviceGetMaxMigDeviceCount(Device device, unsigned* count) {
   return give_number(device, "DeviceGetMaxMigDeviceCount", count, [](const auto&) { return 0U; });
@@ -168,7 +168,7 @@ LOWGEAR_NVML nvmlDeviceIsMigDeviceHandle(Device device, unsigned* is_mig) {
   return give_number(device, "DeviceIsMigDeviceHandle", is_mig, [](const auto&) { return 0U; });
 }
 LOWGEAR_NVML nvmlDeviceGetEccMode(Device device, unsigned* current, unsigned* pending) {
-  return give_modes(device, "DeviceGetEccMode", current, pending, lowgear::nvml::kEnabled);
+  return give_modes(device, "DeviceGetEccMode", current, pending, lowgear::simgpu::nvml::kEnabled);
 }
 LOWGEAR_NVML nvmlDeviceGetTotalEccErrors(Device device, int /*type*/, int /*counter*/, unsigned long long* count) {
   return answer_for(device, "DeviceGetTotalEccErrors", [&](SimulatedGpu&) { return give(count, 0); });

@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 
-namespace lowgear::nvml {
+namespace lowgear::simgpu::nvml {
 
 Session& Session::instance() {
   static Session session;
@@ -18,7 +18,7 @@ Return Session::init() {
   if (users_ == 0) {
     machine_ = SimulatedMachine::from_environment();
     while (static_cast<int>(handles_.size()) < machine_->gpus()) {
-      handles_.push_back(std::make_unique<DeviceHandle>(DeviceHandle{.index = static_cast<int>(handles_.size())}));
+      handles_.push_back(std::make_unique<Handle>(Handle{.index = static_cast<int>(handles_.size())}));
     }
   }
   ++users_;
@@ -40,13 +40,13 @@ std::shared_ptr<SimulatedMachine> Session::machine() {
 Device Session::handle(int index) {
   const std::lock_guard lock(mutex_);
   const bool known = machine_ && index >= 0 && index < machine_->gpus();
-  return known ? handles_[static_cast<std::size_t>(index)].get() : nullptr;
+  return known ? reinterpret_cast<Device>(handles_[static_cast<std::size_t>(index)].get()) : nullptr;
 }
 
 std::optional<int> Session::index_of(Device device) {
   const std::lock_guard lock(mutex_);
   // Compared, never followed: a client may hand over anything.
-  const auto found = std::ranges::find(handles_, device, &std::unique_ptr<DeviceHandle>::get);
+  const auto found = std::ranges::find(handles_, reinterpret_cast<Handle*>(device), &std::unique_ptr<Handle>::get);
   if (found == handles_.end() || !machine_ || (*found)->index >= machine_->gpus()) return std::nullopt;
   return (*found)->index;
 }
@@ -86,4 +86,4 @@ std::string_view simulated_driver_version() {
   return version != nullptr && *version != '\0' ? version : "580.159.04";
 }
 
-}  // namespace lowgear::nvml
+}  // namespace lowgear::simgpu::nvml

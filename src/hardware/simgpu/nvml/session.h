@@ -14,12 +14,12 @@
 #include "hardware/simgpu/simulated_machine.h"
 
 /// Marks a function of NVML's C interface.
-#define LOWGEAR_NVML extern "C" __attribute__((visibility("default"))) lowgear::nvml::Return
+#define LOWGEAR_NVML extern "C" __attribute__((visibility("default"))) lowgear::simgpu::nvml::Return
 
-namespace lowgear::nvml {
+namespace lowgear::simgpu::nvml {
 
 /// What nvmlDevice_t points to.
-struct DeviceHandle {
+struct Handle {
   int index = 0;
 };
 
@@ -44,7 +44,7 @@ class Session {
   std::mutex mutex_;
   int users_ = 0;
   std::shared_ptr<SimulatedMachine> machine_;
-  std::vector<std::unique_ptr<DeviceHandle>> handles_;
+  std::vector<std::unique_ptr<Handle>> handles_;
 };
 
 /// What an exception means in NVML's terms. To be called from a handler.
@@ -108,4 +108,4 @@ Return answer_setter(Device device, std::string_view call, Action&& action) noex
 /// The driver that is simulated: 580.159.04, or what LOWGEAR_SIMGPU_DRIVER says.
 [[nodiscard]] std::string_view simulated_driver_version();
 
-}  // namespace lowgear::nvml
+}  // namespace lowgear::simgpu::nvml

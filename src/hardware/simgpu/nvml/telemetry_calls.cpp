@@ -7,24 +7,24 @@
 
 // Calls about what a GPU does now: energy, power, clocks, heat, load, memory, processes.
 
-using lowgear::SimulatedGpu;
-using lowgear::SimulatedGpuModel;
-using lowgear::nvml::answer_for;
-using lowgear::nvml::Bar1Memory;
-using lowgear::nvml::ClockId;
-using lowgear::nvml::ClockType;
-using lowgear::nvml::Device;
-using lowgear::nvml::FieldValue;
-using lowgear::nvml::give;
-using lowgear::nvml::Memory;
-using lowgear::nvml::MemoryV2;
-using lowgear::nvml::ProcessInfo;
-using lowgear::nvml::ProcessInfoV1;
-using lowgear::nvml::Return;
-using lowgear::nvml::TemperatureThreshold;
-using lowgear::nvml::TemperatureV1;
-using lowgear::nvml::Utilization;
-using lowgear::nvml::ValueType;
+using lowgear::simgpu::SimulatedGpu;
+using lowgear::simgpu::SimulatedGpuModel;
+using lowgear::simgpu::nvml::answer_for;
+using lowgear::simgpu::nvml::Bar1Memory;
+using lowgear::simgpu::nvml::ClockId;
+using lowgear::simgpu::nvml::ClockType;
+using lowgear::simgpu::nvml::Device;
+using lowgear::simgpu::nvml::FieldValue;
+using lowgear::simgpu::nvml::give;
+using lowgear::simgpu::nvml::Memory;
+using lowgear::simgpu::nvml::MemoryV2;
+using lowgear::simgpu::nvml::ProcessInfo;
+using lowgear::simgpu::nvml::ProcessInfoV1;
+using lowgear::simgpu::nvml::Return;
+using lowgear::simgpu::nvml::TemperatureThreshold;
+using lowgear::simgpu::nvml::TemperatureV1;
+using lowgear::simgpu::nvml::Utilization;
+using lowgear::simgpu::nvml::ValueType;
 
 namespace {
 
@@ -37,7 +37,7 @@ std::uint64_t thousandths(double value) { return static_cast<std::uint64_t>(std:
 
 MemoryV2 memory_of(SimulatedGpu& gpu) {
   MemoryV2 memory{};
-  memory.version = lowgear::nvml::struct_version<MemoryV2>(2);
+  memory.version = lowgear::simgpu::nvml::struct_version<MemoryV2>(2);
   memory.total = gpu.model().memory_bytes;
   memory.reserved = std::min(kReservedBytes, memory.total);
   memory.used = std::min(kContextBytes * gpu.context_pids().size(), memory.total - memory.reserved);
@@ -86,7 +86,7 @@ Return give_processes(Device device, std::string_view call, unsigned* count, Inf
         info.pid = pids[i];
         info.used_gpu_memory = kContextBytes;
         if constexpr (requires { info.gpu_instance_id; }) {
-          info.gpu_instance_id = info.compute_instance_id = lowgear::nvml::kNoInstance;
+          info.gpu_instance_id = info.compute_instance_id = lowgear::simgpu::nvml::kNoInstance;
         }
         infos[i] = info;
       }
@@ -107,12 +107,12 @@ Return give_engine_load(Device device, std::string_view call, unsigned* percent,
 /// average.
 Return check_scope(const FieldValue& field) {
   const bool has_scope =
-      field.field_id >= lowgear::nvml::kFieldAveragePower && field.field_id <= lowgear::nvml::kFieldRequestedPowerLimit;
-  if (!has_scope || field.scope_id == lowgear::nvml::kPowerScopeGpu) return Return::success;
+      field.field_id >= lowgear::simgpu::nvml::kFieldAveragePower && field.field_id <= lowgear::simgpu::nvml::kFieldRequestedPowerLimit;
+  if (!has_scope || field.scope_id == lowgear::simgpu::nvml::kPowerScopeGpu) return Return::success;
   const bool is_power =
-      field.field_id == lowgear::nvml::kFieldAveragePower || field.field_id == lowgear::nvml::kFieldInstantPower;
-  if (field.field_id == lowgear::nvml::kFieldEnergy || field.scope_id == lowgear::nvml::kPowerScopeModule ||
-      (is_power && field.scope_id == lowgear::nvml::kPowerScopeMemory)) {
+      field.field_id == lowgear::simgpu::nvml::kFieldAveragePower || field.field_id == lowgear::simgpu::nvml::kFieldInstantPower;
+  if (field.field_id == lowgear::simgpu::nvml::kFieldEnergy || field.scope_id == lowgear::simgpu::nvml::kPowerScopeModule ||
+      (is_power && field.scope_id == lowgear::simgpu::nvml::kPowerScopeMemory)) {
     return Return::not_supported;
   }
   return Return::invalid_argument;
@@ -133,21 +133,21 @@ Return read_field(SimulatedGpu& gpu, FieldValue& field) {
   field.value.unsigned_long = 0;
   if (const Return code = check_scope(field); code != Return::success) return code;
   switch (field.field_id) {
-    case lowgear::nvml::kFieldTotalEnergy:
-    case lowgear::nvml::kFieldEnergy:
+    case lowgear::simgpu::nvml::kFieldTotalEnergy:
+    case lowgear::simgpu::nvml::kFieldEnergy:
       return give_millijoules(gpu.energy_counter_j());
-    case lowgear::nvml::kFieldAveragePower:
+    case lowgear::simgpu::nvml::kFieldAveragePower:
       return give_milliwatts(gpu.average_power_w());
-    case lowgear::nvml::kFieldInstantPower:
+    case lowgear::simgpu::nvml::kFieldInstantPower:
       return give_milliwatts(gpu.instant_power_w());
-    case lowgear::nvml::kFieldMinPowerLimit:
+    case lowgear::simgpu::nvml::kFieldMinPowerLimit:
       return give_milliwatts(gpu.model().power_limit_min_w);
-    case lowgear::nvml::kFieldMaxPowerLimit:
+    case lowgear::simgpu::nvml::kFieldMaxPowerLimit:
       return give_milliwatts(gpu.model().power_limit_max_w);
-    case lowgear::nvml::kFieldDefaultPowerLimit:
+    case lowgear::simgpu::nvml::kFieldDefaultPowerLimit:
       return give_milliwatts(gpu.model().power_limit_default_w);
-    case lowgear::nvml::kFieldCurrentPowerLimit:
-    case lowgear::nvml::kFieldRequestedPowerLimit:
+    case lowgear::simgpu::nvml::kFieldCurrentPowerLimit:
+    case lowgear::simgpu::nvml::kFieldRequestedPowerLimit:
       return give_milliwatts(gpu.power_limit_w());
     default:
       return Return::not_supported;
@@ -212,7 +212,7 @@ LOWGEAR_NVML nvmlDeviceGetSupportedGraphicsClocks(Device device, unsigned memory
     if (std::ranges::find(memory_clocks, static_cast<int>(memory_clock_mhz)) == memory_clocks.end()) {
       return Return::not_found;
     }
-    const lowgear::ClockRange& range = gpu.model().sm_clocks;
+    const lowgear::simgpu::ClockRange& range = gpu.model().sm_clocks;
     return give_list(count, clocks_mhz != nullptr, static_cast<std::size_t>(range.count()), [&] {
       for (int i = 0; i < range.count(); ++i) {
         clocks_mhz[i] = static_cast<unsigned>(range.max_mhz - i * range.step_mhz);
@@ -243,23 +243,23 @@ LOWGEAR_NVML nvmlDeviceGetPowerState(Device device, unsigned* state) {
 
 LOWGEAR_NVML nvmlDeviceGetTemperature(Device device, int sensor, unsigned* temperature_c) {
   return answer_for(device, "DeviceGetTemperature", [&](SimulatedGpu& gpu) {
-    if (sensor != lowgear::nvml::kTemperatureOfGpu) return Return::invalid_argument;
+    if (sensor != lowgear::simgpu::nvml::kTemperatureOfGpu) return Return::invalid_argument;
     return give(temperature_c, gpu.temperature_c());
   });
 }
 LOWGEAR_NVML nvmlDeviceGetTemperatureV(Device device, TemperatureV1* temperature) {
   return answer_for(device, "DeviceGetTemperature", [&](SimulatedGpu& gpu) {
     if (temperature == nullptr) return Return::invalid_argument;
-    if (temperature->version != lowgear::nvml::struct_version<TemperatureV1>(1)) {
+    if (temperature->version != lowgear::simgpu::nvml::struct_version<TemperatureV1>(1)) {
       return Return::argument_version_mismatch;
     }
-    if (temperature->sensor != lowgear::nvml::kTemperatureOfGpu) return Return::invalid_argument;
+    if (temperature->sensor != lowgear::simgpu::nvml::kTemperatureOfGpu) return Return::invalid_argument;
     return give(&temperature->temperature_c, gpu.temperature_c());
   });
 }
 LOWGEAR_NVML nvmlDeviceGetTemperatureThreshold(Device device, TemperatureThreshold threshold, unsigned* limit_c) {
   return answer_for(device, "DeviceGetTemperatureThreshold", [&](SimulatedGpu& gpu) {
-    const lowgear::ThermalModel& thermal = gpu.model().thermal;
+    const lowgear::simgpu::ThermalModel& thermal = gpu.model().thermal;
     switch (threshold) {
       case TemperatureThreshold::shutdown:
         return give(limit_c, thermal.shutdown_c);
@@ -302,7 +302,7 @@ LOWGEAR_NVML nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {
 LOWGEAR_NVML nvmlDeviceGetMemoryInfo_v2(Device device, MemoryV2* memory) {
   return answer_for(device, "DeviceGetMemoryInfo", [&](SimulatedGpu& gpu) {
     if (memory == nullptr) return Return::invalid_argument;
-    if (memory->version != lowgear::nvml::struct_version<MemoryV2>(2)) return Return::argument_version_mismatch;
+    if (memory->version != lowgear::simgpu::nvml::struct_version<MemoryV2>(2)) return Return::argument_version_mismatch;
     return give(memory, memory_of(gpu));
   });
 }
@@ -328,12 +328,12 @@ LOWGEAR_NVML nvmlDeviceGetGraphicsRunningProcesses_v3(Device device, unsigned* c
 
 LOWGEAR_NVML nvmlDeviceGetPersistenceMode(Device device, unsigned* mode) {
   return answer_for(device, "DeviceGetPersistenceMode", [&](SimulatedGpu& gpu) {
-    return give(mode, gpu.persistence_mode() ? lowgear::nvml::kEnabled : lowgear::nvml::kDisabled);
+    return give(mode, gpu.persistence_mode() ? lowgear::simgpu::nvml::kEnabled : lowgear::simgpu::nvml::kDisabled);
   });
 }
 LOWGEAR_NVML nvmlDeviceGetPowerManagementMode(Device device, unsigned* mode) {
   return answer_for(device, "DeviceGetPowerManagementMode",
-                    [&](SimulatedGpu&) { return give(mode, lowgear::nvml::kEnabled); });
+                    [&](SimulatedGpu&) { return give(mode, lowgear::simgpu::nvml::kEnabled); });
 }
 LOWGEAR_NVML nvmlDeviceGetPowerManagementLimit(Device device, unsigned* limit_mw) {
   return answer_for(device, "DeviceGetPowerManagementLimit",

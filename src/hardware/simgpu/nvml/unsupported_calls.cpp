@@ -3,12 +3,12 @@
 // The rest of NVML's calls: a client finds them and learns that they are not supported, as a real driver reports on
 // GPUs that lack the feature. Their arguments are not looked at.
 
-using lowgear::nvml::Return;
+using lowgear::simgpu::nvml::Return;
 
 namespace {
 
 Return not_supported() {
-  return lowgear::nvml::answer([](lowgear::SimulatedMachine&) { return Return::not_supported; });
+  return lowgear::simgpu::nvml::answer([](lowgear::simgpu::SimulatedMachine&) { return Return::not_supported; });
 }
 
 }  // namespace

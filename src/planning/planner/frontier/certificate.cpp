@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// Farthest that the next op or edge with the same change is looked for: what is alike on a rank repeats with the
@@ -87,4 +87,4 @@ void CertificateRecorder::append_line(std::string_view what, std::span<const std
 
 std::string CertificateRecorder::text() const { return text_ + fmt::format("end {}\n", vertices_); }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

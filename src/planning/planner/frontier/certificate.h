@@ -10,7 +10,7 @@
 #include "base/core/units.h"
 #include "planning/planner/frontier/frontier.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// Largest certificate that is written.
 inline constexpr std::size_t kMaxCertificateBytes = std::size_t{1} << 29;
@@ -39,4 +39,4 @@ class CertificateRecorder final : public FrontierObserver {
   std::string text_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

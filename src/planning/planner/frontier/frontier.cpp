@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 EnergyZj value_at(const BoundLine& line, TimePs time_ps) {
@@ -221,4 +221,4 @@ EnergyZj effective_energy_zj(const ProblemInstance& instance, std::span<const Ti
   return sum_zj;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

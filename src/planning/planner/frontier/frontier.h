@@ -10,7 +10,7 @@
 #include "planning/planner/frontier/instance.h"
 #include "planning/planner/frontier/work_report.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// A pair of iteration time and energy that a solution reaches. Energy is the sum of the ops' effective energies; the
 /// iteration's energy adds blocking power x time (DESIGN §3).
@@ -140,4 +140,4 @@ class DeadlineSolver final : public ContinuousSolver {
 /// Sum of the ops' effective energies at the given times.
 [[nodiscard]] EnergyZj effective_energy_zj(const ProblemInstance& instance, std::span<const TimePs> op_time_ps);
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

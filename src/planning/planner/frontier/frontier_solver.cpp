@@ -6,7 +6,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 FrontierSolver::FrontierSolver(const ProblemInstance& instance)
     : instance_(&instance),
       ops_(static_cast<std::size_t>(instance.op_count())),
@@ -39,7 +39,7 @@ void FrontierSolver::build_arcs() {
     head_.push_back(head);
   };
   for (int op = 0; op < instance_->op_count(); ++op) add(start_node(op), end_node(op));
-  for (const DagEdge& edge : instance_->edges) {
+  for (const schedule::DagEdge& edge : instance_->edges) {
     add(end_node(edge.from), start_node(edge.to));
     has_successor[static_cast<std::size_t>(edge.from)] = true;
     has_predecessor[static_cast<std::size_t>(edge.to)] = true;
@@ -84,7 +84,7 @@ void FrontierSolver::build_adjacency() {
 void FrontierSolver::set_initial_events() {
   events_.assign(2 * ops_ + 2, {});
   std::vector<std::vector<int>> successors(ops_);
-  for (const DagEdge& edge : instance_->edges) successors[static_cast<std::size_t>(edge.from)].push_back(edge.to);
+  for (const schedule::DagEdge& edge : instance_->edges) successors[static_cast<std::size_t>(edge.from)].push_back(edge.to);
   for (const int op : instance_->topological_order) {
     const TimePs finish_ps = event(start_node(op)).time_ps + instance_->cost(op).slowest_ps();
     event(end_node(op)).time_ps = finish_ps;
@@ -289,4 +289,4 @@ void FrontierSolver::restore(const State& state) {
   for (std::size_t op = 0; op < ops_; ++op) refresh_op(op);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -9,7 +9,7 @@
 #include "base/core/units.h"
 #include "planning/planner/frontier/instance.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// Walks the exact time-energy frontier of an instance from its slow end to its fast end, one vertex at a time.
 ///
@@ -147,4 +147,4 @@ class FrontierSolver {
   std::vector<HeapEntry> heap_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

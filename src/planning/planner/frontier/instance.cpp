@@ -6,7 +6,7 @@
 #include "base/core/error.h"
 #include "planning/planner/frontier/precedence.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// No GPU saves energy at this rate; two clocks whose times differ by nanoseconds of noise seem to.
@@ -22,7 +22,7 @@ EnergyZj ConvexCost::energy_zj(TimePs at_ps) const {
   return energy;
 }
 
-ConvexCost convex_cost(std::span<const Option> options) {
+ConvexCost convex_cost(std::span<const profile::Option> options) {
   if (options.empty()) throw InputError("an op has no clock to run at");
   if (options.back().time_s > kMaxTimeS) throw InputError("an op takes more than 10^6 s; check the unit of time");
   struct Point {
@@ -34,7 +34,7 @@ ConvexCost convex_cost(std::span<const Option> options) {
   };
   // The hull is that of the rounded times: rounding bends a hull of clocks that are picoseconds apart.
   std::vector<Point> points;
-  for (const Option& option : options) {
+  for (const profile::Option& option : options) {
     const Point next{ps_not_below_s(option.time_s), option.effective_energy_j};
     const auto last_is_beaten = [&] {
       if (points.back().time_ps == next.time_ps || slope_w(points.back(), next) > kMaxSlopeW) return true;
@@ -65,4 +65,4 @@ TimePs makespan_ps(const ProblemInstance& instance, std::span<const TimePs> time
   return PrecedenceGraph(instance).finish_times(time_ps, finish_ps);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

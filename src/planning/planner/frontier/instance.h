@@ -7,7 +7,7 @@
 #include "planning/profile/options.h"
 #include "planning/schedule/dag.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// Effective energy of an op against its time: convex, falling, piecewise linear, in whole picoseconds and nanowatts.
 struct ConvexCost {
@@ -25,14 +25,14 @@ struct ConvexCost {
 /// the nanowatt, so an energy may differ from the option's by 1e-9 W times the time range (about 3e-11 J). An option
 /// that saves time at more than 10 MW (two clocks within nanoseconds of each other: noise) is dropped in favour of the
 /// slower one. Throws InputError when `options` is empty or a time is beyond kMaxTimeS.
-[[nodiscard]] ConvexCost convex_cost(std::span<const Option> options);
+[[nodiscard]] ConvexCost convex_cost(std::span<const profile::Option> options);
 
 /// Minimise the sum of op costs subject to precedence and a deadline: what the frontier solver works on. Holds nothing
 /// of GPUs or schedules.
 struct ProblemInstance {
   std::vector<ConvexCost> costs;  ///< distinct costs; ops share them
   std::vector<int> cost_of_op;    ///< index into costs, by op
-  std::vector<DagEdge> edges;     ///< between ops
+  std::vector<schedule::DagEdge> edges;     ///< between ops
   std::vector<int> topological_order;
   PowerNw blocking_power_nw = 0;  ///< sum over ranks: what one more unit of iteration time costs while all wait
 
@@ -45,4 +45,4 @@ struct ProblemInstance {
 /// Iteration time with every op at the given time: the longest path. `time_ps` by op.
 [[nodiscard]] TimePs makespan_ps(const ProblemInstance& instance, std::span<const TimePs> time_ps);
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

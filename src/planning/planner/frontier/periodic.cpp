@@ -6,7 +6,7 @@
 
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// Whether both have the same vertices and bounds but for where they are.
@@ -54,4 +54,4 @@ std::optional<PeriodicFrontier> solve_periodic(const InstanceOfMicrobatches& ins
   return std::nullopt;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

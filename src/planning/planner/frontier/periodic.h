@@ -6,7 +6,7 @@
 #include "planning/planner/frontier/frontier.h"
 #include "planning/planner/frontier/instance.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// The instance of a pipeline with the given number of microbatches; all else the same.
 using InstanceOfMicrobatches = std::function<ProblemInstance(int microbatches)>;
@@ -28,4 +28,4 @@ struct PeriodicFrontier {
 [[nodiscard]] std::optional<PeriodicFrontier> solve_periodic(const InstanceOfMicrobatches& instance_of,
                                                              int microbatches, int first);
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -7,7 +7,7 @@
 #include "base/core/units.h"
 #include "planning/planner/frontier/instance.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// The precedence of an instance laid out for walking it both ways, many times, without allocation. Immutable.
 class PrecedenceGraph {
@@ -44,4 +44,4 @@ class PrecedenceGraph {
   std::vector<std::int32_t> successors_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

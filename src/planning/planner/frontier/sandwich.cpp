@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// Rounding finer than this is hardly what keeps a frontier from being accurate.
@@ -207,4 +207,4 @@ Sandwich solve_sandwich(const ProblemInstance& instance, double epsilon, std::sp
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -9,7 +9,7 @@
 #include "planning/planner/frontier/frontier.h"
 #include "planning/planner/frontier/work_report.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// How coarsely slopes are rounded: to multiples of `quantum_nw` x 2^k, the largest that is at most 1/`divisor` of the
 /// slope, and of `quantum_nw` where even that is more.
@@ -62,4 +62,4 @@ class SandwichSolver final : public ContinuousSolver {
 [[nodiscard]] Sandwich solve_sandwich(const ProblemInstance& instance, double epsilon,
                                       std::span<FrontierObserver* const> observers = {}, Progress* progress = nullptr);
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -6,7 +6,7 @@
 
 #include "base/core/progress.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// Reports of long work that is made of many short parts: each part says how much it did, and every few milliseconds of
 /// work the last report is repeated, so that a stop is noticed soon and reports cost nothing. Not safe from several
@@ -44,4 +44,4 @@ class WorkReport {
   std::size_t visits_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

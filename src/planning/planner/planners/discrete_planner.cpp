@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using Direction = RoundingRule::Direction;
@@ -111,4 +111,4 @@ DiscretePlan DiscretePlanner::best_rounding(const ContinuousPlan& continuous) {
   return best;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

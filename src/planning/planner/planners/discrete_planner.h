@@ -9,7 +9,7 @@
 #include "planning/planner/planners/planning_model.h"
 #include "planning/planner/planners/rounding.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// Finds clocks for deadlines: several roundings of the continuous optimum, mixtures of plans for other deadlines, and
 /// trades between neighbours. The best is kept; how good it is, the frontier's bound says.
@@ -36,4 +36,4 @@ class DiscretePlanner {
   PlanLibrary library_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

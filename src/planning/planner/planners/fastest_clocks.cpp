@@ -8,7 +8,7 @@
 
 #include "planning/planner/planners/at.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// Replays, times ops, that the search may cost: about half a second.
@@ -21,13 +21,13 @@ constexpr double kRounding = 1e-12;
 constexpr int kLongestRun = 4;
 
 /// The fastest clock of a cell; of equally fast ones the highest, which other ops are likely to share.
-int fastest_clock_mhz(std::span<const Measurement> measurements) {
-  return std::ranges::min_element(measurements, {}, &Measurement::time_s)->clock_mhz;
+int fastest_clock_mhz(std::span<const profile::Measurement> measurements) {
+  return std::ranges::min_element(measurements, {}, &profile::Measurement::time_s)->clock_mhz;
 }
 
 }  // namespace
 
-FastestClocks::FastestClocks(const PipelineDag& dag, const StageProfile& profile, const LatencyPlanner& latency,
+FastestClocks::FastestClocks(const schedule::PipelineDag& dag, const profile::StageProfile& profile, const LatencyPlanner& latency,
                              WorkReport* work)
     : dag_(&dag), profile_(&profile), latency_(&latency), work_(work) {}
 
@@ -37,7 +37,7 @@ ReplayedClocks FastestClocks::find(double bound_s) {
   trials_ = kMaxTriedOps / std::max<std::size_t>(dag_->ops.size(), 1);
   std::vector<int> highest;
   std::vector<int> fastest;
-  for (const ComputeOp& op : dag_->ops) {
+  for (const schedule::ComputeOp& op : dag_->ops) {
     highest.push_back(profile_->at_max_clock(op.stage, op.kind).clock_mhz);
     fastest.push_back(fastest_clock_mhz(profile_->measurements(op.stage, op.kind)));
   }
@@ -56,7 +56,7 @@ ReplayedClocks FastestClocks::find(double bound_s) {
 FastestClocks::Candidate FastestClocks::replayed(std::vector<int> clocks_mhz) {
   Candidate candidate;
   candidate.clocks = latency_->replayed(std::move(clocks_mhz));
-  const Timeline& timeline = candidate.clocks.timeline;
+  const simulator::Timeline& timeline = candidate.clocks.timeline;
   candidate.time_s = timeline.time_s;
   candidate.busy_s = std::accumulate(timeline.busy_s.begin(), timeline.busy_s.end(), 0.0);
   return candidate;
@@ -100,8 +100,8 @@ bool FastestClocks::change_ranks(Candidate& best) {
     const int end = dag_->rank_begin[at(rank + 1)];
     if (begin == end) continue;
     const auto ops = std::span(all_ops).subspan(at(begin), at(end - begin));
-    const ComputeOp& first = dag_->ops[at(begin)];
-    for (const Measurement& row : profile_->measurements(first.stage, first.kind)) {
+    const schedule::ComputeOp& first = dag_->ops[at(begin)];
+    for (const profile::Measurement& row : profile_->measurements(first.stage, first.kind)) {
       if (is_done(best)) return improved;
       if (!latency_->have_clock(ops, row.clock_mhz)) continue;
       std::vector<int> clocks_mhz = best.clocks.clocks_mhz;
@@ -115,7 +115,7 @@ bool FastestClocks::change_ranks(Candidate& best) {
 bool FastestClocks::change_cells(Candidate& best) {
   bool improved = false;
   for (const auto& [stage, kind, rows] : profile_->ops()) {
-    for (const Measurement& row : rows) {
+    for (const profile::Measurement& row : rows) {
       if (is_done(best)) return improved;
       std::vector<int> clocks_mhz = best.clocks.clocks_mhz;
       for (std::size_t op = 0; op < clocks_mhz.size(); ++op) {
@@ -134,8 +134,8 @@ bool FastestClocks::change_ops(Candidate& best) {
     const int begin = dag_->rank_begin[at(rank)];
     const int end = dag_->rank_begin[at(rank + 1)];
     for (int op = begin; op < end; ++op) {
-      const ComputeOp& changed = dag_->ops[at(op)];
-      for (const Measurement& row : profile_->measurements(changed.stage, changed.kind)) {
+      const schedule::ComputeOp& changed = dag_->ops[at(op)];
+      for (const profile::Measurement& row : profile_->measurements(changed.stage, changed.kind)) {
         if (is_done(best)) return improved;
         std::vector<int> clocks_mhz = best.clocks.clocks_mhz;
         int asking = op;
@@ -152,4 +152,4 @@ bool FastestClocks::change_ops(Candidate& best) {
   return improved;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

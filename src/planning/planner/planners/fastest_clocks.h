@@ -8,7 +8,7 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// Clocks for the shortest iteration on GPUs on which a clock change takes effect late. Without latency that is every
 /// op at its fastest clock. With it, clocks that differ within a rank cost time: noise in a profile, or a power cap,
@@ -21,7 +21,7 @@ namespace lowgear {
 class FastestClocks {
  public:
   /// Arguments must outlive the search. `work` may be null.
-  FastestClocks(const PipelineDag& dag, const StageProfile& profile, const LatencyPlanner& latency, WorkReport* work);
+  FastestClocks(const schedule::PipelineDag& dag, const profile::StageProfile& profile, const LatencyPlanner& latency, WorkReport* work);
 
   /// Ends at once when it finds clocks that take `bound_s` at most, what no clocks can beat.
   [[nodiscard]] ReplayedClocks find(double bound_s);
@@ -43,12 +43,12 @@ class FastestClocks {
   [[nodiscard]] bool may_differ_by_op() const;
   [[nodiscard]] bool is_done(const Candidate& best) const;
 
-  const PipelineDag* dag_;
-  const StageProfile* profile_;
+  const schedule::PipelineDag* dag_;
+  const profile::StageProfile* profile_;
   const LatencyPlanner* latency_;
   WorkReport* work_;
   double bound_s_ = 0;
   std::size_t trials_ = 0;  ///< replays that are left
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

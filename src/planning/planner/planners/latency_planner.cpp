@@ -6,7 +6,7 @@
 #include <span>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 constexpr int kDeadlineBisections = 10;
@@ -18,12 +18,12 @@ constexpr std::size_t kMaxSearchedOps = 20'000'000;
 constexpr double kLeastGain = 1e-9;
 
 /// The ops of every (stage, kind), rank by rank.
-std::vector<std::vector<std::vector<int>>> cells_by_rank(const PipelineDag& dag) {
+std::vector<std::vector<std::vector<int>>> cells_by_rank(const schedule::PipelineDag& dag) {
   std::vector<std::vector<std::vector<int>>> cells_of_ranks(static_cast<std::size_t>(dag.ranks));
   for (std::size_t rank = 0; rank < cells_of_ranks.size(); ++rank) {
     std::map<std::pair<int, OpKind>, std::vector<int>> cells;
     for (int op = dag.rank_begin[rank]; op < dag.rank_begin[rank + 1]; ++op) {
-      const ComputeOp& in_cell = dag.ops[static_cast<std::size_t>(op)];
+      const schedule::ComputeOp& in_cell = dag.ops[static_cast<std::size_t>(op)];
       cells[{in_cell.stage, in_cell.kind}].push_back(op);
     }
     for (auto& [cell, ops] : cells) cells_of_ranks[rank].push_back(std::move(ops));
@@ -33,7 +33,7 @@ std::vector<std::vector<std::vector<int>>> cells_by_rank(const PipelineDag& dag)
 
 }  // namespace
 
-LatencyPlanner::LatencyPlanner(const PipelineDag& dag, const StageProfile& profile,
+LatencyPlanner::LatencyPlanner(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
                                std::span<const double> blocking_power_w, double latency_s, PlanGranularity granularity,
                                WorkReport* work)
     : dag_(&dag),
@@ -52,7 +52,7 @@ ReplayedClocks LatencyPlanner::replayed(std::vector<int> clocks_mhz) const {
   // Costs and times each take several visits of every op.
   constexpr std::size_t kVisitsPerReplay = 8;
   report_visits(kVisitsPerReplay / 2 * dag_->ops.size());
-  const std::vector<OpCost> costs = costs_with_switch_latency(*dag_, *profile_, clocks_mhz, latency_s_);
+  const std::vector<simulator::OpCost> costs = simulator::costs_with_switch_latency(*dag_, *profile_, clocks_mhz, latency_s_);
   report_visits(kVisitsPerReplay / 2 * dag_->ops.size());
   return {std::move(clocks_mhz), replay(*dag_, graph_, costs, blocking_power_w_)};
 }
@@ -116,7 +116,7 @@ std::vector<int> LatencyPlanner::rises_in_advance(const std::vector<int>& clocks
         before = before == begin ? end - 1 : before - 1;
         int& clock_mhz = raised[static_cast<std::size_t>(before)];
         if (clock_mhz < wanted_mhz && have_clock(std::span(&before, 1), wanted_mhz)) clock_mhz = wanted_mhz;
-        const ComputeOp& running = dag_->ops[static_cast<std::size_t>(before)];
+        const schedule::ComputeOp& running = dag_->ops[static_cast<std::size_t>(before)];
         lead_s += profile_->at_clock(running.stage, running.kind, clock_mhz).time_s;
         report_visits(1);
       }
@@ -128,9 +128,9 @@ std::vector<int> LatencyPlanner::rises_in_advance(const std::vector<int>& clocks
 bool LatencyPlanner::have_clock(std::span<const int> ops, int clock_mhz) const {
   report_visits(ops.size());
   return std::ranges::all_of(ops, [&](int op) {
-    const ComputeOp& of = dag_->ops[static_cast<std::size_t>(op)];
+    const schedule::ComputeOp& of = dag_->ops[static_cast<std::size_t>(op)];
     const auto measurements = profile_->measurements(of.stage, of.kind);
-    return std::ranges::find(measurements, clock_mhz, &Measurement::clock_mhz) != measurements.end();
+    return std::ranges::find(measurements, clock_mhz, &profile::Measurement::clock_mhz) != measurements.end();
   });
 }
 
@@ -158,7 +158,7 @@ bool LatencyPlanner::take_clock(Search& search, std::span<const int> ops, int cl
 /// Tries the lower clocks of these ops, which share one and their measurements, the lowest first; without a gain, a
 /// clock that never takes effect would stay.
 void LatencyPlanner::slow_down(Search& search, std::span<const int> ops) const {
-  const ComputeOp& slowed = dag_->ops[static_cast<std::size_t>(ops.front())];
+  const schedule::ComputeOp& slowed = dag_->ops[static_cast<std::size_t>(ops.front())];
   const auto measurements = profile_->measurements(slowed.stage, slowed.kind);
   for (auto lower = measurements.rbegin(); lower != measurements.rend() && search.trials > 0; ++lower) {
     if (lower->clock_mhz >= search.best.clocks_mhz[static_cast<std::size_t>(ops.front())]) break;
@@ -211,4 +211,4 @@ void LatencyPlanner::improve_by_cell(Search& search) const {
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -12,12 +12,12 @@
 #include "planning/schedule/dag.h"
 #include "planning/simulator/replay.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// Clocks and what they take when replayed.
 struct ReplayedClocks {
   std::vector<int> clocks_mhz;  ///< by op
-  Timeline timeline;
+  simulator::Timeline timeline;
 };
 
 /// Chooses clocks for GPUs on which a clock change takes effect late (`costs_with_switch_latency`). A plan made as if
@@ -34,7 +34,7 @@ class LatencyPlanner {
   using Proposal = std::function<std::optional<std::vector<int>>(TimePs deadline_ps)>;
 
   /// Arguments must outlive the planner. `blocking_power_w` by rank; `work` may be null.
-  LatencyPlanner(const PipelineDag& dag, const StageProfile& profile, std::span<const double> blocking_power_w,
+  LatencyPlanner(const schedule::PipelineDag& dag, const profile::StageProfile& profile, std::span<const double> blocking_power_w,
                  double latency_s, PlanGranularity granularity = PlanGranularity::per_op, WorkReport* work = nullptr);
 
   /// The best plan found whose time, latency included, is at most `deadline_ps`; none when no proposal keeps it.
@@ -72,13 +72,13 @@ class LatencyPlanner {
   void slow_down(Search& search, std::span<const int> ops) const;
   void report_visits(std::size_t ops) const;
 
-  const PipelineDag* dag_;
-  const StageProfile* profile_;
+  const schedule::PipelineDag* dag_;
+  const profile::StageProfile* profile_;
   std::span<const double> blocking_power_w_;
   double latency_s_;
   PlanGranularity granularity_;
   WorkReport* work_;
-  TimingGraph graph_;
+  simulator::TimingGraph graph_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -18,7 +18,7 @@
 #include "planning/planner/planners/shared_clock_planner.h"
 #include "planning/simulator/replay.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 constexpr std::string_view kPlanning = "planning for a deadline";
@@ -98,7 +98,7 @@ std::string_view name(FrontierMethod method) {
 }
 
 struct PipelinePlanner::Impl {
-  Impl(const Schedule& schedule, StageProfile given_profile, std::span<const double> power_w,
+  Impl(const schedule::Schedule& schedule, profile::StageProfile given_profile, std::span<const double> power_w,
        const PlannerOptions& given_options, std::span<FrontierObserver* const> observers, Progress* given_progress)
       : schedule_name(schedule.name),
         options(given_options),
@@ -160,7 +160,7 @@ struct PipelinePlanner::Impl {
     if (fastest_late) return fastest_late->timeline.time_s;
     DiscretePlan fastest;
     fastest.choice.assign(dag.ops.size(), 0);
-    return replay(dag, costs_at_clocks(dag, profile, clocks(fastest)), blocking_power_w).time_s;
+    return simulator::replay(dag, simulator::costs_at_clocks(dag, profile, clocks(fastest)), blocking_power_w).time_s;
   }
 
   std::optional<std::vector<int>> shared_clocks(ClockGroups groups, TimePs deadline_ps) {
@@ -203,9 +203,9 @@ struct PipelinePlanner::Impl {
   std::string schedule_name;
   PlannerOptions options;
   WorkReport work;
-  StageProfile profile;
+  profile::StageProfile profile;
   std::vector<double> blocking_power_w;
-  PipelineDag dag;
+  schedule::PipelineDag dag;
   PlanningModel model;
   FrontierMethod method;
   std::unique_ptr<FrontierHolder> solved;
@@ -213,7 +213,7 @@ struct PipelinePlanner::Impl {
   std::optional<ReplayedClocks> fastest_late;  ///< T_min's clocks; empty without a switch latency
 };
 
-PipelinePlanner::PipelinePlanner(const Schedule& schedule, const StageProfile& profile,
+PipelinePlanner::PipelinePlanner(const schedule::Schedule& schedule, const profile::StageProfile& profile,
                                  std::span<const double> blocking_power_w, const PlannerOptions& options,
                                  std::span<FrontierObserver* const> observers, Progress* progress)
     : impl_(std::make_unique<Impl>(schedule, profile, blocking_power_w, options, observers, progress)) {}
@@ -223,12 +223,12 @@ PipelinePlanner::PipelinePlanner(PipelinePlanner&&) noexcept = default;
 PipelinePlanner& PipelinePlanner::operator=(PipelinePlanner&&) noexcept = default;
 
 const Frontier& PipelinePlanner::frontier() const { return impl_->solved->frontier(); }
-const PipelineDag& PipelinePlanner::dag() const { return impl_->dag; }
+const schedule::PipelineDag& PipelinePlanner::dag() const { return impl_->dag; }
 FrontierMethod PipelinePlanner::method() const { return impl_->method; }
 double PipelinePlanner::fastest_s() const { return s_from_ps(impl_->fastest_ps()); }
 double PipelinePlanner::slowest_s() const { return s_from_ps(impl_->slowest_ps()); }
 
-Plan PipelinePlanner::plan(double deadline_s) {
+plan::Plan PipelinePlanner::plan(double deadline_s) {
   if (!(deadline_s <= kMaxTimeS)) throw InputError(fmt::format("deadline {} s is not a time below 10^6 s", deadline_s));
   TimePs asked_ps = deadline_s < 0 ? 0 : ps_from_s(deadline_s);
   const TimePs fastest_ps = impl_->fastest_ps();
@@ -236,7 +236,7 @@ Plan PipelinePlanner::plan(double deadline_s) {
   if (asked_ps < fastest_ps && deadline_s >= impl_->fastest_replayed_s()) asked_ps = fastest_ps;
   if (asked_ps < fastest_ps) throw InputError(impl_->refusal(deadline_s));
   const ReplayedClocks found = impl_->best_clocks(std::min(asked_ps, impl_->slowest_ps()));
-  Plan plan;
+  plan::Plan plan;
   plan.policy = "lowgear";
   plan.schedule = impl_->schedule_name;
   plan.microbatches = impl_->dag.microbatches;
@@ -249,4 +249,4 @@ Plan PipelinePlanner::plan(double deadline_s) {
   return plan;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

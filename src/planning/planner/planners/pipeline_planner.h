@@ -14,7 +14,7 @@
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 enum class FrontierMethod {
   automatic,  ///< `exact`, or `sandwich` when that would take long
@@ -38,7 +38,7 @@ class PipelinePlanner {
   /// `blocking_power_w` by rank. `progress` may be null; else it must outlive the planner, as plans report to it, too.
   /// Throws InputError when the profile lacks what the schedule needs. The other arguments are copied; observers (for
   /// certificates) are shown every vertex during construction.
-  PipelinePlanner(const Schedule& schedule, const StageProfile& profile, std::span<const double> blocking_power_w,
+  PipelinePlanner(const schedule::Schedule& schedule, const profile::StageProfile& profile, std::span<const double> blocking_power_w,
                   const PlannerOptions& options, std::span<FrontierObserver* const> observers = {},
                   Progress* progress = nullptr);
   ~PipelinePlanner();
@@ -48,7 +48,7 @@ class PipelinePlanner {
   PipelinePlanner& operator=(PipelinePlanner&&) noexcept;
 
   [[nodiscard]] const Frontier& frontier() const;
-  [[nodiscard]] const PipelineDag& dag() const;
+  [[nodiscard]] const schedule::PipelineDag& dag() const;
   /// The method that was used; never `automatic`.
   [[nodiscard]] FrontierMethod method() const;
   /// T_min and T*, in seconds. T_min is the least deadline that `plan` keeps, the switch latency included; without
@@ -59,11 +59,11 @@ class PipelinePlanner {
   /// The plan of least energy found whose replayed iteration time is at most `deadline_s`, with its certified lower
   /// bound: there is one for every deadline from T_min on. A deadline beyond T* gives the plan of T*: a slower one
   /// would use more energy. Throws InputError, naming T_min, when the deadline is below it.
-  [[nodiscard]] Plan plan(double deadline_s);
+  [[nodiscard]] plan::Plan plan(double deadline_s);
 
  private:
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

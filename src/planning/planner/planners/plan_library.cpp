@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// Whether `middle` lies on or above the line from `fast` to `slow`.
@@ -96,4 +96,4 @@ std::optional<DiscretePlan> PlanLibrary::splice(Rounder& rounder, std::span<cons
   return best;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

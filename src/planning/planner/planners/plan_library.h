@@ -9,7 +9,7 @@
 #include "planning/planner/frontier/frontier.h"
 #include "planning/planner/planners/rounding.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// Discrete plans of one pipeline that no mixture of others beats: the lower convex hull of (makespan, energy).
 ///
@@ -45,4 +45,4 @@ class PlanLibrary {
   std::vector<DiscretePlan> plans_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

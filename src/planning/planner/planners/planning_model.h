@@ -7,7 +7,7 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/dag.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// A clock that an op may be planned at, in the solver's integers.
 struct ClockChoice {
@@ -30,7 +30,7 @@ struct PlanningModel {
 
 /// One cost per (virtual stage, kind), on effective energy with the blocking power of the rank that runs the stage.
 /// `blocking_power_w` by rank. Throws InputError when the profile lacks a (stage, kind) of the graph.
-[[nodiscard]] PlanningModel make_planning_model(const PipelineDag& dag, const StageProfile& profile,
+[[nodiscard]] PlanningModel make_planning_model(const schedule::PipelineDag& dag, const profile::StageProfile& profile,
                                                 std::span<const double> blocking_power_w);
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

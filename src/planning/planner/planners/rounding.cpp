@@ -5,7 +5,7 @@
 
 #include "planning/planner/planners/at.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {}  // namespace
 
 Rounder::Rounder(const PlanningModel& model, WorkReport* work)
@@ -182,4 +182,4 @@ TimePs Rounder::makespan_ps(std::span<const std::int32_t> choice) {
   return makespan_ps;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

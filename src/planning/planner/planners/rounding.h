@@ -10,7 +10,7 @@
 #include "planning/planner/frontier/work_report.h"
 #include "planning/planner/planners/planning_model.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// One clock for every op.
 struct DiscretePlan {
@@ -98,4 +98,4 @@ class Rounder {
   std::vector<std::int32_t> next_on_rank_;  ///< by op: -1 for the last one of a rank
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -8,7 +8,7 @@
 
 #include "planning/planner/planners/at.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// Exchanges are tried while groups^2 x ops stays below this: some tens of milliseconds.
@@ -24,11 +24,11 @@ ClockGroups groups_by_stage_and_kind(const PlanningModel& model) {
           static_cast<std::int32_t>(model.instance.costs.size())};
 }
 
-ClockGroups groups_by_rank(const PipelineDag& dag) {
+ClockGroups groups_by_rank(const schedule::PipelineDag& dag) {
   ClockGroups groups;
   groups.count = dag.ranks;
   groups.group_of_op.reserve(dag.ops.size());
-  for (const ComputeOp& op : dag.ops) groups.group_of_op.push_back(op.rank);
+  for (const schedule::ComputeOp& op : dag.ops) groups.group_of_op.push_back(op.rank);
   return groups;
 }
 
@@ -212,4 +212,4 @@ void SharedClockPlanner::exchange(Position& position, TimePs deadline_ps) {
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -9,7 +9,7 @@
 #include "planning/planner/planners/planning_model.h"
 #include "planning/planner/planners/rounding.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// Groups of ops that have to share a clock, because switching between microbatches takes too long or is not wanted.
 struct ClockGroups {
@@ -20,7 +20,7 @@ struct ClockGroups {
 /// All ops of one (virtual stage, kind) together: at most two switches a microbatch.
 [[nodiscard]] ClockGroups groups_by_stage_and_kind(const PlanningModel& model);
 /// All ops of a rank together: no switches.
-[[nodiscard]] ClockGroups groups_by_rank(const PipelineDag& dag);
+[[nodiscard]] ClockGroups groups_by_rank(const schedule::PipelineDag& dag);
 
 /// Plans one clock per group. Not exact (a discrete problem in as many variables as groups): prices from the continuous
 /// optimum choose a start, and single steps and exchanges of steps improve it. The frontier's bound says how good it
@@ -61,4 +61,4 @@ class SharedClockPlanner {
   std::vector<Group> groups_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -10,15 +10,15 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// Deadlines come from sums of the same times in another order.
 constexpr double kRoundingTolerance = 1e-9;
 
-std::array<bool, kOpKindCount> kinds_of_stage(const PipelineDag& dag, int stage) {
+std::array<bool, kOpKindCount> kinds_of_stage(const schedule::PipelineDag& dag, int stage) {
   std::array<bool, kOpKindCount> present{};
-  for (const ComputeOp& op : dag.ops) {
+  for (const schedule::ComputeOp& op : dag.ops) {
     if (op.stage == stage) present[static_cast<std::size_t>(op.kind)] = true;
   }
   return present;
@@ -37,7 +37,7 @@ std::vector<int> stage_clocks_mhz(const PlanningProblem& problem, int stage) {
   for (int kind = 0; kind < kOpKindCount; ++kind) {
     if (!present[static_cast<std::size_t>(kind)]) continue;
     std::vector<int> clocks;
-    for (const Measurement& measurement : problem.profile->measurements(stage, static_cast<OpKind>(kind))) {
+    for (const profile::Measurement& measurement : problem.profile->measurements(stage, static_cast<OpKind>(kind))) {
       clocks.push_back(measurement.clock_mhz);
     }
     if (first) {
@@ -68,19 +68,19 @@ std::vector<int> common_clocks_mhz(const PlanningProblem& problem) {
 std::vector<int> max_clocks_mhz(const PlanningProblem& problem) {
   std::vector<int> clocks;
   clocks.reserve(problem.dag->ops.size());
-  for (const ComputeOp& op : problem.dag->ops) {
+  for (const schedule::ComputeOp& op : problem.dag->ops) {
     clocks.push_back(problem.profile->at_max_clock(op.stage, op.kind).clock_mhz);
   }
   return clocks;
 }
 
-Timeline replay_clocks(const PlanningProblem& problem, std::span<const int> clocks_mhz) {
-  return replay(*problem.dag, costs_at_clocks(*problem.dag, *problem.profile, clocks_mhz), problem.blocking_power_w);
+simulator::Timeline replay_clocks(const PlanningProblem& problem, std::span<const int> clocks_mhz) {
+  return simulator::replay(*problem.dag, simulator::costs_at_clocks(*problem.dag, *problem.profile, clocks_mhz), problem.blocking_power_w);
 }
 
-Plan plan_of_replay(std::string policy, const PlanningProblem& problem, const Timeline& timeline,
+plan::Plan plan_of_replay(std::string policy, const PlanningProblem& problem, const simulator::Timeline& timeline,
                     std::span<const int> clocks_mhz) {
-  Plan plan;
+  plan::Plan plan;
   plan.policy = std::move(policy);
   plan.schedule = problem.schedule->name;
   plan.microbatches = problem.dag->microbatches;
@@ -101,8 +101,8 @@ CheapestInTime::CheapestInTime(const PlanningProblem& problem, std::optional<dou
       least_energy_j_(std::numeric_limits<double>::infinity()) {}
 
 void CheapestInTime::consider(std::vector<int> clocks_mhz) {
-  const auto costs = costs_at_clocks(*problem_->dag, *problem_->profile, clocks_mhz);
-  const Timeline timeline = replay(*problem_->dag, graph_, costs, problem_->blocking_power_w);
+  const auto costs = simulator::costs_at_clocks(*problem_->dag, *problem_->profile, clocks_mhz);
+  const simulator::Timeline timeline = replay(*problem_->dag, graph_, costs, problem_->blocking_power_w);
   if (timeline.time_s < shortest_time_s_) {
     shortest_time_s_ = timeline.time_s;
     fastest_clocks_mhz_ = clocks_mhz;
@@ -123,4 +123,4 @@ const std::vector<int>& CheapestInTime::clocks_mhz(std::string_view policy) cons
   return fastest_clocks_mhz_;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

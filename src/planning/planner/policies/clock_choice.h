@@ -10,7 +10,7 @@
 #include "planning/planner/policies/policy.h"
 #include "planning/simulator/replay.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// The clocks, highest first, at which everything that `stage` runs in the graph was profiled. Throws InputError when
 /// there is none.
@@ -23,10 +23,10 @@ namespace lowgear {
 [[nodiscard]] std::vector<int> max_clocks_mhz(const PlanningProblem& problem);
 
 /// The replay of `clocks_mhz` (by op) on the problem's profile.
-[[nodiscard]] Timeline replay_clocks(const PlanningProblem& problem, std::span<const int> clocks_mhz);
+[[nodiscard]] simulator::Timeline replay_clocks(const PlanningProblem& problem, std::span<const int> clocks_mhz);
 
 /// A replay of `clocks_mhz` as a plan whose deadline is its own time.
-[[nodiscard]] Plan plan_of_replay(std::string policy, const PlanningProblem& problem, const Timeline& timeline,
+[[nodiscard]] plan::Plan plan_of_replay(std::string policy, const PlanningProblem& problem, const simulator::Timeline& timeline,
                                   std::span<const int> clocks_mhz);
 
 /// Picks among whole-iteration candidates, given one by one, the one of least replayed energy that keeps a deadline.
@@ -41,7 +41,7 @@ class CheapestInTime {
 
  private:
   const PlanningProblem* problem_;
-  TimingGraph graph_;
+  simulator::TimingGraph graph_;
   bool must_meet_;
   double limit_s_;
   double shortest_time_s_;
@@ -50,4 +50,4 @@ class CheapestInTime {
   std::vector<int> cheapest_clocks_mhz_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

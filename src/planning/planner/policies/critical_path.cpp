@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <queue>
 
-namespace lowgear {
+namespace lowgear::planner {
 
-CriticalPathFinder::CriticalPathFinder(const PipelineDag& dag)
+CriticalPathFinder::CriticalPathFinder(const schedule::PipelineDag& dag)
     : dag_(&dag), successors_(dag.ops.size()), start_(dag.ops.size()), to_end_(dag.ops.size()) {
   std::vector<bool> waits(dag.ops.size(), false);
-  for (const DagEdge& edge : dag.edges) {
+  for (const schedule::DagEdge& edge : dag.edges) {
     successors_[static_cast<std::size_t>(edge.from)].push_back(edge.to);
     waits[static_cast<std::size_t>(edge.to)] = true;
   }
@@ -84,4 +84,4 @@ int CriticalPathFinder::first_critical(std::span<const int> ops, std::int64_t st
   return -1;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

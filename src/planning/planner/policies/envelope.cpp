@@ -1,11 +1,11 @@
 #include "planning/planner/policies/envelope.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
-std::vector<bool> outer_envelope(const PipelineDag& dag) {
+std::vector<bool> outer_envelope(const schedule::PipelineDag& dag) {
   std::vector<bool> envelope;
   envelope.reserve(dag.ops.size());
-  for (const ComputeOp& op : dag.ops) {
+  for (const schedule::ComputeOp& op : dag.ops) {
     const bool first_forward = op.kind == OpKind::forward && op.microbatch == 0;
     const bool last_backward = op.kind != OpKind::forward && op.microbatch == dag.microbatches - 1;
     envelope.push_back(op.stage == dag.stages - 1 || first_forward || last_backward);
@@ -13,4 +13,4 @@ std::vector<bool> outer_envelope(const PipelineDag& dag) {
   return envelope;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -17,7 +17,7 @@
 #include "planning/schedule/generators.h"
 #include "planning/simulator/replay.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 constexpr int kProfilingStepsPerClock = 6;
@@ -35,7 +35,7 @@ std::vector<int> profiled_clocks_mhz(const PlanningProblem& problem, int step_mh
 }
 
 /// Energy of every rank over one iteration, its waiting included.
-std::vector<double> rank_energies_j(const PlanningProblem& problem, const Timeline& timeline) {
+std::vector<double> rank_energies_j(const PlanningProblem& problem, const simulator::Timeline& timeline) {
   std::vector<double> energy_j;
   for (std::size_t rank = 0; rank < timeline.blocked_s.size(); ++rank) {
     energy_j.push_back(timeline.blocked_s[rank] * problem.blocking_power_w[rank]);
@@ -49,12 +49,12 @@ std::vector<double> rank_energies_j(const PlanningProblem& problem, const Timeli
 /// The clock at which each rank uses least energy when all run at the same one.
 std::vector<int> optimal_clocks_mhz(const PlanningProblem& problem, std::span<const int> candidates,
                                     EnvPipeOptions::Type type) {
-  const PipelineDag& dag = *problem.dag;
+  const schedule::PipelineDag& dag = *problem.dag;
   std::vector<int> optimal(static_cast<std::size_t>(dag.ranks), candidates.front());
   std::vector<double> least_j(optimal.size(), std::numeric_limits<double>::infinity());
   for (const int candidate : candidates) {
     std::vector<int> clocks;
-    for (const ComputeOp& op : dag.ops) {
+    for (const schedule::ComputeOp& op : dag.ops) {
       const bool at_max = type == EnvPipeOptions::Type::envelope && op.rank == dag.ranks - 1;
       clocks.push_back(at_max ? candidates.front() : candidate);
     }
@@ -69,8 +69,8 @@ std::vector<int> optimal_clocks_mhz(const PlanningProblem& problem, std::span<co
   return optimal;
 }
 
-void require_one_whole_stage_per_rank(const PipelineDag& dag) {
-  const bool as_needed = std::ranges::all_of(dag.ops, [](const ComputeOp& op) {
+void require_one_whole_stage_per_rank(const schedule::PipelineDag& dag) {
+  const bool as_needed = std::ranges::all_of(dag.ops, [](const schedule::ComputeOp& op) {
     return op.stage == op.rank && (op.kind == OpKind::forward || op.kind == OpKind::backward);
   });
   if (as_needed) return;
@@ -79,9 +79,9 @@ void require_one_whole_stage_per_rank(const PipelineDag& dag) {
       "keep the given order");
 }
 
-Schedule own_schedule(const PlanningProblem& problem, std::span<const int> optimal_mhz,
+schedule::Schedule own_schedule(const PlanningProblem& problem, std::span<const int> optimal_mhz,
                       std::optional<int> extra_activations) {
-  std::vector<EnvPipeStage> stages;
+  std::vector<schedule::EnvPipeStage> stages;
   for (int stage = 0; stage < problem.dag->stages; ++stage) {
     const int clock = optimal_mhz[static_cast<std::size_t>(stage)];
     stages.push_back({.forward_time_s = problem.profile->at_clock(stage, OpKind::forward, clock).time_s,
@@ -89,7 +89,7 @@ Schedule own_schedule(const PlanningProblem& problem, std::span<const int> optim
                       .extra_activations = extra_activations});
   }
   const int microbatches = problem.dag->microbatches;
-  return envpipe_schedule(microbatches, envpipe_extra_forwards(microbatches, stages));
+  return schedule::envpipe_schedule(microbatches, envpipe_extra_forwards(microbatches, stages));
 }
 
 /// The loop around the iterations: simulates one, finds its path of waiting, raises clocks on it.
@@ -101,7 +101,7 @@ class Reconfiguration {
         graph_(*problem.dag),
         clocks_mhz_(std::move(clocks_mhz)),
         sender_(clocks_mhz_.size(), kNone) {
-    for (const DagEdge& edge : problem.dag->edges) {
+    for (const schedule::DagEdge& edge : problem.dag->edges) {
       if (op(edge.from).rank != op(edge.to).rank) sender_[static_cast<std::size_t>(edge.to)] = edge.from;
     }
   }
@@ -119,15 +119,15 @@ class Reconfiguration {
   [[nodiscard]] const std::vector<int>& clocks_mhz() const { return clocks_mhz_; }
 
  private:
-  [[nodiscard]] const ComputeOp& op(int index) const { return problem_->dag->ops[static_cast<std::size_t>(index)]; }
+  [[nodiscard]] const schedule::ComputeOp& op(int index) const { return problem_->dag->ops[static_cast<std::size_t>(index)]; }
   [[nodiscard]] bool first_of_rank(int index) const {
     return problem_->dag->rank_begin[static_cast<std::size_t>(op(index).rank)] == index;
   }
 
   /// How long every op takes to get its input: the wait and the transfer; 0 where nothing is received.
   [[nodiscard]] std::vector<double> receive_times_s() const {
-    const auto costs = costs_at_clocks(*problem_->dag, *problem_->profile, clocks_mhz_);
-    const Timeline timeline = replay(*problem_->dag, graph_, costs, problem_->blocking_power_w);
+    const auto costs = simulator::costs_at_clocks(*problem_->dag, *problem_->profile, clocks_mhz_);
+    const simulator::Timeline timeline = replay(*problem_->dag, graph_, costs, problem_->blocking_power_w);
     std::vector<double> receive_s(sender_.size(), 0);
     for (std::size_t index = 0; index < receive_s.size(); ++index) {
       if (sender_[index] == kNone) continue;
@@ -176,7 +176,7 @@ class Reconfiguration {
     const int wanted = clock + by_mhz;
     const auto measurements = problem_->profile->measurements(op(unit).stage, op(unit).kind);
     clock = measurements.front().clock_mhz;
-    for (const Measurement& measurement : measurements) {
+    for (const profile::Measurement& measurement : measurements) {
       if (measurement.clock_mhz >= wanted) clock = measurement.clock_mhz;
     }
   }
@@ -214,7 +214,7 @@ class Reconfiguration {
 
   const PlanningProblem* problem_;
   EnvPipeOptions options_;
-  TimingGraph graph_;
+  simulator::TimingGraph graph_;
   std::vector<int> clocks_mhz_;  ///< by op
   std::vector<int> sender_;      ///< by op: the op on another rank whose result it receives
   std::optional<double> threshold_s_;
@@ -256,7 +256,7 @@ PolicyPlan EnvPipePolicy::plan(const PlanningProblem& problem, std::optional<dou
 
   PolicyPlan plan;
   PlanningProblem ordered = problem;
-  PipelineDag own_dag;
+  schedule::PipelineDag own_dag;
   if (own_order) {
     plan.schedule = own_schedule(problem, optimal_mhz, options_.extra_activations);
     own_dag = build_dag(*plan.schedule);
@@ -277,4 +277,4 @@ PolicyPlan EnvPipePolicy::plan(const PlanningProblem& problem, std::optional<dou
   return plan;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

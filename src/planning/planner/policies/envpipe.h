@@ -4,7 +4,7 @@
 
 #include "planning/planner/policies/policy.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// EnvPipe's settings, by its own names where it has some.
 struct EnvPipeOptions {
@@ -58,4 +58,4 @@ class EnvPipePolicy final : public Policy {
   EnvPipeOptions options_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

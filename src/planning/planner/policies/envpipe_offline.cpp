@@ -12,7 +12,7 @@
 #include "planning/planner/policies/critical_path.h"
 #include "planning/planner/policies/envelope.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// The clocks being chosen: each op's place in its list of measurements, highest clock first.
@@ -35,15 +35,15 @@ class ClockState {
   }
 
  private:
-  [[nodiscard]] std::span<const Measurement> measurements(std::size_t op) const {
-    const ComputeOp& compute = problem_->dag->ops[op];
+  [[nodiscard]] std::span<const profile::Measurement> measurements(std::size_t op) const {
+    const schedule::ComputeOp& compute = problem_->dag->ops[op];
     (void)problem_->profile->at_max_clock(compute.stage, compute.kind);  // names what is missing
     return problem_->profile->measurements(compute.stage, compute.kind);
   }
   [[nodiscard]] std::size_t slowest_option(std::size_t op) const {
     const auto all = measurements(op);
     const int clock_mhz = quantised_options(all, unit_s_).back().clock_mhz;
-    const auto place = std::ranges::find(all, clock_mhz, &Measurement::clock_mhz);
+    const auto place = std::ranges::find(all, clock_mhz, &profile::Measurement::clock_mhz);
     return static_cast<std::size_t>(place - all.begin());
   }
 
@@ -84,4 +84,4 @@ PolicyPlan EnvPipeOfflinePolicy::plan(const PlanningProblem& problem, std::optio
   return plan;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -3,7 +3,7 @@
 #include "planning/planner/policies/perseus.h"
 #include "planning/planner/policies/policy.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// What the authors of Perseus (SOSP'24 artifact) compared with under the name EnvPipe: its envelope and its balanced
 /// reconfiguration, driven by a stage profile instead of a running training, and without EnvPipe's own schedule.
@@ -26,4 +26,4 @@ class EnvPipeOfflinePolicy final : public Policy {
   double unit_s_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

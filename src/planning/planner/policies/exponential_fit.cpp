@@ -7,7 +7,7 @@
 #include <limits>
 #include <unsupported/Eigen/NonLinearOptimization>
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// Residuals and Jacobian in the form that Eigen's port of MINPACK expects; parameters are scale, rate and offset.
@@ -101,4 +101,4 @@ std::optional<ExponentialCurve> fit_exponential(std::span<const CurvePoint> poin
   return best->curve;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -3,7 +3,7 @@
 #include <optional>
 #include <span>
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// energy(d) = scale * exp(rate * d) + offset, with d a whole number of Perseus' time units.
 struct ExponentialCurve {
@@ -25,4 +25,4 @@ struct CurvePoint {
 /// Empty when the covariance is not defined (fewer than four points) or no start ends in such a result.
 [[nodiscard]] std::optional<ExponentialCurve> fit_exponential(std::span<const CurvePoint> points, double unit_s);
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

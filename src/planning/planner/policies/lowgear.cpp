@@ -4,11 +4,11 @@
 
 #include "planning/plan/plan.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 PolicyPlan LowgearPolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {
   PipelinePlanner planner(*problem.schedule, *problem.profile, problem.blocking_power_w, options_);
-  const Plan plan = planner.plan(deadline_s.value_or(planner.fastest_s()));
+  const plan::Plan plan = planner.plan(deadline_s.value_or(planner.fastest_s()));
   PolicyPlan answer;
   answer.clocks_mhz = clocks_for(plan, planner.dag());
   answer.own_time_s = plan.time_s;
@@ -17,4 +17,4 @@ PolicyPlan LowgearPolicy::plan(const PlanningProblem& problem, std::optional<dou
   return answer;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -6,7 +6,7 @@
 #include "planning/planner/planners/pipeline_planner.h"
 #include "planning/planner/policies/policy.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// Lowgear's own planner with the interface of the published policies: the best plan found for the deadline, or for
 /// T_min without one. Its own figures are the replayed ones.
@@ -20,4 +20,4 @@ class LowgearPolicy final : public Policy {
   PlannerOptions options_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

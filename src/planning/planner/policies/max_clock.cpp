@@ -2,7 +2,7 @@
 
 #include "planning/planner/policies/clock_choice.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 PolicyPlan MaxClockPolicy::plan(const PlanningProblem& problem, std::optional<double> deadline_s) const {
   PolicyPlan plan;
@@ -11,4 +11,4 @@ PolicyPlan MaxClockPolicy::plan(const PlanningProblem& problem, std::optional<do
   return plan;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

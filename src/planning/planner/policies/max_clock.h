@@ -2,7 +2,7 @@
 
 #include "planning/planner/policies/policy.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// Every op at the highest clock it was profiled at: how an unplanned run behaves. What savings are counted against.
 class MaxClockPolicy final : public Policy {
@@ -11,4 +11,4 @@ class MaxClockPolicy final : public Policy {
   [[nodiscard]] PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const override;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -11,7 +11,7 @@
 #include "planning/planner/frontier/frontier_solver.h"
 #include "planning/planner/policies/clock_choice.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 constexpr std::int64_t kMaxRows = 10'000'000;
@@ -30,7 +30,7 @@ PerseusModel::PerseusModel(const PlanningProblem& problem, double unit_s) {
 
   std::map<std::pair<int, OpKind>, int> cost_of_cell;
   std::vector<TimePs> fastest_ps;
-  for (const ComputeOp& op : problem.dag->ops) {
+  for (const schedule::ComputeOp& op : problem.dag->ops) {
     const auto [cell, added] = cost_of_cell.try_emplace({op.stage, op.kind}, static_cast<int>(curves_.size()));
     if (added) {
       (void)problem.profile->at_max_clock(op.stage, op.kind);  // names what is missing
@@ -131,11 +131,11 @@ PolicyPlan PerseusPolicy::plan(const PlanningProblem& problem, std::optional<dou
 double perseus_intrinsic_saving_pct(const PlanningProblem& problem, double time_s, double energy_j) {
   double baseline_j = 0;
   for (const double power_w : problem.blocking_power_w) baseline_j += power_w * time_s;
-  for (const ComputeOp& op : problem.dag->ops) {
-    const Measurement& fastest = problem.profile->at_max_clock(op.stage, op.kind);
+  for (const schedule::ComputeOp& op : problem.dag->ops) {
+    const profile::Measurement& fastest = problem.profile->at_max_clock(op.stage, op.kind);
     baseline_j += fastest.energy_j - problem.blocking_power_w[static_cast<std::size_t>(op.rank)] * fastest.time_s;
   }
   return 100 * (1 - energy_j / baseline_j);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -8,7 +8,7 @@
 #include "planning/planner/policies/perseus_curve.h"
 #include "planning/planner/policies/policy.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// The planning problem as Perseus (Chung et al., SOSP'24) sees it: its exponential fit, on its grid of time units. The
 /// frontier that its unit-by-unit search walks is the exact optimum of this problem, so here the exact solver finds it.
@@ -79,4 +79,4 @@ class PerseusPolicy final : public Policy {
 /// comparison with its published figures only.
 [[nodiscard]] double perseus_intrinsic_saving_pct(const PlanningProblem& problem, double time_s, double energy_j);
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -11,7 +11,7 @@
 #include "planning/planner/policies/exponential_fit.h"
 #include "planning/profile/options.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 constexpr int kMaxUnits = 1 << 30;
@@ -19,15 +19,15 @@ constexpr int kMaxCurveUnits = 100'000;
 constexpr std::size_t kFitNeedsMoreThan = 3;  ///< options: as many as the exponential has parameters
 constexpr double kNoiseFactor = 0.95;
 
-bool beaten(const Measurement& option, std::span<const Measurement> others, double factor) {
-  return std::ranges::any_of(others, [&](const Measurement& other) {
+bool beaten(const profile::Measurement& option, std::span<const profile::Measurement> others, double factor) {
+  return std::ranges::any_of(others, [&](const profile::Measurement& other) {
     return other.time_s < option.time_s * factor && other.energy_j < option.energy_j * factor;
   });
 }
 
-std::vector<QuantisedOption> quantise(std::span<const Measurement> measurements, double unit_s, double factor) {
+std::vector<QuantisedOption> quantise(std::span<const profile::Measurement> measurements, double unit_s, double factor) {
   std::map<int, QuantisedOption> by_units;
-  for (const Measurement& measurement : measurements) {
+  for (const profile::Measurement& measurement : measurements) {
     if (beaten(measurement, measurements, factor)) continue;
     const int units = whole_units(measurement.time_s, unit_s);
     const QuantisedOption option{measurement.clock_mhz, units, measurement.energy_j};
@@ -95,13 +95,13 @@ int whole_units(double time_s, double unit_s) {
   return static_cast<int>(units);
 }
 
-std::vector<QuantisedOption> quantised_options(std::span<const Measurement> measurements, double unit_s) {
+std::vector<QuantisedOption> quantised_options(std::span<const profile::Measurement> measurements, double unit_s) {
   std::vector<QuantisedOption> options = quantise(measurements, unit_s, 1);
   if (options.size() <= kFitNeedsMoreThan) options = quantise(measurements, unit_s, kNoiseFactor);
   return options;
 }
 
-PerseusCurve perseus_curve(std::span<const Measurement> measurements, double unit_s, double blocking_power_w) {
+PerseusCurve perseus_curve(std::span<const profile::Measurement> measurements, double unit_s, double blocking_power_w) {
   PerseusCurve curve;
   curve.options = quantised_options(measurements, unit_s);
   const int fastest = curve.options.front().units;
@@ -124,7 +124,7 @@ PerseusCurve perseus_curve(std::span<const Measurement> measurements, double uni
 }
 
 ConvexCost convex_cost(const PerseusCurve& curve, double unit_s) {
-  std::vector<Option> options;
+  std::vector<profile::Option> options;
   for (std::size_t i = 0; i < curve.effective_energy_j.size(); ++i) {
     const double time_s = (curve.fastest_units() + static_cast<double>(i)) * unit_s;
     options.push_back({.time_s = time_s, .effective_energy_j = curve.effective_energy_j[i]});
@@ -132,4 +132,4 @@ ConvexCost convex_cost(const PerseusCurve& curve, double unit_s) {
   return convex_cost(options);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

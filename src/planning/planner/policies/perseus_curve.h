@@ -6,7 +6,7 @@
 #include "planning/planner/frontier/instance.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// A measurement on Perseus' grid of time units.
 struct QuantisedOption {
@@ -22,7 +22,7 @@ struct QuantisedOption {
 /// *and in measured energy* (not in effective energy), of equal units the one of highest energy. When at most three are
 /// left, as its planner does, another one must be 5 % better to drop one.
 /// `measurements` must not be empty. Throws InputError when an op is shorter than a unit or longer than 2^30 units.
-[[nodiscard]] std::vector<QuantisedOption> quantised_options(std::span<const Measurement> measurements, double unit_s);
+[[nodiscard]] std::vector<QuantisedOption> quantised_options(std::span<const profile::Measurement> measurements, double unit_s);
 
 /// Effective energy of an op against its time as Perseus sees it: an exponential through the quantised options, taken
 /// at every whole number of units.
@@ -40,10 +40,10 @@ struct PerseusCurve {
 /// The curve of one (stage, kind). Where Perseus' planner stops with an error, because three options or fewer are left
 /// or no fit is found, the lower convex hull of the options takes the fit's place. The curve ends where it stops
 /// falling. Throws InputError as quantised_options, and when the options span more than 100,000 units.
-[[nodiscard]] PerseusCurve perseus_curve(std::span<const Measurement> measurements, double unit_s,
+[[nodiscard]] PerseusCurve perseus_curve(std::span<const profile::Measurement> measurements, double unit_s,
                                          double blocking_power_w);
 
 /// The curve with a breakpoint at every whole unit.
 [[nodiscard]] ConvexCost convex_cost(const PerseusCurve& curve, double unit_s);
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

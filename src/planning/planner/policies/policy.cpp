@@ -14,7 +14,7 @@
 #include "planning/planner/policies/perseus.h"
 #include "planning/planner/policies/zeus.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// A policy without settings.
@@ -70,4 +70,4 @@ std::unique_ptr<Policy> make_policy(std::string_view name, const PolicySettings&
                                nearest ? fmt::format("did you mean {}? ", *nearest) : "", fmt::join(names, ", ")));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

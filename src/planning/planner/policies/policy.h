@@ -11,13 +11,13 @@
 #include "planning/schedule/dag.h"
 #include "planning/schedule/schedule.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// What a policy plans for: a profiled pipeline on a schedule.
 struct PlanningProblem {
-  const Schedule* schedule = nullptr;        ///< never null; compute actions only
-  const PipelineDag* dag = nullptr;          ///< never null; of that schedule
-  const StageProfile* profile = nullptr;     ///< never null
+  const schedule::Schedule* schedule = nullptr;        ///< never null; compute actions only
+  const schedule::PipelineDag* dag = nullptr;          ///< never null; of that schedule
+  const profile::StageProfile* profile = nullptr;     ///< never null
   std::span<const double> blocking_power_w;  ///< by rank
 };
 
@@ -35,7 +35,7 @@ struct PolicySettings {
 
 /// A policy's answer. Its time and energy are found by replaying the clocks, the same way for all policies.
 struct PolicyPlan {
-  std::optional<Schedule> schedule;  ///< set when the policy runs another order than it was given (EnvPipe's own)
+  std::optional<schedule::Schedule> schedule;  ///< set when the policy runs another order than it was given (EnvPipe's own)
   std::vector<int> clocks_mhz;       ///< by op of the graph of that schedule
   /// What the policy itself believes its plan takes, where it has a model of its own (Perseus' exponential fit).
   std::optional<double> own_time_s;
@@ -59,4 +59,4 @@ class Policy {
 /// Throws InputError naming the policies that exist, and what the policy's constructor throws.
 [[nodiscard]] std::unique_ptr<Policy> make_policy(std::string_view name, const PolicySettings& settings = {});
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -7,13 +7,13 @@
 
 #include "planning/planner/policies/clock_choice.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
-std::vector<int> clocks_by_op(const PipelineDag& dag, std::span<const int> stage_clock_mhz) {
+std::vector<int> clocks_by_op(const schedule::PipelineDag& dag, std::span<const int> stage_clock_mhz) {
   std::vector<int> clocks;
   clocks.reserve(dag.ops.size());
-  for (const ComputeOp& op : dag.ops) clocks.push_back(stage_clock_mhz[static_cast<std::size_t>(op.stage)]);
+  for (const schedule::ComputeOp& op : dag.ops) clocks.push_back(stage_clock_mhz[static_cast<std::size_t>(op.stage)]);
   return clocks;
 }
 
@@ -85,4 +85,4 @@ PolicyPlan ZeusPerStagePolicy::plan(const PlanningProblem& problem, std::optiona
   return plan;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

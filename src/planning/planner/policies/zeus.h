@@ -2,7 +2,7 @@
 
 #include "planning/planner/policies/policy.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 // The two baselines that Perseus' evaluation (SOSP'24) takes from Zeus (NSDI'23), with clocks in place of Zeus' power
 // limits, because a stage profile is taken at locked clocks. Both try few plans and pick the one of least replayed
@@ -23,4 +23,4 @@ class ZeusPerStagePolicy final : public Policy {
   [[nodiscard]] PolicyPlan plan(const PlanningProblem& problem, std::optional<double> deadline_s) const override;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

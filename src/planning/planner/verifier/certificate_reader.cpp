@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 namespace {
 
 constexpr std::string_view kFormat = "lowgear.certificate/1";
@@ -148,4 +148,4 @@ void CertificateReader::read_run(Series& series) {
   }
 }
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

@@ -9,7 +9,7 @@
 
 #include "base/core/units.h"
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 
 /// Values by op or by edge as they stand at a vertex.
 struct Series {
@@ -62,4 +62,4 @@ class CertificateReader {
   Series edge_flow_nw_;
 };
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <tuple>
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 namespace {
 
 constexpr double kSteepestW = 1e7;
@@ -19,9 +19,9 @@ double slope_w(const CurvePoint& fast, const CurvePoint& slow) {
 }
 
 /// The measurements as points, fastest first; of one time only the cheapest.
-std::vector<CurvePoint> points_of(std::span<const Measurement> measurements, double blocking_power_w) {
+std::vector<CurvePoint> points_of(std::span<const profile::Measurement> measurements, double blocking_power_w) {
   std::vector<CurvePoint> points;
-  for (const Measurement& measured : measurements) {
+  for (const profile::Measurement& measured : measurements) {
     points.push_back({ps_not_below_s(measured.time_s), measured.energy_j - blocking_power_w * measured.time_s});
   }
   std::sort(points.begin(), points.end(), [](const CurvePoint& a, const CurvePoint& b) {
@@ -49,7 +49,7 @@ std::size_t steepest_descent(std::span<const CurvePoint> points, std::size_t fro
 
 }  // namespace
 
-CostCurve::CostCurve(std::span<const Measurement> measurements, double blocking_power_w) {
+CostCurve::CostCurve(std::span<const profile::Measurement> measurements, double blocking_power_w) {
   const std::vector<CurvePoint> points = points_of(measurements, blocking_power_w);
   std::size_t at = 0;
   std::size_t next = steepest_descent(points, at);
@@ -85,4 +85,4 @@ EnergyZj CostCurve::least_at_price_zj(PowerNw price_nw) const {
   return least;
 }
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

@@ -6,7 +6,7 @@
 #include "base/core/units.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 
 /// Least effective energy (energy - blocking power x time) of an op against its time, from its measurements: the lower
 /// convex hull of those that no other one beats, with mixtures of clocks in between.
@@ -16,7 +16,7 @@ namespace lowgear::verifier {
 class CostCurve {
  public:
   /// `measurements` must not be empty.
-  CostCurve(std::span<const Measurement> measurements, double blocking_power_w);
+  CostCurve(std::span<const profile::Measurement> measurements, double blocking_power_w);
 
   [[nodiscard]] TimePs fastest_ps() const { return corners_.front().time_ps; }
   [[nodiscard]] TimePs slowest_ps() const { return corners_.back().time_ps; }
@@ -34,4 +34,4 @@ class CostCurve {
   std::vector<Corner> corners_;  ///< fastest first
 };
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 
 /// What was found wrong: the first ones, since one wrong file can fail thousands of checks.
 class Findings {
@@ -21,4 +21,4 @@ class Findings {
   std::vector<std::string> list_;
 };
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

@@ -10,7 +10,7 @@
 
 #include "planning/planner/verifier/certificate_reader.h"
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 namespace {
 
 /// What is wrong, if anything.
@@ -134,4 +134,4 @@ std::optional<ProvenFrontier> prove_frontier(const Pipeline& pipeline, const Pla
   return proven;
 }
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

@@ -7,7 +7,7 @@
 #include "planning/planner/verifier/proven_frontier.h"
 #include "planning/planner/verifier/verify.h"
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 
 /// Checks every vertex of a certificate and gives what they prove together. A vertex proves
 ///   - a point, when every op's time is one that it can have and their longest path takes the time that is stated: sum
@@ -20,4 +20,4 @@ namespace lowgear::verifier {
 [[nodiscard]] std::optional<ProvenFrontier> prove_frontier(const Pipeline& pipeline,
                                                            const PlanFolder::File& certificate, Findings& findings);
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

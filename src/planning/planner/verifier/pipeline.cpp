@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 namespace {
 
 /// A computation that is waited for: its stage, kind and microbatch.
@@ -31,7 +31,7 @@ std::vector<OpName> own_inputs(const PipelineOp& op) {
 
 }  // namespace
 
-Pipeline::Pipeline(const Schedule& schedule, const StageProfile& profile, std::span<const double> blocking_power_w)
+Pipeline::Pipeline(const schedule::Schedule& schedule, const profile::StageProfile& profile, std::span<const double> blocking_power_w)
     : ranks_(schedule.rank_count()) {
   for (const double power_w : blocking_power_w) blocking_power_nw_ += nw_from_w(power_w);
   add_ops(schedule);
@@ -41,15 +41,15 @@ Pipeline::Pipeline(const Schedule& schedule, const StageProfile& profile, std::s
   sort_ops(schedule.name);
 }
 
-void Pipeline::add_ops(const Schedule& schedule) {
+void Pipeline::add_ops(const schedule::Schedule& schedule) {
   for (int rank = 0; rank < ranks_; ++rank) {
-    for (const Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
-      if (action.kind == ActionKind::compute) ops_.push_back({rank, action.stage, action.op, action.microbatch, 0});
+    for (const schedule::Action& action : schedule.ranks[static_cast<std::size_t>(rank)]) {
+      if (action.kind == schedule::ActionKind::compute) ops_.push_back({rank, action.stage, action.op, action.microbatch, 0});
     }
   }
 }
 
-void Pipeline::add_curves(const StageProfile& profile, std::span<const double> blocking_power_w) {
+void Pipeline::add_curves(const profile::StageProfile& profile, std::span<const double> blocking_power_w) {
   std::map<std::pair<int, OpKind>, std::size_t> curve_of;
   double slowest_sum_s = 0;
   for (PipelineOp& op : ops_) {
@@ -65,7 +65,7 @@ void Pipeline::add_curves(const StageProfile& profile, std::span<const double> b
   if (slowest_sum_s > kMaxTimeS) throw InputError("profile.csv: the ops take more than 10^6 s together");
 }
 
-void Pipeline::add_precedences(const Schedule& schedule) {
+void Pipeline::add_precedences(const schedule::Schedule& schedule) {
   std::map<OpName, std::size_t> place;
   for (std::size_t op = 0; op < ops_.size(); ++op) place[{ops_[op].stage, ops_[op].kind, ops_[op].microbatch}] = op;
   for (std::size_t op = 0; op < ops_.size(); ++op) {
@@ -119,4 +119,4 @@ void Pipeline::sort_ops(const std::string& source) {
   if (order_.size() != ops_.size()) throw InputError(source + ": the dependencies of its computations cycle");
 }
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

@@ -11,7 +11,7 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/schedule.h"
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 
 /// A computation and what it waits for.
 struct PipelineOp {
@@ -33,7 +33,7 @@ class Pipeline {
  public:
   /// `blocking_power_w` by rank. Throws InputError when the profile lacks a (stage, kind) of the schedule, when the
   /// schedule's order contradicts its data, or when all ops together take longer than kMaxTimeS.
-  Pipeline(const Schedule& schedule, const StageProfile& profile, std::span<const double> blocking_power_w);
+  Pipeline(const schedule::Schedule& schedule, const profile::StageProfile& profile, std::span<const double> blocking_power_w);
 
   /// Rank by rank, each in its order of execution.
   [[nodiscard]] const std::vector<PipelineOp>& ops() const { return ops_; }
@@ -65,9 +65,9 @@ class Pipeline {
   }
 
  private:
-  void add_ops(const Schedule& schedule);
-  void add_curves(const StageProfile& profile, std::span<const double> blocking_power_w);
-  void add_precedences(const Schedule& schedule);
+  void add_ops(const schedule::Schedule& schedule);
+  void add_curves(const profile::StageProfile& profile, std::span<const double> blocking_power_w);
+  void add_precedences(const schedule::Schedule& schedule);
   void index_precedences();
   void sort_ops(const std::string& source);
 
@@ -82,4 +82,4 @@ class Pipeline {
   std::vector<std::size_t> order_;            ///< every op after all that it waits for
 };
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

@@ -15,7 +15,7 @@
 #include "planning/plan/plan_json.h"
 #include "planning/schedule/dag.h"
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 namespace {
 
 /// Relative difference that sums of doubles in another order may show.
@@ -25,14 +25,14 @@ bool is_close(double a, double b) { return std::abs(a - b) <= kRounding * std::m
 
 /// A plan's JSON, with the figure that a Plan does not keep.
 struct StatedPlan {
-  Plan plan;
+  plan::Plan plan;
   std::optional<double> gap_pct;
 };
 
 StatedPlan read_stated_plan(const PlanFolder::File& file) {
   const Json json = parse_json(file.text, file.name);
   const JsonView document(json, file.name);
-  StatedPlan stated{read_plan(file.text, file.name), std::nullopt};
+  StatedPlan stated{plan::read_plan(file.text, file.name), std::nullopt};
   if (document.has("gap_pct")) stated.gap_pct = document.at("gap_pct").number();
   return stated;
 }
@@ -54,7 +54,7 @@ class PlanCheck {
     check_settings();
     if (!follows_schedule()) return;
     for (const auto& ops : stated_.plan.ranks) {
-      for (const PlannedOp& op : ops) clocks_mhz_.push_back(op.clock_mhz);
+      for (const plan::PlannedOp& op : ops) clocks_mhz_.push_back(op.clock_mhz);
     }
     if (!clocks_exist()) return;
     check_granularity();
@@ -77,7 +77,7 @@ class PlanCheck {
   }
 
   void check_settings() {
-    const Plan& plan = stated_.plan;
+    const plan::Plan& plan = stated_.plan;
     if (!file_.name.ends_with(fmt::format("{:05}.json", row_.number))) {
       fail(fmt::format("stands in the place of plan {} of the table", row_.number));
     }
@@ -93,7 +93,7 @@ class PlanCheck {
     std::size_t at = 0;
     bool same = stated_.plan.ranks.size() == static_cast<std::size_t>(basis_.pipeline.ranks());
     for (std::size_t rank = 0; same && rank < stated_.plan.ranks.size(); ++rank) {
-      for (const PlannedOp& planned : stated_.plan.ranks[rank]) {
+      for (const plan::PlannedOp& planned : stated_.plan.ranks[rank]) {
         same = at < ops.size() && ops[at].rank == static_cast<int>(rank) && ops[at].stage == planned.stage &&
                ops[at].kind == planned.kind && ops[at].microbatch == planned.microbatch;
         if (!same) break;
@@ -112,7 +112,7 @@ class PlanCheck {
       const PipelineOp& it = basis_.pipeline.ops()[op];
       const auto measured = basis_.profile.measurements(it.stage, it.kind);
       const bool exists = std::any_of(measured.begin(), measured.end(),
-                                      [&](const Measurement& m) { return m.clock_mhz == clocks_mhz_[op]; });
+                                      [&](const profile::Measurement& m) { return m.clock_mhz == clocks_mhz_[op]; });
       if (exists) continue;
       fail(fmt::format("the profile has no measurement of stage {} {} at {} MHz", it.stage, name(it.kind),
                        clocks_mhz_[op]));
@@ -149,11 +149,11 @@ class PlanCheck {
     }
   }
 
-  [[nodiscard]] std::vector<OpCost> costs() const {
-    std::vector<OpCost> costs;
+  [[nodiscard]] std::vector<simulator::OpCost> costs() const {
+    std::vector<simulator::OpCost> costs;
     const std::vector<PipelineOp>& ops = basis_.pipeline.ops();
     if (basis_.run.switch_latency_s > 0) {
-      PipelineDag dag;
+      schedule::PipelineDag dag;
       dag.ranks = basis_.pipeline.ranks();
       for (const PipelineOp& op : ops) {
         while (static_cast<int>(dag.rank_begin.size()) <= op.rank) {
@@ -162,10 +162,10 @@ class PlanCheck {
         dag.ops.push_back({op.rank, op.stage, op.kind, op.microbatch});
       }
       dag.rank_begin.push_back(static_cast<int>(dag.ops.size()));
-      return costs_with_switch_latency(dag, basis_.profile, clocks_mhz_, basis_.run.switch_latency_s);
+      return simulator::costs_with_switch_latency(dag, basis_.profile, clocks_mhz_, basis_.run.switch_latency_s);
     }
     for (std::size_t op = 0; op < ops.size(); ++op) {
-      const Measurement& measured = basis_.profile.at_clock(ops[op].stage, ops[op].kind, clocks_mhz_[op]);
+      const profile::Measurement& measured = basis_.profile.at_clock(ops[op].stage, ops[op].kind, clocks_mhz_[op]);
       costs.push_back({measured.time_s, measured.energy_j});
     }
     return costs;
@@ -174,7 +174,7 @@ class PlanCheck {
   [[nodiscard]] Replay replay() const {
     Replay replay;
     std::vector<double> busy_s(basis_.run.blocking_power_w.size(), 0);
-    const std::vector<OpCost> op_costs = costs();
+    const std::vector<simulator::OpCost> op_costs = costs();
     for (std::size_t op = 0; op < op_costs.size(); ++op) {
       replay.duration_s.push_back(op_costs[op].time_s);
       replay.energy_j += op_costs[op].energy_j;
@@ -189,7 +189,7 @@ class PlanCheck {
   }
 
   void check_figures(const Replay& replayed) {
-    const Plan& plan = stated_.plan;
+    const plan::Plan& plan = stated_.plan;
     compare("the iteration time", plan.time_s, row_.time_s, replayed.time_s);
     compare("the energy", plan.energy_j, row_.energy_j, replayed.energy_j);
     if (replayed.time_s > plan.deadline_s * (1 + kRounding)) {
@@ -201,7 +201,7 @@ class PlanCheck {
     const double tolerance_s = kRounding * replayed.time_s;
     std::size_t op = 0;
     for (const auto& ops : stated_.plan.ranks) {
-      for (const PlannedOp& planned : ops) {
+      for (const plan::PlannedOp& planned : ops) {
         if (std::abs(planned.start_s - replayed.start_s[op]) > tolerance_s ||
             std::abs(planned.duration_s - replayed.duration_s[op]) > tolerance_s) {
           fail(fmt::format("op {} is stated to start at {} s and take {} s, but starts at {} s and takes {} s", op,
@@ -214,7 +214,7 @@ class PlanCheck {
   }
 
   void check_bound(const Replay& replayed) {
-    const Plan& plan = stated_.plan;
+    const plan::Plan& plan = stated_.plan;
     if (plan.lower_bound_j.has_value() != row_.lower_bound_j.has_value() ||
         plan.lower_bound_j.has_value() != row_.gap_pct.has_value() ||
         plan.lower_bound_j.has_value() != stated_.gap_pct.has_value()) {
@@ -268,4 +268,4 @@ void check_plan(const PlanBasis& basis, const PlanFolder::File& file, const Plan
   PlanCheck(basis, file, row, findings).run();
 }
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

@@ -14,7 +14,7 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/simulator/op_costs.h"
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 
 /// A row of plans.csv.
 struct PlanRow {
@@ -34,7 +34,7 @@ struct PlanRow {
 struct PlanBasis {
   const RunSettings& run;
   const Pipeline& pipeline;
-  const StageProfile& profile;
+  const profile::StageProfile& profile;
   const ProvenFrontier* proven = nullptr;
 };
 
@@ -42,4 +42,4 @@ struct PlanBasis {
 /// the file cannot be read.
 void check_plan(const PlanBasis& basis, const PlanFolder::File& file, const PlanRow& row, Findings& findings);
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

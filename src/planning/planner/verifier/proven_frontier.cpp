@@ -6,7 +6,7 @@
 #include <limits>
 #include <utility>
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -152,4 +152,4 @@ double ProvenFrontier::distance_at_kinks() const {
   return largest;
 }
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

@@ -5,7 +5,7 @@
 
 #include "base/core/units.h"
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 
 /// An iteration time and a sum of effective energies that a solution reaches.
 struct Point {
@@ -52,4 +52,4 @@ class ProvenFrontier {
   PowerNw blocking_power_nw_ = 0;
 };
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

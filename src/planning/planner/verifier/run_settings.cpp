@@ -8,7 +8,7 @@
 #include "planning/profile/options.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 namespace {
 
 constexpr int kMaxMicrobatches = 1'000'000;
@@ -37,14 +37,14 @@ RunSettings read_run_settings(std::string_view text, const std::string& source) 
   RunSettings run;
   run.policy = document.at("policy").text();
   run.schedule = document.at("schedule").text();
-  run.ranks = document.at("stages").integer_in(1, kMaxStages);
+  run.ranks = document.at("stages").integer_in(1, profile::kMaxStages);
   run.microbatches = document.at("microbatches").integer_in(1, kMaxMicrobatches);
   const JsonView power = document.at("blocking_power_w");
   if (power.size() != static_cast<std::size_t>(run.ranks)) {
     power.fail(fmt::format("{} values for {} stages", power.size(), run.ranks), "it needs one for each");
   }
   for (std::size_t rank = 0; rank < power.size(); ++rank) {
-    run.blocking_power_w.push_back(number_in(power.at(rank), 0, kMaxBlockingPowerW));
+    run.blocking_power_w.push_back(number_in(power.at(rank), 0, profile::kMaxBlockingPowerW));
   }
   run.exact = !is_second(document.at("frontier_method"), "exact", "sandwich");
   if (!run.exact) run.epsilon = number_in(document.at("epsilon"), 0, 1);
@@ -53,4 +53,4 @@ RunSettings read_run_settings(std::string_view text, const std::string& source) 
   return run;
 }
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 
 /// What `lowgear plan` was asked for, as its run.json states (`lowgear.run/1`, docs/formats.md).
 struct RunSettings {
@@ -22,4 +22,4 @@ struct RunSettings {
 /// Throws InputError with the JSON path of what is missing, of the wrong kind or out of range.
 [[nodiscard]] RunSettings read_run_settings(std::string_view text, const std::string& source);
 
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

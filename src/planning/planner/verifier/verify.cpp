@@ -17,7 +17,7 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/torch_csv.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using verifier::Findings;
@@ -47,8 +47,8 @@ bool is_time_of(double time_s, TimePs vertex_ps) {
   return std::abs(time_s - vertex_s) <= kHalfPs + std::numeric_limits<double>::epsilon() * vertex_s;
 }
 
-Schedule read_schedule(const PlanFolder& folder, const RunSettings& run) {
-  Schedule schedule = read_torch_csv(folder.schedule.text, folder.schedule.name);
+schedule::Schedule read_schedule(const PlanFolder& folder, const RunSettings& run) {
+  schedule::Schedule schedule = schedule::read_torch_csv(folder.schedule.text, folder.schedule.name);
   if (schedule.rank_count() != run.ranks || schedule.microbatches != run.microbatches) {
     throw_input_error({folder.schedule.name, 0, 0},
                       fmt::format("has {} ranks and {} microbatches, but {} states {} and {}", schedule.rank_count(),
@@ -126,8 +126,8 @@ void check_plans(const PlanFolder& folder, const PlanBasis& basis, VerifyReport&
 
 VerifyReport verify(const PlanFolder& folder) {
   const RunSettings run = verifier::read_run_settings(folder.run.text, folder.run.name);
-  const Schedule schedule = read_schedule(folder, run);
-  const StageProfile profile = read_stage_profile(folder.profile.text, folder.profile.name);
+  const schedule::Schedule schedule = read_schedule(folder, run);
+  const profile::StageProfile profile = profile::read_stage_profile(folder.profile.text, folder.profile.name);
   const Pipeline pipeline(schedule, profile, run.blocking_power_w);
 
   VerifyReport report;
@@ -145,4 +145,4 @@ VerifyReport verify(const PlanFolder& folder) {
   return report;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::planner {
 
 /// The texts of an output folder of `lowgear plan`, as read from its files.
 struct PlanFolder {
@@ -38,4 +38,4 @@ struct VerifyReport {
 /// and has the gap that it states. Throws InputError when a file cannot be read at all.
 [[nodiscard]] VerifyReport verify(const PlanFolder& folder);
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

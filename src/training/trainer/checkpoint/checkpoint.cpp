@@ -18,7 +18,7 @@
 #include "training/trainer/checkpoint/job_folder.h"
 #include "training/trainer/checkpoint/sharding.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -47,7 +47,7 @@ Stretch own_share(const OptimizerState& state, std::int64_t all, const Collectiv
   return {all * replicas.rank() / replicas.size(), all * (replicas.rank() + 1) / replicas.size()};
 }
 
-CheckpointPiece piece_of(const Parameter& parameter, const Stretch& stretch) {
+launcher::CheckpointPiece piece_of(const Parameter& parameter, const Stretch& stretch) {
   const TensorShard& shard = parameter.shard;
   return {.name = saved_name(parameter),
           .shape = whole_shape(parameter),
@@ -61,7 +61,7 @@ CheckpointPiece piece_of(const Parameter& parameter, const Stretch& stretch) {
 
 /// A rank's file: which pieces, and from where in the buffers.
 struct RankFile {
-  std::vector<CheckpointPiece> pieces;
+  std::vector<launcher::CheckpointPiece> pieces;
   std::vector<Stretch> places;
 };
 
@@ -81,13 +81,13 @@ RankFile rank_file(const ParameterStore& store, const OptimizerState& state, con
 }
 
 void write_rank_file(const fs::path& path, const RankFile& file, OptimizerState& state) {
-  std::vector<TensorSpec> specs;
+  std::vector<tensorfile::TensorSpec> specs;
   for (const Moment& moment : moments_of(state)) {
-    for (const CheckpointPiece& piece : file.pieces) {
-      specs.push_back({tensor_name(moment.name, piece.name), TensorType::f32, {piece.end - piece.begin}});
+    for (const launcher::CheckpointPiece& piece : file.pieces) {
+      specs.push_back({tensor_name(moment.name, piece.name), tensorfile::TensorType::f32, {piece.end - piece.begin}});
     }
   }
-  SafetensorsWriter writer(path, specs, {{std::string(kPiecesKey), write_pieces(file.pieces)}});
+  tensorfile::SafetensorsWriter writer(path, specs, {{std::string(kPiecesKey), write_pieces(file.pieces)}});
   auto spec = specs.begin();
   for (const Moment& moment : moments_of(state)) {
     for (const Stretch& place : file.places) {
@@ -108,8 +108,8 @@ void require_numbers(OptimizerState& state) {
 
 std::string rank_file_name(int rank) { return fmt::format("rank-{:05}.safetensors", rank); }
 
-std::string manifest_text(const fs::path& folder, const CheckpointManifest& base, int ranks) {
-  CheckpointManifest manifest = base;
+std::string manifest_text(const fs::path& folder, const launcher::CheckpointManifest& base, int ranks) {
+  launcher::CheckpointManifest manifest = base;
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string name = rank_file_name(rank);
     std::error_code error;
@@ -138,9 +138,9 @@ void read_state(const CheckpointReader& reader, const ParameterStore& store, Opt
 }
 
 /// Samples continue after those that a checkpoint has taken.
-void go_on_behind(const CheckpointManifest& manifest, const fs::path& path, BatchSampler& sampler) {
+void go_on_behind(const launcher::CheckpointManifest& manifest, const fs::path& path, dataset::BatchSampler& sampler) {
   if (!manifest.data) return;
-  require_same_data(*manifest.data, checkpoint_data(sampler, manifest.data->samples), path);
+  require_same_data(*manifest.data, launcher::checkpoint_data(sampler, manifest.data->samples), path);
   sampler.go_on_from({.step = manifest.step, .samples = manifest.data->samples});
 }
 
@@ -149,7 +149,7 @@ std::int64_t newest_of(const fs::path& folder, Collective& world) {
   const at::Tensor step = at::full({1}, -1, at::kLong);
   together(world, [&] {
     if (world.rank() != 0) return;
-    const std::vector<std::int64_t> steps = complete_checkpoints(folder);
+    const std::vector<std::int64_t> steps = launcher::complete_checkpoints(folder);
     if (!steps.empty()) step.fill_(steps.back());
   });
   world.broadcast(step, 0);
@@ -172,20 +172,20 @@ FolderLock prepare(const fs::path& folder) {
 
 }  // namespace
 
-void save_checkpoint(const fs::path& folder, std::int64_t step, const TrainConfig& config, const TrainingState& state,
+void save_checkpoint(const fs::path& folder, std::int64_t step, const launcher::TrainConfig& config, const TrainingState& state,
                      const Communicators& ranks) {
   const AutoGradMode no_gradient(false);
   OptimizerState& optimizer = state.optimizer->state();
-  CheckpointManifest manifest;
+  launcher::CheckpointManifest manifest;
   manifest.step = step;
   manifest.optimizer_steps = state.optimizer->steps();
   manifest.seed = config.seed;
   manifest.model = config.model;
   manifest.parallel = config.parallel;
-  manifest.data = checkpoint_data(*state.sampler, state.sampler->samples_done(step));
+  manifest.data = launcher::checkpoint_data(*state.sampler, state.sampler->samples_done(step));
   Collective& world = *ranks.world;
   together(world, [&] { require_numbers(optimizer); });
-  write_together(world, {.target = folder / checkpoint_folder_name(step),
+  write_together(world, {.target = folder / launcher::checkpoint_folder_name(step),
                          .write =
                              [&](const fs::path& temporary) {
                                write_rank_file(temporary / rank_file_name(world.rank()),
@@ -193,17 +193,17 @@ void save_checkpoint(const fs::path& folder, std::int64_t step, const TrainConfi
                              },
                          .finish =
                              [&](const fs::path& temporary) {
-                               write_file_atomically(temporary / kManifestName,
+                               write_file_atomically(temporary / launcher::kManifestName,
                                                      manifest_text(temporary, manifest, world.size()));
                              }});
 }
 
-std::int64_t load_checkpoint(const fs::path& path, const TrainConfig& config, const TrainingState& state,
+std::int64_t load_checkpoint(const fs::path& path, const launcher::TrainConfig& config, const TrainingState& state,
                              const Communicators& ranks) {
   const AutoGradMode no_gradient(false);
-  CheckpointManifest manifest;
+  launcher::CheckpointManifest manifest;
   together(*ranks.world, [&] {
-    manifest = read_manifest(path);
+    manifest = launcher::read_manifest(path);
     require_same_training(manifest, config, path);
     go_on_behind(manifest, path, *state.sampler);
     read_state(CheckpointReader(path, manifest), *state.store, state.optimizer->state());
@@ -213,7 +213,7 @@ std::int64_t load_checkpoint(const fs::path& path, const TrainConfig& config, co
   return manifest.step;
 }
 
-CheckpointFolder::CheckpointFolder(const TrainConfig& config, const TrainingState& state, const Communicators& ranks)
+CheckpointFolder::CheckpointFolder(const launcher::TrainConfig& config, const TrainingState& state, const Communicators& ranks)
     : config_(&config), state_(state), ranks_(&ranks), folder_(*config.checkpoint) {
   together(*ranks_->world, [this] {
     if (ranks_->world->rank() == 0) lock_.emplace(prepare(folder_));
@@ -223,7 +223,7 @@ CheckpointFolder::CheckpointFolder(const TrainConfig& config, const TrainingStat
 std::int64_t CheckpointFolder::resume() {
   const std::int64_t step = newest_of(folder_, *ranks_->world);
   if (step < 0) return 0;
-  saved_ = load_checkpoint(folder_ / checkpoint_folder_name(step), *config_, state_, *ranks_);
+  saved_ = load_checkpoint(folder_ / launcher::checkpoint_folder_name(step), *config_, state_, *ranks_);
   return *saved_;
 }
 
@@ -243,22 +243,22 @@ void CheckpointFolder::after_step(std::int64_t steps_done, bool last) {
 
 std::string CheckpointFolder::newest_text() const {
   if (!saved_) return "there is no checkpoint yet";
-  return fmt::format("the last good checkpoint is {}", (folder_ / checkpoint_folder_name(*saved_)).string());
+  return fmt::format("the last good checkpoint is {}", (folder_ / launcher::checkpoint_folder_name(*saved_)).string());
 }
 
 /// What cannot be deleted stays: that is no reason to stop training.
 void CheckpointFolder::delete_old() const {
-  std::vector<std::int64_t> steps = complete_checkpoints(folder_);
+  std::vector<std::int64_t> steps = launcher::complete_checkpoints(folder_);
   const auto keep = static_cast<std::size_t>(config_->checkpoint_keep);
   if (steps.size() <= keep) return;
   steps.resize(steps.size() - keep);
   for (const std::int64_t step : steps) {
     // Renamed first: one that is killed while it deletes leaves no half checkpoint.
-    const fs::path path = folder_ / checkpoint_folder_name(step);
+    const fs::path path = folder_ / launcher::checkpoint_folder_name(step);
     std::error_code error;
     fs::rename(path, temporary_of(path), error);
     if (!error) fs::remove_all(temporary_of(path), error);
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

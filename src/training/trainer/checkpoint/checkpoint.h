@@ -12,27 +12,27 @@
 #include "training/trainer/model/parameter_store.h"
 #include "training/trainer/transport/transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// A rank's part of the state that training continues from.
 struct TrainingState {
   ParameterStore* store = nullptr;
   AdamW* optimizer = nullptr;
-  BatchSampler* sampler = nullptr;
+  dataset::BatchSampler* sampler = nullptr;
 };
 
 /// Saves the training state of all ranks as the folder `step-NNNNNNNN` of `folder`: each rank a safetensors file of the
 /// fp32 values and AdamW's moments that it owns, then rank 0 a checkpoint.json (see CheckpointManifest).
 /// The folder is complete or not there. Replicas share the work, with ZeRO-1 or without. A meeting of all ranks; all
 /// throw Error when one cannot write, or holds values that are no numbers.
-void save_checkpoint(const std::filesystem::path& folder, std::int64_t step, const TrainConfig& config,
+void save_checkpoint(const std::filesystem::path& folder, std::int64_t step, const launcher::TrainConfig& config,
                      const TrainingState& state, const Communicators& ranks);
 
 /// Takes the training state from the checkpoint `path`, whatever the layout of the ranks that wrote it. Returns the
 /// number of steps done. The samples continue after those that it has taken, also where a step takes another number of
 /// them. A meeting of all ranks; all throw InputError naming the file when it is of another model, seed, text or
 /// sequence length, damaged or incomplete.
-std::int64_t load_checkpoint(const std::filesystem::path& path, const TrainConfig& config, const TrainingState& state,
+std::int64_t load_checkpoint(const std::filesystem::path& path, const launcher::TrainConfig& config, const TrainingState& state,
                              const Communicators& ranks);
 
 /// The checkpoints of a job in their folder, which is the job's alone for as long as rank 0 has this. Every call is a
@@ -41,7 +41,7 @@ class CheckpointFolder {
  public:
   /// The configuration has a folder for checkpoints. Makes it and removes what a killed job left half-written; throws
   /// InputError when it cannot be written to, or another job has it.
-  CheckpointFolder(const TrainConfig& config, const TrainingState& state, const Communicators& ranks);
+  CheckpointFolder(const launcher::TrainConfig& config, const TrainingState& state, const Communicators& ranks);
 
   /// Goes on from the newest complete checkpoint, if there is one. Returns the number of steps done.
   std::int64_t resume();
@@ -53,7 +53,7 @@ class CheckpointFolder {
  private:
   void delete_old() const;
 
-  const TrainConfig* config_;
+  const launcher::TrainConfig* config_;
   TrainingState state_;
   const Communicators* ranks_;
   std::filesystem::path folder_;
@@ -61,4 +61,4 @@ class CheckpointFolder {
   std::optional<std::int64_t> saved_;  ///< steps of the newest one
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

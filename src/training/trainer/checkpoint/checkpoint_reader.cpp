@@ -11,23 +11,23 @@
 #include "base/core/error.h"
 #include "training/trainer/checkpoint/sharding.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 constexpr std::string_view kTiedCopy = "lm_head.weight";
 
-TensorShard shard_of(const CheckpointPiece& piece, int part) {
+TensorShard shard_of(const launcher::CheckpointPiece& piece, int part) {
   return {.dimension = piece.dimension, .rank = part, .ranks = piece.parts, .groups = piece.groups};
 }
 
-std::vector<std::int64_t> part_shape(const CheckpointPiece& piece) {
+std::vector<std::int64_t> part_shape(const launcher::CheckpointPiece& piece) {
   std::vector<std::int64_t> shape = piece.shape;
   if (piece.parts > 1) shape[static_cast<std::size_t>(piece.dimension)] /= piece.parts;
   return shape;
 }
 
 /// Whether pieces were cut from one parameter in the same way.
-bool cut_alike(const CheckpointPiece& a, const CheckpointPiece& b) {
+bool cut_alike(const launcher::CheckpointPiece& a, const launcher::CheckpointPiece& b) {
   return a.shape == b.shape && a.dimension == b.dimension && a.groups == b.groups && a.parts == b.parts;
 }
 
@@ -41,14 +41,14 @@ std::string tensor_name(std::string_view moment, std::string_view parameter) {
   return fmt::format("{}.{}", moment, parameter);
 }
 
-CheckpointReader::CheckpointReader(std::filesystem::path path, const CheckpointManifest& manifest)
+CheckpointReader::CheckpointReader(std::filesystem::path path, const launcher::CheckpointManifest& manifest)
     : path_(std::move(path)) {
   files_.reserve(manifest.files.size());  // sources point to them
   for (const auto& listed : manifest.files) {
-    const SafetensorsFile& file = files_.emplace_back(SafetensorsFile::open(path_ / listed.name));
+    const tensorfile::SafetensorsFile& file = files_.emplace_back(tensorfile::SafetensorsFile::open(path_ / listed.name));
     const auto pieces = file.metadata().find(std::string(kPiecesKey));
     if (pieces == file.metadata().end()) fail(file.path().string(), "it is not a file of a checkpoint");
-    for (CheckpointPiece& piece : parse_pieces(pieces->second, file.path().string() + ": pieces")) {
+    for (launcher::CheckpointPiece& piece : launcher::parse_pieces(pieces->second, file.path().string() + ": pieces")) {
       Sources& sources = sources_[piece.name];
       sources.push_back({std::move(piece), &file});
     }
@@ -68,7 +68,7 @@ CheckpointReader::CheckpointReader(std::filesystem::path path, const CheckpointM
 at::Tensor CheckpointReader::read(const Parameter& parameter, std::string_view moment, std::int64_t begin,
                                   std::int64_t end) const {
   const Sources& sources = sources_of(parameter);
-  const CheckpointPiece& cut = sources.front().piece;
+  const launcher::CheckpointPiece& cut = sources.front().piece;
   const bool split = parameter.shard.split();
   if (cut.parts == (split ? parameter.shard.ranks : 1)) {
     return read_part(sources, split ? parameter.shard.rank : 0, moment, begin, end);
@@ -86,7 +86,7 @@ at::Tensor CheckpointReader::read(const Parameter& parameter, std::string_view m
 const CheckpointReader::Sources& CheckpointReader::sources_of(const Parameter& parameter) const {
   const auto found = sources_.find(saved_name(parameter));
   if (found == sources_.end()) fail(path_.string(), fmt::format("parameter {} is missing", quote(parameter.name)));
-  const CheckpointPiece& cut = found->second.front().piece;
+  const launcher::CheckpointPiece& cut = found->second.front().piece;
   const std::vector<std::int64_t> shape = whole_shape(parameter);
   const bool split_alike =
       cut.parts == 1 || (cut.dimension == parameter.shard.dimension && cut.groups == parameter.shard.groups);
@@ -107,8 +107,8 @@ at::Tensor CheckpointReader::read_part(const Sources& sources, int part, std::st
     if (piece.part != part || piece.end <= done || done == end) continue;
     if (piece.begin > done) break;
     const std::string name = tensor_name(moment, piece.name);
-    const TensorView* const tensor = file->find(name);
-    if (tensor == nullptr || tensor->type != TensorType::f32 ||
+    const tensorfile::TensorView* const tensor = file->find(name);
+    if (tensor == nullptr || tensor->type != tensorfile::TensorType::f32 ||
         tensor->data.size() != static_cast<std::size_t>(piece.end - piece.begin) * sizeof(float)) {
       fail(file->path().string(),
            fmt::format("tensor {} is missing or not {} elements of F32", quote(name), piece.end - piece.begin));
@@ -131,4 +131,4 @@ void CheckpointReader::fail(const std::string& file, std::string_view what) cons
                     fmt::format("delete the checkpoint {} to continue from an earlier one", path_.filename().string()));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

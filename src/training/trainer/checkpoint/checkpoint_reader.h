@@ -11,7 +11,7 @@
 #include "training/tensorfile/safetensors.h"
 #include "training/trainer/model/parameter_store.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// The member of a file's metadata that lists its pieces.
 inline constexpr std::string_view kPiecesKey = "lowgear.pieces";
@@ -26,7 +26,7 @@ inline constexpr std::string_view kPiecesKey = "lowgear.pieces";
 class CheckpointReader {
  public:
   /// Throws InputError naming the file that is damaged.
-  CheckpointReader(std::filesystem::path path, const CheckpointManifest& manifest);
+  CheckpointReader(std::filesystem::path path, const launcher::CheckpointManifest& manifest);
 
   /// Elements `begin` to `end` of this rank's part of the parameter, flattened, fp32. `moment` is `master`, `mean` or
   /// `variance`. Throws InputError when the checkpoint lacks some of them or has another shape.
@@ -35,8 +35,8 @@ class CheckpointReader {
 
  private:
   struct Source {
-    CheckpointPiece piece;
-    const SafetensorsFile* file = nullptr;
+    launcher::CheckpointPiece piece;
+    const tensorfile::SafetensorsFile* file = nullptr;
   };
   using Sources = std::vector<Source>;  ///< by part, and then by place in it
 
@@ -46,8 +46,8 @@ class CheckpointReader {
   [[noreturn]] void fail(const std::string& file, std::string_view what) const;
 
   std::filesystem::path path_;
-  std::vector<SafetensorsFile> files_;
+  std::vector<tensorfile::SafetensorsFile> files_;
   std::map<std::string, Sources, std::less<>> sources_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

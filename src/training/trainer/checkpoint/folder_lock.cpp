@@ -13,7 +13,7 @@
 #include "base/core/error.h"
 #include "base/ipc/held_file.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,10 +52,10 @@ FileDescriptor open_lock(const fs::path& path) {
 }  // namespace
 
 FolderLock::FolderLock(const fs::path& folder) : file_(open_lock(folder / "lock")) {
-  const FileHold hold = hold_file(file_, this_process());
-  if (hold.outcome != FileHold::Outcome::taken) return;
+  const ipc::FileHold hold = ipc::hold_file(file_, this_process());
+  if (hold.outcome != ipc::FileHold::Outcome::taken) return;
   fail(folder, fmt::format("another training{} writes checkpoints here", in_parentheses(hold.holder)),
        "wait for it to end, or name another folder for checkpoints");
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

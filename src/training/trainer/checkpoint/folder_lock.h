@@ -4,7 +4,7 @@
 
 #include "base/core/files/file_descriptor.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// Keeps a folder of checkpoints to one training: a lock on its file `lock`, which names the process that has it, or
 /// the last one that could write to the file. Goes with the object, and with the process however that ends. Machines
@@ -19,4 +19,4 @@ class FolderLock {
   FileDescriptor file_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

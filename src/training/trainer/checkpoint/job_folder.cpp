@@ -12,7 +12,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -174,4 +174,4 @@ void prepare_target(const fs::path& target) {
   fs::remove(temporary, ignored);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

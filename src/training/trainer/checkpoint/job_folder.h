@@ -5,7 +5,7 @@
 
 #include "training/trainer/transport/transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// Runs `action` on every rank of `world`. When it throws on any, all ranks throw what the first such rank did, with
 /// its number: InputError or Error, at most 1000 bytes. Where the action meets with other ranks it must do so also when
@@ -42,4 +42,4 @@ void prepare_target(const std::filesystem::path& target);
 /// Puts right what killed jobs have left of targets in a folder, and removes all temporaries there.
 void clean_up_targets(const std::filesystem::path& folder);
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

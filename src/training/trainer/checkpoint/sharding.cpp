@@ -6,7 +6,7 @@
 #include <cmath>
 #include <string_view>
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 constexpr double kDeviation = 0.02;
@@ -70,4 +70,4 @@ void initialize(ParameterStore& store, std::int64_t layers, std::uint64_t seed) 
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -5,7 +5,7 @@
 
 #include "training/trainer/model/parameter_store.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// The shape of the whole parameter, as the computation has it.
 [[nodiscard]] std::vector<std::int64_t> whole_shape(const Parameter& parameter);
@@ -19,4 +19,4 @@ namespace lowgear {
 /// layout of ranks begins with the same model.
 void initialize(ParameterStore& store, std::int64_t layers, std::uint64_t seed);
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

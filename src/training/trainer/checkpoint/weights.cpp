@@ -22,16 +22,16 @@
 #include "training/trainer/checkpoint/job_folder.h"
 #include "training/trainer/checkpoint/sharding.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 namespace fs = std::filesystem;
 using torch::autograd::AutoGradMode;
 
 /// Of the types that ModelWeights takes.
-at::ScalarType scalar_type(TensorType type) {
-  if (type == TensorType::bf16) return at::kBFloat16;
-  return type == TensorType::f16 ? at::kHalf : at::kFloat;
+at::ScalarType scalar_type(tensorfile::TensorType type) {
+  if (type == tensorfile::TensorType::bf16) return at::kBFloat16;
+  return type == tensorfile::TensorType::f16 ? at::kHalf : at::kFloat;
 }
 
 /// As files have it.
@@ -42,7 +42,7 @@ std::vector<std::int64_t> file_shape(const Parameter& parameter) {
 }
 
 /// The whole tensor as the computation has it, in the type of the file.
-at::Tensor whole_tensor(const TensorView& tensor, const Parameter& parameter) {
+at::Tensor whole_tensor(const tensorfile::TensorView& tensor, const Parameter& parameter) {
   const at::Tensor values = at::empty(tensor.shape, at::TensorOptions(scalar_type(tensor.type)));
   std::memcpy(values.data_ptr(), tensor.data.data(), tensor.data.size());
   return parameter.transposed ? values.t() : values;
@@ -61,12 +61,12 @@ at::Tensor gathered(const Parameter& parameter, Collective& group) {
   return (parameter.transposed ? whole.t() : whole).to(at::kCPU).contiguous();
 }
 
-std::vector<TensorSpec> tensors_of(const ParameterStore& store) {
+std::vector<tensorfile::TensorSpec> tensors_of(const ParameterStore& store) {
   const bool narrow = store.values().scalar_type() == at::kBFloat16;
-  std::vector<TensorSpec> specs;
+  std::vector<tensorfile::TensorSpec> specs;
   for (const Parameter& parameter : store.parameters()) {
     if (parameter.tied_copy) continue;
-    specs.push_back({parameter.name, narrow ? TensorType::bf16 : TensorType::f32, file_shape(parameter)});
+    specs.push_back({parameter.name, narrow ? tensorfile::TensorType::bf16 : tensorfile::TensorType::f32, file_shape(parameter)});
   }
   return specs;
 }
@@ -84,8 +84,8 @@ void write_part(const fs::path& path, const ParameterStore& store, Collective& g
       failure = std::current_exception();
     }
   };
-  std::optional<SafetensorsWriter> writer;
-  attempt([&] { writer.emplace(path, tensors_of(store), TensorMetadata{{"format", "pt"}}); });
+  std::optional<tensorfile::SafetensorsWriter> writer;
+  attempt([&] { writer.emplace(path, tensors_of(store), tensorfile::TensorMetadata{{"format", "pt"}}); });
   for (const Parameter& parameter : store.parameters()) {
     if (parameter.tied_copy) continue;
     const at::Tensor values = gathered(parameter, group);
@@ -102,9 +102,9 @@ std::string index_text(const fs::path& folder, int count) {
   Json map = Json::object();
   std::size_t bytes = 0;
   for (int position = 0; position < count; ++position) {
-    const std::string name = export_file_name({position, count});
-    const SafetensorsFile file = SafetensorsFile::open(folder / name);
-    for (const TensorView& tensor : file.tensors()) {
+    const std::string name = launcher::export_file_name({position, count});
+    const tensorfile::SafetensorsFile file = tensorfile::SafetensorsFile::open(folder / name);
+    for (const tensorfile::TensorView& tensor : file.tensors()) {
       map[tensor.name] = name;
       bytes += tensor.data.size();
     }
@@ -114,16 +114,16 @@ std::string index_text(const fs::path& folder, int count) {
 
 }  // namespace
 
-void load_weights(const fs::path& path, const ModelConfig& config, ParameterStore& store) {
+void load_weights(const fs::path& path, const model::ModelConfig& config, ParameterStore& store) {
   const AutoGradMode no_gradient(false);
-  const ModelWeights weights = ModelWeights::open(path, config);
+  const launcher::ModelWeights weights = launcher::ModelWeights::open(path, config);
   for (Parameter& parameter : store.parameters()) {
     parameter.value.copy_(part_of(whole_tensor(weights.at(parameter.name), parameter), parameter.shard));
   }
 }
 
-void export_weights(const fs::path& folder, const ModelConfig& config, const ParameterStore& store,
-                    PipelinePosition position, const Communicators& ranks) {
+void export_weights(const fs::path& folder, const model::ModelConfig& config, const ParameterStore& store,
+                    launcher::PipelinePosition position, const Communicators& ranks) {
   const AutoGradMode no_gradient(false);
   const auto write = [&](const fs::path& temporary) {
     if (ranks.data->rank() != 0) return;
@@ -131,13 +131,13 @@ void export_weights(const fs::path& folder, const ModelConfig& config, const Par
   };
   const auto finish = [&](const fs::path& temporary) {
     if (position.count > 1) {
-      write_file_atomically(temporary / kExportIndexName, index_text(temporary, position.count));
+      write_file_atomically(temporary / launcher::kExportIndexName, index_text(temporary, position.count));
     }
-    write_file_atomically(temporary / kExportConfigName, to_json(config));
+    write_file_atomically(temporary / launcher::kExportConfigName, to_json(config));
     write_file_atomically(temporary / kFolderManifestName, write_folder_manifest(all_files(temporary)));
   };
   // The folder goes as a whole: what has come to stand there while the job trained must not go with it.
-  const auto require_replaceable = [&] { require_export_folder(folder); };
+  const auto require_replaceable = [&] { launcher::require_export_folder(folder); };
   write_together(*ranks.world,
                  {.target = folder, .write = write, .finish = finish, .require_replaceable = require_replaceable});
 }
@@ -145,11 +145,11 @@ void export_weights(const fs::path& folder, const ModelConfig& config, const Par
 void prepare_export(const fs::path& folder, Collective& world) {
   together(world, [&] {
     if (world.rank() != 0) return;
-    require_export_folder(folder);
+    launcher::require_export_folder(folder);
     // Makes and removes its parents, too.
-    const StagedDirectory probe(folder, std::string(kExportConfigName));
+    const StagedDirectory probe(folder, std::string(launcher::kExportConfigName));
     prepare_target(folder);
   });
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

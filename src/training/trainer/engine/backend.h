@@ -7,7 +7,7 @@
 #include "training/trainer/transport/rendezvous.h"
 #include "training/trainer/transport/transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// What a rank computes on, and how it talks to the others.
 struct Backend {
@@ -22,7 +22,7 @@ void require_device(bool gpu);
 
 /// With `gpu`: CUDA device `local_rank` and NCCL; else the CPU and Gloo. Throws InputError when this build or this
 /// machine has no such thing, and as connect_gloo and connect_nccl do.
-[[nodiscard]] Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int local_rank,
+[[nodiscard]] Backend connect_backend(bool gpu, const launcher::RankLayout& layout, int rank, int local_rank,
                                       const Rendezvous& rendezvous, std::chrono::seconds timeout);
 
 /// Waits until the device has done everything that it was given. Does nothing on the CPU.
@@ -30,4 +30,4 @@ void synchronize(at::Device device);
 /// The same for what this thread has given it to compute: transfers may continue.
 void synchronize_computation(at::Device device);
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

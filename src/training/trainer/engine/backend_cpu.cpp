@@ -4,7 +4,7 @@
 
 // Of a build with a libtorch that has no CUDA.
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 void require_device(bool gpu) {
   if (!gpu) return;
@@ -14,7 +14,7 @@ void require_device(bool gpu) {
       "'import torch; print(torch.utils.cmake_prefix_path)' prints");
 }
 
-Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int /*local_rank*/, const Rendezvous& rendezvous,
+Backend connect_backend(bool gpu, const launcher::RankLayout& layout, int rank, int /*local_rank*/, const Rendezvous& rendezvous,
                         std::chrono::seconds timeout) {
   require_device(gpu);
   return {at::kCPU, connect_gloo(layout, rank, rendezvous, timeout)};
@@ -23,4 +23,4 @@ Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int /*loca
 void synchronize(at::Device /*device*/) {}
 void synchronize_computation(at::Device /*device*/) {}
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -10,13 +10,13 @@
 
 // Of a build with a libtorch that has CUDA. PyTorch's wheels bring no headers of Gloo.
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 void require_device(bool gpu) {
   if (!gpu) throw InputError("device: cpu needs a build with Debian's libtorch: PyTorch's own has no Gloo for C++");
 }
 
-Backend connect_backend(bool gpu, const RankLayout& layout, int rank, int local_rank, const Rendezvous& rendezvous,
+Backend connect_backend(bool gpu, const launcher::RankLayout& layout, int rank, int local_rank, const Rendezvous& rendezvous,
                         std::chrono::seconds timeout) {
   require_device(gpu);
   const int devices = c10::cuda::device_count();
@@ -39,4 +39,4 @@ void synchronize_computation(at::Device device) {
   if (device.is_cuda()) c10::cuda::getCurrentCUDAStream(device.index()).synchronize();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

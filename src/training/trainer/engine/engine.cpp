@@ -4,7 +4,7 @@
 
 #include "planning/schedule/communication.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 /// Sends that may be under way beyond one for every stage; older ones are waited for, so that memory stays bounded. No
@@ -29,7 +29,7 @@ class TransferGroup {
 
 }  // namespace
 
-PipelineEngine::PipelineEngine(const Schedule& schedule, int position, std::map<int, Stage*> stages,
+PipelineEngine::PipelineEngine(const schedule::Schedule& schedule, int position, std::map<int, Stage*> stages,
                                PointToPoint& peers, EngineOptions options)
     : actions_(&schedule.ranks.at(static_cast<std::size_t>(position))),
       rank_of_stage_(rank_of_stage(schedule)),
@@ -41,7 +41,7 @@ PipelineEngine::PipelineEngine(const Schedule& schedule, int position, std::map<
 at::Tensor PipelineEngine::run(std::span<const Microbatch> microbatches, UnitObserver* observer) {
   forget();
   TransferGroup group(*peers_);
-  for (const Action& action : *actions_) {
+  for (const schedule::Action& action : *actions_) {
     if (is_message(action.kind)) {
       group.open();
       transfer(action);
@@ -71,7 +71,7 @@ void PipelineEngine::forget() {
 }
 
 /// Before the unit begins: waiting is no work, and runs at the clock of the unit before.
-void PipelineEngine::wait_for_input(const Action& action) {
+void PipelineEngine::wait_for_input(const schedule::Action& action) {
   const bool is_forward = action.op == OpKind::forward;
   if (action.op == OpKind::weight_gradient) return;
   auto& inbox = is_forward ? incoming_activations_ : incoming_gradients_;
@@ -79,7 +79,7 @@ void PipelineEngine::wait_for_input(const Action& action) {
   if (found != inbox.end()) found->second.transfer->wait();
 }
 
-void PipelineEngine::compute(const Action& action, const Microbatch& microbatch) {
+void PipelineEngine::compute(const schedule::Action& action, const Microbatch& microbatch) {
   switch (action.op) {
     case OpKind::forward:
       return forward(action, microbatch);
@@ -92,7 +92,7 @@ void PipelineEngine::compute(const Action& action, const Microbatch& microbatch)
   }
 }
 
-void PipelineEngine::forward(const Action& action, const Microbatch& microbatch) {
+void PipelineEngine::forward(const schedule::Action& action, const Microbatch& microbatch) {
   const Key before{action.stage - 1, action.microbatch};
   const at::Tensor input = action.stage == 0 ? microbatch.ids : take(activations_, incoming_activations_, before);
   const at::Tensor output = stages_.at(action.stage)->forward(action.microbatch, input, microbatch.targets);
@@ -103,7 +103,7 @@ void PipelineEngine::forward(const Action& action, const Microbatch& microbatch)
   }
 }
 
-void PipelineEngine::backward(const Action& action, WeightGradients when) {
+void PipelineEngine::backward(const schedule::Action& action, WeightGradients when) {
   const Key after{action.stage + 1, action.microbatch};
   const at::Tensor gradient = action.stage == last_stage_ ? at::full_like(loss_, options_.loss_gradient)
                                                           : take(gradients_, incoming_gradients_, after);
@@ -124,18 +124,18 @@ at::Tensor PipelineEngine::take(std::map<Key, at::Tensor>& here, std::map<Key, I
   return tensor;
 }
 
-void PipelineEngine::transfer(const Action& action) {
+void PipelineEngine::transfer(const schedule::Action& action) {
   const Key own{action.stage, action.microbatch};
   switch (action.kind) {
-    case ActionKind::send_f:
+    case schedule::ActionKind::send_f:
       return send(std::move(activations_.extract(own).mapped()), action.stage + 1);
-    case ActionKind::send_b:
+    case schedule::ActionKind::send_b:
       return send(std::move(gradients_.extract(own).mapped()), action.stage - 1);
-    case ActionKind::recv_f:
+    case schedule::ActionKind::recv_f:
       return receive(incoming_activations_, action);
-    case ActionKind::recv_b:
+    case schedule::ActionKind::recv_b:
       return receive(incoming_gradients_, action);
-    case ActionKind::compute:
+    case schedule::ActionKind::compute:
       return;
   }
 }
@@ -151,11 +151,11 @@ void PipelineEngine::send(at::Tensor tensor, int stage) {
   outgoing_.push_back({std::move(tensor), std::move(transfer)});
 }
 
-void PipelineEngine::receive(std::map<Key, Incoming>& inbox, const Action& action) {
+void PipelineEngine::receive(std::map<Key, Incoming>& inbox, const schedule::Action& action) {
   const int from = peer_stage(action);
   Incoming incoming{at::empty(options_.activation_shape, options_.activation_options), nullptr};
   incoming.transfer = peers_->receive(incoming.tensor, rank_of_stage_[static_cast<std::size_t>(from)]);
   inbox[{from, action.microbatch}] = std::move(incoming);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -12,7 +12,7 @@
 #include "training/trainer/model/stage.h"
 #include "training/trainer/transport/transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// One microbatch of token ids and what comes next at each position, both [batch, time] int64.
 struct Microbatch {
@@ -24,8 +24,8 @@ struct Microbatch {
 class UnitObserver {
  public:
   virtual ~UnitObserver() = default;
-  virtual void unit_begins(const Action& unit) = 0;
-  virtual void unit_ended(const Action& unit) = 0;
+  virtual void unit_begins(const schedule::Action& unit) = 0;
+  virtual void unit_ended(const schedule::Action& unit) = 0;
 };
 
 struct EngineOptions {
@@ -39,7 +39,7 @@ class PipelineEngine {
  public:
   /// `schedule` has its communication written out and was proved to run (`require_runnable`). `stages` are those that
   /// the schedule has on rank `position`, by virtual stage. All outlive the engine.
-  PipelineEngine(const Schedule& schedule, int position, std::map<int, Stage*> stages, PointToPoint& peers,
+  PipelineEngine(const schedule::Schedule& schedule, int position, std::map<int, Stage*> stages, PointToPoint& peers,
                  EngineOptions options);
 
   /// One iteration: adds to the gradients of this rank's parameters. Returns the sum of the microbatches' losses on the
@@ -58,17 +58,17 @@ class PipelineEngine {
     std::unique_ptr<PendingTransfer> transfer;
   };
 
-  void wait_for_input(const Action& action);
-  void compute(const Action& action, const Microbatch& microbatch);
-  void forward(const Action& action, const Microbatch& microbatch);
-  void backward(const Action& action, WeightGradients when);
-  void transfer(const Action& action);
+  void wait_for_input(const schedule::Action& action);
+  void compute(const schedule::Action& action, const Microbatch& microbatch);
+  void forward(const schedule::Action& action, const Microbatch& microbatch);
+  void backward(const schedule::Action& action, WeightGradients when);
+  void transfer(const schedule::Action& action);
   void send(at::Tensor tensor, int stage);
-  void receive(std::map<Key, Incoming>& inbox, const Action& action);
+  void receive(std::map<Key, Incoming>& inbox, const schedule::Action& action);
   [[nodiscard]] static at::Tensor take(std::map<Key, at::Tensor>& here, std::map<Key, Incoming>& inbox, const Key& key);
   void forget();
 
-  const std::vector<Action>* actions_;
+  const std::vector<schedule::Action>* actions_;
   std::vector<int> rank_of_stage_;
   int last_stage_;
   std::map<int, Stage*> stages_;
@@ -84,4 +84,4 @@ class PipelineEngine {
   at::Tensor loss_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 std::vector<const Parameter*> by_offset(const ParameterStore& store) {
@@ -97,4 +97,4 @@ void GradientReducer::finish() {
   for (const std::size_t i : order_) buckets_[i].sum->wait();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -8,7 +8,7 @@
 #include "training/trainer/model/parameter_store.h"
 #include "training/trainer/transport/transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 struct GradientReducerOptions {
   std::int64_t bucket_elements = 0;  ///< a bucket ends with the parameter in which it reaches that many
@@ -73,4 +73,4 @@ class GradientReducer final : public GradientObserver {
   std::size_t started_ = 0;         ///< of order_
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -3,9 +3,9 @@
 #include <cmath>
 #include <numbers>
 
-namespace lowgear {
+namespace lowgear::trainer {
 
-double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int64_t steps) {
+double learning_rate(const launcher::OptimizerConfig& config, std::int64_t step, std::int64_t steps) {
   if (step < config.warmup_steps) {
     return config.learning_rate * static_cast<double>(step + 1) / static_cast<double>(config.warmup_steps);
   }
@@ -16,4 +16,4 @@ double learning_rate(const OptimizerConfig& config, std::int64_t step, std::int6
   return config.min_learning_rate + share * (config.learning_rate - config.min_learning_rate);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -6,14 +6,14 @@
 
 #include "training/trainer/model/kernels.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using torch::autograd::AutoGradMode;
 
 }  // namespace
 
-AdamW::AdamW(ParameterStore& store, const OptimizerConfig& config, Communicators& ranks)
+AdamW::AdamW(ParameterStore& store, const launcher::OptimizerConfig& config, Communicators& ranks)
     : store_(&store), config_(config), ranks_(&ranks) {
   const AutoGradMode no_gradient(false);
   const std::int64_t all = store.values().numel();
@@ -82,4 +82,4 @@ void AdamW::publish() {
   if (shared()) ranks_->data->all_gather(values, own.clone());
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -6,7 +6,7 @@
 #include "training/trainer/model/parameter_store.h"
 #include "training/trainer/transport/transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// What one rank holds of the optimizer's state: a stretch of the store's flat buffers, all of it without ZeRO-1, else
 /// 1/dp of it.
@@ -22,7 +22,7 @@ struct OptimizerState {
 class AdamW {
  public:
   /// Values must be loaded by now. With ZeRO-1 the buffers' length is a multiple of the number of replicas.
-  AdamW(ParameterStore& store, const OptimizerConfig& config, Communicators& ranks);
+  AdamW(ParameterStore& store, const launcher::OptimizerConfig& config, Communicators& ranks);
 
   /// The gradients are summed over the replicas by now (GradientReducer). Clips them by the global norm over all ranks,
   /// updates, and sets the gradients to zero. Returns the norm before clipping; when it is not finite, nothing is
@@ -41,11 +41,11 @@ class AdamW {
   [[nodiscard]] bool shared() const { return config_.zero1 && ranks_->data->size() > 1; }
 
   ParameterStore* store_;
-  OptimizerConfig config_;
+  launcher::OptimizerConfig config_;
   Communicators* ranks_;
   OptimizerState state_;
   at::Tensor gradients_;  ///< this rank's stretch, summed over the replicas
   std::int64_t steps_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

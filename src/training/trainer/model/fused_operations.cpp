@@ -1,6 +1,6 @@
 #include "training/trainer/model/fused_operations.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -50,4 +50,4 @@ RotatedHeads split_and_rotate(const at::Tensor& qkv, const at::Tensor& cosine, c
 
 at::Tensor swiglu(const at::Tensor& gate_up) { return SwiGlu::apply(gate_up); }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -4,7 +4,7 @@
 #include "training/trainer/transport/compat.h"
 
 /// The kernels as operations that autograd knows.
-namespace lowgear {
+namespace lowgear::trainer {
 
 struct RotatedHeads {
   at::Tensor query;  ///< [batch, heads, time, head_dim]
@@ -19,4 +19,4 @@ struct RotatedHeads {
 /// silu(gate) * up, see kernels::swiglu. Keeps nothing but its input for the backward pass.
 [[nodiscard]] at::Tensor swiglu(const at::Tensor& gate_up);
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -7,7 +7,7 @@
 /// The innermost computations that libtorch has no single operation for. There are two implementations, of which a
 /// build has one: kernels_aten.cpp composes libtorch's operations, for any device; kernels_cuda.cu has a kernel for
 /// each on CUDA devices, as they are bound by memory traffic and composed ones move several times as much.
-namespace lowgear::kernels {
+namespace lowgear::trainer::kernels {
 
 /// Heads of queries, keys and values in one tensor [batch, time, (heads + 2 kv_heads) head_dim].
 struct AttentionHeads {
@@ -49,4 +49,4 @@ struct AdamWStep {
 void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& variance, const at::Tensor& gradient,
            std::int64_t decaying, const AdamWStep& step);
 
-}  // namespace lowgear::kernels
+}  // namespace lowgear::trainer::kernels

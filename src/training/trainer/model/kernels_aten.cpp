@@ -2,7 +2,7 @@
 
 #include "training/trainer/model/kernels.h"
 
-namespace lowgear::kernels {
+namespace lowgear::trainer::kernels {
 namespace {
 
 /// Turns [batch, time, heads, head_dim] by the angles of [time, head_dim / 2].
@@ -62,4 +62,4 @@ void adamw(const at::Tensor& master, const at::Tensor& mean, const at::Tensor& v
   master.addcdiv_(mean, denominator, -step.learning_rate / step.mean_correction);
 }
 
-}  // namespace lowgear::kernels
+}  // namespace lowgear::trainer::kernels

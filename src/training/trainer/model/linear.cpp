@@ -2,7 +2,7 @@
 
 #include "training/trainer/model/kernels.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -47,4 +47,4 @@ at::Tensor linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight
   return LinearFunction::apply(input, weight);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

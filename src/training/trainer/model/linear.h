@@ -7,7 +7,7 @@
 
 #include "training/trainer/model/parameter_store.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// Weight gradients that are put off: a backward pass in two parts (Qi et al. 2023, "Zero Bubble Pipeline Parallelism")
 /// first computes what the previous stage waits for, and keeps what the weights need for later.
@@ -48,4 +48,4 @@ struct LinearWeight final : torch::CustomClassHolder {
 /// is split: it is one product per microbatch, added to the sum.
 [[nodiscard]] at::Tensor linear(const at::Tensor& input, const c10::intrusive_ptr<LinearWeight>& weight);
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -1,8 +1,8 @@
 #include "training/trainer/model/model_part.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
-ModelPart::ModelPart(const ModelConfig& config, std::span<const LayerRange> partition, const std::vector<int>& here,
+ModelPart::ModelPart(const model::ModelConfig& config, std::span<const model::LayerRange> partition, const std::vector<int>& here,
                      const ModelPartOptions& options, const Communicators& ranks)
     : config_(config), ranks_(&ranks) {
   require_divisible(config_, ranks.tensor->size());
@@ -45,4 +45,4 @@ void ModelPart::reduce_tied_gradients() {
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

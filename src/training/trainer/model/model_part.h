@@ -12,7 +12,7 @@
 #include "training/trainer/model/stage.h"
 #include "training/trainer/transport/transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 struct ModelPartOptions {
   at::ScalarType type = at::kFloat;  ///< of values and activations; gradients are summed in fp32
@@ -26,7 +26,7 @@ class ModelPart {
  public:
   /// `partition` has the layers of every virtual stage, `here` the stages of this rank in rising order. Throws
   /// InputError when the tensor-parallel ranks do not divide what is to be split.
-  ModelPart(const ModelConfig& config, std::span<const LayerRange> partition, const std::vector<int>& here,
+  ModelPart(const model::ModelConfig& config, std::span<const model::LayerRange> partition, const std::vector<int>& here,
             const ModelPartOptions& options, const Communicators& ranks);
   ModelPart(const ModelPart&) = delete;
   ModelPart& operator=(const ModelPart&) = delete;
@@ -40,10 +40,10 @@ class ModelPart {
  private:
   [[nodiscard]] Parameter* find_tied(bool copy);
 
-  ModelConfig config_;
+  model::ModelConfig config_;
   const Communicators* ranks_;
   ParameterStore store_;
   std::map<int, std::unique_ptr<Stage>> stages_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 std::int64_t elements(const std::vector<std::int64_t>& shape) {
@@ -56,4 +56,4 @@ at::Tensor joined(const at::Tensor& buffer, const Parameter& first, const Parame
   return buffer.narrow(0, first.offset, end - first.offset).view(shape);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

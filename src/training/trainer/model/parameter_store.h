@@ -7,7 +7,7 @@
 
 #include "training/trainer/transport/compat.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// Which part of a parameter a rank of a tensor-parallel group holds.
 struct TensorShard {
@@ -93,4 +93,4 @@ class ParameterStore {
 /// the store.
 [[nodiscard]] at::Tensor joined(const at::Tensor& buffer, const Parameter& first, const Parameter& last);
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -4,12 +4,12 @@
 #include <numbers>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 /// Llama 3.1: long waves are stretched by the factor, short ones left alone, those between blended. As Hugging Face's
 /// `_compute_llama3_parameters`.
-float llama3_scaled(float frequency, const RopeScaling& scaling) {
+float llama3_scaled(float frequency, const model::RopeScaling& scaling) {
   const double wavelength = 2 * std::numbers::pi / frequency;
   const auto original = static_cast<double>(scaling.original_max_positions);
   if (wavelength < original / scaling.high_frequency_factor) return frequency;
@@ -21,14 +21,14 @@ float llama3_scaled(float frequency, const RopeScaling& scaling) {
 
 }  // namespace
 
-at::Tensor rotary_frequencies(const ModelConfig& config) {
+at::Tensor rotary_frequencies(const model::ModelConfig& config) {
   std::vector<float> frequencies;
   for (std::int64_t i = 0; i < config.head_dim; i += 2) {
     const double exponent = static_cast<double>(i) / static_cast<double>(config.head_dim);
     auto frequency = static_cast<float>(1.0 / std::pow(config.rope_theta, exponent));
-    if (config.rope_scaling.kind == RopeScaling::Kind::linear) {
+    if (config.rope_scaling.kind == model::RopeScaling::Kind::linear) {
       frequency = static_cast<float>(frequency / config.rope_scaling.factor);
-    } else if (config.rope_scaling.kind == RopeScaling::Kind::llama3) {
+    } else if (config.rope_scaling.kind == model::RopeScaling::Kind::llama3) {
       frequency = llama3_scaled(frequency, config.rope_scaling);
     }
     frequencies.push_back(frequency);
@@ -44,4 +44,4 @@ void RotaryAngles::prepare(std::int64_t time, at::Device device) {
   sine_ = angles.sin().to(device);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

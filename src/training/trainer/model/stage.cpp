@@ -4,7 +4,7 @@
 
 #include "training/trainer/model/tensor_parallel.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using torch::autograd::AutoGradMode;
@@ -15,8 +15,8 @@ struct PartNames {
   const char* norm;
 };
 
-PartNames names_of(Architecture architecture) {
-  if (architecture == Architecture::gpt2)
+PartNames names_of(model::Architecture architecture) {
+  if (architecture == model::Architecture::gpt2)
     return {"transformer.wte.weight", "transformer.wpe.weight", "transformer.ln_f"};
   return {"model.embed_tokens.weight", "", "model.norm"};
 }
@@ -48,12 +48,12 @@ void run_backward(const at::Tensor& output, const at::Tensor& gradient) {
 Stage::Stage(const BlockContext& context, const StageRange& range, StageOptions options)
     : context_(context), range_(range), options_(options), first_parameter_(context_.store->parameters().size()) {
   context_.queue = &queue_;
-  const ModelConfig& config = *context_.config;
+  const model::ModelConfig& config = *context_.config;
   const PartNames names = names_of(config.architecture);
   if (range_.first) {
     embedding_ = &declare_vocabulary_matrix(context_, names.embedding);
     embedding_->tied = config.tied_embeddings;
-    if (config.architecture == Architecture::gpt2) positions_ = &declare_positions(context_, names.positions);
+    if (config.architecture == model::Architecture::gpt2) positions_ = &declare_positions(context_, names.positions);
   }
   for (std::int64_t layer = range_.layers.begin; layer < range_.layers.end; ++layer) {
     blocks_.push_back(make_block(context_, layer));
@@ -198,4 +198,4 @@ void Stage::clear() {
   deferred_.clear();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

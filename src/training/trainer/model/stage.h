@@ -8,11 +8,11 @@
 
 #include "training/trainer/model/transformer.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// Which part of the model a stage is.
 struct StageRange {
-  LayerRange layers;
+  model::LayerRange layers;
   bool first = true;  ///< has the embedding
   bool last = true;   ///< has the last norm, the output layer and the loss
 };
@@ -90,4 +90,4 @@ class Stage {
   std::size_t end_parameter_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

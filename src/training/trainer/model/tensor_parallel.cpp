@@ -1,6 +1,6 @@
 #include "training/trainer/model/tensor_parallel.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -130,4 +130,4 @@ at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, Co
   return SplitCrossEntropy::apply(logits, targets, handle(group));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -7,7 +7,7 @@
 
 /// The operations of tensor parallelism (Shoeybi et al. 2019, "Megatron-LM"), on a group of ranks that share a layer.
 /// On a group of one they are the plain operations.
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// The same on every rank; the gradients of all ranks are summed on the way back. Before a layer split by columns.
 [[nodiscard]] at::Tensor enter_parallel(const at::Tensor& input, Collective& group);
@@ -23,4 +23,4 @@ namespace lowgear {
 /// Computed in fp32.
 [[nodiscard]] at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets, Collective& group);
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

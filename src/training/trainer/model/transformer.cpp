@@ -9,7 +9,7 @@
 #include "training/trainer/model/rotary.h"
 #include "training/trainer/model/tensor_parallel.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 TensorShard shard_of(const BlockContext& context, std::int64_t dimension, int groups = 1) {
@@ -39,7 +39,7 @@ at::Tensor heads_joined(const at::Tensor& input) {
   return input.transpose(1, 2).reshape({input.size(0), input.size(2), -1});
 }
 
-double attention_scale(const ModelConfig& config) { return 1.0 / std::sqrt(static_cast<double>(config.head_dim)); }
+double attention_scale(const model::ModelConfig& config) { return 1.0 / std::sqrt(static_cast<double>(config.head_dim)); }
 
 at::Tensor with_late_bias(const at::Tensor& output, const LinearLayer& layer) {
   return layer.late_bias() != nullptr ? output + layer.late_bias()->value : output;
@@ -65,7 +65,7 @@ class LlamaBlock final : public TransformerBlock {
   }
 
  private:
-  LlamaBlock(const BlockContext& context, const ModelConfig& config, const std::string& prefix)
+  LlamaBlock(const BlockContext& context, const model::ModelConfig& config, const std::string& prefix)
       : group_(context.tensor_group),
         heads_{config.heads / group_->size(), config.kv_heads / group_->size(), config.head_dim},
         scale_(attention_scale(config)),
@@ -138,7 +138,7 @@ class Gpt2Block final : public TransformerBlock {
   }
 
  private:
-  Gpt2Block(const BlockContext& context, const ModelConfig& config, const std::string& prefix)
+  Gpt2Block(const BlockContext& context, const model::ModelConfig& config, const std::string& prefix)
       : group_(context.tensor_group),
         head_dim_(config.head_dim),
         scale_(attention_scale(config)),
@@ -225,7 +225,7 @@ void LinearLayer::bind() {
 Norm::Norm(const BlockContext& context, const std::string& name)
     : config_(context.config),
       weight_(&declare(context, name + ".weight", {context.config->hidden}, shard_of(context, -1), false)) {
-  if (config_->architecture == Architecture::gpt2) {
+  if (config_->architecture == model::Architecture::gpt2) {
     bias_ = &declare(context, name + ".bias", {config_->hidden}, shard_of(context, -1), false);
   }
 }
@@ -243,8 +243,8 @@ at::Tensor Norm::operator()(const at::Tensor& input) const {
 }
 
 std::unique_ptr<TransformerBlock> make_block(const BlockContext& context, std::int64_t layer) {
-  if (context.config->architecture == Architecture::gpt2) return std::make_unique<Gpt2Block>(context, layer);
+  if (context.config->architecture == model::Architecture::gpt2) return std::make_unique<Gpt2Block>(context, layer);
   return std::make_unique<LlamaBlock>(context, layer);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

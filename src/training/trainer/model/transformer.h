@@ -11,11 +11,11 @@
 #include "training/trainer/model/parameter_store.h"
 #include "training/trainer/transport/transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// What every block of a stage uses.
 struct BlockContext {
-  const ModelConfig* config = nullptr;
+  const model::ModelConfig* config = nullptr;
   ParameterStore* store = nullptr;
   WeightGradientQueue* queue = nullptr;
   Collective* tensor_group = nullptr;
@@ -71,9 +71,9 @@ class Norm {
   [[nodiscard]] at::Tensor operator()(const at::Tensor& input) const;
 
  private:
-  const ModelConfig* config_;
+  const model::ModelConfig* config_;
   Parameter* weight_;
   Parameter* bias_ = nullptr;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

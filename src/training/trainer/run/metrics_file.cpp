@@ -14,7 +14,7 @@
 #include "base/core/formats/json.h"
 #include "training/launcher/metrics_path.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -48,7 +48,7 @@ int write_all(int file, std::string_view content) {
 }  // namespace
 
 MetricsFile::MetricsFile(fs::path path, std::int64_t first_step) : path_(std::move(path)) {
-  const bool own = is_own_metrics_file(path_);
+  const bool own = launcher::is_own_metrics_file(path_);
   const bool continued = own && first_step > 0;
   if (continued) write_file_atomically(path_, metrics_before(path_, first_step));
   const int truncation = own && !continued ? O_TRUNC : 0;
@@ -75,4 +75,4 @@ std::string MetricsFile::lost_text() const {
                      reason(error_number_));
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

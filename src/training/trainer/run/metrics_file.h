@@ -7,7 +7,7 @@
 
 #include "base/core/files/file_descriptor.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// The metrics of a run: a JSON line for every step.
 class MetricsFile {
@@ -32,4 +32,4 @@ class MetricsFile {
   int error_number_ = 0;  ///< why the last of these was
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

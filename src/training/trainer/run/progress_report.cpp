@@ -8,7 +8,7 @@
 
 #include "base/core/formats/json.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 void say(const std::string& line) {
@@ -58,7 +58,7 @@ std::string RunSummary::text() const {
   return text;
 }
 
-ProgressReport::ProgressReport(const TrainConfig& config, Output output, std::int64_t first_step)
+ProgressReport::ProgressReport(const launcher::TrainConfig& config, Output output, std::int64_t first_step)
     : config_(&config), output_(output), first_step_(first_step), terminal_(::isatty(STDOUT_FILENO) != 0) {
   summary_.first_step = first_step;
   if (output_ == Output::lines && first_step_ > 0) {
@@ -152,4 +152,4 @@ void ProgressReport::finish() {
   if (server_) say(server_->summary());
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -11,7 +11,7 @@
 #include "training/trainer/run/server_presence.h"
 #include "training/trainer/run/training_run.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// What a run comes to: the first steps, in which memory is allocated and clocks settle, are left out of the means.
 struct RunSummary {
@@ -40,7 +40,7 @@ class ProgressReport {
  public:
   enum class Output : unsigned char { lines, summary_json };
   /// `first_step` steps were done before. Throws what MetricsFile throws.
-  ProgressReport(const TrainConfig& config, Output output, std::int64_t first_step);
+  ProgressReport(const launcher::TrainConfig& config, Output output, std::int64_t first_step);
 
   /// Before the first step: whether the job's server answers this rank, and what its trouble is. Said on standard error
   /// where it does not, as it is when that changes later.
@@ -57,7 +57,7 @@ class ProgressReport {
   void write_metrics(const StepResult& result);
   void print_line(const StepResult& result);
 
-  const TrainConfig* config_;
+  const launcher::TrainConfig* config_;
   Output output_;
   std::int64_t first_step_;
   bool terminal_;
@@ -72,4 +72,4 @@ class ProgressReport {
   std::optional<std::chrono::steady_clock::time_point> printed_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

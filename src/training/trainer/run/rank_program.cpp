@@ -15,7 +15,7 @@
 #include "training/launcher/release.h"
 #include "training/trainer/transport/transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 /// 0: none.
@@ -31,15 +31,15 @@ bool is_ignored(int signal_number) {
 int run_rank(const std::function<int()>& work) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
-    const char* launcher = std::getenv(kLauncherReleaseVariable);  // NOLINT(concurrency-mt-unsafe): no other thread yet
-    require_release_of(launcher != nullptr ? std::optional<std::string>(launcher) : std::nullopt);
+    const char* launcher = std::getenv(launcher::kLauncherReleaseVariable);  // NOLINT(concurrency-mt-unsafe): no other thread yet
+    launcher::require_release_of(launcher != nullptr ? std::optional<std::string>(launcher) : std::nullopt);
     return work();
   } catch (const InputError& error) {
     fmt::print(stderr, "error: {}\n", error.what());
     return 2;
   } catch (const PeerLost& error) {
     fmt::print(stderr, "error: {}\n", error.what());
-    return kPeerLostExitCode;
+    return launcher::kPeerLostExitCode;
   } catch (const std::exception& error) {
     const std::string_view text = error.what();  // libtorch's end with a stack trace
     fmt::print(stderr, "error: {}\n", text.substr(0, text.find('\n')));
@@ -60,6 +60,6 @@ void end_in_order_when_told() {
 
 bool asked_to_end() { return received_signal != 0; }
 
-int ended_early_exit_code() { return asked_to_end() ? 128 + received_signal : kEndedEarlyExitCode; }
+int ended_early_exit_code() { return asked_to_end() ? 128 + received_signal : launcher::kEndedEarlyExitCode; }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// Runs the work of a program that is one rank, started by none or a `lowgear` of the same release, and tells on
 /// standard error why it could not continue, as `error: ...`. Returns the exit status: what the work returns, 2 for bad
@@ -19,4 +19,4 @@ void end_in_order_when_told();
 /// the signal came to another rank.
 [[nodiscard]] int ended_early_exit_code();
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 std::string ServerPresence::observe(int ranks_without, const std::string& problem) {
   const bool was_away = std::exchange(away_, ranks_without > 0);
@@ -25,4 +25,4 @@ std::string ServerPresence::summary() const {
   return fmt::format("{} of {} steps were done without the server: {}", steps_without_, steps_, problem_);
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

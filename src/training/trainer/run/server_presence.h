@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// Whether the server that plans a job answers its ranks, and how many steps were done without it.
 class ServerPresence {
@@ -32,4 +32,4 @@ class ServerPresence {
   std::int64_t steps_without_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

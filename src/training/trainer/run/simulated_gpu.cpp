@@ -8,14 +8,14 @@
 #include "base/core/error.h"
 #include "base/core/monotonic_clock.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 constexpr double kNsPerS = 1e9;
 
 }  // namespace
 
-UnitKernel simulated_kernel(const SimulatedGpuConfig& config, const StageRange& range, OpKind kind) {
+UnitKernel simulated_kernel(const launcher::SimulatedGpuConfig& config, const StageRange& range, OpKind kind) {
   double time_s = static_cast<double>(range.layers.end - range.layers.begin) * config.layer_forward_s;
   if (range.first) time_s += config.embedding_forward_s;
   if (range.last) time_s += config.head_forward_s;
@@ -131,4 +131,4 @@ void SimulatedDevice::run() {
   }
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -10,7 +10,7 @@
 #include "training/launcher/train_config.h"
 #include "training/trainer/engine/engine.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// A kernel for a simulated GPU.
 struct UnitKernel {
@@ -20,7 +20,7 @@ struct UnitKernel {
 };
 
 /// How long the units of a stage run, by what is configured.
-[[nodiscard]] UnitKernel simulated_kernel(const SimulatedGpuConfig& config, const StageRange& range, OpKind kind);
+[[nodiscard]] UnitKernel simulated_kernel(const launcher::SimulatedGpuConfig& config, const StageRange& range, OpKind kind);
 
 /// What simulated kernels and the real computation that runs concurrently have taken.
 struct SimulatedTimes {
@@ -68,4 +68,4 @@ class SimulatedDevice {
   std::thread thread_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

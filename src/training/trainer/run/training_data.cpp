@@ -2,15 +2,15 @@
 
 #include <span>
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 std::vector<Microbatch> TrainingData::microbatches(std::int64_t step, int replica, at::Device device) const {
-  const BatchSampler& sampler = text_.sampler();
+  const dataset::BatchSampler& sampler = text_.sampler();
   const std::int64_t width = sampler.sample_tokens();
   std::vector<Microbatch> result;
   for (int i = 0; i < config_->microbatches; ++i) {
-    const BatchSlice slice =
-        microbatch_slice(sampler.options().global_batch, {.data_parallel_size = config_->parallel.dp,
+    const dataset::BatchSlice slice =
+        dataset::microbatch_slice(sampler.options().global_batch, {.data_parallel_size = config_->parallel.dp,
                                                           .data_parallel_rank = replica,
                                                           .microbatches = config_->microbatches,
                                                           .microbatch = i});
@@ -22,4 +22,4 @@ std::vector<Microbatch> TrainingData::microbatches(std::int64_t step, int replic
   return result;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

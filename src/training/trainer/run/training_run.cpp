@@ -18,14 +18,14 @@
 #include "training/trainer/checkpoint/weights.h"
 #include "training/trainer/engine/learning_rate.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-std::vector<int> stages_of_rank(const Schedule& schedule, int position) {
+std::vector<int> stages_of_rank(const schedule::Schedule& schedule, int position) {
   std::vector<int> stages;
   const std::vector<int> rank_of = rank_of_stage(schedule);
   for (int stage = 0; stage < schedule.stages; ++stage) {
@@ -41,7 +41,7 @@ class TrainingRun::Observer final : public UnitObserver {
  public:
   Observer(TrainingRun& run, std::map<int, Stage*> stages) : run_(&run), stages_(std::move(stages)) {}
 
-  void unit_begins(const Action& unit) override {
+  void unit_begins(const schedule::Action& unit) override {
     wait_for_gpu();
     run_->client_->unit_begin(unit.op, static_cast<std::uint16_t>(unit.stage),
                               static_cast<std::uint32_t>(unit.microbatch));
@@ -49,7 +49,7 @@ class TrainingRun::Observer final : public UnitObserver {
     const StageRange& range = stages_.at(unit.stage)->range();
     run_->simulated_gpu_->begin(simulated_kernel(*run_->config_.simulated_gpu, range, unit.op));
   }
-  void unit_ended(const Action& unit) override {
+  void unit_ended(const schedule::Action& unit) override {
     wait_for_gpu();
     if (run_->simulated_gpu_) run_->simulated_gpu_->end();
     run_->client_->unit_end(unit.op, static_cast<std::uint16_t>(unit.stage),
@@ -60,7 +60,7 @@ class TrainingRun::Observer final : public UnitObserver {
   /// A GPU lags the CPU that gives it work. Where units decide about clocks or are recorded, both have to be at
   /// the same place.
   void wait_for_gpu() const {
-    const TrainConfig& config = run_->config_;
+    const launcher::TrainConfig& config = run_->config_;
     if (config.plan || config.profile || config.recording || config.server) synchronize_computation(run_->device_);
   }
 
@@ -94,7 +94,7 @@ struct TrainingRun::Totals {
     for (std::size_t i = 0; i < members.size(); ++i) *members[i] = values[i];
   }
   /// Into `result`, whose time is known.
-  void describe(const TrainConfig& config, StepResult& result) const {
+  void describe(const launcher::TrainConfig& config, StepResult& result) const {
     result.loss = loss;
     if (without_energy == 0) result.energy_j = energy_j;
     if (without_uncertainty == 0) result.energy_uncertainty_j = energy_uncertainty_j;
@@ -108,22 +108,22 @@ struct TrainingRun::Totals {
   }
 };
 
-TrainingRun::TrainingRun(TrainConfig config, int rank, Backend backend, Client& client,
+TrainingRun::TrainingRun(launcher::TrainConfig config, int rank, Backend backend, client::Client& client,
                          std::unique_ptr<SimulatedDevice> simulated_gpu)
     : config_(std::move(config)),
       layout_(config_.parallel),
       rank_(rank),
       place_(layout_.place_of(rank)),
       device_(backend.device),
-      peak_flop_s_(peak_flop_s(backend.gpu_name, config_.bf16 ? MatrixType::bf16 : MatrixType::fp32)),
+      peak_flop_s_(peak_flop_s(backend.gpu_name, config_.bf16 ? gpu::MatrixType::bf16 : gpu::MatrixType::fp32)),
       ranks_(std::move(backend.ranks)),
       client_(&client),
       simulated_gpu_(std::move(simulated_gpu)),
       schedule_(training_schedule(config_)),
       data_(config_),
       measures_(!client.status().gpu_uuid.empty()) {
-  const std::vector<LayerRange> partition =
-      partition_layers(config_.model, schedule_.stages, parse_partition_rule(config_.partition));
+  const std::vector<model::LayerRange> partition =
+      partition_layers(config_.model, schedule_.stages, model::parse_partition_rule(config_.partition));
   const at::ScalarType type = config_.bf16 ? at::kBFloat16 : at::kFloat;
   part_ = std::make_unique<ModelPart>(
       config_.model, partition, stages_of_rank(schedule_, place_.pp),
@@ -170,7 +170,7 @@ void TrainingRun::load_plan(const std::filesystem::path& plan) {
 /// continues with the step's clock, which has to settle once more.
 void TrainingRun::follow_profile_clock(std::int64_t step) {
   if (!config_.profile) return;
-  const ProfileConfig& profile = *config_.profile;
+  const launcher::ProfileConfig& profile = *config_.profile;
   const std::int64_t length = profile.settle_iterations + profile.iterations;
   const auto index = static_cast<std::size_t>(step / length);
   if (index >= profile.clocks_mhz.size() || profile_clock_ == index) return;
@@ -178,7 +178,7 @@ void TrainingRun::follow_profile_clock(std::int64_t step) {
   settled_from_ = step + profile.settle_iterations;
   const int clock_mhz = profile.clocks_mhz[index];
   const std::filesystem::path file = *config_.recording / fmt::format("clock-{}-rank-{}.json", clock_mhz, rank_);
-  write_file_atomically(file, write_plan(uniform_plan(schedule_, clock_mhz, "profile")));
+  write_file_atomically(file, plan::write_plan(plan::uniform_plan(schedule_, clock_mhz, "profile")));
   load_plan(file);
 }
 
@@ -196,7 +196,7 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   result.learning_rate = learning_rate(config_.optimizer, number, config_.steps);
   result.gradient_norm = optimizer_->step(result.learning_rate);
   client_->iteration_end();
-  const WindowMeasurement measured = window ? client_->window_end(*window) : WindowMeasurement{};
+  const measure::WindowMeasurement measured = window ? client_->window_end(*window) : measure::WindowMeasurement{};
 
   Totals totals;
   if (place_.tp == 0) totals.loss = loss.item<double>() / (config_.microbatches * config_.parallel.dp);
@@ -209,7 +209,7 @@ StepResult TrainingRun::step(std::int64_t number, const std::function<bool()>& a
   totals.peak_flop_s = peak_flop_s_.value_or(0);
   totals.without_peak = peak_flop_s_ ? 0 : 1;
   if (config_.server) {
-    const ClientStatus status = client_->status();
+    const client::Status status = client_->status();
     totals.without_server = status.server_connected ? 0 : 1;
     result.server_problem = status.server_problem;
   }
@@ -249,4 +249,4 @@ void TrainingRun::finish() {
   if (ranks_.close) ranks_.close();
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

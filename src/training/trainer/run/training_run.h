@@ -21,7 +21,7 @@
 #include "training/trainer/run/training_data.h"
 #include "training/trainer/transport/transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// What a step did, over all ranks.
 struct StepResult {
@@ -51,7 +51,7 @@ class TrainingRun {
  public:
   /// `client` tells the agent about units and measures energy; it outlives the run. Throws InputError when
   /// configuration, files and schedule do not fit together.
-  TrainingRun(TrainConfig config, int rank, Backend backend, Client& client,
+  TrainingRun(launcher::TrainConfig config, int rank, Backend backend, client::Client& client,
               std::unique_ptr<SimulatedDevice> simulated_gpu);
   TrainingRun(const TrainingRun&) = delete;
   TrainingRun& operator=(const TrainingRun&) = delete;
@@ -80,16 +80,16 @@ class TrainingRun {
   void follow_profile_clock(std::int64_t step);
   void load_plan(const std::filesystem::path& plan);
 
-  TrainConfig config_;
-  RankLayout layout_;
+  launcher::TrainConfig config_;
+  launcher::RankLayout layout_;
   int rank_;
-  RankPlace place_;
+  launcher::RankPlace place_;
   at::Device device_;
   std::optional<double> peak_flop_s_;  ///< of this rank's GPU
   Communicators ranks_;
-  Client* client_;
+  client::Client* client_;
   std::unique_ptr<SimulatedDevice> simulated_gpu_;
-  Schedule schedule_;
+  schedule::Schedule schedule_;
   TrainingData data_;
   bool measures_;                             ///< there is a GPU whose energy can be read
   std::optional<std::size_t> profile_clock_;  ///< index of the clock that is profiled now
@@ -104,4 +104,4 @@ class TrainingRun {
   std::unique_ptr<Observer> observer_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -10,22 +10,22 @@
 #include "training/launcher/rank_layout.h"
 #include "training/trainer/engine/backend.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 /// A rank that nothing is heard of for so long is taken for dead.
 constexpr std::chrono::seconds kTimeout{300};
 
-at::ScalarType scalar_type(SampleType type) {
-  if (type == SampleType::fp32) return at::kFloat;
-  return type == SampleType::bf16 ? at::kBFloat16 : at::kHalf;
+at::ScalarType scalar_type(sampling::SampleType type) {
+  if (type == sampling::SampleType::fp32) return at::kFloat;
+  return type == sampling::SampleType::bf16 ? at::kBFloat16 : at::kHalf;
 }
 
 /// The ranks of a job, as one group and as one pipeline.
 class Ranks {
  public:
   Ranks(const SamplingRun& run, const Rendezvous& rendezvous)
-      : backend_(connect_backend(run.options.gpu, RankLayout({.pp = run.rank.world_size}), run.rank.rank,
+      : backend_(connect_backend(run.options.gpu, launcher::RankLayout({.pp = run.rank.world_size}), run.rank.rank,
                                  run.rank.local_rank, rendezvous, kTimeout)),
         token_(at::zeros({1}, at::device(backend_.device).dtype(at::kFloat))) {}
 
@@ -53,23 +53,23 @@ class Ranks {
 /// One message with its buffers, on one rank.
 class Message {
  public:
-  Message(const Ranks& ranks, SampledCollective collective, SampleType type, std::int64_t elements)
+  Message(const Ranks& ranks, sampling::SampledCollective collective, sampling::SampleType type, std::int64_t elements)
       : ranks_(&ranks), collective_(collective) {
     const auto options = at::device(ranks.backend().device).dtype(scalar_type(type));
     part_ = at::randn({elements}, options);
-    const bool gathers = collective == SampledCollective::all_gather || collective == SampledCollective::reduce_scatter;
+    const bool gathers = collective == sampling::SampledCollective::all_gather || collective == sampling::SampledCollective::reduce_scatter;
     if (gathers) all_ = at::randn({elements * ranks.world().size()}, options);
   }
 
   void pass() const {
     switch (collective_) {
-      case SampledCollective::all_reduce:
+      case sampling::SampledCollective::all_reduce:
         return ranks_->world().all_reduce(part_);
-      case SampledCollective::all_gather:
+      case sampling::SampledCollective::all_gather:
         return ranks_->world().all_gather(all_, part_);
-      case SampledCollective::reduce_scatter:
+      case sampling::SampledCollective::reduce_scatter:
         return ranks_->world().reduce_scatter(part_, all_);
-      case SampledCollective::send:
+      case sampling::SampledCollective::send:
         return send();
     }
   }
@@ -83,7 +83,7 @@ class Message {
   }
 
   const Ranks* ranks_;
-  SampledCollective collective_;
+  sampling::SampledCollective collective_;
   at::Tensor part_;
   at::Tensor all_;
 };
@@ -99,8 +99,8 @@ class CollectiveSampler {
 
   [[nodiscard]] std::vector<SampledFile> sample_all() {
     std::vector<SampledFile> files;
-    std::vector<std::vector<PlannedMessage>> plans;
-    for (const SampledCollective collective : run_->options.collectives) {
+    std::vector<std::vector<sampling::PlannedMessage>> plans;
+    for (const sampling::SampledCollective collective : run_->options.collectives) {
       plans.push_back(plan_messages(collective, run_->options.type, run_->rank.world_size, run_->options.sizes,
                                     run_->options.energy_points));
       planned_ += plans.back().size();
@@ -119,22 +119,22 @@ class CollectiveSampler {
   }
 
  private:
-  [[nodiscard]] SampleWriter open_file(SampledCollective collective, const std::vector<PlannedMessage>& plan) const {
+  [[nodiscard]] SampleWriter open_file(sampling::SampledCollective collective, const std::vector<sampling::PlannedMessage>& plan) const {
     std::vector<std::vector<std::int64_t>> cells;
     cells.reserve(plan.size());
-    for (const PlannedMessage& message : plan) cells.push_back({message.elements, nodes_, gpus_per_node_});
+    for (const sampling::PlannedMessage& message : plan) cells.push_back({message.elements, nodes_, gpus_per_node_});
     const std::string_view library = run_->options.gpu ? "nccl" : "gloo";
     const auto path =
         std::filesystem::path(run_->options.folder) /
         collective_file(library, run_->device.name(), collective, run_->options.type, nodes_, gpus_per_node_);
-    return {path, SampleFormat::of_collectives(), std::move(cells)};
+    return {path, sampling::SampleFormat::of_collectives(), std::move(cells)};
   }
 
   /// All ranks go through the same messages and end after the same one.
-  void sample_rest(SampledCollective collective, std::span<const PlannedMessage> plan, SampleWriter* file) {
-    for (const PlannedMessage& message : plan) {
+  void sample_rest(sampling::SampledCollective collective, std::span<const sampling::PlannedMessage> plan, SampleWriter* file) {
+    for (const sampling::PlannedMessage& message : plan) {
       if (ranks_->largest(run_->asked_to_end() ? 1 : 0) > 0) return;
-      const PassSample sample = sample_message(collective, message);
+      const sampling::PassSample sample = sample_message(collective, message);
       ++done_;
       if (file == nullptr) continue;
       file->append({sample});
@@ -142,11 +142,11 @@ class CollectiveSampler {
     }
   }
 
-  [[nodiscard]] PassSample sample_message(SampledCollective collective, const PlannedMessage& planned) const {
+  [[nodiscard]] sampling::PassSample sample_message(sampling::SampledCollective collective, const sampling::PlannedMessage& planned) const {
     const Message message(*ranks_, collective, run_->options.type, planned.elements);
     const auto agree = [this](double value) { return ranks_->largest(value); };
     const auto once = [&] { message.pass(); };
-    PassSample sample =
+    sampling::PassSample sample =
         run_->time_pass({.before_each = [this] { ranks_->meet(); }, .run = once, .meanwhile = {}}, agree);
     // A rank that came late makes the others wait, and one that has no part in a message waits for nothing.
     sample.duration_us = agree(sample.duration_us);
@@ -181,4 +181,4 @@ std::vector<SampledFile> sample_collectives(const SamplingRun& run, const Rendez
   return files;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -7,7 +7,7 @@
 #include "control/client/rank/gpu_choice.h"
 #include "hardware/gpu/nvml_system.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 /// Power of a GPU follows its load within some 100 ms.
@@ -28,36 +28,36 @@ double run_all(const RepeatedWork& work, long runs) {
 
 }  // namespace
 
-GpuObserver::GpuObserver(int local_rank, const Environment& environment)
-    : own_system_(open_nvml()),
+GpuObserver::GpuObserver(int local_rank, const client::Environment& environment)
+    : own_system_(gpu::open_nvml()),
       system_(own_system_.get()),
-      gpu_(&choose_gpu(*system_, local_rank, environment)),
+      gpu_(&client::choose_gpu(*system_, local_rank, environment)),
       meter_(*system_, {gpu_}) {}
 
-GpuObserver::GpuObserver(const GpuSystem& system, Gpu& gpu) : system_(&system), gpu_(&gpu), meter_(system, {&gpu}) {}
+GpuObserver::GpuObserver(const gpu::GpuSystem& system, gpu::Gpu& gpu) : system_(&system), gpu_(&gpu), meter_(system, {&gpu}) {}
 
 std::optional<double> GpuObserver::clock_mhz() {
-  if (!works(*gpu_, GpuFeature::sm_clock)) return std::nullopt;
+  if (!works(*gpu_, gpu::GpuFeature::sm_clock)) return std::nullopt;
   try {
-    return read(*gpu_, GpuFeature::sm_clock).sm_clock_mhz;
-  } catch (const GpuError&) {
+    return read(*gpu_, gpu::GpuFeature::sm_clock).sm_clock_mhz;
+  } catch (const gpu::GpuError&) {
     return std::nullopt;
   }
 }
 
-std::optional<SampledEnergy> GpuObserver::energy_of(const RepeatedWork& work, double run_s, double window_s) {
+std::optional<sampling::SampledEnergy> GpuObserver::energy_of(const RepeatedWork& work, double run_s, double window_s) {
   const long settling_runs = runs_in(kSettleS, run_s);
   const double settled_run_s = work.agree(run_all(work, settling_runs) / static_cast<double>(settling_runs));
   const long runs = runs_in(window_s, settled_run_s);
   const auto count = static_cast<double>(runs);
-  const EnergyMeter::WindowId window = meter_.begin("sample");
+  const measure::EnergyMeter::WindowId window = meter_.begin("sample");
   const double time_s = run_all(work, runs);
-  const GpuMeasurement measured = meter_.end(window).gpus.front();
+  const measure::GpuMeasurement measured = meter_.end(window).gpus.front();
   if (!measured.covers_all()) return std::nullopt;
-  return SampledEnergy{.energy_j = *measured.energy_j / count,
+  return sampling::SampledEnergy{.energy_j = *measured.energy_j / count,
                        .error_j = measured.energy_uncertainty_j.value_or(0) / count,
                        .window_us = time_s / count * 1e6,
                        .clock_mhz = measured.mean_sm_clock_mhz};
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

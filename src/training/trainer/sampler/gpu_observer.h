@@ -10,7 +10,7 @@
 #include "hardware/gpu/gpu.h"
 #include "hardware/measure/energy_meter.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// What is run again and again while its energy is measured.
 struct RepeatedWork {
@@ -25,9 +25,9 @@ class GpuObserver {
  public:
   /// The GPU that CUDA gives this process as device `local_rank`. Throws GpuError or InputError where NVML does not
   /// show it.
-  GpuObserver(int local_rank, const Environment& environment);
+  GpuObserver(int local_rank, const client::Environment& environment);
   /// A GPU of `system`, which lives longer than this.
-  GpuObserver(const GpuSystem& system, Gpu& gpu);
+  GpuObserver(const gpu::GpuSystem& system, gpu::Gpu& gpu);
 
   [[nodiscard]] const std::string& driver_version() const { return system_->driver_version(); }
   [[nodiscard]] bool simulated() const { return system_->simulated(); }
@@ -35,13 +35,13 @@ class GpuObserver {
   [[nodiscard]] std::optional<double> clock_mhz();
   /// Runs the work without a pause, at first until power has settled, then for about `window_s`, which is measured.
   /// `run_s` is about what one run takes. Empty where the GPU does not tell its energy.
-  [[nodiscard]] std::optional<SampledEnergy> energy_of(const RepeatedWork& work, double run_s, double window_s);
+  [[nodiscard]] std::optional<sampling::SampledEnergy> energy_of(const RepeatedWork& work, double run_s, double window_s);
 
  private:
-  std::unique_ptr<GpuSystem> own_system_;
-  const GpuSystem* system_;
-  Gpu* gpu_;
-  EnergyMeter meter_;
+  std::unique_ptr<gpu::GpuSystem> own_system_;
+  const gpu::GpuSystem* system_;
+  gpu::Gpu* gpu_;
+  measure::EnergyMeter meter_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -9,15 +9,15 @@
 #include "training/trainer/sampler/operator_workload.h"
 #include "training/trainer/sampler/sampling_run.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 double itself(double value) { return value; }
 
 /// One operator with its points and its file.
 struct OperatorSamples {
-  SampledOperator op;
-  std::vector<PlannedSample> plan;
+  sampling::SampledOperator op;
+  std::vector<sampling::PlannedSample> plan;
   SampleWriter file;
 
   [[nodiscard]] double done_share() const {
@@ -25,8 +25,8 @@ struct OperatorSamples {
   }
 };
 
-OperatorSamples open_samples(const SamplingRun& run, SampledOperator op) {
-  const SamplingOptions& options = run.options;
+OperatorSamples open_samples(const SamplingRun& run, sampling::SampledOperator op) {
+  const sampling::SamplingOptions& options = run.options;
   const auto whole = plan_samples(op, options.type, options.grid, options.energy_points);
   if (whole.empty()) {
     throw InputError(fmt::format(
@@ -34,18 +34,18 @@ OperatorSamples open_samples(const SamplingRun& run, SampledOperator op) {
         "operators",
         describe(op).name));
   }
-  std::vector<PlannedSample> plan = part_of<PlannedSample>(whole, options.part);
+  std::vector<sampling::PlannedSample> plan = part_of<sampling::PlannedSample>(whole, options.part);
   std::vector<std::vector<std::int64_t>> cells;
   cells.reserve(plan.size());
-  for (const PlannedSample& sample : plan) cells.push_back(shape_cells(op, sample.shape));
+  for (const sampling::PlannedSample& sample : plan) cells.push_back(shape_cells(op, sample.shape));
   const auto path =
       std::filesystem::path(options.folder) / operator_file(run.device.name(), op, options.type, options.part);
-  return {op, std::move(plan), SampleWriter(path, SampleFormat::of(op), std::move(cells))};
+  return {op, std::move(plan), SampleWriter(path, sampling::SampleFormat::of(op), std::move(cells))};
 }
 
-PassSample sample_pass(const SamplingRun& run, const OperatorWorkload& workload, int pass, bool energy) {
+sampling::PassSample sample_pass(const SamplingRun& run, const OperatorWorkload& workload, int pass, bool energy) {
   const auto once = [&] { workload.run(pass); };
-  PassSample sample =
+  sampling::PassSample sample =
       run.time_pass({.before_each = [&] { run.device.flush_cache(); }, .run = once, .meanwhile = {}}, itself);
   if (energy && run.gpu != nullptr) {
     const RepeatedWork repeated = {.begin_one = once, .finish = [&] { run.device.synchronize(); }};
@@ -54,9 +54,9 @@ PassSample sample_pass(const SamplingRun& run, const OperatorWorkload& workload,
   return sample;
 }
 
-std::vector<PassSample> sample_point(const SamplingRun& run, SampledOperator op, const PlannedSample& point) {
+std::vector<sampling::PassSample> sample_point(const SamplingRun& run, sampling::SampledOperator op, const sampling::PlannedSample& point) {
   const OperatorWorkload workload(op, point.shape, run.options.type, run.options.gpu, run.rank.local_rank);
-  std::vector<PassSample> passes;
+  std::vector<sampling::PassSample> passes;
   passes.reserve(static_cast<std::size_t>(workload.passes()));
   for (int pass = 0; pass < workload.passes(); ++pass) {
     passes.push_back(sample_pass(run, workload, pass, point.energy));
@@ -65,16 +65,16 @@ std::vector<PassSample> sample_point(const SamplingRun& run, SampledOperator op,
 }
 
 /// `mp=1 b=8 l=8192 dim=16384`
-std::string words_of(SampledOperator op, const OperatorShape& shape) {
+std::string words_of(sampling::SampledOperator op, const sampling::OperatorShape& shape) {
   std::vector<std::string> words;
-  for (const ShapeColumn column : describe(op).columns) {
+  for (const sampling::ShapeColumn column : describe(op).columns) {
     words.push_back(fmt::format("{}={}", name(column), shape.at(column)));
   }
   return fmt::format("{}", fmt::join(words, " "));
 }
 
 void sample_next(const SamplingRun& run, OperatorSamples& samples, const SamplingEvents& events) {
-  const PlannedSample& point = samples.plan[samples.file.next()];
+  const sampling::PlannedSample& point = samples.plan[samples.file.next()];
   try {
     samples.file.append(sample_point(run, samples.op, point));
   } catch (const OutOfMemory&) {
@@ -91,7 +91,7 @@ void sample_next(const SamplingRun& run, OperatorSamples& samples, const Samplin
 
 std::vector<SampledFile> sample_operators(const SamplingRun& run, const SamplingEvents& events) {
   std::vector<OperatorSamples> all;
-  for (const SampledOperator op : run.options.operators) all.push_back(open_samples(run, op));
+  for (const sampling::SampledOperator op : run.options.operators) all.push_back(open_samples(run, op));
   std::size_t planned = 0;
   std::size_t done = 0;
   for (const OperatorSamples& samples : all) {
@@ -116,4 +116,4 @@ std::vector<SampledFile> sample_operators(const SamplingRun& run, const Sampling
   return files;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

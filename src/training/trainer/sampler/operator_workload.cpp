@@ -11,7 +11,7 @@
 #include "training/trainer/model/fused_operations.h"
 #include "training/trainer/transport/compat.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using Tensors = std::vector<at::Tensor>;
@@ -25,7 +25,7 @@ struct Passes {
 /// Makes the tensors of one workload.
 class TensorMaker {
  public:
-  TensorMaker(SampleType type, at::Device device) : type_(type), device_(device) {}
+  TensorMaker(sampling::SampleType type, at::Device device) : type_(type), device_(device) {}
 
   [[nodiscard]] at::TensorOptions options() const { return at::device(device_).dtype(scalar_type()); }
   [[nodiscard]] at::TensorOptions wide_options() const { return at::device(device_).dtype(at::kFloat); }
@@ -38,11 +38,11 @@ class TensorMaker {
 
  private:
   [[nodiscard]] at::ScalarType scalar_type() const {
-    if (type_ == SampleType::fp32) return at::kFloat;
-    return type_ == SampleType::bf16 ? at::kBFloat16 : at::kHalf;
+    if (type_ == sampling::SampleType::fp32) return at::kFloat;
+    return type_ == sampling::SampleType::bf16 ? at::kBFloat16 : at::kHalf;
   }
 
-  SampleType type_;
+  sampling::SampleType type_;
   at::Device device_;
 };
 
@@ -58,13 +58,13 @@ Passes differentiated(const Tensors& variables, Forward forward) {
                    gradients] { (void)torch::autograd::grad(outputs, variables, gradients, /*retain_graph=*/true); }};
 }
 
-Passes embedding(const TensorMaker& make, const KernelSizes& n) {
+Passes embedding(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor table = make.variable({n[1], n[2]});
   const at::Tensor tokens = make.indices(n[0], n[1]);
   return differentiated({table}, [=] { return Tensors{at::embedding(table, tokens)}; });
 }
 
-Passes norm(const TensorMaker& make, const KernelSizes& n, bool centred) {
+Passes norm(const TensorMaker& make, const sampling::KernelSizes& n, bool centred) {
   const at::Tensor input = make.variable({n[0], n[1]});
   const at::Tensor weight = make.variable({n[1]});
   constexpr double kEpsilon = 1e-5;
@@ -77,7 +77,7 @@ Passes norm(const TensorMaker& make, const KernelSizes& n, bool centred) {
 }
 
 /// Backward, the gradients of both branches are added.
-Passes residual_add(const TensorMaker& make, const KernelSizes& n) {
+Passes residual_add(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor residual = make.random({n[0], n[1]});
   const at::Tensor branch = make.random({n[0], n[1]});
   const Work add = [=] { (void)at::add(residual, branch); };
@@ -85,7 +85,7 @@ Passes residual_add(const TensorMaker& make, const KernelSizes& n) {
 }
 
 /// Weights are [outputs, inputs].
-Passes linear(const TensorMaker& make, const KernelSizes& n) {
+Passes linear(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor input = make.random({n[0], n[1]});
   const at::Tensor weight = make.random({n[2], n[1]});
   const at::Tensor gradient = make.random({n[0], n[2]});
@@ -98,7 +98,7 @@ Passes linear(const TensorMaker& make, const KernelSizes& n) {
 }
 
 /// Queries and keys side by side, out of place.
-Passes rotary(const TensorMaker& make, const KernelSizes& n) {
+Passes rotary(const TensorMaker& make, const sampling::KernelSizes& n) {
   const kernels::AttentionHeads heads{.heads = 2 * n[2], .kv_heads = 0, .head_dim = n[3]};
   const at::Tensor input = make.random({n[0], n[1], heads.heads * heads.head_dim});
   const at::Tensor angles = at::rand({n[1], n[3] / 2}, make.wide_options());
@@ -117,7 +117,7 @@ Passes rotary(const TensorMaker& make, const KernelSizes& n) {
 }
 
 /// a b^T, with the scale within the product.
-Passes attention_scores(const TensorMaker& make, const KernelSizes& n) {
+Passes attention_scores(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor query = make.random({n[0], n[1], n[2]});
   const at::Tensor key = make.random({n[0], n[1], n[2]});
   const at::Tensor gradient = make.random({n[0], n[1], n[1]});
@@ -131,7 +131,7 @@ Passes attention_scores(const TensorMaker& make, const KernelSizes& n) {
               }};
 }
 
-Passes attention_values(const TensorMaker& make, const KernelSizes& n) {
+Passes attention_values(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor weights = make.random({n[0], n[1], n[1]});
   const at::Tensor value = make.random({n[0], n[1], n[2]});
   const at::Tensor gradient = make.random({n[0], n[1], n[2]});
@@ -143,7 +143,7 @@ Passes attention_values(const TensorMaker& make, const KernelSizes& n) {
               }};
 }
 
-Passes fused_attention(const TensorMaker& make, const KernelSizes& n) {
+Passes fused_attention(const TensorMaker& make, const sampling::KernelSizes& n) {
   const auto heads = [&] { return make.random({n[0], n[1], n[2], n[3]}).transpose(1, 2).requires_grad_(); };
   const at::Tensor query = heads();
   const at::Tensor key = heads();
@@ -153,24 +153,24 @@ Passes fused_attention(const TensorMaker& make, const KernelSizes& n) {
                         [=] { return Tensors{compat::causal_attention(query, key, value, scale)}; });
 }
 
-Passes attention_mask(const TensorMaker& make, const KernelSizes& n) {
+Passes attention_mask(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor scores = make.random({n[0], n[1], n[1]});
   const at::Tensor later = at::ones({n[1], n[1]}, make.options().dtype(at::kBool)).triu(1);
   return {.forward = [=] { (void)scores.masked_fill(later, -10000.0); },
           .backward = [=] { (void)scores.masked_fill(later, 0.0); }};
 }
 
-Passes softmax(const TensorMaker& make, const KernelSizes& n) {
+Passes softmax(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor scores = make.variable({n[0], n[1], n[1]});
   return differentiated({scores}, [=] { return Tensors{at::softmax(scores, -1)}; });
 }
 
-Passes gelu(const TensorMaker& make, const KernelSizes& n) {
+Passes gelu(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor input = make.variable({n[0], n[1]});
   return differentiated({input}, [=] { return Tensors{at::gelu(input, "tanh")}; });
 }
 
-Passes swiglu_of(const TensorMaker& make, const KernelSizes& n) {
+Passes swiglu_of(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor gate_up = make.random({n[0], 2 * n[1]});
   const at::Tensor gradient = make.random({n[0], n[1]});
   return {.forward = [=] { (void)kernels::swiglu(gate_up); },
@@ -178,13 +178,13 @@ Passes swiglu_of(const TensorMaker& make, const KernelSizes& n) {
 }
 
 /// In fp32, as training computes it.
-Passes cross_entropy(const TensorMaker& make, const KernelSizes& n) {
+Passes cross_entropy(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor logits = make.variable({n[0], n[1]});
   const at::Tensor targets = make.indices(n[0], n[1]);
   return differentiated({logits}, [=] { return Tensors{at::cross_entropy_loss(logits.to(at::kFloat), targets)}; });
 }
 
-Passes optimizer(const TensorMaker& make, const KernelSizes& n) {
+Passes optimizer(const TensorMaker& make, const sampling::KernelSizes& n) {
   const at::Tensor master = at::randn({n[0]}, make.wide_options());
   const at::Tensor gradient = at::randn({n[0]}, make.wide_options());
   const at::Tensor mean = at::zeros({n[0]}, make.wide_options());
@@ -199,41 +199,41 @@ Passes optimizer(const TensorMaker& make, const KernelSizes& n) {
   return {.forward = update, .backward = {}};
 }
 
-Passes passes_of(SampledOperator op, const TensorMaker& make, const KernelSizes& sizes) {
+Passes passes_of(sampling::SampledOperator op, const TensorMaker& make, const sampling::KernelSizes& sizes) {
   switch (op) {
-    case SampledOperator::embedding:
+    case sampling::SampledOperator::embedding:
       return embedding(make, sizes);
-    case SampledOperator::layer_norm:
+    case sampling::SampledOperator::layer_norm:
       return norm(make, sizes, /*centred=*/true);
-    case SampledOperator::rms_norm:
+    case sampling::SampledOperator::rms_norm:
       return norm(make, sizes, /*centred=*/false);
-    case SampledOperator::residual_add:
+    case sampling::SampledOperator::residual_add:
       return residual_add(make, sizes);
-    case SampledOperator::linear_qkv:
-    case SampledOperator::linear_out:
-    case SampledOperator::linear_up:
-    case SampledOperator::linear_down:
-    case SampledOperator::linear_head:
+    case sampling::SampledOperator::linear_qkv:
+    case sampling::SampledOperator::linear_out:
+    case sampling::SampledOperator::linear_up:
+    case sampling::SampledOperator::linear_down:
+    case sampling::SampledOperator::linear_head:
       return linear(make, sizes);
-    case SampledOperator::rotary:
+    case sampling::SampledOperator::rotary:
       return rotary(make, sizes);
-    case SampledOperator::attention_scores:
+    case sampling::SampledOperator::attention_scores:
       return attention_scores(make, sizes);
-    case SampledOperator::attention_values:
+    case sampling::SampledOperator::attention_values:
       return attention_values(make, sizes);
-    case SampledOperator::fused_attention:
+    case sampling::SampledOperator::fused_attention:
       return fused_attention(make, sizes);
-    case SampledOperator::attention_mask:
+    case sampling::SampledOperator::attention_mask:
       return attention_mask(make, sizes);
-    case SampledOperator::softmax:
+    case sampling::SampledOperator::softmax:
       return softmax(make, sizes);
-    case SampledOperator::gelu:
+    case sampling::SampledOperator::gelu:
       return gelu(make, sizes);
-    case SampledOperator::swiglu:
+    case sampling::SampledOperator::swiglu:
       return swiglu_of(make, sizes);
-    case SampledOperator::cross_entropy:
+    case sampling::SampledOperator::cross_entropy:
       return cross_entropy(make, sizes);
-    case SampledOperator::optimizer:
+    case sampling::SampledOperator::optimizer:
       return optimizer(make, sizes);
   }
   throw Error("no such operator");
@@ -264,7 +264,7 @@ auto with_errors(Call&& call) {
 
 }  // namespace
 
-OperatorWorkload::OperatorWorkload(SampledOperator op, const OperatorShape& shape, SampleType type, bool gpu,
+OperatorWorkload::OperatorWorkload(sampling::SampledOperator op, const sampling::OperatorShape& shape, sampling::SampleType type, bool gpu,
                                    int local_rank) {
   const at::Device device = gpu ? at::Device(at::kCUDA, static_cast<c10::DeviceIndex>(local_rank)) : at::kCPU;
   Passes passes = with_errors([&] { return passes_of(op, TensorMaker(type, device), kernel_sizes(op, shape)); });
@@ -276,4 +276,4 @@ void OperatorWorkload::run(int pass) const {
   with_errors([&] { (pass == 0 ? forward_ : backward_)(); });
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

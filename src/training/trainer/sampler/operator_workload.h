@@ -5,7 +5,7 @@
 #include "base/core/error.h"
 #include "estimating/sampling/sampled_operator.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// The tensors of an operator do not fit into the device's memory.
 class OutOfMemory : public Error {
@@ -17,7 +17,7 @@ class OutOfMemory : public Error {
 class OperatorWorkload {
  public:
   /// Throws OutOfMemory, and Error where libtorch refuses the operator on this device.
-  OperatorWorkload(SampledOperator op, const OperatorShape& shape, SampleType type, bool gpu, int local_rank);
+  OperatorWorkload(sampling::SampledOperator op, const sampling::OperatorShape& shape, sampling::SampleType type, bool gpu, int local_rank);
 
   [[nodiscard]] int passes() const { return backward_ ? 2 : 1; }
   /// Runs pass 0 (forward) or 1 (backward); on a GPU, begins to. Throws as the constructor does.
@@ -28,4 +28,4 @@ class OperatorWorkload {
   std::function<void()> backward_;  ///< empty for the optimizer
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -14,7 +14,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -48,10 +48,10 @@ void write_all(int descriptor, const fs::path& path, std::string_view text) {
 
 }  // namespace
 
-SampleWriter::SampleWriter(const fs::path& path, SampleFormat format, std::vector<std::vector<std::int64_t>> plan)
+SampleWriter::SampleWriter(const fs::path& path, sampling::SampleFormat format, std::vector<std::vector<std::int64_t>> plan)
     : path_(path), format_(std::move(format)), plan_(std::move(plan)), descriptor_(open_alone(path)) {
   try {
-    const ResumePoint point = resume(format_, read_file(path), path.string(), plan_);
+    const sampling::ResumePoint point = resume(format_, read_file(path), path.string(), plan_);
     next_ = point.next;
     rows_ = point.rows;
     if (::ftruncate(descriptor_, static_cast<off_t>(point.kept_bytes)) != 0) fail(path, "cannot be written");
@@ -77,7 +77,7 @@ SampleWriter::SampleWriter(SampleWriter&& other) noexcept
       new_rows_(other.new_rows_),
       skipped_(other.skipped_) {}
 
-void SampleWriter::append(std::vector<PassSample> passes) {
+void SampleWriter::append(std::vector<sampling::PassSample> passes) {
   write_all(descriptor_, path_, format_.row({.shape = plan_.at(next_), .passes = std::move(passes)}));
   ++next_;
   ++rows_;
@@ -89,4 +89,4 @@ void SampleWriter::skip() {
   ++skipped_;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -6,7 +6,7 @@
 
 #include "estimating/sampling/sample_csv.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// A file of samples that is written row by row and continues where it ended. Rows are whole whenever the process
 /// ends.
@@ -14,7 +14,7 @@ class SampleWriter {
  public:
   /// Opens the file, or makes it with its folders; a last line that was not finished is cut off. Throws InputError when
   /// another process writes it, when it cannot be written, and as resume() does.
-  SampleWriter(const std::filesystem::path& path, SampleFormat format, std::vector<std::vector<std::int64_t>> plan);
+  SampleWriter(const std::filesystem::path& path, sampling::SampleFormat format, std::vector<std::vector<std::int64_t>> plan);
   ~SampleWriter();
   SampleWriter(const SampleWriter&) = delete;
   SampleWriter& operator=(const SampleWriter&) = delete;
@@ -31,13 +31,13 @@ class SampleWriter {
   [[nodiscard]] std::size_t skipped() const { return skipped_; }
 
   /// Writes the row of `next()`: its passes after the planned cells. Throws Error when that fails (a full disk).
-  void append(std::vector<PassSample> passes);
+  void append(std::vector<sampling::PassSample> passes);
   /// Leaves `next()` without a row.
   void skip();
 
  private:
   std::filesystem::path path_;
-  SampleFormat format_;
+  sampling::SampleFormat format_;
   std::vector<std::vector<std::int64_t>> plan_;
   int descriptor_ = -1;
   std::size_t next_ = 0;
@@ -46,4 +46,4 @@ class SampleWriter {
   std::size_t skipped_ = 0;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

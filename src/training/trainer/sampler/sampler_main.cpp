@@ -25,6 +25,7 @@
 namespace {
 
 using namespace lowgear;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
+using namespace lowgear::trainer;  // NOLINT(google-build-using-namespace): the program is all Lowgear's
 
 /// Lines on standard error, which `lowgear sample` draws as a bar: `progress 12 345 linear1`.
 class ProgressLines {
@@ -42,8 +43,8 @@ class ProgressLines {
 };
 
 /// Nothing where the GPU does not show itself: times alone are worth having.
-std::unique_ptr<GpuObserver> observe_gpu(const SamplingOptions& options, const RankInfo& rank,
-                                         const Environment& environment) {
+std::unique_ptr<GpuObserver> observe_gpu(const sampling::SamplingOptions& options, const client::RankInfo& rank,
+                                         const client::Environment& environment) {
   if (!options.gpu) return nullptr;
   try {
     return std::make_unique<GpuObserver>(rank.local_rank, environment);
@@ -53,10 +54,10 @@ std::unique_ptr<GpuObserver> observe_gpu(const SamplingOptions& options, const R
   }
 }
 
-void run_sampler(const SamplingOptions& options) {
-  const Environment environment = process_environment();
-  const RankInfo rank = job_rank_from_environment(environment);
-  if (options.subject == SamplingSubject::operators && rank.world_size > 1) {
+void run_sampler(const sampling::SamplingOptions& options) {
+  const client::Environment environment = client::process_environment();
+  const client::RankInfo rank = client::job_rank_from_environment(environment);
+  if (options.subject == sampling::SamplingSubject::operators && rank.world_size > 1) {
     throw InputError(
         "operators are sampled by one process, not by ranks: start it by itself, on each machine its --part");
   }
@@ -79,7 +80,7 @@ void run_sampler(const SamplingOptions& options) {
                                                std::size_t planned) { progress.update(what, done, planned); },
                                  .on_warning = [](const std::string& warning) { fmt::print(stderr, "{}\n", warning); }};
   end_in_order_when_told();
-  const std::vector<SampledFile> files = options.subject == SamplingSubject::operators
+  const std::vector<SampledFile> files = options.subject == sampling::SamplingSubject::operators
                                              ? sample_operators(run, events)
                                              : sample_collectives(run, rendezvous_from(environment), events);
   if (rank.rank != 0) return;
@@ -90,7 +91,7 @@ void run_sampler(const SamplingOptions& options) {
 
 int main(int count, char** words) {
   return run_rank([&] {
-    run_sampler(parse_sampling_options(std::vector<std::string>(words + 1, words + count)));
+    run_sampler(sampling::parse_sampling_options(std::vector<std::string>(words + 1, words + count)));
     return EXIT_SUCCESS;
   });
 }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// What is timed: work that runs after something that does not count, a flush of the cache or a barrier.
 struct TimedWork {
@@ -35,4 +35,4 @@ class SamplingDevice {
 /// Release of the libtorch at hand.
 [[nodiscard]] std::string torch_version();
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

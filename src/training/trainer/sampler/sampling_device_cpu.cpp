@@ -8,7 +8,7 @@
 
 // Of a build with a libtorch that has no CUDA.
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 class Cpu final : public SamplingDevice {
@@ -49,4 +49,4 @@ std::unique_ptr<SamplingDevice> open_sampling_device(bool gpu, int /*local_rank*
 
 std::string torch_version() { return TORCH_VERSION; }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -15,7 +15,7 @@
 
 // Of a build with a libtorch that has CUDA.
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 class Event {
@@ -98,4 +98,4 @@ std::unique_ptr<SamplingDevice> open_sampling_device(bool gpu, int local_rank) {
 
 std::string torch_version() { return TORCH_VERSION; }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

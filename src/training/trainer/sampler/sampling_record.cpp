@@ -8,7 +8,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 constexpr std::string_view kFormat = "lowgear.sampling/1";
@@ -77,4 +77,4 @@ Json summary_json(const SamplingRecord& record, const std::vector<SampledFile>& 
   return json;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

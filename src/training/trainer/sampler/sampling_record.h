@@ -7,7 +7,7 @@
 #include "base/core/formats/json.h"
 #include "training/trainer/sampler/sampling_run.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// Where samples come from: what a reader of them has to know.
 struct SamplingRecord {
@@ -28,4 +28,4 @@ void write_record(const std::filesystem::path& folder, const SamplingRecord& rec
 [[nodiscard]] std::string summary_text(const std::vector<SampledFile>& files);
 [[nodiscard]] Json summary_json(const SamplingRecord& record, const std::vector<SampledFile>& files);
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -13,19 +13,19 @@
 #include "training/trainer/sampler/sample_writer.h"
 #include "training/trainer/sampler/sampling_device.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// What a run of the sampler has, whatever it samples.
 struct SamplingRun {
-  const SamplingOptions& options;
-  RankInfo rank;
+  const sampling::SamplingOptions& options;
+  client::RankInfo rank;
   SamplingDevice& device;
   GpuObserver* gpu = nullptr;          ///< null on a CPU and where NVML shows nothing
   std::function<bool()> asked_to_end;  ///< a signal, or the time limit
 
   /// The median of the repeats of one pass, timed after `before_each`. As many repeats as `options` say at most, fewer
   /// where they take long. `agree` gives the largest of what the ranks say, so that all repeat as often.
-  [[nodiscard]] PassSample time_pass(const TimedWork& work, const std::function<double(double)>& agree) const;
+  [[nodiscard]] sampling::PassSample time_pass(const TimedWork& work, const std::function<double(double)>& agree) const;
 };
 
 /// A file that a run wrote, and what became of it.
@@ -42,4 +42,4 @@ struct SamplingEvents {
 };
 [[nodiscard]] std::vector<SampledFile> sample_operators(const SamplingRun& run, const SamplingEvents& events);
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace lowgear::compat {
+namespace lowgear::trainer::compat {
 
 inline constexpr bool kTorch2 = TORCH_VERSION_MAJOR >= 2;
 
@@ -45,4 +45,4 @@ inline at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, do
 #endif
 }
 
-}  // namespace lowgear::compat
+}  // namespace lowgear::trainer::compat

@@ -9,7 +9,7 @@
 
 #include "training/trainer/transport/compat_store.h"
 
-namespace lowgear::compat {
+namespace lowgear::trainer::compat {
 
 using GlooGroup = c10d::ProcessGroupGloo;
 using GlooGroupPointer = c10::intrusive_ptr<GlooGroup>;
@@ -24,4 +24,4 @@ inline GlooGroupPointer make_gloo_group(const StorePointer& store, const std::st
   return c10::make_intrusive<GlooGroup>(prefixed(store, name), rank, size, options);
 }
 
-}  // namespace lowgear::compat
+}  // namespace lowgear::trainer::compat

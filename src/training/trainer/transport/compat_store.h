@@ -17,7 +17,7 @@
 #include "training/trainer/transport/rendezvous.h"
 #include "training/trainer/transport/transport.h"
 
-namespace lowgear::compat {
+namespace lowgear::trainer::compat {
 
 using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
@@ -96,4 +96,4 @@ std::unique_ptr<PendingTransfer> start_transfer(const std::string& whom, Call&& 
   return std::make_unique<StartedTransfer<decltype(work)>>(std::move(work), whom, std::move(finish));
 }
 
-}  // namespace lowgear::compat
+}  // namespace lowgear::trainer::compat

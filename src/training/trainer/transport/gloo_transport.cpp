@@ -13,7 +13,7 @@
 #include "base/core/error.h"
 #include "training/trainer/transport/compat_gloo.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using compat::GlooGroup;
@@ -129,7 +129,7 @@ class GroupMaker {
 
 }  // namespace
 
-Communicators connect_gloo(const RankLayout& layout, int rank, const Rendezvous& rendezvous,
+Communicators connect_gloo(const launcher::RankLayout& layout, int rank, const Rendezvous& rendezvous,
                            std::chrono::seconds timeout) {
   const int size = layout.world_size();
   const GroupMaker maker(
@@ -150,4 +150,4 @@ Communicators connect_gloo(const RankLayout& layout, int rank, const Rendezvous&
   return ranks;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -11,7 +11,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 /// A message from one rank to another, until both sides have met.
@@ -234,4 +234,4 @@ std::unique_ptr<Collective> InProcessHub::group(const std::string& name, int ran
 
 void InProcessHub::abort() { state_->abort(); }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

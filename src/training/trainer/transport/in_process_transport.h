@@ -5,7 +5,7 @@
 
 #include "training/trainer/transport/transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// A meeting place for ranks that are threads of one process; for tests. Made once, given to every thread.
 class InProcessHub {
@@ -28,4 +28,4 @@ class InProcessHub {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -14,7 +14,7 @@
 
 #include "training/trainer/transport/compat_store.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using compat::start_transfer;
@@ -141,7 +141,7 @@ class GroupMaker {
 
 }  // namespace
 
-Communicators connect_nccl(const RankLayout& layout, int rank, int device, const Rendezvous& rendezvous,
+Communicators connect_nccl(const launcher::RankLayout& layout, int rank, int device, const Rendezvous& rendezvous,
                            std::chrono::seconds timeout) {
   const int size = layout.world_size();
   const StorePointer store =
@@ -165,4 +165,4 @@ Communicators connect_nccl(const RankLayout& layout, int rank, int device, const
   return ranks;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -6,7 +6,7 @@
 #include "training/trainer/transport/rendezvous.h"
 #include "training/trainer/transport/transport.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// Connects a rank that computes on CUDA device `device` with all others, with c10d's NCCL. Tensors may also be on the
 /// CPU, except between stages: they then go through the GPU. Throws Error when not all ranks come within `timeout`.
@@ -14,7 +14,7 @@ namespace lowgear {
 /// Waiting for a transfer makes the GPU's current stream wait, not the CPU. Every pair of stages has its own
 /// communicator, and with it its own order of messages: a receive that waits holds up only what follows between the
 /// same two ranks.
-[[nodiscard]] Communicators connect_nccl(const RankLayout& layout, int rank, int device, const Rendezvous& rendezvous,
+[[nodiscard]] Communicators connect_nccl(const launcher::RankLayout& layout, int rank, int device, const Rendezvous& rendezvous,
                                          std::chrono::seconds timeout);
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -3,9 +3,9 @@
 #include "base/core/error.h"
 #include "base/core/number.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
-Rendezvous rendezvous_from(const Environment& environment) {
+Rendezvous rendezvous_from(const client::Environment& environment) {
   Rendezvous rendezvous;
   rendezvous.file = environment("LOWGEAR_RENDEZVOUS").value_or("");
   if (!rendezvous.file.empty()) return rendezvous;
@@ -22,4 +22,4 @@ Rendezvous rendezvous_from(const Environment& environment) {
   return rendezvous;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -6,7 +6,7 @@
 
 #include "control/client/rank/rank_environment.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// Where the ranks of a job find each other: a file that all of them see, or a server that rank 0 (or torchrun) runs.
 struct Rendezvous {
@@ -18,6 +18,6 @@ struct Rendezvous {
 
 /// What a launcher says: LOWGEAR_RENDEZVOUS (a file), or MASTER_ADDR and MASTER_PORT as torchrun sets them. Throws
 /// InputError where there is neither.
-[[nodiscard]] Rendezvous rendezvous_from(const Environment& environment);
+[[nodiscard]] Rendezvous rendezvous_from(const client::Environment& environment);
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -7,7 +7,7 @@
 #include "base/core/error.h"
 #include "training/trainer/transport/compat.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 
 /// Another rank has gone, or cannot be reached: this one did nothing wrong.
 class PeerLost : public Error {
@@ -74,4 +74,4 @@ struct Communicators {
   std::function<void()> close;
 };
 
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -10,7 +10,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using testing::AllOf;
@@ -47,4 +47,4 @@ TEST(BlockingPowerFromArgument, RefusesAnAbsurdNumberOfStages) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

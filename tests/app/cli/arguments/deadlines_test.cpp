@@ -5,16 +5,16 @@
 
 #include <string>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::Optional;
 
-Deadlines parsed(const std::string& command) {
+workflow::Deadlines parsed(const std::string& command) {
   CLI::App app;
-  Deadlines deadlines;
+  workflow::Deadlines deadlines;
   add_deadline_options(app, deadlines);
   app.parse(command);
   return deadlines;
@@ -45,4 +45,4 @@ TEST(Deadlines, ExcludeEachOther) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -7,16 +7,16 @@
 #include "base/core/error_of.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::HasSubstr;
 
-StageProfile profile_of(int stages) { return read_stage_profile(small_profile(stages), "profile.csv"); }
+profile::StageProfile profile_of(int stages) { return profile::read_stage_profile(small_profile(stages), "profile.csv"); }
 
 TEST(FitProfile, CutsStagesIntoVirtualOnes) {
-  const Schedule schedule = interleaved_schedule(3, 6, 2);
-  const StageProfile profile = fit_profile(profile_of(3), schedule, std::nullopt);
+  const schedule::Schedule schedule = schedule::interleaved_schedule(3, 6, 2);
+  const profile::StageProfile profile = fit_profile(profile_of(3), schedule, std::nullopt);
   ASSERT_EQ(profile.stages(), 6);
   for (int stage = 0; stage < 6; ++stage) {
     EXPECT_DOUBLE_EQ(profile.at_max_clock(stage, OpKind::forward).time_s,
@@ -25,14 +25,14 @@ TEST(FitProfile, CutsStagesIntoVirtualOnes) {
 }
 
 TEST(FitProfile, TakesOneWithAllVirtualStagesAsItIs) {
-  const StageProfile profile = fit_profile(profile_of(6), interleaved_schedule(3, 6, 2), std::nullopt);
+  const profile::StageProfile profile = fit_profile(profile_of(6), schedule::interleaved_schedule(3, 6, 2), std::nullopt);
   EXPECT_EQ(write_stage_profile(profile), write_stage_profile(profile_of(6)));
 }
 
 TEST(FitProfile, DoesNotGuessWhichStageRunsWhere) {
   // A "V": rank 0 runs the virtual stages 0 and 3.
-  Schedule schedule{"v", 4, 1, {}};
-  const auto op = [](OpKind kind, int stage) { return Action{ActionKind::compute, kind, stage, 0}; };
+  schedule::Schedule schedule{"v", 4, 1, {}};
+  const auto op = [](OpKind kind, int stage) { return schedule::Action{schedule::ActionKind::compute, kind, stage, 0}; };
   schedule.ranks = {{op(OpKind::forward, 0), op(OpKind::forward, 3), op(OpKind::backward, 3), op(OpKind::backward, 0)},
                     {op(OpKind::forward, 1), op(OpKind::forward, 2), op(OpKind::backward, 2), op(OpKind::backward, 1)}};
   EXPECT_THAT(error_of([&] { (void)fit_profile(profile_of(2), schedule, std::nullopt); }),
@@ -41,27 +41,27 @@ TEST(FitProfile, DoesNotGuessWhichStageRunsWhere) {
 }
 
 TEST(FitProfile, SplitsBackwardsOnlyWhereTheScheduleDoes) {
-  const StageProfile whole = fit_profile(profile_of(3), one_f_one_b_schedule(3, 4), 0.4);
+  const profile::StageProfile whole = fit_profile(profile_of(3), schedule::one_f_one_b_schedule(3, 4), 0.4);
   EXPECT_FALSE(whole.has(0, OpKind::input_gradient));
-  const StageProfile split = fit_profile(profile_of(3), zb_h1_schedule(3, 4), 0.4);
+  const profile::StageProfile split = fit_profile(profile_of(3), schedule::zb_h1_schedule(3, 4), 0.4);
   EXPECT_DOUBLE_EQ(split.at_max_clock(0, OpKind::input_gradient).time_s,
                    0.4 * whole.at_max_clock(0, OpKind::backward).time_s);
-  EXPECT_THAT(error_of([] { (void)fit_profile(profile_of(3), zb_h1_schedule(3, 4), std::nullopt); }),
+  EXPECT_THAT(error_of([] { (void)fit_profile(profile_of(3), schedule::zb_h1_schedule(3, 4), std::nullopt); }),
               HasSubstr("--backward-split"));
 }
 
 TEST(LoadSchedule, EnvPipeDependsOnTheProfile) {
-  const StageProfile profile = profile_of(3);
+  const profile::StageProfile profile = profile_of(3);
   ScheduleArguments arguments;
   arguments.schedule = "envpipe";
   arguments.stages = 3;
   arguments.microbatches = 8;
-  const Schedule free = load_schedule(arguments, &profile, std::vector<double>(3, 70));
+  const schedule::Schedule free = load_schedule(arguments, &profile, std::vector<double>(3, 70));
   arguments.extra_activations = 0;
-  const Schedule tight = load_schedule(arguments, &profile, std::vector<double>(3, 70));
+  const schedule::Schedule tight = load_schedule(arguments, &profile, std::vector<double>(3, 70));
   EXPECT_GT(peak_in_flight_activations(free)[0], peak_in_flight_activations(tight)[0]);
   EXPECT_EQ(peak_in_flight_activations(tight), peak_in_flight_activations(one_f_one_b_schedule(3, 8)));
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

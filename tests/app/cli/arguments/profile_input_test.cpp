@@ -9,7 +9,7 @@
 #include "base/core/error_of.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::ElementsAre;
@@ -50,13 +50,13 @@ TEST(LoadMerak, OrdersFilesByNumberAndNeedsBothOfAPair) {
     write_text(folder / ("instructions-" + std::to_string(rank) + ".csv"), "instruction,start,end\n");
     write_text(folder / ("time-energy-" + std::to_string(rank) + ".csv"), "time,energy\n");
   }
-  const MerakRun run{1, 1, 1, {1410}};
+  const profile::MerakRun run{1, 1, 1, {1410}};
   std::vector<int> ranks;
-  for (const Recording& recording : load_merak(folder / ".", run)) ranks.push_back(recording.rank);
+  for (const profile::Recording& recording : load_merak(folder / ".", run)) ranks.push_back(recording.rank);
   EXPECT_THAT(ranks, ElementsAre(1, 2, 10));
   std::filesystem::remove(folder / "time-energy-2.csv");
   EXPECT_THAT(error_of([&] { (void)load_merak(folder / ".", run); }), HasSubstr("there is no time-energy-2.csv"));
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -12,7 +12,7 @@
 #include "base/core/temporary_folder.h"
 #include "training/tokenizer/random_tokenizer.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::ElementsAre;
@@ -63,7 +63,7 @@ TEST_F(DataCommand, TokenizesBytes) {
 
 TEST_F(DataCommand, TokenizesByATokenizerJson) {
   std::mt19937 random(1);
-  RandomVocabulary vocabulary = random_vocabulary(random, 0, "ab");
+  tokenizer::RandomVocabulary vocabulary = tokenizer::random_vocabulary(random, 0, "ab");
   vocabulary.tokens.emplace_back("ab");
   vocabulary.merges = {{vocabulary.byte_tokens['a'], vocabulary.byte_tokens['b'], 256}};
   Json tokenizer = tokenizer_json(vocabulary);
@@ -111,7 +111,7 @@ TEST_F(DataCommand, ShowsFilesWithoutHeader) {
 
 TEST_F(DataCommand, SaysInWhichTextAWordIsTooLong) {
   std::mt19937 random(1);
-  write_text(folder_ / "tokenizer.json", tokenizer_json(random_vocabulary(random, 5, "ab")).dump());
+  write_text(folder_ / "tokenizer.json", tokenizer::tokenizer_json(tokenizer::random_vocabulary(random, 5, "ab")).dump());
   write_text(folder_ / "good.txt", "ab");
   write_text(folder_ / "bad.txt", std::string(5'000'000, 'x'));
   expect_refused(
@@ -142,4 +142,4 @@ TEST_F(DataCommand, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -13,7 +13,7 @@
 #include "base/core/temporary_folder.h"
 #include "base/ipc/unix_address.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using testing::AllOf;
@@ -24,7 +24,7 @@ namespace fs = std::filesystem;
 class Listener {
  public:
   explicit Listener(const fs::path& path) : descriptor_(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    const UnixAddress address = UnixAddress::of_path(path);
+    const ipc::UnixAddress address = ipc::UnixAddress::of_path(path);
     EXPECT_EQ(::bind(descriptor_, address.get(), address.size()), 0);
     EXPECT_EQ(::listen(descriptor_, 1), 0);
   }
@@ -75,15 +75,15 @@ TEST(Doctor, SeesStubLibrariesAsAnyNvmlProgramDoes) {
 
 TEST(ReachAgent, TellsTheStatesOfASocketApart) {
   const TemporaryFolder folder;
-  EXPECT_EQ(reach_agent(folder / "none"), AgentReach::absent);
-  EXPECT_EQ(reach_agent(write_text(folder / "file", "")), AgentReach::not_socket);
-  EXPECT_EQ(reach_agent(folder / "file" / "below"), AgentReach::absent);
+  EXPECT_EQ(reach_agent(folder / "none"), doctor::AgentReach::absent);
+  EXPECT_EQ(reach_agent(write_text(folder / "file", "")), doctor::AgentReach::not_socket);
+  EXPECT_EQ(reach_agent(folder / "file" / "below"), doctor::AgentReach::absent);
   {
     const Listener listener(folder / "socket");
-    EXPECT_EQ(reach_agent(folder / "socket"), AgentReach::answers);
+    EXPECT_EQ(reach_agent(folder / "socket"), doctor::AgentReach::answers);
   }
-  EXPECT_EQ(reach_agent(folder / "socket"), AgentReach::refused);
-  EXPECT_EQ(reach_agent(fs::path("/") / std::string(300, 'x')), AgentReach::failed);
+  EXPECT_EQ(reach_agent(folder / "socket"), doctor::AgentReach::refused);
+  EXPECT_EQ(reach_agent(fs::path("/") / std::string(300, 'x')), doctor::AgentReach::failed);
 }
 
 TEST(MachineFacts, AreReadBelowARoot) {
@@ -98,7 +98,7 @@ TEST(MachineFacts, AreReadBelowARoot) {
   write_text(root / "sys/module/nvidia/version", "580.159.04\n");
   fs::create_directories(root / "proc/self");
   write_text(root / "proc/self/status", "Name:\tx\nCapEff:\t0000000000200000\n");
-  const MachineFacts facts = collect_machine_facts(root / "");
+  const doctor::MachineFacts facts = doctor::collect_machine_facts(root / "");
   EXPECT_EQ(facts.nvidia_pci_gpus, 1);
   EXPECT_EQ(facts.kernel_module_version, "580.159.04");
   EXPECT_TRUE(facts.cap_sys_admin);
@@ -123,4 +123,4 @@ TEST(MachineFacts, KnowContainersByTheirMarks) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -10,7 +10,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -208,4 +208,4 @@ TEST(Estimate, SaysWhereAJobFileIsWrong) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -13,7 +13,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -52,8 +52,8 @@ TEST(MonitorCommand, KeepsMeasurementAndStatusWhenItsOutputCannotBeWrittenAfterA
 }
 
 /// A GPU that drew 100 J in the time that it could be read, of 2 s.
-GpuMeasurement measured(double covered_s, std::optional<double> uncertainty_j) {
-  GpuMeasurement gpu;
+measure::GpuMeasurement measured(double covered_s, std::optional<double> uncertainty_j) {
+  measure::GpuMeasurement gpu;
   gpu.identity.pci_address = "0000:01:00.0";
   gpu.time_s = 2;
   gpu.covered_s = covered_s;
@@ -63,11 +63,11 @@ GpuMeasurement measured(double covered_s, std::optional<double> uncertainty_j) {
 }
 
 TEST(MonitorCommand, SaysWhatItsTotalLeavesOut) {
-  WindowMeasurement window{.name = "train", .time_s = 2, .simulated = false, .gpus = {measured(2, 1.5)}, .cpus = {}};
+  measure::WindowMeasurement window{.name = "train", .time_s = 2, .simulated = false, .gpus = {measured(2, 1.5)}, .cpus = {}};
   EXPECT_THAT(measurement_text(window), StartsWith("train: 2.000 s, 100.0 +-1.5 J on 1 GPU\n"));
   EXPECT_EQ(measurement_json(window)["gpu_energy_covers_all"], true);
 
-  window.gpus = {measured(2, 1.5), measured(1, 1.5), GpuMeasurement{}};
+  window.gpus = {measured(2, 1.5), measured(1, 1.5), measure::GpuMeasurement{}};
   EXPECT_THAT(measurement_text(window),
               StartsWith("train: 2.000 s, 200.0 +-3.0 J on 2 of 3 GPUs (1 not read all the time)\n"));
   EXPECT_THAT(measurement_text(window), HasSubstr("its energy is that of 1.000 s of 2.000 s"));
@@ -80,4 +80,4 @@ TEST(MonitorCommand, SaysWhatItsTotalLeavesOut) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -16,7 +16,7 @@
 #include "base/core/temporary_folder.h"
 #include "planning/plan/perseus_plan.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::ElementsAre;
@@ -195,8 +195,8 @@ TEST_F(PlanCommand, PerseusFilesAreWrittenForEitherReader) {
   EXPECT_THAT(text("freqs_pipeline_00002.py"), HasSubstr("# Iteration 2: refined cost "));
   ASSERT_EQ(plan({"--plans", "3", "--perseus-format", "zeus"}).exit_code, 0);
   EXPECT_THAT(text(first), HasSubstr("[('forward', "));
-  const PerseusPlan tuples = read_perseus_plan(text(first), first);
-  const PerseusPlan clocks = read_perseus_plan(artifact, first);
+  const plan::PerseusPlan tuples = plan::read_perseus_plan(text(first), first);
+  const plan::PerseusPlan clocks = read_perseus_plan(artifact, first);
   ASSERT_EQ(tuples.stages.size(), clocks.stages.size());
   EXPECT_EQ(tuples.stages[0].front().kind, OpKind::forward);
   EXPECT_EQ(tuples.stages[0].back().kind, OpKind::backward);
@@ -468,4 +468,4 @@ TEST_F(PlanCommand, PlansAProfileWhoseTopClockIsSlowerThanTheNext) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

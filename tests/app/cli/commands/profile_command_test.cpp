@@ -15,14 +15,14 @@
 #include "planning/profile/profile_latency.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 /// Writes a recording as the client library does.
-void write_recording(const std::filesystem::path& folder, const Recording& recording, int world_size) {
+void write_recording(const std::filesystem::path& folder, const profile::Recording& recording, int world_size) {
   std::filesystem::create_directories(folder);
   write_text(
       folder / "recording.json",
@@ -31,13 +31,13 @@ void write_recording(const std::filesystem::path& folder, const Recording& recor
                   R"("lost_units":0}})",
                   recording.rank, world_size, recording.rank));
   std::string units = "iteration,stage,instruction,microbatch,start_s,end_s,frequency\n";
-  for (const RecordedUnit& unit : recording.units) {
+  for (const profile::RecordedUnit& unit : recording.units) {
     units += fmt::format("{},{},{},{},{},{},{}\n", unit.iteration, recording.rank, name(unit.kind), unit.microbatch,
                          unit.start_s, unit.end_s, unit.clock_mhz);
   }
   write_text(folder / "units.csv", units);
   std::string samples = "time_s,energy_j,power_w,sm_mhz,temperature_c,throttle_reasons\n";
-  for (const EnergySample& sample : recording.samples) {
+  for (const profile::EnergySample& sample : recording.samples) {
     samples += fmt::format("{},{},,,,0\n", sample.time_s, *sample.energy_j);
   }
   write_text(folder / "energy.csv", samples);
@@ -46,14 +46,14 @@ void write_recording(const std::filesystem::path& folder, const Recording& recor
 class ProfileCommand : public ::testing::Test {
  protected:
   ProfileCommand() {
-    MadeUpProcess process;
+    profile::MadeUpProcess process;
     for (const int clock_mhz : {1400, 1200, 1000, 800}) {
       process.power_w[{0, OpKind::forward, clock_mhz}] = 100 + 0.2 * clock_mhz;
       process.power_w[{0, OpKind::backward, clock_mhz}] = 120 + 0.2 * clock_mhz;
     }
     for (const int rank : {0, 1}) {
       process.seed = static_cast<unsigned>(rank) + 1;
-      Recording recording = process.record({1400, 1200, 1000, 800}, 12, 8);
+      profile::Recording recording = process.record({1400, 1200, 1000, 800}, 12, 8);
       recording.rank = rank;
       write_recording(folder_ / fmt::format("job/rank-{:05}", rank), recording, 2);
     }
@@ -68,7 +68,7 @@ TEST_F(ProfileCommand, MakesAProfileOfRecordings) {
       run_lowgear({"profile", path("job"), "--out", path("p.csv"), "--blocking-power-out", path("b.csv")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.err, HasSubstr("simulated, not measured"));
-  const StageProfile profile = read_stage_profile(read_file(path("p.csv")), "p.csv");
+  const profile::StageProfile profile = profile::read_stage_profile(read_file(path("p.csv")), "p.csv");
   EXPECT_EQ(profile.stages(), 2);
   EXPECT_EQ(profile.measurements(1, OpKind::backward).size(), 4);
   EXPECT_NEAR(profile.at_clock(0, OpKind::forward, 1000).time_s, 0.05, 1e-3);
@@ -138,7 +138,7 @@ TEST_F(ProfileCommand, RefusesWhatDoesNotFitInOneLineWithoutWriting) {
 /// Merak's files with its own labels: 2 warm-up windows, then one per clock.
 TEST_F(ProfileCommand, ReadsMerakWithItsWindowsRight) {
   constexpr int kIterations = 5;  // where the published script labels clocks two steps off
-  MadeUpProcess process;
+  profile::MadeUpProcess process;
   process.reading_period_s = 2e-3;
   std::vector<int> windows = {1400, 1400, 1200, 1000};
   for (const int clock_mhz : windows) {
@@ -146,10 +146,10 @@ TEST_F(ProfileCommand, ReadsMerakWithItsWindowsRight) {
     process.power_w[{0, OpKind::backward, clock_mhz}] = 120 + 0.2 * clock_mhz;
   }
   windows.insert(windows.begin(), 1400);
-  Recording recording = process.record(windows, kIterations, 8);
+  profile::Recording recording = process.record(windows, kIterations, 8);
   std::string instructions = "instruction,start,end\n";
   for (const OpKind kind : {OpKind::backward, OpKind::forward}) {
-    for (const RecordedUnit& unit : recording.units) {
+    for (const profile::RecordedUnit& unit : recording.units) {
       if (unit.kind != kind) continue;
       instructions += fmt::format("{}_microstep,{:.6f},{:.6f}\n", name(kind), 1e9 + unit.start_s, 1e9 + unit.end_s);
     }
@@ -158,7 +158,7 @@ TEST_F(ProfileCommand, ReadsMerakWithItsWindowsRight) {
   write_text(folder_ / "merak/instructions-0.csv", instructions);
   std::string energy = "time,energy\n";
   double before_j = -1;
-  for (const EnergySample& sample : recording.samples) {
+  for (const profile::EnergySample& sample : recording.samples) {
     if (*sample.energy_j == before_j) continue;
     before_j = *sample.energy_j;
     energy += fmt::format("{:.6f},{:.3f}\n", 1e9 + sample.time_s, before_j);
@@ -168,7 +168,7 @@ TEST_F(ProfileCommand, ReadsMerakWithItsWindowsRight) {
       run_lowgear({"profile", "--merak", path("merak"), "--microbatches", "8", "--iterations", "5",
                    "--supported-clocks", "1400,1200,1000", "--skip-iterations", "0", "--out", path("m.csv")});
   ASSERT_EQ(result.exit_code, 0) << result.err;
-  const StageProfile profile = read_stage_profile(read_file(path("m.csv")), "m.csv");
+  const profile::StageProfile profile = profile::read_stage_profile(read_file(path("m.csv")), "m.csv");
   for (const int clock_mhz : {1400, 1200, 1000}) {
     EXPECT_NEAR(profile.at_clock(0, OpKind::forward, clock_mhz).time_s, 50.0 / clock_mhz, 1e-3);
     EXPECT_NEAR(profile.at_clock(0, OpKind::backward, clock_mhz).energy_j, 100.0 / clock_mhz * (120 + 0.2 * clock_mhz),
@@ -177,4 +177,4 @@ TEST_F(ProfileCommand, ReadsMerakWithItsWindowsRight) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

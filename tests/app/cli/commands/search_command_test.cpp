@@ -11,7 +11,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -175,4 +175,4 @@ TEST(SearchCommand, SaysWhyThereIsNoLayout) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -10,7 +10,7 @@
 #include "base/core/formats/json.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::HasSubstr;
@@ -125,4 +125,4 @@ TEST_F(SimgpuCommand, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

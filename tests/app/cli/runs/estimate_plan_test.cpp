@@ -12,7 +12,7 @@
 #include "base/core/temporary_folder.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using ::testing::AllOf;
@@ -103,4 +103,4 @@ TEST(EstimatePlan, RefusesWhatMakesNoSense) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -15,24 +15,24 @@
 #include "planning/workflow/plan_pipeline.h"
 #include "planning/workflow/replayed_plan.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 constexpr int kStages = 3;
 constexpr int kMicrobatches = 6;
 
 /// The pipeline of `pipeline_command`.
-ProfiledPipeline sample_pipeline() {
-  ProfiledPipeline pipeline;
-  pipeline.profile = read_stage_profile(small_profile(kStages), "profile.csv");
-  pipeline.schedule = one_f_one_b_schedule(kStages, kMicrobatches);
+workflow::ProfiledPipeline sample_pipeline() {
+  workflow::ProfiledPipeline pipeline;
+  pipeline.profile = profile::read_stage_profile(small_profile(kStages), "profile.csv");
+  pipeline.schedule = schedule::one_f_one_b_schedule(kStages, kMicrobatches);
   pipeline.dag = build_dag(pipeline.schedule);
   pipeline.blocking_power_w.assign(kStages, 70);
   return pipeline;
 }
 
 /// The command prints and writes what `plan` answers, and decides nothing of its own.
-void expect_same_plans(const PlanOptions& options, std::vector<std::string> arguments) {
+void expect_same_plans(const workflow::PlanOptions& options, std::vector<std::string> arguments) {
   const TemporaryFolder folder;
   const std::string profile = write_text(folder / "profile.csv", small_profile(kStages));
   arguments.insert(arguments.end(), {"--json", "--out", (folder / "out").string()});
@@ -41,10 +41,10 @@ void expect_same_plans(const PlanOptions& options, std::vector<std::string> argu
   const Json json = parse_json(printed.out, "stdout");
 
   std::vector<std::string> texts;
-  const PlanReceiver receive = [&texts](const ProfiledPipeline&, int, const Plan& made) {
+  const workflow::PlanReceiver receive = [&texts](const workflow::ProfiledPipeline&, int, const plan::Plan& made) {
     texts.push_back(write_plan(made));
   };
-  const PlanResult result = plan(sample_pipeline(), options, receive);
+  const workflow::PlanResult result = workflow::plan(sample_pipeline(), options, receive);
   EXPECT_EQ(json["frontier"]["vertices"], result.frontier.size());
   EXPECT_EQ(json["frontier"]["method"], name(result.method));
   EXPECT_EQ(json["frontier"]["fastest_s"], result.frontier.front().time_s);
@@ -65,19 +65,19 @@ void expect_same_plans(const PlanOptions& options, std::vector<std::string> argu
 }
 
 TEST(PlanRun, PrintsAndWritesWhatThePlannerAnswers) {
-  expect_same_plans({.late_s = kAssumedSwitchLatencyS}, {});
-  expect_same_plans({.planner = {.method = FrontierMethod::sandwich, .epsilon = 0.01},
+  expect_same_plans({.late_s = workflow::kAssumedSwitchLatencyS}, {});
+  expect_same_plans({.planner = {.method = planner::FrontierMethod::sandwich, .epsilon = 0.01},
                      .deadlines = {.slowdown_pct = 5},
-                     .late_s = kAssumedSwitchLatencyS},
+                     .late_s = workflow::kAssumedSwitchLatencyS},
                     {"--frontier", "sandwich", "--epsilon", "0.01", "--slowdown", "5"});
 }
 
 TEST(PlanRun, PrintsAndWritesWhatOtherPoliciesAnswer) {
-  for (const std::string& policy : other_policies()) {
+  for (const std::string& policy : workflow::other_policies()) {
     SCOPED_TRACE(policy);
-    expect_same_plans({.policy = policy, .late_s = kAssumedSwitchLatencyS}, {"--policy", policy});
+    expect_same_plans({.policy = policy, .late_s = workflow::kAssumedSwitchLatencyS}, {"--policy", policy});
   }
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 TEST(AmountText, TakesTheUnitOfWhichThereIsAtLeastOne) {
@@ -21,4 +21,4 @@ TEST(AmountText, TakesTheUnitOfWhichThereIsAtLeastOne) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

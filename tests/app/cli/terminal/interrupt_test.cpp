@@ -6,7 +6,7 @@
 
 #include <functional>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 /// How a process of its own ends that runs `body`: its exit status, or the number of the signal that ended it, negated.
@@ -73,4 +73,4 @@ TEST(RepeatReceivedSignal, SendsWhatHasComeToWhoeverWaitsNow) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 TEST(Memory, ThisMachineHasSome) {
@@ -14,4 +14,4 @@ TEST(Memory, ThisMachineHasSome) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

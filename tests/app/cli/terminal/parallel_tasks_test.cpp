@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 class Silent final : public Progress {
@@ -74,4 +74,4 @@ TEST(RunParallel, EndsTasksThatTellTheirProgressWhenItIsStopped) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

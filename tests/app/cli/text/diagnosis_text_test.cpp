@@ -7,14 +7,14 @@
 
 #include "app/doctor/good_machine.h"
 
-namespace lowgear {
+namespace lowgear::cli {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
 
 TEST(DiagnosisText, IsColouredOnlyWhenAsked) {
-  const std::vector<Finding> findings = diagnose(machine_without_nvml());
+  const std::vector<doctor::Finding> findings = doctor::diagnose(doctor::machine_without_nvml());
   const std::string plain = diagnosis_text(findings, Colours::off);
   EXPECT_EQ(plain.find('\x1b'), std::string::npos);
   EXPECT_THAT(plain, AllOf(HasSubstr("BROKEN"), HasSubstr("-> "), HasSubstr("cannot measure")));
@@ -22,15 +22,15 @@ TEST(DiagnosisText, IsColouredOnlyWhenAsked) {
 }
 
 TEST(DiagnosisText, KeepsTheDriversWordsToOneLine) {
-  const std::string text = diagnosis_text({{FindingLevel::limited, "GPU", "a\nb\x1b[2J", ""}}, Colours::off);
+  const std::string text = diagnosis_text({{doctor::FindingLevel::limited, "GPU", "a\nb\x1b[2J", ""}}, Colours::off);
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
   EXPECT_THAT(text, HasSubstr("a\\x0ab"));
 }
 
 TEST(DiagnosisJson, HoldsFactsAndFindings) {
-  MachineFacts facts = good_machine();
-  status_of(facts.nvml->gpus[0], GpuFeature::instant_power) = {
-      .works = false, .code = GpuErrorCode::no_permission, .reason = "because"};
+  doctor::MachineFacts facts = doctor::good_machine();
+  doctor::status_of(facts.nvml->gpus[0], gpu::GpuFeature::instant_power) = {
+      .works = false, .code = gpu::GpuErrorCode::no_permission, .reason = "because"};
   const Json json = diagnosis_json(facts, diagnose(facts));
   EXPECT_TRUE(json.at("can_measure").get<bool>());
   const Json& gpu = json.at("nvml").at("gpus").at(0);
@@ -44,13 +44,13 @@ TEST(DiagnosisJson, HoldsFactsAndFindings) {
 }
 
 TEST(DiagnosisJson, SaysWhatIsSimulatedAndHowLateClocksChange) {
-  MachineFacts facts = good_machine();
+  doctor::MachineFacts facts = doctor::good_machine();
   facts.nvml->simulated = true;
-  facts.switch_latencies = {{.uuid = "GPU-1", .latency = SwitchLatency{0.0251, 0.0004, 22}, .problem = {}}};
+  facts.switch_latencies = {{.uuid = "GPU-1", .latency = profile::SwitchLatency{0.0251, 0.0004, 22}, .problem = {}}};
   const Json json = diagnosis_json(facts, diagnose(facts));
   EXPECT_TRUE(json.at("nvml").at("simulated").get<bool>());
   EXPECT_EQ(json.at("switch_latencies").at(0).at("changes"), 22);
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::cli

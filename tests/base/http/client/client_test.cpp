@@ -15,35 +15,35 @@
 #include "base/http/server_fixture.h"
 #include "base/ipc/unix_listener.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 using namespace std::chrono_literals;
-using Kind = HttpClientError::Kind;
+using Kind = ClientError::Kind;
 
 /// The kind of error that `ask` ends with.
 std::optional<Kind> failure(const std::function<void()>& ask) {
   try {
     ask();
     return std::nullopt;
-  } catch (const HttpClientError& error) {
+  } catch (const ClientError& error) {
     return error.kind();
   }
 }
 
-class HttpClientTest : public HttpServerFixture {
+class HttpClientTest : public ServerFixture {
  protected:
-  HttpEndpoint tcp() const { return {.host = "127.0.0.1", .port = port, .unix_path = {}}; }
-  HttpEndpoint unix_socket() const { return {.host = {}, .port = 0, .unix_path = path.string()}; }
+  Endpoint tcp() const { return {.host = "127.0.0.1", .port = port, .unix_path = {}}; }
+  Endpoint unix_socket() const { return {.host = {}, .port = 0, .unix_path = path.string()}; }
 };
 
 TEST_F(HttpClientTest, AsksOverTcpAndUnixSocketsAndKeepsTheConnection) {
   serve();
-  for (const HttpEndpoint& endpoint : {tcp(), unix_socket()}) {
-    HttpClient client(endpoint);
-    const HttpReplyText first = client.request("POST", "/a?b", "body", {{"X-Y", "z"}});
+  for (const Endpoint& endpoint : {tcp(), unix_socket()}) {
+    Client client(endpoint);
+    const ReplyText first = client.request("POST", "/a?b", "body", {{"X-Y", "z"}});
     EXPECT_EQ(first.status, 200);
     EXPECT_THAT(first.body, StartsWith("POST /a b [body]"));
     EXPECT_EQ(first.headers.at("content-type"), "text/plain");
@@ -53,7 +53,7 @@ TEST_F(HttpClientTest, AsksOverTcpAndUnixSocketsAndKeepsTheConnection) {
     EXPECT_EQ(client.request("HEAD", "/").body, "");
     EXPECT_EQ(client.request("DELETE", "/drop").status, 500);
     EXPECT_EQ(connections(), 1U);
-    client = HttpClient(endpoint);
+    client = Client(endpoint);
     ASSERT_TRUE(eventually([&] { return connections() == 0; }));
   }
 }
@@ -61,14 +61,14 @@ TEST_F(HttpClientTest, AsksOverTcpAndUnixSocketsAndKeepsTheConnection) {
 TEST_F(HttpClientTest, LargeBodiesGoBothWays) {
   options.limits.body_bytes = 8'000'000;
   serve();
-  HttpClient client(tcp());
+  Client client(tcp());
   const std::string body(8'000'000, 'b');
   EXPECT_THAT(client.request("POST", "/", body).body, HasSubstr("[" + body + "]"));
 }
 
 TEST_F(HttpClientTest, ARefusalBeforeAllIsSentIsAnAnswer) {
   serve();
-  HttpClient client(tcp());
+  Client client(tcp());
   EXPECT_EQ(client.request("POST", "/", std::string(800'000, 'b')).status, 413);
   EXPECT_EQ(client.request("GET", "/").status, 200);
 }
@@ -76,7 +76,7 @@ TEST_F(HttpClientTest, ARefusalBeforeAllIsSentIsAnAnswer) {
 TEST_F(HttpClientTest, AConnectionThatTheServerClosedIsReplaced) {
   options.idle_timeout = 20ms;
   serve();
-  HttpClient client(tcp());
+  Client client(tcp());
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(client.request("POST", "/").status, 200);
     ASSERT_TRUE(eventually([&] { return connections() == 0; }));
@@ -85,7 +85,7 @@ TEST_F(HttpClientTest, AConnectionThatTheServerClosedIsReplaced) {
 
 TEST_F(HttpClientTest, AnAnswerThatDoesNotComeIsTimedOut) {
   serve();
-  HttpClient client(tcp());
+  Client client(tcp());
   EXPECT_EQ(failure([&] { (void)client.request("GET", "/wait", {}, {}, 20ms); }), Kind::timed_out);
   ASSERT_TRUE(eventually([&] { return gone() == 1; }));
   EXPECT_EQ(client.request("GET", "/").status, 200);
@@ -93,8 +93,8 @@ TEST_F(HttpClientTest, AnAnswerThatDoesNotComeIsTimedOut) {
 
 TEST_F(HttpClientTest, CancellingEndsALongPollAtOnceAndForGood) {
   serve();
-  for (const HttpEndpoint& endpoint : {tcp(), unix_socket()}) {
-    HttpClient client(endpoint);
+  for (const Endpoint& endpoint : {tcp(), unix_socket()}) {
+    Client client(endpoint);
     std::optional<Kind> ended;
     const int gone_before = gone();
     std::thread asking([&] { ended = failure([&] { (void)client.request("GET", "/wait", {}, {}, kPatience * 10); }); });
@@ -111,7 +111,7 @@ TEST_F(HttpClientTest, CancellingEndsALongPollAtOnceAndForGood) {
 TEST_F(HttpClientTest, CancellingMayComeAnyTime) {
   serve();
   for (int i = 0; i < 200; ++i) {
-    HttpClient client(unix_socket());
+    Client client(unix_socket());
     std::thread asking([&] {
       EXPECT_EQ(failure([&] {
                   while (true) (void)client.request("GET", "/");
@@ -126,7 +126,7 @@ TEST_F(HttpClientTest, CancellingMayComeAnyTime) {
 
 TEST_F(HttpClientTest, AServerThatEndsInTheMiddleIsDisconnected) {
   serve();
-  HttpClient client(tcp());
+  Client client(tcp());
   EXPECT_EQ(client.request("GET", "/").status, 200);
   std::optional<Kind> ended;
   std::thread asking([&] { ended = failure([&] { (void)client.request("POST", "/wait"); }); });
@@ -140,12 +140,12 @@ TEST_F(HttpClientTest, AServerThatEndsInTheMiddleIsDisconnected) {
 TEST_F(HttpClientTest, WhereNobodyListensIsSaid) {
   serve();
   on_loop([&] { server->stop(); });
-  for (const HttpEndpoint& endpoint : {tcp(), unix_socket()}) {
-    HttpClient client(endpoint);
+  for (const Endpoint& endpoint : {tcp(), unix_socket()}) {
+    Client client(endpoint);
     try {
       (void)client.request("GET", "/");
       FAIL();
-    } catch (const HttpClientError& error) {
+    } catch (const ClientError& error) {
       EXPECT_EQ(error.kind(), Kind::unreachable);
       EXPECT_THAT(error.what(), StartsWith(endpoint.text() + ": cannot be reached: "));
     }
@@ -154,18 +154,18 @@ TEST_F(HttpClientTest, WhereNobodyListensIsSaid) {
 
 TEST_F(HttpClientTest, ANameThatIsNotKnownIsSaid) {
   // RFC 6761 keeps .invalid from being known anywhere; the dots make it no name at all, so that nobody is asked.
-  HttpClient client({.host = "..invalid", .port = 80, .unix_path = {}});
+  Client client({.host = "..invalid", .port = 80, .unix_path = {}});
   try {
     (void)client.request("GET", "/");
     FAIL();
-  } catch (const HttpClientError& error) {
+  } catch (const ClientError& error) {
     EXPECT_EQ(error.kind(), Kind::unreachable);
     EXPECT_THAT(error.what(), HasSubstr("the host is not known"));
   }
 }
 
 TEST_F(HttpClientTest, WhatCannotStandInARequestIsAnInputError) {
-  HttpClient client(unix_socket());
+  Client client(unix_socket());
   EXPECT_THROW((void)client.request("GE T", "/"), InputError);
   EXPECT_THROW((void)client.request("", "/"), InputError);
   for (const char* target : {"", "a", "/a b", "/a\r\nHost: evil", "http://x/"}) {
@@ -191,7 +191,7 @@ class ScriptedServer {
     ::shutdown(listener_.socket.get(), SHUT_RDWR);  // ends accept
     thread_.join();
   }
-  [[nodiscard]] HttpEndpoint endpoint() const { return {.host = "127.0.0.1", .port = listener_.port, .unix_path = {}}; }
+  [[nodiscard]] Endpoint endpoint() const { return {.host = "127.0.0.1", .port = listener_.port, .unix_path = {}}; }
   [[nodiscard]] int requests() const { return requests_; }
 
  private:
@@ -235,7 +235,7 @@ TEST(HttpClientAgainstOthers, MalformedAnswersAreSaid) {
                          {""},
                          {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"},
                          {"HTTP/1.1 200 OK\r\n\r\nto the end"}});
-  HttpClient client(server.endpoint());
+  Client client(server.endpoint());
   const auto ask = [&] { (void)client.request("GET", "/"); };
   EXPECT_EQ(failure(ask), Kind::malformed);
   EXPECT_EQ(failure(ask), Kind::disconnected);
@@ -248,7 +248,7 @@ TEST(HttpClientAgainstOthers, AnswersAreBounded) {
   ScriptedServer server({{"HTTP/1.1 200 OK\r\n\r\n" + std::string(10'000'000, 'x')},
                          {"HTTP/1.1 200 OK\r\nX: " + std::string(10'000'000, 'x')},
                          {"HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\n"}});
-  HttpClient client(server.endpoint(), {.limits = {.header_bytes = 1000, .body_bytes = 100'000}});
+  Client client(server.endpoint(), {.limits = {.header_bytes = 1000, .body_bytes = 100'000}});
   for (int i = 0; i < 3; ++i) EXPECT_EQ(failure([&] { (void)client.request("GET", "/"); }), Kind::malformed) << i;
 }
 
@@ -256,7 +256,7 @@ constexpr const char* kEmptyAnswer = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r
 
 TEST(HttpClientAgainstOthers, APostThatMayHaveBeenSeenIsNotSentAgain) {
   ScriptedServer server({{kEmptyAnswer, ""}, {kEmptyAnswer}});
-  HttpClient client(server.endpoint());
+  Client client(server.endpoint());
   EXPECT_EQ(client.request("POST", "/").status, 200);
   EXPECT_EQ(failure([&] { (void)client.request("POST", "/"); }), Kind::disconnected);
   EXPECT_EQ(server.requests(), 2);
@@ -264,7 +264,7 @@ TEST(HttpClientAgainstOthers, APostThatMayHaveBeenSeenIsNotSentAgain) {
 
 TEST(HttpClientAgainstOthers, AGetOnAKeptConnectionIs) {
   ScriptedServer server({{kEmptyAnswer, ""}, {kEmptyAnswer}});
-  HttpClient client(server.endpoint());
+  Client client(server.endpoint());
   EXPECT_EQ(client.request("GET", "/").status, 200);
   EXPECT_EQ(client.request("GET", "/").status, 200);
   EXPECT_EQ(server.requests(), 3);
@@ -272,7 +272,7 @@ TEST(HttpClientAgainstOthers, AGetOnAKeptConnectionIs) {
 
 TEST(HttpClientAgainstOthers, WhatCameUnaskedIsNotTakenForTheNextAnswer) {
   ScriptedServer server({{kEmptyAnswer + std::string("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n")}, {kEmptyAnswer}});
-  HttpClient client(server.endpoint());
+  Client client(server.endpoint());
   EXPECT_EQ(client.request("GET", "/").status, 200);
   EXPECT_EQ(client.request("GET", "/").status, 200);
 }
@@ -280,10 +280,10 @@ TEST(HttpClientAgainstOthers, WhatCameUnaskedIsNotTakenForTheNextAnswer) {
 TEST(HttpClientAgainstOthers, AServerThatDoesNotTakeTheConnectionIsUnreachableInTime) {
   std::string folder = (std::filesystem::temp_directory_path() / "lowgear-http-XXXXXX").string();
   ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  HttpClient client({.host = {}, .port = 0, .unix_path = folder + "/none.sock"});
+  Client client({.host = {}, .port = 0, .unix_path = folder + "/none.sock"});
   EXPECT_EQ(failure([&] { (void)client.request("GET", "/"); }), Kind::unreachable);
   std::filesystem::remove_all(folder);
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -4,21 +4,21 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 TEST(HttpEndpointTest, TakesTcpAndUnixSockets) {
-  EXPECT_EQ(HttpEndpoint::parse("http://node-1.example:8080").host, "node-1.example");
-  EXPECT_EQ(HttpEndpoint::parse("http://node-1.example:8080/").port, 8080);
-  EXPECT_EQ(HttpEndpoint::parse("http://node").port, 80);
-  EXPECT_EQ(HttpEndpoint::parse("http://[::1]:9").host, "::1");
-  EXPECT_EQ(HttpEndpoint::parse("http://[fe80::1%eth0]").host, "fe80::1%eth0");
-  EXPECT_EQ(HttpEndpoint::parse("unix:/run/lowgear/server.sock").unix_path, "/run/lowgear/server.sock");
+  EXPECT_EQ(Endpoint::parse("http://node-1.example:8080").host, "node-1.example");
+  EXPECT_EQ(Endpoint::parse("http://node-1.example:8080/").port, 8080);
+  EXPECT_EQ(Endpoint::parse("http://node").port, 80);
+  EXPECT_EQ(Endpoint::parse("http://[::1]:9").host, "::1");
+  EXPECT_EQ(Endpoint::parse("http://[fe80::1%eth0]").host, "fe80::1%eth0");
+  EXPECT_EQ(Endpoint::parse("unix:/run/lowgear/server.sock").unix_path, "/run/lowgear/server.sock");
 }
 
 TEST(HttpEndpointTest, ItsTextIsTakenAgain) {
   for (const char* text : {"http://host:1", "http://[::1]:65535", "unix:/a b"}) {
-    EXPECT_EQ(HttpEndpoint::parse(text).text(), text);
+    EXPECT_EQ(Endpoint::parse(text).text(), text);
   }
 }
 
@@ -43,9 +43,9 @@ TEST(HttpEndpointTest, AnythingElseIsAnInputError) {
                            "unix:relative",
                            "http://a\r\nb",
                            "ftp://host"}) {
-    EXPECT_THROW((void)HttpEndpoint::parse(text), InputError) << text;
+    EXPECT_THROW((void)Endpoint::parse(text), InputError) << text;
   }
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -13,11 +13,11 @@
 
 #include "base/core/files/file.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 TEST(ErrorResponse, IsAJsonObjectOfMessageAndCode) {
-  const HttpResponse response = error_response(HttpErrorCode::not_found, "no \"job\"\nhere");
+  const Response response = error_response(ErrorCode::not_found, "no \"job\"\nhere");
   EXPECT_EQ(response.status, 404);
   EXPECT_EQ(response.content_type, "application/json");
   EXPECT_EQ(response.text(), "{\"error\":{\"message\":\"no \\\"job\\\"\\nhere\",\"code\":\"not_found\"}}\n");
@@ -31,37 +31,37 @@ TEST(JsonResponse, BytesThatAreNoTextAreReplaced) {
 }
 
 TEST(HttpErrorTest, CarriesStatusAndCode) {
-  const HttpError error(HttpErrorCode::gpu_busy, "another user has it");
+  const HttpError error(ErrorCode::gpu_busy, "another user has it");
   EXPECT_EQ(error.status(), 409);
   EXPECT_EQ(error.code(), "gpu_busy");
-  EXPECT_EQ(error.kind(), HttpErrorCode::gpu_busy);
+  EXPECT_EQ(error.kind(), ErrorCode::gpu_busy);
   EXPECT_STREQ(error.what(), "another user has it");
   EXPECT_TRUE(error.headers().empty());
 }
 
 TEST(HttpErrorTest, IsAnsweredWithItsHeaders) {
-  const HttpResponse response =
-      error_response(HttpError(HttpErrorCode::method_not_allowed, "this path takes GET", {{"Allow", "GET"}}));
+  const Response response =
+      error_response(HttpError(ErrorCode::method_not_allowed, "this path takes GET", {{"Allow", "GET"}}));
   EXPECT_EQ(response.status, 405);
-  EXPECT_EQ(response.text(), error_response(HttpErrorCode::method_not_allowed, "this path takes GET").text());
+  EXPECT_EQ(response.text(), error_response(ErrorCode::method_not_allowed, "this path takes GET").text());
   ASSERT_EQ(response.headers.size(), 1U);
   EXPECT_EQ(response.headers.front(), std::pair(std::string("Allow"), std::string("GET")));
 }
 
 TEST(ErrorResponse, AnswersAnyException) {
   EXPECT_EQ(error_response_to(InputError("wrong")).text(),
-            error_response(HttpErrorCode::invalid_argument, "wrong").text());
-  EXPECT_EQ(error_response_to(std::runtime_error("odd")).text(), error_response(HttpErrorCode::internal, "odd").text());
-  EXPECT_EQ(error_response_to(HttpError(HttpErrorCode::busy, "later", {{"Retry-After", "1"}})).headers.size(), 1U);
+            error_response(ErrorCode::invalid_argument, "wrong").text());
+  EXPECT_EQ(error_response_to(std::runtime_error("odd")).text(), error_response(ErrorCode::internal, "odd").text());
+  EXPECT_EQ(error_response_to(HttpError(ErrorCode::busy, "later", {{"Retry-After", "1"}})).headers.size(), 1U);
 }
 
 TEST(ErrorBody, IsReadBack) {
-  for (const HttpErrorRow& row : http_error_rows()) {
-    const HttpErrorBody body{.message = "say \"why\"\n", .code = std::string(row.name)};
+  for (const ErrorRow& row : http_error_rows()) {
+    const ErrorBody body{.message = "say \"why\"\n", .code = std::string(row.name)};
     EXPECT_EQ(read_error_body(error_response(row.code, body.message).text()), body);
     EXPECT_EQ(error_response(row.code, "").status, row.status);
   }
-  EXPECT_EQ(read_error_body(R"({"error": {"message": "m"}})"), (HttpErrorBody{.message = "m", .code = ""}));
+  EXPECT_EQ(read_error_body(R"({"error": {"message": "m"}})"), (ErrorBody{.message = "m", .code = ""}));
   for (const char* text : {"", "<html>", "{}", R"({"error": "m"})", R"({"detail": "m"})"}) {
     EXPECT_EQ(read_error_body(text), std::nullopt) << text;
   }
@@ -78,9 +78,9 @@ TEST(HttpErrorRows, AreDocumented) {
     }
   }
   std::vector<std::string> known;
-  for (const HttpErrorRow& row : http_error_rows()) known.push_back(fmt::format("{} | `{}`", row.status, row.name));
+  for (const ErrorRow& row : http_error_rows()) known.push_back(fmt::format("{} | `{}`", row.status, row.name));
   EXPECT_EQ(documented, known);
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::http

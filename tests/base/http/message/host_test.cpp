@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 TEST(Host, OfTheLoopbackInterface) {
@@ -22,4 +22,4 @@ TEST(Host, OfAnotherMachine) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -8,7 +8,7 @@
 #include "base/core/error_of.h"
 #include "base/http/message/error.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 using ::testing::ElementsAre;
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-std::vector<HttpRoute> routes() {
+std::vector<Route> routes() {
   return {{.method = "POST", .pattern = "/v1/jobs"},
           {.method = "GET", .pattern = "/v1/jobs"},
           {.method = "GET", .pattern = "/v1/jobs/{}"},
@@ -24,11 +24,11 @@ std::vector<HttpRoute> routes() {
           {.method = "POST", .pattern = "/v1/jobs/{}/ranks/{}"}};
 }
 
-HttpRouter::Match find(const std::string& method, const std::string& path, HeadRequests head = HeadRequests::as_get) {
-  HttpRequest request;
+Router::Match find(const std::string& method, const std::string& path, HeadRequests head = HeadRequests::as_get) {
+  Request request;
   request.method = method;
   request.path = path;
-  return HttpRouter(routes(), "/list", head).find(request, parse_target(path, ""));
+  return Router(routes(), "/list", head).find(request, parse_target(path, ""));
 }
 
 /// What `find` throws.
@@ -39,7 +39,7 @@ HttpError refusal(const std::string& method, const std::string& path, HeadReques
     return error;
   }
   ADD_FAILURE() << method << " " << path << " is answered";
-  return {HttpErrorCode::internal, "none"};
+  return {ErrorCode::internal, "none"};
 }
 
 TEST(HttpRouter, FindsARouteByMethodAndPath) {
@@ -53,7 +53,7 @@ TEST(HttpRouter, FindsARouteByMethodAndPath) {
 TEST(HttpRouter, AnswersHeadAsGetOrNotAtAll) {
   EXPECT_EQ(find("HEAD", "/v1/jobs").route, 1U);
   EXPECT_EQ(find("HEAD", "/v1/jobs/7").route, 2U);
-  EXPECT_EQ(refusal("HEAD", "/v1/jobs/7/ranks/3").kind(), HttpErrorCode::method_not_allowed);
+  EXPECT_EQ(refusal("HEAD", "/v1/jobs/7/ranks/3").kind(), ErrorCode::method_not_allowed);
   const HttpError refused = refusal("HEAD", "/v1/jobs/7", HeadRequests::refused);
   EXPECT_EQ(refused.status(), 405);
   EXPECT_THAT(refused.headers(), ElementsAre(Pair("Allow", "GET, DELETE")));
@@ -63,7 +63,7 @@ TEST(HttpRouter, SaysWhereThePathsAre) {
   for (const char* path : {"/", "/v1", "/v1/jobs/", "/v1/jobs/7/ranks", "/v1/jobs/7/ranks/3/4", "/V1/jobs"}) {
     if (std::string_view(path) == "/v1/jobs/") continue;  // an empty part is a part
     const HttpError error = refusal("GET", path);
-    EXPECT_EQ(error.kind(), HttpErrorCode::not_found) << path;
+    EXPECT_EQ(error.kind(), ErrorCode::not_found) << path;
     EXPECT_THAT(error.what(), HasSubstr("/list")) << path;
   }
   EXPECT_THAT(find("GET", "/v1/jobs/").captures, ElementsAre(""));
@@ -87,4 +87,4 @@ TEST(RequireKnownParameters, NamesTheOneThatIsNotKnown) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 using ::testing::ElementsAre;
@@ -16,7 +16,7 @@ using ::testing::Optional;
 using ::testing::Pair;
 
 TEST(ParseTarget, SegmentsAndParametersAreDecoded) {
-  const HttpTarget target = parse_target("/v1/jobs/a%2Fb+c/%e2%82%ac", "x=1&y=a+b%26&flag&z=%3D=");
+  const Target target = parse_target("/v1/jobs/a%2Fb+c/%e2%82%ac", "x=1&y=a+b%26&flag&z=%3D=");
   EXPECT_THAT(target.segments, ElementsAre("v1", "jobs", "a/b+c", "\u20ac"));
   EXPECT_THAT(target.parameters, ElementsAre(Pair("flag", ""), Pair("x", "1"), Pair("y", "a b&"), Pair("z", "==")));
 }
@@ -52,4 +52,4 @@ TEST(MatchPath, BracesStandForOnePartEach) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::http

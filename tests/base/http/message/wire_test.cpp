@@ -5,15 +5,15 @@
 
 #include <string>
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 /// As a connection does it: what was not taken comes again, with the next piece behind it.
-HttpRequestParser parse(std::string_view text, std::size_t piece, HttpLimits limits = {}) {
-  HttpRequestParser parser(limits);
+RequestParser parse(std::string_view text, std::size_t piece, Limits limits = {}) {
+  RequestParser parser(limits);
   std::string waiting;
   while (!text.empty() && !parser.complete() && !parser.refusal()) {
     waiting += text.substr(0, piece);
@@ -26,10 +26,10 @@ HttpRequestParser parse(std::string_view text, std::size_t piece, HttpLimits lim
 TEST(HttpRequestParser, TakesARequestHoweverItIsCut) {
   const std::string text = "POST /v1/x%20y?a=1&b=?2 HTTP/1.1\r\nHost: agent\r\nContent-Length: 5\r\n\r\nhello";
   for (std::size_t piece = 1; piece <= text.size(); ++piece) {
-    HttpRequestParser parser = parse(text, piece);
+    RequestParser parser = parse(text, piece);
     ASSERT_TRUE(parser.complete()) << piece;
     EXPECT_TRUE(parser.keep_alive());
-    const HttpRequest request = parser.take();
+    const Request request = parser.take();
     EXPECT_EQ(request.method, "POST");
     EXPECT_EQ(request.path, "/v1/x%20y");
     EXPECT_EQ(request.query, "a=1&b=?2");
@@ -40,14 +40,14 @@ TEST(HttpRequestParser, TakesARequestHoweverItIsCut) {
 
 TEST(HttpRequestParser, LeavesTheNextRequestAlone) {
   const std::string first = "GET /a HTTP/1.1\r\n\r\n";
-  HttpRequestParser parser{HttpLimits{}};
+  RequestParser parser{Limits{}};
   EXPECT_EQ(parser.put(first + "GET /b HTTP/1.1\r\n\r\n"), first.size());
   EXPECT_EQ(parser.put("GET /b HTTP/1.1\r\n\r\n"), 0U);
   EXPECT_EQ(parser.take().path, "/a");
 }
 
 TEST(HttpRequestParser, TakesTheAbsoluteForm) {
-  const HttpRequest request = parse("GET http://agent/v1/restore?x HTTP/1.1\r\n\r\n", 7).take();
+  const Request request = parse("GET http://agent/v1/restore?x HTTP/1.1\r\n\r\n", 7).take();
   EXPECT_EQ(request.path, "/v1/restore");
   EXPECT_EQ(request.query, "x");
   EXPECT_EQ(parse("GET http://agent HTTP/1.1\r\n\r\n", 100).take().path, "/");
@@ -55,7 +55,7 @@ TEST(HttpRequestParser, TakesTheAbsoluteForm) {
 
 TEST(HttpRequestParser, RefusesABodyInChunks) {
   for (const std::size_t piece : {1U, 5U, 1000U}) {
-    const HttpRequestParser parser =
+    const RequestParser parser =
         parse("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n{}\r\n5\r\n\r\n", piece);
     ASSERT_TRUE(parser.refusal()) << piece;
     EXPECT_EQ(parser.refusal()->status, 411) << piece;
@@ -64,7 +64,7 @@ TEST(HttpRequestParser, RefusesABodyInChunks) {
 
 TEST(HttpRequestParser, RefusesABodyWhoseEndItWouldNotFind) {
   for (const char* encoding : {"gzip", "identity", "chunked, gzip", "gzip, chunked", "x"}) {
-    const HttpRequestParser parser =
+    const RequestParser parser =
         parse(std::string("POST / HTTP/1.1\r\nTransfer-Encoding: ") + encoding + "\r\n\r\nGET / HTTP/1.1\r\n\r\n", 9);
     ASSERT_TRUE(parser.refusal()) << encoding;
   }
@@ -77,7 +77,7 @@ TEST(HttpRequestParser, KnowsWhetherTheConnectionGoesOn) {
 }
 
 TEST(HttpRequestParser, RefusesWhatIsTooLarge) {
-  const HttpLimits limits{.header_bytes = 64, .body_bytes = 4};
+  const Limits limits{.header_bytes = 64, .body_bytes = 4};
   for (const std::size_t piece : {1U, 7U, 1000U}) {
     EXPECT_EQ(parse("GET /" + std::string(100, 'x') + " HTTP/1.1\r\n\r\n", piece, limits).refusal()->status, 431)
         << piece;
@@ -91,7 +91,7 @@ TEST(HttpRequestParser, RefusesTwoHeadersOfWhichOneCounts) {
   for (const char* name : {"Host", "authorization", "ORIGIN", "Content-Type", "Expect"}) {
     for (const std::size_t piece : {1U, 7U, 1000U}) {
       const std::string once = std::string(name) + ": 100-continue\r\n";
-      const HttpRequestParser parser = parse("GET / HTTP/1.1\r\n" + once + "X-Y: 1\r\n" + once + "\r\n", piece);
+      const RequestParser parser = parse("GET / HTTP/1.1\r\n" + once + "X-Y: 1\r\n" + once + "\r\n", piece);
       ASSERT_TRUE(parser.refusal()) << name;
       EXPECT_EQ(parser.refusal()->status, 400) << name;
       EXPECT_THAT(parser.refusal()->text(), HasSubstr("more than once")) << name;
@@ -101,13 +101,13 @@ TEST(HttpRequestParser, RefusesTwoHeadersOfWhichOneCounts) {
 }
 
 TEST(HttpRequestParser, HeaderNamesAreLowerCase) {
-  const HttpRequest request = parse("GET / HTTP/1.1\r\nAcCePt: a\r\nX-Y: 1\r\nx-y: 2\r\n\r\n", 5).take();
+  const Request request = parse("GET / HTTP/1.1\r\nAcCePt: a\r\nX-Y: 1\r\nx-y: 2\r\n\r\n", 5).take();
   EXPECT_EQ(request.header("accept"), "a");
   EXPECT_EQ(request.header("x-y"), "2");
 }
 
 TEST(SerializeHead, SaysLengthTypeAndWhatBecomesOfTheConnection) {
-  HttpResponse response = HttpResponse::with_body(405, "application/json", "{}\n");
+  Response response = Response::with_body(405, "application/json", "{}\n");
   response.headers.emplace_back("Allow", "GET, HEAD");
   const std::string text = serialize_head(response, AfterResponse::keep_alive, ResponseLength::known);
   EXPECT_THAT(text, StartsWith("HTTP/1.1 405 Method Not Allowed\r\n"));
@@ -128,7 +128,7 @@ TEST(SerializeHead, AStreamHasNoLength) {
 
 TEST(SerializeHead, AnswersThatNeverHaveABodySayNoLength) {
   for (const int status : {204, 304}) {
-    HttpResponse response;
+    Response response;
     response.status = status;
     const std::string text = serialize_head(response, AfterResponse::keep_alive, ResponseLength::known);
     EXPECT_EQ(text.find("Content-Length"), std::string::npos);
@@ -136,4 +136,4 @@ TEST(SerializeHead, AnswersThatNeverHaveABodySayNoLength) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::http

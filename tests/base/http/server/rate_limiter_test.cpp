@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 using namespace std::chrono_literals;
@@ -54,4 +54,4 @@ TEST(RateLimiterTest, ThoseWhoAskTooOftenAreNot) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -12,7 +12,7 @@
 #include "base/core/error.h"
 #include "base/http/server_fixture.h"
 
-namespace lowgear {
+namespace lowgear::http {
 namespace {
 
 using ::testing::EndsWith;
@@ -21,7 +21,7 @@ using ::testing::Not;
 using ::testing::StartsWith;
 using namespace std::chrono_literals;
 
-class HttpServerTest : public HttpServerFixture {};
+class HttpServerTest : public ServerFixture {};
 
 TEST_F(HttpServerTest, AConnectionCarriesManyRequests) {
   serve();
@@ -54,7 +54,7 @@ TEST_F(HttpServerTest, AnswersKeepTheOrderOfRequestsThatCameTogether) {
   for (int i = 0; i < kRequests; ++i) requests += fmt::format("GET /{} HTTP/1.1\r\n\r\n", i);
   std::thread sender([&] { client.send(requests); });
   ASSERT_TRUE(eventually([&] { return waiting() == 1; }));
-  answer_all(HttpResponse::with_body(200, "text/plain", "first"));
+  answer_all(Response::with_body(200, "text/plain", "first"));
   EXPECT_THAT(client.read_response(), EndsWith("first"));
   for (int i = 0; i < kRequests; ++i)
     ASSERT_THAT(client.read_response(), EndsWith(fmt::format("GET /{}  [] from unix", i)));
@@ -64,7 +64,7 @@ TEST_F(HttpServerTest, AnswersKeepTheOrderOfRequestsThatCameTogether) {
 TEST_F(HttpServerTest, TheHandlerSeesHeadersAndTheAttestedPeer) {
   serve();
   (void)ask("GET / HTTP/1.1\r\nHost: test\r\nAuthorization: Bearer x\r\nX-A: 1\r\nx-a: 2\r\n\r\n");
-  const HttpRequest request = on_loop([&] { return handler.last; });
+  const Request request = on_loop([&] { return handler.last; });
   EXPECT_EQ(request.header("authorization"), "Bearer x");
   EXPECT_EQ(request.header("x-a"), "2");
   EXPECT_EQ(request.header("x-b"), "");
@@ -135,11 +135,11 @@ TEST_F(HttpServerTest, AnAnswerMayComeLateAndHoldsUpNobody) {
   std::this_thread::sleep_for(60ms);  // longer than any deadline of a connection
   EXPECT_FALSE(on_loop([&] { return handler.waiting[0]->closed(); }));
   const auto kept = on_loop([&] { return handler.waiting[0]; });
-  answer_all(HttpResponse::with_body(200, "text/plain", "late"));
+  answer_all(Response::with_body(200, "text/plain", "late"));
   EXPECT_THAT(client.read_response(), EndsWith("late"));
   on_loop([&] {
     EXPECT_TRUE(kept->closed());
-    kept->send(HttpResponse::with_body(200, "text/plain", "again"));
+    kept->send(Response::with_body(200, "text/plain", "again"));
     kept->on_close([&] { ++handler.gone; });
   });
   EXPECT_TRUE(client.ended());
@@ -153,15 +153,15 @@ TEST_F(HttpServerTest, ALateAnswerIsNotTakenForThatToTheNextRequest) {
   client.get("/wait");
   ASSERT_TRUE(eventually([&] { return waiting() == 1; }));
   auto first = on_loop([&] { return handler.waiting[0]; });
-  answer_all(HttpResponse::with_body(200, "text/plain", "one"));
+  answer_all(Response::with_body(200, "text/plain", "one"));
   EXPECT_THAT(client.read_response(), EndsWith("one"));
   client.get("/wait");
   ASSERT_TRUE(eventually([&] { return waiting() == 1; }));
   on_loop([&] {
-    first->send(HttpResponse::with_body(200, "text/plain", "wrong"));
+    first->send(Response::with_body(200, "text/plain", "wrong"));
     first.reset();
   });
-  answer_all(HttpResponse::with_body(200, "text/plain", "two"));
+  answer_all(Response::with_body(200, "text/plain", "two"));
   EXPECT_THAT(client.read_response(), EndsWith("two"));
 }
 
@@ -174,7 +174,7 @@ TEST_F(HttpServerTest, ManyWaitingClientsGetOneTextThatIsNotCopied) {
     clients.back()->get("/wait");
   }
   ASSERT_TRUE(eventually([&] { return waiting() == kClients; }));
-  HttpResponse response = HttpResponse::with_body(200, "text/plain", std::string(100'000, 'x'));
+  Response response = Response::with_body(200, "text/plain", std::string(100'000, 'x'));
   answer_all(response);
   for (const auto& client : clients) EXPECT_THAT(client->read_response(), EndsWith("xxx"));
   ASSERT_TRUE(eventually([&] { return on_loop([&] { return response.body.use_count() == 1; }); }));
@@ -208,7 +208,7 @@ TEST_F(HttpServerTest, ARequestThatIsDroppedOrThrownAtIsAnswered500) {
 }
 
 TEST_F(HttpServerTest, AClientMayEndItsSideBeforeItsAnswerHasCome) {
-  handler.large = HttpResponse::with_body(200, "text/plain", std::string(4'000'000, 'x'));
+  handler.large = Response::with_body(200, "text/plain", std::string(4'000'000, 'x'));
   serve();
   RawClient client(path);
   client.get("/large");
@@ -219,7 +219,7 @@ TEST_F(HttpServerTest, AClientMayEndItsSideBeforeItsAnswerHasCome) {
 
 TEST_F(HttpServerTest, AnAnswerThatIsNotReadIsGivenUp) {
   options.request_timeout = 30ms;
-  handler.large = HttpResponse::with_body(200, "text/plain", std::string(16'000'000, 'x'));
+  handler.large = Response::with_body(200, "text/plain", std::string(16'000'000, 'x'));
   serve();
   RawClient client(path);
   client.get("/large");
@@ -302,7 +302,7 @@ TEST_F(HttpServerTest, DrainingLetsRequestsFinishAndEndsAllElse) {
   halfway.send("ok");
   EXPECT_THAT(halfway.read_response(), HasSubstr("Connection: close"));
   EXPECT_TRUE(halfway.ended());
-  answer_all(HttpResponse::with_body(200, "text/plain", "finished"));
+  answer_all(Response::with_body(200, "text/plain", "finished"));
   EXPECT_THAT(waits.read_response(), EndsWith("finished"));
   waits = RawClient();
   halfway = RawClient();
@@ -331,4 +331,4 @@ TEST_F(HttpServerTest, DrainingAnIdleServerIsDoneSoon) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::http

@@ -11,7 +11,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using testing::ElementsAre;
@@ -28,7 +28,7 @@ NameLookup names() {
           }};
 }
 
-AgentConfig parse(const std::string& text) { return parse_agent_config(text, "agent.toml", names()); }
+Config parse(const std::string& text) { return parse_agent_config(text, "agent.toml", names()); }
 
 void expect_refused(const std::string& text, const std::string& words) {
   try {
@@ -40,7 +40,7 @@ void expect_refused(const std::string& text, const std::string& words) {
 }
 
 TEST(AgentConfig, IsClosedWhenItIsEmpty) {
-  const AgentConfig config = parse("");
+  const Config config = parse("");
   EXPECT_TRUE(config.gpus.empty());
   EXPECT_FALSE(config.all_gpus);
   EXPECT_TRUE(config.allow.empty());
@@ -56,7 +56,7 @@ TEST(AgentConfig, SaysWhichEventsClientsOfZeusGet) {
 }
 
 TEST(AgentConfig, ReadsEverything) {
-  const AgentConfig config = parse(R"(
+  const Config config = parse(R"(
 journal = "/j"
 telemetry_hz = 10
 [sockets]
@@ -145,4 +145,4 @@ TEST(AgentConfig, RefusesAFileThatOthersMayChange) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

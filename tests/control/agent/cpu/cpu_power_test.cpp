@@ -9,7 +9,7 @@
 #include "control/agent/cpu/rapl_cpu_meter.h"
 #include "control/agent/fake_agent_service.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 constexpr std::int64_t kMillisecond_ns = 1'000'000;
@@ -62,10 +62,10 @@ TEST_F(CpuPowerTest, WithoutAMeterSaysWhy) {
 }
 
 TEST(RaplCpuMeter, AMachineWithoutPowercapSaysWhy) {
-  RaplCpuMeter meter(Rapl("/nonexistent/powercap"));
+  RaplCpuMeter meter(gpu::Rapl("/nonexistent/powercap"));
   EXPECT_TRUE(meter.read().empty());
   EXPECT_FALSE(meter.problem().empty());
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -6,7 +6,7 @@
 #include <future>
 #include <memory>
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 TEST(DriverThread, IsWaitedFor) {
@@ -49,4 +49,4 @@ TEST(DriverThread, EndsOnce) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -9,7 +9,7 @@
 #include "control/agent/fake_policy.h"
 #include "hardware/gpu/fake_gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using namespace std::chrono_literals;
@@ -18,21 +18,21 @@ class GpuWorkerTest : public ::testing::Test {
  protected:
   void start(GpuWorkerOptions options = {}) {
     worker_ =
-        std::make_unique<GpuWorker>(std::make_shared<FakeGpuSystem>(1), std::make_unique<FakeWriter>(log_), options);
+        std::make_unique<GpuWorker>(std::make_shared<gpu::FakeGpuSystem>(1), std::make_unique<FakeWriter>(log_), options);
   }
   void begin_lease_with_plan() {
     worker_->begin_lease(ring_).get();
-    ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1005, std::nullopt)));
+    ASSERT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1005, std::nullopt)));
   }
   /// Hands over a plan of a clock for forwards and 1500 MHz for everything else.
-  PlanAnswer follow(int forward_mhz, std::optional<std::uint32_t> from_iteration) {
-    std::promise<PlanAnswer> answer;
+  ipc::PlanAnswer follow(int forward_mhz, std::optional<std::uint32_t> from_iteration) {
+    std::promise<ipc::PlanAnswer> answer;
     worker_->follow_plan([forward_mhz] { return std::make_unique<FakeUnitClocks>(forward_mhz); }, from_iteration,
-                         [&answer](PlanAnswer said) { answer.set_value(std::move(said)); });
+                         [&answer](ipc::PlanAnswer said) { answer.set_value(std::move(said)); });
     return answer.get_future().get();
   }
   void begin_iteration(std::uint32_t iteration) {
-    write_unit(ring_->ring(), {.time_ns = 1, .type = UnitEventType::iteration_begin, .microbatch = iteration});
+    write_unit(ring_->ring(), {.time_ns = 1, .type = ipc::UnitEventType::iteration_begin, .microbatch = iteration});
   }
   /// Runs a forward, and waits for its clock.
   void expect_forward_at(int clock_mhz) {
@@ -43,9 +43,9 @@ class GpuWorkerTest : public ::testing::Test {
   }
   void begin_unit(OpKind kind) {
     write_unit(ring_->ring(),
-               {.time_ns = 1, .type = UnitEventType::unit_begin, .kind = static_cast<std::uint8_t>(kind)});
+               {.time_ns = 1, .type = ipc::UnitEventType::unit_begin, .kind = static_cast<std::uint8_t>(kind)});
   }
-  [[nodiscard]] RingState ring_state() const { return static_cast<RingState>(ring_->ring().state.load()); }
+  [[nodiscard]] ipc::RingState ring_state() const { return static_cast<ipc::RingState>(ring_->ring().state.load()); }
 
   std::shared_ptr<WriterLog> log_ = std::make_shared<WriterLog>();
   std::shared_ptr<SharedUnitRing> ring_ = std::make_shared<SharedUnitRing>();
@@ -55,7 +55,7 @@ class GpuWorkerTest : public ::testing::Test {
 TEST_F(GpuWorkerTest, AppliesTheClockOfEachUnitAndTellsTheClient) {
   start();
   begin_lease_with_plan();
-  EXPECT_EQ(ring_state(), RingState::active);
+  EXPECT_EQ(ring_state(), ipc::RingState::active);
   begin_unit(OpKind::forward);
   ASSERT_TRUE(log_->wait_for_last("follow 1005"));
   begin_unit(OpKind::backward);
@@ -77,8 +77,8 @@ TEST_F(GpuWorkerTest, WithoutAPlanOnlyCounts) {
 /// A plan that names forwards alone.
 class ForwardClocks final : public UnitClocks {
  public:
-  [[nodiscard]] std::optional<int> clock_mhz(const UnitEvent& event) override {
-    if (event.type != UnitEventType::unit_begin || event.kind != 0) return std::nullopt;
+  [[nodiscard]] std::optional<int> clock_mhz(const ipc::UnitEvent& event) override {
+    if (event.type != ipc::UnitEventType::unit_begin || event.kind != 0) return std::nullopt;
     return 1005;
   }
 };
@@ -91,7 +91,7 @@ TEST_F(GpuWorkerTest, CountsUnitsThatThePlanDoesNotNameAndTellsTheClient) {
   EXPECT_EQ(worker_->status().unplanned_units, 0U) << "there is no plan";
   std::promise<void> accepted;
   worker_->follow_plan([] { return std::make_unique<ForwardClocks>(); }, std::nullopt,
-                       [&accepted](const PlanAnswer&) { accepted.set_value(); });
+                       [&accepted](const ipc::PlanAnswer&) { accepted.set_value(); });
   accepted.get_future().get();
   begin_iteration(1);
   begin_unit(OpKind::backward);
@@ -100,7 +100,7 @@ TEST_F(GpuWorkerTest, CountsUnitsThatThePlanDoesNotNameAndTellsTheClient) {
   ASSERT_TRUE(eventually([this] { return worker_->status().unplanned_units == 2; }));
   EXPECT_EQ(ring_->ring().unplanned_units.load(), 2U);
   EXPECT_EQ(unpack_unit(0, ring_->ring().unplanned_unit.load()).kind, static_cast<std::uint8_t>(OpKind::backward));
-  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 2)));
+  ASSERT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1200, 2)));
   begin_iteration(2);
   begin_unit(OpKind::backward);
   ASSERT_TRUE(log_->wait_for("follow 1500"));
@@ -142,7 +142,7 @@ TEST_F(GpuWorkerTest, RestoresWhenTheLeaseEnds) {
   ASSERT_TRUE(log_->wait_for("follow 1005"));
   worker_->end_lease().get();
   EXPECT_EQ(log_->calls().back(), "restore");
-  EXPECT_EQ(ring_state(), RingState::ended);
+  EXPECT_EQ(ring_state(), ipc::RingState::ended);
   EXPECT_EQ(ring_->ring().requested_clock_mhz.load(), 0U);
   EXPECT_FALSE(worker_->status().has_plan);
 }
@@ -152,7 +152,7 @@ TEST_F(GpuWorkerTest, SuspendsALeaseWithoutUnitsAndResumes) {
   begin_lease_with_plan();
   begin_unit(OpKind::forward);
   ASSERT_TRUE(log_->wait_for_last("suspend"));
-  ASSERT_TRUE(eventually([this] { return ring_state() == RingState::suspended; }));
+  ASSERT_TRUE(eventually([this] { return ring_state() == ipc::RingState::suspended; }));
   ASSERT_TRUE(eventually([this] { return ring_->ring().requested_clock_mhz.load() == 0; }));
   ASSERT_TRUE(eventually([this] { return worker_->status().suspended; }));
   begin_unit(OpKind::backward);
@@ -176,7 +176,7 @@ TEST_F(GpuWorkerTest, TriesAgainToSuspendAndNamesTheClockUntilThen) {
 TEST_F(GpuWorkerTest, ASuspensionLeavesAloneWhatWasAskedForByName) {
   start({.suspend_after = 5ms});
   begin_lease_with_plan();
-  worker_->post([](GpuWriter& writer) { writer.apply(SetPowerLimit{400}); }).get();
+  worker_->post([](GpuWriter& writer) { writer.apply(gpu::SetPowerLimit{400}); }).get();
   begin_unit(OpKind::forward);
   ASSERT_TRUE(log_->wait_for_last("suspend"));
   begin_unit(OpKind::backward);
@@ -196,8 +196,8 @@ TEST_F(GpuWorkerTest, TriesAgainToRestore) {
 
 TEST_F(GpuWorkerTest, RestoresNothingUnderALeaseOneOfWhoseWritesFailed) {
   start({.retry_after = 1ms});
-  worker_->post([](GpuWriter& writer) { writer.apply(LockSmClocks{345, 1005}); }).get();
-  EXPECT_THROW(worker_->post([](GpuWriter& writer) { writer.apply(SetPowerLimit{666}); }).get(), GpuError);
+  worker_->post([](GpuWriter& writer) { writer.apply(gpu::LockSmClocks{345, 1005}); }).get();
+  EXPECT_THROW(worker_->post([](GpuWriter& writer) { writer.apply(gpu::SetPowerLimit{666}); }).get(), gpu::GpuError);
   std::this_thread::sleep_for(20ms);
   EXPECT_EQ(log_->calls(), std::vector<std::string>{"lock SM clocks to 345-1005 MHz"});
   worker_->end_lease().get();
@@ -206,31 +206,31 @@ TEST_F(GpuWorkerTest, RestoresNothingUnderALeaseOneOfWhoseWritesFailed) {
 
 TEST_F(GpuWorkerTest, HandsOnWhatATaskThrows) {
   start();
-  EXPECT_THROW(worker_->post([](GpuWriter& writer) { writer.apply(SetPowerLimit{666}); }).get(), GpuError);
-  worker_->post([](GpuWriter& writer) { writer.apply(LockSmClocks{345, 1005}); }).get();
+  EXPECT_THROW(worker_->post([](GpuWriter& writer) { writer.apply(gpu::SetPowerLimit{666}); }).get(), gpu::GpuError);
+  worker_->post([](GpuWriter& writer) { writer.apply(gpu::LockSmClocks{345, 1005}); }).get();
   EXPECT_EQ(log_->calls(), std::vector<std::string>{"lock SM clocks to 345-1005 MHz"});
 }
 
 TEST_F(GpuWorkerTest, TellsHowATaskEndedWhenTheStatusShowsIt) {
   start();
   std::promise<std::uint64_t> writes;
-  worker_->apply(LockSmClocks{345, 1005}, [&](const std::exception_ptr& error) {
+  worker_->apply(gpu::LockSmClocks{345, 1005}, [&](const std::exception_ptr& error) {
     EXPECT_FALSE(error);
     writes.set_value(worker_->status().writer.clock_writes);
   });
   EXPECT_EQ(writes.get_future().get(), 1U);
   std::promise<void> failed;
-  worker_->apply(SetPowerLimit{666}, [&](const std::exception_ptr& error) { failed.set_exception(error); });
-  EXPECT_THROW(failed.get_future().get(), GpuError);
+  worker_->apply(gpu::SetPowerLimit{666}, [&](const std::exception_ptr& error) { failed.set_exception(error); });
+  EXPECT_THROW(failed.get_future().get(), gpu::GpuError);
 }
 
 TEST_F(GpuWorkerTest, RefusesAPlanThatCannotBeRead) {
   start();
   worker_->begin_lease(ring_).get();
-  std::promise<PlanAnswer> answer;
+  std::promise<ipc::PlanAnswer> answer;
   worker_->follow_plan([]() -> std::unique_ptr<UnitClocks> { throw InputError("no plan"); }, std::nullopt,
-                       [&answer](PlanAnswer said) { answer.set_value(std::move(said)); });
-  EXPECT_EQ(std::get<RefusedMessage>(answer.get_future().get()).reason, "no plan");
+                       [&answer](ipc::PlanAnswer said) { answer.set_value(std::move(said)); });
+  EXPECT_EQ(std::get<ipc::RefusedMessage>(answer.get_future().get()).reason, "no plan");
   EXPECT_FALSE(worker_->status().has_plan);
 }
 
@@ -239,7 +239,7 @@ TEST_F(GpuWorkerTest, SwitchesPlansAtTheBeginOfTheirIteration) {
   begin_lease_with_plan();
   begin_iteration(4);
   expect_forward_at(1005);
-  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 6)));
+  ASSERT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1200, 6)));
   expect_forward_at(1005);
   begin_iteration(5);
   expect_forward_at(1005);
@@ -250,7 +250,7 @@ TEST_F(GpuWorkerTest, SwitchesPlansAtTheBeginOfTheirIteration) {
 TEST_F(GpuWorkerTest, SwitchesPlansAtALaterIterationWhenTheirsIsLost) {
   start();
   begin_lease_with_plan();
-  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 6)));
+  ASSERT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1200, 6)));
   begin_iteration(9);
   expect_forward_at(1200);
 }
@@ -260,14 +260,14 @@ TEST_F(GpuWorkerTest, CountsIterationsPastTheEndOfTheirNumbers) {
   begin_lease_with_plan();
   begin_iteration(UINT32_MAX - 1);
   expect_forward_at(1005);
-  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 1)));
+  ASSERT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1200, 1)));
   begin_iteration(UINT32_MAX);
   expect_forward_at(1005);
   begin_iteration(0);
   expect_forward_at(1005);
   begin_iteration(1);
   expect_forward_at(1200);
-  EXPECT_TRUE(std::holds_alternative<TooLateMessage>(follow(1300, UINT32_MAX)));
+  EXPECT_TRUE(std::holds_alternative<ipc::TooLateMessage>(follow(1300, UINT32_MAX)));
   expect_forward_at(1200);
 }
 
@@ -276,11 +276,11 @@ TEST_F(GpuWorkerTest, IgnoresAPlanWhoseIterationHasBegunAndKeepsTheOneThatWaits)
   start();
   begin_lease_with_plan();
   begin_iteration(7);
-  const PlanAnswer answer = follow(1300, 7);
-  ASSERT_TRUE(std::holds_alternative<TooLateMessage>(answer));
-  EXPECT_EQ(std::get<TooLateMessage>(answer).begun_iteration, 7U);
-  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 8)));
-  EXPECT_TRUE(std::holds_alternative<TooLateMessage>(follow(1300, 3)));
+  const ipc::PlanAnswer answer = follow(1300, 7);
+  ASSERT_TRUE(std::holds_alternative<ipc::TooLateMessage>(answer));
+  EXPECT_EQ(std::get<ipc::TooLateMessage>(answer).begun_iteration, 7U);
+  ASSERT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1200, 8)));
+  EXPECT_TRUE(std::holds_alternative<ipc::TooLateMessage>(follow(1300, 3)));
   expect_forward_at(1005);
   begin_iteration(8);
   expect_forward_at(1200);
@@ -289,14 +289,14 @@ TEST_F(GpuWorkerTest, IgnoresAPlanWhoseIterationHasBegunAndKeepsTheOneThatWaits)
 TEST_F(GpuWorkerTest, TakesANewerPlanInPlaceOfOneThatWaits) {
   start();
   begin_lease_with_plan();
-  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 2)));
-  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1300, 3)));
+  ASSERT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1200, 2)));
+  ASSERT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1300, 3)));
   begin_iteration(2);
   expect_forward_at(1005);
   begin_iteration(3);
   expect_forward_at(1300);
-  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 9)));
-  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1005, std::nullopt)));
+  ASSERT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1200, 9)));
+  ASSERT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1005, std::nullopt)));
   begin_iteration(9);
   expect_forward_at(1005);
 }
@@ -305,11 +305,11 @@ TEST_F(GpuWorkerTest, ForgetsIterationsAndWaitingPlansWithTheirLease) {
   start();
   begin_lease_with_plan();
   begin_iteration(9);
-  ASSERT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1300, 10)));
+  ASSERT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1300, 10)));
   worker_->end_lease().get();
   ring_ = std::make_shared<SharedUnitRing>();
   begin_lease_with_plan();
-  EXPECT_TRUE(std::holds_alternative<AcceptedMessage>(follow(1200, 1)));
+  EXPECT_TRUE(std::holds_alternative<ipc::AcceptedMessage>(follow(1200, 1)));
   begin_iteration(10);
   expect_forward_at(1200);
 }
@@ -317,8 +317,8 @@ TEST_F(GpuWorkerTest, ForgetsIterationsAndWaitingPlansWithTheirLease) {
 TEST_F(GpuWorkerTest, TakesWhateverAHostileClientWrites) {
   start();
   begin_lease_with_plan();
-  UnitRing& ring = ring_->ring();
-  for (UnitRing::Slot& slot : ring.slots) {
+  ipc::UnitRing& ring = ring_->ring();
+  for (ipc::UnitRing::Slot& slot : ring.slots) {
     slot.time_ns = UINT64_MAX;
     slot.unit = UINT64_MAX;
   }
@@ -333,7 +333,7 @@ TEST_F(GpuWorkerTest, TakesWhateverAHostileClientWrites) {
 TEST_F(GpuWorkerTest, AHungDriverHoldsNobodyElseUp) {
   start();
   log_->hang();
-  const auto task = worker_->post([](GpuWriter& writer) { writer.apply(ResetSmClocks{}); });
+  const auto task = worker_->post([](GpuWriter& writer) { writer.apply(gpu::ResetSmClocks{}); });
   ASSERT_TRUE(eventually([this] { return worker_->status().busy > 1ms; }));
   EXPECT_EQ(task.wait_for(0s), std::future_status::timeout);
   worker_.reset();  // leaves the thread behind
@@ -342,4 +342,4 @@ TEST_F(GpuWorkerTest, AHungDriverHoldsNobodyElseUp) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -10,7 +10,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using namespace std::chrono_literals;
@@ -82,4 +82,4 @@ TEST_F(PendingWritesTest, DoesNotTouchTheLoopOnceItIsGone) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

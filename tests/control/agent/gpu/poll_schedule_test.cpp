@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 constexpr std::int64_t kMs = 1'000'000;
@@ -83,4 +83,4 @@ TEST(PollSchedule, TakesTimesThatRunBackwards) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

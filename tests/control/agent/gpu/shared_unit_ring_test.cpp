@@ -6,19 +6,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 TEST(SharedUnitRing, IsTheSameMemoryForBothSides) {
   SharedUnitRing shared;
-  void* memory = ::mmap(nullptr, sizeof(UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, shared.descriptor(), 0);
+  void* memory = ::mmap(nullptr, sizeof(ipc::UnitRing), PROT_READ | PROT_WRITE, MAP_SHARED, shared.descriptor(), 0);
   ASSERT_NE(memory, MAP_FAILED);
-  auto* client = static_cast<UnitRing*>(memory);
-  EXPECT_EQ(client->magic, kUnitRingMagic);
-  EXPECT_EQ(client->capacity, kUnitRingCapacity);
+  auto* client = static_cast<ipc::UnitRing*>(memory);
+  EXPECT_EQ(client->magic, ipc::kUnitRingMagic);
+  EXPECT_EQ(client->capacity, ipc::kUnitRingCapacity);
   client->written.store(7);
   EXPECT_EQ(shared.ring().written.load(), 7U);
-  ::munmap(memory, sizeof(UnitRing));
+  ::munmap(memory, sizeof(ipc::UnitRing));
 }
 
 TEST(SharedUnitRing, CanBeNeitherCutOffNorGrown) {
@@ -27,7 +27,7 @@ TEST(SharedUnitRing, CanBeNeitherCutOffNorGrown) {
   EXPECT_NE(::ftruncate(shared.descriptor(), 1 << 20), 0);
   struct stat found {};
   ASSERT_EQ(::fstat(shared.descriptor(), &found), 0);
-  EXPECT_EQ(found.st_size, static_cast<off_t>(sizeof(UnitRing)));
+  EXPECT_EQ(found.st_size, static_cast<off_t>(sizeof(ipc::UnitRing)));
 }
 
 TEST(SharedUnitRing, TakesNoFurtherSeals) {
@@ -37,4 +37,4 @@ TEST(SharedUnitRing, TakesNoFurtherSeals) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -9,21 +9,21 @@
 #include "base/core/monotonic_clock.h"
 #include "hardware/gpu/fake_gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using namespace std::chrono_literals;
 
 TEST(ReadGpu, ReadsAllThatTheGpuReports) {
-  FakeGpu gpu;
-  gpu.change([](FakeReadings& now) {
+  gpu::FakeGpu gpu;
+  gpu.change([](gpu::FakeReadings& now) {
     now.energy_j = 12.5;
     now.average_power_w = 300;
     now.power_w = 310;
     now.sm_clock_mhz = 1500;
     now.memory_clock_mhz = 2619;
     now.temperature_c = 61;
-    now.throttle_reasons = ThrottleReasons{.bits = 4};
+    now.throttle_reasons = gpu::ThrottleReasons{.bits = 4};
     now.gpu_utilisation_percent = 97;
     now.memory_utilisation_percent = 43;
   });
@@ -39,11 +39,11 @@ TEST(ReadGpu, ReadsAllThatTheGpuReports) {
 }
 
 TEST(ReadGpu, LeavesEmptyWhatTheGpuDoesNotReport) {
-  FakeGpu gpu;
-  gpu.disable(GpuFeature::instant_power, GpuErrorCode::not_supported, "too old");
-  gpu.disable(GpuFeature::energy_counter, GpuErrorCode::not_supported, "too old");
-  gpu.change([](FakeReadings& now) { now.average_power_w = 123; });
-  gpu.fail("temperature", GpuErrorCode::gpu_lost, -1);
+  gpu::FakeGpu gpu;
+  gpu.disable(gpu::GpuFeature::instant_power, gpu::GpuErrorCode::not_supported, "too old");
+  gpu.disable(gpu::GpuFeature::energy_counter, gpu::GpuErrorCode::not_supported, "too old");
+  gpu.change([](gpu::FakeReadings& now) { now.average_power_w = 123; });
+  gpu.fail("temperature", gpu::GpuErrorCode::gpu_lost, -1);
   const GpuReading reading = read_gpu(gpu);
   EXPECT_GT(reading.time_ns, 0);
   EXPECT_FALSE(reading.energy_j);
@@ -53,7 +53,7 @@ TEST(ReadGpu, LeavesEmptyWhatTheGpuDoesNotReport) {
 }
 
 TEST(ReadSettings, SaysSinceWhenTheyHold) {
-  FakeGpu gpu;
+  gpu::FakeGpu gpu;
   const std::int64_t before_ns = monotonic_ns();
   const std::int64_t asked_ns = read_settings(gpu).asked_ns;
   EXPECT_GE(asked_ns, before_ns);
@@ -61,31 +61,31 @@ TEST(ReadSettings, SaysSinceWhenTheyHold) {
 }
 
 TEST(ReadSettings, LeavesEmptyWhatTheGpuDoesNotSay) {
-  FakeGpu gpu;
+  gpu::FakeGpu gpu;
   EXPECT_EQ(read_settings(gpu).power_limits.value().max_w, 700);
   EXPECT_EQ(read_settings(gpu).persistence_mode, true);
-  gpu.disable(GpuFeature::power_limits, GpuErrorCode::not_supported, "too old");
-  gpu.fail("persistence_mode", GpuErrorCode::gpu_lost, -1);
+  gpu.disable(gpu::GpuFeature::power_limits, gpu::GpuErrorCode::not_supported, "too old");
+  gpu.fail("persistence_mode", gpu::GpuErrorCode::gpu_lost, -1);
   EXPECT_FALSE(read_settings(gpu).power_limits);
   EXPECT_FALSE(read_settings(gpu).persistence_mode);
 }
 
 TEST(Telemetry, SamplesEveryGpu) {
-  const auto system = std::make_shared<FakeGpuSystem>(2);
-  system->fake(1).change([](FakeReadings& now) { now.temperature_c = 55; });
+  const auto system = std::make_shared<gpu::FakeGpuSystem>(2);
+  system->fake(1).change([](gpu::FakeReadings& now) { now.temperature_c = 55; });
   const Telemetry telemetry(system, 1000, 1h);
   EXPECT_TRUE(eventually([&] { return telemetry.reading(1).temperature_c == 55; }));
-  system->fake(1).change([](FakeReadings& now) { now.temperature_c = 60; });
+  system->fake(1).change([](gpu::FakeReadings& now) { now.temperature_c = 60; });
   EXPECT_TRUE(eventually([&] { return telemetry.reading(1).temperature_c == 60; }));
 }
 
 TEST(Telemetry, ReadsSettingsAgainAfterAWhile) {
-  const auto system = std::make_shared<FakeGpuSystem>(2);
+  const auto system = std::make_shared<gpu::FakeGpuSystem>(2);
   const Telemetry telemetry(system, 1e-3, 1ms);
   EXPECT_TRUE(eventually([&] { return telemetry.settings(1).persistence_mode == true; }));
-  FakeGpuControl control(system->fake(1));
-  control.apply(SetPowerLimit{450});
-  control.apply(SetPersistenceMode{false});
+  gpu::FakeGpuControl control(system->fake(1));
+  control.apply(gpu::SetPowerLimit{450});
+  control.apply(gpu::SetPersistenceMode{false});
   EXPECT_TRUE(eventually([&] {
     const GpuSettings settings = telemetry.settings(1);
     return settings.power_limits.value().current_w == 450 && settings.persistence_mode == false;
@@ -95,13 +95,13 @@ TEST(Telemetry, ReadsSettingsAgainAfterAWhile) {
 }
 
 TEST(Telemetry, ReadsSettingsAtOnceWhenToldThatTheyChanged) {
-  const auto system = std::make_shared<FakeGpuSystem>(1);
+  const auto system = std::make_shared<gpu::FakeGpuSystem>(1);
   Telemetry telemetry(system, 1e-3, 1h);
   EXPECT_TRUE(eventually([&] { return telemetry.settings(0).persistence_mode == true; }));
-  FakeGpuControl(system->fake(0)).apply(SetPersistenceMode{false});
+  gpu::FakeGpuControl(system->fake(0)).apply(gpu::SetPersistenceMode{false});
   telemetry.settings_changed(0);
   EXPECT_TRUE(eventually([&] { return telemetry.settings(0).persistence_mode == false; }));
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

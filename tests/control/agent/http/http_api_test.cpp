@@ -16,7 +16,7 @@
 #include "base/http/looped_server.h"
 #include "control/agent/fake_agent_service.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using ::testing::ElementsAre;
@@ -25,7 +25,7 @@ using ::testing::StartsWith;
 
 using namespace std::chrono_literals;
 
-class HttpApiTest : public LoopedServer<HttpApi> {
+class HttpApiTest : public http::LoopedServer<HttpApi> {
  protected:
   void SetUp() override {
     options.telemetry_period = 5ms;
@@ -54,7 +54,7 @@ TEST_F(HttpApiTest, WhoAsksIsAttestedByTheKernel) {
 
 TEST_F(HttpApiTest, TcpReadsAndChangesNothing) {
   serve();
-  RawClient client(port);
+  http::RawClient client(port);
   client.send("GET /v1/gpus HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(client.read_response(), StartsWith("HTTP/1.1 200"));
   client.send(fmt::format("DELETE /v1/gpus/{}/clocks HTTP/1.1\r\nHost: 127.0.0.1:{}\r\n\r\n", kFakeUuid0, port));
@@ -66,7 +66,7 @@ TEST_F(HttpApiTest, TcpTellsNothingToAPageOfTheWebWhoseNameWasMadeToPointHere) {
   serve();
   for (const char* headers : {"Host: attacker.example\r\n", "Host: localhost.attacker.example:9400\r\n", ""}) {
     for (const char* target : {"/v1/leases", "/v1/power?stream", "/metrics", "/healthz"}) {
-      RawClient client(port);
+      http::RawClient client(port);
       client.send(fmt::format("GET {} HTTP/1.1\r\n{}\r\n", target, headers));
       const std::string answer = client.read_response();
       EXPECT_THAT(answer, StartsWith("HTTP/1.1 421")) << headers << target;
@@ -79,7 +79,7 @@ TEST_F(HttpApiTest, TcpTellsNothingToAPageOfTheWebWhoseNameWasMadeToPointHere) {
 
 TEST_F(HttpApiTest, TwoHostsAreNoRequest) {
   serve();
-  RawClient client(port);
+  http::RawClient client(port);
   client.send("GET /v1/leases HTTP/1.1\r\nHost: attacker.example\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(client.read_response(), StartsWith("HTTP/1.1 400"));
 }
@@ -95,7 +95,7 @@ TEST_F(HttpApiTest, HeadersAndBodiesAreBounded) {
 
 TEST_F(HttpApiTest, AnAnswerThatTakesTimeHoldsUpNobody) {
   serve();
-  RawClient cpu(path);
+  http::RawClient cpu(path);
   cpu.get("/cpu/get_power");
   EXPECT_THAT(ask("GET /healthz HTTP/1.1\r\nHost: agent\r\n\r\n"), StartsWith("HTTP/1.1 200"));
   EXPECT_THAT(cpu.read_response(), HasSubstr("\"power_mw\""));
@@ -104,7 +104,7 @@ TEST_F(HttpApiTest, AnAnswerThatTakesTimeHoldsUpNobody) {
 TEST_F(HttpApiTest, AWriteThatTakesTimeHoldsUpNobody) {
   service.holds_writes = true;
   serve();
-  RawClient slow(path);
+  http::RawClient slow(path);
   slow.send(fmt::format("DELETE /v1/gpus/{}/clocks HTTP/1.1\r\nHost: agent\r\n\r\n", kFakeUuid0));
   ASSERT_TRUE(eventually([&] { return on_loop([&] { return service.held.size(); }) == 1; }));
   EXPECT_THAT(ask("GET /healthz HTTP/1.1\r\nHost: agent\r\n\r\n"), StartsWith("HTTP/1.1 200"));
@@ -117,9 +117,9 @@ TEST_F(HttpApiTest, AWriteThatTakesTimeHoldsUpNobody) {
 
 TEST_F(HttpApiTest, SixtyFourClientsAndTwoHundredStreamsAreServedAtOnce) {
   serve();
-  std::vector<std::unique_ptr<RawClient>> readers;
+  std::vector<std::unique_ptr<http::RawClient>> readers;
   for (int i = 0; i < 200; ++i) {
-    readers.push_back(std::make_unique<RawClient>(path));
+    readers.push_back(std::make_unique<http::RawClient>(path));
     readers.back()->get(i % 2 == 0 ? "/v1/power?stream" : "/gpu/stream_power?gpu_ids=1");
   }
   ASSERT_TRUE(eventually([&] { return streams() == 200; }));
@@ -127,7 +127,7 @@ TEST_F(HttpApiTest, SixtyFourClientsAndTwoHundredStreamsAreServedAtOnce) {
   std::atomic<int> answered = 0;
   for (int i = 0; i < 64; ++i) {
     clients.emplace_back([&] {
-      RawClient client(path);
+      http::RawClient client(path);
       for (int request = 0; request < 10; ++request) {
         client.get("/metrics");
         if (client.read_response().find("lowgear_simulated 1\n") != std::string::npos) answered.fetch_add(1);
@@ -146,9 +146,9 @@ TEST_F(HttpApiTest, AStreamThatIsNotReadIsDroppedAndOthersGoOn) {
   options.telemetry_period = 1ms;
   service.gpu_list.resize(64, service.gpu_list[0]);  // long events
   serve();
-  RawClient sleeper(path);
+  http::RawClient sleeper(path);
   sleeper.get("/v1/power?stream");
-  RawClient reader(path);
+  http::RawClient reader(path);
   reader.get("/v1/power?stream");
   ASSERT_TRUE(eventually([&] { return streams() == 2; }));
   int events = 0;
@@ -162,7 +162,7 @@ TEST_F(HttpApiTest, AStreamThatIsNotReadIsDroppedAndOthersGoOn) {
 
 TEST_F(HttpApiTest, AStreamWhoseClientGoesIsForgotten) {
   serve();
-  auto client = std::make_unique<RawClient>(path);
+  auto client = std::make_unique<http::RawClient>(path);
   client->get("/v1/power?stream");
   ASSERT_TRUE(eventually([&] { return streams() == 1; }));
   client.reset();
@@ -172,10 +172,10 @@ TEST_F(HttpApiTest, AStreamWhoseClientGoesIsForgotten) {
 TEST_F(HttpApiTest, StreamsAreBounded) {
   options.server.max_streams = 1;
   serve();
-  RawClient first(path);
+  http::RawClient first(path);
   first.get("/v1/power?stream");
   EXPECT_THAT(first.read_until("\r\n\r\n"), StartsWith("HTTP/1.1 200"));
-  RawClient second(path);
+  http::RawClient second(path);
   second.get("/v1/power?stream");
   EXPECT_THAT(second.read_response(), StartsWith("HTTP/1.1 503"));
 }
@@ -183,15 +183,15 @@ TEST_F(HttpApiTest, StreamsAreBounded) {
 TEST_F(HttpApiTest, NoUserTakesAllConnections) {
   options.server.max_connections = 4;
   serve();
-  std::vector<std::unique_ptr<RawClient>> held;
+  std::vector<std::unique_ptr<http::RawClient>> held;
   for (int i = 0; i < 3; ++i) {
-    held.push_back(std::make_unique<RawClient>(path));
+    held.push_back(std::make_unique<http::RawClient>(path));
     held.back()->get("/v1/power?stream");
     held.back()->read_until("\r\n\r\n");
   }
-  RawClient refused(path);
+  http::RawClient refused(path);
   EXPECT_THAT(refused.read_response(), StartsWith("HTTP/1.1 503"));
-  RawClient other(port);
+  http::RawClient other(port);
   other.send("GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
   EXPECT_THAT(other.read_response(), StartsWith("HTTP/1.1 200"));
 }
@@ -201,7 +201,7 @@ TEST_F(HttpApiTest, TheSocketHasItsModeAndIsRemovedAtTheEnd) {
   struct stat found {};
   ASSERT_EQ(::stat(path.c_str(), &found), 0);
   EXPECT_EQ(found.st_mode & 0777U, 0600U);
-  RawClient stream(path);
+  http::RawClient stream(path);
   stream.get("/v1/power?stream");
   stream.read_until("\n\n");
   on_loop([&] { server->stop(); });
@@ -215,7 +215,7 @@ TEST_F(HttpApiTest, TelemetryThatFailsIsToldAndTriedAgain) {
   class Failing : public FakeAgentService {
    public:
     std::vector<GpuStatus> gpus() override {
-      if (failures-- > 0) throw GpuError(GpuErrorCode::gpu_lost, "lost");
+      if (failures-- > 0) throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost, "lost");
       return gpu_list;
     }
     int failures = 2;
@@ -223,7 +223,7 @@ TEST_F(HttpApiTest, TelemetryThatFailsIsToldAndTriedAgain) {
   server = std::make_unique<HttpApi>(io, failing, nullptr, options);
   server->listen_unix(path, 0600);
   thread = std::thread([this] { io.run(); });
-  RawClient client(path);
+  http::RawClient client(path);
   client.get("/v1/power?stream");
   EXPECT_THAT(client.read_until("\n\n"), HasSubstr("text/event-stream"));
   EXPECT_GE(warnings, 1);
@@ -236,4 +236,4 @@ TEST_F(HttpApiTest, ATakenPortIsAnInputError) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

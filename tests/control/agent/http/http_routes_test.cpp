@@ -8,7 +8,7 @@
 #include "base/core/formats/json.h"
 #include "control/agent/fake_agent_service.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using ::testing::Contains;
@@ -39,7 +39,7 @@ class HttpRoutes : public ::testing::Test {
   RouteAnswer ask(const std::string& method, const std::string& target, const std::string& body = {},
                   std::optional<Peer> peer = kUser) {
     RouteAnswer answer = begin(method, target, body, peer);
-    if (const auto later = answer.later) later([&answer](HttpResponse response) { answer = std::move(response); });
+    if (const auto later = answer.later) later([&answer](http::Response response) { answer = std::move(response); });
     return answer;
   }
   static Json json(const RouteAnswer& response) { return parse_json(response.text(), "reply"); }
@@ -74,7 +74,7 @@ TEST_F(HttpRoutes, GpusAreListedWithWhatTheyReport) {
 }
 
 TEST_F(HttpRoutes, ThrottleReasonsAreNamed) {
-  service.gpu_list[0].reading.throttle_reasons = ThrottleReasons{0x4U | 0x40U | 0x8U};
+  service.gpu_list[0].reading.throttle_reasons = gpu::ThrottleReasons{0x4U | 0x40U | 0x8U};
   EXPECT_EQ(json(ask("GET", gpu_path()))["gpu"]["reading"]["throttle_reasons"],
             Json::array({"power_cap", "thermal", "hardware_slowdown"}));
 }
@@ -211,11 +211,11 @@ TEST_F(HttpRoutes, WhatTheServiceThrowsBecomesAStatus) {
       {[] { throw GpuBusy("no"); }, 409, "gpu_busy"},
       {[] { throw NotFound("no"); }, 404, "not_found"},
       {[] { throw InputError("no"); }, 400, "invalid_argument"},
-      {[] { throw GpuError(GpuErrorCode::not_supported, "no"); }, 501, "not_supported"},
-      {[] { throw GpuError(GpuErrorCode::invalid_value, "no"); }, 400, "invalid_value"},
-      {[] { throw GpuError(GpuErrorCode::gpu_lost, "no"); }, 503, "gpu_lost"},
-      {[] { throw GpuError(GpuErrorCode::timeout, "no"); }, 504, "timeout"},
-      {[] { throw GpuError(GpuErrorCode::no_permission, "no"); }, 500, "no_permission"},
+      {[] { throw gpu::GpuError(gpu::GpuErrorCode::not_supported, "no"); }, 501, "not_supported"},
+      {[] { throw gpu::GpuError(gpu::GpuErrorCode::invalid_value, "no"); }, 400, "invalid_value"},
+      {[] { throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost, "no"); }, 503, "gpu_lost"},
+      {[] { throw gpu::GpuError(gpu::GpuErrorCode::timeout, "no"); }, 504, "timeout"},
+      {[] { throw gpu::GpuError(gpu::GpuErrorCode::no_permission, "no"); }, 500, "no_permission"},
       {[] { throw std::bad_alloc(); }, 500, "internal"},
   };
   for (const auto& [thrower, status, code] : cases) {
@@ -231,8 +231,8 @@ TEST_F(HttpRoutes, WhatTheDriverSaysLaterBecomesAStatus) {
   const RouteAnswer waiting = begin("DELETE", gpu_path("/clocks"));
   ASSERT_TRUE(waiting.later) << "no answer yet";
   std::optional<RouteAnswer> answer;
-  waiting.later([&](HttpResponse response) { answer = std::move(response); });
-  service.held.at(0)(std::make_exception_ptr(GpuError(GpuErrorCode::timeout, "has not answered")));
+  waiting.later([&](http::Response response) { answer = std::move(response); });
+  service.held.at(0)(std::make_exception_ptr(gpu::GpuError(gpu::GpuErrorCode::timeout, "has not answered")));
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status, 504);
   EXPECT_EQ(error_message(*answer), "has not answered");
@@ -308,4 +308,4 @@ TEST_F(HttpRoutes, MetricsSayTheirFormat) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -10,7 +10,7 @@
 
 #include "control/agent/fake_agent_service.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using ::testing::HasSubstr;
@@ -95,7 +95,7 @@ TEST(Metrics, ThrottlingIsCountedBetweenReadings) {
   GpuReading& reading = service.gpu_list[0].reading;
   const auto observe = [&](double seconds, std::uint64_t reasons) {
     reading.time_ns += static_cast<std::int64_t>(seconds * static_cast<double>(kSecond_ns));
-    reading.throttle_reasons = ThrottleReasons{reasons};
+    reading.throttle_reasons = gpu::ThrottleReasons{reasons};
     metrics.observe(service.gpus());
   };
   observe(0, 0x4);     // the first: since when is not known
@@ -119,4 +119,4 @@ TEST(Metrics, CpuEnergyIsByZone) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -7,7 +7,7 @@
 #include "control/agent/fake_agent_service.h"
 #include "control/agent/http/http_routes.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using ::testing::ElementsAre;
@@ -29,7 +29,7 @@ class ZeusdRoutes : public ::testing::Test {
   }
   RouteAnswer ask(const std::string& method, const std::string& path, const std::string& query = {}) {
     RouteAnswer answer = begin(method, path, query);
-    if (const auto later = answer.later) later([&answer](HttpResponse response) { answer = std::move(response); });
+    if (const auto later = answer.later) later([&answer](http::Response response) { answer = std::move(response); });
     return answer;
   }
   Json read(const std::string& path, const std::string& query = {}) {
@@ -97,10 +97,10 @@ TEST_F(ZeusdRoutes, AllGpusAreAskedBeforeAnyIsWaitedFor) {
   service.holds_writes = true;
   const RouteAnswer waiting = begin("POST", "/gpu/reset_gpu_locked_clocks", "gpu_ids=0,1&block=true");
   ASSERT_TRUE(waiting.later);
-  std::vector<HttpResponse> answers;
-  waiting.later([&](HttpResponse response) { answers.push_back(std::move(response)); });
+  std::vector<http::Response> answers;
+  waiting.later([&](http::Response response) { answers.push_back(std::move(response)); });
   EXPECT_THAT(service.calls, ElementsAre("reset SM clocks of 0 by 1000", "reset SM clocks of 1 by 1000"));
-  service.held.at(1)(std::make_exception_ptr(GpuError(GpuErrorCode::timeout, "has not answered")));
+  service.held.at(1)(std::make_exception_ptr(gpu::GpuError(gpu::GpuErrorCode::timeout, "has not answered")));
   EXPECT_TRUE(answers.empty());
   service.held.at(0)(nullptr);
   ASSERT_EQ(answers.size(), 1U);
@@ -111,7 +111,7 @@ TEST_F(ZeusdRoutes, AllGpusAreAskedBeforeAnyIsWaitedFor) {
 TEST_F(ZeusdRoutes, ErrorsAreToldForEachGpuWithTheWorstStatus) {
   int calls = 0;
   service.before_call = [&] {
-    if (++calls == 1) throw GpuError(GpuErrorCode::invalid_value, "too low");
+    if (++calls == 1) throw gpu::GpuError(gpu::GpuErrorCode::invalid_value, "too low");
     throw GpuBusy("held by another job");
   };
   const RouteAnswer response = ask("POST", "/gpu/set_power_limit", "gpu_ids=0,1&power_limit_mw=1&block=true");
@@ -270,9 +270,9 @@ TEST_F(ZeusdRoutes, MemoryClocksThatNobodyCanLockNeedNoReset) {
   const auto status = [&] { return ask("POST", "/gpu/reset_locked_clocks", "gpu_ids=0&block=true").status; };
   refuse = [] { throw AccessDenied("its [[allow]] would need memory_clocks = true"); };
   EXPECT_EQ(status(), 200);
-  refuse = [] { throw GpuError(GpuErrorCode::not_supported, "no memory clocks"); };
+  refuse = [] { throw gpu::GpuError(gpu::GpuErrorCode::not_supported, "no memory clocks"); };
   EXPECT_EQ(status(), 200);
-  refuse = [] { throw GpuError(GpuErrorCode::driver_error, "failed"); };
+  refuse = [] { throw gpu::GpuError(gpu::GpuErrorCode::driver_error, "failed"); };
   EXPECT_EQ(status(), 500);
 }
 
@@ -280,13 +280,13 @@ TEST_F(ZeusdRoutes, WhatTheDriverSaysLaterToTheMemorysClocksCounts) {
   service.holds_writes = true;
   const RouteAnswer waiting = begin("POST", "/gpu/reset_locked_clocks", "gpu_ids=0&block=true");
   ASSERT_TRUE(waiting.later);
-  std::vector<HttpResponse> answers;
-  waiting.later([&](HttpResponse response) { answers.push_back(std::move(response)); });
+  std::vector<http::Response> answers;
+  waiting.later([&](http::Response response) { answers.push_back(std::move(response)); });
   ASSERT_EQ(service.held.size(), 1U);
   WriteDone(service.held.at(0))(nullptr);
   ASSERT_EQ(service.held.size(), 2U);
   EXPECT_TRUE(answers.empty());
-  service.held.at(1)(std::make_exception_ptr(GpuError(GpuErrorCode::timeout, "has not answered")));
+  service.held.at(1)(std::make_exception_ptr(gpu::GpuError(gpu::GpuErrorCode::timeout, "has not answered")));
   ASSERT_EQ(answers.size(), 1U);
   EXPECT_EQ(answers[0].status, 504);
 }
@@ -299,4 +299,4 @@ TEST_F(ZeusdRoutes, DiscoverPromisesNoControlWhereThereIsNone) {
 TEST_F(ZeusdRoutes, ThereAreNoTokens) { EXPECT_EQ(ask("GET", "/auth/whoami").status, 404); }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

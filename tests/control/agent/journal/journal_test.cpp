@@ -14,7 +14,7 @@
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using testing::HasSubstr;
@@ -430,4 +430,4 @@ TEST_F(JournalFolderTest, RefusesWhatOthersCouldChange) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

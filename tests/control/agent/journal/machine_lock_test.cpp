@@ -15,7 +15,7 @@
 #include "base/core/temporary_folder.h"
 #include "hardware/gpu/fake_gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using testing::AllOf;
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 namespace fs = std::filesystem;
 
 TEST(MachineLock, IsThatOfTheMachineAndNotOfAnAgent) {
-  EXPECT_EQ(machine_lock_path(FakeGpuSystem(1)), "/run/lowgear/machine.lock");
+  EXPECT_EQ(machine_lock_path(gpu::FakeGpuSystem(1)), "/run/lowgear/machine.lock");
 }
 
 TEST(MachineLock, IsHeldByOneProcessWhichItNames) {
@@ -71,4 +71,4 @@ TEST(LockFile, IsNoSymbolicLink) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -10,7 +10,7 @@
 #include "control/agent/test_trainer.h"
 #include "planning/plan/plan_json.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using testing::HasSubstr;
@@ -18,15 +18,15 @@ using testing::HasSubstr;
 const std::vector<int> kSupported = {1980, 1500, 1200, 345};
 const AllowedRange kEverything{.min_clock_mhz = 345, .max_clock_mhz = 1980, .min_power_w = 0, .max_power_w = 0};
 
-UnitEvent begin(OpKind kind, std::uint32_t microbatch, std::uint16_t stage = 0) {
+ipc::UnitEvent begin(OpKind kind, std::uint32_t microbatch, std::uint16_t stage = 0) {
   return {.time_ns = 0,
-          .type = UnitEventType::unit_begin,
+          .type = ipc::UnitEventType::unit_begin,
           .kind = static_cast<std::uint8_t>(kind),
           .stage = stage,
           .microbatch = microbatch};
 }
 
-void expect_refused(const PlanMessage& message, const AllowedRange& allowed, const std::string& words) {
+void expect_refused(const ipc::PlanMessage& message, const AllowedRange& allowed, const std::string& words) {
   try {
     (void)PlanFollower(message, "Fake GPU", kSupported, allowed);
     ADD_FAILURE() << "an error was expected";
@@ -45,7 +45,7 @@ TEST(PlanFollower, KnowsTheClockOfEveryUnit) {
 }
 
 TEST(PlanFollower, TakesAPlanForItsModel) {
-  Plan plan = read_plan(two_clock_plan(1, 1200, 1500), "plan");
+  plan::Plan plan = plan::read_plan(two_clock_plan(1, 1200, 1500), "plan");
   plan.gpu_name = "Fake GPU";
   EXPECT_EQ(PlanFollower(plan_message(write_plan(plan)), "Fake GPU", kSupported, kEverything).units(), 2U);
 }
@@ -55,20 +55,20 @@ TEST(PlanFollower, HasNothingToSayAboutOtherEvents) {
   EXPECT_FALSE(follower.clock_mhz(begin(OpKind::forward, 3)));
   EXPECT_FALSE(follower.clock_mhz(begin(OpKind::forward, 0, 1)));
   EXPECT_FALSE(follower.clock_mhz(begin(OpKind::weight_gradient, 0)));
-  UnitEvent end = begin(OpKind::forward, 0);
-  end.type = UnitEventType::unit_end;
+  ipc::UnitEvent end = begin(OpKind::forward, 0);
+  end.type = ipc::UnitEventType::unit_end;
   EXPECT_FALSE(follower.clock_mhz(end));
-  UnitEvent hostile = begin(static_cast<OpKind>(255), 0xffffffff, 0xffff);
+  ipc::UnitEvent hostile = begin(static_cast<OpKind>(255), 0xffffffff, 0xffff);
   EXPECT_FALSE(follower.clock_mhz(hostile));
 }
 
 TEST(PlanFollower, RefusesAPlanThatDoesNotFit) {
   expect_refused(plan_message("{}"), kEverything, "format");
   expect_refused(plan_message("nonsense"), kEverything, "plan:1:");
-  PlanMessage wrong_rank = plan_message(two_clock_plan(1, 1200, 1500));
+  ipc::PlanMessage wrong_rank = plan_message(two_clock_plan(1, 1200, 1500));
   wrong_rank.plan_rank = 1;
   expect_refused(wrong_rank, kEverything, "none of number 1");
-  Plan other_model = read_plan(two_clock_plan(1, 1200, 1500), "plan");
+  plan::Plan other_model = plan::read_plan(two_clock_plan(1, 1200, 1500), "plan");
   other_model.gpu_name = "NVIDIA A100";
   expect_refused(plan_message(write_plan(other_model)), kEverything,
                  "is for \"NVIDIA A100\", and this GPU is \"Fake GPU\"");
@@ -79,7 +79,7 @@ TEST(PlanFollower, RefusesAPlanThatDoesNotFit) {
 }
 
 TEST(PlanFollower, TakesTheNearestBelowWhenAsked) {
-  PlanMessage message = plan_message(two_clock_plan(1, 1499, 1501));
+  ipc::PlanMessage message = plan_message(two_clock_plan(1, 1499, 1501));
   message.nearest_below = true;
   PlanFollower follower(message, "Fake GPU", kSupported, kEverything);
   EXPECT_EQ(follower.clock_mhz(begin(OpKind::forward, 0)), 1200);
@@ -88,12 +88,12 @@ TEST(PlanFollower, TakesTheNearestBelowWhenAsked) {
   expect_refused(message, kEverything, "nor any clock below it");
 }
 
-UnitEvent iteration_begin(std::uint32_t iteration) {
-  return {.time_ns = 0, .type = UnitEventType::iteration_begin, .kind = 0, .stage = 0, .microbatch = iteration};
+ipc::UnitEvent iteration_begin(std::uint32_t iteration) {
+  return {.time_ns = 0, .type = ipc::UnitEventType::iteration_begin, .kind = 0, .stage = 0, .microbatch = iteration};
 }
 
 TEST(PlanFollower, TriesClocksOutInTheirIterations) {
-  PlanMessage message = plan_message(two_clock_plan(1, 1980, 1980));
+  ipc::PlanMessage message = plan_message(two_clock_plan(1, 1980, 1980));
   message.from_iteration = 4;
   message.trials = {{.first_iteration = 5, .iterations = 1, .clock_mhz = 1200},
                     {.first_iteration = 0xffffffff, .iterations = 2, .clock_mhz = 345}};
@@ -114,7 +114,7 @@ TEST(PlanFollower, TriesClocksOutInTheirIterations) {
 }
 
 TEST(PlanFollower, RefusesTrialsThatThisGpuOrUserMayNotRun) {
-  PlanMessage message = plan_message(two_clock_plan(1, 1980, 1980));
+  ipc::PlanMessage message = plan_message(two_clock_plan(1, 1980, 1980));
   message.trials = {{.first_iteration = 5, .iterations = 1, .clock_mhz = 1300}};
   expect_refused(message, kEverything, "runs iteration 5 at 1300 MHz, which this GPU does not support");
   message.trials[0].clock_mhz = 0xffffffff;
@@ -125,4 +125,4 @@ TEST(PlanFollower, RefusesTrialsThatThisGpuOrUserMayNotRun) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -8,7 +8,7 @@
 #include <boost/asio/io_context.hpp>
 #include <chrono>
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 /// A process that waits to be killed.
@@ -116,4 +116,4 @@ TEST(ProcessIdentity, APidOfAnotherNamespaceHasNone) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -19,7 +19,7 @@
 #include "control/agent/test_trainer.h"
 #include "hardware/gpu/fake_gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using namespace std::chrono_literals;
@@ -27,7 +27,7 @@ using namespace std::chrono_literals;
 /// An agent of two fake GPUs, both controlled, whose io_context runs on a thread of its own.
 class AgentTest : public ::testing::Test {
  protected:
-  AgentTest() : gpus_(std::make_shared<FakeGpuSystem>(3)) {
+  AgentTest() : gpus_(std::make_shared<gpu::FakeGpuSystem>(3)) {
     std::string name = ::testing::TempDir() + "lowgear_agent_XXXXXX";
     folder_ = ::mkdtemp(name.data());
     options_.lease_server.socket = folder_ / "lease.sock";
@@ -92,7 +92,7 @@ class AgentTest : public ::testing::Test {
     }
     return true;
   }
-  [[nodiscard]] static std::string uuid(int gpu) { return FakeGpu(gpu).identity().uuid; }
+  [[nodiscard]] static std::string uuid(int gpu) { return gpu::FakeGpu(gpu).identity().uuid; }
   [[nodiscard]] static Peer self() { return {.uid = ::getuid(), .gid = ::getgid(), .pid = ::getpid()}; }
   [[nodiscard]] WriterLog& log(std::size_t gpu) { return *policy_->logs.at(gpu); }
   [[nodiscard]] const std::filesystem::path& socket() const { return options_.lease_server.socket; }
@@ -106,16 +106,16 @@ class AgentTest : public ::testing::Test {
   }
 
   static void expect_told(TestTrainer& trainer, const std::string& reason) {
-    const std::optional<Frame> frame = trainer.receive();
+    const std::optional<ipc::Frame> frame = trainer.receive();
     ASSERT_TRUE(frame);
-    ASSERT_EQ(frame->type, FrameType::ended);
+    ASSERT_EQ(frame->type, ipc::FrameType::ended);
     EXPECT_NE(decode_ended(frame->payload).reason.find(reason), std::string::npos);
     EXPECT_FALSE(trainer.receive());
   }
 
   std::filesystem::path folder_;
-  AgentOptions options_;
-  std::shared_ptr<FakeGpuSystem> gpus_;
+  Options options_;
+  std::shared_ptr<gpu::FakeGpuSystem> gpus_;
   std::shared_ptr<FakePolicy> policy_;
   std::shared_ptr<UnattendedGpus> unattended_;
   boost::asio::io_context io_;
@@ -126,7 +126,7 @@ class AgentTest : public ::testing::Test {
 TEST_F(AgentTest, LeasesAGpuAndFollowsItsPlan) {
   start();
   TestTrainer trainer(socket());
-  const LeaseMessage lease = trainer.take_lease(uuid(0), 3);
+  const ipc::LeaseMessage lease = trainer.take_lease(uuid(0), 3);
   EXPECT_EQ(lease.gpu_uuid, uuid(0));
   EXPECT_EQ(lease.min_clock_mhz, 345U);
   EXPECT_EQ(lease.max_clock_mhz, 1980U);
@@ -239,22 +239,22 @@ TEST_F(AgentTest, ClosesOnFramesThatHaveNoPlace) {
   start();
   TestTrainer plan_first(socket());
   plan_first.send(encode(plan_message("plan")));
-  EXPECT_EQ(plan_first.receive().value().type, FrameType::refused);
+  EXPECT_EQ(plan_first.receive().value().type, ipc::FrameType::refused);
   EXPECT_FALSE(plan_first.receive());
   TestTrainer garbage(socket());
   garbage.send(std::vector<std::byte>(100, std::byte{0x41}));
-  EXPECT_EQ(garbage.receive().value().type, FrameType::refused);
+  EXPECT_EQ(garbage.receive().value().type, ipc::FrameType::refused);
   EXPECT_FALSE(garbage.receive());
   TestTrainer old(socket());
-  old.send(encode(HelloMessage{.version = 99, .gpu = uuid(0), .rank = 0, .job = {}}));
-  EXPECT_EQ(old.receive().value().type, FrameType::refused);
+  old.send(encode(ipc::HelloMessage{.version = 99, .gpu = uuid(0), .rank = 0, .job = {}}));
+  EXPECT_EQ(old.receive().value().type, ipc::FrameType::refused);
 }
 
 TEST_F(AgentTest, ClosesASilentClient) {
   options_.lease_server.hello_timeout = 20ms;
   start();
   TestTrainer silent(socket());
-  EXPECT_EQ(silent.receive().value().type, FrameType::refused);
+  EXPECT_EQ(silent.receive().value().type, ipc::FrameType::refused);
   EXPECT_FALSE(silent.receive());
 }
 
@@ -266,7 +266,7 @@ TEST_F(AgentTest, ClosesAClientThatStopsWithinAFrame) {
   auto plan = encode(plan_message("plan"));
   plan.resize(plan.size() - 1);
   trainer.send(plan);
-  EXPECT_EQ(trainer.receive().value().type, FrameType::refused);
+  EXPECT_EQ(trainer.receive().value().type, ipc::FrameType::refused);
   EXPECT_TRUE(log(0).wait_for("restore"));
 }
 
@@ -278,9 +278,9 @@ TEST_F(AgentTest, MakesRoomForTheNextClient) {
   TestTrainer idle(socket());
   TestTrainer next(socket());
   EXPECT_EQ(next.take_lease(uuid(1)).gpu_uuid, uuid(1));
-  EXPECT_EQ(idle.receive().value().type, FrameType::refused);
+  EXPECT_EQ(idle.receive().value().type, ipc::FrameType::refused);
   TestTrainer one_too_many(socket());
-  EXPECT_EQ(one_too_many.receive().value().type, FrameType::refused);
+  EXPECT_EQ(one_too_many.receive().value().type, ipc::FrameType::refused);
 }
 
 TEST_F(AgentTest, ServesManyClients) {
@@ -302,7 +302,7 @@ TEST_F(AgentTest, SurvivesTheLackOfDescriptors) {
   const FileDescriptor probe(::dup(0));
   const rlimit none{.rlim_cur = static_cast<rlim_t>(probe.get()), .rlim_max = before.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
-  const UnixAddress address = UnixAddress::of_path(socket());
+  const ipc::UnixAddress address = ipc::UnixAddress::of_path(socket());
   EXPECT_EQ(::connect(client.get(), address.get(), address.size()), 0);
   std::byte byte{};
   EXPECT_EQ(::recv(client.get(), &byte, 1, 0), 1);  // it is told, and not left waiting
@@ -313,8 +313,8 @@ TEST_F(AgentTest, SurvivesTheLackOfDescriptors) {
 
 TEST_F(AgentTest, RequestsTakeALeaseThatTheirProcessHolds) {
   start();
-  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(0), LockSmClocks{345, 1005}, std::move(done)); });
-  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(0), LockSmClocks{345, 1500}, std::move(done)); });
+  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done)); });
+  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(0), gpu::LockSmClocks{345, 1500}, std::move(done)); });
   EXPECT_EQ(log(0).calls(),
             (std::vector<std::string>{"lock SM clocks to 345-1005 MHz", "lock SM clocks to 345-1500 MHz"}));
   EXPECT_EQ(leases(), 1U);
@@ -333,7 +333,7 @@ TEST_F(AgentTest, ARequestersEndEndsItsLease) {
     while (true) ::pause();
   }
   const Peer peer{.uid = ::getuid(), .gid = ::getgid(), .pid = process};
-  write([&](Agent& agent, WriteDone done) { agent.apply(peer, uuid(0), LockSmClocks{345, 1005}, std::move(done)); });
+  write([&](Agent& agent, WriteDone done) { agent.apply(peer, uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done)); });
   EXPECT_EQ(leases(), 1U);
   ::kill(process, SIGKILL);
   EXPECT_TRUE(log(0).wait_for("restore"));
@@ -372,13 +372,13 @@ TEST_F(AgentTest, ProcessesOfOneUserShareALeaseUntilTheLastHasEnded) {
   IdleProcess second;
   IdleProcess third;
   const auto lease = [&] { return on_agent([](Agent& agent) { return agent.leases().at(0); }); };
-  write([&](Agent& agent, WriteDone done) { agent.apply(first.peer(), uuid(0), SetPowerLimit{400}, std::move(done)); });
+  write([&](Agent& agent, WriteDone done) { agent.apply(first.peer(), uuid(0), gpu::SetPowerLimit{400}, std::move(done)); });
   for (int i = 0; i < 2; ++i) {
     write([&](Agent& agent, WriteDone done) {
-      agent.apply(second.peer(), uuid(0), LockSmClocks{345, 1005}, std::move(done));
+      agent.apply(second.peer(), uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done));
     });
   }
-  write([&](Agent& agent, WriteDone done) { agent.apply(third.peer(), uuid(0), ResetSmClocks{}, std::move(done)); });
+  write([&](Agent& agent, WriteDone done) { agent.apply(third.peer(), uuid(0), gpu::ResetSmClocks{}, std::move(done)); });
   EXPECT_EQ(leases(), 1U);
   EXPECT_EQ(lease().other_pids, (std::vector{second.peer().pid, third.peer().pid}));
   const auto id = lease().id;
@@ -403,16 +403,16 @@ TEST_F(AgentTest, ALeaseOfAnotherUserOrWithAConnectionIsNotShared) {
   expect_refusal(
       [&] {
         write([&](Agent& agent, WriteDone done) {
-          agent.apply(other.peer(), uuid(0), LockSmClocks{345, 1005}, std::move(done));
+          agent.apply(other.peer(), uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done));
         });
       },
       "holds this GPU");
-  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(1), LockSmClocks{345, 1005}, std::move(done)); });
+  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(1), gpu::LockSmClocks{345, 1005}, std::move(done)); });
   const Peer stranger{.uid = ::getuid() + 1, .gid = ::getgid(), .pid = other.peer().pid};
   expect_refusal(
       [&] {
         write([&](Agent& agent, WriteDone done) {
-          agent.apply(stranger, uuid(1), LockSmClocks{345, 1005}, std::move(done));
+          agent.apply(stranger, uuid(1), gpu::LockSmClocks{345, 1005}, std::move(done));
         });
       },
       "holds this GPU");
@@ -421,25 +421,25 @@ TEST_F(AgentTest, ALeaseOfAnotherUserOrWithAConnectionIsNotShared) {
 TEST_F(AgentTest, RefusesRequestsOutOfRangeAndFromAfar) {
   start();
   EXPECT_THROW(write([](Agent& agent, WriteDone done) {
-                 agent.apply(self(), uuid(0), LockSmClocks{100, 1005}, std::move(done));
+                 agent.apply(self(), uuid(0), gpu::LockSmClocks{100, 1005}, std::move(done));
                }),
                InputError);
   EXPECT_THROW(write([](Agent& agent, WriteDone done) {
-                 agent.apply(self(), uuid(0), LockSmClocks{1500, 1005}, std::move(done));
+                 agent.apply(self(), uuid(0), gpu::LockSmClocks{1500, 1005}, std::move(done));
                }),
                InputError);
   EXPECT_THROW(
-      write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(0), SetPowerLimit{900}, std::move(done)); }),
+      write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(0), gpu::SetPowerLimit{900}, std::move(done)); }),
       InputError);
   EXPECT_THROW(
-      write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(2), ResetSmClocks{}, std::move(done)); }),
+      write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(2), gpu::ResetSmClocks{}, std::move(done)); }),
       AccessDenied);
   EXPECT_THROW(
-      write([](Agent& agent, WriteDone done) { agent.apply(self(), "GPU-none", ResetSmClocks{}, std::move(done)); }),
+      write([](Agent& agent, WriteDone done) { agent.apply(self(), "GPU-none", gpu::ResetSmClocks{}, std::move(done)); }),
       NotFound);
   const Peer afar{.uid = ::getuid(), .gid = ::getgid(), .pid = 0};
   EXPECT_THROW(
-      write([&](Agent& agent, WriteDone done) { agent.apply(afar, uuid(0), ResetSmClocks{}, std::move(done)); }),
+      write([&](Agent& agent, WriteDone done) { agent.apply(afar, uuid(0), gpu::ResetSmClocks{}, std::move(done)); }),
       AccessDenied);
   EXPECT_THROW(on_agent([](Agent& agent) { agent.release(self(), 99); }), NotFound);
   EXPECT_EQ(leases(), 0U);
@@ -468,8 +468,8 @@ TEST_F(AgentTest, TellsAClientWhoseLeaseAPersonHasEnded) {
 TEST_F(AgentTest, SaysToOldClientsNothingThatTheyDoNotKnow) {
   start();
   TestTrainer old(socket());
-  old.send(encode(HelloMessage{.version = 2, .gpu = uuid(0), .rank = 0, .job = {}}));
-  EXPECT_EQ(old.receive().value().type, FrameType::lease);
+  old.send(encode(ipc::HelloMessage{.version = 2, .gpu = uuid(0), .rank = 0, .job = {}}));
+  EXPECT_EQ(old.receive().value().type, ipc::FrameType::lease);
   restore_all({.uid = 0, .gid = 0, .pid = 1});
   EXPECT_FALSE(old.receive());
 }
@@ -488,9 +488,9 @@ TEST_F(AgentTest, DoesNotSayThatAGpuIsRestoredThatNobodyCanReach) {
   journal->record_change({.uuid = "GPU-lost", .pci_address = "", .power_limit_w = {}, .persistence_mode = {}});
   const auto answers = std::make_shared<std::atomic<bool>>(false);
   UnattendedGpusOptions options;
-  options.open = [answers]() -> std::unique_ptr<GpuControlSystem> {
-    if (!*answers) throw GpuError(GpuErrorCode::gpu_lost, "it is lost");
-    return std::make_unique<FakeGpuSystem>(1);
+  options.open = [answers]() -> std::unique_ptr<gpu::GpuControlSystem> {
+    if (!*answers) throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost, "it is lost");
+    return std::make_unique<gpu::FakeGpuSystem>(1);
   };
   options.retry_after = 24h;
   unattended_ = std::make_shared<UnattendedGpus>(
@@ -512,12 +512,12 @@ TEST_F(AgentTest, ASlowDriverHoldsUpNobodyButItsAsker) {
   log(0).hang();
   std::promise<bool> written;
   on_agent([&](Agent& agent) {
-    agent.apply(self(), uuid(0), LockSmClocks{345, 1005},
+    agent.apply(self(), uuid(0), gpu::LockSmClocks{345, 1005},
                 [&](const std::exception_ptr& error) { written.set_value(error == nullptr); });
   });
   std::future<bool> done = written.get_future();
   EXPECT_EQ(on_agent([](Agent& agent) { return agent.gpus().size(); }), 3U);
-  write([](Agent& agent, WriteDone told) { agent.apply(self(), uuid(1), LockSmClocks{345, 1005}, std::move(told)); });
+  write([](Agent& agent, WriteDone told) { agent.apply(self(), uuid(1), gpu::LockSmClocks{345, 1005}, std::move(told)); });
   EXPECT_EQ(log(1).calls(), std::vector<std::string>{"lock SM clocks to 345-1005 MHz"});
   EXPECT_EQ(done.wait_for(0s), std::future_status::timeout);
   log(0).let_go();
@@ -534,7 +534,7 @@ TEST_F(AgentTest, RestoresTheOthersOfAHungDriverAndHoldsUpNobodyMeanwhile) {
       try {
         if (error) std::rethrow_exception(error);
         told.set_value("restored");
-      } catch (const GpuError& failure) {
+      } catch (const gpu::GpuError& failure) {
         told.set_value(failure.what());
       }
     });
@@ -577,7 +577,7 @@ TEST_F(AgentTest, GoesOnToRestoreWhatTheKillSwitchDidNot) {
   log(0).failing_restores = 1;
   try {
     restore_all({.uid = 0, .gid = 0, .pid = 1});
-  } catch (const GpuError& error) {
+  } catch (const gpu::GpuError& error) {
     EXPECT_NE(std::string(error.what()).find(uuid(0) + ": the driver refuses"), std::string::npos) << error.what();
   }
   EXPECT_TRUE(log(0).wait_for_last("restore"));
@@ -598,14 +598,14 @@ TEST_F(AgentTest, ReportsAHungDriver) {
   start();
   log(0).hang();
   EXPECT_THROW(write([](Agent& agent, WriteDone done) {
-                 agent.apply(self(), uuid(0), LockSmClocks{345, 1005}, std::move(done));
+                 agent.apply(self(), uuid(0), gpu::LockSmClocks{345, 1005}, std::move(done));
                }),
-               GpuError);
+               gpu::GpuError);
   const auto statuses = on_agent([](Agent& agent) { return agent.gpus(); });
   EXPECT_FALSE(statuses.at(0).healthy);
   EXPECT_TRUE(statuses.at(1).healthy);
   EXPECT_FALSE(statuses.at(2).controlled);
-  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(1), LockSmClocks{345, 1005}, std::move(done)); });
+  write([](Agent& agent, WriteDone done) { agent.apply(self(), uuid(1), gpu::LockSmClocks{345, 1005}, std::move(done)); });
   EXPECT_EQ(on_agent([](Agent& agent) { return agent.stop(); }).size(), 1U);
   log(0).let_go();
 }
@@ -628,4 +628,4 @@ TEST_F(AgentTest, ReadsWithoutControllingAnything) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -4,7 +4,7 @@
 
 #include "hardware/gpu/fake_gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 AllowRule rule_for(uid_t user) {
@@ -15,14 +15,14 @@ AllowRule rule_for(uid_t user) {
 
 TEST(AccessRules, AllowNobodyWithoutARule) {
   const AccessRules rules({}, [](uid_t, gid_t) { return false; });
-  FakeGpu gpu;
+  gpu::FakeGpu gpu;
   EXPECT_THROW((void)rules.allow({.uid = 0, .gid = 0, .pid = 1}, know(gpu)), AccessDenied) << "not even root";
   EXPECT_TRUE(rules.may_read({.uid = 0, .gid = 0, .pid = 1}));
   EXPECT_FALSE(rules.may_read({.uid = 4242, .gid = 0, .pid = 1}));
 }
 
 TEST(AccessRules, GiveNoRightThatIsNotWritten) {
-  FakeGpu gpu;
+  gpu::FakeGpu gpu;
   const GroupLookup no_group = [](uid_t, gid_t) { return false; };
   const AllowedRange bare = AccessRules({rule_for(1001)}, no_group).allow({.uid = 1001, .gid = 1, .pid = 1}, know(gpu));
   EXPECT_FALSE(bare.power || bare.memory_clocks || bare.persistence);
@@ -40,7 +40,7 @@ TEST(AccessRules, GiveNoRightThatIsNotWritten) {
 }
 
 TEST(AccessRules, TakeTheFirstThatFits) {
-  FakeGpu gpu;
+  gpu::FakeGpu gpu;
   AllowRule narrow = rule_for(1001);
   narrow.max_clock_mhz = 1500;
   AllowRule elsewhere = rule_for(1001);
@@ -64,4 +64,4 @@ TEST(AccessRules, TakeTheFirstThatFits) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -8,7 +8,7 @@
 #include "base/core/error.h"
 #include "control/agent/service/agent_service.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using testing::HasSubstr;
@@ -24,31 +24,31 @@ constexpr AllowedRange kEverything{.min_clock_mhz = 345,
 constexpr AllowedRange kClocksAlone{.min_clock_mhz = 345, .max_clock_mhz = 1980};
 
 TEST(RequireAllowed, TakesWhatIsWithinTheRange) {
-  for (const GpuSetting& setting :
-       {GpuSetting(LockSmClocks{345, 1980}), GpuSetting(ResetSmClocks{}), GpuSetting(LockMemoryClocks{1593, 2619}),
-        GpuSetting(ResetMemoryClocks{}), GpuSetting(SetPowerLimit{200}), GpuSetting(SetPersistenceMode{true})}) {
+  for (const gpu::GpuSetting& setting :
+       {gpu::GpuSetting(gpu::LockSmClocks{345, 1980}), gpu::GpuSetting(gpu::ResetSmClocks{}), gpu::GpuSetting(gpu::LockMemoryClocks{1593, 2619}),
+        gpu::GpuSetting(gpu::ResetMemoryClocks{}), gpu::GpuSetting(gpu::SetPowerLimit{200}), gpu::GpuSetting(gpu::SetPersistenceMode{true})}) {
     EXPECT_NO_THROW(require_allowed(setting, kEverything)) << to_string(setting);
   }
 }
 
 TEST(RequireAllowed, RefusesValuesOutsideOfIt) {
-  for (const GpuSetting& setting :
-       {GpuSetting(LockSmClocks{344, 1980}), GpuSetting(LockSmClocks{345, 1981}), GpuSetting(LockSmClocks{1005, 1000}),
-        GpuSetting(LockMemoryClocks{0, 2619}), GpuSetting(LockMemoryClocks{2619, 1593}), GpuSetting(SetPowerLimit{199}),
-        GpuSetting(SetPowerLimit{701}), GpuSetting(SetPowerLimit{std::nan("")})}) {
+  for (const gpu::GpuSetting& setting :
+       {gpu::GpuSetting(gpu::LockSmClocks{344, 1980}), gpu::GpuSetting(gpu::LockSmClocks{345, 1981}), gpu::GpuSetting(gpu::LockSmClocks{1005, 1000}),
+        gpu::GpuSetting(gpu::LockMemoryClocks{0, 2619}), gpu::GpuSetting(gpu::LockMemoryClocks{2619, 1593}), gpu::GpuSetting(gpu::SetPowerLimit{199}),
+        gpu::GpuSetting(gpu::SetPowerLimit{701}), gpu::GpuSetting(gpu::SetPowerLimit{std::nan("")})}) {
     EXPECT_THROW(require_allowed(setting, kEverything), InputError) << to_string(setting);
   }
 }
 
 TEST(RequireAllowed, NamesTheRightThatIsMissing) {
-  EXPECT_NO_THROW(require_allowed(LockSmClocks{345, 1980}, kClocksAlone));
-  EXPECT_NO_THROW(require_allowed(ResetSmClocks{}, kClocksAlone));
-  const auto refused = [](const GpuSetting& setting) { return [setting] { require_allowed(setting, kClocksAlone); }; };
-  EXPECT_THAT(refused(LockMemoryClocks{1593, 2619}), ThrowsMessage<AccessDenied>(HasSubstr("memory_clocks = true")));
-  EXPECT_THAT(refused(ResetMemoryClocks{}), ThrowsMessage<AccessDenied>(HasSubstr("memory_clocks = true")));
-  EXPECT_THAT(refused(SetPowerLimit{400}), ThrowsMessage<AccessDenied>(HasSubstr("power = true")));
-  EXPECT_THAT(refused(SetPersistenceMode{true}), ThrowsMessage<AccessDenied>(HasSubstr("persistence = true")));
+  EXPECT_NO_THROW(require_allowed(gpu::LockSmClocks{345, 1980}, kClocksAlone));
+  EXPECT_NO_THROW(require_allowed(gpu::ResetSmClocks{}, kClocksAlone));
+  const auto refused = [](const gpu::GpuSetting& setting) { return [setting] { require_allowed(setting, kClocksAlone); }; };
+  EXPECT_THAT(refused(gpu::LockMemoryClocks{1593, 2619}), ThrowsMessage<AccessDenied>(HasSubstr("memory_clocks = true")));
+  EXPECT_THAT(refused(gpu::ResetMemoryClocks{}), ThrowsMessage<AccessDenied>(HasSubstr("memory_clocks = true")));
+  EXPECT_THAT(refused(gpu::SetPowerLimit{400}), ThrowsMessage<AccessDenied>(HasSubstr("power = true")));
+  EXPECT_THAT(refused(gpu::SetPersistenceMode{true}), ThrowsMessage<AccessDenied>(HasSubstr("persistence = true")));
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

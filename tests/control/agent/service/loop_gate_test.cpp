@@ -5,7 +5,7 @@
 #include <memory>
 #include <thread>
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 TEST(LoopGate, HasCallsMadeOnTheLoop) {
@@ -26,4 +26,4 @@ TEST(LoopGate, DropsCallsOnceItIsClosed) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -11,7 +11,7 @@
 #include "control/agent/writing/restore.h"
 #include "hardware/gpu/fake_gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using namespace std::chrono_literals;
@@ -41,13 +41,13 @@ class ClockGovernorTest : public testing::Test {
     options.dry_run = dry_run;
     options.note = [this](std::string_view text) { notes_.emplace_back(text); };
     options.now = [this] { return now_; };
-    return std::make_unique<ClockGovernor>(std::make_unique<FakeGpuControl>(gpu_), journal_, std::move(options));
+    return std::make_unique<ClockGovernor>(std::make_unique<gpu::FakeGpuControl>(gpu_), journal_, std::move(options));
   }
   GpuReading busy_at(int clock_mhz, std::uint64_t throttle = 0) {
     GpuReading reading;
     reading.sm_clock_mhz = clock_mhz;
     reading.gpu_utilisation_percent = 100;
-    reading.throttle_reasons = ThrottleReasons{.bits = throttle};
+    reading.throttle_reasons = gpu::ThrottleReasons{.bits = throttle};
     return reading;
   }
 
@@ -57,7 +57,7 @@ class ClockGovernorTest : public testing::Test {
   }
 
   bool full_ = false;
-  FakeGpu gpu_;
+  gpu::FakeGpu gpu_;
   std::shared_ptr<Journal> journal_ = std::make_shared<Journal>(std::make_unique<TestStorage>(full_));
   std::chrono::steady_clock::time_point now_{1h};
   std::vector<std::string> notes_;
@@ -80,7 +80,7 @@ TEST_F(ClockGovernorTest, IsInTheJournalBeforeItWrites) {
   EXPECT_TRUE(gpu_.control_calls().empty()) << "no write without a journal";
   EXPECT_THAT(governor->status().problem, HasSubstr("No space left"));
   EXPECT_EQ(governor->status().clock_state, ClockState::failed);
-  EXPECT_THROW(governor->apply(SetPowerLimit{300}), Error);
+  EXPECT_THROW(governor->apply(gpu::SetPowerLimit{300}), Error);
   EXPECT_TRUE(gpu_.control_calls().empty());
   full_ = false;
   now_ += 2s;
@@ -90,11 +90,11 @@ TEST_F(ClockGovernorTest, IsInTheJournalBeforeItWrites) {
 
 TEST_F(ClockGovernorTest, RestoresEverythingAndStrikesItOut) {
   const auto governor = make();
-  governor->apply(LockSmClocks{345, 1005});
-  governor->apply(SetPowerLimit{400});
-  governor->apply(SetPersistenceMode{false});
+  governor->apply(gpu::LockSmClocks{345, 1005});
+  governor->apply(gpu::SetPowerLimit{400});
+  governor->apply(gpu::SetPersistenceMode{false});
   governor->restore();
-  EXPECT_EQ(gpu_.settings(), FakeSettings{});
+  EXPECT_EQ(gpu_.settings(), gpu::FakeSettings{});
   EXPECT_EQ(governor->status().clock_state, ClockState::restored);
   EXPECT_FALSE(governor->status().requested_max_mhz);
   EXPECT_TRUE(journal_->changed().empty());
@@ -106,10 +106,10 @@ TEST_F(ClockGovernorTest, RestoresEverythingAndStrikesItOut) {
 TEST_F(ClockGovernorTest, SuspendsTheSmClockAndKeepsEverythingElse) {
   const auto governor = make();
   ASSERT_TRUE(governor->follow(1005));
-  governor->apply(LockMemoryClocks{1593, 1593});
-  governor->apply(SetPowerLimit{400});
+  governor->apply(gpu::LockMemoryClocks{1593, 1593});
+  governor->apply(gpu::SetPowerLimit{400});
   governor->suspend();
-  EXPECT_EQ(gpu_.settings().max_sm_clock_mhz, FakeSettings{}.max_sm_clock_mhz);
+  EXPECT_EQ(gpu_.settings().max_sm_clock_mhz, gpu::FakeSettings{}.max_sm_clock_mhz);
   EXPECT_EQ(gpu_.settings().max_memory_clock_mhz, 1593);
   EXPECT_EQ(gpu_.settings().power_limit_w, 400);
   EXPECT_FALSE(governor->status().requested_max_mhz);
@@ -119,13 +119,13 @@ TEST_F(ClockGovernorTest, SuspendsTheSmClockAndKeepsEverythingElse) {
   EXPECT_EQ(gpu_.control_calls().size(), calls) << "no clock is locked";
   EXPECT_TRUE(governor->follow(1005));
   governor->restore();
-  EXPECT_EQ(gpu_.settings(), FakeSettings{});
+  EXPECT_EQ(gpu_.settings(), gpu::FakeSettings{});
 }
 
 TEST_F(ClockGovernorTest, NamesTheClockThatItCouldNotSuspend) {
   const auto governor = make();
   ASSERT_TRUE(governor->follow(1005));
-  gpu_.fail("reset SM clocks", GpuErrorCode::driver_error);
+  gpu_.fail("reset SM clocks", gpu::GpuErrorCode::driver_error);
   governor->suspend();
   EXPECT_EQ(governor->status().clock_state, ClockState::failed);
   EXPECT_EQ(governor->status().requested_max_mhz, 1005);
@@ -139,7 +139,7 @@ TEST_F(ClockGovernorTest, NamesTheClockThatItCouldNotSuspend) {
 TEST_F(ClockGovernorTest, LocksAgainAfterASuspensionThatFailed) {
   const auto governor = make();
   ASSERT_TRUE(governor->follow(1005));
-  gpu_.fail("reset SM clocks", GpuErrorCode::driver_error);
+  gpu_.fail("reset SM clocks", gpu::GpuErrorCode::driver_error);
   governor->suspend();
   EXPECT_TRUE(governor->follow(1005)) << "what the driver made of the call is not known";
   EXPECT_EQ(governor->status().clock_state, ClockState::leased);
@@ -162,13 +162,13 @@ TEST_F(ClockGovernorTest, DoesNotTouchAGpuThatItNeverWroteTo) {
 TEST_F(ClockGovernorTest, KeepsInTheJournalWhatItCouldNotRestore) {
   const auto governor = make();
   ASSERT_TRUE(governor->follow(1500));
-  gpu_.fail("reset SM clocks", GpuErrorCode::driver_error);
+  gpu_.fail("reset SM clocks", gpu::GpuErrorCode::driver_error);
   governor->restore();
   EXPECT_EQ(governor->status().clock_state, ClockState::failed);
   EXPECT_TRUE(journal_->changed(gpu_.identity().uuid));
   governor->restore();
   EXPECT_EQ(governor->status().clock_state, ClockState::restored);
-  EXPECT_EQ(gpu_.settings(), FakeSettings{});
+  EXPECT_EQ(gpu_.settings(), gpu::FakeSettings{});
 }
 
 TEST_F(ClockGovernorTest, AsksToRestoreWhatTheJournalStillNames) {
@@ -185,7 +185,7 @@ TEST_F(ClockGovernorTest, AsksToRestoreWhatTheJournalStillNames) {
 
 TEST_F(ClockGovernorTest, WaitsAfterAWriteThatFailed) {
   const auto governor = make();
-  gpu_.fail("lock SM clocks", GpuErrorCode::driver_error, -1);
+  gpu_.fail("lock SM clocks", gpu::GpuErrorCode::driver_error, -1);
   EXPECT_FALSE(governor->follow(1500));
   EXPECT_FALSE(governor->follow(1500));
   EXPECT_EQ(gpu_.control_calls().size(), 1U);
@@ -207,11 +207,11 @@ TEST_F(ClockGovernorTest, LeavesTheClocksOfSomebodyElseAlone) {
   EXPECT_EQ(governor->status().clock_state, ClockState::foreign);
   EXPECT_THAT(governor->status().problem, HasSubstr("another program sets its clocks"));
   EXPECT_FALSE(governor->follow(1500));
-  EXPECT_THROW(governor->apply(LockSmClocks{345, 345}), GpuBusy);
+  EXPECT_THROW(governor->apply(gpu::LockSmClocks{345, 345}), GpuBusy);
   governor->suspend();
   EXPECT_EQ(gpu_.control_calls().size(), 1U);
   governor->restore();
-  EXPECT_EQ(gpu_.settings(), FakeSettings{}) << "the lease's end puts everything back";
+  EXPECT_EQ(gpu_.settings(), gpu::FakeSettings{}) << "the lease's end puts everything back";
   EXPECT_TRUE(governor->follow(1500));
 }
 
@@ -239,7 +239,7 @@ TEST_F(ClockGovernorTest, LeavesThePowerLimitOfSomebodyElseAlone) {
   now_ += 5s;
   governor->observe({}, limit_of(400));
   EXPECT_EQ(governor->status().clock_state, ClockState::leased) << "no limit was set here";
-  governor->apply(SetPowerLimit{300});
+  governor->apply(gpu::SetPowerLimit{300});
   governor->observe({}, limit_of(400));
   now_ += 500ms;
   governor->observe({}, limit_of(400));  // read before it was set
@@ -253,9 +253,9 @@ TEST_F(ClockGovernorTest, LeavesThePowerLimitOfSomebodyElseAlone) {
   governor->observe({}, limit_of(400));
   EXPECT_EQ(governor->status().clock_state, ClockState::foreign);
   EXPECT_THAT(governor->status().problem, HasSubstr("its power limit is 400 W though 300 W were set"));
-  EXPECT_THROW(governor->apply(SetPowerLimit{300}), GpuBusy);
+  EXPECT_THROW(governor->apply(gpu::SetPowerLimit{300}), GpuBusy);
   governor->restore();
-  EXPECT_EQ(gpu_.settings(), FakeSettings{});
+  EXPECT_EQ(gpu_.settings(), gpu::FakeSettings{});
   ASSERT_TRUE(governor->follow(1005));
   now_ += 5s;
   governor->observe({}, limit_of(400));
@@ -268,7 +268,7 @@ TEST_F(ClockGovernorTest, TakesNoLimitForAnothersThatWasReadBeforeItsOwnWasSet) 
   const auto governor = make();
   const ReadPowerLimit before = limit_of(700);
   now_ += 100ms;
-  governor->apply(SetPowerLimit{300});
+  governor->apply(gpu::SetPowerLimit{300});
   for (int second = 0; second < 10; ++second) {
     now_ += 1s;
     governor->observe({}, before);
@@ -279,7 +279,7 @@ TEST_F(ClockGovernorTest, TakesNoLimitForAnothersThatWasReadBeforeItsOwnWasSet) 
 TEST_F(ClockGovernorTest, ADryRunOnlyTalks) {
   const auto governor = make(true);
   EXPECT_TRUE(governor->follow(1500));
-  governor->apply(SetPowerLimit{300});
+  governor->apply(gpu::SetPowerLimit{300});
   governor->restore();
   EXPECT_TRUE(gpu_.control_calls().empty());
   EXPECT_TRUE(journal_->changed().empty());
@@ -289,4 +289,4 @@ TEST_F(ClockGovernorTest, ADryRunOnlyTalks) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -10,7 +10,7 @@
 #include "control/agent/test_trainer.h"
 #include "hardware/gpu/fake_gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using testing::ElementsAre;
@@ -32,16 +32,16 @@ class ConfiguredPolicyTest : public testing::Test {
   }
 
   [[nodiscard]] std::string uuid(int gpu) const { return system_->fake(gpu).identity().uuid; }
-  [[nodiscard]] const GpuIdentity& identity(int gpu) const { return system_->fake(gpu).identity(); }
+  [[nodiscard]] const gpu::GpuIdentity& identity(int gpu) const { return system_->fake(gpu).identity(); }
   [[nodiscard]] std::unique_ptr<ConfiguredPolicy> policy(bool dry_run = false) const {
     ClockGovernorOptions governor;
     governor.dry_run = dry_run;
     return std::make_unique<ConfiguredPolicy>(config_, *system_, journal_, std::move(governor));
   }
 
-  std::shared_ptr<FakeGpuSystem> system_ = std::make_shared<FakeGpuSystem>(3);
+  std::shared_ptr<gpu::FakeGpuSystem> system_ = std::make_shared<gpu::FakeGpuSystem>(3);
   std::shared_ptr<Journal> journal_ = std::make_shared<Journal>(discarding_journal());
-  AgentConfig config_;
+  Config config_;
 };
 
 TEST_F(ConfiguredPolicyTest, ControlsTheGpusThatAreNamed) {
@@ -68,11 +68,11 @@ TEST_F(ConfiguredPolicyTest, AllowsWhatTheRulesSay) {
 
 TEST_F(ConfiguredPolicyTest, WritesToTheGpuThatIsMeant) {
   const auto writer = policy()->writer(identity(1));
-  writer->apply(LockSmClocks{345, 1200});
+  writer->apply(gpu::LockSmClocks{345, 1200});
   EXPECT_EQ(system_->fake(1).settings().max_sm_clock_mhz, 1200);
   EXPECT_THAT(system_->fake(0).control_calls(), IsEmpty());
   writer->restore();
-  EXPECT_EQ(system_->fake(1).settings(), FakeSettings{});
+  EXPECT_EQ(system_->fake(1).settings(), gpu::FakeSettings{});
 }
 
 TEST_F(ConfiguredPolicyTest, WritesNothingInADryRun) {
@@ -80,18 +80,18 @@ TEST_F(ConfiguredPolicyTest, WritesNothingInADryRun) {
   EXPECT_TRUE(dry->dry_run());
   EXPECT_FALSE(policy()->dry_run());
   const auto writer = dry->writer(identity(0));
-  writer->apply(LockSmClocks{345, 1200});
-  writer->apply(SetPowerLimit{450});
+  writer->apply(gpu::LockSmClocks{345, 1200});
+  writer->apply(gpu::SetPowerLimit{450});
   writer->restore();
   EXPECT_THAT(system_->fake(0).control_calls(), IsEmpty());
 }
 
 TEST_F(ConfiguredPolicyTest, ReadsPlansForTheGpuAndTheRange) {
   const auto decided = policy();
-  FakeGpu& gpu = system_->fake(0);
+  gpu::FakeGpu& gpu = system_->fake(0);
   const AllowedRange allowed = decided->allow(kAlice, gpu.identity());
   const auto clocks = decided->read_plan(plan_message(two_clock_plan(1, 1005, 1500)), gpu.identity(), allowed);
-  UnitEvent event{.type = UnitEventType::unit_begin, .kind = static_cast<std::uint8_t>(OpKind::forward)};
+  ipc::UnitEvent event{.type = ipc::UnitEventType::unit_begin, .kind = static_cast<std::uint8_t>(OpKind::forward)};
   EXPECT_EQ(clocks->clock_mhz(event), 1005);
   EXPECT_THROW((void)decided->read_plan(plan_message(two_clock_plan(1, 1005, 1950)), gpu.identity(), allowed),
                InputError);
@@ -100,4 +100,4 @@ TEST_F(ConfiguredPolicyTest, ReadsPlansForTheGpuAndTheRange) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

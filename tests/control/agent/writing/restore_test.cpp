@@ -13,7 +13,7 @@
 #include "control/agent/damaged_journal.h"
 #include "hardware/gpu/fake_gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using testing::ElementsAre;
@@ -21,22 +21,22 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 TEST(Restore, GoesOnWhenAStepFails) {
-  FakeGpu gpu;
-  FakeGpuControl control(gpu);
+  gpu::FakeGpu gpu;
+  gpu::FakeGpuControl control(gpu);
   const OriginalGpuState original = original_state(control);
-  control.apply(LockSmClocks{345, 1005});
-  control.apply(LockMemoryClocks{1593, 1593});
-  control.apply(SetPowerLimit{300});
-  gpu.fail("reset SM clocks", GpuErrorCode::driver_error);
-  EXPECT_THROW(restore_gpu(control, original), GpuError);
+  control.apply(gpu::LockSmClocks{345, 1005});
+  control.apply(gpu::LockMemoryClocks{1593, 1593});
+  control.apply(gpu::SetPowerLimit{300});
+  gpu.fail("reset SM clocks", gpu::GpuErrorCode::driver_error);
+  EXPECT_THROW(restore_gpu(control, original), gpu::GpuError);
   EXPECT_EQ(gpu.settings().max_memory_clock_mhz, 0);
   EXPECT_EQ(gpu.settings().power_limit_w, 700);
 }
 
 TEST(Restore, TakesWhatIsNotSupportedForRestored) {
-  FakeGpu gpu;
-  FakeGpuControl control(gpu);
-  gpu.fail("reset memory clocks", GpuErrorCode::not_supported);
+  gpu::FakeGpu gpu;
+  gpu::FakeGpuControl control(gpu);
+  gpu.fail("reset memory clocks", gpu::GpuErrorCode::not_supported);
   EXPECT_NO_THROW(restore_gpu(control, original_state(control)));
 }
 
@@ -44,18 +44,18 @@ TEST(Restore, TakesWhatIsNotSupportedForRestored) {
 class RecoverTest : public testing::Test {
  protected:
   RecoverTest() {
-    FakeGpuControl control(system_.fake(1));
+    gpu::FakeGpuControl control(system_.fake(1));
     journal_.record_change(original_state(control));
-    control.apply(LockSmClocks{345, 1005});
+    control.apply(gpu::LockSmClocks{345, 1005});
   }
 
-  [[nodiscard]] std::vector<std::string> recover(GpuControlSystem& system) {
-    return lowgear::recover(journal_, system, AgentConfig{},
+  [[nodiscard]] std::vector<std::string> recover(gpu::GpuControlSystem& system) {
+    return lowgear::agent::recover(journal_, system, Config{},
                             [this](std::string_view text) { notes_.emplace_back(text); });
   }
   [[nodiscard]] std::string uuid() { return system_.fake(1).identity().uuid; }
 
-  FakeGpuSystem system_{2};
+  gpu::FakeGpuSystem system_{2};
   Journal journal_{discarding_journal()};
   std::vector<std::string> notes_;
 };
@@ -64,19 +64,19 @@ TEST_F(RecoverTest, SaysWhatItIsAtAndWhatItHasDone) {
   EXPECT_THAT(recover(system_), IsEmpty());
   EXPECT_THAT(notes_,
               ElementsAre("GPU " + uuid() + ": was left changed; restoring it", "GPU " + uuid() + ": restored"));
-  EXPECT_EQ(system_.fake(1).settings(), FakeSettings{});
+  EXPECT_EQ(system_.fake(1).settings(), gpu::FakeSettings{});
   EXPECT_THAT(journal_.changed(), IsEmpty());
 }
 
 TEST_F(RecoverTest, DoesNotSayThatAGpuIsRestoredThatRefuses) {
-  system_.fake(1).fail("reset SM clocks", GpuErrorCode::driver_error);
+  system_.fake(1).fail("reset SM clocks", gpu::GpuErrorCode::driver_error);
   EXPECT_THAT(recover(system_), ElementsAre(HasSubstr("reset SM clocks")));
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("restoring it")));
   EXPECT_TRUE(journal_.changed(uuid()));
 }
 
 TEST_F(RecoverTest, KeepsAGpuThatDoesNotAnswer) {
-  FakeGpuSystem without(1);
+  gpu::FakeGpuSystem without(1);
   without.set_problems({"GPU number 1: handle: GPU is lost"});
   EXPECT_THAT(recover(without), ElementsAre(HasSubstr("number 1: handle: GPU is lost")));
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("restoring it")));
@@ -84,7 +84,7 @@ TEST_F(RecoverTest, KeepsAGpuThatDoesNotAnswer) {
 }
 
 TEST_F(RecoverTest, StrikesOutAGpuThatIsNotInTheMachine) {
-  FakeGpuSystem without(1);
+  gpu::FakeGpuSystem without(1);
   EXPECT_THAT(recover(without), IsEmpty());
   EXPECT_THAT(notes_, ElementsAre(HasSubstr("restoring it"), HasSubstr("no longer in this machine")));
   EXPECT_FALSE(journal_.changed(uuid()));
@@ -93,37 +93,37 @@ TEST_F(RecoverTest, StrikesOutAGpuThatIsNotInTheMachine) {
 /// A damaged journal, and the GPU 1 has another power limit.
 class RecoverFromDamageTest : public testing::Test {
  protected:
-  RecoverFromDamageTest() { FakeGpuControl(system_.fake(1)).apply(SetPowerLimit{300}); }
+  RecoverFromDamageTest() { gpu::FakeGpuControl(system_.fake(1)).apply(gpu::SetPowerLimit{300}); }
 
-  [[nodiscard]] std::vector<std::string> recover(const AgentConfig& config) {
-    return lowgear::recover(*journal_, system_, config, [](std::string_view) {});
+  [[nodiscard]] std::vector<std::string> recover(const Config& config) {
+    return lowgear::agent::recover(*journal_, system_, config, [](std::string_view) {});
   }
-  [[nodiscard]] static AgentConfig config_of(std::vector<std::string> gpus) {
-    AgentConfig config;
+  [[nodiscard]] static Config config_of(std::vector<std::string> gpus) {
+    Config config;
     config.gpus = std::move(gpus);
     return config;
   }
-  [[nodiscard]] static AgentConfig config_of_all() {
-    AgentConfig config;
+  [[nodiscard]] static Config config_of_all() {
+    Config config;
     config.all_gpus = true;
     return config;
   }
   [[nodiscard]] std::string uuid() { return system_.fake(1).identity().uuid; }
   [[nodiscard]] double power_limit_w() { return system_.fake(1).settings().power_limit_w; }
 
-  FakeGpuSystem system_{2};
+  gpu::FakeGpuSystem system_{2};
   std::unique_ptr<Journal> journal_ = std::make_unique<Journal>(damaged_journal());
 };
 
 TEST_F(RecoverFromDamageTest, RestoresEveryGpuOfTheConfigurationThatIsInTheMachine) {
   EXPECT_THAT(recover(config_of({uuid(), "0000:99:00.0"})), IsEmpty());
   EXPECT_EQ(power_limit_w(), 700);
-  FakeGpuControl control(system_.fake(1));
+  gpu::FakeGpuControl control(system_.fake(1));
   EXPECT_NO_THROW(journal_->record_change(original_state(control)));
 }
 
 TEST_F(RecoverFromDamageTest, TurnsPersistenceModeOffWhereARuleAllowsSettingIt) {
-  AgentConfig config = config_of({uuid()});
+  Config config = config_of({uuid()});
   config.allow.emplace_back();
   EXPECT_THAT(recover(config), IsEmpty());
   EXPECT_TRUE(system_.fake(1).settings().persistence_mode) << "no user could have set it";
@@ -134,12 +134,12 @@ TEST_F(RecoverFromDamageTest, TurnsPersistenceModeOffWhereARuleAllowsSettingIt) 
 }
 
 TEST_F(RecoverFromDamageTest, PutsBackWhatIsStillKnown) {
-  FakeGpuControl control(system_.fake(1));
+  gpu::FakeGpuControl control(system_.fake(1));
   auto storage = std::make_unique<DamagedStorage>("");
   const DamagedStorage& disk = *storage;
   Journal before(std::move(storage));
   before.record_change(original_state(control));  // 300 W, as the agent found it
-  control.apply(SetPowerLimit{500});
+  control.apply(gpu::SetPowerLimit{500});
   journal_ =
       std::make_unique<Journal>(std::make_unique<DamagedStorage>(disk.content() + "this is not a record of a journal"));
   EXPECT_THAT(recover(config_of_all()), IsEmpty());
@@ -147,7 +147,7 @@ TEST_F(RecoverFromDamageTest, PutsBackWhatIsStillKnown) {
 }
 
 TEST_F(RecoverFromDamageTest, StaysDamagedWhileAGpuRefuses) {
-  system_.fake(1).fail("reset SM clocks", GpuErrorCode::driver_error);
+  system_.fake(1).fail("reset SM clocks", gpu::GpuErrorCode::driver_error);
   EXPECT_THAT(recover(config_of({uuid()})), ElementsAre(HasSubstr("reset SM clocks")));
   EXPECT_TRUE(journal_->damaged());
 }
@@ -157,11 +157,11 @@ TEST_F(RecoverFromDamageTest, StaysDamagedWhileAGpuOfTheConfigurationMayBeSilent
   EXPECT_THAT(recover(config_of({uuid(), "GPU-2"})), ElementsAre(HasSubstr("GPU GPU-2: may be changed")));
   EXPECT_THAT(recover(config_of_all()), ElementsAre(HasSubstr("number 2: handle: GPU is lost")));
   EXPECT_EQ(power_limit_w(), 700) << "the others are restored";
-  FakeGpuControl control(system_.fake(1));
+  gpu::FakeGpuControl control(system_.fake(1));
   EXPECT_THROW(journal_->record_change(original_state(control)), Error);
   EXPECT_THAT(recover(config_of({uuid()})), IsEmpty()) << "the silent one is none of the configuration's";
   EXPECT_FALSE(journal_->damaged());
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

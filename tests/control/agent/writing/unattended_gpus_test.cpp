@@ -15,7 +15,7 @@
 #include "control/agent/writing/restore.h"
 #include "hardware/gpu/fake_gpu.h"
 
-namespace lowgear {
+namespace lowgear::agent {
 namespace {
 
 using namespace std::chrono_literals;
@@ -23,7 +23,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-std::string uuid(int gpu) { return FakeGpu(gpu).identity().uuid; }
+std::string uuid(int gpu) { return gpu::FakeGpu(gpu).identity().uuid; }
 
 std::vector<std::string> names(const std::vector<UnattendedGpu>& gpus) {
   std::vector<std::string> names;
@@ -35,38 +35,38 @@ std::vector<std::string> names(const std::vector<UnattendedGpu>& gpus) {
 class UnattendedGpusTest : public testing::Test {
  protected:
   UnattendedGpusTest() {
-    FakeGpuControl control(gpu());
+    gpu::FakeGpuControl control(gpu());
     journal_->record_change(original_state(control));
-    control.apply(SetPowerLimit{400});
-    options_.open = [this]() -> std::unique_ptr<GpuControlSystem> {
+    control.apply(gpu::SetPowerLimit{400});
+    options_.open = [this]() -> std::unique_ptr<gpu::GpuControlSystem> {
       ++opened_;
-      if (!answers_) throw GpuError(GpuErrorCode::gpu_lost, "the GPU is lost");
+      if (!answers_) throw gpu::GpuError(gpu::GpuErrorCode::gpu_lost, "the GPU is lost");
       return std::make_unique<SharedFakes>(system_);
     };
     options_.retry_after = 24h;
   }
 
   /// The machine as it is opened anew: its GPUs are those of the test.
-  class SharedFakes final : public GpuControlSystem {
+  class SharedFakes final : public gpu::GpuControlSystem {
    public:
-    explicit SharedFakes(std::shared_ptr<FakeGpuSystem> fakes) : fakes_(std::move(fakes)) {}
-    [[nodiscard]] const std::vector<std::unique_ptr<Gpu>>& gpus() const override { return fakes_->gpus(); }
+    explicit SharedFakes(std::shared_ptr<gpu::FakeGpuSystem> fakes) : fakes_(std::move(fakes)) {}
+    [[nodiscard]] const std::vector<std::unique_ptr<gpu::Gpu>>& gpus() const override { return fakes_->gpus(); }
     [[nodiscard]] const std::string& driver_version() const override { return fakes_->driver_version(); }
     [[nodiscard]] bool simulated() const override { return false; }
-    [[nodiscard]] std::unique_ptr<GpuControl> control(std::string_view name) override { return fakes_->control(name); }
+    [[nodiscard]] std::unique_ptr<gpu::GpuControl> control(std::string_view name) override { return fakes_->control(name); }
 
    private:
-    std::shared_ptr<FakeGpuSystem> fakes_;
+    std::shared_ptr<gpu::FakeGpuSystem> fakes_;
   };
 
-  [[nodiscard]] FakeGpu& gpu() { return system_->fake(1); }
+  [[nodiscard]] gpu::FakeGpu& gpu() { return system_->fake(1); }
   [[nodiscard]] std::unique_ptr<UnattendedGpus> attend(bool configured) {
     return std::make_unique<UnattendedGpus>(
         std::vector<UnattendedGpu>{{.name = uuid(1), .configured = configured, .left_changed = true, .problem = "?"}},
         journal_, options_);
   }
 
-  std::shared_ptr<FakeGpuSystem> system_ = std::make_shared<FakeGpuSystem>(2);
+  std::shared_ptr<gpu::FakeGpuSystem> system_ = std::make_shared<gpu::FakeGpuSystem>(2);
   std::shared_ptr<Journal> journal_ = std::make_shared<Journal>(discarding_journal());
   std::atomic<bool> answers_{true};
   std::atomic<int> opened_{0};
@@ -83,7 +83,7 @@ TEST_F(UnattendedGpusTest, TriesAgainUntilItIsRestored) {
   answers_ = true;
   ASSERT_TRUE(eventually([&] { return unattended->list().empty(); }));
   EXPECT_FALSE(journal_->changed(uuid(1)));
-  EXPECT_EQ(gpu().settings(), FakeSettings{});
+  EXPECT_EQ(gpu().settings(), gpu::FakeSettings{});
 }
 
 TEST_F(UnattendedGpusTest, TriesAtOnceWhenItIsAsked) {
@@ -98,7 +98,7 @@ TEST_F(UnattendedGpusTest, TriesAtOnceWhenItIsAsked) {
             "GPU " + uuid(1) + ": was left changed, and is not restored: the GPU is lost");
   EXPECT_THAT(notes, IsEmpty());
   answers_ = true;
-  gpu().fail("reset SM clocks", GpuErrorCode::driver_error);
+  gpu().fail("reset SM clocks", gpu::GpuErrorCode::driver_error);
   unattended->restore().get();
   EXPECT_THAT(unattended->list().at(0).problem, HasSubstr("reset SM clocks"));
   EXPECT_TRUE(journal_->changed(uuid(1)));
@@ -114,7 +114,7 @@ TEST_F(UnattendedGpusTest, GoesOnToNameAConfiguredGpuThatItRestored) {
   ASSERT_EQ(unattended->list().size(), 1U);
   EXPECT_FALSE(unattended->list()[0].left_changed);
   EXPECT_THAT(unattended->list()[0].problem, HasSubstr("restart the agent"));
-  EXPECT_EQ(gpu().settings(), FakeSettings{});
+  EXPECT_EQ(gpu().settings(), gpu::FakeSettings{});
 }
 
 TEST_F(UnattendedGpusTest, TellsOfADamagedJournal) {
@@ -125,14 +125,14 @@ TEST_F(UnattendedGpusTest, TellsOfADamagedJournal) {
 }
 
 TEST(FindUnattendedGpus, NamesWhatIsMissingAndWhatNobodyLooksAfter) {
-  FakeGpuSystem system(2);
+  gpu::FakeGpuSystem system(2);
   Journal journal(discarding_journal());
-  AgentConfig config;
+  Config config;
   config.gpus = {uuid(0), "GPU-none", "0000:07:00.0", "GPU-none"};
   EXPECT_THAT(names(find_unattended_gpus(config, system, journal)), ElementsAre("GPU-none", "0000:07:00.0"));
   for (const int gpu : {0, 1, 6}) {  // controlled, there but not named, not there
-    FakeGpu changed(gpu);
-    FakeGpuControl control(changed);
+    gpu::FakeGpu changed(gpu);
+    gpu::FakeGpuControl control(changed);
     journal.record_change(original_state(control));
   }
   const std::vector<UnattendedGpu> unattended = find_unattended_gpus(config, system, journal);
@@ -143,10 +143,10 @@ TEST(FindUnattendedGpus, NamesWhatIsMissingAndWhatNobodyLooksAfter) {
 }
 
 TEST(FindUnattendedGpus, EveryGpuIncludesThoseThatDoNotAnswer) {
-  FakeGpuSystem system(1);
+  gpu::FakeGpuSystem system(1);
   system.set_problems({"GPU number 1: handle: GPU is lost"});
   const Journal journal(discarding_journal());
-  AgentConfig config;
+  Config config;
   EXPECT_THAT(find_unattended_gpus(config, system, journal), IsEmpty());
   config.all_gpus = true;
   const std::vector<UnattendedGpu> unattended = find_unattended_gpus(config, system, journal);
@@ -156,4 +156,4 @@ TEST(FindUnattendedGpus, EveryGpuIncludesThoseThatDoNotAnswer) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::agent

@@ -11,7 +11,7 @@
 #include "base/core/temporary_folder.h"
 #include "control/client/test_agent.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -34,8 +34,8 @@ class AgentLeaseTest : public testing::Test {
     options.reconnect_after = 0ms;
     lease_ = std::make_unique<AgentLease>(std::move(options));
   }
-  static PlanMessage plan(std::string text) {
-    PlanMessage plan;
+  static ipc::PlanMessage plan(std::string text) {
+    ipc::PlanMessage plan;
     plan.plan_json = std::move(text);
     return plan;
   }
@@ -111,7 +111,7 @@ TEST_F(AgentLeaseTest, HandsOverBothPlansWhenTheAgentComesBack) {
   lease_->iteration_begins(1);
   EXPECT_EQ(offer(6, 2), Offer::accepted);
   restart_agent();
-  const std::vector<PlanMessage> plans = agent_->plans();
+  const std::vector<ipc::PlanMessage> plans = agent_->plans();
   ASSERT_EQ(plans.size(), 2U);
   EXPECT_EQ(plans[0].plan_json, "1");
   EXPECT_FALSE(plans[0].from_iteration);
@@ -239,7 +239,7 @@ TEST_F(AgentLeaseTest, GoesOnWithThePlanThatItHasWhenAnotherIsRefused) {
   EXPECT_TRUE(lease_->status().has_plan);
   EXPECT_THAT(lease_->status().problem, HasSubstr("the plan loaded last was refused: 1001 MHz"));
   restart_agent();
-  const std::vector<PlanMessage> plans = agent_->plans();
+  const std::vector<ipc::PlanMessage> plans = agent_->plans();
   ASSERT_EQ(plans.size(), 2U);
   EXPECT_EQ(plans[0].plan_json, "good");
   EXPECT_EQ(plans[1].from_iteration, 6U) << "the one that waits goes on to";
@@ -272,7 +272,7 @@ TEST_F(AgentLeaseTest, SaysWhichUnitsThePlanDoesNotName) {
   take_lease();
   lease_->load_plan(plan("plan"));
   EXPECT_THAT(lease_->status().problem, IsEmpty());
-  agent_->set_unplanned(12, {.type = UnitEventType::unit_begin, .kind = 1, .stage = 7, .microbatch = 3});
+  agent_->set_unplanned(12, {.type = ipc::UnitEventType::unit_begin, .kind = 1, .stage = 7, .microbatch = 3});
   EXPECT_THAT(lease_->status().problem,
               HasSubstr("the plan has no backward of stage 7, microbatch 3 for rank 5: no clock is set"));
   EXPECT_THAT(lease_->status().problem, HasSubstr("12 so far"));
@@ -290,4 +290,4 @@ TEST_F(AgentLeaseTest, ForgetsVersionsButNotPlans) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::client

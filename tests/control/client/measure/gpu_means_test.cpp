@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 MeasuredIteration iteration(double time_s, double power_w, double mean_clock_mhz, int min_clock_mhz,
@@ -17,7 +17,7 @@ MeasuredIteration iteration(double time_s, double power_w, double mean_clock_mhz
 }
 
 TEST(GpuMeans, HasNothingToSayBeforeAnIteration) {
-  const GpuNow now = GpuMeans().now();
+  const protocol::GpuNow now = GpuMeans().now();
   EXPECT_FALSE(now.power_w || now.sm_clock_mhz || now.sm_clock_min_mhz || now.sm_clock_max_mhz || now.temperature_c);
 }
 
@@ -26,7 +26,7 @@ TEST(GpuMeans, WeighsIterationsByTheirTime) {
   means.add(iteration(1, 400, 1000, 900, 1410));
   means.add(iteration(3, 800, 1400, 1200, 1500));
   means.set_temperature(61);
-  const GpuNow now = means.now();
+  const protocol::GpuNow now = means.now();
   EXPECT_DOUBLE_EQ(now.power_w.value(), 700);
   EXPECT_DOUBLE_EQ(now.sm_clock_mhz.value(), 1300);
   EXPECT_EQ(now.sm_clock_min_mhz, 900);
@@ -61,4 +61,4 @@ TEST(GpuMeans, TakesWhatIsReportedWhereSomethingIsNot) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::client

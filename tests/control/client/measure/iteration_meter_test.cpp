@@ -9,7 +9,7 @@
 #include "control/client/agent/plan_versions.h"
 #include "control/client/server/profile_collector.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 constexpr double kPowerW = 400;
@@ -25,20 +25,20 @@ UnitRecord record(RecordType type, std::uint64_t iteration, double begin_s, doub
 }
 
 /// A GPU that draws 400 W, whose counter steps every 100 ms, read every 47 ms.
-GpuSample sample_at(double time_s) {
-  GpuSample sample;
+measure::GpuSample sample_at(double time_s) {
+  measure::GpuSample sample;
   sample.time_s = time_s + 0.003;
   sample.counter_time_s = time_s;
   sample.energy_j = kPowerW * std::floor(time_s * 10) / 10;
   sample.power_w = kPowerW;
-  sample.throttle_reasons = ThrottleReasons{.bits = time_s < 5 ? 0x4U : 0U};
+  sample.throttle_reasons = gpu::ThrottleReasons{.bits = time_s < 5 ? 0x4U : 0U};
   return sample;
 }
 
-GpuMeter gpu_meter() {
-  GpuFeatures features{};
-  features[static_cast<std::size_t>(GpuFeature::energy_counter)].works = true;
-  return {GpuIdentity{}, features};
+measure::GpuMeter gpu_meter() {
+  gpu::GpuFeatures features{};
+  features[static_cast<std::size_t>(gpu::GpuFeature::energy_counter)].works = true;
+  return {gpu::GpuIdentity{}, features};
 }
 
 /// Ten iterations of a second, each with two units of 0.3 s, marked and sampled as they happen but seen `late` behind.
@@ -143,7 +143,7 @@ class Workload {
         counter_j_ = energy_j_;
         next_step_s_ += 0.1;
       }
-      GpuSample sample;
+      measure::GpuSample sample;
       sample.time_s = now_s_;
       sample.counter_time_s = now_s_;
       sample.energy_j = counter_j_;
@@ -186,7 +186,7 @@ ProfileRequest request(int plan_version = 4, int sweep = 1) {
 
 int clock_of(const ProfileRequest& request, std::uint64_t iteration) {
   const auto number = static_cast<std::int64_t>(iteration);
-  for (const ClockTrial& trial : request.trials) {
+  for (const plan::ClockTrial& trial : request.trials) {
     if (number >= trial.first_iteration && number < trial.end_iteration()) return trial.clock_mhz;
   }
   return kFullMhz;
@@ -199,8 +199,8 @@ std::optional<ProfileResult> run(Workload& workload, const ProfileRequest& reque
   return result;
 }
 
-const RecordedCell& cell(const ProfileResult& result, OpKind kind, int clock_mhz) {
-  for (const RecordedCell& cell : result.profile.cells) {
+const profile::RecordedCell& cell(const ProfileResult& result, OpKind kind, int clock_mhz) {
+  for (const profile::RecordedCell& cell : result.profile.cells) {
     if (cell.key.kind == kind && cell.key.clock_mhz == clock_mhz) return cell;
   }
   throw std::runtime_error("no such cell");
@@ -217,7 +217,7 @@ TEST(ProfileCollector, MeasuresTheEnergyOfUnitsAtEachClock) {
   EXPECT_EQ(result->plan_version, 4);
   EXPECT_EQ(result->problem, "");
   ASSERT_EQ(result->profile.cells.size(), 4U);
-  const RecordedCell& forward = cell(*result, OpKind::forward, kTriedMhz);
+  const profile::RecordedCell& forward = cell(*result, OpKind::forward, kTriedMhz);
   EXPECT_EQ(forward.units, 8) << "those of two iterations that settle are left out";
   EXPECT_NEAR(forward.power_w, Workload::kForwardW * kTriedMhz / kFullMhz, 40);
   EXPECT_EQ(cell(*result, OpKind::forward, kFullMhz).units, 10) << "nothing has to settle before the first change";
@@ -315,4 +315,4 @@ TEST(ProfileCollector, LeavesOutAnIterationThatRanWithoutThePlan) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -9,7 +9,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 using testing::AllOf;
@@ -38,4 +38,4 @@ TEST(RecordingWriter, EndsBeforeAFileIsTooLongToBeRead) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -9,7 +9,7 @@
 #include "base/core/error.h"
 #include "hardware/gpu/fake_gpu.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 using testing::AllOf;
@@ -25,7 +25,7 @@ Environment sees(std::string list) {
 const Environment kSeesAll = [](std::string_view) { return std::nullopt; };
 
 TEST(GpuChoice, TakesTheGpuThatCudaGives) {
-  FakeGpuSystem system(3);
+  gpu::FakeGpuSystem system(3);
   EXPECT_EQ(choose_gpu(system, 1, kSeesAll).identity().index, 1);
   EXPECT_EQ(choose_gpu(system, 1, sees("2, 0")).identity().index, 0);
   EXPECT_EQ(choose_gpu(system, 1, sees("2")).identity().index, 2) << "this process' own";
@@ -37,33 +37,33 @@ TEST(GpuChoice, TakesTheGpuThatCudaGives) {
 }
 
 TEST(GpuChoice, HasNoGpuWhereItIsShownNone) {
-  FakeGpuSystem system(2);
+  gpu::FakeGpuSystem system(2);
   for (const char* list : {"", " ", "-1", "-1,0", "NoDevFiles"}) {
     EXPECT_THAT([&] { (void)choose_gpu(system, 0, sees(list)); },
-                ThrowsMessage<GpuError>(HasSubstr("this process sees no GPU")))
+                ThrowsMessage<gpu::GpuError>(HasSubstr("this process sees no GPU")))
         << "CUDA_VISIBLE_DEVICES=" << list;
   }
-  EXPECT_THROW((void)choose_gpu(FakeGpuSystem(0), 0, kSeesAll), GpuError);
+  EXPECT_THROW((void)choose_gpu(gpu::FakeGpuSystem(0), 0, kSeesAll), gpu::GpuError);
 }
 
 TEST(GpuChoice, TrustsNoNumberWhileAGpuDoesNotAnswer) {
-  FakeGpuSystem system(3);
+  gpu::FakeGpuSystem system(3);
   system.lose(0);
-  const auto names_it = ThrowsMessage<GpuError>(AllOf(HasSubstr("GPU number 0"), HasSubstr("UUID")));
+  const auto names_it = ThrowsMessage<gpu::GpuError>(AllOf(HasSubstr("GPU number 0"), HasSubstr("UUID")));
   EXPECT_THAT([&] { (void)choose_gpu(system, 0, kSeesAll); }, names_it) << "GPU 1 is another rank's";
   EXPECT_THAT([&] { (void)choose_gpu(system, 0, sees("1")); }, names_it);
   EXPECT_EQ(choose_gpu(system, 0, sees("GPU-00000000-0000-0000-0000-000000000002")).identity().index, 2);
   EXPECT_THAT([&] { (void)choose_gpu(system, 0, sees("GPU-00000000-0000-0000-0000-000000000000")); },
-              ThrowsMessage<GpuError>(HasSubstr("GPU is lost")));
+              ThrowsMessage<gpu::GpuError>(HasSubstr("GPU is lost")));
 }
 
 TEST(GpuChoice, TakesNoOtherRanksGpuWhenOneIsLeft) {
-  FakeGpuSystem system(2);
+  gpu::FakeGpuSystem system(2);
   system.lose(1);
-  EXPECT_THROW((void)choose_gpu(system, 1, kSeesAll), GpuError);
+  EXPECT_THROW((void)choose_gpu(system, 1, kSeesAll), gpu::GpuError);
   system.lose(0);
-  EXPECT_THROW((void)choose_gpu(system, 0, kSeesAll), GpuError) << "all are lost";
+  EXPECT_THROW((void)choose_gpu(system, 0, kSeesAll), gpu::GpuError) << "all are lost";
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::client

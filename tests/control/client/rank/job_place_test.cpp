@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 using testing::HasSubstr;
@@ -156,4 +156,4 @@ TEST(JobPlace, ReadsTheSizesOfAJob) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::client

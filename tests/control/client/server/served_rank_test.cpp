@@ -15,7 +15,7 @@
 #include "control/client/test_agent.h"
 #include "control/protocol/one_op_plan.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -36,7 +36,7 @@ Json offered_profile_plan(int version, std::int64_t from_iteration) {
           {"trials", {{{"first_iteration", trial}, {"iterations", 1}, {"clock_mhz", 990}}}},
           {"time_s", nullptr},
           {"energy_j", nullptr},
-          {"plan", one_op_plan()}};
+          {"plan", protocol::one_op_plan()}};
 }
 
 class ServedRankTest : public testing::Test {
@@ -49,7 +49,7 @@ class ServedRankTest : public testing::Test {
     lease.reconnect_after = 0ms;
     lease_ = std::make_unique<AgentLease>(std::move(lease));
     ServedRankOptions options;
-    options.server.endpoint = HttpEndpoint::parse("unix:" + server_socket());
+    options.server.endpoint = http::Endpoint::parse("unix:" + server_socket());
     options.server.job_json = R"({"run": "r"})";
     options.server.first_backoff = 1ms;
     options.server.report_period = 1ms;
@@ -111,7 +111,7 @@ TEST_F(ServedRankTest, PostsWhatItMeasuredUnderAProfilePlan) {
   offer_profile_plan(1, 0);
   ASSERT_EQ(agent_->plans().size(), 1U);
   EXPECT_EQ(agent_->plans()[0].trials,
-            (std::vector<TrialIterations>{{.first_iteration = 19, .iterations = 1, .clock_mhz = 990}}));
+            (std::vector<ipc::TrialIterations>{{.first_iteration = 19, .iterations = 1, .clock_mhz = 990}}));
   train(kEnoughIterations);
   EXPECT_TRUE(posts_profile());
 }
@@ -173,4 +173,4 @@ TEST_F(ServedRankTest, ForgetsWhatItMeasuredForAServerThatHasLostItsDatabase) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::client

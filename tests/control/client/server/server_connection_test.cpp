@@ -17,7 +17,7 @@
 #include "control/client/fake_server.h"
 #include "control/protocol/one_op_plan.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 using namespace std::chrono_literals;
@@ -27,17 +27,17 @@ using testing::HasSubstr;
 Json offered(int version, std::int64_t from_iteration) {
   return {{"version", version}, {"purpose", "train"},  {"from_iteration", from_iteration},
           {"reason", "test"},   {"iterations", 0},     {"settle_iterations", 0},
-          {"time_s", nullptr},  {"energy_j", nullptr}, {"plan", one_op_plan()}};
+          {"time_s", nullptr},  {"energy_j", nullptr}, {"plan", protocol::one_op_plan()}};
 }
 
-HttpResponse json_answer(int status, const std::string& body) {
-  return HttpResponse::with_body(status, "application/json", body);
+http::Response json_answer(int status, const std::string& body) {
+  return http::Response::with_body(status, "application/json", body);
 }
 
 /// Takes plans as it is told, and remembers them.
 class FakeTaker final : public PlanTaker {
  public:
-  AgentLease::OfferAnswer offer(const RankPlan& plan) override {
+  AgentLease::OfferAnswer offer(const protocol::RankPlan& plan) override {
     const std::lock_guard lock(mutex_);
     plans_.push_back(plan);
     return next_;
@@ -50,7 +50,7 @@ class FakeTaker final : public PlanTaker {
     const std::lock_guard lock(mutex_);
     next_ = std::move(next);
   }
-  [[nodiscard]] std::vector<RankPlan> plans() const {
+  [[nodiscard]] std::vector<protocol::RankPlan> plans() const {
     const std::lock_guard lock(mutex_);
     return plans_;
   }
@@ -62,14 +62,14 @@ class FakeTaker final : public PlanTaker {
  private:
   mutable std::mutex mutex_;
   AgentLease::OfferAnswer next_{.offer = AgentLease::Offer::accepted, .reason = {}};
-  std::vector<RankPlan> plans_;
+  std::vector<protocol::RankPlan> plans_;
   int forgotten_ = 0;
 };
 
 class ServerConnectionTest : public testing::Test {
  protected:
   ServerConnectionTest() {
-    options_.endpoint = HttpEndpoint::parse("unix:" + socket());
+    options_.endpoint = http::Endpoint::parse("unix:" + socket());
     options_.job_json = R"({"run": "r"})";
     options_.rank.rank = 3;
     options_.rank.instance = "abc";
@@ -83,7 +83,7 @@ class ServerConnectionTest : public testing::Test {
   void start_server(std::string job = "j-1") { server_ = std::make_unique<FakeServer>(socket(), std::move(job)); }
   void connect() { connection_ = std::make_unique<ServerConnection>(options_, taker_); }
   void report(std::int64_t iteration) {
-    GpuNow gpu;
+    protocol::GpuNow gpu;
     gpu.power_w = 300;
     gpu.temperature_c = 60;
     connection_->report({.iteration = iteration, .time_s = 0.5, .compute_s = 0.25, .energy_j = {}}, gpu);
@@ -247,7 +247,7 @@ TEST_F(ServerConnectionTest, DropsReportsThatTheServerWillNeverTake) {
 
 TEST_F(ServerConnectionTest, WaitsAsLongAsItIsTold) {
   start_server();
-  HttpResponse busy = json_answer(429, "{}");
+  http::Response busy = json_answer(429, "{}");
   busy.headers.emplace_back("Retry-After", "60");
   server_->answer_next("/reports", busy, 1'000'000);
   connect();
@@ -262,7 +262,7 @@ TEST_F(ServerConnectionTest, PostsWhatUnitsTook) {
   connect();
   ProfileResult result;
   result.plan_version = 2;
-  RecordedCell cell;
+  profile::RecordedCell cell;
   cell.key = {.stage = 1, .kind = OpKind::backward, .clock_mhz = 1200};
   cell.units = 40;
   cell.time_s = 0.5;
@@ -303,4 +303,4 @@ TEST_F(ServerConnectionTest, SaysThatItsTokenIsMissing) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -7,7 +7,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::client {
 namespace {
 
 using testing::HasSubstr;
@@ -20,7 +20,7 @@ TEST(ServerMessages, ReportSharesOfTheIterationsTime) {
   measured.energy_j = 1302.7;
   measured.energy_error_j = 4.1;
   measured.throttled_power_s = 0.5;
-  EXPECT_EQ(report_of(measured, 3), (IterationReport{.iteration = 40,
+  EXPECT_EQ(report_of(measured, 3), (protocol::IterationReport{.iteration = 40,
                                                      .plan_version = 3,
                                                      .time_s = 2.5,
                                                      .compute_s = 1.93,
@@ -34,7 +34,7 @@ TEST(ServerMessages, ReportSharesOfTheIterationsTime) {
 TEST(ServerMessages, LeaveOutCellsWhoseEnergyIsNotKnown) {
   ProfileResult result{.plan_version = 2, .profile = {}, .problem = {}};
   for (const double energy_j : {21.4, 0.0}) {
-    RecordedCell cell;
+    profile::RecordedCell cell;
     cell.key = {.stage = 3, .kind = OpKind::forward, .clock_mhz = 1215};
     cell.is_identified = true;
     cell.energy_j = energy_j;
@@ -46,7 +46,7 @@ TEST(ServerMessages, LeaveOutCellsWhoseEnergyIsNotKnown) {
   result.profile.blocking[0].is_identified = false;
   result.profile.blocking[1].is_identified = true;
   result.profile.blocking[1].stage = 3;
-  const RankCells cells = cells_of(7, result);
+  const protocol::RankCells cells = cells_of(7, result);
   EXPECT_EQ(cells.rank, 7);
   EXPECT_EQ(cells.plan_version, 2);
   ASSERT_EQ(cells.cells.size(), 1U);
@@ -72,4 +72,4 @@ TEST(ServerMessages, SayWhatTheServerRefuses) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::client

@@ -10,7 +10,7 @@
 #include "control/server/http/api_routes.h"
 #include "control/server/server_fakes.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 const std::string kTokens[] = {"read-token-for-tests", "train-token-for-tests", "admin-token-for-tests"};
@@ -79,7 +79,7 @@ class ApiTest : public testing::Test {
   }
 
   std::shared_ptr<HeldReply> ask(std::string method, std::string path, std::string body = {}, int role = 2) {
-    HttpRequest request;
+    http::Request request;
     request.method = std::move(method);
     request.path = std::move(path);
     request.body = std::move(body);
@@ -133,7 +133,7 @@ TEST_F(ApiTest, SaysWhatIsWrongWithAPath) {
 }
 
 TEST_F(ApiTest, AnswersOnceItIsStored) {
-  HttpRequest request;
+  http::Request request;
   request.method = "POST";
   request.path = "/v1/jobs";
   request.body = R"({"run":"r","model":"m","gpu":"g","parallel":{},"schedule":"1f1b","microbatches":2})";
@@ -178,4 +178,4 @@ TEST_F(ApiTest, StreamsEventsOfOneJobOrOfAll) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

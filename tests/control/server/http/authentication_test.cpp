@@ -12,7 +12,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using namespace std::chrono_literals;
@@ -27,17 +27,17 @@ const std::string kReader = "reader-token-0123";
 const std::string kTrainer = "trainer-token-456";
 const Authenticator::Clock::time_point kNow{};
 
-HttpRequest over_tcp(const std::string& authorization = "") {
-  HttpRequest request;
+http::Request over_tcp(const std::string& authorization = "") {
+  http::Request request;
   request.remote = "192.0.2.7";
   if (!authorization.empty()) request.headers["authorization"] = authorization;
   return request;
 }
 
-HttpRequest over_unix(uid_t uid, gid_t gid, const std::string& authorization = "") {
-  HttpRequest request = over_tcp(authorization);
+http::Request over_unix(uid_t uid, gid_t gid, const std::string& authorization = "") {
+  http::Request request = over_tcp(authorization);
   request.remote = "unix";
-  request.peer = UnixPeer{.uid = uid, .gid = gid, .pid = 1};
+  request.peer = ipc::UnixPeer{.uid = uid, .gid = gid, .pid = 1};
   return request;
 }
 
@@ -48,7 +48,7 @@ Authenticator authenticator(std::vector<PeerRule> peers = {}, bool loopback_read
   return {std::move(rules), [](uid_t uid, gid_t gid) { return uid == kStranger && gid == kTraining; }};
 }
 
-std::optional<Role> role_of(Authenticator authenticator, const HttpRequest& request) {
+std::optional<Role> role_of(Authenticator authenticator, const http::Request& request) {
   const auto caller = authenticator.identify(request, kNow);
   return caller ? std::optional(caller->role) : std::nullopt;
 }
@@ -166,7 +166,7 @@ TEST(Authenticator, LooksUpTheGroupsOfAUserOnceInAWhile) {
 }
 
 TEST(Authenticator, LetsThisMachineReadWhereThatIsAllowed) {
-  HttpRequest request;
+  http::Request request;
   request.remote = "127.0.0.1";
   request.headers["host"] = "localhost:7787";
   EXPECT_EQ(role_of(authenticator(), request), std::nullopt);
@@ -189,12 +189,12 @@ TEST(Authenticator, LetsThisMachineReadWhereThatIsAllowed) {
 }
 
 TEST(Authenticator, RefusesWhatAProxyPassesOn) {
-  HttpRequest request;
+  http::Request request;
   request.remote = "127.0.0.1";
   request.headers["host"] = "127.0.0.1:7787";
   for (const char* header : {"forwarded", "via", "x-real-ip", "x-forwarded-for", "x-forwarded-host",
                              "x-forwarded-proto", "x-forwarded", "x-client-ip", "true-client-ip"}) {
-    HttpRequest passed_on = request;
+    http::Request passed_on = request;
     passed_on.headers[header] = "";
     EXPECT_EQ(role_of(authenticator({}, true), passed_on), std::nullopt) << header;
   }
@@ -206,4 +206,4 @@ TEST(Authenticator, RefusesWhatAProxyPassesOn) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

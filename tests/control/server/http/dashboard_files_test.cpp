@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using ::testing::Contains;
@@ -82,4 +82,4 @@ TEST(DashboardFiles, NothingIsInlineOrFromElsewhere) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

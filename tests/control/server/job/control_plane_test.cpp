@@ -10,21 +10,21 @@
 #include "control/server/server_fakes.h"
 #include "control/server/simulated_job.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::HasSubstr;
 
 class ControlPlaneTest : public testing::Test {
  protected:
-  static JobSpec spec(const std::string& run = "run") {
-    JobSpec spec = small_job(1);
+  static protocol::JobSpec spec(const std::string& run = "run") {
+    protocol::JobSpec spec = small_job(1);
     spec.run = run;
     return spec;
   }
 
-  static RankSpec rank() {
-    RankSpec rank;
+  static protocol::RankSpec rank() {
+    protocol::RankSpec rank;
     rank.instance = "process";
     rank.host = "node";
     rank.clocks_mhz = {1410, 1200, 990, 810};
@@ -51,17 +51,17 @@ class ControlPlaneTest : public testing::Test {
   }
 
   /// Code and message of the refusal of another job.
-  std::string refusal(const JobSpec& spec) {
+  std::string refusal(const protocol::JobSpec& spec) {
     try {
       (void)plane.register_job(spec);
-    } catch (const HttpError& error) {
+    } catch (const http::HttpError& error) {
       return fmt::format("{} {}: {}", error.status(), error.code(), error.what());
     }
     return "taken";
   }
 
-  static RankReports report(std::int64_t iteration) {
-    RankReports reports;
+  static protocol::RankReports report(std::int64_t iteration) {
+    protocol::RankReports reports;
     reports.reports.push_back({.iteration = iteration, .plan_version = 1, .time_s = 1, .compute_s = 1, .energy_j = {}});
     return reports;
   }
@@ -117,7 +117,7 @@ TEST_F(ControlPlaneTest, AnswersAtOnceWithoutAWaitAndWhileItEnds) {
   plane.wait_for_plan(job, 0, 1, 60, waiting);
   plane.drain();
   EXPECT_EQ(waiting->status(), 204);
-  EXPECT_THROW((void)plane.register_job(spec("new")), HttpError);
+  EXPECT_THROW((void)plane.register_job(spec("new")), http::HttpError);
   EXPECT_FALSE(plane.register_job(spec()).created);
 }
 
@@ -177,7 +177,7 @@ TEST_F(ControlPlaneTest, WritesWhatWasRefusedAgainByItself) {
   try {
     (void)plane.register_job(spec("new"));
     ADD_FAILURE() << "a new job was taken";
-  } catch (const HttpError& error) {
+  } catch (const http::HttpError& error) {
     EXPECT_EQ(error.code(), "disk_full");
   }
   now_s += 2;
@@ -224,12 +224,12 @@ TEST_F(ControlPlaneTest, FollowsAPlanThatCouldNotBeStored) {
 TEST_F(ControlPlaneTest, TakesNoMoreJobsAndRanksThanItsLimits) {
   (void)plane.register_job(spec("1"));
   (void)plane.register_job(spec("2"));
-  EXPECT_THROW((void)plane.register_job(spec("3")), HttpError);
+  EXPECT_THROW((void)plane.register_job(spec("3")), http::HttpError);
   EXPECT_FALSE(plane.register_job(spec("2")).created);
   end(*plane.register_job(spec("2")).job);
-  JobSpec wide = spec("wide");
+  protocol::JobSpec wide = spec("wide");
   wide.parallel.dp = 10;
-  EXPECT_THROW((void)plane.register_job(wide), HttpError);
+  EXPECT_THROW((void)plane.register_job(wide), http::HttpError);
   wide.parallel.dp = 9;
   EXPECT_TRUE(plane.register_job(wide).created);
 }
@@ -292,14 +292,14 @@ TEST_F(ControlPlaneTest, KeepsNothingButTheSummaryOfAJobThatIsOver) {
   try {
     (void)plane.job(id);
     ADD_FAILURE();
-  } catch (const HttpError& error) {
+  } catch (const http::HttpError& error) {
     EXPECT_EQ(error.code(), "job_over");
   }
   const ControlPlane::Registered again = plane.register_job(spec());
   EXPECT_FALSE(again.created);
   EXPECT_EQ(again.job, nullptr);
   EXPECT_EQ(again.finished->id, id);
-  EXPECT_THROW((void)plane.finished_job("j-unknown"), HttpError);
+  EXPECT_THROW((void)plane.finished_job("j-unknown"), http::HttpError);
 }
 
 TEST_F(ControlPlaneTest, LetsRanksBeThatDoNotKnowYetThatTheirJobIsOver) {
@@ -493,12 +493,12 @@ TEST_F(ControlPlaneTest, LeavesDamagedRowsOutAndSaysSo) {
 }
 
 TEST_F(ControlPlaneTest, TakesNoJobAboveItsLimitsOfSize) {
-  JobSpec large = spec("large");
+  protocol::JobSpec large = spec("large");
   large.microbatches = 500'001;
   try {
     (void)plane.register_job(large);
     ADD_FAILURE();
-  } catch (const HttpError& error) {
+  } catch (const http::HttpError& error) {
     EXPECT_EQ(error.status(), 413);
     EXPECT_EQ(error.code(), "too_large");
     EXPECT_THAT(error.what(), HasSubstr("1000002"));
@@ -515,7 +515,7 @@ TEST_F(ControlPlaneTest, TakesNoJobAboveItsLimitsOfSize) {
   try {
     (void)small.register_job(spec("3"));
     ADD_FAILURE();
-  } catch (const HttpError& error) {
+  } catch (const http::HttpError& error) {
     EXPECT_EQ(error.code(), "full");
   }
   const Job& over = *small.register_job(spec("1")).job;
@@ -557,27 +557,27 @@ TEST_F(ControlPlaneTest, FindsOutThatItsStoreWorksAgainThoughNoJobWrites) {
 
 TEST_F(ControlPlaneTest, NamesWhatARegistrationDisagreesIn) {
   (void)plane.register_job(spec());
-  JobSpec other = spec();
+  protocol::JobSpec other = spec();
   other.microbatches = 7;
   try {
     (void)plane.register_job(other);
     ADD_FAILURE();
-  } catch (const HttpError& error) {
+  } catch (const http::HttpError& error) {
     EXPECT_EQ(error.status(), 409);
     EXPECT_THAT(error.what(), HasSubstr("microbatches"));
   }
 }
 
 TEST_F(ControlPlaneTest, TakesNoNewRankOfAJobThatIsOver) {
-  JobSpec two = spec();
+  protocol::JobSpec two = spec();
   two.parallel.dp = 2;
   const Job& job = *plane.register_job(two).job;
   (void)plane.register_rank(job, rank());
   plane.change(job, [&](Job& altered) { altered.finish("by request", now_s); });
   EXPECT_EQ(plane.register_rank(job, rank()).outcome, RankRegistration::Outcome::known);
-  RankSpec other = rank();
+  protocol::RankSpec other = rank();
   other.rank = other.dp_rank = 1;
-  EXPECT_THROW((void)plane.register_rank(job, other), HttpError);
+  EXPECT_THROW((void)plane.register_rank(job, other), http::HttpError);
   EXPECT_EQ(job.state(), JobState::finished);
 }
 
@@ -641,7 +641,7 @@ TEST_F(ControlPlaneTest, FollowsNoSignalThatIsNotStored) {
 TEST_F(ControlPlaneTest, RemovesASignalOnceThatIsStored) {
   const Job& job = running_job();
   const Json body = Json::parse(R"({"points":[[0,500],[4e9,500]],"rules":[{"above":400,"slowdown_pct":10}]})");
-  EXPECT_THROW(plane.remove_signal("carbon", {}), HttpError);
+  EXPECT_THROW(plane.remove_signal("carbon", {}), http::HttpError);
   plane.put_signal("carbon", JsonView(body, "body"), {});
   store.answer_all(StoreOutcome::committed);
   std::optional<StoreOutcome> outcome;
@@ -668,4 +668,4 @@ TEST_F(ControlPlaneTest, AnswersForAJobThatWasForgottenMeanwhile) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

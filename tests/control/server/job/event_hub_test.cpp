@@ -4,7 +4,7 @@
 
 #include "control/server/server_fakes.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 TEST(EventHub, SendsEachOneWhatItWatches) {
@@ -47,4 +47,4 @@ TEST(EventHub, KeepsAnEventOnOneLineWhateverItsTextHolds) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

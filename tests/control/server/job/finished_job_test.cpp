@@ -6,7 +6,7 @@
 #include "control/server/job/job_documents.h"
 #include "control/server/simulated_job.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 class FinishedJobTest : public testing::Test {
@@ -57,7 +57,7 @@ TEST_F(FinishedJobTest, SaysThatAnArchiveIsDamaged) {
 }
 
 TEST(FinishedLargeJob, LeavesItsPlanOut) {
-  JobSpec spec = small_job(1, 1, static_cast<int>(kArchivedUnits));
+  protocol::JobSpec spec = small_job(1, 1, static_cast<int>(kArchivedUnits));
   Job job("j-1", spec, 1);
   job.finish("over", 2);
   const Json timeline = Json::parse(archive_of(job).timeline);
@@ -66,4 +66,4 @@ TEST(FinishedLargeJob, LeavesItsPlanOut) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

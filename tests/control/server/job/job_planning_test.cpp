@@ -12,7 +12,7 @@
 #include "control/server/simulated_job.h"
 #include "planning/plan/plan_json.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::Contains;
@@ -44,11 +44,11 @@ class JobPlanning : public testing::Test {
   [[nodiscard]] std::string reason() { return summary_json(training.job())["reason"].get<std::string>(); }
   /// What a unit of the plan for training draws at most.
   [[nodiscard]] double peak_w() {
-    const Plan plan = read_plan(timeline_json(training.job())["plan"].dump(), "plan");
+    const plan::Plan plan = plan::read_plan(timeline_json(training.job())["plan"].dump(), "plan");
     double peak_w = 0;
     for (const auto& ops : plan.ranks) {
-      for (const PlannedOp& op : ops) {
-        const Measurement& row = training.truth().at_clock(op.stage, op.kind, op.clock_mhz);
+      for (const plan::PlannedOp& op : ops) {
+        const profile::Measurement& row = training.truth().at_clock(op.stage, op.kind, op.clock_mhz);
         peak_w = std::max(peak_w, row.energy_j / row.time_s);
       }
     }
@@ -250,4 +250,4 @@ TEST_F(JobPlanning, HasADecisionForWhatHasBeenSetFromTheBeginning) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -7,7 +7,7 @@
 #include "control/server/job/job_documents.h"
 #include "control/server/simulated_job.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::Contains;
@@ -18,8 +18,8 @@ using testing::Not;
 /// More iterations than any of these jobs needs to give a rank up.
 constexpr int kPatience = 2'000;
 
-JobSpec quickly_profiled(int pp, int dp) {
-  JobSpec spec = small_job(pp, dp);
+protocol::JobSpec quickly_profiled(int pp, int dp) {
+  protocol::JobSpec spec = small_job(pp, dp);
   spec.profiling->iterations = 1;
   spec.profiling->settle_iterations = 0;
   return spec;
@@ -128,7 +128,7 @@ double profiling_cost_s(SimulatedJob& training) {
 TEST(JobProfilingCost, StaysWithinTheAllowance) {
   for (const double allowance_pct : {0.05, 0.2, 0.5, 2.0}) {
     for (const int iterations : {1, 5, 40}) {
-      JobSpec spec = small_job(4);
+      protocol::JobSpec spec = small_job(4);
       spec.profiling->allowance_pct = allowance_pct;
       spec.profiling->iterations = iterations;
       SimulatedJob training(spec);
@@ -146,7 +146,7 @@ TEST(JobProfilingCost, IsAFewIterationsByDefault) {
 }
 
 TEST(JobProfilingCost, RunsAtFullClocksWhereTheAllowanceIsTooSmall) {
-  JobSpec spec = small_job(2);
+  protocol::JobSpec spec = small_job(2);
   spec.profiling->allowance_pct = 0.01;
   SimulatedJob training(spec);
   EXPECT_EQ(profiling_cost_s(training), 0);
@@ -157,7 +157,7 @@ TEST(JobProfilingCost, RunsAtFullClocksWhereTheAllowanceIsTooSmall) {
 }
 
 TEST(JobProfilingCost, EndsTrialsThatCostMoreThanTheyMay) {
-  JobSpec spec = small_job(2);
+  protocol::JobSpec spec = small_job(2);
   spec.profiling->iterations = 5;
   SimulatedJob training(spec);
   training.register_all();
@@ -176,7 +176,7 @@ TEST(JobProfilingCost, EndsTrialsThatCostMoreThanTheyMay) {
 }
 
 TEST(JobProfilingCost, SurvivesARestartOfTheServer) {
-  JobSpec spec = small_job(2);
+  protocol::JobSpec spec = small_job(2);
   spec.profiling->allowance_pct = 0.4;
   SimulatedJob training(spec);
   training.register_all();
@@ -216,7 +216,7 @@ TEST(JobProfiling, ObservesWhenNoRankFollowsTheBaselinesPlan) {
 }
 
 TEST(JobProfiling, IsRepeatedLessAndLessOftenForADriftThatItDoesNotEnd) {
-  JobSpec spec = small_job(2);
+  protocol::JobSpec spec = small_job(2);
   spec.guard_pct = 900;
   SimulatedJob training(spec);
   training.register_all();
@@ -234,7 +234,7 @@ TEST(JobProfiling, IsRepeatedLessAndLessOftenForADriftThatItDoesNotEnd) {
 }
 
 TEST(JobProfiling, NamesTheSweepOfCellsThatReplacesEarlierOnes) {
-  JobSpec spec = small_job(2);
+  protocol::JobSpec spec = small_job(2);
   spec.guard_pct = 900;
   SimulatedJob training(spec);
   training.register_all();
@@ -310,4 +310,4 @@ TEST(JobProfiling, ObservesAtFullClocksWhenNobodyMeasuresAStage) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

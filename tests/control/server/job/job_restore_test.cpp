@@ -6,7 +6,7 @@
 #include "control/server/job/job_documents.h"
 #include "control/server/simulated_job.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::SizeIs;
@@ -23,8 +23,8 @@ class JobRestoreAfterDrift : public testing::Test {
     ASSERT_TRUE(training.run_until(JobState::running));
     training.run(8);
   }
-  [[nodiscard]] static JobSpec unguarded_job() {
-    JobSpec spec = small_job(2);
+  [[nodiscard]] static protocol::JobSpec unguarded_job() {
+    protocol::JobSpec spec = small_job(2);
     spec.guard_pct = 900;
     return spec;
   }
@@ -199,4 +199,4 @@ TEST_F(JobRestoreWithoutAProfile, ObservesWhenTheServerEndedBeforeItCouldSaySo) 
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

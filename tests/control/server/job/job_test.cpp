@@ -8,7 +8,7 @@
 #include "control/server/simulated_job.h"
 #include "planning/plan/plan_json.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::Contains;
@@ -134,13 +134,13 @@ TEST(Job, KeepsAPowerCap) {
   training.run(6);
   EXPECT_GT(training.time_s(), free_s);
   // No unit of any rank draws more than the cap.
-  const Plan plan = [&] {
+  const plan::Plan plan = [&] {
     const Json timeline = timeline_json(training.job());
-    return read_plan(timeline["plan"].dump(), "plan");
+    return plan::read_plan(timeline["plan"].dump(), "plan");
   }();
   for (const auto& ops : plan.ranks) {
-    for (const PlannedOp& op : ops) {
-      const Measurement& row = training.truth().at_clock(op.stage, op.kind, op.clock_mhz);
+    for (const plan::PlannedOp& op : ops) {
+      const profile::Measurement& row = training.truth().at_clock(op.stage, op.kind, op.clock_mhz);
       EXPECT_LE(row.energy_j / row.time_s, 200 * 1.01);
     }
   }
@@ -199,7 +199,7 @@ TEST(Job, BeginsWithAProfileThatBecameKnownAsTheServerEnded) {
   SimulatedJob first(small_job(2));
   first.register_all();
   ASSERT_TRUE(first.run_until(JobState::running));
-  JobSpec spec = small_job(2);
+  protocol::JobSpec spec = small_job(2);
   spec.profiling.reset();
   SimulatedJob training(spec);
   training.register_all();
@@ -212,7 +212,7 @@ TEST(Job, BeginsWithAProfileThatBecameKnownAsTheServerEnded) {
 
 TEST(Job, ObservesWhereNothingSetsClocks) {
   SimulatedJob training(small_job(1));
-  RankSpec rank = training.rank_spec(0);
+  protocol::RankSpec rank = training.rank_spec(0);
   rank.follows_plans = false;
   (void)training.job().register_rank(rank, "key", {}, 1);
   EXPECT_EQ(training.job().state(), JobState::observing);
@@ -256,4 +256,4 @@ TEST(Job, FallsBackToFullClocksWhenPlansAreSlowerThanAllowed) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -5,7 +5,7 @@
 #include "control/server/job/job_documents.h"
 #include "control/server/simulated_job.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::Contains;
@@ -185,7 +185,7 @@ TEST_F(JobWatch, MeasuresTheProfileAgainThoughTheGuardActsOnTheSameIteration) {
 
 TEST_F(JobWatch, MeasuresTheProfileOnceAfterOneDrift) {
   for (const double factor : {1.3, 1.6}) {
-    JobSpec spec = small_job(2);
+    protocol::JobSpec spec = small_job(2);
     spec.guard_pct = 900;
     SimulatedJob drifting(spec);
     drifting.register_all();
@@ -199,7 +199,7 @@ TEST_F(JobWatch, MeasuresTheProfileOnceAfterOneDrift) {
 }
 
 TEST_F(JobWatch, KnowsNoStragglerOfAProfileThatHasBeenReplaced) {
-  JobSpec spec = small_job(4);
+  protocol::JobSpec spec = small_job(4);
   spec.guard_pct = 900;
   SimulatedJob drifting(spec);
   drifting.register_all();
@@ -214,7 +214,7 @@ TEST_F(JobWatch, KnowsNoStragglerOfAProfileThatHasBeenReplaced) {
 }
 
 TEST_F(JobWatch, MakesNothingOfPlansFromAProfileThatHasBeenReplaced) {
-  JobSpec spec = small_job(2, 2);
+  protocol::JobSpec spec = small_job(2, 2);
   spec.guard_pct = 900;
   spec.profiling->clocks = 4;
   spec.profiling->iterations = 1;
@@ -245,7 +245,7 @@ TEST_F(JobWatch, PlansNothingFromAProfileThatIsBeingReplaced) {
 TEST_F(JobWatch, HasARankCountForNothingThatLeapsAhead) {
   train_until_running();
   const int version = training.version_of(0);
-  RankReports leap;
+  protocol::RankReports leap;
   leap.rank = 1;
   leap.reports.push_back(
       {.iteration = 1'000'000'000'000, .plan_version = version, .time_s = 1, .compute_s = 1, .energy_j = {}});
@@ -261,7 +261,7 @@ TEST_F(JobWatch, PutsNoPlanOffForIterationsOfNoTime) {
   training.register_all();
   for (int iteration = 0; iteration < 3; ++iteration) {
     for (int rank = 0; rank < 2; ++rank) {
-      RankReports reports;
+      protocol::RankReports reports;
       reports.rank = rank;
       reports.reports.push_back(
           {.iteration = iteration, .plan_version = 0, .time_s = 1e-9, .compute_s = 0, .energy_j = {}});
@@ -276,7 +276,7 @@ TEST_F(JobWatch, RefusesCellsOfAnotherRanksStage) {
   training.register_all();
   ASSERT_TRUE(training.run_until(JobState::profiling));
   const auto posted = [](int rank, int stage) {
-    RankCells cells{.rank = rank, .plan_version = 2, .cells = {}, .blocking = {}};
+    protocol::RankCells cells{.rank = rank, .plan_version = 2, .cells = {}, .blocking = {}};
     cells.blocking.push_back({.stage = stage, .power_w = 70, .error_w = 1});
     return cells;
   };
@@ -308,7 +308,7 @@ TEST_F(JobWatch, GoesOnWhenTheServerEndsWhileAProfileIsJudged) {
   std::vector<int> clocks_mhz{plan["plan"]["stages"][0]["ops"][0]["mhz"].get<int>()};
   for (const Json& trial : plan["trials"]) clocks_mhz.push_back(trial["clock_mhz"].get<int>());
   for (int rank = 0; rank < 2; ++rank) {
-    RankCells cells{.rank = rank, .plan_version = job.plan_version(), .cells = {}, .blocking = {}};
+    protocol::RankCells cells{.rank = rank, .plan_version = job.plan_version(), .cells = {}, .blocking = {}};
     for (const int clock_mhz : clocks_mhz) {
       for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
         cells.cells.push_back({.stage = rank,
@@ -337,7 +337,7 @@ TEST_F(JobWatch, GoesOnWhenTheServerEndsWhileAProfileIsJudged) {
 TEST_F(JobWatch, IsNotDisturbedByReportsThatComeAgain) {
   train_until_running();
   const Json before = summary_json(training.job());
-  RankReports again;
+  protocol::RankReports again;
   again.rank = 0;
   again.reports.push_back({.iteration = 0, .plan_version = 1, .time_s = 500, .compute_s = 500, .energy_j = 1e6});
   training.job().report(again, training.now_s());
@@ -346,4 +346,4 @@ TEST_F(JobWatch, IsNotDisturbedByReportsThatComeAgain) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 constexpr StoreOutcome kCommitted = StoreOutcome::committed;
@@ -120,4 +120,4 @@ TEST_F(JobWritesTest, RetriesLessAndLessOften) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

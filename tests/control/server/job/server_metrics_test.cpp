@@ -7,7 +7,7 @@
 #include <sstream>
 #include <string>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using ::testing::HasSubstr;
@@ -27,7 +27,7 @@ JobSnapshot running_job() {
 }
 
 TEST(ServerMetrics, TellsOfJobsByState) {
-  ServerSnapshot snapshot;
+  Snapshot snapshot;
   snapshot.jobs = {{"running", 2}, {"failed", 0}};
   snapshot.running = {running_job()};
   const std::string text = server_metrics(snapshot);
@@ -43,7 +43,7 @@ TEST(ServerMetrics, IterationsAreCountedByPhase) {
   activity.iteration("baseline", 2.0, 100);
   activity.iteration("train", 2.5, 80);
   activity.iteration("train", 2.5, std::nullopt);
-  ServerSnapshot snapshot;
+  Snapshot snapshot;
   snapshot.running = {running_job()};
   snapshot.running[0].activity = &activity;
   const std::string text = server_metrics(snapshot);
@@ -56,7 +56,7 @@ TEST(ServerMetrics, IterationsAreCountedByPhase) {
 }
 
 TEST(ServerMetrics, NothingIsSavedWithoutABaselineAndItsError) {
-  ServerSnapshot snapshot;
+  Snapshot snapshot;
   snapshot.running = {running_job()};
   JobSnapshot& job = snapshot.running[0];
   job.saved_ratio = 0.15;
@@ -74,13 +74,13 @@ TEST(ServerMetrics, NothingIsSavedWithoutABaselineAndItsError) {
 }
 
 TEST(ServerMetrics, RequestsPlansAndDecisionsAreCounted) {
-  ServerActivity activity;
+  Activity activity;
   activity.request("GET", "/v1/jobs/{job}", 200, 0.003);
   activity.request("GET", "/v1/jobs/{job}", 200, 0.5);
   activity.request("GET", "/v1/jobs/{job}/plan", 204, std::nullopt);
   activity.plan("quick", 0.02);
   activity.decision("straggler", "applied");
-  ServerSnapshot snapshot;
+  Snapshot snapshot;
   snapshot.activity = &activity;
   const std::string text = server_metrics(snapshot);
   EXPECT_THAT(text,
@@ -93,12 +93,12 @@ TEST(ServerMetrics, RequestsPlansAndDecisionsAreCounted) {
 }
 
 TEST(ServerMetrics, EverySampleStandsUnderItsTypeAndNoneComesTwice) {
-  ServerActivity activity;
+  Activity activity;
   activity.request("GET", "/", 200, 0.1);
   activity.plan("plan", 1);
   JobActivity iterations;
   iterations.iteration("train", 1, 1);
-  ServerSnapshot snapshot;
+  Snapshot snapshot;
   snapshot.activity = &activity;
   snapshot.running = {running_job(), running_job()};
   snapshot.running[1].job = "j-2";
@@ -116,4 +116,4 @@ TEST(ServerMetrics, EverySampleStandsUnderItsTypeAndNoneComesTwice) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

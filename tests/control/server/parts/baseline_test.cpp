@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 class BaselineTest : public testing::Test {
@@ -79,4 +79,4 @@ TEST_F(BaselineTest, IsStoredAndRestored) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 JobIteration iteration(std::int64_t number, double time_s, int plan_version = 1) {
@@ -15,8 +15,8 @@ JobIteration iteration(std::int64_t number, double time_s, int plan_version = 1)
   return iteration;
 }
 
-RankReports report(int rank, std::int64_t number) {
-  RankReports reports;
+protocol::RankReports report(int rank, std::int64_t number) {
+  protocol::RankReports reports;
   reports.rank = rank;
   reports.reports.push_back({.iteration = number, .plan_version = 1, .time_s = 1, .compute_s = 1, .energy_j = {}});
   return reports;
@@ -39,7 +39,7 @@ TEST(IterationHistory, CountsRanksThatDoNotFollowTheDuePlan) {
   JobIteration next = iteration(0, 1);
   next.reports.resize(4);
   for (const auto& [rank, version] : {std::pair{0, 3}, std::pair{1, 2}, std::pair{3, 0}}) {
-    next.reports[static_cast<std::size_t>(rank)] = IterationReport{.plan_version = version, .energy_j = {}};
+    next.reports[static_cast<std::size_t>(rank)] = protocol::IterationReport{.plan_version = version, .energy_j = {}};
   }
   history.keep(next, 3);  // rank 2 has not reported
   EXPECT_EQ(history.not_following().ranks, 2);
@@ -80,4 +80,4 @@ TEST(IterationHistory, PutsBoundariesWhereAllRanksCanReachThem) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

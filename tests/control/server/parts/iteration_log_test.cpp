@@ -5,11 +5,11 @@
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
-RankReports reports(int rank, std::int64_t first, int count = 1, double time_s = 1) {
-  RankReports of_rank;
+protocol::RankReports reports(int rank, std::int64_t first, int count = 1, double time_s = 1) {
+  protocol::RankReports of_rank;
   of_rank.rank = rank;
   for (int i = 0; i < count; ++i) {
     of_rank.reports.push_back(
@@ -43,7 +43,7 @@ TEST(IterationLog, PutsAllRanksTogether) {
 TEST(IterationLog, KnowsNoEnergyUnlessAllHaveMeasuredIt) {
   IterationLog log(2);
   (void)log.add(reports(0, 0), 0);
-  RankReports other = reports(1, 0);
+  protocol::RankReports other = reports(1, 0);
   other.reports[0].energy_j.reset();
   other.reports[0].plan_version = 2;
   (void)log.add(other, 0);
@@ -59,7 +59,7 @@ TEST(IterationLog, CountsByThePlanOfTheRanksThatFollowOne) {
   const std::vector<std::vector<int>> versions{{0, 0, 0}, {0, 4, 4}, {4, 0, 0}, {4, 0, 5}};
   for (std::size_t iteration = 0; iteration < versions.size(); ++iteration) {
     for (int rank = 0; rank < 3; ++rank) {
-      RankReports of_rank = reports(rank, static_cast<std::int64_t>(iteration));
+      protocol::RankReports of_rank = reports(rank, static_cast<std::int64_t>(iteration));
       of_rank.reports[0].plan_version = versions[iteration][static_cast<std::size_t>(rank)];
       (void)log.add(of_rank, 0);
     }
@@ -181,9 +181,9 @@ TEST(IterationLog, KeepsABoundedNumberOfReports) {
   EXPECT_GE(2 * given_up, 2 * 150'000 - IterationLog::kOpenReports);
 }
 
-RankReports read(const std::string& text) {
+protocol::RankReports read(const std::string& text) {
   const Json document = Json::parse(text);
-  return read_rank_reports(JsonView(document, "body"));
+  return protocol::read_rank_reports(JsonView(document, "body"));
 }
 
 TEST(ReadRankReports, RefusesWhatIsNoReport) {
@@ -205,4 +205,4 @@ TEST(ReadRankReports, RefusesWhatIsNoReport) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -4,7 +4,7 @@
 
 #include "control/server/simulated_job.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 TEST(JobTargets, AnswersWhatIsSetAlreadyWithTheDecisionThatHasSetIt) {
@@ -21,7 +21,7 @@ TEST(JobTargets, AnswersWhatIsSetAlreadyWithTheDecisionThatHasSetIt) {
 }
 
 TEST(JobTargets, MakesADecisionOfDefaultsThatWereSetByNone) {
-  const JobSpec spec = small_job(2);
+  const protocol::JobSpec spec = small_job(2);
   JobTargets targets(spec);
   const JobTargets::Change change = targets.set_settings(spec.slowdown_pct, {});
   EXPECT_EQ(change.set_by, 0);
@@ -44,7 +44,7 @@ TEST(JobTargets, KnowsStragglersByRank) {
 }
 
 TEST(JobTargets, AllowWhatASignalAllowsWhereThatIsMore) {
-  JobSpec spec = small_job(2);
+  protocol::JobSpec spec = small_job(2);
   spec.slowdown_pct = 3;
   spec.guard_pct = 2;
   JobTargets targets(spec);
@@ -78,4 +78,4 @@ TEST(JobTargets, AreStoredAndRestored) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

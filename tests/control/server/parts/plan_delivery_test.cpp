@@ -6,13 +6,13 @@
 #include "control/server/simulated_job.h"
 #include "planning/plan/uniform_plan.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
-PlanVersion plan(PlanPurpose purpose = PlanPurpose::train) {
+PlanVersion plan(protocol::PlanPurpose purpose = protocol::PlanPurpose::train) {
   PlanVersion version;
   version.purpose = purpose;
-  version.plans = {uniform_plan(make_schedule(small_job(1)), 1410, "max")};
+  version.plans = {plan::uniform_plan(make_schedule(small_job(1)), 1410, "max")};
   version.plan_of_replica = {0};
   return version;
 }
@@ -20,14 +20,14 @@ PlanVersion plan(PlanPurpose purpose = PlanPurpose::train) {
 class PlanDeliveryTest : public testing::Test {
  protected:
   void train_to(std::int64_t iteration) {
-    RankReports reports;
+    protocol::RankReports reports;
     reports.reports.push_back({.iteration = iteration, .time_s = 1, .compute_s = 1, .energy_j = {}});
     (void)history.add(reports, now_s);
     while (const auto next = history.next(now_s)) history.keep(*next, 0);
   }
   /// The iteration from which the rank is to follow the newest plan; -1: it receives none.
   std::int64_t offered(int after = 0) {
-    const auto text = plans.plan_after(RankSpec{}, after, history, now_s);
+    const auto text = plans.plan_after(protocol::RankSpec{}, after, history, now_s);
     return text ? Json::parse(*text)["from_iteration"].get<std::int64_t>() : -1;
   }
   [[nodiscard]] Json state() const {
@@ -45,7 +45,7 @@ TEST_F(PlanDeliveryTest, NumbersPlansAndCountsTrialsFromTheirBoundary) {
   EXPECT_EQ(offered(), -1);
   EXPECT_EQ(plans.issue(plan(), history, now_s).version, 1);
   train_to(5);
-  PlanVersion trials = plan(PlanPurpose::profile);
+  PlanVersion trials = plan(protocol::PlanPurpose::profile);
   trials.trials = {{.first_iteration = 1, .iterations = 2, .clock_mhz = 900}};
   const PlanVersion& issued = plans.issue(trials, history, now_s);
   EXPECT_EQ(issued.version, 2);
@@ -111,4 +111,4 @@ TEST_F(PlanDeliveryTest, ReadsStatesOfServersThatReservedNoNumbers) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

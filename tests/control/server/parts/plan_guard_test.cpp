@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 JobPlan plan(double time_s) {
@@ -55,4 +55,4 @@ TEST(PlanGuard, GuardsThePlanInForceByAnotherLimit) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -8,18 +8,18 @@
 #include "planning/plan/plan_json.h"
 #include "planning/plan/uniform_plan.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 PlanVersion version() {
-  const Schedule schedule = make_schedule(small_job(2, 3, 4));
+  const schedule::Schedule schedule = make_schedule(small_job(2, 3, 4));
   PlanVersion version;
   version.version = 3;
   version.from_iteration = 128;
   version.reason = "a \"reason\"\n";
   version.time_s = 2.5;
   version.energy_j = 100;
-  version.plans = {uniform_plan(schedule, 1410, "max"), uniform_plan(schedule, 900, "slow")};
+  version.plans = {plan::uniform_plan(schedule, 1410, "max"), plan::uniform_plan(schedule, 900, "slow")};
   version.plan_of_replica = {0, 1, 1};
   version.expected_compute_s = {{1.5, 1.25}, {2, 2}};
   return version;
@@ -49,7 +49,7 @@ TEST(RankPlanTexts, GivesEachRankItsOwnOps) {
   EXPECT_EQ(plan["from_iteration"], 200);
   EXPECT_EQ(plan["reason"], of.reason);
   ASSERT_EQ(plan["plan"]["stages"].size(), 1U);
-  const Plan own = read_plan(plan["plan"].dump(), "plan");
+  const plan::Plan own = plan::read_plan(plan["plan"].dump(), "plan");
   ASSERT_EQ(own.ranks[0].size(), of.plans[1].ranks[1].size());
   EXPECT_EQ(own.ranks[0][0].clock_mhz, 900);
 }
@@ -63,4 +63,4 @@ TEST(RankPlanTexts, MakesATextOnceForAllThatGetTheSame) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 class ProfileWatchTest : public testing::Test {
@@ -10,7 +10,7 @@ class ProfileWatchTest : public testing::Test {
   /// Iterations in which the ranks take so many times as long as profiled.
   void train(int iterations, double first, double second) {
     for (int i = 0; i < iterations; ++i) {
-      std::vector<RankIteration> measured;
+      std::vector<adapt::RankIteration> measured;
       for (const double factor : {first, second}) {
         measured.push_back({.rank = static_cast<int>(measured.size()), .compute_time_s = factor, .expected_time_s = 1});
       }
@@ -81,4 +81,4 @@ TEST_F(ProfileWatchTest, RenewsAProfileOnceAnHourUnlessTheDriftLasts) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

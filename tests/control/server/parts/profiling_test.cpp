@@ -6,7 +6,7 @@
 #include "base/core/error.h"
 #include "control/server/simulated_job.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::HasSubstr;
@@ -16,7 +16,7 @@ const std::vector<int> kClocks{1410, 1305, 1200, 1095, 990, 885};
 Baseline baseline() { return {.time_s = 2, .energy_j = {}, .iterations = 5}; }
 
 TEST(Profiling, BeginsWithTheHighestClockAndKeepsToTheAllowance) {
-  JobSpec spec = small_job(1);
+  protocol::JobSpec spec = small_job(1);
   Profiling profiling;
   profiling.allow(spec, baseline());
   const std::vector<int> first = profiling.first_clocks(spec, kClocks, 2);
@@ -33,7 +33,7 @@ TEST(Profiling, BeginsWithTheHighestClockAndKeepsToTheAllowance) {
 }
 
 TEST(Profiling, AddsTrialsThatItsAllowanceCovers) {
-  const JobSpec spec = small_job(1);
+  const protocol::JobSpec spec = small_job(1);
   Profiling profiling;
   profiling.begin(3);
   profiling.allow(spec, baseline());
@@ -58,7 +58,7 @@ TEST(Profiling, MergesWhatRanksMeasuredIntoAProfile) {
 }
 
 TEST(Profiling, IsStoredAndRestored) {
-  const JobSpec spec = small_job(1);
+  const protocol::JobSpec spec = small_job(1);
   Profiling profiling;
   profiling.begin(3);
   profiling.allow(spec, baseline());
@@ -80,4 +80,4 @@ TEST(Profiling, IsStoredAndRestored) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

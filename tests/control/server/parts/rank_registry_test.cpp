@@ -4,11 +4,11 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
-RankSpec spec(int rank, int pp_rank, int dp_rank, std::vector<int> clocks_mhz = {1410, 1200, 900}) {
-  RankSpec spec;
+protocol::RankSpec spec(int rank, int pp_rank, int dp_rank, std::vector<int> clocks_mhz = {1410, 1200, 900}) {
+  protocol::RankSpec spec;
   spec.rank = rank;
   spec.pp_rank = pp_rank;
   spec.dp_rank = dp_rank;
@@ -19,7 +19,7 @@ RankSpec spec(int rank, int pp_rank, int dp_rank, std::vector<int> clocks_mhz = 
   return spec;
 }
 
-constexpr JobParallel kTwoByTwo{.pp = 2, .dp = 2, .tp = 1, .chunks = 1};
+constexpr protocol::JobParallel kTwoByTwo{.pp = 2, .dp = 2, .tp = 1, .chunks = 1};
 
 TEST(RankRegistry, KnowsAProcessThatRegistersAgain) {
   RankRegistry ranks(kTwoByTwo);
@@ -27,7 +27,7 @@ TEST(RankRegistry, KnowsAProcessThatRegistersAgain) {
   const RankRegistration again = ranks.add(spec(0, 0, 0), "other key", 2);
   EXPECT_EQ(again.outcome, RankRegistration::Outcome::known);
   EXPECT_EQ(again.key, "key");
-  RankSpec another = spec(0, 0, 0);
+  protocol::RankSpec another = spec(0, 0, 0);
   another.instance = "another";
   const RankRegistration taken = ranks.add(another, "key of another", 3);
   EXPECT_EQ(taken.outcome, RankRegistration::Outcome::taken);
@@ -38,7 +38,7 @@ TEST(RankRegistry, KnowsAProcessThatRegistersAgain) {
 TEST(RankRegistry, RefusesAProcessThatNamesAnotherPlace) {
   RankRegistry ranks(kTwoByTwo);
   (void)ranks.add(spec(0, 0, 0), "key", 1);
-  for (const RankSpec& moved : {spec(0, 1, 0), spec(0, 0, 1)}) {
+  for (const protocol::RankSpec& moved : {spec(0, 1, 0), spec(0, 0, 1)}) {
     const RankRegistration refused = ranks.add(moved, "other key", 2);
     EXPECT_EQ(refused.outcome, RankRegistration::Outcome::moved);
     EXPECT_EQ(refused.key, "");
@@ -98,4 +98,4 @@ TEST(RankRegistry, NumbersHosts) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -3,15 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-RankCells cells(int rank, int version, std::vector<int> clocks_mhz, double time_s = 1) {
-  RankCells cells{.rank = rank, .plan_version = version, .cells = {}, .blocking = {}};
+protocol::RankCells cells(int rank, int version, std::vector<int> clocks_mhz, double time_s = 1) {
+  protocol::RankCells cells{.rank = rank, .plan_version = version, .cells = {}, .blocking = {}};
   for (const int clock_mhz : clocks_mhz) {
     cells.cells.push_back({.stage = rank,
                            .kind = OpKind::forward,
@@ -70,7 +70,7 @@ TEST(TrialSweep, TakesTheNewestOfEachCell) {
   TrialSweep sweep(1);
   (void)sweep.add(cells(0, 1, {1410, 900}, 1));
   (void)sweep.add(cells(0, 2, {900, 600}, 2));
-  const std::vector<RankCells> all = sweep.cells();
+  const std::vector<protocol::RankCells> all = sweep.cells();
   ASSERT_THAT(all, SizeIs(1));
   ASSERT_THAT(all[0].cells, SizeIs(3));
   EXPECT_EQ(all[0].cells[0].time_s, 1);
@@ -101,4 +101,4 @@ TEST(TrialSweep, DoesWithoutARankUntilItPostsAgain) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -6,16 +6,16 @@
 
 #include "base/http/message/error.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 /// 200, or the status that the request is refused with.
-int status(const HttpHeaders& headers, bool loopback_only = true) {
-  HttpRequest request;
+int status(const http::Headers& headers, bool loopback_only = true) {
+  http::Request request;
   request.headers = headers;
   try {
     refuse_browsers(request, loopback_only);
-  } catch (const HttpError& error) {
+  } catch (const http::HttpError& error) {
     return error.status();
   }
   return 200;
@@ -38,4 +38,4 @@ TEST(PerseusBrowserGuard, OnlyTheLoopbackInterfaceIsNamedThere) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

@@ -18,24 +18,24 @@
 #include "control/server/perseus/service.h"
 #include "control/server/store/sqlite_store.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
-class PerseusHandler final : public HttpHandler {
+class PerseusHandler final : public http::Handler {
  public:
-  explicit PerseusHandler(PerseusService& service) : service_(service) {}
-  void handle(HttpRequest request, std::shared_ptr<HttpReply> reply) override {
-    if (!service_.handle(request, reply)) reply->send(error_response(HttpErrorCode::not_found, "no such path"));
+  explicit PerseusHandler(Service& service) : service_(service) {}
+  void handle(http::Request request, std::shared_ptr<http::Reply> reply) override {
+    if (!service_.handle(request, reply)) reply->send(error_response(http::ErrorCode::not_found, "no such path"));
   }
 
  private:
-  PerseusService& service_;
+  Service& service_;
 };
 
-void serve(const std::filesystem::path& folder, const PerseusSettings& settings) {
+void serve(const std::filesystem::path& folder, const Settings& settings) {
   boost::asio::io_context io;
   SqliteStore store(folder / "state", [&io](std::function<void()> function) { boost::asio::post(io, function); });
-  PerseusSurroundings surroundings;
+  Surroundings surroundings;
   surroundings.now_s = [] {
     return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   };
@@ -43,18 +43,18 @@ void serve(const std::filesystem::path& folder, const PerseusSettings& settings)
     std::jthread([&work] { work(); }).join();
     boost::asio::post(io, std::move(done));
   };
-  surroundings.dump = [&folder](const std::string& job, const PerseusFile& file) {
+  surroundings.dump = [&folder](const std::string& job, const File& file) {
     std::filesystem::create_directories(folder / "dump" / job);
     write_file_atomically(folder / "dump" / job / file.name, file.content);
   };
-  PerseusServiceOptions options;
+  ServiceOptions options;
   options.settings = settings;
-  PerseusService service(std::move(options), std::move(surroundings), store, store.load());
+  Service service(std::move(options), std::move(surroundings), store, store.load());
 
   PerseusHandler handler(service);
-  HttpServerOptions http;
+  http::ServerOptions http;
   http.limits.body_bytes = std::size_t{16} << 20U;
-  HttpServer server(io, handler, http);
+  http::Server server(io, handler, http);
   const int port = server.listen_tcp("127.0.0.1", 0);
   boost::asio::posix::stream_descriptor input(io, ::dup(STDIN_FILENO));
   input.async_wait(boost::asio::posix::stream_descriptor::wait_read, [&](const boost::system::error_code&) {
@@ -68,14 +68,14 @@ void serve(const std::filesystem::path& folder, const PerseusSettings& settings)
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus
 
 int main(int argc, char** argv) try {
   if (argc != 5) {
     std::fputs("usage: perseus_server_fixture FOLDER SCHEDULER ARGUMENTS MODE\n", stderr);
     return 2;
   }
-  lowgear::serve(argv[1], lowgear::read_perseus_settings(argv[2], argv[3], argv[4]));
+  lowgear::server::perseus::serve(argv[1], lowgear::server::perseus::read_perseus_settings(argv[2], argv[3], argv[4]));
   return 0;
 } catch (const std::exception& error) {
   std::fprintf(stderr, "perseus_server_fixture: %s\n", error.what());

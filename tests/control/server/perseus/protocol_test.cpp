@@ -9,7 +9,7 @@
 #include "control/server/perseus/settings.h"
 #include "control/server/perseus/test_support.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 using ::testing::ElementsAre;
@@ -48,15 +48,15 @@ std::string result_body(std::string_view key, const Json& value) {
 }
 
 TEST(PerseusProtocol, AJobIsReadAsTheArtifactSendsIt) {
-  const PerseusJobInfo job = read_perseus_job(R"({"job_id": "", "pp_degree": 4, "dp_degree": 2, "tp_degree": 1,
+  const JobInfo job = read_perseus_job(R"({"job_id": "", "pp_degree": 4, "dp_degree": 2, "tp_degree": 1,
       "world_size": 8, "framework": "merak", "model_name": "gpt3-xl", "partition_method": "custom",
       "microbatch_size": 8, "num_microbatches": 128})");
-  EXPECT_EQ(job, (PerseusJobInfo{4, 2, 1, 8, "merak", "gpt3-xl", "custom", 8, 128, ""}));
+  EXPECT_EQ(job, (JobInfo{4, 2, 1, 8, "merak", "gpt3-xl", "custom", 8, 128, ""}));
   EXPECT_EQ(read_perseus_job(to_json(job).dump()), job);
 }
 
 TEST(PerseusProtocol, AJobIsReadAsZeusSendsIt) {
-  const PerseusJobInfo job = read_perseus_job(
+  const JobInfo job = read_perseus_job(
       R"({"job_id": "", "pp_degree": 2, "dp_degree": 1, "tp_degree": 1, "world_size": 2, "job_metadata": null})");
   EXPECT_EQ(job.world_size, 2);
   EXPECT_EQ(job.num_microbatches, 0);
@@ -81,13 +81,13 @@ TEST(PerseusProtocol, DegreesThatWouldOverflowAreRefused) {
 }
 
 TEST(PerseusProtocol, PowerStatesAreSortedAndHaveToBeDistinct) {
-  const PerseusRankRegistration rank =
-      read_perseus_rank(rank_body("power_state_range", {900, 1410, 1200}), PerseusClient::artifact);
+  const RankRegistration rank =
+      read_perseus_rank(rank_body("power_state_range", {900, 1410, 1200}), Client::artifact);
   EXPECT_EQ(rank.job_id, "a+b");
   EXPECT_THAT(rank.rank.power_states, ElementsAre(1410, 1200, 900));
   const auto refused = [](const Json& states) {
     return refusal_of(
-        [&] { return read_perseus_rank(rank_body("power_state_range", states), PerseusClient::artifact); });
+        [&] { return read_perseus_rank(rank_body("power_state_range", states), Client::artifact); });
   };
   EXPECT_THAT(refused({900, 1410, 900}), HasSubstr("900 comes twice"));
   EXPECT_THAT(refused({900, -1}), HasSubstr("$.power_state_range[1]"));
@@ -99,40 +99,40 @@ TEST(PerseusProtocol, AMillionPowerStatesAreRefused) {
   Json states = Json::array();
   for (int i = 1; i <= 1'000'000; ++i) states.push_back(i);
   EXPECT_THAT(
-      refusal_of([&] { return read_perseus_rank(rank_body("power_state_range", states), PerseusClient::artifact); }),
+      refusal_of([&] { return read_perseus_rank(rank_body("power_state_range", states), Client::artifact); }),
       HasSubstr("1000000 elements are too many"));
 }
 
 TEST(PerseusProtocol, ARankSaysInstructionsThatExist) {
   EXPECT_EQ(refusal_of([] {
-              return read_perseus_rank(rank_body("pipe_schedule", {"forward", "sideways"}), PerseusClient::artifact);
+              return read_perseus_rank(rank_body("pipe_schedule", {"forward", "sideways"}), Client::artifact);
             }),
             "register_rank: $.pipe_schedule[1]: unknown instruction \"sideways\"; instructions are load, forward, "
             "backward, p2p, ...");
-  const PerseusRankInfo rank = test_rank({}, 1);
+  const RankInfo rank = test_rank({}, 1);
   Json json = to_json(rank);
   json["job_id"] = "";
-  EXPECT_EQ(read_perseus_rank(json.dump(), PerseusClient::artifact).rank, rank);
+  EXPECT_EQ(read_perseus_rank(json.dump(), Client::artifact).rank, rank);
 }
 
 TEST(PerseusProtocol, ZeusRanksSendClocksAlone) {
-  const PerseusRankInfo rank =
+  const RankInfo rank =
       read_perseus_rank(
           R"({"rank": 1, "dp_rank": 0, "pp_rank": 1, "tp_rank": 0, "available_frequencies": [810, 1410]})",
-          PerseusClient::zeus)
+          Client::zeus)
           .rank;
   EXPECT_THAT(rank.power_states, ElementsAre(1410, 810));
   EXPECT_TRUE(rank.pipe_schedule.empty());
 }
 
 TEST(PerseusProtocol, AResultKeepsEveryNumber) {
-  const PerseusResult result = test_result(test_rank({}, 1), std::vector<int>(26, 1140), 0.5, false);
+  const Result result = test_result(test_rank({}, 1), std::vector<int>(26, 1140), 0.5, false);
   EXPECT_EQ(read_perseus_result(to_json(result).dump()), result);
-  EXPECT_TRUE(result.energy_j.at(PerseusInstruction::forward).front().empty());
+  EXPECT_TRUE(result.energy_j.at(Instruction::forward).front().empty());
 }
 
 TEST(PerseusProtocol, ARankMayMeasureIterationsAlone) {
-  const PerseusResult result = read_perseus_result(
+  const Result result = read_perseus_result(
       R"({"rank": 0, "iter_time": [0.0, 1], "iter_energy": [0, 2.5], "time_breakdown": {}, "energy_breakdown": {}})");
   EXPECT_THAT(result.iteration_energy_j, ElementsAre(0, 2.5));
 }
@@ -157,13 +157,13 @@ TEST(PerseusProtocol, AWrongResultIsRefusedAtThePlace) {
 
 TEST(PerseusProtocol, SchedulesAreWrittenForEachClient) {
   EXPECT_EQ(perseus_power_states(3, std::vector{1410, 900}).dump(), R"({"rank":3,"power_states":[1410,900]})");
-  const std::vector instructions = {PerseusInstruction::forward, PerseusInstruction::backward};
+  const std::vector instructions = {Instruction::forward, Instruction::backward};
   EXPECT_EQ(zeus_frequencies(3, instructions, std::vector{1410, 900}).dump(),
             R"({"rank":3,"frequencies":[["forward",1410],["backward",900]]})");
 }
 
 TEST(PerseusProtocol, AnIdCanStandInAPath) {
-  PerseusJobInfo job = test_job({});
+  JobInfo job = test_job({});
   job.model_name = "meta/llama 3\n\xff";
   EXPECT_EQ(perseus_job_name(job, "PointSolution", 1'700'000'000),
             "2023-11-14-22-13-20+merak+meta_llama_3__+uniform+dp1+pp2+tp1+mbs4+nmb6+PointSolution");
@@ -171,7 +171,7 @@ TEST(PerseusProtocol, AnIdCanStandInAPath) {
 }
 
 TEST(PerseusProtocol, AnIdIsTheirsForTheNamesThatTheyUse) {
-  PerseusJobInfo job = test_job({});
+  JobInfo job = test_job({});
   job.model_name = "bert-huge-uncased";
   job.partition_method = "custom:0,8,14,20,26";
   EXPECT_EQ(perseus_job_name(job, "PointSolution", 1'700'000'000),
@@ -179,7 +179,7 @@ TEST(PerseusProtocol, AnIdIsTheirsForTheNamesThatTheyUse) {
 }
 
 TEST(PerseusProtocol, AnIdIsNoLongerThanTheNameOfAFile) {
-  PerseusJobInfo job = test_job({kMaxPerseusWorldSize, 1, 1, nullptr});
+  JobInfo job = test_job({kMaxPerseusWorldSize, 1, 1, nullptr});
   for (std::string* text : {&job.framework, &job.model_name, &job.partition_method, &job.metadata}) {
     *text = std::string(256, 'x');
   }
@@ -192,4 +192,4 @@ TEST(PerseusProtocol, AnIdIsNoLongerThanTheNameOfAFile) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

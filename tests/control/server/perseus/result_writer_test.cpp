@@ -10,7 +10,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,8 +20,8 @@ using testing::IsEmpty;
 
 class PerseusResultWriterTest : public testing::Test {
  protected:
-  [[nodiscard]] PerseusResultWriter writer(std::size_t max_kept_bytes = 1000) {
-    return {PerseusResultFolder(folder_ / "dump"), [this](const std::string& text) { warnings_.push_back(text); },
+  [[nodiscard]] ResultWriter writer(std::size_t max_kept_bytes = 1000) {
+    return {ResultFolder(folder_ / "dump"), [this](const std::string& text) { warnings_.push_back(text); },
             max_kept_bytes};
   }
   /// A job's folder cannot be made while a file has its name.
@@ -34,19 +34,19 @@ class PerseusResultWriterTest : public testing::Test {
 };
 
 TEST_F(PerseusResultWriterTest, FilesAreThereWhenItReturns) {
-  PerseusResultWriter results = writer();
+  ResultWriter results = writer();
   results.write("job", {"0.prof.json", "[]"});
   EXPECT_EQ(text("job/0.prof.json"), "[]");
   results.write("job", {"profile.csv", "a"});
   results.write("job", {"profile.csv", "b"});
   EXPECT_EQ(text("job/profile.csv"), "b");
-  EXPECT_TRUE(PerseusResultFolder(folder_ / "dump").has("job"));
-  EXPECT_FALSE(PerseusResultFolder(folder_ / "dump").has("other"));
+  EXPECT_TRUE(ResultFolder(folder_ / "dump").has("job"));
+  EXPECT_FALSE(ResultFolder(folder_ / "dump").has("other"));
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
 TEST_F(PerseusResultWriterTest, WhatCannotBeWrittenIsWrittenLater) {
-  PerseusResultWriter results = writer();
+  ResultWriter results = writer();
   block("job");
   results.write("job", {"0.prof.json", "[0]"});
   results.write("job", {"profile.csv", "old"});
@@ -64,7 +64,7 @@ TEST_F(PerseusResultWriterTest, WhatCannotBeWrittenIsWrittenLater) {
 
 TEST_F(PerseusResultWriterTest, ItTriesOnceMoreWhenItEnds) {
   {
-    PerseusResultWriter results = writer();
+    ResultWriter results = writer();
     block("job");
     results.write("job", {"0.prof.json", "[0]"});
     unblock("job");
@@ -73,7 +73,7 @@ TEST_F(PerseusResultWriterTest, ItTriesOnceMoreWhenItEnds) {
 }
 
 TEST_F(PerseusResultWriterTest, ThereIsABoundOnWhatItKeeps) {
-  PerseusResultWriter results = writer(10);
+  ResultWriter results = writer(10);
   block("job");
   results.write("job", {"0.prof.json", "12345678"});
   results.write("job", {"1.prof.json", "abcdefgh"});
@@ -86,4 +86,4 @@ TEST_F(PerseusResultWriterTest, ThereIsABoundOnWhatItKeeps) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

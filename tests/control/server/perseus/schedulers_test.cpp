@@ -16,7 +16,7 @@
 #include "planning/profile/stage_profile.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 using ::testing::Each;
@@ -25,27 +25,27 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-PerseusSettings settings_of(std::string_view scheduler, std::string_view args = "", std::string_view mode = "") {
+Settings settings_of(std::string_view scheduler, std::string_view args = "", std::string_view mode = "") {
   return read_perseus_settings(scheduler, args, mode);
 }
 
 /// Settings of a scheduler that runs plans, without their files.
-PerseusSettings solution(std::string_view scheduler, std::vector<PerseusPlan> plans, int warmup_iters = 0) {
-  PerseusSettings settings;
+Settings solution(std::string_view scheduler, std::vector<plan::PerseusPlan> plans, int warmup_iters = 0) {
+  Settings settings;
   settings.scheduler = scheduler;
   settings.arguments.warmup_iters = warmup_iters;
-  settings.solutions = std::make_shared<const std::vector<PerseusPlan>>(std::move(plans));
+  settings.solutions = std::make_shared<const std::vector<plan::PerseusPlan>>(std::move(plans));
   return settings;
 }
 
-PerseusPlan plan_of(int stages, int clock_mhz) {
-  const PerseusPlan::Entry entry = {std::nullopt, clock_mhz};
+plan::PerseusPlan plan_of(int stages, int clock_mhz) {
+  const plan::PerseusPlan::Entry entry = {std::nullopt, clock_mhz};
   return {std::vector(static_cast<std::size_t>(stages), std::vector(2 * kTestMicrobatches, entry))};
 }
 
 /// A scheduler with simulated ranks around it.
 struct SimulatedJob {
-  SimulatedJob(const PerseusSettings& with, const TestJobShape& of)
+  SimulatedJob(const Settings& with, const TestJobShape& of)
       : settings(with),
         shape(of),
         ranks(test_ranks(of)),
@@ -54,43 +54,43 @@ struct SimulatedJob {
 
   /// What a rank runs now; empty when there is nothing more.
   [[nodiscard]] std::vector<int> states(int rank) const {
-    const PerseusStep step = scheduler->schedule();
-    const auto* schedule = std::get_if<PerseusSchedule>(&step);
+    const Step step = scheduler->schedule();
+    const auto* schedule = std::get_if<Schedule>(&step);
     if (schedule == nullptr) return {};
     return schedule->power_states.at(
         static_cast<std::size_t>(layout.position_of_rank.at(static_cast<std::size_t>(rank))));
   }
   [[nodiscard]] std::string stop() const {
-    const PerseusStep step = scheduler->schedule();
-    const auto* stop = std::get_if<PerseusStop>(&step);
+    const Step step = scheduler->schedule();
+    const auto* stop = std::get_if<Stop>(&step);
     return stop == nullptr ? "" : stop->message;
   }
   /// All ranks run the present window.
   void run_window() {
     double iteration_s = 0;
-    for (const PerseusRankInfo& rank : ranks) {
+    for (const RankInfo& rank : ranks) {
       iteration_s = std::max(iteration_s,
                              test_result(rank, states(rank.rank), 0, true, slower(rank.rank)).iteration_time_s.back());
     }
-    std::vector<PerseusResult> results;
-    for (const PerseusRankInfo& rank : ranks) {
+    std::vector<Result> results;
+    for (const RankInfo& rank : ranks) {
       results.push_back(test_result(rank, states(rank.rank), iteration_s * 1.2, with_energies, slower(rank.rank)));
     }
-    std::vector<PerseusWindow> window;
+    std::vector<Window> window;
     if (scheduler->observes()) window = condense(layout, results, settings.arguments.warmup_step_ratio);
     scheduler->end_window(window);
   }
 
-  PerseusSettings settings;
+  Settings settings;
   TestJobShape shape;
-  std::vector<PerseusRankInfo> ranks;
-  PerseusLayout layout;
-  std::unique_ptr<PerseusScheduler> scheduler;
+  std::vector<RankInfo> ranks;
+  Layout layout;
+  std::unique_ptr<Scheduler> scheduler;
   bool with_energies = true;
   std::function<double(int)> slower = [](int) { return 1.0; };
 };
 
-std::string refusal(const PerseusSettings& settings, const TestJobShape& shape) {
+std::string refusal(const Settings& settings, const TestJobShape& shape) {
   try {
     const SimulatedJob run(settings, shape);
   } catch (const InputError& error) {
@@ -112,13 +112,13 @@ TEST(PerseusSchedulers, AllMaxRunsAtTheTopForSomeWindows) {
 }
 
 TEST(PerseusSchedulers, TwoFrequenciesChangeWithTheComputationOnly) {
-  using enum PerseusInstruction;
-  std::vector<PerseusRankInfo> ranks = {{0, 0, 0, 0, {load, forward, p2p, backward, step, forward}, {1410, 1200, 900}}};
-  const PerseusSettings settings = settings_of("TwoFrequencies", R"({"forward_freq": 1200, "backward_freq": 900})");
-  const PerseusLayout layout = make_perseus_layout(settings, test_job({1, 1, 1, nullptr}), ranks);
+  using enum Instruction;
+  std::vector<RankInfo> ranks = {{0, 0, 0, 0, {load, forward, p2p, backward, step, forward}, {1410, 1200, 900}}};
+  const Settings settings = settings_of("TwoFrequencies", R"({"forward_freq": 1200, "backward_freq": 900})");
+  const Layout layout = make_perseus_layout(settings, test_job({1, 1, 1, nullptr}), ranks);
   const auto scheduler = make_perseus_scheduler(settings, layout);
   for (int window = 0; window < 3; ++window) {
-    EXPECT_THAT(std::get<PerseusSchedule>(scheduler->schedule()).power_states[0],
+    EXPECT_THAT(std::get<Schedule>(scheduler->schedule()).power_states[0],
                 ElementsAre(1200, 1200, 1200, 900, 900, 1200));
     scheduler->end_window({});
   }
@@ -138,11 +138,11 @@ TEST(PerseusSchedulers, APointSolutionRunsEveryPlanBehindItsWarmUp) {
 }
 
 TEST(PerseusSchedulers, APlansClocksAreForComputationsAndStayUntilTheNext) {
-  using enum PerseusInstruction;
-  const PerseusRankInfo rank = {0, 0, 0, 0, {p2p, load, forward, p2p, backward, cc}, {900}};
-  EXPECT_THAT(expand_clocks(rank, std::vector<PerseusPlan::Entry>{{std::nullopt, 1200}, {OpKind::backward, 900}}),
+  using enum Instruction;
+  const RankInfo rank = {0, 0, 0, 0, {p2p, load, forward, p2p, backward, cc}, {900}};
+  EXPECT_THAT(expand_clocks(rank, std::vector<plan::PerseusPlan::Entry>{{std::nullopt, 1200}, {OpKind::backward, 900}}),
               ElementsAre(1200, 1200, 1200, 1200, 900, 900));
-  const auto refused = [&rank](const std::vector<PerseusPlan::Entry>& entries) -> std::string {
+  const auto refused = [&rank](const std::vector<plan::PerseusPlan::Entry>& entries) -> std::string {
     try {
       static_cast<void>(expand_clocks(rank, entries));
     } catch (const InputError& error) {
@@ -157,7 +157,7 @@ TEST(PerseusSchedulers, APlansClocksAreForComputationsAndStayUntilTheNext) {
 
 TEST(PerseusSchedulers, ThreeDimensionsGoByPipelineRankWhateverTheOrder) {
   const auto coordinates = [](int rank) { return std::array{2 - rank / 2, rank % 2, 0}; };
-  PerseusPlan plan = plan_of(3, 900);
+  plan::PerseusPlan plan = plan_of(3, 900);
   for (auto& entry : plan.stages[1]) entry.clock_mhz = 1200;
   for (auto& entry : plan.stages[2]) entry.clock_mhz = 1410;
   SimulatedJob run(solution("PointSolution3D", {plan}), {3, 2, 1, coordinates});
@@ -171,23 +171,23 @@ TEST(PerseusSchedulers, ThreeDimensionsGoByPipelineRankWhateverTheOrder) {
 TEST(PerseusSchedulers, APlanThatDoesNotFitIsRefused) {
   EXPECT_EQ(refusal(solution("PointSolution", {plan_of(3, 900)}), {}), "a plan for 3 stages; the job has 2");
   EXPECT_THAT(refusal(solution("PointSolution", {plan_of(2, 901)}), {}), HasSubstr("power state 901"));
-  PerseusPlan longer = plan_of(2, 900);
+  plan::PerseusPlan longer = plan_of(2, 900);
   longer.stages[1].push_back({std::nullopt, 900});
   EXPECT_THAT(refusal(solution("PointSolution", {plan_of(2, 900), longer}), {}),
               HasSubstr("plan of stage 1: 13 clocks for 12 computations"));
 }
 
 TEST(PerseusSchedulers, ZeusClientsGetTheNamesOfThePlan) {
-  std::vector<PerseusRankInfo> ranks = test_ranks({});
-  for (PerseusRankInfo& rank : ranks) rank.pipe_schedule.clear();
-  PerseusPlan plan = {{{{OpKind::forward, 900}, {OpKind::backward, 1200}}, {{OpKind::forward, 1410}}}};
-  const PerseusSettings settings = solution("PointSolution", {plan}, 2);
-  PerseusLayout layout = make_perseus_layout(settings, test_job({}), ranks);
+  std::vector<RankInfo> ranks = test_ranks({});
+  for (RankInfo& rank : ranks) rank.pipe_schedule.clear();
+  plan::PerseusPlan plan = {{{{OpKind::forward, 900}, {OpKind::backward, 1200}}, {{OpKind::forward, 1410}}}};
+  const Settings settings = solution("PointSolution", {plan}, 2);
+  Layout layout = make_perseus_layout(settings, test_job({}), ranks);
   const auto scheduler = make_perseus_scheduler(settings, layout);
-  const PerseusStep step = scheduler->schedule();
-  const auto& schedule = std::get<PerseusSchedule>(step);
+  const Step step = scheduler->schedule();
+  const auto& schedule = std::get<Schedule>(step);
   EXPECT_THAT(schedule.power_states[0], ElementsAre(900, 1200));
-  EXPECT_THAT(schedule.instructions[0], ElementsAre(PerseusInstruction::forward, PerseusInstruction::backward));
+  EXPECT_THAT(schedule.instructions[0], ElementsAre(Instruction::forward, Instruction::backward));
   EXPECT_THROW(static_cast<void>(make_perseus_scheduler(solution("PointSolution", {plan_of(2, 900)}), layout)),
                InputError);
   EXPECT_THROW(static_cast<void>(make_perseus_scheduler(settings_of("AllMaxFrequency"), layout)), InputError);
@@ -206,12 +206,12 @@ TEST(PerseusSchedulers, TheProfilerMeasuresEveryStateOnceBehindTwoWindows) {
   for (int mhz = 1410; mhz >= 1000; mhz -= 30) expected.push_back(mhz);
   EXPECT_EQ(ran, expected);
 
-  const std::vector<PerseusFile> files = run.scheduler->files();
+  const std::vector<File> files = run.scheduler->files();
   ASSERT_EQ(files.size(), 1U);
   EXPECT_EQ(files[0].name, "merak+gpt3-xl+uniform+dp2+tp1+pp2+mbs4+nmb6.csv");
-  const StageProfile profile = read_stage_profile(files[0].content, "profile");
-  const Measurement& forward = profile.at_clock(1, OpKind::forward, 1200);
-  const double time_s = test_time_s(1, PerseusInstruction::forward, 1200);
+  const profile::StageProfile profile = profile::read_stage_profile(files[0].content, "profile");
+  const profile::Measurement& forward = profile.at_clock(1, OpKind::forward, 1200);
+  const double time_s = test_time_s(1, Instruction::forward, 1200);
   EXPECT_NEAR(forward.time_s, 1.1 * time_s, 1e-12);                         // its slower rank
   EXPECT_NEAR(forward.energy_j, 1.05 * time_s * test_power_w(1200), 1e-9);  // mean of both
 }
@@ -221,9 +221,9 @@ TEST(PerseusSchedulers, WithoutEnergiesTheIterationsIsDividedOrTheirCellsAreEmpt
   SimulatedJob run(settings_of("InstructionProfiler", args, "frequency"), {});
   run.with_energies = false;
   while (run.stop().empty()) run.run_window();
-  const StageProfile profile = read_stage_profile(run.scheduler->files().front().content, "profile");
+  const profile::StageProfile profile = profile::read_stage_profile(run.scheduler->files().front().content, "profile");
   for (const int mhz : {1410, 1050}) {
-    const Measurement& backward = profile.at_clock(0, OpKind::backward, mhz);
+    const profile::Measurement& backward = profile.at_clock(0, OpKind::backward, mhz);
     EXPECT_NEAR(backward.energy_j, backward.time_s * test_power_w(mhz), 1e-9);
   }
 
@@ -287,12 +287,12 @@ TEST(PerseusSchedulers, ZeusGlobalFindsTheLimitOfLeastCost) {
 
 /// For each state of the heaviest stage, the state of another stage whose time is nearest: what the search has to find.
 int nearest_state(int stage, int heaviest, int heaviest_state) {
-  const double target_s = test_time_s(heaviest, PerseusInstruction::forward, heaviest_state);
+  const double target_s = test_time_s(heaviest, Instruction::forward, heaviest_state);
   int best = 0;
   for (const int state : test_clocks()) {
     if (state > heaviest_state) continue;
     const auto distance = [&](int each) {
-      return std::abs(test_time_s(stage, PerseusInstruction::forward, each) - target_s);
+      return std::abs(test_time_s(stage, Instruction::forward, each) - target_s);
     };
     if (best == 0 || distance(state) < distance(best)) best = state;
   }
@@ -334,7 +334,7 @@ TEST(PerseusSchedulers, ZeusLocalNeedsItsThirdDimensionAndItsPhase) {
               HasSubstr("use ZeusLocalPowerState3D"));
   SimulatedJob run(settings_of("ZeusLocalPowerState", "", "frequency"), {});
   run.run_window();
-  EXPECT_THROW(run.scheduler->end_window(std::vector<PerseusWindow>(2)), InputError);
+  EXPECT_THROW(run.scheduler->end_window(std::vector<Window>(2)), InputError);
 }
 
 TEST(PerseusSchedulers, LowgearProfilesPlansAndKeepsServing) {
@@ -355,17 +355,17 @@ TEST(PerseusSchedulers, LowgearProfilesPlansAndKeepsServing) {
   // Replayed, the plan is as fast as full clocks (what is predicted between measured clocks may err a little), and
   // takes less energy.
   const auto replay = [&](const auto& clock_of) {
-    const PipelineDag dag = build_dag(one_f_one_b_schedule(3, kTestMicrobatches));
+    const schedule::PipelineDag dag = build_dag(schedule::one_f_one_b_schedule(3, kTestMicrobatches));
     std::vector<double> finish_s(dag.ops.size());
     double energy_j = 0;
     double busy_s = 0;
     for (const int op : dag.topological_order) {
-      const ComputeOp& compute = dag.ops[static_cast<std::size_t>(op)];
-      const auto kind = compute.kind == OpKind::forward ? PerseusInstruction::forward : PerseusInstruction::backward;
+      const schedule::ComputeOp& compute = dag.ops[static_cast<std::size_t>(op)];
+      const auto kind = compute.kind == OpKind::forward ? Instruction::forward : Instruction::backward;
       const int clock = clock_of(op);
       const double time_s = test_time_s(compute.stage, kind, clock);
       double start_s = 0;
-      for (const DagEdge& edge : dag.edges) {
+      for (const schedule::DagEdge& edge : dag.edges) {
         if (edge.to == op) start_s = std::max(start_s, finish_s[static_cast<std::size_t>(edge.from)]);
       }
       finish_s[static_cast<std::size_t>(op)] = start_s + time_s;
@@ -390,14 +390,14 @@ TEST(PerseusSchedulers, LowgearProfilesPlansAndKeepsServing) {
   const std::vector<int> plan = run.states(0);
   for (int window = 0; window < 3; ++window) run.run_window();
   EXPECT_EQ(run.states(0), plan);
-  const std::vector<PerseusFile> files = run.scheduler->files();
+  const std::vector<File> files = run.scheduler->files();
   ASSERT_EQ(files.size(), 2U);
   EXPECT_EQ(files[1].name, "freqs_pipeline_00000.py");
   EXPECT_EQ(read_perseus_plan(files[1].content, "plan").stages.size(), 3U);
 }
 
 TEST(PerseusSchedulers, LowgearsPlanningCanBeStopped) {
-  const PerseusSettings settings = settings_of("Lowgear", R"({"blocking_power_w": 80, "warmup_iters": 0})");
+  const Settings settings = settings_of("Lowgear", R"({"blocking_power_w": 80, "warmup_iters": 0})");
   SimulatedJob run(settings, {});
   const auto stop = std::make_shared<StopSwitch>();
   run.scheduler = make_perseus_scheduler(settings, run.layout, stop);
@@ -407,9 +407,9 @@ TEST(PerseusSchedulers, LowgearsPlanningCanBeStopped) {
 }
 
 TEST(PerseusSchedulers, LowgearRefusesWhatIsNoPipelineSchedule) {
-  const PerseusSettings settings = settings_of("Lowgear", R"({"blocking_power_w": 80})");
-  const auto refused = [&](const std::function<void(std::vector<PerseusRankInfo>&)>& change) -> std::string {
-    std::vector<PerseusRankInfo> ranks = test_ranks({});
+  const Settings settings = settings_of("Lowgear", R"({"blocking_power_w": 80})");
+  const auto refused = [&](const std::function<void(std::vector<RankInfo>&)>& change) -> std::string {
+    std::vector<RankInfo> ranks = test_ranks({});
     change(ranks);
     try {
       static_cast<void>(make_perseus_scheduler(settings, make_perseus_layout(settings, test_job({}), ranks)));
@@ -419,7 +419,7 @@ TEST(PerseusSchedulers, LowgearRefusesWhatIsNoPipelineSchedule) {
     return {};
   };
   EXPECT_EQ(refused([](auto&) {}), "");
-  EXPECT_THAT(refused([](auto& ranks) { ranks[1].pipe_schedule.push_back(PerseusInstruction::forward); }),
+  EXPECT_THAT(refused([](auto& ranks) { ranks[1].pipe_schedule.push_back(Instruction::forward); }),
               HasSubstr("rank 1 has 7 forwards and 6 backwards for 6 microbatches"));
   EXPECT_NE(refused([](auto& ranks) { std::ranges::reverse(ranks[1].pipe_schedule); }), "");
   EXPECT_THAT(refused([](auto& ranks) {
@@ -429,4 +429,4 @@ TEST(PerseusSchedulers, LowgearRefusesWhatIsNoPipelineSchedule) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

@@ -10,7 +10,7 @@
 
 #include "control/server/perseus/test_support.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 using ::testing::HasSubstr;
@@ -22,14 +22,14 @@ class PerseusServiceTest : public ::testing::Test {
     start(read_perseus_settings("InstructionProfiler", R"({"minimum_power_state": 1300})", "frequency"));
   }
 
-  void start(const PerseusSettings& settings, double max_idle_s = 1000) {
+  void start(const Settings& settings, double max_idle_s = 1000) {
     service.reset();
-    PerseusServiceOptions options;
+    ServiceOptions options;
     options.settings = settings;
     options.max_idle_s = max_idle_s;
     options.max_jobs = 3;
     options.max_ranks = 100;
-    PerseusSurroundings surroundings;
+    Surroundings surroundings;
     surroundings.now_s = [this] { return now_s; };
     surroundings.run = [this](std::function<void()> work, std::function<void()> done) {
       if (!holds_work) {
@@ -43,7 +43,7 @@ class PerseusServiceTest : public ::testing::Test {
       });
     };
     if (dumps) {
-      surroundings.dump = [this](const std::string& job, PerseusFile file) {
+      surroundings.dump = [this](const std::string& job, File file) {
         files[job + "/" + file.name] = std::move(file.content);
       };
       surroundings.has_results = [this](const std::string& job) {
@@ -53,14 +53,14 @@ class PerseusServiceTest : public ::testing::Test {
     }
     last_settings = settings;
     store.waiting.clear();  // what was not committed is lost
-    service = std::make_unique<PerseusService>(std::move(options), std::move(surroundings), store, store.load());
+    service = std::make_unique<Service>(std::move(options), std::move(surroundings), store, store.load());
   }
   void restart() { start(last_settings); }
 
   std::shared_ptr<FakeReply> send(const std::string& method, const std::string& path, const std::string& body = "",
                                   const std::string& query = "") {
     auto reply = std::make_shared<FakeReply>();
-    HttpRequest request;
+    http::Request request;
     request.method = method;
     request.path = path;
     request.query = query;
@@ -80,14 +80,14 @@ class PerseusServiceTest : public ::testing::Test {
     EXPECT_EQ(reply->status(), 200);
     return reply->json().get<std::string>();
   }
-  std::shared_ptr<FakeReply> register_rank(const std::string& job, const PerseusRankInfo& rank) {
+  std::shared_ptr<FakeReply> register_rank(const std::string& job, const RankInfo& rank) {
     Json body = to_json(rank);
     body["job_id"] = job;
     return send_and_settle("POST", "/register_rank", body.dump());
   }
   std::string registered_job(const TestJobShape& shape) {
     const std::string job = register_job(shape);
-    for (const PerseusRankInfo& rank : test_ranks(shape)) EXPECT_EQ(register_rank(job, rank)->status(), 200);
+    for (const RankInfo& rank : test_ranks(shape)) EXPECT_EQ(register_rank(job, rank)->status(), 200);
     return job;
   }
   std::shared_ptr<FakeReply> ask(const std::string& job, int rank) {
@@ -100,7 +100,7 @@ class PerseusServiceTest : public ::testing::Test {
     store.settle();
     return replies;
   }
-  std::shared_ptr<FakeReply> report(const std::string& job, const PerseusRankInfo& rank,
+  std::shared_ptr<FakeReply> report(const std::string& job, const RankInfo& rank,
                                     const std::shared_ptr<FakeReply>& schedule) {
     const auto states = schedule->json()["power_states"].get<std::vector<int>>();
     return send_and_settle("POST", "/result/" + job, to_json(test_result(rank, states)).dump());
@@ -116,8 +116,8 @@ class PerseusServiceTest : public ::testing::Test {
   }
 
   FakeStore store;
-  std::unique_ptr<PerseusService> service;
-  PerseusSettings last_settings;
+  std::unique_ptr<Service> service;
+  Settings last_settings;
   double now_s = 1'700'000'000;
   bool dumps = false;
   bool holds_work = false;
@@ -130,7 +130,7 @@ const TestJobShape kFour = {2, 2, 1, nullptr};
 
 TEST_F(PerseusServiceTest, OnlyItsOwnPathsAreTaken) {
   for (const char* path : {"/", "/v1/jobs", "/infos", "/schedules/x", "info", ""}) {
-    HttpRequest request;
+    http::Request request;
     request.method = "GET";
     request.path = path;
     const auto reply = std::make_shared<FakeReply>();
@@ -280,7 +280,7 @@ TEST_F(PerseusServiceTest, WebPagesAreRefused) {
   const auto status_with = [this](const std::string& header, const std::string& value,
                                   const std::string& method = "GET", const std::string& path = "/info") {
     auto reply = std::make_shared<FakeReply>();
-    HttpRequest request;
+    http::Request request;
     request.method = method;
     request.path = path;
     request.headers[header] = value;
@@ -305,7 +305,7 @@ TEST_F(PerseusServiceTest, RanksThatContradictTheJobAreRefused) {
   const std::string job = register_job(kFour);
   ASSERT_EQ(register_rank(job, test_rank(kFour, 0))->status(), 200);
   const auto refused = [&](auto change, int number = 2) {
-    PerseusRankInfo rank = test_rank(kFour, number);
+    RankInfo rank = test_rank(kFour, number);
     change(rank);
     const auto reply = register_rank(job, rank);
     EXPECT_EQ(reply->status(), 400);
@@ -342,7 +342,7 @@ TEST_F(PerseusServiceTest, ReportsAreForTheRunningWindow) {
   EXPECT_EQ(report(job, test_rank(kTwo, 0), schedules[0])->status(), 200);  // sent again
   const std::string other = to_json(test_result(test_rank(kTwo, 0), std::vector<int>(26, 810))).dump();
   EXPECT_EQ(send_and_settle("POST", "/result/" + job, other)->status(), 400);
-  PerseusRankInfo stranger = test_rank(kTwo, 0);
+  RankInfo stranger = test_rank(kTwo, 0);
   stranger.rank = 7;
   EXPECT_EQ(report(job, stranger, schedules[0])->status(), 400);
   EXPECT_EQ(report(job, test_rank(kTwo, 1), schedules[1])->status(), 200);
@@ -502,9 +502,9 @@ TEST_F(PerseusServiceTest, AnotherSchedulerEndsTheJobsOfTheOneBefore) {
 }
 
 TEST_F(PerseusServiceTest, ZeusClientsAskOnceAndKeepTheirPlan) {
-  PerseusSettings settings;
+  Settings settings;
   settings.scheduler = "PointSolution3D";
-  settings.solutions = std::make_shared<const std::vector<PerseusPlan>>(std::vector{PerseusPlan{
+  settings.solutions = std::make_shared<const std::vector<plan::PerseusPlan>>(std::vector{plan::PerseusPlan{
       {{{OpKind::forward, 900}, {OpKind::backward, 1200}}, {{OpKind::forward, 1410}, {OpKind::backward, 1380}}}}});
   start(settings);
   const auto registered = send_and_settle(
@@ -536,7 +536,7 @@ TEST_P(PerseusRestart, AJobGoesOnWhereItWas) {
   const std::string args = std::string(GetParam()) == "Lowgear"
                                ? R"({"blocking_power_w": 80, "clocks": 4, "minimum_power_state": 810})"
                                : "";
-  const PerseusSettings settings =
+  const Settings settings =
       read_perseus_settings(GetParam(), args, std::string(GetParam()).starts_with("ZeusLocal") ? "frequency" : "");
   const auto run = [&](bool restarts) {
     const auto maybe_restart = [&] {
@@ -544,7 +544,7 @@ TEST_P(PerseusRestart, AJobGoesOnWhereItWas) {
     };
     const std::string job = register_job(kFour);
     maybe_restart();
-    for (const PerseusRankInfo& rank : test_ranks(kFour)) {
+    for (const RankInfo& rank : test_ranks(kFour)) {
       EXPECT_EQ(register_rank(job, rank)->status(), 200);
       maybe_restart();
     }
@@ -556,7 +556,7 @@ TEST_P(PerseusRestart, AJobGoesOnWhereItWas) {
         const auto& schedule = schedules[static_cast<std::size_t>(rank)];
         transcript += std::string(schedule->answer->text());
         if (schedule->status() != 200) continue;
-        const PerseusRankInfo info = test_rank(kFour, rank);
+        const RankInfo info = test_rank(kFour, rank);
         EXPECT_EQ(report(job, info, schedule)->status(), 200);
         maybe_restart();
         EXPECT_EQ(rank == 3 || report(job, info, schedule)->status() == 200, true);  // its answer was lost
@@ -576,4 +576,4 @@ INSTANTIATE_TEST_SUITE_P(Schedulers, PerseusRestart,
                          [](const auto& scheduler) { return std::string(scheduler.param); });
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "base/core/files/file.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 namespace {
 
 using ::testing::HasSubstr;
@@ -40,13 +40,13 @@ class PerseusSettingsTest : public ::testing::Test {
 };
 
 TEST_F(PerseusSettingsTest, ArgumentsHaveTheArtifactsDefaults) {
-  const PerseusSettings profiler = read_perseus_settings("InstructionProfiler", "", "frequency");
-  EXPECT_EQ(profiler.mode, PerseusMode::frequency);
+  const Settings profiler = read_perseus_settings("InstructionProfiler", "", "frequency");
+  EXPECT_EQ(profiler.mode, Mode::frequency);
   EXPECT_EQ(profiler.arguments.warmup_step_ratio, 0.1);
   EXPECT_EQ(profiler.arguments.minimum_power_state, 850);
   EXPECT_EQ(default_perseus_mode("InstructionProfiler"), "frequency");
   EXPECT_EQ(default_perseus_mode("ZeusGlobalPowerLimit"), "power limit");
-  EXPECT_EQ(read_perseus_settings("ZeusGlobalPowerLimit", "", "unspecified").mode, PerseusMode::power_limit);
+  EXPECT_EQ(read_perseus_settings("ZeusGlobalPowerLimit", "", "unspecified").mode, Mode::power_limit);
   EXPECT_EQ(read_perseus_settings("AllMaxFrequency", R"({"num_iters": 7})", "").arguments.num_iters, 7);
 }
 
@@ -100,7 +100,7 @@ TEST_F(PerseusSettingsTest, OtherPlansHaveAnotherFingerprint) {
 }
 
 TEST_F(PerseusSettingsTest, InfoSaysWhatClientsRead) {
-  PerseusSettings settings = read_perseus_settings("ZeusGlobalPowerLimit", R"({"eta_knob": 1})", "");
+  Settings settings = read_perseus_settings("ZeusGlobalPowerLimit", R"({"eta_knob": 1})", "");
   EXPECT_EQ(perseus_server_info(settings).dump(),
             R"({"scheduler":"ZeusGlobalPowerLimit","scheduler_args":{"eta_knob":1},"log_level":"INFO",)"
             R"("mode":"power limit","dump_data":false,"dump_dir":""})");
@@ -109,4 +109,4 @@ TEST_F(PerseusSettingsTest, InfoSaysWhatClientsRead) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

@@ -16,15 +16,15 @@
 #include "control/server/perseus/window.h"
 #include "control/server/store/store.h"
 
-namespace lowgear {
+namespace lowgear::server::perseus {
 
 /// An answer that stays here.
-class FakeReply final : public HttpReply {
+class FakeReply final : public http::Reply {
  public:
-  void send(HttpResponse response) override {
+  void send(http::Response response) override {
     if (!answer) answer = std::move(response);
   }
-  std::shared_ptr<EventStream> stream(HttpResponse /*head*/) override { return nullptr; }
+  std::shared_ptr<http::EventStream> stream(http::Response /*head*/) override { return nullptr; }
   [[nodiscard]] bool closed() const override { return answer.has_value() || gone; }
   void on_close(std::function<void()> callback) override { callback_ = std::move(callback); }
 
@@ -36,7 +36,7 @@ class FakeReply final : public HttpReply {
   [[nodiscard]] int status() const { return answer ? answer->status : 0; }
   [[nodiscard]] Json json() const { return Json::parse(answer->text()); }
 
-  std::optional<HttpResponse> answer;
+  std::optional<http::Response> answer;
   bool gone = false;
 
  private:
@@ -78,9 +78,9 @@ class FakeStore final : public Store {
 inline constexpr int kTestMicrobatches = 6;
 
 /// What Merak's rank runs: 1F1B with everything around it.
-inline std::vector<PerseusInstruction> test_pipe_schedule(int stages, int stage, int microbatches = kTestMicrobatches) {
-  using enum PerseusInstruction;
-  std::vector<PerseusInstruction> schedule;
+inline std::vector<Instruction> test_pipe_schedule(int stages, int stage, int microbatches = kTestMicrobatches) {
+  using enum Instruction;
+  std::vector<Instruction> schedule;
   const int warm_up = std::min(stages - stage, microbatches);
   int backwards = 0;
   for (int forward_index = 0; forward_index < microbatches; ++forward_index) {
@@ -105,8 +105,8 @@ inline const std::vector<int>& test_clocks() {
 }
 
 /// How a simulated GPU of a stage behaves.
-inline double test_time_s(int stage, PerseusInstruction kind, int clock_mhz) {
-  const double work = (1 + 0.2 * stage) * (kind == PerseusInstruction::forward ? 1 : 2);
+inline double test_time_s(int stage, Instruction kind, int clock_mhz) {
+  const double work = (1 + 0.2 * stage) * (kind == Instruction::forward ? 1 : 2);
   return work * (0.004 + 22.0 / clock_mhz);
 }
 inline double test_power_w(int clock_mhz) {
@@ -129,34 +129,34 @@ struct TestJobShape {
   }
 };
 
-inline PerseusJobInfo test_job(const TestJobShape& shape) {
+inline JobInfo test_job(const TestJobShape& shape) {
   return {shape.pp, shape.dp, shape.tp, shape.world(), "merak", "gpt3-xl", "uniform", 4, kTestMicrobatches, ""};
 }
 
-inline PerseusRankInfo test_rank(const TestJobShape& shape, int rank) {
+inline RankInfo test_rank(const TestJobShape& shape, int rank) {
   const auto [pp, dp, tp] = shape.of(rank);
   return {rank, dp, pp, tp, test_pipe_schedule(shape.pp, pp), test_clocks()};
 }
 
-inline std::vector<PerseusRankInfo> test_ranks(const TestJobShape& shape) {
-  std::vector<PerseusRankInfo> ranks;
+inline std::vector<RankInfo> test_ranks(const TestJobShape& shape) {
+  std::vector<RankInfo> ranks;
   for (int rank = 0; rank < shape.world(); ++rank) ranks.push_back(test_rank(shape, rank));
   return ranks;
 }
 
 /// What a rank of a stage measures when it runs these power states, in an iteration as long as `iteration_s` (0: no
 /// waiting), `slower` times as slow as others. Energies by instruction are left out as Merak does unless asked for.
-inline PerseusResult test_result(const PerseusRankInfo& rank, const std::vector<int>& states, double iteration_s = 0,
+inline Result test_result(const RankInfo& rank, const std::vector<int>& states, double iteration_s = 0,
                                  bool with_energies = true, double slower = 1, int iterations = 3) {
-  PerseusResult result;
+  Result result;
   result.rank = rank.rank;
   for (int i = 0; i < iterations; ++i) {
-    std::map<PerseusInstruction, std::vector<double>> times;
-    std::map<PerseusInstruction, std::vector<double>> energies;
+    std::map<Instruction, std::vector<double>> times;
+    std::map<Instruction, std::vector<double>> energies;
     double busy_s = 0;
     double busy_j = 0;
     for (std::size_t k = 0; k < states.size(); ++k) {
-      const PerseusInstruction kind = rank.pipe_schedule[k];
+      const Instruction kind = rank.pipe_schedule[k];
       if (!is_computation(kind)) continue;
       const double warming = i == 0 ? 1.5 : 1;  // which nobody should count
       const double time_s = test_time_s(rank.pp_rank, kind, states[k]) * slower * warming;
@@ -176,4 +176,4 @@ inline PerseusResult test_result(const PerseusRankInfo& rank, const std::vector<
   return result;
 }
 
-}  // namespace lowgear
+}  // namespace lowgear::server::perseus

@@ -7,7 +7,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::HasSubstr;
@@ -17,7 +17,7 @@ Json job() {
 }
 
 std::string refusal(const Json& body) {
-  return error_of([&] { (void)make_schedule(read_job_spec(JsonView(body, "body"))); });
+  return error_of([&] { (void)make_schedule(protocol::read_job_spec(JsonView(body, "body"))); });
 }
 
 TEST(JobSchedule, NamesAScheduleThatThereIsNot) {
@@ -40,4 +40,4 @@ TEST(JobSchedule, WantsAScheduleOfItsSizes) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

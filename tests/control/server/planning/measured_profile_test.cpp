@@ -8,13 +8,13 @@
 #include "base/core/error.h"
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::HasSubstr;
 
-RankCells cells(int rank, int version, double time_s, double energy_j) {
-  RankCells cells{.rank = rank, .plan_version = version, .cells = {}, .blocking = {}};
+protocol::RankCells cells(int rank, int version, double time_s, double energy_j) {
+  protocol::RankCells cells{.rank = rank, .plan_version = version, .cells = {}, .blocking = {}};
   cells.cells.push_back({.stage = 0,
                          .kind = OpKind::forward,
                          .clock_mhz = 1410,
@@ -28,7 +28,7 @@ RankCells cells(int rank, int version, double time_s, double energy_j) {
 }
 
 TEST(MergeCells, TakesTheSlowestRanksTimeAndTheMeanEnergy) {
-  const std::vector<RankCells> ranks{cells(0, 1, 1.0, 10), cells(1, 1, 2.0, 30)};
+  const std::vector<protocol::RankCells> ranks{cells(0, 1, 1.0, 10), cells(1, 1, 2.0, 30)};
   const MeasuredProfile profile = merge_cells(ranks, 1);
   ASSERT_EQ(profile.cells.size(), 1U);
   EXPECT_EQ(profile.cells[0].time_s, 2.0);
@@ -40,20 +40,20 @@ TEST(MergeCells, TakesTheSlowestRanksTimeAndTheMeanEnergy) {
 }
 
 TEST(MergeCells, TakesTheLastOfACellThatARankNamesTwice) {
-  RankCells twice = cells(0, 1, 1.0, 10);
+  protocol::RankCells twice = cells(0, 1, 1.0, 10);
   twice.cells.push_back(cells(0, 1, 2.0, 30).cells[0]);
-  const MeasuredProfile profile = merge_cells(std::vector<RankCells>{twice}, 1);
+  const MeasuredProfile profile = merge_cells(std::vector<protocol::RankCells>{twice}, 1);
   ASSERT_EQ(profile.cells.size(), 1U);
   EXPECT_EQ(profile.cells[0].time_s, 2.0);
   EXPECT_EQ(profile.cells[0].energy_j, 30);
 }
 
 TEST(MergeCells, NeedsABlockingPowerOfEachStage) {
-  EXPECT_THAT(error_of([] { (void)merge_cells(std::vector<RankCells>{cells(0, 1, 1, 1)}, 2); }), HasSubstr("stage 1"));
+  EXPECT_THAT(error_of([] { (void)merge_cells(std::vector<protocol::RankCells>{cells(0, 1, 1, 1)}, 2); }), HasSubstr("stage 1"));
 }
 
 TEST(MeasuredProfile, ReadsBackWhatItWrites) {
-  MeasuredProfile profile = merge_cells(std::vector<RankCells>{cells(0, 1, 1.5, 10)}, 1);
+  MeasuredProfile profile = merge_cells(std::vector<protocol::RankCells>{cells(0, 1, 1.5, 10)}, 1);
   profile.simulated = true;
   const std::string text = write_measured_profile(profile);
   EXPECT_EQ(write_measured_profile(read_measured_profile(text)), text);
@@ -61,4 +61,4 @@ TEST(MeasuredProfile, ReadsBackWhatItWrites) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

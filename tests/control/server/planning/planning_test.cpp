@@ -15,7 +15,7 @@
 #include "control/server/test_loop.h"
 #include "planning/profile/example_profile.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::HasSubstr;
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 /// Cells of the profile that a simulated job's stages have, at some clocks.
 std::shared_ptr<const PipelineModel> model(int pp, int dp, std::size_t clocks, double error = 1e-4,
                                            int microbatches = 6) {
-  const StageProfile truth = modelled_profile(ExampleGpu{}, TransformerModel{.stages = pp});
+  const profile::StageProfile truth = modelled_profile(profile::ExampleGpu{}, profile::TransformerModel{.stages = pp});
   PipelineModel model;
   model.parallel = {.pp = pp, .dp = dp, .tp = 1, .chunks = 1};
   model.schedule = make_schedule(small_job(pp, dp, microbatches));
@@ -32,7 +32,7 @@ std::shared_ptr<const PipelineModel> model(int pp, int dp, std::size_t clocks, d
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
       const auto rows = truth.measurements(stage, kind);
       for (std::size_t i = 0; i < clocks; ++i) {
-        const Measurement& row = rows[i * (rows.size() - 1) / (clocks - 1)];
+        const profile::Measurement& row = rows[i * (rows.size() - 1) / (clocks - 1)];
         model.measured.cells.push_back({.stage = stage,
                                         .kind = kind,
                                         .clock_mhz = row.clock_mhz,
@@ -45,15 +45,15 @@ std::shared_ptr<const PipelineModel> model(int pp, int dp, std::size_t clocks, d
     }
     model.measured.blocking.push_back({.stage = stage, .power_w = 75, .error_w = 0.5});
   }
-  for (const Measurement& row : truth.measurements(0, OpKind::forward)) model.clocks_mhz.push_back(row.clock_mhz);
+  for (const profile::Measurement& row : truth.measurements(0, OpKind::forward)) model.clocks_mhz.push_back(row.clock_mhz);
   std::ranges::sort(model.clocks_mhz, std::greater<>());
   return std::make_shared<const PipelineModel>(std::move(model));
 }
 
-int highest_clock(const Plan& plan) {
+int highest_clock(const plan::Plan& plan) {
   int highest = 0;
   for (const auto& ops : plan.ranks) {
-    for (const PlannedOp& op : ops) highest = std::max(highest, op.clock_mhz);
+    for (const plan::PlannedOp& op : ops) highest = std::max(highest, op.clock_mhz);
   }
   return highest;
 }
@@ -130,7 +130,7 @@ TEST(JobPlanner, WantsMoreClocksWhereThePlanIsUncertain) {
 
 TEST(JobPlanner, RefusesAProfileThatLacksWhatTheScheduleNeeds) {
   PipelineModel lacking = *model(2, 1, 6);
-  std::erase_if(lacking.measured.cells, [](const ProfileCell& cell) { return cell.kind == OpKind::backward; });
+  std::erase_if(lacking.measured.cells, [](const protocol::ProfileCell& cell) { return cell.kind == OpKind::backward; });
   EXPECT_THROW(JobPlanner(std::make_shared<const PipelineModel>(lacking)), InputError);
   lacking = *model(2, 1, 6);
   lacking.measured.blocking.pop_back();
@@ -352,4 +352,4 @@ TEST(PlanningThreads, EndWhileTasksWait) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

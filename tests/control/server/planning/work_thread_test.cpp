@@ -7,7 +7,7 @@
 
 #include "control/server/test_loop.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 TEST(WorkThread, WorksElsewhereInOrderAndIsDoneHere) {
@@ -47,4 +47,4 @@ TEST(WorkThread, DropsWhatWaitsWhenItEnds) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -10,7 +10,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::HasSubstr;
@@ -111,4 +111,4 @@ TEST_F(DatabaseTest, TellsAFileThatCannotBeOpened) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -6,7 +6,7 @@
 #include <set>
 #include <string>
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::MatchesRegex;
@@ -40,4 +40,4 @@ TEST(Secret, IsComparedWhole) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -19,7 +19,7 @@
 #include "base/core/temporary_folder.h"
 #include "control/server/test_loop.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::ElementsAre;
@@ -463,4 +463,4 @@ TEST_F(SqliteStoreTest, RefusesASecondStoreOnTheFolder) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

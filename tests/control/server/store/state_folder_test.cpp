@@ -12,7 +12,7 @@
 #include "base/core/error_of.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::HasSubstr;
@@ -61,4 +61,4 @@ TEST(StateFolder, SaysWhatCannotBeMade) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

@@ -13,7 +13,7 @@
 #include "control/protocol/job_spec.h"
 #include "control/server/planning/measured_profile.h"
 
-namespace lowgear {
+namespace lowgear::server {
 namespace {
 
 using testing::AllOf;
@@ -77,7 +77,7 @@ TEST_F(StoreSchemaTest, KeepsProfilesOfSimulatedGpusApart) {
   const auto has = [&](const std::string& key) {
     return database.integer(fmt::format("SELECT count(*) FROM documents WHERE key = '{}'", key).c_str()) == 1;
   };
-  JobSpec spec;
+  protocol::JobSpec spec;
   for (const char* model : {"simulated", "real"}) {
     spec.model = model;
     Json old_key = Json::parse(spec.profile_key(false));
@@ -114,4 +114,4 @@ TEST_F(StoreSchemaTest, RefusesTheFileOfAnotherProgramAndLeavesItAsItIs) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::server

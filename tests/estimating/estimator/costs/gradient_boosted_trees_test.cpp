@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 struct Samples {
@@ -85,4 +85,4 @@ TEST(GradientBoostedTrees, SayWhatXGBoostDoesNotTake) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -4,7 +4,7 @@
 
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 constexpr Cluster kCluster{8, {300e9, 3e-6}, {25e9, 14e-6}};
@@ -76,4 +76,4 @@ TEST(LinkCosts, CountsWhatAGpuSends) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

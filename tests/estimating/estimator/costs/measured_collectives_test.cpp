@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 using ::testing::Contains;
@@ -95,4 +95,4 @@ TEST(MeasuredCollectiveCosts, TakeSmallAndLargeMessagesTogether) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

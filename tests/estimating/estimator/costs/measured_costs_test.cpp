@@ -6,7 +6,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 using ::testing::AllOf;
@@ -147,4 +147,4 @@ TEST(SampleFiles, KnowGpusByTheirDriversNames) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

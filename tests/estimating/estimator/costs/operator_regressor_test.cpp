@@ -9,7 +9,7 @@
 #include "base/core/random.h"
 #include "estimating/estimator/costs/operator_trend.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 using ::testing::HasSubstr;
@@ -131,4 +131,4 @@ TEST(OperatorRegressor, SaysTheSameEachTime) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -8,7 +8,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 using ::testing::ElementsAre;
@@ -157,4 +157,4 @@ TEST(CollectiveSamples, AreKnownByTheirFunction) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

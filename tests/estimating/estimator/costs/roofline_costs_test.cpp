@@ -11,7 +11,7 @@
 #include "estimating/estimator/costs/operator_samples.h"
 #include "planning/simulator/shared_data.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 Operator linear(std::int64_t tokens, std::int64_t inputs, std::int64_t outputs) {
@@ -67,8 +67,8 @@ TEST(RooflineCosts, CountsTensorFlopsOfProductsAlone) {
 /// Products of the samples that matmul_peak of the A100 was taken from: what the tile model adds to one number.
 TEST(RooflineCosts, FollowsSampledProductsOfAnA100) {
   const std::string file = "operators/perlmutter/operator/NVIDIAA100-SXM4-80GB_linear3_fp16.csv";
-  const auto text = read_shared(file);
-  if (!text) GTEST_SKIP() << kNoSharedData;
+  const auto text = simulator::read_shared(file);
+  if (!text) GTEST_SKIP() << simulator::kNoSharedData;
   const SampledFunction& function = *find_sampled_function("linear3");
   const OperatorSamples samples = parse_operator_samples(*text, file, function, DataType::fp16);
   const RooflineCosts costs(named_gpu("a100"));
@@ -84,4 +84,4 @@ TEST(RooflineCosts, FollowsSampledProductsOfAnA100) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -5,7 +5,7 @@
 
 #include "estimating/estimator/shared_samples.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 using ::testing::ElementsAre;
@@ -191,4 +191,4 @@ TEST_F(PublishedDefects, LeaveHonestFilesAlone) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 using testing::AllOf;
@@ -35,4 +35,4 @@ TEST(XgboostLibrary, ThatLacksAFunctionNamesIt) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -13,7 +13,7 @@
 #include "estimating/estimator/iteration/job_energy.h"
 #include "estimating/estimator/power/power_model.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Clocks are found to within a millionth of their range.
@@ -89,7 +89,7 @@ TEST_P(PowerLimit, LowerIsNeverFasterAndNeverDrawsMore) {
 TEST_P(PowerLimit, OfTheDataSheetChangesNothing) {
   TrainingJob job = job_on(GetParam());
   const IterationEstimate usual = estimate(job);
-  const StageProfile usual_profile = emitted_profile(job.gpu, usual);
+  const profile::StageProfile usual_profile = emitted_profile(job.gpu, usual);
   const double usual_j = estimate_energy(job, usual).total_j();
   const IterationEstimate same = estimate_under(job, named_gpu(GetParam()).power.limit_w);
   EXPECT_EQ(same.time_s, usual.time_s);
@@ -198,4 +198,4 @@ TEST(Describe, SaysWhatIsNotAsUsual) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

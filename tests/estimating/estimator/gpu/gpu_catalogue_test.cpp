@@ -4,7 +4,7 @@
 #include "base/core/error.h"
 #include "estimating/estimator/gpu/gpu_model.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 TEST(NamedGpu, HasWholeDataSheets) {
@@ -52,4 +52,4 @@ TEST(PeakFlops, RefusesTypesWithoutTensorCores) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

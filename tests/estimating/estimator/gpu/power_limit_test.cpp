@@ -7,19 +7,19 @@
 #include <string>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 /// One stage of 50 and 100 ms at 300 W, in the units that the factors make of them.
-StageProfile profile_in(double time_factor, double energy_factor) {
+profile::StageProfile profile_in(double time_factor, double energy_factor) {
   std::string csv = "stage,instruction,frequency,time,energy\n";
   for (const auto& [instruction, time_s] : {std::pair{"forward", 0.05}, std::pair{"backward", 0.1}}) {
     csv += fmt::format("0,{},1400,{},{}\n", instruction, time_s * time_factor, 300 * time_s * energy_factor);
   }
-  return read_stage_profile(csv, "profile.csv");
+  return profile::read_stage_profile(csv, "profile.csv");
 }
 
 std::string warning(double time_factor, double energy_factor, const std::vector<double>& blocking_power_w) {
@@ -40,7 +40,7 @@ TEST(Plausibility, NamesTheLikelyUnitOfAProfile) {
 }
 
 TEST(Plausibility, KnowsThePowerLimitOfAGpuByBothItsNames) {
-  const auto limit_w = [](const char* name) { return power_limit_of(name).value_or(NamedPowerLimit{}).limit_w; };
+  const auto limit_w = [](const char* name) { return power_limit_of(name).value_or(profile::NamedPowerLimit{}).limit_w; };
   EXPECT_EQ(limit_w("NVIDIA H100 80GB HBM3"), 700);
   EXPECT_EQ(limit_w("NVIDIA H100 PCIe"), 350);
   EXPECT_EQ(limit_w("NVIDIA H200"), 700);
@@ -68,7 +68,7 @@ TEST(Plausibility, HoldsPowersAgainstTheLimitOfTheGpu) {
 }
 
 TEST(Plausibility, HoldsTheHighestPowerAgainstTheLimitOfTheGpu) {
-  const StageProfile profile = read_stage_profile(
+  const profile::StageProfile profile = profile::read_stage_profile(
       "stage,instruction,frequency,time,energy\n0,forward,1400,0.1,90\n0,forward,1200,0.1,20\n"
       "0,backward,1400,0.2,50\n0,backward,1200,0.2,40\n",
       "profile.csv");
@@ -84,4 +84,4 @@ TEST(Plausibility, NamesTheLikelyUnitOfBlockingPower) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -4,7 +4,7 @@
 
 #include "estimating/estimator/power/power_model.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 IterationEstimate two_stages() {
@@ -29,7 +29,7 @@ TEST(ProfiledClocks, AreAllStepsDownToAThird) {
 
 TEST(EmittedProfile, HasEveryOpAtEveryClock) {
   const GpuModel gpu = named_gpu("a100");
-  const StageProfile profile = emitted_profile(gpu, two_stages());
+  const profile::StageProfile profile = emitted_profile(gpu, two_stages());
   ASSERT_EQ(profile.stages(), 2);
   for (int stage = 0; stage < 2; ++stage) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::input_gradient, OpKind::weight_gradient}) {
@@ -41,7 +41,7 @@ TEST(EmittedProfile, HasEveryOpAtEveryClock) {
 TEST(EmittedProfile, SaysWhatTheEstimateSaysAtFullClocksAndThePowerModelBelow) {
   const GpuModel gpu = named_gpu("a100");
   const IterationEstimate estimate = two_stages();
-  const StageProfile profile = emitted_profile(gpu, estimate);
+  const profile::StageProfile profile = emitted_profile(gpu, estimate);
   EXPECT_NEAR(profile.at_max_clock(1, OpKind::forward).time_s, 0.065, 1e-12);
   EXPECT_NEAR(profile.at_max_clock(0, OpKind::backward).time_s, 0.11, 1e-12);
   const TimedEnergy slower = WorkEnergy(gpu, estimate.stages[0].backward).at_clock(1050);
@@ -51,7 +51,7 @@ TEST(EmittedProfile, SaysWhatTheEstimateSaysAtFullClocksAndThePowerModelBelow) {
 
 TEST(EmittedProfile, SplitsTheBackwardIntoItsGradients) {
   const GpuModel gpu = named_gpu("a100");
-  const StageProfile profile = emitted_profile(gpu, two_stages());
+  const profile::StageProfile profile = emitted_profile(gpu, two_stages());
   for (const int clock_mhz : {1410, 1200, 900}) {
     EXPECT_NEAR(profile.at_clock(0, OpKind::input_gradient, clock_mhz).time_s +
                     profile.at_clock(0, OpKind::weight_gradient, clock_mhz).time_s,
@@ -65,16 +65,16 @@ TEST(EmittedProfile, SplitsTheBackwardIntoItsGradients) {
 TEST(EmittedProfile, HasNoGradientsApartWhereTheEstimateHasNone) {
   IterationEstimate estimate = two_stages();
   for (StageEstimate& stage : estimate.stages) stage.weight_gradient = {};
-  const StageProfile profile = emitted_profile(named_gpu("a100"), estimate);
+  const profile::StageProfile profile = emitted_profile(named_gpu("a100"), estimate);
   EXPECT_FALSE(profile.has(0, OpKind::weight_gradient));
   EXPECT_TRUE(profile.has(0, OpKind::backward));
 }
 
 TEST(EmittedProfile, CanBeReadBackAsAStageProfile) {
-  const StageProfile profile = emitted_profile(named_gpu("h100"), two_stages());
+  const profile::StageProfile profile = emitted_profile(named_gpu("h100"), two_stages());
   const std::string text = write_stage_profile(profile);
   EXPECT_EQ(write_stage_profile(read_stage_profile(text, "emitted.csv")), text);
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

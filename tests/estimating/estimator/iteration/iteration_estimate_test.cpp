@@ -10,7 +10,7 @@
 #include "estimating/estimator/costs/link_costs.h"
 #include "estimating/estimator/costs/roofline_costs.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// A job whose layers take far longer than its ends, so that stages are nearly equal.
@@ -194,4 +194,4 @@ TEST(EstimateIteration, RefusesAnInvalidJob) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

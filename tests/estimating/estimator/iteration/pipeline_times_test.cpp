@@ -7,7 +7,7 @@
 
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 PipelineCosts equal_stages(int ranks, int microbatches, double forward_s, double backward_s) {
@@ -86,7 +86,7 @@ TEST(PipelineTimes, SteppingIsWhatReplayingGives) {
     const int microbatches = std::uniform_int_distribution(1, 60)(random);
     const PipelineCosts costs = random_costs(random, ranks, 1, microbatches);
     SCOPED_TRACE(testing::Message() << ranks << " ranks, " << microbatches << " microbatches");
-    expect_same(pipeline_times("1f1b", costs), replayed_times(one_f_one_b_schedule(ranks, microbatches), costs));
+    expect_same(pipeline_times("1f1b", costs), replayed_times(schedule::one_f_one_b_schedule(ranks, microbatches), costs));
   }
 }
 
@@ -101,7 +101,7 @@ TEST(PipelineTimes, SteppingInterleavedIsWhatReplayingGives) {
     const PipelineCosts costs = random_costs(random, ranks, chunks, microbatches);
     SCOPED_TRACE(testing::Message() << ranks << " ranks, " << chunks << " chunks, " << microbatches << " microbatches");
     expect_same(pipeline_times("interleaved", costs),
-                replayed_times(interleaved_schedule(ranks, microbatches, chunks), costs));
+                replayed_times(schedule::interleaved_schedule(ranks, microbatches, chunks), costs));
   }
 }
 
@@ -110,7 +110,7 @@ TEST(PipelineTimes, EqualInterleavedStagesRepeatForLong) {
   PipelineCosts costs = random_costs(random, 4, 3, 4000);
   costs.forward_s.assign(12, 0.7);
   costs.backward_s.assign(12, 1.9);
-  expect_same(pipeline_times("interleaved", costs), replayed_times(interleaved_schedule(4, 4000, 3), costs));
+  expect_same(pipeline_times("interleaved", costs), replayed_times(schedule::interleaved_schedule(4, 4000, 3), costs));
 }
 
 TEST(PipelineTimes, SchedulesWithoutAShortcutAreReplayed) {
@@ -120,4 +120,4 @@ TEST(PipelineTimes, SchedulesWithoutAShortcutAreReplayed) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -11,7 +11,7 @@
 #include "estimating/estimator/iteration/job_energy.h"
 #include "planning/planner/policies/max_clock.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// A small job that has everything that counts: replicas, tensor parallelism, stages that differ.
@@ -78,7 +78,7 @@ TEST(PlannedJob, HasAFallingFrontierThatBoundsItsPlans) {
 TEST(PlannedJob, ReplaysOtherPoliciesOnTheWholeJob) {
   const TrainingJob job = small_job();
   PlannedJob planned(job, estimate_of(job));
-  const PolicyFigures max = planned.plan_with(*make_policy("max"), std::nullopt);
+  const PolicyFigures max = planned.plan_with(*planner::make_policy("max"), std::nullopt);
   EXPECT_NEAR(max.figures.time_s, planned.full_clocks().time_s, 1e-9);
   EXPECT_NEAR(max.figures.energy_j, planned.full_clocks().energy_j, 1e-6 * max.figures.energy_j);
   const PolicyFigures envpipe = planned.plan_with(*make_policy("envpipe"), std::nullopt);
@@ -121,9 +121,9 @@ class AgainstMeasuredProfile : public testing::TestWithParam<int> {
       GTEST_SKIP() << "SKIPPED: the reference data in ../shared/data is not there, so the saving that is predicted for "
                       "GPT-3 175B on A100 was not compared with that on its measured profile";
     }
-    measured_ = read_stage_profile(read_file(path), path.string());
+    measured_ = profile::read_stage_profile(read_file(path), path.string());
   }
-  StageProfile measured_;
+  profile::StageProfile measured_;
 };
 
 TEST_P(AgainstMeasuredProfile, LeastEnergyIsWithinThreePoints) {
@@ -142,4 +142,4 @@ INSTANTIATE_TEST_SUITE_P(Microbatches, AgainstMeasuredProfile, testing::Values(1
                          testing::PrintToStringParamName());
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -6,7 +6,7 @@
 #include "base/core/error.h"
 #include "base/core/units.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 std::string no_files(const std::string& path) { throw InputError(path + ": there are no files here"); }
@@ -260,4 +260,4 @@ TEST(ParseTrainingJob, SaysWhereWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

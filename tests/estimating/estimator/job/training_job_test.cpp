@@ -10,7 +10,7 @@
 #include "base/core/error.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 TrainingJob llama_job() {
@@ -118,7 +118,7 @@ TEST(FindFault, AgreesWithTheGeneratorOfInterleavedSchedules) {
     job.batch.global = microbatches;
     bool generated = true;
     try {
-      (void)interleaved_schedule(4, microbatches, 2);
+      (void)schedule::interleaved_schedule(4, microbatches, 2);
     } catch (const InputError&) {
       generated = false;
       ++refused;
@@ -180,4 +180,4 @@ TEST(DefaultCluster, HasEightGpusWithAnAdapterEach) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

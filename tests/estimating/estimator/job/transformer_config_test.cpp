@@ -5,7 +5,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 TransformerShape parse_config(std::string_view json) { return parse_transformer_shape(json, "config.json"); }
@@ -92,4 +92,4 @@ TEST(ParseTransformerShape, SaysWhereWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 std::string error_of(const std::function<void()>& action) {
@@ -106,7 +106,7 @@ TEST(ShapeOf, HasTheParametersAndFlopsOfWhatTheTrainerRuns) {
     for (const std::string tied : {"true", "false"}) {
       std::string text(config);
       text.replace(text.find("TIED"), 4, tied);
-      const ModelConfig model = parse_model_config(text, "config.json");
+      const model::ModelConfig model = model::parse_model_config(text, "config.json");
       const TransformerShape shape = shape_of(model, "test");
       EXPECT_EQ(parameter_count(shape), parameter_count(model));
       EXPECT_DOUBLE_EQ(training_flops_per_token(shape, 512), training_flops_per_token(model, 512));
@@ -145,10 +145,10 @@ TEST(RequireValid, NamesTheMemberThatIsWrong) {
                 shape.experts->experts = 1 << 16;
                 shape.experts->intermediate = kMaxModelWidth;
                 shape.hidden = kMaxModelWidth;
-                shape.layers = kMaxModelLayers;
+                shape.layers = model::kMaxModelLayers;
               }),
               testing::HasSubstr("more than 10^16 parameters"));
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -10,7 +10,7 @@
 #include "estimating/estimator/memory/activation_memory.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 TransformerShape gpt(std::int64_t hidden, std::int64_t layers, std::int64_t heads) {
@@ -196,7 +196,7 @@ TEST(EstimateMemory, DividesExpertsAmongFewerReplicasThanTheRest) {
 /// The oracle: every action of the whole schedule, counted by schedule::peak_in_flight_activations.
 void expect_as_many_as_in_flight(const TrainingJob& job) {
   const std::vector<int> in_flight =
-      peak_in_flight_activations(make_schedule({.name = job.schedule,
+      schedule::peak_in_flight_activations(schedule::make_schedule({.name = job.schedule,
                                                 .ranks = job.parallel.pp,
                                                 .microbatches = static_cast<int>(job.microbatches()),
                                                 .chunks = job.parallel.virtual_stages,
@@ -328,4 +328,4 @@ TEST(ExplainOverflow, SuggestsNoInvalidLayout) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -10,7 +10,7 @@
 #include "base/core/error_of.h"
 #include "estimating/estimator/shared_samples.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 using ::testing::HasSubstr;
@@ -172,4 +172,4 @@ INSTANTIATE_TEST_SUITE_P(PeerFormula, PublishedRuns,
                          [](const auto& run) { return std::string(run.param.config); });
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 struct Samples {
@@ -81,4 +81,4 @@ TEST(RandomForest, NeedsATargetForEachRow) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -7,7 +7,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 constexpr std::string_view kText = R"({
@@ -71,4 +71,4 @@ TEST(ParseSampledJob, SaysWhereWhatIsWrong) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -11,7 +11,7 @@
 #include "base/core/error.h"
 #include "estimating/estimator/job/transformer_shape.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 std::string no_files(const std::string& path) { throw InputError(path + ": there are no files here"); }
@@ -74,4 +74,4 @@ TEST(ParseJobFile, ReadsThisEstimatorsFormatToo) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

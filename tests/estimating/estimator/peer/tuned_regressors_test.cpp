@@ -5,7 +5,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 using ::testing::HasSubstr;
@@ -61,4 +61,4 @@ TEST(TunedRegressors, ThatNobodyKnowsAreRefused) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

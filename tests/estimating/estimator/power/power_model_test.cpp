@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 /// Round numbers: 100 TFLOP/s, 1 TB/s, 100 GB/s; voltage 0.5 up to 500 MHz, then a line to 1 at 1000 MHz.
@@ -172,4 +172,4 @@ TEST(PowerOfH200, IsWhatWasMeasured) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -8,7 +8,7 @@
 
 #include "base/core/error_of.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 using ::testing::HasSubstr;
@@ -71,4 +71,4 @@ TEST(SearchRun, SaysWhenNothingFits) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

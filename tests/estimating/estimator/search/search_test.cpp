@@ -15,7 +15,7 @@
 #include "estimating/estimator/iteration/job_energy.h"
 #include "estimating/estimator/iteration/time_breakdown.h"
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 TrainingJob base_job(const std::string& model = "llama-2-7b", const std::string& gpu = "a100") {
@@ -296,4 +296,4 @@ TEST(SearchLayout, IsDescribedAndCanBeAskedForAgain) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 TEST(Operators, CountLinearByHand) {
@@ -23,4 +23,4 @@ TEST(Operators, CountFusedAttentionAsCausal) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 TransformerShape gpt() {
@@ -300,4 +300,4 @@ TEST(MessageWork, SplitsMessagesAmongTensorRanks) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::estimator {
 namespace {
 
 TEST(WorkCost, AddsWhatLimitsTheWorkApart) {
@@ -18,4 +18,4 @@ TEST(WorkCost, AddsWhatLimitsTheWorkApart) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::estimator

@@ -11,16 +11,16 @@
 namespace lowgear::fake_nvml {
 
 /// What the environment wants this call to return.
-[[nodiscard]] nvml::Return scripted(std::string_view symbol);
+[[nodiscard]] gpu::nvml::Return scripted(std::string_view symbol);
 /// Remembers a call that changes something.
 void record(std::string_view call);
 
 /// Fails as scripted; otherwise puts `value` into `target`.
 template <typename Target, typename Value>
-nvml::Return give(std::string_view symbol, Target* target, Value value) {
-  if (const nvml::Return code = scripted(symbol); code != nvml::Return::success) return code;
+gpu::nvml::Return give(std::string_view symbol, Target* target, Value value) {
+  if (const gpu::nvml::Return code = scripted(symbol); code != gpu::nvml::Return::success) return code;
   *target = static_cast<Target>(value);
-  return nvml::Return::success;
+  return gpu::nvml::Return::success;
 }
 
 }  // namespace lowgear::fake_nvml

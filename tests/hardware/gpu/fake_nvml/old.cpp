@@ -2,10 +2,11 @@
 #include "hardware/gpu/fake_nvml/fake_nvml.h"
 
 using namespace lowgear;
+using namespace lowgear::gpu;
 
 extern "C" {
 
-nvml::Return nvmlDeviceGetCurrentClocksThrottleReasons(nvml::Device, unsigned long long* reasons) {
+gpu::nvml::Return nvmlDeviceGetCurrentClocksThrottleReasons(gpu::nvml::Device, unsigned long long* reasons) {
   return fake_nvml::give("nvmlDeviceGetCurrentClocksThrottleReasons", reasons, 0x20);
 }
 }

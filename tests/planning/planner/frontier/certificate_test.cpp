@@ -13,7 +13,7 @@
 #include "planning/planner/small_instances.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::HasSubstr;
@@ -70,7 +70,7 @@ TEST(CertificateRecorder, TakesAFewHundredBytesPerVertexHoweverManyMicrobatches)
     CertificateRecorder recorder;
     const auto observer = std::to_array<FrontierObserver*>({&recorder});
     const ProblemInstance instance =
-        make_planning_model(build_dag(run.schedule), run.profile, run.blocking_power_w).instance;
+        make_planning_model(schedule::build_dag(run.schedule), run.profile, run.blocking_power_w).instance;
     const Frontier frontier = solve_frontier(instance, observer);
     return recorder.text().size() / frontier.vertices().size();
   };
@@ -93,4 +93,4 @@ TEST(CertificateRecorder, StopsAtItsLimitWithAWayOut) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -12,7 +12,7 @@
 #include "planning/planner/random_instances.h"
 #include "planning/planner/small_instances.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::ElementsAre;
@@ -275,4 +275,4 @@ TEST(FrontierSolver, WalksOnFromAStateThatWasSaved) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

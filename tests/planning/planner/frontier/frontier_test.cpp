@@ -14,7 +14,7 @@
 #include "planning/planner/random_instances.h"
 #include "planning/planner/small_instances.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::ElementsAre;
@@ -209,7 +209,7 @@ void expect_sound(const ProblemInstance& instance, const ContinuousPlan& plan) {
     EXPECT_LE(plan.start_by_ps[op] + plan.op_time_ps[op], plan.finish_by_ps[op]);
     EXPECT_LE(plan.finish_by_ps[op], plan.deadline_ps);
   }
-  for (const DagEdge& edge : instance.edges) {
+  for (const schedule::DagEdge& edge : instance.edges) {
     EXPECT_LE(plan.finish_by_ps[static_cast<std::size_t>(edge.from)],
               plan.start_by_ps[static_cast<std::size_t>(edge.to)]);
   }
@@ -258,13 +258,13 @@ TEST(BoundOfFlow, HoldsForAnyFlowAndTime) {
     std::vector<PowerNw> flow_nw(static_cast<std::size_t>(instance.op_count()), 0);
     const PowerNw value_nw = random_in(random, 0, 3'000'000'000'000);
     std::vector<bool> has_predecessor(flow_nw.size(), false);
-    for (const DagEdge& edge : instance.edges) has_predecessor[static_cast<std::size_t>(edge.to)] = true;
+    for (const schedule::DagEdge& edge : instance.edges) has_predecessor[static_cast<std::size_t>(edge.to)] = true;
     int op = 0;
     while (has_predecessor[static_cast<std::size_t>(op)]) ++op;
     for (bool more = true; more;) {
       flow_nw[static_cast<std::size_t>(op)] = value_nw;
       const auto next =
-          std::find_if(instance.edges.begin(), instance.edges.end(), [op](const DagEdge& e) { return e.from == op; });
+          std::find_if(instance.edges.begin(), instance.edges.end(), [op](const schedule::DagEdge& e) { return e.from == op; });
       more = next != instance.edges.end();
       if (more) op = next->to;
     }
@@ -284,4 +284,4 @@ TEST(EffectiveEnergy, IsLinearBetweenBreakpoints) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -13,15 +13,15 @@
 #include "planning/planner/verifier/cost_curve.h"
 #include "planning/profile/options.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 /// Options of the given times and effective energies; what else is in an option does not matter.
-std::vector<Option> options_of(const std::vector<std::pair<double, double>>& points) {
-  std::vector<Option> options;
+std::vector<profile::Option> options_of(const std::vector<std::pair<double, double>>& points) {
+  std::vector<profile::Option> options;
   for (const auto& [time_s, effective_energy_j] : points) options.push_back({0, time_s, 0, effective_energy_j});
   return options;
 }
@@ -92,7 +92,7 @@ TEST(ConvexCostOf, IsConvexAndNeverAboveItsOptions) {
   std::mt19937_64 random(41);
   for (int i = 0; i < 2000; ++i) {
     // Times from picoseconds to seconds apart, where rounding them bends the hull most and least.
-    std::vector<Option> options;
+    std::vector<profile::Option> options;
     const auto count = random_in(random, 1, 12);
     const auto unit_ps = static_cast<double>(std::int64_t{1} << random_in(random, 0, 40));
     double time_s = 1e-3;
@@ -106,7 +106,7 @@ TEST(ConvexCostOf, IsConvexAndNeverAboveItsOptions) {
     ASSERT_EQ(cost.time_ps.size(), cost.slope_nw.size() + 1);
     for (std::size_t j = 1; j < cost.time_ps.size(); ++j) EXPECT_LT(cost.time_ps[j - 1], cost.time_ps[j]);
     for (std::size_t j = 1; j < cost.slope_nw.size(); ++j) EXPECT_GT(cost.slope_nw[j - 1], cost.slope_nw[j]);
-    for (const Option& option : options) {
+    for (const profile::Option& option : options) {
       const TimePs at_ps = ps_not_below_s(option.time_s);
       if (at_ps < cost.fastest_ps()) continue;  // dropped
       const double tolerance_j = 1e-9 * (options.back().time_s - options.front().time_s) + 1e-14;
@@ -121,7 +121,7 @@ TEST(ConvexCostOf, EqualsTheCurveThatVerificationDerives) {
   std::mt19937_64 random(44);
   for (int i = 0; i < 500; ++i) {
     const auto unit_ps = static_cast<double>(std::int64_t{1} << random_in(random, 0, 38));
-    std::vector<Measurement> measurements;
+    std::vector<profile::Measurement> measurements;
     for (int clock_mhz = 1400; clock_mhz > 1100; clock_mhz -= 15) {
       const double time_s = 1e-3 + static_cast<double>(random_in(random, 1, 3000)) / 300 * unit_ps / kPsPerSecond;
       measurements.push_back({clock_mhz, time_s, 1 + static_cast<double>(random_in(random, 1, 1000)) * 1e-6});
@@ -154,7 +154,7 @@ TEST(Makespan, EqualsTheLongestOfAllPaths) {
     for (int op = 0; op < instance.op_count(); ++op) time_ps.push_back(random_in(random, 0, 1000));
     const std::function<TimePs(int)> longest_from = [&](int op) {
       TimePs behind_ps = 0;
-      for (const DagEdge& edge : instance.edges) {
+      for (const schedule::DagEdge& edge : instance.edges) {
         if (edge.from == op) behind_ps = std::max(behind_ps, longest_from(edge.to));
       }
       return time_ps[static_cast<std::size_t>(op)] + behind_ps;
@@ -166,4 +166,4 @@ TEST(Makespan, EqualsTheLongestOfAllPaths) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

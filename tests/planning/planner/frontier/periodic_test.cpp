@@ -9,14 +9,14 @@
 #include "planning/schedule/dag.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// A profile of which every stage but the last is alike, as pipelines of equal transformer layers have.
-StageProfile profile_of(int stages, double last_stage_factor, double spread, unsigned seed) {
+profile::StageProfile profile_of(int stages, double last_stage_factor, double spread, unsigned seed) {
   std::mt19937_64 random(seed);
   const auto factor = [&] { return 1 + spread * (static_cast<double>(random() % 2001) / 1000 - 1); };
-  StageProfile profile(stages);
+  profile::StageProfile profile(stages);
   for (int stage = 0; stage < stages; ++stage) {
     const double scale = (stage + 1 == stages ? last_stage_factor : 1) * factor();
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
@@ -31,9 +31,9 @@ StageProfile profile_of(int stages, double last_stage_factor, double spread, uns
   return profile;
 }
 
-InstanceOfMicrobatches pipeline_of(const StageProfile& profile) {
+InstanceOfMicrobatches pipeline_of(const profile::StageProfile& profile) {
   return [&profile](int microbatches) {
-    ScheduleRequest request;
+    schedule::ScheduleRequest request;
     request.name = "1f1b";
     request.ranks = profile.stages();
     request.microbatches = microbatches;
@@ -57,7 +57,7 @@ void expect_equal(const Frontier& found, const Frontier& expected) {
 
 TEST(SolvePeriodic, EqualsTheSolvedFrontier) {
   for (const double last_stage_factor : {1.0, 1.07, 0.9}) {
-    const StageProfile profile = profile_of(4, last_stage_factor, 0, 1);
+    const profile::StageProfile profile = profile_of(4, last_stage_factor, 0, 1);
     const InstanceOfMicrobatches pipeline = pipeline_of(profile);
     const auto periodic = solve_periodic(pipeline, 80, 4);
     ASSERT_TRUE(periodic.has_value());
@@ -67,7 +67,7 @@ TEST(SolvePeriodic, EqualsTheSolvedFrontier) {
 }
 
 TEST(SolvePeriodic, StartsLaterWhereTheFirstTryIsNotYetPeriodic) {
-  const StageProfile profile = profile_of(4, 1.07, 0.05, 7);
+  const profile::StageProfile profile = profile_of(4, 1.07, 0.05, 7);
   const InstanceOfMicrobatches pipeline = pipeline_of(profile);
   const auto periodic = solve_periodic(pipeline, 120, 1);
   ASSERT_TRUE(periodic.has_value());
@@ -76,10 +76,10 @@ TEST(SolvePeriodic, StartsLaterWhereTheFirstTryIsNotYetPeriodic) {
 }
 
 TEST(SolvePeriodic, IsNotTriedWhereTheWholePipelineIsHardlyLonger) {
-  const StageProfile profile = profile_of(4, 1.07, 0, 1);
+  const profile::StageProfile profile = profile_of(4, 1.07, 0, 1);
   EXPECT_FALSE(solve_periodic(pipeline_of(profile), 3, 1).has_value());
   EXPECT_FALSE(solve_periodic(pipeline_of(profile), 12, 10).has_value());
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -9,7 +9,7 @@
 #include "planning/planner/random_instances.h"
 #include "planning/planner/small_instances.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::ElementsAre;
@@ -48,7 +48,7 @@ TEST(PrecedenceGraph, HoldsTheEdgesOfAnyInstance) {
       std::vector<std::int32_t> before;
       std::vector<std::int32_t> after;
       TimePs start_ps = 0;
-      for (const DagEdge& edge : instance.edges) {
+      for (const schedule::DagEdge& edge : instance.edges) {
         if (edge.to == op) before.push_back(edge.from);
         if (edge.from == op) after.push_back(edge.to);
         if (edge.to == op) start_ps = std::max(start_ps, finish_ps[static_cast<std::size_t>(edge.from)]);
@@ -62,4 +62,4 @@ TEST(PrecedenceGraph, HoldsTheEdgesOfAnyInstance) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -17,7 +17,7 @@
 #include "planning/planner/verifier/verify.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::ElementsAre;
@@ -39,7 +39,7 @@ SampleRun random_run(std::mt19937_64& random) {
   const auto ranks = static_cast<int>(random_in(random, 1, 6));
   run.schedule =
       make_schedule({kNames.at(random() % kNames.size()), ranks, static_cast<int>(random_in(random, 1, 16)), 1, {}});
-  run.profile = StageProfile(ranks);
+  run.profile = profile::StageProfile(ranks);
   const bool in_round_numbers = random() % 2 == 0;
   const std::int64_t clocks = random_in(random, 1, 25);
   for (int cell = 0; cell < ranks * kOpKindCount; ++cell) {
@@ -48,8 +48,8 @@ SampleRun random_run(std::mt19937_64& random) {
       time_ms *= 1 + 0.01 * static_cast<double>(random_in(random, -1, 8));
       const double power_w = static_cast<double>(random_in(random, 10, 40)) * (10 - 0.2 * clock);
       const double energy_j = time_ms / 1e3 * power_w;
-      const Measurement exact{1400 - 15 * clock, time_ms / 1e3, energy_j};
-      const Measurement round{exact.clock_mhz, std::ceil(time_ms) / 1e3, std::ceil(energy_j)};
+      const profile::Measurement exact{1400 - 15 * clock, time_ms / 1e3, energy_j};
+      const profile::Measurement round{exact.clock_mhz, std::ceil(time_ms) / 1e3, std::ceil(energy_j)};
       run.profile.add(cell / kOpKindCount, static_cast<OpKind>(cell % kOpKindCount), in_round_numbers ? round : exact);
     }
   }
@@ -65,7 +65,7 @@ TEST(Sandwich, KeepsItsPromiseOnRandomPipelines) {
   std::mt19937_64 random(4);
   for (int i = 0; i < 600; ++i) {
     const SampleRun run = random_run(random);
-    const VerifyReport report = verify(sample_folder(run));
+    const VerifyReport report = verify(planner::sample_folder(run));
     EXPECT_THAT(report.failures, IsEmpty()) << "pipeline " << i << ", epsilon " << run.sandwich_epsilon;
     if (HasFailure()) return;
   }
@@ -162,4 +162,4 @@ TEST(Sandwich, SolvesADeadlineOnTheFinestPartThatReachesIt) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -14,7 +14,7 @@
 #include "planning/planner/random_instances.h"
 #include "planning/planner/random_pipelines.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 /// The planner of a model, with what it stands on.
@@ -214,4 +214,4 @@ TEST(DiscretePlanner, ReportsHowFarPreparationHasCome) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

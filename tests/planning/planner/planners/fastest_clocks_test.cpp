@@ -12,7 +12,7 @@
 #include "planning/schedule/generators.h"
 #include "planning/simulator/op_costs.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::Each;
@@ -44,8 +44,8 @@ class AllClocks {
   }
 
  private:
-  [[nodiscard]] std::span<const Measurement> rows(std::size_t op) const {
-    const ComputeOp& of = pipeline_->dag.ops[op];
+  [[nodiscard]] std::span<const profile::Measurement> rows(std::size_t op) const {
+    const schedule::ComputeOp& of = pipeline_->dag.ops[op];
     return pipeline_->profile.measurements(of.stage, of.kind);
   }
 
@@ -64,7 +64,7 @@ double shortest_of_all_s(const SamplePipeline& pipeline, const LatencyPlanner& l
 
 std::vector<int> highest_clocks(const SamplePipeline& pipeline) {
   std::vector<int> clocks_mhz;
-  for (const ComputeOp& op : pipeline.dag.ops) {
+  for (const schedule::ComputeOp& op : pipeline.dag.ops) {
     clocks_mhz.push_back(pipeline.profile.at_max_clock(op.stage, op.kind).clock_mhz);
   }
   return clocks_mhz;
@@ -97,9 +97,9 @@ TEST(FastestClocks, FindsTheShortestOfAllPossibilitiesOfSmallPipelines) {
 /// One rank whose forward is fastest at 1410 MHz and whose backward is fastest at 1395 MHz.
 SamplePipeline unlike_fastest_clocks() {
   SamplePipeline pipeline;
-  pipeline.schedule = one_f_one_b_schedule(1, 2);
+  pipeline.schedule = schedule::one_f_one_b_schedule(1, 2);
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.profile = StageProfile(1);
+  pipeline.profile = profile::StageProfile(1);
   pipeline.profile.add(0, OpKind::forward, {1410, 0.100, 30});
   pipeline.profile.add(0, OpKind::forward, {1395, 0.102, 29});
   pipeline.profile.add(0, OpKind::backward, {1410, 0.201, 60});
@@ -124,7 +124,7 @@ TEST(FastestClocks, ChangesClocksOnlyWhereThatComesInTime) {
 
 TEST(FastestClocks, TakesTheHighestClocksWhereTheyAreTheFastest) {
   SamplePipeline pipeline = unlike_fastest_clocks();
-  pipeline.profile = StageProfile(1);
+  pipeline.profile = profile::StageProfile(1);
   for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
     pipeline.profile.add(0, kind, {1410, 0.1, 30});
     pipeline.profile.add(0, kind, {1395, 0.1, 29});  // as fast: no reason to change
@@ -146,4 +146,4 @@ TEST(FastestClocks, EndsWhenItIsStopped) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

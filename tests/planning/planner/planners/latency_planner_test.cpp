@@ -13,7 +13,7 @@
 #include "planning/schedule/generators.h"
 #include "planning/simulator/op_costs.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::Each;
@@ -22,9 +22,9 @@ using ::testing::ElementsAre;
 /// Two uneven ranks under 1F1B, at clocks that save energy all the way down.
 SamplePipeline two_ranks(int microbatches, double blocking_power_w = 10) {
   SamplePipeline pipeline;
-  pipeline.schedule = one_f_one_b_schedule(2, microbatches);
+  pipeline.schedule = schedule::one_f_one_b_schedule(2, microbatches);
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.profile = StageProfile(2);
+  pipeline.profile = profile::StageProfile(2);
   for (int stage = 0; stage < 2; ++stage) {
     for (int clock_mhz = 1400; clock_mhz >= 800; clock_mhz -= 100) {
       const double slowness = 1400.0 / clock_mhz;
@@ -38,7 +38,7 @@ SamplePipeline two_ranks(int microbatches, double blocking_power_w = 10) {
   return pipeline;
 }
 
-Plan plan_with(const SamplePipeline& pipeline, PlannerOptions options, double relative_deadline) {
+plan::Plan plan_with(const SamplePipeline& pipeline, PlannerOptions options, double relative_deadline) {
   PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options);
   return planner.plan(planner.fastest_s() + relative_deadline * (planner.slowest_s() - planner.fastest_s()));
 }
@@ -50,8 +50,8 @@ TEST(LatencyPlanner, ReplaysWithTheLatency) {
   for (const double latency_s : {0.0, 0.05}) {
     const LatencyPlanner planner(pipeline.dag, pipeline.profile, pipeline.blocking_power_w, latency_s);
     const ReplayedClocks replayed = planner.replayed(clocks_mhz);
-    const Timeline expected =
-        replay(pipeline.dag, costs_with_switch_latency(pipeline.dag, pipeline.profile, clocks_mhz, latency_s),
+    const simulator::Timeline expected =
+        simulator::replay(pipeline.dag, simulator::costs_with_switch_latency(pipeline.dag, pipeline.profile, clocks_mhz, latency_s),
                pipeline.blocking_power_w);
     EXPECT_EQ(replayed.clocks_mhz, clocks_mhz);
     EXPECT_EQ(replayed.timeline.time_s, expected.time_s);
@@ -72,10 +72,10 @@ TEST(LatencyPlanner, KeepsEveryDeadlineOnRandomPipelines) {
     PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options);
     for (const double share : {0.0, 0.1 * static_cast<double>(random_in(random, 0, 10))}) {
       const double deadline_s = planner.fastest_s() + share * (planner.slowest_s() - planner.fastest_s());
-      const Plan plan = planner.plan(deadline_s);
-      const std::vector<OpCost> costs = costs_with_switch_latency(
+      const plan::Plan plan = planner.plan(deadline_s);
+      const std::vector<simulator::OpCost> costs = simulator::costs_with_switch_latency(
           pipeline.dag, pipeline.profile, clocks_for(plan, pipeline.dag), options.switch_latency_s);
-      const Timeline timeline = replay(pipeline.dag, costs, pipeline.blocking_power_w);
+      const simulator::Timeline timeline = replay(pipeline.dag, costs, pipeline.blocking_power_w);
       EXPECT_EQ(plan.time_s, timeline.time_s);
       EXPECT_EQ(plan.energy_j, timeline.energy_j_total);
       EXPECT_LE(plan.time_s, deadline_s + 1e-12);
@@ -99,9 +99,9 @@ TEST(LatencyPlanner, PlansFewerChangesTheLaterTheyTakeEffect) {
 TEST(LatencyPlanner, IsInTimeWhereAPlanMadeWithoutRegardToLatencyIsLate) {
   const SamplePipeline pipeline = two_ranks(8);
   PlannerOptions options;
-  const Plan regardless = plan_with(pipeline, options, 0.3);
+  const plan::Plan regardless = plan_with(pipeline, options, 0.3);
   options.switch_latency_s = 0.05;
-  const Plan regardful = plan_with(pipeline, options, 0.3);
+  const plan::Plan regardful = plan_with(pipeline, options, 0.3);
   const LatencyPlanner latency(pipeline.dag, pipeline.profile, pipeline.blocking_power_w, options.switch_latency_s);
   EXPECT_GT(latency.replayed(clocks_for(regardless, pipeline.dag)).timeline.time_s, regardless.deadline_s);
   EXPECT_LE(regardful.time_s, regardful.deadline_s);
@@ -112,7 +112,7 @@ TEST(LatencyPlanner, SavesEnergyAtTheShortestTimeByAskingForRisesInAdvance) {
   const SamplePipeline pipeline = two_ranks(6, 40);
   PlannerOptions options;
   options.switch_latency_s = 0.025;
-  const Plan plan = plan_with(pipeline, options, 0);
+  const plan::Plan plan = plan_with(pipeline, options, 0);
   const LatencyPlanner latency(pipeline.dag, pipeline.profile, pipeline.blocking_power_w, options.switch_latency_s);
   const ReplayedClocks fastest = latency.replayed(std::vector<int>(pipeline.dag.ops.size(), 1400));
   EXPECT_LE(plan.time_s, fastest.timeline.time_s + 1e-12);
@@ -128,11 +128,11 @@ TEST(LatencyPlanner, IsInTimeWhereverAPlanWithoutLatencyIs) {
     limits.max_microbatches = 5;
     SamplePipeline pipeline = random_pipeline(random, limits);
     // All stages at the clocks of the first: a clock can then be asked for in any op.
-    StageProfile profile(pipeline.profile.stages());
+    profile::StageProfile profile(pipeline.profile.stages());
     for (int stage = 0; stage < profile.stages(); ++stage) {
       for (const OpKind kind : {OpKind::forward, OpKind::backward, OpKind::input_gradient, OpKind::weight_gradient}) {
         if (!pipeline.profile.has(stage, kind)) continue;
-        const Measurement& fastest = pipeline.profile.at_max_clock(stage, kind);
+        const profile::Measurement& fastest = pipeline.profile.at_max_clock(stage, kind);
         for (const double slowness : {1.0, 1.2, 1.5}) {
           profile.add(stage, kind,
                       {static_cast<int>(1200 / slowness), slowness * fastest.time_s, fastest.energy_j / slowness});
@@ -145,8 +145,8 @@ TEST(LatencyPlanner, IsInTimeWhereverAPlanWithoutLatencyIs) {
     for (std::size_t op = 0; op < pipeline.dag.ops.size(); ++op) {
       clocks_mhz.push_back(std::array{1200, 1000, 800}.at(static_cast<std::size_t>(random_in(random, 0, 2))));
     }
-    const Timeline at_once =
-        replay(pipeline.dag, costs_at_clocks(pipeline.dag, profile, clocks_mhz), pipeline.blocking_power_w);
+    const simulator::Timeline at_once =
+        simulator::replay(pipeline.dag, simulator::costs_at_clocks(pipeline.dag, profile, clocks_mhz), pipeline.blocking_power_w);
     const TimePs deadline_ps = ps_from_s(at_once.time_s + 1e-9);
     const std::vector<LatencyPlanner::Proposal> proposals{[&](TimePs) { return std::optional(clocks_mhz); }};
     const std::optional<ReplayedClocks> plan = planner.plan(proposals, deadline_ps, deadline_ps);
@@ -232,4 +232,4 @@ TEST(LatencyPlanner, AsksForTighterDeadlinesWhereAPlanIsLate) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

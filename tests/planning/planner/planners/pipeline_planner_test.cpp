@@ -20,7 +20,7 @@
 #include "planning/simulator/op_costs.h"
 #include "planning/simulator/replay.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::AllOf;
@@ -38,9 +38,9 @@ double deadline_at(const PipelinePlanner& planner, double share) {
 }
 
 /// Checks all that holds for any plan: its figures are a replay's, the deadline is kept, and the bound is below.
-void expect_sound(const Plan& plan, const SamplePipeline& pipeline) {
-  const Timeline timeline =
-      replay(pipeline.dag, costs_at_clocks(pipeline.dag, pipeline.profile, clocks_for(plan, pipeline.dag)),
+void expect_sound(const plan::Plan& plan, const SamplePipeline& pipeline) {
+  const simulator::Timeline timeline =
+      simulator::replay(pipeline.dag, simulator::costs_at_clocks(pipeline.dag, pipeline.profile, clocks_for(plan, pipeline.dag)),
              pipeline.blocking_power_w);
   EXPECT_EQ(plan.time_s, timeline.time_s);
   EXPECT_EQ(plan.energy_j, timeline.energy_j_total);
@@ -53,10 +53,10 @@ void expect_sound(const Plan& plan, const SamplePipeline& pipeline) {
   EXPECT_EQ(plan.switches, count_switches(plan.ranks));
 }
 
-void expect_one_clock_per_stage_and_kind(const Plan& plan) {
+void expect_one_clock_per_stage_and_kind(const plan::Plan& plan) {
   std::map<std::pair<int, OpKind>, std::set<int>> clocks;
   for (const auto& rank : plan.ranks) {
-    for (const PlannedOp& op : rank) clocks[{op.stage, op.kind}].insert(op.clock_mhz);
+    for (const plan::PlannedOp& op : rank) clocks[{op.stage, op.kind}].insert(op.clock_mhz);
   }
   for (const auto& [cell, clocks_mhz] : clocks) {
     EXPECT_THAT(clocks_mhz, SizeIs(1)) << "stage " << cell.first << ' ' << name(cell.second);
@@ -81,10 +81,10 @@ TEST(PipelinePlanner, MakesSoundPlansOfRandomPipelines) {
     for (int k = 0; k <= 3; ++k) {
       SCOPED_TRACE(fmt::format("deadline {}", k));
       const double deadline_s = deadline_at(planner, k / 3.0);
-      const Plan plan = planner.plan(deadline_s);
+      const plan::Plan plan = planner.plan(deadline_s);
       EXPECT_EQ(plan.deadline_s, deadline_s);
       expect_sound(plan, pipeline);
-      const Plan shared = coarse.plan(deadline_s);
+      const plan::Plan shared = coarse.plan(deadline_s);
       expect_sound(shared, pipeline);
       expect_one_clock_per_stage_and_kind(shared);
     }
@@ -135,7 +135,7 @@ TEST(PipelinePlanner, RefusesDeadlinesThatAreNone) {
 TEST(PipelinePlanner, RefusesAProfileOrALatencyThatItCannotPlanWith) {
   const SampleProblem sample = four_stages(2);
   const PlanningProblem problem = sample.problem();
-  const StageProfile too_small = modelled_profile({0.05, 0.05, 0.05});
+  const profile::StageProfile too_small = modelled_profile({0.05, 0.05, 0.05});
   EXPECT_NE(error_of([&] { PipelinePlanner(*problem.schedule, too_small, problem.blocking_power_w, {}); }), "no error");
   for (const double latency_s : {-0.01, std::numeric_limits<double>::quiet_NaN()}) {
     PlannerOptions options;
@@ -148,27 +148,27 @@ TEST(PipelinePlanner, RefusesAProfileOrALatencyThatItCannotPlanWith) {
 TEST(PipelinePlanner, GivesThePlanOfLeastEnergyBeyondIt) {
   const SampleProblem sample = four_stages(4);
   PipelinePlanner planner = planner_of(sample);
-  const Plan slowest = planner.plan(planner.slowest_s());
-  const Plan beyond = planner.plan(10 * planner.slowest_s());
+  const plan::Plan slowest = planner.plan(planner.slowest_s());
+  const plan::Plan beyond = planner.plan(10 * planner.slowest_s());
   EXPECT_EQ(clocks_for(beyond, planner.dag()), clocks_for(slowest, planner.dag()));
   EXPECT_EQ(beyond.energy_j, slowest.energy_j);
   EXPECT_EQ(beyond.deadline_s, 10 * planner.slowest_s());
 }
 
 TEST(PipelinePlanner, PlansAPipelineWithNothingToChoose) {
-  StageProfile profile(2);
+  profile::StageProfile profile(2);
   for (int stage = 0; stage < 2; ++stage) {
     profile.add(stage, OpKind::forward, {1410, 0.1, 30});
     profile.add(stage, OpKind::backward, {1410, 0.2, 60});
   }
   for (const double blocking_power_w : {0.0, 80.0}) {
     for (const FrontierMethod method : {FrontierMethod::exact, FrontierMethod::sandwich}) {
-      const SampleProblem sample(one_f_one_b_schedule(2, 2), profile, blocking_power_w);
+      const SampleProblem sample(schedule::one_f_one_b_schedule(2, 2), profile, blocking_power_w);
       PlannerOptions options;
       options.method = method;
       PipelinePlanner planner = planner_of(sample, options);
       EXPECT_EQ(planner.fastest_s(), planner.slowest_s());
-      const Plan plan = planner.plan(1);
+      const plan::Plan plan = planner.plan(1);
       EXPECT_NEAR(plan.time_s, 0.9, 1e-12);
       EXPECT_NEAR(plan.energy_j, 360 + 0.6 * blocking_power_w, 1e-9);
       EXPECT_NEAR(plan.gap_pct().value(), 0, 1e-9);
@@ -178,9 +178,9 @@ TEST(PipelinePlanner, PlansAPipelineWithNothingToChoose) {
 }
 
 TEST(PipelinePlanner, PlansASingleOpOfEachKind) {
-  const SampleProblem sample(one_f_one_b_schedule(1, 1), modelled_profile({0.05}), 0);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(1, 1), modelled_profile({0.05}), 0);
   PipelinePlanner planner = planner_of(sample);
-  const Plan fastest = planner.plan(planner.fastest_s());
+  const plan::Plan fastest = planner.plan(planner.fastest_s());
   for (const int clock_mhz : clocks_for(fastest, planner.dag())) EXPECT_EQ(clock_mhz, 1410);
   EXPECT_NEAR(fastest.gap_pct().value(), 0, 1e-7);
   EXPECT_LT(planner.plan(planner.slowest_s()).energy_j, fastest.energy_j);
@@ -202,9 +202,9 @@ TEST(PipelinePlanner, PlansTheLargestAndTheSmallestValues) {
     double blocking_power_w;
   };
   for (const auto& [time_s, energy_j, blocking_power_w] :
-       {Extreme{5e4, 5e8, kMaxBlockingPowerW}, Extreme{5e4, 5e4, 0}, Extreme{1e-9, 5e8, 0}, Extreme{1e-9, 1e-9, 0}}) {
+       {Extreme{5e4, 5e8, profile::kMaxBlockingPowerW}, Extreme{5e4, 5e4, 0}, Extreme{1e-9, 5e8, 0}, Extreme{1e-9, 1e-9, 0}}) {
     SCOPED_TRACE(fmt::format("{} s, {} J", time_s, energy_j));
-    StageProfile profile(2);
+    profile::StageProfile profile(2);
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
       for (int stage = 0; stage < 2; ++stage) {
         profile.add(stage, kind, {1410, time_s, energy_j});
@@ -214,11 +214,11 @@ TEST(PipelinePlanner, PlansTheLargestAndTheSmallestValues) {
     for (const FrontierMethod method : {FrontierMethod::exact, FrontierMethod::sandwich}) {
       PlannerOptions options;
       options.method = method;
-      const SampleProblem sample(one_f_one_b_schedule(2, 2), profile, blocking_power_w);
+      const SampleProblem sample(schedule::one_f_one_b_schedule(2, 2), profile, blocking_power_w);
       PipelinePlanner planner = planner_of(sample, options);
       for (const double share : {0.0, 0.5, 1.0}) {
         const double deadline_s = deadline_at(planner, share);
-        const Plan plan = planner.plan(deadline_s);
+        const plan::Plan plan = planner.plan(deadline_s);
         EXPECT_LE(plan.time_s, deadline_s * (1 + 1e-12) + 1e-12);
         EXPECT_TRUE(std::isfinite(plan.energy_j));
         EXPECT_GE(plan.gap_pct().value(), -1e-6);
@@ -228,16 +228,16 @@ TEST(PipelinePlanner, PlansTheLargestAndTheSmallestValues) {
 }
 
 TEST(PipelinePlanner, RefusesAPipelineThatTakesLongerThanTheModelHolds) {
-  StageProfile profile(1);
+  profile::StageProfile profile(1);
   profile.add(0, OpKind::forward, {1410, 9e5, 1});
   profile.add(0, OpKind::backward, {1410, 9e5, 1});
-  const SampleProblem sample(one_f_one_b_schedule(1, 1), profile, 0);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(1, 1), profile, 0);
   EXPECT_THAT(error_of([&] { (void)planner_of(sample); }), HasSubstr("10^6 s"));
 }
 
 /// One rank whose forward is fastest at 1410 MHz and whose backward is fastest at 1395 MHz, as noise makes them.
-StageProfile profile_of_unlike_fastest_clocks() {
-  StageProfile profile(1);
+profile::StageProfile profile_of_unlike_fastest_clocks() {
+  profile::StageProfile profile(1);
   profile.add(0, OpKind::forward, {1410, 0.10, 30});
   profile.add(0, OpKind::forward, {1395, 0.11, 29});
   profile.add(0, OpKind::backward, {1395, 0.20, 60});
@@ -246,7 +246,7 @@ StageProfile profile_of_unlike_fastest_clocks() {
 }
 
 TEST(PipelinePlanner, CountsTheSwitchLatencyInTheShortestTime) {
-  const SampleProblem sample(one_f_one_b_schedule(1, 1), profile_of_unlike_fastest_clocks(), 0);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(1, 1), profile_of_unlike_fastest_clocks(), 0);
   for (const PlanGranularity granularity : {PlanGranularity::per_op, PlanGranularity::per_stage_kind}) {
     PlannerOptions options;
     options.granularity = granularity;
@@ -266,16 +266,16 @@ TEST(PipelinePlanner, CountsTheSwitchLatencyInTheShortestTime) {
 
 TEST(PipelinePlanner, HasAPlanForEveryDeadlineOnceATopClockIsSlowerThanTheNext) {
   // A top clock that measures 1 % slower than the next one, in every second (stage, kind).
-  const StageProfile exact = modelled_profile({0.05, 0.06, 0.05, 0.055});
-  StageProfile profile(exact.stages());
+  const profile::StageProfile exact = modelled_profile({0.05, 0.06, 0.05, 0.055});
+  profile::StageProfile profile(exact.stages());
   for (const auto& [stage, kind, rows] : exact.ops()) {
     const bool is_odd = (stage + static_cast<int>(kind)) % 2 == 1;
-    for (Measurement row : rows) {
+    for (profile::Measurement row : rows) {
       if (is_odd && row.clock_mhz == rows.front().clock_mhz) row.time_s = 1.01 * rows[1].time_s;
       profile.add(stage, kind, row);
     }
   }
-  const SampleProblem sample(one_f_one_b_schedule(4, 6), profile, 70);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(4, 6), profile, 70);
   PlannerOptions options;
   options.switch_latency_s = 0.025;
   PipelinePlanner planner = planner_of(sample, options);
@@ -284,7 +284,7 @@ TEST(PipelinePlanner, HasAPlanForEveryDeadlineOnceATopClockIsSlowerThanTheNext) 
   double last_j = std::numeric_limits<double>::infinity();
   for (const double share : {0.0, 0.1, 0.5, 1.0}) {
     const double deadline_s = deadline_at(planner, share);
-    const Plan plan = planner.plan(deadline_s);
+    const plan::Plan plan = planner.plan(deadline_s);
     EXPECT_LE(plan.time_s, deadline_s);
     EXPECT_LT(plan.energy_j, last_j) << share;
     last_j = plan.energy_j;
@@ -346,7 +346,7 @@ TEST(PipelinePlanner, KeepsOneClockAStageAndKindWithASwitchLatency) {
     PipelinePlanner planner(pipeline.schedule, pipeline.profile, pipeline.blocking_power_w, options);
     for (int k = 0; k <= 3; ++k) {
       const double deadline_s = deadline_at(planner, k / 3.0);
-      const Plan plan = planner.plan(deadline_s);
+      const plan::Plan plan = planner.plan(deadline_s);
       EXPECT_LE(plan.time_s, deadline_s + 1e-12);
       expect_one_clock_per_stage_and_kind(plan);
     }
@@ -354,4 +354,4 @@ TEST(PipelinePlanner, KeepsOneClockAStageAndKindWithASwitchLatency) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

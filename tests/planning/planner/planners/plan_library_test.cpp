@@ -12,7 +12,7 @@
 #include "planning/planner/random_pipelines.h"
 #include "planning/planner/small_models.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::ElementsAre;
@@ -158,4 +158,4 @@ TEST(PlanLibrary, SplicesKeepTheirDeadlines) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -13,14 +13,14 @@
 #include "planning/planner/random_pipelines.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::HasSubstr;
 
 /// One forward and one backward on one GPU. At 80 W of blocking power, 1000 MHz costs the forward more than 1200.
-StageProfile one_stage_profile() {
-  StageProfile profile(1);
+profile::StageProfile one_stage_profile() {
+  profile::StageProfile profile(1);
   profile.add(0, OpKind::forward, {1400, 0.010, 4.0});
   profile.add(0, OpKind::forward, {1200, 0.012, 3.5});
   profile.add(0, OpKind::forward, {1000, 0.011, 3.7});  // faster than 1200 MHz, by noise
@@ -32,7 +32,7 @@ StageProfile one_stage_profile() {
 TEST(PlanningModel, OffersTheParetoOptionsOnEffectiveEnergyFastestFirst) {
   const std::vector<double> blocking_power_w{80};
   const PlanningModel model =
-      make_planning_model(build_dag(one_f_one_b_schedule(1, 1)), one_stage_profile(), blocking_power_w);
+      make_planning_model(schedule::build_dag(schedule::one_f_one_b_schedule(1, 1)), one_stage_profile(), blocking_power_w);
   const std::vector<ClockChoice>& forward = model.choices_of(0);
   ASSERT_EQ(forward.size(), 3U);
   EXPECT_EQ(forward[0].clock_mhz, 1400);
@@ -48,12 +48,12 @@ TEST(PlanningModel, OffersTheParetoOptionsOnEffectiveEnergyFastestFirst) {
 
 TEST(PlanningModel, ChargesBlockingPowerOfTheRankThatRunsTheStage) {
   // Interleaved: virtual stages 0 and 2 on rank 0, 1 and 3 on rank 1.
-  StageProfile profile(4);
+  profile::StageProfile profile(4);
   for (int stage = 0; stage < 4; ++stage) {
     profile.add(stage, OpKind::forward, {1400, 0.010, 4});
     profile.add(stage, OpKind::backward, {1400, 0.020, 8});
   }
-  const PipelineDag dag = build_dag(interleaved_schedule(2, 2, 2));
+  const schedule::PipelineDag dag = schedule::build_dag(schedule::interleaved_schedule(2, 2, 2));
   const PlanningModel model = make_planning_model(dag, profile, std::vector<double>{50, 70});
   for (std::size_t op = 0; op < dag.ops.size(); ++op) {
     const bool forward = dag.ops[op].kind == OpKind::forward;
@@ -65,11 +65,11 @@ TEST(PlanningModel, ChargesBlockingPowerOfTheRankThatRunsTheStage) {
 }
 
 TEST(PlanningModel, NamesWhatTheProfileLacks) {
-  StageProfile profile(2);
+  profile::StageProfile profile(2);
   for (int stage = 0; stage < 2; ++stage) profile.add(stage, OpKind::forward, {1400, 0.010, 4});
   profile.add(0, OpKind::backward, {1400, 0.010, 4});
   try {
-    (void)make_planning_model(build_dag(one_f_one_b_schedule(2, 1)), profile, std::vector<double>{50, 70});
+    (void)make_planning_model(schedule::build_dag(schedule::one_f_one_b_schedule(2, 1)), profile, std::vector<double>{50, 70});
     FAIL() << "stage 1 has no backward";
   } catch (const InputError& error) {
     EXPECT_THAT(error.what(), HasSubstr("backward"));
@@ -121,4 +121,4 @@ TEST(PlanningModel, ItsCostsAreTheHullsOfItsChoices) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -10,7 +10,7 @@
 #include "planning/planner/random_pipelines.h"
 #include "planning/planner/small_models.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::ElementsAre;
@@ -167,4 +167,4 @@ TEST(Rounder, KnowsTheMakespanOfClocks) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -12,7 +12,7 @@
 #include "planning/planner/random_pipelines.h"
 #include "planning/schedule/generators.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::Each;
@@ -44,9 +44,9 @@ void expect_shares_clocks(const PlanningModel& model, const ClockGroups& groups,
 
 TEST(ClockGroups, AreTheStagesAndKindsOrTheRanks) {
   SamplePipeline pipeline;
-  pipeline.schedule = one_f_one_b_schedule(2, 2);
+  pipeline.schedule = schedule::one_f_one_b_schedule(2, 2);
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.profile = StageProfile(2);
+  pipeline.profile = profile::StageProfile(2);
   for (int stage = 0; stage < 2; ++stage) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) pipeline.profile.add(stage, kind, {1410, 0.1, 30});
   }
@@ -139,13 +139,13 @@ TEST(SharedClockPlanner, ComesCloseToTheBestOnSmallPipelines) {
 }
 
 /// One forward and one backward on one GPU.
-SamplePipeline two_ops(const std::vector<Measurement>& forward, const std::vector<Measurement>& backward) {
+SamplePipeline two_ops(const std::vector<profile::Measurement>& forward, const std::vector<profile::Measurement>& backward) {
   SamplePipeline pipeline;
-  pipeline.schedule = one_f_one_b_schedule(1, 1);
+  pipeline.schedule = schedule::one_f_one_b_schedule(1, 1);
   pipeline.dag = build_dag(pipeline.schedule);
-  pipeline.profile = StageProfile(1);
-  for (const Measurement& measurement : forward) pipeline.profile.add(0, OpKind::forward, measurement);
-  for (const Measurement& measurement : backward) pipeline.profile.add(0, OpKind::backward, measurement);
+  pipeline.profile = profile::StageProfile(1);
+  for (const profile::Measurement& measurement : forward) pipeline.profile.add(0, OpKind::forward, measurement);
+  for (const profile::Measurement& measurement : backward) pipeline.profile.add(0, OpKind::backward, measurement);
   pipeline.blocking_power_w = {0};
   return pipeline;
 }
@@ -157,7 +157,7 @@ std::optional<DiscretePlan> plan_by_rank(const SamplePipeline& pipeline, double 
 }
 
 TEST(SharedClockPlanner, KnowsTheFastestClockWhereItIsNotTheHighest) {
-  const std::vector<Measurement> swapped{{1410, 1.01, 9}, {1395, 1.0, 10}, {1380, 1.05, 8}};
+  const std::vector<profile::Measurement> swapped{{1410, 1.01, 9}, {1395, 1.0, 10}, {1380, 1.05, 8}};
   const PlanningModel model = two_ops(swapped, swapped).model();
   DeadlineSolver solver(model.instance, nullptr);
   SharedClockPlanner planner(model, groups_by_stage_and_kind(model));
@@ -183,4 +183,4 @@ TEST(SharedClockPlanner, FindsNoneWhereNoClockIsSharedOrFastEnough) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

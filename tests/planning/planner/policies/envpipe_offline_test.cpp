@@ -10,7 +10,7 @@
 #include "planning/planner/policies/envelope.h"
 #include "planning/planner/policies/sample_problem.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using testing::HasSubstr;
@@ -19,11 +19,11 @@ using testing::Not;
 constexpr double kUnitS = 1e-3;
 
 TEST(OuterEnvelope, IsTheLastStageAndTheFirstForwardsAndTheLastBackwards) {
-  const PipelineDag dag = build_dag(one_f_one_b_schedule(3, 4));
+  const schedule::PipelineDag dag = schedule::build_dag(schedule::one_f_one_b_schedule(3, 4));
   const std::vector<bool> envelope = outer_envelope(dag);
   int count = 0;
   for (std::size_t op = 0; op < envelope.size(); ++op) {
-    const ComputeOp& compute = dag.ops[op];
+    const schedule::ComputeOp& compute = dag.ops[op];
     const bool expected = compute.stage == 2 || (compute.kind == OpKind::forward && compute.microbatch == 0) ||
                           (compute.kind == OpKind::backward && compute.microbatch == 3);
     EXPECT_EQ(envelope[op], expected) << op;
@@ -35,7 +35,7 @@ TEST(OuterEnvelope, IsTheLastStageAndTheFirstForwardsAndTheLastBackwards) {
 /// Whatever the profile: the envelope runs at the highest clock, nothing runs slower than its slowest Pareto option,
 /// and the critical path that is looked at last cannot become faster.
 void expect_settled(const SampleProblem& sample, const PolicyPlan& plan) {
-  const PipelineDag& dag = sample.dag();
+  const schedule::PipelineDag& dag = sample.dag();
   const std::vector<bool> envelope = outer_envelope(dag);
   std::vector<int> units;
   for (std::size_t op = 0; op < dag.ops.size(); ++op) {
@@ -57,31 +57,31 @@ TEST(EnvPipeOffline, SavesEnergyAtAboutTheBaselinesTimeWithAHeavyLastStage) {
   const SampleProblem sample = four_stages(8);
   const PolicyPlan plan = EnvPipeOfflinePolicy(kUnitS).plan(sample.problem(), std::nullopt);
   expect_settled(sample, plan);
-  const Timeline planned = replay_clocks(sample.problem(), plan.clocks_mhz);
-  const Timeline fastest = replay_clocks(sample.problem(), max_clocks_mhz(sample.problem()));
+  const simulator::Timeline planned = replay_clocks(sample.problem(), plan.clocks_mhz);
+  const simulator::Timeline fastest = replay_clocks(sample.problem(), max_clocks_mhz(sample.problem()));
   EXPECT_LT(planned.energy_j_total, 0.97 * fastest.energy_j_total);
   EXPECT_LT(planned.time_s, 1.02 * fastest.time_s);
   EXPECT_FALSE(plan.schedule);
 }
 
 TEST(EnvPipeOffline, EndsWhereTheLastStageIsTheLightest) {
-  const SampleProblem sample(one_f_one_b_schedule(4, 8), modelled_profile({0.060, 0.056, 0.058, 0.040}), 80);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(4, 8), modelled_profile({0.060, 0.056, 0.058, 0.040}), 80);
   const PolicyPlan plan = EnvPipeOfflinePolicy(kUnitS).plan(sample.problem(), std::nullopt);
   expect_settled(sample, plan);
-  const Timeline planned = replay_clocks(sample.problem(), plan.clocks_mhz);
-  const Timeline fastest = replay_clocks(sample.problem(), max_clocks_mhz(sample.problem()));
+  const simulator::Timeline planned = replay_clocks(sample.problem(), plan.clocks_mhz);
+  const simulator::Timeline fastest = replay_clocks(sample.problem(), max_clocks_mhz(sample.problem()));
   EXPECT_LT(planned.time_s, 1.02 * fastest.time_s);
 }
 
 TEST(EnvPipeOffline, EndsWhereHighestClocksDiffer) {
-  StageProfile profile(2);
+  profile::StageProfile profile(2);
   profile.add(0, OpKind::forward, {1200, 0.060, 20});
   profile.add(0, OpKind::forward, {1000, 0.070, 16});
   profile.add(0, OpKind::backward, {1400, 0.120, 40});
   profile.add(0, OpKind::backward, {1300, 0.125, 38});
   profile.add(1, OpKind::forward, {1400, 0.030, 10});
   profile.add(1, OpKind::backward, {1400, 0.060, 20});
-  const SampleProblem sample(one_f_one_b_schedule(2, 4), std::move(profile), 80);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(2, 4), std::move(profile), 80);
   expect_settled(sample, EnvPipeOfflinePolicy(kUnitS).plan(sample.problem(), std::nullopt));
 }
 
@@ -95,4 +95,4 @@ TEST(EnvPipeOffline, SaysThatItIgnoresADeadline) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -16,7 +16,7 @@
 #include "planning/schedule/communication.h"
 #include "planning/schedule/deadlock.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using Order = EnvPipeOptions::Order;
@@ -26,9 +26,9 @@ using testing::Each;
 using testing::HasSubstr;
 
 /// The plan replayed on the schedule that it asks for.
-Timeline replay_plan(const SampleProblem& sample, const PolicyPlan& plan) {
+simulator::Timeline replay_plan(const SampleProblem& sample, const PolicyPlan& plan) {
   PlanningProblem problem = sample.problem();
-  const PipelineDag dag = plan.schedule ? build_dag(*plan.schedule) : sample.dag();
+  const schedule::PipelineDag dag = plan.schedule ? build_dag(*plan.schedule) : sample.dag();
   problem.dag = &dag;
   return replay_clocks(problem, plan.clocks_mhz);
 }
@@ -57,7 +57,7 @@ TEST(EnvPipe, UniformRunsEveryStageAtItsOwnBestClock) {
   std::vector<int> best(4);
   std::vector<double> least_j(4, std::numeric_limits<double>::infinity());
   for (int clock = 1410; clock >= 855; clock -= 90) {
-    const Timeline timeline = replay_clocks(sample.problem(), std::vector<int>(sample.dag().ops.size(), clock));
+    const simulator::Timeline timeline = replay_clocks(sample.problem(), std::vector<int>(sample.dag().ops.size(), clock));
     std::vector<double> energy_j(4);
     for (std::size_t op = 0; op < sample.dag().ops.size(); ++op) {
       energy_j[static_cast<std::size_t>(sample.dag().ops[op].stage)] += timeline.energy_j[op];
@@ -81,7 +81,7 @@ TEST(EnvPipe, TheEnvelopeStaysAtTheHighestClock) {
   for (const auto reconfiguration : {Reconfiguration::off, Reconfiguration::greedy, Reconfiguration::balanced}) {
     const PolicyPlan plan = plan_with(sample, {.order = Order::own, .reconfiguration = reconfiguration});
     ASSERT_TRUE(plan.schedule);
-    const PipelineDag dag = build_dag(*plan.schedule);
+    const schedule::PipelineDag dag = build_dag(*plan.schedule);
     const std::vector<bool> envelope = outer_envelope(dag);
     ASSERT_EQ(plan.clocks_mhz.size(), envelope.size());
     for (std::size_t op = 0; op < envelope.size(); ++op) {
@@ -145,10 +145,10 @@ TEST(EnvPipe, AHigherThresholdSeesLessWaiting) {
 
 TEST(EnvPipe, ItsOwnOrderCannotHang) {
   for (const int microbatches : {1, 2, 4, 5, 8, 16}) {
-    const SampleProblem sample(one_f_one_b_schedule(4, microbatches), modelled_profile({0.05, 0.08, 0.03, 0.06}), 80);
+    const SampleProblem sample(schedule::one_f_one_b_schedule(4, microbatches), modelled_profile({0.05, 0.08, 0.03, 0.06}), 80);
     const PolicyPlan plan = plan_with(sample, {});
     ASSERT_TRUE(plan.schedule);
-    EXPECT_FALSE(find_communication_fault(with_communication(*plan.schedule), P2pGrouping::adjacent)) << microbatches;
+    EXPECT_FALSE(find_communication_fault(with_communication(*plan.schedule), schedule::P2pGrouping::adjacent)) << microbatches;
   }
 }
 
@@ -163,7 +163,7 @@ TEST(EnvPipe, MemoryBoundsItsOwnOrder) {
 }
 
 TEST(EnvPipe, RefusesItsOwnOrderWhereARankRunsSeveralStages) {
-  const SampleProblem interleaved(interleaved_schedule(2, 4, 2), modelled_profile({0.03, 0.03, 0.03, 0.03}), 80);
+  const SampleProblem interleaved(schedule::interleaved_schedule(2, 4, 2), modelled_profile({0.03, 0.03, 0.03, 0.03}), 80);
   EXPECT_THROW((void)plan_with(interleaved, {.order = Order::own}), InputError);
   const PolicyPlan plan = plan_with(interleaved, {.order = Order::given});
   EXPECT_FALSE(plan.schedule);
@@ -197,7 +197,7 @@ TEST(EnvPipe, SettlesWhateverItsSettings) {
 }
 
 TEST(EnvPipe, OneStageHasNothingToWaitFor) {
-  const SampleProblem sample(one_f_one_b_schedule(1, 3), modelled_profile({0.05}), 80);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(1, 3), modelled_profile({0.05}), 80);
   EXPECT_THAT(plan_with(sample, {}).clocks_mhz, Each(1410));
 }
 
@@ -209,4 +209,4 @@ TEST(EnvPipe, SaysThatItIgnoresADeadline) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 constexpr double kMillisecond = 1e-3;
@@ -81,4 +81,4 @@ TEST(ExponentialFit, WhateverItReturnsIsFinite) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -9,7 +9,7 @@
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/sample_problem.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using testing::HasSubstr;
@@ -19,7 +19,7 @@ class LowgearPolicyTest : public testing::Test {
   [[nodiscard]] PolicyPlan plan(std::optional<double> deadline_s) const {
     return make_policy("lowgear")->plan(sample_.problem(), deadline_s);
   }
-  [[nodiscard]] Timeline replayed(const PolicyPlan& plan) const {
+  [[nodiscard]] simulator::Timeline replayed(const PolicyPlan& plan) const {
     return replay_clocks(sample_.problem(), plan.clocks_mhz);
   }
 
@@ -28,7 +28,7 @@ class LowgearPolicyTest : public testing::Test {
 };
 
 TEST_F(LowgearPolicyTest, LosesNoTimeWithoutADeadline) {
-  const Timeline timeline = replayed(plan(std::nullopt));
+  const simulator::Timeline timeline = replayed(plan(std::nullopt));
   EXPECT_LE(timeline.time_s, fastest_s_ * (1 + 1e-12));
   EXPECT_LT(timeline.energy_j_total,
             replay_clocks(sample_.problem(), max_clocks_mhz(sample_.problem())).energy_j_total);
@@ -37,7 +37,7 @@ TEST_F(LowgearPolicyTest, LosesNoTimeWithoutADeadline) {
 TEST_F(LowgearPolicyTest, UsesLessTheLaterTheDeadline) {
   double before_j = replayed(plan(std::nullopt)).energy_j_total;
   for (const double slowdown : {1.03, 1.1, 1.2}) {
-    const Timeline timeline = replayed(plan(slowdown * fastest_s_));
+    const simulator::Timeline timeline = replayed(plan(slowdown * fastest_s_));
     EXPECT_LE(timeline.time_s, slowdown * fastest_s_);
     EXPECT_LT(timeline.energy_j_total, before_j);
     before_j = timeline.energy_j_total;
@@ -46,7 +46,7 @@ TEST_F(LowgearPolicyTest, UsesLessTheLaterTheDeadline) {
 
 TEST_F(LowgearPolicyTest, BelievesWhatAReplayShows) {
   const PolicyPlan found = plan(1.1 * fastest_s_);
-  const Timeline timeline = replayed(found);
+  const simulator::Timeline timeline = replayed(found);
   EXPECT_FALSE(found.schedule.has_value()) << "runs the schedule that it was given";
   EXPECT_DOUBLE_EQ(found.own_time_s.value(), timeline.time_s);
   EXPECT_DOUBLE_EQ(found.own_energy_j.value(), timeline.energy_j_total);
@@ -61,8 +61,8 @@ TEST_F(LowgearPolicyTest, PassesItsOptionsOn) {
   const PolicyPlan coarse = LowgearPolicy(options).plan(sample_.problem(), 1.1 * fastest_s_);
   for (std::size_t a = 0; a < coarse.clocks_mhz.size(); ++a) {
     for (std::size_t b = 0; b < a; ++b) {
-      const ComputeOp& op = sample_.dag().ops[a];
-      const ComputeOp& other = sample_.dag().ops[b];
+      const schedule::ComputeOp& op = sample_.dag().ops[a];
+      const schedule::ComputeOp& other = sample_.dag().ops[b];
       const bool is_shared = op.stage == other.stage && op.kind == other.kind;
       EXPECT_TRUE(!is_shared || coarse.clocks_mhz[a] == coarse.clocks_mhz[b]);
     }
@@ -70,4 +70,4 @@ TEST_F(LowgearPolicyTest, PassesItsOptionsOn) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -8,7 +8,7 @@
 
 #include "base/core/error.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using testing::ElementsAre;
@@ -36,13 +36,13 @@ TEST(WholeUnits, RefusesWhatDoesNotSuitTheUnit) {
 }
 
 TEST(QuantisedOptions, DropsWhatAnotherBeatsInTimeAndMeasuredEnergy) {
-  const std::vector<Measurement> measurements = {{1400, 0.050, 20}, {1300, 0.055, 18}, {1200, 0.060, 19},
+  const std::vector<profile::Measurement> measurements = {{1400, 0.050, 20}, {1300, 0.055, 18}, {1200, 0.060, 19},
                                                  {1100, 0.065, 16}, {1000, 0.070, 15}, {900, 0.080, 15.5}};
   EXPECT_THAT(clocks_of(quantised_options(measurements, kCurveUnitS)), ElementsAre(1400, 1300, 1100, 1000));
 }
 
 TEST(QuantisedOptions, OfEqualUnitsTheOneOfHighestEnergyStays) {
-  const std::vector<Measurement> measurements = {{1400, 0.0501, 20}, {1385, 0.0504, 19}, {1370, 0.0509, 18.5},
+  const std::vector<profile::Measurement> measurements = {{1400, 0.0501, 20}, {1385, 0.0504, 19}, {1370, 0.0509, 18.5},
                                                  {1355, 0.0511, 18}, {1340, 0.0523, 17}, {1325, 0.0534, 16}};
   const auto options = quantised_options(measurements, kCurveUnitS);
   EXPECT_THAT(clocks_of(options), ElementsAre(1400, 1355, 1340, 1325));
@@ -52,7 +52,7 @@ TEST(QuantisedOptions, OfEqualUnitsTheOneOfHighestEnergyStays) {
 
 TEST(QuantisedOptions, ToleratesNoiseWhereTooFewWouldBeLeft) {
   // Without tolerance 1200 and 1100 would go, as 1300 is faster and cheaper than both.
-  const std::vector<Measurement> measurements = {
+  const std::vector<profile::Measurement> measurements = {
       {1400, 0.050, 20}, {1300, 0.055, 17}, {1200, 0.057, 17.5}, {1100, 0.0565, 17.6}, {1000, 0.090, 30}};
   EXPECT_THAT(clocks_of(quantised_options(measurements, kCurveUnitS)), ElementsAre(1400, 1300, 1100, 1200));
 }
@@ -70,7 +70,7 @@ TEST(PerseusCurve, TakesTheSlowestClockWithinAnOpsTime) {
 
 TEST(PerseusCurve, SubtractsBlockingEnergyBeforeItFits) {
   const double blocking_power_w = 80;
-  std::vector<Measurement> measurements;
+  std::vector<profile::Measurement> measurements;
   for (int i = 0; i < 8; ++i) {
     const double units = 50 + i;
     const double effective_j = 15000 * std::exp(-0.15 * units) + 11;
@@ -87,7 +87,7 @@ TEST(PerseusCurve, SubtractsBlockingEnergyBeforeItFits) {
 }
 
 TEST(PerseusCurve, AConstantOpHasOneTime) {
-  const std::vector<Measurement> one = {{1400, 0.0505, 20}};
+  const std::vector<profile::Measurement> one = {{1400, 0.0505, 20}};
   const PerseusCurve curve = perseus_curve(one, kCurveUnitS, 80);
   EXPECT_FALSE(curve.fitted);
   EXPECT_EQ(curve.fastest_units(), 50);
@@ -98,7 +98,7 @@ TEST(PerseusCurve, AConstantOpHasOneTime) {
 }
 
 TEST(PerseusCurve, TwoOptionsAreJoinedByALine) {
-  const std::vector<Measurement> two = {{1400, 0.050, 20}, {1000, 0.060, 14}};
+  const std::vector<profile::Measurement> two = {{1400, 0.050, 20}, {1000, 0.060, 14}};
   const PerseusCurve curve = perseus_curve(two, 1.0 / 1024, 80);
   EXPECT_FALSE(curve.fitted);
   ASSERT_EQ(curve.effective_energy_j.size(), 11U);  // 51 to 61 units
@@ -108,20 +108,20 @@ TEST(PerseusCurve, TwoOptionsAreJoinedByALine) {
 }
 
 TEST(PerseusCurve, EndsWhereSlowerSavesNothing) {
-  const std::vector<Measurement> two = {{1400, 0.0505, 20}, {1000, 0.0605, 20.5}};
+  const std::vector<profile::Measurement> two = {{1400, 0.0505, 20}, {1000, 0.0605, 20.5}};
   // The slower one uses 0.5 J more, but its GPU would draw 0.8 J if it waited instead.
   EXPECT_EQ(perseus_curve(two, kCurveUnitS, 80).slowest_units(), 60);
   EXPECT_EQ(perseus_curve(two, kCurveUnitS, 0).slowest_units(), 50);
 }
 
 TEST(PerseusCurve, RefusesAUnitThatIsFarTooSmall) {
-  const std::vector<Measurement> slow = {{1400, 1.0, 300}, {1000, 2.0, 250}};
+  const std::vector<profile::Measurement> slow = {{1400, 1.0, 300}, {1000, 2.0, 250}};
   EXPECT_THROW((void)perseus_curve(slow, 1e-6, 80), InputError);
   EXPECT_NO_THROW((void)perseus_curve(slow, 1e-4, 80));
 }
 
 TEST(PerseusCurve, ItsCostHasABreakpointAtEveryUnit) {
-  std::vector<Measurement> measurements;
+  std::vector<profile::Measurement> measurements;
   for (int i = 0; i < 6; ++i) measurements.push_back({1400 - 15 * i, 0.0505 + 0.001 * i, 20 * std::exp(-0.1 * i)});
   const PerseusCurve curve = perseus_curve(measurements, kCurveUnitS, 0);
   const ConvexCost cost = convex_cost(curve, kCurveUnitS);
@@ -133,4 +133,4 @@ TEST(PerseusCurve, ItsCostHasABreakpointAtEveryUnit) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -15,7 +15,7 @@
 #include "planning/planner/policies/sample_problem.h"
 #include "planning/simulator/timing_graph.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using testing::HasSubstr;
@@ -25,7 +25,7 @@ constexpr double kBlockingPowerW = 80;
 
 /// Two stages whose ops have four options each, a unit apart, whose effective energy is an exponential. `M` = 2.
 SampleProblem tiny_problem() {
-  StageProfile profile(2);
+  profile::StageProfile profile(2);
   const auto add = [&](int stage, OpKind kind, int fastest_units, double scale_j) {
     for (int i = 0; i < 4; ++i) {
       const int units = fastest_units + i;
@@ -39,17 +39,17 @@ SampleProblem tiny_problem() {
   add(0, OpKind::backward, 9, 7);
   add(1, OpKind::forward, 6, 3);
   add(1, OpKind::backward, 8, 9);
-  return {one_f_one_b_schedule(2, 2), std::move(profile), kBlockingPowerW};
+  return {schedule::one_f_one_b_schedule(2, 2), std::move(profile), kBlockingPowerW};
 }
 
 /// Least fitted energy by iteration time in units, over all assignments of whole units to the eight ops.
 std::map<TimePs, double> brute_force(const SampleProblem& sample) {
-  const PipelineDag& dag = sample.dag();
+  const schedule::PipelineDag& dag = sample.dag();
   std::vector<PerseusCurve> curves;
-  for (const ComputeOp& op : dag.ops) {
+  for (const schedule::ComputeOp& op : dag.ops) {
     curves.push_back(perseus_curve(sample.profile().measurements(op.stage, op.kind), kMillisecondS, kBlockingPowerW));
   }
-  const TimingGraph graph(dag);
+  const simulator::TimingGraph graph(dag);
   std::map<TimePs, double> least_j;
   std::vector<TimePs> units(dag.ops.size());
   std::vector<TimePs> start(dag.ops.size());
@@ -105,7 +105,7 @@ TEST(PerseusModel, ItsSolutionAddsUp) {
   const SampleProblem sample = four_stages(8);
   const PerseusModel model(sample.problem(), kMillisecondS);
   const auto solution = model.solve(1.05 * model.fastest_s());
-  const PipelineDag& dag = sample.dag();
+  const schedule::PipelineDag& dag = sample.dag();
   double energy_j = 4 * 80 * solution.time_s;
   std::vector<double> times;
   std::map<std::pair<int, OpKind>, PerseusCurve> curves;
@@ -122,7 +122,7 @@ TEST(PerseusModel, ItsSolutionAddsUp) {
     times.push_back(solution.op_units[op] * kMillisecondS);
   }
   std::vector<double> start(times.size());
-  EXPECT_NEAR(TimingGraph(dag).start_times(times, start), solution.time_s, 1e-9);
+  EXPECT_NEAR(simulator::TimingGraph(dag).start_times(times, start), solution.time_s, 1e-9);
   EXPECT_NEAR(energy_j, solution.energy_j, 1e-6);
 }
 
@@ -146,8 +146,8 @@ TEST(PerseusPolicy, PlansTheFastestWithoutADeadline) {
   const PerseusModel model(sample.problem(), kMillisecondS);
   EXPECT_DOUBLE_EQ(plan.own_time_s.value(), model.fastest_s());
   EXPECT_NEAR(plan.own_energy_j.value(), model.frontier().back().energy_j, 1e-8);
-  const Timeline fastest = replay_clocks(sample.problem(), max_clocks_mhz(sample.problem()));
-  const Timeline replayed = replay_clocks(sample.problem(), plan.clocks_mhz);
+  const simulator::Timeline fastest = replay_clocks(sample.problem(), max_clocks_mhz(sample.problem()));
+  const simulator::Timeline replayed = replay_clocks(sample.problem(), plan.clocks_mhz);
   EXPECT_LT(replayed.energy_j_total, 0.98 * fastest.energy_j_total);
   EXPECT_LT(replayed.time_s, 1.02 * fastest.time_s);
 }
@@ -176,26 +176,26 @@ TEST(PerseusPolicy, SaysHowFastItCanBe) {
 }
 
 TEST(PerseusPolicy, SaysWhereItHasNoFit) {
-  StageProfile profile(2);
+  profile::StageProfile profile(2);
   for (int stage = 0; stage < 2; ++stage) {
     profile.add(stage, OpKind::forward, {1410, 0.050, 20});
     profile.add(stage, OpKind::backward, {1410, 0.100, 40});
     profile.add(stage, OpKind::backward, {1000, 0.120, 35});
   }
-  const SampleProblem sample(one_f_one_b_schedule(2, 3), std::move(profile), kBlockingPowerW);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(2, 3), std::move(profile), kBlockingPowerW);
   const PolicyPlan plan = PerseusPolicy(kMillisecondS).plan(sample.problem(), std::nullopt);
   EXPECT_THAT(plan.note, HasSubstr("no fit for 4"));
   EXPECT_EQ(plan.clocks_mhz.size(), sample.dag().ops.size());
 }
 
 TEST(IntrinsicSaving, CountsAgainstBlockingForTheRestOfTheTime) {
-  StageProfile profile(1);
+  profile::StageProfile profile(1);
   profile.add(0, OpKind::forward, {1410, 1.0, 300});
   profile.add(0, OpKind::backward, {1410, 2.0, 600});
-  const SampleProblem sample(one_f_one_b_schedule(1, 2), std::move(profile), 100);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(1, 2), std::move(profile), 100);
   // Two microbatches take 6 s and 1800 J, and another 2 s of waiting 200 J.
   EXPECT_NEAR(perseus_intrinsic_saving_pct(sample.problem(), 8, 1500), 25, 1e-9);
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -10,7 +10,7 @@
 #include "planning/planner/policies/clock_choice.h"
 #include "planning/planner/policies/sample_problem.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using testing::HasSubstr;
@@ -39,7 +39,7 @@ class EveryPolicy : public testing::TestWithParam<std::string> {
     const auto policy = make_policy(GetParam());
     const PolicyPlan plan = policy->plan(sample.problem(), std::nullopt);
     PlanningProblem problem = sample.problem();
-    const PipelineDag dag = plan.schedule ? build_dag(*plan.schedule) : sample.dag();
+    const schedule::PipelineDag dag = plan.schedule ? build_dag(*plan.schedule) : sample.dag();
     problem.dag = &dag;
     ASSERT_EQ(plan.clocks_mhz.size(), dag.ops.size());
     EXPECT_GT(replay_clocks(problem, plan.clocks_mhz).energy_j_total, 0);
@@ -50,52 +50,52 @@ class EveryPolicy : public testing::TestWithParam<std::string> {
 
 TEST_P(EveryPolicy, PlansAnOrdinaryPipeline) { expect_plan(four_stages(8)); }
 
-TEST_P(EveryPolicy, PlansAPipelineOfOneOp) { expect_plan({one_f_one_b_schedule(1, 1), modelled_profile({0.05}), 80}); }
+TEST_P(EveryPolicy, PlansAPipelineOfOneOp) { expect_plan({schedule::one_f_one_b_schedule(1, 1), modelled_profile({0.05}), 80}); }
 
 TEST_P(EveryPolicy, PlansWithoutBlockingPower) {
-  expect_plan({one_f_one_b_schedule(2, 3), modelled_profile({0.05, 0.06}), 0});
+  expect_plan({schedule::one_f_one_b_schedule(2, 3), modelled_profile({0.05, 0.06}), 0});
 }
 
 TEST_P(EveryPolicy, PlansWithOneOrTwoOptions) {
-  StageProfile profile(2);
+  profile::StageProfile profile(2);
   profile.add(0, OpKind::forward, {1410, 0.05, 15});
   profile.add(0, OpKind::backward, {1410, 0.10, 30});
   profile.add(1, OpKind::forward, {1410, 0.05, 15});
   profile.add(1, OpKind::forward, {1000, 0.06, 13});
   profile.add(1, OpKind::backward, {1410, 0.10, 30});
   profile.add(1, OpKind::backward, {1000, 0.12, 26});
-  expect_plan({one_f_one_b_schedule(2, 4), std::move(profile), 80});
+  expect_plan({schedule::one_f_one_b_schedule(2, 4), std::move(profile), 80});
 }
 
 TEST_P(EveryPolicy, PlansOpsThatNoClockChanges) {
-  StageProfile profile(2);
+  profile::StageProfile profile(2);
   for (int stage = 0; stage < 2; ++stage) {
     for (int clock = 1410; clock >= 1000; clock -= 15) {
       profile.add(stage, OpKind::forward, {clock, 0.05, 15});
       profile.add(stage, OpKind::backward, {clock, 0.10, 30});
     }
   }
-  expect_plan({one_f_one_b_schedule(2, 4), std::move(profile), 80});
+  expect_plan({schedule::one_f_one_b_schedule(2, 4), std::move(profile), 80});
 }
 
 TEST_P(EveryPolicy, PlansWhereLowerClocksAreFasterAndSlowerByNoise) {
-  StageProfile profile = modelled_profile({0.05, 0.055});
-  StageProfile noisy(2);
+  profile::StageProfile profile = modelled_profile({0.05, 0.055});
+  profile::StageProfile noisy(2);
   for (int stage = 0; stage < 2; ++stage) {
     for (const OpKind kind : {OpKind::forward, OpKind::backward}) {
-      for (const Measurement& measurement : profile.measurements(stage, kind)) {
+      for (const profile::Measurement& measurement : profile.measurements(stage, kind)) {
         const double factor = 1 + 0.03 * ((measurement.clock_mhz / 15) % 3 - 1);
         noisy.add(stage, kind, {measurement.clock_mhz, measurement.time_s * factor, measurement.energy_j / factor});
       }
     }
   }
-  expect_plan({one_f_one_b_schedule(2, 5), std::move(noisy), 80});
+  expect_plan({schedule::one_f_one_b_schedule(2, 5), std::move(noisy), 80});
 }
 
 TEST_P(EveryPolicy, NamesAMissingKind) {
-  StageProfile profile(2);
+  profile::StageProfile profile(2);
   for (int stage = 0; stage < 2; ++stage) profile.add(stage, OpKind::forward, {1410, 0.05, 15});
-  const SampleProblem sample(one_f_one_b_schedule(2, 2), std::move(profile), 80);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(2, 2), std::move(profile), 80);
   EXPECT_THROW((void)make_policy(GetParam())->plan(sample.problem(), std::nullopt), InputError);
 }
 
@@ -108,4 +108,4 @@ std::string test_name(const testing::TestParamInfo<std::string>& info) {
 INSTANTIATE_TEST_SUITE_P(Registry, EveryPolicy, testing::ValuesIn(policy_names()), test_name);
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

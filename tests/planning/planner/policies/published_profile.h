@@ -6,7 +6,7 @@
 #include "base/core/files/file.h"
 #include "planning/profile/stage_profile.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 
 inline constexpr const char* kNoPublishedData =
     "NOT CHECKED against the published results of Perseus: ../shared/data/perseus is absent";
@@ -25,13 +25,13 @@ struct PublishedPipeline {
   double blocking_power_w;
   double unit_s;
 
-  [[nodiscard]] StageProfile read() const {
+  [[nodiscard]] profile::StageProfile read() const {
     const auto path = published_path(std::string("stage_profile/") + profile);
-    return read_stage_profile(read_file(path), path.filename());
+    return profile::read_stage_profile(read_file(path), path.filename());
   }
 };
 
 inline constexpr PublishedPipeline kGpt3OnA100{"gpt3-175b+a100_sxm_bf16.csv", 83.64, 1e-3};
 inline constexpr PublishedPipeline kBloomOnA40{"bloom+a40_bf16.csv", 70.38, 1e-4};
 
-}  // namespace lowgear
+}  // namespace lowgear::planner

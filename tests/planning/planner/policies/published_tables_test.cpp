@@ -16,13 +16,13 @@
 #include "planning/planner/policies/published_profile.h"
 #include "planning/planner/policies/sample_problem.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 constexpr int kStages = 8;
 
 SampleProblem emulation(const PublishedPipeline& pipeline, int microbatches) {
-  return {one_f_one_b_schedule(kStages, microbatches), pipeline.read(), pipeline.blocking_power_w};
+  return {schedule::one_f_one_b_schedule(kStages, microbatches), pipeline.read(), pipeline.blocking_power_w};
 }
 
 std::string pipeline_name(const PublishedPipeline* pipeline, int microbatches) {
@@ -60,7 +60,7 @@ TEST_F(PublishedTables, FitsAsSciPyDoes) {
       {&kBloomOnA40, 7, OpKind::forward, 28.7365243433, 18.5397763254, 1e-4},
   };
   for (const FitCase& expected : cases) {
-    const StageProfile profile = expected.pipeline->read();
+    const profile::StageProfile profile = expected.pipeline->read();
     const PerseusCurve curve = perseus_curve(profile.measurements(expected.stage, expected.kind),
                                              expected.pipeline->unit_s, expected.pipeline->blocking_power_w);
     EXPECT_TRUE(curve.fitted);
@@ -125,7 +125,7 @@ TEST_P(PublishedSavings, AreThoseOfPerseusAndOfItsEnvPipe) {
   EXPECT_NEAR(perseus_intrinsic_saving_pct(problem, time_s, perseus.own_energy_j.value()), expected.perseus_pct, 0.002);
 
   const PolicyPlan envpipe = EnvPipeOfflinePolicy(expected.pipeline->unit_s).plan(problem, std::nullopt);
-  const Timeline replayed = replay_clocks(problem, envpipe.clocks_mhz);
+  const simulator::Timeline replayed = replay_clocks(problem, envpipe.clocks_mhz);
   EXPECT_NEAR(perseus_intrinsic_saving_pct(problem, time_s, replayed.energy_j_total), expected.envpipe_pct, 0.025);
 }
 
@@ -153,7 +153,7 @@ TEST_F(PublishedTables, PlansWhatTheArtifactsEnvPipePlans) {
     const auto microbatches = static_cast<int>(table.integer(row, table.column("num_microbatches")));
     const SampleProblem sample = emulation(pipeline, microbatches);
     const PolicyPlan plan = EnvPipeOfflinePolicy(pipeline.unit_s).plan(sample.problem(), std::nullopt);
-    const Timeline replayed = replay_clocks(sample.problem(), plan.clocks_mhz);
+    const simulator::Timeline replayed = replay_clocks(sample.problem(), plan.clocks_mhz);
     const double energy_j = table.number(row, table.column("energy"));
     const double time_s = table.number(row, table.column("iteration_time"));
     EXPECT_NEAR(80 * replayed.energy_j_total, energy_j, (gpt3 ? 3e-4 : 1e-7) * energy_j) << row;
@@ -169,4 +169,4 @@ TEST_F(PublishedTables, TheArtifactsEnvPipeTakes86StepsOnGpt3) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

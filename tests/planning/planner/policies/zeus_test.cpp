@@ -13,13 +13,13 @@
 #include "planning/planner/policies/max_clock.h"
 #include "planning/planner/policies/sample_problem.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using testing::Each;
 using testing::HasSubstr;
 
-Timeline replay_plan(const SampleProblem& sample, const PolicyPlan& plan) {
+simulator::Timeline replay_plan(const SampleProblem& sample, const PolicyPlan& plan) {
   return replay_clocks(sample.problem(), plan.clocks_mhz);
 }
 
@@ -36,13 +36,13 @@ std::vector<int> stage_clocks(const SampleProblem& sample, const PolicyPlan& pla
 }
 
 TEST(MaxClock, RunsEverythingAtItsHighestClock) {
-  StageProfile profile(2);
+  profile::StageProfile profile(2);
   profile.add(0, OpKind::forward, {1410, 0.05, 15});
   profile.add(0, OpKind::backward, {1395, 0.10, 30});
   profile.add(1, OpKind::forward, {1200, 0.05, 15});
   profile.add(1, OpKind::forward, {1000, 0.06, 14});
   profile.add(1, OpKind::backward, {1200, 0.10, 30});
-  const SampleProblem sample(one_f_one_b_schedule(2, 1), std::move(profile), 80);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(2, 1), std::move(profile), 80);
   EXPECT_THAT(MaxClockPolicy().plan(sample.problem(), std::nullopt).clocks_mhz,
               testing::ElementsAre(1410, 1395, 1200, 1200));
   EXPECT_THAT(MaxClockPolicy().plan(sample.problem(), 1.0).note, HasSubstr("no deadline"));
@@ -55,7 +55,7 @@ TEST(ZeusGlobal, FindsTheBestCommonClock) {
     const double deadline_s = factor * fastest_s;
     double least_j = std::numeric_limits<double>::infinity();
     for (int clock = 855; clock <= 1410; clock += 15) {
-      const Timeline timeline = replay_clocks(sample.problem(), std::vector<int>(sample.dag().ops.size(), clock));
+      const simulator::Timeline timeline = replay_clocks(sample.problem(), std::vector<int>(sample.dag().ops.size(), clock));
       if (timeline.time_s <= deadline_s) least_j = std::min(least_j, timeline.energy_j_total);
     }
     const PolicyPlan plan = ZeusGlobalPolicy().plan(sample.problem(), deadline_s);
@@ -72,7 +72,7 @@ TEST(ZeusGlobal, KeepsTheBaselinesTimeWithoutADeadline) {
 }
 
 TEST(ZeusGlobal, UsesOnlyClocksThatAllStagesHave) {
-  StageProfile profile(2);
+  profile::StageProfile profile(2);
   for (const int clock : {1410, 1200, 1000}) {
     const double time_s = 0.05 * 1410 / clock;
     profile.add(0, OpKind::forward, {clock, time_s, 15});
@@ -81,17 +81,17 @@ TEST(ZeusGlobal, UsesOnlyClocksThatAllStagesHave) {
     profile.add(1, OpKind::forward, {clock, time_s, clock * 0.01});
     profile.add(1, OpKind::backward, {clock, 2 * time_s, clock * 0.02});
   }
-  const SampleProblem sample(one_f_one_b_schedule(2, 3), std::move(profile), 1);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(2, 3), std::move(profile), 1);
   EXPECT_THAT(ZeusGlobalPolicy().plan(sample.problem(), 10.0).clocks_mhz, Each(1000));
 }
 
 TEST(ZeusGlobal, RefusesStagesWithoutACommonClock) {
-  StageProfile profile(2);
+  profile::StageProfile profile(2);
   for (int stage = 0; stage < 2; ++stage) {
     profile.add(stage, OpKind::forward, {1400 - stage, 0.05, 15});
     profile.add(stage, OpKind::backward, {1400 - stage, 0.10, 30});
   }
-  const SampleProblem sample(one_f_one_b_schedule(2, 3), std::move(profile), 80);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(2, 3), std::move(profile), 80);
   EXPECT_THROW((void)ZeusGlobalPolicy().plan(sample.problem(), std::nullopt), InputError);
   EXPECT_NO_THROW((void)ZeusPerStagePolicy().plan(sample.problem(), std::nullopt));
 }
@@ -127,7 +127,7 @@ TEST(ZeusPerStage, BalancesForwardTimes) {
 
 TEST(ZeusPerStage, NeverRunsAnotherStageAboveTheHeaviestOnesClock) {
   // Stage 0 is the heaviest at full speed, but much quicker than stage 1 at 1000 MHz.
-  StageProfile profile(2);
+  profile::StageProfile profile(2);
   profile.add(0, OpKind::forward, {1400, 0.060, 20});
   profile.add(0, OpKind::forward, {1000, 0.061, 12});
   profile.add(0, OpKind::backward, {1400, 0.120, 40});
@@ -136,7 +136,7 @@ TEST(ZeusPerStage, NeverRunsAnotherStageAboveTheHeaviestOnesClock) {
   profile.add(1, OpKind::forward, {1000, 0.090, 15});
   profile.add(1, OpKind::backward, {1400, 0.118, 40});
   profile.add(1, OpKind::backward, {1000, 0.180, 30});
-  const SampleProblem sample(one_f_one_b_schedule(2, 4), std::move(profile), 80);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(2, 4), std::move(profile), 80);
   const PolicyPlan relaxed = ZeusPerStagePolicy().plan(sample.problem(), 10.0);
   EXPECT_THAT(stage_clocks(sample, relaxed), testing::ElementsAre(1000, 1000));
   EXPECT_THAT(stage_clocks(sample, ZeusPerStagePolicy().plan(sample.problem(), std::nullopt)),
@@ -145,18 +145,18 @@ TEST(ZeusPerStage, NeverRunsAnotherStageAboveTheHeaviestOnesClock) {
 
 TEST(ZeusPerStage, IsItsFastestPlanWhereNoneKeepsTheBaselinesTime) {
   // Stage 1's nearest forward time to stage 0's is at the lower clock, whose backward is slow.
-  StageProfile profile(2);
+  profile::StageProfile profile(2);
   profile.add(0, OpKind::forward, {1400, 0.060, 20});
   profile.add(0, OpKind::backward, {1400, 0.060, 20});
   profile.add(1, OpKind::forward, {1400, 0.050, 20});
   profile.add(1, OpKind::forward, {1000, 0.061, 15});
   profile.add(1, OpKind::backward, {1400, 0.060, 20});
   profile.add(1, OpKind::backward, {1000, 0.090, 15});
-  const SampleProblem sample(one_f_one_b_schedule(2, 4), std::move(profile), 80);
+  const SampleProblem sample(schedule::one_f_one_b_schedule(2, 4), std::move(profile), 80);
   const PolicyPlan plan = ZeusPerStagePolicy().plan(sample.problem(), std::nullopt);
   EXPECT_EQ(stage_clocks(sample, plan).front(), 1400);
   EXPECT_THROW((void)ZeusPerStagePolicy().plan(sample.problem(), 0.1), InputError);
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

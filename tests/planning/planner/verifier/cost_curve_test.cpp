@@ -12,7 +12,7 @@
 #include "planning/planner/random_instances.h"
 #include "planning/profile/options.h"
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 namespace {
 
 /// Of a double that holds energies of some hundred joules.
@@ -21,7 +21,7 @@ constexpr double kRounding = 1e-11;
 TEST(CostCurve, IsTheLowerHullOfEffectiveEnergies) {
   // With 10 W: effective energies 190, 150 and 90 J at 1, 2 and 4 s; 155 J at 3 s is above the line, 200 J at 5 s
   // costs.
-  const std::vector<Measurement> measured{
+  const std::vector<profile::Measurement> measured{
       {1400, 1, 200}, {1200, 2, 170}, {1100, 3, 185}, {1000, 4, 130}, {900, 5, 250}};
   const CostCurve curve(measured, 10);
   EXPECT_EQ(curve.fastest_ps(), kSecond);
@@ -33,7 +33,7 @@ TEST(CostCurve, IsTheLowerHullOfEffectiveEnergies) {
 }
 
 TEST(CostCurve, FindsTheLeastAtAPriceOfTime) {
-  const std::vector<Measurement> measured{{1400, 1, 200}, {1200, 2, 170}, {1000, 4, 130}};
+  const std::vector<profile::Measurement> measured{{1400, 1, 200}, {1200, 2, 170}, {1000, 4, 130}};
   const CostCurve curve(measured, 10);
   EXPECT_NEAR(j_from_zj(curve.least_at_price_zj(0)), 90, kRounding);
   EXPECT_NEAR(j_from_zj(curve.least_at_price_zj(20 * kWatt)), (90 + 4 * 20), kRounding);
@@ -42,7 +42,7 @@ TEST(CostCurve, FindsTheLeastAtAPriceOfTime) {
 }
 
 TEST(CostCurve, HasOnePointWhereSlowerSavesNothing) {
-  const std::vector<Measurement> measured{{1400, 1, 100}, {1200, 2, 115}};
+  const std::vector<profile::Measurement> measured{{1400, 1, 100}, {1200, 2, 115}};
   const CostCurve curve(measured, 10);
   EXPECT_EQ(curve.fastest_ps(), kSecond);
   EXPECT_EQ(curve.slowest_ps(), kSecond);
@@ -55,7 +55,7 @@ TEST(CostCurve, EqualsTheSolversOnMeasurementsWithNoise) {
   for (int i = 0; i < 500; ++i) {
     SCOPED_TRACE("profile " + std::to_string(i));
     const double blocking_power_w = static_cast<double>(random_in(random, 0, 120));
-    std::vector<Measurement> measured;
+    std::vector<profile::Measurement> measured;
     double time_s = 0.05;
     for (std::int64_t clocks = random_in(random, 1, 40); clocks > 0; --clocks) {
       const std::int64_t step = random_in(random, 0, 9);
@@ -76,4 +76,4 @@ TEST(CostCurve, EqualsTheSolversOnMeasurementsWithNoise) {
 }
 
 }  // namespace
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

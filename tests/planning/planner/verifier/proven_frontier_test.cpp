@@ -7,7 +7,7 @@
 
 #include "planning/planner/exact_units.h"
 
-namespace lowgear::verifier {
+namespace lowgear::planner::verifier {
 namespace {
 
 using ::testing::ElementsAre;
@@ -82,4 +82,4 @@ TEST(ProvenFrontier, ComparesSlopesThatDoublesCannotTellApart) {
 }
 
 }  // namespace
-}  // namespace lowgear::verifier
+}  // namespace lowgear::planner::verifier

@@ -17,7 +17,7 @@
 #include "planning/schedule/generators.h"
 #include "planning/schedule/torch_csv.h"
 
-namespace lowgear {
+namespace lowgear::planner {
 namespace {
 
 using ::testing::Contains;
@@ -74,7 +74,7 @@ void add_behind(std::string& text, const std::string& piece, long long amount) {
 }
 
 TEST(Verify, AcceptsAnExactFrontier) {
-  const VerifyReport report = verify(sample_folder(sample_run()));
+  const VerifyReport report = verify(planner::sample_folder(planner::sample_run()));
   EXPECT_THAT(report.failures, IsEmpty());
   EXPECT_TRUE(report.ok());
   EXPECT_GT(report.vertices, 20U);
@@ -84,13 +84,13 @@ TEST(Verify, AcceptsAnExactFrontier) {
 }
 
 TEST(Verify, AcceptsEverySchedule) {
-  for (const ScheduleGenerator& generator : schedule_generators()) {
+  for (const schedule::ScheduleGenerator& generator : schedule::schedule_generators()) {
     SampleRun run = sample_run();
-    ScheduleRequest request{std::string(generator.name), 3, 6, generator.takes_chunks ? 2 : 1, {}};
+    schedule::ScheduleRequest request{std::string(generator.name), 3, 6, generator.takes_chunks ? 2 : 1, {}};
     request.envpipe_stages.assign(3, {0.05, 0.1, std::nullopt});
     run.schedule = make_schedule(request);
     run.profile = sample_profile(run.schedule.stages, 5);
-    const VerifyReport report = verify(sample_folder(run));
+    const VerifyReport report = verify(planner::sample_folder(run));
     EXPECT_THAT(report.failures, IsEmpty()) << generator.name;
     EXPECT_EQ(report.epsilon, 0) << generator.name;
   }
@@ -99,10 +99,10 @@ TEST(Verify, AcceptsEverySchedule) {
 TEST(Verify, AcceptsPipelinesWithNothingToPlan) {
   for (const int clocks : {1, 2}) {
     SampleRun run = sample_run();
-    run.schedule = one_f_one_b_schedule(1, 1);
+    run.schedule = schedule::one_f_one_b_schedule(1, 1);
     run.profile = sample_profile(1, clocks);
     run.blocking_power_w = {0};
-    const VerifyReport report = verify(sample_folder(run));
+    const VerifyReport report = verify(planner::sample_folder(run));
     EXPECT_THAT(report.failures, IsEmpty()) << clocks;
     EXPECT_EQ(report.epsilon, 0) << clocks;
   }
@@ -110,11 +110,11 @@ TEST(Verify, AcceptsPipelinesWithNothingToPlan) {
 
 TEST(Verify, AcceptsASandwichWithinItsEpsilon) {
   SampleRun run = sample_run();
-  run.schedule = one_f_one_b_schedule(6, 12);
+  run.schedule = schedule::one_f_one_b_schedule(6, 12);
   run.profile = sample_profile(6, 8);
   run.blocking_power_w.assign(6, 80);
   run.sandwich_epsilon = 0.01;
-  PlanFolder folder = sample_folder(run);
+  PlanFolder folder = planner::sample_folder(run);
   const VerifyReport report = verify(folder);
   EXPECT_THAT(report.failures, IsEmpty());
   EXPECT_GT(report.epsilon, 0);
@@ -129,7 +129,7 @@ TEST(Verify, AcceptsASandwichWithinItsEpsilon) {
 TEST(Verify, ReplaysPlansWithSwitchLatency) {
   SampleRun run = sample_run();
   run.switch_latency_s = 0.015;
-  PlanFolder folder = sample_folder(run);
+  PlanFolder folder = planner::sample_folder(run);
   EXPECT_THAT(verify(folder).failures, IsEmpty());
   replace(folder.run.text, "switch_latency_s", "0.015", "0");
   EXPECT_THAT(verify(folder).failures, Contains(HasSubstr("comes out as")));
@@ -146,7 +146,7 @@ struct Tampering {
 class TamperedFolder : public ::testing::TestWithParam<Tampering> {};
 
 TEST_P(TamperedFolder, IsFound) {
-  PlanFolder folder = sample_folder(sample_run());
+  PlanFolder folder = planner::sample_folder(planner::sample_run());
   GetParam().apply(folder);
   if (HasFatalFailure()) return;
   try {
@@ -331,7 +331,7 @@ const auto kInputTampering = std::to_array<Tampering>({
     {"ScheduleSwapped", [](PlanFolder& f) { replace(f.schedule.text, "0F1", "0F1,0F2", "0F2,0F1"); }},
     {"ScheduleBackwardFirst", [](PlanFolder& f) { replace(f.schedule.text, "2F", "2F0,2B0", "2B0,2F0"); }},
     {"ScheduleOpMissing", [](PlanFolder& f) { replace(f.schedule.text, "0F", "0F0,", ""); }},
-    {"ScheduleGPipe", [](PlanFolder& f) { f.schedule.text = write_torch_csv(gpipe_schedule(3, 4)); }},
+    {"ScheduleGPipe", [](PlanFolder& f) { f.schedule.text = schedule::write_torch_csv(schedule::gpipe_schedule(3, 4)); }},
 });
 INSTANTIATE_TEST_SUITE_P(Input, TamperedFolder, ::testing::ValuesIn(kInputTampering),
                          [](const auto& tampering) { return std::string(tampering.param.name); });
@@ -339,10 +339,10 @@ INSTANTIATE_TEST_SUITE_P(Input, TamperedFolder, ::testing::ValuesIn(kInputTamper
 TEST(Verify, FindsEverySingleChangeOfADigitInTheCertificate) {
   // Whatever digit of a certificate is changed, it no longer proves the frontier, or cannot be read.
   SampleRun run = sample_run();
-  run.schedule = one_f_one_b_schedule(2, 2);
+  run.schedule = schedule::one_f_one_b_schedule(2, 2);
   run.profile = sample_profile(2, 3);
   run.blocking_power_w.assign(2, 80);
-  const PlanFolder folder = sample_folder(run);
+  const PlanFolder folder = planner::sample_folder(run);
   ASSERT_TRUE(verify(folder).ok());
   int changed = 0;
   for (std::size_t at = 0; at < folder.certificate.text.size(); ++at) {
@@ -410,13 +410,13 @@ TEST(Verify, RefusesAFrontierWithoutABoundOnSlowerIterations) {
 }
 
 TEST(Verify, SaysWhereACertificateIsDamaged) {
-  PlanFolder folder = sample_folder(sample_run());
+  PlanFolder folder = planner::sample_folder(planner::sample_run());
   folder.certificate.text.resize(folder.certificate.text.find("\nf ") + 10);
   EXPECT_THAT(error_of([&] { (void)verify(folder); }), HasSubstr("certificate.txt:6: the text ends in the middle"));
 }
 
 TEST(Verify, NamesTheOpWhoseTimeIsNotPossible) {
-  PlanFolder folder = sample_folder(sample_run());
+  PlanFolder folder = planner::sample_folder(planner::sample_run());
   add_behind(folder.certificate.text, "\nt 0:", 1'000'000'000'000);
   EXPECT_THAT(verify(folder).failures,
               Contains(ContainsRegex("^certificate.txt:[0-9]+ \\(vertex [0-9]+\\): op 0 \\(forward of stage 0, "
@@ -424,16 +424,16 @@ TEST(Verify, NamesTheOpWhoseTimeIsNotPossible) {
 }
 
 TEST(Verify, RefusesRunsThatOverlap) {
-  PlanFolder folder = sample_folder(sample_run());
+  PlanFolder folder = planner::sample_folder(planner::sample_run());
   replace(folder.certificate.text, "\nt 0:", "t 0:", "t 0:1 0:");
   EXPECT_THAT(error_of([&] { (void)verify(folder); }), ContainsRegex("^certificate.txt:[0-9]+: 0 changes twice"));
 }
 
 TEST(Verify, ListsNoMoreThanTwentyFailures) {
-  PlanFolder folder = sample_folder(sample_run());
+  PlanFolder folder = planner::sample_folder(planner::sample_run());
   for (int row = 1; row <= 40; ++row) scale_cell(folder.frontier.text, row, 1, 1.5);
   EXPECT_EQ(verify(folder).failures.size(), 20U);
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::planner

@@ -22,7 +22,7 @@
 #include "training/trainer/state_job.h"
 #include "training/trainer/test_models.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -43,8 +43,8 @@ struct Layout {
   }
 };
 
-TrainConfig config_of(const Layout& layout, const ModelConfig& model = tiny_llama()) {
-  TrainConfig config;
+launcher::TrainConfig config_of(const Layout& layout, const model::ModelConfig& model = tiny_llama()) {
+  launcher::TrainConfig config;
   config.model = model;
   config.parallel = {.pp = layout.pp, .dp = layout.dp, .tp = layout.tp, .chunks = layout.chunks};
   config.optimizer.zero1 = layout.zero1;
@@ -52,7 +52,7 @@ TrainConfig config_of(const Layout& layout, const ModelConfig& model = tiny_llam
 }
 
 /// Saves made-up values; those of `step` differ from all others.
-void save(const TrainConfig& config, const fs::path& folder, std::int64_t step = 7) {
+void save(const launcher::TrainConfig& config, const fs::path& folder, std::int64_t step = 7) {
   run_state_job(config, [&](StateRank& rank) {
     rank.for_each_stretch([&](const Parameter& parameter, int moment, std::int64_t begin, const at::Tensor& stretch) {
       stretch.copy_(made_up_moment(parameter, moment).narrow(0, begin, stretch.numel()));
@@ -63,7 +63,7 @@ void save(const TrainConfig& config, const fs::path& folder, std::int64_t step =
 }
 
 /// Loads and compares with what was made up.
-void expect_loads(const TrainConfig& config, const fs::path& path, std::int64_t step = 7) {
+void expect_loads(const launcher::TrainConfig& config, const fs::path& path, std::int64_t step = 7) {
   std::atomic<int> stretches = 0;
   run_state_job(config, [&](StateRank& rank) {
     EXPECT_EQ(load_checkpoint(path, config, rank.state(), rank.ranks()), step);
@@ -81,7 +81,7 @@ void expect_loads(const TrainConfig& config, const fs::path& path, std::int64_t 
   EXPECT_GT(stretches, 0);
 }
 
-std::string error_of_loading(const TrainConfig& config, const fs::path& path) {
+std::string error_of_loading(const launcher::TrainConfig& config, const fs::path& path) {
   return error_of([&] {
     run_state_job(config, [&](StateRank& rank) { load_checkpoint(path, config, rank.state(), rank.ranks()); });
   });
@@ -95,7 +95,7 @@ const std::array kLayouts = {Layout{1, 1, 1}, Layout{2, 1, 1},          Layout{4
 class Resharding : public testing::TestWithParam<Layout> {};
 
 TEST_P(Resharding, KeepsEveryBit) {
-  for (const ModelConfig& model : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
+  for (const model::ModelConfig& model : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
     const TemporaryFolder folder;
     save(config_of(GetParam(), model), folder.path());
     for (const Layout& to : kLayouts) {
@@ -109,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Layouts, Resharding, testing::ValuesIn(kLayouts));
 
 TEST(Checkpoint, OfBf16HasTheMasterValues) {
   const TemporaryFolder folder;
-  TrainConfig config = config_of({2, 2, 1, 1, true});
+  launcher::TrainConfig config = config_of({2, 2, 1, 1, true});
   config.bf16 = true;
   save(config, folder.path());
   expect_loads(config, folder / "step-00000007");
@@ -146,7 +146,7 @@ TEST(Checkpoint, OfTheSameStepIsReplaced) {
 TEST(Checkpoint, OfAnotherModelIsRefused) {
   const TemporaryFolder folder;
   save(config_of({}), folder.path());
-  TrainConfig other = config_of({});
+  launcher::TrainConfig other = config_of({});
   other.model.intermediate = 64;
   EXPECT_THAT(error_of_loading(other, folder / "step-00000007"),
               AllOf(HasSubstr("step-00000007"), HasSubstr("intermediate_size is 48 there, and 64 here")));
@@ -155,7 +155,7 @@ TEST(Checkpoint, OfAnotherModelIsRefused) {
 TEST(Checkpoint, OfAnotherSeedIsRefused) {
   const TemporaryFolder folder;
   save(config_of({}), folder.path());
-  TrainConfig other = config_of({});
+  launcher::TrainConfig other = config_of({});
   other.seed = 2;
   EXPECT_THAT(error_of_loading(other, folder / "step-00000007"), HasSubstr("begun with seed 1"));
 }
@@ -176,7 +176,7 @@ class DamagedCheckpoint : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  TrainConfig config_ = config_of({2, 1, 1});
+  launcher::TrainConfig config_ = config_of({2, 1, 1});
 };
 
 TEST_F(DamagedCheckpoint, LacksAFile) {
@@ -225,7 +225,7 @@ TEST_F(DamagedCheckpoint, HasAManifestOfAnotherFormat) {
 }
 
 /// Behind step after step.
-void run_steps(const TrainConfig& config, std::int64_t first, std::int64_t last) {
+void run_steps(const launcher::TrainConfig& config, std::int64_t first, std::int64_t last) {
   run_state_job(config, [&](StateRank& rank) {
     CheckpointFolder checkpoints(config, rank.state(), rank.ranks());
     EXPECT_EQ(checkpoints.resume(), first);
@@ -235,7 +235,7 @@ void run_steps(const TrainConfig& config, std::int64_t first, std::int64_t last)
 
 TEST(CheckpointFolder, AreSavedEverySoOftenAndAtTheEnd) {
   const TemporaryFolder folder;
-  TrainConfig config = config_of({2, 1, 1});
+  launcher::TrainConfig config = config_of({2, 1, 1});
   config.checkpoint = folder / "deep/checkpoints";
   config.checkpoint_every = 2;
   config.checkpoint_keep = 3;
@@ -247,7 +247,7 @@ TEST(CheckpointFolder, AreSavedEverySoOftenAndAtTheEnd) {
 
 TEST(CheckpointFolder, AreOnlyAtTheEndUnlessAskedFor) {
   const TemporaryFolder folder;
-  TrainConfig config = config_of({1, 1, 1});
+  launcher::TrainConfig config = config_of({1, 1, 1});
   config.checkpoint = folder.path();
   run_steps(config, 0, 5);
   EXPECT_THAT(complete_checkpoints(folder.path()), ElementsAre(5));
@@ -255,7 +255,7 @@ TEST(CheckpointFolder, AreOnlyAtTheEndUnlessAskedFor) {
 
 TEST(CheckpointFolder, HalfWrittenAreIgnoredAndRemoved) {
   const TemporaryFolder folder;
-  TrainConfig config = config_of({1, 1, 1});
+  launcher::TrainConfig config = config_of({1, 1, 1});
   config.checkpoint = folder.path();
   run_steps(config, 0, 3);
   fs::copy(folder / "step-00000003", temporary_of(folder / "step-00000004"));
@@ -267,7 +267,7 @@ TEST(CheckpointFolder, HalfWrittenAreIgnoredAndRemoved) {
 
 TEST(CheckpointFolder, PutRightWhatAnExchangeLeftThatWasCutShort) {
   const TemporaryFolder folder;
-  TrainConfig config = config_of({1, 1, 1});
+  launcher::TrainConfig config = config_of({1, 1, 1});
   config.checkpoint = folder.path();
   run_steps(config, 0, 3);
   fs::path aside = temporary_of(folder / "step-00000003");
@@ -280,7 +280,7 @@ TEST(CheckpointFolder, PutRightWhatAnExchangeLeftThatWasCutShort) {
 
 TEST(CheckpointFolder, LeaveOtherFilesAlone) {
   const TemporaryFolder folder;
-  TrainConfig config = config_of({1, 1, 1});
+  launcher::TrainConfig config = config_of({1, 1, 1});
   config.checkpoint = folder.path();
   config.checkpoint_keep = 1;
   for (const char* name : {"step-1", "step-000000001", "step-abc", "best"}) {
@@ -295,9 +295,9 @@ TEST(CheckpointFolder, LeaveOtherFilesAlone) {
 
 TEST(CheckpointFolder, AreOneJobs) {
   const TemporaryFolder folder;
-  TrainConfig config = config_of({1, 1, 1});
+  launcher::TrainConfig config = config_of({1, 1, 1});
   config.checkpoint = folder.path();
-  TrainConfig other = config_of({2, 1, 1});
+  launcher::TrainConfig other = config_of({2, 1, 1});
   other.checkpoint = folder.path();
   run_state_job(config, [&](StateRank& rank) {
     CheckpointFolder checkpoints(config, rank.state(), rank.ranks());
@@ -316,14 +316,14 @@ TEST(CheckpointFolder, AreOneJobs) {
 TEST(CheckpointFolder, NeedAFolderThatCanBeWrittenTo) {
   const TemporaryFolder folder;
   write_file_atomically(folder / "file", "");
-  TrainConfig config = config_of({2, 1, 1});
+  launcher::TrainConfig config = config_of({2, 1, 1});
   config.checkpoint = folder / "file";
   EXPECT_THAT(error_of([&] { run_steps(config, 0, 1); }), HasSubstr((folder / "file").string()));
 }
 
 TEST(CheckpointFolder, DoNotSaveValuesThatAreNoNumbers) {
   const TemporaryFolder folder;
-  TrainConfig config = config_of({2, 1, 1});
+  launcher::TrainConfig config = config_of({2, 1, 1});
   config.checkpoint = folder.path();
   config.checkpoint_every = 1;
   try {
@@ -341,7 +341,7 @@ TEST(CheckpointFolder, DoNotSaveValuesThatAreNoNumbers) {
 }
 
 /// What a job says that cannot write all of its second checkpoint.
-std::string error_on_a_full_disk(TrainConfig config) {
+std::string error_on_a_full_disk(launcher::TrainConfig config) {
   try {
     run_state_job(config, [&](StateRank& rank) {
       CheckpointFolder checkpoints(config, rank.state(), rank.ranks());
@@ -358,7 +358,7 @@ std::string error_on_a_full_disk(TrainConfig config) {
 
 TEST(CheckpointFolder, OnAFullDiskKeepTheLastGoodOne) {
   const TemporaryFolder folder;
-  TrainConfig config = config_of({2, 1, 1});
+  launcher::TrainConfig config = config_of({2, 1, 1});
   config.checkpoint = folder.path();
   config.checkpoint_every = 1;
   rlimit before{};
@@ -371,4 +371,4 @@ TEST(CheckpointFolder, OnAFullDiskKeepTheLastGoodOne) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -10,7 +10,7 @@
 #include "base/core/ordinary_user.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -36,4 +36,4 @@ TEST(FolderLock, NeedsAFolderInWhichFilesCanBeMade) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -20,7 +20,7 @@
 #include "training/trainer/state_job.h"
 #include "training/trainer/test_models.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,21 +32,21 @@ using testing::IsEmpty;
 /// A model's file as tensors, which own their data.
 using Tensors = std::map<std::string, at::Tensor>;
 
-TensorType type_of(const at::Tensor& tensor) {
+tensorfile::TensorType type_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
     case at::kFloat:
-      return TensorType::f32;
+      return tensorfile::TensorType::f32;
     case at::kHalf:
-      return TensorType::f16;
+      return tensorfile::TensorType::f16;
     case at::kBFloat16:
-      return TensorType::bf16;
+      return tensorfile::TensorType::bf16;
     default:
-      return TensorType::i64;
+      return tensorfile::TensorType::i64;
   }
 }
 
 void write(const fs::path& path, const Tensors& tensors) {
-  std::vector<TensorView> views;
+  std::vector<tensorfile::TensorView> views;
   for (const auto& [name, tensor] : tensors) {
     views.push_back({name,
                      type_of(tensor),
@@ -57,10 +57,10 @@ void write(const fs::path& path, const Tensors& tensors) {
 }
 
 Tensors read(const fs::path& path) {
-  const WeightFiles files = WeightFiles::open(path);
+  const tensorfile::WeightFiles files = tensorfile::WeightFiles::open(path);
   Tensors tensors;
   for (const auto& [name, view] : files.tensors()) {
-    const at::Tensor tensor = at::empty(view->shape, view->type == TensorType::bf16 ? at::kBFloat16 : at::kFloat);
+    const at::Tensor tensor = at::empty(view->shape, view->type == tensorfile::TensorType::bf16 ? at::kBFloat16 : at::kFloat);
     std::memcpy(tensor.data_ptr(), view->data.data(), view->data.size());
     tensors[name] = tensor;
   }
@@ -68,26 +68,26 @@ Tensors read(const fs::path& path) {
 }
 
 /// Random weights as files have them.
-Tensors random_weights(const ModelConfig& model) {
+Tensors random_weights(const model::ModelConfig& model) {
   auto generator = at::detail::createCPUGenerator(3);
   Tensors tensors;
-  for (const ParameterSpec& spec : parameters(model)) tensors[spec.name] = at::randn(spec.shape, generator);
+  for (const model::ParameterSpec& spec : parameters(model)) tensors[spec.name] = at::randn(spec.shape, generator);
   return tensors;
 }
 
-TrainConfig config_of(const ModelConfig& model, const JobParallel& parallel = {}) {
-  TrainConfig config;
+launcher::TrainConfig config_of(const model::ModelConfig& model, const protocol::JobParallel& parallel = {}) {
+  launcher::TrainConfig config;
   config.model = model;
   config.parallel = parallel;
   return config;
 }
 
-void load(const TrainConfig& config, const fs::path& path) {
+void load(const launcher::TrainConfig& config, const fs::path& path) {
   run_state_job(config, [&](StateRank& rank) { load_weights(path, config.model, rank.store()); });
 }
 
 /// What a job makes of the weights at `from`.
-Tensors loaded_and_exported(const TrainConfig& config, const fs::path& from, const fs::path& to) {
+Tensors loaded_and_exported(const launcher::TrainConfig& config, const fs::path& from, const fs::path& to) {
   run_state_job(config, [&](StateRank& rank) {
     load_weights(from, config.model, rank.store());
     export_weights(to, config.model, rank.store(), {rank.place().pp, config.parallel.pp}, rank.ranks());
@@ -104,13 +104,13 @@ void expect_equal(const Tensors& tensors, const Tensors& expected) {
 }
 
 TEST(Weights, AreTheSameAfterLoadingAndExporting) {
-  for (const ModelConfig& model : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
+  for (const model::ModelConfig& model : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
     const TemporaryFolder folder;
     const Tensors weights = random_weights(model);
     write(folder / "model.safetensors", weights);
     int count = 0;
-    for (const JobParallel& parallel : {JobParallel{}, JobParallel{.pp = 4}, JobParallel{.dp = 2, .tp = 2},
-                                        JobParallel{.pp = 2, .dp = 2, .tp = 2}, JobParallel{.pp = 2, .chunks = 2}}) {
+    for (const protocol::JobParallel& parallel : {protocol::JobParallel{}, protocol::JobParallel{.pp = 4}, protocol::JobParallel{.dp = 2, .tp = 2},
+                                        protocol::JobParallel{.pp = 2, .dp = 2, .tp = 2}, protocol::JobParallel{.pp = 2, .chunks = 2}}) {
       const fs::path target = folder / std::to_string(++count);
       expect_equal(loaded_and_exported(config_of(model, parallel), folder / "model.safetensors", target), weights);
       EXPECT_EQ(parse_model_config(read_file(target / "config.json"), "config.json"), model);
@@ -165,7 +165,7 @@ TEST(Weights, AreConvertedToTheTypeOfTheStore) {
     }
   }
   write(folder / "model.safetensors", weights);
-  TrainConfig config = config_of(tiny_llama(), {.pp = 2, .tp = 2});
+  launcher::TrainConfig config = config_of(tiny_llama(), {.pp = 2, .tp = 2});
   config.bf16 = true;
   expect_equal(loaded_and_exported(config, folder.path(), folder / "out"), expected);
 }
@@ -210,7 +210,7 @@ TEST_F(WrongWeights, AreOfALargerModel) {
 
 TEST(Export, ReplacesAnEarlierOne) {
   const TemporaryFolder folder;
-  const TrainConfig config = config_of(tiny_llama(), {.pp = 2});
+  const launcher::TrainConfig config = config_of(tiny_llama(), {.pp = 2});
   write(folder / "model.safetensors", random_weights(tiny_llama()));
   for (int i = 0; i < 2; ++i) loaded_and_exported(config, folder / "model.safetensors", folder / "out/");
   EXPECT_THAT(folder.names(), ElementsAre("model.safetensors", "out", "out/config.json", "out/lowgear-files.json",
@@ -341,7 +341,7 @@ TEST_F(ExportIntoAFolderOfOthers, ReplacesOneOfAnotherNumberOfRanks) {
                                            "out/model.safetensors"));
 }
 
-void prepare(const JobParallel& parallel, const fs::path& target) {
+void prepare(const protocol::JobParallel& parallel, const fs::path& target) {
   run_state_job(config_of(tiny_llama(), parallel),
                 [&](StateRank& rank) { prepare_export(target, *rank.ranks().world); });
 }
@@ -378,4 +378,4 @@ TEST(PreparedExport, RefusesWhereNoneCanBe) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::trainer

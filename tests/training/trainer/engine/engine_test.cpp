@@ -10,7 +10,7 @@
 #include "training/trainer/test_models.h"
 #include "training/trainer/thread_job.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 /// Largest difference, as a part of the tensor's largest element.
@@ -26,7 +26,7 @@ void expect_near(const ThreadJobResult& result, const ThreadJobResult& expected,
   }
 }
 
-ThreadJob one_process(const ModelConfig& config, int microbatches) {
+ThreadJob one_process(const model::ModelConfig& config, int microbatches) {
   return {.config = config, .schedule = "gpipe", .microbatches = microbatches};
 }
 
@@ -45,7 +45,7 @@ ThreadJobResult reference(const ThreadJob& job, std::map<std::string, at::Tensor
 }
 
 TEST(OneProcess, ComputesWhatPlainAutogradDoes) {
-  for (const ModelConfig& config : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
+  for (const model::ModelConfig& config : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
     const ThreadJob job = one_process(config, 3);
     const ThreadJobResult result = run_iteration(job);
     expect_near(result, reference(job, result.weights), 1e-5);
@@ -63,7 +63,7 @@ struct Layout {
 
 class Pipeline : public testing::TestWithParam<Layout> {
  protected:
-  [[nodiscard]] static ThreadJob job(const ModelConfig& config) {
+  [[nodiscard]] static ThreadJob job(const model::ModelConfig& config) {
     const Layout& layout = GetParam();
     return {.config = config,
             .schedule = layout.schedule,
@@ -74,7 +74,7 @@ class Pipeline : public testing::TestWithParam<Layout> {
 };
 
 TEST_P(Pipeline, GivesTheSameBitsAsOneProcess) {
-  for (const ModelConfig& config : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
+  for (const model::ModelConfig& config : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
     const ThreadJob pipelined = job(config);
     expect_equal(run_iteration(pipelined), run_iteration(one_process(config, pipelined.microbatches)));
   }
@@ -113,7 +113,7 @@ class Parallel : public testing::TestWithParam<std::string> {};
 
 TEST_P(Parallel, ComputesWhatOneProcessDoes) {
   constexpr int kMicrobatches = 4;
-  for (const ModelConfig& config : {tiny_llama(true), tiny_gpt2()}) {
+  for (const model::ModelConfig& config : {tiny_llama(true), tiny_gpt2()}) {
     for (const int dp : {1, 2}) {
       const ThreadJobResult expected = run_iteration(one_process(config, kMicrobatches * dp));
       for (const int tp : {1, 2}) {
@@ -139,4 +139,4 @@ TEST_P(Parallel, ComputesWhatOneProcessDoes) {
 INSTANTIATE_TEST_SUITE_P(Schedules, Parallel, testing::Values("gpipe", "1f1b", "envpipe", "interleaved", "zb-h1"));
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -12,7 +12,7 @@
 #include "training/trainer/test_models.h"
 #include "training/trainer/thread_job.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using testing::ElementsAre;
@@ -200,7 +200,7 @@ class ReducedIteration : public testing::TestWithParam<std::string> {};
 
 TEST_P(ReducedIteration, HasTheSameBitsForBucketsOfAnySize) {
   const bool interleaved = GetParam() == "interleaved";
-  for (const ModelConfig& config : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
+  for (const model::ModelConfig& config : {tiny_llama(), tiny_llama(true), tiny_gpt2()}) {
     ThreadJob job{.config = config, .schedule = GetParam(), .pp = 2, .dp = 2, .chunks = interleaved ? 2 : 1};
     job.bucket_elements = INT64_MAX;
     const ThreadJobResult expected = run_iteration(job);
@@ -219,4 +219,4 @@ INSTANTIATE_TEST_SUITE_P(Schedules, ReducedIteration,
                          testing::Values("gpipe", "1f1b", "envpipe", "interleaved", "zb-h1"));
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -5,13 +5,13 @@
 
 #include <vector>
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using testing::DoubleNear;
 using testing::Pointwise;
 
-std::vector<double> rates(const OptimizerConfig& config, std::int64_t steps) {
+std::vector<double> rates(const launcher::OptimizerConfig& config, std::int64_t steps) {
   std::vector<double> rates;
   for (std::int64_t step = 0; step < steps; ++step) rates.push_back(learning_rate(config, step, steps));
   return rates;
@@ -23,7 +23,7 @@ auto near(const std::vector<double>& expected) {
 }
 
 TEST(LearningRate, FallsTowardsTheLeastBehindTheLastStep) {
-  const OptimizerConfig config{.learning_rate = 4e-3};
+  const launcher::OptimizerConfig config{.learning_rate = 4e-3};
   // 4e-3 (1 + cos(pi k/4)) / 2
   EXPECT_THAT(rates(config, 4), near({4e-3, 3.414213562373095e-3, 2e-3, 5.857864376269049e-4}));
   EXPECT_EQ(learning_rate(config, 4, 4), 0);
@@ -31,19 +31,19 @@ TEST(LearningRate, FallsTowardsTheLeastBehindTheLastStep) {
 }
 
 TEST(LearningRate, EndsAboveTheLeast) {
-  const OptimizerConfig config{.learning_rate = 3e-3, .min_learning_rate = 1e-3};
+  const launcher::OptimizerConfig config{.learning_rate = 3e-3, .min_learning_rate = 1e-3};
   EXPECT_THAT(rates(config, 2), near({3e-3, 2e-3}));
   EXPECT_EQ(learning_rate(config, 2, 2), 1e-3);
 }
 
 TEST(LearningRate, RisesOverTheWarmUpFirst) {
-  const OptimizerConfig config{.learning_rate = 4e-3, .warmup_steps = 2};
+  const launcher::OptimizerConfig config{.learning_rate = 4e-3, .warmup_steps = 2};
   EXPECT_THAT(rates(config, 4), near({2e-3, 4e-3, 4e-3, 2e-3}));
   EXPECT_EQ(learning_rate(config, 4, 4), 0);
 }
 
 TEST(LearningRate, OfAWarmUpToTheEndOnlyRises) {
-  OptimizerConfig config{.learning_rate = 4e-3, .warmup_steps = 4};
+  launcher::OptimizerConfig config{.learning_rate = 4e-3, .warmup_steps = 4};
   EXPECT_THAT(rates(config, 4), near({1e-3, 2e-3, 3e-3, 4e-3}));
   EXPECT_EQ(learning_rate(config, 4, 4), 0);
   config.warmup_steps = 3;
@@ -53,4 +53,4 @@ TEST(LearningRate, OfAWarmUpToTheEndOnlyRises) {
 TEST(LearningRate, OfASingleStepIsTheHighest) { EXPECT_EQ(learning_rate({.learning_rate = 4e-3}, 0, 1), 4e-3); }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::trainer

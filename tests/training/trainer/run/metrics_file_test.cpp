@@ -13,7 +13,7 @@
 #include "base/core/limited_process.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using testing::AllOf;
@@ -72,4 +72,4 @@ TEST(MetricsFile, ThatCannotBeMadeIsRefused) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -9,7 +9,7 @@
 #include "base/core/files/file.h"
 #include "base/core/temporary_folder.h"
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 using testing::HasSubstr;
@@ -40,7 +40,7 @@ class Metrics : public testing::Test {
   }
 
   TemporaryFolder folder_;
-  TrainConfig config_;
+  launcher::TrainConfig config_;
   RunSummary summary_;
 };
 
@@ -129,4 +129,4 @@ TEST_F(Metrics, AreNoneWhenAllWasDoneBefore) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::trainer

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lowgear {
+namespace lowgear::trainer {
 namespace {
 
 TEST(ServerPresence, IsNoNewsWhileTheServerAnswers) {
@@ -39,4 +39,4 @@ TEST(ServerPresence, CountsRanksThatAloneHaveNoAnswer) {
 }
 
 }  // namespace
-}  // namespace lowgear
+}  // namespace lowgear::trainer
